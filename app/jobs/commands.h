@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/units.h"
+
+/// What the window asks of the jobs and what it may know of them. Plain data: panels include this and
+/// capture/ only.
+namespace draftscope {
+
+/// Everything a run is made of, as text a person would type; the same struct comes from the command line and
+/// the window. "" = default.
+struct RunConfig {
+    std::string model;               ///< "" = demo model
+    std::string drafter = "eagle2";  ///< NAME[:PATH]
+    std::string head = "full";
+    std::vector<std::string> artefacts;  ///< HEAD=PATH
+    std::string tree;                    ///< "" = the backend's default
+    std::string verify = "match";
+    std::string precision = "auto";  ///< f32, bf16, int8, auto
+    double temperature = 0;
+    double top_p = 1.0;
+    int top_k = 0;
+    std::uint64_t seed = 0;
+    int max_new = 128;
+    int threads = 0;  ///< 0 = all cores (window: all but one)
+    bool ignore_eos = false;
+    bool raw = false;          ///< no chat template
+    std::string prompt;        ///< one prompt, or ...
+    std::string prompts_file;  ///< ... JSONL
+    int limit = 0;             ///< conversations, 0 = all
+    bool stratify = false;
+    int baseline = 0;            ///< prompts also decoded with `none`
+    int calibration_rounds = 8;  ///< rounds in which the full head also drafts; 0 = off
+    std::string save;            ///< capture file, "" = none
+    bool overwrite = false;
+    bool operator==(const RunConfig&) const = default;
+};
+/// The `draftscope run ...` line that does the same.
+std::string to_command_line(const RunConfig& config);
+
+struct CmdStart {
+    RunConfig config;
+};
+struct CmdStop {};
+struct CmdPause {};
+struct CmdResume {};
+struct CmdStepPhase {};
+struct CmdStepLevel {};
+struct CmdStepRound {};
+struct CmdBreakpoint {
+    std::optional<int> rejection_depth;
+};
+struct CmdOpenFile {
+    std::string path;
+};
+struct CmdSaveCopy {
+    std::string path;
+};
+using Command = std::variant<CmdStart, CmdStop, CmdPause, CmdResume, CmdStepPhase, CmdStepLevel, CmdStepRound,
+                             CmdBreakpoint, CmdOpenFile, CmdSaveCopy>;
+
+/// Panels append; the shell hands them to the jobs between frames.
+using Commands = std::vector<Command>;
+
+struct HeadChoice {
+    std::string spec;  ///< "fr-spec:v=8192"
+    std::string name;
+    std::string paper;
+    std::uint32_t rgb = 0;
+    bool usable = true;
+    std::string why_not;  ///< "no artefact: run draftscope fit ..."
+};
+struct DrafterChoice {
+    std::string spec;
+    std::string name;
+    bool usable = true;
+    std::string why_not;
+};
+
+enum class JobState { idle, loading, running, held, stopping };
+
+/// What the jobs tell the window besides the snapshot. Copied under a lock once a frame.
+struct JobStatus {
+    JobState state = JobState::idle;
+    std::string activity;     ///< "packing weights", "prompt 3 of 24"
+    double progress = -1;     ///< 0..1, < 0 = unknown
+    std::string hold_reason;  ///< while held
+    std::string error;        ///< last error, "" = none; one line
+    RunConfig config;         ///< of the current or last run
+    std::vector<HeadChoice> heads;
+    std::vector<DrafterChoice> drafters;
+    std::string default_model;  ///< path of the demo model
+    std::string capability_line;
+    std::string opened_file;  ///< "" = live
+};
+
+}  // namespace draftscope

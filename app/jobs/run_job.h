@@ -1,0 +1,67 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "app/jobs/commands.h"
+#include "app/jobs/recorder.h"
+#include "base/result.h"
+#include "engine/session/gate.h"
+#include "engine/session/session.h"
+
+namespace draftscope {
+
+struct PromptReport {
+    std::string id, category;
+    PromptOutcome outcome;
+};
+struct BaselineReport {
+    bool present = false;
+    double tokens_per_second = 0;
+    double speedup = 0;
+};
+/// What a run did; the `run` subcommand prints it. Everything else it prints is a query over the snapshot.
+struct RunReport {
+    RowId run_id = 0;
+    std::string frontend;
+    std::vector<PromptReport> prompts;
+    BaselineReport baseline;
+    bool cancelled = false;
+    std::string storage_error;  ///< the disk filled: what was committed before is kept
+};
+
+struct RunHooks {
+    std::function<void(const std::string& piece)> on_text;
+    std::function<void(double fraction, const std::string& what)> on_progress;  ///< fraction < 0 = unknown
+    std::string frontend = "cli";
+};
+
+/// Everything a run keeps between runs of one process: the loaded target, drafters and heads (reloaded only
+/// when their config changes), worker pool, row ids.
+class EngineHost {
+  public:
+    EngineHost();
+    ~EngineHost();
+    /// Loads what is missing, decodes every prompt, records into `recorder`. Blocks; the gate controls it.
+    Result<RunReport> run(const RunConfig& config, Recorder& recorder, Gate& gate, const RunHooks& hooks);
+    /// New capture file: ids start again at 1.
+    void reset_ids();
+
+  private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+/// Checks what can be checked without loading a model: unknown head or drafter, bad tree, missing files.
+Status validate(const RunConfig& config);
+
+/// Where the demo model and assets lie: environment DRAFTSCOPE_ASSETS, beside the executable, the source
+/// tree, the user's cache folder. "" when not found.
+std::string find_asset(const std::string& relative_path);
+std::string find_demo_model();
+/// --model "" -> demo model; --drafter eagle2 -> demo checkpoint; fr-spec without artefact -> demo ranking.
+Result<RunConfig> resolve_defaults(RunConfig config);
+
+}  // namespace draftscope

@@ -1,0 +1,75 @@
+#include "base/log.h"
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include "base/clock.h"
+
+namespace draftscope {
+namespace {
+
+constexpr std::size_t kept_lines = 10'000;
+
+struct LogBuffer {
+    std::mutex mutex;
+    std::deque<LogLine> lines;
+    std::size_t dropped = 0;
+};
+
+LogBuffer& buffer() {
+    static LogBuffer instance;
+    return instance;
+}
+
+spdlog::logger& console() {
+    static const auto logger = [] {
+        auto made = std::make_shared<spdlog::logger>("draftscope",
+                                                     std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+        made->set_pattern("%^%l%$: %v");
+        made->set_level(spdlog::level::warn);
+        return made;
+    }();
+    return *logger;
+}
+
+spdlog::level::level_enum spd_level(LogLevel level) {
+    switch (level) {
+        case LogLevel::debug:
+            return spdlog::level::debug;
+        case LogLevel::info:
+            return spdlog::level::info;
+        case LogLevel::warning:
+            return spdlog::level::warn;
+        case LogLevel::error:
+            break;
+    }
+    return spdlog::level::err;
+}
+
+}  // namespace
+
+void log_line(LogLevel level, std::string text) {
+    console().log(spd_level(level), "{}", text);
+    LogBuffer& kept = buffer();
+    const std::lock_guard lock(kept.mutex);
+    kept.lines.push_back({monotonic_ns(), level, std::move(text)});
+    if (kept.lines.size() > kept_lines) {
+        kept.lines.pop_front();
+        ++kept.dropped;
+    }
+}
+
+std::vector<LogLine> log_since(std::size_t first, std::size_t* next) {
+    LogBuffer& kept = buffer();
+    const std::lock_guard lock(kept.mutex);
+    const std::size_t start = first > kept.dropped ? first - kept.dropped : 0;
+    *next = kept.dropped + kept.lines.size();
+    if (start >= kept.lines.size()) return {};
+    return {kept.lines.begin() + static_cast<std::ptrdiff_t>(start), kept.lines.end()};
+}
+
+void set_stderr_level(LogLevel level) {
+    console().set_level(spd_level(level));
+}
+
+}  // namespace draftscope

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <deque>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/units.h"
+
+namespace draftscope {
+
+enum class LogLevel { debug, info, warning, error };
+
+struct LogLine {
+    TimeNs monotonic = 0;
+    LogLevel level = LogLevel::info;
+    std::string text;
+};
+
+/// Goes to stderr (spdlog; stdout belongs to results) and to a bounded buffer that the Log panel shows.
+/// Thread-safe.
+void log_line(LogLevel level, std::string text);
+/// Lines at or after index `first` of all lines ever logged; `next` becomes the index to ask for next time.
+std::vector<LogLine> log_since(std::size_t first, std::size_t* next);
+void set_stderr_level(LogLevel level);
+
+template <typename... Args>
+void log_info(fmt::format_string<Args...> text, Args&&... args) {
+    log_line(LogLevel::info, fmt::format(text, std::forward<Args>(args)...));
+}
+template <typename... Args>
+void log_warning(fmt::format_string<Args...> text, Args&&... args) {
+    log_line(LogLevel::warning, fmt::format(text, std::forward<Args>(args)...));
+}
+template <typename... Args>
+void log_error(fmt::format_string<Args...> text, Args&&... args) {
+    log_line(LogLevel::error, fmt::format(text, std::forward<Args>(args)...));
+}
+
+}  // namespace draftscope

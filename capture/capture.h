@@ -1,0 +1,97 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "capture/log_table.h"
+#include "capture/record.h"
+
+namespace draftscope {
+
+/// First row and count in an id-ordered table, so that a round finds its nodes without a search.
+struct RowRange {
+    std::uint32_t first = 0;
+    std::uint32_t count = 0;
+};
+struct StepEntry {
+    StepRow row;
+    RowRange rounds;
+    RowRange spans;  ///< spans recorded with the step; late ones (GPU) are joined by step id
+};
+struct RoundEntry {
+    RoundRow row;
+    RowRange nodes, tops, tokens, head_evals;
+    std::uint32_t step_index = 0;  ///< into Snapshot::steps
+};
+
+/// Everything the panels show: immutable, cheap to copy, the same whether it came live or from a file.
+struct Snapshot {
+    std::uint64_t version = 0;  ///< grows with every publication
+    std::vector<RunRow> runs;
+    std::vector<TimeNs> run_end_ns;                         ///< parallel to runs; 0 while live
+    std::vector<std::shared_ptr<const PromptRow>> prompts;  ///< in id order
+    LogTable<StepEntry>::View steps;
+    LogTable<RoundEntry>::View rounds;
+    LogTable<NodeRow>::View nodes;
+    LogTable<NodeTopRow>::View tops;
+    LogTable<TokenRow>::View tokens;
+    LogTable<SpanRow>::View spans;
+    LogTable<HeadEvalRow>::View head_evals;
+    LogTable<GpuOpRow>::View gpu_ops;
+    LogTable<NvtxRangeRow>::View nvtx_ranges;
+    LogTable<CounterRow>::View counters;
+    std::vector<LossRow> losses;
+    std::vector<NoteRow> notes;
+    std::vector<std::shared_ptr<const Vocab>> vocabs;
+    std::shared_ptr<const LiveRound> live;  ///< null or inactive when nothing is in flight
+    std::string source;                     ///< "" live, else the file's path
+
+    const RunRow* run(RowId id) const;
+    const PromptRow* prompt(RowId id) const;
+    const Vocab* vocab(RowId id) const;
+    /// Printable text of a token of the run's target; "" when the vocabulary is not known.
+    std::string_view token_text(const RunRow& run, TokenId token) const;
+};
+
+/// Owned by one thread (the recorder, or a file loader); applies records in order and makes snapshots.
+class Capture {
+  public:
+    void apply(const Record& record);
+    Snapshot snapshot(std::uint64_t version) const;
+    void set_source(std::string path) { base_.source = std::move(path); }
+
+  private:
+    void append_round(const RoundRecord& record, std::uint32_t step_index);
+
+    Snapshot base_;  ///< the small parts; the tables below are viewed when a snapshot is made
+    LogTable<StepEntry> steps_;
+    LogTable<RoundEntry> rounds_;
+    LogTable<NodeRow> nodes_;
+    LogTable<NodeTopRow> tops_;
+    LogTable<TokenRow> tokens_;
+    LogTable<SpanRow> spans_;
+    LogTable<HeadEvalRow> head_evals_;
+    LogTable<GpuOpRow> gpu_ops_;
+    LogTable<NvtxRangeRow> nvtx_ranges_;
+    LogTable<CounterRow> counters_;
+};
+
+/// Where the recorder leaves the newest snapshot and the window picks it up. Thread-safe.
+class SnapshotBox {
+  public:
+    void publish(std::shared_ptr<const Snapshot> snapshot) {
+        const std::lock_guard lock(mutex_);
+        current_ = std::move(snapshot);
+    }
+    std::shared_ptr<const Snapshot> take() const {
+        const std::lock_guard lock(mutex_);
+        return current_;
+    }
+
+  private:
+    mutable std::mutex mutex_;
+    std::shared_ptr<const Snapshot> current_ = std::make_shared<Snapshot>();
+};
+
+}  // namespace draftscope

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "capture/capture.h"
+
+/// Numbers derived from a snapshot, by the same definitions as the SQL views of the capture file.
+namespace draftscope {
+
+inline constexpr int max_phases = 32;
+
+/// Times of one step by phase. Leaf spans on the critical lane only; `remainder_ns` = step - paused - their
+/// union.
+struct StepPhases {
+    std::array<TimeNs, max_phases>
+        ns{};  ///< indexed by phase id; self time of leaves and of parents' own part
+    std::array<std::int64_t, max_phases> bytes{};
+    TimeNs step_ns = 0;  ///< end - start - paused
+    TimeNs remainder_ns = 0;
+};
+StepPhases step_phases(const Snapshot& snapshot, std::size_t step_index);
+
+/// One row of v_phase.
+struct PhaseStats {
+    int phase_id = 0;  ///< the remainder has its own row
+    std::int64_t count = 0;
+    TimeNs total_ns = 0;
+    TimeNs exposed_ns = 0;
+    double median_ns = 0;
+    std::optional<double> p90_ns;  ///< absent with fewer than 36 samples
+    double share = 0;              ///< of the summed step time
+    double gb_per_s = 0;           ///< bytes / total, 0 where bytes are unknown
+};
+/// Excluded steps (warm-up, paused, shadow) are left out, as in v_phase.
+std::vector<PhaseStats> phase_stats(const Snapshot& snapshot, RowId run_id);
+
+struct RunTotals {
+    std::int64_t rounds = 0, drafted = 0, accepted = 0, committed = 0, generated = 0, steps = 0;
+    std::int64_t excluded_warmup = 0, excluded_paused = 0, excluded_shadow = 0;
+    TimeNs decode_ns = 0;  ///< all steps, paused time taken out
+    TimeNs prefill_ns = 0;
+    double tau = 0;                ///< committed / rounds; 0 without rounds
+    double tokens_per_second = 0;  ///< committed / decode
+    double tokens_per_second_e2e = 0;
+};
+RunTotals run_totals(const Snapshot& snapshot, RowId run_id);
+
+/// One row of v_head.
+struct HeadStats {
+    std::string head;
+    HeadMode mode = HeadMode::drive;
+    std::int64_t rounds = 0;
+    double tau = 0;
+    std::optional<double> rho_tau, nu, kappa, predicted_speedup, coverage, covered_mass;
+    double active_rows = 0;
+    double bytes_per_round = 0;
+    double head_ns_per_round = 0;
+};
+/// rho_tau, nu and kappa need a `full` row of the run (drive, self-paced or calibration); absent without one.
+std::vector<HeadStats> head_stats(const Snapshot& snapshot, RowId run_id);
+
+}  // namespace draftscope

@@ -1,0 +1,232 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+
+/// One struct per table of the capture file (docs/FORMATS.md), same names and units. All `_ns` fields count
+/// from the start of their run unless said otherwise. Optional fields are NULL in SQL.
+namespace draftscope {
+
+enum class RunEnd { live, ok, cancelled, error, recovered };
+enum class Finish { none, eos, length, context, cancelled };
+enum class Excluded : std::uint8_t { no, warmup, paused, shadow };
+enum class TokenSource : std::uint8_t { prefill, draft, bonus };
+enum class HeadMode : std::uint8_t { drive, selfpaced, aligned, calibration };
+
+std::string_view to_text(RunEnd end);         ///< "" for live (NULL in SQL)
+std::string_view to_text(Finish finish);      ///< "" for none
+std::string_view to_text(Excluded excluded);  ///< "" for no
+std::string_view to_text(TokenSource source);
+std::string_view to_text(HeadMode mode);
+std::optional<RunEnd> run_end_from(std::string_view text);
+std::optional<Finish> finish_from(std::string_view text);
+std::optional<Excluded> excluded_from(std::string_view text);
+std::optional<TokenSource> token_source_from(std::string_view text);
+std::optional<HeadMode> head_mode_from(std::string_view text);
+
+struct RunRow {
+    RowId id = 0;
+    std::string name;
+    TimeNs started_monotonic = 0;  ///< zero of this run's times; in the file as clock_anchor
+    std::string started_utc;
+    RunEnd ended = RunEnd::live;
+    std::string frontend;  ///< "cli", "gui"
+    std::string target;
+    std::string drafter;  ///< resolved spec, e.g. "eagle2"
+    std::string head;     ///< resolved spec, e.g. "fr-spec:v=8192"
+    std::string tree;     ///< resolved spec, e.g. "depth=3,topk=4,nodes=12"
+    std::string verify = "match";
+    double temperature = 0.0;
+    std::uint64_t seed = 0;
+    int batch = 1;
+    int threads = 1;
+    std::string backend = "cpu";
+    std::string precision;
+    std::string numerics = "exact";
+    std::string tier = "T0";
+    bool synthetic = false;
+    std::string acceptance = "real";
+    RowId vocab_id = 0;
+    std::string config_json = "{}";
+    std::string machine_json = "{}";
+};
+
+struct PromptRow {
+    RowId id = 0;
+    RowId run_id = 0;
+    int ordinal = 0;
+    std::string external_id;
+    int turn = 0;
+    std::string suite;
+    std::string category;
+    std::string text;
+    std::string output;
+    int prompt_tokens = 0;
+    int generated_tokens = 0;
+    TimeNs prefill_ns = 0;
+    Finish finish = Finish::none;
+};
+
+struct StepRow {
+    RowId id = 0;
+    RowId run_id = 0;
+    int ordinal = 0;
+    TimeNs start_ns = 0;
+    TimeNs end_ns = 0;
+    TimeNs paused_ns = 0;
+    Excluded excluded = Excluded::no;
+};
+
+struct RoundRow {
+    RowId id = 0;
+    RowId run_id = 0;
+    RowId step_id = 0;
+    RowId prompt_id = 0;
+    int ordinal = 0;  ///< in its prompt
+    TimeNs start_ns = 0;
+    TimeNs end_ns = 0;
+    int context_length = 0;  ///< committed tokens before the round, root included
+    int tree_nodes = 0;      ///< root included
+    int tree_depth = 0;
+    int drafted = 0;    ///< tree_nodes - 1
+    int accepted = 0;   ///< draft tokens kept, bonus excluded
+    int committed = 0;  ///< accepted + 1, after clipping at EOS and max-new
+    bool clipped = false;
+};
+
+/// One node of a round's draft tree. The root has depth 0, parent none, and is the last token committed
+/// before.
+struct NodeRow {
+    RowId round_id = 0;
+    int node = 0;
+    int parent = -1;  ///< NULL in SQL for the root
+    int depth = 0;
+    TokenId token_id = no_token;
+    float draft_logprob = 0;  ///< over the head's support; 0 at the root
+    float cum_logprob = 0;
+    std::optional<float> target_prob;  ///< of this token given its parent path, by the target
+    std::optional<int> target_rank;    ///< 0 = the target's first choice after the parent
+    bool accepted = false;
+    TokenId target_token_id = no_token;  ///< what the target emits after this node
+    std::optional<float> target_token_prob;
+    bool target_covered = true;  ///< was target_token_id in the head's active set at this node
+};
+
+struct NodeTopRow {
+    RowId round_id = 0;
+    int node = 0;
+    int rank = 0;  ///< 0..4
+    TokenId token_id = no_token;
+    float target_prob = 0;
+};
+
+struct TokenRow {
+    RowId prompt_id = 0;
+    int position = 0;    ///< among the generated tokens, 0 = first
+    RowId round_id = 0;  ///< 0 (NULL) for the token that came from prefill
+    TokenId token_id = no_token;
+    TokenSource source = TokenSource::draft;
+    int depth = 0;            ///< depth in the round at which it was emitted, 1 = first token of the round
+    std::optional<int> rank;  ///< frequency rank in the vocabulary ranking
+    bool covered = true;      ///< in the head's active set at that depth
+};
+
+struct SpanRow {
+    RowId id = 0;
+    RowId run_id = 0;
+    RowId step_id = 0;
+    RowId round_id = 0;  ///< 0 (NULL) when it belongs to the whole step
+    int phase_id = 0;    ///< Phase of profiler/phase.h
+    int level = 0;
+    int lane = 0;
+    int thread_id = 0;
+    TimeNs start_ns = 0;
+    TimeNs end_ns = 0;
+    int rows = 0;
+    std::int64_t bytes = 0;
+    int nesting = 0;  ///< not stored: 0 = outermost
+};
+
+struct GpuOpRow {
+    RowId id = 0;
+    RowId run_id = 0;
+    RowId step_id = 0;
+    int phase_id = 0;
+    int stream = 0;
+    std::string name;
+    TimeNs start_ns = 0;
+    TimeNs end_ns = 0;
+    std::int64_t graph_node_id = 0;
+    std::int64_t correlation_id = 0;
+    std::string grid;
+    std::string block;
+    std::int64_t bytes = 0;
+};
+
+struct NvtxRangeRow {
+    RowId run_id = 0;
+    std::string domain;
+    std::string name;
+    int thread_id = 0;
+    TimeNs start_ns = 0;
+    TimeNs end_ns = 0;
+    std::int64_t payload = 0;
+};
+
+struct HeadEvalRow {
+    RowId run_id = 0;
+    RowId round_id = 0;
+    std::string head;
+    HeadMode mode = HeadMode::drive;
+    double active_rows = 0;  ///< mean rows of the head matrix read per call of the round
+    std::int64_t bytes = 0;  ///< per round
+    TimeNs head_ns = 0;      ///< T_head of the round: router + head + topk + gather, exposed
+    int accepted = 0;
+    int committed = 0;
+    int covered = 0;  ///< of the committed tokens, how many were in the active set
+    std::optional<double>
+        covered_mass;  ///< target probability over the active set, mean over the round's positions
+};
+
+struct CounterRow {
+    RowId run_id = 0;
+    TimeNs time_ns = 0;
+    std::string name;
+    double value = 0;
+};
+
+struct LossRow {
+    RowId run_id = 0;
+    TimeNs time_ns = 0;
+    std::string kind;  ///< "span_ring_full", "queue_full", ...
+    std::int64_t count = 0;
+};
+
+struct ClockAnchorRow {
+    RowId run_id = 0;
+    TimeNs monotonic_ns = 0;  ///< absolute CLOCK_MONOTONIC
+    TimeNs utc_ns = 0;        ///< absolute CLOCK_REALTIME
+    std::optional<TimeNs> gpu_ns;
+};
+
+struct VocabRow {
+    RowId vocab_id = 0;
+    TokenId token_id = 0;
+    std::string bytes;  ///< raw bytes of the token, maybe not UTF-8
+    std::string text;   ///< printable UTF-8
+    std::optional<int> rank;
+    std::optional<std::int64_t> count;
+};
+
+struct NoteRow {
+    RowId run_id = 0;
+    RowId round_id = 0;
+    TimeNs time_ns = 0;
+    std::string text;
+};
+
+}  // namespace draftscope

@@ -1,0 +1,56 @@
+# Language level, warnings, sanitizers: what every target of ours is built with.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+
+if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+find_program(DRAFTSCOPE_CCACHE ccache)
+if(DRAFTSCOPE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_C_COMPILER_LAUNCHER ${DRAFTSCOPE_CCACHE})
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${DRAFTSCOPE_CCACHE})
+endif()
+
+add_library(ds_settings INTERFACE)
+target_include_directories(ds_settings INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(ds_settings INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wimplicit-fallthrough -Werror>)
+# The portable path must round the same everywhere: no contraction behind our back; the SIMD paths ask for FMA.
+target_compile_options(ds_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
+
+if(DRAFTSCOPE_SANITIZE)
+    list(JOIN DRAFTSCOPE_SANITIZE "," ds_sanitizers)
+    add_compile_options(-fsanitize=${ds_sanitizers} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    add_link_options(-fsanitize=${ds_sanitizers})
+endif()
+
+# ds_library(NAME SOURCES... [LINK libs...]): a static library of ours.
+function(ds_library name)
+    cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+    if(NOT arg_SOURCES)
+        add_library(${name} INTERFACE)
+        target_link_libraries(${name} INTERFACE ds_settings ${arg_LINK})
+        return()
+    endif()
+    add_library(${name} STATIC ${arg_SOURCES})
+    target_link_libraries(${name} PUBLIC ds_settings ${arg_LINK})
+endfunction()
+
+# ds_test(NAME SOURCES... [LINK libs...] [LABELS ...]): a GoogleTest program; every test becomes a ctest test.
+function(ds_test name)
+    cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
+    add_executable(${name} ${arg_SOURCES})
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+    target_link_libraries(${name} PRIVATE ds_settings ${arg_LINK} GTest::gtest GTest::gmock GTest::gtest_main)
+    target_compile_definitions(${name} PRIVATE DS_SOURCE_DIR="${PROJECT_SOURCE_DIR}" DS_BINARY_DIR="${CMAKE_BINARY_DIR}")
+    if(NOT arg_TIMEOUT)
+        set(arg_TIMEOUT 300)
+    endif()
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+        PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+endfunction()

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/heads/head.h"
+#include "engine/model/target.h"
+#include "engine/tree/draft_tree.h"
+#include "profiler/phase.h"
+
+/// Drafters. One file per drafter, one row in the registry table.
+namespace draftscope {
+
+/// Lets a watcher see, and hold, a round between levels.
+class LevelWatcher {
+  public:
+    virtual ~LevelWatcher() = default;
+    /// After each level's candidates are in; may block (step level). `partial` is only built when asked for.
+    virtual void level_done(int sequence, int level, FunctionRef<DraftTree()> partial) = 0;
+};
+
+struct DraftContext {
+    kernels::Exec& exec;
+    PhaseRecorder& phases;
+    Head* head = nullptr;  ///< null for drafters without one
+    TreeSpec tree;
+    LevelWatcher* watcher = nullptr;
+};
+
+/// Per-sequence state (the drafter's own KV cache, suffix index, ...).
+class DrafterState {
+  public:
+    virtual ~DrafterState() = default;
+};
+
+/// One sequence of a round. `tokens` = every committed token; the last one is the root of the tree to draft
+/// and has no target KV yet. new_hidden/new_aux are the target's features of the slots verified since the
+/// last call, in order (all prompt slots on the first call), rounded to bf16.
+struct DraftJob {
+    int sequence = 0;
+    std::span<const TokenId> tokens;
+    Rows<const float> new_hidden;  ///< [new, d]
+    Rows<const float> new_aux;     ///< [new, 3d] or empty
+    DrafterState* state = nullptr;
+    HeadState* head_state = nullptr;
+    TreeSpec tree;  ///< context.tree, clipped near the context limit
+    DraftTree out;  ///< filled by expand()
+    int head_calls = 0;
+};
+
+class Drafter {
+  public:
+    virtual ~Drafter() = default;
+    virtual bool uses_head() const = 0;
+    virtual bool needs_hidden() const = 0;
+    virtual std::span<const int> aux_layers() const { return {}; }
+    virtual std::unique_ptr<DrafterState> make_state(int slots) const = 0;
+    /// Takes in the verified slots (catch-up, phase backbone level 0). Once per round, before expand().
+    virtual Status catch_up(DraftContext& context, std::span<DraftJob> jobs) = 0;
+    /// Drafts a tree per job. Leaves the stable state as catch_up left it, so it can be called again with
+    /// another head in the same round.
+    virtual Status expand(DraftContext& context, std::span<DraftJob> jobs) = 0;
+    /// The head matrix this drafter was trained with; null = the target's.
+    virtual const kernels::Matrix* own_head() const { return nullptr; }
+    virtual std::size_t weight_bytes() const = 0;  ///< backbone weights read per level
+};
+
+struct DrafterInfo {
+    std::string_view id;
+    std::string_view name;
+    std::string_view paper;
+    bool needs_weights = false;
+    std::string_view help;
+    /// `path`: folder or file of the checkpoint, "" for the ones without.
+    Result<std::unique_ptr<Drafter>> (*make)(const std::string& path, const Target& target,
+                                             kernels::Exec& exec) = nullptr;
+};
+std::span<const DrafterInfo> drafter_registry();
+const DrafterInfo* find_drafter(std::string_view id);
+/// `spec` is "NAME" or "NAME:PATH".
+Result<std::unique_ptr<Drafter>> make_drafter(std::string_view spec, const std::string& default_path,
+                                              const Target& target, kernels::Exec& exec);
+
+}  // namespace draftscope

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace draftscope {
+
+struct ChatMessage {
+    std::string role;  ///< "system", "user", "assistant"
+    std::string content;
+};
+
+/// A model's chat format, recognised from the template text in its file (ChatML and its kin).
+class ChatTemplate {
+  public:
+    /// A file without a template gives the raw format: contents joined, nothing added. A template that is not
+    /// recognised is an error that names what was found and points to --raw.
+    static Result<ChatTemplate> from_source(std::string_view template_text, std::string_view file);
+    /// Ends with the header of the assistant's turn. Encode the result with parse_special = true.
+    std::string render(const std::vector<ChatMessage>& messages) const;
+    const std::string& name() const { return name_; }  ///< "chatml", "raw", ...
+
+  private:
+    std::string name_ = "raw";
+    std::string default_system_;
+};
+
+}  // namespace draftscope

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/spans.h"
+
+namespace draftscope {
+
+/// Keys and values of one sequence, f32, per layer [slots, kv_heads * head_dim]. `length` slots are committed
+/// and lie at their logical positions; a forward writes its rows behind them and `commit_path` keeps some of
+/// those.
+class KvCache {
+  public:
+    KvCache(int layers, int slots, int kv_width);
+
+    int length() const { return length_; }
+    int slots() const { return slots_; }
+    int free_slots() const { return slots_ - length_; }
+    float* keys(int layer) { return keys_[static_cast<std::size_t>(layer)].data(); }
+    float* values(int layer) { return values_[static_cast<std::size_t>(layer)].data(); }
+    int kv_width() const { return kv_width_; }
+
+    /// The rows just written at slots length .. length + count - 1 become committed as they lie (prefill,
+    /// chains).
+    void commit(int count);
+    /// Of the rows just written, keeps `path` (ascending node indices, root first) and moves them together.
+    void commit_path(std::span<const int> path);
+    void clear() { length_ = 0; }
+    void truncate(int length) { length_ = length; }
+
+  private:
+    int slots_;
+    int kv_width_;
+    int length_ = 0;
+    std::vector<std::vector<float>> keys_, values_;
+};
+
+}  // namespace draftscope

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/spans.h"
+#include "engine/model/ancestor_mask.h"
+#include "engine/model/kv_cache.h"
+#include "engine/model/model_config.h"
+#include "engine/model/model_file.h"
+#include "kernels/matrix.h"
+#include "kernels/rope.h"
+
+namespace draftscope {
+
+using ProgressFn = std::function<void(double fraction, const std::string& what)>;
+
+/// Rows of one sequence in a target forward. Row i sits at logical position cache->length() + depth[i] and
+/// sees the committed prefix plus its ancestors in `mask`; without a mask the rows are a chain (depth i, all
+/// earlier rows).
+struct SequenceRows {
+    KvCache* cache = nullptr;
+    std::span<const TokenId> tokens;
+    std::span<const int> depths;
+    const AncestorMask* mask = nullptr;
+};
+
+/// What a forward leaves behind; rows of all sequences in order. Buffers are reused between calls.
+struct ForwardOutput {
+    int rows = 0;
+    std::vector<float> hidden;  ///< [rows, d], after the final norm: EAGLE's feature
+    std::vector<float> aux;     ///< [rows, 3d] when asked for: EAGLE-3's three residual-stream snapshots
+    std::vector<float> logits;  ///< [logit_rows, V]
+};
+
+struct ForwardRequest {
+    std::span<const SequenceRows> sequences;
+    std::span<const int> aux_layers;  ///< residual stream entering these 0-based layers; empty = none
+    /// Rows (over all sequences) that need logits; `all_logits` ignores the list.
+    std::span<const int> logit_rows;
+    bool all_logits = false;
+};
+
+/// A llama-family transformer with its packed weights. Immutable after load apart from scratch: one forward
+/// at a time.
+class Target {
+  public:
+    /// `precision` absent = auto (int8 for a quantised file, else bf16).
+    static Result<std::unique_ptr<Target>> load(const std::string& path, kernels::Exec& exec,
+                                                std::optional<kernels::Precision> precision,
+                                                const ProgressFn& progress = {});
+    /// Takes any weights under GGUF names (random models in tests, synthetic targets). The tokenizer may be
+    /// null.
+    static Result<std::unique_ptr<Target>> build(ModelFile file, kernels::Exec& exec,
+                                                 kernels::Precision precision,
+                                                 const ProgressFn& progress = {});
+    ~Target();
+
+    const ModelConfig& config() const;
+    const Tokenizer* tokenizer() const;
+    const ChatTemplate& chat() const;
+    kernels::Precision precision() const;
+    const std::string& path() const;
+    /// [V, d]; shared with draft heads.
+    const kernels::Matrix& lm_head() const;
+    /// Token embeddings as f32 rows, out is [tokens, d]. Ids outside the vocabulary are a programming error.
+    void embed(std::span<const TokenId> tokens, Rows<float> out) const;
+    const kernels::RopeTable& rope() const;
+    KvCache make_cache(int slots) const;
+    std::size_t weight_bytes() const;  ///< read by one forward, LM head included
+
+    /// Appends rows behind each cache's committed slots (no commit). Fails when a cache has too few free
+    /// slots or a position passes the context.
+    Status forward(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out);
+    /// Runs `tokens` through the cache in fixed chunks of `prefill_chunk` and commits them. hidden and aux
+    /// cover every token; logits only the last one.
+    Status prefill(kernels::Exec& exec, KvCache& cache, std::span<const TokenId> tokens,
+                   std::span<const int> aux_layers, ForwardOutput& out,
+                   const std::function<bool()>& cancelled = {});
+    static constexpr int prefill_chunk = 128;
+
+  private:
+    struct Impl;
+    explicit Target(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace draftscope

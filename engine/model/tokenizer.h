@@ -1,0 +1,68 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+
+namespace draftscope {
+
+/// What a model file says about its tokenizer, whatever the file format.
+struct TokenizerSpec {
+    std::string file;                 ///< for messages
+    std::string model;                ///< "gpt2" = byte-level BPE
+    std::string pre;                  ///< splitting pattern: "smollm", ...
+    std::vector<std::string> tokens;  ///< in byte-to-unicode form, indexed by id
+    std::vector<int> types;           ///< GGUF token types: 1 normal, 3 control, 4 user-defined, ...
+    std::vector<std::string> merges;  ///< "left right", best first
+    TokenId bos = no_token;
+    std::vector<TokenId> eos;  ///< every id that ends a turn
+    bool add_bos = false;
+};
+
+/// Byte-level BPE. Immutable after creation, safe to share between threads.
+class Tokenizer {
+  public:
+    static Result<std::unique_ptr<Tokenizer>> create(TokenizerSpec spec);
+    ~Tokenizer();
+
+    /// Ids of `text`, any bytes. `parse_special`: control tokens written in the text become their ids (chat
+    /// templates); otherwise they are spelt out like other text.
+    std::vector<TokenId> encode(std::string_view text, bool parse_special) const;
+    /// Bytes of one token; "" for ids that have none (padding rows). Control tokens give their name.
+    const std::string& token_bytes(TokenId id) const;
+    std::string decode(const std::vector<TokenId>& ids, bool keep_special = false) const;
+    int size() const;
+    bool is_control(TokenId id) const;
+    const std::vector<TokenId>& eos() const;
+    bool is_eos(TokenId id) const;
+    TokenId bos() const;
+    bool add_bos() const;
+    /// FNV-1a over tokens, merges and pre-tokenizer name: names the vocabulary in artefacts and traces.
+    std::uint64_t fingerprint() const;
+
+  private:
+    struct Impl;
+    explicit Tokenizer(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+/// Turns a stream of token ids into valid UTF-8 pieces, holding back incomplete sequences.
+class TextStream {
+  public:
+    explicit TextStream(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
+    std::string push(TokenId id);
+    std::string finish();  ///< what was held back, invalid bytes replaced by U+FFFD
+
+  private:
+    const Tokenizer* tokenizer_;
+    std::string held_;
+};
+
+/// Replaces invalid UTF-8 by U+FFFD.
+std::string valid_utf8(std::string_view bytes);
+
+}  // namespace draftscope

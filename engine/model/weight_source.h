@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace draftscope {
+
+struct TensorInfo {
+    std::string name;
+    std::string type;                 ///< "F32", "Q4_1", "BF16", ...
+    std::vector<std::int64_t> shape;  ///< row-major, slowest first: [N, K] for a matrix
+    std::uint64_t bytes = 0;
+    std::int64_t rows() const { return shape.empty() ? 0 : (shape.size() == 1 ? 1 : shape.front()); }
+    std::int64_t cols() const { return shape.empty() ? 0 : shape.back(); }
+};
+
+/// Named tensors of a memory-mapped model file, read as f32 rows. Reading is thread-safe.
+/// Rows of q/k projections come in half-split (HF) order whatever the file stores.
+class WeightSource {
+  public:
+    virtual ~WeightSource() = default;
+    virtual const std::string& path() const = 0;
+    virtual const TensorInfo* find(std::string_view name) const = 0;  ///< null when absent
+    virtual std::vector<std::string> names() const = 0;
+    /// Dequantises row `row` (all of a 1-D tensor is row 0) into `out`, which holds cols() floats.
+    virtual void read_row(const TensorInfo& tensor, std::int64_t row, float* out) const = 0;
+};
+
+}  // namespace draftscope

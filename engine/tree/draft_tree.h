@@ -1,0 +1,50 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "engine/model/ancestor_mask.h"
+
+namespace draftscope {
+
+/// Token tree of one round as parallel arrays; node 0 is the root (the last committed token), parents come
+/// before children, siblings have distinct tokens.
+struct DraftTree {
+    std::vector<TokenId> tokens;
+    std::vector<int> parents;         ///< -1 at the root
+    std::vector<int> depths;          ///< 0 at the root
+    std::vector<float> logprobs;      ///< over the head's own support; 0 at the root
+    std::vector<float> cum_logprobs;  ///< sum along the path
+    AncestorMask mask;                ///< filled by finish()
+
+    static DraftTree with_root(TokenId root);
+    /// Returns the new node's index.
+    int add(TokenId token, int parent, float logprob);
+    /// Builds the mask and checks the invariants; an impossible tree is an error naming the node.
+    Status finish();
+    int size() const { return static_cast<int>(tokens.size()); }
+    int max_depth() const;
+};
+
+/// EAGLE-2's meaning: depth = drafter forwards after the first, nodes include the root. A chain of n drafts
+/// is depth = n - 1, topk = 1, nodes = n + 1.
+struct TreeSpec {
+    int depth = 3;
+    int topk = 4;
+    int nodes = 12;
+    bool operator==(const TreeSpec&) const = default;
+    /// Levels of candidates: depth + 1.
+    int levels() const { return depth + 1; }
+};
+/// Most nodes any spec may ask for ("our default" bound; buffers are sized by it).
+inline constexpr int max_tree_nodes = 1024;
+
+/// Accepts "depth=5,topk=10,nodes=60", "chain=6", "paper:fr-spec" and the other presets (algorithms of the
+/// papers).
+Result<TreeSpec> parse_tree_spec(std::string_view text);
+std::string to_text(const TreeSpec& spec);  ///< canonical "depth=3,topk=4,nodes=12" or "chain=6"
+
+}  // namespace draftscope

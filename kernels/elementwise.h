@@ -1,0 +1,16 @@
+#pragma once
+
+#include "base/spans.h"
+#include "kernels/exec.h"
+
+namespace draftscope::kernels {
+
+/// y = silu(gate) * up, all [M, F]; y may alias gate or up.
+void silu_mul(Exec& exec, Rows<const float> gate, Rows<const float> up, Rows<float> y);
+/// y += x, both [M, D].
+void add(Exec& exec, Rows<const float> x, Rows<float> y);
+/// Rounds each value to the nearest bf16 (ties to even), in place: drafter features are bf16, live as in
+/// traces.
+void round_to_bf16(Exec& exec, Rows<float> x);
+
+}  // namespace draftscope::kernels

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+
+#include "base/function_ref.h"
+
+/// Where ops run. Engine code passes an Exec to every op and never asks which back end it is.
+/// Batch invariance is a contract of every op in this folder: the result of a row depends on that row's
+/// inputs alone, never on how many rows share the call, on their order, nor on the thread count
+/// (docs/ARCHITECTURE.md).
+namespace draftscope::kernels {
+
+enum class Isa {
+    portable,
+    avx2,
+    avx512,
+    avx512_vnni,
+    avx512_bf16
+};  ///< each level includes the ones before it
+std::string_view to_text(Isa isa);
+/// What this CPU (and the operating system) supports.
+Isa best_isa();
+
+class Exec {
+  public:
+    virtual ~Exec() = default;
+    virtual int threads() const = 0;
+    virtual Isa isa() const = 0;
+    /// Runs `work(part)` for part = 0..parts-1 over the pool and returns when all are done. Static
+    /// assignment: part p always runs on thread p % threads. Not re-entrant.
+    virtual void parallel(int parts, FunctionRef<void(int part)> work) = 0;
+    /// Scratch memory (64-byte aligned) of one pool thread, valid until the next call for that thread.
+    virtual std::byte* scratch(int thread, std::size_t bytes) = 0;
+    /// Scratch shared by the parts of one op, separate from the per-thread ones.
+    virtual std::byte* shared_scratch(std::size_t bytes) = 0;
+};
+
+/// Worker pool on the CPU, `threads` including the caller. Spins briefly, then sleeps. Sets FTZ/DAZ in every
+/// worker and, for the length of each op, in the caller. `isa` above best_isa() is lowered to it.
+std::unique_ptr<Exec> make_cpu_exec(int threads, Isa isa = best_isa());
+
+}  // namespace draftscope::kernels

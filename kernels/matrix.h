@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "base/function_ref.h"
+#include "base/spans.h"
+#include "base/units.h"
+#include "kernels/exec.h"
+
+namespace draftscope::kernels {
+
+enum class Precision { f32, bf16, int8 };
+std::string_view to_text(Precision precision);
+std::optional<Precision> precision_from(std::string_view text);
+
+/// Fills `out` (K floats) with row `row` of the matrix being packed. Called from pool threads, one row at a
+/// time.
+using RowSource = FunctionRef<void(int row, float* out)>;
+
+/// A weight matrix W of shape [N, K] (N outputs, K inputs) in the tile order of the op that reads it.
+/// int8: symmetric, with one scale per row and 32 columns; activations are quantised per row on the fly.
+class Matrix {
+  public:
+    Matrix() = default;
+    Matrix(Matrix&&) noexcept = default;
+    Matrix& operator=(Matrix&&) noexcept = default;
+
+    static Matrix pack(Exec& exec, Precision precision, int n, int k, RowSource source);
+    /// The rows `ids` of this matrix, in that order, as a matrix of its own with bit-identical rows (a static
+    /// draft vocabulary: the logit of a kept token equals the full head's).
+    Matrix gather_rows(Exec& exec, std::span<const TokenId> ids) const;
+
+    int n() const { return n_; }
+    int k() const { return k_; }
+    Precision precision() const { return precision_; }
+    bool empty() const { return n_ == 0; }
+    std::size_t bytes() const { return bytes_; }  ///< what one matmul has to read
+    /// Row `row` as floats, exactly as matmul sees it.
+    void unpack_row(int row, std::span<float> out) const;
+
+    const std::byte* data() const { return data_.get(); }
+
+  private:
+    struct Free {
+        void operator()(std::byte* p) const;
+    };
+    std::unique_ptr<std::byte[], Free> data_;
+    std::size_t bytes_ = 0;
+    int n_ = 0;
+    int k_ = 0;
+    Precision precision_ = Precision::f32;
+    friend struct MatrixAccess;
+};
+
+}  // namespace draftscope::kernels

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/spans.h"
+#include "kernels/exec.h"
+
+namespace draftscope::kernels {
+
+/// cos/sin of every position, shape [positions, head_dim / 2] each. `divisors` (head_dim / 2, may be empty)
+/// divide the base frequencies (llama-3 scaling).
+struct RopeTable {
+    int head_dim = 0;
+    int positions = 0;
+    std::vector<float> cos, sin;
+};
+RopeTable make_rope_table(int head_dim, float theta, int positions, std::span<const float> divisors = {});
+
+/// Rotates every head of each row in place, half-split pairs (x[j], x[j + head_dim/2]), row r at
+/// positions[r]. x is [M, heads * head_dim].
+void rope(Exec& exec, Rows<float> x, int heads, const RopeTable& table, std::span<const int> positions);
+
+}  // namespace draftscope::kernels

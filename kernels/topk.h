@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/spans.h"
+#include "kernels/exec.h"
+
+namespace draftscope::kernels {
+
+/// out[m] = log(sum_j exp(x[m, j])) in a fixed order of summation.
+void logsumexp(Exec& exec, Rows<const float> x, std::span<float> out);
+
+/// The k largest values of each row, descending, ties to the lower index. k <= cols. ids and values are [M,
+/// k].
+void topk(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids, Rows<float> values);
+
+/// Index of the largest value of each row, ties to the lower index.
+void argmax(Exec& exec, Rows<const float> x, std::span<std::int32_t> out);
+
+}  // namespace draftscope::kernels

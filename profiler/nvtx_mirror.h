@@ -1,0 +1,46 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "profiler/phase.h"
+
+namespace draftscope {
+
+/// Mirrors phases to NVTX ranges in domain "draftscope": registered string per phase, payload = round << 16 |
+/// level. One per recording thread. Cheap when nobody listens; `attached()` says whether a tool or our
+/// injection does.
+class NvtxMirror : public RangeListener {
+  public:
+    NvtxMirror();
+    ~NvtxMirror() override;
+    bool attached() const;
+    void open(Phase phase, std::int32_t round, std::int16_t level) override;
+    void close() override;
+
+  private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+/// A range our own static NVTX injection saw, of any domain in this executable.
+struct NvtxRange {
+    std::string domain;
+    std::string name;
+    std::uint32_t thread_id = 0;
+    TimeNs start_ns = 0;  ///< CLOCK_MONOTONIC
+    TimeNs end_ns = 0;
+    std::uint64_t payload = 0;
+    int depth = 0;
+};
+/// Starts keeping what the injection sees (off by default: ranges are then counted but not stored).
+void nvtx_capture_start();
+std::vector<NvtxRange> nvtx_capture_take();
+void nvtx_capture_stop();
+/// "our injection", "external tool (NVTX_INJECTION64_PATH)", "none".
+std::string nvtx_listener_name();
+
+}  // namespace draftscope

@@ -1,0 +1,159 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/units.h"
+
+/// Phase scopes: what the engine includes of the profiler. A scope writes one event to its recorder's ring
+/// buffer (the truth) and, when an NVTX listener is attached, mirrors itself as a range in domain
+/// `draftscope`.
+namespace draftscope {
+
+/// Ids are stored in capture files: append only, never renumber.
+enum class Phase : std::uint8_t {
+    none = 0,
+    prefill = 1,
+    backbone = 2,
+    router = 3,
+    head = 4,
+    topk = 5,
+    softmax = 6,  ///< child of topk
+    gather = 7,
+    remap = 8,  ///< child of gather
+    rerank = 9,
+    verify = 10,
+    accept = 11,
+    commit = 12,
+    remainder = 13,  ///< never recorded: step time minus the union of leaf spans on the critical lane
+};
+inline constexpr int phase_count = 14;
+
+struct PhaseInfo {
+    Phase id;
+    std::string_view name;
+    Phase parent;           ///< Phase::none at the top
+    std::uint32_t rgb;      ///< 0xRRGGBB, Okabe-Ito
+    std::string_view what;  ///< one line for tables and tooltips
+};
+/// Indexed by Phase; row 0 is `none`.
+const std::array<PhaseInfo, phase_count>& phase_table();
+
+enum class Lane : std::uint8_t { critical = 0, side = 1 };
+
+struct SpanEvent {
+    std::uint64_t start_ticks = 0;
+    std::uint64_t end_ticks = 0;
+    std::uint64_t bytes = 0;  ///< weights and activations this span had to move
+    std::int32_t round = -1;  ///< ordinal of the round in its run; -1 outside rounds (prefill)
+    std::int32_t rows = 0;
+    std::int16_t level = 0;  ///< draft level, catch-up = 0
+    Phase phase = Phase::none;
+    Lane lane = Lane::critical;
+    std::uint8_t depth = 0;  ///< nesting depth, 0 = outermost
+};
+
+/// Told of each range as it opens and closes, on the recording thread (the NVTX mirror).
+class RangeListener {
+  public:
+    virtual ~RangeListener() = default;
+    virtual void open(Phase phase, std::int32_t round, std::int16_t level) = 0;
+    virtual void close() = 0;
+};
+
+/// Told after an outermost scope closed and was recorded (the gate's "step phase").
+class PhaseObserver {
+  public:
+    virtual ~PhaseObserver() = default;
+    virtual void phase_ended(const SpanEvent& event) = 0;
+};
+
+/// Single-producer single-consumer ring of span events. One per recording thread; a full ring drops and
+/// counts.
+class PhaseRecorder {
+  public:
+    explicit PhaseRecorder(std::uint32_t thread_id = 0, std::size_t capacity = 1u << 14);
+
+    void set_round(std::int32_t round) { round_ = round; }
+    std::int32_t round() const { return round_; }
+    void set_listener(RangeListener* listener) { listener_ = listener; }
+    void set_observer(PhaseObserver* observer) { observer_ = observer; }
+    void set_enabled(bool enabled) { enabled_ = enabled; }
+    bool enabled() const { return enabled_; }
+    std::uint32_t thread_id() const { return thread_id_; }
+
+    /// Appends everything recorded since the last drain. Consumer side.
+    void drain(std::vector<SpanEvent>& out);
+    /// Events lost to a full ring since the last call.
+    std::uint64_t take_dropped() { return dropped_.exchange(0, std::memory_order_relaxed); }
+
+  private:
+    friend class PhaseScope;
+    void push(const SpanEvent& event) {
+        const std::uint64_t head = head_.load(std::memory_order_relaxed);
+        if (head - tail_.load(std::memory_order_acquire) >= ring_.size()) {
+            dropped_.fetch_add(1, std::memory_order_relaxed);
+            return;
+        }
+        ring_[head & mask_] = event;
+        head_.store(head + 1, std::memory_order_release);
+    }
+
+    std::vector<SpanEvent> ring_;
+    std::uint64_t mask_ = 0;
+    alignas(64) std::atomic<std::uint64_t> head_{0};
+    alignas(64) std::atomic<std::uint64_t> tail_{0};
+    std::atomic<std::uint64_t> dropped_{0};
+    RangeListener* listener_ = nullptr;
+    PhaseObserver* observer_ = nullptr;
+    std::int32_t round_ = -1;
+    std::uint32_t thread_id_ = 0;
+    std::uint8_t depth_ = 0;
+    bool enabled_ = true;
+};
+
+/// Opens a phase for the lifetime of the object. `rows` and `bytes` may be filled in before it closes.
+class PhaseScope {
+  public:
+    PhaseScope(PhaseRecorder& recorder, Phase phase, int level = 0, int rows = 0, std::uint64_t bytes = 0,
+               Lane lane = Lane::critical)
+        : recorder_(recorder) {
+        if (!recorder_.enabled_) return;
+        event_.phase = phase;
+        event_.level = static_cast<std::int16_t>(level);
+        event_.rows = rows;
+        event_.bytes = bytes;
+        event_.lane = lane;
+        event_.round = recorder_.round_;
+        event_.depth = recorder_.depth_++;
+        if (recorder_.listener_ != nullptr) recorder_.listener_->open(phase, event_.round, event_.level);
+        event_.start_ticks = ticks_now();
+    }
+    PhaseScope(const PhaseScope&) = delete;
+    PhaseScope& operator=(const PhaseScope&) = delete;
+    ~PhaseScope() { close(); }
+
+    void add_bytes(std::uint64_t bytes) { event_.bytes += bytes; }
+    void set_rows(int rows) { event_.rows = rows; }
+    /// Ends the scope before the end of its block; later calls do nothing.
+    void close() {
+        if (event_.phase == Phase::none) return;
+        event_.end_ticks = ticks_now();
+        --recorder_.depth_;
+        recorder_.push(event_);
+        if (recorder_.listener_ != nullptr) recorder_.listener_->close();
+        const SpanEvent ended = event_;
+        event_.phase = Phase::none;
+        if (recorder_.observer_ != nullptr && ended.depth == 0) recorder_.observer_->phase_ended(ended);
+    }
+
+  private:
+    PhaseRecorder& recorder_;
+    SpanEvent event_{};
+};
+
+}  // namespace draftscope

@@ -1,0 +1,98 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/clock.h"
+#include "base/function_ref.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "base/rng.h"
+#include "base/spans.h"
+
+namespace draftscope {
+namespace {
+
+Result<int> half(int x) {
+    if (x % 2 != 0) return bad_input("half: {} is odd", x);
+    return x / 2;
+}
+
+Result<int> quarter(int x) {
+    DS_ASSIGN(const int h, half(x));
+    return half(h);
+}
+
+TEST(Result, PassesValuesAndErrorsOn) {
+    EXPECT_EQ(*quarter(12), 3);
+    const auto wrong = quarter(6);
+    ASSERT_FALSE(wrong.ok());
+    EXPECT_EQ(wrong.error().kind, ErrorKind::bad_input);
+    EXPECT_EQ(wrong.error().message, "half: 3 is odd");
+}
+
+// Known-answer vectors of the Random123 distribution for philox4x32-10.
+TEST(Rng, MatchesPhiloxKnownAnswers) {
+    EXPECT_EQ(philox(0, 0, 0),
+              (std::array<std::uint32_t, 4>{0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u}));
+    EXPECT_EQ(philox(~0ull, ~0ull, ~0ull),
+              (std::array<std::uint32_t, 4>{0x408f276du, 0x41c83b0eu, 0xa20bc7c6u, 0x6d5451fdu}));
+}
+
+TEST(Rng, UniformIsUniform) {
+    double sum = 0;
+    double squares = 0;
+    constexpr int n = 100'000;
+    for (int i = 0; i < n; ++i) {
+        const double u = token_uniform(7, 3, static_cast<std::uint64_t>(i));
+        ASSERT_GE(u, 0.0);
+        ASSERT_LT(u, 1.0);
+        sum += u;
+        squares += u * u;
+    }
+    EXPECT_NEAR(sum / n, 0.5, 0.005);
+    EXPECT_NEAR(squares / n - 0.25, 1.0 / 12.0, 0.005);
+    EXPECT_NE(token_uniform(7, 3, 5), token_uniform(7, 4, 5));
+    EXPECT_NE(token_uniform(7, 3, 5), token_uniform(8, 3, 5));
+}
+
+TEST(Clock, TicksFollowTheMonotonicClock) {
+    const TickScale& scale = TickScale::calibrate();
+    const TimeNs before = monotonic_ns();
+    const TimeNs ticks = scale.to_monotonic_ns(ticks_now());
+    const TimeNs after = monotonic_ns();
+    EXPECT_GT(ticks, before - ns_per_ms);
+    EXPECT_LT(ticks, after + ns_per_ms);
+}
+
+TEST(Clock, WritesUtc) {
+    EXPECT_STREQ(utc_text(1'700'000'000 * ns_per_s).text, "2023-11-14T22:13:20Z");
+}
+
+TEST(Spans, SliceKeepsTheStride) {
+    int values[12] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+    const Rows<int> wide(values, 3, 2, 4);
+    EXPECT_EQ(wide.row(1)[1], 5);
+    EXPECT_EQ(wide.slice(2, 1).row(0)[0], 8);
+}
+
+TEST(FunctionRef, CallsTheOriginal) {
+    int total = 0;
+    const auto add = [&total](int x) { total += x; };
+    const FunctionRef<void(int)> ref = add;
+    ref(3);
+    ref(4);
+    EXPECT_EQ(total, 7);
+}
+
+TEST(Log, KeepsLinesForThePanel) {
+    std::size_t next = 0;
+    log_since(0, &next);
+    log_warning("something {}", 42);
+    const auto lines = log_since(next, &next);
+    ASSERT_EQ(lines.size(), 1u);
+    EXPECT_EQ(lines[0].text, "something 42");
+    EXPECT_TRUE(log_since(next, &next).empty());
+}
+
+}  // namespace
+}  // namespace draftscope

