@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Checks the house rules that a compiler does not: which folder may include what (docs/ARCHITECTURE.md), how large
+files and functions may get, and what the text of the repository may not contain.
+
+usage: tools/check_tree.py [--root FOLDER]    exit code 1 and one line per finding when a rule is broken
+"""
+import argparse
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+# folder -> folders of ours it may include (its own always counts)
+ALLOWED = {
+    "base": set(),
+    "capture": {"base"},
+    "kernels": {"base"},
+    "profiler": {"base", "capture"},
+    "engine": {"base", "capture", "kernels", "profiler/phase.h"},
+    "storage": {"base", "capture"},
+    "app/jobs": {"base", "capture", "kernels", "profiler", "engine", "storage"},
+    "app/cli": {"base", "capture", "kernels", "profiler", "engine", "storage", "app/jobs"},
+    "app/gui/models": {"base", "capture"},
+    "app/gui": {"base", "capture", "app/gui/models", "app/jobs/commands.h", "app/jobs/controller.h"},
+}
+# Files that may include one thing more.
+EXTRA = {
+    "app/cli/gui.cpp": {"app/gui/entry.h"},
+    "app/cli/export.cpp": {"app/gui/entry.h"},
+}
+# third party -> folders that may include it
+THIRD_PARTY = {
+    r"sqlite3\.h": {"storage"},
+    r"zlib\.h": {"storage", "app/gui"},
+    r"cuda|cublas|cub/|nv_": {"kernels"},
+    r"cupti": {"profiler"},
+    r"nvtx3": {"profiler"},
+    r"imgui|implot": {"app/gui"},
+    r"GLFW|GL/|EGL/": {"app/gui"},
+    r"pcre2|utf8proc": {"engine"},
+    r"CLI/": {"app/cli"},
+    r"nlohmann": {"profiler", "engine", "storage", "app/jobs", "app/cli", "app/gui"},
+    r"dnnl|oneapi": {"kernels"},
+    r"spdlog": {"base"},
+}
+MAX_FILE_LINES = 800
+P90_FILE_LINES = 450
+MAX_FUNCTION_LINES = 120
+FORBIDDEN_TEXT = [
+    (re.compile(r"(^|[\s\"'(=])/(work|root|home/\w+)/"), "a path of one machine"),
+    (re.compile(r"\b(files\.)?pythonhosted\.|\bpypi\.org|deb\.debian\.org"), "a package registry's host name"),
+    (re.compile(r"\b(TODO|FIXME|XXX)\b"), "an unfinished mark"),
+]
+SOURCE = {".h", ".hpp", ".cpp", ".cu", ".cuh"}
+
+
+def folder_of(path):
+    best = ""
+    for folder in ALLOWED:
+        if path.startswith(folder + "/") and len(folder) > len(best):
+            best = folder
+    return best
+
+
+def may_include(path, folder, included):
+    if included in EXTRA.get(path, ()):
+        return True
+    if folder_of(included) == folder:
+        return True
+    for allowed in ALLOWED[folder]:
+        if included == allowed:
+            return True
+        if not allowed.endswith(".h") and folder_of(included) == allowed:
+            return True
+    return False
+
+
+def check_includes(path, text):
+    folder = folder_of(path)
+    if not folder:
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        match = re.match(r'\s*#\s*include\s+(["<])([^">]+)[">]', line)
+        if not match:
+            continue
+        quoted, name = match.group(1) == '"', match.group(2)
+        if quoted and (folder_of(name) or name.startswith("app/")):
+            if not may_include(path, folder, name):
+                yield f"{path}:{number}: {folder} may not include {name}"
+        for pattern, folders in THIRD_PARTY.items():
+            if folder_of(name) or name.startswith("cmake/"):
+                continue
+            if re.match(pattern, name) and not any(folder == f or folder.startswith(f + "/") for f in folders):
+                yield f"{path}:{number}: {folder} may not include <{name}>"
+
+
+def check_functions(path, text):
+    """Length of top-level brace blocks that open after a parameter list: near enough to function bodies in
+    code that clang-format has laid out (the body's closing brace stands at the column of its first line)."""
+    lines = text.splitlines()
+    start = None
+    for number, line in enumerate(lines, 1):
+        if start is None:
+            if re.match(r"\S.*\)\s*(const|noexcept|override|\s)*\{$", line) and not re.match(r"(namespace|#)", line):
+                start = number
+        elif line.startswith("}"):
+            if number - start > MAX_FUNCTION_LINES:
+                yield f"{path}:{start}: function of {number - start} lines (most {MAX_FUNCTION_LINES})"
+            start = None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--root", default=str(Path(__file__).resolve().parent.parent))
+    root = Path(parser.parse_args().root)
+    names = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=True).stdout.split("\n")
+    findings, sizes = [], []
+    for name in filter(None, names):
+        path = root / name
+        if not path.is_file() or path.stat().st_size > 2_000_000:
+            continue
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        is_data = name.startswith(("assets/", "tests/golden/")) or path.suffix in {".json", ".jsonl"}
+        if path.suffix in SOURCE:
+            count = text.count("\n")
+            sizes.append((count, name))
+            if count > MAX_FILE_LINES:
+                findings.append(f"{name}: {count} lines (most {MAX_FILE_LINES})")
+            findings += check_includes(name, text)
+            findings += check_functions(name, text)
+        if not is_data and name != "tools/check_tree.py":
+            for number, line in enumerate(text.splitlines(), 1):
+                for pattern, what in FORBIDDEN_TEXT:
+                    if pattern.search(line):
+                        findings.append(f"{name}:{number}: contains {what}")
+    sizes.sort()
+    if sizes:
+        p90 = sizes[int(0.9 * (len(sizes) - 1))][0]
+        if p90 > P90_FILE_LINES:
+            findings.append(f"p90 of source file length is {p90} (most {P90_FILE_LINES})")
+        print(f"tree: {len(sizes)} source files, p90 {p90} lines, longest {sizes[-1][1]} ({sizes[-1][0]})")
+    for finding in findings:
+        print(finding)
+    print("tree: clean" if not findings else f"tree: {len(findings)} finding(s)")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
