@@ -7,7 +7,26 @@
 
 #include "capture/capture.h"
 
-/// Numbers derived from a snapshot, by the same definitions as the SQL views of the capture file.
+/// Numbers derived from a snapshot, by the same definitions as the SQL views of the capture file:
+/// - step time = end - start - paused. A step counts when it is not excluded.
+/// - Spans of one step, thread and lane nest by their intervals; self time = duration - that of the direct
+///   children. A phase's time in a step = the self times of its spans (spans without a step count nowhere).
+/// - remainder = max(0, step time - union of all critical-lane spans of the step).
+/// - exposed = self time on the critical lane, plus of each side-lane span the self time that exceeds its
+///   overlap with outermost critical spans of the step (never negative). busy (`total`) = self times of all
+///   lanes.
+/// - v_phase: one sample per counted step in which the phase has a span (the remainder: each counted step);
+///   count = samples; median and p90 over the samples' busy time, type 7 (linear interpolation, as numpy);
+///   share = exposed / summed time of counted steps. First-class phases are listed even with count 0, in
+///   `sort` order.
+/// - v_head: rows grouped by run, head, mode. drive rows count when their step is not excluded; aligned and
+///   calibration rows also in `shadow` steps; rows without a round always. tau = committed / rows, T_head =
+///   mean head_ns, coverage = covered / committed, covered_mass = mean of those present.
+/// - The full reference of a run: its own `full` rows of mode drive, else selfpaced, else calibration, else
+///   the drive rows of comparable runs of `full` in the file (same target, drafter, tree, verify, temperature,
+///   batch, threads, backend, precision, numerics, tier).
+/// - T_non-head of a run = (time of counted steps - head_ns of drive rows in them) / rounds in them;
+///   kappa = T_head,full / T_non-head.
 namespace draftscope {
 
 inline constexpr int max_phases = 32;
