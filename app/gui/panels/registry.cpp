@@ -1,0 +1,37 @@
+#include <array>
+
+#include "app/gui/panels/panel.h"
+
+namespace draftscope {
+
+// One line per panel.
+void draw_session(PanelContext& context);
+void draw_text(PanelContext& context);
+void draw_rounds(PanelContext& context);
+void draw_log(PanelContext& context);
+
+std::span<const Panel> panels() {
+    static constexpr std::array table = {
+        Panel{"session", "Session", DockPlace::left_top, 0, true, draw_session},
+        Panel{"text", "Text", DockPlace::left_bottom, 0, true, draw_text},
+        Panel{"rounds", "Rounds", DockPlace::strip, 0, true, draw_rounds},
+        Panel{"log", "Log", DockPlace::left_bottom, 1, true, draw_log},
+    };
+    return table;
+}
+
+void draw_empty_text(const Style& style, std::string_view text) {
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    const float width = ImMax(ImMin(room.x - 2 * style.em, 30 * style.em), 6 * style.em);
+    const ImVec2 size = ImGui::CalcTextSize(text.data(), text.data() + text.size(), false, width);
+    const ImVec2 start = ImGui::GetCursorPos();
+    ImGui::SetCursorPos(
+        {start.x + ImMax(0.0f, (room.x - size.x) / 2), start.y + ImMax(0.0f, (room.y - size.y) / 2)});
+    ImGui::PushTextWrapPos(ImGui::GetCursorPosX() + width);
+    ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
+    ImGui::TextUnformatted(text.data(), text.data() + text.size());
+    ImGui::PopStyleColor();
+    ImGui::PopTextWrapPos();
+}
+
+}  // namespace draftscope
