@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 
 #include "app/gui/panels/panel.h"
@@ -22,14 +23,15 @@ std::span<const Panel> panels() {
 
 void draw_empty_text(const Style& style, std::string_view text) {
     const ImVec2 room = ImGui::GetContentRegionAvail();
-    const float width = ImMax(ImMin(room.x - 2 * style.em, 30 * style.em), 6 * style.em);
-    const ImVec2 size = ImGui::CalcTextSize(text.data(), text.data() + text.size(), false, width);
+    const float width = std::max(std::min(room.x - 2 * style.em, 30 * style.em), 6 * style.em);
+    const char* end = text.data() + text.size();
+    const ImVec2 size = ImGui::CalcTextSize(text.data(), end, false, width);
     const ImVec2 start = ImGui::GetCursorPos();
-    ImGui::SetCursorPos(
-        {start.x + ImMax(0.0f, (room.x - size.x) / 2), start.y + ImMax(0.0f, (room.y - size.y) / 2)});
+    ImGui::SetCursorPos(ImVec2(start.x + std::max(0.0f, (room.x - size.x) / 2),
+                               start.y + std::max(0.0f, (room.y - size.y) / 2)));
     ImGui::PushTextWrapPos(ImGui::GetCursorPosX() + width);
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
-    ImGui::TextUnformatted(text.data(), text.data() + text.size());
+    ImGui::TextUnformatted(text.data(), end);
     ImGui::PopStyleColor();
     ImGui::PopTextWrapPos();
 }
