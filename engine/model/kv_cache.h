@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -12,13 +13,15 @@ namespace draftscope {
 /// those.
 class KvCache {
   public:
+    /// Memory is reserved for all slots but only touched when rows are written.
     KvCache(int layers, int slots, int kv_width);
 
     int length() const { return length_; }
     int slots() const { return slots_; }
     int free_slots() const { return slots_ - length_; }
-    float* keys(int layer) { return keys_[static_cast<std::size_t>(layer)].data(); }
-    float* values(int layer) { return values_[static_cast<std::size_t>(layer)].data(); }
+    int layers() const { return static_cast<int>(keys_.size()); }
+    float* keys(int layer) { return keys_[static_cast<std::size_t>(layer)].get(); }
+    float* values(int layer) { return values_[static_cast<std::size_t>(layer)].get(); }
     int kv_width() const { return kv_width_; }
 
     /// The rows just written at slots length .. length + count - 1 become committed as they lie (prefill,
@@ -28,12 +31,14 @@ class KvCache {
     void commit_path(std::span<const int> path);
     void clear() { length_ = 0; }
     void truncate(int length) { length_ = length; }
+    /// Makes room for at least `count` rows behind the committed ones, which are kept.
+    void ensure_free(int count);
 
   private:
     int slots_;
     int kv_width_;
     int length_ = 0;
-    std::vector<std::vector<float>> keys_, values_;
+    std::vector<std::unique_ptr<float[]>> keys_, values_;
 };
 
 }  // namespace draftscope

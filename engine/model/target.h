@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -36,6 +37,7 @@ struct ForwardOutput {
     std::vector<float> hidden;  ///< [rows, d], after the final norm: EAGLE's feature
     std::vector<float> aux;     ///< [rows, 3d] when asked for: EAGLE-3's three residual-stream snapshots
     std::vector<float> logits;  ///< [logit_rows, V]
+    std::uint64_t bytes = 0;    ///< weights, keys and values this call had to read
 };
 
 struct ForwardRequest {
@@ -68,17 +70,19 @@ class Target {
     const std::string& path() const;
     /// [V, d]; shared with draft heads.
     const kernels::Matrix& lm_head() const;
-    /// Token embeddings as f32 rows, out is [tokens, d]. Ids outside the vocabulary are a programming error.
+    /// Token embeddings as f32 rows, out is [tokens, d]: the values of the file, dequantised, also where the
+    /// LM head is the same tensor packed at another precision. Ids outside the vocabulary are a programming
+    /// error.
     void embed(std::span<const TokenId> tokens, Rows<float> out) const;
     const kernels::RopeTable& rope() const;
     KvCache make_cache(int slots) const;
     std::size_t weight_bytes() const;  ///< read by one forward, LM head included
 
-    /// Appends rows behind each cache's committed slots (no commit). Fails when a cache has too few free
-    /// slots or a position passes the context.
+    /// Appends rows behind each cache's committed slots (no commit). Fails, with the caches untouched, when a
+    /// cache has too few free slots or a position passes the context. Allocates only while buffers grow.
     Status forward(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out);
     /// Runs `tokens` through the cache in fixed chunks of `prefill_chunk` and commits them. hidden and aux
-    /// cover every token; logits only the last one.
+    /// cover every token; logits only the last one. When cancelled, the chunks done so far stay committed.
     Status prefill(kernels::Exec& exec, KvCache& cache, std::span<const TokenId> tokens,
                    std::span<const int> aux_layers, ForwardOutput& out,
                    const std::function<bool()>& cancelled = {});

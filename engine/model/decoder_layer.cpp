@@ -1,0 +1,126 @@
+#include "engine/model/decoder_layer.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "kernels/elementwise.h"
+#include "kernels/matmul.h"
+#include "kernels/norm.h"
+
+namespace draftscope {
+namespace {
+
+Rows<float> rows_in(std::vector<float>& buffer, int rows, int cols) {
+    const std::size_t size = static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
+    if (buffer.size() < size) buffer.resize(size);
+    return {buffer.data(), rows, cols};
+}
+
+Rows<float> columns(Rows<float> rows, int first, int count) {
+    return {rows.data + first, rows.rows, count, rows.stride};
+}
+
+}  // namespace
+
+std::size_t DecoderLayer::bytes() const {
+    return qkv.bytes() + attn_out.bytes() + gate_up.bytes() + down.bytes() +
+           (attn_norm.size() + ffn_norm.size()) * sizeof(float);
+}
+
+void DecoderBatch::clear() {
+    places_.clear();
+    positions_.clear();
+    tails_.clear();
+}
+
+void DecoderBatch::add_row(KvCache& cache, int slot, int position, int prefix, std::span<const int> tail) {
+    places_.push_back({&cache, slot, prefix, static_cast<int>(tails_.size()), static_cast<int>(tail.size())});
+    positions_.push_back(position);
+    tails_.insert(tails_.end(), tail.begin(), tail.end());
+}
+
+std::uint64_t DecoderBatch::kv_bytes(int kv_width) const {
+    std::uint64_t slots = 0;
+    const KvCache* previous = nullptr;
+    int longest = 0;
+    // Rows of one sequence share the read of their prefix.
+    for (const Place& place : places_) {
+        if (place.cache != previous) slots += static_cast<std::uint64_t>(longest);
+        if (place.cache != previous) longest = 0;
+        previous = place.cache;
+        longest = std::max(longest, place.prefix);
+    }
+    slots += static_cast<std::uint64_t>(longest) + places_.size();
+    return slots * 2 * static_cast<std::uint64_t>(kv_width) * sizeof(float);
+}
+
+void LayerPass::store_keys(int cache_layer) {
+    const int q_width = shape_.q_width();
+    const int kv_width = shape_.kv_width();
+    const std::size_t row_width = static_cast<std::size_t>(q_width + 2 * kv_width);
+    const std::size_t bytes = static_cast<std::size_t>(kv_width) * sizeof(float);
+    for (std::size_t r = 0; r < batch_.places_.size(); ++r) {
+        const DecoderBatch::Place& place = batch_.places_[r];
+        const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(place.slot) * kv_width;
+        const float* k = batch_.qkv_.data() + r * row_width + q_width;
+        std::memcpy(place.cache->keys(cache_layer) + at, k, bytes);
+        std::memcpy(place.cache->values(cache_layer) + at, k + kv_width, bytes);
+    }
+}
+
+void LayerPass::attention(int cache_layer) {
+    const std::size_t q_width = static_cast<std::size_t>(shape_.q_width());
+    const std::size_t row_width = q_width + 2 * static_cast<std::size_t>(shape_.kv_width());
+    batch_.queries_.resize(batch_.places_.size());
+    for (std::size_t r = 0; r < batch_.places_.size(); ++r) {
+        const DecoderBatch::Place& place = batch_.places_[r];
+        kernels::AttentionQuery& query = batch_.queries_[r];
+        query.q = batch_.qkv_.data() + r * row_width;
+        query.out = batch_.attention_.data() + r * q_width;
+        query.keys = place.cache->keys(cache_layer);
+        query.values = place.cache->values(cache_layer);
+        query.prefix = place.prefix;
+        query.tail = {batch_.tails_.data() + place.tail_first, static_cast<std::size_t>(place.tail_size)};
+    }
+    const kernels::AttentionShape shape{shape_.heads, shape_.kv_heads, shape_.head_dim,
+                                        1.0f / std::sqrt(static_cast<float>(shape_.head_dim))};
+    kernels::attention(exec_, shape, batch_.queries_);
+}
+
+void LayerPass::attend(const DecoderLayer& layer, int cache_layer, Rows<const float> input,
+                       Rows<float> residual) {
+    const int rows = batch_.rows();
+    const Rows<float> qkv = rows_in(batch_.qkv_, rows, layer.qkv.n());
+    kernels::matmul(exec_, layer.qkv, input, qkv);
+    // q and k lie side by side: one call rotates both.
+    const int rotated = shape_.heads + shape_.kv_heads;
+    kernels::rope(exec_, columns(qkv, 0, rotated * shape_.head_dim), rotated, rope_, batch_.positions_);
+    store_keys(cache_layer);
+    const Rows<float> mixed = rows_in(batch_.attention_, rows, shape_.q_width());
+    attention(cache_layer);
+    const Rows<float> projected = rows_in(batch_.projected_, rows, shape_.hidden);
+    kernels::matmul(exec_, layer.attn_out, mixed, projected);
+    kernels::add(exec_, projected, residual);
+}
+
+void LayerPass::feed_forward(const DecoderLayer& layer, Rows<float> residual) {
+    const int rows = batch_.rows();
+    const Rows<float> normed = rows_in(batch_.normed_, rows, shape_.hidden);
+    kernels::rms_norm(exec_, residual, layer.ffn_norm, shape_.norm_eps, normed);
+    const Rows<float> gate_up = rows_in(batch_.gate_up_, rows, 2 * shape_.ffn);
+    kernels::matmul(exec_, layer.gate_up, normed, gate_up);
+    const Rows<float> gate = columns(gate_up, 0, shape_.ffn);
+    kernels::silu_mul(exec_, gate, columns(gate_up, shape_.ffn, shape_.ffn), gate);
+    const Rows<float> projected = rows_in(batch_.projected_, rows, shape_.hidden);
+    kernels::matmul(exec_, layer.down, gate, projected);
+    kernels::add(exec_, projected, residual);
+}
+
+void LayerPass::run(const DecoderLayer& layer, int cache_layer, Rows<float> residual) {
+    const Rows<float> normed = rows_in(batch_.normed_, batch_.rows(), shape_.hidden);
+    kernels::rms_norm(exec_, residual, layer.attn_norm, shape_.norm_eps, normed);
+    attend(layer, cache_layer, normed, residual);
+    feed_forward(layer, residual);
+}
+
+}  // namespace draftscope

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/spans.h"
+#include "engine/model/kv_cache.h"
+#include "kernels/attention.h"
+#include "kernels/matrix.h"
+#include "kernels/rope.h"
+
+/// One llama decoder layer, shared by the target and the drafters built from such layers.
+namespace draftscope {
+
+struct LayerShape {
+    int hidden = 0;    ///< d
+    int heads = 0;     ///< H
+    int kv_heads = 0;  ///< H_kv
+    int head_dim = 0;  ///< hd
+    int ffn = 0;       ///< d_ff
+    float norm_eps = 1e-5f;
+
+    int q_width() const { return heads * head_dim; }
+    int kv_width() const { return kv_heads * head_dim; }
+};
+
+struct DecoderLayer {
+    std::vector<float> attn_norm;  ///< [d]; unused by layers whose attention reads un-normed rows
+    std::vector<float> ffn_norm;   ///< [d]
+    kernels::Matrix qkv;           ///< [(H + 2 H_kv) hd, inputs]
+    kernels::Matrix attn_out;      ///< [d, H hd]
+    kernels::Matrix gate_up;       ///< [2 d_ff, d]
+    kernels::Matrix down;          ///< [d, d_ff]
+
+    std::size_t bytes() const;  ///< weights one pass reads
+};
+
+/// The rows that go through a layer together: where each one's key goes and what it sees. Owns the scratch of
+/// a pass; memory grows to the largest batch and is reused.
+class DecoderBatch {
+  public:
+    void clear();
+    /// A row at `position` whose key goes to `slot` of `cache`. It sees slots 0 .. prefix - 1 and then
+    /// `tail`, in depth order, itself included either way.
+    void add_row(KvCache& cache, int slot, int position, int prefix, std::span<const int> tail = {});
+    int rows() const { return static_cast<int>(places_.size()); }
+    /// Keys and values one layer reads and writes for these rows, in bytes.
+    std::uint64_t kv_bytes(int kv_width) const;
+
+  private:
+    struct Place {
+        KvCache* cache;
+        int slot;
+        int prefix;
+        int tail_first;
+        int tail_size;
+    };
+    std::vector<Place> places_;
+    std::vector<int> positions_;
+    std::vector<int> tails_;
+    std::vector<kernels::AttentionQuery> queries_;
+    std::vector<float> normed_, qkv_, attention_, gate_up_, projected_;
+
+    friend class LayerPass;
+};
+
+/// Runs the halves of a layer over a batch. `residual` is [rows, d] and is added to in place.
+class LayerPass {
+  public:
+    LayerPass(kernels::Exec& exec, const LayerShape& shape, const kernels::RopeTable& rope,
+              DecoderBatch& batch)
+        : exec_(exec), shape_(shape), rope_(rope), batch_(batch) {}
+
+    /// residual += W_o attention(W_qkv input), keys and values stored as layer `cache_layer` of the caches.
+    void attend(const DecoderLayer& layer, int cache_layer, Rows<const float> input, Rows<float> residual);
+    /// residual += down(silu(gate x) * up x), x = RMSNorm(residual).
+    void feed_forward(const DecoderLayer& layer, Rows<float> residual);
+    /// A whole pre-norm layer.
+    void run(const DecoderLayer& layer, int cache_layer, Rows<float> residual);
+
+  private:
+    void store_keys(int cache_layer);
+    void attention(int cache_layer);
+
+    kernels::Exec& exec_;
+    const LayerShape& shape_;
+    const kernels::RopeTable& rope_;
+    DecoderBatch& batch_;
+};
+
+}  // namespace draftscope

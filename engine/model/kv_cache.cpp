@@ -1,0 +1,67 @@
+#include "engine/model/kv_cache.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+namespace draftscope {
+namespace {
+
+std::unique_ptr<float[]> reserve(int slots, int kv_width) {
+    return std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(slots) *
+                                                   static_cast<std::size_t>(kv_width));
+}
+
+}  // namespace
+
+KvCache::KvCache(int layers, int slots, int kv_width) : slots_(slots), kv_width_(kv_width) {
+    assert(layers > 0 && slots >= 0 && kv_width > 0);
+    for (int layer = 0; layer < layers; ++layer) {
+        keys_.push_back(reserve(slots, kv_width));
+        values_.push_back(reserve(slots, kv_width));
+    }
+}
+
+void KvCache::commit(int count) {
+    assert(count >= 0 && count <= free_slots());
+    length_ += count;
+}
+
+void KvCache::commit_path(std::span<const int> path) {
+    assert(static_cast<int>(path.size()) <= free_slots());
+    const std::size_t width = static_cast<std::size_t>(kv_width_);
+    const auto move_rows = [&](float* base) {
+        float* rows = base + static_cast<std::size_t>(length_) * width;
+        // Ascending order: a source is never left of its destination, nor overwritten before it is read.
+        for (std::size_t i = 0; i < path.size(); ++i) {
+            const auto source = static_cast<std::size_t>(path[i]);
+            assert(source >= i && (i == 0 || path[i] > path[i - 1]));
+            if (source == i) continue;
+            std::memcpy(rows + i * width, rows + source * width, width * sizeof(float));
+        }
+    };
+    for (std::size_t layer = 0; layer < keys_.size(); ++layer) {
+        move_rows(keys_[layer].get());
+        move_rows(values_[layer].get());
+    }
+    length_ += static_cast<int>(path.size());
+}
+
+void KvCache::ensure_free(int count) {
+    if (free_slots() >= count) return;
+    const int slots = length_ + count;
+    const std::size_t kept = static_cast<std::size_t>(length_) * static_cast<std::size_t>(kv_width_);
+    const auto grow = [&](std::unique_ptr<float[]>& rows) {
+        std::unique_ptr<float[]> larger = reserve(slots, kv_width_);
+        std::copy_n(rows.get(), kept, larger.get());
+        rows = std::move(larger);
+    };
+    for (std::size_t layer = 0; layer < keys_.size(); ++layer) {
+        grow(keys_[layer]);
+        grow(values_[layer]);
+    }
+    slots_ = slots;
+}
+
+}  // namespace draftscope

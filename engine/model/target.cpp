@@ -1,0 +1,348 @@
+#include "engine/model/target.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "engine/model/decoder_layer.h"
+#include "engine/model/weight_packing.h"
+#include "kernels/matmul.h"
+#include "kernels/norm.h"
+
+namespace draftscope {
+namespace {
+
+std::size_t count(int rows, int cols) {
+    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
+}
+
+Status check_config(const ModelConfig& config, const std::string& file) {
+    const auto positive = [&](int value, const char* field) -> Status {
+        if (value > 0) return {};
+        return bad_input("{}: {} is {}, must be positive", file, field, value);
+    };
+    DS_TRY(positive(config.layers, "number of layers"));
+    DS_TRY(positive(config.hidden, "hidden size"));
+    DS_TRY(positive(config.heads, "number of heads"));
+    DS_TRY(positive(config.kv_heads, "number of key/value heads"));
+    DS_TRY(positive(config.head_dim, "head size"));
+    DS_TRY(positive(config.ffn, "feed-forward size"));
+    DS_TRY(positive(config.vocab, "vocabulary size"));
+    DS_TRY(positive(config.context, "context length"));
+    if (config.heads % config.kv_heads != 0) {
+        return bad_input("{}: {} heads are not a multiple of {} key/value heads", file, config.heads,
+                         config.kv_heads);
+    }
+    return {};
+}
+
+LayerShape layer_shape(const ModelConfig& config) {
+    return {config.hidden, config.heads, config.kv_heads, config.head_dim, config.ffn, config.norm_eps};
+}
+
+Result<DecoderLayer> load_layer(kernels::Exec& exec, kernels::Precision precision, const WeightSource& source,
+                                const LayerShape& shape, int index) {
+    const std::string prefix = fmt::format("blk.{}.", index);
+    const auto stack = [&](std::initializer_list<StackedTensor> parts, int cols) {
+        std::vector<StackedTensor> named(parts);
+        for (StackedTensor& part : named) part.name = prefix + part.name;
+        return pack_stacked(exec, precision, source, named, cols, "from the model's config");
+    };
+    DecoderLayer layer;
+    DS_ASSIGN(layer.attn_norm, read_vector(source, prefix + "attn_norm.weight", shape.hidden));
+    DS_ASSIGN(layer.ffn_norm, read_vector(source, prefix + "ffn_norm.weight", shape.hidden));
+    DS_ASSIGN(layer.qkv, stack({{"attn_q.weight", shape.q_width()},
+                                {"attn_k.weight", shape.kv_width()},
+                                {"attn_v.weight", shape.kv_width()}},
+                               shape.hidden));
+    DS_ASSIGN(layer.attn_out, stack({{"attn_output.weight", shape.hidden}}, shape.q_width()));
+    DS_ASSIGN(layer.gate_up,
+              stack({{"ffn_gate.weight", shape.ffn}, {"ffn_up.weight", shape.ffn}}, shape.hidden));
+    DS_ASSIGN(layer.down, stack({{"ffn_down.weight", shape.hidden}}, shape.ffn));
+    return layer;
+}
+
+}  // namespace
+
+struct Target::Impl {
+    ModelFile file;
+    LayerShape shape;
+    kernels::Precision precision = kernels::Precision::f32;
+    std::string path;
+    const TensorInfo* embedding = nullptr;
+    std::vector<DecoderLayer> layers;
+    std::vector<float> output_norm;
+    kernels::Matrix lm_head;
+    kernels::RopeTable rope;
+    std::size_t layer_bytes = 0;
+
+    DecoderBatch batch;
+    std::vector<float> residual;  ///< [rows, d]
+    std::vector<float> wanted;    ///< [logit rows, d], gathered
+    std::vector<int> node_path;
+
+    Status load_weights(kernels::Exec& exec, const ProgressFn& progress);
+    Status check(const ForwardRequest& request) const;
+    Status check_sequence(const SequenceRows& sequence) const;
+    void place_rows(const SequenceRows& sequence);
+    /// Runs the rows of `sequences` through every layer and the final norm. `aux` may be null.
+    void run(kernels::Exec& exec, std::span<const SequenceRows> sequences, std::span<const int> aux_layers,
+             float* hidden, float* aux);
+    void logits_of(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out);
+    void embed(std::span<const TokenId> tokens, Rows<float> out) const;
+};
+
+Status Target::Impl::load_weights(kernels::Exec& exec, const ProgressFn& progress) {
+    const WeightSource& source = *file.weights;
+    const ModelConfig& config = file.config;
+    const double steps = config.layers + 1;
+    DS_ASSIGN(embedding, require_tensor(source, "token_embd.weight", {config.vocab, config.hidden}));
+    layers.reserve(static_cast<std::size_t>(config.layers));
+    for (int i = 0; i < config.layers; ++i) {
+        if (progress) progress(i / steps, fmt::format("packing layer {} of {}", i + 1, config.layers));
+        DS_ASSIGN(DecoderLayer layer, load_layer(exec, precision, source, shape, i));
+        layer_bytes += layer.bytes();
+        layers.push_back(std::move(layer));
+    }
+    if (progress) progress(config.layers / steps, "packing the LM head");
+    DS_ASSIGN(output_norm, read_vector(source, "output_norm.weight", config.hidden));
+    const StackedTensor head{config.tied_head ? "token_embd.weight" : "output.weight", config.vocab};
+    DS_ASSIGN(lm_head, pack_stacked(exec, precision, source, {&head, 1}, config.hidden));
+    rope = kernels::make_rope_table(config.head_dim, config.rope_theta, config.context, config.rope_divisors);
+    if (progress) progress(1.0, "target ready");
+    return {};
+}
+
+void Target::Impl::embed(std::span<const TokenId> tokens, Rows<float> out) const {
+    assert(out.rows == static_cast<int>(tokens.size()) && out.cols == shape.hidden);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+        assert(tokens[i] >= 0 && tokens[i] < file.config.vocab);
+        file.weights->read_row(*embedding, tokens[i], out.row_data(static_cast<int>(i)));
+    }
+}
+
+Status Target::Impl::check_sequence(const SequenceRows& sequence) const {
+    const int rows = static_cast<int>(sequence.tokens.size());
+    const KvCache* cache = sequence.cache;
+    if (cache == nullptr || cache->layers() != file.config.layers || cache->kv_width() != shape.kv_width()) {
+        return failed("target forward: a sequence's KV cache was not made by this target");
+    }
+    if (sequence.mask != nullptr &&
+        (sequence.mask->nodes() != rows || static_cast<int>(sequence.depths.size()) != rows)) {
+        return failed("target forward: {} rows with {} depths and a mask of {} nodes", rows,
+                      sequence.depths.size(), sequence.mask->nodes());
+    }
+    if (rows > cache->free_slots()) {
+        return failed("target forward: {} rows do not fit into the {} free of {} KV slots; clip the tree",
+                      rows, cache->free_slots(), cache->slots());
+    }
+    int deepest = rows - 1;
+    if (sequence.mask != nullptr) {
+        deepest = rows == 0 ? -1 : *std::max_element(sequence.depths.begin(), sequence.depths.end());
+    }
+    if (cache->length() + deepest >= file.config.context) {
+        return failed("target forward: position {} is past the model's context of {} tokens",
+                      cache->length() + deepest, file.config.context);
+    }
+    for (const TokenId token : sequence.tokens) {
+        if (token < 0 || token >= file.config.vocab) {
+            return failed("target forward: token id {} is outside the vocabulary of {}", token,
+                          file.config.vocab);
+        }
+    }
+    return {};
+}
+
+Status Target::Impl::check(const ForwardRequest& request) const {
+    int rows = 0;
+    for (const SequenceRows& sequence : request.sequences) {
+        DS_TRY(check_sequence(sequence));
+        rows += static_cast<int>(sequence.tokens.size());
+    }
+    for (const int layer : request.aux_layers) {
+        if (layer < 0 || layer >= file.config.layers) {
+            return failed("target forward: aux layer {} does not exist, the target has {} layers", layer,
+                          file.config.layers);
+        }
+    }
+    for (const int row : request.logit_rows) {
+        if (row < 0 || row >= rows) {
+            return failed("target forward: logits asked for row {} of {}", row, rows);
+        }
+    }
+    return {};
+}
+
+void Target::Impl::place_rows(const SequenceRows& sequence) {
+    const int committed = sequence.cache->length();
+    const int rows = static_cast<int>(sequence.tokens.size());
+    for (int i = 0; i < rows; ++i) {
+        if (sequence.mask == nullptr) {
+            batch.add_row(*sequence.cache, committed + i, committed + i, committed + i + 1);
+            continue;
+        }
+        sequence.mask->path(i, node_path);
+        for (int& node : node_path) node += committed;
+        batch.add_row(*sequence.cache, committed + i,
+                      committed + sequence.depths[static_cast<std::size_t>(i)], committed, node_path);
+    }
+}
+
+void Target::Impl::run(kernels::Exec& exec, std::span<const SequenceRows> sequences,
+                       std::span<const int> aux_layers, float* hidden, float* aux) {
+    batch.clear();
+    for (const SequenceRows& sequence : sequences) place_rows(sequence);
+    const int rows = batch.rows();
+    if (rows == 0) return;
+    const int d = shape.hidden;
+    if (residual.size() < count(rows, d)) residual.resize(count(rows, d));
+    const Rows<float> x(residual.data(), rows, d);
+    int first = 0;
+    for (const SequenceRows& sequence : sequences) {
+        const int n = static_cast<int>(sequence.tokens.size());
+        embed(sequence.tokens, x.slice(first, n));
+        first += n;
+    }
+    LayerPass pass(exec, shape, rope, batch);
+    const int aux_width = static_cast<int>(aux_layers.size()) * d;
+    for (int i = 0; i < file.config.layers; ++i) {
+        for (std::size_t a = 0; a < aux_layers.size(); ++a) {
+            if (aux_layers[a] != i) continue;
+            for (int r = 0; r < rows; ++r) {
+                std::memcpy(aux + count(r, aux_width) + a * static_cast<std::size_t>(d), x.row_data(r),
+                            static_cast<std::size_t>(d) * sizeof(float));
+            }
+        }
+        pass.run(layers[static_cast<std::size_t>(i)], i, x);
+    }
+    kernels::rms_norm(exec, x, output_norm, shape.norm_eps, Rows<float>(hidden, rows, d));
+}
+
+void Target::Impl::logits_of(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out) {
+    const int d = shape.hidden;
+    const int rows = request.all_logits ? out.rows : static_cast<int>(request.logit_rows.size());
+    out.logits.resize(count(rows, lm_head.n()));
+    if (rows == 0) return;
+    const float* input = out.hidden.data();
+    if (!request.all_logits) {
+        if (wanted.size() < count(rows, d)) wanted.resize(count(rows, d));
+        for (int r = 0; r < rows; ++r) {
+            const int row = request.logit_rows[static_cast<std::size_t>(r)];
+            std::memcpy(wanted.data() + count(r, d), out.hidden.data() + count(row, d),
+                        static_cast<std::size_t>(d) * sizeof(float));
+        }
+        input = wanted.data();
+    }
+    kernels::matmul(exec, lm_head, Rows<const float>(input, rows, d),
+                    Rows<float>(out.logits.data(), rows, lm_head.n()));
+    out.bytes += lm_head.bytes();
+}
+
+Target::Target(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Target::~Target() = default;
+
+Result<std::unique_ptr<Target>> Target::load(const std::string& path, kernels::Exec& exec,
+                                             std::optional<kernels::Precision> precision,
+                                             const ProgressFn& progress) {
+    if (progress) progress(0.0, "opening the model");
+    DS_ASSIGN(ModelFile file, open_model_file(path));
+    const kernels::Precision chosen =
+        precision.value_or(file.quantised ? kernels::Precision::int8 : kernels::Precision::bf16);
+    return build(std::move(file), exec, chosen, progress);
+}
+
+Result<std::unique_ptr<Target>> Target::build(ModelFile file, kernels::Exec& exec,
+                                              kernels::Precision precision, const ProgressFn& progress) {
+    if (file.weights == nullptr) return failed("a target needs weights");
+    DS_TRY(check_config(file.config, file.weights->path()));
+    auto impl = std::make_unique<Impl>();
+    impl->file = std::move(file);
+    impl->shape = layer_shape(impl->file.config);
+    impl->precision = precision;
+    impl->path = impl->file.weights->path();
+    DS_TRY(impl->load_weights(exec, progress));
+    return std::unique_ptr<Target>(new Target(std::move(impl)));
+}
+
+const ModelConfig& Target::config() const {
+    return impl_->file.config;
+}
+const Tokenizer* Target::tokenizer() const {
+    return impl_->file.tokenizer.get();
+}
+const ChatTemplate& Target::chat() const {
+    return impl_->file.chat;
+}
+kernels::Precision Target::precision() const {
+    return impl_->precision;
+}
+const std::string& Target::path() const {
+    return impl_->path;
+}
+const kernels::Matrix& Target::lm_head() const {
+    return impl_->lm_head;
+}
+void Target::embed(std::span<const TokenId> tokens, Rows<float> out) const {
+    impl_->embed(tokens, out);
+}
+const kernels::RopeTable& Target::rope() const {
+    return impl_->rope;
+}
+KvCache Target::make_cache(int slots) const {
+    return KvCache(config().layers, slots, impl_->shape.kv_width());
+}
+std::size_t Target::weight_bytes() const {
+    return impl_->layer_bytes + impl_->output_norm.size() * sizeof(float) + impl_->lm_head.bytes();
+}
+
+Status Target::forward(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out) {
+    DS_TRY(impl_->check(request));
+    int rows = 0;
+    for (const SequenceRows& sequence : request.sequences) rows += static_cast<int>(sequence.tokens.size());
+    const int d = impl_->shape.hidden;
+    const int aux_width = static_cast<int>(request.aux_layers.size()) * d;
+    out.rows = rows;
+    out.hidden.resize(count(rows, d));
+    out.aux.resize(count(rows, aux_width));
+    impl_->run(exec, request.sequences, request.aux_layers, out.hidden.data(), out.aux.data());
+    out.bytes = impl_->layer_bytes +
+                static_cast<std::uint64_t>(config().layers) * impl_->batch.kv_bytes(impl_->shape.kv_width());
+    impl_->logits_of(exec, request, out);
+    return {};
+}
+
+Status Target::prefill(kernels::Exec& exec, KvCache& cache, std::span<const TokenId> tokens,
+                       std::span<const int> aux_layers, ForwardOutput& out,
+                       const std::function<bool()>& cancelled) {
+    const int n = static_cast<int>(tokens.size());
+    const int d = impl_->shape.hidden;
+    const int aux_width = static_cast<int>(aux_layers.size()) * d;
+    const SequenceRows whole{&cache, tokens, {}, nullptr};
+    ForwardRequest request{{&whole, 1}, aux_layers, {}, false};
+    DS_TRY(impl_->check(request));
+    out.rows = n;
+    out.hidden.resize(count(n, d));
+    out.aux.resize(count(n, aux_width));
+    out.bytes = 0;
+    for (int first = 0; first < n; first += prefill_chunk) {
+        if (cancelled && cancelled()) return Error{ErrorKind::cancelled, "stopped while reading the prompt"};
+        const int rows = std::min(prefill_chunk, n - first);
+        const SequenceRows chunk{
+            &cache,
+            tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows)),
+            {},
+            nullptr};
+        impl_->run(exec, {&chunk, 1}, aux_layers, out.hidden.data() + count(first, d),
+                   out.aux.data() + count(first, aux_width));
+        out.bytes += impl_->layer_bytes + static_cast<std::uint64_t>(config().layers) *
+                                              impl_->batch.kv_bytes(impl_->shape.kv_width());
+        cache.commit(rows);
+    }
+    const int last = n - 1;
+    if (n > 0) request.logit_rows = {&last, 1};
+    impl_->logits_of(exec, request, out);
+    return {};
+}
+
+}  // namespace draftscope

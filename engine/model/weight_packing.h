@@ -1,0 +1,35 @@
+#pragma once
+
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/model/weight_source.h"
+#include "kernels/matrix.h"
+
+namespace draftscope {
+
+/// One of the tensors stacked into a fused matrix: `rows` outputs.
+struct StackedTensor {
+    std::string name;
+    int rows = 0;
+};
+
+/// The tensor `name` with exactly `shape`; an error names file, tensor and both shapes. `reason` says what
+/// the wanted shape follows from.
+Result<const TensorInfo*> require_tensor(const WeightSource& source, const std::string& name,
+                                         std::initializer_list<std::int64_t> shape,
+                                         std::string_view reason = {});
+
+/// Packs the rows of `parts`, each [rows, cols], one below the other.
+Result<kernels::Matrix> pack_stacked(kernels::Exec& exec, kernels::Precision precision,
+                                     const WeightSource& source, std::span<const StackedTensor> parts,
+                                     int cols, std::string_view reason = {});
+
+/// A 1-D tensor of `size` values.
+Result<std::vector<float>> read_vector(const WeightSource& source, const std::string& name, int size,
+                                       std::string_view reason = {});
+
+}  // namespace draftscope
