@@ -1,0 +1,171 @@
+#include "kernels/attention.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/fp_mode.h"
+#include "kernels/cpu/layout.h"
+
+namespace draftscope::kernels {
+namespace {
+
+/// Queries that go through one chunk of keys together, while it is in the cache.
+constexpr int tile_queries = 8;
+/// Multiply-adds below which waking the pool costs more than it saves.
+constexpr std::int64_t worth_splitting_attention = 1 << 16;
+
+int positions_of(const AttentionQuery& query) {
+    return query.prefix + static_cast<int>(query.tail.size());
+}
+
+int chunks_of(const AttentionQuery& query) {
+    return blocks_of(positions_of(query), attention_chunk);
+}
+
+/// One attention call: the sums of every (query, head) go chunk by chunk over logical positions into partials
+/// (output, maximum, sum), which are then joined in ascending order. Which thread makes a partial does not
+/// matter, so a long context of few queries is cut between threads too.
+class Call {
+  public:
+    Call(Exec& exec, const AttentionShape& shape, std::span<const AttentionQuery> queries)
+        : exec_(exec),
+          kernels_(row_kernels(exec)),
+          shape_(shape),
+          queries_(queries),
+          group_(shape.heads / shape.kv_heads),
+          partial_(round_up(shape.head_dim + 2, lanes)) {
+        for (const AttentionQuery& query : queries) {
+            assert(positions_of(query) > 0);
+            most_chunks_ = std::max(most_chunks_, chunks_of(query));
+            positions_ += positions_of(query);
+        }
+    }
+
+    void run() {
+        const std::int64_t operations =
+            positions_ * shape_.heads * static_cast<std::int64_t>(shape_.head_dim) * 2;
+        const int threads = operations < worth_splitting_attention ? 1 : exec_.threads();
+        const int tiles = blocks_of(static_cast<int>(queries_.size()), tile_queries);
+        if (threads == 1) {
+            const FlushDenormals mode;
+            for (int item = 0; item < tiles * shape_.kv_heads; ++item) whole_item(0, item);
+        } else if (tiles * shape_.kv_heads >= 4 * threads) {
+            exec_.parallel(threads, [&](int part) {
+                for (int item = part; item < tiles * shape_.kv_heads; item += threads) whole_item(part, item);
+            });
+        } else {
+            split_by_chunk(threads);
+        }
+    }
+
+  private:
+    std::size_t partial_floats(int chunks) const {
+        return static_cast<std::size_t>(chunks) * static_cast<std::size_t>(group_ * partial_);
+    }
+    std::size_t weight_floats() const { return static_cast<std::size_t>(group_) * attention_chunk; }
+
+    /// A tile of queries against all their keys of one key/value head.
+    void whole_item(int thread, int item) {
+        const int kv_head = item % shape_.kv_heads;
+        const int first = item / shape_.kv_heads * tile_queries;
+        const int last = std::min(first + tile_queries, static_cast<int>(queries_.size()));
+        const std::size_t per_query = partial_floats(most_chunks_);
+        const std::size_t floats = weight_floats() + per_query * static_cast<std::size_t>(last - first);
+        auto* weights = reinterpret_cast<float*>(exec_.scratch(thread, floats * sizeof(float)));
+        float* partials = weights + weight_floats();
+        for (int chunk = 0; chunk < most_chunks_; ++chunk) {
+            for (int q = first; q < last; ++q) {
+                float* out =
+                    partials + static_cast<std::size_t>(q - first) * per_query + partial_floats(chunk);
+                attend(queries_[static_cast<std::size_t>(q)], kv_head, chunk, weights, out);
+            }
+        }
+        for (int q = first; q < last; ++q) {
+            join(queries_[static_cast<std::size_t>(q)], kv_head,
+                 partials + static_cast<std::size_t>(q - first) * per_query);
+        }
+    }
+
+    void split_by_chunk(int threads) {
+        const int count = static_cast<int>(queries_.size());
+        const std::size_t per_item = partial_floats(most_chunks_);
+        const std::size_t items = static_cast<std::size_t>(count * shape_.kv_heads);
+        auto* partials = reinterpret_cast<float*>(exec_.shared_scratch(items * per_item * sizeof(float)));
+        exec_.parallel(threads, [&](int part) {
+            auto* weights = reinterpret_cast<float*>(exec_.scratch(part, weight_floats() * sizeof(float)));
+            int turn = 0;
+            for (int kv_head = 0; kv_head < shape_.kv_heads; ++kv_head) {
+                for (int chunk = 0; chunk < most_chunks_; ++chunk, ++turn) {
+                    if (turn % threads != part) continue;
+                    for (int q = 0; q < count; ++q) {
+                        const auto item = static_cast<std::size_t>(q * shape_.kv_heads + kv_head);
+                        attend(queries_[static_cast<std::size_t>(q)], kv_head, chunk, weights,
+                               partials + item * per_item + partial_floats(chunk));
+                    }
+                }
+            }
+        });
+        const FlushDenormals mode;
+        for (int q = 0; q < count; ++q) {
+            for (int kv_head = 0; kv_head < shape_.kv_heads; ++kv_head) {
+                const auto item = static_cast<std::size_t>(q * shape_.kv_heads + kv_head);
+                join(queries_[static_cast<std::size_t>(q)], kv_head, partials + item * per_item);
+            }
+        }
+    }
+
+    void attend(const AttentionQuery& query, int kv_head, int chunk, float* weights, float* out) const {
+        const int first = chunk * attention_chunk;
+        const int count = std::min(attention_chunk, positions_of(query) - first);
+        if (count <= 0) return;
+        std::int32_t slots[attention_chunk];
+        for (int i = 0; i < round_up(count, lanes); ++i) {
+            const int position = first + std::min(i, count - 1);
+            slots[i] = position < query.prefix
+                           ? position
+                           : query.tail[static_cast<std::size_t>(position - query.prefix)];
+        }
+        AttentionChunk work;
+        work.q = query.q + static_cast<std::ptrdiff_t>(kv_head) * group_ * shape_.head_dim;
+        work.keys = query.keys + static_cast<std::ptrdiff_t>(kv_head) * shape_.head_dim;
+        work.values = query.values + static_cast<std::ptrdiff_t>(kv_head) * shape_.head_dim;
+        work.slot_stride = static_cast<std::int64_t>(shape_.kv_heads) * shape_.head_dim;
+        work.slots = slots;
+        work.count = count;
+        work.rows = group_;
+        work.head_dim = shape_.head_dim;
+        work.scale = shape_.scale;
+        work.weights = weights;
+        work.out = out;
+        work.partial_stride = partial_;
+        kernels_.attend_chunk(work);
+    }
+
+    void join(const AttentionQuery& query, int kv_head, const float* partials) const {
+        for (int g = 0; g < group_; ++g) {
+            float* out = query.out + static_cast<std::ptrdiff_t>(kv_head * group_ + g) * shape_.head_dim;
+            kernels_.join_chunks(partials + g * partial_, chunks_of(query),
+                                 static_cast<std::int64_t>(group_) * partial_, shape_.head_dim, out);
+        }
+    }
+
+    Exec& exec_;
+    const RowKernels& kernels_;
+    const AttentionShape& shape_;
+    std::span<const AttentionQuery> queries_;
+    int group_;    ///< query heads that share one key/value head
+    int partial_;  ///< floats of one head's partial
+    int most_chunks_ = 0;
+    std::int64_t positions_ = 0;
+};
+
+}  // namespace
+
+void attention(Exec& exec, const AttentionShape& shape, std::span<const AttentionQuery> queries) {
+    assert(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0);
+    if (!queries.empty()) Call(exec, shape, queries).run();
+}
+
+}  // namespace draftscope::kernels

@@ -1,0 +1,158 @@
+#include "kernels/exec.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cassert>
+#include <cstdlib>
+#include <new>
+#include <thread>
+#include <vector>
+
+#include "kernels/cpu/fp_mode.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace draftscope::kernels {
+namespace {
+
+constexpr std::size_t cache_line = 64;
+
+void relax() {
+#if defined(__SSE2__)
+    _mm_pause();
+#else
+    std::this_thread::yield();
+#endif
+}
+
+/// Memory that only grows, so that a decode loop stops allocating after its first step.
+class GrowingBuffer {
+  public:
+    ~GrowingBuffer() { release(); }
+    GrowingBuffer() = default;
+    GrowingBuffer(const GrowingBuffer&) = delete;
+    GrowingBuffer& operator=(const GrowingBuffer&) = delete;
+
+    std::byte* reserve(std::size_t bytes) {
+        if (bytes > size_) {
+            release();
+            size_ = std::max<std::size_t>(bytes + bytes / 2, 4096);
+            data_ = static_cast<std::byte*>(::operator new (size_, std::align_val_t{cache_line}));
+        }
+        return data_;
+    }
+
+  private:
+    void release() {
+        if (data_ != nullptr) ::operator delete (data_, std::align_val_t{cache_line});
+        data_ = nullptr;
+    }
+    std::byte* data_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+/// A wake-up through the kernel costs 3 to 10 us, as much as a whole small matmul, so a thread spins over the
+/// gaps inside a forward pass (a few us) and sleeps through the longer ones.
+class CpuExec final : public Exec {
+  public:
+    CpuExec(int threads, Isa isa) : threads_(std::max(threads, 1)), isa_(isa), scratch_(threads_) {
+        const auto cores = std::max(1u, std::thread::hardware_concurrency());
+        spins_ = static_cast<unsigned>(threads_) <= cores ? 2000 : 20;
+        workers_.reserve(static_cast<std::size_t>(threads_ - 1));
+        for (int t = 1; t < threads_; ++t) workers_.emplace_back([this, t] { serve(t); });
+    }
+
+    ~CpuExec() override {
+        stop_ = true;
+        epoch_.value.fetch_add(1, std::memory_order_release);
+        epoch_.value.notify_all();
+        for (std::thread& worker : workers_) worker.join();
+    }
+
+    int threads() const override { return threads_; }
+    Isa isa() const override { return isa_; }
+
+    void parallel(int parts, FunctionRef<void(int part)> work) override {
+        const FlushDenormals mode;
+        if (parts <= 1 || threads_ == 1) {
+            for (int part = 0; part < parts; ++part) work(part);
+            return;
+        }
+        assert(pending_.value.load() == 0 && "parallel() is not re-entrant");
+        work_ = &work;
+        parts_ = parts;
+        pending_.value.store(static_cast<std::uint32_t>(threads_ - 1), std::memory_order_relaxed);
+        epoch_.value.fetch_add(1, std::memory_order_seq_cst);
+        epoch_.value.notify_all();
+        run_share(0);
+        for (;;) {
+            const std::uint32_t left = wait_while(pending_.value, [](std::uint32_t v) { return v != 0; });
+            if (left == 0) break;
+        }
+    }
+
+    std::byte* scratch(int thread, std::size_t bytes) override {
+        return scratch_[static_cast<std::size_t>(thread)].buffer.reserve(bytes);
+    }
+    std::byte* shared_scratch(std::size_t bytes) override { return shared_.reserve(bytes); }
+
+  private:
+    /// One atomic a cache line: the caller writes `epoch_`, the workers write `pending_`.
+    struct alignas(cache_line) PaddedCounter {
+        std::atomic<std::uint32_t> value{0};
+    };
+    struct alignas(cache_line) PaddedBuffer {
+        GrowingBuffer buffer;
+    };
+
+    template <typename Busy>
+    std::uint32_t wait_while(std::atomic<std::uint32_t>& counter, Busy busy) {
+        for (unsigned i = 0; i < spins_; ++i) {
+            const std::uint32_t now = counter.load(std::memory_order_acquire);
+            if (!busy(now)) return now;
+            relax();
+        }
+        const std::uint32_t now = counter.load(std::memory_order_acquire);
+        if (busy(now)) counter.wait(now, std::memory_order_acquire);
+        return counter.load(std::memory_order_acquire);
+    }
+
+    void serve(int thread) {
+        const FlushDenormals mode;
+        std::uint32_t seen = 0;
+        for (;;) {
+            const std::uint32_t now = wait_while(epoch_.value, [seen](std::uint32_t v) { return v == seen; });
+            if (now == seen) continue;
+            seen = now;
+            if (stop_) return;
+            run_share(thread);
+            if (pending_.value.fetch_sub(1, std::memory_order_seq_cst) == 1) pending_.value.notify_one();
+        }
+    }
+
+    void run_share(int thread) {
+        for (int part = thread; part < parts_; part += threads_) (*work_)(part);
+    }
+
+    const int threads_;
+    const Isa isa_;
+    unsigned spins_ = 0;
+    std::vector<PaddedBuffer> scratch_;
+    GrowingBuffer shared_;
+    PaddedCounter epoch_;
+    PaddedCounter pending_;
+    const FunctionRef<void(int part)>* work_ = nullptr;
+    int parts_ = 0;
+    std::atomic<bool> stop_{false};
+    std::vector<std::thread> workers_;
+};
+
+}  // namespace
+
+std::unique_ptr<Exec> make_cpu_exec(int threads, Isa isa) {
+    return std::make_unique<CpuExec>(threads, std::min(isa, best_isa()));
+}
+
+}  // namespace draftscope::kernels

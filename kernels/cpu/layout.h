@@ -1,0 +1,64 @@
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/matrix.h"
+
+/// Tile order of packed weights. 16 outputs make one block, so that one 512-bit register holds one value of
+/// each; inputs follow in the groups one instruction consumes (1 for f32, 2 for bf16 dot products, 4 for int8
+/// dot products). Outputs are padded to 16 and inputs to the group with zeros.
+///   f32   [N/16][K][16]                       float
+///   bf16  [N/16][K/2][16][2]                  bf16
+///   int8  [N/16][K/32][8][16][4]              value + 128, as the unsigned operand of vpdpbusd
+///         then [N/16][K/32][16]               bf16 scale of (output, 32 inputs)
+namespace draftscope::kernels {
+
+inline constexpr int lanes = 16;
+inline constexpr int quant_block = 32;  ///< inputs that share one scale
+inline constexpr int int8_offset = 128;
+
+inline constexpr int round_up(int value, int multiple) {
+    return (value + multiple - 1) / multiple * multiple;
+}
+inline constexpr int blocks_of(int value, int size) {
+    return (value + size - 1) / size;
+}
+
+/// Bytes of one block of 16 outputs, without scales.
+inline constexpr std::size_t block_bytes(Precision precision, int k) {
+    switch (precision) {
+        case Precision::f32:
+            return static_cast<std::size_t>(k) * lanes * sizeof(float);
+        case Precision::bf16:
+            return static_cast<std::size_t>(round_up(k, 2)) * lanes * sizeof(std::uint16_t);
+        case Precision::int8:
+            return static_cast<std::size_t>(round_up(k, quant_block)) * lanes;
+    }
+    return 0;
+}
+/// Bytes of the scales of one block of 16 outputs.
+inline constexpr std::size_t scale_bytes(Precision precision, int k) {
+    if (precision != Precision::int8) return 0;
+    return static_cast<std::size_t>(blocks_of(k, quant_block)) * lanes * sizeof(std::uint16_t);
+}
+
+inline std::uint16_t to_bf16(float value) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>(bits >> 16 | 0x40u);
+    return static_cast<std::uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+inline float from_bf16(std::uint16_t value) {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16);
+}
+
+/// Writes and reads single rows of a packed matrix.
+struct MatrixAccess {
+    static Matrix allocate(Precision precision, int n, int k);
+    static void write_row(Matrix& matrix, int row, std::span<const float> values);
+    static void copy_row(const Matrix& from, int from_row, Matrix& to, int to_row);
+};
+
+}  // namespace draftscope::kernels

@@ -1,0 +1,137 @@
+#include "kernels/matmul.h"
+
+#include <cassert>
+
+#include "kernels/cpu/layout.h"
+#include "kernels/cpu/matmul_kernels.h"
+#include "kernels/cpu/split.h"
+
+namespace draftscope::kernels {
+namespace {
+
+/// Up to this many rows every thread prepares the activations for itself: that costs less than a second
+/// meeting of the pool.
+constexpr int rows_prepared_twice = 8;
+
+const MatmulKernels& kernels_of(Isa isa) {
+#if defined(DS_KERNELS_X86)
+    switch (isa) {
+        case Isa::avx512_bf16:
+            return matmul_kernels_bf16;
+        case Isa::avx512_vnni:
+            return matmul_kernels_vnni;
+        case Isa::avx512:
+            return matmul_kernels_avx512;
+        case Isa::avx2:
+            return matmul_kernels_avx2;
+        case Isa::portable:
+            break;
+    }
+#endif
+    (void)isa;
+    return matmul_kernels_portable;
+}
+
+/// Activations in the form the weights' kernel reads, laid out in one scratch buffer.
+class Activations {
+  public:
+    Activations(const MatmulKernels& kernels, Precision precision, Rows<const float> x)
+        : kernels_(kernels),
+          int8_(precision == Precision::int8),
+          bf16_(precision == Precision::bf16 && kernels.bf16_activations),
+          x_(x),
+          groups_(static_cast<std::size_t>(blocks_of(x.cols, quant_block))),
+          pairs_(static_cast<std::size_t>(blocks_of(x.cols, 2))) {}
+
+    bool needed() const { return int8_ || bf16_; }
+    std::size_t bytes() const {
+        const auto rows = static_cast<std::size_t>(x_.rows);
+        if (int8_) return rows * groups_ * (quant_block + sizeof(float) + sizeof(std::int32_t));
+        return bf16_ ? rows * pairs_ * sizeof(std::uint32_t) : 0;
+    }
+
+    void prepare(std::byte* buffer, int begin, int end) const {
+        for (int r = begin; r < end; ++r) {
+            const auto row = static_cast<std::size_t>(r);
+            if (int8_) {
+                kernels_.quantise(x_.row_data(r), x_.cols, q(buffer) + row * groups_ * quant_block,
+                                  scale(buffer) + row * groups_, start(buffer) + row * groups_);
+            } else {
+                kernels_.to_bf16(x_.row_data(r), x_.cols,
+                                 reinterpret_cast<std::uint32_t*>(buffer) + row * pairs_);
+            }
+        }
+    }
+
+    void point(MatmulWork& work, std::byte* buffer) const {
+        if (int8_) {
+            work.x_int8 = q(buffer);
+            work.x_scale = scale(buffer);
+            work.x_start = start(buffer);
+        } else if (bf16_) {
+            work.x_bf16 = reinterpret_cast<const std::uint32_t*>(buffer);
+        }
+    }
+
+  private:
+    std::int8_t* q(std::byte* buffer) const { return reinterpret_cast<std::int8_t*>(buffer); }
+    float* scale(std::byte* buffer) const {
+        return reinterpret_cast<float*>(buffer + static_cast<std::size_t>(x_.rows) * groups_ * quant_block);
+    }
+    std::int32_t* start(std::byte* buffer) const {
+        return reinterpret_cast<std::int32_t*>(scale(buffer) + static_cast<std::size_t>(x_.rows) * groups_);
+    }
+
+    const MatmulKernels& kernels_;
+    bool int8_;
+    bool bf16_;
+    Rows<const float> x_;
+    std::size_t groups_;
+    std::size_t pairs_;
+};
+
+}  // namespace
+
+void matmul(Exec& exec, const Matrix& weights, Rows<const float> x, Rows<float> y, const float* bias) {
+    assert(x.cols == weights.k() && y.cols == weights.n() && x.rows == y.rows);
+    if (x.rows == 0 || weights.n() == 0) return;
+    const MatmulKernels& kernels = kernels_of(exec.isa());
+    const Precision precision = weights.precision();
+    const MatmulBlocks blocks = precision == Precision::f32    ? kernels.f32
+                                : precision == Precision::bf16 ? kernels.bf16
+                                                               : kernels.int8;
+    const int count = blocks_of(weights.n(), lanes);
+    MatmulWork work;
+    work.weights = weights.data();
+    work.scales = reinterpret_cast<const std::uint16_t*>(
+        weights.data() + static_cast<std::size_t>(count) * block_bytes(precision, weights.k()));
+    work.n = weights.n();
+    work.k = weights.k();
+    work.rows = x.rows;
+    work.x = x.data;
+    work.x_stride = x.stride;
+    work.bias = bias;
+    work.y = y.data;
+    work.y_stride = y.stride;
+
+    const Activations activations(kernels, precision, x);
+    std::byte* shared = nullptr;
+    if (activations.needed() && x.rows > rows_prepared_twice) {
+        shared = exec.shared_scratch(activations.bytes());
+        split_range(exec, x.rows, std::int64_t{x.rows} * x.cols,
+                    [&](int, int begin, int end) { activations.prepare(shared, begin, end); });
+    }
+    const std::int64_t operations = std::int64_t{x.rows} * weights.n() * weights.k() / 4;
+    split_range(exec, count, operations, [&](int thread, int begin, int end) {
+        MatmulWork mine = work;
+        std::byte* buffer = shared;
+        if (activations.needed() && buffer == nullptr) {
+            buffer = exec.scratch(thread, activations.bytes());
+            activations.prepare(buffer, 0, x.rows);
+        }
+        activations.point(mine, buffer);
+        blocks(mine, begin, end);
+    });
+}
+
+}  // namespace draftscope::kernels

@@ -1,0 +1,106 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/cpu/layout.h"
+#include "kernels/cpu/matmul_kernels.h"
+
+/// The reference the other paths are measured against, and what runs on a CPU without AVX2. Each output is
+/// one sum in ascending order of inputs.
+namespace draftscope::kernels {
+namespace {
+
+void store_block(const MatmulWork& work, int block, int row, const float (&sum)[lanes]) {
+    float* y = work.y + row * work.y_stride + block * lanes;
+    const int count = std::min(lanes, work.n - block * lanes);
+    for (int l = 0; l < count; ++l) {
+        y[l] = work.bias == nullptr ? sum[l] : sum[l] + work.bias[block * lanes + l];
+    }
+}
+
+void f32_blocks(const MatmulWork& work, int begin, int end) {
+    for (int block = begin; block < end; ++block) {
+        const auto* w = reinterpret_cast<const float*>(
+            work.weights + static_cast<std::size_t>(block) * block_bytes(Precision::f32, work.k));
+        for (int row = 0; row < work.rows; ++row) {
+            const float* x = work.x + row * work.x_stride;
+            float sum[lanes] = {};
+            for (int i = 0; i < work.k; ++i) {
+                for (int l = 0; l < lanes; ++l) sum[l] += w[i * lanes + l] * x[i];
+            }
+            store_block(work, block, row, sum);
+        }
+    }
+}
+
+void bf16_blocks(const MatmulWork& work, int begin, int end) {
+    for (int block = begin; block < end; ++block) {
+        const auto* w = reinterpret_cast<const std::uint32_t*>(
+            work.weights + static_cast<std::size_t>(block) * block_bytes(Precision::bf16, work.k));
+        for (int row = 0; row < work.rows; ++row) {
+            const float* x = work.x + row * work.x_stride;
+            float sum[lanes] = {};
+            for (int i = 0; i < work.k; i += 2) {
+                const std::uint32_t* pair = w + i / 2 * lanes;
+                const float x1 = i + 1 < work.k ? x[i + 1] : 0.0f;
+                for (int l = 0; l < lanes; ++l) sum[l] += std::bit_cast<float>(pair[l] << 16) * x[i];
+                for (int l = 0; l < lanes; ++l) sum[l] += std::bit_cast<float>(pair[l] & 0xffff0000u) * x1;
+            }
+            store_block(work, block, row, sum);
+        }
+    }
+}
+
+void int8_blocks(const MatmulWork& work, int begin, int end) {
+    const int groups = blocks_of(work.k, quant_block);
+    for (int block = begin; block < end; ++block) {
+        const auto* w = reinterpret_cast<const std::uint8_t*>(
+            work.weights + static_cast<std::size_t>(block) * block_bytes(Precision::int8, work.k));
+        const std::uint16_t* scales = work.scales + static_cast<std::size_t>(block) * groups * lanes;
+        for (int row = 0; row < work.rows; ++row) {
+            const std::int8_t* x = work.x_int8 + static_cast<std::size_t>(row) * groups * quant_block;
+            float sum[lanes] = {};
+            for (int g = 0; g < groups; ++g) {
+                const float x_scale = work.x_scale[row * groups + g];
+                for (int l = 0; l < lanes; ++l) {
+                    std::int32_t dot = work.x_start[row * groups + g];
+                    for (int i = 0; i < quant_block; ++i) {
+                        const std::size_t at = static_cast<std::size_t>(g) * quant_block * lanes +
+                                               static_cast<std::size_t>(i / 4 * lanes * 4 + l * 4 + i % 4);
+                        dot += static_cast<std::int32_t>(w[at]) * x[g * quant_block + i];
+                    }
+                    sum[l] += static_cast<float>(dot) * (from_bf16(scales[g * lanes + l]) * x_scale);
+                }
+            }
+            store_block(work, block, row, sum);
+        }
+    }
+}
+
+void quantise_row(const float* x, int k, std::int8_t* q, float* scale, std::int32_t* start) {
+    // Below this the reciprocal would overflow; such a block adds nothing that f32 sums would keep.
+    constexpr float smallest = 1e-30f;
+    for (int g = 0; g < blocks_of(k, quant_block); ++g) {
+        const int first = g * quant_block;
+        const int count = std::min(quant_block, k - first);
+        float largest = 0.0f;
+        for (int i = 0; i < count; ++i) largest = std::max(largest, std::fabs(x[first + i]));
+        const float inverse = largest > smallest ? 127.0f / largest : 0.0f;
+        scale[g] = largest > smallest ? largest / 127.0f : 0.0f;
+        std::int32_t sum = 0;
+        for (int i = 0; i < quant_block; ++i) {
+            const float scaled = i < count ? x[first + i] * inverse : 0.0f;
+            const int value = static_cast<int>(std::nearbyint(std::clamp(scaled, -127.0f, 127.0f)));
+            q[first + i] = static_cast<std::int8_t>(value);
+            sum += value;
+        }
+        start[g] = -int8_offset * sum;
+    }
+}
+
+}  // namespace
+
+const MatmulKernels matmul_kernels_portable = {f32_blocks, bf16_blocks,  int8_blocks,
+                                               false,      quantise_row, nullptr};
+
+}  // namespace draftscope::kernels

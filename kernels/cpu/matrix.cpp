@@ -1,0 +1,196 @@
+#include "kernels/matrix.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "kernels/cpu/layout.h"
+
+namespace draftscope::kernels {
+namespace {
+
+constexpr std::size_t alignment = 64;
+
+struct RowPlace {
+    std::byte* block;       ///< first byte of the row's block of 16 outputs
+    std::uint16_t* scales;  ///< first scale of that block
+    int lane;
+};
+
+RowPlace place_of(std::byte* data, Precision precision, int n, int k, int row) {
+    const std::size_t block = static_cast<std::size_t>(row / lanes);
+    const std::size_t blocks = static_cast<std::size_t>(blocks_of(n, lanes));
+    std::byte* scales = data + blocks * block_bytes(precision, k) + block * scale_bytes(precision, k);
+    return {data + block * block_bytes(precision, k), reinterpret_cast<std::uint16_t*>(scales), row % lanes};
+}
+
+/// The smallest bf16 at or above `value` (>= 0), so that no quotient exceeds 127.
+std::uint16_t bf16_at_least(float value) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    return static_cast<std::uint16_t>((bits + 0xffffu) >> 16);
+}
+
+/// Position of input `i` of lane `lane` in a block, in elements.
+std::size_t element(Precision precision, int i, int lane) {
+    const int group = precision == Precision::f32 ? 1 : precision == Precision::bf16 ? 2 : 4;
+    return (static_cast<std::size_t>(i / group) * lanes + static_cast<std::size_t>(lane)) *
+               static_cast<std::size_t>(group) +
+           static_cast<std::size_t>(i % group);
+}
+
+void write_int8_row(const RowPlace& place, std::span<const float> values) {
+    auto* out = reinterpret_cast<std::uint8_t*>(place.block);
+    const int k = static_cast<int>(values.size());
+    for (int b = 0; b < blocks_of(k, quant_block); ++b) {
+        const int first = b * quant_block;
+        const int last = std::min(first + quant_block, k);
+        float largest = 0.0f;
+        for (int i = first; i < last; ++i) {
+            largest = std::max(largest, std::fabs(values[static_cast<std::size_t>(i)]));
+        }
+        const std::uint16_t scale = bf16_at_least(largest / 127.0f);
+        const float step = from_bf16(scale);
+        place.scales[b * lanes + place.lane] = scale;
+        for (int i = first; i < first + quant_block; ++i) {
+            const float w = i < last ? values[static_cast<std::size_t>(i)] : 0.0f;
+            const float q = step > 0.0f ? std::clamp(std::nearbyint(w / step), -127.0f, 127.0f) : 0.0f;
+            out[element(Precision::int8, i, place.lane)] =
+                static_cast<std::uint8_t>(static_cast<int>(q) + int8_offset);
+        }
+    }
+}
+
+}  // namespace
+
+std::string_view to_text(Precision precision) {
+    switch (precision) {
+        case Precision::f32:
+            return "f32";
+        case Precision::bf16:
+            return "bf16";
+        case Precision::int8:
+            return "int8";
+    }
+    return "unknown";
+}
+
+std::optional<Precision> precision_from(std::string_view text) {
+    for (const Precision precision : {Precision::f32, Precision::bf16, Precision::int8}) {
+        if (text == to_text(precision)) return precision;
+    }
+    return std::nullopt;
+}
+
+void Matrix::Free::operator()(std::byte* p) const {
+    ::operator delete (p, std::align_val_t{alignment});
+}
+
+Matrix MatrixAccess::allocate(Precision precision, int n, int k) {
+    assert(n >= 0 && k >= 0);
+    Matrix matrix;
+    matrix.n_ = n;
+    matrix.k_ = k;
+    matrix.precision_ = precision;
+    matrix.bytes_ = static_cast<std::size_t>(blocks_of(n, lanes)) *
+                    (block_bytes(precision, k) + scale_bytes(precision, k));
+    matrix.data_.reset(static_cast<std::byte*>(
+        ::operator new (std::max<std::size_t>(matrix.bytes_, 1), std::align_val_t{alignment})));
+    return matrix;
+}
+
+void MatrixAccess::write_row(Matrix& matrix, int row, std::span<const float> values) {
+    const Precision precision = matrix.precision_;
+    const RowPlace place = place_of(matrix.data_.get(), precision, matrix.n_, matrix.k_, row);
+    const int k = static_cast<int>(values.size());
+    if (precision == Precision::int8) return write_int8_row(place, values);
+    for (int i = 0; i < k; ++i) {
+        const float w = values[static_cast<std::size_t>(i)];
+        const std::size_t at = element(precision, i, place.lane);
+        if (precision == Precision::f32) {
+            reinterpret_cast<float*>(place.block)[at] = w;
+        } else {
+            reinterpret_cast<std::uint16_t*>(place.block)[at] = to_bf16(w);
+        }
+    }
+    if (precision == Precision::bf16 && k % 2 != 0) {
+        reinterpret_cast<std::uint16_t*>(place.block)[element(precision, k, place.lane)] = 0;
+    }
+}
+
+void MatrixAccess::copy_row(const Matrix& from, int from_row, Matrix& to, int to_row) {
+    const Precision precision = from.precision_;
+    const RowPlace source = place_of(from.data_.get(), precision, from.n_, from.k_, from_row);
+    const RowPlace target = place_of(to.data_.get(), precision, to.n_, to.k_, to_row);
+    // Whatever the precision, one group of inputs of one output is 4 bytes.
+    const std::size_t groups = block_bytes(precision, from.k_) / (lanes * sizeof(std::uint32_t));
+    const auto* in = reinterpret_cast<const std::uint32_t*>(source.block) + source.lane;
+    auto* out = reinterpret_cast<std::uint32_t*>(target.block) + target.lane;
+    for (std::size_t g = 0; g < groups; ++g) out[g * lanes] = in[g * lanes];
+    if (precision != Precision::int8) return;
+    for (int b = 0; b < blocks_of(from.k_, quant_block); ++b) {
+        target.scales[b * lanes + target.lane] = source.scales[b * lanes + source.lane];
+    }
+}
+
+Matrix Matrix::pack(Exec& exec, Precision precision, int n, int k, RowSource source) {
+    Matrix matrix = MatrixAccess::allocate(precision, n, k);
+    const int padded = round_up(n, lanes);
+    exec.parallel(exec.threads(), [&](int part) {
+        std::vector<float> row(static_cast<std::size_t>(k));
+        const int blocks = padded / lanes;
+        const int first = static_cast<int>(static_cast<std::int64_t>(blocks) * part / exec.threads());
+        const int last = static_cast<int>(static_cast<std::int64_t>(blocks) * (part + 1) / exec.threads());
+        for (int r = first * lanes; r < last * lanes; ++r) {
+            if (r < n) {
+                source(r, row.data());
+            } else {
+                std::fill(row.begin(), row.end(), 0.0f);
+            }
+            MatrixAccess::write_row(matrix, r, row);
+        }
+    });
+    return matrix;
+}
+
+Matrix Matrix::gather_rows(Exec& exec, std::span<const TokenId> ids) const {
+    const int n = static_cast<int>(ids.size());
+    Matrix matrix = MatrixAccess::allocate(precision_, n, k_);
+    const std::vector<float> zeros(static_cast<std::size_t>(k_), 0.0f);
+    const int blocks = blocks_of(n, lanes);
+    exec.parallel(exec.threads(), [&](int part) {
+        const int first = static_cast<int>(static_cast<std::int64_t>(blocks) * part / exec.threads());
+        const int last = static_cast<int>(static_cast<std::int64_t>(blocks) * (part + 1) / exec.threads());
+        for (int r = first * lanes; r < last * lanes; ++r) {
+            if (r < n) {
+                assert(ids[static_cast<std::size_t>(r)] >= 0 && ids[static_cast<std::size_t>(r)] < n_);
+                MatrixAccess::copy_row(*this, ids[static_cast<std::size_t>(r)], matrix, r);
+            } else {
+                MatrixAccess::write_row(matrix, r, zeros);
+            }
+        }
+    });
+    return matrix;
+}
+
+void Matrix::unpack_row(int row, std::span<float> out) const {
+    assert(row >= 0 && row < n_ && static_cast<int>(out.size()) == k_);
+    const RowPlace place = place_of(data_.get(), precision_, n_, k_, row);
+    for (int i = 0; i < k_; ++i) {
+        const std::size_t at = element(precision_, i, place.lane);
+        float& value = out[static_cast<std::size_t>(i)];
+        if (precision_ == Precision::f32) {
+            value = reinterpret_cast<const float*>(place.block)[at];
+        } else if (precision_ == Precision::bf16) {
+            value = from_bf16(reinterpret_cast<const std::uint16_t*>(place.block)[at]);
+        } else {
+            const int q =
+                static_cast<int>(reinterpret_cast<const std::uint8_t*>(place.block)[at]) - int8_offset;
+            value = static_cast<float>(q) * from_bf16(place.scales[i / quant_block * lanes + place.lane]);
+        }
+    }
+}
+
+}  // namespace draftscope::kernels

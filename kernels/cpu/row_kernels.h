@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+
+/// The per-row work of every op but matmul, one set a vector width. Plain pointers only: these run inside
+/// files compiled for one instruction set, where no inline function of a shared header may be emitted.
+namespace draftscope::kernels {
+
+inline constexpr int attention_chunk = 128;  ///< logical positions that share one partial softmax
+
+/// One query head group against one chunk of logical positions. All `rows` heads share one key/value head.
+struct AttentionChunk {
+    const float* q = nullptr;       ///< [rows, head_dim]
+    const float* keys = nullptr;    ///< of this key/value head
+    const float* values = nullptr;  ///< of this key/value head
+    std::int64_t slot_stride = 0;   ///< floats between two slots
+    const std::int32_t* slots =
+        nullptr;    ///< [round_up(count, 16)], slot of each position, padded with any slot
+    int count = 0;  ///< positions, at most attention_chunk
+    int rows = 0;
+    int head_dim = 0;
+    float scale = 1.0f;
+    float* weights = nullptr;  ///< scratch [rows, attention_chunk]
+    float* out = nullptr;      ///< [rows, partial_stride]: unnormalised output, then maximum, then sum
+    int partial_stride = 0;    ///< at least head_dim + 2
+};
+
+struct RowKernels {
+    void (*rms_norm)(const float* x, const float* weight, float eps, int n, float* y);
+    void (*silu_mul)(const float* gate, const float* up, int n, float* y);
+    void (*add)(const float* x, int n, float* y);
+    void (*round_to_bf16)(float* x, int n);
+    /// x [heads, 2 * half] in place.
+    void (*rope)(float* x, int heads, int half, const float* cos, const float* sin);
+    float (*largest)(const float* x, int n);
+    /// sum_j exp(x[j] - shift)
+    float (*sum_exp)(const float* x, int n, float shift);
+    /// Indices above `limit` among x[0, n), ascending, at most `room`; `next` is where to go on.
+    int (*above)(const float* x, int first, int n, float limit, std::int32_t* out, int room, int* next);
+    void (*attend_chunk)(const AttentionChunk& chunk);
+    /// out[head_dim] = softmax-weighted values from `chunks` partials, `partial_step` floats apart.
+    void (*join_chunks)(const float* partials, int chunks, std::int64_t partial_step, int head_dim,
+                        float* out);
+};
+
+extern const RowKernels row_kernels_portable;
+extern const RowKernels row_kernels_avx2;
+extern const RowKernels row_kernels_avx512;
+
+}  // namespace draftscope::kernels

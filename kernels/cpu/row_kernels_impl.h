@@ -1,0 +1,278 @@
+#pragma once
+
+#include "kernels/cpu/row_kernels.h"
+
+/// The row kernels over one vector type. Included by one file per instruction set; `V` keeps the instances
+/// apart for the linker.
+namespace draftscope::kernels {
+
+template <typename V>
+struct RowKernelsOf {
+    using F = typename V::F;
+
+    static F load_row(const float* x, int i, int n) {
+        return n - i >= 16 ? V::load(x + i) : V::load_n(x + i, n - i);
+    }
+    static void store_row(float* y, int i, int n, F a) {
+        if (n - i >= 16) {
+            V::store(y + i, a);
+        } else {
+            V::store_n(y + i, a, n - i);
+        }
+    }
+
+    /// e^x to about 1e-7 relative: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial in r, times 2^n.
+    /// Below -87.3 (the smallest normal) exactly 0, above 88 held at e^88.
+    static F exp(F x) {
+        const F low = V::set1(-87.3f);
+        const F clamped = V::min(V::max(x, low), V::set1(88.0f));
+        const F n = V::round(V::mul(clamped, V::set1(1.44269504f)));
+        // ln 2 in two parts, the first short enough for n * part to be exact.
+        F r = V::mul_add(n, V::set1(-0.693359375f), clamped);
+        r = V::mul_add(n, V::set1(2.12194440e-4f), r);
+        F p = V::set1(1.9875691500e-4f);
+        p = V::mul_add(p, r, V::set1(1.3981999507e-3f));
+        p = V::mul_add(p, r, V::set1(8.3334519073e-3f));
+        p = V::mul_add(p, r, V::set1(4.1665795894e-2f));
+        p = V::mul_add(p, r, V::set1(1.6666665459e-1f));
+        p = V::mul_add(p, r, V::set1(5.0000001201e-1f));
+        p = V::add(V::mul_add(p, V::mul(r, r), r), V::set1(1.0f));
+        return V::keep_from(x, low, V::mul(p, V::exp2_integral(n)));
+    }
+
+    static void rms_norm(const float* x, const float* weight, float eps, int n, float* y) {
+        F squares[4] = {V::set1(0.0f), V::set1(0.0f), V::set1(0.0f), V::set1(0.0f)};
+        int i = 0;
+        for (; i + 64 <= n; i += 64) {
+            for (int u = 0; u < 4; ++u) {
+                const F a = V::load(x + i + 16 * u);
+                squares[u] = V::mul_add(a, a, squares[u]);
+            }
+        }
+        for (; i < n; i += 16) {
+            const F a = load_row(x, i, n);
+            squares[0] = V::mul_add(a, a, squares[0]);
+        }
+        const F total = V::add(V::add(squares[0], squares[1]), V::add(squares[2], squares[3]));
+        const float mean = V::sum(total) / static_cast<float>(n);
+        const F factor = V::set1(1.0f / __builtin_sqrtf(mean + eps));
+        for (i = 0; i < n; i += 16) {
+            store_row(y, i, n, V::mul(V::mul(load_row(x, i, n), factor), load_row(weight, i, n)));
+        }
+    }
+
+    static void silu_mul(const float* gate, const float* up, int n, float* y) {
+        const F one = V::set1(1.0f);
+        const F zero = V::set1(0.0f);
+        for (int i = 0; i < n; i += 16) {
+            const F g = load_row(gate, i, n);
+            const F silu = V::div(g, V::add(one, exp(V::sub(zero, g))));
+            store_row(y, i, n, V::mul(silu, load_row(up, i, n)));
+        }
+    }
+
+    static void add(const float* x, int n, float* y) {
+        for (int i = 0; i < n; i += 16) store_row(y, i, n, V::add(load_row(y, i, n), load_row(x, i, n)));
+    }
+
+    static void round_to_bf16(float* x, int n) {
+        for (int i = 0; i < n; i += 16) store_row(x, i, n, V::to_bf16_and_back(load_row(x, i, n)));
+    }
+
+    static void rope(float* x, int heads, int half, const float* cos, const float* sin) {
+        for (int h = 0; h < heads; ++h, x += 2 * half) {
+            for (int j = 0; j < half; j += 16) {
+                const F a = load_row(x, j, half);
+                const F b = load_row(x + half, j, half);
+                const F c = load_row(cos, j, half);
+                const F s = load_row(sin, j, half);
+                store_row(x, j, half, V::sub(V::mul(a, c), V::mul(b, s)));
+                store_row(x + half, j, half, V::add(V::mul(b, c), V::mul(a, s)));
+            }
+        }
+    }
+
+    static float largest(const float* x, int n) {
+        F best = V::set1(-__builtin_inff());
+        int i = 0;
+        for (; i + 16 <= n; i += 16) best = V::max(V::load(x + i), best);
+        float m = V::largest(best);
+        for (; i < n; ++i) m = x[i] > m ? x[i] : m;
+        return m;
+    }
+
+    static float sum_exp(const float* x, int n, float shift) {
+        F total[2] = {V::set1(0.0f), V::set1(0.0f)};
+        const F minus = V::set1(-shift);
+        int i = 0;
+        for (; i + 32 <= n; i += 32) {
+            for (int u = 0; u < 2; ++u) {
+                total[u] = V::add(total[u], exp(V::add(V::load(x + i + 16 * u), minus)));
+            }
+        }
+        float last[16];
+        for (; i < n; i += 16) {
+            const int count = n - i < 16 ? n - i : 16;
+            for (int j = 0; j < 16; ++j) last[j] = j < count ? x[i + j] : -__builtin_inff();
+            total[0] = V::add(total[0], exp(V::add(V::load(last), minus)));
+        }
+        return V::sum(V::add(total[0], total[1]));
+    }
+
+    static int above(const float* x, int first, int n, float limit, std::int32_t* out, int room, int* next) {
+        const F bound = V::set1(limit);
+        int found = 0;
+        int i = first;
+        for (; i + 16 <= n && found + 16 <= room; i += 16) {
+            for (std::uint32_t mask = V::greater(V::load(x + i), bound); mask != 0; mask &= mask - 1) {
+                out[found++] = i + __builtin_ctz(mask);
+            }
+        }
+        for (; i < n && n - i < 16 && found < room; ++i) {
+            if (x[i] > limit) out[found++] = i;
+        }
+        *next = i;
+        return found;
+    }
+
+    /// weights[p] = scale * q . key(p) for one head.
+    static void dot_keys(const AttentionChunk& c, const float* q, float* weights) {
+        constexpr int keys = V::dot_keys;
+        for (int p = 0; p < c.count; p += keys) {
+            const float* key[keys];
+            F sum[keys];
+            for (int j = 0; j < keys; ++j) {
+                key[j] = c.keys + c.slots[p + j] * c.slot_stride;
+                sum[j] = V::set1(0.0f);
+            }
+            int d = 0;
+            for (; d + 16 <= c.head_dim; d += 16) {
+                const F a = V::load(q + d);
+                for (int j = 0; j < keys; ++j) sum[j] = V::mul_add(a, V::load(key[j] + d), sum[j]);
+            }
+            if (d < c.head_dim) {
+                const int n = c.head_dim - d;
+                const F a = V::load_n(q + d, n);
+                for (int j = 0; j < keys; ++j) sum[j] = V::mul_add(a, V::load_n(key[j] + d, n), sum[j]);
+            }
+            V::sums(sum, weights + p);
+        }
+    }
+
+    /// Turns scores into exp(score - maximum); the padding lanes count nothing.
+    static void soften(const AttentionChunk& c, float* weights, float* partial) {
+        const int padded = (c.count + 15) / 16 * 16;
+        const F scale = V::set1(c.scale);
+        for (int p = c.count; p < padded; ++p) weights[p] = 0.0f;
+        for (int p = 0; p < padded; p += 16) V::store(weights + p, V::mul(V::load(weights + p), scale));
+        for (int p = c.count; p < padded; ++p) weights[p] = -__builtin_inff();
+        F best = V::load(weights);
+        for (int p = 16; p < padded; p += 16) best = V::max(V::load(weights + p), best);
+        const float top = V::largest(best);
+        const F minus = V::set1(-top);
+        F total = V::set1(0.0f);
+        for (int p = 0; p < padded; p += 16) {
+            const F e = exp(V::add(V::load(weights + p), minus));
+            V::store(weights + p, e);
+            total = V::add(total, e);
+        }
+        partial[c.head_dim] = top;
+        partial[c.head_dim + 1] = V::sum(total);
+    }
+
+    /// out[r] = sum over positions, ascending, of weight * value, for R rows and `strips` vectors from d on.
+    template <int R, int Strips>
+    static void mix_strip(const AttentionChunk& c, int row, int d) {
+        F sum[R][Strips];
+        for (int r = 0; r < R; ++r) {
+            for (int s = 0; s < Strips; ++s) sum[r][s] = V::set1(0.0f);
+        }
+        const float* weights = c.weights + row * attention_chunk;
+        for (int p = 0; p < c.count; ++p) {
+            const float* value = c.values + c.slots[p] * c.slot_stride + d;
+            F v[Strips];
+            for (int s = 0; s < Strips; ++s) v[s] = V::load(value + 16 * s);
+            for (int r = 0; r < R; ++r) {
+                const F w = V::set1(weights[r * attention_chunk + p]);
+                for (int s = 0; s < Strips; ++s) sum[r][s] = V::mul_add(w, v[s], sum[r][s]);
+            }
+        }
+        for (int r = 0; r < R; ++r) {
+            float* out = c.out + static_cast<std::int64_t>(row + r) * c.partial_stride + d;
+            for (int s = 0; s < Strips; ++s) V::store(out + 16 * s, sum[r][s]);
+        }
+    }
+
+    static void mix_tail(const AttentionChunk& c, int row, int d, int n) {
+        F sum = V::set1(0.0f);
+        const float* weights = c.weights + row * attention_chunk;
+        for (int p = 0; p < c.count; ++p) {
+            const float* value = c.values + c.slots[p] * c.slot_stride + d;
+            sum = V::mul_add(V::set1(weights[p]), V::load_n(value, n), sum);
+        }
+        V::store_n(c.out + static_cast<std::int64_t>(row) * c.partial_stride + d, sum, n);
+    }
+
+    template <int R>
+    static void mix_rows(const AttentionChunk& c, int row) {
+        int d = 0;
+        for (; d + 64 <= c.head_dim; d += 64) mix_strip<R, 4>(c, row, d);
+        for (; d + 16 <= c.head_dim; d += 16) mix_strip<R, 1>(c, row, d);
+        if (d == c.head_dim) return;
+        for (int r = 0; r < R; ++r) mix_tail(c, row + r, d, c.head_dim - d);
+    }
+
+    static void attend_chunk(const AttentionChunk& c) {
+        for (int r = 0; r < c.rows; ++r) {
+            float* weights = c.weights + r * attention_chunk;
+            dot_keys(c, c.q + static_cast<std::int64_t>(r) * c.head_dim, weights);
+            soften(c, weights, c.out + static_cast<std::int64_t>(r) * c.partial_stride);
+        }
+        int r = 0;
+        if constexpr (V::mix_rows >= 4) {
+            for (; r + 4 <= c.rows; r += 4) mix_rows<4>(c, r);
+            if (c.rows - r == 3) return mix_rows<3>(c, r);
+        }
+        if constexpr (V::mix_rows >= 2) {
+            for (; r + 2 <= c.rows; r += 2) mix_rows<2>(c, r);
+        }
+        for (; r < c.rows; ++r) mix_rows<1>(c, r);
+    }
+
+    static void join_chunks(const float* partials, int chunks, std::int64_t step, int head_dim, float* out) {
+        float top = -__builtin_inff();
+        for (int c = 0; c < chunks; ++c) {
+            const float m = partials[c * step + head_dim];
+            top = m > top ? m : top;
+        }
+        float total = 0.0f;
+        float factor[16];
+        for (int first = 0; first < chunks; first += 16) {
+            const int count = chunks - first < 16 ? chunks - first : 16;
+            for (int j = 0; j < 16; ++j) {
+                factor[j] = j < count ? partials[(first + j) * step + head_dim] : -__builtin_inff();
+            }
+            V::store(factor, exp(V::add(V::load(factor), V::set1(-top))));
+            for (int j = 0; j < count; ++j) {
+                const float* partial = partials + (first + j) * step;
+                total += factor[j] * partial[head_dim + 1];
+                const F weight = V::set1(factor[j]);
+                for (int d = 0; d < head_dim; d += 16) {
+                    const F before = first + j == 0 ? V::set1(0.0f) : load_row(out, d, head_dim);
+                    store_row(out, d, head_dim, V::mul_add(weight, load_row(partial, d, head_dim), before));
+                }
+            }
+        }
+        const F inverse = V::set1(1.0f / total);
+        for (int d = 0; d < head_dim; d += 16) {
+            store_row(out, d, head_dim, V::mul(load_row(out, d, head_dim), inverse));
+        }
+    }
+
+    static constexpr RowKernels table() {
+        return {rms_norm, silu_mul, add,   round_to_bf16, rope,
+                largest,  sum_exp,  above, attend_chunk,  join_chunks};
+    }
+};
+
+}  // namespace draftscope::kernels

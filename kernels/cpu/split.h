@@ -1,0 +1,32 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/fp_mode.h"
+#include "kernels/exec.h"
+
+namespace draftscope::kernels {
+
+/// Below this many elementary operations (about 2 us) waking the pool costs more than it saves.
+inline constexpr std::int64_t worth_splitting = 1 << 15;
+
+/// Cuts [0, n) into one contiguous range a thread and runs `body(thread, begin, end)`; in the caller alone
+/// when the whole is cheap. Where the cuts fall must not change what `body` computes.
+template <typename Body>
+void split_range(Exec& exec, int n, std::int64_t operations, Body body) {
+    if (n <= 0) return;
+    const int parts = std::min(n, exec.threads());
+    if (parts <= 1 || operations < worth_splitting) {
+        const FlushDenormals mode;
+        body(0, 0, n);
+        return;
+    }
+    exec.parallel(parts, [&](int part) {
+        const auto cut = [&](int p) { return static_cast<int>(static_cast<std::int64_t>(n) * p / parts); };
+        body(part, cut(part), cut(part + 1));
+    });
+}
+
+}  // namespace draftscope::kernels
