@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/model/gguf.h"
+#include "engine/model/model_config.h"
+#include "engine/model/tokenizer.h"
+
+namespace draftscope {
+
+/// What sets one model family's GGUF files apart. A new family is one row of the table in gguf_model.cpp.
+struct Architecture {
+    std::string_view name;  ///< general.architecture
+    bool permuted_qk;       ///< q/k rows stored for rotation of adjacent pairs
+};
+
+/// The family of a file; an unknown one is an error that names it and lists the known ones.
+Result<const Architecture*> gguf_architecture(const GgufFile& file);
+
+/// Shapes and constants from the metadata, and every tensor of the model checked against them: present, of
+/// the right shape, and none that this program would leave out of the computation.
+Result<ModelConfig> read_gguf_config(const GgufFile& file, const Architecture& architecture);
+
+/// tokenizer.ggml.*, as it stands in the file.
+Result<TokenizerSpec> read_gguf_tokenizer(const GgufFile& file);
+
+}  // namespace draftscope

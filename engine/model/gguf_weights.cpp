@@ -1,0 +1,57 @@
+#include "engine/model/gguf_weights.h"
+
+#include <cassert>
+#include <utility>
+
+#include "engine/model/tensor_index.h"
+
+namespace draftscope {
+namespace {
+
+struct Entry {
+    const GgufTensor* tensor;
+    bool permuted;
+    std::int64_t row_bytes;
+};
+
+class GgufWeights final : public WeightSource {
+  public:
+    GgufWeights(GgufFile file, int head_dim, bool permuted_qk) : file_(std::move(file)), head_dim_(head_dim) {
+        for (const auto& [name, tensor] : file_.tensors()) {
+            const bool is_qk = name.ends_with(".attn_q.weight") || name.ends_with(".attn_k.weight");
+            const std::int64_t blocks = tensor.info.cols() / tensor.type->block_elements;
+            entries_.add(name, {&tensor, permuted_qk && is_qk, blocks * tensor.type->block_bytes});
+        }
+    }
+
+    const std::string& path() const override { return file_.path(); }
+
+    const TensorInfo* find(std::string_view name) const override {
+        const Entry* entry = entries_.find(name);
+        return entry == nullptr ? nullptr : &entry->tensor->info;
+    }
+
+    std::vector<std::string> names() const override { return entries_.names(); }
+
+    void read_row(const TensorInfo& tensor, std::int64_t row, float* out) const override {
+        const Entry* entry = entries_.find(tensor.name);
+        assert(entry != nullptr && row >= 0 && row < tensor.rows());
+        const GgufTensor& stored = *entry->tensor;
+        const std::int64_t stored_row = entry->permuted ? interleaved_row(row, head_dim_) : row;
+        stored.type->dequantise(stored.data + stored_row * entry->row_bytes,
+                                tensor.cols() / stored.type->block_elements, out);
+    }
+
+  private:
+    GgufFile file_;
+    int head_dim_;
+    TensorIndex<Entry> entries_;
+};
+
+}  // namespace
+
+std::unique_ptr<WeightSource> make_gguf_weights(GgufFile file, const ModelConfig& config, bool permuted_qk) {
+    return std::make_unique<GgufWeights>(std::move(file), config.head_dim, permuted_qk);
+}
+
+}  // namespace draftscope

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "base/result.h"
+
+namespace draftscope {
+
+static_assert(std::is_same_v<unsigned char, std::uint8_t>);
+
+/// A whole file, read-only. Pages come from the disk when they are touched, so opening a large file is cheap.
+class MappedFile {
+  public:
+    /// `kind` says in error messages what was expected ("a GGUF file"). A missing file, a folder, a pipe and
+    /// an empty file are bad input.
+    static Result<std::shared_ptr<const MappedFile>> open(const std::string& path, std::string_view kind);
+    ~MappedFile();
+    MappedFile(const MappedFile&) = delete;
+    MappedFile& operator=(const MappedFile&) = delete;
+
+    const std::string& path() const { return path_; }
+    std::span<const std::uint8_t> bytes() const { return {data_, size_}; }
+
+  private:
+    MappedFile(std::string path, const std::uint8_t* data, std::size_t size)
+        : path_(std::move(path)), data_(data), size_(size) {}
+
+    std::string path_;
+    const std::uint8_t* data_;
+    std::size_t size_;
+};
+
+/// Reads little-endian values one after the other and never past the end: a read that does not fit gives
+/// nothing and leaves the position where it was.
+class ByteCursor {
+  public:
+    explicit ByteCursor(std::span<const std::uint8_t> bytes, std::size_t position = 0)
+        : bytes_(bytes), position_(position) {}
+
+    std::size_t position() const { return position_; }
+    std::size_t remaining() const { return bytes_.size() - position_; }
+
+    template <typename T>
+    std::optional<T> read() {
+        static_assert(std::is_arithmetic_v<T>);
+        if (remaining() < sizeof(T)) return std::nullopt;
+        T value;
+        std::memcpy(&value, bytes_.data() + position_, sizeof(T));
+        position_ += sizeof(T);
+        return value;
+    }
+    std::optional<std::string_view> read_text(std::uint64_t length) {
+        if (length > remaining()) return std::nullopt;
+        const std::string_view text(reinterpret_cast<const char*>(bytes_.data() + position_),
+                                    static_cast<std::size_t>(length));
+        position_ += static_cast<std::size_t>(length);
+        return text;
+    }
+    bool skip(std::uint64_t length) { return read_text(length).has_value(); }
+
+  private:
+    std::span<const std::uint8_t> bytes_;
+    std::size_t position_;
+};
+
+/// a * b and a + b of sizes read from a file; nothing when they do not fit.
+inline std::optional<std::uint64_t> checked_product(std::uint64_t a, std::uint64_t b) {
+    std::uint64_t result = 0;
+    if (__builtin_mul_overflow(a, b, &result)) return std::nullopt;
+    return result;
+}
+inline std::optional<std::uint64_t> checked_sum(std::uint64_t a, std::uint64_t b) {
+    std::uint64_t result = 0;
+    if (__builtin_add_overflow(a, b, &result)) return std::nullopt;
+    return result;
+}
+
+/// Text of a file as it may appear in a message: short, one line, no control characters.
+std::string printable(std::string_view text);
+
+}  // namespace draftscope

@@ -1,0 +1,46 @@
+#include "engine/model/model_file.h"
+
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include "engine/model/gguf.h"
+#include "engine/model/gguf_model.h"
+#include "engine/model/gguf_weights.h"
+
+namespace draftscope {
+namespace {
+
+/// The type that holds most of the weights.
+const TensorType* dominant_type(const GgufFile& file) {
+    std::map<const TensorType*, double> elements;
+    for (const auto& [name, tensor] : file.tensors()) {
+        const double blocks = static_cast<double>(tensor.info.bytes) / tensor.type->block_bytes;
+        elements[tensor.type] += blocks * tensor.type->block_elements;
+    }
+    const TensorType* best = nullptr;
+    for (const auto& [type, count] : elements) {
+        if (best == nullptr || count > elements[best]) best = type;
+    }
+    return best;
+}
+
+}  // namespace
+
+Result<ModelFile> open_model_file(const std::string& path) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path, ignored)) {
+        return bad_input("{}: is a folder; this version reads single GGUF files (*.gguf)", path);
+    }
+    DS_ASSIGN(GgufFile file, GgufFile::open(path));
+    DS_ASSIGN(const Architecture* architecture, gguf_architecture(file));
+    ModelFile out;
+    DS_ASSIGN(out.config, read_gguf_config(file, *architecture));
+    const TensorType* type = dominant_type(file);
+    out.quantisation = type->name;
+    out.quantised = type->quantised;
+    out.weights = make_gguf_weights(std::move(file), out.config, architecture->permuted_qk);
+    return out;
+}
+
+}  // namespace draftscope

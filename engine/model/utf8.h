@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace draftscope {
+
+/// What stands at the start of some bytes.
+struct Utf8Unit {
+    enum class Kind {
+        character,  ///< one well-formed character
+        invalid,    ///< bytes that cannot start or continue one (the longest such prefix, as Unicode advises)
+        incomplete,  ///< the bytes end inside a character that more bytes could complete
+    };
+    Kind kind = Kind::character;
+    std::size_t length = 0;  ///< bytes, at least 1
+    char32_t character = 0;  ///< when kind is character
+};
+
+/// `bytes` is not empty.
+Utf8Unit next_utf8(std::string_view bytes);
+
+void append_utf8(char32_t character, std::string& out);
+
+/// Bytes from the start that are well-formed, and from there the bytes that are not: the next piece of
+/// either.
+std::size_t valid_utf8_prefix(std::string_view bytes);
+std::size_t invalid_utf8_prefix(std::string_view bytes);
+
+}  // namespace draftscope

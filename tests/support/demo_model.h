@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+namespace draftscope::testing {
+
+/// Path of the demo model: $DRAFTSCOPE_DEMO_MODEL, else the user's cache folder. The file may be absent;
+/// start a test that needs it with
+///     ASSERT_TRUE(demo_model_present()) << demo_model_hint();
+inline std::string demo_model_path() {
+    if (const char* given = std::getenv("DRAFTSCOPE_DEMO_MODEL"); given != nullptr && *given != '\0')
+        return given;
+    std::filesystem::path cache;
+    if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && *xdg != '\0') {
+        cache = xdg;
+    } else {
+        const char* home = std::getenv("HOME");
+        cache = std::filesystem::path(home == nullptr ? "." : home) / ".cache";
+    }
+    return (cache / "draftscope" / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf").string();
+}
+
+inline bool demo_model_present() {
+    std::error_code ignored;
+    return std::filesystem::is_regular_file(demo_model_path(), ignored);
+}
+
+inline std::string demo_model_hint() {
+    return "the demo model is not at " + demo_model_path() +
+           "; run tools/fetch_deps.sh model, or set DRAFTSCOPE_DEMO_MODEL to the file";
+}
+
+}  // namespace draftscope::testing

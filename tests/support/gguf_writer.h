@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace draftscope::testing {
+
+/// Builds small GGUF files for tests, right ones and (through `bytes`) wrong ones.
+class GgufWriter {
+  public:
+    void add(const std::string& key, std::uint32_t value);
+    void add(const std::string& key, float value);
+    void add(const std::string& key, bool value);
+    void add(const std::string& key, const std::string& value);
+    void add(const std::string& key, const std::vector<std::string>& values);
+    void add(const std::string& key, const std::vector<std::int32_t>& values);
+    /// `type` and `value` as they shall stand in the file.
+    void add_raw(const std::string& key, std::uint32_t type, const std::string& value);
+    /// `shape` slowest first; `data` is padded to the alignment.
+    void add_tensor(const std::string& name, const std::vector<std::int64_t>& shape, std::uint32_t type,
+                    std::string data);
+
+    std::string bytes() const;
+    Status write(const std::string& path) const;
+
+  private:
+    struct Tensor {
+        std::string name;
+        std::vector<std::int64_t> shape;
+        std::uint32_t type;
+        std::string data;
+    };
+    std::string values_;
+    std::uint64_t value_count_ = 0;
+    std::vector<Tensor> tensors_;
+};
+
+/// The bytes of a number as they stand in a file.
+template <typename T>
+std::string raw_bytes(T value) {
+    return std::string(reinterpret_cast<const char*>(&value), sizeof(T));
+}
+
+Status write_file(const std::string& path, const std::string& bytes);
+
+}  // namespace draftscope::testing
