@@ -1,0 +1,64 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "app/cli/cli.h"
+#include "storage/capture_file.h"
+
+namespace draftscope::cli {
+namespace {
+
+using nlohmann::json;
+
+struct Options {
+    std::string file;
+    bool repair = false;
+    bool json = false;
+};
+
+void print_report(const Options& options, const CheckReport& report) {
+    if (options.json) {
+        json findings = json::array();
+        for (const CheckFinding& finding : report.findings) findings.push_back(finding.what);
+        json rows = json::object();
+        for (const auto& [table, count] : report.row_counts) rows[table] = count;
+        const json document = {{"file", options.file},
+                               {"schema_version", report.schema_version},
+                               {"findings", findings},
+                               {"rows", rows}};
+        std::printf("%s\n", document.dump(2).c_str());
+        return;
+    }
+    for (const CheckFinding& finding : report.findings) std::printf("%s\n", finding.what.c_str());
+    std::int64_t rows = 0;
+    for (const auto& [table, count] : report.row_counts) rows += count;
+    std::printf("%s: schema %d, %lld rows, %zu finding(s)\n", options.file.c_str(), report.schema_version,
+                static_cast<long long>(rows), report.findings.size());
+}
+
+int do_check(const Options& options) {
+    if (options.repair) {
+        const Status repaired = repair_capture(options.file);
+        if (!repaired.ok()) return report(repaired.error());
+    }
+    const auto checked = check_capture(options.file);
+    if (!checked.ok()) return report(checked.error());
+    print_report(options, *checked);
+    return checked->findings.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_check(CLI::App& program, Action& action) {
+    auto options = std::make_shared<Options>();
+    CLI::App* command = program.add_subcommand(
+        "check", "Is a capture file whole? Exit code 0 clean, 1 findings, 2 no capture");
+    command->footer("Example: draftscope check run.dscope --repair");
+    command->add_option("file", options->file, "capture file")->required();
+    command->add_flag("--repair", options->repair, "finish what a killed run left, then check");
+    command->add_flag("--json", options->json, "print one JSON document on stdout");
+    command->callback([options, &action] { action = [options] { return do_check(*options); }; });
+}
+
+}  // namespace draftscope::cli

@@ -1,0 +1,60 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "app/cli/cli.h"
+#include "app/jobs/run_job.h"
+#include "kernels/exec.h"
+#include "profiler/machine.h"
+
+namespace draftscope::cli {
+namespace {
+
+struct Options {
+    bool json = false;
+    bool probe = true;
+};
+
+int do_doctor(const Options& options) {
+    Machine machine = describe_machine();
+    machine.isa = std::string(kernels::to_text(kernels::best_isa()));
+    if (options.probe) machine.read_gb_per_s = probe_read_bandwidth(machine.cores);
+    const std::string model = find_demo_model();
+    if (options.json) {
+        auto document = nlohmann::json::parse(to_json(machine));
+        document["demo_model"] = model.empty() ? nlohmann::json(nullptr) : nlohmann::json(model);
+        std::printf("%s\n", document.dump(2).c_str());
+        return 0;
+    }
+    std::printf("CPU        %s, %d cores, kernels: %s\n", machine.cpu_name.c_str(), machine.cores,
+                machine.isa.c_str());
+    std::printf("memory     %.1f GiB",
+                static_cast<double>(machine.memory_bytes) / (1024.0 * 1024.0 * 1024.0));
+    if (machine.read_gb_per_s > 0)
+        std::printf(", reads %.1f GB/s on %d threads", machine.read_gb_per_s, machine.cores);
+    std::printf("\nsystem     %s, kernel %s\n", machine.os.c_str(), machine.kernel.c_str());
+    std::printf("clock      %s\n",
+                machine.tsc_invariant ? "invariant TSC" : "CLOCK_MONOTONIC (no invariant TSC)");
+    std::printf("demo model %s\n",
+                model.empty() ? "not found: run tools/fetch_deps.sh model" : model.c_str());
+    for (const Capability& capability : machine.capabilities) {
+        std::printf("%-10s %s: %s%s%s\n", capability.available ? "yes" : "no", capability.name.c_str(),
+                    capability.state.c_str(), capability.remedy.empty() ? "" : "; ",
+                    capability.remedy.c_str());
+    }
+    return 0;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& program, Action& action) {
+    auto options = std::make_shared<Options>();
+    CLI::App* command = program.add_subcommand("doctor", "What this machine has and can measure");
+    command->footer("Example: draftscope doctor --json");
+    command->add_flag("--json", options->json, "print one JSON document on stdout");
+    command->add_flag("!--no-probe", options->probe, "skip the bandwidth probe");
+    command->callback([options, &action] { action = [options] { return do_doctor(*options); }; });
+}
+
+}  // namespace draftscope::cli

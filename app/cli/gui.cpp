@@ -1,0 +1,75 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "app/cli/cli.h"
+
+#ifdef DRAFTSCOPE_WITH_GUI
+#include "app/gui/entry.h"
+#include "app/jobs/controller.h"
+#include "storage/capture_file.h"
+#endif
+
+namespace draftscope::cli {
+
+#ifdef DRAFTSCOPE_WITH_GUI
+namespace {
+
+int do_gui(const GuiOptions& options) {
+    for (const std::string& file :
+         options.files) {  // a wrong file is a line on the terminal, not an empty window
+        const auto checked = check_capture(file);
+        if (!checked.ok()) return report(checked.error());
+    }
+    if (options.screenshot.empty() && !display_available()) {
+        return report(
+            bad_input("no display was found (DISPLAY and WAYLAND_DISPLAY are empty); use "
+                      "`draftscope gui --screenshot FILE.png` or `draftscope run`"));
+    }
+    const auto controller = make_controller([] { wake_gui(); });
+    const Status done = run_gui(*controller, options);
+    return done.ok() ? 0 : report(done.error());
+}
+
+}  // namespace
+
+int open_window() {
+    return do_gui({});
+}
+
+void add_gui(CLI::App& program, Action& action) {
+    auto options = std::make_shared<GuiOptions>();
+    CLI::App* command =
+        program.add_subcommand("gui", "Open the window, on capture files or with the demo running");
+    command->footer("Example: draftscope gui run.dscope --screenshot run.png --frames 5 --theme light");
+    command->add_option("files", options->files, "capture files");
+    command->add_option("--screenshot", options->screenshot, "render off-screen into this PNG and leave");
+    command->add_option("--frames", options->frames, "frames to draw before the screenshot")
+        ->capture_default_str();
+    command->add_option("--wait", options->wait_seconds,
+                        "with --screenshot: wait up to this many seconds for the run");
+    command->add_option("--layout", options->layout, "explain, profile or compare")->capture_default_str();
+    command->add_option("--theme", options->theme, "dark or light")->capture_default_str();
+    command->add_option("--scale", options->scale, "size of everything, 1 = normal")->capture_default_str();
+    command->add_option("--width", options->width, "of the screenshot or window")->capture_default_str();
+    command->add_option("--height", options->height)->capture_default_str();
+    command->add_flag("!--no-demo", options->run_demo, "do not start the demo");
+    command->callback([options, &action] { action = [options] { return do_gui(*options); }; });
+}
+
+#else
+
+int open_window() {
+    return report(
+        bad_input("this build has no window (DRAFTSCOPE_GUI=OFF); see draftscope --help for the rest"));
+}
+
+void add_gui(CLI::App& program, Action& action) {
+    CLI::App* command = program.add_subcommand("gui", "Open the window (not in this build)");
+    command->allow_extras();
+    command->callback([&action] { action = open_window; });
+}
+
+#endif
+
+}  // namespace draftscope::cli

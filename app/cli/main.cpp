@@ -1,0 +1,68 @@
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cstdio>
+
+#include "app/cli/cli.h"
+#include "app/cli/version.h"
+
+namespace draftscope::cli {
+
+std::span<const Subcommand> subcommands() {
+    static constexpr std::array<Subcommand, 6> table = {{
+        {"gui", add_gui},
+        {"run", add_run},
+        {"stats", add_stats},
+        {"check", add_check},
+        {"export", add_export},
+        {"doctor", add_doctor},
+    }};
+    return table;
+}
+
+int exit_code(const Error& error) {
+    switch (error.kind) {
+        case ErrorKind::bad_input:
+            return 2;
+        case ErrorKind::cancelled:
+            return 130;
+        case ErrorKind::failed:
+            break;
+    }
+    return 1;
+}
+
+int report(const Error& error) {
+    std::fprintf(stderr, "draftscope: %s\n", error.message.c_str());
+    return exit_code(error);
+}
+
+namespace {
+
+int run_program(int argc, char** argv) {
+    CLI::App program{
+        "Draftscope: profiler and debugger for speculative decoding of language models.\n"
+        "Without a subcommand it opens the window.",
+        "draftscope"};
+    program.footer(
+        "Example: draftscope run --prompt \"Name three rivers.\" --drafter eagle2 --head fr-spec:v=8192");
+    program.set_version_flag("--version", std::string("draftscope ") + version);
+    program.require_subcommand(0, 1);
+    Action action = open_window;
+    for (const Subcommand& subcommand : subcommands()) subcommand.add(program, action);
+    try {
+        program.parse(argc, argv);
+    } catch (const CLI::Success& asked) {  // --help, --version
+        return program.exit(asked);
+    } catch (const CLI::ParseError& wrong) {
+        std::fprintf(stderr, "draftscope: %s (see draftscope --help)\n", wrong.what());
+        return 2;
+    }
+    return action();
+}
+
+}  // namespace
+}  // namespace draftscope::cli
+
+int main(int argc, char** argv) {
+    return draftscope::cli::run_program(argc, argv);
+}

@@ -1,0 +1,43 @@
+#include "app/cli/progress.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/clock.h"
+
+namespace draftscope::cli {
+
+ProgressBar::ProgressBar(bool wanted) : active_(wanted && isatty(STDERR_FILENO) == 1) {}
+
+ProgressBar::~ProgressBar() {
+    clear();
+}
+
+void ProgressBar::update(double fraction, const std::string& what) {
+    if (!active_) return;
+    const TimeNs now = monotonic_ns();
+    if (drawn_ && now - last_ < 50 * ns_per_ms) return;
+    last_ = now;
+    drawn_ = true;
+    if (fraction < 0) {
+        std::fprintf(stderr, "\r\033[K%s ...", what.c_str());
+    } else {
+        constexpr int width = 24;
+        const int filled = static_cast<int>(std::clamp(fraction, 0.0, 1.0) * width);
+        const std::string bar = std::string(static_cast<std::size_t>(filled), '#') +
+                                std::string(static_cast<std::size_t>(width - filled), '.');
+        std::fprintf(stderr, "\r\033[K[%s] %3.0f%% %s", bar.c_str(), 100.0 * fraction, what.c_str());
+    }
+    std::fflush(stderr);
+}
+
+void ProgressBar::clear() {
+    if (!drawn_) return;
+    std::fprintf(stderr, "\r\033[K");
+    std::fflush(stderr);
+    drawn_ = false;
+}
+
+}  // namespace draftscope::cli

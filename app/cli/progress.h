@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+#include "base/units.h"
+
+namespace draftscope::cli {
+
+/// A bar on stderr when that is a terminal, else nothing; never touches stdout.
+class ProgressBar {
+  public:
+    explicit ProgressBar(bool wanted);
+    ~ProgressBar();
+    /// fraction < 0 = unknown.
+    void update(double fraction, const std::string& what);
+    void clear();
+
+  private:
+    bool active_;
+    bool drawn_ = false;
+    TimeNs last_ = 0;
+};
+
+}  // namespace draftscope::cli

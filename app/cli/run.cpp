@@ -1,0 +1,231 @@
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "app/cli/cli.h"
+#include "app/cli/progress.h"
+#include "app/cli/tables.h"
+#include "app/cli/version.h"
+#include "app/jobs/run_job.h"
+#include "capture/queries.h"
+#include "engine/draft/drafter.h"
+#include "engine/heads/head.h"
+
+namespace draftscope::cli {
+namespace {
+
+using nlohmann::json;
+
+struct Options {
+    RunConfig config;
+    bool json = false;
+    bool quiet = false;
+};
+
+volatile std::sig_atomic_t interrupts = 0;
+
+void on_interrupt(int) {
+    interrupts = interrupts + 1;
+    if (interrupts > 2) _exit(130);  // the user insists
+}
+
+/// Turns Ctrl-C into a cancelled run: the handler only counts, this thread tells the gate.
+class InterruptWatch {
+  public:
+    explicit InterruptWatch(Gate& gate) {
+        interrupts = 0;
+        std::signal(SIGINT, on_interrupt);
+        std::signal(SIGTERM, on_interrupt);
+        watcher_ = std::thread([this, &gate] {
+            while (!done_.load(std::memory_order_relaxed)) {
+                if (interrupts > 0) gate.cancel();
+                std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            }
+        });
+    }
+    ~InterruptWatch() {
+        done_.store(true, std::memory_order_relaxed);
+        watcher_.join();
+        std::signal(SIGINT, SIG_DFL);
+        std::signal(SIGTERM, SIG_DFL);
+    }
+
+  private:
+    std::atomic<bool> done_{false};
+    std::thread watcher_;
+};
+
+json prompt_json(const PromptReport& prompt) {
+    const PromptOutcome& outcome = prompt.outcome;
+    const double decode = seconds(outcome.decode_ns);
+    return {{"id", prompt.id},
+            {"category", prompt.category},
+            {"prompt_tokens", outcome.prompt_tokens},
+            {"tokens", outcome.tokens},
+            {"text", outcome.text},
+            {"rounds", outcome.rounds},
+            {"tau", outcome.tau()},
+            {"tokens_per_second", decode > 0 ? static_cast<double>(outcome.committed) / decode : 0.0},
+            {"finish", to_text(outcome.finish)}};
+}
+
+json report_json(const RunReport& report, const Snapshot& snapshot, const std::string& capture) {
+    const RunRow& run = *snapshot.run(report.run_id);
+    json prompts = json::array();
+    for (const PromptReport& prompt : report.prompts) prompts.push_back(prompt_json(prompt));
+    const json baseline = report.baseline.present
+                              ? json{{"tokens_per_second", report.baseline.tokens_per_second},
+                                     {"speedup", report.baseline.speedup}}
+                              : json(nullptr);
+    return {{"version", version},
+            {"target", run.target},
+            {"drafter", run.drafter},
+            {"head", run.head},
+            {"tree", run.tree},
+            {"verify", run.verify},
+            {"temperature", run.temperature},
+            {"seed", run.seed},
+            {"tier", run.tier},
+            {"backend", run.backend},
+            {"precision", run.precision},
+            {"synthetic", run.synthetic},
+            {"acceptance", run.acceptance},
+            {"capture", capture.empty() ? json(nullptr) : json(capture)},
+            {"prompts", std::move(prompts)},
+            {"totals", totals_json(snapshot, report.run_id)},
+            {"baseline", baseline},
+            {"phases", phases_json(snapshot, report.run_id)},
+            {"heads", heads_json(snapshot, report.run_id)},
+            {"losses", losses_json(snapshot, report.run_id)}};
+}
+
+void print_summary(const RunReport& report, const Snapshot& snapshot, const RunConfig& config) {
+    const RunRow& run = *snapshot.run(report.run_id);
+    const RunTotals totals = run_totals(snapshot, report.run_id);
+    std::printf("\n%s  drafter %s  head %s  tree %s  %s  %d threads  %s\n", run.target.c_str(),
+                run.drafter.c_str(), run.head.empty() ? "-" : run.head.c_str(), run.tree.c_str(),
+                run.precision.c_str(), run.threads, run.tier.c_str());
+    std::printf("tau %.3f  (%lld committed in %lld rounds)   %.1f tok/s decode, %.1f tok/s with prefill\n",
+                totals.tau, static_cast<long long>(totals.committed), static_cast<long long>(totals.rounds),
+                totals.tokens_per_second, totals.tokens_per_second_e2e);
+    if (report.baseline.present) {
+        std::printf("autoregressive %.1f tok/s   speed-up %.2fx\n", report.baseline.tokens_per_second,
+                    report.baseline.speedup);
+    }
+    std::printf("\n%s", phase_table_text(snapshot, report.run_id).c_str());
+    const std::string excluded = excluded_text(snapshot, report.run_id);
+    if (!excluded.empty()) std::printf("%s\n", excluded.c_str());
+    const std::string heads = head_table_text(snapshot, report.run_id);
+    if (!heads.empty()) std::printf("\n%s", heads.c_str());
+    for (const LossRow& loss : snapshot.losses) {
+        if (loss.run_id == report.run_id) {
+            std::printf("lost: %lld %s\n", static_cast<long long>(loss.count), loss.kind.c_str());
+        }
+    }
+    if (!config.save.empty()) std::printf("\ncapture: %s\n", config.save.c_str());
+}
+
+int do_run(const Options& options) {
+    EngineHost host;
+    Recorder recorder;
+    Gate gate;
+    ProgressBar bar(!options.quiet);
+    RunHooks hooks;
+    const bool stream_text = !options.json && !options.quiet;
+    hooks.on_progress = [&](double fraction, const std::string& what) {
+        if (!stream_text || fraction >= 0) bar.update(fraction, what);
+    };
+    hooks.on_text = [&](const std::string& piece) {
+        if (!stream_text) return;
+        bar.clear();
+        std::fwrite(piece.data(), 1, piece.size(), stdout);
+        std::fflush(stdout);
+    };
+    const InterruptWatch watch(gate);
+    auto done = host.run(options.config, recorder, gate, hooks);
+    bar.clear();
+    if (!done.ok()) return report(done.error());
+    recorder.flush();
+    const auto snapshot = recorder.snapshot();
+    if (options.json) {
+        const std::string text = report_json(*done, *snapshot, options.config.save).dump(2);
+        std::printf("%s\n", text.c_str());
+    } else {
+        print_summary(*done, *snapshot, options.config);
+    }
+    std::fflush(stdout);
+    if (!done->storage_error.empty()) return report(failed("{}", done->storage_error));
+    return done->cancelled ? 130 : 0;
+}
+
+std::string known_heads() {
+    std::string names;
+    for (const HeadInfo& info : head_registry()) names += (names.empty() ? "" : ", ") + std::string(info.id);
+    return names;
+}
+
+std::string known_drafters() {
+    std::string names;
+    for (const DrafterInfo& info : drafter_registry())
+        names += (names.empty() ? "" : ", ") + std::string(info.id);
+    return names;
+}
+
+void add_decoding_options(CLI::App& command, RunConfig& config) {
+    command.add_option("--model", config.model, "target: a GGUF file (default: the demo model)");
+    command.add_option("--drafter", config.drafter, "NAME[:PATH], one of " + known_drafters())
+        ->capture_default_str();
+    command
+        .add_option("--head", config.head, "draft LM head, one of " + known_heads() + "; e.g. fr-spec:v=8192")
+        ->capture_default_str();
+    command.add_option("--artefact", config.artefacts, "HEAD=PATH, file that a head needs (repeatable)");
+    command.add_option("--tree", config.tree, "depth=3,topk=4,nodes=12 | chain=6 | paper:fr-spec ...");
+    command.add_option("--verify", config.verify, "verification rule: match (lossless)")
+        ->capture_default_str();
+    command.add_option("--temperature", config.temperature, "0 = greedy")->capture_default_str();
+    command.add_option("--top-p", config.top_p, "nucleus, 1 = off")->capture_default_str();
+    command.add_option("--top-k", config.top_k, "0 = off")->capture_default_str();
+    command.add_option("--seed", config.seed, "of the sampling")->capture_default_str();
+    command.add_option("--max-new", config.max_new, "tokens to generate per prompt")->capture_default_str();
+    command.add_option("--precision", config.precision, "f32, bf16, int8 or auto")->capture_default_str();
+    command.add_option("--threads", config.threads, "worker threads (default: all cores)");
+    command.add_flag("--ignore-eos", config.ignore_eos, "decode on past the end of text");
+    command.add_flag("--raw", config.raw, "no chat template");
+}
+
+}  // namespace
+
+void add_run(CLI::App& program, Action& action) {
+    auto options = std::make_shared<Options>();
+    RunConfig& config = options->config;
+    CLI::App* command = program.add_subcommand("run", "Decode prompts speculatively and measure each phase");
+    command->footer(
+        "Example: draftscope run --prompts assets/prompts/spec_bench_half.jsonl --limit 12 --stratify "
+        "--head fr-spec:v=8192 --baseline 4 --save run.dscope");
+    auto* prompt = command->add_option("--prompt", config.prompt, "one prompt");
+    auto* prompts =
+        command->add_option("--prompts", config.prompts_file, "JSONL with `prompt` or `turns` per line");
+    prompt->excludes(prompts);
+    add_decoding_options(*command, config);
+    command->add_option("--limit", config.limit, "conversations taken from the file (0 = all)");
+    command->add_flag("--stratify", config.stratify, "take them evenly over the categories");
+    command->add_option("--baseline", config.baseline,
+                        "also decode N prompts autoregressively, for the speed-up");
+    command
+        ->add_option("--calibrate", config.calibration_rounds,
+                     "rounds in which the full head also drafts, to place the head on the plane (0 = off)")
+        ->capture_default_str();
+    command->add_option("--save", config.save, "capture file to write (SQLite)");
+    command->add_flag("--overwrite", config.overwrite, "replace an existing capture file");
+    command->add_flag("--json", options->json, "print one JSON document on stdout and nothing else there");
+    command->add_flag("--quiet", options->quiet, "no text while decoding, no progress");
+    command->callback([options, &action] { action = [options] { return do_run(*options); }; });
+}
+
+}  // namespace draftscope::cli

@@ -1,0 +1,167 @@
+#include "app/cli/tables.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "capture/phase_names.h"
+#include "capture/queries.h"
+
+namespace draftscope::cli {
+namespace {
+
+using nlohmann::json;
+
+std::string phase_name(int id) {
+    for (const PhaseRow& row : phase_rows) {
+        if (row.id == id) return std::string(row.name);
+    }
+    return fmt::format("phase {}", id);
+}
+
+std::string or_dash(const std::optional<double>& value, int digits) {
+    return value ? fmt::format("{:.{}f}", *value, digits) : std::string("-");
+}
+
+json or_null(const std::optional<double>& value) {
+    return value ? json(*value) : json(nullptr);
+}
+
+/// Head calls of one round: one per span of phase `head` would miss heads without such spans, so the mean is
+/// taken over the calls that the tree's levels made.
+double head_calls_per_round(const Snapshot& snapshot, RowId run_id) {
+    const int head_phase = 4;
+    std::int64_t calls = 0;
+    for (std::size_t i = 0; i < snapshot.spans.size(); ++i) {
+        const SpanRow& span = snapshot.spans[i];
+        calls += span.run_id == run_id && span.phase_id == head_phase && span.step_id != 0 ? 1 : 0;
+    }
+    const RunTotals totals = run_totals(snapshot, run_id);
+    return totals.rounds > 0 ? static_cast<double>(calls) / static_cast<double>(totals.rounds) : 0.0;
+}
+
+}  // namespace
+
+std::string format_table(const std::vector<std::string>& header,
+                         const std::vector<std::vector<std::string>>& rows) {
+    std::vector<std::size_t> width(header.size());
+    for (std::size_t c = 0; c < header.size(); ++c) {
+        width[c] = header[c].size();
+        for (const auto& row : rows) width[c] = std::max(width[c], row[c].size());
+    }
+    std::string out;
+    const auto add_row = [&](const std::vector<std::string>& row) {
+        for (std::size_t c = 0; c < row.size(); ++c) {
+            if (c == 0) {
+                out += fmt::format("{:<{}}", row[c], width[c]);
+            } else {
+                out += fmt::format("  {:>{}}", row[c], width[c]);
+            }
+        }
+        out += '\n';
+    };
+    add_row(header);
+    for (const auto& row : rows) add_row(row);
+    return out;
+}
+
+std::string phase_table_text(const Snapshot& snapshot, RowId run_id) {
+    std::vector<std::vector<std::string>> rows;
+    for (const PhaseStats& stats : phase_stats(snapshot, run_id)) {
+        rows.push_back(
+            {phase_name(stats.phase_id), fmt::format("{}", stats.count),
+             fmt::format("{:.2f}", milliseconds(stats.total_ns)),
+             fmt::format("{:.2f}", milliseconds(stats.exposed_ns)),
+             fmt::format("{:.1f}", stats.median_ns * 1e-3),
+             stats.p90_ns ? fmt::format("{:.1f}", *stats.p90_ns * 1e-3) : std::string("n too small"),
+             fmt::format("{:.1f}", 100.0 * stats.share),
+             stats.gb_per_s > 0 ? fmt::format("{:.1f}", stats.gb_per_s) : std::string("-")});
+    }
+    return format_table({"phase", "n", "total ms", "exposed ms", "median us", "p90 us", "share %", "GB/s"},
+                        rows);
+}
+
+std::string head_table_text(const Snapshot& snapshot, RowId run_id) {
+    std::vector<std::vector<std::string>> rows;
+    for (const HeadStats& stats : head_stats(snapshot, run_id)) {
+        rows.push_back({stats.head, std::string(to_text(stats.mode)), fmt::format("{}", stats.rounds),
+                        fmt::format("{:.3f}", stats.tau), or_dash(stats.rho_tau, 3), or_dash(stats.nu, 3),
+                        or_dash(stats.kappa, 3), or_dash(stats.predicted_speedup, 3),
+                        fmt::format("{:.0f}", stats.active_rows),
+                        stats.coverage ? fmt::format("{:.1f}", 100.0 * *stats.coverage) : std::string("-")});
+    }
+    if (rows.empty()) return {};
+    return format_table({"head", "mode", "rounds", "tau", "rho_tau", "nu", "kappa", "pred. speed-up",
+                         "active rows", "coverage %"},
+                        rows);
+}
+
+std::string excluded_text(const Snapshot& snapshot, RowId run_id) {
+    const RunTotals totals = run_totals(snapshot, run_id);
+    std::vector<std::string> parts;
+    if (totals.excluded_warmup > 0) parts.push_back(fmt::format("{} warm-up", totals.excluded_warmup));
+    if (totals.excluded_paused > 0) parts.push_back(fmt::format("{} paused", totals.excluded_paused));
+    if (totals.excluded_shadow > 0) parts.push_back(fmt::format("{} calibration", totals.excluded_shadow));
+    if (parts.empty()) return {};
+    return fmt::format("{} steps excluded from the tables ({} in all)", fmt::join(parts, ", "), totals.steps);
+}
+
+json phases_json(const Snapshot& snapshot, RowId run_id) {
+    json out = json::array();
+    for (const PhaseStats& stats : phase_stats(snapshot, run_id)) {
+        out.push_back({{"name", phase_name(stats.phase_id)},
+                       {"count", stats.count},
+                       {"total_ms", milliseconds(stats.total_ns)},
+                       {"exposed_ms", milliseconds(stats.exposed_ns)},
+                       {"median_us", stats.median_ns * 1e-3},
+                       {"p90_us", stats.p90_ns ? json(*stats.p90_ns * 1e-3) : json(nullptr)},
+                       {"share", stats.share},
+                       {"gb_per_s", stats.gb_per_s}});
+    }
+    return out;
+}
+
+json heads_json(const Snapshot& snapshot, RowId run_id) {
+    const double calls = head_calls_per_round(snapshot, run_id);
+    json out = json::array();
+    for (const HeadStats& stats : head_stats(snapshot, run_id)) {
+        out.push_back({{"head", stats.head},
+                       {"mode", to_text(stats.mode)},
+                       {"tau", stats.tau},
+                       {"rho_tau", or_null(stats.rho_tau)},
+                       {"nu", or_null(stats.nu)},
+                       {"kappa", or_null(stats.kappa)},
+                       {"active_rows", stats.active_rows},
+                       {"bytes_per_call", calls > 0 ? stats.bytes_per_round / calls : stats.bytes_per_round},
+                       {"coverage", or_null(stats.coverage)},
+                       {"covered_mass", or_null(stats.covered_mass)}});
+    }
+    return out;
+}
+
+json losses_json(const Snapshot& snapshot, RowId run_id) {
+    std::map<std::string, std::int64_t> by_kind;
+    for (const LossRow& loss : snapshot.losses) {
+        if (loss.run_id == run_id) by_kind[loss.kind] += loss.count;
+    }
+    json out = json::array();
+    for (const auto& [kind, count] : by_kind) out.push_back({{"kind", kind}, {"count", count}});
+    return out;
+}
+
+json totals_json(const Snapshot& snapshot, RowId run_id) {
+    const RunTotals totals = run_totals(snapshot, run_id);
+    return {{"rounds", totals.rounds},
+            {"drafted", totals.drafted},
+            {"accepted", totals.accepted},
+            {"committed", totals.committed},
+            {"tau", totals.tau},
+            {"generated", totals.generated},
+            {"decode_seconds", seconds(totals.decode_ns)},
+            {"prefill_seconds", seconds(totals.prefill_ns)},
+            {"tokens_per_second", totals.tokens_per_second},
+            {"tokens_per_second_e2e", totals.tokens_per_second_e2e}};
+}
+
+}  // namespace draftscope::cli

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "capture/capture.h"
+
+namespace draftscope::cli {
+
+/// Right-aligned columns except the first; a header row, then the rows.
+std::string format_table(const std::vector<std::string>& header,
+                         const std::vector<std::vector<std::string>>& rows);
+
+/// Tables of one run for people, all derived from the snapshot.
+std::string phase_table_text(const Snapshot& snapshot, RowId run_id);
+std::string head_table_text(const Snapshot& snapshot, RowId run_id);
+/// "2 warm-up, 3 paused, 8 shadow steps excluded", or "" when none were.
+std::string excluded_text(const Snapshot& snapshot, RowId run_id);
+
+/// The same as JSON, with the keys of `run --json`.
+nlohmann::json phases_json(const Snapshot& snapshot, RowId run_id);
+nlohmann::json heads_json(const Snapshot& snapshot, RowId run_id);
+nlohmann::json losses_json(const Snapshot& snapshot, RowId run_id);
+nlohmann::json totals_json(const Snapshot& snapshot, RowId run_id);
+
+}  // namespace draftscope::cli
