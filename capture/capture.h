@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -37,6 +38,7 @@ struct Snapshot {
     LogTable<NodeTopRow>::View tops;
     LogTable<TokenRow>::View tokens;
     LogTable<SpanRow>::View spans;
+    LogTable<std::uint32_t>::View late_spans;  ///< indices of spans that came after their step (GPU)
     LogTable<HeadEvalRow>::View head_evals;
     LogTable<GpuOpRow>::View gpu_ops;
     LogTable<NvtxRangeRow>::View nvtx_ranges;
@@ -62,6 +64,8 @@ class Capture {
     void set_source(std::string path) { base_.source = std::move(path); }
 
   private:
+    struct Applier;
+    void append_step(const StepRecord& record);
     void append_round(const RoundRecord& record, std::uint32_t step_index);
 
     Snapshot base_;  ///< the small parts; the tables below are viewed when a snapshot is made
@@ -71,6 +75,7 @@ class Capture {
     LogTable<NodeTopRow> tops_;
     LogTable<TokenRow> tokens_;
     LogTable<SpanRow> spans_;
+    LogTable<std::uint32_t> late_spans_;
     LogTable<HeadEvalRow> head_evals_;
     LogTable<GpuOpRow> gpu_ops_;
     LogTable<NvtxRangeRow> nvtx_ranges_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,34 +24,35 @@
 ///   calibration rows also in `shadow` steps; rows without a round always. tau = committed / rows, T_head =
 ///   mean head_ns, coverage = covered / committed, covered_mass = mean of those present.
 /// - The full reference of a run: its own `full` rows of mode drive, else selfpaced, else calibration, else
-///   the drive rows of comparable runs of `full` in the file (same target, drafter, tree, verify, temperature,
-///   batch, threads, backend, precision, numerics, tier).
+///   the drive rows of comparable runs of `full` in the file (same target, drafter, tree, verify,
+///   temperature, batch, threads, backend, precision, numerics, tier).
 /// - T_non-head of a run = (time of counted steps - head_ns of drive rows in them) / rounds in them;
 ///   kappa = T_head,full / T_non-head.
 namespace draftscope {
 
 inline constexpr int max_phases = 32;
 
-/// Times of one step by phase. Leaf spans on the critical lane only; `remainder_ns` = step - paused - their
-/// union.
+/// Exposed time of one step by phase: self time on the critical lane (a parent keeps its own part), plus what
+/// a side lane did while the critical lane was idle. `remainder_ns` = step - paused - union of the critical
+/// lane, so phases of the critical lane and the remainder add up to the step.
 struct StepPhases {
-    std::array<TimeNs, max_phases>
-        ns{};  ///< indexed by phase id; self time of leaves and of parents' own part
+    std::array<TimeNs, max_phases> ns{};  ///< indexed by phase id; the remainder has its own id
     std::array<std::int64_t, max_phases> bytes{};
     TimeNs step_ns = 0;  ///< end - start - paused
     TimeNs remainder_ns = 0;
 };
 StepPhases step_phases(const Snapshot& snapshot, std::size_t step_index);
 
-/// One row of v_phase.
+/// One row of v_phase. A sample is the phase's self time within one step, over all lanes; steps in which the
+/// phase did not occur give none. Prefill lies outside the steps and has no row.
 struct PhaseStats {
     int phase_id = 0;  ///< the remainder has its own row
     std::int64_t count = 0;
     TimeNs total_ns = 0;
     TimeNs exposed_ns = 0;
-    double median_ns = 0;
+    double median_ns = 0;          ///< linear interpolation (type 7)
     std::optional<double> p90_ns;  ///< absent with fewer than 36 samples
-    double share = 0;              ///< of the summed step time
+    double share = 0;              ///< exposed time / summed step time
     double gb_per_s = 0;           ///< bytes / total, 0 where bytes are unknown
 };
 /// Excluded steps (warm-up, paused, shadow) are left out, as in v_phase.
@@ -67,7 +69,10 @@ struct RunTotals {
 };
 RunTotals run_totals(const Snapshot& snapshot, RowId run_id);
 
-/// One row of v_head.
+enum class FullReference : std::uint8_t { none, drive, selfpaced, calibration, other_run };
+
+/// One row of v_head. Rounds of excluded steps are left out, except that aligned and calibration rows come
+/// from `shadow` steps, where alone they exist.
 struct HeadStats {
     std::string head;
     HeadMode mode = HeadMode::drive;
@@ -76,9 +81,14 @@ struct HeadStats {
     std::optional<double> rho_tau, nu, kappa, predicted_speedup, coverage, covered_mass;
     double active_rows = 0;
     double bytes_per_round = 0;
+    double bytes_per_call = 0;  ///< bytes per round / calls of the driving head per round; 0 = no calls seen
     double head_ns_per_round = 0;
+    /// Where the full head's numbers come from; decides whether the point is an estimate (calibration).
+    FullReference reference = FullReference::none;
 };
-/// rho_tau, nu and kappa need a `full` row of the run (drive, self-paced or calibration); absent without one.
+/// rho_tau, nu and kappa need a `full` row: of the run itself (drive, self-paced, calibration, in this
+/// order), or the drive rows of runs that differ in the head alone; absent without one. nu = T_head /
+/// T_head,full and kappa = T_head,full / T_non-head, per round, over counted rounds.
 std::vector<HeadStats> head_stats(const Snapshot& snapshot, RowId run_id);
 
 }  // namespace draftscope

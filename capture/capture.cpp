@@ -1,0 +1,164 @@
+#include "capture/capture.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+namespace draftscope {
+
+namespace {
+
+// Ids run consecutively, so the guess from the first id nearly always hits; a gap (a file with deleted rows)
+// falls back to a search.
+template <typename Rows, typename IdOf>
+std::ptrdiff_t index_of(const Rows& rows, RowId id, IdOf id_of) {
+    if (rows.empty()) return -1;
+    const RowId guess = id - id_of(rows.front());
+    if (guess >= 0 && guess < static_cast<RowId>(rows.size()) &&
+        id_of(rows[static_cast<std::size_t>(guess)]) == id)
+        return static_cast<std::ptrdiff_t>(guess);
+    const auto found =
+        std::find_if(rows.begin(), rows.end(), [&](const auto& row) { return id_of(row) == id; });
+    return found == rows.end() ? -1 : found - rows.begin();
+}
+
+RowId prompt_id_of(const std::shared_ptr<const PromptRow>& prompt) {
+    return prompt->id;
+}
+
+template <typename Row, std::size_t N>
+RowRange append_all(LogTable<Row, N>& table, const std::vector<Row>& rows) {
+    const RowRange range{static_cast<std::uint32_t>(table.size()), static_cast<std::uint32_t>(rows.size())};
+    for (const Row& row : rows) table.push_back(row);
+    return range;
+}
+
+}  // namespace
+
+const RunRow* Snapshot::run(RowId id) const {
+    const std::ptrdiff_t index = index_of(runs, id, [](const RunRow& row) { return row.id; });
+    return index < 0 ? nullptr : &runs[static_cast<std::size_t>(index)];
+}
+
+const PromptRow* Snapshot::prompt(RowId id) const {
+    const std::ptrdiff_t index = index_of(prompts, id, prompt_id_of);
+    return index < 0 ? nullptr : prompts[static_cast<std::size_t>(index)].get();
+}
+
+const Vocab* Snapshot::vocab(RowId id) const {
+    for (const auto& vocab : vocabs)
+        if (vocab->id == id) return vocab.get();
+    return nullptr;
+}
+
+std::string_view Snapshot::token_text(const RunRow& run, TokenId token) const {
+    const Vocab* known = vocab(run.vocab_id);
+    if (known == nullptr || token < 0 || static_cast<std::size_t>(token) >= known->rows.size()) return {};
+    return known->rows[static_cast<std::size_t>(token)].text;
+}
+
+/// One overload per kind of record.
+struct Capture::Applier {
+    Capture& capture;
+
+    void operator()(const RunStarted& started) {
+        Snapshot& base = capture.base_;
+        base.runs.push_back(started.run);
+        base.run_end_ns.push_back(0);
+        if (started.vocab && base.vocab(started.vocab->id) == nullptr) base.vocabs.push_back(started.vocab);
+    }
+    void operator()(const PromptStarted& started) {
+        capture.base_.prompts.push_back(std::make_shared<const PromptRow>(started.prompt));
+    }
+    void operator()(const PromptProgress& progress) {
+        append_all(capture.tokens_, progress.tokens);
+        const std::ptrdiff_t index = index_of(capture.base_.prompts, progress.prompt_id, prompt_id_of);
+        if (index < 0) return;
+        auto& slot = capture.base_.prompts[static_cast<std::size_t>(index)];
+        PromptRow row = *slot;
+        row.output = progress.output;
+        row.generated_tokens = progress.generated_tokens;
+        row.prefill_ns = progress.prefill_ns;
+        slot = std::make_shared<const PromptRow>(std::move(row));
+    }
+    void operator()(const PromptEnded& ended) {
+        const std::ptrdiff_t index = index_of(capture.base_.prompts, ended.prompt.id, prompt_id_of);
+        auto row = std::make_shared<const PromptRow>(ended.prompt);
+        if (index < 0)
+            capture.base_.prompts.push_back(std::move(row));
+        else
+            capture.base_.prompts[static_cast<std::size_t>(index)] = std::move(row);
+    }
+    void operator()(const StepRecord& record) { capture.append_step(record); }
+    void operator()(const LiveRound& live) {
+        capture.base_.live = live.active ? std::make_shared<const LiveRound>(live) : nullptr;
+    }
+    void operator()(const SpansRecorded& recorded) {
+        for (const SpanRow& span : recorded.spans) {
+            if (span.step_id != 0)
+                capture.late_spans_.push_back(static_cast<std::uint32_t>(capture.spans_.size()));
+            capture.spans_.push_back(span);
+        }
+    }
+    void operator()(const HeadEvaluated& evaluated) { append_all(capture.head_evals_, evaluated.rows); }
+    void operator()(const RunEnded& ended) {
+        Snapshot& base = capture.base_;
+        base.live = nullptr;
+        const std::ptrdiff_t index =
+            index_of(base.runs, ended.run_id, [](const RunRow& row) { return row.id; });
+        if (index < 0) return;
+        base.runs[static_cast<std::size_t>(index)].ended = ended.how;
+        base.run_end_ns[static_cast<std::size_t>(index)] = ended.end_ns;
+    }
+    void operator()(const LossRow& row) { capture.base_.losses.push_back(row); }
+    void operator()(const CounterRow& row) { capture.counters_.push_back(row); }
+    void operator()(const NoteRow& row) { capture.base_.notes.push_back(row); }
+    void operator()(const std::vector<NvtxRangeRow>& rows) { append_all(capture.nvtx_ranges_, rows); }
+    void operator()(const std::vector<GpuOpRow>& rows) { append_all(capture.gpu_ops_, rows); }
+};
+
+void Capture::apply(const Record& record) {
+    std::visit(Applier{*this}, record);
+}
+
+void Capture::append_step(const StepRecord& record) {
+    const auto step_index = static_cast<std::uint32_t>(steps_.size());
+    StepEntry entry;
+    entry.row = record.step;
+    entry.rounds = {static_cast<std::uint32_t>(rounds_.size()),
+                    static_cast<std::uint32_t>(record.rounds.size())};
+    entry.spans = append_all(spans_, record.spans);
+    for (const RoundRecord& round : record.rounds) append_round(round, step_index);
+    steps_.push_back(std::move(entry));
+    base_.live = nullptr;
+}
+
+void Capture::append_round(const RoundRecord& record, std::uint32_t step_index) {
+    RoundEntry entry;
+    entry.row = record.round;
+    entry.step_index = step_index;
+    entry.nodes = append_all(nodes_, record.nodes);
+    entry.tops = append_all(tops_, record.tops);
+    entry.tokens = append_all(tokens_, record.tokens);
+    entry.head_evals = append_all(head_evals_, record.head_evals);
+    rounds_.push_back(std::move(entry));
+}
+
+Snapshot Capture::snapshot(std::uint64_t version) const {
+    Snapshot out = base_;
+    out.version = version;
+    out.steps = steps_.view();
+    out.rounds = rounds_.view();
+    out.nodes = nodes_.view();
+    out.tops = tops_.view();
+    out.tokens = tokens_.view();
+    out.spans = spans_.view();
+    out.late_spans = late_spans_.view();
+    out.head_evals = head_evals_.view();
+    out.gpu_ops = gpu_ops_.view();
+    out.nvtx_ranges = nvtx_ranges_.view();
+    out.counters = counters_.view();
+    return out;
+}
+
+}  // namespace draftscope

@@ -1,0 +1,232 @@
+#include <algorithm>
+#include <array>
+#include <span>
+#include <vector>
+
+#include "capture/phase_names.h"
+#include "capture/quantile.h"
+#include "capture/queries.h"
+
+namespace draftscope {
+
+namespace {
+
+constexpr int critical_lane = 0;
+
+struct Piece {
+    int lane = 0, thread = 0, phase = 0;
+    TimeNs start = 0, end = 0;
+    std::int64_t bytes = 0;
+    TimeNs self = 0;  ///< time in which this was the innermost open span of its lane
+};
+
+TimeNs busy_ns(const StepRow& step) {
+    return step.end_ns - step.start_ns - step.paused_ns;
+}
+
+// Threads of the critical lane share one time line; each thread of a side lane has its own.
+bool same_line(const Piece& a, const Piece& b) {
+    return a.lane == b.lane && (a.lane == critical_lane || a.thread == b.thread);
+}
+
+bool line_order(const Piece& a, const Piece& b) {
+    if (a.lane != b.lane) return a.lane < b.lane;
+    if (a.lane != critical_lane && a.thread != b.thread) return a.thread < b.thread;
+    return a.start != b.start ? a.start < b.start : a.end > b.end;
+}
+
+// Gives every instant of a line to the span that started last, so self times add up to the union of the spans
+// whatever their nesting.
+void attribute(std::span<Piece> line) {
+    std::vector<Piece*> open;
+    TimeNs now = 0;
+    const auto advance = [&](TimeNs until) {
+        while (!open.empty() && now < until) {
+            Piece* inner = open.back();
+            const TimeNs stop = std::min(inner->end, until);
+            if (stop > now) {
+                inner->self += stop - now;
+                now = stop;
+            }
+            if (inner->end <= now) open.pop_back();
+        }
+        now = std::max(now, until);
+    };
+    for (Piece& piece : line) {
+        advance(piece.start);
+        open.push_back(&piece);
+    }
+    while (!open.empty()) {
+        const TimeNs end = open.back()->end;
+        if (end <= now)
+            open.pop_back();
+        else
+            advance(end);
+    }
+}
+
+/// Spans of a step, critical lane first, with their self times.
+std::vector<Piece> pieces_of(const Snapshot& snapshot, const StepEntry& step) {
+    std::vector<Piece> pieces;
+    const auto add = [&](const SpanRow& span) {
+        if (span.phase_id <= 0 || span.phase_id >= max_phases) return;
+        pieces.push_back(
+            {span.lane, span.thread_id, span.phase_id, span.start_ns, span.end_ns, span.bytes, 0});
+    };
+    for (std::uint32_t i = 0; i < step.spans.count; ++i) add(snapshot.spans[step.spans.first + i]);
+    for (std::size_t i = 0; i < snapshot.late_spans.size(); ++i) {
+        const SpanRow& span = snapshot.spans[snapshot.late_spans[i]];
+        if (span.step_id == step.row.id) add(span);
+    }
+    std::sort(pieces.begin(), pieces.end(), line_order);
+    for (std::size_t first = 0; first < pieces.size();) {
+        std::size_t end = first + 1;
+        while (end < pieces.size() && same_line(pieces[first], pieces[end])) ++end;
+        attribute({&pieces[first], end - first});
+        first = end;
+    }
+    return pieces;
+}
+
+// How much of [start, end) the critical lane was busy; `pieces` as pieces_of leaves them.
+TimeNs critical_overlap(const std::vector<Piece>& pieces, const Piece& side) {
+    TimeNs covered = 0, reached = side.start;
+    for (const Piece& piece : pieces) {
+        if (piece.lane != critical_lane || piece.start >= side.end) break;
+        const TimeNs start = std::max(piece.start, reached);
+        const TimeNs end = std::min(piece.end, side.end);
+        if (end <= start) continue;
+        covered += end - start;
+        reached = end;
+    }
+    return covered;
+}
+
+/// One row of v_step_phase for every phase of the step.
+struct StepTimes {
+    struct Times {
+        bool seen = false;
+        TimeNs busy = 0, exposed = 0;
+        std::int64_t bytes = 0;
+    };
+    std::array<Times, max_phases> phases;
+    TimeNs critical = 0;  ///< union of the critical lane
+};
+
+StepTimes times_of(const Snapshot& snapshot, const StepEntry& step) {
+    StepTimes out;
+    const std::vector<Piece> pieces = pieces_of(snapshot, step);
+    for (const Piece& piece : pieces) {
+        StepTimes::Times& phase = out.phases[static_cast<std::size_t>(piece.phase)];
+        phase.seen = true;
+        phase.busy += piece.self;
+        phase.bytes += piece.bytes;
+        if (piece.lane == critical_lane) {
+            phase.exposed += piece.self;
+            out.critical += piece.self;
+        } else {
+            phase.exposed += std::max<TimeNs>(0, piece.self - critical_overlap(pieces, piece));
+        }
+    }
+    const TimeNs remainder = std::max<TimeNs>(0, busy_ns(step.row) - out.critical);
+    out.phases[remainder_phase_id] = {true, remainder, remainder, 0};
+    return out;
+}
+
+struct PhaseSamples {
+    std::vector<double> busy;  ///< one per step in which the phase occurred
+    TimeNs total = 0, exposed = 0;
+    std::int64_t bytes = 0;
+};
+
+PhaseStats summarise(int phase_id, PhaseSamples& samples, TimeNs all_steps) {
+    PhaseStats row;
+    row.phase_id = phase_id;
+    row.count = static_cast<std::int64_t>(samples.busy.size());
+    row.total_ns = samples.total;
+    row.exposed_ns = samples.exposed;
+    std::sort(samples.busy.begin(), samples.busy.end());
+    row.median_ns = sorted_quantile(samples.busy, 0.5);
+    if (samples.busy.size() >= min_samples_for_p90) row.p90_ns = sorted_quantile(samples.busy, 0.9);
+    if (all_steps > 0) row.share = static_cast<double>(row.exposed_ns) / static_cast<double>(all_steps);
+    if (row.total_ns > 0)
+        row.gb_per_s = static_cast<double>(samples.bytes) / static_cast<double>(row.total_ns);
+    return row;
+}
+
+}  // namespace
+
+StepPhases step_phases(const Snapshot& snapshot, std::size_t step_index) {
+    const StepEntry& step = snapshot.steps[step_index];
+    const StepTimes times = times_of(snapshot, step);
+    StepPhases out;
+    out.step_ns = busy_ns(step.row);
+    out.remainder_ns = times.phases[remainder_phase_id].busy;
+    for (std::size_t id = 0; id < times.phases.size(); ++id) {
+        out.ns[id] = times.phases[id].exposed;
+        out.bytes[id] = times.phases[id].bytes;
+    }
+    return out;
+}
+
+std::vector<PhaseStats> phase_stats(const Snapshot& snapshot, RowId run_id) {
+    std::vector<PhaseSamples> samples(max_phases);
+    TimeNs all_steps = 0;
+    for (std::size_t i = 0; i < snapshot.steps.size(); ++i) {
+        const StepEntry& step = snapshot.steps[i];
+        if (step.row.run_id != run_id || step.row.excluded != Excluded::no) continue;
+        all_steps += busy_ns(step.row);
+        const StepTimes times = times_of(snapshot, step);
+        for (std::size_t id = 0; id < times.phases.size(); ++id) {
+            if (!times.phases[id].seen) continue;
+            samples[id].busy.push_back(static_cast<double>(times.phases[id].busy));
+            samples[id].total += times.phases[id].busy;
+            samples[id].exposed += times.phases[id].exposed;
+            samples[id].bytes += times.phases[id].bytes;
+        }
+    }
+    std::vector<PhaseRow> order(phase_rows.begin() + 1, phase_rows.end());
+    std::stable_sort(order.begin(), order.end(),
+                     [](const PhaseRow& a, const PhaseRow& b) { return a.sort < b.sort; });
+    std::vector<PhaseStats> out;
+    for (const PhaseRow& phase : order) {
+        PhaseStats row = summarise(phase.id, samples[static_cast<std::size_t>(phase.id)], all_steps);
+        if (row.count > 0 || phase.first_class) out.push_back(row);
+    }
+    return out;
+}
+
+RunTotals run_totals(const Snapshot& snapshot, RowId run_id) {
+    RunTotals out;
+    for (std::size_t i = 0; i < snapshot.steps.size(); ++i) {
+        const StepRow& step = snapshot.steps[i].row;
+        if (step.run_id != run_id) continue;
+        ++out.steps;
+        out.decode_ns += busy_ns(step);
+        out.excluded_warmup += step.excluded == Excluded::warmup ? 1 : 0;
+        out.excluded_paused += step.excluded == Excluded::paused ? 1 : 0;
+        out.excluded_shadow += step.excluded == Excluded::shadow ? 1 : 0;
+    }
+    for (std::size_t i = 0; i < snapshot.rounds.size(); ++i) {
+        const RoundRow& round = snapshot.rounds[i].row;
+        if (round.run_id != run_id) continue;
+        ++out.rounds;
+        out.drafted += round.drafted;
+        out.accepted += round.accepted;
+        out.committed += round.committed;
+    }
+    for (const auto& prompt : snapshot.prompts) {
+        if (prompt->run_id != run_id) continue;
+        out.generated += prompt->generated_tokens;
+        out.prefill_ns += prompt->prefill_ns;
+    }
+    if (out.rounds > 0) out.tau = static_cast<double>(out.committed) / static_cast<double>(out.rounds);
+    if (out.decode_ns > 0)
+        out.tokens_per_second = static_cast<double>(out.committed) / seconds(out.decode_ns);
+    if (out.decode_ns + out.prefill_ns > 0)
+        out.tokens_per_second_e2e =
+            static_cast<double>(out.generated) / seconds(out.decode_ns + out.prefill_ns);
+    return out;
+}
+
+}  // namespace draftscope
