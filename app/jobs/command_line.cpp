@@ -1,0 +1,70 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "app/jobs/commands.h"
+
+namespace draftscope {
+namespace {
+
+std::string quoted(const std::string& text) {
+    const auto plain = [](unsigned char c) {
+        return std::isalnum(c) != 0 ||
+               std::string_view("-_./:=,+@%").find(static_cast<char>(c)) != std::string_view::npos;
+    };
+    if (!text.empty() && std::all_of(text.begin(), text.end(), plain)) return text;
+    std::string out = "'";
+    for (const char c : text) {
+        if (c == '\'') {
+            out += "'\\''";
+        } else {
+            out += c;
+        }
+    }
+    return out + "'";
+}
+
+}  // namespace
+
+std::string to_command_line(const RunConfig& config) {
+    const RunConfig defaults;
+    std::string line = "draftscope run";
+    const auto text = [&](const char* flag, const std::string& value, const std::string& usual) {
+        if (value != usual) line += fmt::format(" {} {}", flag, quoted(value));
+    };
+    const auto number = [&](const char* flag, auto value, auto usual) {
+        if (value != usual) line += fmt::format(" {} {}", flag, value);
+    };
+    const auto flag = [&](const char* name, bool value) {
+        if (value) line += fmt::format(" {}", name);
+    };
+    text("--model", config.model, defaults.model);
+    line += fmt::format(" --drafter {} --head {}", quoted(config.drafter), quoted(config.head));
+    for (const std::string& artefact : config.artefacts) line += " --artefact " + quoted(artefact);
+    text("--tree", config.tree, defaults.tree);
+    text("--verify", config.verify, defaults.verify);
+    number("--temperature", config.temperature, defaults.temperature);
+    number("--top-p", config.top_p, defaults.top_p);
+    number("--top-k", config.top_k, defaults.top_k);
+    number("--seed", config.seed, defaults.seed);
+    number("--max-new", config.max_new, defaults.max_new);
+    text("--precision", config.precision, defaults.precision);
+    number("--threads", config.threads, defaults.threads);
+    flag("--ignore-eos", config.ignore_eos);
+    flag("--raw", config.raw);
+    if (!config.prompts_file.empty()) {
+        line += " --prompts " + quoted(config.prompts_file);
+        number("--limit", config.limit, defaults.limit);
+        flag("--stratify", config.stratify);
+    } else {
+        line += " --prompt " + quoted(config.prompt);
+    }
+    number("--baseline", config.baseline, defaults.baseline);
+    number("--calibrate", config.calibration_rounds, defaults.calibration_rounds);
+    text("--save", config.save, defaults.save);
+    flag("--overwrite", config.overwrite);
+    return line;
+}
+
+}  // namespace draftscope
