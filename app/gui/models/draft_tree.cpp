@@ -1,0 +1,393 @@
+#include "app/gui/models/draft_tree.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <unordered_map>
+
+namespace draftscope {
+namespace {
+
+constexpr std::size_t longest_label = 24;
+
+struct RoundView {
+    const RunRow* run = nullptr;
+    const RoundRow* round = nullptr;
+    std::vector<const NodeRow*> nodes;
+    std::vector<const NodeTopRow*> tops;
+    bool live = false;
+};
+
+/// Nodes in an order in which parents come before children and siblings from likely to unlikely.
+struct Ordered {
+    std::vector<const NodeRow*> rows;
+    std::vector<int> parents;  ///< index into rows
+};
+
+Ordered order_nodes(const std::vector<const NodeRow*>& nodes) {
+    std::vector<const NodeRow*> sorted = nodes;
+    std::stable_sort(sorted.begin(), sorted.end(), [](const NodeRow* a, const NodeRow* b) {
+        if (a->depth != b->depth) return a->depth < b->depth;
+        if (a->parent != b->parent) return a->parent < b->parent;
+        if (a->draft_logprob != b->draft_logprob) return a->draft_logprob > b->draft_logprob;
+        return a->node < b->node;
+    });
+    Ordered ordered;
+    std::unordered_map<int, int> index_of;
+    for (const NodeRow* row : sorted) {
+        const auto parent = index_of.find(row->parent);
+        ordered.parents.push_back(parent == index_of.end() ? -1 : parent->second);
+        index_of.emplace(row->node, static_cast<int>(ordered.rows.size()));
+        ordered.rows.push_back(row);
+    }
+    return ordered;
+}
+
+/// End of the accepted path: the deepest accepted node, else the root.
+int last_accepted_index(const Ordered& ordered) {
+    int last = ordered.rows.empty() ? -1 : 0;
+    for (std::size_t i = 0; i < ordered.rows.size(); ++i)
+        if (ordered.rows[i]->accepted && ordered.rows[i]->depth > ordered.rows[last]->depth)
+            last = static_cast<int>(i);
+    return last;
+}
+
+std::vector<TargetChoice> choices_of(const Snapshot& snapshot, const RoundView& view, int node) {
+    std::vector<TargetChoice> choices;
+    for (const NodeTopRow* top : view.tops)
+        if (top->node == node)
+            choices.push_back(
+                {top->token_id, token_label(snapshot, view.run, top->token_id), top->target_prob, top->rank});
+    std::sort(choices.begin(), choices.end(),
+              [](const TargetChoice& a, const TargetChoice& b) { return a.rank < b.rank; });
+    return choices;
+}
+
+TreeNode make_node(const Snapshot& snapshot, const RoundView& view, const NodeRow& row, int parent,
+                   bool verified) {
+    TreeNode node;
+    node.node = row.node;
+    node.parent = parent;
+    node.depth = row.depth;
+    node.kind = parent < 0 && row.depth == 0 ? TreeNodeKind::root
+                : row.accepted               ? TreeNodeKind::accepted
+                : verified                   ? TreeNodeKind::rejected
+                                             : TreeNodeKind::pending;
+    node.token_id = row.token_id;
+    node.text = token_label(snapshot, view.run, row.token_id);
+    node.edge_probability = std::exp(static_cast<double>(row.draft_logprob));
+    node.path_probability = std::exp(static_cast<double>(row.cum_logprob));
+    node.target_probability = row.target_prob;
+    node.target_rank = row.target_rank;
+    node.next_token_id = row.target_token_id;
+    if (row.target_token_id != no_token)
+        node.next_text = token_label(snapshot, view.run, row.target_token_id);
+    if (node.kind == TreeNodeKind::root || node.kind == TreeNodeKind::accepted)
+        node.top = choices_of(snapshot, view, row.node);
+    return node;
+}
+
+/// The target's own token, as a node after the last accepted one. It goes above the rejected siblings.
+TreeNode make_target_node(const TreeNode& last, const NodeRow& row, int parent) {
+    TreeNode node;
+    node.node = -1;
+    node.parent = parent;
+    node.depth = last.depth + 1;
+    node.kind = TreeNodeKind::target;
+    node.token_id = row.target_token_id;
+    node.text = last.next_text;
+    node.edge_probability = row.target_token_prob.value_or(0);
+    node.path_probability = 0;
+    if (row.target_token_prob) node.target_probability = *row.target_token_prob;
+    for (const TargetChoice& choice : last.top)
+        if (choice.token_id == row.target_token_id) node.target_rank = choice.rank;
+    node.covered = row.target_covered;
+    return node;
+}
+
+std::string wanted_text(const TreeNode& target) {
+    std::string text = target.text;
+    if (target.target_probability && target.target_rank)
+        text += fmt::format(" (p {:.2f}, rank {})", *target.target_probability, *target.target_rank + 1);
+    else if (target.target_probability)
+        text += fmt::format(" (p {:.2f})", *target.target_probability);
+    return text;
+}
+
+std::string accepted_text(int accepted, int depth) {
+    if (accepted >= depth) return fmt::format("all {} levels accepted", accepted);
+    return fmt::format("{} of {} levels accepted", accepted, depth);
+}
+
+/// The likeliest child of `parent` that was drafted, or null.
+const TreeNode* best_child(const DraftTreeModel& model, int parent) {
+    const TreeNode* best = nullptr;
+    for (const TreeNode& node : model.nodes)
+        if (node.parent == parent && node.kind != TreeNodeKind::target &&
+            (best == nullptr || node.edge_probability > best->edge_probability))
+            best = &node;
+    return best;
+}
+
+std::string why(const DraftTreeModel& model, const RoundView& view, int last, int draft_depth) {
+    if (model.live && view.nodes.size() <= 1) return "round in flight: nothing drafted yet";
+    const TreeNode& end = model.nodes[static_cast<std::size_t>(last)];
+    const auto target = std::find_if(model.nodes.begin(), model.nodes.end(),
+                                     [](const TreeNode& node) { return node.kind == TreeNodeKind::target; });
+    if (model.live && target == model.nodes.end())
+        return fmt::format("round in flight: {} drafted down to level {}, not verified yet", model.drafted,
+                           draft_depth);
+    if (model.drafted == 0)
+        return target == model.nodes.end()
+                   ? std::string("nothing was drafted in this round")
+                   : fmt::format("nothing was drafted: the target decoded {}", wanted_text(*target));
+    if (target == model.nodes.end()) return accepted_text(end.depth, draft_depth);
+    const std::string clipped = model.live || !view.round->clipped
+                                    ? ""
+                                    : fmt::format("; output ended, {} committed", view.round->committed);
+    const TreeNode* offered = best_child(model, last);
+    if (offered == nullptr)
+        return fmt::format("{}; the target adds {} of its own{}", accepted_text(end.depth, draft_depth),
+                           wanted_text(*target), clipped);
+    std::string text =
+        fmt::format("rejected at depth {}: the target wants {}; the drafter's best was {} (p {:.2f})",
+                    end.depth + 1, wanted_text(*target), offered->text, offered->edge_probability);
+    if (!target->covered) text += "; the head could not propose it: not in its active set";
+    return text + clipped;
+}
+
+/// Puts the target's token before its siblings, so that the way the text took is the upper one.
+std::vector<int> layout_order(const std::vector<int>& parents, int target_index) {
+    std::vector<int> order(parents.size());
+    std::iota(order.begin(), order.end(), 0);
+    if (target_index < 0) return order;
+    const int parent = parents[static_cast<std::size_t>(target_index)];
+    order.pop_back();
+    const auto place = std::find_if(order.begin(), order.end(), [&](int i) {
+        return i > parent && parents[static_cast<std::size_t>(i)] == parent;
+    });
+    order.insert(place, target_index);
+    return order;
+}
+
+void lay_out(DraftTreeModel& model) {
+    const std::size_t n = model.nodes.size();
+    std::vector<int> parents(n);
+    for (std::size_t i = 0; i < n; ++i) parents[i] = model.nodes[i].parent;
+    const bool has_target = n > 0 && model.nodes.back().kind == TreeNodeKind::target;
+    const std::vector<int> order = layout_order(parents, has_target ? static_cast<int>(n) - 1 : -1);
+    std::vector<int> place(n), ordered_parents(n), ordered_depths(n);
+    for (std::size_t i = 0; i < n; ++i) place[static_cast<std::size_t>(order[i])] = static_cast<int>(i);
+    for (std::size_t i = 0; i < n; ++i) {
+        const auto from = static_cast<std::size_t>(order[i]);
+        ordered_parents[i] = parents[from] < 0 ? -1 : place[static_cast<std::size_t>(parents[from])];
+        ordered_depths[i] = model.nodes[from].depth;
+    }
+    const std::vector<float> y = layout_tree(ordered_parents, ordered_depths);
+    for (std::size_t i = 0; i < n; ++i) {
+        TreeNode& node = model.nodes[static_cast<std::size_t>(order[i])];
+        node.y = y[i];
+        model.max_depth = std::max(model.max_depth, node.depth);
+        model.height = std::max(model.height, node.y + 1);
+    }
+    for (std::size_t i = 0; i < n; ++i)
+        if (parents[i] >= 0)
+            model.edges.push_back({static_cast<std::uint32_t>(parents[i]), static_cast<std::uint32_t>(i)});
+}
+
+DraftTreeModel build(const Snapshot& snapshot, const RoundView& view) {
+    DraftTreeModel model;
+    model.live = view.live;
+    const Ordered ordered = order_nodes(view.nodes);
+    const int last = last_accepted_index(ordered);
+    if (last < 0) {
+        model.empty_text = view.live ? "The round has started; no token has been drafted yet."
+                                     : "This round has no stored draft tree.";
+        return model;
+    }
+    const NodeRow& end = *ordered.rows[static_cast<std::size_t>(last)];
+    const bool verified = !view.live || end.target_token_id != no_token;
+    int draft_depth = 0;
+    for (std::size_t i = 0; i < ordered.rows.size(); ++i) {
+        model.nodes.push_back(make_node(snapshot, view, *ordered.rows[i], ordered.parents[i], verified));
+        draft_depth = std::max(draft_depth, ordered.rows[i]->depth);
+    }
+    TreeNode& tip = model.nodes[static_cast<std::size_t>(last)];
+    tip.last_accepted = verified;
+    model.drafted = static_cast<int>(model.nodes.size()) - 1;
+    model.accepted = end.accepted ? end.depth : 0;
+    model.committed = view.live ? 0 : view.round->committed;
+    if (verified && end.target_token_id != no_token)
+        model.nodes.push_back(make_target_node(TreeNode(tip), end, last));
+    lay_out(model);
+    model.headline = why(model, view, last, draft_depth);
+    return model;
+}
+
+/// Outline of a subtree: the least and the greatest y at each depth below (and at) its root.
+struct Contour {
+    int depth = 0;  ///< of the first entry
+    std::vector<float> top, bottom;
+};
+
+/// How far `next` must move down so that it keeps one row's distance from `above`.
+float separation(const Contour& above, const Contour& next) {
+    float shift = 0;
+    bool met = false;
+    for (std::size_t i = 0; i < next.top.size(); ++i) {
+        const int at = next.depth + static_cast<int>(i) - above.depth;
+        if (at < 0 || at >= static_cast<int>(above.bottom.size())) continue;
+        const float needed = above.bottom[static_cast<std::size_t>(at)] + 1 - next.top[i];
+        shift = met ? std::max(shift, needed) : needed;
+        met = true;
+    }
+    return shift;
+}
+
+void merge(Contour& into, const Contour& next, float shift) {
+    if (into.top.empty()) into.depth = next.depth;
+    for (std::size_t i = 0; i < next.top.size(); ++i) {
+        const auto at = static_cast<std::size_t>(next.depth + static_cast<int>(i) - into.depth);
+        if (at >= into.top.size()) {
+            into.top.push_back(next.top[i] + shift);
+            into.bottom.push_back(next.bottom[i] + shift);
+        } else {
+            into.top[at] = std::min(into.top[at], next.top[i] + shift);
+            into.bottom[at] = std::max(into.bottom[at], next.bottom[i] + shift);
+        }
+    }
+}
+
+}  // namespace
+
+std::vector<float> layout_tree(const std::vector<int>& parents, const std::vector<int>& depths) {
+    const std::size_t n = parents.size();
+    std::vector<std::vector<std::size_t>> children(n);
+    std::vector<std::size_t> roots;
+    for (std::size_t i = 0; i < n; ++i)
+        if (parents[i] < 0)
+            roots.push_back(i);
+        else
+            children[static_cast<std::size_t>(parents[i])].push_back(i);
+
+    std::vector<float> offset(n, 0);  // from the parent's y
+    std::vector<Contour> contours(n);
+    for (std::size_t i = n; i-- > 0;) {
+        Contour below;
+        std::vector<float> shifts;
+        for (const std::size_t child : children[i]) {
+            const float shift = below.top.empty() ? 0 : separation(below, contours[child]);
+            merge(below, contours[child], shift);
+            shifts.push_back(shift);
+            contours[child] = {};
+        }
+        const float middle = shifts.empty() ? 0 : (shifts.front() + shifts.back()) / 2;
+        for (std::size_t c = 0; c < shifts.size(); ++c) offset[children[i][c]] = shifts[c] - middle;
+        Contour& own = contours[i];
+        own.depth = depths[i];
+        own.top.push_back(0);
+        own.bottom.push_back(0);
+        merge(own, below, -middle);
+    }
+    std::vector<float> y(n, 0);
+    float next_root = 0;
+    for (const std::size_t root : roots) {
+        const Contour& contour = contours[root];
+        y[root] = next_root - *std::min_element(contour.top.begin(), contour.top.end());
+        next_root = y[root] + *std::max_element(contour.bottom.begin(), contour.bottom.end()) + 1;
+    }
+    for (std::size_t i = 0; i < n; ++i)
+        if (parents[i] >= 0) y[i] = y[static_cast<std::size_t>(parents[i])] + offset[i];
+    return y;
+}
+
+DraftTreeModel build_draft_tree(const Snapshot& snapshot, std::size_t round_index) {
+    if (round_index >= snapshot.rounds.size()) {
+        DraftTreeModel model;
+        model.empty_text =
+            snapshot.rounds.empty()
+                ? "No rounds yet. Press Run, or open a capture, to see what the drafter proposed."
+                : "Select a round to see its draft tree.";
+        return model;
+    }
+    const RoundEntry& entry = snapshot.rounds[round_index];
+    RoundView view;
+    view.run = snapshot.run(entry.row.run_id);
+    view.round = &entry.row;
+    for (std::uint32_t i = 0; i < entry.nodes.count; ++i)
+        view.nodes.push_back(&snapshot.nodes[entry.nodes.first + i]);
+    for (std::uint32_t i = 0; i < entry.tops.count; ++i)
+        view.tops.push_back(&snapshot.tops[entry.tops.first + i]);
+    return build(snapshot, view);
+}
+
+DraftTreeModel build_live_draft_tree(const Snapshot& snapshot) {
+    RoundView view;
+    view.live = true;
+    if (!snapshot.live || !snapshot.live->active) {
+        DraftTreeModel model;
+        model.empty_text = "No round is in flight.";
+        return model;
+    }
+    const RoundRecord& partial = snapshot.live->partial;
+    view.run = snapshot.run(partial.round.run_id);
+    view.round = &partial.round;
+    for (const NodeRow& node : partial.nodes) view.nodes.push_back(&node);
+    for (const NodeTopRow& top : partial.tops) view.tops.push_back(&top);
+    return build(snapshot, view);
+}
+
+std::string quote_token(std::string_view text) {
+    std::string out = "\"";
+    std::size_t characters = 0;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const auto c = static_cast<unsigned char>(text[i]);
+        const bool continues = (c & 0xC0u) == 0x80u;
+        if (!continues && ++characters > longest_label) {
+            out += "...";
+            break;
+        }
+        if (c == '\n')
+            out += "\\n";
+        else if (c == '\t')
+            out += "\\t";
+        else if (c == '\r')
+            out += "\\r";
+        else if (c < 0x20 || c == 0x7F)
+            out += fmt::format("\\x{:02x}", c);
+        else
+            out += text[i];
+    }
+    return out + "\"";
+}
+
+std::string token_label(const Snapshot& snapshot, const RunRow* run, TokenId token) {
+    if (token == no_token) return "none";
+    const std::string_view text = run == nullptr ? std::string_view() : snapshot.token_text(*run, token);
+    return text.empty() ? fmt::format("#{}", token) : quote_token(text);
+}
+
+std::vector<std::string> describe_node(const DraftTreeModel& model, std::size_t index) {
+    const TreeNode& node = model.nodes[index];
+    static constexpr const char* kinds[] = {"root (last committed token)", "accepted", "rejected",
+                                            "not verified yet", "the target's own token"};
+    std::string first = fmt::format("{}  id {}  depth {}  {}", node.text, node.token_id, node.depth,
+                                    kinds[static_cast<int>(node.kind)]);
+    std::string second;
+    if (node.kind == TreeNodeKind::target)
+        second = node.covered ? "in the head's active set, in no branch of the tree"
+                              : "outside the head's active set: it could not be drafted";
+    else if (node.kind != TreeNodeKind::root)
+        second =
+            fmt::format("drafter p {:.3f}, whole path {:.4f}", node.edge_probability, node.path_probability);
+    if (node.target_probability)
+        second += fmt::format("{}target p {:.3f}", second.empty() ? "" : "   ", *node.target_probability);
+    if (node.target_rank) second += fmt::format(" (rank {})", *node.target_rank + 1);
+    if (!node.next_text.empty())
+        second += fmt::format("{}target continues with {}", second.empty() ? "" : "   ", node.next_text);
+    return {first, second};
+}
+
+}  // namespace draftscope

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "capture/capture.h"
+
+/// What the Draft tree panel draws: one round's tree, laid out in columns, with the reason why it ended where
+/// it did.
+namespace draftscope {
+
+enum class TreeNodeKind {
+    root,      ///< the last token committed before the round
+    accepted,  ///< a draft token that the target kept
+    rejected,  ///< a draft token that was not on the target's way
+    pending,   ///< drafted, not verified yet (live round)
+    target,    ///< the target's own token at the end of the accepted path; in no draft
+};
+
+struct TargetChoice {
+    TokenId token_id = no_token;
+    std::string text;  ///< quoted
+    double probability = 0;
+    int rank = 0;  ///< 0 = first
+};
+
+struct TreeNode {
+    int node = 0;     ///< number in the round; -1 for the target's own token
+    int parent = -1;  ///< index into DraftTreeModel::nodes; -1 at the root
+    int depth = 0;    ///< column
+    float y = 0;      ///< in rows; siblings are 1 apart, 0 is the top
+    TreeNodeKind kind = TreeNodeKind::rejected;
+    TokenId token_id = no_token;
+    std::string text;             ///< quoted and made printable
+    double edge_probability = 1;  ///< by the drafter, given the parent; of the target for `target`
+    double path_probability = 1;  ///< by the drafter, product from the root
+    std::optional<double> target_probability;  ///< by the target, given the parent
+    std::optional<int> target_rank;            ///< 0 = the target's first choice there
+    bool covered = true;                       ///< `target` only: was it in the head's active set
+    bool last_accepted = false;                ///< the round's tree ended being followed here
+    TokenId next_token_id = no_token;          ///< what the target emits after this node
+    std::string next_text;
+    std::vector<TargetChoice> top;  ///< the target's first choices after this node; accepted path only
+};
+
+struct TreeEdge {
+    std::uint32_t from = 0, to = 0;  ///< indices into nodes
+};
+
+struct DraftTreeModel {
+    std::string empty_text;  ///< said instead of a tree when there is none
+    std::string headline;    ///< why the round ended where it did, one sentence
+    bool live = false;       ///< the round is still in flight
+    std::vector<TreeNode> nodes;
+    std::vector<TreeEdge> edges;
+    int max_depth = 0;
+    float height = 0;  ///< rows
+    int drafted = 0, accepted = 0, committed = 0;
+};
+
+/// `round_index` into Snapshot::rounds; out of range gives the empty text.
+DraftTreeModel build_draft_tree(const Snapshot& snapshot, std::size_t round_index);
+/// The round that the gate holds, when there is one.
+DraftTreeModel build_live_draft_tree(const Snapshot& snapshot);
+
+/// A token as people read it: quoted, control characters escaped, long tokens cut after 24 characters.
+std::string quote_token(std::string_view text);
+/// The token's text, or its id ("#123") where the vocabulary is unknown.
+std::string token_label(const Snapshot& snapshot, const RunRow* run, TokenId token);
+/// Two-line description of a node for the strip below the tree.
+std::vector<std::string> describe_node(const DraftTreeModel& model, std::size_t index);
+
+/// Compact tree layout: y of each node in rows. Parents come before their children in the arrays; children
+/// keep their order. At every depth two nodes are at least one row apart, and no edges cross (contours after
+/// Reingold and Tilford 1981). Parent -1 = root; several roots are stacked.
+std::vector<float> layout_tree(const std::vector<int>& parents, const std::vector<int>& depths);
+
+}  // namespace draftscope

@@ -1,0 +1,194 @@
+#include "app/gui/models/phases.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "capture/phase_names.h"
+
+namespace draftscope {
+namespace {
+
+constexpr int backbone_phase_id = 2;
+constexpr int router_phase_id = 3;
+constexpr int head_phase_id = 4;
+constexpr int topk_phase_id = 5;
+constexpr int gather_phase_id = 7;
+
+const PhaseRow& phase_row(int id) {
+    return phase_rows[id >= 0 && id < static_cast<int>(phase_rows.size()) ? static_cast<std::size_t>(id) : 0];
+}
+
+void add_step(PhaseBar& bar, const StepPhases& phases, const StepEntry& entry, const Snapshot& snapshot) {
+    for (std::size_t p = 0; p < bar.part_ns.size(); ++p) bar.part_ns[p] += static_cast<double>(phases.ns[p]);
+    bar.part_ns[remainder_phase_id] += static_cast<double>(phases.remainder_ns);
+    bar.step_ns += static_cast<double>(phases.step_ns);
+    bar.slowest_ns = std::max(bar.slowest_ns, static_cast<double>(phases.step_ns));
+    ++bar.steps;
+    if (entry.row.excluded != Excluded::no) ++bar.excluded;
+    for (std::uint32_t r = 0; r < entry.rounds.count; ++r) {
+        bar.accepted += snapshot.rounds[entry.rounds.first + r].row.accepted;
+        ++bar.rounds;
+    }
+}
+
+void to_mean(PhaseBar& bar) {
+    if (bar.steps == 0) return;
+    for (double& part : bar.part_ns) part /= bar.steps;
+    bar.step_ns /= bar.steps;
+}
+
+std::string steps_caption(const RunTotals& totals, std::int64_t counted) {
+    std::string text = fmt::format("{} step{}", counted, counted == 1 ? "" : "s");
+    std::string excluded;
+    const auto add = [&](std::int64_t n, const char* what) {
+        if (n > 0) excluded += fmt::format("{}{} {}", excluded.empty() ? "" : ", ", n, what);
+    };
+    add(totals.excluded_warmup, "warm-up");
+    add(totals.excluded_paused, "paused");
+    add(totals.excluded_shadow, "shadow");
+    if (!excluded.empty()) text += "; " + excluded + " excluded";
+    return text;
+}
+
+struct CategorySum {
+    std::int64_t steps = 0;
+    double step_ns = 0, backbone_ns = 0, head_ns = 0;
+};
+
+/// The category of a step whose rounds all have the same one; empty for mixed batches.
+std::string step_category(const Snapshot& snapshot, const StepEntry& entry) {
+    std::string category;
+    for (std::uint32_t r = 0; r < entry.rounds.count; ++r) {
+        const PromptRow* prompt = snapshot.prompt(snapshot.rounds[entry.rounds.first + r].row.prompt_id);
+        if (prompt == nullptr || (r > 0 && prompt->category != category)) return {};
+        category = prompt->category;
+    }
+    return category;
+}
+
+std::vector<CategoryShare> category_shares(const Snapshot& snapshot, RowId run_id) {
+    std::map<std::string, CategorySum> sums;
+    for (std::size_t i = 0; i < snapshot.steps.size(); ++i) {
+        const StepEntry& entry = snapshot.steps[i];
+        if (entry.row.run_id != run_id || entry.row.excluded != Excluded::no) continue;
+        const std::string category = step_category(snapshot, entry);
+        if (category.empty()) continue;
+        const StepPhases phases = step_phases(snapshot, i);
+        CategorySum& sum = sums[category];
+        ++sum.steps;
+        sum.step_ns += static_cast<double>(phases.step_ns);
+        sum.backbone_ns += static_cast<double>(phases.ns[backbone_phase_id]);
+        for (int p = 0; p < max_phases; ++p)
+            if (is_head_phase(p)) sum.head_ns += static_cast<double>(phases.ns[static_cast<std::size_t>(p)]);
+    }
+    std::vector<CategoryShare> shares;
+    if (sums.size() < 2) return shares;
+    for (const auto& [category, sum] : sums) {
+        if (sum.step_ns <= 0) continue;
+        shares.push_back({category, sum.steps, sum.step_ns * 1e-6 / static_cast<double>(sum.steps),
+                          sum.backbone_ns / sum.step_ns, sum.head_ns / sum.step_ns});
+    }
+    return shares;
+}
+
+PhaseTableRow table_row(const PhaseStats& stats) {
+    const PhaseRow& phase = phase_row(stats.phase_id);
+    PhaseTableRow row;
+    row.phase_id = stats.phase_id;
+    row.name = phase.name;
+    row.rgb = phase.rgb;
+    row.child = phase.parent_id != 0;
+    row.hatched = stats.phase_id == remainder_phase_id;
+    row.count = stats.count;
+    row.total_ms = milliseconds(stats.total_ns);
+    row.exposed_ms = milliseconds(stats.exposed_ns);
+    row.median_us = stats.median_ns * 1e-3;
+    if (stats.p90_ns) row.p90_us = *stats.p90_ns * 1e-3;
+    row.share = stats.share;
+    if (stats.gb_per_s > 0) row.gb_per_s = stats.gb_per_s;
+    return row;
+}
+
+}  // namespace
+
+bool is_head_phase(int phase_id) {
+    const int top = phase_row(phase_id).parent_id != 0 ? phase_row(phase_id).parent_id : phase_id;
+    return top == router_phase_id || top == head_phase_id || top == topk_phase_id || top == gather_phase_id;
+}
+
+StepWindow step_window(const Snapshot& snapshot, RowId run_id, std::optional<std::size_t> selected_step,
+                       std::size_t count) {
+    // Steps of one run are contiguous but for files joined from shards: find the run's outer bounds.
+    std::size_t last = snapshot.steps.size();
+    while (last > 0 && snapshot.steps[last - 1].row.run_id != run_id) --last;
+    std::size_t first = last;
+    const std::size_t wanted = std::max<std::size_t>(count, 1);
+    if (!selected_step || *selected_step >= last) {
+        while (first > 0 && last - first < wanted && snapshot.steps[first - 1].row.run_id == run_id) --first;
+        return {first, last};
+    }
+    std::size_t end = *selected_step + 1;
+    first = *selected_step;
+    while (end < last && end - *selected_step <= wanted / 2 && snapshot.steps[end].row.run_id == run_id)
+        ++end;
+    while (first > 0 && end - first < wanted && snapshot.steps[first - 1].row.run_id == run_id) --first;
+    while (end < last && end - first < wanted && snapshot.steps[end].row.run_id == run_id) ++end;
+    return {first, end};
+}
+
+PhaseBars build_phase_bars(const Snapshot& snapshot, RowId run_id, std::size_t first, std::size_t last,
+                           int max_bars) {
+    PhaseBars out;
+    last = std::min(last, snapshot.steps.size());
+    first = std::min(first, last);
+    out.first_step = first;
+    out.last_step = last;
+    const auto room = static_cast<std::size_t>(std::max(max_bars, 1));
+    out.steps_per_bar = static_cast<int>(std::max<std::size_t>((last - first + room - 1) / room, 1));
+    PhaseBar bar;
+    const auto flush = [&] {
+        if (bar.steps == 0) return;
+        to_mean(bar);
+        out.tallest_ns = std::max(out.tallest_ns, bar.step_ns);
+        out.bars.push_back(bar);
+        bar = {};
+    };
+    for (std::size_t i = first; i < last; ++i) {
+        const StepEntry& entry = snapshot.steps[i];
+        if (entry.row.run_id != run_id) continue;
+        if (bar.steps == 0) bar.first_step = i;
+        add_step(bar, step_phases(snapshot, i), entry, snapshot);
+        if (bar.steps == static_cast<std::uint32_t>(out.steps_per_bar)) flush();
+    }
+    flush();
+    return out;
+}
+
+PhasesModel build_phases(const Snapshot& snapshot, RowId run_id) {
+    PhasesModel model;
+    if (snapshot.run(run_id) == nullptr) {
+        model.empty_text = "No run yet. Phase times appear here with the first round.";
+        return model;
+    }
+    const RunTotals totals = run_totals(snapshot, run_id);
+    if (totals.steps == 0) {
+        model.empty_text = "This run has no steps yet: the prompt is still being read (prefill).";
+        return model;
+    }
+    for (const PhaseStats& stats : phase_stats(snapshot, run_id)) {
+        model.rows.push_back(table_row(stats));
+        if (stats.phase_id == remainder_phase_id) model.counted_steps = stats.count;
+        if (stats.phase_id == backbone_phase_id || is_head_phase(stats.phase_id))
+            model.draft_share += stats.share;
+        if (is_head_phase(stats.phase_id)) model.head_share += stats.share;
+        if (stats.share > 0 && model.total_step_ms == 0)
+            model.total_step_ms = milliseconds(stats.exposed_ns) / stats.share;
+    }
+    model.caption = steps_caption(totals, model.counted_steps);
+    model.categories = category_shares(snapshot, run_id);
+    return model;
+}
+
+}  // namespace draftscope

@@ -1,0 +1,303 @@
+#include "app/gui/models/plane.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/rng.h"
+
+namespace draftscope {
+namespace {
+
+constexpr double published_kappa = 0.25;  // SlimSpec, figure 3: Llama-3.1-8B on one H200
+constexpr std::size_t least_units = 6;
+constexpr int resamples = 500;
+constexpr std::size_t block_rounds = 8;
+constexpr int most_lines = 12;
+
+std::string short_label(const HeadStats& stats) {
+    std::string label = stats.head;
+    if (stats.mode == HeadMode::selfpaced) label += " (shadow)";
+    if (stats.mode == HeadMode::aligned) label += " (aligned)";
+    if (stats.mode == HeadMode::calibration) label += " (calibration)";
+    return label;
+}
+
+bool is_full(std::string_view head) {
+    return head.substr(0, head.find(':')) == "full";
+}
+
+std::optional<std::size_t> round_index(const Snapshot& snapshot, RowId id) {
+    std::size_t low = 0, high = snapshot.rounds.size();
+    while (low < high) {
+        const std::size_t middle = (low + high) / 2;
+        if (snapshot.rounds[middle].row.id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low < snapshot.rounds.size() && snapshot.rounds[low].row.id == id) return low;
+    return std::nullopt;
+}
+
+bool counts(const Snapshot& snapshot, const HeadEvalRow& eval, std::size_t round) {
+    const Excluded excluded = snapshot.steps[snapshot.rounds[round].step_index].row.excluded;
+    if (eval.mode == HeadMode::drive) return excluded == Excluded::no;
+    return excluded == Excluded::no || excluded == Excluded::shadow;
+}
+
+/// The mode whose `full` rows are the reference of this run, if it has any.
+std::optional<HeadMode> reference_mode(const std::vector<HeadStats>& stats) {
+    for (const HeadMode mode : {HeadMode::drive, HeadMode::selfpaced, HeadMode::calibration})
+        for (const HeadStats& row : stats)
+            if (row.mode == mode && is_full(row.head) && row.rounds > 0) return mode;
+    return std::nullopt;
+}
+
+/// Units are prompts where there are enough of them, else blocks of neighbouring rounds.
+class UnitTable {
+  public:
+    UnitTable(const Snapshot& snapshot, RowId run_id, HeadMode reference)
+        : snapshot_(snapshot), run_id_(run_id), reference_(reference) {
+        std::size_t prompts = 0;
+        for (const auto& prompt : snapshot.prompts)
+            if (prompt->run_id == run_id) ++prompts;
+        by_prompt_ = prompts >= least_units;
+    }
+    bool by_prompt() const { return by_prompt_; }
+
+    std::vector<RatioUnit> units(const std::string& head, HeadMode mode) const {
+        std::map<std::int64_t, RatioUnit> units;
+        for (std::size_t i = 0; i < snapshot_.head_evals.size(); ++i) {
+            const HeadEvalRow& eval = snapshot_.head_evals[i];
+            const bool of_head = eval.head == head && eval.mode == mode;
+            const bool of_full = is_full(eval.head) && eval.mode == reference_;
+            if (eval.run_id != run_id_ || (!of_head && !of_full)) continue;
+            const std::optional<std::size_t> round = round_index(snapshot_, eval.round_id);
+            if (!round || !counts(snapshot_, eval, *round)) continue;
+            RatioUnit& unit = units[by_prompt_ ? snapshot_.rounds[*round].row.prompt_id
+                                               : static_cast<std::int64_t>(*round / block_rounds)];
+            if (of_head) add(unit.head_committed, unit.head_rounds, unit.head_ns, eval);
+            if (of_full) add(unit.full_committed, unit.full_rounds, unit.full_ns, eval);
+        }
+        std::vector<RatioUnit> out;
+        for (const auto& [key, unit] : units) out.push_back(unit);
+        return out;
+    }
+
+  private:
+    static void add(double& committed, double& rounds, double& ns, const HeadEvalRow& eval) {
+        committed += eval.committed;
+        rounds += 1;
+        ns += static_cast<double>(eval.head_ns);
+    }
+    const Snapshot& snapshot_;
+    RowId run_id_;
+    HeadMode reference_;
+    bool by_prompt_ = false;
+};
+
+Interval percentile_interval(std::vector<double>& values) {
+    std::sort(values.begin(), values.end());
+    const auto at = [&](double q) {
+        return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1) + 0.5)];
+    };
+    return {at(0.025), at(0.975)};
+}
+
+PlanePoint make_point(const HeadStats& stats, double kappa) {
+    PlanePoint point;
+    point.head = stats.head;
+    point.label = short_label(stats);
+    point.mode = stats.mode;
+    point.nu = stats.nu.value_or(1);
+    point.rho_tau = stats.rho_tau.value_or(1);
+    point.tau = stats.tau;
+    point.reference = is_full(stats.head);
+    point.estimate = stats.mode == HeadMode::aligned;
+    point.predicted = predicted_speedup(point.rho_tau, point.nu, kappa);
+    point.rounds = stats.rounds;
+    point.active_rows = stats.active_rows;
+    return point;
+}
+
+std::string missing(const HeadStats* live, bool has_reference) {
+    if (live == nullptr) return "No round of this run counts yet: its head appears after the first ones.";
+    if (!has_reference)
+        return "No full-head reference: nu and rho_tau need calibration rounds with the full head, or a "
+               "comparable run of `full` in the same capture.";
+    return "The live head has no measured time yet.";
+}
+
+void add_points(PlaneModel& model, const Snapshot& snapshot, RowId run_id,
+                const std::vector<HeadStats>& stats) {
+    const std::optional<HeadMode> reference = reference_mode(stats);
+    std::optional<UnitTable> table;
+    if (reference) table.emplace(snapshot, run_id, *reference);
+    bool any_interval = false;
+    for (const HeadStats& row : stats) {
+        if (!row.nu || !row.rho_tau) continue;
+        PlanePoint point = make_point(row, model.kappa_shown);
+        if (table && !point.reference)
+            if (const auto intervals = bootstrap_ratios(table->units(row.head, row.mode))) {
+                point.nu_interval = intervals->nu;
+                point.rho_interval = intervals->rho_tau;
+                any_interval = true;
+            }
+        model.points.push_back(std::move(point));
+    }
+    std::stable_sort(model.points.begin(), model.points.end(), [](const PlanePoint& a, const PlanePoint& b) {
+        return (a.mode == HeadMode::drive) < (b.mode == HeadMode::drive);
+    });
+    if (any_interval)
+        model.interval_text =
+            fmt::format("bars: 95 % bootstrap by {}", table->by_prompt() ? "prompt" : "block of 8 rounds");
+    else if (!model.points.empty())
+        model.interval_text = "no intervals: fewer than 6 prompts or blocks of 8 rounds";
+}
+
+std::string number_text(const char* name, const std::optional<double>& value) {
+    return value ? fmt::format("{} {:.2f}  ", name, *value) : std::string();
+}
+
+}  // namespace
+
+double predicted_speedup(double rho_tau, double nu, double kappa) {
+    return rho_tau * (1 + kappa) / (1 + nu * kappa);
+}
+
+double iso_rho_tau(double speedup, double nu, double kappa) {
+    return speedup * (1 + nu * kappa) / (1 + kappa);
+}
+
+std::vector<IsoLine> iso_lines(double kappa, const PlaneWindow& window) {
+    std::vector<IsoLine> lines;
+    if (window.nu_max <= window.nu_min || window.rho_max <= window.rho_min || kappa < 0) return lines;
+    // The corners bound the levels: the speed-up grows with rho_tau and falls with nu.
+    const double least = predicted_speedup(window.rho_min, window.nu_max, kappa);
+    const double most = predicted_speedup(window.rho_max, window.nu_min, kappa);
+    double step = 0.01;
+    for (const double candidate : {0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0}) {
+        step = candidate;
+        if ((most - least) / step <= most_lines - 1) break;
+    }
+    const auto first = static_cast<long>(std::ceil(least / step)),
+               last = static_cast<long>(std::floor(most / step));
+    for (long k = first; k <= last && k - first < most_lines; ++k) {
+        IsoLine line;
+        line.speedup = static_cast<double>(k) * step;
+        double from = window.nu_min, to = window.nu_max;
+        const double slope = line.speedup * kappa / (1 + kappa), base = line.speedup / (1 + kappa);
+        if (slope > 0) {
+            from = std::max(from, (window.rho_min - base) / slope);
+            to = std::min(to, (window.rho_max - base) / slope);
+        } else if (base < window.rho_min || base > window.rho_max) {
+            continue;
+        }
+        if (from >= to) continue;
+        line.nu[0] = from;
+        line.nu[1] = to;
+        line.rho[0] = iso_rho_tau(line.speedup, from, kappa);
+        line.rho[1] = iso_rho_tau(line.speedup, to, kappa);
+        lines.push_back(line);
+    }
+    return lines;
+}
+
+std::optional<RatioIntervals> bootstrap_ratios(std::span<const RatioUnit> units) {
+    if (units.size() < least_units) return std::nullopt;
+    Rng rng(20260519, units.size());
+    std::vector<double> rho, nu;
+    for (int b = 0; b < resamples; ++b) {
+        RatioUnit sum;
+        for (std::size_t i = 0; i < units.size(); ++i) {
+            const RatioUnit& unit = units[rng.below(static_cast<std::uint32_t>(units.size()))];
+            sum.head_committed += unit.head_committed;
+            sum.head_rounds += unit.head_rounds;
+            sum.head_ns += unit.head_ns;
+            sum.full_committed += unit.full_committed;
+            sum.full_rounds += unit.full_rounds;
+            sum.full_ns += unit.full_ns;
+        }
+        if (sum.head_rounds == 0 || sum.full_rounds == 0 || sum.full_ns == 0 || sum.full_committed == 0)
+            continue;
+        rho.push_back((sum.head_committed / sum.head_rounds) / (sum.full_committed / sum.full_rounds));
+        nu.push_back((sum.head_ns / sum.head_rounds) / (sum.full_ns / sum.full_rounds));
+    }
+    if (rho.size() < resamples / 2) return std::nullopt;
+    return RatioIntervals{percentile_interval(rho), percentile_interval(nu)};
+}
+
+PlaneModel build_plane(const Snapshot& snapshot, RowId run_id) {
+    PlaneModel model;
+    model.kappa_shown = published_kappa;
+    const RunRow* run = snapshot.run(run_id);
+    if (run == nullptr) {
+        model.kappa_text = fmt::format("kappa {:.2f} (SlimSpec, figure 3)", published_kappa);
+        model.missing_text = "No run yet. Published results are shown; your head joins them once it has run.";
+        return model;
+    }
+    const std::vector<HeadStats> stats = head_stats(snapshot, run_id);
+    const HeadStats* live = nullptr;
+    bool has_reference = false;
+    for (const HeadStats& row : stats) {
+        if (row.mode == HeadMode::drive) live = &row;
+        has_reference = has_reference || row.nu.has_value();
+        if (row.kappa && !model.kappa) model.kappa = row.kappa;
+    }
+    if (model.kappa) model.kappa_shown = *model.kappa;
+    model.kappa_text = model.kappa ? fmt::format("kappa {:.2f} (this run)", *model.kappa)
+                                   : fmt::format("kappa {:.2f} (SlimSpec, figure 3)", published_kappa);
+    add_points(model, snapshot, run_id, stats);
+    if (live == nullptr || !live->nu || !live->rho_tau) model.missing_text = missing(live, has_reference);
+    for (const HeadStats& row : stats)
+        model.bars.push_back({short_label(row), row.head, row.tau, row.predicted_speedup,
+                              row.mode == HeadMode::drive, row.mode == HeadMode::aligned});
+    return model;
+}
+
+std::vector<PublishedGroup> published_groups() {
+    std::vector<PublishedGroup> groups;
+    for (const PublishedResult& result : published_results()) {
+        const std::string name = fmt::format("{}, {}", result.short_name, result.target);
+        auto group = std::find_if(groups.begin(), groups.end(),
+                                  [&](const PublishedGroup& g) { return g.name == name; });
+        if (group == groups.end()) group = groups.insert(groups.end(), PublishedGroup{name, {}});
+        group->rows.push_back(&result);
+    }
+    return groups;
+}
+
+std::vector<std::string> describe_published(const PublishedResult& result) {
+    std::vector<std::string> lines;
+    lines.push_back(fmt::format("{}{}{}", result.head, result.config.empty() ? "" : "  ", result.config));
+    lines.push_back(number_text("nu", result.nu) + number_text("rho_tau", result.rho_tau) +
+                    number_text("tau", result.tau));
+    const std::string speed =
+        number_text("x full", result.speedup_vs_full) + number_text("x autoregressive", result.speedup_vs_ar);
+    if (!speed.empty()) lines.push_back(speed);
+    lines.push_back(fmt::format("{}; {}", result.target, result.setup));
+    lines.push_back(fmt::format("{}: {}", result.short_name, result.source));
+    if (!result.derived.empty()) lines.push_back(fmt::format("derived: {}", result.derived));
+    return lines;
+}
+
+std::uint32_t head_rgb(std::string_view head) {
+    struct Entry {
+        std::string_view id;
+        std::uint32_t rgb;
+    };
+    static constexpr Entry table[] = {
+        {"full", 0xBFC5CB},        {"fr-spec", 0x0072B2},   {"pa-fr", 0x4C9FD1},      {"vocabtrim", 0x56B4E9},
+        {"vocabtrim-t", 0x8FCBEB}, {"bcl", 0xC9BE2C},       {"eagle3-own", 0x999999}, {"coral", 0xF0E442},
+        {"dynaspec", 0xE69F00},    {"specvocab", 0x009E73}, {"slimspec", 0xD55E00},   {"microspec", 0xCC79A7},
+    };
+    const std::string_view id = head.substr(0, head.find(':'));
+    for (const Entry& entry : table)
+        if (entry.id == id) return entry.rgb;
+    return 0xA0A8B0;
+}
+
+}  // namespace draftscope

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "capture/queries.h"
+
+/// What the Acceptance-cost plane draws: each head as a point (nu, rho_tau) over lines of equal speed-up.
+/// Model of the plane: SlimSpec, section 3.2.
+namespace draftscope {
+
+/// rho_TPS = rho_tau (1 + kappa) / (1 + nu kappa): throughput against the full head.
+double predicted_speedup(double rho_tau, double nu, double kappa);
+/// rho_tau at which a head of cost `nu` reaches `speedup`.
+double iso_rho_tau(double speedup, double nu, double kappa);
+
+struct PlaneWindow {
+    double nu_min = 0, nu_max = 1.1, rho_min = 0.7, rho_max = 1.1;
+};
+struct IsoLine {
+    double speedup = 1;
+    double nu[2] = {0, 0}, rho[2] = {0, 0};  ///< ends, inside the window
+};
+/// Lines of equal speed-up that cross the window, at round levels, at most 12; 1.0 is among them when it
+/// crosses.
+std::vector<IsoLine> iso_lines(double kappa, const PlaneWindow& window);
+
+struct Interval {
+    double low = 0, high = 0;
+};
+struct PlanePoint {
+    std::string head;   ///< spec
+    std::string label;  ///< short
+    HeadMode mode = HeadMode::drive;
+    double nu = 1, rho_tau = 1, tau = 0;
+    std::optional<Interval> nu_interval, rho_interval;  ///< 95 %, bootstrap
+    bool reference = false;                             ///< the full head: (1, 1) by definition
+    bool estimate = false;                              ///< aligned shadow: drawn hollow
+    double predicted = 1;
+    std::int64_t rounds = 0;
+    double active_rows = 0;
+};
+
+/// Acceptance alone: heads whose cost is not known have their place here.
+struct TauBar {
+    std::string label, head;
+    double tau = 0;
+    std::optional<double> predicted;  ///< speed-up against the full head
+    bool live = false, estimate = false;
+};
+
+struct PlaneModel {
+    std::string empty_text;          ///< no head has been measured at all
+    std::string missing_text;        ///< why the live head has no point, "" when it has one
+    std::optional<double> kappa;     ///< of the run
+    double kappa_shown = 0;          ///< of the run, else the published one
+    std::string kappa_text;          ///< "kappa 0.25 (this run)"
+    std::string interval_text;       ///< how the intervals were made, or why there are none
+    std::vector<PlanePoint> points;  ///< the live head last, so that it is drawn on top
+    std::vector<TauBar> bars;
+};
+PlaneModel build_plane(const Snapshot& snapshot, RowId run_id);
+
+/// Per resampling unit: what the two heads of a ratio did there.
+struct RatioUnit {
+    double head_committed = 0, head_rounds = 0, head_ns = 0;
+    double full_committed = 0, full_rounds = 0, full_ns = 0;
+};
+struct RatioIntervals {
+    Interval rho_tau, nu;
+};
+/// 95 % percentile bootstrap over units, fixed seed; absent with fewer than 6 units.
+std::optional<RatioIntervals> bootstrap_ratios(std::span<const RatioUnit> units);
+
+/// One row of a paper's table. Optional: the paper does not give it.
+struct PublishedResult {
+    std::string_view paper, short_name, citation, note;
+    std::string_view head, config, target, setup, source;
+    std::string_view derived;  ///< "" or what was computed from the tables, and how
+    std::optional<double> tau, rho_tau, nu, speedup_vs_ar, speedup_vs_full;
+    std::optional<double> kappa;
+};
+/// From assets/published, put into the program when it is built.
+std::span<const PublishedResult> published_results();
+/// "SlimSpec, Llama-3.1-8B-Instruct": results that may be compared with each other.
+struct PublishedGroup {
+    std::string name;
+    std::vector<const PublishedResult*> rows;
+};
+std::vector<PublishedGroup> published_groups();
+/// Lines for the tooltip: head, numbers, setup, source, what is derived.
+std::vector<std::string> describe_published(const PublishedResult& result);
+
+/// 0xRRGGBB of a head strategy, the same wherever it appears; from the part of the spec before ':'.
+std::uint32_t head_rgb(std::string_view head);
+
+}  // namespace draftscope

@@ -1,0 +1,333 @@
+#include "app/gui/models/timeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "capture/phase_names.h"
+
+namespace draftscope {
+namespace {
+
+constexpr std::uint8_t no_phase = 0;
+constexpr std::uint8_t phase_mask = 31;
+
+template <typename View, typename Id>
+std::optional<std::size_t> find_by_id(const View& view, RowId id, Id id_of) {
+    std::size_t low = 0, high = view.size();
+    while (low < high) {
+        const std::size_t middle = (low + high) / 2;
+        if (id_of(view[middle]) < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low < view.size() && id_of(view[low]) == id) return low;
+    return std::nullopt;
+}
+
+std::string_view phase_name(std::uint8_t phase) {
+    return phase < phase_rows.size() ? phase_rows[phase].name : std::string_view("unknown");
+}
+
+}  // namespace
+
+void TimelineRow::append(TimeNs start, TimeNs end, std::uint8_t phase, std::uint32_t source) {
+    if (start_.size() % block == 0) sums_.push_back(running_);
+    start_.push_back(start);
+    end_.push_back(end);
+    phase_.push_back(phase & phase_mask);
+    source_.push_back(source);
+    running_[phase & phase_mask] += end - start;
+}
+
+void TimelineRow::clear() {
+    *this = TimelineRow();
+}
+
+std::size_t TimelineRow::first_after(TimeNs t) const {
+    return static_cast<std::size_t>(std::upper_bound(end_.begin(), end_.end(), t) - end_.begin());
+}
+
+std::size_t TimelineRow::first_starting(TimeNs t, std::size_t from) const {
+    const auto begin = start_.begin() + static_cast<std::ptrdiff_t>(from);
+    return static_cast<std::size_t>(std::lower_bound(begin, start_.end(), t) - start_.begin());
+}
+
+void TimelineRow::busy_by_phase(std::size_t first, std::size_t last, std::array<TimeNs, 32>& out) const {
+    out.fill(0);
+    if (last <= first) return;
+    const std::size_t first_block = (first + block - 1) / block, last_block = last / block;
+    if (first_block >= last_block) {
+        for (std::size_t i = first; i < last; ++i) out[phase_[i]] += end_[i] - start_[i];
+        return;
+    }
+    const auto& before = sums_[first_block];
+    const auto& after = last_block < sums_.size() ? sums_[last_block] : running_;
+    for (std::size_t p = 0; p < out.size(); ++p) out[p] = after[p] - before[p];
+    for (std::size_t i = first; i < first_block * block; ++i) out[phase_[i]] += end_[i] - start_[i];
+    for (std::size_t i = last_block * block; i < last; ++i) out[phase_[i]] += end_[i] - start_[i];
+}
+
+TimelineIndex::Pending& TimelineIndex::pending(std::vector<Pending>& all, LaneKind kind, int key, int sub_key,
+                                               const char* name) {
+    for (Pending& batch : all)
+        if (batch.kind == kind && batch.key == key && batch.sub_key == sub_key &&
+            (kind != LaneKind::nvtx || batch.name == name))
+            return batch;
+    all.push_back({kind, key, sub_key, name, {}});
+    return all.back();
+}
+
+void TimelineIndex::collect(const Snapshot& snapshot, std::vector<Pending>& out) {
+    for (; steps_seen_ < snapshot.steps.size(); ++steps_seen_) {
+        const StepRow& step = snapshot.steps[steps_seen_].row;
+        if (step.run_id != run_id_) continue;
+        pending(out, LaneKind::steps, 0, 0, "steps")
+            .items.push_back({step.start_ns, step.end_ns, no_phase, static_cast<std::uint32_t>(steps_seen_)});
+    }
+    for (; spans_seen_ < snapshot.spans.size(); ++spans_seen_) {
+        const SpanRow& span = snapshot.spans[spans_seen_];
+        if (span.run_id != run_id_) continue;
+        pending(out, LaneKind::cpu, span.lane, span.thread_id, "")
+            .items.push_back({span.start_ns, span.end_ns, static_cast<std::uint8_t>(span.phase_id),
+                              static_cast<std::uint32_t>(spans_seen_)});
+    }
+    for (; gpu_seen_ < snapshot.gpu_ops.size(); ++gpu_seen_) {
+        const GpuOpRow& op = snapshot.gpu_ops[gpu_seen_];
+        if (op.run_id != run_id_) continue;
+        pending(out, LaneKind::gpu, op.stream, 0, "")
+            .items.push_back({op.start_ns, op.end_ns, static_cast<std::uint8_t>(op.phase_id),
+                              static_cast<std::uint32_t>(gpu_seen_)});
+    }
+    for (; nvtx_seen_ < snapshot.nvtx_ranges.size(); ++nvtx_seen_) {
+        const NvtxRangeRow& range = snapshot.nvtx_ranges[nvtx_seen_];
+        if (range.run_id != run_id_) continue;
+        pending(out, LaneKind::nvtx, 0, range.thread_id, range.domain.c_str())
+            .items.push_back(
+                {range.start_ns, range.end_ns, no_phase, static_cast<std::uint32_t>(nvtx_seen_)});
+    }
+}
+
+TimelineLane& TimelineIndex::lane_for(const Pending& batch) {
+    for (TimelineLane& lane : lanes_)
+        if (lane.kind == batch.kind && lane.key == batch.key && lane.sub_key == batch.sub_key &&
+            (batch.kind != LaneKind::nvtx || lane.name == batch.name))
+            return lane;
+    TimelineLane lane{batch.kind, batch.name, batch.key, batch.sub_key, {}};
+    if (batch.kind == LaneKind::cpu)
+        lane.name = batch.key == 0 ? "critical" : batch.key == 1 ? "side" : fmt::format("lane {}", batch.key);
+    if (batch.kind == LaneKind::gpu) lane.name = fmt::format("stream {}", batch.key);
+    const auto before = [](const TimelineLane& a, const TimelineLane& b) {
+        if (a.kind != b.kind) return a.kind < b.kind;
+        if (a.key != b.key) return a.key < b.key;
+        return a.sub_key < b.sub_key;
+    };
+    const auto place_at = std::upper_bound(lanes_.begin(), lanes_.end(), lane, before);
+    return *lanes_.insert(place_at, std::move(lane));
+}
+
+/// Nests by interval: an item goes below the last one that has not ended when it starts.
+void TimelineIndex::place(TimelineLane& lane, std::vector<Item>& items) {
+    std::stable_sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
+        return a.start != b.start ? a.start < b.start : a.end > b.end;
+    });
+    for (const Item& item : items) {
+        std::size_t depth = 0;
+        for (std::size_t d = lane.rows.size(); d-- > 0;) {
+            const TimelineRow& row = lane.rows[d];
+            if (row.size() > 0 && row.end(row.size() - 1) > item.start) {
+                depth = d + 1;
+                break;
+            }
+        }
+        if (depth == lane.rows.size()) lane.rows.emplace_back();
+        lane.rows[depth].append(item.start, std::max(item.end, item.start), item.phase, item.source);
+    }
+}
+
+void TimelineIndex::add(TimelineLane& lane, std::vector<Item> items) {
+    TimeNs newest = std::numeric_limits<TimeNs>::min();
+    for (const TimelineRow& row : lane.rows)
+        if (row.size() > 0) newest = std::max(newest, row.start(row.size() - 1));
+    const bool late =
+        std::any_of(items.begin(), items.end(), [&](const Item& item) { return item.start <= newest; });
+    if (late) {
+        for (const TimelineRow& row : lane.rows)
+            for (std::size_t i = 0; i < row.size(); ++i)
+                items.push_back({row.start(i), row.end(i), row.phase(i), row.source(i)});
+        lane.rows.clear();
+    }
+    place(lane, items);
+}
+
+void TimelineIndex::update(const Snapshot& snapshot, RowId run_id) {
+    if (run_id != run_id_ || snapshot.source != source_ || snapshot.spans.size() < spans_seen_ ||
+        snapshot.steps.size() < steps_seen_) {
+        const std::uint64_t revision = revision_;
+        *this = TimelineIndex();
+        run_id_ = run_id;
+        source_ = snapshot.source;
+        revision_ = revision + 1;
+    }
+    std::vector<Pending> batches;
+    collect(snapshot, batches);
+    for (Pending& batch : batches) {
+        for (const Item& item : batch.items) {
+            if (end_ == begin_) {
+                begin_ = item.start;
+                end_ = item.start;
+            }
+            begin_ = std::min(begin_, item.start);
+            end_ = std::max(end_, item.end);
+        }
+        add(lane_for(batch), std::move(batch.items));
+        ++revision_;
+    }
+}
+
+void visible_blocks(const TimelineRow& row, const TimelineView& view, std::vector<TimelineBlock>& out) {
+    const double column_ns = view.ns_per_column();
+    if (column_ns <= 0) return;
+    const auto column_of = [&](TimeNs t) {
+        return static_cast<int>(std::floor(static_cast<double>(t - view.begin) / column_ns));
+    };
+    std::array<TimeNs, 32> busy{};
+    std::size_t i = row.first_after(view.begin);
+    while (i < row.size() && row.start(i) < view.end) {
+        const double width = static_cast<double>(row.end(i) - row.start(i));
+        if (width >= column_ns) {
+            out.push_back({row.start(i), row.end(i), 0, 1, row.phase(i), static_cast<std::uint32_t>(i), 1});
+            ++i;
+            continue;
+        }
+        const int column = column_of(row.start(i));
+        const auto next_column_start =
+            view.begin + static_cast<TimeNs>(std::ceil(static_cast<double>(column + 1) * column_ns));
+        std::size_t j = row.first_starting(next_column_start, i);
+        // At most the last one that starts in the column can be wide enough to stand alone.
+        if (j > i + 1 && static_cast<double>(row.end(j - 1) - row.start(j - 1)) >= column_ns) --j;
+        j = std::max(j, i + 1);
+        row.busy_by_phase(i, j, busy);
+        TimelineBlock block{row.start(i),
+                            row.end(j - 1),
+                            column,
+                            static_cast<std::uint32_t>(j - i),
+                            row.phase(i),
+                            static_cast<std::uint32_t>(i),
+                            1};
+        block.phase = static_cast<std::uint8_t>(std::max_element(busy.begin(), busy.end()) - busy.begin());
+        double total = 0;
+        for (const TimeNs ns : busy) total += static_cast<double>(ns);
+        if (total == 0) block.phase = row.phase(i);
+        block.density = static_cast<float>(std::min(1.0, total / column_ns));
+        out.push_back(block);
+        i = j;
+    }
+}
+
+std::optional<std::size_t> interval_at(const TimelineRow& row, TimeNs t, TimeNs slack_ns) {
+    const std::size_t at = row.first_after(t);
+    if (at < row.size() && row.start(at) <= t) return at;
+    const TimeNs after = at < row.size() ? row.start(at) - t : slack_ns + 1;
+    const TimeNs before = at > 0 ? t - row.end(at - 1) : slack_ns + 1;
+    if (std::min(after, before) > slack_ns) return std::nullopt;
+    return after <= before ? at : at - 1;
+}
+
+TimelineView zoom_view(const TimelineView& view, double factor, double at, TimeNs least_span_ns) {
+    const double span = static_cast<double>(view.end - view.begin);
+    const double pivot = static_cast<double>(view.begin) + span * at;
+    const double wanted = std::max(span * factor, static_cast<double>(std::max<TimeNs>(least_span_ns, 1)));
+    TimelineView out = view;
+    out.begin = static_cast<TimeNs>(std::llround(pivot - wanted * at));
+    out.end = out.begin + std::max<TimeNs>(static_cast<TimeNs>(std::llround(wanted)), 1);
+    return out;
+}
+
+TimeNs tick_step(TimeNs span, int marks) {
+    const double wanted = static_cast<double>(std::max<TimeNs>(span, 1)) / std::max(marks, 1);
+    double step = 1;
+    while (step * 10 <= wanted) step *= 10;
+    for (const double factor : {1.0, 2.0, 5.0, 10.0})
+        if (step * factor >= wanted) return static_cast<TimeNs>(step * factor);
+    return static_cast<TimeNs>(step * 10);
+}
+
+std::string duration_text(TimeNs ns) {
+    const double value = static_cast<double>(ns), size = std::abs(value);
+    if (size < 1e3) return fmt::format("{} ns", ns);
+    const auto scaled = [](double v, const char* unit) {
+        const double a = std::abs(v);
+        return fmt::format("{:.{}f} {}", v, a < 9.995 ? 2 : a < 99.95 ? 1 : 0, unit);
+    };
+    if (size < 999.5e3) return scaled(value * 1e-3, "us");
+    if (size < 999.5e6) return scaled(value * 1e-6, "ms");
+    return scaled(value * 1e-9, "s");
+}
+
+std::optional<std::size_t> find_step(const Snapshot& snapshot, RowId step_id) {
+    return find_by_id(snapshot.steps, step_id, [](const StepEntry& entry) { return entry.row.id; });
+}
+
+std::optional<std::size_t> round_of_interval(const Snapshot& snapshot, const TimelineLane& lane,
+                                             const TimelineRow& row, std::size_t index) {
+    const std::uint32_t source = row.source(index);
+    RowId step_id = 0, round_id = 0;
+    switch (lane.kind) {
+        case LaneKind::steps:
+            step_id = snapshot.steps[source].row.id;
+            break;
+        case LaneKind::cpu:
+            step_id = snapshot.spans[source].step_id;
+            round_id = snapshot.spans[source].round_id;
+            break;
+        case LaneKind::gpu:
+            step_id = snapshot.gpu_ops[source].step_id;
+            break;
+        case LaneKind::nvtx:
+            return std::nullopt;
+    }
+    if (round_id != 0)
+        return find_by_id(snapshot.rounds, round_id, [](const RoundEntry& entry) { return entry.row.id; });
+    const std::optional<std::size_t> step = find_step(snapshot, step_id);
+    if (!step || snapshot.steps[*step].rounds.count == 0) return std::nullopt;
+    return snapshot.steps[*step].rounds.first;
+}
+
+std::vector<std::string> describe_interval(const Snapshot& snapshot, const TimelineLane& lane,
+                                           const TimelineRow& row, std::size_t index) {
+    const std::uint32_t source = row.source(index);
+    const TimeNs length = row.end(index) - row.start(index);
+    const std::string when =
+        fmt::format("{} from {}", duration_text(length), duration_text(row.start(index)));
+    if (lane.kind == LaneKind::steps) {
+        const StepRow& step = snapshot.steps[source].row;
+        std::vector<std::string> lines = {fmt::format("step {}", step.ordinal), when};
+        if (step.paused_ns > 0) lines.push_back(fmt::format("paused for {}", duration_text(step.paused_ns)));
+        if (step.excluded != Excluded::no)
+            lines.push_back(fmt::format("excluded from statistics: {}", to_text(step.excluded)));
+        return lines;
+    }
+    if (lane.kind == LaneKind::gpu) {
+        const GpuOpRow& op = snapshot.gpu_ops[source];
+        std::vector<std::string> lines = {op.name, when,
+                                          fmt::format("phase {}", phase_name(row.phase(index)))};
+        if (!op.grid.empty()) lines.push_back(fmt::format("grid {} block {}", op.grid, op.block));
+        return lines;
+    }
+    if (lane.kind == LaneKind::nvtx) {
+        const NvtxRangeRow& range = snapshot.nvtx_ranges[source];
+        return {fmt::format("{} / {}", range.domain, range.name), when};
+    }
+    const SpanRow& span = snapshot.spans[source];
+    std::vector<std::string> lines = {std::string(phase_name(row.phase(index))), when};
+    if (span.step_id != 0) lines.push_back(fmt::format("level {}, {} rows", span.level, span.rows));
+    if (span.bytes > 0 && length > 0)
+        lines.push_back(fmt::format("{:.2f} MB, {:.1f} GB/s", static_cast<double>(span.bytes) * 1e-6,
+                                    static_cast<double>(span.bytes) / static_cast<double>(length)));
+    return lines;
+}
+
+}  // namespace draftscope
