@@ -1,0 +1,21 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "engine/draft/drafter.h"
+
+/// The factories that the registry lists; each lives in the drafter's own file.
+namespace draftscope {
+
+Result<std::unique_ptr<Drafter>> make_none(const std::string& path, const Target& target,
+                                           kernels::Exec& exec);
+/// `path` is "" or parameters: "max=3,min=1".
+Result<std::unique_ptr<Drafter>> make_ngram(const std::string& path, const Target& target,
+                                            kernels::Exec& exec);
+/// `path` is a folder with config.json and model.safetensors.
+Result<std::unique_ptr<Drafter>> make_eagle2(const std::string& path, const Target& target,
+                                             kernels::Exec& exec);
+
+}  // namespace draftscope

@@ -1,0 +1,78 @@
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "engine/draft/drafters.h"
+#include "engine/draft/eagle_checkpoint.h"
+#include "engine/draft/eagle_drafter.h"
+#include "engine/model/weight_packing.h"
+#include "kernels/matmul.h"
+
+namespace draftscope {
+namespace {
+
+/// One llama layer without input norm behind fc [embedding; hidden]; its output, un-normed, is both what the
+/// target's LM head reads and the next level's hidden.
+class Eagle2Model final : public EagleModel {
+  public:
+    Eagle2Model(EagleCheckpoint checkpoint, const Target& target)
+        : checkpoint_(std::move(checkpoint)), target_(target) {}
+
+    Status load(kernels::Exec& exec, kernels::Precision precision) {
+        const int d = checkpoint_.shape.hidden;
+        const WeightSource& source = *checkpoint_.weights;
+        const StackedTensor fc{"fc.weight", d};
+        DS_ASSIGN(fc_, pack_stacked(exec, precision, source, {&fc, 1}, 2 * d, "hidden size and twice it"));
+        const bool has_bias = source.find("fc.bias") != nullptr;
+        if (checkpoint_.fc_bias.value_or(has_bias) != has_bias) {
+            return bad_input("{}: tensor 'fc.bias' is {}, but config.json says \"bias\": {}", source.path(),
+                             has_bias ? "there" : "missing", has_bias ? "false" : "true");
+        }
+        if (has_bias) {
+            DS_ASSIGN(fc_bias_, read_vector(source, "fc.bias", d));
+        }
+        DS_ASSIGN(layer_, load_eagle_layer(exec, precision, checkpoint_, "layers.0.", d));
+        return {};
+    }
+
+    const LayerShape& shape() const override { return checkpoint_.shape; }
+    const kernels::RopeTable& rope() const override { return checkpoint_.rope; }
+    void embed(std::span<const TokenId> tokens, Rows<float> out) const override {
+        embed_for_eagle(checkpoint_, target_, tokens, out);
+    }
+    void take_features(kernels::Exec&, Rows<const float> hidden, Rows<const float>,
+                       Rows<float> out) override {
+        for (int r = 0; r < out.rows; ++r) {
+            std::memcpy(out.row_data(r), hidden.row_data(r), out.row(r).size_bytes());
+        }
+    }
+    void run(kernels::Exec& exec, DecoderBatch& batch, Rows<float> inputs, Rows<float> out) override {
+        kernels::matmul(exec, fc_, inputs, out, fc_bias_.empty() ? nullptr : fc_bias_.data());
+        LayerPass pass(exec, checkpoint_.shape, checkpoint_.rope, batch);
+        pass.attend(layer_, 0, out, out);
+        pass.feed_forward(layer_, out);
+    }
+    Rows<const float> head_rows(kernels::Exec&, Rows<const float> out) override { return out; }
+    std::size_t weight_bytes() const override {
+        return fc_.bytes() + fc_bias_.size() * sizeof(float) + layer_.bytes();
+    }
+
+  private:
+    EagleCheckpoint checkpoint_;
+    const Target& target_;
+    kernels::Matrix fc_;          ///< [d, 2d], embedding columns first
+    std::vector<float> fc_bias_;  ///< [d] or empty
+    DecoderLayer layer_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Drafter>> make_eagle2(const std::string& path, const Target& target,
+                                             kernels::Exec& exec) {
+    DS_ASSIGN(EagleCheckpoint checkpoint, open_eagle_checkpoint(path, target));
+    auto model = std::make_unique<Eagle2Model>(std::move(checkpoint), target);
+    DS_TRY(model->load(exec, target.precision()));
+    return make_eagle_drafter(std::move(model), "eagle2");
+}
+
+}  // namespace draftscope

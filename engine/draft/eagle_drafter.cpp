@@ -1,0 +1,365 @@
+#include "engine/draft/eagle_drafter.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/tree/expansion.h"
+
+namespace draftscope {
+namespace {
+
+/// Rows of one catch-up pass; bounds the scratch of the first call, which covers the whole prompt.
+constexpr int catch_up_chunk = 128;
+
+/// KV of the verified slots only; what an expansion writes behind them is never committed, because its inputs
+/// were the drafter's own guesses.
+struct EagleState final : DrafterState {
+    EagleState(int slots, const LayerShape& shape)
+        : cache(1, slots, shape.kv_width()),
+          input(static_cast<std::size_t>(2 * shape.hidden)),
+          output(static_cast<std::size_t>(shape.hidden)) {}
+    KvCache cache;
+    std::vector<float> input;   ///< [2d] of the last verified slot
+    std::vector<float> output;  ///< [d] of the last verified slot: the root's candidates come from it
+};
+
+EagleState& state_of(const DraftJob& job) {
+    return static_cast<EagleState&>(*job.state);
+}
+
+/// A buffer of rows that only grows.
+class RowBuffer {
+  public:
+    Rows<float> rows(int count, int cols) {
+        const std::size_t size = static_cast<std::size_t>(count) * static_cast<std::size_t>(cols);
+        if (data_.size() < size) data_.resize(size);
+        return {data_.data(), count, cols};
+    }
+    std::span<const float> row(int index, int cols) const {
+        return {data_.data() + static_cast<std::size_t>(index) * static_cast<std::size_t>(cols),
+                static_cast<std::size_t>(cols)};
+    }
+    void swap(RowBuffer& other) { data_.swap(other.data_); }
+
+  private:
+    std::vector<float> data_;
+};
+
+void copy_row(std::span<const float> from, std::span<float> to) {
+    std::memcpy(to.data(), from.data(), from.size() * sizeof(float));
+}
+
+/// A job's tree while it grows. Tree rows take the slots behind the stable ones in the order of their passes.
+struct Growth {
+    explicit Growth(DraftJob& job_in)
+        : job(&job_in), beam(job_in.tokens.back(), job_in.tree), committed(state_of(job_in).cache.length()) {}
+
+    DraftJob* job;
+    BeamExpansion beam;
+    int committed = 0;      ///< P: stable slots
+    int slots_used = 0;     ///< tree rows written
+    int first_row = 0;      ///< of this job in the latest pass
+    int parents_first = 0;  ///< of this job in the pass before
+    std::vector<int>
+        tails;  ///< [rows of the latest pass, level]: slots of each row's tree ancestors and itself
+    std::vector<int> next_tails;
+
+    int rows() const { return static_cast<int>(beam.beam().size()); }
+    bool expands(int level) const { return level <= job->tree.depth && !beam.beam().empty(); }
+};
+
+class EagleDrafter final : public Drafter {
+  public:
+    EagleDrafter(std::unique_ptr<EagleModel> model, std::string_view name)
+        : model_(std::move(model)), name_(name) {}
+
+    bool uses_head() const override { return true; }
+    bool needs_hidden() const override { return model_->aux_layers().empty(); }
+    std::span<const int> aux_layers() const override { return model_->aux_layers(); }
+    std::unique_ptr<DrafterState> make_state(int slots) const override {
+        return std::make_unique<EagleState>(slots, model_->shape());
+    }
+    Status catch_up(DraftContext& context, std::span<DraftJob> jobs) override;
+    Status expand(DraftContext& context, std::span<DraftJob> jobs) override;
+    const kernels::Matrix* own_head() const override { return model_->own_head(); }
+    std::size_t weight_bytes() const override { return model_->weight_bytes(); }
+
+  private:
+    struct Slice {
+        DraftJob* job;
+        int first;  ///< of the job's new slots
+        int rows;
+    };
+
+    int hidden() const { return model_->shape().hidden; }
+    int new_slots(const DraftJob& job) const {
+        return needs_hidden() ? job.new_hidden.rows : job.new_aux.rows;
+    }
+    Status check_catch_up(const DraftJob& job) const;
+    Status check_expand(const DraftContext& context, const DraftJob& job) const;
+    void catch_up_slices(DraftContext& context, std::span<const Slice> slices, int rows);
+    void gather_level(std::span<Growth*> active, int level, int rows);
+    void run_level(DraftContext& context, std::span<Growth*> active, int level, int rows);
+    void propose(DraftContext& context, std::span<Growth*> active, int level, int rows);
+    void take_candidates(Growth& growth, int level);
+    std::uint64_t pass_bytes() const {
+        return model_->weight_bytes() + batch_.kv_bytes(model_->shape().kv_width());
+    }
+
+    std::unique_ptr<EagleModel> model_;
+    std::string name_;
+    DecoderBatch batch_;
+    RowBuffer inputs_;    ///< [rows, 2d]: embedding, hidden
+    RowBuffer outputs_;   ///< [rows, d] of the latest pass
+    RowBuffer previous_;  ///< the pass before, while its rows are gathered
+    Proposal proposal_;
+    std::vector<HeadState*> head_states_;
+    std::vector<TokenId> tokens_;
+    std::vector<TokenId> ids_;
+    std::vector<float> logprobs_;
+    std::vector<int> counts_;
+};
+
+Status EagleDrafter::check_catch_up(const DraftJob& job) const {
+    const int width = needs_hidden() ? hidden() : static_cast<int>(model_->aux_layers().size()) * hidden();
+    const Rows<const float>& features = needs_hidden() ? job.new_hidden : job.new_aux;
+    if (features.rows > 0 && features.cols != width) {
+        return failed("{}: target features are {} wide, expected {}", name_, features.cols, width);
+    }
+    const int slots = state_of(job).cache.length() + features.rows;
+    if (static_cast<int>(job.tokens.size()) != slots + 1) {
+        return failed("{}: {} verified slots go with {} tokens, not {}: a round was left out", name_, slots,
+                      slots + 1, job.tokens.size());
+    }
+    if (slots > model_->rope().positions) {
+        return failed("{}: {} slots are past its {} positions", name_, slots, model_->rope().positions);
+    }
+    return {};
+}
+
+Status EagleDrafter::catch_up(DraftContext& context, std::span<DraftJob> jobs) {
+    for (const DraftJob& job : jobs) DS_TRY(check_catch_up(job));
+    std::vector<Slice> slices;
+    int rows = 0;
+    const auto flush = [&] {
+        if (rows > 0) catch_up_slices(context, slices, rows);
+        slices.clear();
+        rows = 0;
+    };
+    for (DraftJob& job : jobs) {
+        state_of(job).cache.ensure_free(new_slots(job));
+        for (int first = 0; first < new_slots(job);) {
+            const int take = std::min(catch_up_chunk - rows, new_slots(job) - first);
+            slices.push_back({&job, first, take});
+            rows += take;
+            first += take;
+            if (rows == catch_up_chunk) flush();
+        }
+    }
+    flush();
+    return {};
+}
+
+void EagleDrafter::catch_up_slices(DraftContext& context, std::span<const Slice> slices, int rows) {
+    PhaseScope scope(context.phases, Phase::backbone, 0, rows);
+    const int d = hidden();
+    const Rows<float> inputs = inputs_.rows(rows, 2 * d);
+    const Rows<float> outputs = outputs_.rows(rows, d);
+    batch_.clear();
+    int row = 0;
+    for (const Slice& slice : slices) {
+        KvCache& cache = state_of(*slice.job).cache;
+        const int slot = cache.length();
+        const Rows<float> mine = inputs.slice(row, slice.rows);
+        // Slot i holds the hidden of token i and the embedding of token i + 1.
+        model_->embed(slice.job->tokens.subspan(static_cast<std::size_t>(slot) + 1,
+                                                static_cast<std::size_t>(slice.rows)),
+                      Rows<float>(mine.data, slice.rows, d, mine.stride));
+        const auto part = [&](const Rows<const float>& all) {
+            return all.empty() ? all : all.slice(slice.first, slice.rows);
+        };
+        model_->take_features(context.exec, part(slice.job->new_hidden), part(slice.job->new_aux),
+                              Rows<float>(mine.data + d, slice.rows, d, mine.stride));
+        for (int i = 0; i < slice.rows; ++i) batch_.add_row(cache, slot + i, slot + i, slot + i + 1);
+        // Inputs of the last slot are kept before the pass, which may overwrite them.
+        copy_row(mine.row(slice.rows - 1), state_of(*slice.job).input);
+        row += slice.rows;
+    }
+    model_->run(context.exec, batch_, inputs, outputs);
+    row = 0;
+    for (const Slice& slice : slices) {
+        EagleState& state = state_of(*slice.job);
+        state.cache.commit(slice.rows);
+        row += slice.rows;
+        copy_row(outputs.row(row - 1), state.output);
+    }
+    scope.add_bytes(pass_bytes());
+}
+
+Status EagleDrafter::check_expand(const DraftContext& context, const DraftJob& job) const {
+    if (context.head == nullptr) return failed("{}: drafting needs an LM head", name_);
+    const int committed = state_of(job).cache.length();
+    if (committed == 0 || static_cast<int>(job.tokens.size()) != committed + 1) {
+        return failed("{}: {} tokens with {} slots taken in; catch_up comes before expand", name_,
+                      job.tokens.size(), committed);
+    }
+    if (job.tree.nodes > 1 && committed + job.tree.depth > model_->rope().positions) {
+        return failed("{}: a tree of depth {} at position {} passes its {} positions; clip the tree", name_,
+                      job.tree.depth, committed, model_->rope().positions);
+    }
+    return {};
+}
+
+Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
+    for (const DraftJob& job : jobs) DS_TRY(check_expand(context, job));
+    std::vector<Growth> growths;
+    growths.reserve(jobs.size());
+    for (DraftJob& job : jobs) {
+        growths.emplace_back(job);
+        state_of(job).cache.ensure_free(job.tree.depth * job.tree.topk);
+        job.head_calls = 0;
+    }
+    std::vector<Growth*> active;
+    for (Growth& growth : growths) {
+        if (growth.job->tree.nodes > 1) active.push_back(&growth);
+    }
+    for (int level = 0; !active.empty(); ++level) {
+        int rows = 0;
+        for (Growth* growth : active) {
+            growth->parents_first = growth->first_row;
+            growth->first_row = rows;
+            rows += level == 0 ? 1 : growth->rows();
+        }
+        run_level(context, active, level, rows);
+        propose(context, active, level, rows);
+        std::erase_if(active, [&](const Growth* growth) { return !growth->expands(level + 1); });
+    }
+    for (Growth& growth : growths) {
+        PhaseScope scope(context.phases, Phase::rerank, 0, growth.beam.candidates());
+        growth.job->out = growth.beam.rerank();
+        DS_TRY(growth.job->out.finish());
+    }
+    return {};
+}
+
+void EagleDrafter::gather_level(std::span<Growth*> active, int level, int rows) {
+    const int d = hidden();
+    const auto width = static_cast<std::size_t>(level);
+    const Rows<float> inputs = inputs_.rows(rows, 2 * d);
+    batch_.clear();
+    for (Growth* growth : active) {
+        const std::vector<BeamExpansion::BeamNode>& beam = growth->beam.beam();
+        KvCache& cache = state_of(*growth->job).cache;
+        tokens_.clear();
+        for (const BeamExpansion::BeamNode& node : beam) tokens_.push_back(node.token);
+        const Rows<float> mine = inputs.slice(growth->first_row, static_cast<int>(beam.size()));
+        model_->embed(tokens_, Rows<float>(mine.data, mine.rows, d, mine.stride));
+        growth->next_tails.resize(beam.size() * width);
+        for (std::size_t b = 0; b < beam.size(); ++b) {
+            const int parent = beam[b].parent_row;
+            copy_row(previous_.row(growth->parents_first + parent, d),
+                     mine.row(static_cast<int>(b)).subspan(static_cast<std::size_t>(d)));
+            int* tail = growth->next_tails.data() + b * width;
+            if (level > 1) {
+                const int* above = growth->tails.data() + static_cast<std::size_t>(parent) * (width - 1);
+                std::copy_n(above, width - 1, tail);
+            }
+            const int slot = growth->committed + growth->slots_used++;
+            tail[width - 1] = slot;
+            batch_.add_row(cache, slot, growth->committed + level - 1, growth->committed, {tail, width});
+        }
+        growth->tails.swap(growth->next_tails);
+    }
+}
+
+void EagleDrafter::run_level(DraftContext& context, std::span<Growth*> active, int level, int rows) {
+    const int d = hidden();
+    if (level == 0) {
+        // The backbone of this level was the catch-up.
+        const Rows<float> outputs = outputs_.rows(rows, d);
+        for (const Growth* growth : active) {
+            const EagleState& state = state_of(*growth->job);
+            const float* input = state.input.data();
+            context.head->begin_level(growth->job->head_state, Rows<const float>(input, 1, d),
+                                      Rows<const float>(input + d, 1, d), 0);
+            copy_row(state.output, outputs.row(growth->first_row));
+        }
+        return;
+    }
+    PhaseScope scope(context.phases, Phase::backbone, level, rows);
+    outputs_.swap(previous_);
+    gather_level(active, level, rows);
+    const Rows<float> inputs = inputs_.rows(rows, 2 * d);
+    for (const Growth* growth : active) {
+        const Rows<float> mine = inputs.slice(growth->first_row, growth->rows());
+        context.head->begin_level(growth->job->head_state,
+                                  Rows<const float>(mine.data, mine.rows, d, mine.stride),
+                                  Rows<const float>(mine.data + d, mine.rows, d, mine.stride), level);
+    }
+    model_->run(context.exec, batch_, inputs, outputs_.rows(rows, d));
+    scope.add_bytes(pass_bytes());
+}
+
+void EagleDrafter::propose(DraftContext& context, std::span<Growth*> active, int level, int rows) {
+    int k = 0;
+    head_states_.clear();
+    for (const Growth* growth : active) {
+        k = std::max(k, growth->job->tree.topk);
+        const int mine = level == 0 ? 1 : growth->rows();
+        head_states_.insert(head_states_.end(), static_cast<std::size_t>(mine), growth->job->head_state);
+    }
+    const Rows<const float> head_rows = model_->head_rows(context.exec, outputs_.rows(rows, hidden()));
+    ProposeContext propose_context{context.exec, context.phases, level};
+    context.head->propose(propose_context, head_rows, head_states_, k, proposal_);
+    for (Growth* growth : active) {
+        {
+            PhaseScope scope(context.phases, Phase::topk, level, growth->rows());
+            take_candidates(*growth, level);
+        }
+        ++growth->job->head_calls;
+        if (context.watcher != nullptr) {
+            context.watcher->level_done(growth->job->sequence, level, [&] {
+                DraftTree partial = growth->beam.partial();
+                (void)partial.finish();  // a tree of our own candidates; a twin shows again in expand()
+                return partial;
+            });
+        }
+    }
+}
+
+void EagleDrafter::take_candidates(Growth& growth, int level) {
+    const int rows = level == 0 ? 1 : growth.rows();
+    const int topk = growth.job->tree.topk;
+    const auto stride = static_cast<std::size_t>(proposal_.k);
+    const std::size_t size = static_cast<std::size_t>(rows) * static_cast<std::size_t>(topk);
+    ids_.assign(size, no_token);
+    logprobs_.assign(size, 0.0f);
+    counts_.resize(static_cast<std::size_t>(rows));
+    for (std::size_t r = 0; r < counts_.size(); ++r) {
+        const std::size_t row = static_cast<std::size_t>(growth.first_row) + r;
+        counts_[r] = std::min(proposal_.counts[row], topk);
+        for (int c = 0; c < counts_[r]; ++c) {
+            const std::size_t from = row * stride + static_cast<std::size_t>(c);
+            const std::size_t to = r * static_cast<std::size_t>(topk) + static_cast<std::size_t>(c);
+            ids_[to] = proposal_.ids[from];
+            logprobs_[to] = proposal_.logits[from] - proposal_.logsumexp[row];
+        }
+    }
+    if (level == 0) {
+        const auto count = static_cast<std::size_t>(counts_[0]);
+        growth.beam.start({ids_.data(), count}, {logprobs_.data(), count});
+    } else {
+        growth.beam.extend(ids_, logprobs_, counts_);
+    }
+}
+
+}  // namespace
+
+std::unique_ptr<Drafter> make_eagle_drafter(std::unique_ptr<EagleModel> model, std::string_view name) {
+    return std::make_unique<EagleDrafter>(std::move(model), name);
+}
+
+}  // namespace draftscope

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "base/result.h"
+#include "engine/draft/drafter.h"
+#include "engine/model/decoder_layer.h"
+
+namespace draftscope {
+
+/// What tells the EAGLE generations apart: how a target feature enters, and the layer. A drafter row pairs
+/// the hidden of a token with the embedding of the *next* token; d is the drafter's hidden size, equal to the
+/// target's.
+class EagleModel {
+  public:
+    virtual ~EagleModel() = default;
+    virtual const LayerShape& shape() const = 0;
+    virtual const kernels::RopeTable& rope() const = 0;
+    virtual std::span<const int> aux_layers() const { return {}; }
+    virtual void embed(std::span<const TokenId> tokens, Rows<float> out) const = 0;
+    /// Target features of verified slots as drafter hiddens, [rows, d]. `hidden` or `aux` is read, as
+    /// aux_layers() says.
+    virtual void take_features(kernels::Exec& exec, Rows<const float> hidden, Rows<const float> aux,
+                               Rows<float> out) = 0;
+    /// One pass over `batch`. `inputs` is [rows, 2d], embedding first; `out` [rows, d] is what the next level
+    /// takes as hidden.
+    virtual void run(kernels::Exec& exec, DecoderBatch& batch, Rows<float> inputs, Rows<float> out) = 0;
+    /// The rows that go to the LM head: `out` itself, or a normed copy in the model's own buffer.
+    virtual Rows<const float> head_rows(kernels::Exec& exec, Rows<const float> out) = 0;
+    virtual const kernels::Matrix* own_head() const { return nullptr; }
+    virtual std::size_t weight_bytes() const = 0;
+};
+
+/// The round of EAGLE-2 and EAGLE-3 around one of their models (EAGLE-2, arXiv 2406.16858, sections 4.1 and
+/// 4.2). `name` is for messages.
+std::unique_ptr<Drafter> make_eagle_drafter(std::unique_ptr<EagleModel> model, std::string_view name);
+
+}  // namespace draftscope

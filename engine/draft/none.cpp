@@ -1,0 +1,32 @@
+#include "engine/draft/drafters.h"
+
+namespace draftscope {
+namespace {
+
+/// Plain decoding: the tree is its root.
+class NoDrafter final : public Drafter {
+  public:
+    bool uses_head() const override { return false; }
+    bool needs_hidden() const override { return false; }
+    std::unique_ptr<DrafterState> make_state(int) const override { return std::make_unique<DrafterState>(); }
+    Status catch_up(DraftContext&, std::span<DraftJob>) override { return {}; }
+    Status expand(DraftContext&, std::span<DraftJob> jobs) override {
+        for (DraftJob& job : jobs) {
+            if (job.tokens.empty()) return failed("none: a sequence without tokens has no root");
+            job.out = DraftTree::with_root(job.tokens.back());
+            job.head_calls = 0;
+            DS_TRY(job.out.finish());
+        }
+        return {};
+    }
+    std::size_t weight_bytes() const override { return 0; }
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Drafter>> make_none(const std::string& path, const Target&, kernels::Exec&) {
+    if (!path.empty()) return bad_input("drafter 'none' takes nothing after the colon, found '{}'", path);
+    return std::unique_ptr<Drafter>(std::make_unique<NoDrafter>());
+}
+
+}  // namespace draftscope

@@ -1,0 +1,50 @@
+#include <array>
+
+#include "engine/draft/drafters.h"
+
+namespace draftscope {
+namespace {
+
+constexpr std::array<DrafterInfo, 3> table{{
+    {"none", "Autoregressive", "", false, "no drafts: one token per round, the baseline", make_none},
+    {"ngram", "Prompt lookup", "", false,
+     "copies what followed the same words earlier in the text; ngram:max=3,min=1 sets the lengths matched",
+     make_ngram},
+    {"eagle2", "EAGLE-2", "EAGLE-2, arXiv 2406.16858", true,
+     "one decoder layer over the target's last hidden states; a folder with config.json and "
+     "model.safetensors",
+     make_eagle2},
+}};
+
+}  // namespace
+
+std::span<const DrafterInfo> drafter_registry() {
+    return table;
+}
+
+const DrafterInfo* find_drafter(std::string_view id) {
+    for (const DrafterInfo& info : table) {
+        if (info.id == id) return &info;
+    }
+    return nullptr;
+}
+
+Result<std::unique_ptr<Drafter>> make_drafter(std::string_view spec, const std::string& default_path,
+                                              const Target& target, kernels::Exec& exec) {
+    const std::size_t colon = spec.find(':');
+    const std::string_view id = spec.substr(0, colon);
+    const DrafterInfo* info = find_drafter(id);
+    if (info == nullptr) {
+        std::string known;
+        for (const DrafterInfo& row : table) known.append(known.empty() ? "" : ", ").append(row.id);
+        return bad_input("drafter '{}' is not known; known drafters: {}", id, known);
+    }
+    std::string path(colon == std::string_view::npos ? std::string_view() : spec.substr(colon + 1));
+    if (path.empty() && info->needs_weights) path = default_path;
+    if (path.empty() && info->needs_weights) {
+        return bad_input("drafter '{}' needs a checkpoint: write {}:FOLDER", id, id);
+    }
+    return info->make(path, target, exec);
+}
+
+}  // namespace draftscope
