@@ -31,6 +31,9 @@ struct UiState {
     std::uint64_t data_key = 0;   ///< grows when the snapshot changes: rebuild cached models when it differs
     std::map<std::string, bool, std::less<>> open;  ///< panel id -> shown; kept with the layout
 
+    RowId newest_run = 0;  ///< last run that took over the selection when it appeared
+    std::string source;    ///< of the snapshot that the selection belongs to
+
     /// A person chose a round: following ends unless it is the newest.
     void select_round(std::size_t index, std::size_t round_count) {
         round = index;

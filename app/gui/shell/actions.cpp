@@ -1,0 +1,52 @@
+#include "app/gui/shell/actions.h"
+
+#include <array>
+
+namespace draftscope {
+
+std::span<const Action> actions() {
+    using enum ActionId;
+    static constexpr ImGuiKeyChord ctrl = ImGuiMod_Ctrl, shift = ImGuiMod_Shift;
+    static constexpr std::array table = {
+        Action{open_file, "File", "Open capture...", ctrl | ImGuiKey_O, "Ctrl+O", "open a stored capture"},
+        Action{save_copy, "File", "Save a copy...", ctrl | ImGuiKey_S, "Ctrl+S",
+               "save what is shown to a file"},
+        Action{quit, "File", "Quit", ctrl | ImGuiKey_Q, "Ctrl+Q", "close the window"},
+        Action{run_pause, "Run", "Run / pause", ImGuiKey_Space, "Space",
+               "start a run, hold it, let it go on"},
+        Action{stop, "Run", "Stop", shift | ImGuiKey_Space, "Shift+Space",
+               "end the run; what was recorded is kept"},
+        Action{step_round, "Run", "Step one round", ImGuiKey_F10, "F10", "let the held run do one round"},
+        Action{step_level, "Run", "Step one level", ImGuiKey_F11, "F11", "... one level of the draft tree"},
+        Action{step_phase, "Run", "Step one phase", shift | ImGuiKey_F11, "Shift+F11", "... one phase"},
+        Action{previous_round, "Go", "Previous round", ImGuiKey_Comma, ",", "select the round before"},
+        Action{next_round, "Go", "Next round", ImGuiKey_Period, ".", "select the round after"},
+        Action{first_round, "Go", "First round", ImGuiKey_Home, "Home", "select the first round of the run"},
+        Action{follow, "Go", "Follow the newest round", ImGuiKey_L, "L", "stay on the newest round"},
+        Action{fit, "Go", "Fit views", ImGuiKey_F, "F", "tree, timeline and plots show everything"},
+        Action{find, "Go", "Find in text", ctrl | ImGuiKey_F, "Ctrl+F", "find a token in the output"},
+        Action{palette, "Go", "Command palette", ctrl | ImGuiKey_K, "Ctrl+K", "everything, by typing"},
+        Action{theme_dark, "View", "Dark theme", ImGuiKey_None, "", "dark ground"},
+        Action{theme_light, "View", "Light theme", ImGuiKey_None, "", "light ground"},
+        Action{larger, "View", "Larger", ctrl | ImGuiKey_Equal, "Ctrl+=", "larger text and controls"},
+        Action{smaller, "View", "Smaller", ctrl | ImGuiKey_Minus, "Ctrl+-", "smaller text and controls"},
+        Action{normal_size, "View", "Normal size", ctrl | ImGuiKey_0, "Ctrl+0", "the monitor's scale"},
+        Action{layout_explain, "View", "Layout: explain", ctrl | ImGuiKey_1, "Ctrl+1",
+               "tree and plane in front"},
+        Action{layout_profile, "View", "Layout: profile", ctrl | ImGuiKey_2, "Ctrl+2",
+               "timeline and phases in front"},
+        Action{layout_compare, "View", "Layout: compare", ctrl | ImGuiKey_3, "Ctrl+3", "plane in front"},
+        Action{reset_layout, "View", "Reset layout", ImGuiKey_None, "", "put every panel back"},
+        Action{help, "Help", "Keys and meanings", shift | ImGuiKey_Slash, "?", "this list"},
+        Action{guide, "Help", "Show the guide", ImGuiKey_F1, "F1", "the three lines of the first start"},
+    };
+    return table;
+}
+
+const Action& action(ActionId id) {
+    for (const Action& entry : actions())
+        if (entry.id == id) return entry;
+    return actions().front();
+}
+
+}  // namespace draftscope
