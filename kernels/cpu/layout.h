@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/cpu/tile.h"
 #include "kernels/matrix.h"
 
 /// Tile order of packed weights. 16 outputs make one block, so that one 512-bit register holds one value of
@@ -15,10 +16,6 @@
 ///   int8  [N/16][K/32][8][16][4]              value + 128, as the unsigned operand of vpdpbusd
 ///         then [N/16][K/32][16]               bf16 scale of (output, 32 inputs)
 namespace draftscope::kernels {
-
-inline constexpr int lanes = 16;
-inline constexpr int quant_block = 32;  ///< inputs that share one scale
-inline constexpr int int8_offset = 128;
 
 inline constexpr int round_up(int value, int multiple) {
     return (value + multiple - 1) / multiple * multiple;

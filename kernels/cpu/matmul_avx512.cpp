@@ -1,0 +1,11 @@
+#include "kernels/cpu/matmul_avx2.h"
+#include "kernels/cpu/matmul_bf16_fma.h"
+
+namespace draftscope::kernels {
+
+// Without VNNI 512-bit byte products gain nothing over 256 bits, so int8 stays on the AVX2 path.
+const MatmulKernels matmul_kernels_avx512 = {TileWalk<F32Tile>::run, TileWalk<Bf16FmaTile>::run,
+                                             matmul_int8_avx2,       false,
+                                             matmul_quantise_avx2,   nullptr};
+
+}  // namespace draftscope::kernels

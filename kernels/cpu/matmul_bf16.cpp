@@ -1,0 +1,62 @@
+#include "kernels/cpu/matmul_int8_vnni.h"
+
+namespace draftscope::kernels {
+namespace {
+
+/// bf16 weights and activations by vdpbf16ps: two products an input pair, pairs ascending.
+struct Bf16DotTile {
+    static constexpr int blocks = 2;
+    static constexpr int rows = 12;
+
+    template <int R, int T>
+    static void run(const MatmulWork& work, int block, int row) {
+        const long pairs = (work.k + 1) / 2;
+        const long stride = pairs * lanes;
+        const std::uint32_t* w = reinterpret_cast<const std::uint32_t*>(work.weights) + block * stride;
+        const std::uint32_t* x = work.x_bf16 + row * pairs;
+        __m512 sum[T][R];
+#pragma GCC unroll 16
+        for (int t = 0; t < T; ++t) {
+#pragma GCC unroll 4
+            for (int r = 0; r < R; ++r) sum[t][r] = _mm512_setzero_ps();
+        }
+        for (long p = 0; p < pairs; ++p) {
+            __m512bh wide[R];
+#pragma GCC unroll 4
+            for (int r = 0; r < R; ++r) {
+                wide[r] = reinterpret_cast<__m512bh>(_mm512_load_si512(w + r * stride + p * lanes));
+            }
+#pragma GCC unroll 16
+            for (int t = 0; t < T; ++t) {
+                const auto pair =
+                    reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(x[t * pairs + p])));
+#pragma GCC unroll 4
+                for (int r = 0; r < R; ++r) sum[t][r] = _mm512_dpbf16_ps(sum[t][r], wide[r], pair);
+            }
+        }
+#pragma GCC unroll 16
+        for (int t = 0; t < T; ++t) {
+#pragma GCC unroll 4
+            for (int r = 0; r < R; ++r) store_tile_row(work, block + r, row + t, sum[t][r]);
+        }
+    }
+};
+
+void to_bf16_pairs(const float* x, int k, std::uint32_t* out) {
+    auto* values = reinterpret_cast<std::uint16_t*>(out);
+    const int padded = (k + 1) / 2 * 2;
+    for (int i = 0; i < padded; i += 16) {
+        const auto in = static_cast<__mmask16>(k - i >= 16 ? 0xffffu : (1u << (k - i)) - 1u);
+        const auto keep = static_cast<__mmask16>(padded - i >= 16 ? 0xffffu : (1u << (padded - i)) - 1u);
+        const auto rounded = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(in, x + i));
+        _mm256_mask_storeu_epi16(values + i, keep, reinterpret_cast<__m256i>(rounded));
+    }
+}
+
+}  // namespace
+
+const MatmulKernels matmul_kernels_bf16 = {
+    TileWalk<F32Tile>::run, TileWalk<Bf16DotTile>::run, TileWalk<Int8VnniTile>::run, true, quantise_row,
+    to_bf16_pairs};
+
+}  // namespace draftscope::kernels

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "kernels/cpu/matmul_kernels.h"
+#include "kernels/cpu/tile.h"
+
+/// Walks the blocks and rows of one matmul in register tiles. Every tile shape adds the products of one
+/// output in the same order, so how rows fall into tiles never shows in the result.
+namespace draftscope::kernels {
+
+/// `Tile::run<R, T>(work, block, row)` computes R blocks of outputs for T rows; R is Tile::blocks or 1 and
+/// T is 1 .. Tile::rows.
+template <typename Tile>
+struct TileWalk {
+    template <int R, int T>
+    static void rows_of(const MatmulWork& work, int block, int row, int count) {
+        if (count == T) {
+            Tile::template run<R, T>(work, block, row);
+        } else if constexpr (T > 1) {
+            rows_of<R, T - 1>(work, block, row, count);
+        }
+    }
+
+    /// Tiles of nearly equal height: 8 rows are 4 + 4 rather than 6 + 2.
+    template <int R>
+    static void all_rows(const MatmulWork& work, int block) {
+        const int tiles = (work.rows + Tile::rows - 1) / Tile::rows;
+        for (int t = 0; t < tiles; ++t) {
+            const int first = work.rows * t / tiles;
+            const int last = work.rows * (t + 1) / tiles;
+            rows_of<R, Tile::rows>(work, block, first, last - first);
+        }
+    }
+
+    static void run(const MatmulWork& work, int begin, int end) {
+        int block = begin;
+        for (; block + Tile::blocks <= end; block += Tile::blocks) all_rows<Tile::blocks>(work, block);
+        for (; block < end; ++block) all_rows<1>(work, block);
+    }
+};
+
+}  // namespace draftscope::kernels

@@ -1,0 +1,13 @@
+#include "kernels/cpu/matmul_bf16_fma.h"
+#include "kernels/cpu/matmul_int8_vnni.h"
+
+namespace draftscope::kernels {
+
+const MatmulKernels matmul_kernels_vnni = {TileWalk<F32Tile>::run,
+                                           TileWalk<Bf16FmaTile>::run,
+                                           TileWalk<Int8VnniTile>::run,
+                                           false,
+                                           quantise_row,
+                                           nullptr};
+
+}  // namespace draftscope::kernels

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace draftscope::kernels {
+
+/// VecPortable's members on one 512-bit register (AVX-512 F, BW, DQ, VL).
+struct VecAvx512 {
+    static constexpr int dot_keys = 16;
+    static constexpr int mix_rows = 4;
+    using F = __m512;
+
+    static __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) - 1u); }
+    static F load(const float* p) { return _mm512_loadu_ps(p); }
+    static F load_n(const float* p, int n) { return _mm512_maskz_loadu_ps(first(n), p); }
+    static void store(float* p, F a) { _mm512_storeu_ps(p, a); }
+    static void store_n(float* p, F a, int n) { _mm512_mask_storeu_ps(p, first(n), a); }
+    static F set1(float x) { return _mm512_set1_ps(x); }
+    static F add(F a, F b) { return _mm512_add_ps(a, b); }
+    static F sub(F a, F b) { return _mm512_sub_ps(a, b); }
+    static F mul(F a, F b) { return _mm512_mul_ps(a, b); }
+    static F div(F a, F b) { return _mm512_div_ps(a, b); }
+    static F mul_add(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+    static F max(F a, F b) { return _mm512_max_ps(a, b); }
+    static F min(F a, F b) { return _mm512_min_ps(a, b); }
+    static F round(F a) {
+        const F shift = _mm512_set1_ps(12582912.0f);
+        return _mm512_sub_ps(_mm512_add_ps(a, shift), shift);
+    }
+    static F exp2_integral(F a) {
+        const __m512i biased = _mm512_add_epi32(_mm512_cvtps_epi32(a), _mm512_set1_epi32(127));
+        return _mm512_castsi512_ps(_mm512_slli_epi32(biased, 23));
+    }
+    static F keep_from(F a, F limit, F value) {
+        return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a, limit, _CMP_GE_OQ), value);
+    }
+    static std::uint32_t greater(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
+    static F to_bf16_and_back(F a) {
+        const __m512i bits = _mm512_castps_si512(a);
+        const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+        const __m512i up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+        const __m512i cut = _mm512_and_si512(up, _mm512_set1_epi32(static_cast<int>(0xffff0000u)));
+        const __mmask16 nan = _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
+        return _mm512_mask_mov_ps(_mm512_castsi512_ps(cut), nan, a);
+    }
+    static float sum(F a) {
+        const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+        const __m128 quarter = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+        const __m128 pair = _mm_add_ps(quarter, _mm_movehl_ps(quarter, quarter));
+        return _mm_cvtss_f32(_mm_add_ss(pair, _mm_shuffle_ps(pair, pair, 1)));
+    }
+    static float largest(F a) {
+        const __m256 half = _mm256_max_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+        const __m128 quarter = _mm_max_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+        const __m128 pair = _mm_max_ps(quarter, _mm_movehl_ps(quarter, quarter));
+        return _mm_cvtss_f32(_mm_max_ss(pair, _mm_shuffle_ps(pair, pair, 1)));
+    }
+    /// A transposing tree: each level adds two halves of two vectors at once, 15 additions for 16 sums.
+    static void sums(const F (&a)[dot_keys], float* out) {
+        F quarter[4];
+        for (int i = 0; i < 4; ++i) {
+            const F low = fold_halves(a[4 * i], a[4 * i + 1]);
+            const F high = fold_halves(a[4 * i + 2], a[4 * i + 3]);
+            quarter[i] =
+                _mm512_add_ps(_mm512_shuffle_f32x4(low, high, 0x88), _mm512_shuffle_f32x4(low, high, 0xdd));
+        }
+        const F even = fold_pairs(quarter[0], quarter[1]);
+        const F odd = fold_pairs(quarter[2], quarter[3]);
+        const __m512d e = _mm512_castps_pd(even);
+        const __m512d o = _mm512_castps_pd(odd);
+        const F mixed = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(e, o)),
+                                      _mm512_castpd_ps(_mm512_unpackhi_pd(e, o)));
+        // Element 4 j + i of `mixed` belongs to vector 4 i + j.
+        const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+        _mm512_storeu_ps(out, _mm512_permutexvar_ps(order, mixed));
+    }
+
+  private:
+    static F fold_halves(F a, F b) {
+        return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+    }
+    static F fold_pairs(F a, F b) {
+        return _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    }
+};
+
+}  // namespace draftscope::kernels
