@@ -2,9 +2,11 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <string>
 
 #include "base/units.h"
 #include "profiler/phase.h"
@@ -19,6 +21,10 @@ struct Breakpoints {
 
 /// Holds the engine thread between rounds, levels or phases, and counts the time it was held. The control
 /// side may be any thread; the `at_*` side is the engine thread. Cancelling releases a held engine.
+///
+/// A plain pause holds at the next round boundary. A step lets the engine reach the next boundary of its kind
+/// and holds there; steps asked for while one is under way add up. The end of a round is a boundary for every
+/// kind of step, so that its outcome can be looked at.
 class Gate : public PhaseObserver {
   public:
     void pause();
@@ -27,33 +33,36 @@ class Gate : public PhaseObserver {
     void step(GateStep what);
     void cancel();
     bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
-    bool paused() const;   ///< asked to hold, or holding
+    bool paused() const { return hold_.load(std::memory_order_relaxed); }  ///< asked to hold, or holding
     bool holding() const;  ///< the engine thread is waiting right now
     void set_breakpoints(Breakpoints points);
     /// Why the engine is held: "", "paused", "breakpoint: rejection at depth <= 1".
     std::string reason() const;
-    void reset();  ///< for the next run: running, not cancelled
+    void reset();  ///< for the next run: running, not cancelled; breakpoints stay
 
     // Engine side.
+    /// Before the first work of a round: holds when paused, without counting as the end of a step.
     void at_round_start();
-    void at_level();
+    void at_level(int level);
+    /// After the round was recorded. `accepted` and `tree_depth` as in its RoundRow.
     void at_round_end(int accepted, int tree_depth);
     void phase_ended(const SpanEvent& event) override;
-    /// Called on the engine thread just before it waits (publish the round in flight).
+    /// Called on the engine thread just before it waits, with no lock held (publish the round in flight).
     void set_hold_hook(std::function<void(Phase phase, int level)> hook) { hook_ = std::move(hook); }
     /// Time held since the last call.
     TimeNs take_paused_ns();
 
   private:
-    void hold_if(bool here, Phase phase, int level);
+    void boundary(GateStep what, Phase phase, int level);
+    void hold(std::unique_lock<std::mutex>& lock, Phase phase, int level);
 
     mutable std::mutex mutex_;
     std::condition_variable changed_;
-    bool hold_ = false;                    ///< hold at the next matching point
-    std::optional<GateStep> granularity_;  ///< where a stepping engine holds; rounds when plain paused
-    bool holding_ = false;
-    std::uint64_t permits_ = 0;
+    std::atomic<bool> hold_{false};  ///< hold at the next matching point; written under the mutex
     std::atomic<bool> cancelled_{false};
+    GateStep granularity_ = GateStep::round;
+    bool holding_ = false;
+    std::uint64_t permits_ = 0;  ///< boundaries that the engine may still run to
     Breakpoints breakpoints_;
     std::string reason_;
     TimeNs paused_ns_ = 0;

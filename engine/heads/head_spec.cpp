@@ -1,0 +1,105 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "engine/heads/factories.h"
+#include "engine/heads/head.h"
+
+namespace draftscope {
+namespace {
+
+std::string_view trim(std::string_view text) {
+    const auto first = text.find_first_not_of(" \t");
+    if (first == std::string_view::npos) return {};
+    return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+Result<double> parse_number(std::string_view head, std::string_view name, std::string_view value) {
+    double number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc() || end != value.data() + value.size() || !std::isfinite(number))
+        return bad_input("head {}: {}={} is not a number", head, name, value);
+    return number;
+}
+
+Status check_param(const HeadInfo& info, std::string_view name, std::string_view value) {
+    const auto param = std::find_if(info.params.begin(), info.params.end(),
+                                    [&](const HeadParam& p) { return p.name == name; });
+    if (param == info.params.end()) {
+        std::string known;
+        for (const HeadParam& p : info.params) known += (known.empty() ? "" : ", ") + std::string(p.name);
+        return bad_input("head {}: unknown parameter {}={}; {}", info.id, name, value,
+                         known.empty() ? "it takes none" : "known: " + known);
+    }
+    DS_ASSIGN(const double number, parse_number(info.id, name, value));
+    if (number < param->min || number > param->max)
+        return bad_input("head {}: {}={} is outside {}..{}", info.id, name, value, param->min, param->max);
+    return {};
+}
+
+}  // namespace
+
+Result<HeadSpec> parse_head_spec(std::string_view text) {
+    const std::string_view body = trim(text);
+    const auto colon = body.find(':');
+    HeadSpec spec;
+    spec.id = std::string(trim(body.substr(0, colon)));
+    if (spec.id.empty()) return bad_input("head: \"{}\" names no head; use NAME or NAME:key=value,...", text);
+    if (colon == std::string_view::npos) return spec;
+    std::string_view rest = body.substr(colon + 1);
+    while (true) {
+        const auto comma = rest.find(',');
+        const std::string_view piece = trim(rest.substr(0, comma));
+        const auto equals = piece.find('=');
+        const std::string name(trim(piece.substr(0, equals)));
+        const std::string_view value =
+            equals == std::string_view::npos ? std::string_view{} : trim(piece.substr(equals + 1));
+        if (name.empty() || value.empty())
+            return bad_input("head {}: \"{}\" is not key=value in \"{}\"", spec.id, piece, text);
+        if (!spec.params.emplace(name, value).second)
+            return bad_input("head {}: {} is given twice in \"{}\"", spec.id, name, text);
+        if (comma == std::string_view::npos) return spec;
+        rest.remove_prefix(comma + 1);
+    }
+}
+
+std::string to_text(const HeadSpec& spec) {
+    std::string text = spec.id;
+    char separator = ':';
+    for (const auto& [name, value] : spec.params) {
+        text += fmt::format("{}{}={}", separator, name, value);
+        separator = ',';
+    }
+    return text;
+}
+
+const HeadInfo* find_head(std::string_view id) {
+    for (const HeadInfo& info : head_registry())
+        if (info.id == id) return &info;
+    return nullptr;
+}
+
+Result<std::unique_ptr<Head>> make_head(const HeadSpec& spec, const HeadArtefacts& artefacts) {
+    const HeadInfo* info = find_head(spec.id);
+    if (info == nullptr) {
+        std::string known;
+        for (const HeadInfo& row : head_registry())
+            known += (known.empty() ? "" : ", ") + std::string(row.id);
+        return bad_input("unknown head {}; known: {}", spec.id, known);
+    }
+    for (const auto& [name, value] : spec.params) DS_TRY(check_param(*info, name, value));
+    return info->make(spec, artefacts);
+}
+
+Result<int> whole_param(const HeadSpec& spec, std::string_view name, int fallback) {
+    const auto found = spec.params.find(name);
+    if (found == spec.params.end()) return fallback;
+    DS_ASSIGN(const double number, parse_number(spec.id, name, found->second));
+    if (number != std::floor(number) || std::abs(number) > 1e9)
+        return bad_input("head {}: {}={} is not a whole number", spec.id, name, found->second);
+    return static_cast<int>(number);
+}
+
+}  // namespace draftscope

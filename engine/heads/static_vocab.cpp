@@ -1,0 +1,53 @@
+#include "engine/heads/static_vocab.h"
+
+#include <algorithm>
+
+#include "engine/model/model_file.h"
+
+namespace draftscope {
+
+Result<StaticVocab> StaticVocab::make(kernels::Exec& exec, const HeadWeights& weights,
+                                      const std::vector<TokenId>& ranking, int size, std::string_view head) {
+    const auto vocab = static_cast<std::size_t>(weights.vocab);
+    if (size < 1 || size > weights.vocab)
+        return bad_input("head {}: v={} does not fit the target, which has {} tokens; use v=1..{}", head,
+                         size, weights.vocab, weights.vocab);
+    StaticVocab result;
+    result.member_.assign(vocab, false);
+    const auto keep = [&](TokenId id) {
+        if (result.member_[static_cast<std::size_t>(id)]) return;
+        result.member_[static_cast<std::size_t>(id)] = true;
+        result.ids_.push_back(id);
+    };
+    for (const TokenId id : weights.always_active)
+        if (id >= 0 && id < weights.vocab) keep(id);
+    for (const TokenId id : ranking) {
+        if (id < 0 || id >= weights.vocab)
+            return bad_input(
+                "head {}: the ranking names token {}, the target has {} tokens; it was made for another "
+                "vocabulary",
+                head, id, weights.vocab);
+        if (result.size() < size) keep(id);
+    }
+    if (result.size() < size)
+        return bad_input("head {}: v={} but the ranking holds {} different tokens", head, size,
+                         result.size());
+    std::sort(result.ids_.begin(), result.ids_.end());
+    result.rows_ = weights.lm_head->gather_rows(exec, result.ids_);
+    return result;
+}
+
+Result<std::vector<TokenId>> load_ranking(const std::string& path, std::string_view head) {
+    DS_ASSIGN(const auto file, open_safetensors(path));
+    DS_ASSIGN(const auto values, file->read_integers("ids"));
+    std::vector<TokenId> ids;
+    ids.reserve(values.size());
+    for (const std::int64_t value : values) {
+        if (value < 0 || value > INT32_MAX)
+            return bad_input("{}: tensor 'ids' holds {}, which is no token id (head {})", path, value, head);
+        ids.push_back(static_cast<TokenId>(value));
+    }
+    return ids;
+}
+
+}  // namespace draftscope

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/heads/head.h"
+
+namespace draftscope {
+
+/// A fixed draft vocabulary: the kept rows of an LM head in one matrix, and the way back to target ids.
+/// Shared by the heads that only differ in how they choose the tokens.
+class StaticVocab {
+  public:
+    /// Keeps the first `size` tokens of `ranking` (most frequent first; duplicates count once). Every
+    /// always-active token is kept, at the cost of the last ones of the ranking. `head` names the head in
+    /// messages. Fails when the ranking is too short or names a token that the target does not have.
+    static Result<StaticVocab> make(kernels::Exec& exec, const HeadWeights& weights,
+                                    const std::vector<TokenId>& ranking, int size, std::string_view head);
+
+    int size() const { return static_cast<int>(ids_.size()); }
+    const kernels::Matrix& rows() const { return rows_; }  ///< [size, d], row i = token ids()[i]
+    /// Ascending, so that a tie between rows goes to the lower token id as it does in the full head.
+    const std::vector<TokenId>& ids() const { return ids_; }
+    bool has(TokenId token) const {
+        return token >= 0 && token < static_cast<TokenId>(member_.size()) &&
+               member_[static_cast<std::size_t>(token)];
+    }
+
+  private:
+    std::vector<TokenId> ids_;
+    std::vector<bool> member_;  ///< [V]
+    kernels::Matrix rows_;
+};
+
+/// Tensor `ids` of a ranking file (safetensors), most frequent first. Missing file or tensor: bad_input.
+Result<std::vector<TokenId>> load_ranking(const std::string& path, std::string_view head);
+
+}  // namespace draftscope

@@ -1,0 +1,101 @@
+#include "engine/tree/expansion.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace draftscope {
+namespace {
+
+/// A log-prob must not lift a child above its parent, or re-ranking could keep the child alone: what
+/// rounding left above zero becomes zero, and a NaN the least likely of all.
+float clean_logprob(float value) {
+    if (std::isnan(value)) return -std::numeric_limits<float>::infinity();
+    return std::min(value, 0.0f);
+}
+
+}  // namespace
+
+void BeamExpansion::start(std::span<const TokenId> ids, std::span<const float> logprobs) {
+    assert(ids.size() == logprobs.size());
+    pool_.clear();
+    beam_.clear();
+    const std::size_t count = std::min(ids.size(), static_cast<std::size_t>(spec_.topk));
+    for (std::size_t i = 0; i < count; ++i) {
+        const float logprob = clean_logprob(logprobs[i]);
+        pool_.push_back({ids[i], -1, static_cast<int>(i), logprob, logprob});
+        beam_.push_back({static_cast<int>(i), 0, ids[i], logprob});
+    }
+}
+
+void BeamExpansion::extend(std::span<const TokenId> ids, std::span<const float> logprobs,
+                           std::span<const int> counts) {
+    assert(counts.size() == beam_.size());
+    const std::size_t first = pool_.size();
+    std::vector<int> proposing_row;
+    for (std::size_t row = 0; row < beam_.size(); ++row) {
+        const std::size_t base = row * static_cast<std::size_t>(spec_.topk);
+        const int count = std::min(counts[row], spec_.topk);
+        for (int c = 0; c < count; ++c) {
+            const float logprob = clean_logprob(logprobs[base + static_cast<std::size_t>(c)]);
+            pool_.push_back({ids[base + static_cast<std::size_t>(c)], beam_[row].flat, -1, logprob,
+                             beam_[row].score + logprob});
+            proposing_row.push_back(static_cast<int>(row));
+        }
+    }
+    std::vector<int> order(pool_.size() - first);
+    std::iota(order.begin(), order.end(), static_cast<int>(first));
+    const std::size_t keep = std::min(order.size(), static_cast<std::size_t>(spec_.topk));
+    std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(keep), order.end(),
+                      [this](int a, int b) {
+                          const float sa = pool_[static_cast<std::size_t>(a)].score;
+                          const float sb = pool_[static_cast<std::size_t>(b)].score;
+                          return sa != sb ? sa > sb : a < b;
+                      });
+    beam_.clear();
+    for (std::size_t i = 0; i < keep; ++i) {
+        Candidate& chosen = pool_[static_cast<std::size_t>(order[i])];
+        chosen.row = static_cast<int>(i);
+        beam_.push_back({order[i], proposing_row[static_cast<std::size_t>(order[i]) - first], chosen.token,
+                         chosen.score});
+    }
+}
+
+std::vector<int> BeamExpansion::ancestor_rows(int b) const {
+    std::vector<int> rows;
+    int flat = pool_[static_cast<std::size_t>(beam_[static_cast<std::size_t>(b)].flat)].parent;
+    while (flat >= 0) {
+        rows.push_back(pool_[static_cast<std::size_t>(flat)].row);
+        flat = pool_[static_cast<std::size_t>(flat)].parent;
+    }
+    std::reverse(rows.begin(), rows.end());
+    return rows;
+}
+
+DraftTree BeamExpansion::rerank() const {
+    std::vector<int> order(pool_.size());
+    std::iota(order.begin(), order.end(), 0);
+    const std::size_t keep = std::min(order.size(), static_cast<std::size_t>(std::max(spec_.nodes - 1, 0)));
+    std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(keep), order.end(),
+                      [this](int a, int b) {
+                          const float sa = pool_[static_cast<std::size_t>(a)].score;
+                          const float sb = pool_[static_cast<std::size_t>(b)].score;
+                          return sa != sb ? sa > sb : a < b;
+                      });
+    order.resize(keep);
+    std::sort(order.begin(), order.end());
+    DraftTree tree = DraftTree::with_root(root_);
+    std::vector<int> node_of(pool_.size(), -1);
+    for (const int flat : order) {
+        const Candidate& candidate = pool_[static_cast<std::size_t>(flat)];
+        const int parent = candidate.parent < 0 ? 0 : node_of[static_cast<std::size_t>(candidate.parent)];
+        // Parents score no less and come first in flat order, so a survivor's parent survived.
+        assert(parent >= 0);
+        node_of[static_cast<std::size_t>(flat)] = tree.add(candidate.token, parent, candidate.logprob);
+    }
+    return tree;
+}
+
+}  // namespace draftscope

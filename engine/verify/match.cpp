@@ -1,0 +1,22 @@
+#include <cassert>
+
+#include "engine/verify/verify.h"
+
+namespace draftscope {
+
+Acceptance accept_match(const DraftTree& tree, std::span<const TargetChoice> choices) {
+    assert(choices.size() == tree.tokens.size());
+    Acceptance result;
+    result.path.push_back(0);
+    std::size_t at = 0;
+    // Children come after their parent, so one pass over the nodes follows the path to its end.
+    for (std::size_t i = 1; i < tree.tokens.size(); ++i) {
+        if (tree.parents[i] != static_cast<int>(at) || tree.tokens[i] != choices[at].token) continue;
+        at = i;
+        result.path.push_back(static_cast<int>(i));
+    }
+    result.bonus = choices[at].token;
+    return result;
+}
+
+}  // namespace draftscope

@@ -1,0 +1,158 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "engine/tree/draft_tree.h"
+#include "engine/tree/expansion.h"
+
+namespace draftscope {
+namespace {
+
+constexpr TokenId root = 100, A = 1, B = 2, C = 3, D = 4, E = 5, F = 6, G = 7, H = 8, K = 9, L = 10;
+
+std::vector<float> logs(std::initializer_list<double> probabilities) {
+    std::vector<float> out;
+    for (const double p : probabilities) out.push_back(static_cast<float>(std::log(p)));
+    return out;
+}
+
+/// The worked example: k = 2, depth = 2, six nodes; root -> A .6, B .28; A -> C .5, D .4; B -> E .9, F .05;
+/// AC -> G .7, H .2; BE -> K .8, L .1.
+BeamExpansion worked_example() {
+    BeamExpansion beam(root, TreeSpec{2, 2, 6});
+    beam.start(std::vector<TokenId>{A, B}, logs({.6, .28}));
+    beam.extend(std::vector<TokenId>{C, D, E, F}, logs({.5, .4, .9, .05}), std::vector<int>{2, 2});
+    return beam;
+}
+
+TEST(BeamExpansion, SecondBeamOfTheWorkedExampleIsFlats2And4) {
+    const BeamExpansion beam = worked_example();
+    ASSERT_EQ(beam.beam().size(), 2u);
+    EXPECT_EQ(beam.beam()[0].flat, 2);
+    EXPECT_EQ(beam.beam()[0].token, C);
+    EXPECT_EQ(beam.beam()[0].parent_row, 0);
+    EXPECT_NEAR(std::exp(beam.beam()[0].score), .30, 1e-6);
+    EXPECT_EQ(beam.beam()[1].flat, 4);
+    EXPECT_EQ(beam.beam()[1].parent_row, 1);
+    EXPECT_NEAR(std::exp(beam.beam()[1].score), .252, 1e-6);
+    EXPECT_EQ(beam.ancestor_rows(0), std::vector<int>{0});
+    EXPECT_EQ(beam.ancestor_rows(1), std::vector<int>{1});
+}
+
+TEST(BeamExpansion, TreeOfTheWorkedExample) {
+    BeamExpansion beam = worked_example();
+    beam.extend(std::vector<TokenId>{G, H, K, L}, logs({.7, .2, .8, .1}), std::vector<int>{2, 2});
+    EXPECT_EQ(beam.candidates(), 10);
+    DraftTree tree = beam.rerank();
+    ASSERT_TRUE(tree.finish().ok());
+    EXPECT_EQ(tree.tokens, (std::vector<TokenId>{root, A, B, C, D, E}));
+    EXPECT_EQ(tree.parents, (std::vector<int>{-1, 0, 0, 1, 1, 2}));
+    EXPECT_EQ(tree.depths, (std::vector<int>{0, 1, 1, 2, 2, 2}));
+    const std::vector<std::uint64_t> masks = {0b1, 0b11, 0b101, 0b1011, 0b10011, 0b100101};
+    for (int i = 0; i < tree.size(); ++i) EXPECT_EQ(tree.mask.row(i)[0], masks[static_cast<std::size_t>(i)]);
+    EXPECT_NEAR(std::exp(tree.cum_logprobs[3]), .30, 1e-6);
+    EXPECT_EQ(tree.max_depth(), 2);
+}
+
+TEST(BeamExpansion, EqualScoresGoToTheSmallerFlatIndex) {
+    BeamExpansion beam(root, TreeSpec{1, 2, 4});
+    beam.start(std::vector<TokenId>{A, B}, std::vector<float>{0.0f, 0.0f});
+    beam.extend(std::vector<TokenId>{C, D, E, F}, std::vector<float>{0, 0, 0, 0}, std::vector<int>{2, 2});
+    DraftTree tree = beam.rerank();
+    EXPECT_EQ(tree.tokens, (std::vector<TokenId>{root, A, B, C}));
+    EXPECT_TRUE(tree.finish().ok());
+}
+
+TEST(BeamExpansion, UnusableLogprobsKeepTheTreeClosed) {
+    const float bad = std::numeric_limits<float>::quiet_NaN(),
+                never = -std::numeric_limits<float>::infinity();
+    BeamExpansion beam(root, TreeSpec{1, 2, 6});
+    // 0.001 above zero stands for what rounding makes of a one-token support.
+    beam.start(std::vector<TokenId>{A, B}, std::vector<float>{bad, never});
+    beam.extend(std::vector<TokenId>{C, D, E, F}, std::vector<float>{0.001f, never, bad, 0.001f},
+                std::vector<int>{2, 2});
+    DraftTree tree = beam.rerank();
+    EXPECT_EQ(tree.size(), 6);
+    EXPECT_TRUE(tree.finish().ok());
+}
+
+TEST(BeamExpansion, ShortShortlistsAreClipped) {
+    BeamExpansion beam(root, TreeSpec{2, 3, 10});
+    beam.start(std::vector<TokenId>{A, B}, logs({.6, .3}));
+    ASSERT_EQ(beam.beam().size(), 2u);
+    beam.extend(std::vector<TokenId>{C, no_token, no_token, D, E, no_token}, logs({.5, .1, .1, .4, .3, .1}),
+                std::vector<int>{1, 2});
+    EXPECT_EQ(beam.candidates(), 5);
+    DraftTree tree = beam.partial();
+    EXPECT_EQ(tree.tokens, (std::vector<TokenId>{root, A, B, C, D, E}));
+}
+
+TEST(DraftTree, FinishNamesTheBrokenNode) {
+    DraftTree tree = DraftTree::with_root(root);
+    tree.add(A, 0, -0.1f);
+    tree.add(A, 0, -0.2f);
+    EXPECT_NE(tree.finish().error().message.find("token 1 twice"), std::string::npos);
+
+    DraftTree backwards = DraftTree::with_root(root);
+    backwards.add(A, 0, -0.1f);
+    backwards.parents[1] = 1;
+    EXPECT_NE(backwards.finish().error().message.find("node 1 has parent 1"), std::string::npos);
+
+    DraftTree huge = DraftTree::with_root(root);
+    for (int i = 0; i < max_tree_nodes; ++i) huge.add(i, 0, -1.0f);
+    EXPECT_FALSE(huge.finish().ok());
+    EXPECT_FALSE(DraftTree{}.finish().ok());
+}
+
+TEST(TreeSpec, ReadsEveryForm) {
+    EXPECT_EQ(parse_tree_spec("depth=5,topk=10,nodes=60").value(), (TreeSpec{5, 10, 60}));
+    EXPECT_EQ(parse_tree_spec(" nodes=8 , depth=2, topk=3 ").value(), (TreeSpec{2, 3, 8}));
+    EXPECT_EQ(parse_tree_spec("chain=6").value(), (TreeSpec{5, 1, 7}));
+    EXPECT_EQ(parse_tree_spec("chain=1").value(), (TreeSpec{0, 1, 2}));
+    EXPECT_EQ(parse_tree_spec("topk=1").value(), (TreeSpec{3, 1, 5}));  // 12 nodes do not exist there
+    EXPECT_EQ(parse_tree_spec("paper:fr-spec").value(), (TreeSpec{5, 10, 60}));
+    EXPECT_EQ(parse_tree_spec("paper:fr-spec-1b").value(), (TreeSpec{2, 10, 30}));
+    EXPECT_EQ(parse_tree_spec("paper:specvocab").value(), (TreeSpec{7, 10, 60}));
+    EXPECT_EQ(parse_tree_spec("paper:slimspec").value(), (TreeSpec{5, 1, 7}));
+    EXPECT_EQ(parse_tree_spec("paper:microspec").value(), (TreeSpec{5, 10, 60}));
+}
+
+TEST(TreeSpec, TextIsCanonicalAndReadsBack) {
+    for (const char* text : {"depth=3,topk=4,nodes=12", "chain=6", "chain=1", "depth=0,topk=8,nodes=9"}) {
+        const TreeSpec spec = parse_tree_spec(text).value();
+        EXPECT_EQ(to_text(spec), text);
+    }
+    EXPECT_EQ(to_text(parse_tree_spec("depth=5,topk=1,nodes=7").value()), "chain=6");
+    EXPECT_EQ(to_text(parse_tree_spec("depth=5,topk=1,nodes=4").value()), "depth=5,topk=1,nodes=4");
+}
+
+struct Refusal {
+    const char* text;
+    const char* says;
+};
+class TreeSpecRefusal : public testing::TestWithParam<Refusal> {};
+
+TEST_P(TreeSpecRefusal, NamesFieldValueAndRange) {
+    const auto spec = parse_tree_spec(GetParam().text);
+    ASSERT_FALSE(spec.ok()) << GetParam().text;
+    EXPECT_EQ(spec.error().kind, ErrorKind::bad_input);
+    EXPECT_NE(spec.error().message.find(GetParam().says), std::string::npos) << spec.error().message;
+}
+INSTANTIATE_TEST_SUITE_P(
+    All, TreeSpecRefusal,
+    testing::Values(
+        Refusal{"", "empty"}, Refusal{"nodes=1", "nodes=1 is outside 2..1024"},
+        Refusal{"nodes=1025", "nodes=1025 is outside 2..1024"},
+        Refusal{"depth=-1", "depth=-1 is outside 0..63"}, Refusal{"topk=0", "topk=0 is outside 1..64"},
+        Refusal{"topk=65", "topk=65 is outside 1..64"},
+        Refusal{"depth=0,topk=4,nodes=6", "nodes=6 is more than depth=0,topk=4 can propose; use nodes=2..5"},
+        Refusal{"depth=3,depth=4", "depth is given twice"}, Refusal{"width=3", "\"width=3\""},
+        Refusal{"depth=3,,topk=4", "\"\""}, Refusal{"depth", "\"depth\""},
+        Refusal{"depth=2x", "depth=2x is not a whole number"},
+        Refusal{"depth=99999999999", "is not a whole number"}, Refusal{"chain=0", "chain=0 is outside 1..64"},
+        Refusal{"chain=", "chain= is not a whole number"}, Refusal{"chain=3,topk=2", "not a whole number"},
+        Refusal{"chains=3", "\"chains=3\""}, Refusal{"paper:eagle9", "known: fr-spec, fr-spec-1b"}));
+
+}  // namespace
+}  // namespace draftscope

@@ -1,0 +1,138 @@
+#include "engine/verify/verify.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/rng.h"
+
+namespace draftscope {
+namespace {
+
+constexpr float never = -std::numeric_limits<float>::infinity();
+
+std::vector<TargetChoice> choose(const std::vector<std::vector<float>>& rows, int vocab,
+                                 const Sampling& sampling, std::uint64_t sequence = 0,
+                                 std::int64_t first_position = 0, int threads = 1) {
+    const auto exec = kernels::make_cpu_exec(threads);
+    std::vector<float> data;
+    std::vector<std::int64_t> positions;
+    for (const auto& row : rows) {
+        data.insert(data.end(), row.begin(), row.end());
+        positions.push_back(first_position + static_cast<std::int64_t>(positions.size()));
+    }
+    std::vector<TargetChoice> out;
+    choose_tokens(
+        *exec,
+        Rows<const float>(data.data(), static_cast<int>(rows.size()), static_cast<int>(rows[0].size())),
+        vocab, sampling, sequence, positions, out);
+    return out;
+}
+
+Sampling sampled(double temperature, int top_k = 0, double top_p = 1.0, std::uint64_t seed = 1) {
+    return {temperature, top_p, top_k, seed};
+}
+
+TEST(ChooseTokens, GreedyTakesTheLowerIdOfATieAndNeverAPaddingRow) {
+    const auto choices = choose({{1, 3, 3, 0, 9}, {5, 1, 1, 1, 9}}, 4, {});
+    EXPECT_EQ(choices[0].token, 1);
+    EXPECT_EQ(choices[1].token, 0);
+    const double norm = std::exp(1.0) + 2 * std::exp(3.0) + std::exp(0.0);
+    EXPECT_NEAR(choices[0].prob, std::exp(3.0) / norm, 1e-6);
+    EXPECT_NEAR(probability_of(choices[0], {}, 1.0f), std::exp(1.0) / norm, 1e-6);
+}
+
+/// Shares of 20 000 draws at as many positions.
+std::vector<double> shares(const std::vector<float>& row, const Sampling& sampling) {
+    constexpr int draws = 20'000, batch = 500;
+    std::vector<double> share(row.size(), 0.0);
+    for (int first = 0; first < draws; first += batch) {
+        const std::vector<std::vector<float>> rows(batch, row);
+        for (const TargetChoice& c : choose(rows, static_cast<int>(row.size()), sampling, 3, first))
+            share[static_cast<std::size_t>(c.token)] += 1.0 / draws;
+    }
+    return share;
+}
+
+TEST(ChooseTokens, SampledSharesFollowTheTemperedDistribution) {
+    const std::vector<float> row = {0.0f, 1.0f, never, 2.0f};
+    const auto share = shares(row, sampled(0.5));
+    const double norm = std::exp(0.0) + std::exp(2.0) + std::exp(4.0);
+    // Four standard deviations of a share of 20 000 draws are below 0.0142.
+    EXPECT_NEAR(share[0], std::exp(0.0) / norm, 0.0142);
+    EXPECT_NEAR(share[1], std::exp(2.0) / norm, 0.0142);
+    EXPECT_EQ(share[2], 0.0);
+    EXPECT_NEAR(share[3], std::exp(4.0) / norm, 0.0142);
+}
+
+TEST(ChooseTokens, TopKKeepsTheLowerIdsOfATie) {
+    const auto share = shares({1, 2, 2, 2}, sampled(1.0, 2));
+    EXPECT_EQ(share[0], 0.0);
+    EXPECT_NEAR(share[1], 0.5, 0.0142);
+    EXPECT_NEAR(share[2], 0.5, 0.0142);
+    EXPECT_EQ(share[3], 0.0);
+}
+
+TEST(ChooseTokens, TopPKeepsTheSmallestSetThatReachesIt) {
+    // Probabilities .1, .2, .3, .4: 0.65 needs .4 and .3.
+    const std::vector<float> row = {std::log(.1f), std::log(.2f), std::log(.3f), std::log(.4f)};
+    const auto share = shares(row, sampled(1.0, 0, 0.65));
+    EXPECT_EQ(share[0] + share[1], 0.0);
+    EXPECT_NEAR(share[2], 3.0 / 7, 0.0142);
+    const auto one = choose({row}, 4, sampled(1.0, 0, 1e-9));
+    EXPECT_EQ(one[0].token, 3);
+    EXPECT_NEAR(one[0].prob, 1.0, 1e-6);
+    EXPECT_EQ(probability_of(one[0], sampled(1.0, 0, 1e-9), row[2]), 0.0f);
+}
+
+TEST(ChooseTokens, ADrawDependsOnItsSequenceAndPositionAlone) {
+    Rng rng(5);
+    std::vector<std::vector<float>> rows(40, std::vector<float>(700));
+    for (auto& row : rows)
+        for (float& value : row) value = static_cast<float>(rng.normal());
+    const auto together = choose(rows, 690, sampled(0.9), 4, 100);
+    const auto threaded = choose(rows, 690, sampled(0.9), 4, 100, 3);
+    int other_sequence = 0;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const auto position = 100 + static_cast<std::int64_t>(i);
+        const auto alone = choose({rows[i]}, 690, sampled(0.9), 4, position);
+        EXPECT_EQ(together[i].token, alone[0].token);
+        EXPECT_EQ(together[i].prob, alone[0].prob);
+        EXPECT_EQ(together[i].token, threaded[i].token);
+        EXPECT_LT(together[i].token, 690);
+        other_sequence += choose({rows[i]}, 690, sampled(0.9), 5, position)[0].token != alone[0].token;
+    }
+    EXPECT_GT(other_sequence, 20);
+}
+
+TEST(ChooseTokens, SurvivesRowsWithoutAUsableLogit) {
+    const float bad = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_EQ(choose({{never, never}}, 2, sampled(1.0))[0].token, 0);
+    EXPECT_EQ(choose({{bad, 1.0f}}, 2, sampled(1.0, 1))[0].token, 1);
+    EXPECT_EQ(choose({{bad, 1.0f}}, 2, sampled(1.0, 0, 0.5))[0].token, 1);
+    EXPECT_EQ(choose({{3.0f, 1.0f}}, 2, sampled(1e-30))[0].token, 0);
+}
+
+TEST(AcceptMatch, FollowsTheTargetsChoices) {
+    DraftTree tree = DraftTree::with_root(10);
+    const int a = tree.add(1, 0, -1), b = tree.add(2, 0, -1);
+    tree.add(3, a, -1);
+    const int d = tree.add(4, b, -1);
+    tree.add(5, d, -1);
+    std::vector<TargetChoice> choices(6);
+    choices[0].token = 2;
+    choices[2].token = 4;
+    choices[4].token = 9;
+    const Acceptance found = accept_match(tree, choices);
+    EXPECT_EQ(found.path, (std::vector<int>{0, 2, 4}));
+    EXPECT_EQ(found.bonus, 9);
+
+    choices[0].token = 77;
+    const Acceptance none = accept_match(tree, choices);
+    EXPECT_EQ(none.path, std::vector<int>{0});
+    EXPECT_EQ(none.bonus, 77);
+}
+
+}  // namespace
+}  // namespace draftscope
