@@ -35,6 +35,7 @@ struct RunReport {
 struct RunHooks {
     std::function<void(const std::string& piece)> on_text;
     std::function<void(double fraction, const std::string& what)> on_progress;  ///< fraction < 0 = unknown
+    std::function<void()> on_started;  ///< everything is loaded; decoding begins
     std::string frontend = "cli";
 };
 

@@ -1,0 +1,246 @@
+#include "app/jobs/controller.h"
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "app/jobs/run_job.h"
+#include "app/jobs/snapshot_records.h"
+#include "base/log.h"
+#include "engine/draft/drafter.h"
+#include "engine/heads/head.h"
+#include "profiler/machine.h"
+#include "storage/capture_file.h"
+
+namespace draftscope {
+namespace {
+
+std::string capability_line(const Machine& machine) {
+    std::string line = fmt::format("CPU {} · {} cores", kernels::to_text(kernels::best_isa()), machine.cores);
+    for (const Capability& capability : machine.capabilities) {
+        line += fmt::format(" · {}: {}", capability.name, capability.available ? capability.state : "none");
+    }
+    return line + " · tier T0";
+}
+
+std::vector<HeadChoice> head_choices() {
+    std::vector<HeadChoice> choices;
+    for (const HeadInfo& info : head_registry()) {
+        HeadChoice choice;
+        choice.spec = std::string(info.id);
+        choice.name = std::string(info.name);
+        choice.paper = std::string(info.paper);
+        choice.rgb = info.rgb;
+        choice.usable = info.artefact.empty() || !find_asset("heads/demo_ranking.safetensors").empty();
+        if (!choice.usable) choice.why_not = fmt::format("needs {}", info.artefact);
+        choices.push_back(std::move(choice));
+    }
+    return choices;
+}
+
+std::vector<DrafterChoice> drafter_choices() {
+    std::vector<DrafterChoice> choices;
+    for (const DrafterInfo& info : drafter_registry()) {
+        DrafterChoice choice;
+        choice.spec = std::string(info.id);
+        choice.name = std::string(info.name);
+        choice.usable = !info.needs_weights || !find_asset("drafters/" + choice.spec).empty();
+        if (!choice.usable)
+            choice.why_not = "no checkpoint for the demo model: give " + choice.spec + ":FOLDER";
+        choices.push_back(std::move(choice));
+    }
+    return choices;
+}
+
+}  // namespace
+
+/// One job thread takes runs, file opening and saving in order; gate commands act at once.
+class JobController final : public Controller {
+  public:
+    explicit JobController(std::function<void()> wake)
+        : wake_(std::move(wake)), recorder_([this] { wake_(); }), thread_([this] { work(); }) {}
+
+    ~JobController() override {
+        {
+            const std::lock_guard lock(mutex_);
+            stop_ = true;
+            queue_.clear();
+        }
+        gate_.cancel();
+        changed_.notify_all();
+        thread_.join();
+    }
+
+    void submit(const Commands& commands) override {
+        for (const Command& command : commands) std::visit([this](const auto& c) { take(c); }, command);
+    }
+    std::shared_ptr<const Snapshot> snapshot() const override { return recorder_.snapshot(); }
+    JobStatus status() const override {
+        const std::lock_guard lock(mutex_);
+        JobStatus now = status_;
+        if (now.state == JobState::running && gate_.holding()) {
+            now.state = JobState::held;
+            now.hold_reason = gate_.reason();
+        }
+        return now;
+    }
+
+  private:
+    using Job = std::variant<CmdStart, CmdOpenFile>;
+
+    void enqueue(Job job) {
+        {
+            const std::lock_guard lock(mutex_);
+            queue_.push_back(std::move(job));
+        }
+        changed_.notify_all();
+    }
+    void stop_run() {
+        const std::lock_guard lock(mutex_);
+        if (status_.state == JobState::idle) return;
+        status_.state = JobState::stopping;
+        gate_.cancel();
+    }
+    void take(const CmdStart& command) {
+        stop_run();
+        enqueue(command);
+    }
+    void take(const CmdOpenFile& command) {
+        stop_run();
+        enqueue(command);
+    }
+    void take(const CmdSaveCopy& command) { save_copy(command.path); }
+    void take(const CmdStop&) { stop_run(); }
+    void take(const CmdPause&) { gate_.pause(); }
+    void take(const CmdResume&) { gate_.resume(); }
+    void take(const CmdStepPhase&) { gate_.step(GateStep::phase); }
+    void take(const CmdStepLevel&) { gate_.step(GateStep::level); }
+    void take(const CmdStepRound&) { gate_.step(GateStep::round); }
+    void take(const CmdBreakpoint& command) { gate_.set_breakpoints({command.rejection_depth}); }
+
+    void set_error(const std::string& message) {
+        log_error("{}", message);
+        const std::lock_guard lock(mutex_);
+        status_.error = message;
+    }
+
+    // A copy is written by a thread of its own: the run goes on and the window does not wait.
+    void save_copy(const std::string& path) {
+        const std::lock_guard lock(saver_mutex_);
+        if (saver_.joinable()) saver_.join();
+        saver_ = std::jthread([this, path, snapshot = recorder_.snapshot()] {
+            auto writer = CaptureWriter::create(path, true);
+            if (!writer.ok()) {
+                set_error(writer.error().message);
+            } else {
+                push_snapshot(*snapshot, **writer);
+                const Status closed = (*writer)->close();
+                if (!closed.ok()) {
+                    set_error(closed.error().message);
+                } else {
+                    log_info("saved {}", path);
+                }
+            }
+            wake_();
+        });
+    }
+
+    void work() {
+        {
+            const std::string line = capability_line(describe_machine());
+            auto heads = head_choices();
+            auto drafters = drafter_choices();
+            const std::lock_guard lock(mutex_);
+            status_.capability_line = line;
+            status_.heads = std::move(heads);
+            status_.drafters = std::move(drafters);
+            status_.default_model = find_demo_model();
+        }
+        wake_();
+        while (true) {
+            std::unique_lock lock(mutex_);
+            changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+            if (stop_) return;
+            const Job job = std::move(queue_.front());
+            queue_.pop_front();
+            status_.error.clear();
+            status_.state = JobState::loading;
+            lock.unlock();
+            std::visit([this](const auto& j) { perform(j); }, job);
+            lock.lock();
+            status_.state = JobState::idle;
+            status_.activity.clear();
+            status_.progress = -1;
+            lock.unlock();
+            wake_();
+        }
+    }
+
+    void perform(const CmdStart& command) {
+        if (showing_file_) {
+            recorder_.clear();
+            showing_file_ = false;
+        }
+        gate_.reset();
+        {
+            const std::lock_guard lock(mutex_);
+            if (stop_) return;
+            status_.config = command.config;
+            status_.opened_file.clear();
+        }
+        RunHooks hooks;
+        hooks.frontend = "gui";
+        hooks.on_progress = [this](double fraction, const std::string& what) {
+            const std::lock_guard lock(mutex_);
+            status_.activity = what;
+            status_.progress = fraction;
+            wake_();
+        };
+        hooks.on_started = [this] {
+            const std::lock_guard lock(mutex_);
+            if (status_.state == JobState::loading) status_.state = JobState::running;
+            status_.activity.clear();
+            status_.progress = -1;
+        };
+        const auto done = host_.run(command.config, recorder_, gate_, hooks);
+        if (!done.ok()) {
+            set_error(done.error().message);
+        } else if (!done->storage_error.empty()) {
+            set_error(done->storage_error);
+        }
+    }
+    void perform(const CmdOpenFile& command) {
+        auto loaded = load_capture(command.path);
+        if (!loaded.ok()) {
+            set_error(loaded.error().message);
+            return;
+        }
+        recorder_.show(std::move(*loaded));
+        showing_file_ = true;
+        const std::lock_guard lock(mutex_);
+        status_.opened_file = command.path;
+    }
+
+    std::function<void()> wake_;
+    Recorder recorder_;
+    Gate gate_;
+    EngineHost host_;
+    bool showing_file_ = false;  ///< job thread only
+
+    mutable std::mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<Job> queue_;
+    JobStatus status_;
+    bool stop_ = false;
+
+    std::mutex saver_mutex_;
+    std::jthread saver_;
+    std::thread thread_;  ///< last: starts when everything above is there
+};
+
+std::unique_ptr<Controller> make_controller(std::function<void()> wake) {
+    return std::make_unique<JobController>(std::move(wake));
+}
+
+}  // namespace draftscope

@@ -1,0 +1,388 @@
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "app/jobs/prompt_file.h"
+#include "app/jobs/resolve.h"
+#include "app/jobs/run_job.h"
+#include "app/jobs/vocabulary.h"
+#include "base/clock.h"
+#include "capture/queries.h"
+#include "engine/draft/drafter.h"
+#include "engine/model/target.h"
+#include "profiler/machine.h"
+#include "profiler/nvtx_mirror.h"
+#include "storage/capture_file.h"
+
+namespace draftscope {
+namespace {
+
+std::string config_json(const ResolvedRun& run) {
+    const RunConfig& c = run.config;
+    const nlohmann::json document = {{"command", to_command_line(c)},
+                                     {"model", c.model},
+                                     {"drafter", c.drafter},
+                                     {"head", c.head},
+                                     {"tree", to_text(run.tree)},
+                                     {"temperature", c.temperature},
+                                     {"top_p", c.top_p},
+                                     {"top_k", c.top_k},
+                                     {"seed", c.seed},
+                                     {"max_new", c.max_new},
+                                     {"ignore_eos", c.ignore_eos},
+                                     {"raw", c.raw},
+                                     {"prompts_file", c.prompts_file},
+                                     {"limit", c.limit},
+                                     {"stratify", c.stratify},
+                                     {"calibration_rounds", c.calibration_rounds}};
+    return document.dump();
+}
+
+std::vector<Conversation> single_prompt(const std::string& text) {
+    return {Conversation{"0", "", {text}}};
+}
+
+/// The prompts of a run, one at a time: a turn needs the answers before it.
+class PromptPlayer {
+  public:
+    PromptPlayer(const Target& target, bool raw, std::string suite)
+        : target_(target), raw_(raw), suite_(std::move(suite)) {}
+
+    void begin(const Conversation& conversation) {
+        conversation_ = &conversation;
+        messages_.clear();
+        text_.clear();
+    }
+    PromptInput turn(int index) {
+        const std::string& user = conversation_->turns[static_cast<std::size_t>(index)];
+        PromptInput input;
+        input.id = conversation_->id;
+        input.category = conversation_->category;
+        input.suite = suite_;
+        input.turn = index;
+        input.text = user;
+        if (raw_) {
+            text_ += user;
+            input.tokens = target_.tokenizer()->encode(text_, false);
+        } else {
+            messages_.push_back({"user", user});
+            input.tokens = target_.tokenizer()->encode(target_.chat().render(messages_), true);
+        }
+        const TokenId bos = target_.tokenizer()->bos();
+        if (target_.tokenizer()->add_bos() && bos != no_token &&
+            (input.tokens.empty() || input.tokens[0] != bos)) {
+            input.tokens.insert(input.tokens.begin(), bos);
+        }
+        return input;
+    }
+    void answered(const std::string& text) {
+        if (raw_) {
+            text_ += text;
+        } else {
+            messages_.push_back({"assistant", text});
+        }
+    }
+
+  private:
+    const Target& target_;
+    bool raw_;
+    std::string suite_;
+    const Conversation* conversation_ = nullptr;
+    std::vector<ChatMessage> messages_;
+    std::string text_;
+};
+
+struct DecodeRate {
+    std::int64_t committed = 0;
+    TimeNs decode_ns = 0;
+    double tokens_per_second() const {
+        return decode_ns > 0 ? static_cast<double>(committed) / seconds(decode_ns) : 0.0;
+    }
+};
+
+}  // namespace
+
+struct EngineHost::Impl {
+    RowIds ids;
+    RowId vocab_ids = 0;
+    std::unique_ptr<kernels::Exec> exec;
+    std::unique_ptr<Target> target;
+    std::string target_key;
+    Vocabulary vocabulary;
+    std::string vocabulary_key;
+    std::unique_ptr<Drafter> drafter;
+    std::string drafter_key;
+    std::unique_ptr<Head> head;
+    std::unique_ptr<Head> full_head;
+    std::string head_key;
+    Machine machine;
+
+    Status load(const ResolvedRun& run, const RunHooks& hooks);
+    Status load_target(const ResolvedRun& run, const RunHooks& hooks);
+    Status load_drafter(const ResolvedRun& run, const RunHooks& hooks);
+    Status load_heads(const ResolvedRun& run);
+    RunRow describe_run(const ResolvedRun& run, const std::string& frontend);
+    DecodeOptions decode_options(const ResolvedRun& run) const;
+    Status run_baseline(const ResolvedRun& run, const std::vector<Conversation>& conversations, Gate& gate,
+                        const RunHooks& hooks, RunReport& report);
+    Status play(const ResolvedRun& run, const std::vector<Conversation>& conversations,
+                DecodeSession& session, Gate& gate, const RunHooks& hooks, RunReport& report);
+};
+
+EngineHost::EngineHost() : impl_(std::make_unique<Impl>()) {
+    impl_->machine = describe_machine();
+    impl_->machine.isa = std::string(kernels::to_text(kernels::best_isa()));
+}
+
+EngineHost::~EngineHost() = default;
+
+void EngineHost::reset_ids() {
+    impl_->ids = {};
+}
+
+Status EngineHost::Impl::load_target(const ResolvedRun& run, const RunHooks& hooks) {
+    const int cores = std::max(1u, std::thread::hardware_concurrency());
+    const int usual = hooks.frontend == "gui" ? std::max(1, cores - 1) : cores;
+    const int threads = run.config.threads > 0 ? run.config.threads : usual;
+    if (!exec || exec->threads() != threads) exec = kernels::make_cpu_exec(threads);
+
+    const std::string key = run.config.model + "\n" + run.config.precision;
+    if (!target || key != target_key) {
+        head.reset();
+        full_head.reset();
+        drafter.reset();
+        target.reset();
+        target_key.clear();
+        const auto progress = [&](double fraction, const std::string& what) {
+            if (hooks.on_progress) hooks.on_progress(fraction, what);
+        };
+        DS_ASSIGN(target, Target::load(run.config.model, *exec, run.precision, progress));
+        if (target->tokenizer() == nullptr)
+            return bad_input("--model {}: has no tokenizer", run.config.model);
+        target_key = key;
+    }
+    const std::string wanted = key + "\n" + run.ranking_path;
+    if (!vocabulary.vocab || wanted != vocabulary_key) {
+        DS_ASSIGN(vocabulary, make_vocabulary(*target->tokenizer(), run.ranking_path, ++vocab_ids));
+        vocabulary_key = wanted;
+    }
+    return {};
+}
+
+Status EngineHost::Impl::load_drafter(const ResolvedRun& run, const RunHooks& hooks) {
+    const std::string key = target_key + "\n" + run.config.drafter + "\n" + run.drafter_path;
+    if (drafter && key == drafter_key) return {};
+    if (hooks.on_progress) hooks.on_progress(-1, "loading drafter " + run.drafter_id);
+    head.reset();
+    full_head.reset();
+    drafter.reset();
+    const std::string spec =
+        run.drafter_path.empty() ? run.drafter_id : run.drafter_id + ":" + run.drafter_path;
+    DS_ASSIGN(drafter, make_drafter(spec, run.drafter_path, *target, *exec));
+    drafter_key = key;
+    return {};
+}
+
+Status EngineHost::Impl::load_heads(const ResolvedRun& run) {
+    if (!drafter->uses_head()) {
+        head.reset();
+        full_head.reset();
+        return {};
+    }
+    const std::string key = drafter_key + "\n" + to_text(*run.head) + "\n" + run.artefacts.ranking_path;
+    if (head && key == head_key) return {};
+    HeadWeights weights;
+    weights.lm_head = drafter->own_head() != nullptr ? drafter->own_head() : &target->lm_head();
+    weights.always_active = target->tokenizer()->eos();
+    weights.vocab = std::min(target->tokenizer()->size(), weights.lm_head->n());
+    weights.hidden = target->config().hidden;
+    full_head.reset();
+    DS_ASSIGN(head, make_head(*run.head, run.artefacts));
+    DS_TRY(head->prepare(*exec, weights));
+    if (run.head->id != "full") {
+        DS_ASSIGN(full_head, make_head(HeadSpec{"full", {}}, {}));
+        DS_TRY(full_head->prepare(*exec, weights));
+    }
+    head_key = key;
+    return {};
+}
+
+Status EngineHost::Impl::load(const ResolvedRun& run, const RunHooks& hooks) {
+    DS_TRY(load_target(run, hooks));
+    DS_TRY(load_drafter(run, hooks));
+    return load_heads(run);
+}
+
+RunRow EngineHost::Impl::describe_run(const ResolvedRun& run, const std::string& frontend) {
+    RunRow row;
+    row.id = ++ids.run;
+    row.started_monotonic = monotonic_ns();
+    row.started_utc = utc_text(utc_ns()).text;
+    row.frontend = frontend;
+    row.target = target->config().name;
+    row.drafter = run.drafter_id;
+    row.head = head ? to_text(*run.head) : std::string();
+    row.tree = drafter->uses_head() || run.drafter_id != "none" ? to_text(run.tree) : std::string("none");
+    row.name = row.head.empty() ? row.drafter : row.drafter + " x " + row.head;
+    row.verify = run.config.verify;
+    row.temperature = run.config.temperature;
+    row.seed = run.config.seed;
+    row.threads = exec->threads();
+    row.precision = std::string(kernels::to_text(target->precision()));
+    row.vocab_id = vocabulary.vocab->id;
+    row.config_json = config_json(run);
+    row.machine_json = to_json(machine);
+    return row;
+}
+
+DecodeOptions EngineHost::Impl::decode_options(const ResolvedRun& run) const {
+    DecodeOptions options;
+    options.tree = run.tree;
+    options.sampling = {run.config.temperature, run.config.top_p, run.config.top_k, run.config.seed};
+    options.max_new = run.config.max_new;
+    options.ignore_eos = run.config.ignore_eos;
+    options.calibration_rounds = run.config.calibration_rounds;
+    return options;
+}
+
+Status EngineHost::Impl::run_baseline(const ResolvedRun& run, const std::vector<Conversation>& conversations,
+                                      Gate& gate, const RunHooks& hooks, RunReport& report) {
+    DS_ASSIGN(const auto plain, make_drafter("none", "", *target, *exec));
+    PhaseRecorder phases;
+    phases.set_enabled(false);
+    DecodeOptions options = decode_options(run);
+    options.calibration_rounds = 0;
+    DecodeSession session(*target, *plain, nullptr, nullptr, *exec, options, {}, phases, gate);
+    PromptPlayer player(*target, run.config.raw, "");
+    DecodeRate rate;
+    int done = 0;
+    for (const Conversation& conversation : conversations) {
+        if (done == run.config.baseline || gate.cancelled()) break;
+        if (hooks.on_progress) {
+            hooks.on_progress(static_cast<double>(done) / run.config.baseline, "autoregressive baseline");
+        }
+        player.begin(conversation);
+        DS_ASSIGN(const PromptOutcome outcome, session.decode(player.turn(0)));
+        rate.committed += outcome.committed;
+        rate.decode_ns += outcome.decode_ns;
+        ++done;
+    }
+    report.baseline.present = rate.decode_ns > 0;
+    report.baseline.tokens_per_second = rate.tokens_per_second();
+    return {};
+}
+
+Status EngineHost::Impl::play(const ResolvedRun& run, const std::vector<Conversation>& conversations,
+                              DecodeSession& session, Gate& gate, const RunHooks& hooks, RunReport& report) {
+    const std::string suite = std::filesystem::path(run.config.prompts_file).stem().string();
+    PromptPlayer player(*target, run.config.raw, suite);
+    for (std::size_t i = 0; i < conversations.size() && !gate.cancelled(); ++i) {
+        const Conversation& conversation = conversations[i];
+        player.begin(conversation);
+        for (int turn = 0; turn < static_cast<int>(conversation.turns.size()) && !gate.cancelled(); ++turn) {
+            if (hooks.on_progress && conversations.size() > 1) {
+                hooks.on_progress(static_cast<double>(i) / static_cast<double>(conversations.size()),
+                                  fmt::format("prompt {} of {}", i + 1, conversations.size()));
+            }
+            DS_ASSIGN(PromptOutcome outcome, session.decode(player.turn(turn), hooks.on_text));
+            player.answered(outcome.text);
+            const bool full = outcome.finish == Finish::context;
+            report.prompts.push_back({conversation.id, conversation.category, std::move(outcome)});
+            if (full) break;
+        }
+    }
+    return {};
+}
+
+namespace {
+
+/// Ends the run in every consumer, whichever way the decoding went.
+void end_run(Recorder& recorder, const RunRow& row, RunEnd how) {
+    const TimeNs now = monotonic_ns();
+    recorder.push(RunEnded{row.id, how, now - row.started_monotonic, {row.id, now, utc_ns(), std::nullopt}});
+    recorder.flush();
+}
+
+/// The storage of one run: removed again when nothing was ever written to it.
+class RunFile {
+  public:
+    static Result<std::unique_ptr<RunFile>> open(const RunConfig& config) {
+        auto file = std::make_unique<RunFile>();
+        if (config.save.empty()) return file;
+        DS_ASSIGN(file->writer_, CaptureWriter::create(config.save, config.overwrite));
+        return file;
+    }
+    RecordSink* sink() { return writer_.get(); }
+    void started() { started_ = true; }
+    std::string close() {
+        if (!writer_) return {};
+        const Status closed = writer_->close();
+        const std::string path = writer_->path();
+        writer_.reset();
+        if (!started_) {
+            std::error_code ignored;
+            std::filesystem::remove(path, ignored);
+        }
+        return closed.ok() ? std::string() : closed.error().message;
+    }
+    ~RunFile() { close(); }
+
+  private:
+    std::unique_ptr<CaptureWriter> writer_;
+    bool started_ = false;
+};
+
+}  // namespace
+
+Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, Gate& gate,
+                                  const RunHooks& hooks) {
+    DS_ASSIGN(const ResolvedRun run, resolve_run(config));
+    std::vector<Conversation> conversations = single_prompt(run.config.prompt);
+    if (!run.config.prompts_file.empty()) {
+        DS_ASSIGN(conversations,
+                  read_prompt_file(run.config.prompts_file, run.config.limit, run.config.stratify));
+    }
+    DS_ASSIGN(const auto file, RunFile::open(run.config));
+    DS_TRY(impl_->load(run, hooks));
+
+    RunReport report;
+    report.frontend = hooks.frontend;
+    if (hooks.on_started) hooks.on_started();
+    if (run.config.baseline > 0) DS_TRY(impl_->run_baseline(run, conversations, gate, hooks, report));
+
+    const RunRow row = impl_->describe_run(run, hooks.frontend);
+    report.run_id = row.id;
+    recorder.set_storage(file->sink());
+    file->started();
+    recorder.push(
+        RunStarted{row, impl_->vocabulary.vocab, {row.id, row.started_monotonic, utc_ns(), std::nullopt}});
+
+    PhaseRecorder phases;
+    NvtxMirror mirror;
+    if (mirror.attached()) phases.set_listener(&mirror);
+    phases.set_observer(&gate);
+    Recording recording;
+    recording.sink = &recorder;
+    recording.ids = &impl_->ids;
+    recording.run_id = row.id;
+    recording.run_start = row.started_monotonic;
+    recording.head_text = row.head;
+    recording.ranks = impl_->vocabulary.ranks.empty() ? nullptr : &impl_->vocabulary.ranks;
+    DecodeSession session(*impl_->target, *impl_->drafter, impl_->head.get(), impl_->full_head.get(),
+                          *impl_->exec, impl_->decode_options(run), recording, phases, gate);
+    const Status played = impl_->play(run, conversations, session, gate, hooks, report);
+
+    report.cancelled = gate.cancelled();
+    end_run(recorder, row, !played.ok() ? RunEnd::error : report.cancelled ? RunEnd::cancelled : RunEnd::ok);
+    if (report.baseline.tokens_per_second > 0) {
+        const double ours = run_totals(*recorder.snapshot(), row.id).tokens_per_second;
+        report.baseline.speedup = ours / report.baseline.tokens_per_second;
+    }
+    recorder.set_storage(nullptr);
+    recorder.flush();
+    report.storage_error = file->close();
+    if (!played.ok()) return played.error();
+    return report;
+}
+
+}  // namespace draftscope

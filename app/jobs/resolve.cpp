@@ -1,0 +1,141 @@
+#include "app/jobs/resolve.h"
+
+#include <filesystem>
+
+#include "app/jobs/run_job.h"
+#include "engine/draft/drafter.h"
+
+namespace draftscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* demo_ranking = "heads/demo_ranking.safetensors";
+/// What a CPU can verify at a profit (reference: cost of a verify over its rows); our default.
+constexpr const char* cpu_tree = "depth=3,topk=4,nodes=12";
+
+bool exists(const std::string& path) {
+    std::error_code error;
+    return fs::exists(path, error);
+}
+
+bool same_file(const std::string& a, const std::string& b) {
+    std::error_code error;
+    return !a.empty() && !b.empty() && fs::equivalent(a, b, error) && !error;
+}
+
+Status resolve_model(ResolvedRun& run) {
+    const std::string demo = find_demo_model();
+    if (run.config.model.empty()) {
+        if (demo.empty()) {
+            return bad_input(
+                "the demo model is not there; fetch it with tools/fetch_deps.sh model, or name a target "
+                "with --model FILE.gguf");
+        }
+        run.config.model = demo;
+    }
+    if (!exists(run.config.model)) return bad_input("--model {}: no such file", run.config.model);
+    run.demo_model = same_file(run.config.model, demo);
+    return {};
+}
+
+Status resolve_drafter(ResolvedRun& run) {
+    const std::string& spec = run.config.drafter;
+    const std::size_t colon = spec.find(':');
+    run.drafter_id = spec.substr(0, colon);
+    run.drafter_path = colon == std::string::npos ? std::string() : spec.substr(colon + 1);
+    const DrafterInfo* info = find_drafter(run.drafter_id);
+    if (info == nullptr) {
+        std::string known;
+        for (const DrafterInfo& row : drafter_registry())
+            known += (known.empty() ? "" : ", ") + std::string(row.id);
+        return bad_input("--drafter {}: unknown drafter; known are {}", run.drafter_id, known);
+    }
+    if (!info->needs_weights) return {};
+    if (run.drafter_path.empty() && run.demo_model)
+        run.drafter_path = find_asset("drafters/" + run.drafter_id);
+    if (run.drafter_path.empty()) {
+        return bad_input("--drafter {0}: needs a checkpoint made for this target: --drafter {0}:FOLDER",
+                         run.drafter_id);
+    }
+    if (!exists(run.drafter_path))
+        return bad_input("--drafter {}: {}: no such folder", spec, run.drafter_path);
+    return {};
+}
+
+Status resolve_head(ResolvedRun& run) {
+    DS_ASSIGN(HeadSpec spec, parse_head_spec(run.config.head));
+    if (run.demo_model) run.ranking_path = find_asset(demo_ranking);
+    for (const std::string& artefact : run.config.artefacts) {
+        const std::size_t equals = artefact.find('=');
+        if (equals == std::string::npos) return bad_input("--artefact {}: expected HEAD=PATH", artefact);
+        const std::string head = artefact.substr(0, equals);
+        const std::string path = artefact.substr(equals + 1);
+        if (find_head(head) == nullptr) return bad_input("--artefact {}: unknown head '{}'", artefact, head);
+        if (!exists(path)) return bad_input("--artefact {}: {}: no such file", artefact, path);
+        if (head == spec.id) run.ranking_path = path;
+    }
+    run.artefacts.ranking_path = run.ranking_path;
+    DS_ASSIGN([[maybe_unused]] auto probe, make_head(spec, run.artefacts));
+    run.head = std::move(spec);
+    return {};
+}
+
+Status resolve_numbers(ResolvedRun& run) {
+    RunConfig& config = run.config;
+    if (config.tree.empty()) config.tree = cpu_tree;
+    DS_ASSIGN(run.tree, parse_tree_spec(config.tree));
+    if (config.verify != "match")
+        return bad_input("--verify {}: unknown rule; known is match", config.verify);
+    if (config.precision != "auto") {
+        run.precision = kernels::precision_from(config.precision);
+        if (!run.precision) {
+            return bad_input("--precision {}: unknown; known are f32, bf16, int8, auto", config.precision);
+        }
+    }
+    if (config.max_new < 1) return bad_input("--max-new {}: must be at least 1", config.max_new);
+    if (config.threads < 0 || config.threads > 1024) {
+        return bad_input("--threads {}: must be 1 to 1024 (0 = all cores)", config.threads);
+    }
+    if (config.temperature < 0)
+        return bad_input("--temperature {}: must not be negative", config.temperature);
+    if (config.top_p <= 0 || config.top_p > 1)
+        return bad_input("--top-p {}: must be in (0, 1]", config.top_p);
+    if (config.top_k < 0) return bad_input("--top-k {}: must not be negative", config.top_k);
+    if (config.limit < 0) return bad_input("--limit {}: must not be negative", config.limit);
+    if (config.baseline < 0) return bad_input("--baseline {}: must not be negative", config.baseline);
+    if (config.calibration_rounds < 0) {
+        return bad_input("--calibrate {}: must not be negative", config.calibration_rounds);
+    }
+    if (config.prompt.empty() && config.prompts_file.empty()) {
+        return bad_input("nothing to decode: give --prompt TEXT or --prompts FILE.jsonl");
+    }
+    if (!config.prompts_file.empty() && !exists(config.prompts_file)) {
+        return bad_input("--prompts {}: no such file", config.prompts_file);
+    }
+    return {};
+}
+
+}  // namespace
+
+Result<ResolvedRun> resolve_run(const RunConfig& config) {
+    ResolvedRun run;
+    run.config = config;
+    DS_TRY(resolve_numbers(run));
+    DS_TRY(resolve_model(run));
+    DS_TRY(resolve_drafter(run));
+    DS_TRY(resolve_head(run));
+    return run;
+}
+
+Status validate(const RunConfig& config) {
+    DS_ASSIGN([[maybe_unused]] const ResolvedRun run, resolve_run(config));
+    return {};
+}
+
+Result<RunConfig> resolve_defaults(RunConfig config) {
+    DS_ASSIGN(ResolvedRun run, resolve_run(config));
+    return std::move(run.config);
+}
+
+}  // namespace draftscope

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "app/jobs/commands.h"
+#include "base/result.h"
+#include "engine/heads/head.h"
+#include "engine/tree/draft_tree.h"
+#include "kernels/matrix.h"
+
+namespace draftscope {
+
+/// A config turned into the engine's own types; every field was checked.
+struct ResolvedRun {
+    RunConfig config;  ///< with defaults filled in
+    TreeSpec tree;
+    std::optional<HeadSpec> head;  ///< absent for drafters without one
+    HeadArtefacts artefacts;
+    std::string drafter_id;
+    std::string drafter_path;
+    std::string ranking_path;  ///< frequency ranking for coverage; "" = none known for this target
+    std::optional<kernels::Precision> precision;  ///< absent = auto
+    bool demo_model = false;
+};
+Result<ResolvedRun> resolve_run(const RunConfig& config);
+
+}  // namespace draftscope

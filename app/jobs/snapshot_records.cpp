@@ -1,0 +1,131 @@
+#include "app/jobs/snapshot_records.h"
+
+#include <set>
+
+namespace draftscope {
+namespace {
+
+template <typename View, typename Row>
+void copy_range(const View& view, const RowRange& range, std::vector<Row>& out) {
+    out.reserve(range.count);
+    for (std::uint32_t i = 0; i < range.count; ++i) out.push_back(view[range.first + i]);
+}
+
+RoundRecord round_record(const Snapshot& snapshot, const RoundEntry& entry) {
+    RoundRecord record;
+    record.round = entry.row;
+    copy_range(snapshot.nodes, entry.nodes, record.nodes);
+    copy_range(snapshot.tops, entry.tops, record.tops);
+    copy_range(snapshot.tokens, entry.tokens, record.tokens);
+    copy_range(snapshot.head_evals, entry.head_evals, record.head_evals);
+    return record;
+}
+
+StepRecord step_record(const Snapshot& snapshot, const StepEntry& entry) {
+    StepRecord record;
+    record.step = entry.row;
+    for (std::uint32_t i = 0; i < entry.rounds.count; ++i) {
+        record.rounds.push_back(round_record(snapshot, snapshot.rounds[entry.rounds.first + i]));
+    }
+    copy_range(snapshot.spans, entry.spans, record.spans);
+    return record;
+}
+
+/// Rows that no step or round covers: spans of prefill, tokens from prefill, head evaluations that came
+/// later.
+struct Covered {
+    std::vector<bool> spans, tokens, head_evals;
+
+    explicit Covered(const Snapshot& snapshot)
+        : spans(snapshot.spans.size()),
+          tokens(snapshot.tokens.size()),
+          head_evals(snapshot.head_evals.size()) {
+        for (std::size_t i = 0; i < snapshot.steps.size(); ++i) mark(spans, snapshot.steps[i].spans);
+        for (std::size_t i = 0; i < snapshot.rounds.size(); ++i) {
+            mark(tokens, snapshot.rounds[i].tokens);
+            mark(head_evals, snapshot.rounds[i].head_evals);
+        }
+    }
+    static void mark(std::vector<bool>& seen, const RowRange& range) {
+        for (std::uint32_t i = 0; i < range.count; ++i) seen[range.first + i] = true;
+    }
+};
+
+void push_prompts(const Snapshot& snapshot, const Covered& covered, RowId run_id, RecordSink& sink) {
+    for (const auto& prompt : snapshot.prompts) {
+        if (prompt->run_id != run_id) continue;
+        sink.push(PromptStarted{*prompt});
+        PromptProgress progress{prompt->id, prompt->output, prompt->generated_tokens, prompt->prefill_ns, {}};
+        for (std::size_t i = 0; i < snapshot.tokens.size(); ++i) {
+            if (!covered.tokens[i] && snapshot.tokens[i].prompt_id == prompt->id) {
+                progress.tokens.push_back(snapshot.tokens[i]);
+            }
+        }
+        sink.push(std::move(progress));
+    }
+}
+
+void push_loose_rows(const Snapshot& snapshot, const Covered& covered, RowId run_id, RecordSink& sink) {
+    SpansRecorded spans;
+    for (std::size_t i = 0; i < snapshot.spans.size(); ++i) {
+        if (!covered.spans[i] && snapshot.spans[i].run_id == run_id) spans.spans.push_back(snapshot.spans[i]);
+    }
+    if (!spans.spans.empty()) sink.push(std::move(spans));
+    HeadEvaluated evals;
+    for (std::size_t i = 0; i < snapshot.head_evals.size(); ++i) {
+        if (!covered.head_evals[i] && snapshot.head_evals[i].run_id == run_id) {
+            evals.rows.push_back(snapshot.head_evals[i]);
+        }
+    }
+    if (!evals.rows.empty()) sink.push(std::move(evals));
+    for (const LossRow& loss : snapshot.losses) {
+        if (loss.run_id == run_id) sink.push(loss);
+    }
+    for (const NoteRow& note : snapshot.notes) {
+        if (note.run_id == run_id) sink.push(note);
+    }
+    for (std::size_t i = 0; i < snapshot.counters.size(); ++i) {
+        if (snapshot.counters[i].run_id == run_id) sink.push(snapshot.counters[i]);
+    }
+    std::vector<NvtxRangeRow> ranges;
+    for (std::size_t i = 0; i < snapshot.nvtx_ranges.size(); ++i) {
+        if (snapshot.nvtx_ranges[i].run_id == run_id) ranges.push_back(snapshot.nvtx_ranges[i]);
+    }
+    if (!ranges.empty()) sink.push(std::move(ranges));
+    std::vector<GpuOpRow> ops;
+    for (std::size_t i = 0; i < snapshot.gpu_ops.size(); ++i) {
+        if (snapshot.gpu_ops[i].run_id == run_id) ops.push_back(snapshot.gpu_ops[i]);
+    }
+    if (!ops.empty()) sink.push(std::move(ops));
+}
+
+std::shared_ptr<const Vocab> vocab_of(const Snapshot& snapshot, RowId id) {
+    for (const auto& vocab : snapshot.vocabs) {
+        if (vocab->id == id) return vocab;
+    }
+    return nullptr;
+}
+
+}  // namespace
+
+void push_snapshot(const Snapshot& snapshot, RecordSink& sink) {
+    const Covered covered(snapshot);
+    for (std::size_t r = 0; r < snapshot.runs.size(); ++r) {
+        RunRow run = snapshot.runs[r];
+        const RunEnd ended = run.ended;
+        run.ended = RunEnd::live;
+        sink.push(RunStarted{
+            run, vocab_of(snapshot, run.vocab_id), {run.id, run.started_monotonic, 0, std::nullopt}});
+        push_prompts(snapshot, covered, run.id, sink);
+        for (std::size_t i = 0; i < snapshot.steps.size(); ++i) {
+            if (snapshot.steps[i].row.run_id == run.id) sink.push(step_record(snapshot, snapshot.steps[i]));
+        }
+        push_loose_rows(snapshot, covered, run.id, sink);
+        for (const auto& prompt : snapshot.prompts) {
+            if (prompt->run_id == run.id && prompt->finish != Finish::none) sink.push(PromptEnded{*prompt});
+        }
+        if (ended != RunEnd::live) sink.push(RunEnded{run.id, ended, snapshot.run_end_ns[r], {}});
+    }
+}
+
+}  // namespace draftscope

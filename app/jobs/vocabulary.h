@@ -1,0 +1,22 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "capture/record.h"
+#include "engine/model/tokenizer.h"
+
+namespace draftscope {
+
+/// A target's tokens with text and, when a ranking is known, frequency rank and count.
+struct Vocabulary {
+    std::shared_ptr<const Vocab> vocab;
+    std::vector<std::optional<int>> ranks;  ///< per token id; empty without a ranking
+};
+/// `ranking_path` "" = none. A ranking made for another tokenizer is bad_input: its ids mean other tokens.
+Result<Vocabulary> make_vocabulary(const Tokenizer& tokenizer, const std::string& ranking_path, RowId id);
+
+}  // namespace draftscope
