@@ -63,8 +63,12 @@ struct RunTotals {
     std::int64_t excluded_warmup = 0, excluded_paused = 0, excluded_shadow = 0;
     TimeNs decode_ns = 0;  ///< all steps, paused time taken out
     TimeNs prefill_ns = 0;
-    double tau = 0;                ///< committed / rounds; 0 without rounds
-    double tokens_per_second = 0;  ///< committed / decode
+    TimeNs counted_ns = 0;               ///< of decode_ns, the steps that are not excluded
+    std::int64_t counted_committed = 0;  ///< committed in them
+    double tau = 0;                      ///< committed / rounds; 0 without rounds
+    /// counted_committed / counted_ns, so that calibration and pauses do not slow the figure; over all steps
+    /// when every step is excluded.
+    double tokens_per_second = 0;
     double tokens_per_second_e2e = 0;
 };
 RunTotals run_totals(const Snapshot& snapshot, RowId run_id);

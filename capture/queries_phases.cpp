@@ -203,6 +203,7 @@ RunTotals run_totals(const Snapshot& snapshot, RowId run_id) {
         if (step.run_id != run_id) continue;
         ++out.steps;
         out.decode_ns += busy_ns(step);
+        if (step.excluded == Excluded::no) out.counted_ns += busy_ns(step);
         out.excluded_warmup += step.excluded == Excluded::warmup ? 1 : 0;
         out.excluded_paused += step.excluded == Excluded::paused ? 1 : 0;
         out.excluded_shadow += step.excluded == Excluded::shadow ? 1 : 0;
@@ -214,6 +215,8 @@ RunTotals run_totals(const Snapshot& snapshot, RowId run_id) {
         out.drafted += round.drafted;
         out.accepted += round.accepted;
         out.committed += round.committed;
+        const std::uint32_t step = snapshot.rounds[i].step_index;
+        if (snapshot.steps[step].row.excluded == Excluded::no) out.counted_committed += round.committed;
     }
     for (const auto& prompt : snapshot.prompts) {
         if (prompt->run_id != run_id) continue;
@@ -221,8 +224,11 @@ RunTotals run_totals(const Snapshot& snapshot, RowId run_id) {
         out.prefill_ns += prompt->prefill_ns;
     }
     if (out.rounds > 0) out.tau = static_cast<double>(out.committed) / static_cast<double>(out.rounds);
-    if (out.decode_ns > 0)
+    if (out.counted_ns > 0) {
+        out.tokens_per_second = static_cast<double>(out.counted_committed) / seconds(out.counted_ns);
+    } else if (out.decode_ns > 0) {
         out.tokens_per_second = static_cast<double>(out.committed) / seconds(out.decode_ns);
+    }
     if (out.decode_ns + out.prefill_ns > 0)
         out.tokens_per_second_e2e =
             static_cast<double>(out.generated) / seconds(out.decode_ns + out.prefill_ns);
