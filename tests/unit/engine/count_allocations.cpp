@@ -1,0 +1,29 @@
+#include "tests/unit/engine/count_allocations.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+namespace {
+std::atomic<std::int64_t> allocations{0};
+}
+
+namespace draftscope::testing {
+
+std::int64_t allocations_so_far() {
+    return allocations.load();
+}
+
+}  // namespace draftscope::testing
+
+void* operator new(std::size_t size) {
+    allocations.fetch_add(1, std::memory_order_relaxed);
+    if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
+    throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+    std::free(memory);
+}
