@@ -1,0 +1,123 @@
+#include <filesystem>
+#include <system_error>
+
+#include "storage/capture_file.h"
+#include "storage/schema.h"
+
+namespace draftscope::storage {
+
+namespace {
+
+/// Above this size the structural check would delay the first paint; `draftscope check` does it on demand.
+constexpr std::uintmax_t quick_check_bytes = 8u << 20;
+
+/// A WAL-mode file in a folder that can't be written opens only as immutable, which is right while nobody
+/// else has it open: no -wal beside it.
+std::string immutable_uri(const std::string& path) {
+    std::string out = "file:";
+    for (const char c : path) {
+        if (c == '%' || c == '?' || c == '#')
+            out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+        else
+            out += c;
+    }
+    return out + "?immutable=1";
+}
+
+/// Files come from strangers: nothing in their schema may run code or write, and pages are checked as read.
+void distrust(const Database& db) {
+    sqlite3_db_config(db.get(), SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+    db.exec("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON");
+}
+
+Status identify(const std::string& path, const Database& db) {
+    const std::optional<std::int64_t> id = db.integer("PRAGMA application_id");
+    if (!id) {
+        if (sqlite3_errcode(db.get()) == SQLITE_NOTADB)
+            return bad_input(
+                "{}: not a Draftscope capture (not an SQLite file); give a file that `run --save` wrote",
+                path);
+        return file_error(path, db, "reading the header");
+    }
+    if (*id != capture_application_id)
+        return bad_input(
+            "{}: not a Draftscope capture (an SQLite file with application id 0x{:08X} instead of "
+            "0x{:08X}); give a file that `run --save` wrote",
+            path, static_cast<std::uint32_t>(*id), static_cast<std::uint32_t>(capture_application_id));
+    const std::int64_t version = db.integer("PRAGMA user_version").value_or(0);
+    if (version > capture_schema_version)
+        return bad_input(
+            "{}: written by a newer Draftscope: the file has schema version {}, this program reads up "
+            "to {}; update the program",
+            path, version, capture_schema_version);
+    if (version < 1)
+        return bad_input(
+            "{}: has schema version {}, the oldest there is is 1; the file is damaged or was never "
+            "finished",
+            path, version);
+    Statement find = db.prepare("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?");
+    for (const std::string_view table : table_names) {
+        if (!find) return file_error(path, db, "reading the schema");
+        find.bind(1, table);
+        if (find.step() != SQLITE_ROW) return file_error(path, db, "reading the schema");
+        if (find.integer(0) != 1) return bad_input("{}: damaged capture: table {} is missing", path, table);
+        find.reset();
+    }
+    return {};
+}
+
+Status check_structure(const std::string& path, const Database& db) {
+    std::error_code error;
+    if (std::filesystem::file_size(path, error) > quick_check_bytes || error) return {};
+    const std::optional<std::string> verdict = db.text("PRAGMA quick_check(1)");
+    if (!verdict) return file_error(path, db, "checking the file");
+    if (*verdict != "ok")
+        return bad_input("{}: damaged capture: {}; what is readable can be saved with sqlite3's .recover",
+                         path, *verdict);
+    return {};
+}
+
+}  // namespace
+
+Error file_error(const std::string& path, const Database& db, std::string_view doing) {
+    const int code = sqlite3_errcode(db.get());
+    if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
+        return bad_input(
+            "{}: damaged capture: {} while {}; what is readable can be saved with sqlite3's .recover", path,
+            db.message(), doing);
+    if (code == SQLITE_BUSY)
+        return failed("{}: locked by another program while {}; try again when it is done", path, doing);
+    return bad_input("{}: {} while {}", path, db.message(), doing);
+}
+
+Result<Database> open_capture(const std::string& path) {
+    std::error_code error;
+    if (!std::filesystem::exists(path, error)) return bad_input("{}: no such file", path);
+    if (!std::filesystem::is_regular_file(path, error)) return bad_input("{}: is not a file", path);
+    std::string message;
+    Database db = open_database(path, SQLITE_OPEN_READONLY, &message);
+    if (!db) return bad_input("{}: can't be opened: {}", path, message);
+    distrust(db);
+    if (!db.integer("PRAGMA schema_version") && sqlite3_errcode(db.get()) == SQLITE_CANTOPEN &&
+        !std::filesystem::exists(path + "-wal", error)) {
+        db = open_database(immutable_uri(path), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, &message);
+        if (!db) return bad_input("{}: can't be opened: {}", path, message);
+        distrust(db);
+    }
+    DS_TRY(identify(path, db));
+    DS_TRY(check_structure(path, db));
+    return db;
+}
+
+Result<Database> open_capture_for_repair(const std::string& path) {
+    { DS_ASSIGN(const Database look, open_capture(path)); }
+    std::string message;
+    Database db = open_database(path, SQLITE_OPEN_READWRITE, &message);
+    if (!db) return bad_input("{}: can't be opened for writing: {}", path, message);
+    distrust(db);
+    if (sqlite3_db_readonly(db.get(), "main") == 1)
+        return bad_input("{}: is read-only; copy it to a place that can be written", path);
+    return db;
+}
+
+}  // namespace draftscope::storage

@@ -1,0 +1,331 @@
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "storage/capture_file.h"
+#include "storage/row_reader.h"
+#include "storage/schema.h"
+
+namespace draftscope {
+
+namespace {
+
+using storage::Cursor;
+
+/// Nesting is not stored; it follows from the intervals, since spans of one thread open and close in turn.
+void restore_nesting(std::vector<SpanRow>& spans) {
+    std::vector<SpanRow*> order;
+    order.reserve(spans.size());
+    for (SpanRow& span : spans) order.push_back(&span);
+    std::sort(order.begin(), order.end(), [](const SpanRow* a, const SpanRow* b) {
+        if (a->thread_id != b->thread_id) return a->thread_id < b->thread_id;
+        if (a->start_ns != b->start_ns) return a->start_ns < b->start_ns;
+        if (a->end_ns != b->end_ns) return a->end_ns > b->end_ns;
+        return a->id > b->id;  // spans are recorded as they close, so of two alike the outer comes later
+    });
+    std::vector<const SpanRow*> open;
+    for (SpanRow* span : order) {
+        while (!open.empty() && (open.back()->thread_id != span->thread_id ||
+                                 open.back()->end_ns < span->end_ns || open.back()->end_ns <= span->start_ns))
+            open.pop_back();
+        span->nesting = static_cast<int>(open.size());
+        open.push_back(span);
+    }
+}
+
+/// Replays a file in the order in which it was recorded: one sorted pass per table, merged by ids.
+class Replay {
+  public:
+    Replay(const std::string& path, const storage::Database& db, RecordSink& sink)
+        : path_(path),
+          db_(db),
+          sink_(sink),
+          prompts_(db),
+          steps_(db),
+          rounds_(db),
+          nodes_(db),
+          tops_(db),
+          tokens_(db),
+          spans_(db),
+          evals_(db) {}
+
+    Status run() {
+        DS_TRY(load_vocabs());
+        DS_TRY(load_runs());
+        while (steps_.has()) DS_TRY(step());
+        start_runs(std::numeric_limits<RowId>::max());
+        start_prompts(std::numeric_limits<RowId>::max());
+        prefill_tokens();
+        late_spans(std::numeric_limits<RowId>::max());
+        late_evals(std::numeric_limits<RowId>::max());
+        DS_TRY(all_read());
+        DS_TRY(side_tables());
+        for (const RunOf& run : runs_)
+            if (run.row.ended != RunEnd::live)
+                sink_.push(RunEnded{run.row.id, run.row.ended, run.end_ns, run.anchor});
+        return {};
+    }
+
+  private:
+    struct RunOf {
+        RunRow row;
+        ClockAnchorRow first, anchor;  ///< of start and end
+        bool anchored = false;
+        TimeNs end_ns = 0;
+    };
+
+    template <typename Row>
+    Status sound(const Cursor<Row>& cursor) const {
+        if (!cursor.problem().empty())
+            return bad_input("{}: damaged capture: {}, which can't be", path_, cursor.problem());
+        if (cursor.code() != SQLITE_OK)
+            return storage::file_error(path_, db_,
+                                       fmt::format("reading table {}", storage::RowSource<Row>::table));
+        return {};
+    }
+    /// Nothing may be left: a row that was not taken belongs to no step or round, or stands in the wrong
+    /// place.
+    template <typename Row>
+    Status drained(const Cursor<Row>& cursor) const {
+        DS_TRY(sound(cursor));
+        if (cursor.has())
+            return bad_input("{}: damaged capture: table {} has rows that belong to nothing before them",
+                             path_, storage::RowSource<Row>::table);
+        return {};
+    }
+
+    Status load_vocabs();
+    Status load_runs();
+    Status step();
+    Status round(RoundRecord& record);
+    void start_runs(RowId up_to);
+    void start_prompts(RowId up_to);
+    void prefill_tokens();
+    void late_spans(RowId before_step);
+    void late_evals(RowId before_round);
+    Status all_read() const;
+    Status side_tables();
+    template <typename Row>
+    Status push_each();
+    template <typename Row>
+    Status push_in_blocks();
+
+    const std::string& path_;
+    const storage::Database& db_;
+    RecordSink& sink_;
+    std::map<RowId, std::shared_ptr<const Vocab>> vocabs_;
+    std::vector<RunOf> runs_;
+    std::size_t runs_started_ = 0;
+    Cursor<PromptRow> prompts_;
+    Cursor<StepRow> steps_;
+    Cursor<RoundRow> rounds_;
+    Cursor<NodeRow> nodes_;
+    Cursor<NodeTopRow> tops_;
+    Cursor<TokenRow> tokens_;
+    Cursor<SpanRow> spans_;
+    Cursor<HeadEvalRow> evals_;
+    std::map<RowId, PromptProgress> outputs_;  ///< what a prompt's late tokens must not overwrite
+};
+
+Status Replay::load_vocabs() {
+    Cursor<VocabRow> cursor(db_);
+    std::shared_ptr<Vocab> vocab;
+    while (cursor.has()) {
+        VocabRow row = cursor.take();
+        if (!vocab || vocab->id != row.vocab_id) {
+            vocab = std::make_shared<Vocab>();
+            vocab->id = row.vocab_id;
+            vocabs_[row.vocab_id] = vocab;
+        }
+        const auto index = static_cast<std::size_t>(row.token_id);
+        while (vocab->rows.size() < index) {
+            VocabRow gap;
+            gap.vocab_id = row.vocab_id;
+            gap.token_id = static_cast<TokenId>(vocab->rows.size());
+            vocab->rows.push_back(std::move(gap));
+        }
+        vocab->rows.push_back(std::move(row));
+    }
+    return sound(cursor);
+}
+
+Status Replay::load_runs() {
+    Cursor<RunRow> runs(db_);
+    while (runs.has()) {
+        runs_.push_back({runs.take(), {}, {}, false, 0});
+        runs_.back().row.started_monotonic = 0;
+    }
+    DS_TRY(sound(runs));
+    Cursor<ClockAnchorRow> anchors(db_);
+    while (anchors.has()) {
+        const ClockAnchorRow anchor = anchors.take();
+        for (RunOf& run : runs_) {
+            if (run.row.id != anchor.run_id) continue;
+            if (!run.anchored) {
+                run.first = anchor;
+                run.row.started_monotonic = anchor.monotonic_ns;
+            }
+            run.anchored = true;
+            run.anchor = anchor;
+            run.end_ns = anchor.monotonic_ns - run.first.monotonic_ns;
+        }
+    }
+    return sound(anchors);
+}
+
+void Replay::start_runs(RowId up_to) {
+    for (; runs_started_ < runs_.size() && runs_[runs_started_].row.id <= up_to; ++runs_started_) {
+        RunStarted started;
+        started.run = runs_[runs_started_].row;
+        started.run.ended = RunEnd::live;
+        started.anchor = runs_[runs_started_].first;
+        const auto vocab = vocabs_.find(started.run.vocab_id);
+        if (vocab != vocabs_.end()) started.vocab = vocab->second;
+        sink_.push(std::move(started));
+    }
+}
+
+void Replay::start_prompts(RowId up_to) {
+    while (prompts_.has() && prompts_.peek().id <= up_to) {
+        PromptRow row = prompts_.take();
+        start_runs(row.run_id);
+        outputs_[row.id] = {row.id, row.output, row.generated_tokens, row.prefill_ns, {}};
+        sink_.push(PromptStarted{std::move(row)});
+    }
+}
+
+void Replay::prefill_tokens() {
+    while (tokens_.has() && tokens_.peek().round_id == 0) {
+        const RowId prompt_id = tokens_.peek().prompt_id;
+        start_prompts(prompt_id);
+        PromptProgress progress = outputs_[prompt_id];
+        progress.prompt_id = prompt_id;
+        while (tokens_.has() && tokens_.peek().round_id == 0 && tokens_.peek().prompt_id == prompt_id)
+            progress.tokens.push_back(tokens_.take());
+        sink_.push(std::move(progress));
+    }
+}
+
+void Replay::late_spans(RowId before_step) {
+    SpansRecorded late;
+    while (spans_.has() && spans_.peek().step_id < before_step) late.spans.push_back(spans_.take());
+    if (late.spans.empty()) return;
+    restore_nesting(late.spans);
+    sink_.push(std::move(late));
+}
+
+void Replay::late_evals(RowId before_round) {
+    HeadEvaluated late;
+    while (evals_.has() && evals_.peek().round_id < before_round) late.rows.push_back(evals_.take());
+    if (!late.rows.empty()) sink_.push(std::move(late));
+}
+
+Status Replay::round(RoundRecord& record) {
+    record.round = rounds_.take();
+    const RowId id = record.round.id;
+    while (nodes_.has() && nodes_.peek().round_id == id) {
+        NodeRow row = nodes_.take();
+        const int at = static_cast<int>(record.nodes.size());
+        if (row.node != at || row.parent >= at || (row.parent < 0) != (at == 0))
+            return bad_input("{}: damaged capture: round {} has node {} with parent {} at position {}", path_,
+                             id, row.node, row.parent, at);
+        record.nodes.push_back(row);
+    }
+    while (tops_.has() && tops_.peek().round_id == id) {
+        if (static_cast<std::size_t>(tops_.peek().node) >= record.nodes.size())
+            return bad_input(
+                "{}: damaged capture: table node_top names node {} of round {}, which has {} nodes", path_,
+                tops_.peek().node, id, record.nodes.size());
+        record.tops.push_back(tops_.take());
+    }
+    while (tokens_.has() && tokens_.peek().round_id == id) record.tokens.push_back(tokens_.take());
+    while (evals_.has() && evals_.peek().round_id == id) record.head_evals.push_back(evals_.take());
+    return {};
+}
+
+Status Replay::step() {
+    StepRecord record;
+    record.step = steps_.take();
+    const RowId id = record.step.id;
+    start_runs(record.step.run_id);
+    late_spans(id);
+    while (rounds_.has() && rounds_.peek().step_id == id) {
+        start_prompts(rounds_.peek().prompt_id);
+        prefill_tokens();
+        late_evals(rounds_.peek().id);
+        record.rounds.emplace_back();
+        DS_TRY(round(record.rounds.back()));
+    }
+    while (spans_.has() && spans_.peek().step_id == id) record.spans.push_back(spans_.take());
+    restore_nesting(record.spans);
+    sink_.push(std::move(record));
+    return {};
+}
+
+Status Replay::all_read() const {
+    DS_TRY(drained(prompts_));
+    DS_TRY(drained(steps_));
+    DS_TRY(drained(rounds_));
+    DS_TRY(drained(nodes_));
+    DS_TRY(drained(tops_));
+    DS_TRY(drained(tokens_));
+    DS_TRY(drained(spans_));
+    DS_TRY(drained(evals_));
+    return {};
+}
+
+template <typename Row>
+Status Replay::push_each() {
+    Cursor<Row> cursor(db_);
+    while (cursor.has()) sink_.push(cursor.take());
+    return sound(cursor);
+}
+
+template <typename Row>
+Status Replay::push_in_blocks() {
+    constexpr std::size_t block_rows = 4096;
+    Cursor<Row> cursor(db_);
+    while (cursor.has()) {
+        std::vector<Row> block;
+        while (cursor.has() && block.size() < block_rows) block.push_back(cursor.take());
+        sink_.push(std::move(block));
+    }
+    return sound(cursor);
+}
+
+Status Replay::side_tables() {
+    DS_TRY(push_in_blocks<GpuOpRow>());
+    DS_TRY(push_in_blocks<NvtxRangeRow>());
+    DS_TRY(push_each<CounterRow>());
+    DS_TRY(push_each<LossRow>());
+    DS_TRY(push_each<NoteRow>());
+    return {};
+}
+
+class CaptureSink : public RecordSink {
+  public:
+    explicit CaptureSink(Capture& capture) : capture_(capture) {}
+    void push(Record record) override { capture_.apply(record); }
+
+  private:
+    Capture& capture_;
+};
+
+}  // namespace
+
+Status read_capture(const std::string& path, RecordSink& sink) {
+    DS_ASSIGN(const storage::Database db, storage::open_capture(path));
+    // One read transaction: a file that is still being written shows one moment of itself.
+    if (db.exec("BEGIN") != SQLITE_OK) return storage::file_error(path, db, "starting to read");
+    return Replay(path, db, sink).run();
+}
+
+Result<std::shared_ptr<const Snapshot>> load_capture(const std::string& path) {
+    Capture capture;
+    CaptureSink sink(capture);
+    DS_TRY(read_capture(path, sink));
+    capture.set_source(path);
+    return std::make_shared<const Snapshot>(capture.snapshot(1));
+}
+
+}  // namespace draftscope

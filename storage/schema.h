@@ -1,0 +1,44 @@
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "storage/sql.h"
+
+namespace draftscope::storage {
+
+/// The tables of the capture file in the order of docs/FORMATS.md; parents before children.
+inline constexpr std::array<std::string_view, 18> table_names = {
+    "meta", "run",    "vocab", "phase",      "prompt",    "step",    "round", "node",         "node_top",
+    "span", "gpu_op", "token", "nvtx_range", "head_eval", "counter", "loss",  "clock_anchor", "note"};
+/// The views, each after those that it uses.
+inline constexpr std::array<std::string_view, 9> view_names = {"v_span",     "v_step_phase", "v_phase",
+                                                               "v_round",    "v_head",       "v_prompt",
+                                                               "v_category", "v_coverage",   "v_draft_share"};
+
+/// CREATE TABLE statements of schema version 1.
+extern const char* const table_sql;
+/// CREATE VIEW statements, in views.cpp.
+extern const char* const view_sql;
+/// CREATE INDEX IF NOT EXISTS statements; run when the run ends, since live ones halve the insert rate.
+extern const char* const index_sql;
+
+/// Fills an empty database: identity, tables, phase rows, views, meta. SQLITE_OK or the error code.
+int create_schema(const Database& db);
+
+/// Takes the file from version `from` to `from + 1`. Runs inside the migration's transaction.
+struct Migration {
+    int from = 0;
+    std::string sql;
+};
+/// Steps to the current version; empty while there is one version only.
+const std::vector<Migration>& migrations();
+/// Brings a file of an older version to `target_version`: first a copy to `<path>.v<N>.bak` by VACUUM INTO,
+/// then every step in one transaction. A newer file is refused. Nothing happens when it is current.
+Status migrate(const Database& db, const std::string& path, const std::vector<Migration>& steps,
+               int target_version);
+
+}  // namespace draftscope::storage

@@ -1,0 +1,142 @@
+#pragma once
+
+#include <sqlite3.h>
+
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "base/units.h"
+
+/// Thin ownership over SQLite's C handles, for this folder only. One connection per thread.
+namespace draftscope::storage {
+
+/// Id 0 and empty text are stored as NULL.
+struct IdOrNull {
+    RowId id = 0;
+};
+struct TextOrNull {
+    std::string_view text;
+};
+struct Blob {
+    std::string_view bytes;
+};
+
+class Statement {
+  public:
+    Statement() = default;
+    explicit Statement(sqlite3_stmt* statement) : statement_(statement) {}
+    sqlite3_stmt* get() const { return statement_.get(); }
+    explicit operator bool() const { return statement_ != nullptr; }
+
+    /// SQLITE_ROW, SQLITE_DONE or an error code.
+    int step() { return sqlite3_step(get()); }
+    void reset() { sqlite3_reset(get()); }
+    /// Binds all arguments in order, steps once and resets. SQLITE_DONE on success (of a write).
+    template <typename... Args>
+    int run(const Args&... args) {
+        int i = 0;
+        (bind(++i, args), ...);
+        const int code = step();
+        reset();
+        return code;
+    }
+
+    void bind(int i, std::int64_t v) { sqlite3_bind_int64(get(), i, v); }
+    void bind(int i, int v) { sqlite3_bind_int64(get(), i, v); }
+    void bind(int i, bool v) { sqlite3_bind_int64(get(), i, v ? 1 : 0); }
+    void bind(int i, double v) { sqlite3_bind_double(get(), i, v); }  // NaN becomes NULL
+    void bind(int i, float v) { sqlite3_bind_double(get(), i, v); }
+    void bind(int i, IdOrNull v) {
+        if (v.id == 0)
+            sqlite3_bind_null(get(), i);
+        else
+            sqlite3_bind_int64(get(), i, v.id);
+    }
+    void bind(int i, TextOrNull v) {
+        if (v.text.empty())
+            sqlite3_bind_null(get(), i);
+        else
+            bind(i, v.text);
+    }
+    void bind(int i, std::string_view v) {
+        // A null pointer would bind NULL, so an empty view gets a literal to point at.
+        sqlite3_bind_text(get(), i, v.empty() ? "" : v.data(), static_cast<int>(v.size()), SQLITE_STATIC);
+    }
+    void bind(int i, const std::string& v) { bind(i, std::string_view(v)); }
+    void bind(int i, Blob v) {
+        sqlite3_bind_blob(get(), i, v.bytes.empty() ? "" : v.bytes.data(), static_cast<int>(v.bytes.size()),
+                          SQLITE_STATIC);
+    }
+    template <typename T>
+    void bind(int i, const std::optional<T>& v) {
+        if (v)
+            bind(i, *v);
+        else
+            sqlite3_bind_null(get(), i);
+    }
+
+    bool is_null(int column) const { return sqlite3_column_type(get(), column) == SQLITE_NULL; }
+    std::int64_t integer(int column) const { return sqlite3_column_int64(get(), column); }
+    double real(int column) const { return sqlite3_column_double(get(), column); }
+    std::string_view text(int column) const {
+        const auto* data = reinterpret_cast<const char*>(sqlite3_column_text(get(), column));
+        if (data == nullptr) return {};
+        return {data, static_cast<std::size_t>(sqlite3_column_bytes(get(), column))};
+    }
+    std::string_view blob(int column) const {
+        const auto* data = static_cast<const char*>(sqlite3_column_blob(get(), column));
+        if (data == nullptr) return {};
+        return {data, static_cast<std::size_t>(sqlite3_column_bytes(get(), column))};
+    }
+
+  private:
+    struct Finalize {
+        void operator()(sqlite3_stmt* s) const { sqlite3_finalize(s); }
+    };
+    std::unique_ptr<sqlite3_stmt, Finalize> statement_;
+};
+
+class Database {
+  public:
+    Database() = default;
+    explicit Database(sqlite3* handle) : handle_(handle) {}
+    sqlite3* get() const { return handle_.get(); }
+    explicit operator bool() const { return handle_ != nullptr; }
+    /// Statements must be gone before.
+    void close() { handle_.reset(); }
+
+    /// Runs a script; SQLITE_OK or the error code, `message()` says more.
+    int exec(const char* sql) const { return sqlite3_exec(get(), sql, nullptr, nullptr, nullptr); }
+    int exec(const std::string& sql) const { return exec(sql.c_str()); }
+    /// Empty statement on failure.
+    Statement prepare(std::string_view sql) const;
+    /// First column of the first row; nullopt when there is none or it failed.
+    std::optional<std::int64_t> integer(std::string_view sql) const;
+    std::optional<std::string> text(std::string_view sql) const;
+    std::string message() const { return sqlite3_errmsg(get()); }
+
+  private:
+    struct Close {
+        void operator()(sqlite3* db) const { sqlite3_close_v2(db); }
+    };
+    std::unique_ptr<sqlite3, Close> handle_;
+};
+
+/// Opens with SQLITE_OPEN_* flags and a busy timeout. `message` gets the reason when it fails.
+Database open_database(const std::string& path, int flags, std::string* message);
+/// "a.b" as a quoted SQL string or identifier.
+std::string sql_quoted(std::string_view text, char quote);
+
+/// An existing capture opened read-only, identified and checked for its version. Errors are bad_input and say
+/// what was found instead. `user_version` above ours is refused.
+Result<Database> open_capture(const std::string& path);
+/// The same, for writing (repair): additionally sets a busy timeout and DEFENSIVE.
+Result<Database> open_capture_for_repair(const std::string& path);
+/// Names of tables or views of the file, as given by `type`, in a fixed order.
+Error file_error(const std::string& path, const Database& db, std::string_view doing);
+
+}  // namespace draftscope::storage

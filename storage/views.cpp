@@ -1,0 +1,183 @@
+#include "storage/schema.h"
+
+namespace draftscope::storage {
+
+// The definitions of capture/queries.h in SQL. Helper views first: v_span (self times), v_step_phase (a row
+// per step and phase). A bare column beside min() comes from the row that holds the minimum (documented by
+// SQLite).
+const char* const view_sql = R"sql(
+CREATE VIEW v_span AS
+WITH nested AS (
+  SELECT c.id AS id, p.id AS parent_span_id, c.end_ns - c.start_ns AS ns, min(p.end_ns - p.start_ns)
+  FROM span c JOIN span p
+    ON p.step_id = c.step_id AND p.lane = c.lane AND (c.lane = 0 OR p.thread_id = c.thread_id) AND p.id <> c.id
+   AND p.start_ns <= c.start_ns AND p.end_ns >= c.end_ns
+   AND (p.end_ns - p.start_ns > c.end_ns - c.start_ns OR p.id > c.id)
+  GROUP BY c.id),
+inner_time AS (SELECT parent_span_id AS id, sum(ns) AS ns FROM nested GROUP BY parent_span_id)
+SELECT s.id AS span_id, s.run_id, s.step_id, s.round_id, s.phase_id, s.level, s.lane, s.thread_id, s.start_ns,
+  s.end_ns, s.rows, s.bytes, s.end_ns - s.start_ns AS duration_ns,
+  s.end_ns - s.start_ns - coalesce(i.ns, 0) AS self_ns, n.parent_span_id
+FROM span s LEFT JOIN inner_time i ON i.id = s.id LEFT JOIN nested n ON n.id = s.id;
+
+CREATE VIEW v_step_phase AS
+WITH spans AS MATERIALIZED (SELECT * FROM v_span WHERE step_id IS NOT NULL),
+overlap AS (
+  SELECT s.span_id, sum(max(0, min(s.end_ns, c.end_ns) - max(s.start_ns, c.start_ns))) AS ns
+  FROM spans s JOIN spans c ON c.step_id = s.step_id AND c.lane = 0 AND c.parent_span_id IS NULL
+  WHERE s.lane <> 0 GROUP BY s.span_id),
+reach AS (
+  SELECT step_id, start_ns, end_ns, max(end_ns) OVER (
+    PARTITION BY step_id ORDER BY start_ns, end_ns, span_id
+    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reached
+  FROM spans WHERE lane = 0),
+critical AS (
+  SELECT step_id, sum(max(0, end_ns - max(start_ns, coalesce(reached, start_ns)))) AS ns
+  FROM reach GROUP BY step_id)
+SELECT s.run_id, s.step_id, s.phase_id, sum(s.self_ns) AS busy_ns,
+  sum(CASE WHEN s.lane = 0 THEN s.self_ns ELSE max(0, s.self_ns - coalesce(o.ns, 0)) END) AS exposed_ns,
+  sum(s.bytes) AS bytes
+FROM spans s LEFT JOIN overlap o ON o.span_id = s.span_id GROUP BY s.step_id, s.phase_id
+UNION ALL
+SELECT t.run_id, t.id, (SELECT id FROM phase WHERE name = 'remainder'),
+  max(0, t.end_ns - t.start_ns - t.paused_ns - coalesce(c.ns, 0)),
+  max(0, t.end_ns - t.start_ns - t.paused_ns - coalesce(c.ns, 0)), 0
+FROM step t LEFT JOIN critical c ON c.step_id = t.id;
+
+CREATE VIEW v_phase AS
+WITH counted AS (
+  SELECT run_id, sum(end_ns - start_ns - paused_ns) AS ns FROM step WHERE excluded IS NULL GROUP BY run_id),
+sample AS (
+  SELECT v.*, row_number() OVER (PARTITION BY v.run_id, v.phase_id ORDER BY v.busy_ns) - 1 AS k,
+    count(*) OVER (PARTITION BY v.run_id, v.phase_id) AS n
+  FROM v_step_phase v JOIN step t ON t.id = v.step_id WHERE t.excluded IS NULL),
+stat AS (
+  SELECT run_id, phase_id, n, sum(busy_ns) AS total, sum(exposed_ns) AS exposed, sum(bytes) AS bytes,
+    sum(busy_ns * max(0.0, 1.0 - abs(k - 0.5 * (n - 1)))) AS median,
+    CASE WHEN n >= 36 THEN sum(busy_ns * max(0.0, 1.0 - abs(k - 0.9 * (n - 1)))) END AS p90
+  FROM sample GROUP BY run_id, phase_id)
+SELECT c.run_id, p.id AS phase_id, p.name, p.parent_id, p.colour, p.sort, coalesce(s.n, 0) AS n,
+  coalesce(s.total, 0) AS total, s.median, s.p90, coalesce(1.0 * s.exposed / c.ns, 0.0) AS share,
+  coalesce(s.exposed, 0) AS exposed, coalesce(s.bytes, 0) AS bytes
+FROM counted c CROSS JOIN phase p LEFT JOIN stat s ON s.run_id = c.run_id AND s.phase_id = p.id
+WHERE s.n > 0 OR p.name IN ('backbone', 'head', 'topk', 'gather', 'verify', 'remainder')
+ORDER BY c.run_id, p.sort;
+
+CREATE VIEW v_round AS
+SELECT r.id AS round_id, r.run_id, r.step_id, r.prompt_id, r.ordinal, s.excluded, r.start_ns, r.end_ns,
+  r.end_ns - r.start_ns AS duration_ns, s.paused_ns, r.context_length, r.tree_nodes, r.tree_depth, r.drafted,
+  r.accepted, r.committed, r.clipped, h.head, h.active_rows, h.bytes, h.head_ns, h.covered,
+  1.0 * h.covered / h.committed AS coverage, h.covered_mass
+FROM round r JOIN step s ON s.id = r.step_id
+LEFT JOIN head_eval h ON h.round_id = r.id AND h.mode = 'drive';
+
+CREATE VIEW v_head AS
+WITH eval AS (
+  SELECT e.* FROM head_eval e LEFT JOIN round r ON r.id = e.round_id LEFT JOIN step t ON t.id = r.step_id
+  WHERE t.excluded IS NULL OR (e.mode IN ('aligned', 'calibration') AND t.excluded = 'shadow')),
+stat AS MATERIALIZED (
+  SELECT run_id, head, mode, count(*) AS rounds, sum(committed) AS committed, sum(covered) AS covered,
+    sum(head_ns) AS head_ns, avg(active_rows) AS active_rows, avg(bytes) AS bytes,
+    avg(covered_mass) AS covered_mass
+  FROM eval GROUP BY run_id, head, mode),
+step_time AS (
+  SELECT run_id, sum(end_ns - start_ns - paused_ns) AS ns FROM step WHERE excluded IS NULL GROUP BY run_id),
+round_sum AS (
+  SELECT r.run_id, count(*) AS rounds, sum(r.committed) AS committed
+  FROM round r JOIN step t ON t.id = r.step_id WHERE t.excluded IS NULL GROUP BY r.run_id),
+total AS MATERIALIZED (
+  SELECT s.run_id, s.ns, r.rounds, r.committed,
+    (SELECT sum(head_ns) FROM stat WHERE stat.run_id = s.run_id AND stat.mode = 'drive') AS head_ns
+  FROM step_time s JOIN round_sum r ON r.run_id = s.run_id),
+comparable AS MATERIALIZED (
+  SELECT a.id AS run_id, b.id AS full_run_id FROM run a JOIN run b
+    ON b.head = 'full' AND a.target = b.target AND a.drafter = b.drafter AND a.tree = b.tree
+   AND a.verify = b.verify AND a.temperature = b.temperature AND a.batch = b.batch AND a.threads = b.threads
+   AND a.backend = b.backend AND a.precision = b.precision AND a.numerics = b.numerics AND a.tier = b.tier),
+candidate AS (
+  SELECT run_id, CASE mode WHEN 'drive' THEN 1 WHEN 'selfpaced' THEN 2 ELSE 3 END AS preference, rounds,
+    committed, head_ns
+  FROM stat WHERE head = 'full' AND mode <> 'aligned'
+  UNION ALL
+  SELECT c.run_id, 4, sum(s.rounds), sum(s.committed), sum(s.head_ns)
+  FROM comparable c JOIN stat s ON s.run_id = c.full_run_id AND s.head = 'full' AND s.mode = 'drive'
+  WHERE c.run_id <> c.full_run_id GROUP BY c.run_id),
+reference AS MATERIALIZED (
+  SELECT run_id, min(preference) AS preference, 1.0 * committed / rounds AS tau, 1.0 * head_ns / rounds AS head_ns
+  FROM candidate GROUP BY run_id),
+full_speed AS (
+  SELECT c.run_id, 1.0 * sum(t.committed) / sum(t.ns) AS tokens_per_ns
+  FROM comparable c JOIN total t ON t.run_id = c.full_run_id GROUP BY c.run_id),
+plane AS (
+  SELECT s.run_id, s.head, s.mode, s.rounds, 1.0 * s.committed / s.rounds AS tau,
+    (1.0 * s.committed / s.rounds) / f.tau AS rho_tau, (1.0 * s.head_ns / s.rounds) / f.head_ns AS nu,
+    f.head_ns / ((t.ns - coalesce(t.head_ns, 0)) / (1.0 * t.rounds)) AS kappa,
+    CASE f.preference WHEN 1 THEN 'drive' WHEN 2 THEN 'selfpaced' WHEN 3 THEN 'calibration'
+      WHEN 4 THEN 'other run' END AS reference,
+    CASE s.mode WHEN 'drive' THEN (1.0 * t.committed / t.ns) / v.tokens_per_ns END AS measured_speedup,
+    s.active_rows, s.bytes, 1.0 * s.head_ns / s.rounds AS head_ns, 1.0 * s.covered / s.committed AS coverage,
+    s.covered_mass
+  FROM stat s LEFT JOIN reference f ON f.run_id = s.run_id LEFT JOIN total t ON t.run_id = s.run_id
+  LEFT JOIN full_speed v ON v.run_id = s.run_id)
+SELECT run_id, head, mode, rounds, tau, rho_tau, nu, kappa,
+  rho_tau * (1.0 + kappa) / (1.0 + nu * kappa) AS predicted_speedup, measured_speedup, active_rows, bytes,
+  head_ns, coverage, covered_mass, reference
+FROM plane
+ORDER BY run_id, instr('drive selfpaced aligned calibration', mode), head;
+
+CREATE VIEW v_prompt AS
+WITH rounds AS (
+  SELECT r.prompt_id, count(*) AS rounds, sum(r.drafted) AS drafted, sum(r.accepted) AS accepted,
+    sum(r.committed) AS committed, sum(t.end_ns - t.start_ns - t.paused_ns) AS decode_ns
+  FROM round r JOIN step t ON t.id = r.step_id GROUP BY r.prompt_id)
+SELECT p.run_id, p.id AS prompt_id, p.ordinal, p.external_id, p.turn, p.suite, p.category, p.prompt_tokens,
+  p.generated_tokens, p.prefill_ns, p.finish, coalesce(r.rounds, 0) AS rounds, coalesce(r.drafted, 0) AS drafted,
+  coalesce(r.accepted, 0) AS accepted, coalesce(r.committed, 0) AS committed,
+  1.0 * r.committed / r.rounds AS tau, coalesce(r.decode_ns, 0) AS decode_ns,
+  1e9 * r.committed / r.decode_ns AS tokens_per_second
+FROM prompt p LEFT JOIN rounds r ON r.prompt_id = p.id ORDER BY p.id;
+
+CREATE VIEW v_category AS
+WITH shared AS (
+  SELECT r.id, r.run_id, p.suite, p.category, p.id AS prompt_id, r.drafted, r.accepted, r.committed,
+    1.0 * (t.end_ns - t.start_ns - t.paused_ns) / count(*) OVER (PARTITION BY r.step_id) AS ns
+  FROM round r JOIN step t ON t.id = r.step_id JOIN prompt p ON p.id = r.prompt_id WHERE t.excluded IS NULL)
+SELECT s.run_id, s.suite, s.category, count(DISTINCT s.prompt_id) AS prompts, count(*) AS rounds,
+  sum(s.drafted) AS drafted, sum(s.accepted) AS accepted, sum(s.committed) AS committed,
+  1.0 * sum(s.committed) / count(*) AS tau, sum(s.ns) AS decode_ns,
+  1e9 * sum(s.committed) / sum(s.ns) AS tokens_per_second, avg(h.active_rows) AS active_rows,
+  1.0 * sum(h.covered) / sum(h.committed) AS coverage, avg(h.covered_mass) AS covered_mass
+FROM shared s LEFT JOIN head_eval h ON h.round_id = s.id AND h.mode = 'drive'
+GROUP BY s.run_id, s.suite, s.category;
+
+CREATE VIEW v_coverage AS
+SELECT p.run_id, p.suite, p.category, t.depth, count(*) AS emitted, sum(t.covered) AS covered,
+  1.0 * sum(t.covered) / count(*) AS coverage
+FROM token t JOIN prompt p ON p.id = t.prompt_id WHERE t.source <> 'prefill'
+GROUP BY p.run_id, p.suite, p.category, t.depth;
+
+CREATE VIEW v_draft_share AS
+WITH weight AS (
+  SELECT r.run_id, r.step_id, p.suite, p.category,
+    1.0 * count(*) / sum(count(*)) OVER (PARTITION BY r.step_id) AS part
+  FROM round r JOIN prompt p ON p.id = r.prompt_id GROUP BY r.step_id, p.suite, p.category),
+phase_time AS MATERIALIZED (
+  SELECT v.step_id,
+    sum(CASE WHEN coalesce(q.name, p.name) = 'backbone' THEN v.exposed_ns ELSE 0 END) AS backbone_ns,
+    sum(CASE WHEN coalesce(q.name, p.name) IN ('router', 'head', 'topk', 'gather')
+      THEN v.exposed_ns ELSE 0 END) AS head_ns,
+    sum(CASE WHEN coalesce(q.name, p.name) = 'verify' THEN v.exposed_ns ELSE 0 END) AS verify_ns
+  FROM v_step_phase v JOIN phase p ON p.id = v.phase_id LEFT JOIN phase q ON q.id = p.parent_id
+  GROUP BY v.step_id),
+share AS (
+  SELECT w.run_id, w.suite, w.category, sum(w.part * (t.end_ns - t.start_ns - t.paused_ns)) AS step_ns,
+    sum(w.part * f.backbone_ns) AS backbone_ns, sum(w.part * f.head_ns) AS head_ns,
+    sum(w.part * f.verify_ns) AS verify_ns
+  FROM weight w JOIN step t ON t.id = w.step_id JOIN phase_time f ON f.step_id = w.step_id
+  WHERE t.excluded IS NULL GROUP BY w.run_id, w.suite, w.category)
+SELECT run_id, suite, category, step_ns, backbone_ns, head_ns, verify_ns,
+  (backbone_ns + head_ns) / step_ns AS draft_share, head_ns / (backbone_ns + head_ns) AS head_share_of_draft
+FROM share;
+)sql";
+
+}  // namespace draftscope::storage

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "capture/capture.h"
+#include "capture/record.h"
+
+/// Random but possible captures for the storage tests: every table has rows, all relations hold.
+namespace draftscope::testing {
+
+struct CaptureShape {
+    int runs = 2;
+    int prompts = 3;
+    int steps_per_run = 12;
+    int batch = 2;
+    bool ended = true;
+};
+
+class RandomCapture {
+  public:
+    RandomCapture(std::uint64_t seed, CaptureShape shape) : rng_(seed), shape_(shape) {}
+    std::vector<Record> records();
+
+  private:
+    void run(const std::string& head);
+    void step(int ordinal);
+    RoundRecord round(RowId prompt_id, int tokens_before);
+    std::vector<SpanRow> spans(RowId step_id, RowId round_id, TimeNs start, TimeNs end);
+    void tree(RoundRecord& record);
+    int below(int n) { return static_cast<int>(rng_.below(static_cast<std::uint32_t>(n))); }
+    float real() { return static_cast<float>(rng_.uniform()); }
+
+    Rng rng_;
+    CaptureShape shape_;
+    RowIds ids_;
+    std::shared_ptr<const Vocab> vocab_;
+    std::vector<Record> out_;
+    RunRow run_;
+    std::vector<PromptRow> prompts_;
+    std::vector<int> rounds_of_prompt_;
+    TimeNs now_ = 0;
+    RowId previous_step_ = 0;
+};
+
+/// What a live recorder would have made of the records.
+Snapshot apply_all(const std::vector<Record>& records);
+/// gtest-reports every difference of two snapshots, `source` and `version` apart.
+void expect_equal(const Snapshot& a, const Snapshot& b);
+/// A new folder under the system's temporary one, removed with its content at the end.
+class TempFolder {
+  public:
+    TempFolder();
+    ~TempFolder();
+    TempFolder(const TempFolder&) = delete;
+    TempFolder& operator=(const TempFolder&) = delete;
+    std::string file(const std::string& name) const { return path_ + "/" + name; }
+    const std::string& path() const { return path_; }
+
+  private:
+    std::string path_;
+};
+
+}  // namespace draftscope::testing

@@ -1,0 +1,120 @@
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+
+#include <filesystem>
+
+#include "random_capture.h"
+#include "storage/capture_file.h"
+#include "storage/sql.h"
+
+namespace draftscope {
+namespace {
+
+using testing::apply_all;
+using testing::CaptureShape;
+using testing::expect_equal;
+using testing::RandomCapture;
+using testing::TempFolder;
+
+void write_all(const std::string& path, const std::vector<Record>& records) {
+    auto writer = CaptureWriter::create(path, false);
+    ASSERT_TRUE(writer.ok()) << writer.error().message;
+    for (const Record& record : records) (*writer)->push(record);
+    const Status closed = (*writer)->close();
+    ASSERT_TRUE(closed.ok()) << closed.error().message;
+    EXPECT_GT((*writer)->stats().rows, 0);
+}
+
+class RoundTrip : public ::testing::TestWithParam<int> {};
+
+TEST_P(RoundTrip, FileGivesTheLiveSnapshot) {
+    const TempFolder folder;
+    const std::string path = folder.file("a.dscope");
+    const auto seed = static_cast<std::uint64_t>(GetParam());
+    const CaptureShape shape{1 + GetParam() % 3, 3, 10 + GetParam(), 1 + GetParam() % 2, true};
+    const std::vector<Record> records = RandomCapture(seed, shape).records();
+    write_all(path, records);
+    const auto loaded = load_capture(path);
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+    expect_equal(apply_all(records), **loaded);
+    EXPECT_EQ((*loaded)->source, path);
+}
+INSTANTIATE_TEST_SUITE_P(Seeds, RoundTrip, ::testing::Range(1, 9));
+
+TEST(CaptureFile, IsASingleFileAfterClose) {
+    const TempFolder folder;
+    write_all(folder.file("a.dscope"), RandomCapture(3, {}).records());
+    int files = 0;
+    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder.path())) ++files;
+    EXPECT_EQ(files, 1);
+}
+
+TEST(CaptureFile, IsReadableByOthersWhileItIsWritten) {
+    const TempFolder folder;
+    const std::string path = folder.file("live.dscope");
+    const std::vector<Record> records = RandomCapture(5, {1, 3, 30, 1, false}).records();
+    auto writer = CaptureWriter::create(path, false);
+    ASSERT_TRUE(writer.ok());
+    const std::size_t half = records.size() / 2;
+    for (std::size_t i = 0; i < half; ++i) (*writer)->push(records[i]);
+    ASSERT_TRUE((*writer)->flush().ok());
+    const auto first = load_capture(path);
+    ASSERT_TRUE(first.ok()) << first.error().message;
+    expect_equal(apply_all({records.begin(), records.begin() + static_cast<std::ptrdiff_t>(half)}), **first);
+    EXPECT_EQ((*first)->runs[0].ended, RunEnd::live);
+    for (std::size_t i = half; i < records.size(); ++i) (*writer)->push(records[i]);
+    ASSERT_TRUE((*writer)->flush().ok());
+    const auto second = load_capture(path);
+    ASSERT_TRUE(second.ok());
+    expect_equal(apply_all(records), **second);
+    EXPECT_TRUE((*writer)->close().ok());
+}
+
+TEST(CaptureFile, LiveRoundsAreNotStored) {
+    const TempFolder folder;
+    std::vector<Record> records = RandomCapture(4, {1, 1, 3, 1, true}).records();
+    const Snapshot live = apply_all(records);
+    LiveRound held;
+    held.active = true;
+    records.insert(records.begin() + 4, held);
+    write_all(folder.file("a.dscope"), records);
+    const auto loaded = load_capture(folder.file("a.dscope"));
+    ASSERT_TRUE(loaded.ok());
+    expect_equal(live, **loaded);
+    EXPECT_EQ((*loaded)->live, nullptr);
+}
+
+TEST(CaptureFile, AVeryLongRunPassesThroughTheBoundedQueue) {
+    const TempFolder folder;
+    const std::vector<Record> records = RandomCapture(6, {1, 2, 3000, 2, true}).records();
+    write_all(folder.file("a.dscope"), records);
+    const auto loaded = load_capture(folder.file("a.dscope"));
+    ASSERT_TRUE(loaded.ok());
+    expect_equal(apply_all(records), **loaded);
+}
+
+TEST(CaptureFile, NotANumberSurvives) {
+    const TempFolder folder;
+    std::vector<Record> records = RandomCapture(4, {1, 1, 3, 1, true}).records();
+    records.push_back(CounterRow{1, 5, "odd", std::numeric_limits<double>::quiet_NaN()});
+    records.push_back(CounterRow{1, 5, "deep", -std::numeric_limits<double>::infinity()});
+    write_all(folder.file("a.dscope"), records);
+    const auto loaded = load_capture(folder.file("a.dscope"));
+    ASSERT_TRUE(loaded.ok());
+    const auto& counters = (*loaded)->counters;
+    EXPECT_TRUE(std::isnan(counters[counters.size() - 2].value));
+    EXPECT_EQ(counters.back().value, -std::numeric_limits<double>::infinity());
+}
+
+TEST(CaptureFile, PushAfterCloseIsIgnored) {
+    const TempFolder folder;
+    auto writer = CaptureWriter::create(folder.file("a.dscope"), false);
+    ASSERT_TRUE(writer.ok());
+    ASSERT_TRUE((*writer)->close().ok());
+    (*writer)->push(CounterRow{1, 5, "late", 1.0});
+    EXPECT_TRUE((*writer)->flush().ok());
+    EXPECT_TRUE((*writer)->close().ok());
+}
+
+}  // namespace
+}  // namespace draftscope
