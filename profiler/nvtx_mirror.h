@@ -1,6 +1,6 @@
 #pragma once
 
-#include <functional>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +26,12 @@ class NvtxMirror : public RangeListener {
     std::unique_ptr<Impl> impl_;
 };
 
+/// What a mirrored range carries: round ordinal (-1 outside rounds, as 32 bits) << 16 | draft level.
+inline std::uint64_t nvtx_payload(std::int32_t round, std::int16_t level) {
+    return static_cast<std::uint64_t>(static_cast<std::uint32_t>(round)) << 16 |
+           static_cast<std::uint16_t>(level);
+}
+
 /// A range our own static NVTX injection saw, of any domain in this executable.
 struct NvtxRange {
     std::string domain;
@@ -36,11 +42,11 @@ struct NvtxRange {
     std::uint64_t payload = 0;
     int depth = 0;
 };
-/// Starts keeping what the injection sees (off by default: ranges are then counted but not stored).
+/// Starts keeping what the injection sees (off by default).
 void nvtx_capture_start();
 std::vector<NvtxRange> nvtx_capture_take();
 void nvtx_capture_stop();
-/// "our injection", "external tool (NVTX_INJECTION64_PATH)", "none".
+/// "our injection", "external tool (NVTX_INJECTION64_PATH)", or "none" with the reason where there is one.
 std::string nvtx_listener_name();
 
 }  // namespace draftscope

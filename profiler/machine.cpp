@@ -1,0 +1,162 @@
+#include "profiler/machine.h"
+
+#include <dlfcn.h>
+#include <linux/perf_event.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/clock.h"
+#include "profiler/nvtx_mirror.h"
+
+namespace draftscope {
+
+namespace {
+
+std::string first_line(const char* path) {
+    std::ifstream file(path);
+    std::string line;
+    std::getline(file, line);
+    return line;
+}
+
+// Value of the first line "key<anything>separator value" of a text file; "" when there is none.
+std::string value_of(const char* path, std::string_view key, char separator) {
+    std::ifstream file(path);
+    std::string line;
+    while (std::getline(file, line)) {
+        if (line.rfind(key, 0) != 0) continue;
+        const std::size_t at = line.find(separator);
+        if (at == std::string::npos) continue;
+        std::string value = line.substr(at + 1);
+        const auto drop = [](char c) { return c == ' ' || c == '\t' || c == '"'; };
+        while (!value.empty() && drop(value.front())) value.erase(value.begin());
+        while (!value.empty() && drop(value.back())) value.pop_back();
+        return value;
+    }
+    return {};
+}
+
+int usable_cores() {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+    return static_cast<int>(std::thread::hardware_concurrency());
+}
+
+// Name of the first library that loads; "" when none does. Nothing of it is called: starting a GPU takes
+// long.
+std::string first_library(std::initializer_list<const char*> names) {
+    for (const char* name : names) {
+        void* handle = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+        if (handle == nullptr) continue;
+        dlclose(handle);
+        return name;
+    }
+    return {};
+}
+
+Capability nvidia_driver() {
+    Capability out{"NVIDIA driver", false, "not found",
+                   "install the NVIDIA driver for GPU runs; CPU runs need none"};
+    const std::string version = first_line("/proc/driver/nvidia/version");
+    const std::string library = first_library({"libcuda.so.1"});
+    if (library.empty()) return out;
+    out.available = !version.empty();
+    out.state = out.available ? version : "libcuda.so.1 loads, but no kernel driver is running";
+    out.remedy = out.available ? "" : "load the nvidia kernel module or pass the GPU into this container";
+    return out;
+}
+
+Capability cuda_runtime() {
+    const std::string library =
+        first_library({"libcudart.so.13", "libcudart.so.12", "/usr/local/cuda/lib64/libcudart.so"});
+    if (!library.empty()) return {"CUDA", true, library, ""};
+    return {"CUDA", false, "runtime library not found", "install the CUDA Toolkit 13 for GPU runs"};
+}
+
+Capability cupti() {
+    const std::string library = first_library({"libcupti.so.13", "libcupti.so.12", "libcupti.so",
+                                               "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so"});
+    if (!library.empty()) return {"CUPTI", true, library, ""};
+    return {"CUPTI", false, "not found", "install CUPTI (part of the CUDA Toolkit) for tiers T1 to T3"};
+}
+
+Capability nvtx() {
+    const std::string name = nvtx_listener_name();
+    const bool listening = name.rfind("none", 0) != 0;
+    return {"NVTX listener", listening, name,
+            listening ? "" : "start under nsys, or build with the CUDA Toolkit's NVTX headers"};
+}
+
+Capability cpu_counters() {
+    perf_event_attr attributes{};
+    attributes.size = sizeof attributes;
+    attributes.type = PERF_TYPE_HARDWARE;
+    attributes.config = PERF_COUNT_HW_CPU_CYCLES;
+    attributes.exclude_kernel = 1;
+    attributes.exclude_hv = 1;
+    const long fd = syscall(SYS_perf_event_open, &attributes, 0, -1, -1, 0);
+    if (fd >= 0) {
+        close(static_cast<int>(fd));
+        return {"CPU counters", true, "perf events", ""};
+    }
+    const std::string why = std::strerror(errno);
+    const std::string paranoid = first_line("/proc/sys/kernel/perf_event_paranoid");
+    return {"CPU counters", false,
+            "perf_event_open: " + why + (paranoid.empty() ? "" : ", perf_event_paranoid " + paranoid),
+            "set kernel.perf_event_paranoid to 2 or lower; virtual machines often have no counters"};
+}
+
+}  // namespace
+
+Machine describe_machine() {
+    Machine out;
+    out.cpu_name = value_of("/proc/cpuinfo", "model name", ':');
+    if (out.cpu_name.empty()) out.cpu_name = "unknown CPU";
+    out.cores = usable_cores();
+    struct sysinfo memory {};
+    if (sysinfo(&memory) == 0)
+        out.memory_bytes = static_cast<std::uint64_t>(memory.totalram) * memory.mem_unit;
+    out.os = value_of("/etc/os-release", "PRETTY_NAME", '=');
+    utsname name{};
+    if (uname(&name) == 0) {
+        out.kernel = name.release;
+        if (out.os.empty()) out.os = name.sysname;
+    }
+    out.tsc_invariant = TickScale::calibrate().uses_tsc();
+    out.capabilities = {nvidia_driver(), cuda_runtime(), cupti(), nvtx(), cpu_counters()};
+    return out;
+}
+
+std::string to_json(const Machine& machine) {
+    nlohmann::ordered_json capabilities = nlohmann::ordered_json::array();
+    for (const Capability& capability : machine.capabilities)
+        capabilities.push_back({{"name", capability.name},
+                                {"available", capability.available},
+                                {"state", capability.state},
+                                {"remedy", capability.remedy}});
+    const nlohmann::ordered_json out = {
+        {"cpu", machine.cpu_name},
+        {"cores", machine.cores},
+        {"isa", machine.isa},
+        {"memory_bytes", machine.memory_bytes},
+        {"os", machine.os},
+        {"kernel", machine.kernel},
+        {"read_gb_per_s",
+         machine.read_gb_per_s > 0 ? nlohmann::ordered_json(machine.read_gb_per_s) : nullptr},
+        {"tsc_invariant", machine.tsc_invariant},
+        {"capabilities", capabilities}};
+    // Names from the system may hold any bytes.
+    return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+}  // namespace draftscope

@@ -1,0 +1,147 @@
+#include "capture/capture.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/capture/builders.h"
+
+namespace draftscope {
+namespace {
+
+using testing::RunBuilder;
+using testing::span;
+
+TEST(Capture, RoundKeepsTheRangesOfItsRows) {
+    Capture capture;
+    for (int i = 0; i < 2; ++i) {
+        StepRecord step;
+        step.step.id = i + 1;
+        RoundRecord round;
+        round.round.id = i + 1;
+        round.nodes.resize(3 + static_cast<std::size_t>(i));
+        for (std::size_t n = 0; n < round.nodes.size(); ++n) {
+            round.nodes[n].round_id = i + 1;
+            round.nodes[n].node = static_cast<int>(n);
+        }
+        round.tops.resize(5);
+        round.tokens.resize(2);
+        step.rounds.push_back(round);
+        capture.apply(step);
+    }
+    const Snapshot snapshot = capture.snapshot(7);
+    EXPECT_EQ(snapshot.version, 7u);
+    ASSERT_EQ(snapshot.rounds.size(), 2u);
+    const RoundEntry& second = snapshot.rounds[1];
+    EXPECT_EQ(second.nodes.first, 3u);
+    EXPECT_EQ(second.nodes.count, 4u);
+    EXPECT_EQ(second.tops.first, 5u);
+    EXPECT_EQ(second.tokens.count, 2u);
+    EXPECT_EQ(second.step_index, 1u);
+    EXPECT_EQ(snapshot.nodes[second.nodes.first].round_id, 2);
+    EXPECT_EQ(snapshot.steps[1].rounds.first, 1u);
+}
+
+TEST(Capture, LookupsDoNotAssumeThatIdsStartAtOne) {
+    const Snapshot snapshot = RunBuilder(41).snapshot();
+    ASSERT_NE(snapshot.run(41), nullptr);
+    EXPECT_EQ(snapshot.run(41)->id, 41);
+    EXPECT_EQ(snapshot.run(1), nullptr);
+    EXPECT_EQ(snapshot.run(0), nullptr);
+    ASSERT_NE(snapshot.prompt(41), nullptr);
+    EXPECT_EQ(snapshot.prompt(42), nullptr);
+    EXPECT_EQ(Snapshot{}.run(1), nullptr);
+}
+
+TEST(Capture, PromptTextGrowsWithoutChangingEarlierSnapshots) {
+    RunBuilder builder;
+    PromptProgress progress;
+    progress.prompt_id = 1;
+    progress.output = "Rivers";
+    progress.generated_tokens = 1;
+    progress.prefill_ns = 50;
+    progress.tokens.resize(1);
+    builder.capture().apply(progress);
+    const Snapshot before = builder.snapshot();
+    progress.output = "Rivers: Rhine";
+    progress.tokens.clear();
+    builder.capture().apply(progress);
+    builder.end_prompt(9, 51);
+
+    EXPECT_EQ(before.prompt(1)->output, "Rivers");
+    EXPECT_EQ(before.tokens.size(), 1u);
+    EXPECT_EQ(builder.snapshot().prompt(1)->generated_tokens, 9);
+    EXPECT_EQ(builder.snapshot().prompts.size(), 1u);
+}
+
+TEST(Capture, LateSpansAreFoundByTheirStep) {
+    RunBuilder builder;
+    builder.step(0, 100, {span(2, 0, 40)});
+    SpansRecorded late;
+    late.spans = {span(1, -500, -10), span(10, 40, 90)};
+    late.spans[1].step_id = 1;
+    builder.capture().apply(late);
+    const Snapshot snapshot = builder.snapshot();
+    ASSERT_EQ(snapshot.late_spans.size(), 1u);  // the prefill span belongs to no step
+    const StepPhases phases = step_phases(snapshot, 0);
+    EXPECT_EQ(phases.ns[10], 50);
+    EXPECT_EQ(phases.remainder_ns, 10);
+}
+
+TEST(Capture, RoundInFlightGoesWhenItsStepArrives) {
+    RunBuilder builder;
+    LiveRound live;
+    live.active = true;
+    live.level = 2;
+    builder.capture().apply(live);
+    ASSERT_NE(builder.snapshot().live, nullptr);
+    EXPECT_EQ(builder.snapshot().live->level, 2);
+    builder.step(0, 10, {});
+    EXPECT_EQ(builder.snapshot().live, nullptr);
+    builder.capture().apply(live);
+    live.active = false;
+    builder.capture().apply(live);
+    EXPECT_EQ(builder.snapshot().live, nullptr);
+}
+
+TEST(Capture, RunEndAndVocabulary) {
+    Capture capture;
+    auto vocab = std::make_shared<Vocab>();
+    vocab->id = 3;
+    vocab->rows.push_back({3, 0, "a", "a", 0, 10});
+    RunStarted started;
+    started.run.id = 1;
+    started.run.vocab_id = 3;
+    started.vocab = vocab;
+    capture.apply(started);
+    started.run.id = 2;
+    capture.apply(started);  // a second run shares the vocabulary
+    capture.apply(RunEnded{2, RunEnd::cancelled, 77, {}});
+    const Snapshot snapshot = capture.snapshot(1);
+    EXPECT_EQ(snapshot.vocabs.size(), 1u);
+    EXPECT_EQ(snapshot.token_text(snapshot.runs[0], 0), "a");
+    EXPECT_EQ(snapshot.token_text(snapshot.runs[0], 1), "");
+    EXPECT_EQ(snapshot.token_text(snapshot.runs[0], no_token), "");
+    EXPECT_EQ(snapshot.runs[0].ended, RunEnd::live);
+    EXPECT_EQ(snapshot.runs[1].ended, RunEnd::cancelled);
+    EXPECT_EQ(snapshot.run_end_ns[1], 77);
+}
+
+TEST(Capture, SmallTablesKeepEveryRow) {
+    Capture capture;
+    capture.apply(LossRow{1, 5, "span_ring_full", 3});
+    capture.apply(CounterRow{1, 5, "power_w", 70.5});
+    capture.apply(NoteRow{1, 2, 5, "odd"});
+    capture.apply(std::vector<NvtxRangeRow>(2));
+    capture.apply(std::vector<GpuOpRow>(3));
+    capture.apply(HeadEvaluated{std::vector<HeadEvalRow>(4)});
+    const Snapshot snapshot = capture.snapshot(1);
+    ASSERT_EQ(snapshot.losses.size(), 1u);
+    EXPECT_EQ(snapshot.losses[0].count, 3);
+    EXPECT_EQ(snapshot.counters.size(), 1u);
+    EXPECT_EQ(snapshot.notes.size(), 1u);
+    EXPECT_EQ(snapshot.nvtx_ranges.size(), 2u);
+    EXPECT_EQ(snapshot.gpu_ops.size(), 3u);
+    EXPECT_EQ(snapshot.head_evals.size(), 4u);
+}
+
+}  // namespace
+}  // namespace draftscope

@@ -1,0 +1,230 @@
+#include "capture/queries.h"
+
+#include <gtest/gtest.h>
+
+#include "capture/quantile.h"
+#include "tests/unit/capture/builders.h"
+
+// Expected values are worked out by hand in the comments; the SQL views are held to the same ones.
+namespace draftscope {
+namespace {
+
+using testing::find_phase;
+using testing::RunBuilder;
+using testing::span;
+
+constexpr int backbone = 2, router = 3, head = 4, topk = 5, softmax = 6, gather = 7, verify = 10,
+              remainder = 13;
+
+TEST(StepPhases, ParentKeepsItsOwnPartAndTheRestIsRemainder) {
+    // topk [30,60) holds softmax [35,50): 15 own, 15 softmax. Union 10..60 and 70..95 = 75 of 100.
+    RunBuilder builder;
+    builder.step(
+        0, 100,
+        {span(backbone, 10, 30, 0, 400), span(softmax, 35, 50), span(topk, 30, 60), span(verify, 70, 95)});
+    const StepPhases phases = step_phases(builder.snapshot(), 0);
+    EXPECT_EQ(phases.ns[backbone], 20);
+    EXPECT_EQ(phases.ns[topk], 15);
+    EXPECT_EQ(phases.ns[softmax], 15);
+    EXPECT_EQ(phases.ns[verify], 25);
+    EXPECT_EQ(phases.step_ns, 100);
+    EXPECT_EQ(phases.remainder_ns, 25);
+    EXPECT_EQ(phases.ns[remainder], 25);
+    EXPECT_EQ(phases.bytes[backbone], 400);
+}
+
+TEST(StepPhases, PausedTimeIsNoRemainder) {
+    RunBuilder builder;
+    builder.step(1000, 2000, {span(verify, 1000, 1100)}, 1, Excluded::paused, 850);
+    const StepPhases phases = step_phases(builder.snapshot(), 0);
+    EXPECT_EQ(phases.step_ns, 150);
+    EXPECT_EQ(phases.remainder_ns, 50);
+}
+
+TEST(StepPhases, SideLaneIsExposedOnlyWhereTheCriticalLaneIsIdle) {
+    // Router [10,40) on the side; critical busy [0,20) and [30,50): 10 of its 30 are exposed.
+    RunBuilder builder;
+    builder.step(0, 50, {span(backbone, 0, 20), span(verify, 30, 50), span(router, 10, 40, 1)});
+    const StepPhases phases = step_phases(builder.snapshot(), 0);
+    EXPECT_EQ(phases.ns[router], 10);
+    EXPECT_EQ(phases.remainder_ns, 10);  // of the critical lane alone
+    const auto rows = phase_stats(builder.snapshot(), 1);
+    EXPECT_EQ(find_phase(rows, router)->total_ns, 30);
+    EXPECT_EQ(find_phase(rows, router)->exposed_ns, 10);
+}
+
+TEST(PhaseStats, SampleIsThePhaseWithinOneStep) {
+    // backbone: step 1 has 10 + 20 = 30, step 2 has 50, step 3 none. Steps 100, 100, 200; step 4 is excluded.
+    RunBuilder builder;
+    builder.step(0, 100,
+                 {span(backbone, 0, 10, 0, 100), span(backbone, 20, 40, 0, 100), span(verify, 40, 90)});
+    builder.step(100, 200, {span(backbone, 100, 150, 0, 200)});
+    builder.step(200, 400, {span(verify, 200, 300)});
+    builder.step(400, 900, {span(backbone, 400, 900)}, 1, Excluded::warmup);
+    const auto rows = phase_stats(builder.snapshot(), 1);
+
+    const PhaseStats& row = *find_phase(rows, backbone);
+    EXPECT_EQ(row.count, 2);
+    EXPECT_EQ(row.total_ns, 80);
+    EXPECT_DOUBLE_EQ(row.median_ns, 40);
+    EXPECT_FALSE(row.p90_ns.has_value());
+    EXPECT_DOUBLE_EQ(row.share, 80.0 / 400.0);
+    EXPECT_DOUBLE_EQ(row.gb_per_s, 400.0 / 80.0);
+    // Remainders: 100 - 80 = 20, 100 - 50 = 50, 200 - 100 = 100.
+    const PhaseStats& rest = *find_phase(rows, remainder);
+    EXPECT_EQ(rest.count, 3);
+    EXPECT_EQ(rest.total_ns, 170);
+    EXPECT_DOUBLE_EQ(rest.median_ns, 50);
+    double shares = 0;
+    for (const PhaseStats& each : rows) shares += each.share;
+    EXPECT_DOUBLE_EQ(shares, 1.0);
+}
+
+TEST(PhaseStats, FirstClassPhasesHaveARowEvenWithoutTime) {
+    RunBuilder builder;
+    builder.step(0, 10, {span(verify, 0, 10)});
+    const auto rows = phase_stats(builder.snapshot(), 1);
+    for (const int id : {backbone, head, topk, gather, verify, remainder})
+        EXPECT_NE(find_phase(rows, id), nullptr);
+    EXPECT_EQ(find_phase(rows, router), nullptr);
+    EXPECT_EQ(find_phase(rows, gather)->count, 0);
+    for (const PhaseStats& row : phase_stats(builder.snapshot(), 2)) EXPECT_EQ(row.count, 0);
+}
+
+TEST(PhaseStats, P90FromThirtySixSamplesOn) {
+    RunBuilder builder;
+    for (int i = 0; i < 35; ++i)
+        builder.step(i * 100, i * 100 + 100, {span(verify, i * 100, i * 100 + 1 + i)});
+    EXPECT_FALSE(find_phase(phase_stats(builder.snapshot(), 1), verify)->p90_ns.has_value());
+    builder.step(3500, 3600, {span(verify, 3500, 3536)});
+    // Samples 1..36: type 7 gives 1 + 0.9 * 35 = 32.5.
+    const auto rows = phase_stats(builder.snapshot(), 1);
+    EXPECT_DOUBLE_EQ(*find_phase(rows, verify)->p90_ns, 32.5);
+    EXPECT_DOUBLE_EQ(find_phase(rows, verify)->median_ns, 18.5);
+}
+
+TEST(RunTotals, TauCountsTheBonusAndSpeedIsTotalsOverTotals) {
+    RunBuilder builder;
+    builder.step(0, 1'000'000'000, {}, 3, Excluded::warmup);
+    builder.step(1'000'000'000, 3'000'000'000, {}, 1, Excluded::paused, 1'500'000'000);
+    builder.step(3'000'000'000, 3'500'000'000, {}, 2, Excluded::shadow);
+    builder.end_prompt(7, 500'000'000);
+    const RunTotals totals = run_totals(builder.snapshot(), 1);
+    EXPECT_EQ(totals.steps, 3);
+    EXPECT_EQ(totals.rounds, 3);
+    EXPECT_EQ(totals.drafted, 33);
+    EXPECT_EQ(totals.accepted, 3);
+    EXPECT_EQ(totals.committed, 6);
+    EXPECT_EQ(totals.generated, 7);
+    EXPECT_DOUBLE_EQ(totals.tau, 2.0);
+    EXPECT_EQ(totals.decode_ns, 2'000'000'000);  // 1 + 0.5 + 0.5 s
+    EXPECT_DOUBLE_EQ(totals.tokens_per_second, 3.0);
+    EXPECT_DOUBLE_EQ(totals.tokens_per_second_e2e, 7.0 / 2.5);
+    EXPECT_EQ(totals.excluded_warmup, 1);
+    EXPECT_EQ(totals.excluded_paused, 1);
+    EXPECT_EQ(totals.excluded_shadow, 1);
+}
+
+TEST(RunTotals, NoRoundsGiveNoSpeed) {
+    const RunTotals totals = run_totals(RunBuilder().snapshot(), 1);
+    EXPECT_EQ(totals.tau, 0);
+    EXPECT_EQ(totals.tokens_per_second, 0);
+}
+
+RunBuilder calibrated_run() {
+    // Shadow step: full calibrates with T_head 40 and 3 tokens; the live head's row of that step does not
+    // count. Counted: steps of 120 and 80, T_head 10 and 30, committed 2 and 3 (covered 2 and 2).
+    RunBuilder builder;
+    builder.step(0, 500, {}, 2, Excluded::shadow, 0,
+                 {{"fr-spec:v=8", HeadMode::drive, 99, 2, 2}, {"full", HeadMode::calibration, 40, 3, 3, 64}});
+    builder.step(500, 620, {span(head, 500, 505), span(head, 510, 515)}, 2, Excluded::no, 0,
+                 {{"fr-spec:v=8", HeadMode::drive, 10, 2, 2, 8, 0.75}});
+    builder.step(620, 700, {span(head, 620, 625), span(head, 630, 635)}, 3, Excluded::no, 0,
+                 {{"fr-spec:v=8", HeadMode::drive, 30, 3, 2, 8, 0.25}});
+    return builder;
+}
+
+TEST(HeadStats, CalibrationServesAsFullReference) {
+    const auto rows = head_stats(calibrated_run().snapshot(), 1);
+    ASSERT_EQ(rows.size(), 2u);
+    const HeadStats& live = rows[0];
+    EXPECT_EQ(live.head, "fr-spec:v=8");
+    EXPECT_EQ(live.mode, HeadMode::drive);
+    EXPECT_EQ(live.reference, FullReference::calibration);
+    EXPECT_EQ(live.rounds, 2);
+    EXPECT_DOUBLE_EQ(live.tau, 2.5);
+    EXPECT_DOUBLE_EQ(*live.rho_tau, 2.5 / 3.0);
+    EXPECT_DOUBLE_EQ(*live.nu, 20.0 / 40.0);
+    // T_non-head = (200 - 40) / 2 = 80 per round; kappa = 40 / 80.
+    EXPECT_DOUBLE_EQ(*live.kappa, 0.5);
+    EXPECT_DOUBLE_EQ(*live.predicted_speedup, (2.5 / 3.0) * 1.5 / 1.25);
+    EXPECT_DOUBLE_EQ(*live.coverage, 4.0 / 5.0);
+    EXPECT_DOUBLE_EQ(*live.covered_mass, 0.5);
+    EXPECT_DOUBLE_EQ(live.bytes_per_round, 80);
+    EXPECT_DOUBLE_EQ(live.bytes_per_call, 40);  // two head spans a round
+
+    const HeadStats& full = rows[1];
+    EXPECT_EQ(full.mode, HeadMode::calibration);
+    EXPECT_DOUBLE_EQ(*full.rho_tau, 1.0);
+    EXPECT_DOUBLE_EQ(*full.nu, 1.0);
+    EXPECT_DOUBLE_EQ(*full.predicted_speedup, 1.0);
+    EXPECT_DOUBLE_EQ(full.active_rows, 64);
+    EXPECT_FALSE(full.covered_mass.has_value());
+}
+
+TEST(HeadStats, WithoutAFullHeadThereIsNoPlanePoint) {
+    RunBuilder builder;
+    builder.step(0, 100, {}, 2, Excluded::no, 0, {{"fr-spec:v=8", HeadMode::drive, 10, 2, 1}});
+    const auto rows = head_stats(builder.snapshot(), 1);
+    ASSERT_EQ(rows.size(), 1u);
+    EXPECT_EQ(rows[0].reference, FullReference::none);
+    EXPECT_FALSE(rows[0].rho_tau || rows[0].nu || rows[0].kappa || rows[0].predicted_speedup);
+    EXPECT_DOUBLE_EQ(*rows[0].coverage, 0.5);
+}
+
+TEST(HeadStats, FullDrivingIsItsOwnReference) {
+    RunBuilder builder(1, "full");
+    builder.step(0, 100, {}, 2, Excluded::no, 0, {{"full", HeadMode::drive, 20, 2, 2}});
+    const auto rows = head_stats(builder.snapshot(), 1);
+    ASSERT_EQ(rows.size(), 1u);
+    EXPECT_EQ(rows[0].reference, FullReference::drive);
+    EXPECT_DOUBLE_EQ(*rows[0].nu, 1.0);
+    EXPECT_DOUBLE_EQ(*rows[0].kappa, 0.25);
+}
+
+TEST(HeadStats, AnotherRunThatDiffersInTheHeadAloneIsAReference) {
+    RunBuilder builder;
+    builder.step(0, 100, {}, 2, Excluded::no, 0, {{"fr-spec:v=8", HeadMode::drive, 10, 2, 2}});
+    const auto add_full_run = [&](RowId id, const std::string& drafter) {
+        RunStarted started;
+        started.run.id = id;
+        started.run.head = "full";
+        started.run.target = "tiny";
+        started.run.drafter = drafter;
+        builder.capture().apply(started);
+        HeadEvalRow row;
+        row.run_id = id;
+        row.head = "full";
+        row.head_ns = 40;
+        row.committed = 4;
+        builder.capture().apply(HeadEvaluated{{row}});
+    };
+    add_full_run(2, "another");
+    EXPECT_EQ(head_stats(builder.snapshot(), 1)[0].reference, FullReference::none);
+    add_full_run(3, "");
+    const auto rows = head_stats(builder.snapshot(), 1);
+    EXPECT_EQ(rows[0].reference, FullReference::other_run);
+    EXPECT_DOUBLE_EQ(*rows[0].rho_tau, 0.5);
+    EXPECT_DOUBLE_EQ(*rows[0].nu, 0.25);
+}
+
+TEST(Quantile, InterpolatesLikeNumpy) {
+    const std::vector<double> values = {1, 2, 4, 8};
+    EXPECT_DOUBLE_EQ(sorted_quantile(values, 0.5), 3.0);
+    EXPECT_DOUBLE_EQ(sorted_quantile(values, 0.9), 6.8);
+    EXPECT_DOUBLE_EQ(sorted_quantile(values, 1.0), 8.0);
+    EXPECT_DOUBLE_EQ(sorted_quantile({}, 0.5), 0.0);
+}
+
+}  // namespace
+}  // namespace draftscope

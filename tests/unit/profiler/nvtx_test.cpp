@@ -1,0 +1,137 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+#include "profiler/nvtx_mirror.h"
+
+// Our static injection is the listener here: no GPU, driver or tool is needed.
+namespace draftscope {
+namespace {
+
+bool external_tool_wanted() {
+    const char* path = std::getenv("NVTX_INJECTION64_PATH");
+    return path != nullptr && *path != '\0';
+}
+
+// A round as the engine makes it: nested children, early close, several levels.
+void play_round(PhaseRecorder& recorder, int round) {
+    recorder.set_round(round);
+    for (int level = 0; level < 3; ++level) {
+        { PhaseScope backbone(recorder, Phase::backbone, level, 4, 1000); }
+        { PhaseScope head(recorder, Phase::head, level); }
+        {
+            PhaseScope topk(recorder, Phase::topk, level);
+            { PhaseScope softmax(recorder, Phase::softmax, level); }
+        }
+        PhaseScope gather(recorder, Phase::gather, level);
+        PhaseScope remap(recorder, Phase::remap, level);
+        remap.close();
+    }
+    PhaseScope verify(recorder, Phase::verify);
+}
+
+TEST(Nvtx, ListenerSeesExactlyTheRangesOfTheRing) {
+    if (external_tool_wanted()) return;  // the child of StandsBackForAnExternalTool
+    NvtxMirror mirror;
+    ASSERT_TRUE(mirror.attached());
+    PhaseRecorder recorder;
+    recorder.set_listener(&mirror);
+    nvtx_capture_start();
+    recorder.set_round(-1);
+    { PhaseScope prefill(recorder, Phase::prefill); }
+    for (int round = 0; round < 5; ++round) play_round(recorder, round);
+    nvtx_capture_stop();
+    play_round(recorder, 5);  // after the stop: in the ring alone
+
+    std::vector<SpanEvent> ring;
+    recorder.drain(ring);
+    const std::vector<NvtxRange> seen = nvtx_capture_take();
+    ASSERT_EQ(seen.size(), 1u + 5u * 19u);
+    ASSERT_EQ(ring.size(), seen.size() + 19u);
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+        EXPECT_EQ(seen[i].domain, "draftscope");
+        EXPECT_EQ(seen[i].name, phase_table()[static_cast<std::size_t>(ring[i].phase)].name) << i;
+        EXPECT_EQ(seen[i].depth, ring[i].depth) << i;
+        EXPECT_EQ(seen[i].payload, nvtx_payload(ring[i].round, ring[i].level)) << i;
+        EXPECT_LE(seen[i].start_ns, seen[i].end_ns) << i;
+        EXPECT_EQ(seen[i].thread_id, static_cast<std::uint32_t>(gettid()));
+    }
+    EXPECT_TRUE(nvtx_capture_take().empty());
+}
+
+TEST(Nvtx, RangesAndRingAgreeInTime) {
+    if (external_tool_wanted()) return;
+    NvtxMirror mirror;
+    PhaseRecorder recorder;
+    recorder.set_listener(&mirror);
+    nvtx_capture_start();
+    { PhaseScope scope(recorder, Phase::verify); }
+    nvtx_capture_stop();
+    std::vector<SpanEvent> ring;
+    recorder.drain(ring);
+    const std::vector<NvtxRange> seen = nvtx_capture_take();
+    ASSERT_EQ(seen.size(), 1u);
+    // The mirror opens before and closes after the ring's own clock reads; 1 ms allows for the scales' error.
+    const TickScale& scale = TickScale::calibrate();
+    EXPECT_LE(seen[0].start_ns, scale.to_monotonic_ns(ring[0].start_ticks) + ns_per_ms);
+    EXPECT_GE(seen[0].end_ns, scale.to_monotonic_ns(ring[0].end_ticks) - ns_per_ms);
+}
+
+TEST(Nvtx, ThreadsHaveStacksOfTheirOwn) {
+    if (external_tool_wanted()) return;
+    nvtx_capture_start();
+    const auto work = [] {
+        NvtxMirror mirror;
+        PhaseRecorder recorder;
+        recorder.set_listener(&mirror);
+        for (int i = 0; i < 100; ++i) play_round(recorder, i);
+    };
+    std::thread a(work), b(work);
+    a.join();
+    b.join();
+    nvtx_capture_stop();
+    int deepest = 0;
+    const auto seen = nvtx_capture_take();
+    EXPECT_EQ(seen.size(), 2u * 100u * 19u);
+    for (const NvtxRange& range : seen) deepest = std::max(deepest, range.depth);
+    EXPECT_EQ(deepest, 1);
+}
+
+TEST(Nvtx, ListenerNameTellsWhoListens) {
+    if (external_tool_wanted()) {
+        EXPECT_EQ(nvtx_listener_name(), "none (NVTX_INJECTION64_PATH did not load)");
+        NvtxMirror mirror;
+        EXPECT_FALSE(mirror.attached());
+        PhaseRecorder recorder;
+        recorder.set_listener(&mirror);
+        nvtx_capture_start();
+        play_round(recorder, 0);
+        EXPECT_TRUE(nvtx_capture_take().empty());
+        return;
+    }
+    EXPECT_EQ(nvtx_listener_name(), "our injection");
+}
+
+// The loader must not be asked twice in one process, so another process is told of a tool (that does not
+// load).
+TEST(Nvtx, StandsBackForAnExternalTool) {
+    if (external_tool_wanted()) return;
+    std::array<char, 4096> self{};
+    ASSERT_GT(readlink("/proc/self/exe", self.data(), self.size() - 1), 0);
+    const std::string command = "NVTX_INJECTION64_PATH=/nonexistent/libtool.so '" + std::string(self.data()) +
+                                "' --gtest_filter=Nvtx.ListenerNameTellsWhoListens 2>&1";
+    FILE* child = popen(command.c_str(), "r");
+    ASSERT_NE(child, nullptr);
+    std::string output;
+    std::array<char, 512> chunk{};
+    while (fgets(chunk.data(), chunk.size(), child) != nullptr) output += chunk.data();
+    EXPECT_EQ(pclose(child), 0) << output;
+    EXPECT_NE(output.find("[  PASSED  ] 1 test"), std::string::npos) << output;
+}
+
+}  // namespace
+}  // namespace draftscope
