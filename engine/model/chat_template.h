@@ -13,19 +13,26 @@ struct ChatMessage {
     std::string content;
 };
 
-/// A model's chat format, recognised from the template text in its file (ChatML and its kin).
+/// A model's chat format, recognised from the template text in its file (ChatML and its kin, Llama 3).
 class ChatTemplate {
   public:
     /// A file without a template gives the raw format: contents joined, nothing added. A template that is not
     /// recognised is an error that names what was found and points to --raw.
     static Result<ChatTemplate> from_source(std::string_view template_text, std::string_view file);
+    /// The raw format of a file whose template was not recognised; `problem` is what from_source said.
+    static ChatTemplate raw_because(std::string problem);
+
     /// Ends with the header of the assistant's turn. Encode the result with parse_special = true.
     std::string render(const std::vector<ChatMessage>& messages) const;
-    const std::string& name() const { return name_; }  ///< "chatml", "raw", ...
+    const std::string& name() const { return name_; }  ///< "chatml", "llama3", "llama3.1", "raw"
+    /// Not empty: the file has a template that this program does not know. To be shown unless the user asked
+    /// for raw text.
+    const std::string& problem() const { return problem_; }
 
   private:
     std::string name_ = "raw";
     std::string default_system_;
+    std::string problem_;
 };
 
 }  // namespace draftscope

@@ -25,6 +25,14 @@ const TensorType* dominant_type(const GgufFile& file) {
     return best;
 }
 
+/// A template that is not recognised does not keep a model from being opened: raw prompts need none.
+Status read_chat(const GgufFile& file, ModelFile& out) {
+    DS_ASSIGN(const auto source, file.text("tokenizer.chat_template"));
+    auto chat = ChatTemplate::from_source(source.value_or(""), file.path());
+    out.chat = chat.ok() ? std::move(chat).value() : ChatTemplate::raw_because(chat.error().message);
+    return {};
+}
+
 }  // namespace
 
 Result<ModelFile> open_model_file(const std::string& path) {
@@ -36,6 +44,13 @@ Result<ModelFile> open_model_file(const std::string& path) {
     DS_ASSIGN(const Architecture* architecture, gguf_architecture(file));
     ModelFile out;
     DS_ASSIGN(out.config, read_gguf_config(file, *architecture));
+    DS_ASSIGN(TokenizerSpec spec, read_gguf_tokenizer(file));
+    DS_ASSIGN(out.tokenizer, Tokenizer::create(std::move(spec)));
+    if (out.tokenizer->size() > out.config.vocab) {
+        return bad_input("{}: the tokenizer has {} tokens, token_embd.weight only {} rows", path,
+                         out.tokenizer->size(), out.config.vocab);
+    }
+    DS_TRY(read_chat(file, out));
     const TensorType* type = dominant_type(file);
     out.quantisation = type->name;
     out.quantised = type->quantised;

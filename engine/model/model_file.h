@@ -17,7 +17,7 @@ struct ModelFile {
     ModelConfig config;
     std::unique_ptr<WeightSource> weights;
     std::unique_ptr<Tokenizer> tokenizer;
-    ChatTemplate chat;
+    ChatTemplate chat;         ///< raw, with its problem() set, when the file's template is not recognised
     std::string quantisation;  ///< dominant tensor type, "Q4_1"
     bool quantised = false;    ///< decides --precision auto
 };

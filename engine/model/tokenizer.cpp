@@ -1,9 +1,267 @@
 #include "engine/model/tokenizer.h"
 
+#include <utf8proc.h>
+
+#include <array>
+#include <cstdlib>
+#include <unordered_map>
+#include <utility>
+
+#include "engine/model/bpe_merges.h"
+#include "engine/model/byte_text.h"
+#include "engine/model/mapped_file.h"
+#include "engine/model/pretokenizer.h"
+#include "engine/model/special_tokens.h"
+#include "engine/model/utf8.h"
+
 namespace draftscope {
+namespace {
 
-struct Tokenizer::Impl {};
+// GGUF's token types.
+constexpr int type_normal = 1;
+constexpr int type_unknown = 2;
+constexpr int type_control = 3;
+constexpr int type_user_defined = 4;
+constexpr int type_unused = 5;
 
+using Vocabulary = std::unordered_map<std::string_view, TokenId>;
+
+/// FNV-1a, 64 bits. Lengths are hashed too, so that "ab","c" and "a","bc" differ.
+class Fingerprint {
+  public:
+    void add(std::string_view text) {
+        add_length(text.size());
+        for (const char c : text) step(static_cast<std::uint8_t>(c));
+    }
+    void add_length(std::uint64_t length) {
+        for (int byte = 0; byte < 8; ++byte) step(static_cast<std::uint8_t>(length >> (8 * byte)));
+    }
+    std::uint64_t value() const { return value_; }
+
+  private:
+    void step(std::uint8_t byte) { value_ = (value_ ^ byte) * 0x100000001b3u; }
+    std::uint64_t value_ = 0xcbf29ce484222325u;
+};
+
+std::uint64_t fingerprint_of(const TokenizerSpec& spec) {
+    Fingerprint out;
+    out.add(spec.pre);
+    out.add_length(spec.tokens.size());
+    for (const std::string& token : spec.tokens) out.add(token);
+    out.add_length(spec.merges.size());
+    for (const std::string& merge : spec.merges) out.add(merge);
+    return out.value();
+}
+
+/// Unicode normal form C; the text itself when memory is short.
+std::string normalised(std::string_view text) {
+    utf8proc_uint8_t* composed = nullptr;
+    const utf8proc_ssize_t length = utf8proc_map(
+        reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
+        &composed, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+    std::string out(length < 0 ? text
+                               : std::string_view(reinterpret_cast<const char*>(composed),
+                                                  static_cast<std::size_t>(length)));
+    std::free(composed);
+    return out;
+}
+
+Status check_spec(const TokenizerSpec& spec) {
+    if (spec.model != "gpt2") {
+        return bad_input(
+            "{}: tokenizer model '{}' is not supported by this version (supported: gpt2, byte-level BPE)",
+            spec.file, printable(spec.model));
+    }
+    if (spec.tokens.empty()) return bad_input("{}: the tokenizer has no tokens", spec.file);
+    if (spec.types.size() != spec.tokens.size()) {
+        return bad_input("{}: {} tokens but {} token types", spec.file, spec.tokens.size(),
+                         spec.types.size());
+    }
+    const auto count = static_cast<TokenId>(spec.tokens.size());
+    if (spec.bos != no_token && (spec.bos < 0 || spec.bos >= count))
+        return bad_input("{}: beginning-of-text id {} is outside the {} tokens", spec.file, spec.bos, count);
+    if (spec.add_bos && spec.bos == no_token)
+        return bad_input("{}: text shall start with a beginning-of-text token, but the file names none",
+                         spec.file);
+    for (const TokenId id : spec.eos) {
+        if (id < 0 || id >= count)
+            return bad_input("{}: end-of-text id {} is outside the {} tokens", spec.file, id, count);
+    }
+    return {};
+}
+
+Result<BpeMerges> make_merges(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
+    BpeMerges out(spec.merges.size());
+    std::string joined;
+    for (std::size_t rank = 0; rank < spec.merges.size(); ++rank) {
+        const std::string_view line = spec.merges[rank];
+        const std::size_t space = line.find(' ');
+        const std::string_view left = line.substr(0, space);
+        const std::string_view right = space == std::string_view::npos ? "" : line.substr(space + 1);
+        joined.assign(left).append(right);
+        const auto left_id = vocabulary.find(left);
+        const auto right_id = vocabulary.find(right);
+        const auto merged_id = vocabulary.find(joined);
+        if (left_id == vocabulary.end() || right_id == vocabulary.end() || merged_id == vocabulary.end()) {
+            return bad_input("{}: tokenizer merge {} ('{}') does not join two tokens into a third", spec.file,
+                             rank, printable(line));
+        }
+        out.add(left_id->second, right_id->second, static_cast<std::int32_t>(rank), merged_id->second);
+    }
+    return out;
+}
+
+}  // namespace
+
+struct Tokenizer::Impl {
+    Impl(PreTokenizer splitter_in, BpeMerges merges_in)
+        : splitter(std::move(splitter_in)), merges(std::move(merges_in)) {}
+
+    struct Scratch {
+        std::vector<std::string_view> pieces;
+        std::vector<TokenId> bytes;
+        BpeMerges::Scratch merging;
+    };
+    void encode_plain(std::string_view text, Scratch& scratch, std::vector<TokenId>& out) const;
+    void encode_piece(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
+    bool control(TokenId id) const {
+        const int type = types[static_cast<std::size_t>(id)];
+        return type == type_control || type == type_unknown;
+    }
+    bool known(TokenId id) const { return id >= 0 && static_cast<std::size_t>(id) < bytes.size(); }
+
+    PreTokenizer splitter;
+    BpeMerges merges;
+    SpecialTokens special;
+    std::array<TokenId, 256> byte_ids{};             ///< no_token: the vocabulary has no token for this byte
+    std::vector<std::string> bytes;                  ///< by id
+    std::vector<int> types;                          ///< by id
+    std::unordered_map<std::string, TokenId> whole;  ///< by bytes; only when pieces may be taken whole
+    std::vector<TokenId> eos;
+    TokenId bos = no_token;
+    bool add_bos = false;
+    std::uint64_t fingerprint = 0;
+};
+
+/// Bytes that are not UTF-8 are invisible to the splitting patterns: each run of them is a piece of its own.
+void Tokenizer::Impl::encode_plain(std::string_view text, Scratch& scratch, std::vector<TokenId>& out) const {
+    while (!text.empty()) {
+        const std::size_t valid = valid_utf8_prefix(text);
+        const std::string_view words = text.substr(0, valid);
+        const std::string composed = splitter.normalises() ? normalised(words) : std::string();
+        scratch.pieces.clear();
+        splitter.split(splitter.normalises() ? composed : words, scratch.pieces);
+        for (const std::string_view piece : scratch.pieces) encode_piece(piece, scratch, out);
+        text.remove_prefix(valid);
+        const std::size_t invalid = invalid_utf8_prefix(text);
+        if (invalid != 0) encode_piece(text.substr(0, invalid), scratch, out);
+        text.remove_prefix(invalid);
+    }
+}
+
+void Tokenizer::Impl::encode_piece(std::string_view piece, Scratch& scratch,
+                                   std::vector<TokenId>& out) const {
+    if (!whole.empty()) {
+        if (const auto found = whole.find(std::string(piece)); found != whole.end()) {
+            out.push_back(found->second);
+            return;
+        }
+    }
+    scratch.bytes.clear();
+    for (const char c : piece) {
+        const TokenId id = byte_ids[static_cast<std::uint8_t>(c)];
+        if (id != no_token) scratch.bytes.push_back(id);
+    }
+    merges.apply(scratch.bytes, scratch.merging, out);
+}
+
+Result<std::unique_ptr<Tokenizer>> Tokenizer::create(TokenizerSpec spec) {
+    DS_TRY(check_spec(spec));
+    Vocabulary vocabulary;
+    vocabulary.reserve(spec.tokens.size());
+    for (std::size_t id = 0; id < spec.tokens.size(); ++id)
+        vocabulary[spec.tokens[id]] = static_cast<TokenId>(id);
+    DS_ASSIGN(PreTokenizer splitter, PreTokenizer::create(spec.pre, spec.file));
+    DS_ASSIGN(BpeMerges merges, make_merges(spec, vocabulary));
+    auto impl = std::make_unique<Impl>(std::move(splitter), std::move(merges));
+    for (int byte = 0; byte < 256; ++byte) {
+        const auto found = vocabulary.find(spell_bytes(std::string(1, static_cast<char>(byte))));
+        impl->byte_ids[static_cast<std::size_t>(byte)] = found == vocabulary.end() ? no_token : found->second;
+    }
+    impl->fingerprint = fingerprint_of(spec);
+    impl->bytes.reserve(spec.tokens.size());
+    for (std::size_t id = 0; id < spec.tokens.size(); ++id) {
+        std::string& token = spec.tokens[id];
+        const int type = spec.types[id];
+        if (type == type_normal) {
+            impl->bytes.push_back(unspell_bytes(token).value_or(token));
+            if (impl->splitter.whole_pieces()) impl->whole[impl->bytes.back()] = static_cast<TokenId>(id);
+            continue;
+        }
+        if (type == type_control || type == type_unknown || type == type_user_defined)
+            impl->special.add(token, static_cast<TokenId>(id), type != type_user_defined);
+        impl->bytes.push_back(type == type_unused ? std::string() : std::move(token));
+    }
+    impl->types = std::move(spec.types);
+    impl->eos = std::move(spec.eos);
+    impl->bos = spec.bos;
+    impl->add_bos = spec.add_bos;
+    return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(impl)));
+}
+
+std::vector<TokenId> Tokenizer::encode(std::string_view text, bool parse_special) const {
+    std::vector<TokenId> out;
+    Impl::Scratch scratch;
+    std::size_t done = 0;
+    while (done < text.size()) {
+        const SpecialTokens::Hit hit = impl_->special.find(text, done, parse_special);
+        const std::size_t end = hit.id == no_token ? text.size() : hit.begin;
+        impl_->encode_plain(text.substr(done, end - done), scratch, out);
+        if (hit.id != no_token) out.push_back(hit.id);
+        done = end + hit.length;
+    }
+    return out;
+}
+
+const std::string& Tokenizer::token_bytes(TokenId id) const {
+    static const std::string none;
+    return impl_->known(id) ? impl_->bytes[static_cast<std::size_t>(id)] : none;
+}
+
+std::string Tokenizer::decode(const std::vector<TokenId>& ids, bool keep_special) const {
+    std::string out;
+    for (const TokenId id : ids) {
+        if (keep_special || !is_control(id)) out += token_bytes(id);
+    }
+    return out;
+}
+
+int Tokenizer::size() const {
+    return static_cast<int>(impl_->bytes.size());
+}
+bool Tokenizer::is_control(TokenId id) const {
+    return impl_->known(id) && impl_->control(id);
+}
+const std::vector<TokenId>& Tokenizer::eos() const {
+    return impl_->eos;
+}
+bool Tokenizer::is_eos(TokenId id) const {
+    for (const TokenId end : impl_->eos) {
+        if (end == id) return true;
+    }
+    return false;
+}
+TokenId Tokenizer::bos() const {
+    return impl_->bos;
+}
+bool Tokenizer::add_bos() const {
+    return impl_->add_bos;
+}
+std::uint64_t Tokenizer::fingerprint() const {
+    return impl_->fingerprint;
+}
+
+Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Tokenizer::~Tokenizer() = default;
 
 }  // namespace draftscope

@@ -29,8 +29,10 @@ class Tokenizer {
     static Result<std::unique_ptr<Tokenizer>> create(TokenizerSpec spec);
     ~Tokenizer();
 
-    /// Ids of `text`, any bytes. `parse_special`: control tokens written in the text become their ids (chat
-    /// templates); otherwise they are spelt out like other text.
+    /// Ids of `text`, any bytes; no beginning-of-text token is added. `parse_special`: control tokens written
+    /// in the text become their ids (chat templates); otherwise they are spelt out like other text. Bytes for
+    /// which the vocabulary has no token (SmolLM2 lacks 21, such as 0x04) are dropped, as the `tokenizers`
+    /// library does; everything else survives decode(encode(text)).
     std::vector<TokenId> encode(std::string_view text, bool parse_special) const;
     /// Bytes of one token; "" for ids that have none (padding rows). Control tokens give their name.
     const std::string& token_bytes(TokenId id) const;
@@ -50,7 +52,8 @@ class Tokenizer {
     std::unique_ptr<Impl> impl_;
 };
 
-/// Turns a stream of token ids into valid UTF-8 pieces, holding back incomplete sequences.
+/// Turns a stream of token ids into valid UTF-8 pieces, holding back incomplete sequences. Control tokens
+/// give no text, as in Tokenizer::decode. All pieces together are valid_utf8() of all bytes.
 class TextStream {
   public:
     explicit TextStream(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}

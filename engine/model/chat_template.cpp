@@ -1,0 +1,170 @@
+#include "engine/model/chat_template.h"
+
+#include <initializer_list>
+#include <optional>
+#include <utility>
+
+#include "engine/model/mapped_file.h"
+#include "engine/model/utf8.h"
+
+// A file's template is a Jinja program. The few that matter are recognised by their marks and rendered by
+// hand; one with marks that change the rendering in ways unknown here is refused rather than rendered
+// wrongly.
+namespace draftscope {
+namespace {
+
+bool contains(std::string_view text, std::string_view what) {
+    return text.find(what) != std::string_view::npos;
+}
+
+std::optional<std::string_view> first_of(std::string_view text,
+                                         std::initializer_list<std::string_view> marks) {
+    for (const std::string_view mark : marks) {
+        if (contains(text, mark)) return mark;
+    }
+    return std::nullopt;
+}
+
+/// A Jinja string's inside with its escapes resolved; nothing when it is not one literal (a quote or a brace
+/// stands in it).
+std::optional<std::string> literal(std::string_view text) {
+    std::string out;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const char c = text[i];
+        if (c == '\'' || c == '"' || c == '{' || c == '}') return std::nullopt;
+        if (c != '\\' || i + 1 == text.size()) {
+            out += c;
+            continue;
+        }
+        const char escaped = text[++i];
+        out += escaped == 'n' ? '\n' : escaped == 't' ? '\t' : escaped;
+    }
+    return out;
+}
+
+/// The system message that a ChatML template writes when the conversation brings none; nothing when it has
+/// none.
+std::optional<std::string> default_system_message(std::string_view source) {
+    constexpr std::string_view header = "<|im_start|>system";
+    constexpr std::string_view footer = "<|im_end|>";
+    for (std::size_t at = source.find(header); at != std::string_view::npos;
+         at = source.find(header, at + 1)) {
+        const std::size_t begin = at + header.size();
+        const std::size_t end = source.find(footer, begin);
+        if (end == std::string_view::npos) break;
+        const auto body = literal(source.substr(begin, end - begin));
+        if (body && body->starts_with('\n')) return body->substr(1);
+    }
+    return std::nullopt;
+}
+
+/// What Python's str.strip (Jinja's trim) takes away.
+bool is_space(char32_t c) {
+    return (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
+           c == 0x3000;
+}
+
+std::string trimmed(std::string_view text) {
+    std::size_t begin = std::string_view::npos;
+    std::size_t end = 0;
+    for (std::size_t at = 0; at < text.size();) {
+        const Utf8Unit unit = next_utf8(text.substr(at));
+        if (unit.kind != Utf8Unit::Kind::character || !is_space(unit.character)) {
+            if (begin == std::string_view::npos) begin = at;
+            end = at + unit.length;
+        }
+        at += unit.length;
+    }
+    return begin == std::string_view::npos ? std::string() : std::string(text.substr(begin, end - begin));
+}
+
+bool starts_with_system(const std::vector<ChatMessage>& messages) {
+    return !messages.empty() && messages.front().role == "system";
+}
+
+std::string render_chatml(const std::vector<ChatMessage>& messages, const std::string& default_system) {
+    std::string out;
+    const auto turn = [&](const std::string& role, const std::string& content) {
+        out += "<|im_start|>" + role + "\n" + content + "<|im_end|>\n";
+    };
+    if (!messages.empty() && !starts_with_system(messages) && !default_system.empty())
+        turn("system", default_system);
+    for (const ChatMessage& message : messages) turn(message.role, message.content);
+    return out + "<|im_start|>assistant\n";
+}
+
+std::string llama3_header(const std::string& role) {
+    return "<|start_header_id|>" + role + "<|end_header_id|>\n\n";
+}
+
+std::string render_llama3(const std::vector<ChatMessage>& messages) {
+    std::string out = messages.empty() ? "" : "<|begin_of_text|>";
+    for (const ChatMessage& message : messages)
+        out += llama3_header(message.role) + trimmed(message.content) + "<|eot_id|>";
+    return out + llama3_header("assistant");
+}
+
+/// Writes a system turn in any case, with two dates. Today's would make every day's prompt another one, so
+/// the template's own fallback is used.
+std::string render_llama31(const std::vector<ChatMessage>& messages) {
+    std::string out = "<|begin_of_text|>" + llama3_header("system") +
+                      "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n";
+    const std::size_t first = starts_with_system(messages) ? 1 : 0;
+    if (first == 1) out += trimmed(messages.front().content);
+    out += "<|eot_id|>";
+    for (std::size_t i = first; i < messages.size(); ++i)
+        out += llama3_header(messages[i].role) + trimmed(messages[i].content) + "<|eot_id|>";
+    return out + llama3_header("assistant");
+}
+
+Error unknown(std::string_view file, std::string_view source, std::string_view why) {
+    return bad_input(
+        "{}: the chat template is not recognised ({}); use --raw to send prompts as they are. It "
+        "starts with: {}",
+        file, why, printable(source));
+}
+
+}  // namespace
+
+Result<ChatTemplate> ChatTemplate::from_source(std::string_view source, std::string_view file) {
+    ChatTemplate out;
+    if (trimmed(source).empty()) return out;
+    if (contains(source, "<|im_start|>")) {
+        if (!contains(source, "<|im_start|>assistant") || !contains(source, "<|im_end|>"))
+            return unknown(file, source, "ChatML without an assistant's turn");
+        if (const auto mark =
+                first_of(source, {"trim", "strip(", "<think>", "system_message", "raise_exception"}))
+            return unknown(file, source, fmt::format("ChatML with '{}'", *mark));
+        const auto system = default_system_message(source);
+        if (system && !first_of(source, {"!= 'system'", "== 'system'", "!= \"system\"", "== \"system\""}))
+            return unknown(file, source, "ChatML with a fixed system message");
+        out.name_ = "chatml";
+        out.default_system_ = system.value_or("");
+        return out;
+    }
+    if (contains(source, "<|start_header_id|>")) {
+        if (!contains(source, "<|eot_id|>") || !contains(source, "trim"))
+            return unknown(file, source, "Llama 3 without <|eot_id|> or trim");
+        out.name_ = contains(source, "Cutting Knowledge Date") ? "llama3.1" : "llama3";
+        return out;
+    }
+    return unknown(file, source, "neither ChatML nor Llama 3");
+}
+
+ChatTemplate ChatTemplate::raw_because(std::string problem) {
+    ChatTemplate out;
+    out.problem_ = std::move(problem);
+    return out;
+}
+
+std::string ChatTemplate::render(const std::vector<ChatMessage>& messages) const {
+    if (name_ == "chatml") return render_chatml(messages, default_system_);
+    if (name_ == "llama3") return render_llama3(messages);
+    if (name_ == "llama3.1") return render_llama31(messages);
+    std::string out;
+    for (const ChatMessage& message : messages) out += message.content;
+    return out;
+}
+
+}  // namespace draftscope
