@@ -128,13 +128,15 @@ ORDER BY run_id, instr('drive selfpaced aligned calibration', mode), head;
 CREATE VIEW v_prompt AS
 WITH rounds AS (
   SELECT r.prompt_id, count(*) AS rounds, sum(r.drafted) AS drafted, sum(r.accepted) AS accepted,
-    sum(r.committed) AS committed, sum(t.end_ns - t.start_ns - t.paused_ns) AS decode_ns
+    sum(r.committed) AS committed, sum(t.end_ns - t.start_ns - t.paused_ns) AS decode_ns,
+    1e9 * sum(CASE WHEN t.excluded IS NULL THEN r.committed END) /
+      sum(CASE WHEN t.excluded IS NULL THEN t.end_ns - t.start_ns - t.paused_ns END) AS tokens_per_second
   FROM round r JOIN step t ON t.id = r.step_id GROUP BY r.prompt_id)
 SELECT p.run_id, p.id AS prompt_id, p.ordinal, p.external_id, p.turn, p.suite, p.category, p.prompt_tokens,
   p.generated_tokens, p.prefill_ns, p.finish, coalesce(r.rounds, 0) AS rounds, coalesce(r.drafted, 0) AS drafted,
   coalesce(r.accepted, 0) AS accepted, coalesce(r.committed, 0) AS committed,
   1.0 * r.committed / r.rounds AS tau, coalesce(r.decode_ns, 0) AS decode_ns,
-  1e9 * r.committed / r.decode_ns AS tokens_per_second
+  r.tokens_per_second
 FROM prompt p LEFT JOIN rounds r ON r.prompt_id = p.id ORDER BY p.id;
 
 CREATE VIEW v_category AS

@@ -1,11 +1,11 @@
 #include <gtest/gtest.h>
-#include <sqlite3.h>
 
+#include <cmath>
 #include <filesystem>
+#include <limits>
 
+#include "file_helpers.h"
 #include "random_capture.h"
-#include "storage/capture_file.h"
-#include "storage/sql.h"
 
 namespace draftscope {
 namespace {
@@ -15,15 +15,7 @@ using testing::CaptureShape;
 using testing::expect_equal;
 using testing::RandomCapture;
 using testing::TempFolder;
-
-void write_all(const std::string& path, const std::vector<Record>& records) {
-    auto writer = CaptureWriter::create(path, false);
-    ASSERT_TRUE(writer.ok()) << writer.error().message;
-    for (const Record& record : records) (*writer)->push(record);
-    const Status closed = (*writer)->close();
-    ASSERT_TRUE(closed.ok()) << closed.error().message;
-    EXPECT_GT((*writer)->stats().rows, 0);
-}
+using testing::write_all;
 
 class RoundTrip : public ::testing::TestWithParam<int> {};
 

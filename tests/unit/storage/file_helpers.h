@@ -1,0 +1,56 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "capture/record.h"
+#include "storage/capture_file.h"
+#include "storage/sql.h"
+
+namespace draftscope::testing {
+
+/// Writes and closes a new capture; reports failures to gtest.
+inline void write_all(const std::string& path, const std::vector<Record>& records) {
+    auto writer = CaptureWriter::create(path, false);
+    ASSERT_TRUE(writer.ok()) << writer.error().message;
+    for (const Record& record : records) (*writer)->push(record);
+    const Status closed = (*writer)->close();
+    ASSERT_TRUE(closed.ok()) << closed.error().message;
+    EXPECT_GT((*writer)->stats().rows, 0);
+}
+
+/// A connection as any SQL user has it.
+inline storage::Database open_plain(const std::string& path, int flags = SQLITE_OPEN_READWRITE) {
+    std::string message;
+    storage::Database db = storage::open_database(path, flags, &message);
+    EXPECT_TRUE(db) << message;
+    return db;
+}
+
+/// Rows of a query, columns joined by '|', NULL as empty text.
+inline std::vector<std::string> query(const storage::Database& db, const std::string& sql) {
+    std::vector<std::string> out;
+    storage::Statement statement = db.prepare(sql);
+    EXPECT_TRUE(statement) << db.message();
+    if (!statement) return out;
+    int code = SQLITE_ROW;
+    while ((code = statement.step()) == SQLITE_ROW) {
+        std::string row;
+        for (int i = 0; i < sqlite3_column_count(statement.get()); ++i) {
+            if (i > 0) row += '|';
+            row += statement.text(i);
+        }
+        out.push_back(row);
+    }
+    EXPECT_EQ(code, SQLITE_DONE) << db.message();
+    return out;
+}
+
+inline void execute(const std::string& path, const std::string& sql) {
+    const storage::Database db = open_plain(path);
+    ASSERT_EQ(db.exec(sql), SQLITE_OK) << db.message();
+}
+
+}  // namespace draftscope::testing

@@ -1,0 +1,252 @@
+#include <gtest/gtest.h>
+
+#include "capture/phase_names.h"
+#include "capture/queries.h"
+#include "file_helpers.h"
+#include "profiler/phase.h"
+#include "random_capture.h"
+
+namespace draftscope {
+namespace {
+
+using testing::CaptureShape;
+using testing::open_plain;
+using testing::query;
+using testing::RandomCapture;
+using testing::TempFolder;
+using testing::write_all;
+
+std::optional<double> maybe(const storage::Statement& row, int column) {
+    return row.is_null(column) ? std::nullopt : std::optional(row.real(column));
+}
+
+void expect_same(const std::optional<double>& sql, const std::optional<double>& cpp,
+                 const std::string& what) {
+    ASSERT_EQ(sql.has_value(), cpp.has_value()) << what;
+    // Both divide sums of integers; only the order of the operations differs.
+    const double tolerance = 1e-9 * std::max(1.0, std::abs(cpp.value_or(0)));
+    EXPECT_NEAR(sql.value_or(0), cpp.value_or(0), tolerance) << what;
+}
+
+class ViewsAndQueries : public ::testing::TestWithParam<int> {};
+
+TEST_P(ViewsAndQueries, PhaseTablesAgree) {
+    const TempFolder folder;
+    const std::string path = folder.file("a.dscope");
+    const CaptureShape shape{2, 3, 8 + 7 * GetParam(), 1 + GetParam() % 2, true};
+    write_all(path, RandomCapture(static_cast<std::uint64_t>(GetParam()), shape).records());
+    const auto loaded = load_capture(path);
+    ASSERT_TRUE(loaded.ok());
+    const storage::Database db = open_plain(path);
+    for (const RowId run : {1, 2}) {
+        const std::vector<PhaseStats> expected = phase_stats(**loaded, run);
+        storage::Statement rows = db.prepare(
+            "SELECT phase_id, n, total, exposed, coalesce(median, 0), p90, share, bytes FROM v_phase WHERE "
+            "run_id = ?");
+        ASSERT_TRUE(rows) << db.message();
+        rows.bind(1, run);
+        for (const PhaseStats& phase : expected) {
+            ASSERT_EQ(rows.step(), SQLITE_ROW) << db.message();
+            EXPECT_EQ(rows.integer(0), phase.phase_id);
+            EXPECT_EQ(rows.integer(1), phase.count);
+            EXPECT_EQ(rows.integer(2), phase.total_ns);
+            EXPECT_EQ(rows.integer(3), phase.exposed_ns);
+            expect_same(rows.real(4), phase.median_ns, "median");
+            expect_same(maybe(rows, 5), phase.p90_ns, "p90");
+            expect_same(rows.real(6), phase.share, "share");
+            if (phase.total_ns > 0)
+                expect_same(rows.real(7) / static_cast<double>(phase.total_ns), phase.gb_per_s, "GB/s");
+        }
+        EXPECT_EQ(rows.step(), SQLITE_DONE);
+    }
+}
+
+TEST_P(ViewsAndQueries, HeadTablesAgree) {
+    const TempFolder folder;
+    const std::string path = folder.file("a.dscope");
+    const CaptureShape shape{1 + GetParam() % 3, 3, 6 + 3 * GetParam(), 1 + GetParam() % 2, true};
+    write_all(path, RandomCapture(static_cast<std::uint64_t>(100 + GetParam()), shape).records());
+    const auto loaded = load_capture(path);
+    ASSERT_TRUE(loaded.ok());
+    const storage::Database db = open_plain(path);
+    for (RowId run = 1; run <= shape.runs; ++run) {
+        storage::Statement rows = db.prepare(
+            "SELECT head, mode, rounds, tau, rho_tau, nu, kappa, predicted_speedup, coverage, covered_mass, "
+            "active_rows, bytes, head_ns FROM v_head WHERE run_id = ?");
+        ASSERT_TRUE(rows) << db.message();
+        rows.bind(1, run);
+        for (const HeadStats& head : head_stats(**loaded, run)) {
+            ASSERT_EQ(rows.step(), SQLITE_ROW) << db.message();
+            EXPECT_EQ(rows.text(0), head.head);
+            EXPECT_EQ(rows.text(1), to_text(head.mode));
+            EXPECT_EQ(rows.integer(2), head.rounds);
+            expect_same(rows.real(3), head.tau, "tau");
+            expect_same(maybe(rows, 4), head.rho_tau, "rho_tau");
+            expect_same(maybe(rows, 5), head.nu, "nu");
+            expect_same(maybe(rows, 6), head.kappa, "kappa");
+            expect_same(maybe(rows, 7), head.predicted_speedup, "predicted_speedup");
+            expect_same(maybe(rows, 8), head.coverage, "coverage");
+            expect_same(maybe(rows, 9), head.covered_mass, "covered_mass");
+            expect_same(rows.real(10), head.active_rows, "active_rows");
+            expect_same(rows.real(11), head.bytes_per_round, "bytes");
+            expect_same(rows.real(12), head.head_ns_per_round, "head_ns");
+        }
+        EXPECT_EQ(rows.step(), SQLITE_DONE);
+    }
+}
+INSTANTIATE_TEST_SUITE_P(Seeds, ViewsAndQueries, ::testing::Range(1, 7));
+
+/// Two runs of two steps each, small enough to compute by hand.
+class HandComputed : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        add_run(1, "full", {{3, 400}, {3, 400}}, 1000);
+        add_run(2, "slimspec:rank=72", {{2, 100}, {3, 100}}, 700);
+        write_all(path(), records_);
+    }
+    std::string path() const { return folder_.file("hand.dscope"); }
+
+    struct Step {
+        int committed;
+        TimeNs head_ns;
+    };
+    void add_run(RowId id, const std::string& head, const std::vector<Step>& steps, TimeNs step_ns) {
+        RunRow run;
+        run.id = id;
+        run.head = head;
+        run.target = "tiny";
+        run.drafter = "eagle2";
+        run.tree = "chain=6";
+        records_.push_back(RunStarted{run, nullptr, {}});
+        PromptRow prompt;
+        prompt.id = id;
+        prompt.run_id = id;
+        prompt.category = "code";
+        records_.push_back(PromptStarted{prompt});
+        TimeNs now = 0;
+        int position = 0;
+        for (const Step& step : steps) {
+            StepRecord record;
+            record.step = {++step_, id, 0, now, now + step_ns, 0, Excluded::no};
+            RoundRecord round;
+            round.round.id = step_;
+            round.round.run_id = id;
+            round.round.step_id = step_;
+            round.round.prompt_id = id;
+            round.round.drafted = 5;
+            round.round.committed = step.committed;
+            round.round.accepted = step.committed - 1;
+            const int covered = step.committed - 1;
+            round.head_evals.push_back({id, step_, head, HeadMode::drive, 72, 1000, step.head_ns,
+                                        step.committed - 1, step.committed, covered, std::nullopt});
+            for (int i = 0; i < step.committed; ++i)
+                round.tokens.push_back({id, position++, step_, 7, TokenSource::draft, i + 1, 3, i < covered});
+            record.rounds.push_back(round);
+            record.spans.push_back(span(id, Phase::backbone, now, now + 100));
+            record.spans.push_back(span(id, Phase::softmax, now + 120, now + 130));
+            record.spans.push_back(span(id, Phase::topk, now + 110, now + 150));
+            record.spans.push_back(span(id, Phase::head, now + 150, now + 150 + step.head_ns - 40));
+            record.spans.push_back(span(id, Phase::verify, now + 600, now + 650));
+            records_.push_back(record);
+            now += step_ns;
+        }
+    }
+    SpanRow span(RowId run, Phase phase, TimeNs start, TimeNs end) {
+        SpanRow row;
+        row.id = ++span_;
+        row.run_id = run;
+        row.step_id = step_;
+        row.phase_id = static_cast<int>(phase);
+        row.start_ns = start;
+        row.end_ns = end;
+        return row;
+    }
+
+    TempFolder folder_;
+    std::vector<Record> records_;
+    RowId step_ = 0, span_ = 0;
+};
+
+TEST_F(HandComputed, Heads) {
+    // full: tau 3, T_head 400, T_non-head 600; slim: tau 2.5, T_head 100, T_non-head 600, reference from
+    // run 1. rho = 2.5/3, nu = 0.25, kappa = 400/600, predicted = 5/6 * (5/3) / (7/6); measured =
+    // (5/1400)/(6/2000).
+    EXPECT_EQ(
+        query(open_plain(path()),
+              "SELECT run_id, head, rounds, tau, round(rho_tau, 6), nu, round(kappa, 6), "
+              "round(predicted_speedup, 6), round(measured_speedup, 6), round(coverage, 6), reference FROM "
+              "v_head"),
+        (std::vector<std::string>{"1|full|2|3.0|1.0|1.0|0.666667|1.0|1.0|0.666667|drive",
+                                  "2|slimspec:rank=72|2|2.5|0.833333|0.25|0.666667|1.190476|1.190476|0.6|"
+                                  "other run"}));
+}
+
+TEST_F(HandComputed, Phases) {
+    // Run 2, each step of 700: backbone 100, softmax 10 inside topk 40, head 60, verify 50; remainder 450.
+    EXPECT_EQ(
+        query(open_plain(path()),
+              "SELECT name, n, total, median, p90, round(share, 6), exposed FROM v_phase WHERE run_id = 2"),
+        (std::vector<std::string>{"backbone|2|200|100.0||0.142857|200", "head|2|120|60.0||0.085714|120",
+                                  "topk|2|60|30.0||0.042857|60", "softmax|2|20|10.0||0.014286|20",
+                                  "gather|0|0|||0.0|0", "verify|2|100|50.0||0.071429|100",
+                                  "remainder|2|900|450.0||0.642857|900"}));
+}
+
+TEST_F(HandComputed, PromptsCategoriesRoundsCoverageAndDraftShare) {
+    const storage::Database db = open_plain(path());
+    EXPECT_EQ(
+        query(db, "SELECT prompt_id, rounds, committed, tau, decode_ns, tokens_per_second FROM v_prompt"),
+        (std::vector<std::string>{"1|2|6|3.0|2000|3000000.0", "2|2|5|2.5|1400|3571428.57142857"}));
+    EXPECT_EQ(
+        query(db, "SELECT run_id, category, prompts, rounds, tau, decode_ns, active_rows FROM v_category"),
+        (std::vector<std::string>{"1|code|1|2|3.0|2000.0|72.0", "2|code|1|2|2.5|1400.0|72.0"}));
+    EXPECT_EQ(
+        query(db, "SELECT round_id, head, committed, head_ns, duration_ns FROM v_round WHERE run_id = 2"),
+        (std::vector<std::string>{"3|slimspec:rank=72|2|100|0", "4|slimspec:rank=72|3|100|0"}));
+    EXPECT_EQ(query(db, "SELECT depth, emitted, covered, coverage FROM v_coverage WHERE run_id = 2"),
+              (std::vector<std::string>{"1|2|2|1.0", "2|2|1|0.5", "3|1|0|0.0"}));
+    EXPECT_EQ(query(db,
+                    "SELECT category, step_ns, backbone_ns, head_ns, verify_ns, round(draft_share, 6), "
+                    "head_share_of_draft FROM v_draft_share WHERE run_id = 2"),
+              (std::vector<std::string>{"code|1400.0|200.0|200.0|100.0|0.285714|0.5"}));
+}
+
+TEST(Views, WithoutAFullReferenceThePlaneIsEmpty) {
+    const TempFolder folder;
+    std::vector<Record> records = RandomCapture(9, {2, 2, 6, 1, true}).records();
+    std::vector<Record> kept;
+    for (Record& record : records) {
+        if (auto* started = std::get_if<RunStarted>(&record)) started->run.head = "fr-spec:v=8192";
+        if (auto* step = std::get_if<StepRecord>(&record))
+            for (RoundRecord& round : step->rounds) {
+                round.head_evals.resize(1);
+                round.head_evals[0].head = "fr-spec:v=8192";
+            }
+        kept.push_back(record);
+    }
+    write_all(folder.file("a.dscope"), kept);
+    const storage::Database db = open_plain(folder.file("a.dscope"));
+    EXPECT_EQ(
+        query(
+            db,
+            "SELECT count(*) FROM v_head WHERE rho_tau IS NOT NULL OR nu IS NOT NULL OR kappa IS NOT NULL OR "
+            "predicted_speedup IS NOT NULL OR measured_speedup IS NOT NULL"),
+        std::vector<std::string>{"0"});
+    EXPECT_EQ(query(db, "SELECT count(*) > 0 FROM v_head WHERE tau > 0"), std::vector<std::string>{"1"});
+}
+
+TEST(Views, WorkInOneFileOfALiveRun) {
+    const TempFolder folder;
+    auto writer = CaptureWriter::create(folder.file("a.dscope"), false);
+    ASSERT_TRUE(writer.ok());
+    for (const Record& record : RandomCapture(2, {1, 2, 20, 1, false}).records()) (*writer)->push(record);
+    ASSERT_TRUE((*writer)->flush().ok());
+    const storage::Database db = open_plain(folder.file("a.dscope"), SQLITE_OPEN_READONLY);
+    for (const char* view : {"v_span", "v_step_phase", "v_phase", "v_round", "v_head", "v_prompt",
+                             "v_category", "v_coverage", "v_draft_share"})
+        EXPECT_NE(query(db, fmt::format("SELECT count(*) FROM {}", view)), std::vector<std::string>{"0"})
+            << view;
+}
+
+}  // namespace
+}  // namespace draftscope
