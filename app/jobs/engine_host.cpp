@@ -35,7 +35,7 @@ std::string config_json(const ResolvedRun& run) {
                                      {"limit", c.limit},
                                      {"stratify", c.stratify},
                                      {"calibration_rounds", c.calibration_rounds}};
-    return document.dump();
+    return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 std::vector<Conversation> single_prompt(const std::string& text) {
@@ -194,7 +194,8 @@ Status EngineHost::Impl::load_heads(const ResolvedRun& run) {
     HeadWeights weights;
     weights.lm_head = drafter->own_head() != nullptr ? drafter->own_head() : &target->lm_head();
     weights.always_active = target->tokenizer()->eos();
-    weights.vocab = std::min(target->tokenizer()->size(), weights.lm_head->n());
+    weights.row_ids = drafter->own_head_ids();
+    weights.vocab = std::min(target->tokenizer()->size(), target->lm_head().n());
     weights.hidden = target->config().hidden;
     full_head.reset();
     DS_ASSIGN(head, make_head(*run.head, run.artefacts));
@@ -286,6 +287,7 @@ Status EngineHost::Impl::play(const ResolvedRun& run, const std::vector<Conversa
             }
             DS_ASSIGN(PromptOutcome outcome, session.decode(player.turn(turn), hooks.on_text));
             player.answered(outcome.text);
+            if (hooks.on_text) hooks.on_text("\n");
             const bool full = outcome.finish == Finish::context;
             report.prompts.push_back({conversation.id, conversation.category, std::move(outcome)});
             if (full) break;

@@ -66,6 +66,8 @@ class Drafter {
     virtual Status expand(DraftContext& context, std::span<DraftJob> jobs) = 0;
     /// The head matrix this drafter was trained with; null = the target's.
     virtual const kernels::Matrix* own_head() const { return nullptr; }
+    /// Target id of each row of a trimmed own head, rising; empty = row i is token i.
+    virtual std::span<const TokenId> own_head_ids() const { return {}; }
     virtual std::size_t weight_bytes() const = 0;  ///< backbone weights read per level
 };
 

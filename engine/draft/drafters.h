@@ -17,5 +17,12 @@ Result<std::unique_ptr<Drafter>> make_ngram(const std::string& path, const Targe
 /// `path` is a folder with config.json and model.safetensors.
 Result<std::unique_ptr<Drafter>> make_eagle2(const std::string& path, const Target& target,
                                              kernels::Exec& exec);
+Result<std::unique_ptr<Drafter>> make_eagle3(const std::string& path, const Target& target,
+                                             kernels::Exec& exec);
+/// `path` is a folder with model.safetensors.
+Result<std::unique_ptr<Drafter>> make_medusa(const std::string& path, const Target& target,
+                                             kernels::Exec& exec);
+Result<std::unique_ptr<Drafter>> make_hydra(const std::string& path, const Target& target,
+                                            kernels::Exec& exec);
 
 }  // namespace draftscope

@@ -48,6 +48,32 @@ Status match_target(const std::string& path, const char* field, int found, int w
                      field, found, wanted);
 }
 
+/// Which hidden states EAGLE-3 fuses: those entering layers 2, L/2 and L - 3 unless the config names others.
+Status read_eagle3_fields(const Json& json, const std::string& path, const ModelConfig& target,
+                          EagleCheckpoint& checkpoint) {
+    checkpoint.aux_layers = {2, target.layers / 2, target.layers - 3};
+    if (const auto flag = json.find("norm_before_residual"); flag != json.end() && flag->is_boolean()) {
+        checkpoint.norm_before_residual = flag->get<bool>();
+    }
+    const auto eagle = json.find("eagle_config");
+    if (eagle == json.end() || !eagle->is_object()) return {};
+    const auto ids = eagle->find("eagle_aux_hidden_state_layer_ids");
+    if (ids == eagle->end()) return {};
+    if (!ids->is_array() || ids->empty()) {
+        return bad_input("{}: eagle_aux_hidden_state_layer_ids is {}, expected layer numbers", path,
+                         ids->dump());
+    }
+    checkpoint.aux_layers.clear();
+    for (const Json& id : *ids) {
+        if (!id.is_number_integer() || id.get<int>() < 0 || id.get<int>() >= target.layers) {
+            return bad_input("{}: eagle_aux_hidden_state_layer_ids holds {}, the target has layers 0..{}",
+                             path, id.dump(), target.layers - 1);
+        }
+        checkpoint.aux_layers.push_back(id.get<int>());
+    }
+    return {};
+}
+
 }  // namespace
 
 Result<EagleCheckpoint> open_eagle_checkpoint(const std::string& folder, const Target& target) {
@@ -69,6 +95,7 @@ Result<EagleCheckpoint> open_eagle_checkpoint(const std::string& folder, const T
     if (const auto bias = json.find("bias"); bias != json.end() && bias->is_boolean()) {
         checkpoint.fc_bias = bias->get<bool>();
     }
+    DS_TRY(read_eagle3_fields(json, config_path, config, checkpoint));
     DS_ASSIGN(const int vocab, integer(json, config_path, "vocab_size", config.vocab));
     DS_TRY(match_target(config_path, "hidden_size", shape.hidden, config.hidden));
     DS_TRY(match_target(config_path, "vocab_size", vocab, config.vocab));

@@ -17,7 +17,9 @@ struct EagleCheckpoint {
     std::string folder;
     LayerShape shape;
     float rope_theta = 10000.0f;
-    std::optional<bool> fc_bias;  ///< what the config says; the published configs often do not
+    std::vector<int> aux_layers;        ///< EAGLE-3: residual stream entering these layers, low to high
+    bool norm_before_residual = false;  ///< EAGLE-3 variant: the residual is taken after the hidden norm
+    std::optional<bool> fc_bias;        ///< what the config says; the published configs often do not
     std::unique_ptr<WeightSource> weights;
     const TensorInfo* embedding = nullptr;  ///< its own token embeddings; null = the target's
     kernels::RopeTable rope;                ///< over the target's context

@@ -85,6 +85,7 @@ class EagleDrafter final : public Drafter {
     Status catch_up(DraftContext& context, std::span<DraftJob> jobs) override;
     Status expand(DraftContext& context, std::span<DraftJob> jobs) override;
     const kernels::Matrix* own_head() const override { return model_->own_head(); }
+    std::span<const TokenId> own_head_ids() const override { return model_->own_head_ids(); }
     std::size_t weight_bytes() const override { return model_->weight_bytes(); }
 
   private:

@@ -29,6 +29,8 @@ class EagleModel {
     /// The rows that go to the LM head: `out` itself, or a normed copy in the model's own buffer.
     virtual Rows<const float> head_rows(kernels::Exec& exec, Rows<const float> out) = 0;
     virtual const kernels::Matrix* own_head() const { return nullptr; }
+    /// Target id of each row of own_head(), rising; empty = row i is token i.
+    virtual std::span<const TokenId> own_head_ids() const { return {}; }
     virtual std::size_t weight_bytes() const = 0;
 };
 

@@ -5,7 +5,7 @@
 namespace draftscope {
 namespace {
 
-constexpr std::array<DrafterInfo, 3> table{{
+constexpr std::array<DrafterInfo, 6> table{{
     {"none", "Autoregressive", "", false, "no drafts: one token per round, the baseline", make_none},
     {"ngram", "Prompt lookup", "", false,
      "copies what followed the same words earlier in the text; ngram:max=3,min=1 sets the lengths matched",
@@ -14,6 +14,15 @@ constexpr std::array<DrafterInfo, 3> table{{
      "one decoder layer over the target's last hidden states; a folder with config.json and "
      "model.safetensors",
      make_eagle2},
+    {"eagle3", "EAGLE-3", "EAGLE-3, arXiv 2503.01840", true,
+     "one decoder layer over three fused hidden states of the target; a folder with config.json and "
+     "model.safetensors",
+     make_eagle3},
+    {"medusa", "Medusa", "Medusa, arXiv 2401.10774", true,
+     "one residual head per depth over the target's last hidden state; a folder with model.safetensors",
+     make_medusa},
+    {"hydra", "Hydra", "Hydra, arXiv 2402.05109", true,
+     "heads that also see the tokens drafted before them; a folder with model.safetensors", make_hydra},
 }};
 
 }  // namespace

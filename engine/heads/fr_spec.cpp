@@ -22,7 +22,8 @@ class FrSpecHead final : public Head {
     FrSpecHead(std::vector<TokenId> ranking, int size) : ranking_(std::move(ranking)), size_(size) {}
 
     Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
-        if (weights.lm_head == nullptr || weights.vocab < 1 || weights.vocab > weights.lm_head->n())
+        if (weights.lm_head == nullptr || weights.vocab < 1 ||
+            (weights.row_ids.empty() && weights.vocab > weights.lm_head->n()))
             return failed("head fr-spec: no LM head for {} tokens", weights.vocab);
         const int size = size_ > 0 ? size_ : default_size(weights.vocab);
         DS_ASSIGN(vocab_, StaticVocab::make(exec, weights, ranking_, size, "fr-spec"));

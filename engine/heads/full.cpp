@@ -12,9 +12,11 @@ namespace {
 class FullHead final : public Head {
   public:
     Status prepare(kernels::Exec&, const HeadWeights& weights) override {
-        if (weights.lm_head == nullptr || weights.vocab < 1 || weights.vocab > weights.lm_head->n())
+        const int needed = weights.row_ids.empty() ? weights.vocab : static_cast<int>(weights.row_ids.size());
+        if (weights.lm_head == nullptr || needed < 1 || needed > weights.lm_head->n())
             return failed("head full: no LM head for {} tokens", weights.vocab);
         weights_ = weights;
+        support_ = needed;
         return {};
     }
 
@@ -27,7 +29,13 @@ class FullHead final : public Head {
             PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows, head.bytes());
             kernels::matmul(context.exec, head, hidden, logits);
         }
-        select_candidates(context, logits, weights_.vocab, k, out);
+        select_candidates(context, logits, support_, k, out);
+        if (weights_.row_ids.empty()) return;
+        PhaseScope gather(context.phases, Phase::gather, context.level, hidden.rows);
+        PhaseScope remap(context.phases, Phase::remap, context.level, hidden.rows,
+                         out.ids.size() * 2 * sizeof(TokenId));
+        for (TokenId& id : out.ids)
+            if (id != no_token) id = weights_.row_ids[static_cast<std::size_t>(id)];
     }
 
     HeadCost cost(int) const override {
@@ -37,7 +45,8 @@ class FullHead final : public Head {
     }
 
     bool covers(const HeadState*, TokenId token, int) const override {
-        return token >= 0 && token < weights_.vocab;
+        if (weights_.row_ids.empty()) return token >= 0 && token < weights_.vocab;
+        return std::binary_search(weights_.row_ids.begin(), weights_.row_ids.end(), token);
     }
 
     void scores(kernels::Exec& exec, Rows<const float> hidden, Rows<float> out) override {
@@ -48,12 +57,19 @@ class FullHead final : public Head {
         for (int r = 0; r < out.rows; ++r) {
             const std::span<float> row = out.row(r);
             std::fill(row.begin(), row.end(), -std::numeric_limits<float>::infinity());
-            std::copy_n(logits.row_data(r), std::min(weights_.vocab, out.cols), row.data());
+            const float* from = logits.row_data(r);
+            if (weights_.row_ids.empty()) {
+                std::copy_n(from, std::min(weights_.vocab, out.cols), row.data());
+                continue;
+            }
+            for (std::size_t i = 0; i < weights_.row_ids.size(); ++i)
+                row[static_cast<std::size_t>(weights_.row_ids[i])] = from[i];
         }
     }
 
   private:
     HeadWeights weights_;
+    int support_ = 0;  ///< rows of the LM head that are real tokens
     std::vector<float> logits_;
 };
 

@@ -24,8 +24,11 @@ namespace draftscope {
 /// What a head may build on. All shared with the target or the drafter and alive as long as the head.
 struct HeadWeights {
     const kernels::Matrix* lm_head = nullptr;  ///< [V, d], the head to approximate
-    std::vector<TokenId> always_active;        ///< EOS and chat-end ids: in every static vocabulary
-    int vocab = 0;                             ///< real ids; padded rows of lm_head beyond are never proposed
+    /// Target id of each row of a drafter's own trimmed head (EAGLE-3's d2t), rising; empty = row i is token
+    /// i.
+    std::span<const TokenId> row_ids;
+    std::vector<TokenId> always_active;  ///< EOS and chat-end ids: in every static vocabulary
+    int vocab = 0;                       ///< real ids; padded rows of lm_head beyond are never proposed
     int hidden = 0;
 };
 

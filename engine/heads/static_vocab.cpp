@@ -14,7 +14,13 @@ Result<StaticVocab> StaticVocab::make(kernels::Exec& exec, const HeadWeights& we
                          size, weights.vocab, weights.vocab);
     StaticVocab result;
     result.member_.assign(vocab, false);
+    // A trimmed own head holds some tokens only: the others can't be kept.
+    const auto held = [&](TokenId id) {
+        return weights.row_ids.empty() ||
+               std::binary_search(weights.row_ids.begin(), weights.row_ids.end(), id);
+    };
     const auto keep = [&](TokenId id) {
+        if (!held(id)) return;
         if (result.member_[static_cast<std::size_t>(id)]) return;
         result.member_[static_cast<std::size_t>(id)] = true;
         result.ids_.push_back(id);
@@ -33,7 +39,14 @@ Result<StaticVocab> StaticVocab::make(kernels::Exec& exec, const HeadWeights& we
         return bad_input("head {}: v={} but the ranking holds {} different tokens", head, size,
                          result.size());
     std::sort(result.ids_.begin(), result.ids_.end());
-    result.rows_ = weights.lm_head->gather_rows(exec, result.ids_);
+    std::vector<TokenId> rows = result.ids_;
+    if (!weights.row_ids.empty()) {
+        for (TokenId& id : rows) {
+            const auto found = std::lower_bound(weights.row_ids.begin(), weights.row_ids.end(), id);
+            id = static_cast<TokenId>(found - weights.row_ids.begin());
+        }
+    }
+    result.rows_ = weights.lm_head->gather_rows(exec, rows);
     return result;
 }
 

@@ -1,0 +1,223 @@
+#include "engine/draft/path_heads.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include "engine/model/weight_packing.h"
+#include "engine/tree/expansion.h"
+#include "kernels/matmul.h"
+
+namespace draftscope {
+namespace {
+
+struct PathHeadState final : DrafterState {
+    std::vector<float> hidden;  ///< [d] of the last verified slot
+};
+
+/// A job's tree while it grows, with the path of every beam node.
+struct Growth {
+    explicit Growth(DraftJob& job_in)
+        : job(&job_in), beam(job_in.tokens.back(), job_in.tree), paths{{job_in.tokens.back()}} {}
+
+    DraftJob* job;
+    BeamExpansion beam;
+    std::vector<std::vector<TokenId>> paths;
+    int first_row = 0;
+    int rows = 1;
+
+    void follow_beam() {
+        std::vector<std::vector<TokenId>> next;
+        for (const BeamExpansion::BeamNode& node : beam.beam()) {
+            next.push_back(paths[static_cast<std::size_t>(node.parent_row)]);
+            next.back().push_back(node.token);
+        }
+        paths = std::move(next);
+    }
+};
+
+class PathHeadDrafter final : public Drafter {
+  public:
+    PathHeadDrafter(std::unique_ptr<PathHeads> heads, std::string_view name)
+        : heads_(std::move(heads)), name_(name) {}
+
+    bool uses_head() const override { return true; }
+    bool needs_hidden() const override { return true; }
+    std::unique_ptr<DrafterState> make_state(int) const override { return std::make_unique<PathHeadState>(); }
+    Status catch_up(DraftContext&, std::span<DraftJob> jobs) override {
+        for (DraftJob& job : jobs) {
+            if (job.new_hidden.rows == 0) continue;
+            const auto last = job.new_hidden.row(job.new_hidden.rows - 1);
+            static_cast<PathHeadState&>(*job.state).hidden.assign(last.begin(), last.end());
+        }
+        return {};
+    }
+    Status expand(DraftContext& context, std::span<DraftJob> jobs) override;
+    std::size_t weight_bytes() const override { return heads_->weight_bytes(); }
+
+  private:
+    void compute_rows(DraftContext& context, std::span<Growth*> active, int level);
+    void propose(DraftContext& context, std::span<Growth*> active, int level);
+    void take_candidates(Growth& growth, int level);
+
+    std::unique_ptr<PathHeads> heads_;
+    std::string name_;
+    std::vector<float> hidden_, out_;
+    std::vector<std::vector<TokenId>> paths_;
+    std::vector<HeadState*> head_states_;
+    Proposal proposal_;
+    std::vector<TokenId> ids_;
+    std::vector<float> logprobs_;
+    std::vector<int> counts_;
+};
+
+Status PathHeadDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
+    if (context.head == nullptr) return failed("{}: drafting needs an LM head", name_);
+    std::vector<Growth> growths;
+    growths.reserve(jobs.size());
+    std::vector<Growth*> active;
+    for (DraftJob& job : jobs) {
+        if (static_cast<PathHeadState&>(*job.state).hidden.empty()) {
+            return failed("{}: no target features taken in; catch_up comes before expand", name_);
+        }
+        job.head_calls = 0;
+        growths.emplace_back(job);
+    }
+    for (Growth& growth : growths) {
+        if (growth.job->tree.nodes > 1) active.push_back(&growth);
+    }
+    for (int level = 0; !active.empty(); ++level) {
+        compute_rows(context, active, level);
+        propose(context, active, level);
+        std::erase_if(active, [&](const Growth* growth) {
+            return level + 1 >= heads_->heads() || level + 1 > growth->job->tree.depth ||
+                   growth->beam.beam().empty();
+        });
+    }
+    for (Growth& growth : growths) {
+        PhaseScope scope(context.phases, Phase::rerank, 0, growth.beam.candidates());
+        growth.job->out = growth.beam.rerank();
+        DS_TRY(growth.job->out.finish());
+    }
+    return {};
+}
+
+void PathHeadDrafter::compute_rows(DraftContext& context, std::span<Growth*> active, int level) {
+    const int d = heads_->hidden();
+    PhaseScope scope(context.phases, Phase::backbone, level);
+    paths_.clear();
+    hidden_.clear();
+    for (Growth* growth : active) {
+        if (level > 0) growth->follow_beam();
+        growth->first_row = static_cast<int>(paths_.size());
+        growth->rows = heads_->sees_path() ? static_cast<int>(growth->paths.size()) : 1;
+        const auto& hidden = static_cast<PathHeadState&>(*growth->job->state).hidden;
+        for (int r = 0; r < growth->rows; ++r) {
+            paths_.push_back(growth->paths[static_cast<std::size_t>(r)]);
+            hidden_.insert(hidden_.end(), hidden.begin(), hidden.end());
+        }
+    }
+    const int rows = static_cast<int>(paths_.size());
+    out_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(d));
+    scope.set_rows(rows);
+    scope.add_bytes(heads_->weight_bytes());
+    heads_->rows(context.exec, level, Rows<const float>(hidden_.data(), rows, d), paths_,
+                 Rows<float>(out_.data(), rows, d));
+}
+
+void PathHeadDrafter::propose(DraftContext& context, std::span<Growth*> active, int level) {
+    const int d = heads_->hidden();
+    int k = 0;
+    head_states_.clear();
+    for (const Growth* growth : active) {
+        k = std::max(k, growth->job->tree.topk);
+        head_states_.insert(head_states_.end(), static_cast<std::size_t>(growth->rows),
+                            growth->job->head_state);
+    }
+    const Rows<const float> rows(out_.data(), static_cast<int>(head_states_.size()), d);
+    ProposeContext propose_context{context.exec, context.phases, level};
+    context.head->propose(propose_context, rows, head_states_, k, proposal_);
+    for (Growth* growth : active) {
+        {
+            PhaseScope scope(context.phases, Phase::topk, level, growth->rows);
+            take_candidates(*growth, level);
+        }
+        ++growth->job->head_calls;
+        if (context.watcher != nullptr) {
+            context.watcher->level_done(growth->job->sequence, level, [&] {
+                DraftTree partial = growth->beam.partial();
+                (void)partial.finish();  // of our own candidates; an impossible one shows again in expand()
+                return partial;
+            });
+        }
+    }
+}
+
+void PathHeadDrafter::take_candidates(Growth& growth, int level) {
+    const auto topk = static_cast<std::size_t>(growth.job->tree.topk);
+    const std::size_t parents = level == 0 ? 1 : growth.paths.size();
+    ids_.assign(parents * topk, no_token);
+    logprobs_.assign(parents * topk, 0.0f);
+    counts_.assign(parents, 0);
+    for (std::size_t p = 0; p < parents; ++p) {
+        const std::size_t row =
+            static_cast<std::size_t>(growth.first_row) + (heads_->sees_path() ? p : std::size_t{0});
+        counts_[p] = std::min(proposal_.counts[row], growth.job->tree.topk);
+        for (std::size_t c = 0; c < static_cast<std::size_t>(counts_[p]); ++c) {
+            const std::size_t from = row * static_cast<std::size_t>(proposal_.k) + c;
+            ids_[p * topk + c] = proposal_.ids[from];
+            logprobs_[p * topk + c] = proposal_.logits[from] - proposal_.logsumexp[row];
+        }
+    }
+    if (level == 0) {
+        const auto count = static_cast<std::size_t>(counts_[0]);
+        growth.beam.start({ids_.data(), count}, {logprobs_.data(), count});
+    } else {
+        growth.beam.extend(ids_, logprobs_, counts_);
+    }
+}
+
+}  // namespace
+
+std::unique_ptr<Drafter> make_path_head_drafter(std::unique_ptr<PathHeads> heads, std::string_view name) {
+    return std::make_unique<PathHeadDrafter>(std::move(heads), name);
+}
+
+Result<std::vector<PathHeadLayer>> load_path_heads(const std::string& folder, const Target& target,
+                                                   kernels::Exec& exec, int (*inputs)(int head, int hidden)) {
+    const std::string path = (std::filesystem::path(folder) / "model.safetensors").string();
+    DS_ASSIGN(const auto source, open_safetensors(path));
+    const int d = target.config().hidden;
+    std::vector<PathHeadLayer> heads;
+    for (int i = 0;; ++i) {
+        const std::string name = fmt::format("{}.0.linear.weight", i);
+        if (source->find(name) == nullptr) break;
+        if (source->find(fmt::format("{}.1.weight", i)) != nullptr) {
+            return bad_input(
+                "{}: tensor '{}.1.weight' is an LM head of its own; this version drafts with the target's",
+                path, i);
+        }
+        PathHeadLayer layer;
+        const StackedTensor part{name, d};
+        DS_ASSIGN(layer.weight, pack_stacked(exec, target.precision(), *source, {&part, 1}, inputs(i, d),
+                                             "the target's hidden size"));
+        DS_ASSIGN(layer.bias, read_vector(*source, fmt::format("{}.0.linear.bias", i), d));
+        heads.push_back(std::move(layer));
+    }
+    if (heads.empty())
+        return bad_input("{}: no tensor '0.0.linear.weight': not a Medusa or Hydra checkpoint", path);
+    return heads;
+}
+
+void residual_head(kernels::Exec& exec, const PathHeadLayer& layer, Rows<const float> x,
+                   Rows<const float> base, Rows<float> out) {
+    kernels::matmul(exec, layer.weight, x, out, layer.bias.data());
+    for (int r = 0; r < out.rows; ++r) {
+        const auto row = out.row(r);
+        const auto from = base.row(r);
+        for (std::size_t j = 0; j < row.size(); ++j) row[j] = from[j] + row[j] / (1.0f + std::exp(-row[j]));
+    }
+}
+
+}  // namespace draftscope
