@@ -45,6 +45,9 @@ inline constexpr int max_tree_nodes = 1024;
 /// Accepts "depth=5,topk=10,nodes=60", "chain=6", "paper:fr-spec" and the other presets (algorithms of the
 /// papers).
 Result<TreeSpec> parse_tree_spec(std::string_view text);
+/// The one rule near the context's end, live and replayed: `spec` cut to `levels` levels of drafts, because
+/// deeper ones could never be committed. No level left: nodes = 1, the root alone.
+TreeSpec clip_tree(const TreeSpec& spec, int levels);
 std::string to_text(const TreeSpec& spec);  ///< canonical "depth=3,topk=4,nodes=12" or "chain=6"
 
 }  // namespace draftscope

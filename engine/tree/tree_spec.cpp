@@ -110,6 +110,18 @@ Result<TreeSpec> parse_tree_spec(std::string_view text) {
     return parse_fields(body);
 }
 
+TreeSpec clip_tree(const TreeSpec& spec, int levels) {
+    TreeSpec clipped = spec;
+    if (levels <= 0) {
+        clipped.depth = 0;
+        clipped.nodes = 1;
+    } else if (levels < spec.levels()) {
+        clipped.depth = levels - 1;
+        clipped.nodes = std::min(spec.nodes, possible_nodes(clipped));
+    }
+    return clipped;
+}
+
 std::string to_text(const TreeSpec& spec) {
     if (spec.topk == 1 && spec.nodes == spec.depth + 2) return fmt::format("chain={}", spec.depth + 1);
     return fmt::format("depth={},topk={},nodes={}", spec.depth, spec.topk, spec.nodes);

@@ -127,6 +127,17 @@ TEST(TreeSpec, TextIsCanonicalAndReadsBack) {
     EXPECT_EQ(to_text(parse_tree_spec("depth=5,topk=1,nodes=4").value()), "depth=5,topk=1,nodes=4");
 }
 
+TEST(TreeSpec, NearTheEndLevelsAreCut) {
+    const TreeSpec spec{5, 10, 60};
+    EXPECT_EQ(clip_tree(spec, 100), spec);
+    EXPECT_EQ(clip_tree(spec, 6), spec);
+    EXPECT_EQ(clip_tree(spec, 2), (TreeSpec{1, 10, 60}));
+    EXPECT_EQ(clip_tree(spec, 1), (TreeSpec{0, 10, 11}));
+    EXPECT_EQ(clip_tree(spec, 0).nodes, 1);
+    EXPECT_EQ(clip_tree(spec, -3).nodes, 1);
+    EXPECT_EQ(clip_tree(TreeSpec{4, 1, 6}, 2), (TreeSpec{1, 1, 3}));
+}
+
 struct Refusal {
     const char* text;
     const char* says;

@@ -1,0 +1,32 @@
+#include "engine/session/active_sets.h"
+
+#include <algorithm>
+
+namespace draftscope {
+
+void ActiveSets::begin_round(const HeadState* state) {
+    if (state != nullptr || state_ != nullptr) sets_.clear();
+    state_ = state;
+}
+
+const ActiveSets::Set& ActiveSets::at(int level) {
+    const auto [found, is_new] = sets_.try_emplace(level);
+    Set& set = found->second;
+    if (!is_new) return set;
+    for (TokenId token = 0; token < vocab_; ++token)
+        if (covers(token, level)) set.ids.push_back(token);
+    set.everything = set.ids.size() == static_cast<std::size_t>(vocab_);
+    if (set.everything) set.ids = {};
+    return set;
+}
+
+double ActiveSets::mass(const float* logits, const TargetChoice& choice, const Sampling& sampling,
+                        int level) {
+    const Set& set = at(level);
+    if (set.everything) return 1.0;
+    double sum = 0;
+    for (const TokenId id : set.ids) sum += static_cast<double>(probability_of(choice, sampling, logits[id]));
+    return std::min(sum, 1.0);
+}
+
+}  // namespace draftscope

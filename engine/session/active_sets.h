@@ -1,0 +1,38 @@
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "engine/heads/head.h"
+#include "engine/verify/verify.h"
+
+namespace draftscope {
+
+/// Which tokens a head can propose at each draft level, for coverage: asked token by token once per level and
+/// kept, for ever when the head has no state, else for the round. Without a head every token counts.
+class ActiveSets {
+  public:
+    ActiveSets(const Head* head, int vocab) : head_(head), vocab_(vocab) {}
+
+    /// `state` is the sequence's; null for stateless heads.
+    void begin_round(const HeadState* state);
+    bool covers(TokenId token, int level) const {
+        return head_ == nullptr || head_->covers(state_, token, level);
+    }
+    /// Target probability over the active set of `level`, for a row of target logits [>= vocab].
+    double mass(const float* logits, const TargetChoice& choice, const Sampling& sampling, int level);
+
+  private:
+    struct Set {
+        bool everything = false;
+        std::vector<TokenId> ids;
+    };
+    const Set& at(int level);
+
+    const Head* head_;
+    const HeadState* state_ = nullptr;
+    int vocab_;
+    std::map<int, Set> sets_;
+};
+
+}  // namespace draftscope

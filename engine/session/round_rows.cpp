@@ -1,0 +1,118 @@
+#include "engine/session/round_rows.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/topk.h"
+
+namespace draftscope {
+namespace {
+
+/// Tokens that come before `token` in the row's order: larger logit, or equal and a lower id.
+int rank_in(std::span<const float> logits, TokenId token) {
+    const auto t = static_cast<std::size_t>(token);
+    const float value = logits[t];
+    int before = 0;
+    for (std::size_t i = 0; i < t; ++i) before += logits[i] >= value ? 1 : 0;
+    for (std::size_t i = t + 1; i < logits.size(); ++i) before += logits[i] > value ? 1 : 0;
+    return before;
+}
+
+}  // namespace
+
+std::vector<NodeRow> draft_rows(const DraftTree& tree) {
+    std::vector<NodeRow> rows(tree.tokens.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        rows[i].node = static_cast<int>(i);
+        rows[i].parent = tree.parents[i];
+        rows[i].depth = tree.depths[i];
+        rows[i].token_id = tree.tokens[i];
+        rows[i].draft_logprob = tree.logprobs[i];
+        rows[i].cum_logprob = tree.cum_logprobs[i];
+    }
+    return rows;
+}
+
+std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundFacts& facts, const ActiveSets& active) {
+    std::vector<NodeRow> rows = draft_rows(facts.tree);
+    exec.parallel(static_cast<int>(rows.size()), [&](int part) {
+        const auto i = static_cast<std::size_t>(part);
+        NodeRow& row = rows[i];
+        const TargetChoice& own = facts.choices[i];
+        row.target_token_id = own.token;
+        row.target_token_prob = own.prob;
+        row.target_covered = active.covers(own.token, row.depth);
+        if (row.parent < 0) return;
+        const std::span<const float> logits = facts.logits.row(row.parent);
+        row.target_prob = probability_of(facts.choices[static_cast<std::size_t>(row.parent)], facts.sampling,
+                                         logits[static_cast<std::size_t>(row.token_id)]);
+        row.target_rank = rank_in(logits, row.token_id);
+    });
+    // A node on the verified path was kept when its token was committed: the i-th draft is token i of the
+    // round.
+    const std::size_t kept = std::min(facts.path.size(), facts.emitted.size() + 1);
+    for (std::size_t i = 0; i < kept; ++i) rows[static_cast<std::size_t>(facts.path[i])].accepted = true;
+    return rows;
+}
+
+std::vector<TokenId> best_of_path(kernels::Exec& exec, const RoundFacts& facts, int k) {
+    const auto width = static_cast<std::size_t>(k);
+    std::vector<TokenId> ids(facts.path.size() * width);
+    std::vector<float> values(width);
+    for (std::size_t i = 0; i < facts.path.size(); ++i)
+        kernels::topk(exec, facts.logits.slice(facts.path[i], 1), k,
+                      Rows<std::int32_t>(ids.data() + i * width, 1, k), Rows<float>(values.data(), 1, k));
+    return ids;
+}
+
+std::vector<NodeTopRow> top_rows(const RoundFacts& facts, std::span<const TokenId> best, int k) {
+    std::vector<NodeTopRow> rows;
+    rows.reserve(best.size());
+    for (std::size_t i = 0; i < facts.path.size(); ++i) {
+        const int node = facts.path[i];
+        for (int r = 0; r < k; ++r) {
+            const TokenId token = best[i * static_cast<std::size_t>(k) + static_cast<std::size_t>(r)];
+            rows.push_back({0, node, r, token,
+                            probability_of(facts.choices[static_cast<std::size_t>(node)], facts.sampling,
+                                           facts.logits.row_data(node)[token])});
+        }
+    }
+    return rows;
+}
+
+std::vector<TokenRow> token_rows(const RoundFacts& facts, const ActiveSets& active, RowId prompt_id,
+                                 int first_position, const std::vector<std::optional<int>>* ranks) {
+    std::vector<TokenRow> rows;
+    const int drafts = static_cast<int>(facts.path.size()) - 1;
+    for (int i = 0; i < static_cast<int>(facts.emitted.size()); ++i) {
+        TokenRow row;
+        row.prompt_id = prompt_id;
+        row.position = first_position + i;
+        row.token_id = facts.emitted[static_cast<std::size_t>(i)];
+        row.source = i < drafts ? TokenSource::draft : TokenSource::bonus;
+        row.depth = i + 1;
+        row.rank = frequency_rank(ranks, row.token_id);
+        row.covered = active.covers(row.token_id, i);
+        rows.push_back(row);
+    }
+    return rows;
+}
+
+double covered_mass(const RoundFacts& facts, ActiveSets& active) {
+    const std::size_t nodes = std::min(facts.path.size(), facts.emitted.size());
+    double sum = 0;
+    for (std::size_t i = 0; i < nodes; ++i) {
+        const int node = facts.path[i];
+        sum += active.mass(facts.logits.row_data(node), facts.choices[static_cast<std::size_t>(node)],
+                           facts.sampling, static_cast<int>(i));
+    }
+    return nodes == 0 ? 0.0 : sum / static_cast<double>(nodes);
+}
+
+std::optional<int> frequency_rank(const std::vector<std::optional<int>>* ranks, TokenId token) {
+    if (ranks == nullptr || token < 0 || static_cast<std::size_t>(token) >= ranks->size())
+        return std::nullopt;
+    return (*ranks)[static_cast<std::size_t>(token)];
+}
+
+}  // namespace draftscope

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "capture/record.h"
+#include "engine/session/active_sets.h"
+#include "engine/verify/verify.h"
+
+/// Rows of a round for the capture, from what the decode loop knows of it.
+namespace draftscope {
+
+/// Of the accepted path's nodes, this many of the target's best tokens are kept.
+inline constexpr int top_tokens = 5;
+
+struct RoundFacts {
+    const DraftTree& tree;
+    std::span<const TargetChoice> choices;  ///< per node
+    std::span<const int> path;              ///< accepted nodes, root first, as verified (before clipping)
+    std::span<const TokenId> emitted;       ///< what was committed, after clipping
+    Rows<const float> logits;               ///< [nodes, vocab]
+    const Sampling& sampling;
+};
+
+/// Nodes as drafted, without the target's view (a round in flight).
+std::vector<NodeRow> draft_rows(const DraftTree& tree);
+/// Nodes with the target's probabilities and choices. Accepted = on the path to a committed token, the root
+/// included. Reads each row of logits once per child; rows run in parallel.
+std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundFacts& facts, const ActiveSets& active);
+/// The target's `top_tokens` best tokens at the path's nodes; `best` is [path, k], best first.
+std::vector<NodeTopRow> top_rows(const RoundFacts& facts, std::span<const TokenId> best, int k);
+/// Ids of the k best tokens of each path node, [path, k].
+std::vector<TokenId> best_of_path(kernels::Exec& exec, const RoundFacts& facts, int k);
+/// The committed tokens; `first_position` counts generated tokens before them.
+std::vector<TokenRow> token_rows(const RoundFacts& facts, const ActiveSets& active, RowId prompt_id,
+                                 int first_position, const std::vector<std::optional<int>>* ranks);
+/// Mean over the nodes that committed a token.
+double covered_mass(const RoundFacts& facts, ActiveSets& active);
+std::optional<int> frequency_rank(const std::vector<std::optional<int>>* ranks, TokenId token);
+
+}  // namespace draftscope

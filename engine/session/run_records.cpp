@@ -1,0 +1,98 @@
+#include "engine/session/run_records.h"
+
+#include <utility>
+
+namespace draftscope {
+namespace {
+
+constexpr TimeNs progress_interval = 50 * ns_per_ms;
+
+}  // namespace
+
+void RunRecords::start_prompt(PromptRow& prompt) {
+    if (!on()) return;
+    prompt.id = ++recording_.ids->prompt;
+    prompt.run_id = recording_.run_id;
+    prompt.ordinal = prompts_++;
+    recording_.sink->push(PromptStarted{prompt});
+}
+
+void RunRecords::prefill_done() {
+    spans_.collect();
+    if (on()) {
+        SpansRecorded record{spans_.rows(recording_.run_id, 0, 0)};
+        for (SpanRow& span : record.spans) span.id = ++recording_.ids->span;
+        recording_.sink->push(std::move(record));
+    }
+    spans_.clear();
+}
+
+void RunRecords::progress(const PromptRow& prompt, std::vector<TokenRow> tokens) {
+    if (!on()) return;
+    const TimeNs now = monotonic_ns();
+    if (tokens.empty() && now - last_progress_ < progress_interval) return;
+    last_progress_ = now;
+    recording_.sink->push(PromptProgress{prompt.id, prompt.output, prompt.generated_tokens, prompt.prefill_ns,
+                                         std::move(tokens)});
+}
+
+void RunRecords::end_prompt(const PromptRow& prompt) {
+    if (on()) recording_.sink->push(PromptEnded{prompt});
+}
+
+void RunRecords::step(StepRow step, RoundRecord round) {
+    if (!on()) return spans_.clear();
+    RowIds& ids = *recording_.ids;
+    step.id = ++ids.step;
+    step.run_id = recording_.run_id;
+    step.ordinal = steps_++;
+    const RowId round_id = ++ids.round;
+    round.round.id = round_id;
+    round.round.run_id = recording_.run_id;
+    round.round.step_id = step.id;
+    round.round.start_ns = step.start_ns;
+    round.round.end_ns = step.end_ns;
+    for (NodeRow& row : round.nodes) row.round_id = round_id;
+    for (NodeTopRow& row : round.tops) row.round_id = round_id;
+    for (TokenRow& row : round.tokens) row.round_id = round_id;
+    for (HeadEvalRow& row : round.head_evals) {
+        row.run_id = recording_.run_id;
+        row.round_id = round_id;
+    }
+    StepRecord record;
+    record.spans = spans_.rows(recording_.run_id, step.id, round_id);
+    for (SpanRow& span : record.spans) span.id = ++ids.span;
+    record.step = step;
+    record.rounds.push_back(std::move(round));
+    recording_.sink->push(std::move(record));
+    spans_.clear();
+    push_losses();
+    if (std::exchange(live_shown_, false)) recording_.sink->push(LiveRound{});
+}
+
+void RunRecords::live(RoundRecord partial, Phase phase, int level) {
+    if (!on()) return;
+    spans_.collect();
+    partial.round.run_id = recording_.run_id;
+    LiveRound record;
+    record.active = true;
+    record.partial = std::move(partial);
+    record.spans = spans_.rows(recording_.run_id, 0, 0);
+    record.phase_id = static_cast<int>(phase);
+    record.level = level;
+    recording_.sink->push(std::move(record));
+    live_shown_ = true;
+}
+
+void RunRecords::evaluated(std::vector<HeadEvalRow> rows) {
+    if (on() && !rows.empty()) recording_.sink->push(HeadEvaluated{std::move(rows)});
+}
+
+void RunRecords::push_losses() {
+    const std::uint64_t dropped = spans_.take_dropped();
+    if (dropped > 0)
+        recording_.sink->push(LossRow{recording_.run_id, spans_.at(ticks_now()), "span_ring_full",
+                                      static_cast<std::int64_t>(dropped)});
+}
+
+}  // namespace draftscope

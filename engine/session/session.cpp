@@ -1,0 +1,522 @@
+#include "engine/session/session.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "engine/session/active_sets.h"
+#include "engine/session/calibration.h"
+#include "engine/session/round_rows.h"
+#include "engine/session/run_records.h"
+#include "engine/session/span_log.h"
+#include "kernels/elementwise.h"
+
+namespace draftscope {
+namespace {
+
+/// A sequence being decoded.
+struct Sequence {
+    Sequence(KvCache cache_in, const Tokenizer* tokenizer) : cache(std::move(cache_in)) {
+        if (tokenizer != nullptr) text.emplace(*tokenizer);
+    }
+
+    std::uint64_t number = 0;  ///< of the prompt in its session: keys the random numbers
+    PromptRow row;
+    std::vector<TokenId> tokens;  ///< prompt and what was generated; the last one is the next root
+    KvCache cache;                ///< of every token but the last
+    std::unique_ptr<DrafterState> drafter;
+    std::unique_ptr<HeadState> head;
+    std::vector<float> hidden, aux;  ///< features of the slots verified since the drafter's last call
+    int new_slots = 0;
+    std::optional<TextStream> text;
+    CalibrationTrees calibration;
+    PromptOutcome outcome;
+
+    bool done() const { return outcome.finish != Finish::none; }
+    int generated() const { return static_cast<int>(tokens.size()) - outcome.prompt_tokens; }
+};
+
+/// A round on its way through the phases of a step.
+struct Round {
+    DraftJob job;
+    DraftTree tree;
+    std::vector<TargetChoice> choices;
+    Acceptance acceptance;
+    std::vector<TokenId> emitted;  ///< after clipping
+    std::vector<TokenId> best;     ///< top tokens of the path, when something wants them
+    Finish finish = Finish::none;
+    std::string piece;
+    RoundRecord record;
+    bool shadowed = false;
+    std::size_t shadow_first = 0, shadow_last = 0;  ///< events of the calibration draft
+    int accepted() const { return static_cast<int>(std::min(acceptance.path.size() - 1, emitted.size())); }
+};
+
+HeadEvalRow head_row(const Head& head, const DraftJob& job, std::string text, HeadMode mode) {
+    HeadEvalRow row;
+    row.head = std::move(text);
+    row.mode = mode;
+    // The first call sees one row, the others a beam.
+    const HeadCost first = head.cost(1), other = head.cost(job.tree.topk);
+    const int others = std::max(job.head_calls - 1, 0);
+    if (job.head_calls > 0) {
+        row.active_rows = (first.active_rows + others * other.active_rows) / job.head_calls;
+        row.bytes = static_cast<std::int64_t>(first.bytes + static_cast<std::uint64_t>(others) * other.bytes);
+    }
+    return row;
+}
+
+}  // namespace
+
+struct DecodeSession::Impl final : LevelWatcher {
+    Impl(Target& target_in, Drafter& drafter_in, Head* head_in, Head* full_head_in, kernels::Exec& exec_in,
+         DecodeOptions options_in, Recording recording, PhaseRecorder& phases_in, Gate& gate_in)
+        : target(target_in),
+          drafter(drafter_in),
+          head(head_in),
+          full_head(full_head_in),
+          exec(exec_in),
+          options(options_in),
+          phases(phases_in),
+          gate(gate_in),
+          spans(phases_in, recording.run_start),
+          records(std::move(recording), spans),
+          vocab(real_vocab(target_in)),
+          active(drafter_in.uses_head() ? head_in : nullptr, vocab) {
+        phases.set_observer(&gate);
+        gate.set_hold_hook([this](Phase phase, int level) { show_live(phase, level); });
+    }
+    ~Impl() override {
+        gate.set_hold_hook({});
+        phases.set_observer(nullptr);
+    }
+
+    static int real_vocab(const Target& target) {
+        const int rows = target.config().vocab;
+        return target.tokenizer() == nullptr ? rows : std::min(rows, target.tokenizer()->size());
+    }
+
+    Status check(const PromptInput& prompt) const;
+    Sequence open(const PromptInput& prompt);
+    Status prefill(Sequence& sequence, const std::function<void(const std::string&)>& on_text);
+    Status step(Sequence& sequence, const std::function<void(const std::string&)>& on_text);
+    void close(Sequence& sequence, const std::function<void(const std::string&)>& on_text);
+
+    // The parts of a step.
+    Status draft(Sequence& sequence, Round& round);
+    Status draft_shadow(Sequence& sequence, Round& round);
+    Status verify(Sequence& sequence, Round& round);
+    void accept(Sequence& sequence, Round& round);
+    void commit(Sequence& sequence, Round& round);
+    void note_round(Sequence& sequence, Round& round);
+    void finish_record(Sequence& sequence, Round& round, const StepRow& row);
+
+    /// How many of `emitted` stay, and whether the prompt ends with them.
+    std::pair<std::size_t, Finish> keep(const Sequence& sequence, std::span<const TokenId> emitted) const;
+    /// Appends tokens; the printable text that became complete goes to the outcome and is returned.
+    std::string append(Sequence& sequence, std::span<const TokenId> tokens);
+    void take_features(Sequence& sequence, std::span<const int> rows);
+    bool calibrates() const {
+        return records.on() && full_head != nullptr && head != nullptr && full_head != head &&
+               drafter.uses_head() && records.head_text() != "full" &&
+               calibrated < options.calibration_rounds && steps >= options.warmup_steps;
+    }
+    Rows<const float> logits() const {
+        const int columns = target.config().vocab;
+        return {forward.logits.data(), forward.rows, vocab, columns};
+    }
+
+    void level_done(int sequence, int level, FunctionRef<DraftTree()> partial) override;
+    void show_live(Phase phase, int level);
+
+    Target& target;
+    Drafter& drafter;
+    Head* head;
+    Head* full_head;
+    kernels::Exec& exec;
+    DecodeOptions options;
+    PhaseRecorder& phases;
+    Gate& gate;
+    SpanLog spans;
+    RunRecords records;
+    int vocab;  ///< real ids
+    ActiveSets active;
+    ForwardOutput forward;
+    std::uint64_t prompts = 0;
+    int steps = 0;  ///< of the run
+    int calibrated = 0;
+    const Sequence* in_flight = nullptr;  ///< while a step runs
+    DraftTree live_tree;                  ///< of the step, as far as it was shown
+};
+
+Status DecodeSession::Impl::check(const PromptInput& prompt) const {
+    const int tokens = static_cast<int>(prompt.tokens.size()), context = target.config().context;
+    if (tokens == 0) return bad_input("prompt {}: it has no tokens", prompt.id);
+    if (tokens >= context)
+        return bad_input(
+            "prompt {}: {} tokens leave no room in the model's context of {}; shorten the prompt", prompt.id,
+            tokens, context);
+    for (const TokenId token : prompt.tokens)
+        if (token < 0 || token >= target.config().vocab)
+            return bad_input("prompt {}: token {} is outside the vocabulary of {}", prompt.id, token,
+                             target.config().vocab);
+    if (options.max_new < 1) return bad_input("max-new is {}; use 1 or more", options.max_new);
+    if (drafter.uses_head() && head == nullptr) return failed("the drafter needs a head and has none");
+    return {};
+}
+
+Sequence DecodeSession::Impl::open(const PromptInput& prompt) {
+    const int context = target.config().context, length = static_cast<int>(prompt.tokens.size());
+    const int slots =
+        std::min(context, length > context - options.max_new ? context : length + options.max_new);
+    Sequence sequence(target.make_cache(slots + options.tree.nodes), target.tokenizer());
+    sequence.number = prompts++;
+    sequence.tokens = prompt.tokens;
+    sequence.outcome.prompt_tokens = length;
+    sequence.drafter = drafter.make_state(slots);
+    if (head != nullptr) {
+        sequence.head = head->make_state();
+        head->begin_prompt(sequence.head.get(), prompt.tokens, {});
+    }
+    sequence.row.external_id = prompt.id;
+    sequence.row.turn = prompt.turn;
+    sequence.row.suite = prompt.suite;
+    sequence.row.category = prompt.category;
+    sequence.row.text = prompt.text;
+    sequence.row.prompt_tokens = length;
+    records.start_prompt(sequence.row);
+    return sequence;
+}
+
+Status DecodeSession::Impl::prefill(Sequence& sequence,
+                                    const std::function<void(const std::string&)>& on_text) {
+    phases.set_round(-1);
+    gate.at_round_start();
+    gate.take_paused_ns();
+    spans.clear();
+    const std::uint64_t start = ticks_now();
+    std::uint64_t end = start;
+    std::vector<TargetChoice> first;
+    Status status;
+    {
+        PhaseScope scope(phases, Phase::prefill, 0, sequence.outcome.prompt_tokens);
+        status = target.prefill(exec, sequence.cache, sequence.tokens, drafter.aux_layers(), forward,
+                                [this] { return gate.cancelled(); });
+        scope.add_bytes(forward.bytes);
+        if (status.ok()) {
+            const std::int64_t position = sequence.outcome.prompt_tokens;
+            choose_tokens(exec, Rows<const float>(forward.logits.data(), 1, target.config().vocab), vocab,
+                          options.sampling, sequence.number, {&position, 1}, first);
+        }
+        end = ticks_now();
+    }
+    sequence.outcome.prefill_ns = spans.at(end) - spans.at(start);
+    sequence.row.prefill_ns = sequence.outcome.prefill_ns;
+    records.prefill_done();
+    if (!status.ok()) {
+        if (status.error().kind != ErrorKind::cancelled) return status;
+        sequence.outcome.finish = Finish::cancelled;
+        return {};
+    }
+    std::vector<int> rows(static_cast<std::size_t>(sequence.outcome.prompt_tokens));
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int>(i);
+    take_features(sequence, rows);
+
+    const TokenId token = first[0].token;
+    sequence.outcome.finish = keep(sequence, {&token, 1}).second;
+    TokenRow row;
+    row.prompt_id = sequence.row.id;
+    row.token_id = token;
+    row.source = TokenSource::prefill;
+    row.rank = frequency_rank(records.ranks(), token);
+    row.covered = active.covers(token, 0);
+    const std::string piece = append(sequence, {&token, 1});
+    if (on_text && !piece.empty()) on_text(piece);
+    records.progress(sequence.row, {row});
+    return {};
+}
+
+Status DecodeSession::Impl::step(Sequence& sequence, const std::function<void(const std::string&)>& on_text) {
+    gate.at_round_start();
+    if (gate.cancelled()) {
+        sequence.outcome.finish = Finish::cancelled;
+        return {};
+    }
+    gate.take_paused_ns();
+    spans.clear();
+    phases.set_round(steps);
+    live_tree = DraftTree::with_root(sequence.tokens.back());
+    in_flight = &sequence;
+    Round round;
+    const std::uint64_t start = ticks_now();
+    Status status = draft(sequence, round);
+    if (status.ok()) status = verify(sequence, round);
+    if (!status.ok()) {
+        in_flight = nullptr;
+        return status;
+    }
+    accept(sequence, round);
+    commit(sequence, round);
+    if (head != nullptr)
+        head->observe(
+            sequence.head.get(), round.tree,
+            {round.acceptance.path, round.acceptance.bonus, round.best, round.best.empty() ? 0 : top_tokens});
+    const std::uint64_t end = ticks_now();
+    in_flight = nullptr;
+    spans.collect();
+
+    StepRow row;
+    row.start_ns = spans.at(start);
+    row.end_ns = spans.at(end);
+    row.paused_ns = gate.take_paused_ns();
+    row.excluded = steps < options.warmup_steps ? Excluded::warmup
+                   : row.paused_ns > 0          ? Excluded::paused
+                   : round.shadowed             ? Excluded::shadow
+                                                : Excluded::no;
+    ++steps;
+    finish_record(sequence, round, row);
+    if (on_text && !round.piece.empty()) on_text(round.piece);
+    records.progress(sequence.row);
+    gate.at_round_end(round.accepted(), round.tree.max_depth());
+    return {};
+}
+
+Status DecodeSession::Impl::draft(Sequence& sequence, Round& round) {
+    DraftJob& job = round.job;
+    job.sequence = static_cast<int>(sequence.number);
+    job.tokens = sequence.tokens;
+    const int d = target.config().hidden;
+    if (!sequence.hidden.empty())
+        job.new_hidden = Rows<const float>(sequence.hidden.data(), sequence.new_slots, d);
+    if (!sequence.aux.empty())
+        job.new_aux = Rows<const float>(sequence.aux.data(), sequence.new_slots,
+                                        static_cast<int>(drafter.aux_layers().size()) * d);
+    job.state = sequence.drafter.get();
+    job.head_state = sequence.head.get();
+    // A draft at depth t is followed by a bonus: the last position that may be filled bounds t + 1.
+    job.tree =
+        clip_tree(options.tree, target.config().context - static_cast<int>(sequence.tokens.size()) - 1);
+    active.begin_round(sequence.head.get());
+    if (job.tree.nodes <= 1) {
+        round.tree = DraftTree::with_root(sequence.tokens.back());
+        return round.tree.finish();
+    }
+    if (head != nullptr) head->begin_round(sequence.head.get());
+    DraftContext context{exec, phases, head, options.tree, this};
+    DS_TRY(drafter.catch_up(context, {&job, 1}));
+    DS_TRY(drafter.expand(context, {&job, 1}));
+    round.tree = std::move(job.out);
+    if (round.tree.mask.nodes() != round.tree.size()) {
+        PhaseScope scope(phases, Phase::rerank, 0, round.tree.size());
+        DS_TRY(round.tree.finish());
+    }
+    live_tree = round.tree;
+    if (calibrates()) DS_TRY(draft_shadow(sequence, round));
+    return {};
+}
+
+Status DecodeSession::Impl::draft_shadow(Sequence& sequence, Round& round) {
+    spans.collect();
+    round.shadow_first = spans.size();
+    DraftJob job = round.job;
+    job.head_state = nullptr;
+    job.head_calls = 0;
+    DraftContext context{exec, phases, full_head, options.tree, nullptr};
+    phases.set_observer(nullptr);  // stepping is about the driving head
+    full_head->begin_round(nullptr);
+    const Status status = drafter.expand(context, {&job, 1});
+    phases.set_observer(&gate);
+    DS_TRY(status);
+    spans.collect();
+    round.shadow_last = spans.size();
+    round.shadowed = true;
+    ++calibrated;
+    HeadEvalRow row = head_row(*full_head, job, "full", HeadMode::calibration);
+    row.run_id = records.run_id();
+    row.round_id = records.next_round_id();
+    row.head_ns = spans.head_ns(round.shadow_first, round.shadow_last);
+    row.covered_mass = 1.0;
+    sequence.calibration.add(std::move(job.out), std::move(row), sequence.tokens.size());
+    return {};
+}
+
+Status DecodeSession::Impl::verify(Sequence& sequence, Round& round) {
+    const DraftTree& tree = round.tree;
+    PhaseScope scope(phases, Phase::verify, 0, tree.size());
+    const SequenceRows rows{&sequence.cache, tree.tokens, tree.depths, &tree.mask};
+    ForwardRequest request;
+    request.sequences = {&rows, 1};
+    request.aux_layers = drafter.aux_layers();
+    request.all_logits = true;
+    DS_TRY(target.forward(exec, request, forward));
+    scope.add_bytes(forward.bytes);
+    return {};
+}
+
+void DecodeSession::Impl::accept(Sequence& sequence, Round& round) {
+    PhaseScope scope(phases, Phase::accept, 0, round.tree.size());
+    std::vector<std::int64_t> positions;
+    for (const int depth : round.tree.depths)
+        positions.push_back(static_cast<std::int64_t>(sequence.tokens.size()) + depth);
+    choose_tokens(exec, Rows<const float>(forward.logits.data(), forward.rows, target.config().vocab), vocab,
+                  options.sampling, sequence.number, positions, round.choices);
+    round.acceptance = accept_match(round.tree, round.choices);
+    for (std::size_t i = 1; i < round.acceptance.path.size(); ++i)
+        round.emitted.push_back(round.tree.tokens[static_cast<std::size_t>(round.acceptance.path[i])]);
+    round.emitted.push_back(round.acceptance.bonus);
+    const auto [count, finish] = keep(sequence, round.emitted);
+    round.emitted.resize(count);
+    round.finish = finish;
+}
+
+void DecodeSession::Impl::commit(Sequence& sequence, Round& round) {
+    PhaseScope scope(phases, Phase::commit, 0, static_cast<int>(round.acceptance.path.size()));
+    sequence.cache.commit_path(round.acceptance.path);
+    take_features(sequence, round.acceptance.path);
+    if (records.on() || sequence.head != nullptr) note_round(sequence, round);
+    round.piece = append(sequence, round.emitted);
+    sequence.outcome.finish = round.finish;
+}
+
+/// The round's rows are made inside phase commit, so that what watching costs is seen in the measured step.
+void DecodeSession::Impl::note_round(Sequence& sequence, Round& round) {
+    const RoundFacts facts{round.tree,    round.choices, round.acceptance.path,
+                           round.emitted, logits(),      options.sampling};
+    const bool nodes = records.on() && options.record_nodes;
+    const int k = std::min(top_tokens, vocab);
+    if (k == top_tokens && (nodes || sequence.head != nullptr)) round.best = best_of_path(exec, facts, k);
+    if (!records.on()) return;
+    RoundRecord& record = round.record;
+    record.tokens = token_rows(facts, active, sequence.row.id, sequence.generated(), records.ranks());
+    if (nodes) {
+        record.nodes = node_rows(exec, facts, active);
+        record.tops = top_rows(facts, round.best, round.best.empty() ? 0 : k);
+    }
+    if (head == nullptr || !drafter.uses_head()) return;
+    HeadEvalRow row = head_row(*head, round.job, records.head_text(), HeadMode::drive);
+    row.accepted = round.accepted();
+    row.committed = static_cast<int>(round.emitted.size());
+    for (const TokenRow& token : record.tokens) row.covered += token.covered ? 1 : 0;
+    if (nodes) row.covered_mass = covered_mass(facts, active);
+    record.head_evals.push_back(std::move(row));
+}
+
+void DecodeSession::Impl::finish_record(Sequence& sequence, Round& round, const StepRow& row) {
+    PromptOutcome& outcome = sequence.outcome;
+    RoundRow& out = round.record.round;
+    out.prompt_id = sequence.row.id;
+    out.ordinal = static_cast<int>(outcome.rounds);
+    out.context_length = static_cast<int>(sequence.tokens.size() - round.emitted.size());
+    out.tree_nodes = round.tree.size();
+    out.tree_depth = round.tree.max_depth();
+    out.drafted = out.tree_nodes - 1;
+    out.accepted = round.accepted();
+    out.committed = static_cast<int>(round.emitted.size());
+    out.clipped = round.emitted.size() < round.acceptance.path.size();
+    ++outcome.rounds;
+    outcome.drafted += out.drafted;
+    outcome.accepted += out.accepted;
+    outcome.committed += out.committed;
+    outcome.decode_ns += row.end_ns - row.start_ns - row.paused_ns;
+    if (!round.record.head_evals.empty())
+        round.record.head_evals.front().head_ns =
+            spans.head_ns(0, spans.size()) - spans.head_ns(round.shadow_first, round.shadow_last);
+    records.step(row, std::move(round.record));
+    if (!sequence.calibration.empty())
+        records.evaluated(sequence.calibration.judge(sequence.tokens, sequence.done()));
+}
+
+void DecodeSession::Impl::close(Sequence& sequence, const std::function<void(const std::string&)>& on_text) {
+    if (sequence.text) {
+        const std::string rest = sequence.text->finish();
+        sequence.outcome.text += rest;
+        if (on_text && !rest.empty()) on_text(rest);
+    }
+    sequence.outcome.tokens.assign(sequence.tokens.begin() + sequence.outcome.prompt_tokens,
+                                   sequence.tokens.end());
+    records.evaluated(sequence.calibration.judge(sequence.tokens, true));
+    sequence.row.output = sequence.outcome.text;
+    sequence.row.generated_tokens = sequence.generated();
+    sequence.row.finish = sequence.outcome.finish;
+    records.end_prompt(sequence.row);
+}
+
+std::pair<std::size_t, Finish> DecodeSession::Impl::keep(const Sequence& sequence,
+                                                         std::span<const TokenId> emitted) const {
+    const Tokenizer* tokenizer = target.tokenizer();
+    const auto generated = static_cast<std::size_t>(sequence.generated());
+    for (std::size_t count = 1; count <= emitted.size(); ++count) {
+        if (!options.ignore_eos && tokenizer != nullptr && tokenizer->is_eos(emitted[count - 1]))
+            return {count, Finish::eos};
+        if (generated + count >= static_cast<std::size_t>(options.max_new)) return {count, Finish::length};
+        if (sequence.tokens.size() + count >= static_cast<std::size_t>(target.config().context))
+            return {count, Finish::context};
+    }
+    return {emitted.size(), Finish::none};
+}
+
+std::string DecodeSession::Impl::append(Sequence& sequence, std::span<const TokenId> tokens) {
+    std::string piece;
+    for (const TokenId token : tokens) {
+        sequence.tokens.push_back(token);
+        if (sequence.text) piece += sequence.text->push(token);
+    }
+    sequence.outcome.text += piece;
+    sequence.row.output = sequence.outcome.text;
+    sequence.row.generated_tokens = sequence.generated();
+    return piece;
+}
+
+void DecodeSession::Impl::take_features(Sequence& sequence, std::span<const int> rows) {
+    const auto gather = [&](const std::vector<float>& from, std::size_t width, std::vector<float>& to) {
+        to.resize(rows.size() * width);
+        for (std::size_t i = 0; i < rows.size(); ++i)
+            std::memcpy(to.data() + i * width, from.data() + static_cast<std::size_t>(rows[i]) * width,
+                        width * sizeof(float));
+        kernels::round_to_bf16(
+            exec, Rows<float>(to.data(), static_cast<int>(rows.size()), static_cast<int>(width)));
+    };
+    const auto d = static_cast<std::size_t>(target.config().hidden);
+    sequence.new_slots = static_cast<int>(rows.size());
+    if (drafter.needs_hidden()) gather(forward.hidden, d, sequence.hidden);
+    if (!drafter.aux_layers().empty()) gather(forward.aux, drafter.aux_layers().size() * d, sequence.aux);
+}
+
+void DecodeSession::Impl::level_done(int, int level, FunctionRef<DraftTree()> partial) {
+    if (!gate.paused()) return;
+    live_tree = partial();
+    gate.at_level(level);
+}
+
+void DecodeSession::Impl::show_live(Phase phase, int level) {
+    if (in_flight == nullptr || !records.on()) return;
+    RoundRecord partial;
+    partial.round.prompt_id = in_flight->row.id;
+    partial.round.ordinal = static_cast<int>(in_flight->outcome.rounds);
+    partial.round.context_length = static_cast<int>(in_flight->tokens.size());
+    partial.round.tree_nodes = live_tree.size();
+    partial.round.tree_depth = live_tree.max_depth();
+    partial.round.drafted = live_tree.size() - 1;
+    partial.nodes = draft_rows(live_tree);
+    records.live(std::move(partial), phase, level);
+}
+
+DecodeSession::DecodeSession(Target& target, Drafter& drafter, Head* head, Head* full_head,
+                             kernels::Exec& exec, DecodeOptions options, Recording recording,
+                             PhaseRecorder& phases, Gate& gate)
+    : impl_(std::make_unique<Impl>(target, drafter, head, full_head, exec, options, std::move(recording),
+                                   phases, gate)) {}
+
+DecodeSession::~DecodeSession() = default;
+
+Result<PromptOutcome> DecodeSession::decode(const PromptInput& prompt,
+                                            const std::function<void(const std::string& piece)>& on_text) {
+    DS_TRY(impl_->check(prompt));
+    Sequence sequence = impl_->open(prompt);
+    DS_TRY(impl_->prefill(sequence, on_text));
+    while (!sequence.done()) DS_TRY(impl_->step(sequence, on_text));
+    impl_->close(sequence, on_text);
+    return std::move(sequence.outcome);
+}
+
+}  // namespace draftscope
