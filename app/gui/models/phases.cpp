@@ -21,8 +21,16 @@ const PhaseRow& phase_row(int id) {
 }
 
 void add_step(PhaseBar& bar, const StepPhases& phases, const StepEntry& entry, const Snapshot& snapshot) {
-    for (std::size_t p = 0; p < bar.part_ns.size(); ++p) bar.part_ns[p] += static_cast<double>(phases.ns[p]);
-    bar.part_ns[remainder_phase_id] += static_cast<double>(phases.remainder_ns);
+    // What a side lane did while the critical lane was idle is exposed time of its own phase: it is taken
+    // from the remainder, so that the parts add up to the step.
+    double rest = static_cast<double>(phases.step_ns);
+    for (std::size_t p = 0; p < bar.part_ns.size(); ++p) {
+        if (static_cast<int>(p) == remainder_phase_id) continue;
+        const double part = std::min(static_cast<double>(phases.ns[p]), rest);
+        bar.part_ns[p] += part;
+        rest -= part;
+    }
+    bar.part_ns[remainder_phase_id] += rest;
     bar.step_ns += static_cast<double>(phases.step_ns);
     bar.slowest_ns = std::max(bar.slowest_ns, static_cast<double>(phases.step_ns));
     ++bar.steps;

@@ -44,8 +44,9 @@ std::optional<std::size_t> round_index(const Snapshot& snapshot, RowId id) {
 
 bool counts(const Snapshot& snapshot, const HeadEvalRow& eval, std::size_t round) {
     const Excluded excluded = snapshot.steps[snapshot.rounds[round].step_index].row.excluded;
-    if (eval.mode == HeadMode::drive) return excluded == Excluded::no;
-    return excluded == Excluded::no || excluded == Excluded::shadow;
+    if (excluded == Excluded::no) return true;
+    return excluded == Excluded::shadow &&
+           (eval.mode == HeadMode::aligned || eval.mode == HeadMode::calibration);
 }
 
 /// The mode whose `full` rows are the reference of this run, if it has any.
@@ -116,7 +117,8 @@ PlanePoint make_point(const HeadStats& stats, double kappa) {
     point.rho_tau = stats.rho_tau.value_or(1);
     point.tau = stats.tau;
     point.reference = is_full(stats.head);
-    point.estimate = stats.mode == HeadMode::aligned;
+    point.estimate = !point.reference &&
+                     (stats.mode == HeadMode::aligned || stats.reference == FullReference::calibration);
     point.predicted = predicted_speedup(point.rho_tau, point.nu, kappa);
     point.rounds = stats.rounds;
     point.active_rows = stats.active_rows;
@@ -155,7 +157,8 @@ void add_points(PlaneModel& model, const Snapshot& snapshot, RowId run_id,
         model.interval_text =
             fmt::format("bars: 95 % bootstrap by {}", table->by_prompt() ? "prompt" : "block of 8 rounds");
     else if (!model.points.empty())
-        model.interval_text = "no intervals: fewer than 6 prompts or blocks of 8 rounds";
+        model.interval_text = reference ? "no intervals: fewer than 6 prompts or blocks of 8 rounds"
+                                        : "no intervals: the full head comes from another run";
 }
 
 std::string number_text(const char* name, const std::optional<double>& value) {
@@ -254,7 +257,8 @@ PlaneModel build_plane(const Snapshot& snapshot, RowId run_id) {
     if (live == nullptr || !live->nu || !live->rho_tau) model.missing_text = missing(live, has_reference);
     for (const HeadStats& row : stats)
         model.bars.push_back({short_label(row), row.head, row.tau, row.predicted_speedup,
-                              row.mode == HeadMode::drive, row.mode == HeadMode::aligned});
+                              row.mode == HeadMode::drive,
+                              row.mode == HeadMode::aligned || row.reference == FullReference::calibration});
     return model;
 }
 

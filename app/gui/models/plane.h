@@ -38,7 +38,7 @@ struct PlanePoint {
     double nu = 1, rho_tau = 1, tau = 0;
     std::optional<Interval> nu_interval, rho_interval;  ///< 95 %, bootstrap
     bool reference = false;                             ///< the full head: (1, 1) by definition
-    bool estimate = false;                              ///< aligned shadow: drawn hollow
+    bool estimate = false;  ///< aligned shadow, or measured against calibration rounds: drawn hollow
     double predicted = 1;
     std::int64_t rounds = 0;
     double active_rows = 0;

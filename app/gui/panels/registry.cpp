@@ -8,6 +8,11 @@ namespace draftscope {
 // One line per panel.
 void draw_session(PanelContext& context);
 void draw_text(PanelContext& context);
+void draw_draft_tree(PanelContext& context);
+void draw_plane(PanelContext& context);
+void draw_timeline(PanelContext& context);
+void draw_phases(PanelContext& context);
+void draw_coverage(PanelContext& context);
 void draw_rounds(PanelContext& context);
 void draw_log(PanelContext& context);
 
@@ -15,6 +20,11 @@ std::span<const Panel> panels() {
     static constexpr std::array table = {
         Panel{"session", "Session", DockPlace::left_top, 0, true, draw_session},
         Panel{"text", "Text", DockPlace::left_bottom, 0, true, draw_text},
+        Panel{"draft_tree", "Draft tree", DockPlace::centre, 0, true, draw_draft_tree},
+        Panel{"plane", "Acceptance-cost plane", DockPlace::right_top, 0, true, draw_plane},
+        Panel{"timeline", "Timeline", DockPlace::bottom_left, 0, true, draw_timeline},
+        Panel{"phases", "Phases", DockPlace::bottom_middle, 0, true, draw_phases},
+        Panel{"coverage", "Coverage", DockPlace::bottom_right, 0, true, draw_coverage},
         Panel{"rounds", "Rounds", DockPlace::strip, 0, true, draw_rounds},
         Panel{"log", "Log", DockPlace::left_bottom, 1, true, draw_log},
     };

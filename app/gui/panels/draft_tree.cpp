@@ -1,0 +1,370 @@
+#include "app/gui/models/draft_tree.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "app/gui/panels/rebuild.h"
+
+namespace draftscope {
+namespace {
+
+struct TreeMemory {
+    Rebuild rebuild;
+    DraftTreeModel model;
+    bool moved = false;                   ///< the user chose the view; until then it follows the window
+    ImVec2 scale{0, 0};                   ///< pixels per column and per row
+    ImVec2 origin{0, 0};                  ///< of the tree's top left, from the canvas' corner
+    std::optional<std::size_t> selected;  ///< index into model.nodes
+};
+
+struct Canvas {
+    ImVec2 min, max;
+    float header = 0;  ///< height of the strip with the depths
+    ImDrawList* list = nullptr;
+};
+
+constexpr float least_text_row = 0.62f;  // em: below, only the followed path has labels
+
+bool on_path(const TreeNode& node) {
+    return node.kind == TreeNodeKind::root || node.kind == TreeNodeKind::accepted ||
+           node.kind == TreeNodeKind::target;
+}
+
+void fit(TreeMemory& memory, const Canvas& canvas, float em) {
+    const float width = canvas.max.x - canvas.min.x - 1.2f * em;
+    const float height = canvas.max.y - canvas.min.y - canvas.header - 1.0f * em;
+    const auto columns = static_cast<float>(memory.model.max_depth + 1);
+    memory.scale.x = std::min(width / columns, 13 * em);
+    memory.scale.y = std::min(height / std::max(memory.model.height, 1.0f), 2.5f * em);
+    memory.origin.x = 0.6f * em;
+    const float used = memory.scale.y * memory.model.height;
+    memory.origin.y = canvas.header + 0.5f * em + std::max(0.0f, (height - used) / 2);
+}
+
+ImVec2 position(const TreeMemory& memory, const Canvas& canvas, const TreeNode& node) {
+    return {canvas.min.x + memory.origin.x + static_cast<float>(node.depth) * memory.scale.x,
+            canvas.min.y + memory.origin.y + (node.y + 0.5f) * memory.scale.y};
+}
+
+/// How a node is drawn at the present zoom.
+struct NodeBox {
+    ImVec2 min, max;
+    float font = 0;  ///< 0 = no text
+    ImVec2 left() const { return {min.x, (min.y + max.y) / 2}; }
+    ImVec2 right() const { return {max.x, (min.y + max.y) / 2}; }
+};
+
+NodeBox box_of(const TreeMemory& memory, const Canvas& canvas, const Style& style, const TreeNode& node) {
+    const ImVec2 at = position(memory, canvas, node);
+    const float em = style.em;
+    float font = std::min(0.78f * memory.scale.y, 0.95f * em);
+    if (on_path(node)) font = std::max(font, 0.8f * em);
+    if (memory.scale.y < least_text_row * em && !on_path(node)) {
+        const float radius = std::clamp(0.32f * memory.scale.y, 1.5f, 0.3f * em);
+        return {{at.x, at.y - radius}, {at.x + 2 * radius, at.y + radius}, 0};
+    }
+    const float room = std::max(memory.scale.x - 3.1f * em, 2.5f * em);
+    const float text = style.mono->CalcTextSizeA(font, 1e9f, 0, node.text.c_str()).x;
+    const float width = std::min(text + 0.9f * font, room), half = 0.68f * font;
+    return {{at.x, at.y - half}, {at.x + width, at.y + half}, font};
+}
+
+struct NodeLook {
+    ImU32 fill = 0, border = 0, text = 0;
+    float weight = 1;
+};
+
+NodeLook look_of(const Style& style, const TreeNode& node) {
+    const Palette& c = style.colours;
+    switch (node.kind) {
+        case TreeNodeKind::root:
+            return {to_im(c.raised), to_im(c.text_dim), to_im(c.text), 1.5f};
+        case TreeNodeKind::accepted:
+            return {to_im(c.good), to_im(c.good), to_im(c.text_on_data), 2};
+        case TreeNodeKind::target:
+            return {to_im(c.target), to_im(c.target), to_im(c.text_on_data), 2};
+        case TreeNodeKind::pending:
+            return {to_im(c.panel), to_im(c.accent), to_im(c.text), 1};
+        case TreeNodeKind::rejected:
+            break;
+    }
+    return {to_im(c.panel), to_im(c.line), to_im(c.text_dim), 1};
+}
+
+/// The target's token has cut corners, so that it can be told without colour.
+void hexagon(ImDrawList* list, const NodeBox& box, ImU32 fill) {
+    const float cut = (box.max.y - box.min.y) / 2;
+    const ImVec2 points[] = {{box.min.x, box.min.y + cut},        {box.min.x + cut * 0.8f, box.min.y},
+                             {box.max.x - cut * 0.8f, box.min.y}, {box.max.x, box.min.y + cut},
+                             {box.max.x - cut * 0.8f, box.max.y}, {box.min.x + cut * 0.8f, box.max.y}};
+    list->AddConvexPolyFilled(points, 6, fill);
+}
+
+void draw_node(const Canvas& canvas, const Style& style, const TreeNode& node, const NodeBox& box,
+               bool selected, bool marked) {
+    const NodeLook look = look_of(style, node);
+    ImDrawList* list = canvas.list;
+    const float rounding =
+        node.kind == TreeNodeKind::root ? 0.15f * style.em : 0.4f * (box.max.y - box.min.y);
+    if (selected || marked) {
+        const float grow = 0.22f * style.em;
+        list->AddRect({box.min.x - grow, box.min.y - grow}, {box.max.x + grow, box.max.y + grow},
+                      to_im(style.colours.accent, selected ? 1.0f : 0.55f), rounding + grow, 2.0f);
+    }
+    if (node.kind == TreeNodeKind::target) {
+        hexagon(list, box, look.fill);
+    } else {
+        list->AddRectFilled(box.min, box.max, look.fill, rounding);
+        list->AddRect(box.min, box.max, look.border, rounding, look.weight);
+    }
+    if (box.font <= 0) return;
+    const float pad = 0.45f * box.font;
+    const ImVec4 clip(box.min.x + pad * 0.6f, box.min.y, box.max.x - pad * 0.4f, box.max.y);
+    list->AddText(style.mono, box.font, {box.min.x + pad, (box.min.y + box.max.y) / 2 - 0.6f * box.font},
+                  look.text, node.text.c_str(), nullptr, 0, &clip);
+}
+
+void draw_out_of_vocabulary(const Canvas& canvas, const Style& style, const NodeBox& box) {
+    const float s = 0.85f * style.em;
+    const ImVec2 at(box.max.x + 0.35f * style.em, (box.min.y + box.max.y) / 2);
+    const ImU32 colour = to_im(style.colours.warn);
+    canvas.list->AddTriangleFilled({at.x, at.y + s / 2}, {at.x + s / 2, at.y - s / 2},
+                                   {at.x + s, at.y + s / 2}, colour);
+    canvas.list->AddText(style.ui_bold, 0.75f * style.em,
+                         {at.x + s / 2 - 0.1f * style.em, at.y - 0.36f * style.em},
+                         to_im(style.colours.text_on_data), "!");
+    canvas.list->AddText(style.ui, 0.8f * style.em, {at.x + s + 0.25f * style.em, at.y - 0.5f * style.em},
+                         colour, "not in head");
+}
+
+void draw_edge(const Canvas& canvas, const Style& style, const TreeMemory& memory, const NodeBox& from,
+               const NodeBox& to, const TreeNode& child) {
+    const bool followed = child.kind == TreeNodeKind::accepted || child.kind == TreeNodeKind::target;
+    const ImVec2 a = from.right(), b = to.left();
+    if (std::max(a.x, b.x) < canvas.min.x || std::min(a.x, b.x) > canvas.max.x) return;
+    const float bend = 0.5f * (b.x - a.x);
+    const auto p = static_cast<float>(std::clamp(child.edge_probability, 0.0, 1.0));
+    ImU32 colour = to_im(style.colours.text_dim, 0.25f + 0.35f * p);
+    float weight = 1.0f + 1.0f * p;
+    if (followed) {
+        colour = to_im(child.kind == TreeNodeKind::target ? style.colours.target : style.colours.good);
+        weight = 0.2f * style.em;
+    }
+    if (memory.scale.y < 0.3f * style.em && !followed)
+        canvas.list->AddLine(a, b, colour, 1);
+    else
+        canvas.list->AddBezierCubic(a, {a.x + bend, a.y}, {b.x - bend, b.y}, b, colour, weight);
+    const float font = std::min(0.72f * style.em, 0.6f * memory.scale.y);
+    if (font < 0.5f * style.em && !followed) return;
+    const std::string text = fmt::format("{:.2f}", child.edge_probability);
+    const float size = std::max(font, 0.62f * style.em);
+    const ImVec2 extent = style.ui->CalcTextSizeA(size, 1e9f, 0, text.c_str());
+    const ImVec2 at(b.x - extent.x - 0.3f * style.em, b.y - extent.y / 2);
+    canvas.list->AddRectFilled({at.x - 2, at.y}, {at.x + extent.x + 2, at.y + extent.y},
+                               to_im(style.colours.panel, 0.9f), 2);
+    canvas.list->AddText(style.ui, size, at, followed ? colour : to_im(style.colours.text_dim), text.c_str());
+}
+
+void draw_columns(const Canvas& canvas, const Style& style, const TreeMemory& memory) {
+    const float size = 0.8f * style.em;
+    for (int depth = 0; depth <= memory.model.max_depth; ++depth) {
+        const float x = canvas.min.x + memory.origin.x + static_cast<float>(depth) * memory.scale.x;
+        if (x > canvas.max.x || x + memory.scale.x < canvas.min.x) continue;
+        const std::string text = depth == 0 ? "root" : fmt::format("depth {}", depth);
+        if (depth % 2 == 1)
+            canvas.list->AddRectFilled({x - 1.55f * style.em, canvas.min.y},
+                                       {x + memory.scale.x - 1.55f * style.em, canvas.max.y},
+                                       to_im(style.colours.raised, 0.28f));
+        canvas.list->AddText(style.ui, size, {x, canvas.min.y + 0.25f * style.em},
+                             to_im(style.colours.text_dim), text.c_str());
+    }
+}
+
+void top_table(const Style& style, const TreeNode& node) {
+    if (node.top.empty()) return;
+    ImGui::Spacing();
+    ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
+    ImGui::Text("the target's first choices after it");
+    ImGui::PopStyleColor();
+    if (!ImGui::BeginTable("top", 3, ImGuiTableFlags_SizingFixedFit)) return;
+    for (const TargetChoice& choice : node.top) {
+        ImGui::TableNextRow();
+        ImGui::TableNextColumn();
+        ImGui::Text("%d", choice.rank + 1);
+        ImGui::TableNextColumn();
+        ImGui::PushFont(style.mono, 0);
+        ImGui::TextUnformatted(choice.text.c_str());
+        ImGui::PopFont();
+        ImGui::TableNextColumn();
+        const ImVec2 at = ImGui::GetCursorScreenPos();
+        const float width = 5 * style.em * static_cast<float>(choice.probability);
+        const bool emitted = choice.token_id == node.next_token_id;
+        ImGui::GetWindowDrawList()->AddRectFilled(
+            at, {at.x + width, at.y + ImGui::GetTextLineHeight()},
+            to_im(emitted ? style.colours.target : style.colours.raised_hot, 0.8f), 2);
+        ImGui::Text("%.3f%s", choice.probability, emitted ? "  emitted" : "");
+        ImGui::SameLine(0, std::max(0.0f, 6 * style.em - ImGui::CalcTextSize("0.000  emitted").x));
+        ImGui::Dummy({1, 1});
+    }
+    ImGui::EndTable();
+}
+
+void tooltip(const Style& style, const DraftTreeModel& model, std::size_t index) {
+    if (!ImGui::BeginTooltip()) return;
+    const std::vector<std::string> lines = describe_node(model, index);
+    ImGui::PushFont(style.ui_bold, 0);
+    ImGui::TextUnformatted(lines[0].c_str());
+    ImGui::PopFont();
+    if (!lines[1].empty()) ImGui::TextUnformatted(lines[1].c_str());
+    top_table(style, model.nodes[index]);
+    ImGui::EndTooltip();
+}
+
+void legend_item(const Style& style, TreeNodeKind kind, const char* text) {
+    TreeNode node;
+    node.kind = kind;
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float h = ImGui::GetTextLineHeight();
+    const NodeBox box{{at.x, at.y + 0.15f * h}, {at.x + 1.4f * h, at.y + 0.85f * h}, 0};
+    Canvas canvas;
+    canvas.list = ImGui::GetWindowDrawList();
+    draw_node(canvas, style, node, box, false, false);
+    ImGui::Dummy({1.4f * h, h});
+    ImGui::SameLine(0, 0.35f * style.em);
+    ImGui::TextUnformatted(text);
+    ImGui::SameLine(0, 1.1f * style.em);
+}
+
+void detail_strip(const Style& style, TreeMemory& memory) {
+    ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
+    if (memory.selected && *memory.selected < memory.model.nodes.size()) {
+        const std::vector<std::string> lines = describe_node(memory.model, *memory.selected);
+        ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text));
+        ImGui::TextUnformatted(lines[0].c_str());
+        ImGui::PopStyleColor();
+        ImGui::SameLine(0, 1.2f * style.em);
+        ImGui::TextUnformatted(lines[1].c_str());
+    } else {
+        legend_item(style, TreeNodeKind::accepted, "accepted");
+        legend_item(style, TreeNodeKind::rejected, memory.model.live ? "drafted" : "rejected");
+        legend_item(style, TreeNodeKind::target, "the target's own");
+        ImGui::TextUnformatted("edge: drafter's p");
+    }
+    ImGui::PopStyleColor();
+}
+
+void navigate(TreeMemory& memory, const Canvas& canvas, bool fit_now, float em) {
+    const ImGuiIO& io = ImGui::GetIO();
+    const bool hovered = ImGui::IsItemHovered();
+    if (ImGui::IsItemActive() && ImGui::IsMouseDragging(ImGuiMouseButton_Left, 3.0f)) {
+        memory.origin.x += io.MouseDelta.x;
+        memory.origin.y += io.MouseDelta.y;
+        memory.moved = true;
+    }
+    if (hovered && io.MouseWheel != 0) {
+        const float factor = std::pow(1.15f, io.MouseWheel);
+        const float sx = std::clamp(memory.scale.x * factor, 1.5f * em, 40 * em) / memory.scale.x;
+        const float sy = std::clamp(memory.scale.y * factor, 1.0f, 6 * em) / memory.scale.y;
+        memory.origin.x =
+            io.MousePos.x - canvas.min.x - (io.MousePos.x - canvas.min.x - memory.origin.x) * sx;
+        memory.origin.y =
+            io.MousePos.y - canvas.min.y - (io.MousePos.y - canvas.min.y - memory.origin.y) * sy;
+        memory.scale.x *= sx;
+        memory.scale.y *= sy;
+        memory.moved = true;
+    }
+    if (fit_now || (hovered && ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left))) memory.moved = false;
+    if (!memory.moved) fit(memory, canvas, em);
+}
+
+std::optional<std::size_t> draw_tree(const Style& style, TreeMemory& memory, const Canvas& canvas,
+                                     TokenId marked) {
+    const DraftTreeModel& model = memory.model;
+    std::vector<NodeBox> boxes;
+    boxes.reserve(model.nodes.size());
+    for (const TreeNode& node : model.nodes) boxes.push_back(box_of(memory, canvas, style, node));
+    draw_columns(canvas, style, memory);
+    for (const bool followed : {false, true})
+        for (const TreeEdge& edge : model.edges)
+            if (on_path(model.nodes[edge.to]) == followed)
+                draw_edge(canvas, style, memory, boxes[edge.from], boxes[edge.to], model.nodes[edge.to]);
+    std::optional<std::size_t> hovered;
+    const ImVec2 mouse = ImGui::GetIO().MousePos;
+    const bool inside = ImGui::IsItemHovered();
+    for (const bool followed : {false, true})
+        for (std::size_t i = 0; i < model.nodes.size(); ++i) {
+            const TreeNode& node = model.nodes[i];
+            const NodeBox& box = boxes[i];
+            if (on_path(node) != followed) continue;
+            if (box.max.y < canvas.min.y || box.min.y > canvas.max.y) continue;
+            draw_node(canvas, style, node, box, memory.selected == i,
+                      marked != no_token && node.token_id == marked);
+            if (node.kind == TreeNodeKind::target && !node.covered)
+                draw_out_of_vocabulary(canvas, style, box);
+            const float slack = std::max(0.0f, 0.35f * style.em - (box.max.y - box.min.y) / 2);
+            if (inside && mouse.x >= box.min.x - slack && mouse.x <= box.max.x + slack &&
+                mouse.y >= box.min.y - slack && mouse.y <= box.max.y + slack)
+                hovered = i;
+        }
+    return hovered;
+}
+
+void headline(const Style& style, const DraftTreeModel& model) {
+    const bool rejected = model.headline.starts_with("rejected");
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float h = ImGui::GetTextLineHeight();
+    ImGui::GetWindowDrawList()->AddRectFilled(at, {at.x + 0.25f * style.em, at.y + h},
+                                              to_im(model.live ? style.colours.accent
+                                                    : rejected ? style.colours.bad
+                                                               : style.colours.good));
+    ImGui::SetCursorPosX(ImGui::GetCursorPosX() + 0.65f * style.em);
+    ImGui::PushTextWrapPos(0);
+    ImGui::TextUnformatted(model.headline.c_str());
+    ImGui::PopTextWrapPos();
+}
+
+}  // namespace
+
+void draw_draft_tree(PanelContext& context) {
+    TreeMemory& memory = context.memory.get<TreeMemory>();
+    const Snapshot& snapshot = context.snapshot;
+    const Style& style = context.style;
+    const bool live = context.status.state == JobState::held && snapshot.live && snapshot.live->active;
+    const std::uint64_t key = live ? ~std::uint64_t{0} : context.ui.round.value_or(~std::size_t{0} - 1);
+    if (memory.rebuild.needed(context, key))
+        memory.rebuild.run(context, key, [&] {
+            const std::size_t before = memory.model.nodes.size();
+            memory.model = live ? build_live_draft_tree(snapshot)
+                                : build_draft_tree(snapshot, context.ui.round.value_or(~std::size_t{0}));
+            if (memory.model.nodes.size() != before) memory.selected.reset();
+        });
+    if (!memory.model.empty_text.empty()) return draw_empty_text(style, memory.model.empty_text);
+
+    headline(style, memory.model);
+    const float strip = ImGui::GetTextLineHeightWithSpacing() + 0.2f * style.em;
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    const ImVec2 size(std::max(room.x, 4 * style.em), std::max(room.y - strip, 4 * style.em));
+    Canvas canvas;
+    canvas.min = ImGui::GetCursorScreenPos();
+    canvas.max = {canvas.min.x + size.x, canvas.min.y + size.y};
+    canvas.header = 1.3f * style.em;
+    canvas.list = ImGui::GetWindowDrawList();
+    ImGui::InvisibleButton("tree", size);
+    ImGui::SetItemKeyOwner(ImGuiKey_MouseWheelY);
+    navigate(memory, canvas, context.ui.fit_requested, style.em);
+    canvas.list->PushClipRect(canvas.min, canvas.max, true);
+    const std::optional<std::size_t> hovered = draw_tree(style, memory, canvas, context.ui.hovered_token);
+    canvas.list->PopClipRect();
+    if (hovered) {
+        context.ui.hovered_token = memory.model.nodes[*hovered].token_id;
+        if (!ImGui::IsMouseDown(ImGuiMouseButton_Left)) tooltip(style, memory.model, *hovered);
+    }
+    if (ImGui::IsItemHovered() && ImGui::IsMouseReleased(ImGuiMouseButton_Left) &&
+        ImGui::GetIO().MouseDragMaxDistanceSqr[ImGuiMouseButton_Left] < 9)
+        memory.selected = hovered;
+    detail_strip(style, memory);
+}
+
+}  // namespace draftscope

@@ -1,0 +1,305 @@
+#include "app/gui/models/phases.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "app/gui/models/timeline.h"
+#include "app/gui/panels/rebuild.h"
+#include "capture/phase_names.h"
+
+namespace draftscope {
+namespace {
+
+struct PhasesMemory {
+    Rebuild table_rebuild, bars_rebuild;
+    PhasesModel model;
+    PhaseBars bars;
+};
+
+/// Diagonal lines: the remainder is told apart by pattern, not by colour.
+void hatch(ImDrawList* list, ImVec2 min, ImVec2 max, ImU32 colour) {
+    if (max.x - min.x < 1 || max.y - min.y < 1) return;
+    list->PushClipRect(min, max, true);
+    const float height = max.y - min.y;
+    for (float x = min.x - height; x < max.x; x += 4) list->AddLine({x, max.y}, {x + height, min.y}, colour);
+    list->PopClipRect();
+    list->AddRect(min, max, colour);
+}
+
+void swatch(const Style& style, const PhaseTableRow& row) {
+    const float h = ImGui::GetTextLineHeight(), size = 0.72f * h;
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const ImVec2 min(at.x, at.y + (h - size) / 2), max(at.x + size, at.y + (h + size) / 2);
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    if (row.hatched)
+        hatch(list, min, max, to_im(style.colours.text_dim));
+    else
+        list->AddRectFilled(min, max, style.phase(row.phase_id), 2);
+    ImGui::Dummy({size, h});
+    ImGui::SameLine(0, 0.4f * style.em);
+}
+
+void cell_right(const std::string& text, bool dim, const Style& style) {
+    ImGui::TableNextColumn();
+    const float room = ImGui::GetContentRegionAvail().x;
+    ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0f, room - ImGui::CalcTextSize(text.c_str()).x));
+    if (dim) ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
+    ImGui::TextUnformatted(text.c_str());
+    if (dim) ImGui::PopStyleColor();
+}
+
+void header_right(const Style& style, std::initializer_list<const char*> names) {
+    ImGui::TableNextRow();
+    ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
+    bool first = true;
+    for (const char* name : names) {
+        if (first) {
+            ImGui::TableNextColumn();
+            ImGui::TextUnformatted(name);
+        } else {
+            cell_right(name, false, style);
+        }
+        first = false;
+    }
+    ImGui::PopStyleColor();
+}
+
+/// Three significant digits.
+std::string number(double value) {
+    const double size = std::abs(value);
+    return fmt::format("{:.{}f}", value, size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
+}
+
+void share_cell(const Style& style, const PhaseTableRow& row) {
+    ImGui::TableNextColumn();
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float width = ImGui::GetContentRegionAvail().x, h = ImGui::GetTextLineHeight();
+    const ImVec2 max(at.x + width * static_cast<float>(std::clamp(row.share, 0.0, 1.0)), at.y + h);
+    const ImU32 colour = row.hatched ? to_im(style.colours.text_dim, 0.35f) : style.phase(row.phase_id);
+    ImGui::GetWindowDrawList()->AddRectFilled({at.x, at.y + h - 0.16f * h}, max, colour, 1);
+    const std::string text = fmt::format("{:.1f} %", 100 * row.share);
+    ImGui::SetCursorPosX(ImGui::GetCursorPosX() +
+                         std::max(0.0f, width - ImGui::CalcTextSize(text.c_str()).x));
+    ImGui::TextUnformatted(text.c_str());
+}
+
+void draw_table(const Style& style, const PhasesModel& model) {
+    constexpr ImGuiTableFlags flags =
+        ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody | ImGuiTableFlags_PadOuterX;
+    if (!ImGui::BeginTable("phases", 8, flags)) return;
+    ImGui::TableSetupColumn("phase", 0, 1.7f);
+    for (const char* name : {"n", "total", "exposed", "median", "p90", "share", "rate"})
+        ImGui::TableSetupColumn(name, 0, name[0] == 'n' ? 0.6f : 1.0f);
+    header_right(style, {"phase", "n", "total ms", "exp. ms", "med. us", "p90 us", "share", "GB/s"});
+    for (const PhaseTableRow& row : model.rows) {
+        ImGui::TableNextRow();
+        ImGui::TableNextColumn();
+        if (row.child) ImGui::SetCursorPosX(ImGui::GetCursorPosX() + 0.8f * style.em);
+        swatch(style, row);
+        ImGui::TextUnformatted(row.name.c_str());
+        const bool none = row.count == 0;
+        cell_right(fmt::format("{}", row.count), none, style);
+        cell_right(number(row.total_ms), none, style);
+        cell_right(number(row.exposed_ms), none, style);
+        cell_right(none ? "-" : number(row.median_us), none, style);
+        cell_right(row.p90_us ? number(*row.p90_us) : none ? "-" : "n < 36", !row.p90_us, style);
+        share_cell(style, row);
+        cell_right(row.gb_per_s ? number(*row.gb_per_s) : "-", !row.gb_per_s, style);
+    }
+    ImGui::EndTable();
+}
+
+void draw_categories(const Style& style, const PhasesModel& model) {
+    if (model.categories.empty()) return;
+    ImGui::Spacing();
+    ImGui::PushFont(style.ui_bold, 0);
+    ImGui::TextUnformatted("Drafting by category");
+    ImGui::PopFont();
+    if (!ImGui::BeginTable("categories", 4, ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_PadOuterX))
+        return;
+    ImGui::TableSetupColumn("category", 0, 1.6f);
+    ImGui::TableSetupColumn("steps", 0, 0.7f);
+    ImGui::TableSetupColumn("step ms", 0, 0.9f);
+    ImGui::TableSetupColumn("share", 0, 3.0f);
+    header_right(style, {"category", "steps", "step ms", "backbone + head, % of the step"});
+    for (const CategoryShare& row : model.categories) {
+        ImGui::TableNextRow();
+        ImGui::TableNextColumn();
+        ImGui::TextUnformatted(row.category.c_str());
+        cell_right(fmt::format("{}", row.steps), false, style);
+        cell_right(number(row.step_ms), false, style);
+        ImGui::TableNextColumn();
+        const ImVec2 at = ImGui::GetCursorScreenPos();
+        const float h = ImGui::GetTextLineHeight(),
+                    width = ImGui::GetContentRegionAvail().x - 5.4f * style.em;
+        const float middle = at.x + width * static_cast<float>(row.backbone);
+        ImDrawList* list = ImGui::GetWindowDrawList();
+        list->AddRectFilled({at.x, at.y + 0.15f * h}, {middle, at.y + 0.85f * h}, style.phase(2));
+        list->AddRectFilled({middle, at.y + 0.15f * h},
+                            {at.x + width * static_cast<float>(row.draft()), at.y + 0.85f * h},
+                            style.phase(4));
+        ImGui::SetCursorPosX(ImGui::GetCursorPosX() + width + 0.4f * style.em);
+        ImGui::Text("%.0f + %.0f %%", 100 * row.backbone, 100 * row.head);
+    }
+    ImGui::EndTable();
+}
+
+void bar_tooltip(const Style& style, const Snapshot& snapshot, const PhaseBar& bar) {
+    if (!ImGui::BeginTooltip()) return;
+    const int first = snapshot.steps[bar.first_step].row.ordinal;
+    ImGui::PushFont(style.ui_bold, 0);
+    if (bar.steps == 1)
+        ImGui::Text("step %d: %s", first, duration_text(static_cast<TimeNs>(bar.step_ns)).c_str());
+    else
+        ImGui::Text("mean of %u steps from %d: %s", bar.steps, first,
+                    duration_text(static_cast<TimeNs>(bar.step_ns)).c_str());
+    ImGui::PopFont();
+    if (bar.steps > 1) ImGui::Text("slowest %s", duration_text(static_cast<TimeNs>(bar.slowest_ns)).c_str());
+    ImGui::Text("%d draft tokens accepted in %d round%s", bar.accepted, bar.rounds,
+                bar.rounds == 1 ? "" : "s");
+    if (bar.excluded > 0) ImGui::Text("%u of them not in the statistics", bar.excluded);
+    for (const PhaseRow& phase : phase_rows) {
+        const double ns = bar.part_ns[static_cast<std::size_t>(phase.id)];
+        if (ns <= 0) continue;
+        PhaseTableRow row;
+        row.phase_id = phase.id;
+        row.hatched = phase.id == remainder_phase_id;
+        swatch(style, row);
+        ImGui::Text("%-10s %8s  %4.1f %%", std::string(phase.name).c_str(),
+                    duration_text(static_cast<TimeNs>(ns)).c_str(), 100 * ns / std::max(bar.step_ns, 1.0));
+    }
+    ImGui::EndTooltip();
+}
+
+void draw_bar(const Style& style, const PhaseBar& bar, ImVec2 min, ImVec2 max, double tallest) {
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    const float height = max.y - min.y;
+    float y = max.y;
+    for (const PhaseRow& phase : phase_rows) {
+        const double ns = bar.part_ns[static_cast<std::size_t>(phase.id)];
+        if (ns <= 0) continue;
+        const float top = std::max(y - height * static_cast<float>(ns / tallest), min.y);
+        if (phase.id == remainder_phase_id)
+            hatch(list, {min.x, top}, {max.x, y}, to_im(style.colours.text_dim, 0.8f));
+        else
+            list->AddRectFilled({min.x, top}, {max.x, y}, style.phase(phase.id));
+        y = top;
+    }
+    if (bar.excluded == bar.steps)  // struck out: not in the table below
+        list->AddLine({min.x, max.y}, {max.x, y}, to_im(style.colours.text), 1.0f);
+}
+
+void scale_line(const Style& style, ImVec2 min, ImVec2 max, double tallest) {
+    const TimeNs step = tick_step(static_cast<TimeNs>(tallest), 2);
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    for (TimeNs t = step; static_cast<double>(t) <= tallest; t += step) {
+        const float y = max.y - (max.y - min.y) * static_cast<float>(static_cast<double>(t) / tallest);
+        list->AddLine({min.x, y}, {max.x, y}, to_im(style.colours.line, 0.8f));
+        const std::string text = duration_text(t);
+        const float size = 0.75f * style.em;
+        const float width = style.ui->CalcTextSizeA(size, 1e9f, 0, text.c_str()).x;
+        list->AddText(style.ui, size, {min.x - width - 0.3f * style.em, y - size / 2},
+                      to_im(style.colours.text_dim), text.c_str());
+    }
+}
+
+void draw_bars(PanelContext& context, PhasesMemory& memory, float height) {
+    const Style& style = context.style;
+    const float names = 3.2f * style.em;
+    const ImVec2 start = ImGui::GetCursorScreenPos();
+    const float width = std::max(ImGui::GetContentRegionAvail().x, names + 4 * style.em);
+    ImGui::InvisibleButton("bars", {width, height});
+    const ImVec2 min(start.x + names, start.y + 0.3f * style.em), max(start.x + width, start.y + height);
+    const PhaseBars& bars = memory.bars;
+    if (bars.bars.empty() || bars.tallest_ns <= 0) return;
+    scale_line(style, min, max, bars.tallest_ns);
+    const float pitch = std::min((max.x - min.x) / static_cast<float>(bars.bars.size()), 1.1f * style.em);
+    const float gap = pitch > 4 ? 1.0f : 0.0f;
+    const float mouse = ImGui::GetIO().MousePos.x;
+    std::optional<std::size_t> selected_step;
+    if (context.ui.round && *context.ui.round < context.snapshot.rounds.size())
+        selected_step = context.snapshot.rounds[*context.ui.round].step_index;
+    for (std::size_t i = 0; i < bars.bars.size(); ++i) {
+        const PhaseBar& bar = bars.bars[i];
+        const float x = min.x + pitch * static_cast<float>(i);
+        draw_bar(style, bar, {x, min.y}, {x + pitch - gap, max.y}, bars.tallest_ns);
+        if (selected_step && *selected_step >= bar.first_step && *selected_step < bar.first_step + bar.steps)
+            ImGui::GetWindowDrawList()->AddRect({x - 1, min.y}, {x + pitch - gap + 1, max.y + 1},
+                                                to_im(style.colours.accent), 0, 1.5f);
+        if (!ImGui::IsItemHovered() || mouse < x || mouse >= x + pitch) continue;
+        bar_tooltip(style, context.snapshot, bar);
+        const RowRange rounds = context.snapshot.steps[bar.first_step].rounds;
+        if (ImGui::IsMouseClicked(ImGuiMouseButton_Left) && rounds.count > 0)
+            context.ui.select_round(rounds.first, context.snapshot.rounds.size());
+    }
+}
+
+/// Steps of the shared range, else those around the selected round.
+StepWindow window_of(const PanelContext& context, std::size_t count) {
+    const Snapshot& snapshot = context.snapshot;
+    std::optional<std::size_t> selected;
+    if (context.ui.round && *context.ui.round < snapshot.rounds.size() && !context.ui.follow)
+        selected = snapshot.rounds[*context.ui.round].step_index;
+    if (!context.ui.range) return step_window(snapshot, context.ui.run_id, selected, count);
+    const StepWindow all = step_window(snapshot, context.ui.run_id, std::nullopt, snapshot.steps.size());
+    StepWindow window{all.last, all.first};
+    std::size_t low = all.first, high = all.last;
+    while (low < high) {
+        const std::size_t middle = (low + high) / 2;
+        if (snapshot.steps[middle].row.end_ns <= context.ui.range->start_ns)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    window.first = low;
+    high = all.last;
+    while (low < high) {
+        const std::size_t middle = (low + high) / 2;
+        if (snapshot.steps[middle].row.start_ns < context.ui.range->end_ns)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    window.last = low;
+    return window;
+}
+
+}  // namespace
+
+void draw_phases(PanelContext& context) {
+    PhasesMemory& memory = context.memory.get<PhasesMemory>();
+    const Style& style = context.style;
+    const auto run_key = static_cast<std::uint64_t>(context.ui.run_id);
+    if (memory.table_rebuild.needed(context, run_key))
+        memory.table_rebuild.run(context, run_key,
+                                 [&] { memory.model = build_phases(context.snapshot, context.ui.run_id); });
+    if (!memory.model.empty_text.empty()) return draw_empty_text(style, memory.model.empty_text);
+
+    const float width = ImGui::GetContentRegionAvail().x;
+    const int room = std::max(static_cast<int>(width - 3.2f * style.em) / 6, 8);
+    const StepWindow window = window_of(context, static_cast<std::size_t>(room));
+    const std::uint64_t bars_key =
+        run_key * 1000003u + window.first * 8191u + window.last * 31u + static_cast<std::uint64_t>(room);
+    if (memory.bars_rebuild.needed(context, bars_key))
+        memory.bars_rebuild.run(context, bars_key, [&] {
+            memory.bars =
+                build_phase_bars(context.snapshot, context.ui.run_id, window.first, window.last, room);
+        });
+    const float bars_height =
+        std::clamp(0.3f * ImGui::GetContentRegionAvail().y, 4 * style.em, 12 * style.em);
+    draw_bars(context, memory, bars_height);
+    ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
+    const std::string per_bar =
+        memory.bars.steps_per_bar > 1 ? fmt::format("; one bar = {} steps", memory.bars.steps_per_bar) : "";
+    ImGui::TextWrapped("%s%s; drafting %.0f %% of the step, its head %.0f %%", memory.model.caption.c_str(),
+                       per_bar.c_str(), 100 * memory.model.draft_share, 100 * memory.model.head_share);
+    ImGui::PopStyleColor();
+    ImGui::PushFont(nullptr, 0.9f * ImGui::GetStyle().FontSizeBase);
+    draw_table(style, memory.model);
+    draw_categories(style, memory.model);
+    ImGui::PopFont();
+}
+
+}  // namespace draftscope
