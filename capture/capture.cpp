@@ -65,6 +65,7 @@ struct Capture::Applier {
         Snapshot& base = capture.base_;
         base.runs.push_back(started.run);
         base.run_end_ns.push_back(0);
+        base.anchors.push_back(started.anchor);
         if (started.vocab && base.vocab(started.vocab->id) == nullptr) base.vocabs.push_back(started.vocab);
     }
     void operator()(const PromptStarted& started) {
@@ -107,6 +108,7 @@ struct Capture::Applier {
         const std::ptrdiff_t index =
             index_of(base.runs, ended.run_id, [](const RunRow& row) { return row.id; });
         if (index < 0) return;
+        base.anchors.push_back(ended.anchor);
         base.runs[static_cast<std::size_t>(index)].ended = ended.how;
         base.run_end_ns[static_cast<std::size_t>(index)] = ended.end_ns;
     }

@@ -30,7 +30,8 @@ struct RoundEntry {
 struct Snapshot {
     std::uint64_t version = 0;  ///< grows with every publication
     std::vector<RunRow> runs;
-    std::vector<TimeNs> run_end_ns;                         ///< parallel to runs; 0 while live
+    std::vector<TimeNs> run_end_ns;       ///< parallel to runs; 0 while live
+    std::vector<ClockAnchorRow> anchors;  ///< of starts and ends, so that copies keep the clock
     std::vector<std::shared_ptr<const PromptRow>> prompts;  ///< in id order
     LogTable<StepEntry>::View steps;
     LogTable<RoundEntry>::View rounds;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/cli.h"
+#include "app/cli/tables.h"
 #include "storage/capture_file.h"
 
 namespace draftscope::cli {
@@ -27,7 +28,7 @@ void print_report(const Options& options, const CheckReport& report) {
                                {"schema_version", report.schema_version},
                                {"findings", findings},
                                {"rows", rows}};
-        std::printf("%s\n", document.dump(2).c_str());
+        std::printf("%s\n", document_text(document).c_str());
         return;
     }
     for (const CheckFinding& finding : report.findings) std::printf("%s\n", finding.what.c_str());

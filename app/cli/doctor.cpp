@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/cli.h"
+#include "app/cli/tables.h"
 #include "app/jobs/run_job.h"
 #include "kernels/exec.h"
 #include "profiler/machine.h"
@@ -24,7 +25,7 @@ int do_doctor(const Options& options) {
     if (options.json) {
         auto document = nlohmann::json::parse(to_json(machine));
         document["demo_model"] = model.empty() ? nlohmann::json(nullptr) : nlohmann::json(model);
-        std::printf("%s\n", document.dump(2).c_str());
+        std::printf("%s\n", document_text(document).c_str());
         return 0;
     }
     std::printf("CPU        %s, %d cores, kernels: %s\n", machine.cpu_name.c_str(), machine.cores,

@@ -79,10 +79,11 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const std::s
     const RunRow& run = *snapshot.run(report.run_id);
     json prompts = json::array();
     for (const PromptReport& prompt : report.prompts) prompts.push_back(prompt_json(prompt));
-    const json baseline = report.baseline.present
-                              ? json{{"tokens_per_second", report.baseline.tokens_per_second},
-                                     {"speedup", report.baseline.speedup}}
-                              : json(nullptr);
+    json baseline = {{"tokens_per_second", nullptr}, {"speedup", nullptr}};
+    if (report.baseline.present) {
+        baseline = {{"tokens_per_second", report.baseline.tokens_per_second},
+                    {"speedup", report.baseline.speedup}};
+    }
     return {{"version", version},
             {"target", run.target},
             {"drafter", run.drafter},
@@ -154,8 +155,8 @@ int do_run(const Options& options) {
     recorder.flush();
     const auto snapshot = recorder.snapshot();
     if (options.json) {
-        const std::string text = report_json(*done, *snapshot, options.config.save).dump(2);
-        std::printf("%s\n", text.c_str());
+        const json document = report_json(*done, *snapshot, options.config.save);
+        std::printf("%s\n", document_text(document).c_str());
     } else {
         print_summary(*done, *snapshot, options.config);
     }

@@ -60,7 +60,7 @@ int do_stats(const Options& options) {
     if (options.json) {
         json runs = json::array();
         for (const RunRow& run : snapshot.runs) runs.push_back(run_json(snapshot, run));
-        std::printf("%s\n", json{{"file", options.file}, {"runs", runs}}.dump(2).c_str());
+        std::printf("%s\n", document_text({{"file", options.file}, {"runs", runs}}).c_str());
         return 0;
     }
     if (snapshot.runs.empty()) std::printf("%s holds no run\n", options.file.c_str());

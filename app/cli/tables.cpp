@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "capture/phase_names.h"
@@ -26,19 +27,6 @@ std::string or_dash(const std::optional<double>& value, int digits) {
 
 json or_null(const std::optional<double>& value) {
     return value ? json(*value) : json(nullptr);
-}
-
-/// Head calls of one round: one per span of phase `head` would miss heads without such spans, so the mean is
-/// taken over the calls that the tree's levels made.
-double head_calls_per_round(const Snapshot& snapshot, RowId run_id) {
-    const int head_phase = 4;
-    std::int64_t calls = 0;
-    for (std::size_t i = 0; i < snapshot.spans.size(); ++i) {
-        const SpanRow& span = snapshot.spans[i];
-        calls += span.run_id == run_id && span.phase_id == head_phase && span.step_id != 0 ? 1 : 0;
-    }
-    const RunTotals totals = run_totals(snapshot, run_id);
-    return totals.rounds > 0 ? static_cast<double>(calls) / static_cast<double>(totals.rounds) : 0.0;
 }
 
 }  // namespace
@@ -123,19 +111,19 @@ json phases_json(const Snapshot& snapshot, RowId run_id) {
 }
 
 json heads_json(const Snapshot& snapshot, RowId run_id) {
-    const double calls = head_calls_per_round(snapshot, run_id);
     json out = json::array();
     for (const HeadStats& stats : head_stats(snapshot, run_id)) {
-        out.push_back({{"head", stats.head},
-                       {"mode", to_text(stats.mode)},
-                       {"tau", stats.tau},
-                       {"rho_tau", or_null(stats.rho_tau)},
-                       {"nu", or_null(stats.nu)},
-                       {"kappa", or_null(stats.kappa)},
-                       {"active_rows", stats.active_rows},
-                       {"bytes_per_call", calls > 0 ? stats.bytes_per_round / calls : stats.bytes_per_round},
-                       {"coverage", or_null(stats.coverage)},
-                       {"covered_mass", or_null(stats.covered_mass)}});
+        out.push_back(
+            {{"head", stats.head},
+             {"mode", to_text(stats.mode)},
+             {"tau", stats.tau},
+             {"rho_tau", or_null(stats.rho_tau)},
+             {"nu", or_null(stats.nu)},
+             {"kappa", or_null(stats.kappa)},
+             {"active_rows", stats.active_rows},
+             {"bytes_per_call", stats.bytes_per_call > 0 ? json(stats.bytes_per_call) : json(nullptr)},
+             {"coverage", or_null(stats.coverage)},
+             {"covered_mass", or_null(stats.covered_mass)}});
     }
     return out;
 }
@@ -148,6 +136,10 @@ json losses_json(const Snapshot& snapshot, RowId run_id) {
     json out = json::array();
     for (const auto& [kind, count] : by_kind) out.push_back({{"kind", kind}, {"count", count}});
     return out;
+}
+
+std::string document_text(const json& document) {
+    return document.dump(2, ' ', false, json::error_handler_t::replace);
 }
 
 json totals_json(const Snapshot& snapshot, RowId run_id) {

@@ -22,6 +22,8 @@ std::string excluded_text(const Snapshot& snapshot, RowId run_id);
 nlohmann::json phases_json(const Snapshot& snapshot, RowId run_id);
 nlohmann::json heads_json(const Snapshot& snapshot, RowId run_id);
 nlohmann::json losses_json(const Snapshot& snapshot, RowId run_id);
+/// A whole document for stdout; bytes that are not UTF-8 (names from files) become U+FFFD.
+std::string document_text(const nlohmann::json& document);
 nlohmann::json totals_json(const Snapshot& snapshot, RowId run_id);
 
 }  // namespace draftscope::cli

@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -89,34 +90,56 @@ class JobController final : public Controller {
   private:
     using Job = std::variant<CmdStart, CmdOpenFile>;
 
-    void enqueue(Job job) {
-        {
-            const std::lock_guard lock(mutex_);
-            queue_.push_back(std::move(job));
+    // Ends what runs and drops what waits: a newer wish replaces older ones. Under the mutex.
+    void stop_all() {
+        queue_.clear();
+        after_start_.clear();
+        if (!busy_) {
+            status_.state = JobState::idle;
+            return;
         }
-        changed_.notify_all();
-    }
-    void stop_run() {
-        const std::lock_guard lock(mutex_);
-        if (status_.state == JobState::idle) return;
         status_.state = JobState::stopping;
         gate_.cancel();
     }
-    void take(const CmdStart& command) {
-        stop_run();
-        enqueue(command);
+    void replace_job(Job job) {
+        {
+            const std::lock_guard lock(mutex_);
+            stop_all();
+            queue_.push_back(std::move(job));
+            if (!busy_) status_.state = JobState::loading;
+        }
+        changed_.notify_all();
     }
-    void take(const CmdOpenFile& command) {
-        stop_run();
-        enqueue(command);
+    // A start resets the gate when its turn comes; what was asked of the gate after it must outlive that.
+    void at_gate(std::function<void(Gate&)> act) {
+        const std::lock_guard lock(mutex_);
+        if (queue_.empty())
+            act(gate_);
+        else
+            after_start_.push_back(std::move(act));
     }
+    void take(const CmdStart& command) { replace_job(command); }
+    void take(const CmdOpenFile& command) { replace_job(command); }
     void take(const CmdSaveCopy& command) { save_copy(command.path); }
-    void take(const CmdStop&) { stop_run(); }
-    void take(const CmdPause&) { gate_.pause(); }
-    void take(const CmdResume&) { gate_.resume(); }
-    void take(const CmdStepPhase&) { gate_.step(GateStep::phase); }
-    void take(const CmdStepLevel&) { gate_.step(GateStep::level); }
-    void take(const CmdStepRound&) { gate_.step(GateStep::round); }
+    void take(const CmdStop&) {
+        const std::lock_guard lock(mutex_);
+        stop_all();
+    }
+    void take(const CmdPause&) {
+        at_gate([](Gate& gate) { gate.pause(); });
+    }
+    void take(const CmdResume&) {
+        at_gate([](Gate& gate) { gate.resume(); });
+    }
+    void take(const CmdStepPhase&) {
+        at_gate([](Gate& gate) { gate.step(GateStep::phase); });
+    }
+    void take(const CmdStepLevel&) {
+        at_gate([](Gate& gate) { gate.step(GateStep::level); });
+    }
+    void take(const CmdStepRound&) {
+        at_gate([](Gate& gate) { gate.step(GateStep::round); });
+    }
     void take(const CmdBreakpoint& command) { gate_.set_breakpoints({command.rejection_depth}); }
 
     void set_error(const std::string& message) {
@@ -128,22 +151,23 @@ class JobController final : public Controller {
     // A copy is written by a thread of its own: the run goes on and the window does not wait.
     void save_copy(const std::string& path) {
         const std::lock_guard lock(saver_mutex_);
-        if (saver_.joinable()) saver_.join();
-        saver_ = std::jthread([this, path, snapshot = recorder_.snapshot()] {
-            auto writer = CaptureWriter::create(path, true);
-            if (!writer.ok()) {
-                set_error(writer.error().message);
-            } else {
-                push_snapshot(*snapshot, **writer);
-                const Status closed = (*writer)->close();
-                if (!closed.ok()) {
-                    set_error(closed.error().message);
+        saver_ =
+            std::jthread([this, path, before = std::move(saver_), snapshot = recorder_.snapshot()]() mutable {
+                if (before.joinable()) before.join();
+                auto writer = CaptureWriter::create(path, true);
+                if (!writer.ok()) {
+                    set_error(writer.error().message);
                 } else {
-                    log_info("saved {}", path);
+                    push_snapshot(*snapshot, **writer);
+                    const Status closed = (*writer)->close();
+                    if (!closed.ok()) {
+                        set_error(closed.error().message);
+                    } else {
+                        log_info("saved {}", path);
+                    }
                 }
-            }
-            wake_();
-        });
+                wake_();
+            });
     }
 
     void work() {
@@ -164,12 +188,17 @@ class JobController final : public Controller {
             if (stop_) return;
             const Job job = std::move(queue_.front());
             queue_.pop_front();
+            busy_ = true;
+            gate_.reset();
+            for (const auto& act : after_start_) act(gate_);
+            after_start_.clear();
             status_.error.clear();
             status_.state = JobState::loading;
             lock.unlock();
             std::visit([this](const auto& j) { perform(j); }, job);
             lock.lock();
-            status_.state = JobState::idle;
+            busy_ = false;
+            status_.state = queue_.empty() ? JobState::idle : JobState::loading;
             status_.activity.clear();
             status_.progress = -1;
             lock.unlock();
@@ -182,7 +211,6 @@ class JobController final : public Controller {
             recorder_.clear();
             showing_file_ = false;
         }
-        gate_.reset();
         {
             const std::lock_guard lock(mutex_);
             if (stop_) return;
@@ -231,6 +259,8 @@ class JobController final : public Controller {
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::deque<Job> queue_;
+    std::vector<std::function<void(Gate&)>> after_start_;
+    bool busy_ = false;  ///< the job thread is at work
     JobStatus status_;
     bool stop_ = false;
 

@@ -106,6 +106,17 @@ std::shared_ptr<const Vocab> vocab_of(const Snapshot& snapshot, RowId id) {
     return nullptr;
 }
 
+/// First (start) or last (end) anchor of a run; an empty one when the snapshot has none.
+ClockAnchorRow anchor_of(const Snapshot& snapshot, RowId run_id, bool end) {
+    ClockAnchorRow found;
+    for (const ClockAnchorRow& anchor : snapshot.anchors) {
+        if (anchor.run_id != run_id) continue;
+        found = anchor;
+        if (!end) break;
+    }
+    return found;
+}
+
 }  // namespace
 
 void push_snapshot(const Snapshot& snapshot, RecordSink& sink) {
@@ -114,8 +125,7 @@ void push_snapshot(const Snapshot& snapshot, RecordSink& sink) {
         RunRow run = snapshot.runs[r];
         const RunEnd ended = run.ended;
         run.ended = RunEnd::live;
-        sink.push(RunStarted{
-            run, vocab_of(snapshot, run.vocab_id), {run.id, run.started_monotonic, 0, std::nullopt}});
+        sink.push(RunStarted{run, vocab_of(snapshot, run.vocab_id), anchor_of(snapshot, run.id, false)});
         push_prompts(snapshot, covered, run.id, sink);
         for (std::size_t i = 0; i < snapshot.steps.size(); ++i) {
             if (snapshot.steps[i].row.run_id == run.id) sink.push(step_record(snapshot, snapshot.steps[i]));
@@ -124,7 +134,8 @@ void push_snapshot(const Snapshot& snapshot, RecordSink& sink) {
         for (const auto& prompt : snapshot.prompts) {
             if (prompt->run_id == run.id && prompt->finish != Finish::none) sink.push(PromptEnded{*prompt});
         }
-        if (ended != RunEnd::live) sink.push(RunEnded{run.id, ended, snapshot.run_end_ns[r], {}});
+        if (ended != RunEnd::live)
+            sink.push(RunEnded{run.id, ended, snapshot.run_end_ns[r], anchor_of(snapshot, run.id, true)});
     }
 }
 
