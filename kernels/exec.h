@@ -20,7 +20,10 @@ enum class Isa {
     avx512_bf16
 };  ///< each level includes the ones before it
 std::string_view to_text(Isa isa);
-/// What this CPU (and the operating system) supports.
+/// What this CPU and the operating system can run.
+Isa supported_isa();
+/// The fastest of those: supported_isa(), but avx512_vnni where vdpbf16ps is slower than the two
+/// multiply-adds it replaces (Intel up to Sapphire Rapids).
 Isa best_isa();
 
 class Exec {
@@ -38,7 +41,7 @@ class Exec {
 };
 
 /// Worker pool on the CPU, `threads` including the caller. Spins briefly, then sleeps. Sets FTZ/DAZ in every
-/// worker and, for the length of each op, in the caller. `isa` above best_isa() is lowered to it.
+/// worker and, for the length of each op, in the caller. `isa` above supported_isa() is lowered to it.
 std::unique_ptr<Exec> make_cpu_exec(int threads, Isa isa = best_isa());
 
 }  // namespace draftscope::kernels

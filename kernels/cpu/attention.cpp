@@ -64,83 +64,97 @@ class Call {
     std::size_t partial_floats(int chunks) const {
         return static_cast<std::size_t>(chunks) * static_cast<std::size_t>(group_ * partial_);
     }
-    std::size_t weight_floats() const { return static_cast<std::size_t>(group_) * attention_chunk; }
+    /// Softmax weights of one tile of queries and one chunk.
+    std::size_t weight_floats() const {
+        return static_cast<std::size_t>(tile_queries * group_) * attention_chunk;
+    }
+    int tile_end(int first) const {
+        return std::min(first + tile_queries, static_cast<int>(queries_.size()));
+    }
 
     /// A tile of queries against all their keys of one key/value head.
     void whole_item(int thread, int item) {
         const int kv_head = item % shape_.kv_heads;
         const int first = item / shape_.kv_heads * tile_queries;
-        const int last = std::min(first + tile_queries, static_cast<int>(queries_.size()));
         const std::size_t per_query = partial_floats(most_chunks_);
-        const std::size_t floats = weight_floats() + per_query * static_cast<std::size_t>(last - first);
+        const std::size_t floats = weight_floats() + per_query * tile_queries;
         auto* weights = reinterpret_cast<float*>(exec_.scratch(thread, floats * sizeof(float)));
         float* partials = weights + weight_floats();
         for (int chunk = 0; chunk < most_chunks_; ++chunk) {
-            for (int q = first; q < last; ++q) {
-                float* out =
-                    partials + static_cast<std::size_t>(q - first) * per_query + partial_floats(chunk);
-                attend(queries_[static_cast<std::size_t>(q)], kv_head, chunk, weights, out);
-            }
+            attend(first, kv_head, chunk, weights, partials, per_query);
         }
-        for (int q = first; q < last; ++q) {
+        for (int q = first; q < tile_end(first); ++q) {
             join(queries_[static_cast<std::size_t>(q)], kv_head,
                  partials + static_cast<std::size_t>(q - first) * per_query);
         }
     }
 
+    /// Partials of every (key/value head, query), chunks dealt out to the threads in turn.
     void split_by_chunk(int threads) {
         const int count = static_cast<int>(queries_.size());
-        const std::size_t per_item = partial_floats(most_chunks_);
-        const std::size_t items = static_cast<std::size_t>(count * shape_.kv_heads);
-        auto* partials = reinterpret_cast<float*>(exec_.shared_scratch(items * per_item * sizeof(float)));
+        const std::size_t per_query = partial_floats(most_chunks_);
+        const std::size_t per_head = per_query * static_cast<std::size_t>(count);
+        auto* partials = reinterpret_cast<float*>(
+            exec_.shared_scratch(per_head * static_cast<std::size_t>(shape_.kv_heads) * sizeof(float)));
         exec_.parallel(threads, [&](int part) {
             auto* weights = reinterpret_cast<float*>(exec_.scratch(part, weight_floats() * sizeof(float)));
-            int turn = 0;
-            for (int kv_head = 0; kv_head < shape_.kv_heads; ++kv_head) {
-                for (int chunk = 0; chunk < most_chunks_; ++chunk, ++turn) {
-                    if (turn % threads != part) continue;
-                    for (int q = 0; q < count; ++q) {
-                        const auto item = static_cast<std::size_t>(q * shape_.kv_heads + kv_head);
-                        attend(queries_[static_cast<std::size_t>(q)], kv_head, chunk, weights,
-                               partials + item * per_item + partial_floats(chunk));
-                    }
+            for (int item = part; item < shape_.kv_heads * most_chunks_; item += threads) {
+                const int kv_head = item / most_chunks_;
+                float* head = partials + static_cast<std::size_t>(kv_head) * per_head;
+                for (int first = 0; first < count; first += tile_queries) {
+                    attend(first, kv_head, item % most_chunks_, weights,
+                           head + static_cast<std::size_t>(first) * per_query, per_query);
                 }
             }
         });
         const FlushDenormals mode;
-        for (int q = 0; q < count; ++q) {
-            for (int kv_head = 0; kv_head < shape_.kv_heads; ++kv_head) {
-                const auto item = static_cast<std::size_t>(q * shape_.kv_heads + kv_head);
-                join(queries_[static_cast<std::size_t>(q)], kv_head, partials + item * per_item);
+        for (int kv_head = 0; kv_head < shape_.kv_heads; ++kv_head) {
+            const float* head = partials + static_cast<std::size_t>(kv_head) * per_head;
+            for (int q = 0; q < count; ++q) {
+                join(queries_[static_cast<std::size_t>(q)], kv_head,
+                     head + static_cast<std::size_t>(q) * per_query);
             }
         }
     }
 
-    void attend(const AttentionQuery& query, int kv_head, int chunk, float* weights, float* out) const {
-        const int first = chunk * attention_chunk;
-        const int count = std::min(attention_chunk, positions_of(query) - first);
-        if (count <= 0) return;
-        std::int32_t slots[attention_chunk];
-        for (int i = 0; i < round_up(count, lanes); ++i) {
-            const int position = first + std::min(i, count - 1);
-            slots[i] = position < query.prefix
-                           ? position
-                           : query.tail[static_cast<std::size_t>(position - query.prefix)];
+    /// One tile of queries, one chunk: first all scores, while the keys are in the cache, then all values.
+    void attend(int first, int kv_head, int chunk, float* weights, float* partials,
+                std::size_t per_query) const {
+        std::int32_t slots[tile_queries][attention_chunk];
+        AttentionChunk work[tile_queries];
+        int count = 0;
+        for (int q = first; q < tile_end(first); ++q) {
+            const AttentionQuery& query = queries_[static_cast<std::size_t>(q)];
+            const int positions = std::min(attention_chunk, positions_of(query) - chunk * attention_chunk);
+            if (positions <= 0) continue;
+            list_slots(query, chunk * attention_chunk, positions, slots[count]);
+            AttentionChunk& one = work[count];
+            one.q = query.q + static_cast<std::ptrdiff_t>(kv_head) * group_ * shape_.head_dim;
+            one.keys = query.keys + static_cast<std::ptrdiff_t>(kv_head) * shape_.head_dim;
+            one.values = query.values + static_cast<std::ptrdiff_t>(kv_head) * shape_.head_dim;
+            one.slot_stride = static_cast<std::int64_t>(shape_.kv_heads) * shape_.head_dim;
+            one.slots = slots[count];
+            one.count = positions;
+            one.rows = group_;
+            one.head_dim = shape_.head_dim;
+            one.scale = shape_.scale;
+            one.weights = weights + static_cast<std::ptrdiff_t>(count) * group_ * attention_chunk;
+            one.out = partials + static_cast<std::size_t>(q - first) * per_query + partial_floats(chunk);
+            one.partial_stride = partial_;
+            ++count;
         }
-        AttentionChunk work;
-        work.q = query.q + static_cast<std::ptrdiff_t>(kv_head) * group_ * shape_.head_dim;
-        work.keys = query.keys + static_cast<std::ptrdiff_t>(kv_head) * shape_.head_dim;
-        work.values = query.values + static_cast<std::ptrdiff_t>(kv_head) * shape_.head_dim;
-        work.slot_stride = static_cast<std::int64_t>(shape_.kv_heads) * shape_.head_dim;
-        work.slots = slots;
-        work.count = count;
-        work.rows = group_;
-        work.head_dim = shape_.head_dim;
-        work.scale = shape_.scale;
-        work.weights = weights;
-        work.out = out;
-        work.partial_stride = partial_;
-        kernels_.attend_chunk(work);
+        for (int i = 0; i < count; ++i) kernels_.score_chunk(work[i]);
+        for (int i = 0; i < count; ++i) kernels_.mix_chunk(work[i]);
+    }
+
+    /// Slots of logical positions first .. first + count - 1, padded to whole vectors with the last one.
+    static void list_slots(const AttentionQuery& query, int first, int count, std::int32_t* slots) {
+        const int in_prefix = std::clamp(query.prefix - first, 0, count);
+        for (int i = 0; i < in_prefix; ++i) slots[i] = first + i;
+        for (int i = in_prefix; i < count; ++i) {
+            slots[i] = query.tail[static_cast<std::size_t>(first + i - query.prefix)];
+        }
+        for (int i = count; i < round_up(count, lanes); ++i) slots[i] = slots[count - 1];
     }
 
     void join(const AttentionQuery& query, int kv_head, const float* partials) const {

@@ -152,7 +152,7 @@ class CpuExec final : public Exec {
 }  // namespace
 
 std::unique_ptr<Exec> make_cpu_exec(int threads, Isa isa) {
-    return std::make_unique<CpuExec>(threads, std::min(isa, best_isa()));
+    return std::make_unique<CpuExec>(threads, std::min(isa, supported_isa()));
 }
 
 }  // namespace draftscope::kernels

@@ -18,7 +18,7 @@ std::string_view to_text(Isa isa) {
     return "unknown";
 }
 
-Isa best_isa() {
+Isa supported_isa() {
 #if defined(__x86_64__) && defined(__GNUC__)
     // The compiler's run-time checks also ask whether the operating system saves the wide registers.
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return Isa::portable;
@@ -32,6 +32,14 @@ Isa best_isa() {
 #else
     return Isa::portable;
 #endif
+}
+
+Isa best_isa() {
+    const Isa supported = supported_isa();
+#if defined(__x86_64__) && defined(__GNUC__)
+    if (supported == Isa::avx512_bf16 && __builtin_cpu_is("intel")) return Isa::avx512_vnni;
+#endif
+    return supported;
 }
 
 }  // namespace draftscope::kernels

@@ -18,6 +18,13 @@ inline void store_tile_row(const MatmulWork& work, int block, int row, __m512 su
     _mm512_mask_storeu_ps(work.y + row * work.y_stride + block * lanes, mask, sum);
 }
 
+/// Few rows stream the weights from memory; the hardware prefetcher stops at each 4 KiB page, this does not.
+template <int T>
+inline void prefetch_weights(const void* at) {
+    constexpr int ahead = 2048;
+    if constexpr (T <= 4) _mm_prefetch(static_cast<const char*>(at) + ahead, _MM_HINT_T0);
+}
+
 /// f32: one multiply-add per input, ascending.
 struct F32Tile {
     static constexpr int blocks = 2;
@@ -37,7 +44,10 @@ struct F32Tile {
         for (int i = 0; i < work.k; ++i) {
             __m512 wide[R];
 #pragma GCC unroll 4
-            for (int r = 0; r < R; ++r) wide[r] = _mm512_load_ps(w + r * stride + i * lanes);
+            for (int r = 0; r < R; ++r) {
+                prefetch_weights<T>(w + r * stride + i * lanes);
+                wide[r] = _mm512_load_ps(w + r * stride + i * lanes);
+            }
 #pragma GCC unroll 16
             for (int t = 0; t < T; ++t) {
                 const __m512 value = _mm512_set1_ps(x[t * work.x_stride + i]);

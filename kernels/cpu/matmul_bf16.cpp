@@ -24,6 +24,7 @@ struct Bf16DotTile {
             __m512bh wide[R];
 #pragma GCC unroll 4
             for (int r = 0; r < R; ++r) {
+                prefetch_weights<T>(w + r * stride + p * lanes);
                 wide[r] = reinterpret_cast<__m512bh>(_mm512_load_si512(w + r * stride + p * lanes));
             }
 #pragma GCC unroll 16

@@ -28,6 +28,7 @@ struct Bf16FmaTile {
             __m512 odd[R];
 #pragma GCC unroll 4
             for (int r = 0; r < R; ++r) {
+                prefetch_weights<T>(w + r * stride + p * lanes);
                 const __m512i both = _mm512_load_si512(w + r * stride + p * lanes);
                 even[r] = _mm512_castsi512_ps(_mm512_slli_epi32(both, 16));
                 odd[r] = _mm512_castsi512_ps(

@@ -38,6 +38,7 @@ struct Int8VnniTile {
                 __m512i wide[R];
 #pragma GCC unroll 4
                 for (int r = 0; r < R; ++r) {
+                    prefetch_weights<T>(w + ((r * groups + g) * quant_block + 4 * j) * lanes);
                     wide[r] = _mm512_load_si512(w + ((r * groups + g) * quant_block + 4 * j) * lanes);
                 }
 #pragma GCC unroll 16

@@ -3,16 +3,35 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <vector>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 #include "kernels/cpu/layout.h"
 
 namespace draftscope::kernels {
 namespace {
 
-constexpr std::size_t alignment = 64;
+constexpr std::size_t cache_line = 64;
+constexpr std::size_t huge_page = std::size_t{2} << 20;
+
+/// Large matrices ask for huge pages: streaming weights through 4 KiB pages costs 10 to 40 % of the bandwidth
+/// in page walks.
+std::byte* allocate_weights(std::size_t bytes) {
+    const std::size_t unit = bytes >= huge_page / 2 ? huge_page : cache_line;
+    const std::size_t size = (std::max<std::size_t>(bytes, 1) + unit - 1) / unit * unit;
+    void* data = std::aligned_alloc(unit, size);
+    if (data == nullptr) throw std::bad_alloc();
+#if defined(__linux__)
+    if (unit == huge_page) madvise(data, size, MADV_HUGEPAGE);
+#endif
+    return static_cast<std::byte*>(data);
+}
 
 struct RowPlace {
     std::byte* block;       ///< first byte of the row's block of 16 outputs
@@ -85,7 +104,7 @@ std::optional<Precision> precision_from(std::string_view text) {
 }
 
 void Matrix::Free::operator()(std::byte* p) const {
-    ::operator delete (p, std::align_val_t{alignment});
+    std::free(p);
 }
 
 Matrix MatrixAccess::allocate(Precision precision, int n, int k) {
@@ -96,8 +115,7 @@ Matrix MatrixAccess::allocate(Precision precision, int n, int k) {
     matrix.precision_ = precision;
     matrix.bytes_ = static_cast<std::size_t>(blocks_of(n, lanes)) *
                     (block_bytes(precision, k) + scale_bytes(precision, k));
-    matrix.data_.reset(static_cast<std::byte*>(
-        ::operator new (std::max<std::size_t>(matrix.bytes_, 1), std::align_val_t{alignment})));
+    matrix.data_.reset(allocate_weights(matrix.bytes_));
     return matrix;
 }
 

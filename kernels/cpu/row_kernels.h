@@ -20,7 +20,7 @@ struct AttentionChunk {
     int rows = 0;
     int head_dim = 0;
     float scale = 1.0f;
-    float* weights = nullptr;  ///< scratch [rows, attention_chunk]
+    float* weights = nullptr;  ///< [rows, attention_chunk], what `score` hands to `mix`
     float* out = nullptr;      ///< [rows, partial_stride]: unnormalised output, then maximum, then sum
     int partial_stride = 0;    ///< at least head_dim + 2
 };
@@ -37,7 +37,10 @@ struct RowKernels {
     float (*sum_exp)(const float* x, int n, float shift);
     /// Indices above `limit` among x[0, n), ascending, at most `room`; `next` is where to go on.
     int (*above)(const float* x, int first, int n, float limit, std::int32_t* out, int room, int* next);
-    void (*attend_chunk)(const AttentionChunk& chunk);
+    /// Fills weights with exp(score - maximum) and the maximum and sum in `out`.
+    void (*score_chunk)(const AttentionChunk& chunk);
+    /// Fills the unnormalised output in `out` from weights and values.
+    void (*mix_chunk)(const AttentionChunk& chunk);
     /// out[head_dim] = softmax-weighted values from `chunks` partials, `partial_step` floats apart.
     void (*join_chunks)(const float* partials, int chunks, std::int64_t partial_step, int head_dim,
                         float* out);

@@ -135,27 +135,48 @@ struct RowKernelsOf {
         return found;
     }
 
-    /// weights[p] = scale * q . key(p) for one head.
-    static void dot_keys(const AttentionChunk& c, const float* q, float* weights) {
+    /// weights[r][p] = q[row + r] . key(p) for R heads, V::dot_keys keys at a time: each load of a key serves
+    /// R rows.
+    template <int R>
+    static void dot_rows(const AttentionChunk& c, int row) {
         constexpr int keys = V::dot_keys;
+        const float* q = c.q + static_cast<std::int64_t>(row) * c.head_dim;
+        float* weights = c.weights + row * attention_chunk;
         for (int p = 0; p < c.count; p += keys) {
             const float* key[keys];
-            F sum[keys];
-            for (int j = 0; j < keys; ++j) {
-                key[j] = c.keys + c.slots[p + j] * c.slot_stride;
-                sum[j] = V::set1(0.0f);
+            F sum[R][keys];
+#pragma GCC unroll 16
+            for (int j = 0; j < keys; ++j) key[j] = c.keys + c.slots[p + j] * c.slot_stride;
+#pragma GCC unroll 4
+            for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 16
+                for (int j = 0; j < keys; ++j) sum[r][j] = V::set1(0.0f);
             }
             int d = 0;
             for (; d + 16 <= c.head_dim; d += 16) {
-                const F a = V::load(q + d);
-                for (int j = 0; j < keys; ++j) sum[j] = V::mul_add(a, V::load(key[j] + d), sum[j]);
+                F a[R];
+#pragma GCC unroll 4
+                for (int r = 0; r < R; ++r) a[r] = V::load(q + r * c.head_dim + d);
+#pragma GCC unroll 16
+                for (int j = 0; j < keys; ++j) {
+                    const F k = V::load(key[j] + d);
+#pragma GCC unroll 4
+                    for (int r = 0; r < R; ++r) sum[r][j] = V::mul_add(a[r], k, sum[r][j]);
+                }
             }
             if (d < c.head_dim) {
                 const int n = c.head_dim - d;
-                const F a = V::load_n(q + d, n);
-                for (int j = 0; j < keys; ++j) sum[j] = V::mul_add(a, V::load_n(key[j] + d, n), sum[j]);
+#pragma GCC unroll 16
+                for (int j = 0; j < keys; ++j) {
+                    const F k = V::load_n(key[j] + d, n);
+#pragma GCC unroll 4
+                    for (int r = 0; r < R; ++r) {
+                        sum[r][j] = V::mul_add(V::load_n(q + r * c.head_dim + d, n), k, sum[r][j]);
+                    }
+                }
             }
-            V::sums(sum, weights + p);
+#pragma GCC unroll 4
+            for (int r = 0; r < R; ++r) V::sums(sum[r], weights + r * attention_chunk + p);
         }
     }
 
@@ -184,21 +205,28 @@ struct RowKernelsOf {
     template <int R, int Strips>
     static void mix_strip(const AttentionChunk& c, int row, int d) {
         F sum[R][Strips];
+#pragma GCC unroll 4
         for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
             for (int s = 0; s < Strips; ++s) sum[r][s] = V::set1(0.0f);
         }
         const float* weights = c.weights + row * attention_chunk;
         for (int p = 0; p < c.count; ++p) {
             const float* value = c.values + c.slots[p] * c.slot_stride + d;
             F v[Strips];
+#pragma GCC unroll 4
             for (int s = 0; s < Strips; ++s) v[s] = V::load(value + 16 * s);
+#pragma GCC unroll 4
             for (int r = 0; r < R; ++r) {
                 const F w = V::set1(weights[r * attention_chunk + p]);
+#pragma GCC unroll 4
                 for (int s = 0; s < Strips; ++s) sum[r][s] = V::mul_add(w, v[s], sum[r][s]);
             }
         }
+#pragma GCC unroll 4
         for (int r = 0; r < R; ++r) {
             float* out = c.out + static_cast<std::int64_t>(row + r) * c.partial_stride + d;
+#pragma GCC unroll 4
             for (int s = 0; s < Strips; ++s) V::store(out + 16 * s, sum[r][s]);
         }
     }
@@ -222,19 +250,25 @@ struct RowKernelsOf {
         for (int r = 0; r < R; ++r) mix_tail(c, row + r, d, c.head_dim - d);
     }
 
-    static void attend_chunk(const AttentionChunk& c) {
-        for (int r = 0; r < c.rows; ++r) {
-            float* weights = c.weights + r * attention_chunk;
-            dot_keys(c, c.q + static_cast<std::int64_t>(r) * c.head_dim, weights);
-            soften(c, weights, c.out + static_cast<std::int64_t>(r) * c.partial_stride);
+    static void score_chunk(const AttentionChunk& c) {
+        int r = 0;
+        if constexpr (V::dot_rows >= 3) {
+            for (; r + 3 <= c.rows; r += 3) dot_rows<3>(c, r);
+            if (c.rows - r == 2) dot_rows<2>(c, r), r += 2;
         }
+        for (; r < c.rows; ++r) dot_rows<1>(c, r);
+        for (r = 0; r < c.rows; ++r) {
+            soften(c, c.weights + r * attention_chunk,
+                   c.out + static_cast<std::int64_t>(r) * c.partial_stride);
+        }
+    }
+
+    static void mix_chunk(const AttentionChunk& c) {
         int r = 0;
         if constexpr (V::mix_rows >= 4) {
             for (; r + 4 <= c.rows; r += 4) mix_rows<4>(c, r);
             if (c.rows - r == 3) return mix_rows<3>(c, r);
-        }
-        if constexpr (V::mix_rows >= 2) {
-            for (; r + 2 <= c.rows; r += 2) mix_rows<2>(c, r);
+            if (c.rows - r == 2) return mix_rows<2>(c, r);
         }
         for (; r < c.rows; ++r) mix_rows<1>(c, r);
     }
@@ -270,8 +304,8 @@ struct RowKernelsOf {
     }
 
     static constexpr RowKernels table() {
-        return {rms_norm, silu_mul, add,   round_to_bf16, rope,
-                largest,  sum_exp,  above, attend_chunk,  join_chunks};
+        return {rms_norm, silu_mul, add,         round_to_bf16, rope,       largest,
+                sum_exp,  above,    score_chunk, mix_chunk,     join_chunks};
     }
 };
 

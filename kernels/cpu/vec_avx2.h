@@ -9,6 +9,7 @@ namespace draftscope::kernels {
 /// VecPortable's members on two 256-bit registers (AVX2 and FMA).
 struct VecAvx2 {
     static constexpr int dot_keys = 4;
+    static constexpr int dot_rows = 1;
     static constexpr int mix_rows = 1;
     struct F {
         __m256 lo, hi;

@@ -8,7 +8,8 @@ namespace draftscope::kernels {
 
 /// VecPortable's members on one 512-bit register (AVX-512 F, BW, DQ, VL).
 struct VecAvx512 {
-    static constexpr int dot_keys = 16;
+    static constexpr int dot_keys = 8;
+    static constexpr int dot_rows = 3;
     static constexpr int mix_rows = 4;
     using F = __m512;
 
@@ -57,24 +58,20 @@ struct VecAvx512 {
         const __m128 pair = _mm_max_ps(quarter, _mm_movehl_ps(quarter, quarter));
         return _mm_cvtss_f32(_mm_max_ss(pair, _mm_shuffle_ps(pair, pair, 1)));
     }
-    /// A transposing tree: each level adds two halves of two vectors at once, 15 additions for 16 sums.
+    /// A transposing tree: each level adds the halves of two vectors at once.
     static void sums(const F (&a)[dot_keys], float* out) {
-        F quarter[4];
-        for (int i = 0; i < 4; ++i) {
+        F quarter[2];
+        for (int i = 0; i < 2; ++i) {
             const F low = fold_halves(a[4 * i], a[4 * i + 1]);
             const F high = fold_halves(a[4 * i + 2], a[4 * i + 3]);
             quarter[i] =
                 _mm512_add_ps(_mm512_shuffle_f32x4(low, high, 0x88), _mm512_shuffle_f32x4(low, high, 0xdd));
         }
-        const F even = fold_pairs(quarter[0], quarter[1]);
-        const F odd = fold_pairs(quarter[2], quarter[3]);
-        const __m512d e = _mm512_castps_pd(even);
-        const __m512d o = _mm512_castps_pd(odd);
-        const F mixed = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(e, o)),
-                                      _mm512_castpd_ps(_mm512_unpackhi_pd(e, o)));
-        // Element 4 j + i of `mixed` belongs to vector 4 i + j.
-        const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-        _mm512_storeu_ps(out, _mm512_permutexvar_ps(order, mixed));
+        // Four lanes of vector 4 i + j lie in 128-bit part j of quarter[i]; fold_pairs leaves two of each.
+        const F pairs = fold_pairs(quarter[0], quarter[1]);
+        const F all = _mm512_add_ps(pairs, _mm512_permute_ps(pairs, 0x4e));
+        const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 0, 0, 0, 0, 0, 0, 0, 0);
+        _mm256_storeu_ps(out, _mm512_castps512_ps256(_mm512_permutexvar_ps(order, all)));
     }
 
   private:

@@ -10,6 +10,7 @@ namespace draftscope::kernels {
 /// members in registers; sums of lanes always follow the same tree (halves folded together).
 struct VecPortable {
     static constexpr int dot_keys = 4;  ///< keys whose dot products attention keeps in flight
+    static constexpr int dot_rows = 1;  ///< query heads that share one load of a key
     static constexpr int mix_rows = 1;  ///< softmax rows that share one pass over the values
     struct F {
         float v[16];
