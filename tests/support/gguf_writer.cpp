@@ -1,5 +1,6 @@
 #include "tests/support/gguf_writer.h"
 
+#include <filesystem>
 #include <fstream>
 
 namespace draftscope::testing {
@@ -18,8 +19,24 @@ void pad(std::string& bytes) {
 }  // namespace
 
 void GgufWriter::add_raw(const std::string& key, std::uint32_t type, const std::string& value) {
-    values_ += raw_text(key) + raw_bytes(type) + value;
-    ++value_count_;
+    values_.push_back({key, raw_bytes(type) + value});
+}
+
+void GgufWriter::remove(const std::string& key) {
+    std::erase_if(values_, [&](const Value& value) { return value.key == key; });
+}
+
+void GgufWriter::remove_tensor(const std::string& name) {
+    std::erase_if(tensors_, [&](const Tensor& tensor) { return tensor.name == name; });
+}
+
+void GgufWriter::change_tensor(const std::string& name, const std::vector<std::int64_t>& shape,
+                               std::uint32_t type) {
+    for (Tensor& tensor : tensors_) {
+        if (tensor.name != name) continue;
+        tensor.shape = shape;
+        tensor.type = type;
+    }
 }
 
 void GgufWriter::add(const std::string& key, std::uint32_t value) {
@@ -54,7 +71,8 @@ void GgufWriter::add_tensor(const std::string& name, const std::vector<std::int6
 
 std::string GgufWriter::bytes() const {
     std::string out = "GGUF" + raw_bytes<std::uint32_t>(3) + raw_bytes<std::uint64_t>(tensors_.size()) +
-                      raw_bytes(value_count_) + values_;
+                      raw_bytes<std::uint64_t>(values_.size());
+    for (const Value& value : values_) out += raw_text(value.key) + value.raw;
     std::string data;
     for (const Tensor& tensor : tensors_) {
         out += raw_text(tensor.name) + raw_bytes(static_cast<std::uint32_t>(tensor.shape.size()));
@@ -73,6 +91,9 @@ Status GgufWriter::write(const std::string& path) const {
 }
 
 Status write_file(const std::string& path, const std::string& bytes) {
+    // Some file systems wait for the disk when an existing file is overwritten.
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
     std::ofstream out(path, std::ios::binary | std::ios::trunc);
     out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     out.flush();

@@ -21,8 +21,12 @@ class GgufWriter {
     /// `type` and `value` as they shall stand in the file.
     void add_raw(const std::string& key, std::uint32_t type, const std::string& value);
     /// `shape` slowest first; `data` is padded to the alignment.
+    void remove(const std::string& key);
     void add_tensor(const std::string& name, const std::vector<std::int64_t>& shape, std::uint32_t type,
                     std::string data);
+    void remove_tensor(const std::string& name);
+    /// Only what the header says changes.
+    void change_tensor(const std::string& name, const std::vector<std::int64_t>& shape, std::uint32_t type);
 
     std::string bytes() const;
     Status write(const std::string& path) const;
@@ -34,8 +38,11 @@ class GgufWriter {
         std::uint32_t type;
         std::string data;
     };
-    std::string values_;
-    std::uint64_t value_count_ = 0;
+    struct Value {
+        std::string key;
+        std::string raw;  ///< type and value
+    };
+    std::vector<Value> values_;
     std::vector<Tensor> tensors_;
 };
 

@@ -94,7 +94,11 @@ int tiny_gguf_vocab() {
     return static_cast<int>(control_tokens.size() + 256 + merges.size());
 }
 
-Status write_tiny_gguf(const std::string& path, std::uint64_t seed, TinyModelOptions options) {
+Status write_tiny_gguf(const std::string& path, std::uint64_t seed, const TinyModelOptions& options) {
+    return make_tiny_gguf(seed, options).write(path);
+}
+
+GgufWriter make_tiny_gguf(std::uint64_t seed, TinyModelOptions options) {
     options.vocab = tiny_gguf_vocab();
     const ModelFile model = make_tiny_model(seed, options);
     GgufWriter out;
@@ -104,7 +108,7 @@ Status write_tiny_gguf(const std::string& path, std::uint64_t seed, TinyModelOpt
         const TensorInfo& info = *model.weights->find(name);
         out.add_tensor(name, info.shape, 0, tensor_bytes(*model.weights, info, options.head_dim));
     }
-    return out.write(path);
+    return out;
 }
 
 }  // namespace draftscope::testing

@@ -5,6 +5,7 @@
 
 #include "base/result.h"
 #include "engine/model/model_file.h"
+#include "tests/support/gguf_writer.h"
 
 namespace draftscope::testing {
 
@@ -34,6 +35,9 @@ int tiny_gguf_vocab();
 /// Writes a small valid GGUF file (F32, architecture llama, byte-level tokenizer, ChatML template). Apart
 /// from options.vocab, which is tiny_gguf_vocab() whatever it says, its weights are those of
 /// make_tiny_model(seed, options).
-Status write_tiny_gguf(const std::string& path, std::uint64_t seed, TinyModelOptions options = {});
+Status write_tiny_gguf(const std::string& path, std::uint64_t seed, const TinyModelOptions& options = {});
+
+/// The same file before it is written, for tests that spoil it.
+GgufWriter make_tiny_gguf(std::uint64_t seed, TinyModelOptions options = {});
 
 }  // namespace draftscope::testing

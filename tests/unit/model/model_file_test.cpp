@@ -2,9 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "tests/support/demo_model.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/tiny_model.h"
 
 namespace draftscope {
@@ -13,7 +12,8 @@ namespace {
 using testing::TinyModelOptions;
 
 std::string scratch(const std::string& name) {
-    return ::testing::TempDir() + name;
+    static const testing::ScratchFolder folder;
+    return folder.file(name);
 }
 
 std::vector<float> read_all(const WeightSource& weights, const std::string& name) {
