@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace draftscope {
+
+struct FolderEntry {
+    std::string name;
+    bool folder = false;
+    std::uint64_t bytes = 0;  ///< of a file
+};
+/// Folders first, then files whose name ends in one of `endings` (empty list = all), each in name order;
+/// hidden ones left out. `folder` must exist.
+Result<std::vector<FolderEntry>> list_folder(const std::string& folder,
+                                             const std::vector<std::string>& endings);
+
+/// What a person typed as a path, made absolute: "~" is the home folder, relative paths start at `folder`.
+std::string resolve_path(const std::string& typed, const std::string& folder);
+std::string parent_folder(const std::string& folder);
+/// "12.3 MB"
+std::string size_text(std::uint64_t bytes);
+
+}  // namespace draftscope

@@ -1,0 +1,104 @@
+#include "app/gui/models/rounds.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/gui/models/selection.h"
+#include "capture/phase_names.h"
+#include "capture/queries.h"
+
+namespace draftscope {
+namespace {
+
+void set_dominant(RoundCell& cell, const StepPhases& phases) {
+    TimeNs most = phases.remainder_ns;
+    cell.dominant_phase = remainder_phase_id;
+    for (int id = 0; id < max_phases; ++id) {
+        const TimeNs ns = phases.ns[static_cast<std::size_t>(id)];
+        if (id == remainder_phase_id || ns <= most) continue;
+        most = ns;
+        cell.dominant_phase = id;
+    }
+    cell.step_ns = phases.step_ns;
+    cell.dominant_share =
+        phases.step_ns > 0 ? static_cast<double>(most) / static_cast<double>(phases.step_ns) : 0;
+}
+
+bool counts(const RoundCell& cell) {
+    return cell.excluded == Excluded::no && !cell.clipped;
+}
+
+}  // namespace
+
+std::size_t RoundsModel::position_of(std::size_t round_index) const {
+    const auto cell = std::lower_bound(cells.begin(), cells.end(), round_index,
+                                       [](const RoundCell& c, std::size_t index) { return c.index < index; });
+    return cell == cells.end() || cell->index != round_index ? cells.size()
+                                                             : static_cast<std::size_t>(cell - cells.begin());
+}
+
+void update_rounds(RoundsModel& model, const Snapshot& snapshot, RowId run_id) {
+    const RoundSpan span = rounds_of_run(snapshot, run_id);
+    const bool grew = model.run_id == run_id && model.cells.size() <= span.size() &&
+                      (model.cells.empty() || model.cells.front().index == span.first);
+    if (!grew) model = RoundsModel{};
+    model.run_id = run_id;
+    for (std::size_t i = span.first + model.cells.size(); i < span.end; ++i) {
+        const RoundEntry& entry = snapshot.rounds[i];
+        RoundCell cell;
+        cell.index = i;
+        cell.ordinal = static_cast<int>(i - span.first) + 1;
+        cell.accepted = entry.row.accepted;
+        cell.committed = entry.row.committed;
+        cell.depth = entry.row.tree_depth;
+        cell.clipped = entry.row.clipped;
+        cell.first_of_prompt = i == span.first || snapshot.rounds[i - 1].row.prompt_id != entry.row.prompt_id;
+        if (entry.step_index < snapshot.steps.size()) {
+            cell.excluded = snapshot.steps[entry.step_index].row.excluded;
+            set_dominant(cell, step_phases(snapshot, entry.step_index));
+        }
+        model.tallest = std::max({model.tallest, cell.accepted, cell.depth});
+        model.cells.push_back(cell);
+    }
+}
+
+AcceptanceModel build_acceptance(const RoundsModel& rounds, const Snapshot& snapshot,
+                                 const std::optional<TimeRange>& range) {
+    AcceptanceModel model;
+    model.histogram.resize(static_cast<std::size_t>(rounds.tallest) + 1);
+    model.depths.resize(static_cast<std::size_t>(rounds.tallest));
+    std::int64_t committed = 0;
+    for (const RoundCell& cell : rounds.cells) {
+        const RoundRow& row = snapshot.rounds[cell.index].row;
+        if (range && (row.end_ns < range->start_ns || row.start_ns > range->end_ns)) continue;
+        if (!counts(cell)) {
+            ++model.left_out;
+            continue;
+        }
+        ++model.rounds;
+        committed += cell.committed;
+        ++model.histogram[static_cast<std::size_t>(cell.accepted)];
+        for (int depth = 1; depth <= std::min(cell.depth, cell.accepted + 1); ++depth) {
+            DepthAcceptance& at = model.depths[static_cast<std::size_t>(depth) - 1];
+            ++at.reached;
+            if (depth <= cell.accepted) ++at.accepted;
+        }
+    }
+    if (model.rounds > 0) model.tau = static_cast<double>(committed) / static_cast<double>(model.rounds);
+    return model;
+}
+
+std::string describe_round(const RoundCell& cell) {
+    std::string text = fmt::format("Round {}: {} of {} accepted, {} committed; {:.2f} ms", cell.ordinal,
+                                   cell.accepted, cell.depth, cell.committed, milliseconds(cell.step_ns));
+    for (const PhaseRow& phase : phase_rows)
+        if (phase.id == cell.dominant_phase && cell.step_ns > 0)
+            text += fmt::format(", {} {:.0f} %", phase.name, 100 * cell.dominant_share);
+    if (cell.clipped) text += "; clipped at the end of the output";
+    if (cell.excluded != Excluded::no)
+        text += fmt::format("; not in the statistics ({})", to_text(cell.excluded));
+    return text;
+}
+
+}  // namespace draftscope

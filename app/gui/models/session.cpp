@@ -1,0 +1,66 @@
+#include "app/gui/models/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace draftscope {
+namespace {
+
+constexpr int largest_count = 1024;
+
+std::optional<int> parse_count(std::string_view text) {
+    int value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > largest_count)
+        return std::nullopt;
+    return value;
+}
+
+}  // namespace
+
+std::optional<TreeFields> parse_tree(std::string_view spec) {
+    if (spec.empty()) return std::nullopt;
+    TreeFields fields;
+    while (!spec.empty()) {
+        const std::size_t comma = std::min(spec.find(','), spec.size());
+        const std::string_view piece = spec.substr(0, comma);
+        spec.remove_prefix(std::min(comma + 1, spec.size()));
+        const std::size_t equals = piece.find('=');
+        if (equals == std::string_view::npos) return std::nullopt;
+        const std::string_view key = piece.substr(0, equals);
+        const std::optional<int> value = parse_count(piece.substr(equals + 1));
+        if (!value) return std::nullopt;
+        if (key == "chain") {
+            fields.chain = true;
+            fields.depth = *value;
+        } else if (key == "depth") {
+            fields.depth = *value;
+        } else if (key == "topk") {
+            fields.topk = *value;
+        } else if (key == "nodes") {
+            fields.nodes = *value;
+        } else {
+            return std::nullopt;
+        }
+    }
+    return fields;
+}
+
+std::string format_tree(const TreeFields& fields) {
+    if (fields.chain) return fmt::format("chain={}", fields.depth);
+    return fmt::format("depth={},topk={},nodes={}", fields.depth, fields.topk, fields.nodes);
+}
+
+int largest_tree(const TreeFields& fields) {
+    if (fields.chain) return fields.depth + 1;
+    // Level 0 proposes topk, every later level topk * topk candidates.
+    return 1 + fields.topk + fields.depth * fields.topk * fields.topk;
+}
+
+std::string_view spec_name(std::string_view spec) {
+    return spec.substr(0, std::min(spec.find(':'), spec.size()));
+}
+
+}  // namespace draftscope

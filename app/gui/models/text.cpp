@@ -1,0 +1,196 @@
+#include "app/gui/models/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "app/gui/models/selection.h"
+
+namespace draftscope {
+namespace {
+
+/// Length of the UTF-8 sequence that starts with `lead`; 0 = cannot start one.
+std::size_t sequence_length(unsigned char lead) {
+    if (lead < 0x80) return 1;
+    if (lead >= 0xC2 && lead <= 0xDF) return 2;
+    if (lead >= 0xE0 && lead <= 0xEF) return 3;
+    if (lead >= 0xF0 && lead <= 0xF4) return 4;
+    return 0;
+}
+
+constexpr const char* replacement = "\xEF\xBF\xBD";
+
+std::string piece_bytes(const Snapshot& snapshot, const RunRow& run, TokenId token) {
+    const Vocab* vocab = snapshot.vocab(run.vocab_id);
+    if (vocab != nullptr && token >= 0 && static_cast<std::size_t>(token) < vocab->rows.size()) {
+        const VocabRow& row = vocab->rows[static_cast<std::size_t>(token)];
+        return row.bytes.empty() ? row.text : row.bytes;
+    }
+    return fmt::format("⟨{}⟩", token);
+}
+
+PieceKind kind_of(TokenSource source) {
+    switch (source) {
+        case TokenSource::prefill:
+            return PieceKind::prefill;
+        case TokenSource::draft:
+            return PieceKind::draft;
+        case TokenSource::bonus:
+            return PieceKind::bonus;
+    }
+    return PieceKind::bonus;
+}
+
+std::optional<std::size_t> round_index_of(const Snapshot& snapshot, RowId round_id) {
+    std::size_t low = 0, high = snapshot.rounds.size();
+    while (low < high) {
+        const std::size_t middle = low + (high - low) / 2;
+        if (snapshot.rounds[middle].row.id < round_id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == snapshot.rounds.size() || snapshot.rounds[low].row.id != round_id) return std::nullopt;
+    return low;
+}
+
+std::string caption_of(const Snapshot& snapshot, const PromptRow& prompt) {
+    const auto in_run = std::count_if(snapshot.prompts.begin(), snapshot.prompts.end(),
+                                      [&](const auto& other) { return other->run_id == prompt.run_id; });
+    std::string text =
+        in_run > 1 ? fmt::format("prompt {} of {}", prompt.ordinal + 1, in_run) : std::string("prompt");
+    if (!prompt.category.empty()) text += " · " + prompt.category;
+    text += fmt::format(" · {} + {} tokens", prompt.prompt_tokens, prompt.generated_tokens);
+    if (prompt.finish == Finish::eos) text += " · ended by itself";
+    if (prompt.finish == Finish::length) text += " · ended at the length limit";
+    if (prompt.finish == Finish::context) text += " · ended at the context limit";
+    if (prompt.finish == Finish::cancelled) text += " · stopped";
+    return text;
+}
+
+char lower(char c) {
+    return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+}
+
+}  // namespace
+
+std::string Utf8Joiner::push(std::string_view bytes) {
+    waiting_ += bytes;
+    std::string out;
+    std::size_t i = 0;
+    while (i < waiting_.size()) {
+        const std::size_t length = sequence_length(static_cast<unsigned char>(waiting_[i]));
+        std::size_t good = 1;
+        while (good < length && i + good < waiting_.size() &&
+               (static_cast<unsigned char>(waiting_[i + good]) & 0xC0) == 0x80)
+            ++good;
+        if (length > 0 && good == length) {
+            out.append(waiting_, i, length);
+            i += length;
+        } else if (length > 0 && i + good == waiting_.size()) {
+            break;  // may be completed by the next token
+        } else {
+            out += replacement;
+            i += length == 0 ? 1 : good;
+        }
+    }
+    waiting_.erase(0, i);
+    return out;
+}
+
+std::string Utf8Joiner::finish() {
+    const std::string out = waiting_.empty() ? "" : replacement;
+    waiting_.clear();
+    return out;
+}
+
+RowId prompt_to_show(const Snapshot& snapshot, const UiState& ui) {
+    RowId newest = 0;
+    for (auto prompt = snapshot.prompts.rbegin(); prompt != snapshot.prompts.rend() && newest == 0; ++prompt)
+        if ((*prompt)->run_id == ui.run_id) newest = (*prompt)->id;
+    if (ui.follow || !ui.round || *ui.round >= snapshot.rounds.size()) return newest;
+    return snapshot.rounds[*ui.round].row.prompt_id;
+}
+
+TextModel build_text(const Snapshot& snapshot, RowId prompt_id) {
+    TextModel model;
+    const PromptRow* prompt = snapshot.prompt(prompt_id);
+    const RunRow* run = prompt == nullptr ? nullptr : snapshot.run(prompt->run_id);
+    if (run == nullptr) {
+        model.empty_text =
+            "The output appears here as soon as a run has started, coloured by where each token came "
+            "from.";
+        return model;
+    }
+    model.prompt_id = prompt_id;
+    model.caption = caption_of(snapshot, *prompt);
+    if (!prompt->text.empty()) model.pieces.emplace_back().text = prompt->text + "\n";
+    std::vector<const TokenRow*> tokens;
+    for (std::size_t i = 0; i < snapshot.tokens.size(); ++i)
+        if (snapshot.tokens[i].prompt_id == prompt_id) tokens.push_back(&snapshot.tokens[i]);
+    std::stable_sort(tokens.begin(), tokens.end(),
+                     [](const TokenRow* a, const TokenRow* b) { return a->position < b->position; });
+    Utf8Joiner joiner;
+    for (const TokenRow* row : tokens) {
+        const TokenRow& token = *row;
+        TextPiece piece;
+        piece.text = joiner.push(piece_bytes(snapshot, *run, token.token_id));
+        piece.kind = kind_of(token.source);
+        piece.token_id = token.token_id;
+        piece.position = token.position;
+        piece.depth = token.depth;
+        piece.covered = token.covered;
+        piece.rank = token.rank;
+        if (token.round_id != 0) piece.round_index = round_index_of(snapshot, token.round_id);
+        model.drafted += piece.kind == PieceKind::draft;
+        model.bonus += piece.kind == PieceKind::bonus;
+        model.uncovered += !piece.covered;
+        model.pieces.push_back(std::move(piece));
+    }
+    if (const std::string rest = joiner.finish(); !rest.empty() && !model.pieces.empty())
+        model.pieces.back().text += rest;
+    return model;
+}
+
+std::string describe_piece(const TextPiece& piece) {
+    std::string text;
+    switch (piece.kind) {
+        case PieceKind::prompt:
+            return "prompt";
+        case PieceKind::prefill:
+            text = "first token, from the prompt's pass";
+            break;
+        case PieceKind::draft:
+            text = fmt::format("drafted, accepted at depth {}", piece.depth);
+            break;
+        case PieceKind::bonus:
+            text = fmt::format("the target's own token, at depth {}", piece.depth);
+            break;
+    }
+    text += fmt::format("\ntoken {} at position {}", piece.token_id, piece.position);
+    if (piece.rank) text += fmt::format(", frequency rank {}", *piece.rank + 1);
+    if (!piece.covered) text += "\nout of the head's vocabulary: it could not have been drafted";
+    if (piece.round_index) text += "\nclick: go to its round";
+    return text;
+}
+
+std::vector<std::size_t> find_text(const TextModel& model, const std::string& wanted) {
+    std::vector<std::size_t> found;
+    if (wanted.empty()) return found;
+    std::string all, needle;
+    std::vector<std::size_t> start_of;
+    for (const TextPiece& piece : model.pieces) {
+        start_of.push_back(all.size());
+        for (char c : piece.text) all += lower(c);
+    }
+    for (char c : wanted) needle += lower(c);
+    for (std::size_t at = all.find(needle); at != std::string::npos; at = all.find(needle, at + 1)) {
+        const auto after = std::upper_bound(start_of.begin(), start_of.end(), at);
+        const auto piece = static_cast<std::size_t>(after - start_of.begin()) - 1;
+        if (found.empty() || found.back() != piece) found.push_back(piece);
+    }
+    return found;
+}
+
+}  // namespace draftscope

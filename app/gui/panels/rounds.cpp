@@ -1,0 +1,212 @@
+#include "app/gui/models/rounds.h"
+
+#include <fmt/format.h>
+#include <imgui.h>
+#include <imgui_internal.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "app/gui/models/selection.h"
+#include "app/gui/panels/panel.h"
+#include "app/gui/panels/widgets.h"
+#include "capture/phase_names.h"
+#include "capture/queries.h"
+
+/// The run at a glance: one cell per round, and how deep drafts were accepted.
+namespace draftscope {
+namespace {
+
+struct RoundsMemory {
+    std::uint64_t data_key = 0;
+    RoundsModel model;
+    AcceptanceModel acceptance;
+    std::optional<TimeRange> range;
+    std::optional<std::size_t> shown;
+};
+
+void rebuild(PanelContext& c, RoundsMemory& memory) {
+    const bool stale = memory.data_key != c.ui.data_key || memory.model.run_id != c.ui.run_id;
+    if (stale) {
+        update_rounds(memory.model, c.snapshot, c.ui.run_id);
+        memory.data_key = c.ui.data_key;
+    }
+    if (stale || memory.range != c.ui.range) {
+        memory.acceptance = build_acceptance(memory.model, c.snapshot, c.ui.range);
+        memory.range = c.ui.range;
+    }
+}
+
+struct Strip {
+    ImVec2 min;          ///< of the cells' area, on screen
+    float cell, height;  ///< pitch of a cell; height of the area
+    float unit;          ///< height of one accepted token
+};
+
+void draw_cell(const Style& style, const RoundCell& cell, float x, const Strip& strip, bool selected,
+               bool hovered) {
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    const float gap = strip.cell >= 5 ? std::max(1.0f, strip.cell * 0.14f) : 0;
+    const float bottom = strip.min.y + strip.height;
+    const float width = std::max(strip.cell - gap, 1.0f);
+    const ImVec2 slot_min(x, bottom - strip.unit * (static_cast<float>(cell.depth) + 0.35f));
+    list->AddRectFilled(slot_min, ImVec2(x + width, bottom), to_im(style.colours.raised, 0.75f));
+    const ImVec2 min(x, bottom - strip.unit * (static_cast<float>(cell.accepted) + 0.35f)),
+        max(x + width, bottom);
+    list->AddRectFilled(min, max, style.phase(cell.dominant_phase));
+    if (cell.excluded != Excluded::no || cell.dominant_phase == remainder_phase_id)
+        hatch(list, min, max, to_im(style.colours.panel, 0.7f), 5.0f);
+    if (cell.first_of_prompt && strip.cell >= 3)
+        list->AddRectFilled(ImVec2(x - gap, strip.min.y), ImVec2(x - gap + 1, bottom),
+                            to_im(style.colours.line));
+    if (hovered)
+        list->AddRect(ImVec2(x - 1, strip.min.y), ImVec2(x + width + 1, bottom),
+                      to_im(style.colours.text_dim));
+    if (!selected) return;
+    const float centre = x + width / 2, tip = style.em * 0.42f;
+    list->AddRect(ImVec2(x - 2, strip.min.y), ImVec2(x + width + 2, bottom + 1), to_im(style.colours.accent),
+                  2.0f, 2.0f);
+    list->AddTriangleFilled(ImVec2(centre - tip, bottom + tip * 1.7f),
+                            ImVec2(centre + tip, bottom + tip * 1.7f), ImVec2(centre, bottom + tip * 0.3f),
+                            to_im(style.colours.accent));
+}
+
+/// Keeps the selected cell in view when the selection moved.
+void scroll_to_selected(RoundsMemory& memory, std::size_t selected, float cell, float room) {
+    if (memory.shown == selected) return;
+    memory.shown = selected;
+    const float x = static_cast<float>(selected) * cell;
+    if (x < ImGui::GetScrollX() || x + cell > ImGui::GetScrollX() + room) ImGui::SetScrollX(x - room * 0.8f);
+}
+
+void draw_strip(PanelContext& c, RoundsMemory& memory) {
+    const std::vector<RoundCell>& cells = memory.model.cells;
+    const float room = ImGui::GetContentRegionAvail().x;
+    const auto count = static_cast<float>(cells.size());
+    const float pitch = std::clamp(std::floor(room / std::max(count, 1.0f)), std::floor(c.style.em * 0.55f),
+                                   std::floor(c.style.em * 1.6f));
+    const float cursor_room = c.style.em * 0.85f;
+    const bool scrolls = pitch * count > room;
+    const float height =
+        ImGui::GetContentRegionAvail().y - cursor_room - (scrolls ? ImGui::GetStyle().ScrollbarSize : 0);
+    const ImVec2 origin = ImGui::GetCursorScreenPos();
+    const Strip strip{origin, pitch, std::max(height, 8.0f),
+                      std::max(height, 8.0f) / (static_cast<float>(memory.model.tallest) + 0.6f)};
+    const std::size_t selected = c.ui.round ? memory.model.position_of(*c.ui.round) : cells.size();
+    ImGui::InvisibleButton("##cells", ImVec2(std::max(pitch * count, 1.0f), strip.height + cursor_room));
+    const bool over = ImGui::IsItemHovered(), held = ImGui::IsItemActive();
+    const float mouse = ImGui::GetMousePos().x - origin.x;
+    const auto under = static_cast<std::ptrdiff_t>(std::floor(mouse / pitch));
+    const bool valid = under >= 0 && under < static_cast<std::ptrdiff_t>(cells.size());
+    const float scroll = ImGui::GetScrollX();
+    const auto first = static_cast<std::size_t>(std::max(0.0f, std::floor(scroll / pitch) - 1));
+    const auto last = std::min(cells.size(), first + static_cast<std::size_t>(room / pitch) + 4);
+    for (std::size_t i = first; i < last; ++i)
+        draw_cell(c.style, cells[i], origin.x + static_cast<float>(i) * pitch, strip, i == selected,
+                  over && static_cast<std::ptrdiff_t>(i) == under);
+    if (valid && over)
+        ImGui::SetTooltip("%s", describe_round(cells[static_cast<std::size_t>(under)]).c_str());
+    if (valid && held) {
+        memory.shown = static_cast<std::size_t>(under);
+        c.ui.select_round(cells[static_cast<std::size_t>(under)].index, c.snapshot.rounds.size());
+    }
+    if (ImGui::IsItemFocused() && !c.snapshot.rounds.empty()) {
+        if (ImGui::IsKeyPressed(ImGuiKey_LeftArrow)) step_selection(c.snapshot, c.ui, -1);
+        if (ImGui::IsKeyPressed(ImGuiKey_RightArrow)) step_selection(c.snapshot, c.ui, 1);
+    }
+    if (selected < cells.size()) scroll_to_selected(memory, selected, pitch, room);
+}
+
+void draw_phase_legend(const Style& style, const RoundsModel& model) {
+    std::array<bool, max_phases> used{};
+    for (const RoundCell& cell : model.cells) used[static_cast<std::size_t>(cell.dominant_phase)] = true;
+    ImGui::TextDisabled("height: accepted of drafted depth   colour: longest phase");
+    for (const PhaseRow& phase : phase_rows) {
+        if (!used[static_cast<std::size_t>(phase.id)]) continue;
+        ImGui::SameLine(0, style.em * 0.9f);
+        legend_entry(style, style.phase(phase.id), phase.name.data());
+    }
+}
+
+/// One labelled bar of a small chart: "3  ████ 41 %".
+void draw_bar(const Style& style, const std::string& name, double share, const std::string& value,
+              ImU32 colour, float name_width) {
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float height = ImGui::GetTextLineHeight();
+    const float value_width = style.em * 5.6f;
+    const float room = std::max(ImGui::GetContentRegionAvail().x - name_width - value_width, style.em);
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    const ImVec2 name_size = ImGui::CalcTextSize(name.c_str());
+    list->AddText(ImVec2(at.x + name_width - name_size.x - style.em * 0.5f, at.y),
+                  to_im(style.colours.text_dim), name.c_str());
+    const ImVec2 min(at.x + name_width, at.y + height * 0.16f);
+    list->AddRectFilled(min, ImVec2(min.x + room, at.y + height * 0.88f), to_im(style.colours.raised, 0.75f),
+                        2);
+    if (share > 0)
+        list->AddRectFilled(
+            min, ImVec2(min.x + std::max(room * static_cast<float>(share), 1.0f), at.y + height * 0.88f),
+            colour, 2);
+    list->AddText(ImVec2(min.x + room + style.em * 0.5f, at.y), to_im(style.colours.text), value.c_str());
+    ImGui::Dummy(ImVec2(ImGui::GetContentRegionAvail().x, height));
+}
+
+void draw_histogram(const Style& style, const AcceptanceModel& model) {
+    ImGui::TextDisabled("Tokens accepted per round");
+    std::int64_t most = 1;
+    for (std::int64_t count : model.histogram) most = std::max(most, count);
+    const auto rounds = static_cast<double>(std::max<std::int64_t>(model.rounds, 1));
+    for (std::size_t i = 0; i < model.histogram.size(); ++i) {
+        const auto count = static_cast<double>(model.histogram[i]);
+        draw_bar(style, fmt::format("{}", i), count / static_cast<double>(most),
+                 fmt::format("{:.0f} %", 100 * count / rounds), to_im(style.colours.accent), style.em * 1.7f);
+        tooltip(style,
+                fmt::format("{} of {} rounds accepted {} draft tokens", model.histogram[i], model.rounds, i));
+    }
+}
+
+void draw_depths(const Style& style, const AcceptanceModel& model) {
+    ImGui::TextDisabled("Accepted at depth, once reached");
+    for (std::size_t i = 0; i < model.depths.size(); ++i) {
+        const DepthAcceptance& depth = model.depths[i];
+        draw_bar(style, fmt::format("{}", i + 1), depth.rate(),
+                 depth.reached == 0 ? "-" : fmt::format("{:.0f} %", 100 * depth.rate()),
+                 to_im(style.colours.good), style.em * 1.7f);
+        tooltip(style, fmt::format("{} of {} rounds that reached depth {} accepted a token there",
+                                   depth.accepted, depth.reached, i + 1));
+    }
+}
+
+}  // namespace
+
+void draw_rounds(PanelContext& c) {
+    auto& memory = c.memory.get<RoundsMemory>();
+    rebuild(c, memory);
+    if (memory.model.cells.empty()) {
+        draw_empty_text(c.style,
+                        "One cell per round appears here: its height is the number of accepted tokens, its "
+                        "colour the phase that took longest.");
+        return;
+    }
+    const float side = c.style.em * 13;
+    const bool charts = ImGui::GetContentRegionAvail().x > side * 4;
+    const float gap = c.style.em;
+    const float strip_width = charts ? ImGui::GetContentRegionAvail().x - 2 * (side + gap) : 0;
+    ImGui::BeginGroup();
+    if (ImGui::BeginChild("##left", ImVec2(strip_width, 0))) {
+        draw_phase_legend(c.style, memory.model);
+        if (ImGui::BeginChild("##strip", ImVec2(0, 0), 0, ImGuiWindowFlags_HorizontalScrollbar))
+            draw_strip(c, memory);
+        ImGui::EndChild();
+    }
+    ImGui::EndChild();
+    ImGui::EndGroup();
+    if (!charts) return;
+    ImGui::SameLine(0, gap);
+    if (ImGui::BeginChild("##histogram", ImVec2(side, 0))) draw_histogram(c.style, memory.acceptance);
+    ImGui::EndChild();
+    ImGui::SameLine(0, gap);
+    if (ImGui::BeginChild("##depths", ImVec2(side, 0))) draw_depths(c.style, memory.acceptance);
+    ImGui::EndChild();
+}
+
+}  // namespace draftscope

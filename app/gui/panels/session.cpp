@@ -1,0 +1,229 @@
+#include "app/gui/models/session.h"
+
+#include <fmt/format.h>
+#include <imgui.h>
+#include <imgui_stdlib.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "app/gui/models/selection.h"
+#include "app/gui/panels/panel.h"
+#include "app/gui/panels/widgets.h"
+
+/// What the next run will be: everything of RunConfig, as fields.
+namespace draftscope {
+namespace {
+
+constexpr float label_share = 0.31f;
+constexpr int most_new_tokens = 4096;
+
+struct SessionMemory {
+    bool break_on_rejection = false;
+    int rejection_depth = 1;
+    bool copied = false;
+};
+
+/// Label at the left, the next widget fills the rest of the line.
+void label(const Style& style, const char* text, const char* what = nullptr) {
+    const float width = ImGui::GetContentRegionAvail().x;
+    const float start = ImGui::GetCursorPosX();
+    ImGui::AlignTextToFramePadding();
+    ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
+    ImGui::TextUnformatted(text);
+    ImGui::PopStyleColor();
+    if (what != nullptr) tooltip(style, what);
+    ImGui::SameLine(start + std::max(width * label_share, style.em * 4.6f));
+    ImGui::SetNextItemWidth(-FLT_MIN);
+}
+
+void choose_drafter(PanelContext& c) {
+    label(c.style, "Drafter", "Small model that guesses ahead. NAME or NAME:folder of a checkpoint.");
+    if (c.status.drafters.empty()) {
+        ImGui::InputText("##drafter", &c.config.drafter);
+        return;
+    }
+    if (!ImGui::BeginCombo("##drafter", short_name(c.config.drafter).c_str())) return;
+    for (const DrafterChoice& choice : c.status.drafters) {
+        const bool chosen = spec_name(choice.spec) == spec_name(c.config.drafter);
+        const ImGuiSelectableFlags flags = choice.usable ? 0 : ImGuiSelectableFlags_Disabled;
+        if (ImGui::Selectable(choice.name.c_str(), chosen, flags)) c.config.drafter = choice.spec;
+        if (!choice.usable && ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
+            ImGui::SetTooltip("%s", choice.why_not.c_str());
+    }
+    ImGui::EndCombo();
+}
+
+void choose_head(PanelContext& c) {
+    label(c.style, "Head", "How the drafter's vocabulary scores are computed: the thing to compare.");
+    if (c.status.heads.empty()) {
+        ImGui::InputText("##head", &c.config.head);
+        return;
+    }
+    if (ImGui::BeginCombo("##head", c.config.head.c_str(), ImGuiComboFlags_HeightLarge)) {
+        for (const HeadChoice& choice : c.status.heads) {
+            const bool chosen = spec_name(choice.spec) == spec_name(c.config.head);
+            const ImGuiSelectableFlags flags = choice.usable ? 0 : ImGuiSelectableFlags_Disabled;
+            if (ImGui::Selectable(fmt::format("{}##{}", choice.name, choice.spec).c_str(), chosen, flags))
+                c.config.head = choice.spec;
+            if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
+                ImGui::SetTooltip("%s", choice.usable ? choice.paper.c_str() : choice.why_not.c_str());
+        }
+        ImGui::EndCombo();
+    }
+    for (const HeadChoice& choice : c.status.heads)
+        if (!choice.usable && spec_name(choice.spec) == spec_name(c.config.head)) {
+            ImGui::PushStyleColor(ImGuiCol_Text, to_im(c.style.colours.warn));
+            ImGui::TextWrapped("%s", choice.why_not.c_str());
+            ImGui::PopStyleColor();
+        }
+}
+
+void edit_tree(PanelContext& c) {
+    std::string& spec = c.config.tree;
+    const std::optional<TreeFields> fields = parse_tree(spec);
+    const char* kind = spec.empty()    ? "default of this machine"
+                       : !fields       ? "as text"
+                       : fields->chain ? "chain"
+                                       : "tree";
+    label(c.style, "Tree", "What the drafter builds each round before the model checks it.");
+    if (ImGui::BeginCombo("##tree", kind)) {
+        if (ImGui::Selectable("default of this machine", spec.empty())) spec.clear();
+        if (ImGui::Selectable("tree", fields && !fields->chain)) spec = format_tree({});
+        if (ImGui::Selectable("chain", fields && fields->chain))
+            spec = format_tree({.chain = true, .depth = 4});
+        if (ImGui::Selectable("as text", !spec.empty() && !fields)) spec = "auto";
+        ImGui::EndCombo();
+    }
+    if (spec.empty()) return;
+    if (!fields) {
+        label(c.style, "");
+        ImGui::InputText("##spec", &spec);
+        return;
+    }
+    TreeFields edited = *fields;
+    label(c.style, edited.chain ? "  length" : "  depth", "Forward passes of the drafter after the first.");
+    ImGui::SliderInt("##depth", &edited.depth, 1, 10, "%d", ImGuiSliderFlags_AlwaysClamp);
+    if (!edited.chain) {
+        label(c.style, "  top k", "Children drafted for each node that is expanded.");
+        ImGui::SliderInt("##topk", &edited.topk, 1, 16, "%d", ImGuiSliderFlags_AlwaysClamp);
+        label(c.style, "  nodes", "Nodes that go to the check, root included.");
+        ImGui::SliderInt("##nodes", &edited.nodes, 2, std::clamp(largest_tree(edited), 2, 128), "%d",
+                         ImGuiSliderFlags_AlwaysClamp);
+    }
+    if (edited != *fields) spec = format_tree(edited);
+}
+
+void choose_text(const Style& style, const char* name, const char* what, std::string& value,
+                 std::initializer_list<const char*> choices) {
+    label(style, name, what);
+    if (!ImGui::BeginCombo(fmt::format("##{}", name).c_str(), value.c_str())) return;
+    for (const char* choice : choices)
+        if (ImGui::Selectable(choice, value == choice)) value = choice;
+    ImGui::EndCombo();
+}
+
+void edit_sampling(PanelContext& c) {
+    RunConfig& config = c.config;
+    label(c.style, "New tokens", "Most tokens to generate for each prompt.");
+    ImGui::DragInt("##max_new", &config.max_new, 1.0f, 1, most_new_tokens, "%d",
+                   ImGuiSliderFlags_AlwaysClamp);
+    label(c.style, "Temperature", "0 = greedy: always the likeliest token.");
+    auto temperature = static_cast<float>(config.temperature);
+    if (ImGui::SliderFloat("##temperature", &temperature, 0.0f, 2.0f,
+                           temperature == 0 ? "0 (greedy)" : "%.2f"))
+        config.temperature = static_cast<double>(static_cast<int>(temperature * 100 + 0.5f)) / 100;
+    if (config.temperature == 0) return;
+    label(c.style, "Top p");
+    auto top_p = static_cast<float>(config.top_p);
+    if (ImGui::SliderFloat("##top_p", &top_p, 0.05f, 1.0f, "%.2f", ImGuiSliderFlags_AlwaysClamp))
+        config.top_p = static_cast<double>(static_cast<int>(top_p * 100 + 0.5f)) / 100;
+    label(c.style, "Top k", "0 = all tokens.");
+    ImGui::DragInt("##top_k", &config.top_k, 1.0f, 0, 1000, config.top_k == 0 ? "all" : "%d");
+    label(c.style, "Seed", "The same seed gives the same text, whichever drafter and head.");
+    ImGui::InputScalar("##seed", ImGuiDataType_U64, &config.seed);
+}
+
+void edit_more(PanelContext& c) {
+    RunConfig& config = c.config;
+    if (!ImGui::TreeNodeEx("More", ImGuiTreeNodeFlags_SpanAvailWidth)) return;
+    choose_text(c.style, "Precision", "Of the weights as computed with.", config.precision,
+                {"auto", "f32", "bf16", "int8"});
+    label(c.style, "Threads", "0 = all but one core.");
+    ImGui::DragInt("##threads", &config.threads, 0.1f, 0, 256, config.threads == 0 ? "all but one" : "%d");
+    label(c.style, "Prompt file", "JSONL with `prompt` or `turns`; empty = the prompt above.");
+    ImGui::InputTextWithHint("##prompts", "none", &config.prompts_file);
+    if (!config.prompts_file.empty()) {
+        label(c.style, "Limit", "Conversations of the file, 0 = all.");
+        ImGui::DragInt("##limit", &config.limit, 0.2f, 0, 10000, config.limit == 0 ? "all" : "%d");
+    }
+    label(c.style, "AR baseline", "Prompts also decoded without a drafter: gives the speed-up.");
+    ImGui::DragInt("##baseline", &config.baseline, 0.1f, 0, 100, config.baseline == 0 ? "off" : "%d prompts");
+    label(c.style, "Calibration", "Rounds in which the full head also drafts: gives nu and kappa.");
+    ImGui::DragInt("##calibration", &config.calibration_rounds, 0.1f, 0, 100,
+                   config.calibration_rounds == 0 ? "off" : "%d rounds");
+    label(c.style, "Capture file", "Where the run is recorded; empty = in memory only.");
+    ImGui::InputTextWithHint("##save", "not kept", &config.save);
+    ImGui::Checkbox("No chat template", &config.raw);
+    ImGui::Checkbox("Go on after the end token", &config.ignore_eos);
+    ImGui::TreePop();
+}
+
+void edit_breakpoint(PanelContext& c, SessionMemory& memory) {
+    bool changed = ImGui::Checkbox("Hold on a rejection at depth", &memory.break_on_rejection);
+    tooltip(c.style, "Holds after a round in which fewer draft tokens than this were accepted.");
+    ImGui::SameLine();
+    ImGui::TextUnformatted("≤");
+    ImGui::SameLine();
+    ImGui::SetNextItemWidth(c.style.em * 3);
+    changed |= ImGui::DragInt("##rejection", &memory.rejection_depth, 0.05f, 1, 16, "%d",
+                              ImGuiSliderFlags_AlwaysClamp);
+    if (!changed) return;
+    CmdBreakpoint command;
+    if (memory.break_on_rejection) command.rejection_depth = memory.rejection_depth;
+    c.commands.push_back(command);
+}
+
+void edit_model(PanelContext& c) {
+    label(c.style, "Model", "GGUF file or HF folder; empty = the demo model.");
+    const std::string demo = c.status.default_model.empty() ? "path of a GGUF file"
+                                                            : "demo: " + short_name(c.status.default_model);
+    ImGui::InputTextWithHint("##model", demo.c_str(), &c.config.model);
+    if (!c.config.model.empty()) tooltip(c.style, c.config.model);
+}
+
+}  // namespace
+
+void draw_session(PanelContext& c) {
+    auto& memory = c.memory.get<SessionMemory>();
+    ImGui::BeginChild("##scroll");
+    edit_model(c);
+    choose_drafter(c);
+    choose_head(c);
+    edit_tree(c);
+    ImGui::SeparatorText("Prompt");
+    ImGui::BeginDisabled(!c.config.prompts_file.empty());
+    ImGui::InputTextMultiline("##prompt", &c.config.prompt,
+                              ImVec2(-FLT_MIN, ImGui::GetTextLineHeight() * 4.6f),
+                              ImGuiInputTextFlags_WordWrap);
+    ImGui::EndDisabled();
+    edit_sampling(c);
+    edit_more(c);
+    ImGui::SeparatorText("Breakpoint");
+    edit_breakpoint(c, memory);
+    ImGui::Spacing();
+    const bool idle = c.status.state == JobState::idle;
+    if (icon_button(c.style, Icon::play, "Run with these settings", idle, idle))
+        c.commands.push_back(CmdStart{c.config});
+    if (!idle) tooltip(c.style, "A run is going on; stop it first.");
+    ImGui::SameLine();
+    if (ImGui::Button(memory.copied ? "Copied" : "Copy as command line")) {
+        ImGui::SetClipboardText(to_command_line(c.config).c_str());
+        memory.copied = true;
+    }
+    if (!ImGui::IsItemHovered()) memory.copied = false;
+    tooltip(c.style, to_command_line(c.config));
+    ImGui::EndChild();
+}
+
+}  // namespace draftscope

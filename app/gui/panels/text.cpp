@@ -1,0 +1,229 @@
+#include "app/gui/models/text.h"
+
+#include <imgui.h>
+#include <imgui_stdlib.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "app/gui/panels/panel.h"
+#include "app/gui/panels/widgets.h"
+
+/// The output, each token coloured by where it came from; the prompt above it, dimmed.
+namespace draftscope {
+namespace {
+
+constexpr float line_spacing = 1.38f;
+
+struct TextMemory {
+    std::uint64_t data_key = 0;
+    RowId prompt_id = -1;
+    float width = 0, em = 0;
+    TextModel model;
+    std::vector<TextRun> runs;
+    std::string find;
+    std::vector<std::size_t> found;
+    std::size_t found_at = 0;
+    bool finding = false, scroll_to_found = false;
+    std::optional<std::size_t> shown_round;
+};
+
+void rebuild(PanelContext& c, TextMemory& memory, float width) {
+    const RowId prompt = prompt_to_show(c.snapshot, c.ui);
+    const bool stale = memory.data_key != c.ui.data_key || memory.prompt_id != prompt;
+    if (stale) {
+        memory.model = build_text(c.snapshot, prompt);
+        memory.data_key = c.ui.data_key;
+        memory.prompt_id = prompt;
+        memory.found = find_text(memory.model, memory.find);
+    }
+    if (!stale && memory.width == width && memory.em == c.style.em) return;
+    memory.width = width;
+    memory.em = c.style.em;
+    ImGui::PushFont(c.style.mono, 0.0f);
+    memory.runs = lay_out_text(memory.model.pieces, width, [](std::string_view text) {
+        return ImGui::CalcTextSize(text.data(), text.data() + text.size()).x;
+    });
+    ImGui::PopFont();
+}
+
+ImU32 ground_of(const Style& style, const TextPiece& piece) {
+    switch (piece.kind) {
+        case PieceKind::prompt:
+            return 0;
+        case PieceKind::prefill:
+            return to_im(style.colours.prefill, 0.28f);
+        // Deeper guesses are worth more: stronger ground.
+        case PieceKind::draft:
+            return to_im(style.colours.good, std::min(0.16f + 0.09f * float(piece.depth), 0.62f));
+        case PieceKind::bonus:
+            return to_im(style.colours.target, 0.26f);
+    }
+    return 0;
+}
+
+void draw_legend(const Style& style) {
+    legend_entry(style, to_im(style.colours.good, 0.45f), "drafted");
+    tooltip(style, "Guessed by the drafter and accepted; the deeper in the tree, the stronger the ground.");
+    ImGui::SameLine(0, style.em * 0.8f);
+    legend_entry(style, to_im(style.colours.target, 0.45f), "target's own");
+    tooltip(style, "The token that the target adds at the end of every round.");
+    ImGui::SameLine(0, style.em * 0.8f);
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float y = at.y + ImGui::GetTextLineHeight() * 0.92f, w = style.em * 0.9f;
+    for (float x = 0; x < w; x += style.em * 0.3f)
+        ImGui::GetWindowDrawList()->AddLine(ImVec2(at.x + x, y), ImVec2(at.x + x + style.em * 0.17f, y),
+                                            to_im(style.colours.warn), 2.0f);
+    ImGui::Dummy(ImVec2(w, ImGui::GetTextLineHeight()));
+    ImGui::SameLine(0, style.em * 0.35f);
+    ImGui::TextDisabled("out of vocabulary");
+    tooltip(style, "The head could not have proposed this token: dotted underline.");
+}
+
+void dotted_underline(ImDrawList* list, ImVec2 from, float width, ImU32 colour, float em) {
+    for (float x = 0; x < width; x += em * 0.3f)
+        list->AddLine(ImVec2(from.x + x, from.y), ImVec2(from.x + std::min(x + em * 0.17f, width), from.y),
+                      colour, 2.0f);
+}
+
+struct Cursor {
+    ImVec2 origin;
+    float line_height;
+    bool window_hovered;
+};
+
+/// Draws one run of a token; true when it is under the mouse.
+bool draw_run(PanelContext& c, const TextMemory& memory, const TextRun& run, const Cursor& cursor) {
+    const TextPiece& piece = memory.model.pieces[run.piece];
+    const Style& style = c.style;
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    const float mark = run.line_end && piece.kind != PieceKind::prompt ? style.em * 0.7f : 0;
+    const ImVec2 min(cursor.origin.x + run.x,
+                     cursor.origin.y + static_cast<float>(run.line) * cursor.line_height);
+    const float pad = (cursor.line_height - ImGui::GetTextLineHeight()) / 2;
+    const ImVec2 max(min.x + run.width + mark, min.y + cursor.line_height);
+    const bool selected = piece.round_index && c.ui.round == piece.round_index;
+    const ImVec2 box_min(min.x, min.y + pad * 0.35f), box_max(max.x - 1, max.y - pad * 0.35f);
+    if (piece.kind != PieceKind::prompt) list->AddRectFilled(box_min, box_max, ground_of(style, piece), 2.0f);
+    const bool hovered = cursor.window_hovered && ImGui::IsMouseHoveringRect(min, max);
+    if (hovered || (piece.token_id != no_token && piece.token_id == c.ui.hovered_token))
+        list->AddRect(box_min, box_max, to_im(style.colours.text_dim), 2.0f);
+    if (selected) {
+        list->AddRectFilled(ImVec2(min.x, box_max.y - 1), ImVec2(max.x, box_max.y + 1),
+                            to_im(style.colours.accent));
+        list->AddRectFilled(ImVec2(min.x, box_min.y - 1), ImVec2(max.x, box_min.y + 1),
+                            to_im(style.colours.accent));
+    }
+    if (std::find(memory.found.begin(), memory.found.end(), run.piece) != memory.found.end())
+        list->AddRect(box_min, box_max, to_im(style.colours.warn), 2.0f, 2.0f);
+    const ImU32 ink = to_im(piece.kind == PieceKind::prompt ? style.colours.text_dim : style.colours.text);
+    const char* first = piece.text.data() + run.first;
+    list->AddText(ImVec2(min.x, min.y + pad), ink, first, first + run.count);
+    if (mark > 0)
+        list->AddText(ImVec2(min.x + run.width, min.y + pad), to_im(style.colours.text_dim, 0.7f), "↵");
+    if (!piece.covered)
+        dotted_underline(list, ImVec2(min.x, max.y - pad * 0.9f), run.width, to_im(style.colours.warn),
+                         style.em);
+    return hovered;
+}
+
+void scroll_to(const TextMemory& memory, std::size_t piece, const Cursor& cursor) {
+    for (const TextRun& run : memory.runs)
+        if (run.piece == piece) {
+            const float y = static_cast<float>(run.line) * cursor.line_height;
+            ImGui::SetScrollY(std::max(0.0f, y - ImGui::GetWindowHeight() * 0.4f));
+            return;
+        }
+}
+
+/// The view follows the selection: to the newest line while following, else to the selected round's first
+/// token.
+void follow_selection(PanelContext& c, TextMemory& memory, const Cursor& cursor) {
+    if (memory.scroll_to_found && !memory.found.empty())
+        scroll_to(memory, memory.found[memory.found_at % memory.found.size()], cursor);
+    memory.scroll_to_found = false;
+    if (memory.shown_round == c.ui.round) return;
+    memory.shown_round = c.ui.round;
+    for (std::size_t i = 0; i < memory.model.pieces.size(); ++i)
+        if (memory.model.pieces[i].round_index && memory.model.pieces[i].round_index == c.ui.round) {
+            scroll_to(memory, i, cursor);
+            return;
+        }
+}
+
+void draw_pieces(PanelContext& c, TextMemory& memory) {
+    ImGui::PushFont(c.style.mono, 0.0f);
+    const Cursor cursor{ImGui::GetCursorScreenPos(), ImGui::GetTextLineHeight() * line_spacing,
+                        ImGui::IsWindowHovered()};
+    const int lines = memory.runs.empty() ? 0 : memory.runs.back().line + 1;
+    const float top = ImGui::GetScrollY() - cursor.line_height,
+                bottom = top + ImGui::GetWindowHeight() + cursor.line_height * 2;
+    const TextPiece* under_mouse = nullptr;
+    for (const TextRun& run : memory.runs) {
+        const float y = static_cast<float>(run.line) * cursor.line_height;
+        if (y < top || y > bottom) continue;
+        if (draw_run(c, memory, run, cursor)) under_mouse = &memory.model.pieces[run.piece];
+    }
+    ImGui::Dummy(ImVec2(memory.width, static_cast<float>(lines) * cursor.line_height));
+    follow_selection(c, memory, cursor);
+    ImGui::PopFont();
+    if (under_mouse == nullptr || under_mouse->kind == PieceKind::prompt) return;
+    c.ui.hovered_token = under_mouse->token_id;
+    ImGui::SetTooltip("%s", describe_piece(*under_mouse).c_str());
+    if (under_mouse->round_index && ImGui::IsMouseClicked(0)) {
+        c.ui.select_round(*under_mouse->round_index, c.snapshot.rounds.size());
+        memory.shown_round = c.ui.round;
+    }
+}
+
+void draw_find(PanelContext& c, TextMemory& memory) {
+    if (c.ui.find_requested) {
+        memory.finding = true;
+        ImGui::SetWindowFocus();
+        ImGui::SetKeyboardFocusHere();
+    }
+    if (!memory.finding) return;
+    ImGui::SetNextItemWidth(c.style.em * 12);
+    const bool next = ImGui::InputTextWithHint("##find", "find in this output", &memory.find,
+                                               ImGuiInputTextFlags_EnterReturnsTrue);
+    if (ImGui::IsItemEdited()) {
+        memory.found = find_text(memory.model, memory.find);
+        memory.found_at = 0;
+        memory.scroll_to_found = true;
+    }
+    if (next) {
+        ++memory.found_at;
+        memory.scroll_to_found = true;
+        ImGui::SetKeyboardFocusHere(-1);
+    }
+    ImGui::SameLine();
+    ImGui::TextDisabled("%zu found", memory.found.size());
+    ImGui::SameLine();
+    if (ImGui::SmallButton("Close") || (ImGui::IsWindowFocused() && ImGui::IsKeyPressed(ImGuiKey_Escape))) {
+        memory.finding = false;
+        memory.find.clear();
+        memory.found.clear();
+    }
+}
+
+}  // namespace
+
+void draw_text(PanelContext& c) {
+    auto& memory = c.memory.get<TextMemory>();
+    draw_find(c, memory);
+    const float scrollbar = ImGui::GetStyle().ScrollbarSize + c.style.em * 0.3f;
+    rebuild(c, memory, std::max(ImGui::GetContentRegionAvail().x - scrollbar, c.style.em * 6));
+    if (!memory.model.empty_text.empty()) {
+        draw_empty_text(c.style, memory.model.empty_text);
+        return;
+    }
+    draw_legend(c.style);
+    ImGui::PushStyleColor(ImGuiCol_Text, to_im(c.style.colours.text_dim));
+    text_cut(memory.model.caption);
+    ImGui::PopStyleColor();
+    ImGui::BeginChild("##output");
+    draw_pieces(c, memory);
+    ImGui::EndChild();
+}
+
+}  // namespace draftscope

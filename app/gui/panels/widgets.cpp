@@ -1,0 +1,120 @@
+#include "app/gui/panels/widgets.h"
+
+#include <imgui_internal.h>
+
+#include <algorithm>
+#include <string>
+
+namespace draftscope {
+namespace {
+
+void draw_icon(ImDrawList* list, Icon icon, ImVec2 at, float size, ImU32 colour) {
+    const float h = size / 2;
+    const auto p = [&](float x, float y) { return ImVec2(at.x + x * size, at.y + y * size); };
+    switch (icon) {
+        case Icon::none:
+            break;
+        case Icon::play:
+            list->AddTriangleFilled(p(0.1f, 0), p(1, 0.5f), p(0.1f, 1), colour);
+            break;
+        case Icon::pause:
+            list->AddRectFilled(p(0.1f, 0), p(0.38f, 1), colour);
+            list->AddRectFilled(p(0.62f, 0), p(0.9f, 1), colour);
+            break;
+        case Icon::stop:
+            list->AddRectFilled(p(0.05f, 0.05f), p(0.95f, 0.95f), colour, h * 0.2f);
+            break;
+        case Icon::step:
+            list->AddTriangleFilled(p(0, 0), p(0.7f, 0.5f), p(0, 1), colour);
+            list->AddRectFilled(p(0.75f, 0), p(0.95f, 1), colour);
+            break;
+        case Icon::left:
+            list->AddTriangleFilled(p(0.85f, 0), p(0.85f, 1), p(0.1f, 0.5f), colour);
+            break;
+        case Icon::right:
+            list->AddTriangleFilled(p(0.15f, 0), p(0.9f, 0.5f), p(0.15f, 1), colour);
+            break;
+        case Icon::newest:
+            list->AddCircleFilled(p(0.5f, 0.5f), h * 0.75f, colour);
+            break;
+    }
+}
+
+}  // namespace
+
+bool icon_button(const Style& style, Icon icon, const char* label, bool enabled, bool primary) {
+    const ImGuiStyle& s = ImGui::GetStyle();
+    const float size = style.em * 0.68f;
+    const ImVec2 text = ImGui::CalcTextSize(label, nullptr, true);
+    const float icon_room = icon == Icon::none ? 0 : size;
+    const float gap = icon_room > 0 && text.x > 0 ? s.ItemInnerSpacing.x : 0;
+    const ImVec2 button(text.x + icon_room + gap + 2 * s.FramePadding.x, ImGui::GetFrameHeight());
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    ImGui::BeginDisabled(!enabled);
+    const bool accented = primary && enabled;
+    if (accented) {
+        ImGui::PushStyleColor(ImGuiCol_Button, to_im(style.colours.accent));
+        ImGui::PushStyleColor(ImGuiCol_ButtonHovered, to_im(style.colours.accent, 0.85f));
+        ImGui::PushStyleColor(ImGuiCol_ButtonActive, to_im(style.colours.accent, 0.7f));
+    }
+    ImGui::PushStyleColor(ImGuiCol_Text, IM_COL32_BLACK_TRANS);
+    const bool pressed = ImGui::Button(label, button);
+    ImGui::PopStyleColor(accented ? 4 : 1);
+    const ImU32 colour =
+        accented ? to_im(style.colours.text_on_data) : ImGui::GetColorU32(to_vec(style.colours.text));
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    draw_icon(list, icon, ImVec2(at.x + s.FramePadding.x, at.y + (button.y - size) / 2), size, colour);
+    list->AddText(ImVec2(at.x + s.FramePadding.x + icon_room + gap, at.y + s.FramePadding.y), colour, label,
+                  ImGui::FindRenderedTextEnd(label));
+    ImGui::EndDisabled();
+    return pressed;
+}
+
+void text_cut(std::string_view text, float width) {
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float room = width > 0 ? width : ImGui::GetContentRegionAvail().x;
+    const ImVec2 size(std::max(room, 1.0f), ImGui::GetTextLineHeight());
+    const char* end = text.data() + text.size();
+    const ImVec2 whole = ImGui::CalcTextSize(text.data(), end);
+    ImGui::RenderTextEllipsis(ImGui::GetWindowDrawList(), at, ImVec2(at.x + size.x, at.y + size.y + 2),
+                              at.x + size.x, text.data(), end, &whole);
+    ImGui::Dummy(ImVec2(std::min(size.x, whole.x), size.y));
+    if (whole.x > size.x) ImGui::SetItemTooltip("%.*s", static_cast<int>(text.size()), text.data());
+}
+
+void hint(const Style& style, std::string_view text) {
+    ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
+    ImGui::PushTextWrapPos(0);
+    ImGui::TextUnformatted(text.data(), text.data() + text.size());
+    ImGui::PopTextWrapPos();
+    ImGui::PopStyleColor();
+}
+
+void tooltip(const Style& style, std::string_view text) {
+    if (text.empty() || !ImGui::BeginItemTooltip()) return;
+    ImGui::PushTextWrapPos(style.em * 28);
+    ImGui::TextUnformatted(text.data(), text.data() + text.size());
+    ImGui::PopTextWrapPos();
+    ImGui::EndTooltip();
+}
+
+void legend_entry(const Style& style, ImU32 colour, const char* name) {
+    const float size = style.em * 0.6f;
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float top = at.y + (ImGui::GetTextLineHeight() - size) / 2;
+    ImGui::GetWindowDrawList()->AddRectFilled(ImVec2(at.x, top), ImVec2(at.x + size, top + size), colour,
+                                              size * 0.2f);
+    ImGui::Dummy(ImVec2(size, ImGui::GetTextLineHeight()));
+    ImGui::SameLine(0, style.em * 0.35f);
+    ImGui::TextDisabled("%s", name);
+}
+
+void hatch(ImDrawList* list, ImVec2 min, ImVec2 max, ImU32 colour, float spacing) {
+    const float height = max.y - min.y;
+    list->PushClipRect(min, max, true);
+    for (float x = min.x - height; x < max.x; x += spacing)
+        list->AddLine(ImVec2(x, max.y), ImVec2(x + height, min.y), colour, 1.0f);
+    list->PopClipRect();
+}
+
+}  // namespace draftscope

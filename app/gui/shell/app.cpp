@@ -1,0 +1,259 @@
+#include "app/gui/shell/app.h"
+
+#include <fmt/format.h>
+#include <imgui_internal.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "app/gui/shell/layout.h"
+#include "app/gui/shell/theme.h"
+
+namespace draftscope {
+namespace {
+
+constexpr ImGuiID dockspace_id = 0x44534401;
+constexpr float smallest_scale = 0.5f, largest_scale = 3.0f;
+constexpr const char* demo_prompt =
+    "Explain in three short sentences why the sky is blue, then write a Python function that adds two "
+    "numbers.";
+
+bool same_status(const JobStatus& a, const JobStatus& b) {
+    return a.state == b.state && a.activity == b.activity && a.progress == b.progress &&
+           a.hold_reason == b.hold_reason && a.error == b.error && a.heads.size() == b.heads.size() &&
+           a.drafters.size() == b.drafters.size() && a.capability_line == b.capability_line &&
+           a.opened_file == b.opened_file;
+}
+
+}  // namespace
+
+App::App(Controller& controller, const GuiOptions& options)
+    : controller_(controller),
+      options_(options),
+      snapshot_(controller.snapshot()),
+      open_dialog_("Open capture", "Open", true),
+      save_dialog_("Save a copy", "Save", false) {
+    load_fonts(style_, find_assets());
+    register_settings();
+    if (!options.theme.empty()) settings_.theme = options.theme == "light" ? ThemeId::light : ThemeId::dark;
+    if (is_layout(options.layout)) settings_.layout = options.layout;
+    for (const Panel& panel : panels()) ui_.open.emplace(panel.id, panel.open);
+    config_.prompt = demo_prompt;
+    for (const std::string& file : options.files) commands_.push_back(CmdOpenFile{file});
+}
+
+App::~App() {
+    ImGui::RemoveSettingsHandler("Draftscope");
+}
+
+void App::adopt_defaults() {
+    if (defaults_adopted_) return;
+    defaults_adopted_ = true;
+    if (options_.run_demo && options_.files.empty()) commands_.push_back(CmdStart{config_});
+    if (options_.screenshot.empty()) guide_open_ = !settings_.guide_seen;
+}
+
+bool App::prepare(float monitor_scale) {
+    const float scale = monitor_scale * settings_.user_scale * static_cast<float>(options_.scale);
+    bool changed = frames_ == 0;
+    if (scale != applied_scale_ || settings_.theme != applied_theme_ || frames_ == 0) {
+        apply_theme(style_, settings_.theme, scale);
+        applied_scale_ = scale;
+        applied_theme_ = settings_.theme;
+        changed = true;
+    }
+    auto snapshot = controller_.snapshot();
+    if (snapshot != snapshot_ || ui_.data_key == 0) {
+        snapshot_ = std::move(snapshot);
+        ++ui_.data_key;
+        sync_selection(*snapshot_, ui_);
+        changed = true;
+    }
+    JobStatus status = controller_.status();
+    changed |= !same_status(status, status_);
+    status_ = std::move(status);
+    return changed;
+}
+
+PanelContext App::context() {
+    return {*snapshot_, status_, ui_, config_, commands_, style_, memory_};
+}
+
+void App::frame() {
+    const bool first = frames_++ == 0;
+    adopt_defaults();
+    style_.em = ImGui::GetFontSize();
+    ui_.hovered_token = no_token;
+    if (numbers_key_ != ui_.data_key || numbers_run_ != ui_.run_id) {
+        numbers_ = header_numbers(*snapshot_, ui_.run_id);
+        numbers_key_ = ui_.data_key;
+        numbers_run_ = ui_.run_id;
+    }
+    if (first && ImGui::DockBuilderGetNode(dockspace_id) == nullptr) wanted_layout_ = settings_.layout;
+    handle_keys();
+    draw_menu_bar();
+    draw_tool_bar();
+    draw_banners();
+    draw_status_line();
+    const ImGuiViewport* viewport = ImGui::GetMainViewport();
+    // The bars take their room from the second frame on; a layout is built for the room that is left.
+    if (!first) {
+        if (!wanted_layout_.empty()) {
+            build_layout(dockspace_id, viewport->WorkSize, wanted_layout_, ui_);
+            settings_.layout = wanted_layout_;
+            wanted_layout_.clear();
+            ImGui::MarkIniSettingsDirty();
+        }
+        ImGui::DockSpaceOverViewport(dockspace_id, viewport, ImGuiDockNodeFlags_NoWindowMenuButton);
+        draw_panels();
+    }
+    draw_popups();
+    ui_.fit_requested = false;
+    ui_.find_requested = false;
+    if (!commands_.empty()) controller_.submit(std::exchange(commands_, {}));
+}
+
+void App::draw_panels() {
+    PanelContext panel_context = context();
+    for (const Panel& panel : panels()) {
+        bool& open = ui_.open[panel.id];
+        if (!open) continue;
+        const std::string name = fmt::format("{}###{}", panel.title, panel.id);
+        const bool was_open = open;
+        ImGui::SetNextWindowSize(ImVec2(style_.em * 30, style_.em * 20), ImGuiCond_FirstUseEver);
+        if (ImGui::Begin(name.c_str(), &open, ImGuiWindowFlags_NoCollapse | ImGuiWindowFlags_NoScrollbar))
+            panel.draw(panel_context);
+        ImGui::End();
+        if (open != was_open) ImGui::MarkIniSettingsDirty();
+    }
+}
+
+void App::handle_keys() {
+    if (ImGui::GetTopMostPopupModal() != nullptr) return;
+    for (const Action& entry : actions()) {
+        if (entry.chord == ImGuiKey_None) continue;
+        const bool repeats = entry.id == ActionId::previous_round || entry.id == ActionId::next_round;
+        const ImGuiInputFlags flags = ImGuiInputFlags_RouteGlobal | (repeats ? ImGuiInputFlags_Repeat : 0);
+        if (ImGui::Shortcut(entry.chord, flags)) perform(entry.id);
+    }
+}
+
+void App::request_layout(std::string_view name) {
+    wanted_layout_ = is_layout(name) ? name : layout_names.front();
+}
+
+void App::perform(ActionId id) {
+    const JobState state = status_.state;
+    const bool idle = state == JobState::idle;
+    const auto step = [&](Command command) {
+        if (idle) {
+            commands_.push_back(CmdStart{config_});
+            commands_.push_back(CmdPause{});
+        } else if (state != JobState::stopping) {
+            commands_.push_back(command);
+        }
+        set_follow(*snapshot_, ui_, true);
+    };
+    const auto rescale = [&](float factor) {
+        settings_.user_scale = std::clamp(settings_.user_scale * factor, smallest_scale, largest_scale);
+        ImGui::MarkIniSettingsDirty();
+    };
+    const auto use_theme = [&](ThemeId theme) {
+        settings_.theme = theme;
+        ImGui::MarkIniSettingsDirty();
+    };
+    switch (id) {
+        case ActionId::run_pause:
+            if (idle)
+                commands_.push_back(CmdStart{config_});
+            else if (state == JobState::held)
+                commands_.push_back(CmdResume{});
+            else if (state != JobState::stopping)
+                commands_.push_back(CmdPause{});
+            break;
+        case ActionId::stop:
+            if (!idle && state != JobState::stopping) commands_.push_back(CmdStop{});
+            break;
+        case ActionId::step_round:
+            step(CmdStepRound{});
+            break;
+        case ActionId::step_level:
+            step(CmdStepLevel{});
+            break;
+        case ActionId::step_phase:
+            step(CmdStepPhase{});
+            break;
+        case ActionId::previous_round:
+            step_selection(*snapshot_, ui_, -1);
+            break;
+        case ActionId::next_round:
+            step_selection(*snapshot_, ui_, 1);
+            break;
+        case ActionId::first_round:
+            step_selection(*snapshot_, ui_, -static_cast<int>(snapshot_->rounds.size()));
+            break;
+        case ActionId::follow:
+            set_follow(*snapshot_, ui_, !ui_.follow);
+            break;
+        case ActionId::fit:
+            ui_.fit_requested = true;
+            break;
+        case ActionId::find:
+            ui_.open["text"] = true;
+            ui_.find_requested = true;
+            break;
+        case ActionId::open_file:
+            open_dialog_.request("");
+            break;
+        case ActionId::save_copy:
+            save_dialog_.request("run.dscope");
+            break;
+        case ActionId::palette:
+            palette_requested_ = true;
+            break;
+        case ActionId::help:
+            help_requested_ = true;
+            break;
+        case ActionId::guide:
+            guide_open_ = true;
+            break;
+        case ActionId::theme_dark:
+            use_theme(ThemeId::dark);
+            break;
+        case ActionId::theme_light:
+            use_theme(ThemeId::light);
+            break;
+        case ActionId::larger:
+            rescale(1.1f);
+            break;
+        case ActionId::smaller:
+            rescale(1 / 1.1f);
+            break;
+        case ActionId::normal_size:
+            rescale(1 / settings_.user_scale);
+            break;
+        case ActionId::reset_layout:
+            request_layout(settings_.layout);
+            break;
+        case ActionId::layout_explain:
+            request_layout("explain");
+            break;
+        case ActionId::layout_profile:
+            request_layout("profile");
+            break;
+        case ActionId::layout_compare:
+            request_layout("compare");
+            break;
+        case ActionId::quit:
+            quit_ = true;
+            break;
+    }
+}
+
+std::string App::title() const {
+    const RunRow* run = snapshot_->run(ui_.run_id);
+    if (!snapshot_->source.empty()) return short_name(snapshot_->source) + " - Draftscope";
+    return run == nullptr ? "Draftscope" : short_name(run->target) + " - Draftscope";
+}
+
+}  // namespace draftscope

@@ -1,0 +1,306 @@
+#include <fmt/format.h>
+#include <imgui_internal.h>
+
+#include <algorithm>
+
+#include "app/gui/panels/widgets.h"
+#include "app/gui/shell/app.h"
+#include "app/gui/shell/layout.h"
+
+/// The bars around the panels: menu, tools, banners, status.
+namespace draftscope {
+namespace {
+
+constexpr ImGuiWindowFlags bar_flags =
+    ImGuiWindowFlags_NoDocking | ImGuiWindowFlags_NoTitleBar | ImGuiWindowFlags_NoResize |
+    ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse |
+    ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus;
+
+/// A bar along an edge of the window; its room is taken from the dock space. End() must follow.
+bool begin_bar(const char* name, ImGuiDir edge, float height, ImU32 ground) {
+    ImGui::PushStyleVar(ImGuiStyleVar_WindowRounding, 0.0f);
+    ImGui::PushStyleVar(ImGuiStyleVar_WindowMinSize, ImVec2(0, 0));
+    ImGui::PushStyleColor(ImGuiCol_WindowBg, ground);
+    const bool visible = ImGui::BeginViewportSideBar(name, ImGui::GetMainViewport(), edge, height, bar_flags);
+    ImGui::PopStyleColor();
+    ImGui::PopStyleVar(2);
+    return visible;
+}
+
+float bar_height(const Style& style, float lines) {
+    return lines * ImGui::GetTextLineHeightWithSpacing() + style.em * 0.55f;
+}
+
+const char* state_text(JobState state) {
+    switch (state) {
+        case JobState::idle:
+            return "idle";
+        case JobState::loading:
+            return "loading";
+        case JobState::running:
+            return "running";
+        case JobState::held:
+            return "held";
+        case JobState::stopping:
+            return "stopping";
+    }
+    return "";
+}
+
+bool is_checked(ActionId id, const Settings& settings, const UiState& ui) {
+    switch (id) {
+        case ActionId::theme_dark:
+            return settings.theme == ThemeId::dark;
+        case ActionId::theme_light:
+            return settings.theme == ThemeId::light;
+        case ActionId::follow:
+            return ui.follow;
+        default:
+            return false;
+    }
+}
+
+void number(const Style& style, const char* before, const std::string& value, const char* after) {
+    if (*before != 0) {
+        ImGui::TextDisabled("%s", before);
+        ImGui::SameLine(0, style.em * 0.35f);
+    }
+    ImGui::PushFont(style.ui_bold, 0.0f);
+    ImGui::TextUnformatted(value.c_str());
+    ImGui::PopFont();
+    ImGui::SameLine(0, style.em * 0.35f);
+    ImGui::TextDisabled("%s", after);
+}
+
+float number_width(const Style& style, const char* before, const std::string& value, const char* after) {
+    ImGui::PushFont(style.ui_bold, 0.0f);
+    const float bold = ImGui::CalcTextSize(value.c_str()).x;
+    ImGui::PopFont();
+    return bold + ImGui::CalcTextSize(before).x + ImGui::CalcTextSize(after).x +
+           style.em * (*before != 0 ? 0.7f : 0.35f);
+}
+
+}  // namespace
+
+void App::draw_menu_bar() {
+    if (!ImGui::BeginMainMenuBar()) return;
+    for (const char* menu : {"File", "Run", "Go", "View", "Help"}) {
+        if (!ImGui::BeginMenu(menu)) continue;
+        for (const Action& entry : actions()) {
+            if (std::string_view(entry.menu) != menu) continue;
+            if (ImGui::MenuItem(entry.title, entry.keys, is_checked(entry.id, settings_, ui_)))
+                perform(entry.id);
+        }
+        if (std::string_view(menu) == "View") {
+            ImGui::SeparatorText("Panels");
+            for (const Panel& panel : panels())
+                if (ImGui::MenuItem(panel.title, nullptr, &ui_.open[panel.id])) ImGui::MarkIniSettingsDirty();
+        }
+        if (std::string_view(menu) == "Go" && snapshot_->runs.size() > 1) {
+            ImGui::SeparatorText("Runs");
+            for (const RunRow& run : snapshot_->runs) {
+                const std::string label = fmt::format("run {}: {} · {}", run.id, run.drafter, run.head);
+                if (ImGui::MenuItem(label.c_str(), nullptr, run.id == ui_.run_id))
+                    select_run(*snapshot_, ui_, run.id);
+            }
+        }
+        ImGui::EndMenu();
+    }
+    const RunRow* run = snapshot_->run(ui_.run_id);
+    std::string what = run == nullptr
+                           ? "no run yet"
+                           : fmt::format("{}  ·  {}  ·  {}  ·  {}", short_name(run->target), run->drafter,
+                                         run->head, run->tree.empty() ? "no tree" : run->tree);
+    if (run != nullptr && run->synthetic) what += "  ·  synthetic weights";
+    if (run != nullptr && run->acceptance == "replayed") what += "  ·  replayed";
+    const float width = ImGui::CalcTextSize(what.c_str()).x;
+    const float right = ImGui::GetWindowWidth() - style_.em * 0.8f;
+    ImGui::SetCursorPosX(std::max(ImGui::GetCursorPosX() + style_.em, right - width));
+    ImGui::PushStyleColor(ImGuiCol_Text, to_im(style_.colours.text_dim));
+    text_cut(what, std::max(1.0f, right - ImGui::GetCursorPosX()));
+    ImGui::PopStyleColor();
+    ImGui::EndMainMenuBar();
+}
+
+void App::draw_run_buttons() {
+    const JobState state = status_.state;
+    const bool idle = state == JobState::idle, held = state == JobState::held;
+    const bool active = !idle && state != JobState::stopping;
+    if (idle || held) {
+        if (icon_button(style_, Icon::play, held ? "Go on###run_pause" : "Run###run_pause", true, true))
+            perform(ActionId::run_pause);
+    } else if (icon_button(style_, Icon::pause, "Pause###run_pause", active)) {
+        perform(ActionId::run_pause);
+    }
+    tooltip(style_, "Run, hold or go on (Space)");
+    ImGui::SameLine();
+    if (icon_button(style_, Icon::stop, "Stop", active)) perform(ActionId::stop);
+    tooltip(style_, "End the run; what was recorded is kept (Shift+Space)");
+    ImGui::SameLine(0, style_.em * 1.2f);
+    ImGui::AlignTextToFramePadding();
+    ImGui::TextDisabled("Step");
+    static constexpr struct {
+        ActionId id;
+        const char* label;
+        const char* tip;
+    } steps[] = {{ActionId::step_round, "Round", "Let the engine do one round, then hold (F10)"},
+                 {ActionId::step_level, "Level", "Let it do one level of the draft tree, then hold (F11)"},
+                 {ActionId::step_phase, "Phase", "Let it do one phase, then hold (Shift+F11)"}};
+    for (const auto& step : steps) {
+        ImGui::SameLine();
+        if (icon_button(style_, Icon::step, step.label, state != JobState::stopping)) perform(step.id);
+        tooltip(style_, step.tip);
+    }
+}
+
+void App::draw_round_buttons() {
+    const RoundSpan rounds = rounds_of_run(*snapshot_, ui_.run_id);
+    const bool any = rounds.size() > 0 && ui_.round.has_value();
+    if (icon_button(style_, Icon::left, "##previous", any && *ui_.round > rounds.first))
+        perform(ActionId::previous_round);
+    tooltip(style_, "Previous round (,)");
+    ImGui::SameLine(0, style_.em * 0.4f);
+    const std::string position =
+        any ? fmt::format("Round {} of {}", *ui_.round - rounds.first + 1, rounds.size())
+            : std::string("No round yet");
+    const float room = ImGui::CalcTextSize("Round 8888 of 8888").x;
+    const float width = ImGui::CalcTextSize(position.c_str()).x;
+    const float start = ImGui::GetCursorPosX();
+    ImGui::SetCursorPosX(start + std::max(0.0f, (room - width) / 2));
+    ImGui::AlignTextToFramePadding();
+    ImGui::TextUnformatted(position.c_str());
+    ImGui::SameLine(start + std::max(room, width) + style_.em * 0.4f);
+    if (icon_button(style_, Icon::right, "##next", any && *ui_.round + 1 < rounds.end))
+        perform(ActionId::next_round);
+    tooltip(style_, "Next round (.)");
+    ImGui::SameLine();
+    ImGui::PushStyleColor(ImGuiCol_Button,
+                          to_im(ui_.follow ? style_.colours.accent_ground : style_.colours.raised));
+    if (icon_button(style_, Icon::newest, "Follow", true)) perform(ActionId::follow);
+    ImGui::PopStyleColor();
+    tooltip(style_, "Stay on the newest round (L). Choosing an earlier round ends it.");
+}
+
+void App::draw_activity(float right_edge) {
+    const float width = right_edge - ImGui::GetCursorPosX() - style_.em;
+    if (width < style_.em * 6) return;
+    const std::string activity = status_.state == JobState::held && !status_.hold_reason.empty()
+                                     ? "held: " + status_.hold_reason
+                                     : status_.activity;
+    if (activity.empty()) return;
+    const bool loading = status_.progress >= 0 && status_.state != JobState::held;
+    if (loading) {
+        ImGui::ProgressBar(static_cast<float>(status_.progress),
+                           ImVec2(style_.em * 6, ImGui::GetFrameHeight()), "");
+        ImGui::SameLine(0, style_.em * 0.6f);
+    }
+    ImGui::AlignTextToFramePadding();
+    const bool held = status_.state == JobState::held;
+    ImGui::PushStyleColor(ImGuiCol_Text, to_im(held ? style_.colours.warn : style_.colours.text_dim));
+    ImGui::SetCursorPosY(ImGui::GetCursorPosY() + ImGui::GetStyle().FramePadding.y);
+    text_cut(activity, std::max(1.0f, right_edge - ImGui::GetCursorPosX() - style_.em));
+    ImGui::PopStyleColor();
+}
+
+void App::draw_numbers() {
+    number(style_, "τ", numbers_.tau, "tokens/round");
+    tooltip(style_, "tau: tokens committed per round, the target's own token included.");
+    ImGui::SameLine(0, style_.em * 1.4f);
+    number(style_, "", numbers_.tokens_per_second, "tok/s");
+    tooltip(style_, "Tokens committed per second of decoding; time spent paused is left out.");
+    ImGui::SameLine(0, style_.em * 1.4f);
+    number(style_, "×", numbers_.speedup, "AR");
+    tooltip(style_, "Speed against autoregressive decoding. " + numbers_.speedup_why);
+}
+
+void App::draw_tool_bar() {
+    const float height = ImGui::GetFrameHeight() + style_.em * 0.8f;
+    if (begin_bar("##tools", ImGuiDir_Up, height, to_im(style_.colours.panel))) {
+        ImGui::SetCursorPosY((height - ImGui::GetFrameHeight()) / 2);
+        draw_run_buttons();
+        ImGui::SameLine(0, style_.em * 1.6f);
+        draw_round_buttons();
+        const float numbers = number_width(style_, "τ", numbers_.tau, "tokens/round") +
+                              number_width(style_, "", numbers_.tokens_per_second, "tok/s") +
+                              number_width(style_, "×", numbers_.speedup, "AR") + style_.em * 2.8f;
+        const float right_edge = ImGui::GetWindowWidth() - numbers - style_.em * 0.8f;
+        ImGui::SameLine(0, style_.em * 1.6f);
+        draw_activity(right_edge);
+        ImGui::SameLine();
+        ImGui::SetCursorPos(
+            ImVec2(std::max(right_edge, ImGui::GetCursorPosX()), (height - ImGui::GetTextLineHeight()) / 2));
+        draw_numbers();
+    }
+    ImGui::End();
+}
+
+void App::draw_banners() {
+    const bool error = !status_.error.empty() && status_.error != dismissed_error_;
+    if (status_.error.empty()) dismissed_error_.clear();
+    if (error) {
+        const float height = ImGui::GetFrameHeight() + style_.em * 0.6f;
+        if (begin_bar("##error", ImGuiDir_Up, height, to_im(style_.colours.raised))) {
+            ImGui::SetCursorPosY((height - ImGui::GetFrameHeight()) / 2);
+            ImGui::PushStyleColor(ImGuiCol_Text, to_im(style_.colours.bad));
+            ImGui::AlignTextToFramePadding();
+            ImGui::TextUnformatted("Error");
+            ImGui::PopStyleColor();
+            ImGui::SameLine();
+            const float button = ImGui::CalcTextSize("Dismiss").x + 3 * style_.em;
+            ImGui::SetCursorPosY(ImGui::GetCursorPosY() + ImGui::GetStyle().FramePadding.y);
+            text_cut(status_.error, ImGui::GetContentRegionAvail().x - button);
+            ImGui::SameLine(ImGui::GetWindowWidth() - button + style_.em);
+            ImGui::SetCursorPosY((height - ImGui::GetFrameHeight()) / 2);
+            if (ImGui::Button("Dismiss")) dismissed_error_ = status_.error;
+        }
+        ImGui::End();
+    }
+    if (!guide_open_) return;
+    const float height = bar_height(style_, 3);
+    if (begin_bar("##guide", ImGuiDir_Up, height, to_im(style_.colours.accent_ground))) {
+        ImGui::TextUnformatted(
+            "1   The demo decodes the prompt at the left: a small drafter guesses ahead, the model checks "
+            "all guesses in one pass.");
+        ImGui::TextUnformatted(
+            "2   Click a token or a cell of the Rounds strip: tree, phases and text show that round. "
+            "Keys , and . go back and forth.");
+        ImGui::TextUnformatted(
+            "3   Pause with Space, then step a round (F10), a level (F11) or a phase (Shift+F11) and see "
+            "why a token was rejected.");
+        ImGui::SetCursorPos(
+            ImVec2(ImGui::GetWindowWidth() - style_.em * 6, (height - ImGui::GetFrameHeight()) / 2));
+        if (ImGui::Button("Got it", ImVec2(style_.em * 5, 0))) {
+            guide_open_ = false;
+            settings_.guide_seen = true;
+            ImGui::MarkIniSettingsDirty();
+        }
+    }
+    ImGui::End();
+}
+
+void App::draw_status_line() {
+    const float height = ImGui::GetTextLineHeight() + style_.em * 0.6f;
+    if (begin_bar("##status", ImGuiDir_Down, height, to_im(style_.colours.ground))) {
+        ImGui::SetCursorPosY((height - ImGui::GetTextLineHeight()) / 2);
+        const RunRow* run = snapshot_->run(ui_.run_id);
+        std::string right = snapshot_->source.empty() ? "live" : short_name(snapshot_->source);
+        if (run != nullptr)
+            right += fmt::format("  ·  {}  ·  {}", run->tier, losses_text(*snapshot_, run->id));
+        right += fmt::format("  ·  {}", state_text(status_.state));
+        const float width = ImGui::CalcTextSize(right.c_str()).x;
+        ImGui::PushStyleColor(ImGuiCol_Text, to_im(style_.colours.text_dim));
+        text_cut(status_.capability_line.empty() ? "what this machine has: not known yet"
+                                                 : status_.capability_line,
+                 ImGui::GetContentRegionAvail().x - width - 2 * style_.em);
+        ImGui::SameLine(ImGui::GetWindowWidth() - width - ImGui::GetStyle().WindowPadding.x);
+        ImGui::TextUnformatted(right.c_str());
+        tooltip(
+            style_,
+            "Where this comes from, the measurement tier (only T0 speeds may be compared), what the recorder "
+            "had to drop, and what the engine is doing.");
+        ImGui::PopStyleColor();
+    }
+    ImGui::End();
+}
+
+}  // namespace draftscope

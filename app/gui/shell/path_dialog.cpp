@@ -1,0 +1,115 @@
+#include "app/gui/shell/path_dialog.h"
+
+#include <imgui.h>
+#include <imgui_stdlib.h>
+
+#include <filesystem>
+
+namespace draftscope {
+
+void PathDialog::request(const std::string& suggested) {
+    if (folder_.empty()) folder_ = resolve_path("", std::filesystem::current_path().string());
+    if (!suggested.empty()) name_ = suggested;
+    requested_ = true;
+    stale_ = true;
+    problem_.clear();
+}
+
+void PathDialog::enter(const std::string& folder) {
+    folder_ = folder;
+    stale_ = true;
+    problem_.clear();
+}
+
+std::optional<std::string> PathDialog::confirm() {
+    const std::string path = resolve_path(name_, folder_);
+    std::error_code error;
+    if (name_.empty()) {
+        problem_ = "Type or choose a file name.";
+    } else if (std::filesystem::is_directory(path, error)) {
+        name_.clear();
+        enter(path);
+    } else if (must_exist_ && !std::filesystem::exists(path, error)) {
+        problem_ = path + ": no such file.";
+    } else if (!std::filesystem::is_directory(parent_folder(path), error)) {
+        problem_ = parent_folder(path) + ": no such folder.";
+    } else {
+        folder_ = parent_folder(path);
+        ImGui::CloseCurrentPopup();
+        return path;
+    }
+    return std::nullopt;
+}
+
+void PathDialog::draw_list(const Style& style, bool* confirmed) {
+    const float below = 2 * ImGui::GetFrameHeightWithSpacing() + style.em * 1.6f;
+    if (!ImGui::BeginChild("##files", ImVec2(0, -below), ImGuiChildFlags_Borders)) {
+        ImGui::EndChild();
+        return;
+    }
+    if (ImGui::Selectable("..  parent folder", false, ImGuiSelectableFlags_NoAutoClosePopups))
+        enter(parent_folder(folder_));
+    for (const FolderEntry& entry : entries_) {
+        const float right = ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x;
+        const std::string label = entry.folder ? entry.name + "/" : entry.name;
+        const ImGuiSelectableFlags flags =
+            ImGuiSelectableFlags_NoAutoClosePopups | ImGuiSelectableFlags_AllowDoubleClick;
+        if (ImGui::Selectable(label.c_str(), entry.name == name_, flags)) {
+            if (entry.folder) {
+                enter(resolve_path(entry.name, folder_));
+                break;
+            }
+            name_ = entry.name;
+            *confirmed |= ImGui::IsMouseDoubleClicked(0);
+        }
+        if (!entry.folder) {
+            const std::string size = size_text(entry.bytes);
+            ImGui::SameLine(right - ImGui::CalcTextSize(size.c_str()).x -
+                            style.em * 0.5f);
+            ImGui::TextDisabled("%s", size.c_str());
+        }
+    }
+    if (entries_.empty()) ImGui::TextDisabled("No capture files here.");
+    ImGui::EndChild();
+}
+
+std::optional<std::string> PathDialog::draw(const Style& style, const std::vector<std::string>& endings) {
+    if (requested_) ImGui::OpenPopup(title_.c_str());
+    const ImVec2 centre = ImGui::GetMainViewport()->GetCenter();
+    ImGui::SetNextWindowPos(centre, ImGuiCond_Appearing, ImVec2(0.5f, 0.5f));
+    ImGui::SetNextWindowSize(ImVec2(style.em * 42, style.em * 30), ImGuiCond_Appearing);
+    if (!ImGui::BeginPopupModal(title_.c_str(), nullptr, ImGuiWindowFlags_NoSavedSettings))
+        return std::nullopt;
+    if (stale_) {
+        auto listed = list_folder(folder_, endings);
+        entries_ = listed.ok() ? std::move(*listed) : std::vector<FolderEntry>();
+        if (!listed.ok()) problem_ = listed.error().message;
+        stale_ = false;
+    }
+    bool confirmed = false;
+    ImGui::PushFont(style.mono, 0.0f);
+    ImGui::TextUnformatted(folder_.c_str());
+    ImGui::PopFont();
+    draw_list(style, &confirmed);
+    ImGui::SetNextItemWidth(-FLT_MIN);
+    if (requested_) ImGui::SetKeyboardFocusHere();
+    confirmed |=
+        ImGui::InputTextWithHint("##name", "file name or path", &name_, ImGuiInputTextFlags_EnterReturnsTrue);
+    requested_ = false;
+    ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.bad));
+    ImGui::TextUnformatted(problem_.c_str());
+    ImGui::PopStyleColor();
+    confirmed |= ImGui::Button(verb_.c_str(), ImVec2(style.em * 7, 0));
+    ImGui::SameLine();
+    const bool cancelled =
+        ImGui::Button("Cancel", ImVec2(style.em * 7, 0)) || ImGui::IsKeyPressed(ImGuiKey_Escape);
+    std::optional<std::string> path;
+    if (cancelled)
+        ImGui::CloseCurrentPopup();
+    else if (confirmed)
+        path = confirm();
+    ImGui::EndPopup();
+    return path;
+}
+
+}  // namespace draftscope

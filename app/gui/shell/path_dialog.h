@@ -1,0 +1,34 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/gui/models/folder_list.h"
+#include "app/gui/panels/style.h"
+
+namespace draftscope {
+
+/// Asks for a file by list or by typing. Opens on `request`, answers once from `draw`.
+class PathDialog {
+  public:
+    PathDialog(std::string title, std::string verb, bool must_exist)
+        : title_(std::move(title)), verb_(std::move(verb)), must_exist_(must_exist) {}
+
+    void request(const std::string& suggested);
+    /// Every frame; the chosen absolute path in the frame in which the person confirmed.
+    std::optional<std::string> draw(const Style& style, const std::vector<std::string>& endings);
+
+  private:
+    void enter(const std::string& folder);
+    void draw_list(const Style& style, bool* confirmed);
+    std::optional<std::string> confirm();
+
+    std::string title_, verb_;
+    bool must_exist_;
+    bool requested_ = false, stale_ = true;
+    std::string folder_, name_, problem_;
+    std::vector<FolderEntry> entries_;
+};
+
+}  // namespace draftscope

@@ -1,0 +1,164 @@
+#include <fmt/format.h>
+#include <imgui.h>
+#include <imgui_stdlib.h>
+
+#include <algorithm>
+#include <cctype>
+#include <functional>
+
+#include "app/gui/panels/widgets.h"
+#include "app/gui/shell/app.h"
+
+/// Help, command palette and file dialogs.
+namespace draftscope {
+namespace {
+
+struct Meaning {
+    const char* term;
+    const char* what;
+};
+constexpr Meaning meanings[] = {
+    {"round", "draft a tree of tokens, check it in one pass of the target, commit the longest agreeing path"},
+    {"tau", "tokens committed per round, the target's own token included (committed / rounds)"},
+    {"rho_tau", "tau of a head divided by tau of the full head"},
+    {"T_head", "time in router, head, topk and gather on the critical lane"},
+    {"nu", "T_head of a head divided by T_head of the full head"},
+    {"kappa", "T_head of the full head divided by all other time of a round"},
+    {"coverage", "share of emitted tokens that the head could have proposed"},
+    {"remainder", "time of a step that no phase accounts for; always shown"},
+    {"T0 .. T3", "how deep was measured; only speeds of T0 may be reported or compared"},
+};
+
+struct PaletteEntry {
+    std::string title, detail;
+    std::function<void()> run;
+};
+
+bool contains_words(std::string text, const std::string& filter) {
+    const auto lower = [](std::string s) {
+        std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return std::tolower(c); });
+        return s;
+    };
+    text = lower(text);
+    const std::string wanted = lower(filter);
+    std::size_t start = 0;
+    while (start < wanted.size()) {
+        const std::size_t end = std::min(wanted.find(' ', start), wanted.size());
+        if (end > start && text.find(wanted.substr(start, end - start)) == std::string::npos) return false;
+        start = end + 1;
+    }
+    return true;
+}
+
+}  // namespace
+
+void App::draw_help() {
+    constexpr const char* title = "Keys and meanings";
+    if (help_requested_) ImGui::OpenPopup(title);
+    help_requested_ = false;
+    ImGui::SetNextWindowPos(ImGui::GetMainViewport()->GetCenter(), ImGuiCond_Appearing, ImVec2(0.5f, 0.5f));
+    bool open = true;
+    const ImGuiWindowFlags flags = ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoSavedSettings;
+    if (!ImGui::BeginPopupModal(title, &open, flags)) return;
+    if (ImGui::BeginTable("##keys", 3, ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_RowBg)) {
+        for (const Action& entry : actions()) {
+            if (*entry.keys == 0) continue;
+            ImGui::TableNextRow();
+            ImGui::TableNextColumn();
+            ImGui::PushFont(style_.mono, 0.0f);
+            ImGui::TextUnformatted(entry.keys);
+            ImGui::PopFont();
+            ImGui::TableNextColumn();
+            ImGui::TextUnformatted(entry.title);
+            ImGui::TableNextColumn();
+            ImGui::TextDisabled("%s", entry.what);
+        }
+        ImGui::EndTable();
+    }
+    ImGui::SeparatorText("Meanings");
+    if (ImGui::BeginTable("##meanings", 2, ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_RowBg)) {
+        for (const Meaning& meaning : meanings) {
+            ImGui::TableNextRow();
+            ImGui::TableNextColumn();
+            ImGui::TextUnformatted(meaning.term);
+            ImGui::TableNextColumn();
+            ImGui::TextDisabled("%s", meaning.what);
+        }
+        ImGui::EndTable();
+    }
+    if (ImGui::Button("Close") || ImGui::IsKeyPressed(ImGuiKey_Escape) || !open) ImGui::CloseCurrentPopup();
+    ImGui::EndPopup();
+}
+
+void App::draw_palette() {
+    constexpr const char* title = "##palette";
+    if (palette_requested_) {
+        ImGui::OpenPopup(title);
+        palette_filter_.clear();
+        palette_choice_ = 0;
+    }
+    const ImGuiViewport* viewport = ImGui::GetMainViewport();
+    ImGui::SetNextWindowPos(ImVec2(viewport->GetCenter().x, viewport->Size.y * 0.16f), ImGuiCond_Always,
+                            ImVec2(0.5f, 0));
+    ImGui::SetNextWindowSize(ImVec2(style_.em * 36, style_.em * 24));
+    if (!ImGui::BeginPopup(title, ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoMove)) {
+        palette_requested_ = false;
+        return;
+    }
+    std::vector<PaletteEntry> entries;
+    const auto offer = [&](std::string entry_title, std::string detail, std::function<void()> run) {
+        if (contains_words(entry_title, palette_filter_))
+            entries.push_back({std::move(entry_title), std::move(detail), std::move(run)});
+    };
+    for (const Action& entry : actions())
+        offer(entry.title, entry.keys, [this, id = entry.id] { perform(id); });
+    for (const Panel& panel : panels())
+        offer(fmt::format("Panel: {}", panel.title), "", [this, &panel] {
+            ui_.open[panel.id] = true;
+            ImGui::SetWindowFocus(fmt::format("{}###{}", panel.title, panel.id).c_str());
+        });
+    for (const HeadChoice& head : status_.heads)
+        offer(fmt::format("Head: {}", head.name), head.usable ? head.paper : head.why_not,
+              [this, &head] { config_.head = head.spec; });
+    ImGui::SetNextItemWidth(-FLT_MIN);
+    if (palette_requested_) ImGui::SetKeyboardFocusHere();
+    palette_requested_ = false;
+    const bool entered = ImGui::InputTextWithHint("##filter", "type what you want to do", &palette_filter_,
+                                                  ImGuiInputTextFlags_EnterReturnsTrue);
+    if (ImGui::IsItemEdited()) palette_choice_ = 0;
+    const int count = static_cast<int>(entries.size());
+    if (ImGui::IsKeyPressed(ImGuiKey_DownArrow)) ++palette_choice_;
+    if (ImGui::IsKeyPressed(ImGuiKey_UpArrow)) --palette_choice_;
+    palette_choice_ = count == 0 ? 0 : std::clamp(palette_choice_, 0, count - 1);
+    int chosen = entered && count > 0 ? palette_choice_ : -1;
+    if (ImGui::BeginChild("##entries")) {
+        for (int i = 0; i < count; ++i) {
+            const PaletteEntry& entry = entries[static_cast<std::size_t>(i)];
+            const float right = ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x;
+            if (ImGui::Selectable(entry.title.c_str(), i == palette_choice_)) chosen = i;
+            if (i == palette_choice_ && ImGui::IsWindowAppearing()) ImGui::SetScrollHereY();
+            const float width = std::min(ImGui::CalcTextSize(entry.detail.c_str()).x, style_.em * 16);
+            ImGui::SameLine(right - width - style_.em * 0.5f);
+            ImGui::BeginDisabled();
+            text_cut(entry.detail, width + 1);
+            ImGui::EndDisabled();
+        }
+        if (count == 0) ImGui::TextDisabled("Nothing of that name.");
+    }
+    ImGui::EndChild();
+    if (chosen >= 0) {
+        ImGui::CloseCurrentPopup();
+        entries[static_cast<std::size_t>(chosen)].run();
+    }
+    ImGui::EndPopup();
+}
+
+void App::draw_popups() {
+    draw_help();
+    draw_palette();
+    if (const auto path = open_dialog_.draw(style_, {".dscope", ".sqlite", ".db"}))
+        commands_.push_back(CmdOpenFile{*path});
+    if (const auto path = save_dialog_.draw(style_, {".dscope"})) commands_.push_back(CmdSaveCopy{*path});
+}
+
+}  // namespace draftscope
