@@ -60,7 +60,10 @@ class Heads : public testing::TestWithParam<kernels::Precision> {
             for (int k = 0; k < hidden; ++k)
                 out[k] = row >= vocab ? 100.0f : static_cast<float>(rng.normal());
         });
-        weights_ = {&matrix_, {0, 2}, vocab, hidden};
+        weights_.lm_head = &matrix_;
+        weights_.always_active = {0, 2};
+        weights_.vocab = vocab;
+        weights_.hidden = hidden;
         Rng rng(3);
         inputs_.resize(rows_ * hidden);
         for (float& value : inputs_) value = static_cast<float>(rng.normal());
@@ -161,6 +164,20 @@ TEST_P(Heads, FrSpecTiesGoToTheLowerIdWhateverTheRankingSays) {
     std::vector<std::int32_t> ids = {41, 40, 41, 40, 7, 9};  // duplicates count once
     const RankingFile ranking(ids);
     check(*make("fr-spec:v=6", ranking.artefacts()), {0, 2, 41, 40, 7, 9}, 6);
+}
+
+TEST_P(Heads, ADraftersTrimmedHeadProposesTargetIds) {
+    // 300 rows stand for the tokens 1 .. 300: token 0 is not in the drafter's vocabulary.
+    std::vector<TokenId> rows(vocab - 1);
+    for (int i = 0; i < vocab - 1; ++i) rows[static_cast<std::size_t>(i)] = i + 1;
+    const kernels::Matrix trimmed = matrix_.gather_rows(*exec_, rows);
+    weights_.lm_head = &trimmed;
+    weights_.row_ids = rows;
+    check(*make("full"), rows, 10);
+    EXPECT_TRUE(saw(Phase::remap));
+    EXPECT_FALSE(make("full")->covers(nullptr, 0, 0));
+    const RankingFile ranking(descending_ids());
+    check(*make("fr-spec:v=3", ranking.artefacts()), {2, vocab - 2, vocab - 1}, 3);
 }
 
 TEST_P(Heads, ShortlistsSmallerThanKAreClipped) {
