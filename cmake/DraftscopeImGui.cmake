@@ -19,7 +19,7 @@ set(ds_imgui ${DRAFTSCOPE_IMGUI_DIR}/imgui/imgui)
 set(ds_implot ${DRAFTSCOPE_IMGUI_DIR}/implot/implot)
 set(ds_test_engine ${DRAFTSCOPE_IMGUI_DIR}/imgui_test_engine/imgui_test_engine/imgui_test_engine)
 set(ds_imgui_sources
-    ${ds_imgui}/imgui.cpp ${ds_imgui}/imgui_draw.cpp ${ds_imgui}/imgui_tables.cpp ${ds_imgui}/imgui_widgets.cpp
+    ${ds_imgui}/imgui.cpp ${ds_imgui}/imgui_draw.cpp ${ds_imgui}/imgui_tables.cpp ${ds_imgui}/imgui_widgets.cpp ${ds_imgui}/imgui_stacklayout.cpp
     ${ds_imgui}/misc/cpp/imgui_stdlib.cpp
     ${ds_implot}/implot.cpp ${ds_implot}/implot_items.cpp)
 
