@@ -1,0 +1,106 @@
+#include "tests/gui/fake_controller.h"
+
+#include <fmt/format.h>
+
+namespace draftscope::test {
+
+FakeController::FakeController() {
+    status_.capability_line = "CPU 2 cores, AVX2 + VNNI, 18.4 GB/s  ·  no GPU (CUDA off): CPU times only";
+    status_.default_model = "/models/SmolLM2-135M-Instruct.Q4_1.gguf";
+    status_.heads = {{"full", "Full head", "reference", 0x999999, true, ""},
+                     {"fr-spec:v=8192", "FR-Spec", "FR-Spec, 2025", 0xE69F00, true, ""},
+                     {"slimspec:rank=72", "SlimSpec", "SlimSpec", 0x009E73, false,
+                      "no artefact for this head: run draftscope fit slimspec"}};
+    status_.drafters = {{"eagle2", "EAGLE-2", true, ""},
+                        {"ngram", "Prompt lookup", true, ""},
+                        {"none", "none (autoregressive)", true, ""}};
+}
+
+void FakeController::submit(const Commands& commands) {
+    for (const Command& command : commands) {
+        received.push_back(command);
+        if (const auto* start_command = std::get_if<CmdStart>(&command)) start(start_command->config);
+        if (const auto* open_command = std::get_if<CmdOpenFile>(&command)) open(open_command->path);
+        if (!run_ || run_->ended()) continue;
+        if (std::holds_alternative<CmdPause>(command)) {
+            status_.state = JobState::held;
+            status_.hold_reason = "paused";
+        }
+        if (std::holds_alternative<CmdResume>(command)) status_.state = JobState::running;
+        if (std::holds_alternative<CmdStop>(command)) run_->end(capture_, RunEnd::cancelled);
+        if (std::holds_alternative<CmdStepRound>(command)) step(-1);
+        if (std::holds_alternative<CmdStepLevel>(command)) step(1);
+        if (std::holds_alternative<CmdStepPhase>(command)) step(0);
+        publish();
+    }
+}
+
+void FakeController::start(const RunConfig& config) {
+    if (run_ && !run_->ended()) return;
+    runs.push_back(config);
+    SyntheticOptions options;
+    options.run_id = next_run_++;
+    options.seed = static_cast<std::uint64_t>(options.run_id) + 6;
+    options.head = config.head;
+    options.drafter = config.drafter;
+    run_ = std::make_unique<SyntheticRun>(options);
+    run_->begin(capture_);
+    status_.state = JobState::running;
+    status_.activity = "decoding";
+    status_.config = config;
+    status_.opened_file.clear();
+    status_.error.clear();
+    publish();
+}
+
+void FakeController::open(const std::string& path) {
+    if (!path.ends_with(".dscope")) {
+        status_.error = path + ": not a capture file (wrong application id)";
+        return;
+    }
+    SyntheticOptions options;
+    options.seed = 99;
+    options.category = "stored";
+    auto stored = *synthetic_snapshot(12, options);
+    stored.source = path;
+    snapshot_ = std::make_shared<const Snapshot>(std::move(stored));
+    status_.opened_file = path;
+    status_.error.clear();
+}
+
+void FakeController::step(int level) {
+    if (level < 0) {
+        run_->advance(capture_);
+        capture_.apply(LiveRound{});
+    } else {
+        capture_.apply(run_->live_round(level));
+    }
+    status_.state = JobState::held;
+    status_.hold_reason = level < 0 ? "after the round" : fmt::format("after level {}", level);
+}
+
+void FakeController::advance(int rounds) {
+    for (int i = 0; i < rounds && run_ && status_.state == JobState::running && run_->advance(capture_); ++i)
+        continue;
+    publish();
+}
+
+void FakeController::add_loss(const std::string& kind, std::int64_t count) {
+    LossRow loss;
+    loss.run_id = next_run_ - 1;
+    loss.kind = kind;
+    loss.count = count;
+    capture_.apply(loss);
+    publish();
+}
+
+void FakeController::publish() {
+    if (run_ && run_->ended()) {
+        status_.state = JobState::idle;
+        status_.activity = "";
+        status_.hold_reason.clear();
+    }
+    snapshot_ = std::make_shared<const Snapshot>(capture_.snapshot(++version_));
+}
+
+}  // namespace draftscope::test

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/jobs/controller.h"
+#include "tests/gui/synthetic.h"
+
+namespace draftscope::test {
+
+/// Does what the real controller does as far as the window can see, without an engine: runs are synthetic and
+/// go on by calls of `advance`.
+class FakeController final : public Controller {
+  public:
+    FakeController();
+
+    void submit(const Commands& commands) override;
+    std::shared_ptr<const Snapshot> snapshot() const override { return snapshot_; }
+    JobStatus status() const override { return status_; }
+
+    /// Lets a running engine do up to `rounds` rounds.
+    void advance(int rounds);
+    void add_loss(const std::string& kind, std::int64_t count);
+    JobStatus& edit_status() { return status_; }
+
+    Commands received;            ///< everything submitted, in order
+    std::vector<RunConfig> runs;  ///< configs of the runs started
+
+    template <typename C>
+    int count() const {
+        int n = 0;
+        for (const Command& command : received) n += std::holds_alternative<C>(command);
+        return n;
+    }
+
+  private:
+    void start(const RunConfig& config);
+    void open(const std::string& path);
+    void step(int level);
+    void publish();
+
+    Capture capture_;
+    std::unique_ptr<SyntheticRun> run_;
+    std::shared_ptr<const Snapshot> snapshot_ = std::make_shared<Snapshot>();
+    JobStatus status_;
+    std::uint64_t version_ = 0;
+    RowId next_run_ = 1;
+};
+
+}  // namespace draftscope::test

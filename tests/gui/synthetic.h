@@ -1,0 +1,62 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "capture/capture.h"
+
+/// A made-up decode with plausible trees, tokens, phase times and head evaluations: what the window is tested
+/// and looked at with when there is no engine. The same seed gives the same capture.
+namespace draftscope::test {
+
+struct SyntheticOptions {
+    std::uint64_t seed = 7;
+    RowId run_id = 1;
+    std::string head = "fr-spec:v=8192";
+    std::string drafter = "eagle2";
+    std::string category = "writing";
+    int levels = 4;  ///< depth of the tree
+    int topk = 4;
+    int nodes = 12;
+    bool full_reference = true;  ///< calibration rows of the full head
+};
+
+class SyntheticRun {
+  public:
+    explicit SyntheticRun(SyntheticOptions options = {});
+
+    /// Run, vocabulary, prompt and first token.
+    void begin(Capture& capture);
+    /// One more step of one round; false when the text is used up (and the run has been ended).
+    bool advance(Capture& capture);
+    /// The round in flight after the drafting of `level`.
+    LiveRound live_round(int level);
+    void end(Capture& capture, RunEnd how);
+    bool ended() const { return ended_; }
+    int rounds() const { return rounds_; }
+
+  private:
+    StepRecord make_step();
+    void add_nodes(RoundRecord& round, int accepted);
+    void add_spans(StepRecord& step, RowId round_id);
+    void span(StepRecord& step, RowId round_id, int phase, int level, double us, int rows, std::int64_t bytes,
+              int nesting = 0);
+    void add_head_evals(RoundRecord& round);
+    TokenId random_token();
+
+    SyntheticOptions options_;
+    Rng rng_;
+    std::shared_ptr<Vocab> vocab_;
+    std::vector<TokenId> output_;
+    std::size_t position_ = 1;  ///< generated tokens so far
+    TimeNs now_ = 0;
+    RowId next_round_ = 1, next_step_ = 1, next_span_ = 1, prompt_id_ = 1;
+    int rounds_ = 0;
+    bool ended_ = false;
+};
+
+/// A finished run of at most `rounds` rounds.
+std::shared_ptr<const Snapshot> synthetic_snapshot(int rounds, SyntheticOptions options = {});
+
+}  // namespace draftscope::test
