@@ -1,0 +1,93 @@
+#include "kernels/exec.h"
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+
+#include "kernels_test_util.h"
+
+namespace draftscope::kernels {
+namespace {
+
+TEST(Exec, LowersTheInstructionSetToWhatTheMachineHas) {
+    EXPECT_LE(best_isa(), supported_isa());
+    EXPECT_EQ(make_cpu_exec(1, Isa::portable)->isa(), Isa::portable);
+    EXPECT_EQ(make_cpu_exec(1, Isa::avx512_bf16)->isa(), supported_isa());
+    EXPECT_EQ(to_text(Isa::avx512_vnni), "avx512_vnni");
+}
+
+TEST(Exec, GivesPartPToThreadPModuloThreads) {
+    for (const int threads : {1, 2, 3, 4}) {
+        auto exec = make_cpu_exec(threads);
+        ASSERT_EQ(exec->threads(), threads);
+        std::vector<std::thread::id> first(static_cast<std::size_t>(threads));
+        for (const int parts : {0, 1, 2, 3, 7, 16}) {
+            std::vector<std::thread::id> ran(static_cast<std::size_t>(parts));
+            exec->parallel(parts,
+                           [&](int p) { ran[static_cast<std::size_t>(p)] = std::this_thread::get_id(); });
+            if (parts <= 1) continue;
+            for (int p = 0; p < parts; ++p) {
+                const auto thread = static_cast<std::size_t>(p % threads);
+                if (first[thread] == std::thread::id{}) first[thread] = ran[static_cast<std::size_t>(p)];
+                EXPECT_EQ(ran[static_cast<std::size_t>(p)], first[thread])
+                    << threads << " threads, part " << p;
+            }
+            EXPECT_EQ(first[0], std::this_thread::get_id());
+        }
+    }
+}
+
+TEST(Exec, SurvivesTenThousandTinyCalls) {
+    for (const int threads : {2, 4}) {
+        auto exec = make_cpu_exec(threads);
+        std::vector<int> counts(5, 0);
+        for (int call = 0; call < 10'000; ++call) {
+            const int parts = 1 + call % 5;
+            exec->parallel(parts, [&](int p) { ++counts[static_cast<std::size_t>(p)]; });
+        }
+        EXPECT_EQ(counts, (std::vector<int>{10'000, 8'000, 6'000, 4'000, 2'000}));
+    }
+}
+
+TEST(Exec, WakesAfterItsThreadsWentToSleep) {
+    auto exec = make_cpu_exec(2);
+    std::atomic<int> ran{0};
+    for (int call = 0; call < 5; ++call) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(3));
+        exec->parallel(4, [&](int) { ++ran; });
+    }
+    EXPECT_EQ(ran.load(), 20);
+}
+
+TEST(Exec, StartsAndStopsWithoutWork) {
+    for (int i = 0; i < 50; ++i) make_cpu_exec(1 + i % 4);
+}
+
+TEST(Exec, FlushesDenormalsInsideAndLeavesTheCallerAsItWas) {
+    for (const int threads : {1, 2}) {
+        auto exec = make_cpu_exec(threads);
+        volatile float tiny = 1e-38f;
+        std::vector<float> inside(2, 1.0f);
+        exec->parallel(2, [&](int p) { inside[static_cast<std::size_t>(p)] = tiny * 0.25f; });
+        EXPECT_EQ(inside[0], 0.0f);
+        EXPECT_EQ(inside[1], 0.0f);
+        EXPECT_GT(tiny * 0.25f, 0.0f);
+    }
+}
+
+TEST(Exec, ScratchIsAlignedSeparateAndKept) {
+    auto exec = make_cpu_exec(2);
+    std::byte* a = exec->scratch(0, 1000);
+    std::byte* b = exec->scratch(1, 1000);
+    std::byte* shared = exec->shared_scratch(1000);
+    for (std::byte* p : {a, b, shared}) EXPECT_EQ(reinterpret_cast<std::uintptr_t>(p) % 64, 0u);
+    EXPECT_NE(a, b);
+    EXPECT_NE(a, shared);
+    EXPECT_EQ(exec->scratch(0, 500), a) << "a smaller wish must not allocate";
+    std::byte* grown = exec->scratch(0, 1 << 20);
+    grown[(1 << 20) - 1] = std::byte{1};
+    EXPECT_EQ(exec->scratch(0, 1 << 20), grown);
+}
+
+}  // namespace
+}  // namespace draftscope::kernels

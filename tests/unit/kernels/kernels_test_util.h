@@ -1,0 +1,96 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "base/spans.h"
+#include "kernels/exec.h"
+#include "kernels/matrix.h"
+
+namespace draftscope::kernels {
+
+inline constexpr double f32_epsilon =
+    1.0 / (1 << 24);                             ///< largest relative rounding error of one f32 operation
+inline constexpr double f32_smallest = 1.2e-38;  ///< what flushing one denormal can lose
+
+/// Every instruction set this machine can run: each is a path of its own and tested as such.
+inline std::vector<Isa> isas() {
+    std::vector<Isa> all;
+    for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512_vnni, Isa::avx512_bf16}) {
+        if (isa <= supported_isa()) all.push_back(isa);
+    }
+    return all;
+}
+
+inline std::string name_of(Isa isa) {
+    return std::string(to_text(isa));
+}
+inline std::string name_of(Precision precision) {
+    return std::string(to_text(precision));
+}
+
+/// A dense row-major table that owns its numbers.
+struct Table {
+    Table(int rows_in, int cols_in)
+        : rows(rows_in),
+          cols(cols_in),
+          data(static_cast<std::size_t>(rows_in) * static_cast<std::size_t>(cols_in)) {}
+    float* row(int r) { return data.data() + static_cast<std::size_t>(r) * static_cast<std::size_t>(cols); }
+    const float* row(int r) const {
+        return data.data() + static_cast<std::size_t>(r) * static_cast<std::size_t>(cols);
+    }
+    float at(int r, int c) const { return row(r)[c]; }
+    Rows<float> view() { return Rows<float>(data.data(), rows, cols); }
+    Rows<const float> view() const { return Rows<const float>(data.data(), rows, cols); }
+
+    int rows;
+    int cols;
+    std::vector<float> data;
+};
+
+/// Normal numbers spoiled by what breaks kernels: outliers of 1000, exact zeros, denormals, whole rows and
+/// blocks of zeros.
+inline Table hard_table(int rows, int cols, std::uint64_t seed) {
+    Table table(rows, cols);
+    Rng rng(seed);
+    for (int r = 0; r < rows; ++r) {
+        const bool zero_row = rng.below(16) == 0;
+        for (int c = 0; c < cols; ++c) {
+            float value = static_cast<float>(rng.normal());
+            switch (rng.below(40)) {
+                case 0:
+                    value *= 1000.0f;
+                    break;
+                case 1:
+                    value = 0.0f;
+                    break;
+                case 2:
+                    value = 1e-40f;
+                    break;
+                default:
+                    break;
+            }
+            if (zero_row || (c / 32) % 7 == 5) value = 0.0f;
+            table.row(r)[c] = value;
+        }
+    }
+    return table;
+}
+
+inline bool same_bits(const float* a, const float* b, int count) {
+    return std::memcmp(a, b, static_cast<std::size_t>(count) * sizeof(float)) == 0;
+}
+
+inline Matrix pack_table(Exec& exec, Precision precision, const Table& table) {
+    return Matrix::pack(exec, precision, table.rows, table.cols, [&](int row, float* out) {
+        std::memcpy(out, table.row(row), static_cast<std::size_t>(table.cols) * sizeof(float));
+    });
+}
+
+}  // namespace draftscope::kernels

@@ -1,0 +1,192 @@
+#include "kernels/matmul.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "kernels_test_util.h"
+
+namespace draftscope::kernels {
+namespace {
+
+constexpr Precision precisions[] = {Precision::f32, Precision::bf16, Precision::int8};
+
+/// What one output may be off from the exact product of the packed weights and the given activations.
+///   f32, bf16: K roundings of the running sum, and one bf16 rounding (2^-9) of each activation where dot
+///   products take bf16 pairs.
+///   int8: the activations of 32 columns share the scale largest/127, so each is off by at most half a step,
+///   largest/254; the integer sums are exact, and the sum over groups rounds like f32.
+double error_bound(Precision precision, Isa isa, std::span<const float> w, const float* x) {
+    double magnitude = 0;
+    double quantised = 0;
+    for (std::size_t block = 0; block < w.size(); block += 32) {
+        double largest = 0;
+        double weights = 0;
+        for (std::size_t i = block; i < std::min(block + 32, w.size()); ++i) {
+            magnitude += std::fabs(static_cast<double>(w[i]) * static_cast<double>(x[i]));
+            largest = std::max(largest, std::fabs(static_cast<double>(x[i])));
+            weights += std::fabs(static_cast<double>(w[i]));
+        }
+        quantised += largest / 254.0 * (1.0 + 1e-4) * weights;
+    }
+    const double terms = static_cast<double>(w.size()) + 4.0;
+    double bound = terms * (f32_epsilon * (magnitude + quantised) + f32_smallest * 2000.0);
+    if (precision == Precision::bf16 && isa >= Isa::avx512_bf16) bound += magnitude / 256.0;
+    if (precision == Precision::int8) bound += quantised;
+    return bound;
+}
+
+void check_against_double(Exec& exec, Precision precision, int n, int k, int m, bool with_bias) {
+    SCOPED_TRACE(name_of(exec.isa()) + " " + name_of(precision) + " n " + std::to_string(n) + " k " +
+                 std::to_string(k) + " m " + std::to_string(m));
+    const Table w = hard_table(n, k, static_cast<std::uint64_t>(n + 7 * k));
+    const Table x = hard_table(m, k, static_cast<std::uint64_t>(m + 3 * k));
+    const Table bias = hard_table(1, n, 9);
+    const Matrix matrix = pack_table(exec, precision, w);
+    Table y(m, n);
+    matmul(exec, matrix, x.view(), y.view(), with_bias ? bias.row(0) : nullptr);
+    std::vector<float> row(static_cast<std::size_t>(k));
+    for (int j = 0; j < n; ++j) {
+        matrix.unpack_row(j, row);
+        for (int i = 0; i < m; ++i) {
+            double expected = with_bias ? bias.at(0, j) : 0.0;
+            for (int c = 0; c < k; ++c) {
+                expected +=
+                    static_cast<double>(row[static_cast<std::size_t>(c)]) * static_cast<double>(x.at(i, c));
+            }
+            const double allowed =
+                error_bound(precision, exec.isa(), row, x.row(i)) + 2.0 * f32_epsilon * std::fabs(expected);
+            ASSERT_LE(std::fabs(y.at(i, j) - expected), allowed) << "row " << i << " output " << j;
+        }
+    }
+}
+
+TEST(Matmul, MatchesDoublePrecision) {
+    for (const Isa isa : isas()) {
+        auto exec = make_cpu_exec(2, isa);
+        for (const Precision precision : precisions) {
+            check_against_double(*exec, precision, 1, 1, 1, false);
+            check_against_double(*exec, precision, 15, 33, 3, true);
+            check_against_double(*exec, precision, 33, 64, 13, false);
+            check_against_double(*exec, precision, 50, 577, 8, true);
+            check_against_double(*exec, precision, 35, 1729, 25, false);
+        }
+    }
+}
+
+/// int8 against the weights before packing, on plain normal data: what a model loses.
+TEST(Matmul, Int8IsWithinOnePercentOfTheSignal) {
+    for (const Isa isa : isas()) {
+        auto exec = make_cpu_exec(1, isa);
+        constexpr int n = 64;
+        constexpr int k = 576;
+        Table w(n, k);
+        Table x(4, k);
+        Rng rng(3);
+        for (float& v : w.data) v = static_cast<float>(rng.normal());
+        for (float& v : x.data) v = static_cast<float>(rng.normal());
+        x.row(1)[17] *= 1000.0f;  // an outlier channel must not drown the other 18 groups
+        Table y(4, n);
+        matmul(*exec, pack_table(*exec, Precision::int8, w), x.view(), y.view());
+        for (int i = 0; i < 4; ++i) {
+            double wrong = 0;
+            double signal = 0;
+            for (int j = 0; j < n; ++j) {
+                double expected = 0;
+                for (int c = 0; c < k; ++c) expected += static_cast<double>(w.at(j, c)) * x.at(i, c);
+                wrong += (y.at(i, j) - expected) * (y.at(i, j) - expected);
+                signal += expected * expected;
+            }
+            EXPECT_LT(std::sqrt(wrong / signal), 0.01) << name_of(isa) << " row " << i;
+        }
+    }
+}
+
+struct Case {
+    Table w;
+    Table x;
+    Table expected;  ///< all 80 rows at once on one thread
+};
+
+Case make_case(Isa isa, Precision precision, int n, int k) {
+    Case c{hard_table(n, k, 11), hard_table(80, k, 12), Table(80, n)};
+    auto exec = make_cpu_exec(1, isa);
+    matmul(*exec, pack_table(*exec, precision, c.w), c.x.view(), c.expected.view());
+    return c;
+}
+
+constexpr int odd_shapes[][2] = {{300, 577}, {17, 1729}, {64, 64}};
+
+TEST(Matmul, ARowDoesNotDependOnHowManyShareTheCall) {
+    for (const Isa isa : isas()) {
+        for (const Precision precision : precisions) {
+            for (const auto& [n, k] : odd_shapes) {
+                SCOPED_TRACE(name_of(isa) + " " + name_of(precision) + " k " + std::to_string(k));
+                const Case c = make_case(isa, precision, n, k);
+                auto exec = make_cpu_exec(2, isa);
+                const Matrix matrix = pack_table(*exec, precision, c.w);
+                for (const int m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 31, 64}) {
+                    for (int first = 0; first + m <= 80; first += 29) {
+                        Table y(m, n);
+                        matmul(*exec, matrix, c.x.view().slice(first, m), y.view());
+                        ASSERT_TRUE(same_bits(y.row(0), c.expected.row(first), m * n)) << "m " << m;
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST(Matmul, NeitherThreadsNorRowOrderNorStrideChangeABit) {
+    for (const Isa isa : isas()) {
+        for (const Precision precision : precisions) {
+            for (const auto& [n, k] : odd_shapes) {
+                SCOPED_TRACE(name_of(isa) + " " + name_of(precision) + " k " + std::to_string(k));
+                const Case c = make_case(isa, precision, n, k);
+                std::vector<int> order(80);
+                std::iota(order.begin(), order.end(), 0);
+                Rng rng(13);
+                for (std::size_t i = order.size() - 1; i > 0; --i) {
+                    std::swap(order[i], order[rng.below(static_cast<std::uint32_t>(i + 1))]);
+                }
+                Table shuffled(80, k + 3);
+                for (int r = 0; r < 80; ++r) {
+                    std::copy_n(c.x.row(order[static_cast<std::size_t>(r)]), k, shuffled.row(r));
+                }
+                for (const int threads : {1, 2, 3, 4}) {
+                    auto exec = make_cpu_exec(threads, isa);
+                    const Matrix matrix = pack_table(*exec, precision, c.w);
+                    Table y(80, n + 5);
+                    std::fill(y.data.begin(), y.data.end(), 42.0f);
+                    matmul(*exec, matrix, Rows<const float>(shuffled.data.data(), 80, k, k + 3),
+                           Rows<float>(y.data.data(), 80, n, n + 5));
+                    for (int r = 0; r < 80; ++r) {
+                        ASSERT_TRUE(
+                            same_bits(y.row(r), c.expected.row(order[static_cast<std::size_t>(r)]), n));
+                        for (int i = n; i < n + 5; ++i) ASSERT_EQ(y.at(r, i), 42.0f) << "wrote past the row";
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// int8 sums are exact integers and take the same f32 steps on every path that has fused multiply-add.
+TEST(Matmul, Int8PathsWithFusedMultiplyAddAgreeBitForBit) {
+    if (supported_isa() < Isa::avx512) return;
+    const Case reference = make_case(Isa::avx2, Precision::int8, 300, 577);
+    for (const Isa isa : isas()) {
+        if (isa == Isa::portable) continue;
+        const Case c = make_case(isa, Precision::int8, 300, 577);
+        EXPECT_TRUE(same_bits(c.expected.row(0), reference.expected.row(0), 80 * 300)) << name_of(isa);
+    }
+}
+
+TEST(Matmul, NoRowsIsNoWork) {
+    auto exec = make_cpu_exec(2);
+    const Matrix matrix = pack_table(*exec, Precision::f32, hard_table(20, 64, 1));
+    Table y(0, 20);
+    matmul(*exec, matrix, Rows<const float>(nullptr, 0, 64), y.view());
+}
+
+}  // namespace
+}  // namespace draftscope::kernels

@@ -1,0 +1,147 @@
+#include "kernels/topk.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "kernels_test_util.h"
+
+namespace draftscope::kernels {
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+std::vector<std::int32_t> sorted_ids(const float* row, int cols) {
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(cols));
+    std::iota(ids.begin(), ids.end(), 0);
+    std::stable_sort(ids.begin(), ids.end(), [&](int a, int b) { return row[a] > row[b]; });
+    return ids;
+}
+
+void check_topk(Exec& exec, const Table& x, int k) {
+    SCOPED_TRACE(name_of(exec.isa()) + " threads " + std::to_string(exec.threads()) + " cols " +
+                 std::to_string(x.cols) + " k " + std::to_string(k));
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(x.rows * k));
+    Table values(x.rows, k);
+    topk(exec, x.view(), k, Rows<std::int32_t>(ids.data(), x.rows, k), values.view());
+    std::vector<std::int32_t> best(static_cast<std::size_t>(x.rows));
+    argmax(exec, x.view(), best);
+    for (int r = 0; r < x.rows; ++r) {
+        const std::vector<std::int32_t> expected = sorted_ids(x.row(r), x.cols);
+        for (int i = 0; i < k; ++i) {
+            ASSERT_EQ(ids[static_cast<std::size_t>(r * k + i)], expected[static_cast<std::size_t>(i)])
+                << "row " << r << " place " << i;
+            ASSERT_EQ(values.at(r, i), x.at(r, expected[static_cast<std::size_t>(i)]));
+        }
+        ASSERT_EQ(best[static_cast<std::size_t>(r)], expected[0]);
+    }
+}
+
+TEST(TopK, OrdersLikeAStableSort) {
+    for (const Isa isa : isas()) {
+        for (const int threads : {1, 2, 3}) {
+            auto exec = make_cpu_exec(threads, isa);
+            for (const int cols : {1, 15, 16, 33, 4095, 4097, 20'000}) {
+                Table plain(3, cols);
+                Table tied(3, cols);
+                Rng rng(static_cast<std::uint64_t>(cols));
+                for (float& v : plain.data) v = static_cast<float>(rng.normal());
+                for (float& v : tied.data) v = static_cast<float>(rng.below(9)) - 4.0f;
+                for (const int k : {1, 10, 64, 65, 2048}) {
+                    if (k > cols) continue;
+                    check_topk(*exec, plain, k);
+                    check_topk(*exec, tied, k);
+                }
+                if (cols < 100) check_topk(*exec, tied, cols);
+            }
+        }
+    }
+}
+
+TEST(TopK, MinusInfinityAndZeroSignsTieByIndex) {
+    for (const Isa isa : isas()) {
+        auto exec = make_cpu_exec(2, isa);
+        Table x(2, 9000);
+        std::fill(x.data.begin(), x.data.end(), -infinity);
+        x.row(0)[8000] = 1.0f;
+        x.row(0)[8999] = infinity;
+        for (int c = 0; c < 9000; ++c) x.row(1)[c] = c % 2 == 0 ? -0.0f : 0.0f;
+        for (const int k : {1, 5, 64, 100}) check_topk(*exec, x, k);
+    }
+}
+
+TEST(TopK, ManyRowsEqualRowsAlone) {
+    const Table x = hard_table(10, 9000, 3);
+    for (const Isa isa : isas()) {
+        auto exec = make_cpu_exec(4, isa);
+        for (const int k : {10, 100}) check_topk(*exec, x, k);
+    }
+}
+
+TEST(TopK, NaNIsNoAnswerButNoCrash) {
+    Table x = hard_table(1, 5000, 3);
+    for (int c = 0; c < 5000; c += 3) x.row(0)[c] = std::numeric_limits<float>::quiet_NaN();
+    for (const Isa isa : isas()) {
+        auto exec = make_cpu_exec(2, isa);
+        for (const int k : {10, 100}) {
+            std::vector<std::int32_t> ids(static_cast<std::size_t>(k));
+            std::vector<float> values(static_cast<std::size_t>(k));
+            topk(*exec, x.view(), k, Rows<std::int32_t>(ids.data(), 1, k), Rows<float>(values.data(), 1, k));
+            for (const float v : values) EXPECT_FALSE(std::isnan(v));
+        }
+        std::vector<std::int32_t> best(1);
+        argmax(*exec, x.view(), best);
+        EXPECT_NE(best[0] % 3, 0);
+    }
+}
+
+TEST(LogSumExp, MatchesDoublePrecisionAtEveryWidth) {
+    for (const Isa isa : isas()) {
+        auto exec = make_cpu_exec(2, isa);
+        for (const int cols : {1, 15, 17, 31, 32, 33, 4095, 4096, 4097, 20'000}) {
+            Table x(3, cols);
+            Rng rng(static_cast<std::uint64_t>(cols));
+            for (float& v : x.data) v = static_cast<float>(rng.normal() * 20.0);
+            x.row(1)[cols / 2] = 1000.0f;
+            x.row(2)[cols - 1] = -infinity;
+            if (cols > 1) x.row(2)[0] = -3e38f;
+            std::vector<float> out(3);
+            logsumexp(*exec, x.view(), out);
+            for (int r = 0; r < 3; ++r) {
+                double top = -infinity;
+                for (int c = 0; c < cols; ++c) top = std::max(top, static_cast<double>(x.at(r, c)));
+                double sum = 0;
+                for (int c = 0; c < cols && std::isfinite(top); ++c) sum += std::exp(x.at(r, c) - top);
+                const double expected = std::isfinite(top) ? top + std::log(sum) : top;
+                if (std::isfinite(expected)) {
+                    EXPECT_NEAR(out[static_cast<std::size_t>(r)], expected,
+                                1e-6 + 1e-7 * std::fabs(expected));
+                } else {
+                    EXPECT_EQ(out[static_cast<std::size_t>(r)], expected);
+                }
+            }
+        }
+    }
+}
+
+TEST(LogSumExp, NeitherThreadsNorCompanyChangeABit) {
+    const Table x = hard_table(20, 9001, 3);
+    for (const Isa isa : isas()) {
+        std::vector<float> expected(20);
+        logsumexp(*make_cpu_exec(1, isa), x.view(), expected);
+        for (const int threads : {2, 3, 4}) {
+            auto exec = make_cpu_exec(threads, isa);
+            std::vector<float> all(20);
+            logsumexp(*exec, x.view(), all);
+            EXPECT_TRUE(same_bits(all.data(), expected.data(), 20));
+            for (int r = 0; r < 20; ++r) {
+                float alone = 0;
+                logsumexp(*exec, x.view().slice(r, 1), {&alone, 1});
+                EXPECT_TRUE(same_bits(&alone, &expected[static_cast<std::size_t>(r)], 1));
+            }
+        }
+    }
+}
+
+}  // namespace
+}  // namespace draftscope::kernels
