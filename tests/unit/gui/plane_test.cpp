@@ -1,0 +1,156 @@
+#include "app/gui/models/plane.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/unit/gui/hand_built.h"
+
+namespace draftscope {
+namespace {
+
+using test::HandBuilt;
+using testing::HasSubstr;
+
+double between(double low, double high) {
+    return low + (high - low) * (*rc::gen::inRange(0, 10001) / 10000.0);
+}
+
+RC_GTEST_PROP(PlaneLines, EveryPointOfALineHasItsSpeedup, ()) {
+    const double kappa = between(0, 4);
+    const PlaneWindow window{between(0, 0.4), between(0.5, 2), between(0.1, 0.7), between(0.8, 1.6)};
+    const std::vector<IsoLine> lines = iso_lines(kappa, window);
+    RC_ASSERT(lines.size() <= 12u);
+    for (const IsoLine& line : lines) {
+        for (const double at : {0.0, 0.37, 1.0}) {
+            const double nu = line.nu[0] + at * (line.nu[1] - line.nu[0]);
+            const double rho = line.rho[0] + at * (line.rho[1] - line.rho[0]);
+            RC_ASSERT(std::abs(predicted_speedup(rho, nu, kappa) - line.speedup) < 1e-9);
+        }
+        RC_ASSERT(line.nu[0] >= window.nu_min - 1e-9 && line.nu[1] <= window.nu_max + 1e-9);
+        RC_ASSERT(line.rho[0] >= window.rho_min - 1e-9 && line.rho[1] <= window.rho_max + 1e-9);
+    }
+    // The break-even line is among them whenever it crosses the window.
+    const double low = iso_rho_tau(1, window.nu_min, kappa), high = iso_rho_tau(1, window.nu_max, kappa);
+    if (low > window.rho_min && high < window.rho_max)
+        RC_ASSERT(std::any_of(lines.begin(), lines.end(),
+                              [](const IsoLine& line) { return std::abs(line.speedup - 1) < 1e-9; }));
+}
+
+TEST(PlaneLines, TheFullHeadBreaksEven) {
+    for (const double kappa : {0.0, 0.25, 1.0, 3.0}) EXPECT_DOUBLE_EQ(predicted_speedup(1, 1, kappa), 1);
+    EXPECT_NEAR(predicted_speedup(0.99, 0.21, 0.25), 1.1758, 1e-4);
+    EXPECT_TRUE(iso_lines(0.25, {1, 1, 0.5, 1}).empty());
+}
+
+TEST(PlaneIntervals, NeedSixUnitsAndAreTheSameEachTime) {
+    std::vector<RatioUnit> units(5, RatioUnit{30, 10, 1000, 40, 10, 4000});
+    EXPECT_FALSE(bootstrap_ratios(units).has_value());
+    units.resize(8, RatioUnit{36, 10, 1200, 40, 10, 4000});
+    const auto intervals = bootstrap_ratios(units);
+    ASSERT_TRUE(intervals.has_value());
+    const double rho = (5 * 3.0 + 3 * 3.6) / 8 / 4.0, nu = (5 * 100 + 3 * 120) / 8.0 / 400;
+    EXPECT_LT(intervals->rho_tau.low, rho);
+    EXPECT_GT(intervals->rho_tau.high, rho);
+    EXPECT_LT(intervals->nu.low, nu);
+    EXPECT_GT(intervals->nu.high, nu);
+    EXPECT_DOUBLE_EQ(bootstrap_ratios(units)->rho_tau.low, intervals->rho_tau.low);
+}
+
+TEST(PlaneIntervals, HaveNoWidthWhenAllUnitsAgree) {
+    const std::vector<RatioUnit> units(10, RatioUnit{30, 10, 1000, 40, 10, 4000});
+    const auto intervals = bootstrap_ratios(units);
+    ASSERT_TRUE(intervals.has_value());
+    EXPECT_DOUBLE_EQ(intervals->rho_tau.low, 0.75);
+    EXPECT_DOUBLE_EQ(intervals->rho_tau.high, 0.75);
+    EXPECT_DOUBLE_EQ(intervals->nu.low, 0.25);
+}
+
+HeadEvalRow eval(std::string head, HeadMode mode, int committed, TimeNs ns) {
+    HeadEvalRow row;
+    row.head = std::move(head);
+    row.mode = mode;
+    row.committed = committed;
+    row.head_ns = ns;
+    return row;
+}
+
+TEST(Plane, PlacesTheLiveHeadAgainstSelfPacedFull) {
+    HandBuilt built;
+    for (RowId prompt = 1; prompt <= 6; ++prompt) built.prompt(prompt);
+    for (int i = 0; i < 24; ++i) {
+        RoundRecord round;
+        round.round.prompt_id = 1 + i % 6;
+        round.head_evals = {eval("slimspec:rank=72", HeadMode::drive, 3, 100),
+                            eval("full", HeadMode::selfpaced, 4, 400)};
+        built.step(round, {}, i * 1000, i * 1000 + 900);
+    }
+    const PlaneModel model = build_plane(built.snapshot(), 1);
+    EXPECT_EQ(model.missing_text, "");
+    ASSERT_EQ(model.points.size(), 2u);
+    const PlanePoint& live = model.points.back();
+    EXPECT_EQ(live.head, "slimspec:rank=72");
+    EXPECT_DOUBLE_EQ(live.rho_tau, 0.75);
+    EXPECT_DOUBLE_EQ(live.nu, 0.25);
+    EXPECT_FALSE(live.estimate);
+    EXPECT_TRUE(live.rho_interval.has_value());
+    EXPECT_TRUE(model.points.front().reference);
+    ASSERT_TRUE(model.kappa.has_value());
+    EXPECT_DOUBLE_EQ(*model.kappa, 400.0 / (900 - 100));
+    EXPECT_DOUBLE_EQ(live.predicted, predicted_speedup(0.75, 0.25, 0.5));
+    EXPECT_THAT(model.interval_text, HasSubstr("by prompt"));
+}
+
+TEST(Plane, SaysWhatIsMissingWithoutAReference) {
+    EXPECT_THAT(build_plane(Snapshot(), 0).missing_text, HasSubstr("No run yet"));
+    HandBuilt built;
+    built.prompt(1);
+    RoundRecord round;
+    round.head_evals = {eval("fr-spec:v=4", HeadMode::drive, 3, 100)};
+    built.step(round, {}, 0, 900);
+    const PlaneModel model = build_plane(built.snapshot(), 1);
+    EXPECT_TRUE(model.points.empty());
+    EXPECT_THAT(model.missing_text, HasSubstr("calibration rounds with the full head"));
+    ASSERT_EQ(model.bars.size(), 1u);
+    EXPECT_DOUBLE_EQ(model.bars[0].tau, 3);
+}
+
+TEST(Published, PairsAreThoseOfOnePaperAndFollowItsOwnModel) {
+    int pairs = 0;
+    for (const PublishedResult& result : published_results()) {
+        EXPECT_FALSE(result.source.empty()) << result.paper;
+        EXPECT_GE(result.tau.value_or(1), 1) << result.head;
+        EXPECT_LT(result.tau.value_or(1), 8) << result.head;
+        if (!result.nu || !result.rho_tau) continue;
+        ++pairs;
+        EXPECT_EQ(result.short_name, "SlimSpec");
+        ASSERT_TRUE(result.kappa && result.speedup_vs_full);
+        EXPECT_NEAR(predicted_speedup(*result.rho_tau, *result.nu, *result.kappa), *result.speedup_vs_full,
+                    0.06)
+            << result.head << " " << result.config;
+    }
+    EXPECT_EQ(pairs, 17);
+}
+
+TEST(Published, DerivedRatiosFollowFromTheTables) {
+    for (const PublishedGroup& group : published_groups()) {
+        const auto full = std::find_if(group.rows.begin(), group.rows.end(),
+                                       [](const PublishedResult* row) { return row->head == "full"; });
+        for (const PublishedResult* row : group.rows) {
+            if (!row->rho_tau || !row->tau) continue;
+            ASSERT_NE(full, group.rows.end()) << group.name;
+            EXPECT_NEAR(*row->rho_tau, *row->tau / *(*full)->tau, 0.008) << group.name << " " << row->head;
+            const std::string text = describe_published(*row).back();
+            if (row->short_name != "SlimSpec") {
+                EXPECT_THAT(text, HasSubstr("derived"));
+            }
+        }
+    }
+}
+
+}  // namespace
+}  // namespace draftscope
