@@ -118,7 +118,9 @@ TEST_F(NgramTest, StartsAfreshWhenTheTextIsShorter) {
     EXPECT_TRUE(draft(*drafter, *state, {1, 2}, {0, 1, 2}).empty());
 }
 
-TEST_F(NgramTest, NoneDraftsNothing) { EXPECT_TRUE(draft("none", {1, 2, 1, 2}).empty()); }
+TEST_F(NgramTest, NoneDraftsNothing) {
+    EXPECT_TRUE(draft("none", {1, 2, 1, 2}).empty());
+}
 
 TEST_F(NgramTest, RegistryExplainsWhatItCannotMake) {
     const auto message = [&](const std::string& spec) {

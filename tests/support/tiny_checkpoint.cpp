@@ -1,4 +1,6 @@
-#include "tests/support/tiny_drafter.h"
+#include "tests/support/tiny_checkpoint.h"
+
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <filesystem>
@@ -23,11 +25,9 @@ Status write_safetensors(const std::string& path, const std::vector<NamedTensor>
         if (elements(tensor.shape) != static_cast<std::int64_t>(tensor.values.size())) {
             return failed("{}: {} values do not fill the shape", tensor.name, tensor.values.size());
         }
-        std::string shape;
-        for (const std::int64_t size : tensor.shape) shape += (shape.empty() ? "" : ",") + std::to_string(size);
         const std::int64_t end = offset + 4 * elements(tensor.shape);
         header += fmt::format(R"({}"{}":{{"dtype":"F32","shape":[{}],"data_offsets":[{},{}]}})",
-                              offset == 0 ? "" : ",", tensor.name, shape, offset, end);
+                              offset == 0 ? "" : ",", tensor.name, fmt::join(tensor.shape, ","), offset, end);
         offset = end;
     }
     header += "}";
@@ -50,7 +50,8 @@ std::vector<NamedTensor> tiny_eagle2_tensors(std::uint64_t seed, const ModelConf
     const auto uniform = [&] { return static_cast<float>(rng() >> 40) * 0x1p-23f - 1.0f; };
     const int d = config.hidden;
     std::vector<NamedTensor> tensors;
-    const auto add = [&](const std::string& name, std::vector<std::int64_t> shape, float middle, float spread) {
+    const auto add = [&](const std::string& name, std::vector<std::int64_t> shape, float middle,
+                         float spread) {
         NamedTensor tensor{name, std::move(shape), {}};
         tensor.values.resize(static_cast<std::size_t>(elements(tensor.shape)));
         for (float& value : tensor.values) value = middle + spread * uniform();
