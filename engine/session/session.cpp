@@ -116,10 +116,12 @@ struct DecodeSession::Impl final : LevelWatcher {
     /// Appends tokens; the printable text that became complete goes to the outcome and is returned.
     std::string append(Sequence& sequence, std::span<const TokenId> tokens);
     void take_features(Sequence& sequence, std::span<const int> rows);
+    // Every other step, so that a short run has counted steps as well.
     bool calibrates() const {
         return records.on() && full_head != nullptr && head != nullptr && full_head != head &&
                drafter.uses_head() && records.head_text() != "full" &&
-               calibrated < options.calibration_rounds && steps >= options.warmup_steps;
+               calibrated < options.calibration_rounds && steps >= options.warmup_steps &&
+               (steps - options.warmup_steps) % 2 == 0;
     }
     Rows<const float> logits() const {
         const int columns = target.config().vocab;
