@@ -1,5 +1,6 @@
 #include "tests/unit/engine/tiny_drafter.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -24,16 +25,16 @@ class SafetensorsWriter {
   public:
     explicit SafetensorsWriter(std::string type) : type_(std::move(type)) {}
     template <typename T>
-    void add(const std::string& name, const std::string& shape, const std::vector<T>& values) {
+    void add(std::string_view name, const std::vector<int>& shape, const std::vector<T>& values) {
         static_assert(sizeof(T) == 4);
         const std::size_t first = data_.size();
         data_.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
-        header_ += (header_.empty() ? "{\"" : ",\"") + name + "\":{\"dtype\":\"" + type_ +
-                   "\",\"shape\":" + shape + ",\"data_offsets\":[" + std::to_string(first) + "," +
-                   std::to_string(data_.size()) + "]}";
+        header_ +=
+            fmt::format("{}\"{}\":{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
+                        header_.empty() ? '{' : ',', name, type_, fmt::join(shape, ","), first, data_.size());
     }
     void write(const std::string& path) {
-        header_ += "}";
+        header_ += '}';
         while (header_.size() % 8 != 0) header_ += ' ';
         const std::uint64_t length = header_.size();
         std::ofstream file(path, std::ios::binary);
@@ -60,7 +61,7 @@ TinyEagle2::TinyEagle2(const ModelConfig& target, std::uint64_t seed) : folder_(
         Rng rng(seed, ++stream);
         std::vector<float> values(static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols));
         for (float& value : values) value = static_cast<float>(rng.normal() / std::sqrt(cols));
-        out.add(name, "[" + std::to_string(rows) + "," + std::to_string(cols) + "]", values);
+        out.add(name, {rows, cols}, values);
     };
     matrix("fc.weight", d, 2 * d);
     matrix("layers.0.self_attn.q_proj.weight", q, d);
@@ -70,7 +71,7 @@ TinyEagle2::TinyEagle2(const ModelConfig& target, std::uint64_t seed) : folder_(
     matrix("layers.0.mlp.gate_proj.weight", target.ffn, d);
     matrix("layers.0.mlp.up_proj.weight", target.ffn, d);
     matrix("layers.0.mlp.down_proj.weight", d, target.ffn);
-    out.add("layers.0.post_attention_layernorm.weight", "[" + std::to_string(d) + "]",
+    out.add("layers.0.post_attention_layernorm.weight", {d},
             std::vector<float>(static_cast<std::size_t>(d), 1.0f));
     out.write(folder_ + "/model.safetensors");
 }
@@ -86,7 +87,7 @@ TinyRanking::TinyRanking(int vocab) : folder_(make_folder()), path_(folder_ + "/
     for (int i = vocab - 1; i > 0; --i)
         std::swap(ids[static_cast<std::size_t>(i)], ids[rng.below(static_cast<std::uint32_t>(i + 1))]);
     SafetensorsWriter out("I32");
-    out.add("ids", "[" + std::to_string(vocab) + "]", ids);
+    out.add("ids", {vocab}, ids);
     out.write(path_);
 }
 

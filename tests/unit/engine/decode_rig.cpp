@@ -1,0 +1,125 @@
+#include "tests/unit/engine/decode_rig.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "base/clock.h"
+
+namespace draftscope::testing {
+namespace {
+
+/// The value; an error ends the program with its message, for set-up that no test can go on without.
+template <typename T>
+T must(Result<T> result) {
+    if (!result.ok()) {
+        ADD_FAILURE() << result.error().message;
+        std::abort();
+    }
+    return std::move(result).value();
+}
+
+}  // namespace
+
+std::string to_text(const RigSetting& setting) {
+    return setting.drafter + " x " + setting.head + " x " + setting.tree + " x " +
+           std::to_string(setting.threads) + " threads x T=" + fmt::format("{}", setting.temperature);
+}
+
+DecodeRig::DecodeRig(std::unique_ptr<Target> target, std::map<std::string, std::string> drafter_folders,
+                     std::string ranking_path)
+    : target_(std::move(target)),
+      drafter_folders_(std::move(drafter_folders)),
+      ranking_path_(std::move(ranking_path)) {}
+
+std::unique_ptr<Target> DecodeRig::build(ModelFile file, kernels::Precision precision) {
+    const auto exec = kernels::make_cpu_exec(2);
+    return must(Target::build(std::move(file), *exec, precision));
+}
+
+kernels::Exec& DecodeRig::exec(int threads) {
+    auto& exec = execs_[threads];
+    if (exec == nullptr) exec = kernels::make_cpu_exec(threads);
+    return *exec;
+}
+
+Drafter& DecodeRig::drafter(const std::string& spec) {
+    auto& drafter = drafters_[spec];
+    if (drafter == nullptr)
+        drafter =
+            must(make_drafter(spec, drafter_folders_[spec.substr(0, spec.find(':'))], *target_, exec(1)));
+    return *drafter;
+}
+
+Head& DecodeRig::head(const std::string& spec, Drafter& drafter) {
+    auto& head = heads_[spec + (drafter.own_head() == nullptr ? "" : " own")];
+    if (head != nullptr) return *head;
+    head = must(make_head(must(parse_head_spec(spec)), {ranking_path_}));
+    HeadWeights weights;
+    weights.lm_head = drafter.own_head() == nullptr ? &target_->lm_head() : drafter.own_head();
+    weights.row_ids = drafter.own_head_ids();
+    weights.vocab = target_->config().vocab;
+    weights.hidden = target_->config().hidden;
+    if (target_->tokenizer() != nullptr) {
+        weights.vocab = std::min(weights.vocab, target_->tokenizer()->size());
+        weights.always_active = target_->tokenizer()->eos();
+    }
+    const Status ready = head->prepare(exec(1), weights);
+    if (!ready.ok()) ADD_FAILURE() << ready.error().message;
+    return *head;
+}
+
+std::unique_ptr<DecodeSession> DecodeRig::open(const RigSetting& setting, RecordSink* sink,
+                                               PhaseRecorder& phases) {
+    Drafter& with = drafter(setting.drafter);
+    Head* driving = with.uses_head() ? &head(setting.head, with) : nullptr;
+    Head* full = with.uses_head() ? &head("full", with) : nullptr;
+    DecodeOptions options;
+    options.tree = must(parse_tree_spec(setting.tree));
+    options.sampling = {setting.temperature, setting.top_p, setting.top_k, setting.seed};
+    options.max_new = setting.max_new;
+    options.ignore_eos = setting.ignore_eos;
+    options.warmup_steps = setting.warmup_steps;
+    options.calibration_rounds = setting.calibration_rounds;
+    options.record_nodes = setting.record_nodes;
+    Recording recording;
+    recording.sink = sink;
+    recording.ids = sink == nullptr ? nullptr : &ids_;
+    recording.run_id = 1;
+    recording.run_start = monotonic_ns();
+    recording.head_text = driving == nullptr ? "" : setting.head;
+    return std::make_unique<DecodeSession>(*target_, with, driving, full, exec(setting.threads), options,
+                                           recording, phases, gate_);
+}
+
+std::vector<PromptOutcome> DecodeRig::decode(const RigSetting& setting,
+                                             const std::vector<std::vector<TokenId>>& prompts,
+                                             RecordSink* sink,
+                                             const std::function<void(const std::string&)>& on_text) {
+    PhaseRecorder phases;
+    const auto session = open(setting, sink, phases);
+    std::vector<PromptOutcome> outcomes;
+    for (const auto& tokens : prompts) {
+        PromptInput prompt;
+        prompt.id = std::to_string(outcomes.size());
+        prompt.tokens = tokens;
+        auto outcome = session->decode(prompt, on_text);
+        if (!outcome.ok()) {
+            ADD_FAILURE() << to_text(setting) << ": " << outcome.error().message;
+            break;
+        }
+        outcomes.push_back(std::move(outcome).value());
+    }
+    return outcomes;
+}
+
+Error DecodeRig::decode_error(const RigSetting& setting, const std::vector<TokenId>& prompt) {
+    PhaseRecorder phases;
+    PromptInput input;
+    input.id = "p";
+    input.tokens = prompt;
+    const auto outcome = open(setting, nullptr, phases)->decode(input);
+    return outcome.ok() ? Error{ErrorKind::failed, "no error"} : outcome.error();
+}
+
+}  // namespace draftscope::testing

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "capture/record.h"
+#include "engine/session/session.h"
+
+namespace draftscope::testing {
+
+/// Keeps every record, in order.
+class RecordList : public RecordSink {
+  public:
+    void push(Record record) override {
+        const std::lock_guard lock(mutex_);
+        records_.push_back(std::move(record));
+    }
+    std::vector<Record> take() {
+        const std::lock_guard lock(mutex_);
+        return std::move(records_);
+    }
+    template <typename T>
+    static std::vector<T> of(const std::vector<Record>& records) {
+        std::vector<T> found;
+        for (const Record& record : records)
+            if (const T* one = std::get_if<T>(&record)) found.push_back(*one);
+        return found;
+    }
+
+  private:
+    std::mutex mutex_;
+    std::vector<Record> records_;
+};
+
+struct RigSetting {
+    std::string drafter = "eagle2";
+    std::string head = "full";
+    std::string tree = "depth=3,topk=4,nodes=12";
+    int threads = 1;
+    double temperature = 0;
+    int max_new = 40;
+    bool ignore_eos = false;
+    int warmup_steps = 2;
+    int calibration_rounds = 0;
+    bool record_nodes = true;
+    std::uint64_t seed = 7;
+    double top_p = 1.0;
+    int top_k = 0;
+};
+std::string to_text(const RigSetting& setting);
+
+/// A target with everything that a decode session needs around it; drafters, heads and worker pools are made
+/// on first use and kept.
+class DecodeRig {
+  public:
+    /// `drafter_folders`: checkpoint folder per drafter id.
+    DecodeRig(std::unique_ptr<Target> target, std::map<std::string, std::string> drafter_folders,
+              std::string ranking_path);
+
+    static std::unique_ptr<Target> build(ModelFile file, kernels::Precision precision);
+
+    Target& target() { return *target_; }
+    kernels::Exec& exec(int threads);
+    Drafter& drafter(const std::string& spec);
+    Head& head(const std::string& spec, Drafter& drafter);
+    Gate& gate() { return gate_; }
+
+    /// Decodes the prompts one after the other in one session; a failure is a test failure and ends it.
+    /// `sink` null = nothing recorded.
+    std::vector<PromptOutcome> decode(const RigSetting& setting,
+                                      const std::vector<std::vector<TokenId>>& prompts,
+                                      RecordSink* sink = nullptr,
+                                      const std::function<void(const std::string&)>& on_text = {});
+    /// The error of decoding one prompt.
+    Error decode_error(const RigSetting& setting, const std::vector<TokenId>& prompt);
+
+  private:
+    std::unique_ptr<DecodeSession> open(const RigSetting& setting, RecordSink* sink, PhaseRecorder& phases);
+
+    std::unique_ptr<Target> target_;
+    std::map<std::string, std::string> drafter_folders_;
+    std::string ranking_path_;
+    std::map<int, std::unique_ptr<kernels::Exec>> execs_;
+    std::map<std::string, std::unique_ptr<Drafter>> drafters_;
+    std::map<std::string, std::unique_ptr<Head>> heads_;
+    RowIds ids_;
+    Gate gate_;
+};
+
+}  // namespace draftscope::testing

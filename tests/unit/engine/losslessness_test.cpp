@@ -1,0 +1,104 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/rng.h"
+#include "tests/support/tiny_model.h"
+#include "tests/unit/engine/decode_rig.h"
+#include "tests/unit/engine/tiny_drafter.h"
+
+/// Speculative output equals plain decoding, token for token, for every drafter, head, tree and thread count:
+/// the full product on a small random model.
+namespace draftscope::testing {
+namespace {
+
+constexpr int vocab = 13;
+
+/// So few tokens that a random drafter's trees are often right, several levels deep.
+TinyModelOptions small_vocabulary() {
+    TinyModelOptions options;
+    options.vocab = vocab;
+    options.context = 256;
+    return options;
+}
+
+std::vector<std::vector<TokenId>> prompts() {
+    // One token; one that repeats itself; one longer than a prefill chunk.
+    std::vector<std::vector<TokenId>> all = {{5}, {}, {}};
+    for (int i = 0; i < 24; ++i) all[1].push_back(i % 6);
+    Rng rng(3);
+    for (int i = 0; i < 131; ++i) all[2].push_back(static_cast<TokenId>(rng.below(vocab)));
+    return all;
+}
+
+const std::vector<std::string> trees = {"chain=1",
+                                        "chain=4",
+                                        "depth=2,topk=3,nodes=8",
+                                        "depth=3,topk=4,nodes=12",
+                                        "depth=5,topk=10,nodes=60",
+                                        "depth=4,topk=8,nodes=100"};
+const std::vector<std::string> heads = {"full", "fr-spec:v=3", "fr-spec:v=6", "fr-spec:v=12"};
+
+class Losslessness : public ::testing::TestWithParam<kernels::Precision> {
+  protected:
+    Losslessness()
+        : target_(DecodeRig::build(make_tiny_model(21, small_vocabulary()), GetParam())),
+          eagle_(target_->config(), 77),
+          ranking_(target_->config().vocab),
+          rig_(std::move(target_), {{"eagle2", eagle_.folder()}}, ranking_.path()) {}
+
+    /// The product over thread counts is made once; the other precisions share the code that splits the work.
+    static std::vector<int> thread_counts() {
+        return GetParam() == kernels::Precision::int8 ? std::vector{1, 2, 3} : std::vector{2};
+    }
+
+    std::unique_ptr<Target> target_;
+    TinyEagle2 eagle_;
+    TinyRanking ranking_;
+    DecodeRig rig_;
+};
+
+TEST_P(Losslessness, FullProductEqualsPlainDecoding) {
+    std::int64_t accepted_by_eagle = 0, accepted_by_ngram = 0, rounds_by_eagle = 0;
+    for (const double temperature : {0.0, 0.8}) {
+        RigSetting plain;
+        plain.drafter = "none";
+        plain.tree = "chain=1";
+        plain.temperature = temperature;
+        plain.max_new = 24;
+        const auto expected = rig_.decode(plain, prompts());
+        ASSERT_EQ(expected.size(), 3u);
+        for (const std::string drafter : {"none", "ngram", "eagle2"}) {
+            const std::size_t head_count = drafter == "eagle2" ? heads.size() : 1;
+            for (std::size_t h = 0; h < head_count; ++h)
+                for (const std::string& tree : trees)
+                    for (const int threads : thread_counts()) {
+                        RigSetting setting = plain;
+                        setting.drafter = drafter;
+                        setting.head = heads[h];
+                        setting.tree = tree;
+                        setting.threads = threads;
+                        const auto found = rig_.decode(setting, prompts());
+                        ASSERT_EQ(found.size(), expected.size());
+                        for (std::size_t p = 0; p < found.size(); ++p) {
+                            ASSERT_EQ(found[p].tokens, expected[p].tokens)
+                                << to_text(setting) << " prompt " << p;
+                            (drafter == "eagle2" ? accepted_by_eagle : accepted_by_ngram) +=
+                                found[p].accepted;
+                        }
+                    }
+        }
+    }
+    // Equal because nothing was ever accepted would prove nothing.
+    EXPECT_GT(accepted_by_eagle, rounds_by_eagle / 2);
+    EXPECT_GT(accepted_by_ngram, 50);
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, Losslessness,
+                         ::testing::Values(kernels::Precision::f32, kernels::Precision::bf16,
+                                           kernels::Precision::int8),
+                         [](const auto& instance) { return std::string(kernels::to_text(instance.param)); });
+
+}  // namespace
+}  // namespace draftscope::testing
