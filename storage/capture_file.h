@@ -54,6 +54,7 @@ struct CheckFinding {
 struct CheckReport {
     int schema_version = 0;
     std::vector<CheckFinding> findings;
+    std::vector<std::string> remarks;  ///< worth knowing, no fault: recovered runs, losses during recording
     std::vector<std::pair<std::string, std::int64_t>> row_counts;  ///< table, rows
 };
 /// integrity_check, foreign keys, unfinished runs, impossible values. Error (bad_input) when it is no

@@ -33,7 +33,7 @@ void distrust(const Database& db) {
 Status identify(const std::string& path, const Database& db) {
     const std::optional<std::int64_t> id = db.integer("PRAGMA application_id");
     if (!id) {
-        if (sqlite3_errcode(db.get()) == SQLITE_NOTADB)
+        if ((sqlite3_errcode(db.get()) & 0xff) == SQLITE_NOTADB)
             return bad_input(
                 "{}: not a Draftscope capture (not an SQLite file); give a file that `run --save` wrote",
                 path);
@@ -73,24 +73,25 @@ Status check_structure(const std::string& path, const Database& db) {
     if (!verdict) return file_error(path, db, "checking the file");
     if (*verdict != "ok")
         return bad_input("{}: damaged capture: {}; what is readable can be saved with sqlite3's .recover",
-                         path, *verdict);
+                         path, one_line(*verdict));
     return {};
 }
 
 }  // namespace
 
 Error file_error(const std::string& path, const Database& db, std::string_view doing) {
-    const int code = sqlite3_errcode(db.get());
+    const std::string message = one_line(db.message());
+    const int code = sqlite3_errcode(db.get()) & 0xff;
     if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
         return bad_input(
             "{}: damaged capture: {} while {}; what is readable can be saved with sqlite3's .recover", path,
-            db.message(), doing);
+            message, doing);
     if (code == SQLITE_BUSY)
         return failed("{}: locked by another program while {}; try again when it is done", path, doing);
-    return bad_input("{}: {} while {}", path, db.message(), doing);
+    return bad_input("{}: {} while {}", path, message, doing);
 }
 
-Result<Database> open_capture(const std::string& path) {
+Result<Database> open_capture(const std::string& path, Open how) {
     std::error_code error;
     if (!std::filesystem::exists(path, error)) return bad_input("{}: no such file", path);
     if (!std::filesystem::is_regular_file(path, error)) return bad_input("{}: is not a file", path);
@@ -98,25 +99,32 @@ Result<Database> open_capture(const std::string& path) {
     Database db = open_database(path, SQLITE_OPEN_READONLY, &message);
     if (!db) return bad_input("{}: can't be opened: {}", path, message);
     distrust(db);
-    if (!db.integer("PRAGMA schema_version") && sqlite3_errcode(db.get()) == SQLITE_CANTOPEN &&
+    if (!db.integer("PRAGMA schema_version") && (sqlite3_errcode(db.get()) & 0xff) == SQLITE_CANTOPEN &&
         !std::filesystem::exists(path + "-wal", error)) {
         db = open_database(immutable_uri(path), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, &message);
         if (!db) return bad_input("{}: can't be opened: {}", path, message);
         distrust(db);
     }
     DS_TRY(identify(path, db));
-    DS_TRY(check_structure(path, db));
+    if (how == Open::checked) DS_TRY(check_structure(path, db));
     return db;
 }
 
 Result<Database> open_capture_for_repair(const std::string& path) {
-    { DS_ASSIGN(const Database look, open_capture(path)); }
+    { DS_ASSIGN(const Database look, open_capture(path, Open::unchecked)); }
     std::string message;
     Database db = open_database(path, SQLITE_OPEN_READWRITE, &message);
     if (!db) return bad_input("{}: can't be opened for writing: {}", path, message);
     distrust(db);
     if (sqlite3_db_readonly(db.get(), "main") == 1)
         return bad_input("{}: is read-only; copy it to a place that can be written", path);
+    // Before the first access, so that the lock is on the file itself: a run that is alive, even one between
+    // two transactions, holds a shared lock and is never declared dead.
+    sqlite3_busy_timeout(db.get(), 200);
+    db.exec("PRAGMA locking_mode = EXCLUSIVE");
+    if (db.exec("BEGIN EXCLUSIVE; COMMIT") != SQLITE_OK)
+        return failed("{}: is in use by another program ({}); close it there, then repair", path,
+                      db.message());
     return db;
 }
 

@@ -231,6 +231,7 @@ Status Replay::round(RoundRecord& record) {
                              id, row.node, row.parent, at);
         record.nodes.push_back(row);
     }
+    DS_TRY(sound(nodes_));
     while (tops_.has() && tops_.peek().round_id == id) {
         if (static_cast<std::size_t>(tops_.peek().node) >= record.nodes.size())
             return bad_input(

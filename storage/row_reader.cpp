@@ -23,7 +23,7 @@ double Fields::real(int column) {
 void Fields::complain(int column) {
     if (!problem_.empty()) return;
     problem_ = fmt::format("column {} holds {}", sqlite3_column_name(statement_.get(), column),
-                           statement_.text(column).substr(0, 40));
+                           one_line(std::string(statement_.text(column).substr(0, 40))));
 }
 
 #define DS_ROW_SOURCE(Row, name, select)            \

@@ -44,4 +44,10 @@ std::string sql_quoted(std::string_view text, char quote) {
     return out;
 }
 
+std::string one_line(std::string text) {
+    for (char& c : text)
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+    return text;
+}
+
 }  // namespace draftscope::storage

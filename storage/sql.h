@@ -131,12 +131,17 @@ Database open_database(const std::string& path, int flags, std::string* message)
 /// "a.b" as a quoted SQL string or identifier.
 std::string sql_quoted(std::string_view text, char quote);
 
-/// An existing capture opened read-only, identified and checked for its version. Errors are bad_input and say
-/// what was found instead. `user_version` above ours is refused.
-Result<Database> open_capture(const std::string& path);
-/// The same, for writing (repair): additionally sets a busy timeout and DEFENSIVE.
+/// SQLite's verdicts on damage span lines; messages and findings are one line each.
+std::string one_line(std::string text);
+
+/// Whether small files get a structural check first; `check` makes a thorough one of its own.
+enum class Open { checked, unchecked };
+/// An existing capture opened read-only and identified. Errors are bad_input and say what was found instead:
+/// no SQLite file, another application's, a newer schema version, a damaged one.
+Result<Database> open_capture(const std::string& path, Open how = Open::checked);
+/// The same for writing, alone: fails while any other connection has the file.
 Result<Database> open_capture_for_repair(const std::string& path);
-/// Names of tables or views of the file, as given by `type`, in a fixed order.
+/// The connection's last error as one line: damage is bad_input, a lock is failed.
 Error file_error(const std::string& path, const Database& db, std::string_view doing);
 
 }  // namespace draftscope::storage

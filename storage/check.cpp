@@ -1,0 +1,158 @@
+#include <filesystem>
+#include <system_error>
+
+#include "storage/capture_file.h"
+#include "storage/schema.h"
+
+namespace draftscope {
+
+namespace {
+
+using storage::Database;
+using storage::Statement;
+
+constexpr std::size_t max_findings_per_rule = 5;
+
+/// What can't be in a sound capture: each query yields one line of text per case.
+constexpr const char* rules[] = {
+    "SELECT 'run ' || id || ' (' || name || ') has no end: it is being written, or its program was killed; "
+    "`draftscope check --repair` marks it as recovered' FROM run WHERE ended IS NULL",
+    "SELECT 'run ' || id || ' has no clock anchor, so its times can not be placed' FROM run "
+    "WHERE id NOT IN (SELECT run_id FROM clock_anchor)",
+    "SELECT 'prompt ' || id || ': prefill_ns is ' || prefill_ns FROM prompt WHERE prefill_ns < 0",
+    "SELECT 'step ' || id || ' lasts ' || (end_ns - start_ns) || ' ns, ' || paused_ns || ' of them paused' "
+    "FROM step WHERE end_ns < start_ns OR paused_ns < 0 OR paused_ns > end_ns - start_ns",
+    "SELECT 'round ' || id || ' lasts ' || (end_ns - start_ns) || ' ns' FROM round WHERE end_ns < start_ns",
+    "SELECT 'span ' || id || ' lasts ' || (end_ns - start_ns) || ' ns' FROM span WHERE end_ns < start_ns",
+    "SELECT 'gpu_op ' || id || ' lasts ' || (end_ns - start_ns) || ' ns' FROM gpu_op WHERE end_ns < start_ns",
+    "SELECT 'nvtx_range ' || rowid || ' lasts ' || (end_ns - start_ns) || ' ns' FROM nvtx_range "
+    "WHERE end_ns < start_ns",
+    // Side lanes and device work may reach past the step they belong to; 10 us are left for clock conversion.
+    "SELECT 'span ' || s.id || ' on the critical lane lies outside its step ' || t.id FROM span s "
+    "JOIN step t ON t.id = s.step_id WHERE s.lane = 0 AND (s.start_ns < t.start_ns - 10000 OR s.end_ns > "
+    "t.end_ns + 10000)",
+    "SELECT 'round ' || r.id || ' lies outside its step ' || t.id FROM round r JOIN step t ON t.id = "
+    "r.step_id "
+    "WHERE r.start_ns < t.start_ns - 10000 OR r.end_ns > t.end_ns + 10000",
+    "SELECT 'round ' || r.id || ' and its step belong to different runs' FROM round r "
+    "JOIN step t ON t.id = r.step_id WHERE r.run_id <> t.run_id",
+    "SELECT 'node ' || node || ' of round ' || round_id || ' has parent ' || coalesce(parent, 'NULL') FROM "
+    "node "
+    "WHERE (node = 0) <> (parent IS NULL) OR parent >= node OR parent < 0",
+    "SELECT 'node ' || n.node || ' of round ' || n.round_id || ' has depth ' || n.depth || ' under depth ' "
+    "|| p.depth FROM node n JOIN node p ON p.round_id = n.round_id AND p.node = n.parent "
+    "WHERE n.depth <> p.depth + 1",
+    "SELECT 'round ' || r.id || ' says ' || r.tree_nodes || ' tree nodes, the file has ' || count(n.node) "
+    "FROM round r JOIN node n ON n.round_id = r.id GROUP BY r.id HAVING count(n.node) <> r.tree_nodes",
+    "SELECT 'round ' || id || ' drafted ' || drafted || ', accepted ' || accepted || ', committed ' || "
+    "committed "
+    "FROM round WHERE accepted < 0 OR accepted > drafted OR committed < 0 OR committed > accepted + 1 "
+    "OR (NOT clipped AND committed <> accepted + 1)",
+    "SELECT 'round ' || r.id || ' committed ' || r.committed || ' tokens, the file has ' || "
+    "count(t.token_id) "
+    "FROM round r LEFT JOIN token t ON t.round_id = r.id GROUP BY r.id HAVING count(t.token_id) <> "
+    "r.committed",
+    "SELECT 'prompt ' || p.id || ' generated ' || p.generated_tokens || ' tokens, its rounds committed ' "
+    "|| coalesce(sum(r.committed), 0) || ' after the one of prefill' FROM prompt p "
+    "JOIN run ON run.id = p.run_id AND run.ended = 'ok' LEFT JOIN round r ON r.prompt_id = p.id "
+    "WHERE p.finish IS NOT NULL GROUP BY p.id "
+    "HAVING p.generated_tokens <> coalesce(sum(r.committed), 0) + min(1, p.generated_tokens)",
+    "SELECT 'prompt ' || prompt_id || ' has ' || count(*) || ' tokens at position ' || position FROM token "
+    "GROUP BY prompt_id, position HAVING count(*) > 1",
+    "SELECT 'head_eval of ' || head || ' in run ' || run_id || ' covers ' || covered || ' of ' || committed "
+    "FROM head_eval WHERE covered < 0 OR covered > committed OR head_ns < 0 OR bytes < 0",
+};
+
+/// Adds the first rows of a query to the findings and says how many more there are.
+Status collect(const std::string& path, const Database& db, const char* sql, std::vector<CheckFinding>& out) {
+    Statement statement = db.prepare(sql);
+    if (!statement) return storage::file_error(path, db, "checking");
+    std::size_t found = 0;
+    int code = SQLITE_ROW;
+    while ((code = statement.step()) == SQLITE_ROW)
+        if (++found <= max_findings_per_rule)
+            out.push_back({storage::one_line(std::string(statement.text(0)))});
+    if (found > max_findings_per_rule)
+        out.push_back({fmt::format("... and {} more of the last kind", found - max_findings_per_rule)});
+    if ((code & 0xff) == SQLITE_CORRUPT) {
+        out.push_back({"reading on is impossible: " + db.message()});
+        return {};
+    }
+    if (code != SQLITE_DONE) return storage::file_error(path, db, "checking");
+    return {};
+}
+
+constexpr const char* remarks_sql =
+    "SELECT 'run ' || id || ' (' || name || ') is recovered: its program was killed while it recorded' "
+    "FROM run WHERE ended = 'recovered' "
+    "UNION ALL SELECT 'run ' || run_id || ' lost ' || sum(count) || ' records: ' || kind FROM loss "
+    "GROUP BY run_id, kind";
+
+Status check_integrity(const std::string& path, const Database& db, std::vector<CheckFinding>& out) {
+    Statement statement = db.prepare("PRAGMA integrity_check(20)");
+    if (!statement) return storage::file_error(path, db, "checking");
+    while (statement.step() == SQLITE_ROW)
+        if (statement.text(0) != "ok")
+            out.push_back({storage::one_line("damaged: " + std::string(statement.text(0)))});
+    return collect(
+        path, db,
+        "SELECT 'table ' || \"table\" || ', row ' || coalesce(rowid, '?') || ' refers to a row of ' "
+        "|| \"parent\" || ' that does not exist' FROM pragma_foreign_key_check",
+        out);
+}
+
+/// The end of a run that never said so is the end of its last data.
+constexpr const char* recover_sql = R"sql(
+INSERT INTO clock_anchor
+SELECT r.id, a.monotonic_ns + d.end_ns, a.utc_ns + d.end_ns, NULL
+FROM run r
+JOIN (SELECT run_id, min(monotonic_ns) AS monotonic_ns, utc_ns FROM clock_anchor GROUP BY run_id) a ON a.run_id = r.id
+JOIN (SELECT run_id, max(end_ns) AS end_ns FROM (
+        SELECT run_id, end_ns FROM step UNION ALL SELECT run_id, end_ns FROM span
+        UNION ALL SELECT run_id, time_ns FROM counter UNION ALL SELECT id, 0 FROM run)
+      GROUP BY run_id) d ON d.run_id = r.id
+WHERE r.ended IS NULL;
+UPDATE run SET ended = 'recovered' WHERE ended IS NULL;
+)sql";
+
+}  // namespace
+
+Result<CheckReport> check_capture(const std::string& path) {
+    DS_ASSIGN(const Database db, storage::open_capture(path, storage::Open::unchecked));
+    CheckReport report;
+    report.schema_version = static_cast<int>(db.integer("PRAGMA user_version").value_or(0));
+    DS_TRY(check_integrity(path, db, report.findings));
+    const bool damaged = !report.findings.empty();
+    for (const std::string_view table : storage::table_names) {
+        const auto rows = db.integer(fmt::format("SELECT count(*) FROM {}", table));
+        report.row_counts.emplace_back(table, rows.value_or(0));
+    }
+    // On a damaged file the rules would only report the damage again.
+    if (damaged) return report;
+    for (const char* rule : rules) DS_TRY(collect(path, db, rule, report.findings));
+    std::vector<CheckFinding> remarks;
+    DS_TRY(collect(path, db, remarks_sql, remarks));
+    for (CheckFinding& remark : remarks) report.remarks.push_back(std::move(remark.what));
+    return report;
+}
+
+Status repair_capture(const std::string& path) {
+    DS_ASSIGN(const Database db, storage::open_capture_for_repair(path));
+    DS_TRY(storage::migrate(db, path, storage::migrations(), capture_schema_version));
+    if (db.exec("BEGIN IMMEDIATE") != SQLITE_OK) return storage::file_error(path, db, "starting the repair");
+    const std::string script = std::string(recover_sql) + storage::index_sql + "COMMIT;";
+    if (db.exec(script) != SQLITE_OK) {
+        const Error error = storage::file_error(path, db, "repairing");
+        db.exec("ROLLBACK");
+        return error;
+    }
+    db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+    if (db.text("PRAGMA journal_mode = DELETE") != "delete")
+        return storage::file_error(path, db, "merging the write-ahead log");
+    // An exclusive connection keeps the log's index in memory and so leaves the dead writer's file behind.
+    std::error_code error;
+    std::filesystem::remove(path + "-shm", error);
+    return {};
+}
+
+}  // namespace draftscope

@@ -1,0 +1,99 @@
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+
+#include "storage/capture_file.h"
+#include "storage/export.h"
+#include "storage/schema.h"
+
+namespace draftscope {
+
+namespace {
+
+struct CloseFile {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, CloseFile>;
+
+/// RFC 4180: quoted where needed, quotes doubled. Empty text is "" and NULL is nothing, so they stay apart.
+void append_text(std::string& line, std::string_view text) {
+    if (!text.empty() && text.find_first_of(",\"\r\n") == std::string_view::npos) {
+        line += text;
+        return;
+    }
+    line += storage::sql_quoted(text, '"');
+}
+
+void append_value(std::string& line, const storage::Statement& row, int column) {
+    switch (sqlite3_column_type(row.get(), column)) {
+        case SQLITE_NULL:
+            break;
+        case SQLITE_FLOAT:
+            line += fmt::format("{}", row.real(column));  // shortest text that reads back as the same number
+            break;
+        case SQLITE_BLOB:
+            for (const char c : row.blob(column))
+                line += fmt::format("{:02x}", static_cast<unsigned char>(c));
+            break;
+        case SQLITE_INTEGER:
+            line += fmt::format("{}", row.integer(column));
+            break;
+        default:
+            append_text(line, row.text(column));
+    }
+}
+
+Status write_csv(const std::string& path, const storage::Database& db, std::string_view name,
+                 const std::string& file_name, bool drop_text) {
+    storage::Statement rows = db.prepare(fmt::format("SELECT * FROM {}", name));
+    if (!rows) return storage::file_error(path, db, fmt::format("reading {}", name));
+    const File file(std::fopen(file_name.c_str(), "wb"));
+    if (!file) return failed("{}: can't be written; check the folder", file_name);
+    const int columns = sqlite3_column_count(rows.get());
+    std::vector<bool> hidden;
+    std::string line;
+    for (int c = 0; c < columns; ++c) {
+        const char* column = sqlite3_column_name(rows.get(), c);
+        hidden.push_back(drop_text && storage::is_private_column(name, column));
+        if (c > 0) line += ',';
+        append_text(line, column);
+    }
+    int code = SQLITE_ROW;
+    bool written = true;
+    do {
+        line += "\r\n";
+        written = written && std::fwrite(line.data(), 1, line.size(), file.get()) == line.size();
+        line.clear();
+        code = rows.step();
+        for (int c = 0; code == SQLITE_ROW && c < columns; ++c) {
+            if (c > 0) line += ',';
+            if (!hidden[static_cast<std::size_t>(c)]) append_value(line, rows, c);
+        }
+    } while (code == SQLITE_ROW && written);
+    if (!written || std::fflush(file.get()) != 0)
+        return failed("{}: writing failed; is the disk full?", file_name);
+    if (code != SQLITE_DONE) return storage::file_error(path, db, fmt::format("reading {}", name));
+    return {};
+}
+
+}  // namespace
+
+Status export_csv(const std::string& path, const std::string& out, bool drop_text) {
+    DS_ASSIGN(const storage::Database db, storage::open_capture(path));
+    std::error_code error;
+    if (std::filesystem::exists(out, error) && !std::filesystem::is_directory(out, error))
+        return bad_input("{}: is not a folder; --out names a folder for the CSV files", out);
+    std::filesystem::create_directory(out, error);
+    if (!std::filesystem::is_directory(out, error))
+        return bad_input("{}: folder can't be created; create it or choose another", out);
+    if (db.exec("BEGIN") != SQLITE_OK) return storage::file_error(path, db, "starting to read");
+    const auto write = [&](std::string_view name) {
+        const std::string file = (std::filesystem::path(out) / fmt::format("{}.csv", name)).string();
+        return write_csv(path, db, name, file, drop_text);
+    };
+    for (const std::string_view table : storage::table_names) DS_TRY(write(table));
+    for (const std::string_view view : storage::view_names) DS_TRY(write(view));
+    return {};
+}
+
+}  // namespace draftscope

@@ -1,0 +1,85 @@
+#include <filesystem>
+#include <system_error>
+
+#include "storage/capture_file.h"
+#include "storage/export.h"
+#include "storage/schema.h"
+
+namespace draftscope {
+
+namespace storage {
+
+bool is_private_column(std::string_view table, std::string_view column) {
+    if (table == "prompt") return column == "text" || column == "output";
+    if (table == "note") return column == "text";
+    if (table == "vocab") return column == "text" || column == "bytes";  // would spell the token ids
+    if (table == "run") return column == "config_json";                  // may hold the prompt
+    return false;
+}
+
+Status check_new_file(const std::string& out) {
+    namespace fs = std::filesystem;
+    std::error_code error;
+    if (out.empty()) return bad_input("no output file given");
+    if (fs::exists(out, error)) return bad_input("{}: file exists; choose another name", out);
+    const fs::path folder = fs::path(out).has_parent_path() ? fs::path(out).parent_path() : fs::path(".");
+    if (!fs::is_directory(folder, error))
+        return bad_input("{}: folder {} does not exist", out, folder.string());
+    return {};
+}
+
+std::string partial_name(const std::string& out) {
+    return out + ".partial";
+}
+
+Status publish(const std::string& partial, const std::string& out) {
+    std::error_code error;
+    std::filesystem::rename(partial, out, error);
+    if (error) return failed("{}: can't be renamed to {}: {}", partial, out, error.message());
+    return {};
+}
+
+}  // namespace storage
+
+namespace {
+
+/// In-place VACUUM at the end: a cleared text must not live on in a free page.
+constexpr const char* drop_text_sql = R"sql(
+BEGIN IMMEDIATE;
+UPDATE prompt SET text = '', output = '';
+UPDATE vocab SET text = '', bytes = x'';
+UPDATE run SET config_json = '{}';
+DELETE FROM note;
+COMMIT;
+VACUUM;
+)sql";
+
+Status copy_into(const storage::Database& db, const std::string& partial, bool drop_text) {
+    if (db.exec("VACUUM INTO " + storage::sql_quoted(partial, '\'')) != SQLITE_OK)
+        return failed("{}: can't be written: {}; free space or choose another place", partial, db.message());
+    if (!drop_text) return {};
+    std::string message;
+    const storage::Database copy = storage::open_database(partial, SQLITE_OPEN_READWRITE, &message);
+    if (!copy) return failed("{}: can't be opened: {}", partial, message);
+    if (copy.exec(drop_text_sql) != SQLITE_OK)
+        return failed("{}: the text can't be dropped: {}; nothing was exported", partial, copy.message());
+    return {};
+}
+
+}  // namespace
+
+Status export_sqlite(const std::string& path, const std::string& out, bool drop_text) {
+    DS_ASSIGN(const storage::Database db, storage::open_capture(path));
+    DS_TRY(storage::check_new_file(out));
+    const std::string partial = storage::partial_name(out);
+    std::error_code error;
+    std::filesystem::remove(partial, error);
+    Status copied = copy_into(db, partial, drop_text);
+    if (!copied.ok()) {
+        std::filesystem::remove(partial, error);
+        return copied;
+    }
+    return storage::publish(partial, out);
+}
+
+}  // namespace draftscope

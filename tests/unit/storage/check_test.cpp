@@ -1,0 +1,276 @@
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "capture/phase_names.h"
+#include "file_helpers.h"
+#include "random_capture.h"
+#include "storage/schema.h"
+
+namespace draftscope {
+namespace {
+
+using testing::execute;
+using testing::open_plain;
+using testing::query;
+using testing::RandomCapture;
+using testing::TempFolder;
+using testing::write_all;
+
+std::string findings_text(const CheckReport& report) {
+    std::string out;
+    for (const CheckFinding& finding : report.findings) out += finding.what + "\n";
+    return out;
+}
+
+class SoundFile : public ::testing::Test {
+  protected:
+    void SetUp() override { write_all(path(), RandomCapture(11, {2, 3, 10, 2, true}).records()); }
+    std::string path() const { return folder_.file("a.dscope"); }
+    std::string findings() const {
+        const auto report = check_capture(path());
+        return report.ok() ? findings_text(*report) : "error: " + report.error().message;
+    }
+
+    TempFolder folder_;
+};
+
+TEST_F(SoundFile, HasTheIdentityTheTablesAndTheViews) {
+    const storage::Database db = open_plain(path(), SQLITE_OPEN_READONLY);
+    EXPECT_EQ(db.integer("PRAGMA application_id"), capture_application_id);
+    EXPECT_EQ(db.integer("PRAGMA user_version"), capture_schema_version);
+    EXPECT_EQ(db.text("PRAGMA journal_mode"), "delete");
+    for (const std::string_view table : storage::table_names)
+        EXPECT_EQ(
+            query(db, fmt::format("SELECT strict FROM pragma_table_list WHERE type = 'table' AND name = '{}'",
+                                  table)),
+            std::vector<std::string>{"1"})
+            << table;
+    for (const std::string_view view : storage::view_names)
+        EXPECT_EQ(
+            query(db, fmt::format("SELECT count(*) FROM sqlite_schema WHERE type = 'view' AND name = '{}'",
+                                  view)),
+            std::vector<std::string>{"1"})
+            << view;
+    std::ifstream in(path(), std::ios::binary);
+    std::string header(100, '\0');
+    in.read(header.data(), 100);
+    EXPECT_EQ(header.substr(68, 4), "DSCP");  // what file(1) goes by
+}
+
+TEST_F(SoundFile, StoresThePhaseTable) {
+    const storage::Database db = open_plain(path(), SQLITE_OPEN_READONLY);
+    std::vector<std::string> expected;
+    for (const PhaseRow& row : phase_rows)
+        expected.push_back(fmt::format("{}|{}|{}|#{:06X}|{}", row.id, row.name,
+                                       row.parent_id == 0 ? "" : std::to_string(row.parent_id), row.rgb,
+                                       row.sort));
+    EXPECT_EQ(query(db, "SELECT id, name, parent_id, colour, sort FROM phase ORDER BY id"), expected);
+}
+
+TEST_F(SoundFile, ChecksClean) {
+    const auto report = check_capture(path());
+    ASSERT_TRUE(report.ok()) << report.error().message;
+    EXPECT_EQ(findings_text(*report), "");
+    EXPECT_EQ(report->schema_version, 1);
+    EXPECT_EQ(report->row_counts.size(), storage::table_names.size());
+    std::int64_t steps = 0;
+    for (const auto& [table, rows] : report->row_counts)
+        if (table == "step") steps = rows;
+    EXPECT_EQ(steps, 20);
+    ASSERT_FALSE(report->remarks.empty());
+    EXPECT_NE(report->remarks[0].find("span_ring_full"), std::string::npos);
+}
+
+struct Fault {
+    const char* sql;
+    const char* said;
+};
+
+class Faults : public SoundFile, public ::testing::WithParamInterface<Fault> {};
+
+TEST_P(Faults, AreFound) {
+    execute(path(), GetParam().sql);
+    EXPECT_NE(findings().find(GetParam().said), std::string::npos) << findings();
+}
+INSTANTIATE_TEST_SUITE_P(
+    Each, Faults,
+    ::testing::Values(
+        Fault{"UPDATE run SET ended = NULL WHERE id = 2", "run 2 (run 2) has no end"},
+        Fault{"UPDATE step SET end_ns = start_ns - 1 WHERE id = 3", "step 3 lasts -1 ns"},
+        Fault{"UPDATE span SET end_ns = start_ns - 7 WHERE id = 9", "span 9 lasts -7 ns"},
+        Fault{"UPDATE span SET end_ns = end_ns + 90000000 WHERE id = 9", "span 9 on the critical lane"},
+        Fault{"UPDATE span SET step_id = 99999 WHERE id = 9", "refers to a row of step"},
+        Fault{"UPDATE node SET parent = node + 1 WHERE round_id = 2 AND node = 0", "has parent 1"},
+        Fault{"UPDATE node SET depth = depth + 1 WHERE node = 1", "has depth 2 under depth 0"},
+        Fault{"UPDATE round SET tree_nodes = 77 WHERE id = 4", "round 4 says 77 tree nodes"},
+        Fault{"UPDATE round SET committed = committed + 3 WHERE id = 4", "round 4 drafted"},
+        Fault{"DELETE FROM token WHERE round_id = 5", "round 5 committed"},
+        Fault{"UPDATE prompt SET generated_tokens = 999 WHERE id = 1", "prompt 1 generated 999"},
+        Fault{"INSERT INTO token SELECT * FROM token LIMIT 1", "at position 0"},
+        Fault{"UPDATE head_eval SET covered = 99", "more of the last kind"},
+        Fault{"DELETE FROM clock_anchor WHERE run_id = 1", "run 1 has no clock anchor"}));
+
+TEST_F(SoundFile, IsRefusedWithAReasonWhenItIsNoCapture) {
+    const auto expect_refused = [&](const std::string& file, const std::string& said) {
+        for (const Status& status :
+             {load_capture(file).ok() ? Status() : Status(load_capture(file).error()),
+              check_capture(file).ok() ? Status() : Status(check_capture(file).error()), repair_capture(file),
+              export_csv(file, folder_.file("csv"), false)}) {
+            ASSERT_FALSE(status.ok()) << file;
+            EXPECT_EQ(status.error().kind, ErrorKind::bad_input);
+            EXPECT_NE(status.error().message.find(said), std::string::npos) << status.error().message;
+            EXPECT_EQ(status.error().message.find('\n'), std::string::npos);
+        }
+    };
+    expect_refused(folder_.file("absent.dscope"), "no such file");
+    expect_refused(folder_.path(), "is not a file");
+    std::ofstream(folder_.file("text.dscope"))
+        << "this is a text, long enough to be taken for something else " << std::string(2000, 'x');
+    expect_refused(folder_.file("text.dscope"), "not a Draftscope capture (not an SQLite file)");
+    std::ofstream(folder_.file("empty.dscope")) << "";
+    expect_refused(folder_.file("empty.dscope"), "not a Draftscope capture");
+    storage::Database other =
+        open_plain(folder_.file("other.db"), SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    ASSERT_EQ(other.exec("CREATE TABLE a(b)"), SQLITE_OK);
+    expect_refused(folder_.file("other.db"), "application id 0x00000000");
+    execute(path(), "PRAGMA user_version = 7");
+    expect_refused(path(), "schema version 7, this program reads up to 1");
+    execute(path(), "PRAGMA user_version = 1; DROP TABLE note");
+    expect_refused(path(), "table note is missing");
+}
+
+TEST_F(SoundFile, CutAnywhereIsRefusedOrReportedNeverACrash) {
+    const auto size = std::filesystem::file_size(path());
+    for (const double part : {0.001, 0.01, 0.1, 0.3, 0.5, 0.9, 0.999}) {
+        const std::string cut = folder_.file("cut.dscope");
+        std::filesystem::copy_file(path(), cut, std::filesystem::copy_options::overwrite_existing);
+        std::filesystem::resize_file(cut, static_cast<std::uintmax_t>(static_cast<double>(size) * part));
+        const auto loaded = load_capture(cut);
+        EXPECT_FALSE(loaded.ok()) << part;
+        if (!loaded.ok()) {
+            EXPECT_EQ(loaded.error().kind, ErrorKind::bad_input);
+        }
+        const auto report = check_capture(cut);
+        if (report.ok())
+            EXPECT_NE(findings_text(*report), "") << part;
+        else
+            EXPECT_EQ(report.error().kind, ErrorKind::bad_input);
+    }
+}
+
+TEST_F(SoundFile, RandomDamageNeverCrashesTheReader) {
+    const auto size = std::filesystem::file_size(path());
+    Rng rng(77);
+    for (int i = 0; i < 60; ++i) {
+        const std::string bad = folder_.file("bad.dscope");
+        std::filesystem::copy_file(path(), bad, std::filesystem::copy_options::overwrite_existing);
+        {
+            std::fstream file(bad, std::ios::in | std::ios::out | std::ios::binary);
+            for (int k = 0; k < 8; ++k) {
+                file.seekp(
+                    static_cast<std::streamoff>(100 + rng.below(static_cast<std::uint32_t>(size - 100))));
+                file.put(static_cast<char>(rng.below(256)));
+            }
+        }
+        const auto loaded = load_capture(bad);
+        if (!loaded.ok()) {
+            EXPECT_EQ(loaded.error().message.find('\n'), std::string::npos);
+        }
+        static_cast<void>(check_capture(bad));
+    }
+}
+
+TEST_F(SoundFile, ImpossibleValuesAreRefusedByName) {
+    const auto expect_refused = [&](const std::string& sql, const std::string& said) {
+        const std::string bad = folder_.file("bad.dscope");
+        std::filesystem::copy_file(path(), bad, std::filesystem::copy_options::overwrite_existing);
+        execute(bad, sql);
+        const auto loaded = load_capture(bad);
+        ASSERT_FALSE(loaded.ok()) << sql;
+        EXPECT_NE(loaded.error().message.find(said), std::string::npos) << loaded.error().message;
+    };
+    expect_refused("UPDATE span SET phase_id = 99 WHERE id = 5", "column phase_id holds 99");
+    expect_refused("UPDATE round SET ordinal = 1 << 40 WHERE id = 5", "column ordinal holds 1099511627776");
+    expect_refused("UPDATE node SET node = 1 << 30 WHERE round_id = 2", "column node holds");
+    expect_refused("UPDATE node SET node = node + 1 WHERE round_id = 2", "at position 0");
+    expect_refused("UPDATE node SET round_id = 999 WHERE round_id = 2", "round 2, which has 0 nodes");
+    expect_refused("UPDATE token SET round_id = 999 WHERE round_id = 2",
+                   "table token has rows that belong to nothing");
+    expect_refused("UPDATE round SET step_id = 999 WHERE id = 2",
+                   "table round has rows that belong to nothing");
+    expect_refused("UPDATE vocab SET token_id = 1 << 28 WHERE token_id = 49", "column token_id holds");
+    expect_refused("PRAGMA ignore_check_constraints = 1; UPDATE token SET source = 'magic'", "holds magic");
+}
+
+TEST(Migration, TakesAnOlderFileForwardAndKeepsABackup) {
+    const TempFolder folder;
+    const std::string path = folder.file("a.dscope");
+    write_all(path, RandomCapture(1, {1, 1, 3, 1, true}).records());
+    {
+        const storage::Database db = open_plain(path);
+        const std::vector<storage::Migration> steps = {
+            {2, "UPDATE run SET name = name || ' three'"},
+            {1, "ALTER TABLE run ADD COLUMN extra TEXT; UPDATE run SET extra = 'two'"}};
+        const Status done = storage::migrate(db, path, steps, 3);
+        ASSERT_TRUE(done.ok()) << done.error().message;
+        EXPECT_EQ(query(db, "SELECT extra, name FROM run"), std::vector<std::string>{"two|run 1 three"});
+        EXPECT_EQ(db.integer("PRAGMA user_version"), 3);
+    }
+    const auto backup = load_capture(path + ".v1.bak");
+    ASSERT_TRUE(backup.ok()) << backup.error().message;
+    EXPECT_EQ((*backup)->runs[0].name, "run 1");
+}
+
+TEST(Migration, ThatFailsLeavesTheFileAsItWas) {
+    const TempFolder folder;
+    const std::string path = folder.file("a.dscope");
+    write_all(path, RandomCapture(1, {1, 1, 3, 1, true}).records());
+    const storage::Database db = open_plain(path);
+    const Status done =
+        storage::migrate(db, path, {{1, "UPDATE run SET name = 'x'"}, {2, "UPDATE nowhere SET a = 1"}}, 3);
+    ASSERT_FALSE(done.ok());
+    EXPECT_NE(done.error().message.find("from schema version 2 to 3"), std::string::npos)
+        << done.error().message;
+    EXPECT_EQ(db.integer("PRAGMA user_version"), 1);
+    EXPECT_EQ(query(db, "SELECT name FROM run"), std::vector<std::string>{"run 1"});
+    const Status again = storage::migrate(db, path, {}, 3);
+    ASSERT_FALSE(again.ok());
+    EXPECT_NE(again.error().message.find("is in the way"), std::string::npos);
+}
+
+TEST(Migration, RefusesANewerFileAndLeavesACurrentOne) {
+    const TempFolder folder;
+    const std::string path = folder.file("a.dscope");
+    write_all(path, RandomCapture(1, {1, 1, 3, 1, true}).records());
+    const storage::Database db = open_plain(path);
+    EXPECT_TRUE(storage::migrate(db, path, storage::migrations(), capture_schema_version).ok());
+    EXPECT_FALSE(std::filesystem::exists(path + ".v1.bak"));
+    const Status newer = storage::migrate(db, path, {}, 0);
+    ASSERT_FALSE(newer.ok());
+    EXPECT_EQ(newer.error().kind, ErrorKind::bad_input);
+}
+
+TEST(Repair, RefusesARunThatIsAlive) {
+    const TempFolder folder;
+    const std::string path = folder.file("a.dscope");
+    auto writer = CaptureWriter::create(path, false);
+    ASSERT_TRUE(writer.ok());
+    const std::vector<Record> records = RandomCapture(2, {1, 1, 5, 1, false}).records();
+    for (const Record& record : records) (*writer)->push(record);
+    ASSERT_TRUE((*writer)->flush().ok());
+    const Status repaired = repair_capture(path);
+    ASSERT_FALSE(repaired.ok());
+    EXPECT_EQ(repaired.error().kind, ErrorKind::failed);
+    EXPECT_NE(repaired.error().message.find("in use by another program"), std::string::npos);
+    (*writer)->push(RunEnded{1, RunEnd::ok, 99999, {}});
+    EXPECT_TRUE((*writer)->close().ok());
+    const auto loaded = load_capture(path);
+    ASSERT_TRUE(loaded.ok());
+    EXPECT_EQ((*loaded)->runs[0].ended, RunEnd::ok);
+}
+
+}  // namespace
+}  // namespace draftscope

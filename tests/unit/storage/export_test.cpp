@@ -1,0 +1,245 @@
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "file_helpers.h"
+#include "random_capture.h"
+#include "storage/schema.h"
+
+namespace draftscope {
+namespace {
+
+using testing::apply_all;
+using testing::expect_equal;
+using testing::open_plain;
+using testing::query;
+using testing::RandomCapture;
+using testing::TempFolder;
+using testing::write_all;
+
+std::string read_file(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    std::stringstream out;
+    out << in.rdbuf();
+    return out.str();
+}
+
+std::string read_gzip(const std::string& path) {
+    gzFile file = gzopen(path.c_str(), "rb");
+    std::string out(1 << 22, '\0');
+    out.resize(
+        static_cast<std::size_t>(std::max(0, gzread(file, out.data(), static_cast<unsigned>(out.size())))));
+    gzclose(file);
+    return out;
+}
+
+/// RFC 4180, the reader's side.
+std::vector<std::vector<std::string>> parse_csv(const std::string& text) {
+    std::vector<std::vector<std::string>> rows(1);
+    std::string field;
+    bool quoted = false;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const char c = text[i];
+        if (quoted) {
+            if (c != '"')
+                field += c;
+            else if (i + 1 < text.size() && text[i + 1] == '"')
+                field += text[++i];
+            else
+                quoted = false;
+        } else if (c == '"') {
+            quoted = true;
+        } else if (c == ',' || c == '\r') {
+            rows.back().push_back(std::move(field));
+            field.clear();
+        } else if (c == '\n') {
+            rows.emplace_back();
+        } else {
+            field += c;
+        }
+    }
+    rows.pop_back();
+    return rows;
+}
+
+class Exports : public ::testing::Test {
+  protected:
+    void SetUp() override { write_all(path(), records_); }
+    std::string path() const { return folder_.file("a.dscope"); }
+
+    TempFolder folder_;
+    std::vector<Record> records_ = RandomCapture(21, {2, 3, 12, 2, true}).records();
+};
+
+TEST_F(Exports, SqliteIsTheSameCaptureInOneFile) {
+    const std::string out = folder_.file("copy.dscope");
+    const Status done = export_sqlite(path(), out, false);
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    const auto loaded = load_capture(out);
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+    expect_equal(apply_all(records_), **loaded);
+    EXPECT_FALSE(std::filesystem::exists(out + ".partial"));
+}
+
+TEST_F(Exports, SqliteCopiesALiveFileWithItsLog) {
+    const std::string live = folder_.file("live.dscope");
+    auto writer = CaptureWriter::create(live, false);
+    ASSERT_TRUE(writer.ok());
+    for (const Record& record : records_) (*writer)->push(record);
+    ASSERT_TRUE((*writer)->flush().ok());
+    ASSERT_TRUE(export_sqlite(live, folder_.file("copy.dscope"), false).ok());
+    const auto loaded = load_capture(folder_.file("copy.dscope"));
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+    expect_equal(apply_all(records_), **loaded);
+}
+
+TEST_F(Exports, WithoutTextNothingPrivateIsLeftInTheBytes) {
+    const std::string out = folder_.file("shared.dscope");
+    ASSERT_TRUE(export_sqlite(path(), out, true).ok());
+    const std::string bytes = read_file(out);
+    EXPECT_EQ(bytes.find("rivers"), std::string::npos);
+    EXPECT_EQ(bytes.find("Rivers"), std::string::npos);
+    EXPECT_EQ(bytes.find("look, here"), std::string::npos);
+    const auto loaded = load_capture(out);
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+    EXPECT_EQ((*loaded)->rounds.size(), apply_all(records_).rounds.size());
+    EXPECT_EQ((*loaded)->prompts[0]->text, "");
+    EXPECT_EQ((*loaded)->notes.size(), 0u);
+}
+
+TEST_F(Exports, RefuseToReplaceAFile) {
+    for (const bool chrome : {false, true}) {
+        const Status done =
+            chrome ? export_chrome(path(), path(), false) : export_sqlite(path(), path(), false);
+        ASSERT_FALSE(done.ok());
+        EXPECT_EQ(done.error().kind, ErrorKind::bad_input);
+    }
+    const Status folder = export_csv(path(), path(), false);
+    ASSERT_FALSE(folder.ok());
+    EXPECT_EQ(folder.error().kind, ErrorKind::bad_input);
+}
+
+TEST_F(Exports, CsvHasEveryTableAndViewAndReadsBack) {
+    const std::string out = folder_.file("csv");
+    const Status done = export_csv(path(), out, false);
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    const storage::Database db = open_plain(path());
+    std::vector<std::string_view> names(storage::table_names.begin(), storage::table_names.end());
+    names.insert(names.end(), storage::view_names.begin(), storage::view_names.end());
+    for (const std::string_view name : names) {
+        const auto rows = parse_csv(read_file(fmt::format("{}/{}.csv", out, name)));
+        const auto count = db.integer(fmt::format("SELECT count(*) FROM {}", name));
+        ASSERT_GE(rows.size(), 1u) << name;
+        EXPECT_EQ(static_cast<std::int64_t>(rows.size()) - 1, count.value_or(-1)) << name;
+        for (const auto& row : rows) ASSERT_EQ(row.size(), rows[0].size()) << name;
+    }
+    const auto prompts = parse_csv(read_file(out + "/prompt.csv"));
+    const Snapshot live = apply_all(records_);
+    const auto text = static_cast<std::size_t>(std::find(prompts[0].begin(), prompts[0].end(), "text") -
+                                               prompts[0].begin());
+    for (std::size_t i = 0; i < live.prompts.size(); ++i)
+        EXPECT_EQ(prompts[i + 1][text], live.prompts[i]->text);
+    const auto counters = parse_csv(read_file(out + "/counter.csv"));
+    for (std::size_t i = 0; i < live.counters.size(); ++i)
+        EXPECT_EQ(std::stod(counters[i + 1][3]), live.counters[i].value);
+}
+
+TEST_F(Exports, CsvWithoutTextHasEmptyColumns) {
+    const std::string out = folder_.file("csv");
+    ASSERT_TRUE(export_csv(path(), out, true).ok());
+    for (const auto& entry : std::filesystem::directory_iterator(out)) {
+        const std::string text = read_file(entry.path().string());
+        EXPECT_EQ(text.find("ivers"), std::string::npos) << entry.path();
+        EXPECT_EQ(text.find("look, here"), std::string::npos) << entry.path();
+    }
+}
+
+/// Checks what trace viewers need: fields by event kind, nesting per track, unique thread ids.
+void expect_good_trace(const nlohmann::json& trace, std::map<std::string, int>& kinds) {
+    std::map<std::int64_t, std::int64_t> process_of_thread;
+    std::map<std::int64_t, std::vector<std::pair<double, double>>> slices;
+    for (const nlohmann::json& event : trace.at("traceEvents")) {
+        const std::string kind = event.at("ph");
+        ++kinds[kind];
+        ASSERT_TRUE(event.at("pid").is_number_integer());
+        ASSERT_TRUE(event.at("name").is_string());
+        ASSERT_EQ(kind != "M", event.contains("ts"));
+        if (event.contains("tid")) {
+            const auto [found, added] = process_of_thread.try_emplace(event["tid"], event["pid"]);
+            ASSERT_EQ(found->second, event["pid"].get<std::int64_t>()) << "thread id used by two processes";
+        }
+        if (kind != "X") continue;
+        const double start = event.at("ts"), end = start + event.at("dur").get<double>();
+        auto& open = slices[event.at("tid")];
+        while (!open.empty() && open.back().second <= start + 1e-6) open.pop_back();
+        ASSERT_TRUE(open.empty() || end <= open.back().second + 1e-6) << "slices overlap on one track";
+        open.push_back({start, end});
+    }
+}
+
+TEST_F(Exports, ChromeTraceIsValid) {
+    const std::string out = folder_.file("trace.json");
+    const Status done = export_chrome(path(), out, false);
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    const nlohmann::json trace = nlohmann::json::parse(read_file(out), nullptr, false);
+    ASSERT_FALSE(trace.is_discarded());
+    std::map<std::string, int> kinds;
+    expect_good_trace(trace, kinds);
+    const Snapshot live = apply_all(records_);
+    EXPECT_EQ(kinds["X"], static_cast<int>(live.steps.size() + live.spans.size() + live.gpu_ops.size() +
+                                           live.nvtx_ranges.size()));
+    EXPECT_EQ(kinds["b"], static_cast<int>(live.rounds.size()));
+    EXPECT_EQ(kinds["e"], static_cast<int>(live.rounds.size()));
+    EXPECT_EQ(kinds["C"], static_cast<int>(live.rounds.size() + live.counters.size()));
+    EXPECT_EQ(kinds["i"], static_cast<int>(live.losses.size() + live.notes.size()));
+}
+
+TEST_F(Exports, ChromeTraceCompressesByName) {
+    ASSERT_TRUE(export_chrome(path(), folder_.file("trace.json"), false).ok());
+    ASSERT_TRUE(export_chrome(path(), folder_.file("trace.json.gz"), false).ok());
+    const std::string packed = read_file(folder_.file("trace.json.gz"));
+    ASSERT_GE(packed.size(), 2u);
+    EXPECT_EQ(packed.substr(0, 2), "\x1f\x8b");
+    EXPECT_EQ(read_gzip(folder_.file("trace.json.gz")), read_file(folder_.file("trace.json")));
+}
+
+TEST_F(Exports, ChromeTraceWithoutTextSaysNothing) {
+    ASSERT_TRUE(export_chrome(path(), folder_.file("trace.json"), true).ok());
+    const std::string text = read_file(folder_.file("trace.json"));
+    EXPECT_EQ(text.find("look, here"), std::string::npos);
+    EXPECT_EQ(text.find("\"text\""), std::string::npos);
+}
+
+TEST(Export, InvalidUtf8DoesNotSpoilTheTrace) {
+    const TempFolder folder;
+    std::vector<Record> records = RandomCapture(3, {1, 1, 3, 1, true}).records();
+    records.push_back(NoteRow{1, 0, 5, "bad \xff\xfe bytes \\ \" \x01"});
+    // Two kernels that overlap on one stream need two tracks.
+    GpuOpRow a;
+    a.id = 100;
+    a.run_id = 1;
+    a.phase_id = 4;
+    a.name = "a";
+    a.start_ns = 100;
+    a.end_ns = 200;
+    GpuOpRow b = a;
+    b.id = 101;
+    b.start_ns = 150;
+    b.end_ns = 250;
+    records.push_back(std::vector<GpuOpRow>{a, b});
+    write_all(folder.file("a.dscope"), records);
+    ASSERT_TRUE(export_chrome(folder.file("a.dscope"), folder.file("t.json"), false).ok());
+    const nlohmann::json trace = nlohmann::json::parse(read_file(folder.file("t.json")), nullptr, false);
+    ASSERT_FALSE(trace.is_discarded());
+    std::map<std::string, int> kinds;
+    expect_good_trace(trace, kinds);
+}
+
+}  // namespace
+}  // namespace draftscope

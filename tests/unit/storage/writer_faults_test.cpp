@@ -1,0 +1,199 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "file_helpers.h"
+#include "random_capture.h"
+
+namespace draftscope {
+namespace {
+
+using testing::apply_all;
+using testing::expect_equal;
+using testing::RandomCapture;
+using testing::TempFolder;
+using testing::write_all;
+
+TEST(CaptureWriterPath, MustBeUsable) {
+    const TempFolder folder;
+    const auto refused = [](const std::string& path, const std::string& said) {
+        const auto writer = CaptureWriter::create(path, false);
+        ASSERT_FALSE(writer.ok()) << path;
+        EXPECT_EQ(writer.error().kind, ErrorKind::bad_input);
+        EXPECT_NE(writer.error().message.find(said), std::string::npos) << writer.error().message;
+    };
+    refused("", "no file name");
+    refused(folder.file("absent/a.dscope"), "does not exist");
+    refused(folder.path(), "is not a file");
+    std::ofstream(folder.file("plain")) << "x";
+    refused(folder.file("plain"), "file exists");
+    refused(folder.file("plain/a.dscope"), "does not exist");
+    refused("/proc/a.dscope", "choose another place");  // refuses new files whoever asks, root too
+}
+
+TEST(CaptureWriterPath, OverwriteReplacesTheFileAndItsLogs) {
+    const TempFolder folder;
+    const std::string path = folder.file("a.dscope");
+    for (const char* suffix : {"", "-wal", "-shm", "-journal"}) std::ofstream(path + suffix) << "rubbish";
+    auto writer = CaptureWriter::create(path, true);
+    ASSERT_TRUE(writer.ok()) << writer.error().message;
+    const std::vector<Record> records = RandomCapture(1, {1, 1, 3, 1, true}).records();
+    for (const Record& record : records) (*writer)->push(record);
+    ASSERT_TRUE((*writer)->close().ok());
+    const auto loaded = load_capture(path);
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+    expect_equal(apply_all(records), **loaded);
+}
+
+TEST(CaptureWriter, KeepsGrowingOutputInTheFileBeforeThePromptEnds) {
+    const TempFolder folder;
+    auto writer = CaptureWriter::create(folder.file("a.dscope"), false);
+    ASSERT_TRUE(writer.ok());
+    RunRow run;
+    run.id = 1;
+    PromptRow prompt;
+    prompt.id = 1;
+    prompt.run_id = 1;
+    (*writer)->push(RunStarted{run, nullptr, {}});
+    (*writer)->push(PromptStarted{prompt});
+    for (int i = 0; i < 200; ++i) (*writer)->push(PromptProgress{1, "word " + std::to_string(i), i, 5, {}});
+    ASSERT_TRUE((*writer)->flush().ok());
+    const auto loaded = load_capture(folder.file("a.dscope"));
+    ASSERT_TRUE(loaded.ok());
+    EXPECT_EQ((*loaded)->prompts[0]->output, "word 199");
+    EXPECT_EQ((*loaded)->prompts[0]->generated_tokens, 199);
+    // 3 rows of run, anchor and prompt; the text was not rewritten for every token.
+    EXPECT_LT((*writer)->stats().rows, 50);
+}
+
+/// What a child process found out about a writer that ran out of space.
+enum FullDisk : int { as_expected = 0, no_start, no_error, wrong_kind, no_hint, blocked_or_wrong_end };
+
+int write_until_full(const std::string& path, const std::vector<Record>& first,
+                     const std::vector<Record>& more) {
+    auto writer = CaptureWriter::create(path, false);
+    if (!writer.ok()) return no_start;
+    for (const Record& record : first) (*writer)->push(record);
+    if (!(*writer)->flush().ok()) return no_start;
+    // From here on no file of this process may grow beyond what the log has now.
+    signal(SIGXFSZ, SIG_IGN);
+    rlimit limit{};
+    limit.rlim_cur = limit.rlim_max = std::filesystem::file_size(path + "-wal") + 20000;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    for (const Record& record : more) (*writer)->push(record);
+    const Status flushed = (*writer)->flush();
+    if (flushed.ok() || (*writer)->stats().error.empty()) return no_error;
+    if (flushed.error().kind != ErrorKind::failed) return wrong_kind;
+    if (flushed.error().message.find(path) == std::string::npos ||
+        flushed.error().message.find("check --repair") == std::string::npos)
+        return no_hint;
+    for (int i = 0; i < 50; ++i)
+        for (const Record& record : more) (*writer)->push(record);
+    return (*writer)->close().ok() ? blocked_or_wrong_end : as_expected;
+}
+
+TEST(CaptureWriter, FullDiskKeepsWhatWasCommitted) {
+    const TempFolder folder;
+    const std::string path = folder.file("a.dscope");
+    const std::vector<Record> all = RandomCapture(8, {1, 2, 2000, 1, false}).records();
+    const auto cut = all.begin() + 400;
+    const pid_t child = fork();
+    if (child == 0) _exit(write_until_full(path, {all.begin(), cut}, {cut, all.end()}));
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status));
+    ASSERT_EQ(WEXITSTATUS(status), as_expected);
+    const auto loaded = load_capture(path);
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+    EXPECT_GE((*loaded)->steps.size(), apply_all({all.begin(), cut}).steps.size());
+    EXPECT_LT((*loaded)->steps.size(), apply_all(all).steps.size());
+    const auto report = check_capture(path);
+    ASSERT_TRUE(report.ok());
+    ASSERT_EQ(report->findings.size(), 1u);  // the run without an end
+    ASSERT_TRUE(repair_capture(path).ok());
+    EXPECT_TRUE(check_capture(path)->findings.empty());
+}
+
+/// Writes for ever, telling through the pipe how many steps have been acknowledged.
+[[noreturn]] void record_until_killed(const std::string& path, const std::vector<Record>& records,
+                                      int pipe_end) {
+    auto writer = CaptureWriter::create(path, false);
+    if (!writer.ok()) _exit(1);
+    std::int32_t steps = 0;
+    for (std::size_t i = 0; i < records.size(); ++i) {
+        steps += std::holds_alternative<StepRecord>(records[i]) ? 1 : 0;
+        (*writer)->push(records[i]);
+        if (i % 23 != 22) continue;
+        if (!(*writer)->flush().ok()) _exit(2);
+        if (write(pipe_end, &steps, sizeof steps) != sizeof steps) _exit(3);
+    }
+    for (;;) pause();
+}
+
+/// Kills a recording process after it acknowledged `after` times and returns the steps it had acknowledged.
+std::int32_t kill_recording(const std::string& path, const std::vector<Record>& records, int after,
+                            unsigned delay_us) {
+    int ends[2];
+    EXPECT_EQ(pipe(ends), 0);
+    const pid_t child = fork();
+    if (child == 0) record_until_killed(path, records, ends[1]);
+    close(ends[1]);
+    std::int32_t acknowledged = 0, steps = 0;
+    for (int i = 0; i < after && read(ends[0], &steps, sizeof steps) == sizeof steps; ++i)
+        acknowledged = steps;
+    usleep(delay_us);  // so that the kill falls somewhere inside the next transaction
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    while (read(ends[0], &steps, sizeof steps) == sizeof steps) acknowledged = steps;
+    close(ends[0]);
+    return acknowledged;
+}
+
+class Killed : public ::testing::TestWithParam<int> {};
+
+TEST_P(Killed, LosesNothingThatWasAcknowledged) {
+    const TempFolder folder;
+    const std::string path = folder.file("a.dscope");
+    const auto seed = static_cast<std::uint64_t>(GetParam());
+    Rng rng(seed);
+    const std::vector<Record> records = RandomCapture(seed, {1, 2, 400, 1, false}).records();
+    const int after = 1 + static_cast<int>(rng.below(20));
+    const std::int32_t acknowledged = kill_recording(path, records, after, rng.below(3000));
+    SCOPED_TRACE(fmt::format("seed {}, killed after {} flushes", seed, after));
+
+    const auto before = load_capture(path);
+    ASSERT_TRUE(before.ok()) << before.error().message;
+    EXPECT_GE(static_cast<std::int32_t>((*before)->steps.size()), acknowledged);
+    EXPECT_EQ((*before)->runs[0].ended, RunEnd::live);
+    const auto unfinished = check_capture(path);
+    ASSERT_TRUE(unfinished.ok());
+    ASSERT_EQ(unfinished->findings.size(), 1u) << unfinished->findings[1].what;
+    EXPECT_NE(unfinished->findings[0].what.find("has no end"), std::string::npos);
+
+    const Status repaired = repair_capture(path);
+    ASSERT_TRUE(repaired.ok()) << repaired.error().message;
+    const auto after_repair = check_capture(path);
+    ASSERT_TRUE(after_repair.ok());
+    EXPECT_TRUE(after_repair->findings.empty());
+    ASSERT_FALSE(after_repair->remarks.empty());
+    EXPECT_NE(after_repair->remarks[0].find("recovered"), std::string::npos);
+    EXPECT_FALSE(std::filesystem::exists(path + "-wal"));
+    EXPECT_FALSE(std::filesystem::exists(path + "-shm"));
+    const auto loaded = load_capture(path);
+    ASSERT_TRUE(loaded.ok());
+    EXPECT_EQ((*loaded)->runs[0].ended, RunEnd::recovered);
+    EXPECT_EQ((*loaded)->steps.size(), (*before)->steps.size());
+    EXPECT_GE((*loaded)->run_end_ns[0], (*loaded)->steps.back().row.end_ns);
+    ASSERT_TRUE(repair_capture(path).ok());  // a second time changes nothing
+    EXPECT_EQ(testing::query(testing::open_plain(path), "SELECT count(*) FROM clock_anchor"),
+              std::vector<std::string>{"2"});
+}
+INSTANTIATE_TEST_SUITE_P(Seeds, Killed, ::testing::Range(1, 9));
+
+}  // namespace
+}  // namespace draftscope
