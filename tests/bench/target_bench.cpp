@@ -1,0 +1,153 @@
+#include <benchmark/benchmark.h>
+
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/draft/drafter.h"
+#include "engine/heads/head.h"
+#include "engine/model/target.h"
+#include "tests/support/demo_model.h"
+
+/// The demo target and drafter as a decode loop drives them. `bytes_per_second` is weights, keys and values
+/// read. Arguments of this program: threads=N.
+namespace draftscope {
+namespace {
+
+using kernels::Precision;
+
+constexpr int context_length = 256;  ///< committed tokens when a step is timed
+
+int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+
+kernels::Exec& shared_exec() {
+    static const std::unique_ptr<kernels::Exec> exec = kernels::make_cpu_exec(threads);
+    return *exec;
+}
+
+Target& target_of(Precision precision) {
+    static std::map<Precision, std::unique_ptr<Target>> targets;
+    std::unique_ptr<Target>& target = targets[precision];
+    if (target == nullptr) {
+        auto loaded = Target::load(testing::demo_model_path(), shared_exec(), precision);
+        if (!loaded.ok()) {
+            std::fprintf(stderr, "%s\n%s\n", loaded.error().message.c_str(),
+                         testing::demo_model_hint().c_str());
+            std::exit(2);
+        }
+        target = std::move(loaded).value();
+    }
+    return *target;
+}
+
+std::vector<TokenId> some_tokens(int count) {
+    std::vector<TokenId> tokens;
+    for (int i = 0; i < count; ++i) tokens.push_back(1000 + (i * 7919) % 40000);
+    return tokens;
+}
+
+void must(const Status& status) {
+    if (status.ok()) return;
+    std::fprintf(stderr, "%s\n", status.error().message.c_str());
+    std::exit(1);
+}
+
+void prefill(benchmark::State& state, Precision precision, int tokens) {
+    Target& target = target_of(precision);
+    KvCache cache = target.make_cache(tokens);
+    const std::vector<TokenId> prompt = some_tokens(tokens);
+    ForwardOutput out;
+    for (auto _ : state) {
+        cache.clear();
+        must(target.prefill(shared_exec(), cache, prompt, {}, out));
+    }
+    state.SetItemsProcessed(state.iterations() * tokens);
+}
+
+/// `rows` nodes in pairs under the root, as a verify pass over a draft tree; one row is plain decoding.
+void verify(benchmark::State& state, Precision precision, int rows) {
+    Target& target = target_of(precision);
+    KvCache cache = target.make_cache(context_length + rows);
+    ForwardOutput out;
+    must(target.prefill(shared_exec(), cache, some_tokens(context_length), {}, out));
+    std::vector<int> parents{-1}, depths{0};
+    for (int i = 1; i < rows; ++i) {
+        parents.push_back((i - 1) / 2);
+        depths.push_back(depths[static_cast<std::size_t>(parents.back())] + 1);
+    }
+    const AncestorMask mask = AncestorMask::from_parents(parents);
+    const std::vector<TokenId> tokens = some_tokens(rows);
+    const SequenceRows sequence{&cache, tokens, depths, &mask};
+    for (auto _ : state) must(target.forward(shared_exec(), {{&sequence, 1}, {}, {}, true}, out));
+    state.SetItemsProcessed(state.iterations() * rows);
+    state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(out.bytes));
+}
+
+/// One round of EAGLE-2 with the full head: catch-up over two slots and a tree.
+void draft(benchmark::State& state, Precision precision, TreeSpec spec) {
+    Target& target = target_of(precision);
+    auto made =
+        make_drafter("eagle2", std::string(DS_SOURCE_DIR) + "/assets/drafters/eagle2", target, shared_exec());
+    must(made.ok() ? Status() : Status(made.error()));
+    Drafter& drafter = *made.value();
+    auto head = std::move(make_head({"full", {}}, {})).value();
+    HeadWeights weights;
+    weights.lm_head = &target.lm_head();
+    weights.vocab = target.config().vocab;
+    weights.hidden = target.config().hidden;
+    must(head->prepare(shared_exec(), weights));
+    PhaseRecorder phases;
+    DraftContext with{shared_exec(), phases, head.get(), spec, nullptr};
+    const std::vector<TokenId> tokens = some_tokens(context_length + 1);
+    const std::vector<float> hidden(static_cast<std::size_t>(context_length * target.config().hidden), 0.25f);
+    const Rows<const float> features(hidden.data(), context_length, target.config().hidden);
+    const std::unique_ptr<DrafterState> drafter_state = drafter.make_state(context_length);
+    DraftJob job;
+    job.tokens = tokens;
+    job.new_hidden = features;
+    job.state = drafter_state.get();
+    job.tree = spec;
+    must(drafter.catch_up(with, {&job, 1}));
+    std::vector<SpanEvent> events;
+    for (auto _ : state) {
+        must(drafter.expand(with, {&job, 1}));
+        phases.drain(events);
+        events.clear();
+    }
+}
+
+void add_benchmarks() {
+    for (const Precision precision : {Precision::f32, Precision::bf16, Precision::int8}) {
+        const std::string type(kernels::to_text(precision));
+        const auto add = [&](const std::string& name, auto body) {
+            benchmark::RegisterBenchmark((name + "/" + type).c_str(), body)
+                ->UseRealTime()
+                ->Unit(benchmark::kMillisecond);
+        };
+        add("prefill:256", [=](benchmark::State& state) { prefill(state, precision, 256); });
+        for (const int rows : {1, 4, 8, 12, 24}) {
+            add("verify:" + std::to_string(rows),
+                [=](benchmark::State& state) { verify(state, precision, rows); });
+        }
+        add("draft:3,4,12", [=](benchmark::State& state) { draft(state, precision, {3, 4, 12}); });
+        add("draft:chain=5", [=](benchmark::State& state) { draft(state, precision, {4, 1, 6}); });
+    }
+}
+
+}  // namespace
+}  // namespace draftscope
+
+int main(int argc, char** argv) {
+    benchmark::Initialize(&argc, argv);
+    for (int i = 1; i < argc; ++i) {
+        if (std::strncmp(argv[i], "threads=", 8) == 0)
+            draftscope::threads = std::max(1, std::atoi(argv[i] + 8));
+    }
+    draftscope::add_benchmarks();
+    benchmark::RunSpecifiedBenchmarks();
+    return 0;
+}
