@@ -20,6 +20,7 @@ void Gate::resume() {
     permits_ = 0;
     granularity_ = GateStep::round;
     reason_.clear();
+    holding_ = false;
     changed_.notify_all();
 }
 
@@ -29,6 +30,7 @@ void Gate::step(GateStep what) {
     permits_ = adds_up ? permits_ + 1 : 1;
     granularity_ = what;
     hold_ = true;
+    holding_ = false;
     reason_ = "paused";
     changed_.notify_all();
 }
@@ -36,6 +38,7 @@ void Gate::step(GateStep what) {
 void Gate::cancel() {
     const std::lock_guard lock(mutex_);
     cancelled_ = true;
+    holding_ = false;
     changed_.notify_all();
 }
 
@@ -108,9 +111,9 @@ void Gate::hold(std::unique_lock<std::mutex>& lock, Phase phase, int level) {
         hook_(phase, level);
         lock.lock();
     }
-    holding_ = true;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return !hold_ || permits_ > 0 || cancelled_; });
+    const auto released = [this] { return !hold_ || permits_ > 0 || cancelled_; };
+    holding_ = !released();
+    changed_.wait(lock, released);
     holding_ = false;
     paused_ns_ += monotonic_ns() - start;
 }

@@ -34,7 +34,7 @@ class Gate : public PhaseObserver {
     void cancel();
     bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
     bool paused() const { return hold_.load(std::memory_order_relaxed); }  ///< asked to hold, or holding
-    bool holding() const;  ///< the engine thread is waiting right now
+    bool holding() const;  ///< the engine thread waits and nothing has released it
     void set_breakpoints(Breakpoints points);
     /// Why the engine is held: "", "paused", "breakpoint: rejection at depth <= 1".
     std::string reason() const;
