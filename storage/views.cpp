@@ -7,33 +7,39 @@ namespace draftscope::storage {
 // SQLite).
 const char* const view_sql = R"sql(
 CREATE VIEW v_span AS
-WITH nested AS (
+WITH line AS (
+  SELECT id, step_id, lane, thread_id, start_ns, end_ns, max(end_ns) OVER (
+    PARTITION BY step_id, lane, iif(lane = 0, 0, thread_id) ORDER BY start_ns, end_ns DESC, id DESC
+    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reached_ns
+  FROM span),
+nested AS MATERIALIZED (
   SELECT c.id AS id, p.id AS parent_span_id, c.end_ns - c.start_ns AS ns, min(p.end_ns - p.start_ns)
-  FROM span c JOIN span p
+  FROM line c JOIN span p
     ON p.step_id = c.step_id AND p.lane = c.lane AND (c.lane = 0 OR p.thread_id = c.thread_id) AND p.id <> c.id
    AND p.start_ns <= c.start_ns AND p.end_ns >= c.end_ns
    AND (p.end_ns - p.start_ns > c.end_ns - c.start_ns OR p.id > c.id)
+  WHERE c.end_ns <= c.reached_ns
   GROUP BY c.id),
-inner_time AS (SELECT parent_span_id AS id, sum(ns) AS ns FROM nested GROUP BY parent_span_id)
+inner_time AS MATERIALIZED (SELECT parent_span_id AS id, sum(ns) AS ns FROM nested GROUP BY parent_span_id)
 SELECT s.id AS span_id, s.run_id, s.step_id, s.round_id, s.phase_id, s.level, s.lane, s.thread_id, s.start_ns,
   s.end_ns, s.rows, s.bytes, s.end_ns - s.start_ns AS duration_ns,
   s.end_ns - s.start_ns - coalesce(i.ns, 0) AS self_ns, n.parent_span_id
 FROM span s LEFT JOIN inner_time i ON i.id = s.id LEFT JOIN nested n ON n.id = s.id;
 
 CREATE VIEW v_step_phase AS
-WITH spans AS MATERIALIZED (SELECT * FROM v_span WHERE step_id IS NOT NULL),
-overlap AS (
+WITH spans AS MATERIALIZED (
+  SELECT span_id, run_id, step_id, phase_id, lane, start_ns, end_ns, bytes, self_ns, parent_span_id
+  FROM v_span WHERE step_id IS NOT NULL),
+overlap AS MATERIALIZED (
   SELECT s.span_id, sum(max(0, min(s.end_ns, c.end_ns) - max(s.start_ns, c.start_ns))) AS ns
   FROM spans s JOIN spans c ON c.step_id = s.step_id AND c.lane = 0 AND c.parent_span_id IS NULL
   WHERE s.lane <> 0 GROUP BY s.span_id),
-reach AS (
-  SELECT step_id, start_ns, end_ns, max(end_ns) OVER (
-    PARTITION BY step_id ORDER BY start_ns, end_ns, span_id
-    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reached
-  FROM spans WHERE lane = 0),
-critical AS (
-  SELECT step_id, sum(max(0, end_ns - max(start_ns, coalesce(reached, start_ns)))) AS ns
-  FROM reach GROUP BY step_id)
+critical AS MATERIALIZED (
+  SELECT step_id, sum(max(0, end_ns - max(start_ns, coalesce(reached_ns, start_ns)))) AS ns
+  FROM (SELECT step_id, start_ns, end_ns, max(end_ns) OVER (
+          PARTITION BY step_id ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reached_ns
+        FROM spans WHERE lane = 0)
+  GROUP BY step_id)
 SELECT s.run_id, s.step_id, s.phase_id, sum(s.self_ns) AS busy_ns,
   sum(CASE WHEN s.lane = 0 THEN s.self_ns ELSE max(0, s.self_ns - coalesce(o.ns, 0)) END) AS exposed_ns,
   sum(s.bytes) AS bytes
