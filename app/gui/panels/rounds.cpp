@@ -17,6 +17,8 @@
 namespace draftscope {
 namespace {
 
+constexpr float cursor_room = 0.85f;  ///< below the cells, in text sizes
+
 struct RoundsMemory {
     std::uint64_t data_key = 0;
     RoundsModel model;
@@ -79,44 +81,6 @@ void scroll_to_selected(RoundsMemory& memory, std::size_t selected, float cell, 
     if (x < ImGui::GetScrollX() || x + cell > ImGui::GetScrollX() + room) ImGui::SetScrollX(x - room * 0.8f);
 }
 
-void draw_strip(PanelContext& c, RoundsMemory& memory) {
-    const std::vector<RoundCell>& cells = memory.model.cells;
-    const float room = ImGui::GetContentRegionAvail().x;
-    const auto count = static_cast<float>(cells.size());
-    const float pitch = std::clamp(std::floor(room / std::max(count, 1.0f)), std::floor(c.style.em * 0.55f),
-                                   std::floor(c.style.em * 1.6f));
-    const float cursor_room = c.style.em * 0.85f;
-    const bool scrolls = pitch * count > room;
-    const float height =
-        ImGui::GetContentRegionAvail().y - cursor_room - (scrolls ? ImGui::GetStyle().ScrollbarSize : 0);
-    const ImVec2 origin = ImGui::GetCursorScreenPos();
-    const Strip strip{origin, pitch, std::max(height, 8.0f),
-                      std::max(height, 8.0f) / (static_cast<float>(memory.model.tallest) + 0.6f)};
-    const std::size_t selected = c.ui.round ? memory.model.position_of(*c.ui.round) : cells.size();
-    ImGui::InvisibleButton("##cells", ImVec2(std::max(pitch * count, 1.0f), strip.height + cursor_room));
-    const bool over = ImGui::IsItemHovered(), held = ImGui::IsItemActive();
-    const float mouse = ImGui::GetMousePos().x - origin.x;
-    const auto under = static_cast<std::ptrdiff_t>(std::floor(mouse / pitch));
-    const bool valid = under >= 0 && under < static_cast<std::ptrdiff_t>(cells.size());
-    const float scroll = ImGui::GetScrollX();
-    const auto first = static_cast<std::size_t>(std::max(0.0f, std::floor(scroll / pitch) - 1));
-    const auto last = std::min(cells.size(), first + static_cast<std::size_t>(room / pitch) + 4);
-    for (std::size_t i = first; i < last; ++i)
-        draw_cell(c.style, cells[i], origin.x + static_cast<float>(i) * pitch, strip, i == selected,
-                  over && static_cast<std::ptrdiff_t>(i) == under);
-    if (valid && over)
-        ImGui::SetTooltip("%s", describe_round(cells[static_cast<std::size_t>(under)]).c_str());
-    if (valid && held) {
-        memory.shown = static_cast<std::size_t>(under);
-        c.ui.select_round(cells[static_cast<std::size_t>(under)].index, c.snapshot.rounds.size());
-    }
-    if (ImGui::IsItemFocused() && !c.snapshot.rounds.empty()) {
-        if (ImGui::IsKeyPressed(ImGuiKey_LeftArrow)) step_selection(c.snapshot, c.ui, -1);
-        if (ImGui::IsKeyPressed(ImGuiKey_RightArrow)) step_selection(c.snapshot, c.ui, 1);
-    }
-    if (selected < cells.size()) scroll_to_selected(memory, selected, pitch, room);
-}
-
 void draw_phase_legend(const Style& style, const RoundsModel& model) {
     std::array<bool, max_phases> used{};
     for (const RoundCell& cell : model.cells) used[static_cast<std::size_t>(cell.dominant_phase)] = true;
@@ -126,6 +90,77 @@ void draw_phase_legend(const Style& style, const RoundsModel& model) {
         ImGui::SameLine(0, style.em * 0.9f);
         legend_entry(style, style.phase(phase.id), phase.name.data());
     }
+}
+
+/// Height of the cells' area and how it is cut; the same for the scale at the left and the strip.
+Strip make_strip(const Style& style, const RoundsModel& model, ImVec2 min, float room, float height) {
+    const auto count = static_cast<float>(model.cells.size());
+    const float pitch = std::clamp(std::floor(room / std::max(count, 1.0f)), std::floor(style.em * 0.55f),
+                                   std::floor(style.em * 1.6f));
+    const bool scrolls = pitch * count > room;
+    const float cells = std::max(
+        height - style.em * cursor_room - (scrolls ? ImGui::GetStyle().ScrollbarSize : 0), style.em * 0.5f);
+    return {min, pitch, cells, cells / (static_cast<float>(model.tallest) + 0.6f)};
+}
+
+/// Accepted counts as a scale, with lines across.
+void draw_scale(const Style& style, const RoundsModel& model, const Strip& strip, float room) {
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    const float bottom = strip.min.y + strip.height, x = strip.min.x - style.em * 0.4f;
+    const int every = strip.unit >= ImGui::GetTextLineHeight() ? 1 : model.tallest > 1 ? model.tallest : 1;
+    for (int count = 0; count <= model.tallest; ++count) {
+        const float y = bottom - strip.unit * (static_cast<float>(count) + 0.35f);
+        list->AddLine(ImVec2(strip.min.x, y), ImVec2(strip.min.x + room, y),
+                      to_im(style.colours.line, 0.45f));
+        if (count % every != 0) continue;
+        const std::string text = fmt::format("{}", count);
+        const ImVec2 size = ImGui::CalcTextSize(text.c_str());
+        list->AddText(ImVec2(x - size.x, y - size.y / 2), to_im(style.colours.text_dim), text.c_str());
+    }
+}
+
+void draw_strip(PanelContext& c, RoundsMemory& memory, const Strip& wanted, float room) {
+    const std::vector<RoundCell>& cells = memory.model.cells;
+    Strip strip = wanted;
+    strip.min = ImGui::GetCursorScreenPos();
+    const float pitch = strip.cell;
+    const std::size_t selected = c.ui.round ? memory.model.position_of(*c.ui.round) : cells.size();
+    ImGui::InvisibleButton("##cells", ImVec2(std::max(pitch * static_cast<float>(cells.size()), 1.0f),
+                                             strip.height + c.style.em * cursor_room));
+    const bool over = ImGui::IsItemHovered(), held = ImGui::IsItemActive();
+    const float mouse = ImGui::GetMousePos().x - strip.min.x;
+    const auto under = static_cast<std::ptrdiff_t>(std::floor(mouse / pitch));
+    const bool valid = under >= 0 && under < static_cast<std::ptrdiff_t>(cells.size());
+    const auto first = static_cast<std::size_t>(std::max(0.0f, std::floor(ImGui::GetScrollX() / pitch) - 1));
+    const auto last = std::min(cells.size(), first + static_cast<std::size_t>(room / pitch) + 4);
+    for (std::size_t i = first; i < last; ++i)
+        draw_cell(c.style, cells[i], strip.min.x + static_cast<float>(i) * pitch, strip, i == selected,
+                  over && static_cast<std::ptrdiff_t>(i) == under);
+    if (valid && over)
+        ImGui::SetTooltip("%s", describe_round(cells[static_cast<std::size_t>(under)]).c_str());
+    if (valid && held) {
+        memory.shown = static_cast<std::size_t>(under);
+        c.ui.select_round(cells[static_cast<std::size_t>(under)].index, c.snapshot.rounds.size());
+    }
+    if (ImGui::IsItemFocused()) {
+        if (ImGui::IsKeyPressed(ImGuiKey_LeftArrow)) step_selection(c.snapshot, c.ui, -1);
+        if (ImGui::IsKeyPressed(ImGuiKey_RightArrow)) step_selection(c.snapshot, c.ui, 1);
+    }
+    if (selected < cells.size()) scroll_to_selected(memory, selected, pitch, room);
+}
+
+void draw_cells(PanelContext& c, RoundsMemory& memory) {
+    draw_phase_legend(c.style, memory.model);
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const ImVec2 space = ImGui::GetContentRegionAvail();
+    const float scale = c.style.em * 1.5f;
+    const Strip strip =
+        make_strip(c.style, memory.model, ImVec2(at.x + scale, at.y), space.x - scale, space.y);
+    draw_scale(c.style, memory.model, strip, space.x - scale);
+    ImGui::SetCursorScreenPos(strip.min);
+    if (ImGui::BeginChild("##strip", ImVec2(0, 0), 0, ImGuiWindowFlags_HorizontalScrollbar))
+        draw_strip(c, memory, strip, space.x - scale);
+    ImGui::EndChild();
 }
 
 /// One labelled bar of a small chart: "3  ████ 41 %".
@@ -193,20 +228,20 @@ void draw_rounds(PanelContext& c) {
     const float strip_width = charts ? ImGui::GetContentRegionAvail().x - 2 * (side + gap) : 0;
     ImGui::BeginGroup();
     if (ImGui::BeginChild("##left", ImVec2(strip_width, 0))) {
-        draw_phase_legend(c.style, memory.model);
-        if (ImGui::BeginChild("##strip", ImVec2(0, 0), 0, ImGuiWindowFlags_HorizontalScrollbar))
-            draw_strip(c, memory);
-        ImGui::EndChild();
+        draw_cells(c, memory);
     }
     ImGui::EndChild();
     ImGui::EndGroup();
     if (!charts) return;
+    ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing,
+                        ImVec2(ImGui::GetStyle().ItemSpacing.x, c.style.em * 0.22f));
     ImGui::SameLine(0, gap);
     if (ImGui::BeginChild("##histogram", ImVec2(side, 0))) draw_histogram(c.style, memory.acceptance);
     ImGui::EndChild();
     ImGui::SameLine(0, gap);
     if (ImGui::BeginChild("##depths", ImVec2(side, 0))) draw_depths(c.style, memory.acceptance);
     ImGui::EndChild();
+    ImGui::PopStyleVar();
 }
 
 }  // namespace draftscope

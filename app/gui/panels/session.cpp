@@ -186,8 +186,9 @@ void edit_breakpoint(PanelContext& c, SessionMemory& memory) {
 
 void edit_model(PanelContext& c) {
     label(c.style, "Model", "GGUF file or HF folder; empty = the demo model.");
-    const std::string demo = c.status.default_model.empty() ? "path of a GGUF file"
-                                                            : "demo: " + short_name(c.status.default_model);
+    const std::string demo = c.status.default_model.empty()
+                                 ? "path of a GGUF file"
+                                 : "demo: " + short_name(c.status.default_model, 22);
     ImGui::InputTextWithHint("##model", demo.c_str(), &c.config.model);
     if (!c.config.model.empty()) tooltip(c.style, c.config.model);
 }
@@ -213,11 +214,10 @@ void draw_session(PanelContext& c) {
     edit_breakpoint(c, memory);
     ImGui::Spacing();
     const bool idle = c.status.state == JobState::idle;
-    if (icon_button(c.style, Icon::play, "Run with these settings", idle, idle))
-        c.commands.push_back(CmdStart{c.config});
+    if (icon_button(c.style, Icon::play, "Run", idle, idle)) c.commands.push_back(CmdStart{c.config});
     if (!idle) tooltip(c.style, "A run is going on; stop it first.");
     ImGui::SameLine();
-    if (ImGui::Button(memory.copied ? "Copied" : "Copy as command line")) {
+    if (ImGui::Button(memory.copied ? "Copied##copy" : "Copy as command line##copy")) {
         ImGui::SetClipboardText(to_command_line(c.config).c_str());
         memory.copied = true;
     }

@@ -120,7 +120,8 @@ bool draw_run(PanelContext& c, const TextMemory& memory, const TextRun& run, con
     const char* first = piece.text.data() + run.first;
     list->AddText(ImVec2(min.x, min.y + pad), ink, first, first + run.count);
     if (mark > 0)
-        list->AddText(ImVec2(min.x + run.width, min.y + pad), to_im(style.colours.text_dim, 0.7f), "↵");
+        list->AddText(style.ui, style.em * 0.85f, ImVec2(min.x + run.width + 1, min.y + pad),
+                      to_im(style.colours.text_dim, 0.8f), "⏎");
     if (!piece.covered)
         dotted_underline(list, ImVec2(min.x, max.y - pad * 0.9f), run.width, to_im(style.colours.warn),
                          style.em);

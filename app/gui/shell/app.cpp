@@ -98,7 +98,8 @@ void App::frame() {
     const ImGuiViewport* viewport = ImGui::GetMainViewport();
     // The bars take their room from the second frame on; a layout is built for the room that is left.
     if (!first) {
-        if (!wanted_layout_.empty()) {
+        const bool rebuilt = !wanted_layout_.empty();
+        if (rebuilt) {
             build_layout(dockspace_id, viewport->WorkSize, wanted_layout_, ui_);
             settings_.layout = wanted_layout_;
             wanted_layout_.clear();
@@ -106,6 +107,10 @@ void App::frame() {
         }
         ImGui::DockSpaceOverViewport(dockspace_id, viewport, ImGuiDockNodeFlags_NoWindowMenuButton);
         draw_panels();
+        if (rebuilt) {
+            bring_first_tabs_to_front(settings_.layout);
+            ImGui::SetWindowFocus(nullptr);
+        }
     }
     draw_popups();
     ui_.fit_requested = false;
@@ -118,7 +123,7 @@ void App::draw_panels() {
     for (const Panel& panel : panels()) {
         bool& open = ui_.open[panel.id];
         if (!open) continue;
-        const std::string name = fmt::format("{}###{}", panel.title, panel.id);
+        const std::string name = window_name(panel);
         const bool was_open = open;
         ImGui::SetNextWindowSize(ImVec2(style_.em * 30, style_.em * 20), ImGuiCond_FirstUseEver);
         if (ImGui::Begin(name.c_str(), &open, ImGuiWindowFlags_NoCollapse | ImGuiWindowFlags_NoScrollbar))

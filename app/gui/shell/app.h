@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "app/gui/entry.h"
 #include "app/gui/models/selection.h"

@@ -116,6 +116,7 @@ void App::draw_menu_bar() {
     const float width = ImGui::CalcTextSize(what.c_str()).x;
     const float right = ImGui::GetWindowWidth() - style_.em * 0.8f;
     ImGui::SetCursorPosX(std::max(ImGui::GetCursorPosX() + style_.em, right - width));
+    ImGui::SetCursorPosY((ImGui::GetWindowHeight() - ImGui::GetTextLineHeight()) / 2);
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(style_.colours.text_dim));
     text_cut(what, std::max(1.0f, right - ImGui::GetCursorPosX()));
     ImGui::PopStyleColor();
@@ -228,7 +229,8 @@ void App::draw_tool_bar() {
         draw_activity(right_edge);
         ImGui::SameLine();
         ImGui::SetCursorPos(
-            ImVec2(std::max(right_edge, ImGui::GetCursorPosX()), (height - ImGui::GetTextLineHeight()) / 2));
+            ImVec2(std::max(right_edge, ImGui::GetCursorPosX()), (height - ImGui::GetFrameHeight()) / 2));
+        ImGui::AlignTextToFramePadding();
         draw_numbers();
     }
     ImGui::End();

@@ -62,7 +62,7 @@ Fractions fractions_of(std::string_view name) {
             .left = 0.2f,
             .right = 0.27f,
             .upper = 0.54f,
-            .upper_left = 0.60f,
+            .upper_left = 0.585f,
             .upper_right = 0.54f,
             .timeline = 0.46f};
 }
@@ -81,6 +81,10 @@ bool is_layout(std::string_view name) {
     return std::find(layout_names.begin(), layout_names.end(), name) != layout_names.end();
 }
 
+std::string window_name(const Panel& panel) {
+    return std::string(panel.title) + "###" + panel.id;
+}
+
 void build_layout(ImGuiID dockspace, ImVec2 size, std::string_view name, UiState& ui) {
     ImGui::DockBuilderRemoveNode(dockspace);
     ImGui::DockBuilderAddNode(dockspace, ImGuiDockNodeFlags_DockSpace);
@@ -90,18 +94,27 @@ void build_layout(ImGuiID dockspace, ImVec2 size, std::string_view name, UiState
     for (const Panel& panel : panels()) ordered.push_back(&panel);
     std::stable_sort(ordered.begin(), ordered.end(),
                      [](const Panel* a, const Panel* b) { return a->order < b->order; });
-    std::map<DockPlace, std::string> front;
     for (const Panel* panel : ordered) {
-        const std::string window = std::string(panel->title) + "###" + panel->id;
+        const std::string window = window_name(*panel);
         const DockPlace place = place_of(*panel, name);
         ImGui::DockBuilderDockWindow(window.c_str(), places.at(place));
         ui.open.insert_or_assign(panel->id, panel->open);
-        if (panel->open) front.try_emplace(place, window);
     }
-    for (const auto& [place, window] : front)
-        if (ImGuiDockNode* node = ImGui::DockBuilderGetNode(places.at(place)); node != nullptr)
-            node->SelectedTabId = ImGui::GetID(window.c_str());
     ImGui::DockBuilderFinish(dockspace);
+}
+
+void bring_first_tabs_to_front(std::string_view layout) {
+    std::map<DockPlace, const Panel*> front;
+    for (const Panel& panel : panels()) {
+        const Panel*& first = front[place_of(panel, layout)];
+        if (panel.open && (first == nullptr || panel.order < first->order)) first = &panel;
+    }
+    for (const auto& [place, panel] : front) {
+        const ImGuiWindow* window =
+            panel == nullptr ? nullptr : ImGui::FindWindowByName(window_name(*panel).c_str());
+        if (window != nullptr && window->DockNode != nullptr && window->DockNode->TabBar != nullptr)
+            window->DockNode->TabBar->NextSelectedTabId = window->TabId;
+    }
 }
 
 }  // namespace draftscope

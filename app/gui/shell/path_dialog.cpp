@@ -64,8 +64,7 @@ void PathDialog::draw_list(const Style& style, bool* confirmed) {
         }
         if (!entry.folder) {
             const std::string size = size_text(entry.bytes);
-            ImGui::SameLine(right - ImGui::CalcTextSize(size.c_str()).x -
-                            style.em * 0.5f);
+            ImGui::SameLine(right - ImGui::CalcTextSize(size.c_str()).x - style.em * 0.5f);
             ImGui::TextDisabled("%s", size.c_str());
         }
     }

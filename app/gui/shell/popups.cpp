@@ -8,6 +8,7 @@
 
 #include "app/gui/panels/widgets.h"
 #include "app/gui/shell/app.h"
+#include "app/gui/shell/layout.h"
 
 /// Help, command palette and file dialogs.
 namespace draftscope {
@@ -115,7 +116,7 @@ void App::draw_palette() {
     for (const Panel& panel : panels())
         offer(fmt::format("Panel: {}", panel.title), "", [this, &panel] {
             ui_.open[panel.id] = true;
-            ImGui::SetWindowFocus(fmt::format("{}###{}", panel.title, panel.id).c_str());
+            ImGui::SetWindowFocus(window_name(panel).c_str());
         });
     for (const HeadChoice& head : status_.heads)
         offer(fmt::format("Head: {}", head.name), head.usable ? head.paper : head.why_not,

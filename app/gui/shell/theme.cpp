@@ -63,6 +63,8 @@ void set_metrics(ImGuiStyle& s) {
     s.SeparatorTextBorderSize = 1;
     s.SeparatorTextPadding = ImVec2(0, 3);
     s.WindowMenuButtonPosition = ImGuiDir_None;
+    s.DockingNodeHasCloseButton = false;
+    s.TabCloseButtonMinWidthSelected = 0;
     s.HoverDelayNormal = 0.35f;
     s.DisabledAlpha = 0.45f;
 }

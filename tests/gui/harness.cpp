@@ -1,0 +1,65 @@
+#include "tests/gui/harness.h"
+
+#include <imgui_impl_null.h>
+#include <implot.h>
+
+#include <cstdio>
+
+namespace draftscope::test {
+
+Harness::Harness(GuiOptions options) {
+    ImGui::CreateContext();
+    ImPlot::CreateContext();
+    ImGuiIO& io = ImGui::GetIO();
+    io.IniFilename = nullptr;
+    io.ConfigFlags |= ImGuiConfigFlags_DockingEnable | ImGuiConfigFlags_NavEnableKeyboard;
+    ImGui_ImplNull_Init();
+    engine_ = ImGuiTestEngine_CreateContext();
+    ImGuiTestEngineIO& test_io = ImGuiTestEngine_GetIO(engine_);
+    test_io.ConfigRunSpeed = ImGuiTestRunSpeed_Fast;
+    test_io.ConfigSavedSettings = false;
+    test_io.ConfigFixedDeltaTime = 1.0f / 60.0f;
+    test_io.ConfigLogToTTY = true;
+    test_io.ConfigVerboseLevel = ImGuiTestVerboseLevel_Error;
+    ImGuiTestEngine_Start(engine_, ImGui::GetCurrentContext());
+    options.screenshot = "none";  // no guide: the script starts with the plain window
+    app_ = std::make_unique<App>(controller, options);
+    draw_frames(4);
+}
+
+Harness::~Harness() {
+    app_.reset();
+    ImGuiTestEngine_Stop(engine_);
+    ImGui_ImplNull_Shutdown();
+    ImPlot::DestroyContext();
+    ImGui::DestroyContext();
+    ImGuiTestEngine_DestroyContext(engine_);
+}
+
+void Harness::draw_frame() {
+    ImGui_ImplNull_NewFrame();
+    ImGui::GetIO().DisplaySize = ImVec2(1600, 1000);
+    app_->prepare(1.0f);
+    ImGui::NewFrame();
+    app_->frame();
+    ImGui::Render();
+    ImGui_ImplNullRender_RenderDrawData(ImGui::GetDrawData());
+    ImGuiTestEngine_PostSwap(engine_);
+}
+
+void Harness::draw_frames(int count) {
+    for (int i = 0; i < count; ++i) draw_frame();
+}
+
+bool Harness::run(const std::function<void(ImGuiTestContext*)>& script) {
+    ImGuiTest* test = ImGuiTestEngine_RegisterTest(engine_, "window", "script", __FILE__, __LINE__);
+    test->TestFunc = script;
+    ImGuiTestEngine_QueueTest(engine_, test);
+    while (!ImGuiTestEngine_IsTestQueueEmpty(engine_)) draw_frame();
+    const bool passed = test->Output.Status == ImGuiTestStatus_Success;
+    ImGuiTestEngine_UnregisterTest(engine_, test);
+    draw_frames(2);
+    return passed;
+}
+
+}  // namespace draftscope::test

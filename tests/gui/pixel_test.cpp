@@ -1,0 +1,136 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "app/gui/entry.h"
+#include "tests/gui/fake_controller.h"
+
+/// The picture is for people; here only that there is one. Rendered off-screen by EGL, on any OpenGL.
+namespace draftscope::test {
+namespace {
+
+struct Picture {
+    std::uint32_t width = 0, height = 0;
+    std::vector<std::uint8_t> rgb;
+};
+
+std::uint32_t read_u32(const std::string& bytes, std::size_t at) {
+    std::uint32_t value = 0;
+    for (std::size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<std::uint8_t>(bytes[at + i]);
+    return value;
+}
+
+/// Reads what our encoder writes: one IDAT, every row filtered "up". Checks every chunk's CRC.
+Picture read_png(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    Picture picture;
+    std::string packed;
+    EXPECT_EQ(bytes.substr(0, 8), "\x89PNG\r\n\x1a\n");
+    for (std::size_t at = 8; at + 12 <= bytes.size();) {
+        const std::uint32_t size = read_u32(bytes, at);
+        const std::string type = bytes.substr(at + 4, 4);
+        const auto crc = crc32(0, reinterpret_cast<const Bytef*>(bytes.data() + at + 4), size + 4);
+        EXPECT_EQ(crc, read_u32(bytes, at + 8 + size)) << type;
+        if (type == "IHDR") {
+            picture.width = read_u32(bytes, at + 8);
+            picture.height = read_u32(bytes, at + 12);
+        }
+        if (type == "IDAT") packed = bytes.substr(at + 8, size);
+        at += 12 + size;
+    }
+    const std::size_t row = std::size_t{picture.width} * 3;
+    std::vector<std::uint8_t> raw((row + 1) * picture.height);
+    uLongf length = raw.size();
+    EXPECT_EQ(uncompress(raw.data(), &length, reinterpret_cast<const Bytef*>(packed.data()), packed.size()),
+              Z_OK);
+    EXPECT_EQ(length, raw.size());
+    picture.rgb.resize(row * picture.height);
+    for (std::size_t y = 0; y < picture.height; ++y)
+        for (std::size_t x = 0; x < row; ++x)
+            picture.rgb[y * row + x] = static_cast<std::uint8_t>(
+                raw[y * (row + 1) + 1 + x] + (y == 0 ? 0 : picture.rgb[(y - 1) * row + x]));
+    return picture;
+}
+
+class Pixels : public testing::Test {
+  protected:
+    void SetUp() override {
+        folder_ =
+            std::filesystem::temp_directory_path() /
+            (std::string("draftscope_") + testing::UnitTest::GetInstance()->current_test_info()->name() +
+             std::to_string(::getpid()));
+        std::filesystem::create_directories(folder_);
+    }
+    void TearDown() override { std::filesystem::remove_all(folder_); }
+
+    Picture take(GuiOptions options) {
+        FakeController controller;
+        controller.submit({CmdStart{}});
+        controller.advance(30);
+        options.run_demo = false;
+        options.screenshot = (folder_ / "picture.png").string();
+        const Status status = run_gui(controller, options);
+        EXPECT_TRUE(status.ok()) << (status.ok() ? "" : status.error().message);
+        return read_png(options.screenshot);
+    }
+
+    std::filesystem::path folder_;
+};
+
+double mean(const Picture& picture) {
+    double sum = 0;
+    for (std::uint8_t value : picture.rgb) sum += value;
+    return sum / static_cast<double>(picture.rgb.size());
+}
+
+TEST_F(Pixels, RendersSomethingAndThemesDiffer) {
+    GuiOptions options;
+    options.width = 1200;
+    options.height = 800;
+    const Picture dark = take(options);
+    options.theme = "light";
+    const Picture light = take(options);
+    ASSERT_EQ(dark.width, 1200u);
+    ASSERT_EQ(dark.height, 800u);
+    std::set<std::array<std::uint8_t, 3>> colours;
+    for (std::size_t i = 0; i + 2 < dark.rgb.size(); i += 3)
+        colours.insert({dark.rgb[i], dark.rgb[i + 1], dark.rgb[i + 2]});
+    EXPECT_GT(colours.size(), 200u) << "text and plots, not an even area";
+    EXPECT_LT(mean(dark), 70);
+    EXPECT_GT(mean(light), 190);
+}
+
+TEST_F(Pixels, TheSameRunGivesTheSamePicture) {
+    GuiOptions options;
+    options.width = 900;
+    options.height = 600;
+    EXPECT_EQ(take(options).rgb, take(options).rgb);
+}
+
+TEST_F(Pixels, WrongOptionsAreRefusedBeforeDrawing) {
+    FakeController controller;
+    GuiOptions options;
+    options.run_demo = false;
+    options.screenshot = (folder_ / "picture.png").string();
+    options.theme = "pink";
+    EXPECT_EQ(run_gui(controller, options).error().kind, ErrorKind::bad_input);
+    options.theme = "dark";
+    options.layout = "nonsense";
+    EXPECT_EQ(run_gui(controller, options).error().kind, ErrorKind::bad_input);
+    options.layout = "explain";
+    options.width = 1;
+    EXPECT_EQ(run_gui(controller, options).error().kind, ErrorKind::bad_input);
+    options.width = 800;
+    options.screenshot = (folder_ / "missing" / "picture.png").string();
+    EXPECT_EQ(run_gui(controller, options).error().kind, ErrorKind::failed);
+    EXPECT_TRUE(std::filesystem::is_empty(folder_));
+}
+
+}  // namespace
+}  // namespace draftscope::test

@@ -1,0 +1,222 @@
+#include <gtest/gtest.h>
+
+#include "tests/gui/harness.h"
+
+namespace draftscope::test {
+namespace {
+
+GuiOptions quiet() {
+    GuiOptions options;
+    options.run_demo = false;
+    return options;
+}
+
+TEST(Window, StartsTheDemoOnceWhenNothingIsOpened) {
+    GuiOptions options;
+    Harness window(options);
+    window.draw_frames(5);
+    ASSERT_EQ(window.controller.runs.size(), 1u);
+    EXPECT_EQ(window.controller.runs[0].drafter, "eagle2");
+    EXPECT_FALSE(window.controller.runs[0].prompt.empty());
+}
+
+TEST(Window, DoesNotStartTheDemoWhenAFileIsOpened) {
+    GuiOptions options;
+    options.files = {"/captures/a.dscope"};
+    Harness window(options);
+    EXPECT_TRUE(window.controller.runs.empty());
+    EXPECT_EQ(window.controller.count<CmdOpenFile>(), 1);
+    EXPECT_EQ(window.app().snapshot().source, "/captures/a.dscope");
+    EXPECT_TRUE(window.app().ui().round.has_value());
+}
+
+TEST(Window, RunPauseGoOnAndStopByButton) {
+    Harness window(quiet());
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+        ctx->SetRef("##tools");
+        ctx->ItemClick("###run_pause");
+        ctx->Yield(2);
+    }));
+    EXPECT_EQ(window.controller.status().state, JobState::running);
+    window.controller.advance(3);
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+        ctx->SetRef("##tools");
+        ctx->ItemClick("###run_pause");
+    }));
+    EXPECT_EQ(window.controller.status().state, JobState::held);
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+        ctx->SetRef("##tools");
+        ctx->ItemClick("###run_pause");
+    }));
+    EXPECT_EQ(window.controller.status().state, JobState::running);
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+        ctx->SetRef("##tools");
+        ctx->ItemClick("Stop");
+    }));
+    EXPECT_EQ(window.controller.status().state, JobState::idle);
+    EXPECT_EQ(window.controller.count<CmdStop>(), 1);
+}
+
+TEST(Window, StepsByKeys) {
+    Harness window(quiet());
+    window.controller.submit({CmdStart{}});
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+        ctx->KeyPress(ImGuiKey_Space);
+        ctx->KeyPress(ImGuiKey_F11);
+        ctx->KeyPress(ImGuiMod_Shift | ImGuiKey_F11);
+        ctx->KeyPress(ImGuiKey_F10);
+        ctx->KeyPress(ImGuiKey_F10);
+    }));
+    EXPECT_EQ(window.controller.count<CmdPause>(), 1);
+    EXPECT_EQ(window.controller.count<CmdStepLevel>(), 1);
+    EXPECT_EQ(window.controller.count<CmdStepPhase>(), 1);
+    EXPECT_EQ(window.controller.count<CmdStepRound>(), 2);
+    EXPECT_EQ(window.app().snapshot().rounds.size(), 2u);
+    EXPECT_EQ(window.app().ui().round, 1u);
+}
+
+TEST(Window, StepFromIdleStartsHeld) {
+    Harness window(quiet());
+    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) { ctx->KeyPress(ImGuiKey_F10); }));
+    EXPECT_EQ(window.controller.runs.size(), 1u);
+    EXPECT_EQ(window.controller.status().state, JobState::held);
+}
+
+TEST(Window, KeysMoveTheSelectionAndEndFollowing) {
+    Harness window(quiet());
+    window.controller.submit({CmdStart{}});
+    window.controller.advance(10);
+    window.draw_frames(2);
+    ASSERT_EQ(window.app().ui().round, 9u);
+    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
+        ctx->KeyPress(ImGuiKey_Comma);
+        ctx->KeyPress(ImGuiKey_Comma);
+        ctx->KeyPress(ImGuiKey_Period);
+    }));
+    EXPECT_EQ(window.app().ui().round, 8u);
+    EXPECT_FALSE(window.app().ui().follow);
+    window.controller.advance(2);
+    window.draw_frames(2);
+    EXPECT_EQ(window.app().ui().round, 8u) << "a chosen round stays chosen while the run goes on";
+    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) { ctx->KeyPress(ImGuiKey_L); }));
+    EXPECT_EQ(window.app().ui().round, window.app().snapshot().rounds.size() - 1);
+    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) { ctx->KeyPress(ImGuiKey_Home); }));
+    EXPECT_EQ(window.app().ui().round, 0u);
+}
+
+TEST(Window, TypingInTheFilterDoesNotTriggerKeys) {
+    Harness window(quiet());
+    window.controller.submit({CmdStart{}});
+    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
+        ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_K);
+        ctx->KeyChars("light ");
+        ctx->Yield();
+        ctx->KeyPress(ImGuiKey_Enter);
+    }));
+    EXPECT_EQ(window.controller.count<CmdPause>(), 0) << "the space was text";
+    EXPECT_EQ(window.app().settings().theme, ThemeId::light) << "the palette did what was typed";
+}
+
+TEST(Window, OpensAFileByTyping) {
+    Harness window(quiet());
+    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
+        ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_O);
+        ctx->SetRef("Open capture");
+        ctx->ItemInputValue("##name", "no_such_file.dscope");
+        ctx->Yield();
+    }));
+    EXPECT_EQ(window.controller.count<CmdOpenFile>(), 0) << "a file that is not there is not opened";
+    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
+        ctx->SetRef("Open capture");
+        ctx->ItemInputValue("##name", DS_SOURCE_DIR "/README.md");
+        ctx->Yield();
+    }));
+    ASSERT_EQ(window.controller.count<CmdOpenFile>(), 1);
+    EXPECT_FALSE(window.controller.status().error.empty());
+    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
+        ctx->SetRef("##error");
+        ctx->ItemClick("Dismiss");
+    })) << "the error is shown and can be put away";
+}
+
+TEST(Window, ClickInTheStripSelectsARound) {
+    Harness window(quiet());
+    window.controller.submit({CmdStart{}});
+    window.controller.advance(12);
+    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
+        const ImGuiTestItemInfo cells = ctx->ItemInfo("//###rounds/**/##cells");
+        IM_CHECK_SILENT(cells.ID != 0);
+        const ImRect box = cells.RectFull;
+        ctx->MouseMoveToPos(ImVec2(box.Min.x + box.GetWidth() * 3.5f / 12, box.Min.y + box.GetHeight() / 2));
+        ctx->MouseClick();
+    }));
+    EXPECT_EQ(window.app().ui().round, 3u);
+    EXPECT_FALSE(window.app().ui().follow);
+}
+
+TEST(Window, SessionFieldsReachTheRun) {
+    Harness window(quiet());
+    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
+        ctx->ItemInputValue("//###session/**/##prompt", "Say hello.");
+        ctx->ItemInputValue("//###session/**/##max_new", 17);
+        ctx->ItemClick("//###session/**/Run");
+    }));
+    ASSERT_EQ(window.controller.runs.size(), 1u);
+    EXPECT_EQ(window.controller.runs[0].prompt, "Say hello.");
+    EXPECT_EQ(window.controller.runs[0].max_new, 17);
+}
+
+TEST(Window, BreakpointIsSentAndTakenBack) {
+    Harness window(quiet());
+    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
+        ctx->ItemClick("//###session/**/Hold on a rejection at depth");
+        ctx->ItemClick("//###session/**/Hold on a rejection at depth");
+    }));
+    ASSERT_EQ(window.controller.count<CmdBreakpoint>(), 2);
+    EXPECT_EQ(std::get<CmdBreakpoint>(window.controller.received[0]).rejection_depth, 1);
+    EXPECT_FALSE(std::get<CmdBreakpoint>(window.controller.received[1]).rejection_depth.has_value());
+}
+
+TEST(Window, EveryActionCanBePerformedInEveryState) {
+    for (const bool started : {false, true}) {
+        Harness window(quiet());
+        if (started) {
+            window.controller.submit({CmdStart{}});
+            window.controller.advance(4);
+        }
+        for (const Action& entry : actions()) {
+            window.app().perform(entry.id);
+            window.draw_frames(2);
+            window.run([](ImGuiTestContext* ctx) { ctx->PopupCloseAll(); });
+        }
+        EXPECT_TRUE(window.app().wants_quit());
+    }
+}
+
+TEST(Window, AllLayoutsShowEveryOpenPanel) {
+    Harness window(quiet());
+    window.controller.submit({CmdStart{}});
+    window.controller.advance(5);
+    for (const char* layout : {"profile", "compare", "explain"}) {
+        window.app().request_layout(layout);
+        window.draw_frames(4);
+        for (const Panel& panel : panels()) {
+            const std::string name = std::string(panel.title) + "###" + panel.id;
+            const ImGuiWindow* found = ImGui::FindWindowByName(name.c_str());
+            ASSERT_NE(found, nullptr) << layout << ": " << name;
+            EXPECT_NE(found->DockNode, nullptr) << layout << ": " << name;
+        }
+    }
+}
+
+TEST(Window, LossesAreShown) {
+    Harness window(quiet());
+    window.controller.submit({CmdStart{}});
+    window.controller.advance(2);
+    window.controller.add_loss("span_ring_full", 12);
+    window.draw_frames(2);
+    EXPECT_EQ(losses_text(window.app().snapshot(), window.app().ui().run_id), "lost: 12 span_ring_full");
+}
+
+}  // namespace
+}  // namespace draftscope::test
