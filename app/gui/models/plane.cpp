@@ -157,8 +157,8 @@ void add_points(PlaneModel& model, const Snapshot& snapshot, RowId run_id,
         model.interval_text =
             fmt::format("bars: 95 % bootstrap by {}", table->by_prompt() ? "prompt" : "block of 8 rounds");
     else if (!model.points.empty())
-        model.interval_text = reference ? "no intervals: fewer than 6 prompts or blocks of 8 rounds"
-                                        : "no intervals: the full head comes from another run";
+        model.interval_text = reference ? "no intervals: needs 6 prompts or 48 rounds"
+                                        : "no intervals: full is from another run";
 }
 
 std::string number_text(const char* name, const std::optional<double>& value) {

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::uint8_t no_phase = 0;
 constexpr std::uint8_t phase_mask = 31;
+constexpr int first_draft_phase = 2, last_draft_phase = 8;  // backbone .. remap
 
 template <typename View, typename Id>
 std::optional<std::size_t> find_by_id(const View& view, RowId id, Id id_of) {
@@ -110,6 +111,32 @@ void TimelineIndex::collect(const Snapshot& snapshot, std::vector<Pending>& out)
     }
 }
 
+/// Neighbouring draft spans of one step and level become one interval.
+void TimelineIndex::collect_levels(const Snapshot& snapshot, std::vector<Pending>& out) {
+    Pending levels{LaneKind::levels, 0, 0, "levels", {}};
+    for (const Pending& batch : out) {
+        if (batch.kind != LaneKind::cpu || batch.key != 0) continue;
+        std::vector<Item> items = batch.items;
+        std::stable_sort(items.begin(), items.end(),
+                         [](const Item& a, const Item& b) { return a.start < b.start; });
+        const SpanRow* last = nullptr;
+        for (const Item& item : items) {
+            const SpanRow& span = snapshot.spans[item.source];
+            const bool draft = span.phase_id >= first_draft_phase && span.phase_id <= last_draft_phase;
+            if (!draft || span.step_id == 0) {
+                if (span.phase_id > last_draft_phase) last = nullptr;
+                continue;
+            }
+            if (last != nullptr && last->step_id == span.step_id && last->level == span.level)
+                levels.items.back().end = std::max(levels.items.back().end, item.end);
+            else
+                levels.items.push_back({item.start, item.end, no_phase, item.source});
+            last = &span;
+        }
+    }
+    if (!levels.items.empty()) out.push_back(std::move(levels));
+}
+
 TimelineLane& TimelineIndex::lane_for(const Pending& batch) {
     for (TimelineLane& lane : lanes_)
         if (lane.kind == batch.kind && lane.key == batch.key && lane.sub_key == batch.sub_key &&
@@ -173,6 +200,7 @@ void TimelineIndex::update(const Snapshot& snapshot, RowId run_id) {
     }
     std::vector<Pending> batches;
     collect(snapshot, batches);
+    collect_levels(snapshot, batches);
     for (Pending& batch : batches) {
         for (const Item& item : batch.items) {
             if (end_ == begin_) {
@@ -279,6 +307,7 @@ std::optional<std::size_t> round_of_interval(const Snapshot& snapshot, const Tim
         case LaneKind::steps:
             step_id = snapshot.steps[source].row.id;
             break;
+        case LaneKind::levels:
         case LaneKind::cpu:
             step_id = snapshot.spans[source].step_id;
             round_id = snapshot.spans[source].round_id;
@@ -296,6 +325,10 @@ std::optional<std::size_t> round_of_interval(const Snapshot& snapshot, const Tim
     return snapshot.steps[*step].rounds.first;
 }
 
+std::string level_name(int level) {
+    return level == 0 ? std::string("catch-up") : fmt::format("level {}", level);
+}
+
 std::vector<std::string> describe_interval(const Snapshot& snapshot, const TimelineLane& lane,
                                            const TimelineRow& row, std::size_t index) {
     const std::uint32_t source = row.source(index);
@@ -304,7 +337,7 @@ std::vector<std::string> describe_interval(const Snapshot& snapshot, const Timel
         fmt::format("{} from {}", duration_text(length), duration_text(row.start(index)));
     if (lane.kind == LaneKind::steps) {
         const StepRow& step = snapshot.steps[source].row;
-        std::vector<std::string> lines = {fmt::format("step {}", step.ordinal), when};
+        std::vector<std::string> lines = {fmt::format("step {}", step.ordinal + 1), when};
         if (step.paused_ns > 0) lines.push_back(fmt::format("paused for {}", duration_text(step.paused_ns)));
         if (step.excluded != Excluded::no)
             lines.push_back(fmt::format("excluded from statistics: {}", to_text(step.excluded)));
@@ -322,6 +355,7 @@ std::vector<std::string> describe_interval(const Snapshot& snapshot, const Timel
         return {fmt::format("{} / {}", range.domain, range.name), when};
     }
     const SpanRow& span = snapshot.spans[source];
+    if (lane.kind == LaneKind::levels) return {level_name(span.level), when};
     std::vector<std::string> lines = {std::string(phase_name(row.phase(index))), when};
     if (span.step_id != 0) lines.push_back(fmt::format("level {}, {} rows", span.level, span.rows));
     if (span.bytes > 0 && length > 0)

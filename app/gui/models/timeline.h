@@ -11,7 +11,8 @@
 /// What the Timeline panel draws: lanes of nested intervals, and the part of them that one view needs.
 namespace draftscope {
 
-enum class LaneKind { steps, cpu, gpu, nvtx };
+/// `levels`: the draft levels of the critical lane, each from its first span to its last.
+enum class LaneKind { steps, levels, cpu, gpu, nvtx };
 
 /// Intervals that do not overlap, in time order; kept apart by field so that a search touches little memory.
 class TimelineRow {
@@ -74,6 +75,7 @@ class TimelineIndex {
     };
     Pending& pending(std::vector<Pending>& all, LaneKind kind, int key, int sub_key, const char* name);
     void collect(const Snapshot& snapshot, std::vector<Pending>& out);
+    static void collect_levels(const Snapshot& snapshot, std::vector<Pending>& out);
     TimelineLane& lane_for(const Pending& batch);
     void add(TimelineLane& lane, std::vector<Item> items);
     static void place(TimelineLane& lane, std::vector<Item>& items);
@@ -114,6 +116,9 @@ TimelineView zoom_view(const TimelineView& view, double factor, double at, TimeN
 TimeNs tick_step(TimeNs span, int marks);
 /// "12.5 ms", "800 us": three significant digits.
 std::string duration_text(TimeNs ns);
+
+/// What a draft level is called: level 0 is the catch-up forward.
+std::string level_name(int level);
 
 /// Lines for the tooltip of an interval.
 std::vector<std::string> describe_interval(const Snapshot& snapshot, const TimelineLane& lane,

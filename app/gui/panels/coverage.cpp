@@ -139,7 +139,8 @@ void draw_coverage_plot(PanelContext& context, CoverageMemory& memory, float hei
     ImPlot::SetupAxis(ImAxis_Y1, "covered, %");
     ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
     ImPlot::SetupAxisFormat(ImAxis_X1, format_rank);
-    ImPlot::SetupAxisLimits(ImAxis_X1, 1, model.vocab_size * 1.4, when);
+    const double widest = std::max<double>(model.vocab_size, model.live ? model.live->active_rows : 1);
+    ImPlot::SetupAxisLimits(ImAxis_X1, 1, widest * 1.4, when);
     ImPlot::SetupAxisLimits(ImAxis_Y1, 0, 104, when);
     ImPlot::SetupLegend(ImPlotLocation_NorthWest);
     if (model.least_v_for_99 > 0) {

@@ -37,7 +37,7 @@ void fit(TreeMemory& memory, const Canvas& canvas, float em) {
     const float height = canvas.max.y - canvas.min.y - canvas.header - 1.0f * em;
     const auto columns = static_cast<float>(memory.model.max_depth + 1);
     memory.scale.x = std::min(width / columns, 13 * em);
-    memory.scale.y = std::min(height / std::max(memory.model.height, 1.0f), 2.5f * em);
+    memory.scale.y = std::min(height / std::max(memory.model.height, 1.0f), 2.8f * em);
     memory.origin.x = 0.6f * em;
     const float used = memory.scale.y * memory.model.height;
     memory.origin.y = canvas.header + 0.5f * em + std::max(0.0f, (height - used) / 2);
@@ -65,7 +65,7 @@ NodeBox box_of(const TreeMemory& memory, const Canvas& canvas, const Style& styl
         const float radius = std::clamp(0.32f * memory.scale.y, 1.5f, 0.3f * em);
         return {{at.x, at.y - radius}, {at.x + 2 * radius, at.y + radius}, 0};
     }
-    const float room = std::max(memory.scale.x - 3.1f * em, 2.5f * em);
+    const float room = std::max(memory.scale.x - 2.7f * em, 2.5f * em);
     const float text = style.mono->CalcTextSizeA(font, 1e9f, 0, node.text.c_str()).x;
     const float width = std::min(text + 0.9f * font, room), half = 0.68f * font;
     return {{at.x, at.y - half}, {at.x + width, at.y + half}, font};
@@ -90,7 +90,19 @@ NodeLook look_of(const Style& style, const TreeNode& node) {
         case TreeNodeKind::rejected:
             break;
     }
-    return {to_im(c.panel), to_im(c.line), to_im(c.text_dim), 1};
+    return {to_im(c.panel), to_im(c.text_dim, 0.55f), to_im(c.text), 1};
+}
+
+/// Cut with an ellipsis where the box ends. The font is monospaced: characters are counted.
+std::string fitted(const Style& style, const std::string& text, float font, float room) {
+    const float width = style.mono->CalcTextSizeA(font, 1e9f, 0, text.c_str()).x;
+    if (width <= room + 0.5f) return text;
+    const float one = style.mono->CalcTextSizeA(font, 1e9f, 0, "0").x;
+    const int fits = std::max(static_cast<int>(room / one) - 1, 1);
+    std::size_t end = 0;
+    for (int n = 0; end < text.size(); ++end)
+        if ((static_cast<unsigned char>(text[end]) & 0xC0u) != 0x80u && n++ == fits) break;
+    return text.substr(0, end) + "\xE2\x80\xA6";
 }
 
 /// The target's token has cut corners, so that it can be told without colour.
@@ -121,9 +133,9 @@ void draw_node(const Canvas& canvas, const Style& style, const TreeNode& node, c
     }
     if (box.font <= 0) return;
     const float pad = 0.45f * box.font;
-    const ImVec4 clip(box.min.x + pad * 0.6f, box.min.y, box.max.x - pad * 0.4f, box.max.y);
+    const std::string text = fitted(style, node.text, box.font, box.max.x - box.min.x - 2 * pad);
     list->AddText(style.mono, box.font, {box.min.x + pad, (box.min.y + box.max.y) / 2 - 0.6f * box.font},
-                  look.text, node.text.c_str(), nullptr, 0, &clip);
+                  look.text, text.c_str());
 }
 
 void draw_out_of_vocabulary(const Canvas& canvas, const Style& style, const NodeBox& box) {

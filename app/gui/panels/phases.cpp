@@ -7,6 +7,7 @@
 
 #include "app/gui/models/timeline.h"
 #include "app/gui/panels/rebuild.h"
+#include "app/gui/panels/widgets.h"
 #include "capture/phase_names.h"
 
 namespace draftscope {
@@ -18,23 +19,13 @@ struct PhasesMemory {
     PhaseBars bars;
 };
 
-/// Diagonal lines: the remainder is told apart by pattern, not by colour.
-void hatch(ImDrawList* list, ImVec2 min, ImVec2 max, ImU32 colour) {
-    if (max.x - min.x < 1 || max.y - min.y < 1) return;
-    list->PushClipRect(min, max, true);
-    const float height = max.y - min.y;
-    for (float x = min.x - height; x < max.x; x += 4) list->AddLine({x, max.y}, {x + height, min.y}, colour);
-    list->PopClipRect();
-    list->AddRect(min, max, colour);
-}
-
 void swatch(const Style& style, const PhaseTableRow& row) {
     const float h = ImGui::GetTextLineHeight(), size = 0.72f * h;
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const ImVec2 min(at.x, at.y + (h - size) / 2), max(at.x + size, at.y + (h + size) / 2);
     ImDrawList* list = ImGui::GetWindowDrawList();
     if (row.hatched)
-        hatch(list, min, max, to_im(style.colours.text_dim));
+        hatch(list, min, max, to_im(style.colours.text_dim), 4);
     else
         list->AddRectFilled(min, max, style.phase(row.phase_id), 2);
     ImGui::Dummy({size, h});
@@ -76,9 +67,13 @@ void share_cell(const Style& style, const PhaseTableRow& row) {
     ImGui::TableNextColumn();
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const float width = ImGui::GetContentRegionAvail().x, h = ImGui::GetTextLineHeight();
-    const ImVec2 max(at.x + width * static_cast<float>(std::clamp(row.share, 0.0, 1.0)), at.y + h);
-    const ImU32 colour = row.hatched ? to_im(style.colours.text_dim, 0.35f) : style.phase(row.phase_id);
-    ImGui::GetWindowDrawList()->AddRectFilled({at.x, at.y + h - 0.16f * h}, max, colour, 1);
+    const float length = width * static_cast<float>(std::clamp(row.share, 0.0, 1.0));
+    const ImVec2 min(at.x + width - length, at.y + 0.05f * h), max(at.x + width, at.y + 0.95f * h);
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    if (row.hatched)
+        hatch(list, min, max, to_im(style.colours.text_dim, 0.5f), 4);
+    else
+        list->AddRectFilled(min, max, to_im(phase_colour(row.phase_id, style.theme), 0.35f), 2);
     const std::string text = fmt::format("{:.1f} %", 100 * row.share);
     ImGui::SetCursorPosX(ImGui::GetCursorPosX() +
                          std::max(0.0f, width - ImGui::CalcTextSize(text.c_str()).x));
@@ -148,7 +143,7 @@ void draw_categories(const Style& style, const PhasesModel& model) {
 
 void bar_tooltip(const Style& style, const Snapshot& snapshot, const PhaseBar& bar) {
     if (!ImGui::BeginTooltip()) return;
-    const int first = snapshot.steps[bar.first_step].row.ordinal;
+    const int first = snapshot.steps[bar.first_step].row.ordinal + 1;
     ImGui::PushFont(style.ui_bold, 0);
     if (bar.steps == 1)
         ImGui::Text("step %d: %s", first, duration_text(static_cast<TimeNs>(bar.step_ns)).c_str());
@@ -182,13 +177,13 @@ void draw_bar(const Style& style, const PhaseBar& bar, ImVec2 min, ImVec2 max, d
         if (ns <= 0) continue;
         const float top = std::max(y - height * static_cast<float>(ns / tallest), min.y);
         if (phase.id == remainder_phase_id)
-            hatch(list, {min.x, top}, {max.x, y}, to_im(style.colours.text_dim, 0.8f));
+            hatch(list, {min.x, top}, {max.x, y}, to_im(style.colours.text_dim, 0.8f), 4);
         else
             list->AddRectFilled({min.x, top}, {max.x, y}, style.phase(phase.id));
         y = top;
     }
-    if (bar.excluded == bar.steps)  // struck out: not in the table below
-        list->AddLine({min.x, max.y}, {max.x, y}, to_im(style.colours.text), 1.0f);
+    if (bar.excluded == bar.steps)  // not in the table below
+        hatch(list, {min.x, y}, max, to_im(style.colours.panel, 0.85f), 4);
 }
 
 void scale_line(const Style& style, ImVec2 min, ImVec2 max, double tallest) {
@@ -287,8 +282,12 @@ void draw_phases(PanelContext& context) {
             memory.bars =
                 build_phase_bars(context.snapshot, context.ui.run_id, window.first, window.last, room);
         });
-    const float bars_height =
-        std::clamp(0.3f * ImGui::GetContentRegionAvail().y, 4 * style.em, 12 * style.em);
+    const float line = 0.9f * ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y;
+    const std::size_t categories = memory.model.categories.size();
+    const auto rows =
+        static_cast<float>(memory.model.rows.size() + 1 + (categories > 0 ? categories + 3 : 0));
+    const float left = ImGui::GetContentRegionAvail().y - rows * line - 2.2f * style.em;
+    const float bars_height = std::clamp(left, 5.5f * style.em, 14 * style.em);
     draw_bars(context, memory, bars_height);
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
     const std::string per_bar =

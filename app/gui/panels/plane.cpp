@@ -68,7 +68,10 @@ void draw_iso_lines(const Style& style, double kappa) {
         const std::string text =
             even ? std::string("x 1.00 break-even") : fmt::format("x {:.2f}", line.speedup);
         const ImVec2 extent = style.ui->CalcTextSizeA(size, 1e9f, 0, text.c_str());
-        const ImVec2 at(b.x - extent.x - 4, b.y + 2);
+        // Under the line's right end, where the line is lowest over the text's width.
+        const float left = b.x - extent.x - 4;
+        const float line_y = b.x > a.x ? b.y + (a.y - b.y) * (b.x - left) / (b.x - a.x) : b.y;
+        const ImVec2 at(left, std::max(line_y, b.y) + 2);
         list->AddText(style.ui, size, at, to_im(even ? style.colours.text : style.colours.text_dim),
                       text.c_str());
     }
@@ -180,8 +183,8 @@ void draw_plot(PanelContext& context, PlaneMemory& memory, ImVec2 size, bool fit
     if (!ImPlot::BeginPlot("##plane", size, flags)) return;
     const PlaneWindow window = first_window(memory);
     const ImPlotCond when = fit ? ImPlotCond_Always : ImPlotCond_Once;
-    ImPlot::SetupAxis(ImAxis_X1, "nu: head cost, full = 1", ImPlotAxisFlags_NoGridLines);
-    ImPlot::SetupAxis(ImAxis_Y1, "rho_tau: acceptance kept", ImPlotAxisFlags_NoGridLines);
+    ImPlot::SetupAxis(ImAxis_X1, "nu: head cost / full", ImPlotAxisFlags_NoGridLines);
+    ImPlot::SetupAxis(ImAxis_Y1, "rho_tau: tau / full", ImPlotAxisFlags_NoGridLines);
     ImPlot::SetupAxisLimits(ImAxis_X1, window.nu_min, window.nu_max, when);
     ImPlot::SetupAxisLimits(ImAxis_Y1, window.rho_min, window.rho_max, when);
     ImPlot::PlotDummy("plane");
@@ -289,11 +292,9 @@ void controls(PanelContext& context, PlaneMemory& memory) {
     }
     ImGui::EndDisabled();
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
-    ImGui::TextUnformatted(memory.model.kappa_text.c_str());
-    if (!memory.model.interval_text.empty()) {
-        ImGui::SameLine(0, style.em);
-        ImGui::TextUnformatted(memory.model.interval_text.c_str());
-    }
+    const std::string& intervals_text = memory.model.interval_text;
+    ImGui::TextWrapped("%s%s%s", memory.model.kappa_text.c_str(), intervals_text.empty() ? "" : "; ",
+                       intervals_text.c_str());
     ImGui::PopStyleColor();
     if (memory.model.missing_text.empty()) return;
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.warn));
@@ -329,7 +330,7 @@ void draw_plane(PanelContext& context) {
         return;
     }
     const float rows = static_cast<float>(memory.model.bars.size() + (memory.published ? 3 : 1));
-    const float bars = std::clamp((rows + 1) * 1.35f * style.em, 5 * style.em, 0.38f * room.y);
+    const float bars = std::clamp((rows + 1) * 1.35f * style.em, 4.5f * style.em, 0.3f * room.y);
     draw_plot(context, memory, {room.x, room.y - bars - ImGui::GetStyle().ItemSpacing.y}, fit);
     draw_bars(context, memory, {0, 0});
 }

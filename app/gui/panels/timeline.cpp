@@ -6,13 +6,14 @@
 #include <cmath>
 
 #include "app/gui/panels/rebuild.h"
+#include "app/gui/panels/round_phases.h"
 #include "capture/phase_names.h"
 
 namespace draftscope {
 namespace {
 
 constexpr TimeNs least_span_ns = 200;
-constexpr double rounds_at_first = 6;
+constexpr double rounds_at_first = 1.6;
 
 struct TimelineMemory {
     TimelineIndex index;
@@ -49,16 +50,23 @@ void show(TimelineMemory& memory, TimeNs begin, TimeNs end) {
     memory.view.end = std::max(end + margin, begin + least_span_ns);
 }
 
-const StepRow* step_of_round(const Snapshot& snapshot, std::optional<std::size_t> round) {
-    if (!round || *round >= snapshot.rounds.size()) return nullptr;
-    const std::uint32_t step = snapshot.rounds[*round].step_index;
-    return step < snapshot.steps.size() ? &snapshot.steps[step].row : nullptr;
+std::optional<std::size_t> selected_step(const PanelContext& context, RowId run_id) {
+    const Snapshot& snapshot = context.snapshot;
+    if (!context.ui.round || *context.ui.round >= snapshot.rounds.size()) return std::nullopt;
+    const std::uint32_t step = snapshot.rounds[*context.ui.round].step_index;
+    if (step >= snapshot.steps.size() || snapshot.steps[step].row.run_id != run_id) return std::nullopt;
+    return step;
+}
+
+const StepRow* selected_step_row(const PanelContext& context, RowId run_id) {
+    const std::optional<std::size_t> step = selected_step(context, run_id);
+    return step ? &context.snapshot.steps[*step].row : nullptr;
 }
 
 /// Keeps the selected round in sight: a few rounds wide at first, then the width the user has chosen.
 void follow_round(TimelineMemory& memory, const PanelContext& context, bool changed) {
-    const StepRow* step = step_of_round(context.snapshot, context.ui.round);
-    if (step == nullptr || step->run_id != memory.run_id) {
+    const StepRow* step = selected_step_row(context, memory.run_id);
+    if (step == nullptr) {
         if (changed) show(memory, memory.index.begin(), memory.index.end());
         return;
     }
@@ -68,17 +76,18 @@ void follow_round(TimelineMemory& memory, const PanelContext& context, bool chan
     const auto length = static_cast<double>(std::max<TimeNs>(step->end_ns - step->start_ns, 1));
     double span = static_cast<double>(memory.view.end - memory.view.begin);
     if (changed || memory.following) span = length * rounds_at_first;
+    const double latest = static_cast<double>(memory.index.end()) + 0.03 * span;
+    const double centre = std::min(middle, std::max(latest - span / 2, static_cast<double>(step->start_ns)));
     const bool visible = step->start_ns >= memory.view.begin && step->end_ns <= memory.view.end;
     if (visible && !changed && !memory.following) return;
-    memory.view.begin = static_cast<TimeNs>(middle - span / 2);
-    memory.view.end = static_cast<TimeNs>(middle + span / 2);
+    memory.view.begin = static_cast<TimeNs>(centre - span / 2);
+    memory.view.end = static_cast<TimeNs>(centre + span / 2);
 }
 
 void fit_view(TimelineMemory& memory, const PanelContext& context) {
     if (context.ui.range)
         show(memory, context.ui.range->start_ns, context.ui.range->end_ns);
-    else if (const StepRow* step = step_of_round(context.snapshot, context.ui.round);
-             step != nullptr && step->run_id == memory.run_id)
+    else if (const StepRow* step = selected_step_row(context, memory.run_id); step != nullptr)
         show(memory, step->start_ns, step->end_ns);
     else
         show(memory, memory.index.begin(), memory.index.end());
@@ -191,7 +200,7 @@ void draw_interval(const Area& area, const Style& style, const TimelineView& vie
 }
 
 ImU32 block_colour(const Style& style, const TimelineLane& lane, std::uint8_t phase, std::uint32_t index) {
-    if (lane.kind == LaneKind::steps)
+    if (lane.kind == LaneKind::steps || lane.kind == LaneKind::levels)
         return to_im(index % 2 == 0 ? style.colours.raised : style.colours.raised_hot);
     if (lane.kind == LaneKind::nvtx) return to_im(style.colours.text_dim, 0.7f);
     return phase == 0 ? to_im(style.colours.text_dim, 0.7f) : style.phase(phase);
@@ -206,12 +215,14 @@ std::string label_of(const Snapshot& snapshot, const TimelineLane& lane, const T
             int committed = 0;
             for (std::uint32_t r = 0; r < entry.rounds.count; ++r)
                 committed += snapshot.rounds[entry.rounds.first + r].row.committed;
-            return fmt::format("{}: +{}", entry.row.ordinal, committed);
+            return fmt::format("{}: +{}", entry.row.ordinal + 1, committed);
         }
         case LaneKind::gpu:
             return snapshot.gpu_ops[source].name;
         case LaneKind::nvtx:
             return snapshot.nvtx_ranges[source].name;
+        case LaneKind::levels:
+            return level_name(snapshot.spans[source].level);
         case LaneKind::cpu:
             break;
     }
@@ -230,7 +241,7 @@ std::optional<Hover> draw_row(PanelContext& context, TimelineMemory& memory, con
     const Style& style = context.style;
     memory.blocks.clear();
     visible_blocks(row, memory.view, memory.blocks);
-    const bool outlined = lane.kind == LaneKind::steps;
+    const bool outlined = lane.kind == LaneKind::steps || lane.kind == LaneKind::levels;
     for (const TimelineBlock& block : memory.blocks) {
         const ImU32 colour = block_colour(style, lane, block.phase, block.index);
         const bool narrow = static_cast<double>(block.end - block.start) < memory.view.ns_per_column();
@@ -282,8 +293,8 @@ void draw_gaps(const Snapshot& snapshot, const TimelineMemory& memory, const Are
 
 void draw_marks(const PanelContext& context, const TimelineMemory& memory, const Area& area) {
     const Palette& c = context.style.colours;
-    const StepRow* step = step_of_round(context.snapshot, context.ui.round);
-    if (step != nullptr && step->run_id == memory.run_id) {
+    const StepRow* step = selected_step_row(context, memory.run_id);
+    if (step != nullptr) {
         const float x0 = x_of(memory.view, area, step->start_ns), x1 = x_of(memory.view, area, step->end_ns);
         area.list->AddRectFilled({x0, area.min.y}, {std::max(x1, x0 + 2), area.max.y},
                                  to_im(c.accent, 0.10f));
@@ -305,6 +316,8 @@ const char* group_name(LaneKind kind) {
     switch (kind) {
         case LaneKind::steps:
             return "steps";
+        case LaneKind::levels:
+            return "levels";
         case LaneKind::cpu:
             return "CPU";
         case LaneKind::gpu:
@@ -321,8 +334,9 @@ std::optional<Hover> draw_lanes(PanelContext& context, TimelineMemory& memory, c
     std::optional<Hover> hover;
     float y = area.min.y + 1.25f * style.em;
     for (const TimelineLane& lane : memory.index.lanes()) {
+        const bool plain = lane.kind == LaneKind::steps || lane.kind == LaneKind::levels;
         const std::string name =
-            lane.kind == LaneKind::steps ? "steps" : fmt::format("{} {}", group_name(lane.kind), lane.name);
+            plain ? group_name(lane.kind) : fmt::format("{} {}", group_name(lane.kind), lane.name);
         area.list->AddText(style.ui, size, {area.min.x - area.names, y + (area.row - size) / 2 - 1},
                            to_im(style.colours.text_dim), name.c_str());
         area.list->PushClipRect({area.min.x, area.min.y}, area.max, true);
@@ -394,8 +408,13 @@ void draw_timeline(PanelContext& context) {
     const ImVec2 room = ImGui::GetContentRegionAvail();
     Area area;
     area.row = 1.35f * style.em;
+    const float least = lanes_height(memory.index, area.row, style.em);
+    const float table = std::min(room.y - least - style.em, round_phases_height(style));
+    const bool with_table = table > 5 * style.em && selected_step(context, memory.run_id).has_value();
+    const float lanes_room = room.y - (with_table ? table + style.em : 0);
+    area.row = std::clamp(area.row * lanes_room / std::max(least, 1.0f), area.row, 1.9f * style.em);
     area.names = 5.4f * style.em;
-    const float height = std::max(room.y, lanes_height(memory.index, area.row, style.em));
+    const float height = std::max(lanes_room, lanes_height(memory.index, area.row, style.em));
     const ImVec2 start = ImGui::GetCursorScreenPos();
     area.min = {start.x + area.names, start.y};
     area.max = {start.x + std::max(room.x, area.names + 4 * style.em), start.y + height};
@@ -415,6 +434,8 @@ void draw_timeline(PanelContext& context) {
     draw_marks(context, memory, area);
     area.list->PopClipRect();
     act(context, memory, hover);
+    if (const auto step = selected_step(context, memory.run_id); with_table && step)
+        draw_round_phases(context, *step, {room.x, table});
 }
 
 }  // namespace draftscope

@@ -1,0 +1,125 @@
+#include "app/gui/panels/round_phases.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "app/gui/models/phases.h"
+#include "app/gui/models/timeline.h"
+#include "app/gui/panels/rebuild.h"
+#include "app/gui/panels/widgets.h"
+#include "capture/phase_names.h"
+
+namespace draftscope {
+namespace {
+
+struct RoundPhasesMemory {
+    Rebuild medians_rebuild, bar_rebuild;
+    std::array<double, max_phases> median_ns{};
+    PhaseBars bars;
+};
+
+struct Line {
+    int phase_id = 0;
+    double ns = 0, median_ns = 0;
+};
+
+constexpr std::size_t most_lines = 11;
+
+float line_height(const Style& style) {
+    return 1.12f * style.em;
+}
+
+std::vector<Line> lines_of(const RoundPhasesMemory& memory, const PhaseBar& bar, std::size_t room) {
+    std::vector<Line> lines;
+    for (const PhaseRow& phase : phase_rows) {
+        const auto id = static_cast<std::size_t>(phase.id);
+        if (bar.part_ns[id] > 0) lines.push_back({phase.id, bar.part_ns[id], memory.median_ns[id]});
+    }
+    while (lines.size() > room)
+        lines.erase(std::min_element(lines.begin(), lines.end(),
+                                     [](const Line& a, const Line& b) { return a.ns < b.ns; }));
+    return lines;
+}
+
+void draw_line(const Style& style, ImDrawList* list, ImVec2 at, float width, const Line& line, double whole,
+               double scale) {
+    const float size = 0.85f * style.em, name = 5.4f * style.em, numbers = 8.6f * style.em;
+    const float h = line_height(style), track = std::max(width - name - numbers, 2 * style.em);
+    const PhaseRow& phase = phase_rows[static_cast<std::size_t>(line.phase_id)];
+    list->AddText(style.ui, size, at, to_im(style.colours.text_dim), std::string(phase.name).c_str());
+    const ImVec2 min(at.x + name, at.y + 0.12f * h);
+    const ImVec2 max(min.x + std::max(track * static_cast<float>(line.ns / scale), 1.0f), at.y + 0.78f * h);
+    if (line.phase_id == remainder_phase_id)
+        hatch(list, min, max, to_im(style.colours.text_dim), 4);
+    else
+        list->AddRectFilled(min, max, style.phase(line.phase_id), 2);
+    if (line.median_ns > 0) {
+        const float x = min.x + track * static_cast<float>(std::min(line.median_ns / scale, 1.0));
+        list->AddLine({x, min.y - 2}, {x, max.y + 2}, to_im(style.colours.text), 1.5f);
+    }
+    const auto right = [&](const std::string& text, float edge) {
+        const float w = style.ui->CalcTextSizeA(size, 1e9f, 0, text.c_str()).x;
+        list->AddText(style.ui, size, {edge - w, at.y}, to_im(style.colours.text), text.c_str());
+    };
+    right(duration_text(static_cast<TimeNs>(line.ns)), at.x + width - 3.6f * style.em);
+    right(fmt::format("{:.1f} %", 100 * line.ns / std::max(whole, 1.0)), at.x + width - 0.3f * style.em);
+}
+
+std::string title(const Snapshot& snapshot, const PhaseBar& bar, std::size_t step_index) {
+    const StepRow& step = snapshot.steps[step_index].row;
+    std::string text =
+        fmt::format("step {}: {}", step.ordinal + 1, duration_text(static_cast<TimeNs>(bar.step_ns)));
+    if (step.paused_ns > 0) text += fmt::format(" + {} paused", duration_text(step.paused_ns));
+    if (step.excluded != Excluded::no) text += fmt::format(", not counted ({})", to_text(step.excluded));
+    return text;
+}
+
+}  // namespace
+
+float round_phases_height(const Style& style) {
+    return 1.5f * style.em + static_cast<float>(most_lines) * line_height(style);
+}
+
+void draw_round_phases(PanelContext& context, std::size_t step_index, ImVec2 size) {
+    RoundPhasesMemory& memory = context.memory.get<RoundPhasesMemory>();
+    const Style& style = context.style;
+    const auto run_key = static_cast<std::uint64_t>(context.ui.run_id);
+    if (memory.medians_rebuild.needed(context, run_key))
+        memory.medians_rebuild.run(context, run_key, [&] {
+            memory.median_ns.fill(0);
+            for (const PhaseStats& stats : phase_stats(context.snapshot, context.ui.run_id))
+                memory.median_ns[static_cast<std::size_t>(stats.phase_id)] = stats.median_ns;
+        });
+    if (memory.bar_rebuild.needed(context, step_index))
+        memory.bar_rebuild.run(context, step_index, [&] {
+            memory.bars =
+                build_phase_bars(context.snapshot, context.ui.run_id, step_index, step_index + 1, 1);
+        });
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    ImGui::Dummy(size);
+    if (memory.bars.bars.empty()) return;
+    const PhaseBar& bar = memory.bars.bars.front();
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    list->PushClipRect(at, {at.x + size.x, at.y + size.y}, true);
+    list->AddText(style.ui_bold, 0.9f * style.em, at, to_im(style.colours.text),
+                  title(context.snapshot, bar, step_index).c_str());
+    const char* key = "| median of the run";
+    const float key_width = style.ui->CalcTextSizeA(0.8f * style.em, 1e9f, 0, key).x;
+    list->AddText(style.ui, 0.8f * style.em, {at.x + size.x - key_width - 0.3f * style.em, at.y},
+                  to_im(style.colours.text_dim), key);
+    const auto room =
+        static_cast<std::size_t>(std::max((size.y - 1.4f * style.em) / line_height(style), 0.0f));
+    const std::vector<Line> lines = lines_of(memory, bar, room);
+    double scale = 1;
+    for (const Line& line : lines) scale = std::max({scale, line.ns, line.median_ns});
+    float y = at.y + 1.4f * style.em;
+    for (const Line& line : lines) {
+        draw_line(style, list, {at.x, y}, size.x, line, bar.step_ns, scale);
+        y += line_height(style);
+    }
+    list->PopClipRect();
+}
+
+}  // namespace draftscope
