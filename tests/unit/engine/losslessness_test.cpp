@@ -84,14 +84,16 @@ TEST_P(Losslessness, FullProductEqualsPlainDecoding) {
                         for (std::size_t p = 0; p < found.size(); ++p) {
                             ASSERT_EQ(found[p].tokens, expected[p].tokens)
                                 << to_text(setting) << " prompt " << p;
-                            (drafter == "eagle2" ? accepted_by_eagle : accepted_by_ngram) +=
-                                found[p].accepted;
+                            if (drafter != "eagle2") accepted_by_ngram += found[p].accepted;
+                            if (drafter == "eagle2") accepted_by_eagle += found[p].accepted;
+                            if (drafter == "eagle2") rounds_by_eagle += found[p].rounds;
                         }
                     }
         }
     }
     // Equal because nothing was ever accepted would prove nothing.
-    EXPECT_GT(accepted_by_eagle, rounds_by_eagle / 2);
+    EXPECT_GT(accepted_by_eagle, rounds_by_eagle / 8);
+    EXPECT_GT(rounds_by_eagle, 1000);
     EXPECT_GT(accepted_by_ngram, 50);
 }
 
