@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Writes tests/golden/model/dequant.json: random blocks of every GGUF tensor type that Draftscope reads, and the floats
-that the `gguf` Python package makes of them. The file is checked in; run this again only when a type is added.
+that the `gguf` Python package makes of them; and hashes of some of the demo model's tensors as f32, rows of q and k in
+half-split order. The file is checked in; run this again only when a type is added.
 
-usage: tools/make_dequant_golden.py        needs the Python packages gguf and numpy
+usage: tools/make_dequant_golden.py MODEL.gguf        needs the Python packages gguf and numpy
 """
+import argparse
 import json
 from pathlib import Path
 
@@ -38,7 +40,25 @@ def fnv(data):
     return f"{value:016x}"
 
 
+def demo_hashes(path):
+    wanted = {"blk.0.attn_q.weight": 9, "blk.29.attn_k.weight": 3, "blk.7.ffn_down.weight": 0, "output_norm.weight": 0}
+    out = {}
+    for tensor in gguf.GGUFReader(path).tensors:
+        if tensor.name not in wanted:
+            continue
+        values = gguf.dequantize(tensor.data, tensor.tensor_type).reshape([int(n) for n in reversed(tensor.shape)])
+        heads = wanted[tensor.name]
+        if heads:  # stored as pairs of each head's halves
+            pairs = values.reshape(heads, values.shape[0] // heads // 2, 2, values.shape[1])
+            values = pairs.swapaxes(1, 2).reshape(values.shape)
+        out[tensor.name] = fnv(values.astype("<f4").tobytes())
+    return out
+
+
 def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model")
+    model = parser.parse_args().model
     rng = np.random.default_rng(20250101)
     types = {}
     for name, (count, scales) in TYPES.items():
@@ -54,7 +74,7 @@ def main():
     halves = np.arange(0x10000, dtype=np.uint32).astype(np.uint16)
     halves = halves[(halves & 0x7FFF) <= 0x7C00]  # all but the NaNs
     out = {"about": "made by tools/make_dequant_golden.py with the gguf package; hex of little-endian bytes",
-           "types": types, "all_halves": fnv(halves.view(np.float16).astype("<f4").tobytes())}
+           "types": types, "demo": demo_hashes(model), "all_halves": fnv(halves.view(np.float16).astype("<f4").tobytes())}
     OUT.write_text(json.dumps(out, indent=0) + "\n", encoding="utf-8")
     print(f"{OUT}: {OUT.stat().st_size} bytes")
 

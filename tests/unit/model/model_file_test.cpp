@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
 #include "tests/support/demo_model.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/tiny_model.h"
@@ -44,6 +48,27 @@ TEST(ModelFile, DemoModelHasItsPublishedShape) {
     EXPECT_TRUE(config.tied_head);
     EXPECT_EQ(file->quantisation, "Q4_1");
     EXPECT_TRUE(file->quantised);
+}
+
+/// FNV-1a over the little-endian bytes of all values.
+std::string hash_of(const std::vector<float>& values) {
+    std::uint64_t hash = 0xcbf29ce484222325u;
+    for (const float value : values) {
+        const auto bits = std::bit_cast<std::uint32_t>(value);
+        for (int byte = 0; byte < 4; ++byte) hash = (hash ^ (bits >> (8 * byte) & 0xffu)) * 0x100000001b3u;
+    }
+    return fmt::format("{:016x}", hash);
+}
+
+TEST(ModelFile, DemoWeightsEqualTheGgufPackagesInHalfSplitOrder) {
+    ASSERT_TRUE(testing::demo_model_present()) << testing::demo_model_hint();
+    const auto file = open_model_file(testing::demo_model_path());
+    ASSERT_TRUE(file.ok()) << file.error().message;
+    const auto golden =
+        nlohmann::json::parse(std::ifstream(std::string(DS_SOURCE_DIR) + "/tests/golden/model/dequant.json"));
+    ASSERT_EQ(golden["demo"].size(), 4u);
+    for (const auto& [name, hash] : golden["demo"].items())
+        EXPECT_EQ(hash_of(read_all(*file->weights, name)), hash.get<std::string>()) << name;
 }
 
 TEST(ModelFile, TinyFileHoldsTheModelItWasMadeFrom) {
