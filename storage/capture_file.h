@@ -25,7 +25,8 @@ struct WriterStats {
 /// `push` never touches the disk; it waits when the queue is full.
 class CaptureWriter : public RecordSink {
   public:
-    /// The path must not exist (or `overwrite`); a folder that is missing or not writable is bad_input.
+    /// The path must not exist (or `overwrite`, and nobody has it open); a folder that is missing or not
+    /// writable is bad_input.
     static Result<std::unique_ptr<CaptureWriter>> create(const std::string& path, bool overwrite);
     ~CaptureWriter() override;  ///< as close(), the result dropped
 
@@ -47,6 +48,10 @@ class CaptureWriter : public RecordSink {
 /// live. Not a capture, newer schema, corrupt: bad_input with what was found.
 Status read_capture(const std::string& path, RecordSink& sink);
 Result<std::shared_ptr<const Snapshot>> load_capture(const std::string& path);
+
+/// Is it a capture that this program reads? Identity, version and tables only, so quick for any size; the
+/// error says what was found instead.
+Status probe_capture(const std::string& path);
 
 struct CheckFinding {
     std::string what;

@@ -314,6 +314,11 @@ class CaptureSink : public RecordSink {
 
 }  // namespace
 
+Status probe_capture(const std::string& path) {
+    DS_ASSIGN(const storage::Database db, storage::open_capture(path, storage::Open::unchecked));
+    return {};
+}
+
 Status read_capture(const std::string& path, RecordSink& sink) {
     DS_ASSIGN(const storage::Database db, storage::open_capture(path));
     // One read transaction: a file that is still being written shows one moment of itself.

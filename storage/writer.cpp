@@ -44,6 +44,16 @@ std::int64_t row_weight(const Record& record) {
     return 1;
 }
 
+/// A file that a connection of this or another process has open must not be pulled from under it.
+bool in_use(const std::string& path) {
+    std::string message;
+    const storage::Database db = storage::open_database(path, SQLITE_OPEN_READWRITE, &message);
+    if (!db) return false;
+    sqlite3_busy_timeout(db.get(), 0);
+    db.exec("PRAGMA locking_mode = EXCLUSIVE");
+    return (db.exec("BEGIN EXCLUSIVE; COMMIT") & 0xff) == SQLITE_BUSY;
+}
+
 Status prepare_path(const std::string& path, bool overwrite) {
     namespace fs = std::filesystem;
     std::error_code error;
@@ -61,6 +71,7 @@ Status prepare_path(const std::string& path, bool overwrite) {
     if (fs::exists(status)) {
         if (!fs::is_regular_file(status)) return bad_input("{}: is not a file; choose another name", path);
         if (!overwrite) return bad_input("{}: file exists; choose another name or allow overwriting", path);
+        if (in_use(path)) return bad_input("{}: is open, perhaps being recorded; choose another name", path);
     }
     for (const char* suffix : {"", "-wal", "-shm", "-journal"}) {
         fs::remove(path + suffix, error);

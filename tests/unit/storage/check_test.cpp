@@ -118,7 +118,7 @@ TEST_F(SoundFile, IsRefusedWithAReasonWhenItIsNoCapture) {
         for (const Status& status :
              {load_capture(file).ok() ? Status() : Status(load_capture(file).error()),
               check_capture(file).ok() ? Status() : Status(check_capture(file).error()), repair_capture(file),
-              export_csv(file, folder_.file("csv"), false)}) {
+              probe_capture(file), export_csv(file, folder_.file("csv"), false)}) {
             ASSERT_FALSE(status.ok()) << file;
             EXPECT_EQ(status.error().kind, ErrorKind::bad_input);
             EXPECT_NE(status.error().message.find(said), std::string::npos) << status.error().message;

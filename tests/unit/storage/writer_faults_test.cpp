@@ -50,6 +50,25 @@ TEST(CaptureWriterPath, OverwriteReplacesTheFileAndItsLogs) {
     expect_equal(apply_all(records), **loaded);
 }
 
+TEST(CaptureWriterPath, AFileBeingRecordedIsNotOverwritten) {
+    const TempFolder folder;
+    const std::string path = folder.file("a.dscope");
+    auto writer = CaptureWriter::create(path, false);
+    ASSERT_TRUE(writer.ok());
+    const std::vector<Record> records = RandomCapture(1, {1, 1, 3, 1, true}).records();
+    for (const Record& record : records) (*writer)->push(record);
+    ASSERT_TRUE((*writer)->flush().ok());
+    const auto second = CaptureWriter::create(path, true);
+    ASSERT_FALSE(second.ok());
+    EXPECT_EQ(second.error().kind, ErrorKind::bad_input);
+    EXPECT_NE(second.error().message.find("is open"), std::string::npos);
+    ASSERT_TRUE((*writer)->close().ok());
+    const auto loaded = load_capture(path);
+    ASSERT_TRUE(loaded.ok());
+    expect_equal(apply_all(records), **loaded);
+    EXPECT_TRUE(CaptureWriter::create(path, true).ok());
+}
+
 TEST(CaptureWriter, KeepsGrowingOutputInTheFileBeforeThePromptEnds) {
     const TempFolder folder;
     auto writer = CaptureWriter::create(folder.file("a.dscope"), false);
