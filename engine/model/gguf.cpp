@@ -1,5 +1,6 @@
 #include "engine/model/gguf.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <utility>

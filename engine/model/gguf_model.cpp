@@ -3,8 +3,6 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
-#include <functional>
-#include <limits>
 #include <set>
 #include <utility>
 

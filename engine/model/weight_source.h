@@ -29,8 +29,8 @@ class WeightSource {
     virtual std::vector<std::string> names() const = 0;
     /// Dequantises row `row` (all of a 1-D tensor is row 0) into `out`, which holds cols() floats.
     virtual void read_row(const TensorInfo& tensor, std::int64_t row, float* out) const = 0;
-    /// All values of an integer tensor (rankings, id maps), exactly and in storage order. An absent tensor and
-    /// one of another type are errors that name file and tensor.
+    /// All values of an integer tensor (rankings, id maps), exactly and in storage order. An absent tensor
+    /// and one of another type are errors that name file and tensor.
     virtual Result<std::vector<std::int64_t>> read_integers(std::string_view name) const {
         return bad_input("{}: tensor '{}' holds no integers", path(), name);
     }
