@@ -1,0 +1,117 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+#include "tests/support/demo_model.h"
+#include "tests/unit/engine/demo_rig.h"
+
+/// Losslessness on the demo model with a covering set: every pair of settings meets in at least one decode.
+/// The full product is the program `losslessness_product`.
+namespace draftscope::testing {
+namespace {
+
+struct Factor {
+    const char* name;
+    std::vector<std::string> values;
+};
+
+const std::vector<Factor> factors = {
+    {"drafter", {"eagle2", "eagle3", "medusa", "hydra", "ngram", "none"}},
+    {"tree",
+     {"chain=1", "chain=4", "depth=2,topk=3,nodes=8", "depth=3,topk=4,nodes=12", "depth=4,topk=8,nodes=72",
+      "depth=5,topk=10,nodes=60"}},
+    {"prompt", {"0", "1", "2", "3", "4", "5"}},
+    {"head", {"full", "fr-spec:v=2048", "fr-spec:v=8192"}},
+    {"threads", {"1", "2", "3"}},
+    {"precision", {"int8", "bf16"}},
+    {"temperature", {"0", "0.8"}},
+};
+using Row = std::array<std::size_t, 7>;
+using Pair = std::array<std::size_t, 4>;  ///< factor, value, factor, value
+
+void visit_pairs(const Row& row, std::set<Pair>& out) {
+    for (std::size_t a = 0; a < factors.size(); ++a)
+        for (std::size_t b = a + 1; b < factors.size(); ++b) out.insert({a, row[a], b, row[b]});
+}
+
+/// Drafters x trees in full, then each further factor takes the value that meets the most pairs not met yet.
+std::vector<Row> covering_set() {
+    std::vector<Row> rows;
+    std::set<Pair> met;
+    for (std::size_t tree = 0; tree < factors[1].values.size(); ++tree)
+        for (std::size_t drafter = 0; drafter < factors[0].values.size(); ++drafter) {
+            Row row = {drafter, tree};
+            for (std::size_t f = 2; f < factors.size(); ++f) {
+                std::size_t best = 0, most = 0;
+                for (std::size_t i = 0; i < factors[f].values.size(); ++i) {
+                    // Starting at another value each time spreads the rows that gain nothing.
+                    const std::size_t value = (i + drafter + tree) % factors[f].values.size();
+                    std::size_t gain = 1;
+                    for (std::size_t other = 0; other < f; ++other)
+                        gain += met.count({other, row[other], f, value}) == 0 ? 1 : 0;
+                    if (gain > most) most = gain, best = value;
+                }
+                row[f] = best;
+            }
+            visit_pairs(row, met);
+            rows.push_back(row);
+        }
+    return rows;
+}
+
+std::string value(const Row& row, std::size_t factor) {
+    return factors[factor].values[row[factor]];
+}
+
+TEST(DemoLosslessness, TheSetCoversEveryPair) {
+    std::set<Pair> met;
+    for (const Row& row : covering_set()) visit_pairs(row, met);
+    std::size_t pairs = 0;
+    for (std::size_t a = 0; a < factors.size(); ++a)
+        for (std::size_t b = a + 1; b < factors.size(); ++b)
+            pairs += factors[a].values.size() * factors[b].values.size();
+    EXPECT_EQ(met.size(), pairs);
+}
+
+TEST(DemoLosslessness, CoveringSetEqualsPlainDecoding) {
+    ASSERT_TRUE(demo_model_present()) << demo_model_hint();
+    constexpr int tokens = 48;
+    std::vector<Row> rows = covering_set();
+    std::int64_t accepted = 0, rounds = 0;
+    for (const std::string& precision : factors[5].values) {
+        const auto rig = make_demo_rig(*kernels::precision_from(precision));
+        ASSERT_NE(rig, nullptr);
+        const auto prompts = demo_prompts(rig->target(), factors[2].values.size());
+        std::map<std::pair<std::string, std::string>, std::vector<TokenId>> plain;
+        for (const Row& row : rows) {
+            if (value(row, 5) != precision) continue;
+            RigSetting setting;
+            setting.max_new = tokens;
+            setting.temperature = std::stod(value(row, 6));
+            const std::vector<TokenId>& prompt = prompts[row[2]];
+            std::vector<TokenId>& expected = plain[{value(row, 2), value(row, 6)}];
+            setting.threads = 2;
+            if (expected.empty()) {
+                setting.drafter = "none";
+                expected = rig->decode(setting, {prompt})[0].tokens;
+            }
+            setting.drafter = value(row, 0);
+            setting.tree = value(row, 1);
+            setting.head = value(row, 3);
+            setting.threads = std::stoi(value(row, 4));
+            const auto found = rig->decode(setting, {prompt});
+            ASSERT_EQ(found.size(), 1u);
+            EXPECT_EQ(found[0].tokens, expected)
+                << to_text(setting) << " x " << precision << " x prompt " << value(row, 2);
+            accepted += found[0].accepted;
+            rounds += found[0].rounds;
+        }
+    }
+    EXPECT_GT(accepted, rounds / 8);
+}
+
+}  // namespace
+}  // namespace draftscope::testing

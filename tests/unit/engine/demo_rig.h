@@ -1,0 +1,18 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/unit/engine/decode_rig.h"
+
+namespace draftscope::testing {
+
+/// The demo model with its drafters and ranking. The model must be there (demo_model_present()).
+std::unique_ptr<DecodeRig> make_demo_rig(kernels::Precision precision);
+
+/// Templated and encoded first turns of the evaluation prompts, spread over the categories; short ones, so
+/// that a test spends its time on decoding.
+std::vector<std::vector<TokenId>> demo_prompts(const Target& target, std::size_t count);
+
+}  // namespace draftscope::testing
