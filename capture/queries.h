@@ -73,6 +73,17 @@ struct RunTotals {
 };
 RunTotals run_totals(const Snapshot& snapshot, RowId run_id);
 
+/// One row of v_prompt.
+struct PromptStats {
+    RowId prompt_id = 0;
+    std::int64_t rounds = 0, drafted = 0, accepted = 0, committed = 0;
+    TimeNs decode_ns = 0;          ///< all steps of the prompt, paused time taken out
+    double tau = 0;                ///< 0 without rounds
+    double tokens_per_second = 0;  ///< as RunTotals: over counted steps, over all when none is counted
+};
+/// In the order of the run's prompts.
+std::vector<PromptStats> prompt_stats(const Snapshot& snapshot, RowId run_id);
+
 enum class FullReference : std::uint8_t { none, drive, selfpaced, calibration, other_run };
 
 /// One row of v_head. Rounds of excluded steps are left out, except that aligned and calibration rows come

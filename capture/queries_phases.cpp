@@ -196,43 +196,4 @@ std::vector<PhaseStats> phase_stats(const Snapshot& snapshot, RowId run_id) {
     return out;
 }
 
-RunTotals run_totals(const Snapshot& snapshot, RowId run_id) {
-    RunTotals out;
-    for (std::size_t i = 0; i < snapshot.steps.size(); ++i) {
-        const StepRow& step = snapshot.steps[i].row;
-        if (step.run_id != run_id) continue;
-        ++out.steps;
-        out.decode_ns += busy_ns(step);
-        if (step.excluded == Excluded::no) out.counted_ns += busy_ns(step);
-        out.excluded_warmup += step.excluded == Excluded::warmup ? 1 : 0;
-        out.excluded_paused += step.excluded == Excluded::paused ? 1 : 0;
-        out.excluded_shadow += step.excluded == Excluded::shadow ? 1 : 0;
-    }
-    for (std::size_t i = 0; i < snapshot.rounds.size(); ++i) {
-        const RoundRow& round = snapshot.rounds[i].row;
-        if (round.run_id != run_id) continue;
-        ++out.rounds;
-        out.drafted += round.drafted;
-        out.accepted += round.accepted;
-        out.committed += round.committed;
-        const std::uint32_t step = snapshot.rounds[i].step_index;
-        if (snapshot.steps[step].row.excluded == Excluded::no) out.counted_committed += round.committed;
-    }
-    for (const auto& prompt : snapshot.prompts) {
-        if (prompt->run_id != run_id) continue;
-        out.generated += prompt->generated_tokens;
-        out.prefill_ns += prompt->prefill_ns;
-    }
-    if (out.rounds > 0) out.tau = static_cast<double>(out.committed) / static_cast<double>(out.rounds);
-    if (out.counted_ns > 0) {
-        out.tokens_per_second = static_cast<double>(out.counted_committed) / seconds(out.counted_ns);
-    } else if (out.decode_ns > 0) {
-        out.tokens_per_second = static_cast<double>(out.committed) / seconds(out.decode_ns);
-    }
-    if (out.decode_ns + out.prefill_ns > 0)
-        out.tokens_per_second_e2e =
-            static_cast<double>(out.generated) / seconds(out.decode_ns + out.prefill_ns);
-    return out;
-}
-
 }  // namespace draftscope

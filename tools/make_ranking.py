@@ -51,7 +51,7 @@ def main():
     parser.add_argument("--vocab", type=int, required=True, help="number of real tokens of the target")
     parser.add_argument("--field", default="response")
     parser.add_argument("--target", default="")
-    parser.add_argument("--fingerprint", default="", help="of the target's tokenizer, as `draftscope` prints it")
+    parser.add_argument("--fingerprint", default="", help="of the target's tokenizer, as `tokenizer_fingerprint` in the config_json of a run")
     parser.add_argument("--source", default="", help="one line on where the corpus comes from")
     args = parser.parse_args()
 

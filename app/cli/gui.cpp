@@ -66,6 +66,7 @@ int open_window() {
 
 void add_gui(CLI::App& program, Action& action) {
     CLI::App* command = program.add_subcommand("gui", "Open the window (not in this build)");
+    command->footer("Example: draftscope gui run.dscope   (needs a build with DRAFTSCOPE_GUI=ON)");
     command->allow_extras();
     command->callback([&action] { action = open_window; });
 }

@@ -61,24 +61,26 @@ class InterruptWatch {
     std::thread watcher_;
 };
 
-json prompt_json(const PromptReport& prompt) {
+json prompt_json(const PromptReport& prompt, const PromptStats& stats) {
     const PromptOutcome& outcome = prompt.outcome;
-    const double decode = seconds(outcome.decode_ns);
     return {{"id", prompt.id},
             {"category", prompt.category},
             {"prompt_tokens", outcome.prompt_tokens},
             {"tokens", outcome.tokens},
             {"text", outcome.text},
-            {"rounds", outcome.rounds},
-            {"tau", outcome.tau()},
-            {"tokens_per_second", decode > 0 ? static_cast<double>(outcome.committed) / decode : 0.0},
+            {"rounds", stats.rounds},
+            {"tau", stats.tau},
+            {"tokens_per_second", stats.tokens_per_second},
             {"finish", to_text(outcome.finish)}};
 }
 
 json report_json(const RunReport& report, const Snapshot& snapshot, const std::string& capture) {
     const RunRow& run = *snapshot.run(report.run_id);
     json prompts = json::array();
-    for (const PromptReport& prompt : report.prompts) prompts.push_back(prompt_json(prompt));
+    const std::vector<PromptStats> stats = prompt_stats(snapshot, report.run_id);
+    for (std::size_t i = 0; i < report.prompts.size() && i < stats.size(); ++i) {
+        prompts.push_back(prompt_json(report.prompts[i], stats[i]));
+    }
     json baseline = {{"tokens_per_second", nullptr}, {"speedup", nullptr}};
     if (report.baseline.present) {
         baseline = {{"tokens_per_second", report.baseline.tokens_per_second},

@@ -17,24 +17,26 @@
 namespace draftscope {
 namespace {
 
-std::string config_json(const ResolvedRun& run) {
+std::string config_json(const ResolvedRun& run, const Tokenizer& tokenizer) {
     const RunConfig& c = run.config;
-    const nlohmann::json document = {{"command", to_command_line(c)},
-                                     {"model", c.model},
-                                     {"drafter", c.drafter},
-                                     {"head", c.head},
-                                     {"tree", to_text(run.tree)},
-                                     {"temperature", c.temperature},
-                                     {"top_p", c.top_p},
-                                     {"top_k", c.top_k},
-                                     {"seed", c.seed},
-                                     {"max_new", c.max_new},
-                                     {"ignore_eos", c.ignore_eos},
-                                     {"raw", c.raw},
-                                     {"prompts_file", c.prompts_file},
-                                     {"limit", c.limit},
-                                     {"stratify", c.stratify},
-                                     {"calibration_rounds", c.calibration_rounds}};
+    const nlohmann::json document = {
+        {"command", to_command_line(c)},
+        {"model", c.model},
+        {"tokenizer_fingerprint", fmt::format("{:016x}", tokenizer.fingerprint())},
+        {"drafter", c.drafter},
+        {"head", c.head},
+        {"tree", to_text(run.tree)},
+        {"temperature", c.temperature},
+        {"top_p", c.top_p},
+        {"top_k", c.top_k},
+        {"seed", c.seed},
+        {"max_new", c.max_new},
+        {"ignore_eos", c.ignore_eos},
+        {"raw", c.raw},
+        {"prompts_file", c.prompts_file},
+        {"limit", c.limit},
+        {"stratify", c.stratify},
+        {"calibration_rounds", c.calibration_rounds}};
     return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -161,6 +163,11 @@ Status EngineHost::Impl::load_target(const ResolvedRun& run, const RunHooks& hoo
             return bad_input("--model {}: has no tokenizer", run.config.model);
         target_key = key;
     }
+    const int context = target->config().context;
+    if (run.tree.nodes > context) {
+        return bad_input("--tree {}: {} nodes do not fit the context of {} tokens of {}; use fewer nodes",
+                         to_text(run.tree), run.tree.nodes, context, run.config.model);
+    }
     const std::string wanted = key + "\n" + run.ranking_path;
     if (!vocabulary.vocab || wanted != vocabulary_key) {
         DS_ASSIGN(vocabulary, make_vocabulary(*target->tokenizer(), run.ranking_path, ++vocab_ids));
@@ -231,7 +238,7 @@ RunRow EngineHost::Impl::describe_run(const ResolvedRun& run, const std::string&
     row.threads = exec->threads();
     row.precision = std::string(kernels::to_text(target->precision()));
     row.vocab_id = vocabulary.vocab->id;
-    row.config_json = config_json(run);
+    row.config_json = config_json(run, *target->tokenizer());
     row.machine_json = to_json(machine);
     return row;
 }

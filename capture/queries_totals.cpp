@@ -1,0 +1,98 @@
+#include <unordered_map>
+#include <vector>
+
+#include "capture/queries.h"
+
+namespace draftscope {
+
+namespace {
+
+TimeNs busy_ns(const StepRow& step) {
+    return step.end_ns - step.start_ns - step.paused_ns;
+}
+
+struct Speed {
+    std::int64_t committed = 0;
+    TimeNs ns = 0;
+
+    void add(std::int64_t tokens, TimeNs time) {
+        committed += tokens;
+        ns += time;
+    }
+    double per_second() const { return ns > 0 ? static_cast<double>(committed) / seconds(ns) : 0.0; }
+};
+
+}  // namespace
+
+RunTotals run_totals(const Snapshot& snapshot, RowId run_id) {
+    RunTotals out;
+    for (std::size_t i = 0; i < snapshot.steps.size(); ++i) {
+        const StepRow& step = snapshot.steps[i].row;
+        if (step.run_id != run_id) continue;
+        ++out.steps;
+        out.decode_ns += busy_ns(step);
+        if (step.excluded == Excluded::no) out.counted_ns += busy_ns(step);
+        out.excluded_warmup += step.excluded == Excluded::warmup ? 1 : 0;
+        out.excluded_paused += step.excluded == Excluded::paused ? 1 : 0;
+        out.excluded_shadow += step.excluded == Excluded::shadow ? 1 : 0;
+    }
+    for (std::size_t i = 0; i < snapshot.rounds.size(); ++i) {
+        const RoundRow& round = snapshot.rounds[i].row;
+        if (round.run_id != run_id) continue;
+        ++out.rounds;
+        out.drafted += round.drafted;
+        out.accepted += round.accepted;
+        out.committed += round.committed;
+        const std::uint32_t step = snapshot.rounds[i].step_index;
+        if (snapshot.steps[step].row.excluded == Excluded::no) out.counted_committed += round.committed;
+    }
+    for (const auto& prompt : snapshot.prompts) {
+        if (prompt->run_id != run_id) continue;
+        out.generated += prompt->generated_tokens;
+        out.prefill_ns += prompt->prefill_ns;
+    }
+    if (out.rounds > 0) out.tau = static_cast<double>(out.committed) / static_cast<double>(out.rounds);
+    if (out.counted_ns > 0) {
+        out.tokens_per_second = static_cast<double>(out.counted_committed) / seconds(out.counted_ns);
+    } else if (out.decode_ns > 0) {
+        out.tokens_per_second = static_cast<double>(out.committed) / seconds(out.decode_ns);
+    }
+    if (out.decode_ns + out.prefill_ns > 0)
+        out.tokens_per_second_e2e =
+            static_cast<double>(out.generated) / seconds(out.decode_ns + out.prefill_ns);
+    return out;
+}
+
+std::vector<PromptStats> prompt_stats(const Snapshot& snapshot, RowId run_id) {
+    std::vector<PromptStats> out;
+    std::vector<Speed> counted;
+    std::unordered_map<RowId, std::size_t> index;
+    for (const auto& prompt : snapshot.prompts) {
+        if (prompt->run_id != run_id) continue;
+        index.emplace(prompt->id, out.size());
+        out.push_back({prompt->id});
+        counted.emplace_back();
+    }
+    for (std::size_t i = 0; i < snapshot.rounds.size(); ++i) {
+        const RoundRow& round = snapshot.rounds[i].row;
+        const auto found = round.run_id == run_id ? index.find(round.prompt_id) : index.end();
+        if (found == index.end()) continue;
+        PromptStats& of = out[found->second];
+        ++of.rounds;
+        of.drafted += round.drafted;
+        of.accepted += round.accepted;
+        of.committed += round.committed;
+        const StepRow& step = snapshot.steps[snapshot.rounds[i].step_index].row;
+        of.decode_ns += busy_ns(step);
+        if (step.excluded == Excluded::no) counted[found->second].add(round.committed, busy_ns(step));
+    }
+    for (std::size_t i = 0; i < out.size(); ++i) {
+        PromptStats& of = out[i];
+        if (of.rounds > 0) of.tau = static_cast<double>(of.committed) / static_cast<double>(of.rounds);
+        of.tokens_per_second =
+            counted[i].ns > 0 ? counted[i].per_second() : Speed{of.committed, of.decode_ns}.per_second();
+    }
+    return out;
+}
+
+}  // namespace draftscope

@@ -1,0 +1,173 @@
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tests/unit/cli/program.h"
+#include "tests/unit/cli/sql.h"
+
+// Captures on disk: wrong ones, interrupted ones, a full disk, exports.
+namespace draftscope::testing {
+namespace {
+
+using nlohmann::json;
+
+class Files : public ::testing::Test {
+  protected:
+    std::vector<std::string> command(std::vector<std::string> more, int max_new = 30, int context = 256) {
+        std::vector<std::string> all = {"run",
+                                        "--model",
+                                        tiny_model(folder_, context),
+                                        "--drafter",
+                                        "ngram",
+                                        "--prompt",
+                                        "hello you",
+                                        "--ignore-eos",
+                                        "--max-new",
+                                        std::to_string(max_new)};
+        all.insert(all.end(), more.begin(), more.end());
+        return all;
+    }
+    std::string recorded() {
+        const std::string path = folder_.file("run.dscope");
+        const Finished done = run(folder_, command({"--save", path, "--quiet"}));
+        EXPECT_EQ(done.exit_code, 0) << done.err;
+        return path;
+    }
+
+    ScratchFolder folder_;
+};
+
+TEST_F(Files, NotACapture) {
+    write_text(folder_.file("notes.txt"),
+               "nothing of the kind, but long enough to hold a header of some sort ......");
+    { Sql(folder_.file("other.db"), true).exec("CREATE TABLE t(x)"); }
+    for (const char* name : {"notes.txt", "other.db"}) {
+        const std::string path = folder_.file(name);
+        expect_one_line_error(run(folder_, {"stats", path}), {path, "not a Draftscope capture"});
+        expect_one_line_error(run(folder_, {"check", path}), {path, "not a Draftscope capture"});
+        expect_one_line_error(run(folder_, {"check", "--repair", path}), {path, "not a Draftscope capture"});
+        for (const char* format : {"sqlite", "csv", "chrome"})
+            expect_one_line_error(
+                run(folder_, {"export", path, "--format", format, "--out", folder_.file("out")}),
+                {path, "not a Draftscope capture"});
+    }
+    expect_one_line_error(run(folder_, {"stats", folder_.file("missing")}), {"missing"});
+}
+
+TEST_F(Files, ACaptureOfANewerProgram) {
+    const std::string path = recorded();
+    { Sql(path, true).exec("PRAGMA user_version = 999"); }
+    for (const char* subcommand : {"stats", "check"})
+        expect_one_line_error(run(folder_, {subcommand, path}), {path, "newer", "999"});
+}
+
+TEST_F(Files, RecordedCaptureIsWhole) {
+    const std::string path = recorded();
+    const Finished done = run(folder_, {"check", path, "--json"});
+    EXPECT_EQ(done.exit_code, 0) << done.out;
+    const json report = json::parse(done.out, nullptr, false);
+    EXPECT_EQ(report["findings"], json::array());
+    EXPECT_GT(report["rows"]["round"], 0);
+    EXPECT_GT(report["rows"]["span"], 0);
+    EXPECT_GT(report["rows"]["node"], 0);
+    EXPECT_FALSE(std::filesystem::exists(path + "-wal"));
+    const Finished text = run(folder_, {"stats", path});
+    EXPECT_EQ(text.exit_code, 0);
+    EXPECT_NE(text.out.find("remainder"), std::string::npos);
+    EXPECT_NE(text.out.find("tau "), std::string::npos);
+}
+
+TEST_F(Files, DamageIsAFinding) {
+    const std::string path = recorded();
+    { Sql(path, true).exec("UPDATE round SET committed = 500"); }
+    const Finished done = run(folder_, {"check", path});
+    EXPECT_EQ(done.exit_code, 1) << done.out << done.err;
+    EXPECT_NE(done.out.find("finding"), std::string::npos);
+}
+
+TEST_F(Files, Exports) {
+    const std::string path = recorded();
+    const Finished chrome =
+        run(folder_, {"export", path, "--format", "chrome", "--out", folder_.file("trace.json")});
+    ASSERT_EQ(chrome.exit_code, 0) << chrome.err;
+    const json trace = json::parse(read_text(folder_.file("trace.json")), nullptr, false);
+    EXPECT_TRUE(trace.contains("traceEvents"));
+    ASSERT_EQ(run(folder_, {"export", path, "--format", "csv", "--out", folder_.file("csv")}).exit_code, 0);
+    EXPECT_TRUE(std::filesystem::exists(folder_.file("csv/v_phase.csv")));
+    ASSERT_EQ(run(folder_,
+                  {"export", path, "--format", "sqlite", "--no-text", "--out", folder_.file("small.dscope")})
+                  .exit_code,
+              0);
+    EXPECT_EQ(Sql(folder_.file("small.dscope")).text("SELECT text FROM prompt"), "");
+    EXPECT_EQ(Sql(path).text("SELECT text FROM prompt"), "hello you");
+    expect_one_line_error(run(folder_, {"export", path, "--format", "xlsx", "--out", folder_.file("x")}),
+                          {"xlsx", "sqlite, csv, chrome"});
+}
+
+TEST_F(Files, AFullDiskKeepsWhatWasRecorded) {
+    const std::string path = folder_.file("full.dscope");
+    const Finished done = run(folder_, command({"--save", path, "--quiet"}, 4000, 8192), {400 * 1024});
+    EXPECT_EQ(done.exit_code, 1) << done.err;
+    EXPECT_NE(done.err.find(path), std::string::npos) << done.err;
+    EXPECT_NE(done.out.find("tau"), std::string::npos);  // the run itself came to its end
+    // As after a crash: what was committed is readable, and repair closes the file.
+    const Finished repaired = run(folder_, {"check", path, "--repair"});
+    EXPECT_EQ(repaired.exit_code, 0) << repaired.out << repaired.err;
+    EXPECT_EQ(Sql(path).number("SELECT count(*) FROM run"), 1);
+}
+
+class Interrupted : public Files, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(Interrupted, EndsWithACleanFileAndExitCode130) {
+    const bool as_json = GetParam();
+    const std::string path = folder_.file("cut.dscope");
+    auto words = command({"--save", path}, 60000, 65536);
+    if (as_json) words.push_back("--json");
+    const Child child = start(folder_, words);
+    // Until rounds are in the file (written at least every 100 ms), or the program ends on its own.
+    const auto recording = [&] {
+        if (!std::filesystem::exists(path)) return false;
+        sqlite3* db = nullptr;
+        sqlite3_stmt* statement = nullptr;
+        bool some = false;
+        if (sqlite3_open_v2(path.c_str(), &db, SQLITE_OPEN_READONLY, nullptr) == SQLITE_OK &&
+            sqlite3_prepare_v2(db, "SELECT 1 FROM round LIMIT 1", -1, &statement, nullptr) == SQLITE_OK)
+            some = sqlite3_step(statement) == SQLITE_ROW;
+        sqlite3_finalize(statement);
+        sqlite3_close(db);
+        return some;
+    };
+    for (int i = 0; i < 2000 && !recording() && !child.ended(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    kill(child.pid, SIGINT);
+    const Finished done = child.wait();
+    EXPECT_EQ(done.exit_code, 130) << done.err;
+    const Sql sql(path);
+    EXPECT_EQ(sql.text("SELECT ended FROM run"), "cancelled");
+    EXPECT_EQ(sql.text("SELECT finish FROM prompt"), "cancelled");
+    EXPECT_GT(sql.number("SELECT count(*) FROM round"), 0);
+    EXPECT_EQ(run(folder_, {"check", path}).exit_code, 0);
+    if (as_json) {
+        const json document = json::parse(done.out, nullptr, false);
+        ASSERT_FALSE(document.is_discarded());
+        EXPECT_EQ(document["prompts"][0]["finish"], "cancelled");
+    }
+}
+INSTANTIATE_TEST_SUITE_P(Files, Interrupted, ::testing::Bool());
+
+TEST_F(Files, AKilledRunIsRecovered) {
+    const std::string path = folder_.file("killed.dscope");
+    const Child child = start(folder_, command({"--save", path, "--quiet"}, 60000, 65536));
+    for (int i = 0; i < 2000 && !std::filesystem::exists(path + "-wal") && !child.ended(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    kill(child.pid, SIGKILL);
+    EXPECT_EQ(child.wait().exit_code, 128 + SIGKILL);
+    const Finished found = run(folder_, {"check", path});
+    EXPECT_EQ(found.exit_code, 1) << found.out << found.err;
+    const Finished repaired = run(folder_, {"check", path, "--repair"});
+    EXPECT_EQ(repaired.exit_code, 0) << repaired.out << repaired.err;
+    EXPECT_EQ(Sql(path).text("SELECT ended FROM run"), "recovered");
+}
+
+}  // namespace
+}  // namespace draftscope::testing

@@ -1,0 +1,139 @@
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/tiny_model.h"
+
+/// Runs the built program the way a shell would.
+namespace draftscope::testing {
+
+struct Finished {
+    int exit_code = -1;  ///< 128 + signal when a signal ended it
+    std::string out, err;
+};
+
+/// A folder of its own, removed at the end.
+class ScratchFolder {
+  public:
+    ScratchFolder() {
+        std::string name = (std::filesystem::temp_directory_path() / "ds_cli_XXXXXX").string();
+        path_ = mkdtemp(name.data());
+    }
+    ~ScratchFolder() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
+    }
+    ScratchFolder(const ScratchFolder&) = delete;
+    ScratchFolder& operator=(const ScratchFolder&) = delete;
+    std::string file(const std::string& name) const { return path_ + "/" + name; }
+    const std::string& path() const { return path_; }
+
+  private:
+    std::string path_;
+};
+
+inline std::string read_text(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+}
+
+inline void write_text(const std::string& path, const std::string& text) {
+    std::ofstream(path, std::ios::binary) << text;
+}
+
+struct Child {
+    pid_t pid = -1;
+    std::string out_path, err_path;
+
+    bool ended() const {
+        siginfo_t info{};
+        return waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+               info.si_pid == pid;
+    }
+    Finished wait() const {
+        int status = 0;
+        waitpid(pid, &status, 0);
+        return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_text(out_path),
+                read_text(err_path)};
+    }
+};
+
+struct StartOptions {
+    rlim_t largest_file = RLIM_INFINITY;  ///< bytes a file may grow to: stands for a full disk
+};
+
+inline Child start(const ScratchFolder& folder, const std::vector<std::string>& arguments,
+                   const StartOptions& options = {}) {
+    static int number = 0;
+    ++number;
+    Child child;
+    child.out_path = folder.file("stdout" + std::to_string(number));
+    child.err_path = folder.file("stderr" + std::to_string(number));
+    std::vector<std::string> words = {std::string(DS_BINARY_DIR) + "/draftscope"};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    child.pid = fork();
+    if (child.pid == 0) {
+        const auto redirect = [](const std::string& path, int to) {
+            const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+            dup2(fd, to);
+            close(fd);
+        };
+        redirect(child.out_path, STDOUT_FILENO);
+        redirect(child.err_path, STDERR_FILENO);
+        unsetenv("DISPLAY");
+        unsetenv("WAYLAND_DISPLAY");
+        if (options.largest_file != RLIM_INFINITY) {
+            const rlimit limit{options.largest_file, options.largest_file};
+            setrlimit(RLIMIT_FSIZE, &limit);
+            std::signal(SIGXFSZ, SIG_IGN);
+        }
+        execv(argv[0], argv.data());
+        _exit(127);
+    }
+    return child;
+}
+
+inline Finished run(const ScratchFolder& folder, const std::vector<std::string>& arguments,
+                    const StartOptions& options = {}) {
+    return start(folder, arguments, options).wait();
+}
+
+inline std::string tiny_model(const ScratchFolder& folder, int context = 256) {
+    TinyModelOptions options;
+    options.context = context;
+    const std::string path = folder.file("tiny" + std::to_string(context) + ".gguf");
+    const Status written = write_tiny_gguf(path, 7, options);
+    EXPECT_TRUE(written.ok());
+    return path;
+}
+
+/// Exit code 2 (or the one given), nothing on stdout, one line on stderr that holds every one of `parts`.
+inline void expect_one_line_error(const Finished& done, const std::vector<std::string>& parts,
+                                  int exit_code = 2) {
+    EXPECT_EQ(done.exit_code, exit_code) << done.err;
+    EXPECT_EQ(done.out, "");
+    EXPECT_EQ(done.err.rfind("draftscope: ", 0), 0u) << done.err;
+    EXPECT_EQ(std::count(done.err.begin(), done.err.end(), '\n'), 1) << done.err;
+    for (const std::string& part : parts)
+        EXPECT_NE(done.err.find(part), std::string::npos) << part << "\n" << done.err;
+}
+
+}  // namespace draftscope::testing

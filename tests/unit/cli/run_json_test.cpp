@@ -1,0 +1,250 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tests/unit/cli/program.h"
+#include "tests/unit/cli/sql.h"
+
+namespace draftscope::testing {
+namespace {
+
+using nlohmann::json;
+
+const char* prompts_text =
+    "{\"question_id\": 7, \"category\": \"chat\", \"turns\": [\"hello the and the\", \"hello you\"]}\n"
+    "{\"task_id\": \"T/1\", \"category\": \"code\", \"prompt\": \"the the the in and in\"}\n"
+    "{\"category\": \"chat\", \"prompt\": \"you and you\"}\n";
+
+std::set<std::string> keys_of(const json& object) {
+    std::set<std::string> keys;
+    for (const auto& [key, value] : object.items()) keys.insert(key);
+    return keys;
+}
+
+class RunJson : public ::testing::Test {
+  protected:
+    static void SetUpTestSuite() {
+        folder_ = new ScratchFolder;
+        write_text(folder_->file("prompts.jsonl"), prompts_text);
+        done_ = new Finished(run(*folder_, {"run",
+                                            "--model",
+                                            tiny_model(*folder_),
+                                            "--drafter",
+                                            "ngram",
+                                            "--tree",
+                                            "chain=4",
+                                            "--prompts",
+                                            folder_->file("prompts.jsonl"),
+                                            "--max-new",
+                                            "40",
+                                            "--ignore-eos",
+                                            "--threads",
+                                            "2",
+                                            "--precision",
+                                            "f32",
+                                            "--baseline",
+                                            "2",
+                                            "--save",
+                                            folder_->file("run.dscope"),
+                                            "--json"}));
+        document_ = new json(json::parse(done_->out, nullptr, false));
+    }
+    static void TearDownTestSuite() {
+        delete document_;
+        delete done_;
+        delete folder_;
+    }
+    static const json& document() { return *document_; }
+    static std::string capture() { return folder_->file("run.dscope"); }
+
+    static ScratchFolder* folder_;
+    static Finished* done_;
+    static json* document_;
+};
+ScratchFolder* RunJson::folder_ = nullptr;
+Finished* RunJson::done_ = nullptr;
+json* RunJson::document_ = nullptr;
+
+void expect_near(const json& printed, double recomputed, const std::string& what) {
+    ASSERT_TRUE(printed.is_number()) << what << " " << printed.dump();
+    EXPECT_NEAR(printed.get<double>(), recomputed, 1e-9 * std::max(1.0, std::abs(recomputed))) << what;
+}
+
+TEST_F(RunJson, StdoutIsOneDocument) {
+    EXPECT_EQ(done_->exit_code, 0) << done_->err;
+    EXPECT_FALSE(document().is_discarded()) << done_->out;
+}
+
+TEST_F(RunJson, KeysAreTheDocumentedOnes) {
+    EXPECT_EQ(keys_of(document()),
+              (std::set<std::string>{"version",   "target",      "drafter",    "head",    "tree",
+                                     "verify",    "temperature", "seed",       "tier",    "backend",
+                                     "precision", "synthetic",   "acceptance", "capture", "prompts",
+                                     "totals",    "baseline",    "phases",     "heads",   "losses"}));
+    ASSERT_FALSE(document()["prompts"].empty());
+    EXPECT_EQ(keys_of(document()["prompts"][0]),
+              (std::set<std::string>{"id", "category", "prompt_tokens", "tokens", "text", "rounds", "tau",
+                                     "tokens_per_second", "finish"}));
+    EXPECT_EQ(keys_of(document()["totals"]),
+              (std::set<std::string>{"rounds", "drafted", "accepted", "committed", "tau", "generated",
+                                     "decode_seconds", "prefill_seconds", "tokens_per_second",
+                                     "tokens_per_second_e2e"}));
+    EXPECT_EQ(keys_of(document()["baseline"]), (std::set<std::string>{"tokens_per_second", "speedup"}));
+    ASSERT_FALSE(document()["phases"].empty());
+    EXPECT_EQ(keys_of(document()["phases"][0]),
+              (std::set<std::string>{"name", "count", "total_ms", "exposed_ms", "median_us", "p90_us",
+                                     "share", "gb_per_s"}));
+    EXPECT_EQ(document()["tier"], "T0");
+    EXPECT_EQ(document()["backend"], "cpu");
+    EXPECT_EQ(document()["acceptance"], "real");
+    EXPECT_EQ(document()["synthetic"], false);
+    EXPECT_EQ(document()["precision"], "f32");
+    EXPECT_EQ(document()["capture"], capture());
+    EXPECT_EQ(document()["drafter"], "ngram");
+    EXPECT_EQ(document()["losses"], json::array());
+    EXPECT_GT(document()["baseline"]["tokens_per_second"], 0);
+}
+
+TEST_F(RunJson, PromptsAreTheConversationsOfTheFile) {
+    const json& prompts = document()["prompts"];
+    ASSERT_EQ(prompts.size(), 4u);  // two turns, then two single ones
+    EXPECT_EQ(prompts[0]["id"], "7");
+    EXPECT_EQ(prompts[1]["id"], "7");
+    EXPECT_EQ(prompts[2]["id"], "T/1");
+    EXPECT_EQ(prompts[3]["id"], "2");
+    EXPECT_EQ(prompts[2]["category"], "code");
+    EXPECT_GT(prompts[1]["prompt_tokens"], prompts[0]["prompt_tokens"]);  // it holds the first turn's answer
+    for (const json& prompt : prompts) {
+        EXPECT_EQ(prompt["finish"], "length");
+        EXPECT_EQ(prompt["tokens"].size(), 40u);
+    }
+}
+
+TEST_F(RunJson, TotalsAreReDerivedFromTheFile) {
+    const Sql sql(capture());
+    const json& totals = document()["totals"];
+    const auto round_sum = [&](const char* column) {
+        return sql.number(std::string("SELECT ") + column + " FROM round");
+    };
+    expect_near(totals["rounds"], round_sum("count(*)"), "rounds");
+    expect_near(totals["drafted"], round_sum("sum(drafted)"), "drafted");
+    expect_near(totals["accepted"], round_sum("sum(accepted)"), "accepted");
+    expect_near(totals["committed"], round_sum("sum(committed)"), "committed");
+    expect_near(totals["tau"], round_sum("1.0 * sum(committed) / count(*)"), "tau");
+    expect_near(totals["generated"], sql.number("SELECT sum(generated_tokens) FROM prompt"), "generated");
+    expect_near(totals["generated"], sql.number("SELECT count(*) FROM token"), "generated");
+    expect_near(totals["decode_seconds"],
+                sql.number("SELECT sum(end_ns - start_ns - paused_ns) * 1e-9 FROM step"), "decode_seconds");
+    expect_near(totals["prefill_seconds"], sql.number("SELECT sum(prefill_ns) * 1e-9 FROM prompt"),
+                "prefill_seconds");
+    expect_near(
+        totals["tokens_per_second"],
+        sql.number(
+            "SELECT 1e9 * sum(r.committed) / sum(s.end_ns - s.start_ns - s.paused_ns) FROM round r JOIN "
+            "step s ON s.id = r.step_id WHERE s.excluded IS NULL"),
+        "tokens_per_second");
+    expect_near(
+        totals["tokens_per_second_e2e"],
+        sql.number(
+            "SELECT (SELECT sum(generated_tokens) FROM prompt) / (1e-9 * ((SELECT sum(prefill_ns) FROM "
+            "prompt) + (SELECT sum(end_ns - start_ns - paused_ns) FROM step)))"),
+        "tokens_per_second_e2e");
+    // The first token of each prompt comes from its prefill.
+    EXPECT_EQ(totals["committed"].get<int>() + 4, totals["generated"].get<int>());
+    expect_near(
+        document()["baseline"]["speedup"],
+        totals["tokens_per_second"].get<double>() / document()["baseline"]["tokens_per_second"].get<double>(),
+        "speedup");
+}
+
+TEST_F(RunJson, PhasesAreReDerivedFromTheFile) {
+    const Sql sql(capture());
+    const auto rows = sql.rows(
+        "SELECT name, n, total * 1e-6, exposed * 1e-6, median * 1e-3, p90 * 1e-3, share, "
+        "CASE WHEN total > 0 THEN 1.0 * bytes / total ELSE 0 END FROM v_phase WHERE n > 0");
+    json printed = json::array();
+    for (const json& phase : document()["phases"])
+        if (phase["count"] > 0) printed.push_back(phase);
+    ASSERT_EQ(printed.size(), rows.size());
+    double shares = 0;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const json& phase = printed[i];
+        const Sql::Row& row = rows[i];
+        EXPECT_EQ(phase["name"], row[0]);
+        expect_near(phase["count"], std::stod(row[1]), row[0] + " count");
+        expect_near(phase["total_ms"], std::stod(row[2]), row[0] + " total");
+        expect_near(phase["exposed_ms"], std::stod(row[3]), row[0] + " exposed");
+        expect_near(phase["median_us"], std::stod(row[4]), row[0] + " median");
+        if (row[5] == "NULL")
+            EXPECT_TRUE(phase["p90_us"].is_null());
+        else
+            expect_near(phase["p90_us"], std::stod(row[5]), row[0] + " p90");
+        expect_near(phase["share"], std::stod(row[6]), row[0] + " share");
+        expect_near(phase["gb_per_s"], std::stod(row[7]), row[0] + " gb_per_s");
+        shares += phase["share"].get<double>();
+    }
+    EXPECT_NEAR(shares, 1.0, 1e-9);
+}
+
+TEST_F(RunJson, PromptsAreReDerivedFromTheFile) {
+    const Sql sql(capture());
+    const auto rows = sql.rows(
+        "SELECT external_id, category, prompt_tokens, rounds, tau, tokens_per_second, finish, "
+        "prompt_id FROM v_prompt ORDER BY prompt_id");
+    const json& prompts = document()["prompts"];
+    ASSERT_EQ(rows.size(), prompts.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        EXPECT_EQ(prompts[i]["id"], rows[i][0]);
+        EXPECT_EQ(prompts[i]["category"], rows[i][1]);
+        expect_near(prompts[i]["prompt_tokens"], std::stod(rows[i][2]), "prompt_tokens");
+        expect_near(prompts[i]["rounds"], std::stod(rows[i][3]), "rounds");
+        expect_near(prompts[i]["tau"], std::stod(rows[i][4]), "tau");
+        expect_near(prompts[i]["tokens_per_second"], std::stod(rows[i][5]), "tokens_per_second");
+        EXPECT_EQ(prompts[i]["finish"], rows[i][6]);
+        EXPECT_EQ(prompts[i]["text"], sql.text("SELECT output FROM prompt WHERE id = " + rows[i][7]));
+        json tokens = json::array();
+        for (const auto& row :
+             sql.rows("SELECT token_id FROM token WHERE prompt_id = " + rows[i][7] + " ORDER BY position"))
+            tokens.push_back(std::stoi(row[0]));
+        EXPECT_EQ(prompts[i]["tokens"], tokens);
+    }
+}
+
+TEST_F(RunJson, HeaderFieldsAreThoseOfTheRunRow) {
+    const Sql sql(capture());
+    for (const char* key :
+         {"target", "drafter", "head", "tree", "verify", "tier", "backend", "precision", "acceptance"})
+        EXPECT_EQ(document()[key], sql.text(std::string("SELECT ") + key + " FROM run")) << key;
+    EXPECT_EQ(sql.text("SELECT ended FROM run"), "ok");
+    EXPECT_EQ(sql.text("SELECT frontend FROM run"), "cli");
+    const json config = json::parse(sql.text("SELECT config_json FROM run"), nullptr, false);
+    EXPECT_EQ(config["command"].get<std::string>().rfind("draftscope run ", 0), 0u);
+    EXPECT_FALSE(json::parse(sql.text("SELECT machine_json FROM run"), nullptr, false).is_discarded());
+}
+
+TEST_F(RunJson, StatsOfTheFileGivesTheSameNumbers) {
+    const Finished stats = run(*folder_, {"stats", capture(), "--json"});
+    ASSERT_EQ(stats.exit_code, 0) << stats.err;
+    const json printed = json::parse(stats.out, nullptr, false);
+    ASSERT_EQ(printed["runs"].size(), 1u);
+    for (const char* key : {"totals", "phases", "heads", "losses"})
+        EXPECT_EQ(printed["runs"][0][key], document()[key]) << key;
+}
+
+TEST_F(RunJson, SpeculationDoesNotChangeTheTokens) {
+    const Finished plain =
+        run(*folder_, {"run", "--model", folder_->file("tiny256.gguf"), "--drafter", "none", "--prompts",
+                       folder_->file("prompts.jsonl"), "--max-new", "40", "--ignore-eos", "--threads", "1",
+                       "--precision", "f32", "--json"});
+    ASSERT_EQ(plain.exit_code, 0) << plain.err;
+    const json other = json::parse(plain.out, nullptr, false);
+    ASSERT_EQ(other["prompts"].size(), document()["prompts"].size());
+    for (std::size_t i = 0; i < other["prompts"].size(); ++i)
+        EXPECT_EQ(other["prompts"][i]["tokens"], document()["prompts"][i]["tokens"]) << i;
+    EXPECT_TRUE(other["capture"].is_null());
+    EXPECT_TRUE(other["baseline"]["speedup"].is_null());
+    EXPECT_DOUBLE_EQ(other["totals"]["tau"], 1.0);
+}
+
+}  // namespace
+}  // namespace draftscope::testing
