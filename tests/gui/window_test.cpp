@@ -119,24 +119,31 @@ TEST(Window, TypingInTheFilterDoesNotTriggerKeys) {
 
 TEST(Window, OpensAFileByTyping) {
     Harness window(quiet());
-    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
         ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_O);
         ctx->SetRef("Open capture");
         ctx->ItemInputValue("##name", "no_such_file.dscope");
         ctx->Yield();
-    }));
-    EXPECT_EQ(window.controller.count<CmdOpenFile>(), 0) << "a file that is not there is not opened";
-    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
-        ctx->SetRef("Open capture");
+        IM_CHECK_EQ(window.controller.count<CmdOpenFile>(), 0);
         ctx->ItemInputValue("##name", DS_SOURCE_DIR "/README.md");
-        ctx->Yield();
-    }));
-    ASSERT_EQ(window.controller.count<CmdOpenFile>(), 1);
-    EXPECT_FALSE(window.controller.status().error.empty());
-    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
+        ctx->Yield(2);
+        IM_CHECK_EQ(window.controller.count<CmdOpenFile>(), 1);
+        IM_CHECK(!window.controller.status().error.empty());
         ctx->SetRef("##error");
         ctx->ItemClick("Dismiss");
-    })) << "the error is shown and can be put away";
+    })) << "a missing file is not opened; an error is shown and can be put away";
+}
+
+TEST(Window, SavesACopyWhereThePersonSays) {
+    Harness window(quiet());
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+        ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_S);
+        ctx->SetRef("Save a copy");
+        ctx->ItemInputValue("##name", DS_BINARY_DIR "/copy.dscope");
+        ctx->Yield(2);
+    }));
+    ASSERT_EQ(window.controller.count<CmdSaveCopy>(), 1);
+    EXPECT_EQ(std::get<CmdSaveCopy>(window.controller.received.back()).path, DS_BINARY_DIR "/copy.dscope");
 }
 
 TEST(Window, ClickInTheStripSelectsARound) {
@@ -157,13 +164,32 @@ TEST(Window, ClickInTheStripSelectsARound) {
 TEST(Window, SessionFieldsReachTheRun) {
     Harness window(quiet());
     EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
-        ctx->ItemInputValue("//###session/**/##prompt", "Say hello.");
+        ctx->ItemClick("//###session/**/##prompt");
+        ctx->KeyCharsReplace("Say hello.");
         ctx->ItemInputValue("//###session/**/##max_new", 17);
         ctx->ItemClick("//###session/**/Run");
     }));
     ASSERT_EQ(window.controller.runs.size(), 1u);
     EXPECT_EQ(window.controller.runs[0].prompt, "Say hello.");
     EXPECT_EQ(window.controller.runs[0].max_new, 17);
+}
+
+TEST(Window, ClickOnATokenSelectsItsRound) {
+    Harness window(quiet());
+    window.controller.submit({CmdStart{}});
+    window.controller.advance(12);
+    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
+        ctx->KeyPress(ImGuiKey_Home);
+        ctx->Yield(3);
+        const ImGuiWindow* output = ctx->WindowInfo("//###text/##output").Window;
+        IM_CHECK_SILENT(output != nullptr);
+        // Lines below the one in view belong to later rounds: the whole output has three of them here.
+        ctx->MouseMoveToPos(ImVec2(output->InnerRect.Min.x + 30, output->InnerRect.GetCenter().y + 10));
+        ctx->MouseClick();
+    }));
+    ASSERT_TRUE(window.app().ui().round.has_value());
+    EXPECT_GT(*window.app().ui().round, 0u);
+    EXPECT_LT(*window.app().ui().round, 12u);
 }
 
 TEST(Window, BreakpointIsSentAndTakenBack) {

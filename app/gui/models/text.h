@@ -1,7 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "app/gui/models/ui_state.h"
@@ -55,8 +58,9 @@ struct TextRun {
     int line = 0;
     bool line_end = false;  ///< the piece holds a line end here: shown as a mark
 };
-/// Breaks pieces into lines of at most `width`. `measure(text)` gives a text's width. Breaks at line ends and
-/// before a piece that does not fit; a piece wider than a line is cut.
+/// Breaks pieces into lines. `measure(text)` gives a text's width. Breaks at line ends and before words that
+/// do not fit in `width`, also inside a piece; a word of several pieces stays whole, a word wider than a line
+/// sticks out. The space at which a line breaks is not shown.
 template <typename Measure>
 std::vector<TextRun> lay_out_text(const std::vector<TextPiece>& pieces, float width, Measure measure);
 
@@ -66,56 +70,110 @@ std::string describe_piece(const TextPiece& piece);
 /// Pieces whose text contains `wanted`, ignoring ASCII case; a match may span pieces (first piece returned).
 std::vector<std::size_t> find_text(const TextModel& model, const std::string& wanted);
 
+/// The state of `lay_out_text`: a line that fills up.
 template <typename Measure>
-std::vector<TextRun> lay_out_text(const std::vector<TextPiece>& pieces, float width, Measure measure) {
-    std::vector<TextRun> runs;
-    float x = 0;
-    int line = 0;
-    for (std::uint32_t p = 0; p < pieces.size(); ++p) {
-        const std::string& text = pieces[p].text;
-        std::uint32_t at = 0;
-        while (at < text.size()) {
-            const std::size_t newline = text.find('\n', at);
-            const bool breaks = newline != std::string::npos;
-            std::uint32_t end = static_cast<std::uint32_t>(breaks ? newline : text.size());
-            // The prompt is one long piece: break it between words.
-            std::uint32_t next = breaks ? end + 1 : end;
-            bool line_end = breaks;
-            const std::string_view view = text;
-            float piece_width = measure(view.substr(at, end - at));
-            if (x + piece_width > width) {
-                std::uint32_t fits = at;
-                for (std::size_t space = view.find(' ', at + 1);
-                     space != std::string_view::npos && space < end; space = view.find(' ', space + 1)) {
-                    const float partial = measure(view.substr(at, space - at));
-                    if (x + partial > width) break;
-                    fits = static_cast<std::uint32_t>(space);
-                    piece_width = partial;
-                }
-                if (fits == at && x > 0) {
-                    x = 0;
-                    ++line;
-                    continue;
-                }
-                if (fits > at) {
-                    runs.push_back({p, at, fits - at, x, piece_width, line, false});
-                    x = 0;
-                    ++line;
-                    at = fits + 1;
-                    continue;
-                }
-                piece_width = measure(view.substr(at, end - at));
-            }
-            runs.push_back({p, at, end - at, x, piece_width, line, line_end});
-            x += piece_width;
-            if (line_end) {
-                x = 0;
-                ++line;
-            }
-            at = next;
+class TextFlow {
+  public:
+    TextFlow(const std::vector<TextPiece>& pieces, float width, Measure measure_text)
+        : pieces_(pieces), width_(width), measure_(measure_text) {}
+
+    /// Bytes [first, end) of a piece without line ends in them: words stay whole where a line can hold them.
+    void add(std::uint32_t piece, std::uint32_t first, std::uint32_t end) {
+        while (first < end) {
+            std::uint32_t word = first + 1;
+            while (word < end && text(piece)[word] != ' ') ++word;
+            put(piece, first, word);
+            first = word;
         }
     }
-    return runs;
+    void end_line(std::uint32_t piece, std::uint32_t at) {
+        if (runs_.empty() || runs_.back().piece != piece || runs_.back().line != line_ ||
+            runs_.back().line_end)
+            runs_.push_back({piece, at, 0, x_, 0, line_, false});
+        runs_.back().line_end = true;
+        next_line();
+    }
+    std::vector<TextRun> take() { return std::move(runs_); }
+
+  private:
+    const std::string& text(std::uint32_t piece) const { return pieces_[piece].text; }
+    float width_of(std::uint32_t piece, std::uint32_t first, std::uint32_t end) {
+        return measure_(std::string_view(text(piece)).substr(first, end - first));
+    }
+    void next_line() {
+        x_ = 0;
+        ++line_;
+        line_start_ = word_start_ = runs_.size();
+    }
+    bool same_run(std::uint32_t piece, std::uint32_t first) const {
+        return runs_.size() > line_start_ && runs_.back().piece == piece &&
+               runs_.back().first + runs_.back().count == first;
+    }
+    /// Runs since the last space move to a new line, as long as something stays behind.
+    void wrap() {
+        const std::size_t moved_from = word_start_ > line_start_ ? word_start_ : runs_.size();
+        x_ = 0;
+        ++line_;
+        line_start_ = word_start_ = moved_from;
+        for (std::size_t i = moved_from; i < runs_.size(); ++i) {
+            TextRun& run = runs_[i];
+            if (i == moved_from) drop_space(run);
+            run.line = line_;
+            run.x = x_;
+            x_ += run.width;
+        }
+    }
+    void drop_space(TextRun& run) {
+        if (run.count < 2 || text(run.piece)[run.first] != ' ') return;
+        ++run.first;
+        --run.count;
+        run.width = width_of(run.piece, run.first, run.first + run.count);
+    }
+    /// A word, or the part of one that a token holds.
+    void put(std::uint32_t piece, std::uint32_t first, std::uint32_t end) {
+        const bool space = text(piece)[first] == ' ';
+        TextRun run{piece, first, end - first, x_, width_of(piece, first, end), line_, false};
+        if (x_ + run.width > width_ && x_ > 0) {
+            if (space) word_start_ = runs_.size();
+            wrap();
+            if (space) drop_space(run);
+            run.x = x_;
+            run.line = line_;
+        }
+        if (same_run(piece, run.first)) {
+            runs_.back().count += run.count;
+            runs_.back().width += run.width;
+            if (space) word_start_ = runs_.size();
+        } else {
+            if (space) word_start_ = runs_.size();
+            runs_.push_back(run);
+        }
+        x_ = run.x + run.width;
+    }
+
+    const std::vector<TextPiece>& pieces_;
+    float width_;
+    Measure measure_;
+    std::vector<TextRun> runs_;
+    float x_ = 0;
+    int line_ = 0;
+    std::size_t line_start_ = 0;  ///< first run of the line
+    std::size_t word_start_ = 0;  ///< run at which the line may still break
+};
+
+template <typename Measure>
+std::vector<TextRun> lay_out_text(const std::vector<TextPiece>& pieces, float width, Measure measure) {
+    TextFlow<Measure> flow(pieces, width, measure);
+    for (std::uint32_t piece = 0; piece < pieces.size(); ++piece) {
+        const std::string& text = pieces[piece].text;
+        for (std::uint32_t at = 0; at < text.size();) {
+            const auto end = static_cast<std::uint32_t>(std::min(text.find('\n', at), text.size()));
+            flow.add(piece, at, end);
+            if (end < text.size()) flow.end_line(piece, end);
+            at = end + 1;
+        }
+    }
+    return flow.take();
 }
 
 }  // namespace draftscope

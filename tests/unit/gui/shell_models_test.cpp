@@ -1,0 +1,347 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "app/gui/models/folder_list.h"
+#include "app/gui/models/palette.h"
+#include "app/gui/models/rounds.h"
+#include "app/gui/models/selection.h"
+#include "app/gui/models/session.h"
+#include "app/gui/models/text.h"
+#include "capture/phase_names.h"
+#include "capture/queries.h"
+#include "tests/gui/synthetic.h"
+
+namespace draftscope::test {
+namespace {
+
+/// Two runs of 10 and 6 rounds in one capture.
+Snapshot two_runs() {
+    Capture capture;
+    for (RowId id : {1, 2}) {
+        SyntheticOptions options;
+        options.run_id = id;
+        options.seed = static_cast<std::uint64_t>(id);
+        options.drafter = id == 2 ? "none" : "eagle2";
+        SyntheticRun run(options);
+        run.begin(capture);
+        for (int i = 0; i < (id == 1 ? 10 : 6); ++i) run.advance(capture);
+        run.end(capture, RunEnd::ok);
+    }
+    return capture.snapshot(1);
+}
+
+TEST(Palette, EveryDataColourIsReadableOnItsGround) {
+    for (ThemeId theme : {ThemeId::dark, ThemeId::light}) {
+        const Palette& p = palette(theme);
+        EXPECT_GE(contrast(p.text, p.panel), 7.0);
+        EXPECT_GE(contrast(p.text_dim, p.panel), 4.5);
+        EXPECT_GE(contrast(p.text_on_data, p.accent), 4.5);
+        for (std::uint32_t colour : {p.accent, p.good, p.bad, p.warn, p.target, p.prefill})
+            EXPECT_GE(contrast(colour, p.panel), 3.0) << std::hex << colour;
+        for (const PhaseRow& phase : phase_rows)
+            EXPECT_GE(contrast(phase_colour(phase.id, theme), p.panel), 3.0) << phase.name;
+    }
+}
+
+TEST(Palette, ContrastIsThatOfTheStandard) {
+    EXPECT_NEAR(contrast(0x000000, 0xFFFFFF), 21.0, 1e-9);
+    EXPECT_NEAR(contrast(0x777777, 0xFFFFFF), 4.48, 0.01);
+    EXPECT_DOUBLE_EQ(contrast(0x123456, 0x123456), 1.0);
+}
+
+TEST(Selection, RoundsOfARunAreARange) {
+    const Snapshot snapshot = two_runs();
+    EXPECT_EQ(rounds_of_run(snapshot, 1).first, 0u);
+    EXPECT_EQ(rounds_of_run(snapshot, 1).end, 10u);
+    EXPECT_EQ(rounds_of_run(snapshot, 2).size(), 6u);
+    EXPECT_EQ(rounds_of_run(snapshot, 3).size(), 0u);
+}
+
+TEST(Selection, NewRunTakesTheSelectionAndFollows) {
+    const Snapshot snapshot = two_runs();
+    UiState ui;
+    sync_selection(snapshot, ui);
+    EXPECT_EQ(ui.run_id, 2);
+    EXPECT_EQ(ui.round, 15u);
+    select_run(snapshot, ui, 1);
+    EXPECT_EQ(ui.round, 9u);
+    EXPECT_FALSE(ui.follow) << "an older run does not grow";
+    sync_selection(snapshot, ui);
+    EXPECT_EQ(ui.run_id, 1) << "the choice stays while no new run appears";
+}
+
+TEST(Selection, StepsStayInsideTheRun) {
+    const Snapshot snapshot = two_runs();
+    UiState ui;
+    sync_selection(snapshot, ui);
+    step_selection(snapshot, ui, -100);
+    EXPECT_EQ(ui.round, 10u);
+    EXPECT_FALSE(ui.follow);
+    step_selection(snapshot, ui, 100);
+    EXPECT_EQ(ui.round, 15u);
+    EXPECT_FALSE(ui.follow) << "arriving at the newest does not turn following on by itself";
+    set_follow(snapshot, ui, true);
+    EXPECT_EQ(ui.round, 15u);
+}
+
+TEST(Selection, NeverDangles) {
+    UiState ui;
+    sync_selection(two_runs(), ui);
+    Snapshot empty;
+    sync_selection(empty, ui);
+    EXPECT_FALSE(ui.round.has_value());
+    EXPECT_EQ(ui.run_id, 0);
+    step_selection(empty, ui, 1);
+    EXPECT_FALSE(ui.round.has_value());
+}
+
+TEST(Selection, SpeedupComesFromTheAutoregressiveRun) {
+    const Snapshot snapshot = two_runs();
+    const HeaderNumbers numbers = header_numbers(snapshot, 1);
+    const double expected =
+        run_totals(snapshot, 1).tokens_per_second / run_totals(snapshot, 2).tokens_per_second;
+    EXPECT_NEAR(std::stod(numbers.speedup), expected, 0.005);
+    EXPECT_NEAR(std::stod(numbers.tau), run_totals(snapshot, 1).tau, 0.005);
+    EXPECT_EQ(header_numbers(*synthetic_snapshot(5), 1).speedup, "-");
+    EXPECT_EQ(header_numbers(Snapshot(), 0).tau, "-");
+}
+
+TEST(Selection, ShortNames) {
+    EXPECT_EQ(short_name("/a/b/model.gguf"), "model.gguf");
+    EXPECT_EQ(short_name("eagle2"), "eagle2");
+    EXPECT_EQ(short_name("/x/0123456789", 5), "0123…");
+}
+
+TEST(Rounds, IncrementalUpdateEqualsBuildingAnew) {
+    Capture capture;
+    SyntheticRun run;
+    run.begin(capture);
+    RoundsModel grown;
+    for (int i = 0; i < 20 && run.advance(capture); ++i) update_rounds(grown, capture.snapshot(1), 1);
+    RoundsModel anew;
+    update_rounds(anew, capture.snapshot(1), 1);
+    ASSERT_EQ(grown.cells.size(), anew.cells.size());
+    for (std::size_t i = 0; i < anew.cells.size(); ++i) {
+        EXPECT_EQ(grown.cells[i].accepted, anew.cells[i].accepted);
+        EXPECT_EQ(grown.cells[i].dominant_phase, anew.cells[i].dominant_phase);
+    }
+    EXPECT_EQ(grown.tallest, anew.tallest);
+    EXPECT_EQ(anew.position_of(7), 7u);
+    EXPECT_EQ(anew.position_of(700), anew.cells.size());
+    update_rounds(grown, two_runs(), 2);
+    EXPECT_EQ(grown.cells.size(), 6u) << "another run starts over";
+    EXPECT_EQ(grown.cells.front().index, 10u);
+}
+
+TEST(Rounds, DominantPhaseIsTheLongestAndSharesAreOfTheStep) {
+    RoundsModel model;
+    update_rounds(model, *synthetic_snapshot(10), 1);
+    for (const RoundCell& cell : model.cells) {
+        EXPECT_EQ(phase_rows[static_cast<std::size_t>(cell.dominant_phase)].name, "verify");
+        EXPECT_GT(cell.dominant_share, 0.5);
+        EXPECT_LT(cell.dominant_share, 1.0);
+    }
+    EXPECT_NE(describe_round(model.cells[0]).find("warmup"), std::string::npos);
+    EXPECT_NE(describe_round(model.cells[5]).find("verify"), std::string::npos);
+}
+
+TEST(Rounds, AcceptanceCountsWhatWasReached) {
+    const auto snapshot = synthetic_snapshot(40);
+    RoundsModel rounds;
+    update_rounds(rounds, *snapshot, 1);
+    const AcceptanceModel model = build_acceptance(rounds, *snapshot, std::nullopt);
+    EXPECT_EQ(model.rounds + model.left_out, 40);
+    EXPECT_EQ(model.left_out, 2) << "two warm-up steps";
+    std::int64_t sum = 0;
+    for (std::int64_t count : model.histogram) sum += count;
+    EXPECT_EQ(sum, model.rounds);
+    for (std::size_t depth = 1; depth < model.depths.size(); ++depth)
+        EXPECT_EQ(model.depths[depth].reached, model.depths[depth - 1].accepted);
+    EXPECT_EQ(model.depths[0].reached, model.rounds);
+    EXPECT_EQ(model.depths[0].accepted, model.rounds - model.histogram[0]);
+}
+
+TEST(Rounds, RangeLimitsTheCounts) {
+    const auto snapshot = synthetic_snapshot(20);
+    RoundsModel rounds;
+    update_rounds(rounds, *snapshot, 1);
+    const RoundRow& fifth = snapshot->rounds[5].row;
+    const AcceptanceModel model =
+        build_acceptance(rounds, *snapshot, TimeRange{fifth.start_ns + 1, fifth.end_ns - 1});
+    EXPECT_EQ(model.rounds, 1);
+    EXPECT_EQ(model.histogram[static_cast<std::size_t>(fifth.accepted)], 1);
+}
+
+TEST(Text, PiecesJoinToTheOutputAndKnowTheirRound) {
+    const auto snapshot = synthetic_snapshot(1000);
+    const TextModel model = build_text(*snapshot, 1);
+    std::string text;
+    for (const TextPiece& piece : model.pieces)
+        if (piece.kind != PieceKind::prompt) text += piece.text;
+    EXPECT_TRUE(text.starts_with("Sunlight looks white"));
+    EXPECT_TRUE(text.ends_with("空は青い 🌍!")) << "signs split over tokens are whole: " << text;
+    EXPECT_EQ(model.pieces[0].kind, PieceKind::prompt);
+    EXPECT_EQ(model.pieces[1].kind, PieceKind::prefill);
+    EXPECT_FALSE(model.pieces[1].round_index.has_value());
+    for (std::size_t i = 2; i < model.pieces.size(); ++i) {
+        ASSERT_TRUE(model.pieces[i].round_index.has_value());
+        EXPECT_EQ(model.pieces[i].position, static_cast<int>(i) - 1);
+    }
+    EXPECT_EQ(model.pieces.back().round_index, snapshot->rounds.size() - 1);
+    EXPECT_GT(model.drafted, 0);
+    EXPECT_GT(model.bonus, 0);
+}
+
+TEST(Text, NothingToShowIsSaid) {
+    EXPECT_FALSE(build_text(Snapshot(), 0).empty_text.empty());
+}
+
+TEST(Text, PromptOfTheSelectedRoundUnlessFollowing) {
+    const Snapshot snapshot = two_runs();
+    UiState ui;
+    sync_selection(snapshot, ui);
+    EXPECT_EQ(prompt_to_show(snapshot, ui), 2);
+    select_run(snapshot, ui, 1);
+    EXPECT_EQ(prompt_to_show(snapshot, ui), 1);
+}
+
+TEST(Utf8Joiner, WaitsForTheRestOfASign) {
+    Utf8Joiner joiner;
+    EXPECT_EQ(joiner.push("a\xF0\x9F"), "a");
+    EXPECT_EQ(joiner.push("\x8C"), "");
+    EXPECT_EQ(joiner.push("\x8D!"), "\xF0\x9F\x8C\x8D!");
+    EXPECT_EQ(joiner.finish(), "");
+}
+
+TEST(Utf8Joiner, WhatCannotBecomeValidIsReplaced) {
+    Utf8Joiner joiner;
+    EXPECT_EQ(joiner.push("\x80x"), "\xEF\xBF\xBDx");
+    EXPECT_EQ(joiner.push("\xC3(\xFF"), "\xEF\xBF\xBD(\xEF\xBF\xBD");
+    EXPECT_EQ(joiner.push("\xE2\x82"), "");
+    EXPECT_EQ(joiner.finish(), "\xEF\xBF\xBD");
+    EXPECT_EQ(joiner.finish(), "");
+}
+
+float ten_a_byte(std::string_view text) {
+    return 10.0f * static_cast<float>(text.size());
+}
+
+std::vector<TextPiece> pieces_of(std::initializer_list<const char*> texts) {
+    std::vector<TextPiece> pieces;
+    for (const char* text : texts) pieces.emplace_back().text = text;
+    return pieces;
+}
+
+/// Lines as text, for comparison.
+std::vector<std::string> lines_of(std::initializer_list<const char*> texts, float width) {
+    const auto pieces = pieces_of(texts);
+    std::vector<std::string> lines;
+    for (const TextRun& run : lay_out_text(pieces, width, ten_a_byte)) {
+        lines.resize(static_cast<std::size_t>(run.line) + 1);
+        std::string& line = lines.back();
+        EXPECT_FLOAT_EQ(run.x, ten_a_byte(line));
+        line += pieces[run.piece].text.substr(run.first, run.count);
+        EXPECT_FLOAT_EQ(run.x + run.width, ten_a_byte(line));
+    }
+    return lines;
+}
+using Lines = std::vector<std::string>;
+
+TEST(TextLayout, BreaksBetweenWordsNotBetweenPieces) {
+    EXPECT_EQ(lines_of({"one", " two", " thr", "ee", " four"}, 100), (Lines{"one two", "three four"}));
+    EXPECT_EQ(lines_of({"the", " end", "."}, 70), (Lines{"the", "end."}))
+        << "no sign alone at a line's start";
+}
+
+TEST(TextLayout, LongPieceBreaksBetweenItsWords) {
+    EXPECT_EQ(lines_of({"one two three four", " five"}, 90), (Lines{"one two", "three", "four five"}));
+}
+
+TEST(TextLayout, LineEndsBreakAndAreMarked) {
+    const auto runs = lay_out_text(pieces_of({"a\n\nb", "\n"}), 100, ten_a_byte);
+    ASSERT_EQ(runs.size(), 4u);
+    EXPECT_TRUE(runs[0].line_end);
+    EXPECT_EQ(runs[1].count, 0u);
+    EXPECT_EQ(runs[1].line, 1);
+    EXPECT_TRUE(runs[1].line_end);
+    EXPECT_EQ(runs[2].line, 2);
+    EXPECT_FALSE(runs[2].line_end);
+    EXPECT_TRUE(runs[3].line_end);
+    EXPECT_EQ(runs[3].line, 2);
+}
+
+TEST(TextLayout, IndentationStays) {
+    EXPECT_EQ(lines_of({"f:\n", "   ", " return", " x"}, 200), (Lines{"f:", "    return x"}));
+}
+
+TEST(TextLayout, WordWiderThanALineSticksOut) {
+    EXPECT_EQ(lines_of({"a", " incomprehensible", " b"}, 60), (Lines{"a", "incomprehensible", "b"}));
+    EXPECT_EQ(lines_of({"incom", "prehen", "sible"}, 60).size(), 3u) << "nothing else to break at";
+}
+
+TEST(TextLayout, WidthBelowOneSignStillEnds) {
+    EXPECT_FALSE(lay_out_text(pieces_of({"ab cd", "\n", "ef"}), 1, ten_a_byte).empty());
+}
+
+TEST(Text, FindIgnoresCaseAndSpansPieces) {
+    TextModel model;
+    model.pieces = pieces_of({"The s", "ky is", " blue. Sky"});
+    EXPECT_EQ(find_text(model, "SKY"), (std::vector<std::size_t>{0, 2}));
+    EXPECT_TRUE(find_text(model, "").empty());
+    EXPECT_TRUE(find_text(model, "green").empty());
+}
+
+TEST(Session, TreeSpecsRoundTrip) {
+    for (const char* spec : {"depth=3,topk=4,nodes=12", "depth=5,topk=10,nodes=60", "chain=6"}) {
+        const auto fields = parse_tree(spec);
+        ASSERT_TRUE(fields.has_value()) << spec;
+        EXPECT_EQ(format_tree(*fields), spec);
+    }
+    for (const char* spec : {"", "auto", "paper:fr-spec", "depth=x", "depth=0", "depth=3,topk", "depht=3"})
+        EXPECT_FALSE(parse_tree(spec).has_value()) << spec;
+    EXPECT_EQ(largest_tree(*parse_tree("depth=1,topk=2,nodes=5")), 1 + 2 + 4);
+    EXPECT_EQ(largest_tree(*parse_tree("chain=6")), 7);
+    EXPECT_EQ(spec_name("fr-spec:v=8192"), "fr-spec");
+    EXPECT_EQ(spec_name("full"), "full");
+}
+
+class Folders : public testing::Test {
+  protected:
+    void SetUp() override {
+        folder_ = (std::filesystem::temp_directory_path() / "draftscope_folder_list_test").string();
+        std::filesystem::remove_all(folder_);
+        std::filesystem::create_directories(folder_ + "/sub");
+        std::filesystem::create_directories(folder_ + "/.hidden");
+        for (const char* name : {"b.dscope", "a.dscope", "notes.txt", ".x.dscope"})
+            std::ofstream(folder_ + "/" + name) << "12345";
+    }
+    void TearDown() override { std::filesystem::remove_all(folder_); }
+    std::string folder_;
+};
+
+TEST_F(Folders, ListsFoldersFirstThenWantedFiles) {
+    const auto listed = list_folder(folder_, {".dscope"});
+    ASSERT_TRUE(listed.ok());
+    ASSERT_EQ(listed->size(), 3u);
+    EXPECT_EQ((*listed)[0].name, "sub");
+    EXPECT_TRUE((*listed)[0].folder);
+    EXPECT_EQ((*listed)[1].name, "a.dscope");
+    EXPECT_EQ((*listed)[1].bytes, 5u);
+    EXPECT_EQ(list_folder(folder_, {})->size(), 4u);
+    EXPECT_FALSE(list_folder(folder_ + "/none", {}).ok());
+}
+
+TEST_F(Folders, ResolvesWhatPeopleType) {
+    EXPECT_EQ(resolve_path("a.dscope", folder_), folder_ + "/a.dscope");
+    EXPECT_EQ(resolve_path("sub/../a.dscope", folder_), folder_ + "/a.dscope");
+    EXPECT_EQ(resolve_path("/x/y", folder_), "/x/y");
+    EXPECT_EQ(resolve_path("..", folder_), parent_folder(folder_));
+    EXPECT_EQ(parent_folder("/"), "/");
+    EXPECT_EQ(size_text(999), "999 B");
+    EXPECT_EQ(size_text(12'340'000), "12.3 MB");
+}
+
+}  // namespace
+}  // namespace draftscope::test
