@@ -217,6 +217,9 @@ Status EngineHost::Impl::load_heads(const ResolvedRun& run) {
 
 Status EngineHost::Impl::load(const ResolvedRun& run, const RunHooks& hooks) {
     DS_TRY(load_target(run, hooks));
+    if (const std::string& problem = target->chat().problem(); !run.config.raw && !problem.empty()) {
+        return bad_input("{}", problem);
+    }
     DS_TRY(load_drafter(run, hooks));
     return load_heads(run);
 }
