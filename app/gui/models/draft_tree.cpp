@@ -77,6 +77,7 @@ TreeNode make_node(const Snapshot& snapshot, const RoundView& view, const NodeRo
                                              : TreeNodeKind::pending;
     node.token_id = row.token_id;
     node.text = token_label(snapshot, view.run, row.token_id);
+    node.label = box_label(node.text);
     node.edge_probability = std::exp(static_cast<double>(row.draft_logprob));
     node.path_probability = std::exp(static_cast<double>(row.cum_logprob));
     node.target_probability = row.target_prob;
@@ -98,6 +99,7 @@ TreeNode make_target_node(const TreeNode& last, const NodeRow& row, int parent) 
     node.kind = TreeNodeKind::target;
     node.token_id = row.target_token_id;
     node.text = last.next_text;
+    node.label = box_label(node.text);
     node.edge_probability = row.target_token_prob.value_or(0);
     node.path_probability = 0;
     if (row.target_token_prob) node.target_probability = *row.target_token_prob;
@@ -151,11 +153,10 @@ std::string why(const DraftTreeModel& model, const RoundView& view, int last, in
     if (offered == nullptr)
         return fmt::format("{}; the target adds {} of its own{}", accepted_text(end.depth, draft_depth),
                            wanted_text(*target), clipped);
-    std::string text =
-        fmt::format("rejected at depth {}: the target wants {}; the drafter's best was {} (p {:.2f})",
-                    end.depth + 1, wanted_text(*target), offered->text, offered->edge_probability);
-    if (!target->covered) text += "; the head could not propose it: not in its active set";
-    return text + clipped;
+    return fmt::format("rejected at depth {}: the target wants {}{}; the drafter's best was {} (p {:.2f}){}",
+                       end.depth + 1, wanted_text(*target),
+                       target->covered ? "" : ", which is not in the head's active set", offered->text,
+                       offered->edge_probability, clipped);
 }
 
 /// Puts the target's token before its siblings, so that the way the text took is the upper one.
@@ -361,6 +362,18 @@ std::string quote_token(std::string_view text) {
             out += text[i];
     }
     return out + "\"";
+}
+
+std::string box_label(std::string_view quoted) {
+    if (quoted.size() >= 2 && quoted.front() == '"') quoted = quoted.substr(1, quoted.size() - 2);
+    std::string out;
+    for (const char c : quoted) {
+        if (c == ' ')
+            out += "\xC2\xB7";
+        else
+            out += c;
+    }
+    return out;
 }
 
 std::string token_label(const Snapshot& snapshot, const RunRow* run, TokenId token) {

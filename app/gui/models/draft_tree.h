@@ -32,6 +32,7 @@ struct TreeNode {
     float y = 0;      ///< in rows; siblings are 1 apart, 0 is the top
     TreeNodeKind kind = TreeNodeKind::rejected;
     TokenId token_id = no_token;
+    std::string label;            ///< for the node box: no quotes, spaces shown as a dot
     std::string text;             ///< quoted and made printable
     double edge_probability = 1;  ///< by the drafter, given the parent; of the target for `target`
     double path_probability = 1;  ///< by the drafter, product from the root
@@ -66,6 +67,8 @@ DraftTreeModel build_live_draft_tree(const Snapshot& snapshot);
 
 /// A token as people read it: quoted, control characters escaped, long tokens cut after 24 characters.
 std::string quote_token(std::string_view text);
+/// The quoted text as it stands in a node box, which delimits it already: no quotes, spaces as a middle dot.
+std::string box_label(std::string_view quoted);
 /// The token's text, or its id ("#123") where the vocabulary is unknown.
 std::string token_label(const Snapshot& snapshot, const RunRow* run, TokenId token);
 /// Two-line description of a node for the strip below the tree.

@@ -231,9 +231,12 @@ void visible_blocks(const TimelineRow& row, const TimelineView& view, std::vecto
             continue;
         }
         const int column = column_of(row.start(i));
-        const auto next_column_start =
+        auto next_column_start =
             view.begin + static_cast<TimeNs>(std::ceil(static_cast<double>(column + 1) * column_ns));
-        std::size_t j = row.first_starting(next_column_start, i);
+        // The product rounds; the column of a time is what counts.
+        while (column_of(next_column_start - 1) > column) --next_column_start;
+        while (column_of(next_column_start) <= column) ++next_column_start;
+        std::size_t j = row.first_starting(std::min(next_column_start, view.end), i);
         // At most the last one that starts in the column can be wide enough to stand alone.
         if (j > i + 1 && static_cast<double>(row.end(j - 1) - row.start(j - 1)) >= column_ns) --j;
         j = std::max(j, i + 1);

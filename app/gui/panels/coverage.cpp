@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/gui/models/plane.h"
 #include "app/gui/panels/rebuild.h"
 
 namespace draftscope {
@@ -125,7 +126,7 @@ std::uint32_t head_colour(const PanelContext& context, const CoverageModel& mode
     const std::string id = model.live->head.substr(0, model.live->head.find(':'));
     for (const HeadChoice& head : context.status.heads)
         if (head.spec.substr(0, head.spec.find(':')) == id) return head.rgb;
-    return 0x56B4E9;
+    return head_rgb(id);
 }
 
 void draw_coverage_plot(PanelContext& context, CoverageMemory& memory, float height, bool fit) {

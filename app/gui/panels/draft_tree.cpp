@@ -65,8 +65,8 @@ NodeBox box_of(const TreeMemory& memory, const Canvas& canvas, const Style& styl
         const float radius = std::clamp(0.32f * memory.scale.y, 1.5f, 0.3f * em);
         return {{at.x, at.y - radius}, {at.x + 2 * radius, at.y + radius}, 0};
     }
-    const float room = std::max(memory.scale.x - 2.7f * em, 2.5f * em);
-    const float text = style.mono->CalcTextSizeA(font, 1e9f, 0, node.text.c_str()).x;
+    const float room = std::max(memory.scale.x - 2.4f * em, 2.5f * em);
+    const float text = style.mono->CalcTextSizeA(font, 1e9f, 0, node.label.c_str()).x;
     const float width = std::min(text + 0.9f * font, room), half = 0.68f * font;
     return {{at.x, at.y - half}, {at.x + width, at.y + half}, font};
 }
@@ -133,22 +133,26 @@ void draw_node(const Canvas& canvas, const Style& style, const TreeNode& node, c
     }
     if (box.font <= 0) return;
     const float pad = 0.45f * box.font;
-    const std::string text = fitted(style, node.text, box.font, box.max.x - box.min.x - 2 * pad);
+    const std::string text = fitted(style, node.label, box.font, box.max.x - box.min.x - 2 * pad);
     list->AddText(style.mono, box.font, {box.min.x + pad, (box.min.y + box.max.y) / 2 - 0.6f * box.font},
                   look.text, text.c_str());
 }
 
-void draw_out_of_vocabulary(const Canvas& canvas, const Style& style, const NodeBox& box) {
-    const float s = 0.85f * style.em;
-    const ImVec2 at(box.max.x + 0.35f * style.em, (box.min.y + box.max.y) / 2);
-    const ImU32 colour = to_im(style.colours.warn);
+/// A warning sign on the node's corner, and its meaning below where there is room.
+void draw_out_of_vocabulary(const Canvas& canvas, const Style& style, const NodeBox& box, float row) {
+    const float s = 0.9f * style.em;
+    const ImVec2 at(box.max.x - 0.25f * s, box.min.y - 0.05f * s);
+    const ImU32 ground = to_im(style.colours.panel), colour = to_im(style.colours.warn);
+    const float g = 0.16f * style.em;
+    canvas.list->AddTriangleFilled({at.x - g, at.y + s / 2 + g}, {at.x + s / 2, at.y - s / 2 - 1.5f * g},
+                                   {at.x + s + g, at.y + s / 2 + g}, ground);
     canvas.list->AddTriangleFilled({at.x, at.y + s / 2}, {at.x + s / 2, at.y - s / 2},
                                    {at.x + s, at.y + s / 2}, colour);
     canvas.list->AddText(style.ui_bold, 0.75f * style.em,
-                         {at.x + s / 2 - 0.1f * style.em, at.y - 0.36f * style.em},
-                         to_im(style.colours.text_on_data), "!");
-    canvas.list->AddText(style.ui, 0.8f * style.em, {at.x + s + 0.25f * style.em, at.y - 0.5f * style.em},
-                         colour, "not in head");
+                         {at.x + s / 2 - 0.1f * style.em, at.y - 0.34f * style.em}, ground, "!");
+    if (row > 2.1f * style.em)
+        canvas.list->AddText(style.ui, 0.75f * style.em, {box.min.x, box.max.y + 0.1f * style.em}, colour,
+                             "not in the head");
 }
 
 void draw_edge(const Canvas& canvas, const Style& style, const TreeMemory& memory, const NodeBox& from,
@@ -262,7 +266,7 @@ void detail_strip(const Style& style, TreeMemory& memory) {
         legend_item(style, TreeNodeKind::accepted, "accepted");
         legend_item(style, TreeNodeKind::rejected, memory.model.live ? "drafted" : "rejected");
         legend_item(style, TreeNodeKind::target, "the target's own");
-        ImGui::TextUnformatted("edge: drafter's p");
+        ImGui::TextUnformatted("edge: drafter's p   wheel zooms, F fits");
     }
     ImGui::PopStyleColor();
 }
@@ -314,7 +318,7 @@ std::optional<std::size_t> draw_tree(const Style& style, TreeMemory& memory, con
             draw_node(canvas, style, node, box, memory.selected == i,
                       marked != no_token && node.token_id == marked);
             if (node.kind == TreeNodeKind::target && !node.covered)
-                draw_out_of_vocabulary(canvas, style, box);
+                draw_out_of_vocabulary(canvas, style, box, memory.scale.y);
             const float slack = std::max(0.0f, 0.35f * style.em - (box.max.y - box.min.y) / 2);
             if (inside && mouse.x >= box.min.x - slack && mouse.x <= box.max.x + slack &&
                 mouse.y >= box.min.y - slack && mouse.y <= box.max.y + slack)

@@ -41,7 +41,7 @@ void cell_right(const std::string& text, bool dim, const Style& style) {
     if (dim) ImGui::PopStyleColor();
 }
 
-void header_right(const Style& style, std::initializer_list<const char*> names) {
+void header_right(const Style& style, const std::vector<const char*>& names) {
     ImGui::TableNextRow();
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
     bool first = true;
@@ -80,14 +80,23 @@ void share_cell(const Style& style, const PhaseTableRow& row) {
     ImGui::TextUnformatted(text.c_str());
 }
 
+/// Narrow panels leave out what the others imply: first the exposed time, then the rate.
 void draw_table(const Style& style, const PhasesModel& model) {
     constexpr ImGuiTableFlags flags =
         ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody | ImGuiTableFlags_PadOuterX;
-    if (!ImGui::BeginTable("phases", 8, flags)) return;
-    ImGui::TableSetupColumn("phase", 0, 1.7f);
-    for (const char* name : {"n", "total", "exposed", "median", "p90", "share", "rate"})
-        ImGui::TableSetupColumn(name, 0, name[0] == 'n' ? 0.6f : 1.0f);
-    header_right(style, {"phase", "n", "total ms", "exp. ms", "med. us", "p90 us", "share", "GB/s"});
+    const float width = ImGui::GetContentRegionAvail().x / style.em;
+    const bool exposed = width > 29, rate = width > 24;
+    if (!ImGui::BeginTable("phases", 6 + (exposed ? 1 : 0) + (rate ? 1 : 0), flags)) return;
+    ImGui::TableSetupColumn("phase", ImGuiTableColumnFlags_WidthFixed);
+    ImGui::TableSetupColumn("n", ImGuiTableColumnFlags_WidthStretch, 0.7f);
+    for (const char* name : {"total", "exposed", "median", "p90", "share", "rate"})
+        if ((exposed || name[0] != 'e') && (rate || name[0] != 'r'))
+            ImGui::TableSetupColumn(name, ImGuiTableColumnFlags_WidthStretch, 1.0f);
+    std::vector<const char*> heads = {"phase",   "n",      "total ms", "exp. ms",
+                                      "med. us", "p90 us", "share",    "GB/s"};
+    if (!exposed) heads.erase(heads.begin() + 3);
+    if (!rate) heads.pop_back();
+    header_right(style, heads);
     for (const PhaseTableRow& row : model.rows) {
         ImGui::TableNextRow();
         ImGui::TableNextColumn();
@@ -97,11 +106,11 @@ void draw_table(const Style& style, const PhasesModel& model) {
         const bool none = row.count == 0;
         cell_right(fmt::format("{}", row.count), none, style);
         cell_right(number(row.total_ms), none, style);
-        cell_right(number(row.exposed_ms), none, style);
+        if (exposed) cell_right(number(row.exposed_ms), none, style);
         cell_right(none ? "-" : number(row.median_us), none, style);
         cell_right(row.p90_us ? number(*row.p90_us) : none ? "-" : "n < 36", !row.p90_us, style);
         share_cell(style, row);
-        cell_right(row.gb_per_s ? number(*row.gb_per_s) : "-", !row.gb_per_s, style);
+        if (rate) cell_right(row.gb_per_s ? number(*row.gb_per_s) : "-", !row.gb_per_s, style);
     }
     ImGui::EndTable();
 }

@@ -72,6 +72,7 @@ void draw_iso_lines(const Style& style, double kappa) {
         const float left = b.x - extent.x - 4;
         const float line_y = b.x > a.x ? b.y + (a.y - b.y) * (b.x - left) / (b.x - a.x) : b.y;
         const ImVec2 at(left, std::max(line_y, b.y) + 2);
+        if (left < ImPlot::GetPlotPos().x) continue;  // too short for its label
         list->AddText(style.ui, size, at, to_im(even ? style.colours.text : style.colours.text_dim),
                       text.c_str());
     }
@@ -330,6 +331,7 @@ void draw_plane(PanelContext& context) {
         return;
     }
     const float rows = static_cast<float>(memory.model.bars.size() + (memory.published ? 3 : 1));
+    if (room.y < 15 * style.em) return draw_plot(context, memory, room, fit);
     const float bars = std::clamp((rows + 1) * 1.35f * style.em, 4.5f * style.em, 0.3f * room.y);
     draw_plot(context, memory, {room.x, room.y - bars - ImGui::GetStyle().ItemSpacing.y}, fit);
     draw_bars(context, memory, {0, 0});

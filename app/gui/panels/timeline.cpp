@@ -7,6 +7,7 @@
 
 #include "app/gui/panels/rebuild.h"
 #include "app/gui/panels/round_phases.h"
+#include "app/gui/panels/widgets.h"
 #include "capture/phase_names.h"
 
 namespace draftscope {
@@ -263,31 +264,37 @@ std::optional<Hover> draw_row(PanelContext& context, TimelineMemory& memory, con
     return hover;
 }
 
+void hatch_gap(const TimelineMemory& memory, const Area& area, const Style& style, TimeNs from, TimeNs to,
+               float y) {
+    if (static_cast<double>(to - from) < 3 * memory.view.ns_per_column()) return;
+    hatch(area.list, {x_of(memory.view, area, from), y}, {x_of(memory.view, area, to), y + area.row - 1},
+          to_im(style.colours.text_dim, 0.55f), 4);
+}
+
 /// A gap on the critical lane inside a step is time that no phase claims: hatched, like the remainder.
-void draw_gaps(const Snapshot& snapshot, const TimelineMemory& memory, const Area& area, const Style& style,
-               const TimelineLane& lane, float y) {
-    if (lane.rows.empty() || snapshot.steps.empty()) return;
+void draw_gaps(const TimelineMemory& memory, const Area& area, const Style& style, const TimelineLane& lane,
+               const TimelineRow& steps, float y) {
     const TimelineRow& row = lane.rows.front();
+    // Only steps wide enough to show a gap are looked into: at most as many as there are pixels.
     const double column = memory.view.ns_per_column();
-    std::size_t i = row.first_after(memory.view.begin);
-    int drawn = 0;
-    for (; i + 1 < row.size() && row.start(i) < memory.view.end && drawn < 2000; ++i) {
-        const TimeNs from = row.end(i), to = row.start(i + 1);
-        if (static_cast<double>(to - from) < 3 * column) {
-            if (static_cast<double>(row.end(i) - row.start(i)) < column)
-                i = std::max(i, row.first_starting(row.start(i) + static_cast<TimeNs>(column), i) - 1);
+    for (std::size_t s = steps.first_after(memory.view.begin);
+         s < steps.size() && steps.start(s) < memory.view.end; ++s) {
+        if (static_cast<double>(steps.end(s) - steps.start(s)) < 6 * column) {
+            s = std::max(s, steps.first_starting(steps.start(s) + static_cast<TimeNs>(6 * column), s) - 1);
             continue;
         }
-        if (snapshot.spans[row.source(i)].step_id != snapshot.spans[row.source(i + 1)].step_id) continue;
-        ++drawn;
-        const float x0 = x_of(memory.view, area, from), x1 = x_of(memory.view, area, to);
-        const float bottom = y + area.row - 1;
-        for (float x = x0 - area.row; x < x1; x += 4) {
-            const float a = std::max(x, x0), b = std::min(x + area.row, x1);
-            if (b > a)
-                area.list->AddLine({a, bottom - (a - x)}, {b, bottom - (b - x)},
-                                   to_im(style.colours.text_dim, 0.55f));
+        TimeNs from = std::max(steps.start(s), memory.view.begin);
+        for (std::size_t i = row.first_after(from); i < row.size() && row.start(i) < steps.end(s);) {
+            hatch_gap(memory, area, style, from, row.start(i), y);
+            from = row.end(i);
+            if (from >= memory.view.end) break;
+            // Spans below a pixel cannot leave a visible gap one by one: go on after the next pixel's worth.
+            const bool narrow = static_cast<double>(row.end(i) - row.start(i)) < column;
+            const std::size_t next = narrow ? row.first_after(from + static_cast<TimeNs>(column)) : i + 1;
+            if (next > i + 1) from = row.end(next - 1);
+            i = std::max(next, i + 1);
         }
+        hatch_gap(memory, area, style, from, steps.end(s), y);
     }
 }
 
@@ -333,6 +340,8 @@ std::optional<Hover> draw_lanes(PanelContext& context, TimelineMemory& memory, c
     const float size = 0.8f * style.em;
     std::optional<Hover> hover;
     float y = area.min.y + 1.25f * style.em;
+    const TimelineLane& first = memory.index.lanes().front();
+    const TimelineRow* steps = first.kind == LaneKind::steps ? &first.rows.front() : nullptr;
     for (const TimelineLane& lane : memory.index.lanes()) {
         const bool plain = lane.kind == LaneKind::steps || lane.kind == LaneKind::levels;
         const std::string name =
@@ -343,8 +352,8 @@ std::optional<Hover> draw_lanes(PanelContext& context, TimelineMemory& memory, c
         for (const TimelineRow& row : lane.rows) {
             if (y < area.max.y)
                 if (const auto at = draw_row(context, memory, area, lane, row, y)) hover = at;
-            if (lane.kind == LaneKind::cpu && lane.key == 0 && &row == &lane.rows.front())
-                draw_gaps(context.snapshot, memory, area, style, lane, y);
+            if (steps != nullptr && lane.kind == LaneKind::cpu && lane.key == 0 && &row == &lane.rows.front())
+                draw_gaps(memory, area, style, lane, *steps, y);
             y += area.row;
         }
         area.list->PopClipRect();
@@ -353,7 +362,7 @@ std::optional<Hover> draw_lanes(PanelContext& context, TimelineMemory& memory, c
     return hover;
 }
 
-void tooltip(const PanelContext& context, const Hover& hover) {
+void interval_tooltip(const PanelContext& context, const Hover& hover) {
     if (!ImGui::BeginTooltip()) return;
     const std::vector<std::string> lines =
         describe_interval(context.snapshot, *hover.lane, *hover.row, hover.index);
@@ -377,7 +386,7 @@ float lanes_height(const TimelineIndex& index, float row, float em) {
 }
 
 void act(PanelContext& context, TimelineMemory& memory, const std::optional<Hover>& hover) {
-    if (hover && !ImGui::IsMouseDown(ImGuiMouseButton_Left)) tooltip(context, *hover);
+    if (hover && !ImGui::IsMouseDown(ImGuiMouseButton_Left)) interval_tooltip(context, *hover);
     const ImGuiIO& io = ImGui::GetIO();
     if (!ImGui::IsItemHovered() || !ImGui::IsMouseReleased(ImGuiMouseButton_Left) ||
         io.MouseDragMaxDistanceSqr[ImGuiMouseButton_Left] >= 16)
@@ -412,7 +421,7 @@ void draw_timeline(PanelContext& context) {
     const float table = std::min(room.y - least - style.em, round_phases_height(style));
     const bool with_table = table > 5 * style.em && selected_step(context, memory.run_id).has_value();
     const float lanes_room = room.y - (with_table ? table + style.em : 0);
-    area.row = std::clamp(area.row * lanes_room / std::max(least, 1.0f), area.row, 1.9f * style.em);
+    area.row = std::clamp(area.row * lanes_room / std::max(least, 1.0f), area.row, 2.4f * style.em);
     area.names = 5.4f * style.em;
     const float height = std::max(lanes_room, lanes_height(memory.index, area.row, style.em));
     const ImVec2 start = ImGui::GetCursorScreenPos();

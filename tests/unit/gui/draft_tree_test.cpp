@@ -123,7 +123,8 @@ TEST(DraftTree, NamesTokensOutsideTheHead) {
     round.nodes[2].target_covered = false;
     const DraftTreeModel model = model_of(round);
     EXPECT_FALSE(target_of(model).covered);
-    EXPECT_THAT(model.headline, HasSubstr("not in its active set"));
+    EXPECT_THAT(model.headline,
+                HasSubstr("\" a\" (p 0.41, rank 2), which is not in the head's active set; the drafter's"));
 }
 
 TEST(DraftTree, TellsFullAcceptanceFromRejection) {
@@ -181,6 +182,11 @@ TEST(DraftTree, QuotesTokensAsPeopleReadThem) {
     EXPECT_EQ(quote_token(" a\n\tb"), "\" a\\n\\tb\"");
     EXPECT_EQ(quote_token(std::string("\x01", 1)), "\"\\x01\"");
     EXPECT_EQ(quote_token("abcdefghijklmnopqrstuvwxyz"), "\"abcdefghijklmnopqrstuvwx...\"");
+    EXPECT_EQ(box_label("\" a b\""),
+              "\xC2\xB7"
+              "a\xC2\xB7"
+              "b");
+    EXPECT_EQ(box_label("#12"), "#12");
     EXPECT_EQ(quote_token("\xC3\xA9"), "\"\xC3\xA9\"");
 }
 

@@ -142,8 +142,9 @@ TEST(TimelineIndex, NestsByIntervalWhateverTheOrderOfArrival) {
     built.step({}, {span(6, 12, 15), span(5, 10, 20), span(10, 30, 90), span(3, 11, 40, 1)}, 5, 100);
     TimelineIndex index;
     index.update(built.snapshot(), 1);
-    EXPECT_THAT(lane_texts(index), testing::ElementsAre("steps0: 5-100", "critical0: 10-20 30-90",
-                                                        "critical1: 12-15", "side0: 11-40"));
+    EXPECT_THAT(lane_texts(index),
+                testing::ElementsAre("steps0: 5-100", "levels0: 10-20", "critical0: 10-20 30-90",
+                                     "critical1: 12-15", "side0: 11-40"));
     EXPECT_EQ(index.begin(), 5);
     EXPECT_EQ(index.end(), 100);
 }
@@ -167,6 +168,24 @@ TEST(TimelineIndex, GrowsToTheSameAsBuiltAtOnceEvenWithLateSpans) {
     TimelineIndex whole;
     whole.update(built.snapshot(), 1);
     EXPECT_EQ(lane_texts(grown), lane_texts(whole));
+}
+
+TEST(TimelineIndex, JoinsTheDraftSpansOfALevel) {
+    HandBuilt built;
+    built.prompt(1);
+    std::vector<SpanRow> spans = {span(2, 0, 10),  span(4, 12, 20), span(2, 20, 30),
+                                  span(4, 30, 38), span(9, 38, 40), span(10, 40, 90)};
+    spans[2].level = spans[3].level = 1;
+    built.step({}, spans, 0, 100);
+    built.step({}, {span(2, 100, 110)}, 100, 200);
+    TimelineIndex index;
+    index.update(built.snapshot(), 1);
+    EXPECT_EQ(lane_texts(index)[1], "levels0: 0-20 20-38 100-110");
+    const TimelineLane& lane = index.lanes()[1];
+    EXPECT_EQ(lane.kind, LaneKind::levels);
+    const Snapshot snapshot = built.snapshot();
+    EXPECT_EQ(describe_interval(snapshot, lane, lane.rows[0], 0)[0], "catch-up");
+    EXPECT_EQ(describe_interval(snapshot, lane, lane.rows[0], 1)[0], "level 1");
 }
 
 TEST(TimelineIndex, StartsOverForAnotherRun) {
@@ -215,7 +234,7 @@ TEST(TimelineHit, FindsIntervalsAndTheirRounds) {
     const Snapshot snapshot = built.snapshot();
     TimelineIndex index;
     index.update(snapshot, 1);
-    const TimelineLane& lane = index.lanes()[1];
+    const TimelineLane& lane = index.lanes()[2];
     const TimelineRow& row = lane.rows[0];
     EXPECT_EQ(interval_at(row, 20, 0), 0u);
     EXPECT_EQ(interval_at(row, 35, 0), std::nullopt);
