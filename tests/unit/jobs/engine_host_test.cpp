@@ -1,0 +1,197 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+
+#include "app/jobs/run_job.h"
+#include "capture/phase_names.h"
+#include "capture/queries.h"
+#include "profiler/nvtx_mirror.h"
+#include "storage/capture_file.h"
+#include "tests/unit/jobs/tiny_files.h"
+
+namespace draftscope {
+namespace {
+
+using testing::TinyFiles;
+
+class EngineHostTest : public ::testing::Test {
+  protected:
+    RunReport run(const RunConfig& config, const RunHooks& hooks = {}) {
+        auto done = host_.run(config, recorder_, gate_, hooks);
+        if (!done.ok()) {
+            ADD_FAILURE() << done.error().message;
+            return {};
+        }
+        recorder_.flush();
+        return std::move(*done);
+    }
+
+    TinyFiles files_;
+    Recorder recorder_;
+    Gate gate_;
+    EngineHost host_;
+};
+
+TEST_F(EngineHostTest, RecordsTheRunItReports) {
+    std::string streamed;
+    RunHooks hooks;
+    hooks.on_text = [&](const std::string& piece) { streamed += piece; };
+    const RunReport report = run(files_.config(), hooks);
+    const auto snapshot = recorder_.snapshot();
+    ASSERT_EQ(snapshot->runs.size(), 1u);
+    const RunRow& row = snapshot->runs[0];
+    EXPECT_EQ(row.id, report.run_id);
+    EXPECT_EQ(row.ended, RunEnd::ok);
+    EXPECT_EQ(row.drafter, "eagle2");
+    EXPECT_EQ(row.head, "full");
+    EXPECT_EQ(row.tree, "depth=3,topk=4,nodes=12");
+    EXPECT_EQ(row.precision, "f32");
+    EXPECT_EQ(row.threads, 1);
+    ASSERT_NE(snapshot->vocab(row.vocab_id), nullptr);
+    EXPECT_EQ(snapshot->token_text(row, 4), "\\x01");
+
+    ASSERT_EQ(report.prompts.size(), 1u);
+    const PromptOutcome& outcome = report.prompts[0].outcome;
+    EXPECT_EQ(outcome.tokens.size(), 24u);
+    EXPECT_EQ(streamed, outcome.text + "\n");
+    const RunTotals totals = run_totals(*snapshot, row.id);
+    EXPECT_EQ(totals.rounds, outcome.rounds);
+    EXPECT_EQ(totals.committed, outcome.committed);
+    EXPECT_EQ(totals.generated, 24);
+    EXPECT_EQ(snapshot->prompts[0]->output, outcome.text);
+    for (std::size_t i = 0; i < snapshot->rounds.size(); ++i)
+        EXPECT_EQ(snapshot->rounds[i].nodes.count,
+                  static_cast<std::uint32_t>(snapshot->rounds[i].row.tree_nodes));
+}
+
+TEST_F(EngineHostTest, RunsOfOneProcessShareTheCaptureAndTheLoadedModel) {
+    run(files_.config());
+    int loads = 0;
+    RunHooks hooks;
+    hooks.on_progress = [&](double, const std::string& what) {
+        loads +=
+            what.find("weights") != std::string::npos || what.find("loading") != std::string::npos ? 1 : 0;
+    };
+    RunConfig second = files_.config();
+    second.tree = "chain=4";
+    const RunReport report = run(second, hooks);
+    EXPECT_EQ(report.run_id, 2);
+    EXPECT_EQ(loads, 0);
+    const auto snapshot = recorder_.snapshot();
+    EXPECT_EQ(snapshot->runs.size(), 2u);
+    EXPECT_EQ(snapshot->vocabs.size(), 1u);
+    EXPECT_EQ(snapshot->prompts[0]->output, snapshot->prompts[1]->output);  // lossless
+    RunConfig third = files_.config();
+    third.drafter = "ngram";
+    EXPECT_EQ(run(third).run_id, 3);
+    EXPECT_EQ(recorder_.snapshot()->runs[2].head, "");
+}
+
+TEST_F(EngineHostTest, BaselineIsMeasuredButNotRecorded) {
+    RunConfig config = files_.config();
+    config.baseline = 1;
+    const RunReport report = run(config);
+    EXPECT_TRUE(report.baseline.present);
+    EXPECT_GT(report.baseline.tokens_per_second, 0);
+    EXPECT_DOUBLE_EQ(report.baseline.speedup, run_totals(*recorder_.snapshot(), 1).tokens_per_second /
+                                                  report.baseline.tokens_per_second);
+    EXPECT_EQ(recorder_.snapshot()->runs.size(), 1u);
+    EXPECT_EQ(recorder_.snapshot()->prompts.size(), 1u);
+}
+
+TEST_F(EngineHostTest, CancellingKeepsWhatWasRecorded) {
+    RunConfig config = files_.config(1500);
+    config.save = files_.file("cut.dscope");
+    RunHooks hooks;
+    int pieces = 0;
+    hooks.on_text = [&](const std::string&) {
+        if (++pieces == 20) gate_.cancel();
+    };
+    const RunReport report = run(config, hooks);
+    EXPECT_TRUE(report.cancelled);
+    ASSERT_EQ(report.prompts.size(), 1u);
+    EXPECT_EQ(report.prompts[0].outcome.finish, Finish::cancelled);
+    const auto loaded = load_capture(config.save);
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+    EXPECT_EQ((*loaded)->runs[0].ended, RunEnd::cancelled);
+    EXPECT_EQ((*loaded)->rounds.size(), recorder_.snapshot()->rounds.size());
+    EXPECT_GT((*loaded)->rounds.size(), 0u);
+}
+
+TEST_F(EngineHostTest, APromptThatDoesNotFitEndsTheRunAndKeepsTheOthers) {
+    RunConfig config = files_.config();
+    std::string longer;
+    for (int i = 0; i < 3000; ++i) longer += "xy ";
+    config.prompts_file = files_.file("prompts.jsonl");
+    std::ofstream(config.prompts_file)
+        << "{\"prompt\": \"hello\"}\n{\"id\": \"big\", \"prompt\": \"" << longer << "\"}\n";
+    const auto done = host_.run(config, recorder_, gate_, {});
+    ASSERT_FALSE(done.ok());
+    EXPECT_EQ(done.error().kind, ErrorKind::bad_input);
+    EXPECT_NE(done.error().message.find("big"), std::string::npos);
+    recorder_.flush();
+    EXPECT_EQ(recorder_.snapshot()->runs[0].ended, RunEnd::error);
+    EXPECT_EQ(recorder_.snapshot()->prompts[0]->finish, Finish::length);
+    EXPECT_EQ(recorder_.snapshot()->prompts[0]->suite, "prompts");
+}
+
+#ifdef DS_HAVE_NVTX
+TEST_F(EngineHostTest, AnNvtxListenerSeesTheSpansOfARealDecode) {
+    nvtx_capture_start();
+    run(files_.config());
+    nvtx_capture_stop();
+    std::map<std::string, int> seen, recorded;
+    for (const NvtxRange& range : nvtx_capture_take())
+        if (range.domain == "draftscope") ++seen[range.name];
+    const auto snapshot = recorder_.snapshot();
+    for (std::size_t i = 0; i < snapshot->spans.size(); ++i)
+        ++recorded[std::string(phase_rows[static_cast<std::size_t>(snapshot->spans[i].phase_id)].name)];
+    EXPECT_EQ(seen, recorded);
+    for (const char* phase : {"prefill", "backbone", "head", "topk", "verify", "accept", "commit"})
+        EXPECT_GT(recorded[phase], 0) << phase;
+}
+#endif
+
+TEST_F(EngineHostTest, PhasesExplainTheStepsOfARealDecode) {
+    run(files_.config());
+    const auto snapshot = recorder_.snapshot();
+    for (std::size_t i = 0; i < snapshot->steps.size(); ++i) {
+        const StepPhases phases = step_phases(*snapshot, i);
+        TimeNs sum = 0;
+        for (const TimeNs ns : phases.ns) sum += ns;
+        EXPECT_EQ(sum, phases.step_ns) << i;
+        EXPECT_EQ(snapshot->steps[i].row.excluded, i < 2 ? Excluded::warmup : Excluded::no);
+    }
+    EXPECT_TRUE(snapshot->losses.empty());
+}
+
+TEST_F(EngineHostTest, ValidateFindsWrongConfigsWithoutLoading) {
+    EXPECT_TRUE(validate(files_.config()).ok());
+    const auto message = [&](auto change) {
+        RunConfig config = files_.config();
+        change(config);
+        const Status status = validate(config);
+        if (status.ok()) return std::string();
+        EXPECT_EQ(status.error().kind, ErrorKind::bad_input);
+        return status.error().message;
+    };
+    EXPECT_NE(message([](RunConfig& c) { c.head = "nope"; }).find("full"), std::string::npos);
+    EXPECT_NE(message([](RunConfig& c) { c.drafter = "nope"; }).find("ngram"), std::string::npos);
+    EXPECT_NE(message([](RunConfig& c) { c.tree = "depth=two"; }), "");
+    EXPECT_NE(message([](RunConfig& c) { c.model = "/nonexistent"; }), "");
+    EXPECT_NE(message([](RunConfig& c) { c.prompt = ""; }).find("--prompt"), std::string::npos);
+    EXPECT_NE(message([](RunConfig& c) { c.head = "fr-spec:v=9"; }).find("ranking"), std::string::npos);
+    const auto resolved = resolve_defaults(files_.config());
+    ASSERT_TRUE(resolved.ok());
+    EXPECT_EQ(resolved->tree, "depth=3,topk=4,nodes=12");
+}
+
+TEST(Assets, ShippedOnesAreFound) {
+    EXPECT_NE(find_asset("prompts/spec_bench_half.jsonl"), "");
+    EXPECT_NE(find_asset("drafters/eagle2"), "");
+    EXPECT_EQ(find_asset("drafters/none of them"), "");
+}
+
+}  // namespace
+}  // namespace draftscope
