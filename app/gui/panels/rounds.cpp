@@ -168,7 +168,7 @@ void draw_bar(const Style& style, const std::string& name, double share, const s
               ImU32 colour, float name_width) {
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const float height = ImGui::GetTextLineHeight();
-    const float value_width = style.em * 5.6f;
+    const float value_width = style.em * 3.2f;
     const float room = std::max(ImGui::GetContentRegionAvail().x - name_width - value_width, style.em);
     ImDrawList* list = ImGui::GetWindowDrawList();
     const ImVec2 name_size = ImGui::CalcTextSize(name.c_str());
@@ -200,7 +200,8 @@ void draw_histogram(const Style& style, const AcceptanceModel& model) {
 }
 
 void draw_depths(const Style& style, const AcceptanceModel& model) {
-    ImGui::TextDisabled("Accepted at depth, once reached");
+    ImGui::TextDisabled("Acceptance by depth");
+    tooltip(style, "Of the rounds that reached a depth, how many accepted a token there.");
     for (std::size_t i = 0; i < model.depths.size(); ++i) {
         const DepthAcceptance& depth = model.depths[i];
         draw_bar(style, fmt::format("{}", i + 1), depth.rate(),

@@ -33,7 +33,7 @@ void label(const Style& style, const char* text, const char* what = nullptr) {
     ImGui::TextUnformatted(text);
     ImGui::PopStyleColor();
     if (what != nullptr) tooltip(style, what);
-    ImGui::SameLine(start + std::max(width * label_share, style.em * 4.6f));
+    ImGui::SameLine(start + std::max(width * label_share, style.em * 5.6f));
     ImGui::SetNextItemWidth(-FLT_MIN);
 }
 

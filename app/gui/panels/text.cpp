@@ -62,28 +62,34 @@ ImU32 ground_of(const Style& style, const TextPiece& piece) {
     return 0;
 }
 
-void draw_legend(const Style& style) {
-    legend_entry(style, to_im(style.colours.good, 0.45f), "drafted");
-    tooltip(style, "Guessed by the drafter and accepted; the deeper in the tree, the stronger the ground.");
-    ImGui::SameLine(0, style.em * 0.8f);
-    legend_entry(style, to_im(style.colours.target, 0.45f), "target's own");
-    tooltip(style, "The token that the target adds at the end of every round.");
-    ImGui::SameLine(0, style.em * 0.8f);
-    const ImVec2 at = ImGui::GetCursorScreenPos();
-    const float y = at.y + ImGui::GetTextLineHeight() * 0.92f, w = style.em * 0.9f;
-    for (float x = 0; x < w; x += style.em * 0.3f)
-        ImGui::GetWindowDrawList()->AddLine(ImVec2(at.x + x, y), ImVec2(at.x + x + style.em * 0.17f, y),
-                                            to_im(style.colours.warn), 2.0f);
-    ImGui::Dummy(ImVec2(w, ImGui::GetTextLineHeight()));
-    ImGui::SameLine(0, style.em * 0.35f);
-    ImGui::TextDisabled("out of vocabulary");
-    tooltip(style, "The head could not have proposed this token: dotted underline.");
-}
-
 void dotted_underline(ImDrawList* list, ImVec2 from, float width, ImU32 colour, float em) {
     for (float x = 0; x < width; x += em * 0.3f)
         list->AddLine(ImVec2(from.x + x, from.y), ImVec2(from.x + std::min(x + em * 0.17f, width), from.y),
                       colour, 2.0f);
+}
+
+/// Goes on in the line when the next entry fits there.
+void next_entry(const Style& style, const char* name) {
+    const float needed = ImGui::CalcTextSize(name).x + style.em * 2.2f;
+    ImGui::SameLine(0, style.em * 0.8f);
+    if (ImGui::GetContentRegionAvail().x < needed) ImGui::NewLine();
+}
+
+void draw_legend(const Style& style) {
+    legend_entry(style, to_im(style.colours.good, 0.45f), "drafted");
+    tooltip(style, "Guessed by the drafter and accepted; the deeper in the tree, the stronger the ground.");
+    next_entry(style, "target's own");
+    legend_entry(style, to_im(style.colours.target, 0.45f), "target's own");
+    tooltip(style, "The token that the target adds at the end of every round.");
+    next_entry(style, "out of vocabulary");
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float width = style.em * 0.9f;
+    dotted_underline(ImGui::GetWindowDrawList(), ImVec2(at.x, at.y + ImGui::GetTextLineHeight() * 0.92f),
+                     width, to_im(style.colours.warn), style.em);
+    ImGui::Dummy(ImVec2(width, ImGui::GetTextLineHeight()));
+    ImGui::SameLine(0, style.em * 0.35f);
+    ImGui::TextDisabled("out of vocabulary");
+    tooltip(style, "The head could not have proposed this token: dotted underline.");
 }
 
 struct Cursor {

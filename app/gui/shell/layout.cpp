@@ -12,6 +12,8 @@
 namespace draftscope {
 namespace {
 
+constexpr float least_strip = 10.5f;  ///< height of the Rounds strip, in text sizes
+
 using Places = std::map<DockPlace, ImGuiID>;
 
 struct Fractions {
@@ -89,7 +91,9 @@ void build_layout(ImGuiID dockspace, ImVec2 size, std::string_view name, UiState
     ImGui::DockBuilderRemoveNode(dockspace);
     ImGui::DockBuilderAddNode(dockspace, ImGuiDockNodeFlags_DockSpace);
     ImGui::DockBuilderSetNodeSize(dockspace, size);
-    const Places places = split(dockspace, fractions_of(name));
+    Fractions fractions = fractions_of(name);
+    fractions.strip = std::clamp(least_strip * ImGui::GetFontSize() / size.y, fractions.strip, 0.3f);
+    const Places places = split(dockspace, fractions);
     std::vector<const Panel*> ordered;
     for (const Panel& panel : panels()) ordered.push_back(&panel);
     std::stable_sort(ordered.begin(), ordered.end(),
