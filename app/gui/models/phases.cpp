@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <string_view>
 
 #include "capture/phase_names.h"
 
@@ -78,6 +80,10 @@ std::string step_category(const Snapshot& snapshot, const StepEntry& entry) {
 
 std::vector<CategoryShare> category_shares(const Snapshot& snapshot, RowId run_id) {
     std::map<std::string, CategorySum> sums;
+    std::set<std::string_view> categories;
+    for (const auto& prompt : snapshot.prompts)
+        if (prompt->run_id == run_id && !prompt->category.empty()) categories.insert(prompt->category);
+    if (categories.size() < 2) return {};
     for (std::size_t i = 0; i < snapshot.steps.size(); ++i) {
         const StepEntry& entry = snapshot.steps[i];
         if (entry.row.run_id != run_id || entry.row.excluded != Excluded::no) continue;

@@ -111,16 +111,22 @@ void TimelineIndex::collect(const Snapshot& snapshot, std::vector<Pending>& out)
     }
 }
 
+/// By start; of those that start together the longest first, so that it becomes the parent.
+void TimelineIndex::sort_outer_first(std::vector<Item>& items) {
+    const auto before = [](const Item& a, const Item& b) {
+        return a.start != b.start ? a.start < b.start : a.end > b.end;
+    };
+    if (!std::is_sorted(items.begin(), items.end(), before))
+        std::stable_sort(items.begin(), items.end(), before);
+}
+
 /// Neighbouring draft spans of one step and level become one interval.
 void TimelineIndex::collect_levels(const Snapshot& snapshot, std::vector<Pending>& out) {
     Pending levels{LaneKind::levels, 0, 0, "levels", {}};
     for (const Pending& batch : out) {
         if (batch.kind != LaneKind::cpu || batch.key != 0) continue;
-        std::vector<Item> items = batch.items;
-        std::stable_sort(items.begin(), items.end(),
-                         [](const Item& a, const Item& b) { return a.start < b.start; });
         const SpanRow* last = nullptr;
-        for (const Item& item : items) {
+        for (const Item& item : batch.items) {
             const SpanRow& span = snapshot.spans[item.source];
             const bool draft = span.phase_id >= first_draft_phase && span.phase_id <= last_draft_phase;
             if (!draft || span.step_id == 0) {
@@ -155,11 +161,9 @@ TimelineLane& TimelineIndex::lane_for(const Pending& batch) {
     return *lanes_.insert(place_at, std::move(lane));
 }
 
-/// Nests by interval: an item goes below the last one that has not ended when it starts.
-void TimelineIndex::place(TimelineLane& lane, std::vector<Item>& items) {
-    std::stable_sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
-        return a.start != b.start ? a.start < b.start : a.end > b.end;
-    });
+/// Nests by interval (items sorted outer first): an item goes below the last one that has not ended when it
+/// starts.
+void TimelineIndex::place(TimelineLane& lane, const std::vector<Item>& items) {
     for (const Item& item : items) {
         std::size_t depth = 0;
         for (std::size_t d = lane.rows.size(); d-- > 0;) {
@@ -185,6 +189,7 @@ void TimelineIndex::add(TimelineLane& lane, std::vector<Item> items) {
             for (std::size_t i = 0; i < row.size(); ++i)
                 items.push_back({row.start(i), row.end(i), row.phase(i), row.source(i)});
         lane.rows.clear();
+        sort_outer_first(items);
     }
     place(lane, items);
 }
@@ -200,6 +205,7 @@ void TimelineIndex::update(const Snapshot& snapshot, RowId run_id) {
     }
     std::vector<Pending> batches;
     collect(snapshot, batches);
+    for (Pending& batch : batches) sort_outer_first(batch.items);
     collect_levels(snapshot, batches);
     for (Pending& batch : batches) {
         for (const Item& item : batch.items) {

@@ -78,7 +78,8 @@ class TimelineIndex {
     static void collect_levels(const Snapshot& snapshot, std::vector<Pending>& out);
     TimelineLane& lane_for(const Pending& batch);
     void add(TimelineLane& lane, std::vector<Item> items);
-    static void place(TimelineLane& lane, std::vector<Item>& items);
+    static void sort_outer_first(std::vector<Item>& items);
+    static void place(TimelineLane& lane, const std::vector<Item>& items);
 
     std::vector<TimelineLane> lanes_;
     RowId run_id_ = 0;

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "app/gui/models/timeline.h"
-#include "app/gui/panels/rebuild.h"
+#include "app/gui/panels/shared_phases.h"
 #include "app/gui/panels/widgets.h"
 #include "capture/phase_names.h"
 
@@ -14,8 +14,7 @@ namespace draftscope {
 namespace {
 
 struct PhasesMemory {
-    Rebuild table_rebuild, bars_rebuild;
-    PhasesModel model;
+    Rebuild bars_rebuild;
     PhaseBars bars;
 };
 
@@ -276,10 +275,8 @@ void draw_phases(PanelContext& context) {
     PhasesMemory& memory = context.memory.get<PhasesMemory>();
     const Style& style = context.style;
     const auto run_key = static_cast<std::uint64_t>(context.ui.run_id);
-    if (memory.table_rebuild.needed(context, run_key))
-        memory.table_rebuild.run(context, run_key,
-                                 [&] { memory.model = build_phases(context.snapshot, context.ui.run_id); });
-    if (!memory.model.empty_text.empty()) return draw_empty_text(style, memory.model.empty_text);
+    const PhasesModel& model = shared_phases(context);
+    if (!model.empty_text.empty()) return draw_empty_text(style, model.empty_text);
 
     const float width = ImGui::GetContentRegionAvail().x;
     const int room = std::max(static_cast<int>(width - 3.2f * style.em) / 6, 8);
@@ -292,21 +289,20 @@ void draw_phases(PanelContext& context) {
                 build_phase_bars(context.snapshot, context.ui.run_id, window.first, window.last, room);
         });
     const float line = 0.9f * ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y;
-    const std::size_t categories = memory.model.categories.size();
-    const auto rows =
-        static_cast<float>(memory.model.rows.size() + 1 + (categories > 0 ? categories + 3 : 0));
+    const std::size_t categories = model.categories.size();
+    const auto rows = static_cast<float>(model.rows.size() + 1 + (categories > 0 ? categories + 3 : 0));
     const float left = ImGui::GetContentRegionAvail().y - rows * line - 2.2f * style.em;
     const float bars_height = std::clamp(left, 5.5f * style.em, 14 * style.em);
     draw_bars(context, memory, bars_height);
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
     const std::string per_bar =
         memory.bars.steps_per_bar > 1 ? fmt::format("; one bar = {} steps", memory.bars.steps_per_bar) : "";
-    ImGui::TextWrapped("%s%s; drafting %.0f %% of the step, its head %.0f %%", memory.model.caption.c_str(),
-                       per_bar.c_str(), 100 * memory.model.draft_share, 100 * memory.model.head_share);
+    ImGui::TextWrapped("%s%s; drafting %.0f %% of the step, its head %.0f %%", model.caption.c_str(),
+                       per_bar.c_str(), 100 * model.draft_share, 100 * model.head_share);
     ImGui::PopStyleColor();
     ImGui::PushFont(nullptr, 0.9f * ImGui::GetStyle().FontSizeBase);
-    draw_table(style, memory.model);
-    draw_categories(style, memory.model);
+    draw_table(style, model);
+    draw_categories(style, model);
     ImGui::PopFont();
 }
 

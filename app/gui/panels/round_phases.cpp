@@ -7,7 +7,7 @@
 
 #include "app/gui/models/phases.h"
 #include "app/gui/models/timeline.h"
-#include "app/gui/panels/rebuild.h"
+#include "app/gui/panels/shared_phases.h"
 #include "app/gui/panels/widgets.h"
 #include "capture/phase_names.h"
 
@@ -15,7 +15,7 @@ namespace draftscope {
 namespace {
 
 struct RoundPhasesMemory {
-    Rebuild medians_rebuild, bar_rebuild;
+    Rebuild bar_rebuild;
     std::array<double, max_phases> median_ns{};
     PhaseBars bars;
 };
@@ -85,13 +85,9 @@ float round_phases_height(const Style& style) {
 void draw_round_phases(PanelContext& context, std::size_t step_index, ImVec2 size) {
     RoundPhasesMemory& memory = context.memory.get<RoundPhasesMemory>();
     const Style& style = context.style;
-    const auto run_key = static_cast<std::uint64_t>(context.ui.run_id);
-    if (memory.medians_rebuild.needed(context, run_key))
-        memory.medians_rebuild.run(context, run_key, [&] {
-            memory.median_ns.fill(0);
-            for (const PhaseStats& stats : phase_stats(context.snapshot, context.ui.run_id))
-                memory.median_ns[static_cast<std::size_t>(stats.phase_id)] = stats.median_ns;
-        });
+    memory.median_ns.fill(0);
+    for (const PhaseTableRow& row : shared_phases(context).rows)
+        memory.median_ns[static_cast<std::size_t>(row.phase_id)] = row.median_us * 1e3;
     if (memory.bar_rebuild.needed(context, step_index))
         memory.bar_rebuild.run(context, step_index, [&] {
             memory.bars =

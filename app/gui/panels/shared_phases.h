@@ -1,0 +1,22 @@
+#pragma once
+
+#include "app/gui/models/phases.h"
+#include "app/gui/panels/rebuild.h"
+
+namespace draftscope {
+
+/// The phase table of the selected run, built once for all panels that show parts of it.
+inline const PhasesModel& shared_phases(PanelContext& context) {
+    struct Shared {
+        Rebuild rebuild;
+        PhasesModel model;
+    };
+    Shared& shared = context.memory.get<Shared>();
+    const auto key = static_cast<std::uint64_t>(context.ui.run_id);
+    if (shared.rebuild.needed(context, key))
+        shared.rebuild.run(context, key,
+                           [&] { shared.model = build_phases(context.snapshot, context.ui.run_id); });
+    return shared.model;
+}
+
+}  // namespace draftscope
