@@ -89,7 +89,7 @@ class Call {
         }
     }
 
-    /// Partials of every (key/value head, query), chunks dealt out to the threads in turn.
+    /// Partials of every (key/value head, query), the chunks split between the threads.
     void split_by_chunk(int threads) {
         const int count = static_cast<int>(queries_.size());
         const std::size_t per_query = partial_floats(most_chunks_);
@@ -98,12 +98,15 @@ class Call {
             exec_.shared_scratch(per_head * static_cast<std::size_t>(shape_.kv_heads) * sizeof(float)));
         exec_.parallel(threads, [&](int part) {
             auto* weights = reinterpret_cast<float*>(exec_.scratch(part, weight_floats() * sizeof(float)));
-            for (int item = part; item < shape_.kv_heads * most_chunks_; item += threads) {
-                const int kv_head = item / most_chunks_;
+            // Whole stretches of positions a thread: all heads of a slot lie side by side in memory.
+            const int items = most_chunks_ * shape_.kv_heads;
+            for (int item = items * part / threads; item < items * (part + 1) / threads; ++item) {
+                const int kv_head = item % shape_.kv_heads;
+                const int chunk = item / shape_.kv_heads;
                 float* head = partials + static_cast<std::size_t>(kv_head) * per_head;
                 for (int first = 0; first < count; first += tile_queries) {
-                    attend(first, kv_head, item % most_chunks_, weights,
-                           head + static_cast<std::size_t>(first) * per_query, per_query);
+                    attend(first, kv_head, chunk, weights, head + static_cast<std::size_t>(first) * per_query,
+                           per_query);
                 }
             }
         });

@@ -121,7 +121,7 @@ void matmul(Exec& exec, const Matrix& weights, Rows<const float> x, Rows<float> 
         split_range(exec, x.rows, std::int64_t{x.rows} * x.cols,
                     [&](int, int begin, int end) { activations.prepare(shared, begin, end); });
     }
-    const std::int64_t operations = std::int64_t{x.rows} * weights.n() * weights.k() / 4;
+    const std::int64_t operations = std::int64_t{x.rows} * weights.n() * weights.k();
     split_range(exec, count, operations, [&](int thread, int begin, int end) {
         MatmulWork mine = work;
         std::byte* buffer = shared;

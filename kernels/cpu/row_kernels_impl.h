@@ -159,7 +159,8 @@ struct RowKernelsOf {
                 for (int r = 0; r < R; ++r) a[r] = V::load(q + r * c.head_dim + d);
 #pragma GCC unroll 16
                 for (int j = 0; j < keys; ++j) {
-                    const F k = V::load(key[j] + d);
+                    F k = V::load(key[j] + d);
+                    V::hold(k);
 #pragma GCC unroll 4
                     for (int r = 0; r < R; ++r) sum[r][j] = V::mul_add(a[r], k, sum[r][j]);
                 }

@@ -9,8 +9,8 @@
 
 namespace draftscope::kernels {
 
-/// Below this many elementary operations (about 2 us) waking the pool costs more than it saves.
-inline constexpr std::int64_t worth_splitting = 1 << 15;
+/// Below this many elementary operations (about 5 us) waking the pool costs more than it saves.
+inline constexpr std::int64_t worth_splitting = 1 << 17;
 
 /// Cuts [0, n) into one contiguous range a thread and runs `body(thread, begin, end)`; in the caller alone
 /// when the whole is cheap. Where the cuts fall must not change what `body` computes.

@@ -28,6 +28,7 @@ struct VecAvx2 {
         _mm256_maskstore_ps(p + 8, first(n - 8), a.hi);
     }
     static F set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+    static void hold(F&) {}
     static F add(F a, F b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
     static F sub(F a, F b) { return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
     static F mul(F a, F b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }

@@ -19,6 +19,8 @@ struct VecAvx512 {
     static void store(float* p, F a) { _mm512_storeu_ps(p, a); }
     static void store_n(float* p, F a, int n) { _mm512_mask_storeu_ps(p, first(n), a); }
     static F set1(float x) { return _mm512_set1_ps(x); }
+    /// Keeps `a` in a register: GCC would fold its load into every use, one memory access each.
+    static void hold(F& a) { asm("" : "+v"(a)); }
     static F add(F a, F b) { return _mm512_add_ps(a, b); }
     static F sub(F a, F b) { return _mm512_sub_ps(a, b); }
     static F mul(F a, F b) { return _mm512_mul_ps(a, b); }

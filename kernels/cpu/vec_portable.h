@@ -37,6 +37,7 @@ struct VecPortable {
     static F set1(float x) {
         return each([&](int) { return x; });
     }
+    static void hold(F&) {}  ///< a hint for register paths
     static F add(const F& a, const F& b) {
         return each([&](int i) { return a.v[i] + b.v[i]; });
     }
