@@ -1,0 +1,112 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdio>
+#include <map>
+
+#include "tests/support/demo_model.h"
+#include "tests/unit/engine/demo_rig.h"
+
+/// Every drafter x head x tree x thread count x temperature on the demo model against plain decoding, as a
+/// table: tau and the number of prompts whose tokens differ, which must be 0. Takes minutes to hours.
+///
+/// usage: losslessness_product [PROMPTS=24] [TOKENS=64] [int8|bf16|f32]      exit code 1 when any token
+/// differs
+namespace draftscope::testing {
+namespace {
+
+const std::vector<std::string> trees = {"chain=1",
+                                        "chain=4",
+                                        "depth=2,topk=3,nodes=8",
+                                        "depth=3,topk=4,nodes=12",
+                                        "depth=4,topk=8,nodes=72",
+                                        "depth=5,topk=10,nodes=60"};
+const std::vector<std::string> heads = {"full", "fr-spec:v=2048", "fr-spec:v=8192", "fr-spec:v=16384"};
+const std::vector<std::string> drafters = {"eagle2", "eagle3", "medusa", "hydra", "ngram", "none"};
+
+std::vector<RigSetting> product(int tokens) {
+    std::vector<RigSetting> settings;
+    for (const double temperature : {0.0, 0.8})
+        for (const std::string& drafter : drafters)
+            for (const std::string& head : heads)
+                for (const std::string& tree : trees)
+                    for (const int threads : {1, 2}) {
+                        const bool headless = drafter == "ngram" || drafter == "none";
+                        if (headless && head != heads.front()) continue;
+                        if (drafter == "none" && tree != trees.front()) continue;
+                        RigSetting setting;
+                        setting.drafter = drafter;
+                        setting.head = headless ? "" : head;
+                        setting.tree = tree;
+                        setting.threads = threads;
+                        setting.temperature = temperature;
+                        setting.max_new = tokens;
+                        settings.push_back(setting);
+                    }
+    return settings;
+}
+
+int run(std::size_t prompt_count, int tokens, kernels::Precision precision) {
+    const auto rig = make_demo_rig(precision);
+    if (rig == nullptr) return 1;
+    const auto prompts = demo_prompts(rig->target(), prompt_count);
+    std::map<double, std::vector<PromptOutcome>> plain;
+    fmt::print("{} prompts x {} tokens, {}\n\n", prompts.size(), tokens, kernels::to_text(precision));
+    fmt::print(
+        "| drafter | head | tree | threads | T | rounds | tau | tok/s | prompts that differ |\n"
+        "| --- | --- | --- | --: | --: | --: | --: | --: | --: |\n");
+    int differing = 0, rows = 0;
+    for (const RigSetting& setting : product(tokens)) {
+        std::vector<PromptOutcome>& expected = plain[setting.temperature];
+        if (expected.empty()) {
+            RigSetting reference = setting;
+            reference.drafter = "none";
+            reference.threads = 2;
+            expected = rig->decode(reference, prompts);
+        }
+        const auto found = rig->decode(setting, prompts);
+        PromptOutcome sum;
+        int wrong = static_cast<int>(expected.size() - found.size());
+        for (std::size_t p = 0; p < found.size(); ++p) {
+            wrong += found[p].tokens != expected[p].tokens ? 1 : 0;
+            sum.rounds += found[p].rounds;
+            sum.committed += found[p].committed;
+            sum.decode_ns += found[p].decode_ns;
+        }
+        fmt::print("| {} | {} | {} | {} | {} | {} | {:.3f} | {:.1f} | {} |\n", setting.drafter, setting.head,
+                   setting.tree, setting.threads, setting.temperature, sum.rounds, sum.tau(),
+                   sum.decode_ns > 0 ? static_cast<double>(sum.committed) / seconds(sum.decode_ns) : 0.0,
+                   wrong);
+        std::fflush(stdout);
+        differing += wrong;
+        ++rows;
+    }
+    fmt::print("\n{} settings, {} prompts differ\n", rows, differing);
+    return differing == 0 ? 0 : 1;
+}
+
+bool read_number(const char* text, std::size_t& out) {
+    const std::string_view view(text);
+    const auto [end, error] = std::from_chars(view.data(), view.data() + view.size(), out);
+    return error == std::errc() && end == view.data() + view.size() && out > 0;
+}
+
+}  // namespace
+}  // namespace draftscope::testing
+
+int main(int argc, char** argv) {
+    std::size_t prompts = 24, tokens = 64;
+    const auto precision = draftscope::kernels::precision_from(argc > 3 ? argv[3] : "int8");
+    const bool understood = argc <= 4 && precision.has_value() &&
+                            (argc < 2 || draftscope::testing::read_number(argv[1], prompts)) &&
+                            (argc < 3 || draftscope::testing::read_number(argv[2], tokens));
+    if (!understood) {
+        fmt::print(stderr, "usage: losslessness_product [PROMPTS=24] [TOKENS=64] [int8|bf16|f32]\n");
+        return 2;
+    }
+    if (!draftscope::testing::demo_model_present()) {
+        fmt::print(stderr, "{}\n", draftscope::testing::demo_model_hint());
+        return 2;
+    }
+    return draftscope::testing::run(prompts, static_cast<int>(tokens), *precision);
+}
