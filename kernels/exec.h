@@ -32,7 +32,8 @@ class Exec {
     virtual int threads() const = 0;
     virtual Isa isa() const = 0;
     /// Runs `work(part)` for part = 0..parts-1 over the pool and returns when all are done. Static
-    /// assignment: part p always runs on thread p % threads. Not re-entrant.
+    /// assignment: part p belongs to thread p % threads; a share whose thread has not begun when the caller
+    /// is done with its own runs on the caller. Not re-entrant, one caller at a time.
     virtual void parallel(int parts, FunctionRef<void(int part)> work) = 0;
     /// Scratch memory (64-byte aligned) of one pool thread, valid until the next call for that thread.
     virtual std::byte* scratch(int thread, std::size_t bytes) = 0;

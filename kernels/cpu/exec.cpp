@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cassert>
 #include <cstdlib>
 #include <new>
 #include <thread>
@@ -54,10 +53,13 @@ class GrowingBuffer {
 };
 
 /// A wake-up through the kernel costs 3 to 10 us, as much as a whole small matmul, so a thread spins over the
-/// gaps inside a forward pass (a few us) and sleeps through the longer ones.
+/// gaps inside a forward pass (a few us) and sleeps through the longer ones. On a busy machine a thread may
+/// not get its core for milliseconds: the caller, done with its own share, takes over every share not yet
+/// begun.
 class CpuExec final : public Exec {
   public:
-    CpuExec(int threads, Isa isa) : threads_(std::max(threads, 1)), isa_(isa), scratch_(threads_) {
+    CpuExec(int threads, Isa isa)
+        : threads_(std::max(threads, 1)), isa_(isa), scratch_(threads_), shares_(threads_) {
         const auto cores = std::max(1u, std::thread::hardware_concurrency());
         spins_ = static_cast<unsigned>(threads_) <= cores ? 2000 : 20;
         workers_.reserve(static_cast<std::size_t>(threads_ - 1));
@@ -80,16 +82,21 @@ class CpuExec final : public Exec {
             for (int part = 0; part < parts; ++part) work(part);
             return;
         }
-        assert(pending_.value.load() == 0 && "parallel() is not re-entrant");
         work_ = &work;
         parts_ = parts;
-        pending_.value.store(static_cast<std::uint32_t>(threads_ - 1), std::memory_order_relaxed);
-        epoch_.value.fetch_add(1, std::memory_order_seq_cst);
+        const std::uint32_t call = epoch_.value.fetch_add(1, std::memory_order_seq_cst) + 1;
         epoch_.value.notify_all();
         run_share(0);
-        for (;;) {
-            const std::uint32_t left = wait_while(pending_.value, [](std::uint32_t v) { return v != 0; });
-            if (left == 0) break;
+        for (int thread = 1; thread < threads_; ++thread) {
+            if (claim(thread, call)) {
+                run_share(thread);
+                shares_[static_cast<std::size_t>(thread)].done.store(call, std::memory_order_relaxed);
+            }
+        }
+        for (int thread = 1; thread < threads_; ++thread) {
+            std::atomic<std::uint32_t>& done = shares_[static_cast<std::size_t>(thread)].done;
+            while (wait_while(done, [call](std::uint32_t v) { return v != call; }) != call) {
+            }
         }
     }
 
@@ -99,10 +106,22 @@ class CpuExec final : public Exec {
     std::byte* shared_scratch(std::size_t bytes) override { return shared_.reserve(bytes); }
 
   private:
-    /// One atomic a cache line: the caller writes `epoch_`, the workers write `pending_`.
     struct alignas(cache_line) PaddedCounter {
         std::atomic<std::uint32_t> value{0};
     };
+    /// Numbers of the calls in which a thread's share was last claimed and finished.
+    struct alignas(cache_line) Share {
+        std::atomic<std::uint32_t> claimed{0};
+        std::atomic<std::uint32_t> done{0};
+    };
+
+    /// True for exactly one of the thread itself and the caller. A thread that comes late, in a later call,
+    /// fails here, before it reads `work_`.
+    bool claim(int thread, std::uint32_t call) {
+        std::uint32_t before = call - 1;
+        return shares_[static_cast<std::size_t>(thread)].claimed.compare_exchange_strong(
+            before, call, std::memory_order_acq_rel);
+    }
     struct alignas(cache_line) PaddedBuffer {
         GrowingBuffer buffer;
     };
@@ -127,8 +146,11 @@ class CpuExec final : public Exec {
             if (now == seen) continue;
             seen = now;
             if (stop_) return;
+            if (!claim(thread, seen)) continue;
             run_share(thread);
-            if (pending_.value.fetch_sub(1, std::memory_order_seq_cst) == 1) pending_.value.notify_one();
+            std::atomic<std::uint32_t>& done = shares_[static_cast<std::size_t>(thread)].done;
+            done.exchange(seen, std::memory_order_seq_cst);
+            done.notify_one();
         }
     }
 
@@ -140,9 +162,9 @@ class CpuExec final : public Exec {
     const Isa isa_;
     unsigned spins_ = 0;
     std::vector<PaddedBuffer> scratch_;
+    std::vector<Share> shares_;
     GrowingBuffer shared_;
     PaddedCounter epoch_;
-    PaddedCounter pending_;
     const FunctionRef<void(int part)>* work_ = nullptr;
     int parts_ = 0;
     std::atomic<bool> stop_{false};

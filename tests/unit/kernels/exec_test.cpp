@@ -16,24 +16,36 @@ TEST(Exec, LowersTheInstructionSetToWhatTheMachineHas) {
     EXPECT_EQ(to_text(Isa::avx512_vnni), "avx512_vnni");
 }
 
-TEST(Exec, GivesPartPToThreadPModuloThreads) {
+TEST(Exec, RunsEveryPartOnceAndAShareOnOneThread) {
     for (const int threads : {1, 2, 3, 4}) {
         auto exec = make_cpu_exec(threads);
         ASSERT_EQ(exec->threads(), threads);
-        std::vector<std::thread::id> first(static_cast<std::size_t>(threads));
         for (const int parts : {0, 1, 2, 3, 7, 16}) {
             std::vector<std::thread::id> ran(static_cast<std::size_t>(parts));
-            exec->parallel(parts,
-                           [&](int p) { ran[static_cast<std::size_t>(p)] = std::this_thread::get_id(); });
-            if (parts <= 1) continue;
+            std::vector<int> times(ran.size(), 0);
+            exec->parallel(parts, [&](int p) {
+                ran[static_cast<std::size_t>(p)] = std::this_thread::get_id();
+                ++times[static_cast<std::size_t>(p)];
+            });
+            EXPECT_EQ(times, std::vector<int>(ran.size(), 1));
             for (int p = 0; p < parts; ++p) {
-                const auto thread = static_cast<std::size_t>(p % threads);
-                if (first[thread] == std::thread::id{}) first[thread] = ran[static_cast<std::size_t>(p)];
-                EXPECT_EQ(ran[static_cast<std::size_t>(p)], first[thread])
-                    << threads << " threads, part " << p;
+                const auto share = static_cast<std::size_t>(p % threads);
+                EXPECT_EQ(ran[static_cast<std::size_t>(p)], ran[share]) << threads << " threads, part " << p;
             }
-            EXPECT_EQ(first[0], std::this_thread::get_id());
+            if (parts == 0) continue;
+            EXPECT_EQ(ran[0], std::this_thread::get_id());
         }
+    }
+}
+
+/// A share the caller took over must not run again when its thread finally comes, whatever it finds by then.
+TEST(Exec, LateThreadsFindNothingToDo) {
+    auto exec = make_cpu_exec(4);
+    for (int call = 0; call < 3'000; ++call) {
+        std::vector<std::atomic<int>> times(4);
+        exec->parallel(4, [&](int p) { ++times[static_cast<std::size_t>(p)]; });
+        for (const std::atomic<int>& count : times) ASSERT_EQ(count.load(), 1);
+        if (call % 500 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
 }
 
