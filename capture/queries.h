@@ -26,6 +26,9 @@
 /// - The full reference of a run: its own `full` rows of mode drive, else selfpaced, else calibration, else
 ///   the drive rows of comparable runs of `full` in the file (same target, drafter, tree, verify,
 ///   temperature, batch, threads, backend, precision, numerics, tier).
+/// - With calibration as reference, rho_tau of the driving head = what it committed in the calibration rounds
+/// /
+///   what the full head would have in the same rounds: the same positions of the text on both sides.
 /// - T_non-head of a run = (time of counted steps - head_ns of drive rows in them) / rounds in them;
 ///   kappa = T_head,full / T_non-head.
 namespace draftscope {

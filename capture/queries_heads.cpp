@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -17,6 +18,8 @@ struct HeadSums {
     std::int64_t rounds = 0, committed = 0, covered = 0, bytes = 0, mass_rounds = 0;
     TimeNs head_ns = 0;
     double active_rows = 0, mass = 0;
+    std::int64_t paired = 0,
+                 paired_full = 0;  ///< committed in calibration rounds: by this head, by the full one
 };
 
 /// What one run's counted steps add up to.
@@ -31,22 +34,27 @@ bool counts(HeadMode mode, Excluded excluded) {
     return excluded == Excluded::shadow && (mode == HeadMode::aligned || mode == HeadMode::calibration);
 }
 
-void add(RunSums& sums, const HeadEvalRow& row) {
+HeadSums& sums_for(RunSums& sums, const HeadEvalRow& row) {
     auto found = std::find_if(sums.heads.begin(), sums.heads.end(),
                               [&](const HeadSums& of) { return of.mode == row.mode && of.head == row.head; });
     if (found == sums.heads.end()) {
         sums.heads.push_back({row.head, row.mode});
         found = sums.heads.end() - 1;
     }
-    ++found->rounds;
-    found->committed += row.committed;
-    found->covered += row.covered;
-    found->bytes += row.bytes;
-    found->head_ns += row.head_ns;
-    found->active_rows += row.active_rows;
+    return *found;
+}
+
+void add(RunSums& sums, const HeadEvalRow& row) {
+    HeadSums& of = sums_for(sums, row);
+    ++of.rounds;
+    of.committed += row.committed;
+    of.covered += row.covered;
+    of.bytes += row.bytes;
+    of.head_ns += row.head_ns;
+    of.active_rows += row.active_rows;
     if (row.covered_mass) {
-        found->mass += *row.covered_mass;
-        ++found->mass_rounds;
+        of.mass += *row.covered_mass;
+        ++of.mass_rounds;
     }
     if (row.mode == HeadMode::drive) sums.drive_head_ns += row.head_ns;
 }
@@ -59,6 +67,28 @@ Excluded excluded_of(const Snapshot& snapshot, RowId round_id) {
     const RoundEntry& round = snapshot.rounds[static_cast<std::size_t>(guess)];
     if (round.row.id != round_id) return Excluded::no;
     return snapshot.steps[round.step_index].row.excluded;
+}
+
+/// What the driving head committed in the rounds in which the full head drafted too, beside what that would
+/// have.
+void pair_calibration(const Snapshot& snapshot, RowId run_id, RunSums& sums) {
+    std::map<RowId, int> full_committed;
+    for (std::size_t i = 0; i < snapshot.head_evals.size(); ++i) {
+        const HeadEvalRow& row = snapshot.head_evals[i];
+        if (row.run_id != run_id || row.mode != HeadMode::calibration || row.head != "full") continue;
+        full_committed[row.round_id] = row.committed;
+    }
+    for (std::size_t i = 0; i < snapshot.head_evals.size() && !full_committed.empty(); ++i) {
+        const HeadEvalRow& row = snapshot.head_evals[i];
+        if (row.run_id != run_id || row.mode != HeadMode::drive) continue;
+        const auto full = full_committed.find(row.round_id);
+        if (full == full_committed.end()) continue;
+        for (HeadSums& of : sums.heads) {
+            if (of.mode != row.mode || of.head != row.head) continue;
+            of.paired += row.committed;
+            of.paired_full += full->second;
+        }
+    }
 }
 
 RunSums sums_of(const Snapshot& snapshot, RowId run_id) {
@@ -75,6 +105,7 @@ RunSums sums_of(const Snapshot& snapshot, RowId run_id) {
         for (std::uint32_t s = 0; s < step.spans.count; ++s)
             sums.head_calls += snapshot.spans[step.spans.first + s].phase_id == head_phase_id ? 1 : 0;
     }
+    pair_calibration(snapshot, run_id, sums);
     return sums;
 }
 
@@ -158,7 +189,9 @@ HeadStats row_of(const HeadSums& of, const RunSums& run, const Reference& full) 
         row.bytes_per_call =
             row.bytes_per_round * static_cast<double>(run.rounds) / static_cast<double>(run.head_calls);
     if (full.from == FullReference::none) return row;
-    row.rho_tau = ratio(row.tau, full.tau);
+    row.rho_tau = full.from == FullReference::calibration && of.mode == HeadMode::drive
+                      ? ratio(static_cast<double>(of.paired), static_cast<double>(of.paired_full))
+                      : ratio(row.tau, full.tau);
     row.nu = ratio(row.head_ns_per_round, full.head_ns);
     if (run.rounds > 0) {
         const double non_head =

@@ -114,9 +114,15 @@ reference AS MATERIALIZED (
 full_speed AS (
   SELECT c.run_id, 1.0 * sum(t.committed) / sum(t.ns) AS tokens_per_ns
   FROM comparable c JOIN total t ON t.run_id = c.full_run_id GROUP BY c.run_id),
+paired AS (
+  SELECT d.run_id, d.head, sum(d.committed) AS mine, sum(c.committed) AS full_head
+  FROM head_eval d JOIN head_eval c ON c.run_id = d.run_id AND c.round_id = d.round_id
+    AND c.mode = 'calibration' AND c.head = 'full'
+  WHERE d.mode = 'drive' GROUP BY d.run_id, d.head),
 plane AS (
   SELECT s.run_id, s.head, s.mode, s.rounds, 1.0 * s.committed / s.rounds AS tau,
-    (1.0 * s.committed / s.rounds) / f.tau AS rho_tau, (1.0 * s.head_ns / s.rounds) / f.head_ns AS nu,
+    CASE WHEN f.preference = 3 AND s.mode = 'drive' THEN 1.0 * p.mine / p.full_head
+      ELSE (1.0 * s.committed / s.rounds) / f.tau END AS rho_tau, (1.0 * s.head_ns / s.rounds) / f.head_ns AS nu,
     f.head_ns / ((t.ns - coalesce(t.head_ns, 0)) / (1.0 * t.rounds)) AS kappa,
     CASE f.preference WHEN 1 THEN 'drive' WHEN 2 THEN 'selfpaced' WHEN 3 THEN 'calibration'
       WHEN 4 THEN 'other run' END AS reference,
@@ -124,7 +130,7 @@ plane AS (
     s.active_rows, s.bytes, 1.0 * s.head_ns / s.rounds AS head_ns, 1.0 * s.covered / s.committed AS coverage,
     s.covered_mass
   FROM stat s LEFT JOIN reference f ON f.run_id = s.run_id LEFT JOIN total t ON t.run_id = s.run_id
-  LEFT JOIN full_speed v ON v.run_id = s.run_id)
+  LEFT JOIN full_speed v ON v.run_id = s.run_id LEFT JOIN paired p ON p.run_id = s.run_id AND p.head = s.head)
 SELECT run_id, head, mode, rounds, tau, rho_tau, nu, kappa,
   rho_tau * (1.0 + kappa) / (1.0 + nu * kappa) AS predicted_speedup, measured_speedup, active_rows, bytes,
   head_ns, coverage, covered_mass, reference

@@ -57,7 +57,8 @@ std::optional<HeadMode> reference_mode(const std::vector<HeadStats>& stats) {
     return std::nullopt;
 }
 
-/// Units are prompts where there are enough of them, else blocks of neighbouring rounds.
+/// Units are prompts where there are enough of them, else blocks of neighbouring rounds; with calibration as
+/// reference the calibration rounds themselves, in which both heads drafted from the same place.
 class UnitTable {
   public:
     UnitTable(const Snapshot& snapshot, RowId run_id, HeadMode reference)
@@ -67,7 +68,10 @@ class UnitTable {
             if (prompt->run_id == run_id) ++prompts;
         by_prompt_ = prompts >= least_units;
     }
-    bool by_prompt() const { return by_prompt_; }
+    std::string_view unit_name() const {
+        if (paired()) return "calibration round";
+        return by_prompt_ ? "prompt" : "block of 8 rounds";
+    }
 
     std::vector<RatioUnit> units(const std::string& head, HeadMode mode) const {
         std::map<std::int64_t, RatioUnit> units;
@@ -77,18 +81,24 @@ class UnitTable {
             const bool of_full = is_full(eval.head) && eval.mode == reference_;
             if (eval.run_id != run_id_ || (!of_head && !of_full)) continue;
             const std::optional<std::size_t> round = round_index(snapshot_, eval.round_id);
-            if (!round || !counts(snapshot_, eval, *round)) continue;
-            RatioUnit& unit = units[by_prompt_ ? snapshot_.rounds[*round].row.prompt_id
-                                               : static_cast<std::int64_t>(*round / block_rounds)];
+            if (!round || (!paired() && !counts(snapshot_, eval, *round))) continue;
+            RatioUnit& unit = units[unit_of(*round)];
             if (of_head) add(unit.head_committed, unit.head_rounds, unit.head_ns, eval);
             if (of_full) add(unit.full_committed, unit.full_rounds, unit.full_ns, eval);
         }
         std::vector<RatioUnit> out;
-        for (const auto& [key, unit] : units) out.push_back(unit);
+        for (const auto& [key, unit] : units)
+            if (!paired() || unit.full_rounds > 0) out.push_back(unit);
         return out;
     }
 
   private:
+    bool paired() const { return reference_ == HeadMode::calibration; }
+    std::int64_t unit_of(std::size_t round) const {
+        if (paired()) return static_cast<std::int64_t>(round);
+        if (by_prompt_) return snapshot_.rounds[round].row.prompt_id;
+        return static_cast<std::int64_t>(round / block_rounds);
+    }
     static void add(double& committed, double& rounds, double& ns, const HeadEvalRow& eval) {
         committed += eval.committed;
         rounds += 1;
@@ -154,8 +164,7 @@ void add_points(PlaneModel& model, const Snapshot& snapshot, RowId run_id,
         return (a.mode == HeadMode::drive) < (b.mode == HeadMode::drive);
     });
     if (any_interval)
-        model.interval_text =
-            fmt::format("bars: 95 % bootstrap by {}", table->by_prompt() ? "prompt" : "block of 8 rounds");
+        model.interval_text = fmt::format("bars: 95 % bootstrap by {}", table->unit_name());
     else if (!model.points.empty())
         model.interval_text = reference ? "no intervals: needs 6 prompts or 48 rounds"
                                         : "no intervals: full is from another run";

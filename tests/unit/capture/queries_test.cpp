@@ -132,8 +132,9 @@ TEST(RunTotals, NoRoundsGiveNoSpeed) {
 }
 
 RunBuilder calibrated_run() {
-    // Shadow step: full calibrates with T_head 40 and 3 tokens; the live head's row of that step does not
-    // count. Counted: steps of 120 and 80, T_head 10 and 30, committed 2 and 3 (covered 2 and 2).
+    // Shadow step: full calibrates with T_head 40 and 3 tokens, beside the live head's 2; the live head's row
+    // of that step counts for rho_tau alone. Counted: steps of 120 and 80, T_head 10 and 30, committed 2 and
+    // 3 (covered 2 and 2).
     RunBuilder builder;
     builder.step(0, 500, {}, 2, Excluded::shadow, 0,
                  {{"fr-spec:v=8", HeadMode::drive, 99, 2, 2}, {"full", HeadMode::calibration, 40, 3, 3, 64}});
@@ -153,11 +154,11 @@ TEST(HeadStats, CalibrationServesAsFullReference) {
     EXPECT_EQ(live.reference, FullReference::calibration);
     EXPECT_EQ(live.rounds, 2);
     EXPECT_DOUBLE_EQ(live.tau, 2.5);
-    EXPECT_DOUBLE_EQ(*live.rho_tau, 2.5 / 3.0);
+    EXPECT_DOUBLE_EQ(*live.rho_tau, 2.0 / 3.0);
     EXPECT_DOUBLE_EQ(*live.nu, 20.0 / 40.0);
     // T_non-head = (200 - 40) / 2 = 80 per round; kappa = 40 / 80.
     EXPECT_DOUBLE_EQ(*live.kappa, 0.5);
-    EXPECT_DOUBLE_EQ(*live.predicted_speedup, (2.5 / 3.0) * 1.5 / 1.25);
+    EXPECT_DOUBLE_EQ(*live.predicted_speedup, (2.0 / 3.0) * 1.5 / 1.25);
     EXPECT_DOUBLE_EQ(*live.coverage, 4.0 / 5.0);
     EXPECT_DOUBLE_EQ(*live.covered_mass, 0.5);
     EXPECT_DOUBLE_EQ(live.bytes_per_round, 80);
