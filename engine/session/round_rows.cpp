@@ -98,6 +98,20 @@ std::vector<TokenRow> token_rows(const RoundFacts& facts, const ActiveSets& acti
     return rows;
 }
 
+HeadEvalRow head_row(const Head& head, const DraftJob& job, std::string text, HeadMode mode) {
+    HeadEvalRow row;
+    row.head = std::move(text);
+    row.mode = mode;
+    // The first call sees one row, the others a beam.
+    const HeadCost first = head.cost(1), other = head.cost(job.tree.topk);
+    const int others = std::max(job.head_calls - 1, 0);
+    if (job.head_calls > 0) {
+        row.active_rows = (first.active_rows + others * other.active_rows) / job.head_calls;
+        row.bytes = static_cast<std::int64_t>(first.bytes + static_cast<std::uint64_t>(others) * other.bytes);
+    }
+    return row;
+}
+
 double covered_mass(const RoundFacts& facts, ActiveSets& active) {
     const std::size_t nodes = std::min(facts.path.size(), facts.emitted.size());
     double sum = 0;

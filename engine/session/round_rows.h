@@ -1,9 +1,11 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "capture/record.h"
+#include "engine/draft/drafter.h"
 #include "engine/session/active_sets.h"
 #include "engine/verify/verify.h"
 
@@ -34,6 +36,8 @@ std::vector<TokenId> best_of_path(kernels::Exec& exec, const RoundFacts& facts, 
 /// The committed tokens; `first_position` counts generated tokens before them.
 std::vector<TokenRow> token_rows(const RoundFacts& facts, const ActiveSets& active, RowId prompt_id,
                                  int first_position, const std::vector<std::optional<int>>* ranks);
+/// Cost side of a head's row: rows and bytes of the calls that drafted `job`. Outcome and time are left 0.
+HeadEvalRow head_row(const Head& head, const DraftJob& job, std::string text, HeadMode mode);
 /// Mean over the nodes that committed a token.
 double covered_mass(const RoundFacts& facts, ActiveSets& active);
 std::optional<int> frequency_rank(const std::vector<std::optional<int>>* ranks, TokenId token);

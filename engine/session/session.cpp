@@ -1,40 +1,16 @@
 #include "engine/session/session.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "engine/session/active_sets.h"
-#include "engine/session/calibration.h"
 #include "engine/session/round_rows.h"
 #include "engine/session/run_records.h"
+#include "engine/session/sequence.h"
 #include "engine/session/span_log.h"
-#include "kernels/elementwise.h"
 
 namespace draftscope {
 namespace {
-
-/// A sequence being decoded.
-struct Sequence {
-    Sequence(KvCache cache_in, const Tokenizer* tokenizer) : cache(std::move(cache_in)) {
-        if (tokenizer != nullptr) text.emplace(*tokenizer);
-    }
-
-    std::uint64_t number = 0;  ///< of the prompt in its session: keys the random numbers
-    PromptRow row;
-    std::vector<TokenId> tokens;  ///< prompt and what was generated; the last one is the next root
-    KvCache cache;                ///< of every token but the last
-    std::unique_ptr<DrafterState> drafter;
-    std::unique_ptr<HeadState> head;
-    std::vector<float> hidden, aux;  ///< features of the slots verified since the drafter's last call
-    int new_slots = 0;
-    std::optional<TextStream> text;
-    CalibrationTrees calibration;
-    PromptOutcome outcome;
-
-    bool done() const { return outcome.finish != Finish::none; }
-    int generated() const { return static_cast<int>(tokens.size()) - outcome.prompt_tokens; }
-};
 
 /// A round on its way through the phases of a step.
 struct Round {
@@ -51,20 +27,6 @@ struct Round {
     std::size_t shadow_first = 0, shadow_last = 0;  ///< events of the calibration draft
     int accepted() const { return static_cast<int>(std::min(acceptance.path.size() - 1, emitted.size())); }
 };
-
-HeadEvalRow head_row(const Head& head, const DraftJob& job, std::string text, HeadMode mode) {
-    HeadEvalRow row;
-    row.head = std::move(text);
-    row.mode = mode;
-    // The first call sees one row, the others a beam.
-    const HeadCost first = head.cost(1), other = head.cost(job.tree.topk);
-    const int others = std::max(job.head_calls - 1, 0);
-    if (job.head_calls > 0) {
-        row.active_rows = (first.active_rows + others * other.active_rows) / job.head_calls;
-        row.bytes = static_cast<std::int64_t>(first.bytes + static_cast<std::uint64_t>(others) * other.bytes);
-    }
-    return row;
-}
 
 }  // namespace
 
@@ -111,11 +73,14 @@ struct DecodeSession::Impl final : LevelWatcher {
     void note_round(Sequence& sequence, Round& round);
     void finish_record(Sequence& sequence, Round& round, const StepRow& row);
 
-    /// How many of `emitted` stay, and whether the prompt ends with them.
-    std::pair<std::size_t, Finish> keep(const Sequence& sequence, std::span<const TokenId> emitted) const;
-    /// Appends tokens; the printable text that became complete goes to the outcome and is returned.
-    std::string append(Sequence& sequence, std::span<const TokenId> tokens);
-    void take_features(Sequence& sequence, std::span<const int> rows);
+    TextLimits limits() const {
+        return {options.ignore_eos ? nullptr : target.tokenizer(), options.max_new, target.config().context};
+    }
+    void take_features(Sequence& sequence, std::span<const int> rows) {
+        const int d = target.config().hidden;
+        sequence.take_features(exec, forward, rows, drafter.needs_hidden() ? d : 0,
+                               static_cast<int>(drafter.aux_layers().size()) * d);
+    }
     // Every other step, so that a short run has counted steps as well.
     bool calibrates() const {
         return records.on() && full_head != nullptr && head != nullptr && full_head != head &&
@@ -225,14 +190,14 @@ Status DecodeSession::Impl::prefill(Sequence& sequence,
     take_features(sequence, rows);
 
     const TokenId token = first[0].token;
-    sequence.outcome.finish = keep(sequence, {&token, 1}).second;
+    sequence.outcome.finish = keep_tokens(sequence, {&token, 1}, limits()).second;
     TokenRow row;
     row.prompt_id = sequence.row.id;
     row.token_id = token;
     row.source = TokenSource::prefill;
     row.rank = frequency_rank(records.ranks(), token);
     row.covered = active.covers(token, 0);
-    const std::string piece = append(sequence, {&token, 1});
+    const std::string piece = sequence.append({&token, 1});
     if (on_text && !piece.empty()) on_text(piece);
     records.progress(sequence.row, {row});
     return {};
@@ -366,7 +331,7 @@ void DecodeSession::Impl::accept(Sequence& sequence, Round& round) {
     for (std::size_t i = 1; i < round.acceptance.path.size(); ++i)
         round.emitted.push_back(round.tree.tokens[static_cast<std::size_t>(round.acceptance.path[i])]);
     round.emitted.push_back(round.acceptance.bonus);
-    const auto [count, finish] = keep(sequence, round.emitted);
+    const auto [count, finish] = keep_tokens(sequence, round.emitted, limits());
     round.emitted.resize(count);
     round.finish = finish;
 }
@@ -376,7 +341,7 @@ void DecodeSession::Impl::commit(Sequence& sequence, Round& round) {
     sequence.cache.commit_path(round.acceptance.path);
     take_features(sequence, round.acceptance.path);
     if (records.on() || sequence.head != nullptr) note_round(sequence, round);
-    round.piece = append(sequence, round.emitted);
+    round.piece = sequence.append(round.emitted);
     sequence.outcome.finish = round.finish;
 }
 
@@ -441,47 +406,6 @@ void DecodeSession::Impl::close(Sequence& sequence, const std::function<void(con
     sequence.row.generated_tokens = sequence.generated();
     sequence.row.finish = sequence.outcome.finish;
     records.end_prompt(sequence.row);
-}
-
-std::pair<std::size_t, Finish> DecodeSession::Impl::keep(const Sequence& sequence,
-                                                         std::span<const TokenId> emitted) const {
-    const Tokenizer* tokenizer = target.tokenizer();
-    const auto generated = static_cast<std::size_t>(sequence.generated());
-    for (std::size_t count = 1; count <= emitted.size(); ++count) {
-        if (!options.ignore_eos && tokenizer != nullptr && tokenizer->is_eos(emitted[count - 1]))
-            return {count, Finish::eos};
-        if (generated + count >= static_cast<std::size_t>(options.max_new)) return {count, Finish::length};
-        if (sequence.tokens.size() + count >= static_cast<std::size_t>(target.config().context))
-            return {count, Finish::context};
-    }
-    return {emitted.size(), Finish::none};
-}
-
-std::string DecodeSession::Impl::append(Sequence& sequence, std::span<const TokenId> tokens) {
-    std::string piece;
-    for (const TokenId token : tokens) {
-        sequence.tokens.push_back(token);
-        if (sequence.text) piece += sequence.text->push(token);
-    }
-    sequence.outcome.text += piece;
-    sequence.row.output = sequence.outcome.text;
-    sequence.row.generated_tokens = sequence.generated();
-    return piece;
-}
-
-void DecodeSession::Impl::take_features(Sequence& sequence, std::span<const int> rows) {
-    const auto gather = [&](const std::vector<float>& from, std::size_t width, std::vector<float>& to) {
-        to.resize(rows.size() * width);
-        for (std::size_t i = 0; i < rows.size(); ++i)
-            std::memcpy(to.data() + i * width, from.data() + static_cast<std::size_t>(rows[i]) * width,
-                        width * sizeof(float));
-        kernels::round_to_bf16(
-            exec, Rows<float>(to.data(), static_cast<int>(rows.size()), static_cast<int>(width)));
-    };
-    const auto d = static_cast<std::size_t>(target.config().hidden);
-    sequence.new_slots = static_cast<int>(rows.size());
-    if (drafter.needs_hidden()) gather(forward.hidden, d, sequence.hidden);
-    if (!drafter.aux_layers().empty()) gather(forward.aux, drafter.aux_layers().size() * d, sequence.aux);
 }
 
 void DecodeSession::Impl::level_done(int, int level, FunctionRef<DraftTree()> partial) {

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "capture/record.h"
+#include "engine/draft/drafter.h"
+#include "engine/session/calibration.h"
+#include "engine/session/session.h"
+
+namespace draftscope {
+
+/// A prompt being decoded: its text so far and the state of everything that follows it.
+struct Sequence {
+    Sequence(KvCache cache_in, const Tokenizer* tokenizer) : cache(std::move(cache_in)) {
+        if (tokenizer != nullptr) text.emplace(*tokenizer);
+    }
+
+    std::uint64_t number = 0;  ///< of the prompt in its session: keys the random numbers
+    PromptRow row;
+    std::vector<TokenId> tokens;  ///< prompt and what was generated; the last one is the next root
+    KvCache cache;                ///< of every token but the last
+    std::unique_ptr<DrafterState> drafter;
+    std::unique_ptr<HeadState> head;
+    std::vector<float> hidden, aux;  ///< features of the slots verified since the drafter's last call
+    int new_slots = 0;
+    std::optional<TextStream> text;
+    CalibrationTrees calibration;
+    PromptOutcome outcome;
+
+    bool done() const { return outcome.finish != Finish::none; }
+    int generated() const { return static_cast<int>(tokens.size()) - outcome.prompt_tokens; }
+    /// Returns the printable text that became complete; it is in the outcome, too.
+    std::string append(std::span<const TokenId> added);
+    /// Copies `rows` of a forward's features, rounded to bf16: `d` wide hidden states and `aux_width` wide
+    /// aux features, either of which may be 0 = not wanted.
+    void take_features(kernels::Exec& exec, const ForwardOutput& forward, std::span<const int> rows, int d,
+                       int aux_width);
+};
+
+/// Where a text ends.
+struct TextLimits {
+    const Tokenizer* eos = nullptr;  ///< null: no token ends the text
+    int max_new = 0;
+    int context = 0;  ///< prompt and text together
+};
+/// How many of `emitted` stay, and whether the prompt ends with them.
+std::pair<std::size_t, Finish> keep_tokens(const Sequence& sequence, std::span<const TokenId> emitted,
+                                           const TextLimits& limits);
+
+}  // namespace draftscope
