@@ -11,8 +11,8 @@
 #include "engine/model/target.h"
 #include "tests/support/demo_model.h"
 
-/// The demo target and drafter against tests/golden/engine (tools/make_logits_golden.py: float64 in numpy)
-/// and against greedy text and rounds of an independent torch implementation.
+/// The demo target and drafter against float64 in numpy (tests/golden/engine, tools/make_logits_golden.py),
+/// along the greedy text of an independent torch implementation.
 namespace draftscope {
 namespace {
 
@@ -242,7 +242,6 @@ class DemoEagle2 : public DemoLogits {
     }
     void compare_slots(const Json& prompt, const Text& text);
     void compare_trees(const Json& prompt, const Text& text);
-    int rounds_of(const Text& text, const TreeSpec& spec);
 
     PhaseRecorder phases_;
     std::unique_ptr<Drafter> drafter_;
@@ -294,37 +293,6 @@ TEST_F(DemoEagle2, LogitsAndTreesInF32) {
         const Text text = text_of(reference_, prompt["prompt"].get<std::size_t>());
         compare_slots(prompt, text);
         compare_trees(prompt, text);
-    }
-}
-
-/// Rounds that drafting needs along a fixed text, the first token given.
-int DemoEagle2::rounds_of(const Text& text, const TreeSpec& spec) {
-    Drafting drafts = drafting(text);
-    const int end = static_cast<int>(text.tokens.size());
-    int rounds = 0;
-    for (int known = text.prompt + 1; known < end; ++known, ++rounds) {
-        const DraftTree tree = drafts.tree_at(known - 1, spec);
-        int node = 0;
-        for (int child = 1; child < tree.size() && known < end; ++child) {
-            const auto c = static_cast<std::size_t>(child);
-            if (tree.parents[c] != node || tree.tokens[c] != text.tokens[static_cast<std::size_t>(known)])
-                continue;
-            node = child;
-            ++known;
-        }
-    }
-    return rounds;
-}
-
-TEST_F(DemoEagle2, NeedsTheRoundsOfTheReference) {
-    constexpr std::size_t prompts = 2;
-    for (const Json& rounds : reference_["rounds"]) {
-        const auto tree = rounds["tree"].get<std::vector<int>>();
-        for (std::size_t ordinal = 0; ordinal < prompts; ++ordinal) {
-            const Text text = text_of(reference_, ordinal);
-            EXPECT_EQ(rounds_of(text, {tree[0], tree[1], tree[2]}), rounds["per_prompt"][ordinal].get<int>())
-                << "tree " << rounds["tree"] << " prompt " << ordinal;
-        }
     }
 }
 
