@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/units.h"
@@ -198,6 +199,9 @@ struct CounterRow {
     std::string name;
     double value = 0;
 };
+
+/// Counter of a run: speed of the same prompts decoded without a drafter, in tokens per second (`--baseline`).
+inline constexpr std::string_view baseline_counter = "baseline_tokens_per_second";
 
 struct LossRow {
     RowId run_id = 0;
