@@ -257,8 +257,9 @@ Result<std::unique_ptr<CaptureWriter>> CaptureWriter::create(const std::string& 
     impl->db = storage::open_database(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &message);
     if (!impl->db) return bad_input("{}: can't be created: {}; choose another place", path, message);
     const storage::Database& db = impl->db;
-    if (db.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE") != SQLITE_OK ||
-        storage::create_schema(db) != SQLITE_OK || db.exec("COMMIT") != SQLITE_OK)
+    // The schema goes in before the log is switched on, so that the main file alone says what it is.
+    if (db.exec("BEGIN IMMEDIATE") != SQLITE_OK || storage::create_schema(db) != SQLITE_OK ||
+        db.exec("COMMIT; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL") != SQLITE_OK)
         return failed("{}: can't be written: {}; free space or choose another place", path, db.message());
     impl->rows = std::make_unique<storage::RowWriter>(db);
     if (impl->rows->failed()) return failed("{}: can't be written: {}", path, impl->rows->message());

@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <regex>
 
 #include "capture/phase_names.h"
 #include "file_helpers.h"
@@ -68,6 +70,22 @@ TEST_F(SoundFile, StoresThePhaseTable) {
                                        row.parent_id == 0 ? "" : std::to_string(row.parent_id), row.rgb,
                                        row.sort));
     EXPECT_EQ(query(db, "SELECT id, name, parent_id, colour, sort FROM phase ORDER BY id"), expected);
+}
+
+TEST_F(SoundFile, IsDescribedInTheDocument) {
+    std::ifstream in(DS_SOURCE_DIR "/docs/FORMATS.md");
+    const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    const storage::Database db = open_plain(path(), SQLITE_OPEN_READONLY);
+    for (const std::string_view table : storage::table_names)
+        for (const std::string& column :
+             query(db, fmt::format("SELECT name FROM pragma_table_info('{}')", table)))
+            EXPECT_TRUE(std::regex_search(text, std::regex("\\b" + column + "\\b")))
+                << table << '.' << column;
+    for (const std::string_view view : storage::view_names)
+        EXPECT_NE(text.find(view), std::string::npos) << view;
+    const std::size_t start = text.find("```sql\n") + 7, end = text.find("```", start);
+    ASSERT_LT(end, text.size());
+    EXPECT_EQ(db.exec(text.substr(start, end - start)), SQLITE_OK) << db.message();
 }
 
 TEST_F(SoundFile, ChecksClean) {

@@ -62,6 +62,16 @@ TEST(CaptureFile, IsReadableByOthersWhileItIsWritten) {
     EXPECT_TRUE((*writer)->close().ok());
 }
 
+TEST(CaptureFile, SaysWhatItIsWithoutItsLog) {
+    const TempFolder folder;
+    auto writer = CaptureWriter::create(folder.file("live.dscope"), false);
+    ASSERT_TRUE(writer.ok());
+    for (const Record& record : RandomCapture(5, {1, 3, 9, 1, false}).records()) (*writer)->push(record);
+    ASSERT_TRUE((*writer)->flush().ok());
+    std::filesystem::copy_file(folder.file("live.dscope"), folder.file("alone.dscope"));
+    EXPECT_TRUE(probe_capture(folder.file("alone.dscope")).ok());
+}
+
 TEST(CaptureFile, LiveRoundsAreNotStored) {
     const TempFolder folder;
     std::vector<Record> records = RandomCapture(4, {1, 1, 3, 1, true}).records();
