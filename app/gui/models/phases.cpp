@@ -49,17 +49,36 @@ void to_mean(PhaseBar& bar) {
     bar.step_ns /= bar.steps;
 }
 
-std::string steps_caption(const RunTotals& totals, std::int64_t counted) {
-    std::string text = fmt::format("{} step{}", counted, counted == 1 ? "" : "s");
+std::string steps_caption(const Snapshot& snapshot, RowId run_id, std::int64_t counted, bool in_range) {
+    std::int64_t by_reason[4] = {};
+    for (std::size_t i = 0; i < snapshot.steps.size(); ++i) {
+        const StepRow& step = snapshot.steps[i].row;
+        if (step.run_id == run_id) ++by_reason[static_cast<std::size_t>(step.excluded) % 4];
+    }
+    std::string text =
+        fmt::format("{} step{}{}", counted, counted == 1 ? "" : "s", in_range ? " in the range" : "");
     std::string excluded;
-    const auto add = [&](std::int64_t n, const char* what) {
+    const auto add = [&](Excluded why, const char* what) {
+        const std::int64_t n = by_reason[static_cast<std::size_t>(why)];
         if (n > 0) excluded += fmt::format("{}{} {}", excluded.empty() ? "" : ", ", n, what);
     };
-    add(totals.excluded_warmup, "warm-up");
-    add(totals.excluded_paused, "paused");
-    add(totals.excluded_shadow, "shadow");
+    add(Excluded::warmup, "warm-up");
+    add(Excluded::paused, "paused");
+    add(Excluded::shadow, "shadow");
     if (!excluded.empty()) text += "; " + excluded + " excluded";
     return text;
+}
+
+/// The same capture with only the steps that overlap the range: the queries then hold for the range.
+Snapshot within(const Snapshot& snapshot, const TimeRange& range) {
+    Snapshot out = snapshot;
+    LogTable<StepEntry> steps;
+    for (std::size_t i = 0; i < snapshot.steps.size(); ++i) {
+        const StepEntry& entry = snapshot.steps[i];
+        if (entry.row.start_ns < range.end_ns && entry.row.end_ns > range.start_ns) steps.push_back(entry);
+    }
+    out.steps = steps.view();
+    return out;
 }
 
 struct CategorySum {
@@ -180,17 +199,19 @@ PhaseBars build_phase_bars(const Snapshot& snapshot, RowId run_id, std::size_t f
     return out;
 }
 
-PhasesModel build_phases(const Snapshot& snapshot, RowId run_id) {
+PhasesModel build_phases(const Snapshot& whole, RowId run_id, const std::optional<TimeRange>& range) {
     PhasesModel model;
-    if (snapshot.run(run_id) == nullptr) {
+    if (whole.run(run_id) == nullptr) {
         model.empty_text = "No run yet. Phase times appear here with the first round.";
         return model;
     }
-    const RunTotals totals = run_totals(snapshot, run_id);
-    if (totals.steps == 0) {
+    const StepWindow newest = step_window(whole, run_id, std::nullopt, 1);
+    if (newest.first == newest.last) {
         model.empty_text = "This run has no steps yet: the prompt is still being read (prefill).";
         return model;
     }
+    const Snapshot part = range ? within(whole, *range) : Snapshot();
+    const Snapshot& snapshot = range ? part : whole;
     for (const PhaseStats& stats : phase_stats(snapshot, run_id)) {
         model.rows.push_back(table_row(stats));
         if (stats.phase_id == remainder_phase_id) model.counted_steps = stats.count;
@@ -200,7 +221,7 @@ PhasesModel build_phases(const Snapshot& snapshot, RowId run_id) {
         if (stats.share > 0 && model.total_step_ms == 0)
             model.total_step_ms = milliseconds(stats.exposed_ns) / stats.share;
     }
-    model.caption = steps_caption(totals, model.counted_steps);
+    model.caption = steps_caption(snapshot, run_id, model.counted_steps, range.has_value());
     model.categories = category_shares(snapshot, run_id);
     return model;
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "app/gui/models/ui_state.h"
 #include "capture/queries.h"
 
 /// What the Phases panel draws: where a step's time goes, per step and in total.
@@ -71,7 +72,9 @@ struct StepWindow {
 };
 StepWindow step_window(const Snapshot& snapshot, RowId run_id, std::optional<std::size_t> selected_step,
                        std::size_t count);
-PhasesModel build_phases(const Snapshot& snapshot, RowId run_id);
+/// With a range: only the steps that overlap it.
+PhasesModel build_phases(const Snapshot& snapshot, RowId run_id,
+                         const std::optional<TimeRange>& range = std::nullopt);
 
 /// Is this phase part of T_head (router + head + topk + gather and their children)?
 bool is_head_phase(int phase_id);

@@ -288,6 +288,7 @@ void draw_phases(PanelContext& context) {
             memory.bars =
                 build_phase_bars(context.snapshot, context.ui.run_id, window.first, window.last, room);
         });
+    ImGui::PushStyleVar(ImGuiStyleVar_CellPadding, {ImGui::GetStyle().CellPadding.x, 0.06f * style.em});
     const float line = 0.9f * ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y;
     const std::size_t categories = model.categories.size();
     const auto rows = static_cast<float>(model.rows.size() + 1 + (categories > 0 ? categories + 3 : 0));
@@ -297,13 +298,14 @@ void draw_phases(PanelContext& context) {
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
     const std::string per_bar =
         memory.bars.steps_per_bar > 1 ? fmt::format("; one bar = {} steps", memory.bars.steps_per_bar) : "";
-    ImGui::TextWrapped("%s%s; drafting %.0f %% of the step, its head %.0f %%", model.caption.c_str(),
-                       per_bar.c_str(), 100 * model.draft_share, 100 * model.head_share);
+    ImGui::TextWrapped("%s%s; drafting %.0f %% (head %.0f %%)", model.caption.c_str(), per_bar.c_str(),
+                       100 * model.draft_share, 100 * model.head_share);
     ImGui::PopStyleColor();
     ImGui::PushFont(nullptr, 0.9f * ImGui::GetStyle().FontSizeBase);
     draw_table(style, model);
     draw_categories(style, model);
     ImGui::PopFont();
+    ImGui::PopStyleVar();
 }
 
 }  // namespace draftscope

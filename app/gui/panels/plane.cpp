@@ -36,12 +36,13 @@ bool has_pairs(const PublishedGroup& group) {
 PlaneWindow first_window(const PlaneMemory& memory) {
     PlaneWindow window{0, 1.12, 0.72, 1.06};
     for (const PlanePoint& point : memory.model.points) {
-        const double low = point.rho_interval ? point.rho_interval->low : point.rho_tau;
-        const double high = point.rho_interval ? point.rho_interval->high : point.rho_tau;
-        window.rho_min = std::min(window.rho_min, low - 0.04);
-        window.rho_max = std::max(window.rho_max, high + 0.04);
-        window.nu_max =
-            std::max(window.nu_max, (point.nu_interval ? point.nu_interval->high : point.nu) + 0.08);
+        // Wide intervals are cut at the border rather than pressing the points together.
+        const double low = point.rho_interval ? std::max(point.rho_interval->low, 0.6) : point.rho_tau;
+        const double high = point.rho_interval ? std::min(point.rho_interval->high, 1.2) : point.rho_tau;
+        window.rho_min = std::min({window.rho_min, low - 0.04, point.rho_tau - 0.04});
+        window.rho_max = std::max({window.rho_max, high + 0.04, point.rho_tau + 0.04});
+        const double cost = point.nu_interval ? std::min(point.nu_interval->high, 1.3) : point.nu;
+        window.nu_max = std::max({window.nu_max, cost + 0.08, point.nu + 0.08});
     }
     window.rho_min = std::max(window.rho_min, 0.0);
     return window;

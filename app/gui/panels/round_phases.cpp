@@ -101,7 +101,7 @@ void draw_round_phases(PanelContext& context, std::size_t step_index, ImVec2 siz
     list->PushClipRect(at, {at.x + size.x, at.y + size.y}, true);
     list->AddText(style.ui_bold, 0.9f * style.em, at, to_im(style.colours.text),
                   title(context.snapshot, bar, step_index).c_str());
-    const char* key = "| median of the run";
+    const char* key = context.ui.range ? "| median in the range" : "| median of the run";
     const float key_width = style.ui->CalcTextSizeA(0.8f * style.em, 1e9f, 0, key).x;
     list->AddText(style.ui, 0.8f * style.em, {at.x + size.x - key_width - 0.3f * style.em, at.y},
                   to_im(style.colours.text_dim), key);

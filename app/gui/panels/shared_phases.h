@@ -5,17 +5,22 @@
 
 namespace draftscope {
 
-/// The phase table of the selected run, built once for all panels that show parts of it.
+/// The phase table of the selected run (or of the selected range of it), built once for all panels that show
+/// parts of it.
 inline const PhasesModel& shared_phases(PanelContext& context) {
     struct Shared {
         Rebuild rebuild;
         PhasesModel model;
     };
     Shared& shared = context.memory.get<Shared>();
-    const auto key = static_cast<std::uint64_t>(context.ui.run_id);
+    auto key = static_cast<std::uint64_t>(context.ui.run_id);
+    if (const auto& range = context.ui.range)
+        key = (key * 1000003u + static_cast<std::uint64_t>(range->start_ns)) * 1000003u +
+              static_cast<std::uint64_t>(range->end_ns);
     if (shared.rebuild.needed(context, key))
-        shared.rebuild.run(context, key,
-                           [&] { shared.model = build_phases(context.snapshot, context.ui.run_id); });
+        shared.rebuild.run(context, key, [&] {
+            shared.model = build_phases(context.snapshot, context.ui.run_id, context.ui.range);
+        });
     return shared.model;
 }
 

@@ -117,6 +117,26 @@ TEST(PhaseTable, KeepsFirstClassPhasesAndTheRemainder) {
     EXPECT_FALSE(model.rows[0].gb_per_s.has_value());
 }
 
+TEST(PhaseTable, OfARangeIsThatOfItsSteps) {
+    HandBuilt whole, part;
+    whole.prompt(1);
+    part.prompt(1);
+    for (int i = 0; i < 8; ++i) {
+        const Excluded excluded = i == 3 ? Excluded::shadow : Excluded::no;
+        whole.step({}, spans_at(i * 1000, i + 1), i * 1000, i * 1000 + 100 * (i + 1), excluded);
+        if (i >= 2 && i <= 5)
+            part.step({}, spans_at(i * 1000, i + 1), i * 1000, i * 1000 + 100 * (i + 1), excluded);
+    }
+    const PhasesModel in_range = build_phases(whole.snapshot(), 1, TimeRange{2050, 5010});
+    const PhasesModel alone = build_phases(part.snapshot(), 1);
+    EXPECT_EQ(in_range.caption, "3 steps in the range; 1 shadow excluded");
+    ASSERT_EQ(in_range.rows.size(), alone.rows.size());
+    for (std::size_t i = 0; i < alone.rows.size(); ++i) {
+        EXPECT_DOUBLE_EQ(in_range.rows[i].total_ms, alone.rows[i].total_ms);
+        EXPECT_DOUBLE_EQ(in_range.rows[i].median_us, alone.rows[i].median_us);
+    }
+}
+
 TEST(PhaseTable, SharesDraftingOutByCategory) {
     HandBuilt built;
     built.prompt(1, "code");
