@@ -19,6 +19,9 @@ namespace {
 constexpr double idle_seconds = 0.25;
 constexpr double streaming_frame_seconds = 1.0 / 30;
 constexpr int frames_after_change = 3;
+constexpr int first_frames = 3;
+constexpr TimeNs most_startup_ns = 5 * ns_per_s;
+constexpr double slow_drawing = 4;  ///< drawing takes at most one part in so many of a core while streaming
 
 /// ImGui's and ImPlot's contexts; the layout goes to `ini` ("" = nowhere).
 class Contexts {
@@ -55,25 +58,34 @@ bool is_busy(const App& app) {
     return app.status().state != JobState::idle;
 }
 
-/// Draws until the run has ended (or the time is up), then `frames` more with nothing changing.
+/// Waits for the run without drawing (which would take the engine's cores), then draws.
+void wait_for_run(App& app, double wait_seconds) {
+    const TimeNs until = monotonic_ns() + static_cast<TimeNs>(wait_seconds * 1e9);
+    bool was_busy = is_busy(app);
+    while (monotonic_ns() < until && !app.wants_quit()) {
+        app.prepare(1.0f);
+        if (was_busy && !is_busy(app)) return;
+        was_busy |= is_busy(app);
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+}
+
+/// The first frames let the window ask for its files or the demo.
 Status take_screenshot(Controller& controller, const GuiOptions& options) {
     const Contexts contexts("");
     DS_ASSIGN(const std::unique_ptr<Backend> backend, make_offscreen_backend(options.width, options.height));
     App app(controller, options);
-    const TimeNs until = monotonic_ns() + static_cast<TimeNs>(options.wait_seconds * 1e9);
-    bool was_busy = false;
-    while (monotonic_ns() < until) {
-        app.prepare(1.0f);
-        draw_frame(app, *backend);
-        was_busy |= is_busy(app);
-        const bool ended = was_busy && !is_busy(app);
-        if (ended || app.wants_quit()) break;
-        std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
-    for (int i = 0; i < std::max(options.frames, 3); ++i) {
-        app.prepare(1.0f);
-        draw_frame(app, *backend);
-    }
+    const auto draw = [&](int frames) {
+        for (int i = 0; i < frames; ++i) {
+            app.prepare(1.0f);
+            draw_frame(app, *backend);
+        }
+    };
+    const TimeNs ready_by = monotonic_ns() + most_startup_ns;
+    while (!app.ready() && monotonic_ns() < ready_by) draw(1);
+    draw(first_frames);
+    wait_for_run(app, options.wait_seconds);
+    draw(std::max(options.frames, first_frames));
     DS_ASSIGN(const Image image, backend->read_pixels());
     if (!app.status().error.empty()) return failed("{}", app.status().error);
     return write_png(options.screenshot, image);
@@ -87,25 +99,23 @@ Status window_loop(Controller& controller, const GuiOptions& options) {
     std::uint64_t seen_input = 0;
     int frames_due = frames_after_change;
     TimeNs last_frame = 0;
+    double frame_seconds = 0;
     std::string title;
     while (!backend->wants_close() && !app.wants_quit()) {
-        const double since = seconds(monotonic_ns() - last_frame);
-        backend->wait(frames_due == 0 ? idle_seconds
-                      : is_busy(app)  ? std::max(0.0, streaming_frame_seconds - since)
-                                      : 0);
-        const bool changed = app.prepare(backend->content_scale());
-        if (changed || backend->input_count() != seen_input) frames_due = frames_after_change;
+        const double interval = std::max(streaming_frame_seconds, slow_drawing * frame_seconds);
+        const double left = is_busy(app) ? interval - seconds(monotonic_ns() - last_frame) : 0;
+        backend->wait(frames_due == 0 ? idle_seconds : std::max(left, 0.0));
+        const bool input = backend->input_count() != seen_input;
         seen_input = backend->input_count();
-        if (frames_due == 0 || backend->minimised()) {
-            if (backend->minimised()) backend->wait(idle_seconds);
-            continue;
-        }
-        // Input is answered at once; a stream of snapshots at 30 frames a second.
-        if (changed && is_busy(app) && seconds(monotonic_ns() - last_frame) < streaming_frame_seconds * 0.9)
-            continue;
+        if (app.prepare(backend->content_scale()) || input) frames_due = frames_after_change;
+        if (backend->minimised()) backend->wait(idle_seconds);
+        // Input is answered at once; a stream of snapshots at the pace that leaves the engine its cores.
+        const bool early = is_busy(app) && !input && seconds(monotonic_ns() - last_frame) < 0.9 * interval;
+        if (frames_due == 0 || early || backend->minimised()) continue;
         --frames_due;
         last_frame = monotonic_ns();
         draw_frame(app, *backend);
+        frame_seconds = seconds(monotonic_ns() - last_frame);
         if (std::string wanted = app.title(); wanted != title) backend->set_title(title = std::move(wanted));
     }
     return {};

@@ -24,7 +24,6 @@ std::size_t first_round_at_or_after(const Snapshot& snapshot, RowId run_id) {
     return low;
 }
 
-/// Autoregressive run on the same model, machine path and settings: the denominator of the speed-up.
 const RunRow* baseline_of(const Snapshot& snapshot, const RunRow& run) {
     for (const RunRow& other : snapshot.runs)
         if (other.drafter == baseline_drafter && other.id != run.id && other.target == run.target &&
@@ -35,11 +34,22 @@ const RunRow* baseline_of(const Snapshot& snapshot, const RunRow& run) {
     return nullptr;
 }
 
-/// A baseline that a run brought along does not take the selection from it.
-RowId newest_run_of(const Snapshot& snapshot) {
-    for (auto run = snapshot.runs.rbegin(); run != snapshot.runs.rend(); ++run)
-        if (run->drafter != baseline_drafter || run->name != "baseline") return run->id;
-    return snapshot.runs.empty() ? 0 : snapshot.runs.back().id;
+struct Baseline {
+    double tokens_per_second = 0;
+    std::string from;
+};
+
+/// Measured with the run, else by an autoregressive run on the same model, machine path and settings.
+Baseline baseline_speed(const Snapshot& snapshot, const RunRow& run) {
+    for (std::size_t i = snapshot.counters.size(); i-- > 0;) {
+        const CounterRow& counter = snapshot.counters[i];
+        if (counter.run_id == run.id && counter.name == baseline_counter)
+            return {counter.value, "measured with this run, same prompts"};
+    }
+    const RunRow* other = baseline_of(snapshot, run);
+    if (other == nullptr) return {};
+    return {run_totals(snapshot, other->id).tokens_per_second,
+            fmt::format("run {}, same model, threads and settings", other->id)};
 }
 
 }  // namespace
@@ -49,7 +59,7 @@ RoundSpan rounds_of_run(const Snapshot& snapshot, RowId run_id) {
 }
 
 void sync_selection(const Snapshot& snapshot, UiState& ui) {
-    const RowId newest = newest_run_of(snapshot);
+    const RowId newest = snapshot.runs.empty() ? 0 : snapshot.runs.back().id;
     const bool replaced = ui.source != snapshot.source || snapshot.run(ui.run_id) == nullptr;
     if (replaced || newest != ui.newest_run) {
         ui.source = snapshot.source;
@@ -96,20 +106,15 @@ HeaderNumbers header_numbers(const Snapshot& snapshot, RowId run_id) {
     if (totals.rounds > 0) numbers.tau = fmt::format("{:.2f}", totals.tau);
     if (totals.tokens_per_second > 0)
         numbers.tokens_per_second = fmt::format("{:.1f}", totals.tokens_per_second);
-    const RunRow* baseline = baseline_of(snapshot, *run);
-    if (baseline == nullptr) {
+    const Baseline baseline = baseline_speed(snapshot, *run);
+    if (baseline.tokens_per_second > 0 && totals.tokens_per_second > 0) {
+        numbers.speedup = fmt::format("{:.2f}", totals.tokens_per_second / baseline.tokens_per_second);
         numbers.speedup_why =
-            "No autoregressive run of the same model and settings in this capture. Run once with the "
-            "drafter 'none', or set 'baseline prompts' in the Session panel.";
-        return numbers;
-    }
-    const double reference = run_totals(snapshot, baseline->id).tokens_per_second;
-    if (reference > 0 && totals.tokens_per_second > 0) {
-        numbers.speedup = fmt::format("{:.2f}", totals.tokens_per_second / reference);
-        numbers.speedup_why = fmt::format(
-            "{:.1f} tok/s here against {:.1f} tok/s autoregressive (run {}), same model, "
-            "threads and settings.",
-            totals.tokens_per_second, reference, baseline->id);
+            fmt::format("{:.1f} tok/s here against {:.1f} tok/s autoregressive ({}).",
+                        totals.tokens_per_second, baseline.tokens_per_second, baseline.from);
+    } else {
+        numbers.speedup_why =
+            "Not measured: set 'AR baseline' in the Session panel, or run once with the drafter 'none'.";
     }
     return numbers;
 }

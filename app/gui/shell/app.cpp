@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/gui/models/session.h"
 #include "app/gui/shell/layout.h"
 #include "app/gui/shell/theme.h"
 
@@ -14,6 +15,8 @@ namespace {
 
 constexpr ImGuiID dockspace_id = 0x44534401;
 constexpr float smallest_scale = 0.5f, largest_scale = 3.0f;
+/// The demo shows what the program is for: a head that is not the full one.
+constexpr std::string_view demo_head = "fr-spec";
 constexpr const char* demo_prompt =
     "Explain in three short sentences why the sky is blue, then write a Python function that adds two "
     "numbers.";
@@ -47,8 +50,10 @@ App::~App() {
 }
 
 void App::adopt_defaults() {
-    if (defaults_adopted_) return;
+    if (defaults_adopted_ || status_.heads.empty()) return;
     defaults_adopted_ = true;
+    for (const HeadChoice& head : status_.heads)
+        if (head.usable && spec_name(head.spec) == demo_head) config_.head = head.spec;
     if (options_.run_demo && options_.files.empty()) commands_.push_back(CmdStart{config_});
     if (options_.screenshot.empty()) guide_open_ = !settings_.guide_seen;
 }

@@ -38,6 +38,8 @@ class App {
 
     void perform(ActionId id);
     bool wants_quit() const { return quit_; }
+    /// The controller has said what it can do and the first commands are on their way.
+    bool ready() const { return defaults_adopted_; }
     const JobStatus& status() const { return status_; }
     const Snapshot& snapshot() const { return *snapshot_; }
     const Palette& colours() const { return style_.colours; }

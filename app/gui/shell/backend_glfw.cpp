@@ -4,7 +4,7 @@
 #include <imgui_impl_opengl3.h>
 
 #include <algorithm>
-#include <atomic>
+#include <mutex>
 
 #include "app/gui/entry.h"
 #include "app/gui/shell/backend.h"
@@ -13,7 +13,9 @@
 namespace draftscope {
 namespace {
 
-std::atomic<bool> window_open{false};
+/// Guards the window against a wake-up from another thread while it closes.
+std::mutex window_mutex;
+bool window_open = false;
 std::string last_glfw_error;
 
 void remember_error(int, const char* text) {
@@ -37,10 +39,10 @@ class GlfwBackend final : public Backend {
         glfwSetWindowRefreshCallback(window_, [](GLFWwindow* w) { count(w); });
         ImGui_ImplGlfw_InitForOpenGL(window_, true);
         ImGui_ImplOpenGL3_Init("#version 130");
-        window_open = true;
+        set_open(true);
     }
     ~GlfwBackend() override {
-        window_open = false;
+        set_open(false);
         ImGui_ImplOpenGL3_Shutdown();
         ImGui_ImplGlfw_Shutdown();
         glfwDestroyWindow(window_);
@@ -80,6 +82,10 @@ class GlfwBackend final : public Backend {
     }
 
   private:
+    static void set_open(bool open) {
+        const std::lock_guard lock(window_mutex);
+        window_open = open;
+    }
     static void count(GLFWwindow* window) {
         ++static_cast<GlfwBackend*>(glfwGetWindowUserPointer(window))->input_count_;
     }
@@ -108,14 +114,15 @@ Result<std::unique_ptr<Backend>> make_window_backend(int width, int height, cons
 }
 
 bool display_available() {
-    const bool was_open = window_open;
-    if (was_open) return true;
+    const std::lock_guard lock(window_mutex);
+    if (window_open) return true;
     if (glfwInit() == 0) return false;
     glfwTerminate();
     return true;
 }
 
 void wake_gui() {
+    const std::lock_guard lock(window_mutex);
     if (window_open) glfwPostEmptyEvent();
 }
 
