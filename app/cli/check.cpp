@@ -27,11 +27,13 @@ void print_report(const Options& options, const CheckReport& report) {
         const json document = {{"file", options.file},
                                {"schema_version", report.schema_version},
                                {"findings", findings},
+                               {"remarks", report.remarks},
                                {"rows", rows}};
         std::printf("%s\n", document_text(document).c_str());
         return;
     }
     for (const CheckFinding& finding : report.findings) std::printf("%s\n", finding.what.c_str());
+    for (const std::string& remark : report.remarks) std::printf("note: %s\n", remark.c_str());
     std::int64_t rows = 0;
     for (const auto& [table, count] : report.row_counts) rows += count;
     std::printf("%s: schema %d, %lld rows, %zu finding(s)\n", options.file.c_str(), report.schema_version,

@@ -18,7 +18,7 @@ namespace {
 int do_gui(const GuiOptions& options) {
     for (const std::string& file :
          options.files) {  // a wrong file is a line on the terminal, not an empty window
-        const auto checked = check_capture(file);
+        const auto checked = probe_capture(file);
         if (!checked.ok()) return report(checked.error());
     }
     if (options.screenshot.empty() && !display_available()) {
