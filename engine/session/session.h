@@ -20,7 +20,7 @@ struct DecodeOptions {
     bool ignore_eos = false;
     int warmup_steps = 2;  ///< first steps of a run left out of statistics; our default
     int calibration_rounds =
-        0;  ///< rounds in which the full head also drafts, to place the live head against it
+        0;  ///< rounds in which the full head also drafts (every other one), to place the live head
     bool record_nodes = true;
 };
 

@@ -1,47 +1,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "base/rng.h"
 #include "engine/heads/head.h"
 #include "kernels/matmul.h"
+#include "tests/unit/engine/ranking_file.h"
 
 namespace draftscope {
 namespace {
 
 constexpr int vocab = 301, padded = 304, hidden = 64;
 
-/// A ranking file in a folder of its own, removed with the object.
-class RankingFile {
-  public:
-    explicit RankingFile(const std::vector<std::int32_t>& ids, const std::string& tensor = "ids") {
-        std::string name = (std::filesystem::temp_directory_path() / "draftscope-heads-XXXXXX").string();
-        folder_ = mkdtemp(name.data());
-        path_ = folder_ + "/ranking.safetensors";
-        const std::size_t bytes = ids.size() * sizeof(std::int32_t);
-        std::string header = "{\"" + tensor + "\":{\"dtype\":\"I32\",\"shape\":[" +
-                             std::to_string(ids.size()) + "],\"data_offsets\":[0," + std::to_string(bytes) +
-                             "]}}";
-        while (header.size() % 8 != 0) header += ' ';
-        const std::uint64_t length = header.size();
-        std::ofstream file(path_, std::ios::binary);
-        file.write(reinterpret_cast<const char*>(&length), sizeof(length));
-        file << header;
-        file.write(reinterpret_cast<const char*>(ids.data()), static_cast<std::streamsize>(bytes));
-    }
-    ~RankingFile() { std::filesystem::remove_all(folder_); }
-    HeadArtefacts artefacts() const { return {path_}; }
-
-  private:
-    std::string folder_, path_;
-};
+using testing::RankingFile;
 
 std::vector<std::int32_t> descending_ids() {
     std::vector<std::int32_t> ids;
@@ -49,7 +23,7 @@ std::vector<std::int32_t> descending_ids() {
     return ids;
 }
 
-class Heads : public testing::TestWithParam<kernels::Precision> {
+class Heads : public ::testing::TestWithParam<kernels::Precision> {
   protected:
     void SetUp() override {
         exec_ = kernels::make_cpu_exec(2);
@@ -138,7 +112,7 @@ TEST_P(Heads, FullProposesTheBestRealTokens) {
 
 TEST_P(Heads, FrSpecLogitsAreTheFullHeadsBits) {
     const RankingFile ranking(descending_ids());
-    const auto head = make("fr-spec:v=40", ranking.artefacts());
+    const auto head = make("fr-spec:v=40", {ranking.path()});
     std::vector<TokenId> support = {0, 2};  // always active, at the cost of the two least frequent
     for (int i = vocab - 38; i < vocab; ++i) support.push_back(i);
     check(*head, support, 10);
@@ -163,7 +137,7 @@ TEST_P(Heads, FrSpecLogitsAreTheFullHeadsBits) {
 TEST_P(Heads, FrSpecTiesGoToTheLowerIdWhateverTheRankingSays) {
     std::vector<std::int32_t> ids = {41, 40, 41, 40, 7, 9};  // duplicates count once
     const RankingFile ranking(ids);
-    check(*make("fr-spec:v=6", ranking.artefacts()), {0, 2, 41, 40, 7, 9}, 6);
+    check(*make("fr-spec:v=6", {ranking.path()}), {0, 2, 41, 40, 7, 9}, 6);
 }
 
 TEST_P(Heads, ADraftersTrimmedHeadProposesTargetIds) {
@@ -177,17 +151,17 @@ TEST_P(Heads, ADraftersTrimmedHeadProposesTargetIds) {
     EXPECT_TRUE(saw(Phase::remap));
     EXPECT_FALSE(make("full")->covers(nullptr, 0, 0));
     const RankingFile ranking(descending_ids());
-    check(*make("fr-spec:v=3", ranking.artefacts()), {2, vocab - 2, vocab - 1}, 3);
+    check(*make("fr-spec:v=3", {ranking.path()}), {2, vocab - 2, vocab - 1}, 3);
 }
 
 TEST_P(Heads, ShortlistsSmallerThanKAreClipped) {
     const RankingFile ranking(descending_ids());
-    check(*make("fr-spec:v=3", ranking.artefacts()), {0, 2, vocab - 1}, 10);
+    check(*make("fr-spec:v=3", {ranking.path()}), {0, 2, vocab - 1}, 10);
 }
 
 TEST_P(Heads, FrSpecKeepsAQuarterByDefault) {
     const RankingFile ranking(descending_ids());
-    EXPECT_EQ(make("fr-spec", ranking.artefacts())->cost(1).active_rows, 128);  // 301 / 4, in steps of 64
+    EXPECT_EQ(make("fr-spec", {ranking.path()})->cost(1).active_rows, 128);  // 301 / 4, in steps of 64
 }
 
 TEST_P(Heads, RankingsThatDoNotFitAreRefused) {
@@ -198,16 +172,16 @@ TEST_P(Heads, RankingsThatDoNotFitAreRefused) {
         return ready.ok() ? std::string() : ready.error().message;
     };
     const RankingFile good(descending_ids()), foreign({1, 2, vocab}), small({5, 6, 7}), wrong({1}, "freq");
-    EXPECT_THAT(refusal("fr-spec:v=302", good.artefacts()), testing::HasSubstr("v=302"));
-    EXPECT_THAT(refusal("fr-spec:v=2", foreign.artefacts()), testing::HasSubstr("token 301"));
-    EXPECT_THAT(refusal("fr-spec:v=9", small.artefacts()), testing::HasSubstr("holds 5 different tokens"));
-    EXPECT_THAT(refusal("fr-spec:v=9", wrong.artefacts()), testing::HasSubstr("'ids'"));
-    EXPECT_THAT(refusal("fr-spec:v=9", {}), testing::HasSubstr("--artefact fr-spec=FILE"));
+    EXPECT_THAT(refusal("fr-spec:v=302", {good.path()}), ::testing::HasSubstr("v=302"));
+    EXPECT_THAT(refusal("fr-spec:v=2", {foreign.path()}), ::testing::HasSubstr("token 301"));
+    EXPECT_THAT(refusal("fr-spec:v=9", {small.path()}), ::testing::HasSubstr("holds 5 different tokens"));
+    EXPECT_THAT(refusal("fr-spec:v=9", {wrong.path()}), ::testing::HasSubstr("'ids'"));
+    EXPECT_THAT(refusal("fr-spec:v=9", {}), ::testing::HasSubstr("--artefact fr-spec=FILE"));
 }
 
 INSTANTIATE_TEST_SUITE_P(AllPrecisions, Heads,
-                         testing::Values(kernels::Precision::f32, kernels::Precision::bf16,
-                                         kernels::Precision::int8),
+                         ::testing::Values(kernels::Precision::f32, kernels::Precision::bf16,
+                                           kernels::Precision::int8),
                          [](const auto& param_info) { return std::string(to_text(param_info.param)); });
 
 TEST(HeadSpec, ReadsAndWritesTheTextForm) {

@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "tests/support/tiny_model.h"
 #include "tests/unit/engine/decode_rig.h"
+#include "tests/unit/engine/ranking_file.h"
 #include "tests/unit/engine/tiny_drafter.h"
 
 /// Speculative output equals plain decoding, token for token, for every drafter, head, tree and thread count:
@@ -45,17 +46,30 @@ class Losslessness : public ::testing::TestWithParam<kernels::Precision> {
     Losslessness()
         : target_(DecodeRig::build(make_tiny_model(21, small_vocabulary()), GetParam())),
           eagle_(target_->config(), 77),
-          ranking_(target_->config().vocab),
+          ranking_(RankingFile::shuffled(target_->config().vocab)),
           rig_(std::move(target_), {{"eagle2", eagle_.folder()}}, ranking_.path()) {}
 
-    /// The product over thread counts is made once; the other precisions share the code that splits the work.
-    static std::vector<int> thread_counts() {
-        return GetParam() == kernels::Precision::int8 ? std::vector{1, 2, 3} : std::vector{2};
+    /// `base` with every drafter, head, tree and thread count. Heads matter to EAGLE only; the product over
+    /// thread counts is made once, as the other precisions share the code that splits the work.
+    static std::vector<RigSetting> product(const RigSetting& base) {
+        const auto threads = GetParam() == kernels::Precision::int8 ? std::vector{1, 2, 3} : std::vector{2};
+        std::vector<RigSetting> settings;
+        for (const std::string drafter : {"none", "ngram", "eagle2"})
+            for (const std::string& head : drafter == "eagle2" ? heads : std::vector<std::string>{"full"})
+                for (const std::string& tree : trees)
+                    for (const int count : threads) {
+                        settings.push_back(base);
+                        settings.back().drafter = drafter;
+                        settings.back().head = head;
+                        settings.back().tree = tree;
+                        settings.back().threads = count;
+                    }
+        return settings;
     }
 
     std::unique_ptr<Target> target_;
     TinyEagle2 eagle_;
-    TinyRanking ranking_;
+    RankingFile ranking_;
     DecodeRig rig_;
 };
 
@@ -69,26 +83,15 @@ TEST_P(Losslessness, FullProductEqualsPlainDecoding) {
         plain.max_new = 24;
         const auto expected = rig_.decode(plain, prompts());
         ASSERT_EQ(expected.size(), 3u);
-        for (const std::string drafter : {"none", "ngram", "eagle2"}) {
-            const std::size_t head_count = drafter == "eagle2" ? heads.size() : 1;
-            for (std::size_t h = 0; h < head_count; ++h)
-                for (const std::string& tree : trees)
-                    for (const int threads : thread_counts()) {
-                        RigSetting setting = plain;
-                        setting.drafter = drafter;
-                        setting.head = heads[h];
-                        setting.tree = tree;
-                        setting.threads = threads;
-                        const auto found = rig_.decode(setting, prompts());
-                        ASSERT_EQ(found.size(), expected.size());
-                        for (std::size_t p = 0; p < found.size(); ++p) {
-                            ASSERT_EQ(found[p].tokens, expected[p].tokens)
-                                << to_text(setting) << " prompt " << p;
-                            if (drafter != "eagle2") accepted_by_ngram += found[p].accepted;
-                            if (drafter == "eagle2") accepted_by_eagle += found[p].accepted;
-                            if (drafter == "eagle2") rounds_by_eagle += found[p].rounds;
-                        }
-                    }
+        for (RigSetting setting : product(plain)) {
+            const auto found = rig_.decode(setting, prompts());
+            ASSERT_EQ(found.size(), expected.size());
+            for (std::size_t p = 0; p < found.size(); ++p) {
+                ASSERT_EQ(found[p].tokens, expected[p].tokens) << to_text(setting) << " prompt " << p;
+                if (setting.drafter != "eagle2") accepted_by_ngram += found[p].accepted;
+                if (setting.drafter == "eagle2") accepted_by_eagle += found[p].accepted;
+                if (setting.drafter == "eagle2") rounds_by_eagle += found[p].rounds;
+            }
         }
     }
     // Equal because nothing was ever accepted would prove nothing.

@@ -14,6 +14,7 @@
 #include "profiler/phase.h"
 #include "tests/support/tiny_model.h"
 #include "tests/unit/engine/decode_rig.h"
+#include "tests/unit/engine/ranking_file.h"
 #include "tests/unit/engine/tiny_drafter.h"
 
 namespace draftscope::testing {
@@ -33,7 +34,7 @@ class Session : public ::testing::Test {
     Session()
         : target_(DecodeRig::build(make_tiny_model(21, small_vocabulary()), kernels::Precision::f32)),
           eagle_(target_->config(), 77),
-          ranking_(13),
+          ranking_(RankingFile::shuffled(13)),
           rig_(std::move(target_), {{"eagle2", eagle_.folder()}}, ranking_.path()) {
         setting_.head = "fr-spec:v=6";
     }
@@ -49,7 +50,7 @@ class Session : public ::testing::Test {
 
     std::unique_ptr<Target> target_;
     TinyEagle2 eagle_;
-    TinyRanking ranking_;
+    RankingFile ranking_;
     DecodeRig rig_;
     RigSetting setting_;
     std::vector<std::vector<TokenId>> prompts_ = {{1, 2, 3}, {4, 5, 6, 7, 8}, {9}};
@@ -471,8 +472,7 @@ TEST_F(Session, ACancelledPromptReturnsWhatItHas) {
 class SessionText : public ::testing::Test {
   protected:
     void SetUp() override {
-        folder_ = std::make_unique<TinyRanking>(3);  // only for its folder
-        const std::string path = folder_->path() + ".gguf";
+        const std::string path = folder_.file("tiny.gguf");
         TinyModelOptions options;
         options.context = 128;
         options.logit_scale = 1.0f;
@@ -485,7 +485,7 @@ class SessionText : public ::testing::Test {
         setting_.temperature = 1.5;
         setting_.max_new = 100;
     }
-    std::unique_ptr<TinyRanking> folder_;
+    ScratchFolder folder_;
     std::unique_ptr<DecodeRig> rig_;
     RigSetting setting_;
 };

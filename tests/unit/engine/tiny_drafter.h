@@ -3,35 +3,20 @@
 #include <cstdint>
 #include <string>
 
-#include "base/result.h"
 #include "engine/model/model_config.h"
+#include "tests/support/scratch_folder.h"
 
 namespace draftscope::testing {
 
-/// A folder with a random EAGLE-2 checkpoint for `target`, removed with the object.
+/// An EAGLE-2 checkpoint for a random target that is often right: it passes the last token's embedding on, on
+/// which a random target's next token depends most. The rest is random. Removed with the object.
 class TinyEagle2 {
   public:
     TinyEagle2(const ModelConfig& target, std::uint64_t seed);
-    ~TinyEagle2();
-    TinyEagle2(const TinyEagle2&) = delete;
-    TinyEagle2& operator=(const TinyEagle2&) = delete;
-    const std::string& folder() const { return folder_; }
+    const std::string& folder() const { return folder_.path(); }
 
   private:
-    std::string folder_;
-};
-
-/// A ranking file with every token of a vocabulary in an order of its own, removed with the object.
-class TinyRanking {
-  public:
-    explicit TinyRanking(int vocab);
-    ~TinyRanking();
-    TinyRanking(const TinyRanking&) = delete;
-    TinyRanking& operator=(const TinyRanking&) = delete;
-    const std::string& path() const { return path_; }
-
-  private:
-    std::string folder_, path_;
+    ScratchFolder folder_;
 };
 
 }  // namespace draftscope::testing
