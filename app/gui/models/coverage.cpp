@@ -95,12 +95,15 @@ void CoverageIndex::add(Counts& counts, std::optional<int> rank, bool covered) {
 }
 
 void CoverageIndex::update(const Snapshot& snapshot, RowId run_id) {
-    if (run_id != run_id_ || snapshot.source != source_ || snapshot.tokens.size() < seen_) {
+    const RunRow* run = snapshot.run(run_id);
+    const TimeNs started = run == nullptr ? 0 : run->started_monotonic;
+    if (run_id != run_id_ || started != started_ || snapshot.source != source_ ||
+        snapshot.tokens.size() < seen_) {
         *this = CoverageIndex();
         run_id_ = run_id;
+        started_ = started;
         source_ = snapshot.source;
     }
-    const RunRow* run = snapshot.run(run_id);
     if (run == nullptr) return;
     const Vocab* vocab = snapshot.vocab(run->vocab_id);
     for (; seen_ < snapshot.tokens.size(); ++seen_) {

@@ -35,6 +35,7 @@ class CoverageIndex {
     std::map<std::string, Counts> by_category_;
     RowId run_id_ = 0;
     std::string source_;
+    TimeNs started_ = 0;  ///< a new capture may use the same run id: its run began at another time
     std::size_t seen_ = 0;
 };
 

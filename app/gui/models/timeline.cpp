@@ -195,12 +195,15 @@ void TimelineIndex::add(TimelineLane& lane, std::vector<Item> items) {
 }
 
 void TimelineIndex::update(const Snapshot& snapshot, RowId run_id) {
-    if (run_id != run_id_ || snapshot.source != source_ || snapshot.spans.size() < spans_seen_ ||
-        snapshot.steps.size() < steps_seen_) {
+    const RunRow* run = snapshot.run(run_id);
+    const TimeNs started = run == nullptr ? 0 : run->started_monotonic;
+    if (run_id != run_id_ || started != started_ || snapshot.source != source_ ||
+        snapshot.spans.size() < spans_seen_ || snapshot.steps.size() < steps_seen_) {
         const std::uint64_t revision = revision_;
         *this = TimelineIndex();
         run_id_ = run_id;
         source_ = snapshot.source;
+        started_ = started;
         revision_ = revision + 1;
     }
     std::vector<Pending> batches;

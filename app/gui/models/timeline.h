@@ -84,6 +84,7 @@ class TimelineIndex {
     std::vector<TimelineLane> lanes_;
     RowId run_id_ = 0;
     std::string source_;
+    TimeNs started_ = 0;  ///< a new capture may use the same run id: its run began at another time
     std::size_t spans_seen_ = 0, gpu_seen_ = 0, nvtx_seen_ = 0, steps_seen_ = 0;
     TimeNs begin_ = 0, end_ = 0;
     std::uint64_t revision_ = 0;

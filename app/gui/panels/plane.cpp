@@ -120,7 +120,7 @@ void point_tooltip(const PlanePoint& point, double kappa) {
                     point.rho_interval->high, point.nu_interval->low, point.nu_interval->high);
     ImGui::Text("predicted x %.2f of the full head at kappa %.2f", point.predicted, kappa);
     if (point.active_rows > 0) ImGui::Text("%.0f active rows", point.active_rows);
-    if (point.estimate) ImGui::TextUnformatted("estimate: measured at other rounds than its own");
+    if (point.estimate) ImGui::TextUnformatted("estimate: from calibration or aligned rounds alone");
     ImGui::TextUnformatted("click: use this head in the next run");
     ImGui::EndTooltip();
 }

@@ -200,6 +200,19 @@ TEST(TimelineIndex, StartsOverForAnotherRun) {
     EXPECT_TRUE(index.lanes().empty());
 }
 
+TEST(TimelineIndex, StartsOverWhenANewCaptureUsesTheSameRunId) {
+    HandBuilt first, second;
+    for (HandBuilt* built : {&first, &second}) built->prompt(1);
+    first.step({}, {span(2, 10, 30)}, 0, 100);
+    second.step({}, {span(2, 40, 60)}, 0, 100);
+    TimelineIndex index;
+    index.update(first.snapshot(), 1);
+    Snapshot later = second.snapshot();
+    later.runs[0].started_monotonic = 5;
+    index.update(later, 1);
+    EXPECT_THAT(lane_texts(index), testing::Contains("critical0: 40-60"));
+}
+
 TEST(TimelineView, ZoomKeepsTheTimeUnderThePointer) {
     const TimelineView view{1000, 3000, 100};
     const TimelineView in = zoom_view(view, 0.5, 0.25, 10);
