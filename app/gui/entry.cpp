@@ -21,6 +21,7 @@ constexpr double streaming_frame_seconds = 1.0 / 30;
 constexpr int frames_after_change = 3;
 constexpr int first_frames = 3;
 constexpr TimeNs most_startup_ns = 5 * ns_per_s;
+constexpr TimeNs most_loading_ns = 120 * ns_per_s;
 constexpr double slow_drawing = 4;  ///< drawing takes at most one part in so many of a core while streaming
 
 /// ImGui's and ImPlot's contexts; the layout goes to `ini` ("" = nowhere).
@@ -70,6 +71,14 @@ void wait_for_run(App& app, double wait_seconds) {
     }
 }
 
+void wait_for_file(App& app) {
+    const TimeNs until = monotonic_ns() + most_loading_ns;
+    while (app.status().opened_file.empty() && app.status().error.empty() && monotonic_ns() < until) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        app.prepare(1.0f);
+    }
+}
+
 /// The first frames let the window ask for its files or the demo.
 Status take_screenshot(Controller& controller, const GuiOptions& options) {
     const Contexts contexts("");
@@ -84,6 +93,7 @@ Status take_screenshot(Controller& controller, const GuiOptions& options) {
     const TimeNs ready_by = monotonic_ns() + most_startup_ns;
     while (!app.ready() && monotonic_ns() < ready_by) draw(1);
     draw(first_frames);
+    if (!options.files.empty()) wait_for_file(app);
     wait_for_run(app, options.wait_seconds);
     draw(std::max(options.frames, first_frames));
     DS_ASSIGN(const Image image, backend->read_pixels());

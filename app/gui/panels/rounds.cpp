@@ -83,13 +83,21 @@ void scroll_to_selected(RoundsMemory& memory, std::size_t selected, float cell, 
 
 void draw_phase_legend(const Style& style, const RoundsModel& model) {
     std::array<bool, max_phases> used{};
-    for (const RoundCell& cell : model.cells) used[static_cast<std::size_t>(cell.dominant_phase)] = true;
+    bool excluded = false;
+    for (const RoundCell& cell : model.cells) {
+        used[static_cast<std::size_t>(cell.dominant_phase)] = true;
+        excluded |= cell.excluded != Excluded::no;
+    }
     ImGui::TextDisabled("height: accepted of drafted depth   colour: longest phase");
     for (const PhaseRow& phase : phase_rows) {
         if (!used[static_cast<std::size_t>(phase.id)]) continue;
         ImGui::SameLine(0, style.em * 0.9f);
         legend_entry(style, style.phase(phase.id), phase.name.data());
     }
+    if (!excluded) return;
+    ImGui::SameLine(0, style.em * 0.9f);
+    ImGui::TextDisabled("hatched: not in the statistics");
+    tooltip(style, "Warm-up, paused and calibration rounds are shown but not counted.");
 }
 
 /// Height of the cells' area and how it is cut; the same for the scale at the left and the strip.

@@ -70,7 +70,7 @@ void dotted_underline(ImDrawList* list, ImVec2 from, float width, ImU32 colour, 
 
 /// Goes on in the line when the next entry fits there.
 void next_entry(const Style& style, const char* name) {
-    const float needed = ImGui::CalcTextSize(name).x + style.em * 2.2f;
+    const float needed = ImGui::CalcTextSize(name).x + style.em * 1.3f;
     ImGui::SameLine(0, style.em * 0.8f);
     if (ImGui::GetContentRegionAvail().x < needed) ImGui::NewLine();
 }
