@@ -139,7 +139,7 @@ std::string why(const DraftTreeModel& model, const RoundView& view, int last, in
     const auto target = std::find_if(model.nodes.begin(), model.nodes.end(),
                                      [](const TreeNode& node) { return node.kind == TreeNodeKind::target; });
     if (model.live && target == model.nodes.end())
-        return fmt::format("round in flight: {} drafted down to level {}, not verified yet", model.drafted,
+        return fmt::format("round in flight: {} drafted down to depth {}, not verified yet", model.drafted,
                            draft_depth);
     if (model.drafted == 0)
         return target == model.nodes.end()

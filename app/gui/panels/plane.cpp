@@ -162,12 +162,15 @@ void draw_published(const PanelContext& context) {
 void draw_points(PanelContext& context, const PlaneModel& model) {
     const Style& style = context.style;
     ImDrawList* list = ImPlot::GetPlotDrawList();
+    ImPlot::PushPlotClipRect();
+    for (const PlanePoint& point : model.points)
+        intervals(list, point, to_im(colour_of(context, point.head)));
+    ImPlot::PopPlotClipRect();
     ImPlot::PushPlotClipRect(style.em);
     const PlanePoint* hovered = nullptr;
     for (const PlanePoint& point : model.points) {
         const ImVec2 at = ImPlot::PlotToPixels(point.nu, point.rho_tau);
         const ImU32 colour = to_im(colour_of(context, point.head));
-        intervals(list, point, colour);
         mark(list, point, at, style.em, colour, to_im(style.colours.panel));
         if (point.mode == HeadMode::drive || point.reference)
             label(style, list, at, point.reference ? "full" : point.head, to_im(style.colours.text));

@@ -165,7 +165,7 @@ TEST(DraftTree, ShowsARoundInFlightAsNotVerified) {
     built.capture().apply(live);
     const DraftTreeModel model = build_live_draft_tree(built.snapshot());
     EXPECT_TRUE(model.live);
-    EXPECT_EQ(model.headline, "round in flight: 4 drafted down to level 2, not verified yet");
+    EXPECT_EQ(model.headline, "round in flight: 4 drafted down to depth 2, not verified yet");
     for (std::size_t i = 1; i < model.nodes.size(); ++i)
         EXPECT_EQ(model.nodes[i].kind, TreeNodeKind::pending);
 }
