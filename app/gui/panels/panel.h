@@ -39,7 +39,7 @@ struct PanelContext {
     PanelMemory& memory;
 };
 
-/// Places of the default layout, as in docs/ARCHITECTURE.md.
+/// Places of the layouts; app/gui/shell/layout.cpp says how large each is.
 enum class DockPlace {
     left_top,
     left_bottom,

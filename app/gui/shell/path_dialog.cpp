@@ -77,8 +77,10 @@ std::optional<std::string> PathDialog::draw(const Style& style, const std::vecto
     const ImVec2 centre = ImGui::GetMainViewport()->GetCenter();
     ImGui::SetNextWindowPos(centre, ImGuiCond_Appearing, ImVec2(0.5f, 0.5f));
     ImGui::SetNextWindowSize(ImVec2(style.em * 42, style.em * 30), ImGuiCond_Appearing);
-    if (!ImGui::BeginPopupModal(title_.c_str(), nullptr, ImGuiWindowFlags_NoSavedSettings))
-        return std::nullopt;
+    ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 1.0f);
+    const bool shown = ImGui::BeginPopupModal(title_.c_str(), nullptr, ImGuiWindowFlags_NoSavedSettings);
+    ImGui::PopStyleVar();
+    if (!shown) return std::nullopt;
     if (stale_) {
         auto listed = list_folder(folder_, endings);
         entries_ = listed.ok() ? std::move(*listed) : std::vector<FolderEntry>();

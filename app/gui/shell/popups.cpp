@@ -60,7 +60,11 @@ void App::draw_help() {
     ImGui::SetNextWindowPos(ImGui::GetMainViewport()->GetCenter(), ImGuiCond_Appearing, ImVec2(0.5f, 0.5f));
     bool open = true;
     const ImGuiWindowFlags flags = ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoSavedSettings;
-    if (!ImGui::BeginPopupModal(title, &open, flags)) return;
+    ImGui::SetNextWindowSizeConstraints(ImVec2(0, 0), ImVec2(FLT_MAX, ImGui::GetMainViewport()->WorkSize.y));
+    ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 1.0f);
+    const bool shown = ImGui::BeginPopupModal(title, &open, flags);
+    ImGui::PopStyleVar();
+    if (!shown) return;
     if (ImGui::BeginTable("##keys", 3, ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_RowBg)) {
         for (const Action& entry : actions()) {
             if (*entry.keys == 0) continue;
@@ -140,9 +144,9 @@ void App::draw_palette() {
             if (i == palette_choice_ && ImGui::IsWindowAppearing()) ImGui::SetScrollHereY();
             const float width = std::min(ImGui::CalcTextSize(entry.detail.c_str()).x, style_.em * 16);
             ImGui::SameLine(right - width - style_.em * 0.5f);
-            ImGui::BeginDisabled();
+            ImGui::PushStyleColor(ImGuiCol_Text, to_im(style_.colours.text_dim));
             text_cut(entry.detail, width + 1);
-            ImGui::EndDisabled();
+            ImGui::PopStyleColor();
         }
         if (count == 0) ImGui::TextDisabled("Nothing of that name.");
     }

@@ -108,6 +108,18 @@ TEST(Selection, SpeedupComesFromTheAutoregressiveRun) {
     EXPECT_EQ(header_numbers(Snapshot(), 0).tau, "-");
 }
 
+TEST(Selection, BaselineMeasuredWithTheRunComesFirst) {
+    Capture capture;
+    SyntheticRun run;
+    run.begin(capture);
+    for (int i = 0; i < 5; ++i) run.advance(capture);
+    run.end(capture, RunEnd::ok);
+    capture.apply(CounterRow{1, 0, std::string(baseline_counter), 10.0});
+    const Snapshot snapshot = capture.snapshot(1);
+    EXPECT_NEAR(std::stod(header_numbers(snapshot, 1).speedup),
+                run_totals(snapshot, 1).tokens_per_second / 10.0, 0.005);
+}
+
 TEST(Selection, ShortNames) {
     EXPECT_EQ(short_name("/a/b/model.gguf"), "model.gguf");
     EXPECT_EQ(short_name("eagle2"), "eagle2");
