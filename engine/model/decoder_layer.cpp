@@ -24,7 +24,9 @@ Rows<float> columns(Rows<float> rows, int first, int count) {
 
 std::size_t DecoderLayer::bytes() const {
     return qkv.bytes() + attn_out.bytes() + gate_up.bytes() + down.bytes() +
-           (attn_norm.size() + ffn_norm.size()) * sizeof(float);
+           (attn_norm.size() + ffn_norm.size() + qkv_bias.size() + q_norm.size() + k_norm.size() +
+            attn_post_norm.size() + ffn_post_norm.size()) *
+               sizeof(float);
 }
 
 void DecoderBatch::clear() {
@@ -52,6 +54,24 @@ std::uint64_t DecoderBatch::kv_bytes(int kv_width) const {
     }
     slots += static_cast<std::uint64_t>(longest) + places_.size();
     return slots * 2 * static_cast<std::uint64_t>(kv_width) * sizeof(float);
+}
+
+void LayerPass::add_bias(const DecoderLayer& layer, Rows<float> qkv) {
+    if (layer.qkv_bias.empty()) return;
+    // Rows without a stride: every row is the bias.
+    kernels::add(exec_, Rows<const float>(layer.qkv_bias.data(), qkv.rows, qkv.cols, 0), qkv);
+}
+
+void LayerPass::norm_heads(const DecoderLayer& layer, Rows<float> qkv) {
+    const auto norm = [&](const std::vector<float>& weight, int first, int width) {
+        const int span = static_cast<int>(weight.size());
+        for (int at = first; span != 0 && at < first + width; at += span) {
+            const Rows<float> part = columns(qkv, at, span);
+            kernels::rms_norm(exec_, part, weight, shape_.norm_eps, part);
+        }
+    };
+    norm(layer.q_norm, 0, shape_.q_width());
+    norm(layer.k_norm, shape_.q_width(), shape_.kv_width());
 }
 
 void LayerPass::store_keys(int cache_layer) {
@@ -92,34 +112,43 @@ void LayerPass::attend(const DecoderLayer& layer, int cache_layer, Rows<const fl
     const int rows = batch_.rows();
     const Rows<float> qkv = rows_in(batch_.qkv_, rows, layer.qkv.n());
     kernels::matmul(exec_, layer.qkv, input, qkv);
+    add_bias(layer, qkv);
+    norm_heads(layer, qkv);
     // q and k lie side by side: one call rotates both.
     const int rotated = shape_.heads + shape_.kv_heads;
     kernels::rope(exec_, columns(qkv, 0, rotated * shape_.head_dim), rotated, rope_, batch_.positions_);
     store_keys(cache_layer);
     const Rows<float> mixed = rows_in(batch_.attention_, rows, shape_.q_width());
     attention(cache_layer);
-    const Rows<float> projected = rows_in(batch_.projected_, rows, shape_.hidden);
-    kernels::matmul(exec_, layer.attn_out, mixed, projected);
+    add_output(layer.attn_out, mixed, layer.attn_post_norm, residual);
+}
+
+Rows<const float> LayerPass::normed(const std::vector<float>& norm, Rows<float> residual) {
+    if (norm.empty()) return residual;
+    const Rows<float> out = rows_in(batch_.normed_, residual.rows, shape_.hidden);
+    kernels::rms_norm(exec_, residual, norm, shape_.norm_eps, out);
+    return out;
+}
+
+void LayerPass::add_output(const kernels::Matrix& weights, Rows<const float> input,
+                           const std::vector<float>& post_norm, Rows<float> residual) {
+    const Rows<float> projected = rows_in(batch_.projected_, input.rows, shape_.hidden);
+    kernels::matmul(exec_, weights, input, projected);
+    if (!post_norm.empty()) kernels::rms_norm(exec_, projected, post_norm, shape_.norm_eps, projected);
     kernels::add(exec_, projected, residual);
 }
 
 void LayerPass::feed_forward(const DecoderLayer& layer, Rows<float> residual) {
     const int rows = batch_.rows();
-    const Rows<float> normed = rows_in(batch_.normed_, rows, shape_.hidden);
-    kernels::rms_norm(exec_, residual, layer.ffn_norm, shape_.norm_eps, normed);
     const Rows<float> gate_up = rows_in(batch_.gate_up_, rows, 2 * shape_.ffn);
-    kernels::matmul(exec_, layer.gate_up, normed, gate_up);
+    kernels::matmul(exec_, layer.gate_up, normed(layer.ffn_norm, residual), gate_up);
     const Rows<float> gate = columns(gate_up, 0, shape_.ffn);
     kernels::silu_mul(exec_, gate, columns(gate_up, shape_.ffn, shape_.ffn), gate);
-    const Rows<float> projected = rows_in(batch_.projected_, rows, shape_.hidden);
-    kernels::matmul(exec_, layer.down, gate, projected);
-    kernels::add(exec_, projected, residual);
+    add_output(layer.down, gate, layer.ffn_post_norm, residual);
 }
 
 void LayerPass::run(const DecoderLayer& layer, int cache_layer, Rows<float> residual) {
-    const Rows<float> normed = rows_in(batch_.normed_, batch_.rows(), shape_.hidden);
-    kernels::rms_norm(exec_, residual, layer.attn_norm, shape_.norm_eps, normed);
-    attend(layer, cache_layer, normed, residual);
+    attend(layer, cache_layer, normed(layer.attn_norm, residual), residual);
     feed_forward(layer, residual);
 }
 

@@ -26,12 +26,18 @@ struct LayerShape {
 };
 
 struct DecoderLayer {
-    std::vector<float> attn_norm;  ///< [d]; unused by layers whose attention reads un-normed rows
-    std::vector<float> ffn_norm;   ///< [d]
+    std::vector<float> attn_norm;  ///< [d]; empty in layers whose attention reads un-normed rows
+    std::vector<float> ffn_norm;   ///< [d]; empty in layers whose feed-forward reads un-normed rows
     kernels::Matrix qkv;           ///< [(H + 2 H_kv) hd, inputs]
     kernels::Matrix attn_out;      ///< [d, H hd]
     kernels::Matrix gate_up;       ///< [2 d_ff, d]
     kernels::Matrix down;          ///< [d, d_ff]
+
+    // What some families add; empty = absent.
+    std::vector<float> qkv_bias;        ///< [(H + 2 H_kv) hd]
+    std::vector<float> q_norm, k_norm;  ///< RMSNorm before rotation: [hd] per head, or the whole projection
+    std::vector<float> attn_post_norm;  ///< [d], on what attention adds to the residual
+    std::vector<float> ffn_post_norm;   ///< [d], on what the feed-forward adds
 
     std::size_t bytes() const;  ///< weights one pass reads
 };
@@ -74,14 +80,19 @@ class LayerPass {
 
     /// residual += W_o attention(W_qkv input), keys and values stored as layer `cache_layer` of the caches.
     void attend(const DecoderLayer& layer, int cache_layer, Rows<const float> input, Rows<float> residual);
-    /// residual += down(silu(gate x) * up x), x = RMSNorm(residual).
+    /// residual += down(silu(gate x) * up x), x = RMSNorm(residual), or the residual itself without ffn_norm.
     void feed_forward(const DecoderLayer& layer, Rows<float> residual);
-    /// A whole pre-norm layer.
+    /// A whole layer.
     void run(const DecoderLayer& layer, int cache_layer, Rows<float> residual);
 
   private:
+    Rows<const float> normed(const std::vector<float>& norm, Rows<float> residual);
+    void add_bias(const DecoderLayer& layer, Rows<float> qkv);
+    void norm_heads(const DecoderLayer& layer, Rows<float> qkv);
     void store_keys(int cache_layer);
     void attention(int cache_layer);
+    void add_output(const kernels::Matrix& weights, Rows<const float> input,
+                    const std::vector<float>& post_norm, Rows<float> residual);
 
     kernels::Exec& exec_;
     const LayerShape& shape_;

@@ -1,6 +1,5 @@
 #include "engine/model/gguf_model.h"
 
-#include <array>
 #include <cmath>
 #include <filesystem>
 #include <set>
@@ -8,10 +7,6 @@
 
 namespace draftscope {
 namespace {
-
-constexpr std::array architectures = {
-    Architecture{"llama", true},
-};
 
 // Far above any model, and small enough that products of two never overflow 64 bits.
 constexpr std::int64_t largest_layers = 4096;
@@ -128,7 +123,7 @@ class TensorCheck {
   public:
     explicit TensorCheck(const GgufFile& file) : file_(file) {}
 
-    Status require(const std::string& name, std::vector<std::int64_t> shape) {
+    Status require(const std::string& name, const std::vector<std::int64_t>& shape) {
         const auto found = file_.tensors().find(name);
         if (found == file_.tensors().end())
             return bad_input("{}: tensor '{}' is missing; the file does not hold a complete model",
@@ -160,22 +155,6 @@ class TensorCheck {
     std::set<std::string> used_;
 };
 
-Status check_llama_layer(TensorCheck& check, const ModelConfig& config, int layer) {
-    const std::int64_t d = config.hidden;
-    const std::int64_t q = std::int64_t{config.heads} * config.head_dim;
-    const std::int64_t kv = std::int64_t{config.kv_heads} * config.head_dim;
-    const std::string prefix = fmt::format("blk.{}.", layer);
-    DS_TRY(check.require(prefix + "attn_norm.weight", {d}));
-    DS_TRY(check.require(prefix + "attn_q.weight", {q, d}));
-    DS_TRY(check.require(prefix + "attn_k.weight", {kv, d}));
-    DS_TRY(check.require(prefix + "attn_v.weight", {kv, d}));
-    DS_TRY(check.require(prefix + "attn_output.weight", {d, q}));
-    DS_TRY(check.require(prefix + "ffn_norm.weight", {d}));
-    DS_TRY(check.require(prefix + "ffn_gate.weight", {config.ffn, d}));
-    DS_TRY(check.require(prefix + "ffn_up.weight", {config.ffn, d}));
-    return check.require(prefix + "ffn_down.weight", {d, config.ffn});
-}
-
 Status check_tensors(const GgufFile& file, ModelConfig& config) {
     TensorCheck check(file);
     const auto embedding = file.tensors().find("token_embd.weight");
@@ -186,11 +165,8 @@ Status check_tensors(const GgufFile& file, ModelConfig& config) {
     if (vocab > largest_extent)
         return bad_input("{}: a vocabulary of {} tokens is larger than supported", file.path(), vocab);
     config.vocab = static_cast<int>(vocab);
-    DS_TRY(check.require("token_embd.weight", {vocab, config.hidden}));
-    DS_TRY(check.require("output_norm.weight", {config.hidden}));
     config.tied_head = !check.has("output.weight");
-    if (!config.tied_head) DS_TRY(check.require("output.weight", {vocab, config.hidden}));
-    for (int layer = 0; layer < config.layers; ++layer) DS_TRY(check_llama_layer(check, config, layer));
+    for (const ModelTensor& tensor : model_tensors(config)) DS_TRY(check.require(tensor.name, tensor.shape));
     if (check.has("rope_freqs.weight")) DS_TRY(check.require("rope_freqs.weight", {config.head_dim / 2}));
     return check.nothing_left();
 }
@@ -216,19 +192,15 @@ Status read_rope_divisors(const GgufFile& file, ModelConfig& config) {
 Result<const Architecture*> gguf_architecture(const GgufFile& file) {
     DS_ASSIGN(const auto name, file.text("general.architecture"));
     if (!name) return bad_input("{}: metadata 'general.architecture' is missing", file.path());
-    std::string known;
-    for (const Architecture& architecture : architectures) {
-        if (architecture.name == *name) return &architecture;
-        known += (known.empty() ? "" : ", ") + std::string(architecture.name);
-    }
+    if (const Architecture* architecture = architecture_by_name(*name)) return architecture;
     return bad_input("{}: architecture '{}' is not supported by this version (supported: {})", file.path(),
-                     printable(*name), known);
+                     printable(*name), known_architectures());
 }
 
 Result<ModelConfig> read_gguf_config(const GgufFile& file, const Architecture& architecture) {
     const ConfigReader reader(file, architecture.name);
     ModelConfig config;
-    config.architecture = architecture.name;
+    apply_architecture(architecture, config);
     config.name = display_name(file);
     DS_ASSIGN(config.layers, reader.required("block_count", largest_layers));
     DS_ASSIGN(config.hidden, reader.required("embedding_length"));

@@ -4,17 +4,12 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/model/architecture.h"
 #include "engine/model/gguf.h"
 #include "engine/model/model_config.h"
 #include "engine/model/tokenizer.h"
 
 namespace draftscope {
-
-/// What sets one model family's GGUF files apart. A new family is one row of the table in gguf_model.cpp.
-struct Architecture {
-    std::string_view name;  ///< general.architecture
-    bool permuted_qk;       ///< q/k rows stored for rotation of adjacent pairs
-};
 
 /// The family of a file; an unknown one is an error that names it and lists the known ones.
 Result<const Architecture*> gguf_architecture(const GgufFile& file);

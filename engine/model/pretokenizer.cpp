@@ -44,6 +44,7 @@ constexpr std::array recipes = {
     Recipe{{"gpt-2", "gpt2"}, {gpt2_words}, false, false, false},
     Recipe{{"llama-bpe", "llama3", "llama-v3"}, {llama3_words}, false, true, true},
     Recipe{{"qwen2"}, {qwen2_words}, true, false, false},
+    Recipe{{"dbrx"}, {llama3_words}, false, false, false},  // OLMo 2's, as its GGUF files call it
 };
 
 const Recipe* find_recipe(std::string_view name) {

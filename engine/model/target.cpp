@@ -41,17 +41,44 @@ LayerShape layer_shape(const ModelConfig& config) {
     return {config.hidden, config.heads, config.kv_heads, config.head_dim, config.ffn, config.norm_eps};
 }
 
-Result<DecoderLayer> load_layer(kernels::Exec& exec, kernels::Precision precision, const WeightSource& source,
+/// The vectors of a layer: norms and biases, as far as the model's family has them.
+Status load_layer_vectors(const WeightSource& source, const ModelConfig& config, const std::string& prefix,
+                          DecoderLayer& layer) {
+    const auto read = [&](const char* name, int size, std::vector<float>& out) -> Status {
+        DS_ASSIGN(out, read_vector(source, prefix + name, size, "from the model's config"));
+        return {};
+    };
+    const int d = config.hidden;
+    DS_TRY(read(config.post_norms ? "post_attention_norm.weight" : "attn_norm.weight", d,
+                config.post_norms ? layer.attn_post_norm : layer.attn_norm));
+    DS_TRY(read(config.post_norms ? "post_ffw_norm.weight" : "ffn_norm.weight", d,
+                config.post_norms ? layer.ffn_post_norm : layer.ffn_norm));
+    if (config.qk_norm != QkNorm::none) {
+        DS_TRY(read("attn_q_norm.weight", config.q_norm_width(), layer.q_norm));
+        DS_TRY(read("attn_k_norm.weight", config.k_norm_width(), layer.k_norm));
+    }
+    if (!config.qkv_bias) return {};
+    const int kv_width = config.kv_heads * config.head_dim;
+    std::vector<float> part;
+    for (const auto& [name, width] :
+         {std::pair("attn_q.bias", config.heads * config.head_dim), std::pair("attn_k.bias", kv_width),
+          std::pair("attn_v.bias", kv_width)}) {
+        DS_TRY(read(name, width, part));
+        layer.qkv_bias.insert(layer.qkv_bias.end(), part.begin(), part.end());
+    }
+    return {};
+}
+
+Result<DecoderLayer> load_layer(kernels::Exec& exec, kernels::Precision precision, const ModelFile& file,
                                 const LayerShape& shape, int index) {
     const std::string prefix = fmt::format("blk.{}.", index);
     const auto stack = [&](std::initializer_list<StackedTensor> parts, int cols) {
         std::vector<StackedTensor> named(parts);
         for (StackedTensor& part : named) part.name = prefix + part.name;
-        return pack_stacked(exec, precision, source, named, cols, "from the model's config");
+        return pack_stacked(exec, precision, *file.weights, named, cols, "from the model's config");
     };
     DecoderLayer layer;
-    DS_ASSIGN(layer.attn_norm, read_vector(source, prefix + "attn_norm.weight", shape.hidden));
-    DS_ASSIGN(layer.ffn_norm, read_vector(source, prefix + "ffn_norm.weight", shape.hidden));
+    DS_TRY(load_layer_vectors(*file.weights, file.config, prefix, layer));
     DS_ASSIGN(layer.qkv, stack({{"attn_q.weight", shape.q_width()},
                                 {"attn_k.weight", shape.kv_width()},
                                 {"attn_v.weight", shape.kv_width()}},
@@ -101,7 +128,7 @@ Status Target::Impl::load_weights(kernels::Exec& exec, const ProgressFn& progres
     layers.reserve(static_cast<std::size_t>(config.layers));
     for (int i = 0; i < config.layers; ++i) {
         if (progress) progress(i / steps, fmt::format("packing layer {} of {}", i + 1, config.layers));
-        DS_ASSIGN(DecoderLayer layer, load_layer(exec, precision, source, shape, i));
+        DS_ASSIGN(DecoderLayer layer, load_layer(exec, precision, file, shape, i));
         layer_bytes += layer.bytes();
         layers.push_back(std::move(layer));
     }
