@@ -154,17 +154,11 @@ class JobController final : public Controller {
         saver_ =
             std::jthread([this, path, before = std::move(saver_), snapshot = recorder_.snapshot()]() mutable {
                 if (before.joinable()) before.join();
-                auto writer = CaptureWriter::create(path, true);
-                if (!writer.ok()) {
-                    set_error(writer.error().message);
+                const Status saved = save_snapshot(*snapshot, path);
+                if (!saved.ok()) {
+                    set_error(saved.error().message);
                 } else {
-                    push_snapshot(*snapshot, **writer);
-                    const Status closed = (*writer)->close();
-                    if (!closed.ok()) {
-                        set_error(closed.error().message);
-                    } else {
-                        log_info("saved {}", path);
-                    }
+                    log_info("saved {}", path);
                 }
                 wake_();
             });

@@ -369,7 +369,8 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
     recorder.push(
         RunStarted{row, impl_->vocabulary.vocab, {row.id, row.started_monotonic, utc_ns(), std::nullopt}});
     if (report.baseline.present) {
-        recorder.push(CounterRow{row.id, 0, std::string(baseline_counter), report.baseline.tokens_per_second});
+        recorder.push(
+            CounterRow{row.id, 0, std::string(baseline_counter), report.baseline.tokens_per_second});
     }
 
     PhaseRecorder phases;

@@ -1,6 +1,9 @@
 #include "app/jobs/snapshot_records.h"
 
-#include <set>
+#include <filesystem>
+#include <system_error>
+
+#include "storage/capture_file.h"
 
 namespace draftscope {
 namespace {
@@ -137,6 +140,22 @@ void push_snapshot(const Snapshot& snapshot, RecordSink& sink) {
         if (ended != RunEnd::live)
             sink.push(RunEnded{run.id, ended, snapshot.run_end_ns[r], anchor_of(snapshot, run.id, true)});
     }
+}
+
+Status save_snapshot(const Snapshot& snapshot, const std::string& path) {
+    const std::string unfinished = path + ".saving";
+    std::error_code error;
+    if (std::filesystem::is_directory(path, error))
+        return bad_input("{}: is a folder; choose another name", path);
+    DS_ASSIGN(const auto writer, CaptureWriter::create(unfinished, true));
+    push_snapshot(snapshot, *writer);
+    const Status closed = writer->close();
+    if (closed.ok()) std::filesystem::rename(unfinished, path, error);
+    if (closed.ok() && !error) return {};
+    std::error_code ignored;
+    std::filesystem::remove(unfinished, ignored);
+    if (!closed.ok()) return closed;
+    return failed("{}: can't be written: {}", path, error.message());
 }
 
 }  // namespace draftscope

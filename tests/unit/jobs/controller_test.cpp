@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <filesystem>
 #include <mutex>
 
 #include "tests/unit/jobs/tiny_files.h"
@@ -134,18 +135,16 @@ TEST_F(ControllerTest, ACopyOfALiveRunOpensAsTheSameCapture) {
     const auto live = controller_->snapshot();
     const std::string path = files_.file("copy.dscope");
     controller_->submit({CmdSaveCopy{path}});
-    controller_->submit({CmdOpenFile{path}});  // may come before the copy is complete: then asked again
+    ASSERT_TRUE(until([&] { return std::filesystem::exists(path); }));  // appears when complete
+    controller_->submit({CmdOpenFile{path}});
     ASSERT_TRUE(until([&] {
-        if (controller_->status().state != JobState::idle) return false;
-        if (controller_->snapshot()->source == path &&
-            controller_->snapshot()->rounds.size() == live->rounds.size() &&
-            controller_->snapshot()->runs.size() == 1 && controller_->snapshot()->runs[0].ended == RunEnd::ok)
-            return true;
-        controller_->submit({CmdOpenFile{path}});
-        return false;
+        return controller_->status().state == JobState::idle && controller_->snapshot()->source == path;
     }));
     const auto opened = controller_->snapshot();
     EXPECT_EQ(controller_->status().opened_file, path);
+    ASSERT_EQ(opened->runs.size(), 1u);
+    EXPECT_EQ(opened->runs[0].ended, RunEnd::ok);
+    EXPECT_EQ(opened->rounds.size(), live->rounds.size());
     EXPECT_EQ(opened->nodes.size(), live->nodes.size());
     EXPECT_EQ(opened->spans.size(), live->spans.size());
     EXPECT_EQ(opened->prompts[0]->output, live->prompts[0]->output);

@@ -146,12 +146,10 @@ TEST(SnapshotRecords, ACopyHoldsTheSameRowsAsTheOriginal) {
     }
     const auto loaded = load_capture(original);
     ASSERT_TRUE(loaded.ok()) << loaded.error().message;
-    {
-        auto writer = CaptureWriter::create(copy, false);
-        ASSERT_TRUE(writer.ok());
-        push_snapshot(**loaded, **writer);
-        ASSERT_TRUE((*writer)->close().ok());
-    }
+    ASSERT_TRUE(save_snapshot(**loaded, copy).ok());
+    EXPECT_FALSE(fs::exists(copy + ".saving"));
+    ASSERT_TRUE(save_snapshot(**loaded, copy).ok());  // over the one that is there
+    EXPECT_FALSE(save_snapshot(**loaded, folder.file("none/b.dscope")).ok());
     EXPECT_EQ(dump(original), dump(copy));
     const auto checked = check_capture(copy);
     ASSERT_TRUE(checked.ok());
