@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "tests/support/demo_model.h"
 #include "tests/unit/cli/program.h"
 #include "tests/unit/cli/sql.h"
 
@@ -244,6 +245,33 @@ TEST_F(RunJson, SpeculationDoesNotChangeTheTokens) {
     EXPECT_TRUE(other["capture"].is_null());
     EXPECT_TRUE(other["baseline"]["speedup"].is_null());
     EXPECT_DOUBLE_EQ(other["totals"]["tau"], 1.0);
+}
+
+TEST(RunJsonHeads, AreReDerivedFromTheFile) {
+    ASSERT_TRUE(demo_model_present()) << demo_model_hint();
+    const ScratchFolder folder;
+    const std::string path = folder.file("heads.dscope");
+    const Finished done = run(folder, {"run", "--model", demo_model_path(), "--drafter", "eagle2", "--head",
+                                       "fr-spec:v=8192", "--prompt", "Name three rivers.", "--max-new", "40",
+                                       "--ignore-eos", "--save", path, "--json"});
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    const json document = json::parse(done.out, nullptr, false);
+    EXPECT_EQ(document["head"], "fr-spec:v=8192");
+    const auto rows = Sql(path).rows(
+        "SELECT head, mode, tau, rho_tau, nu, kappa, active_rows, coverage, covered_mass "
+        "FROM v_head ORDER BY mode DESC");
+    ASSERT_EQ(rows.size(), 2u);  // the driving head, and the full one that calibrates it
+    ASSERT_EQ(document["heads"].size(), 2u);
+    const char* keys[] = {"tau", "rho_tau", "nu", "kappa", "active_rows", "coverage", "covered_mass"};
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const json& head = document["heads"][i];
+        EXPECT_EQ(head["head"], rows[i][0]);
+        EXPECT_EQ(head["mode"], rows[i][1]);
+        for (std::size_t k = 0; k < std::size(keys); ++k)
+            expect_near(head[keys[k]], std::stod(rows[i][k + 2]), rows[i][0] + " " + keys[k]);
+        EXPECT_GT(head["bytes_per_call"], 0);
+    }
+    EXPECT_EQ(document["heads"][0]["active_rows"], 8192);
 }
 
 }  // namespace
