@@ -3,9 +3,20 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/matmul.h"
 #include "kernels/topk.h"
 
 namespace draftscope {
+namespace {
+
+Rows<const float> logits_of(kernels::Exec& exec, const kernels::Matrix& rows, Rows<const float> hidden,
+                            std::vector<float>& logits) {
+    logits.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(rows.n()));
+    kernels::matmul(exec, rows, hidden, Rows<float>(logits.data(), hidden.rows, rows.n()));
+    return {logits.data(), hidden.rows, rows.n()};
+}
+
+}  // namespace
 
 void Proposal::resize(int rows, int k_in) {
     k = k_in;
@@ -30,6 +41,48 @@ void select_candidates(ProposeContext& context, Rows<const float> logits, int su
     kernels::topk(context.exec, real, kept, Rows<std::int32_t>(out.ids.data(), real.rows, kept, k),
                   Rows<float>(out.logits.data(), real.rows, kept, k));
     std::fill(out.counts.begin(), out.counts.end(), kept);
+}
+
+void propose_rows(ProposeContext& context, const kernels::Matrix& rows, std::span<const TokenId> ids,
+                  Rows<const float> hidden, int k, std::vector<float>& logits, Proposal& out) {
+    Rows<const float> found;
+    {
+        PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows, rows.bytes());
+        found = logits_of(context.exec, rows, hidden, logits);
+    }
+    select_candidates(context, found, rows.n(), k, out);
+    PhaseScope gather(context.phases, Phase::gather, context.level, hidden.rows);
+    PhaseScope remap(context.phases, Phase::remap, context.level, hidden.rows,
+                     out.ids.size() * 2 * sizeof(TokenId));
+    for (TokenId& id : out.ids)
+        if (id != no_token) id = ids[static_cast<std::size_t>(id)];
+}
+
+void score_rows(kernels::Exec& exec, const kernels::Matrix& rows, std::span<const TokenId> ids,
+                Rows<const float> hidden, std::vector<float>& logits, Rows<float> out) {
+    const Rows<const float> found = logits_of(exec, rows, hidden, logits);
+    for (int r = 0; r < out.rows; ++r) {
+        const std::span<float> row = out.row(r);
+        std::fill(row.begin(), row.end(), -std::numeric_limits<float>::infinity());
+        for (std::size_t i = 0; i < ids.size(); ++i)
+            row[static_cast<std::size_t>(ids[i])] = found.row_data(r)[i];
+    }
+}
+
+HeadCost cost_of(const kernels::Matrix& rows) {
+    return {static_cast<double>(rows.n()), rows.bytes(),
+            2.0 * static_cast<double>(rows.n()) * static_cast<double>(rows.k()), Lane::critical};
+}
+
+Status check_weights(const HeadWeights& weights, std::string_view head) {
+    if (weights.lm_head == nullptr || weights.vocab < 1 ||
+        (weights.row_ids.empty() && weights.vocab > weights.lm_head->n()))
+        return failed("head {}: no LM head for {} tokens", head, weights.vocab);
+    return {};
+}
+
+int part_of_vocab(int vocab, int parts) {
+    return std::min(vocab, (vocab / parts + 63) / 64 * 64);
 }
 
 }  // namespace draftscope

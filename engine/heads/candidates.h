@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "engine/heads/head.h"
@@ -9,5 +11,21 @@ namespace draftscope {
 /// Fills `out` from dense draft logits [rows, columns >= support]: logsumexp and top-k over the first
 /// `support` columns. Ids are column numbers. Records phase topk with its child softmax.
 void select_candidates(ProposeContext& context, Rows<const float> logits, int support, int k, Proposal& out);
+
+/// Proposes from `rows`, whose row i is the head's row of token ids[i]; rising ids make ties go to the lower
+/// token, as in the full head. Records phases head, topk and gather with its child remap. `logits` is
+/// scratch.
+void propose_rows(ProposeContext& context, const kernels::Matrix& rows, std::span<const TokenId> ids,
+                  Rows<const float> hidden, int k, std::vector<float>& logits, Proposal& out);
+/// The same rows' logits at their tokens' places in `out` ([rows, vocab]), -inf elsewhere.
+void score_rows(kernels::Exec& exec, const kernels::Matrix& rows, std::span<const TokenId> ids,
+                Rows<const float> hidden, std::vector<float>& logits, Rows<float> out);
+/// Cost of one call that reads all of `rows`.
+HeadCost cost_of(const kernels::Matrix& rows);
+
+/// An LM head that fits its vocabulary, else an error that names the head.
+Status check_weights(const HeadWeights& weights, std::string_view head);
+/// vocab / parts, rounded up to 64 rows and never more than vocab.
+int part_of_vocab(int vocab, int parts);
 
 }  // namespace draftscope

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
+#include <vector>
 
 #include "engine/heads/head.h"
 
@@ -9,8 +11,12 @@ namespace draftscope {
 
 Result<std::unique_ptr<Head>> make_full_head(const HeadSpec& spec, const HeadArtefacts& artefacts);
 Result<std::unique_ptr<Head>> make_fr_spec_head(const HeadSpec& spec, const HeadArtefacts& artefacts);
+Result<std::unique_ptr<Head>> make_pa_fr_head(const HeadSpec& spec, const HeadArtefacts& artefacts);
+Result<std::unique_ptr<Head>> make_vocabtrim_head(const HeadSpec& spec, const HeadArtefacts& artefacts);
 
 /// Whole-number parameter `name`, absent = `fallback`. The registry has checked that it is a number in range.
 Result<int> whole_param(const HeadSpec& spec, std::string_view name, int fallback);
+/// The whole numbers of list parameter `name` ("16384/8192"), absent = empty.
+Result<std::vector<int>> whole_list_param(const HeadSpec& spec, std::string_view name);
 
 }  // namespace draftscope

@@ -86,6 +86,8 @@ class Head {
                          std::span<HeadState* const> states, int k, Proposal& out) = 0;
     virtual void observe(HeadState*, const DraftTree&, const Outcome&) {}
     virtual HeadCost cost(int rows) const = 0;
+    /// Cost of a call at one draft level of one sequence, for heads whose calls differ.
+    virtual HeadCost cost_at(const HeadState*, int rows, int /*level*/) const { return cost(rows); }
     /// Is `token` in the active set of this sequence at draft level `level`?
     virtual bool covers(const HeadState*, TokenId token, int level) const = 0;
     /// Every logit of the full vocabulary, -inf outside the support: slow, for debugging and fitting.
@@ -98,6 +100,7 @@ struct HeadParam {
     double min = 0, max = 0;
     bool our_default = false;  ///< the paper does not state it
     std::string_view help;
+    bool list = false;  ///< may be a list per draft level, "16384/8192"; the range holds for each value
 };
 
 /// Parsed `--head` text: "fr-spec:v=8192".

@@ -24,6 +24,32 @@ Result<double> parse_number(std::string_view head, std::string_view name, std::s
     return number;
 }
 
+/// "a/b/c" in pieces; one piece when there is no slash.
+std::vector<std::string_view> split_list(std::string_view text) {
+    std::vector<std::string_view> pieces;
+    while (true) {
+        const auto slash = text.find('/');
+        pieces.push_back(trim(text.substr(0, slash)));
+        if (slash == std::string_view::npos) return pieces;
+        text.remove_prefix(slash + 1);
+    }
+}
+
+Status check_number(const HeadInfo& info, const HeadParam& param, std::string_view value) {
+    DS_ASSIGN(const double number, parse_number(info.id, param.name, value));
+    if (number < param.min || number > param.max)
+        return bad_input("head {}: {}={} is outside {}..{}", info.id, param.name, value, param.min,
+                         param.max);
+    return {};
+}
+
+Result<int> whole(std::string_view head, std::string_view name, std::string_view value) {
+    DS_ASSIGN(const double number, parse_number(head, name, value));
+    if (number != std::floor(number) || std::abs(number) > 1e9)
+        return bad_input("head {}: {}={} is not a whole number", head, name, value);
+    return static_cast<int>(number);
+}
+
 Status check_param(const HeadInfo& info, std::string_view name, std::string_view value) {
     const auto param = std::find_if(info.params.begin(), info.params.end(),
                                     [&](const HeadParam& p) { return p.name == name; });
@@ -33,9 +59,8 @@ Status check_param(const HeadInfo& info, std::string_view name, std::string_view
         return bad_input("head {}: unknown parameter {}={}; {}", info.id, name, value,
                          known.empty() ? "it takes none" : "known: " + known);
     }
-    DS_ASSIGN(const double number, parse_number(info.id, name, value));
-    if (number < param->min || number > param->max)
-        return bad_input("head {}: {}={} is outside {}..{}", info.id, name, value, param->min, param->max);
+    if (!param->list) return check_number(info, *param, value);
+    for (const std::string_view piece : split_list(value)) DS_TRY(check_number(info, *param, piece));
     return {};
 }
 
@@ -96,10 +121,18 @@ Result<std::unique_ptr<Head>> make_head(const HeadSpec& spec, const HeadArtefact
 Result<int> whole_param(const HeadSpec& spec, std::string_view name, int fallback) {
     const auto found = spec.params.find(name);
     if (found == spec.params.end()) return fallback;
-    DS_ASSIGN(const double number, parse_number(spec.id, name, found->second));
-    if (number != std::floor(number) || std::abs(number) > 1e9)
-        return bad_input("head {}: {}={} is not a whole number", spec.id, name, found->second);
-    return static_cast<int>(number);
+    return whole(spec.id, name, found->second);
+}
+
+Result<std::vector<int>> whole_list_param(const HeadSpec& spec, std::string_view name) {
+    std::vector<int> values;
+    const auto found = spec.params.find(name);
+    if (found == spec.params.end()) return values;
+    for (const std::string_view piece : split_list(found->second)) {
+        DS_ASSIGN(const int value, whole(spec.id, name, piece));
+        values.push_back(value);
+    }
+    return values;
 }
 
 }  // namespace draftscope

@@ -10,8 +10,19 @@ namespace {
 constexpr HeadParam fr_spec_params[] = {
     {"v", 0, 1, 1 << 20, true, "tokens kept, most frequent first; left out: a quarter of the vocabulary"},
 };
+// The paper's schedule is not published: only that early levels get more and that its mean is 31,739 of 128k.
+constexpr HeadParam pa_fr_params[] = {
+    {"v", 0, 1, 1 << 20, true,
+     "tokens kept per draft level, the last for all deeper ones, 16384/8192; left out: a half, a quarter and "
+     "an eighth of the vocabulary",
+     true},
+};
+// The paper tunes the size per model; FR-Spec's default, so that the two differ in their rankings only.
+constexpr HeadParam vocabtrim_params[] = {
+    {"v", 0, 1, 1 << 20, true, "tokens kept, most frequent first; left out: a quarter of the vocabulary"},
+};
 
-const std::array<HeadInfo, 2> heads = {{
+const std::array<HeadInfo, 4> heads = {{
     {"full",
      "Full",
      "the drafter's own head, as in EAGLE-2 (arXiv 2406.16858)",
@@ -21,6 +32,11 @@ const std::array<HeadInfo, 2> heads = {{
      make_full_head},
     {"fr-spec", "FR-Spec", "FR-Spec, arXiv 2502.14856", fr_spec_params,
      "token ranking from raw text (safetensors with `ids`)", 0xE69F00, make_fr_spec_head},
+    {"pa-fr", "PA-FR", "position-aware FR-Spec: DynaSpec, appendix A.1", pa_fr_params,
+     "token ranking (safetensors with `ids`)", 0x4C9FD1, make_pa_fr_head},
+    {"vocabtrim", "VocabTrim", "VocabTrim, arXiv 2506.22694", vocabtrim_params,
+     "token ranking from the target's own generations (safetensors with `ids`)", 0x56B4E9,
+     make_vocabtrim_head},
 }};
 
 }  // namespace

@@ -102,13 +102,16 @@ HeadEvalRow head_row(const Head& head, const DraftJob& job, std::string text, He
     HeadEvalRow row;
     row.head = std::move(text);
     row.mode = mode;
-    // The first call sees one row, the others a beam.
-    const HeadCost first = head.cost(1), other = head.cost(job.tree.topk);
-    const int others = std::max(job.head_calls - 1, 0);
-    if (job.head_calls > 0) {
-        row.active_rows = (first.active_rows + others * other.active_rows) / job.head_calls;
-        row.bytes = static_cast<std::int64_t>(first.bytes + static_cast<std::uint64_t>(others) * other.bytes);
+    double rows = 0;
+    std::uint64_t bytes = 0;
+    for (int level = 0; level < job.head_calls; ++level) {
+        // The first call sees one row, the others a beam.
+        const HeadCost cost = head.cost_at(job.head_state, level == 0 ? 1 : job.tree.topk, level);
+        rows += cost.active_rows;
+        bytes += cost.bytes;
     }
+    if (job.head_calls > 0) row.active_rows = rows / job.head_calls;
+    row.bytes = static_cast<std::int64_t>(bytes);
     return row;
 }
 

@@ -197,7 +197,7 @@ TEST(HeadSpec, RefusalsNameTheParameterAndItsRange) {
         const auto head = make_head(parse_head_spec(text).value(), {});
         return head.ok() ? std::string() : head.error().message;
     };
-    EXPECT_EQ(refusal("slim"), "unknown head slim; known: full, fr-spec");
+    EXPECT_THAT(refusal("slim"), ::testing::StartsWith("unknown head slim; known: full, fr-spec"));
     EXPECT_EQ(refusal("full:v=3"), "head full: unknown parameter v=3; it takes none");
     EXPECT_EQ(refusal("fr-spec:k=3"), "head fr-spec: unknown parameter k=3; known: v");
     EXPECT_EQ(refusal("fr-spec:v=0"), "head fr-spec: v=0 is outside 1..1048576");

@@ -1,0 +1,77 @@
+#include <algorithm>
+#include <utility>
+
+#include "engine/heads/candidates.h"
+#include "engine/heads/factories.h"
+#include "engine/heads/static_head.h"
+#include "engine/heads/static_vocab.h"
+
+namespace draftscope {
+namespace {
+
+/// PA-FR (DynaSpec, appendix A.1): FR-Spec with a size per draft level, larger where a draft is more likely
+/// to be reached. The paper stores one matrix and multiplies a prefix of it; here each size has a matrix of
+/// its own with rising ids, so that ties go to the lower token. A level reads the same bytes either way.
+class PaFrHead final : public Head {
+  public:
+    PaFrHead(std::vector<TokenId> ranking, std::vector<int> sizes)
+        : ranking_(std::move(ranking)), sizes_(std::move(sizes)) {}
+
+    Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
+        DS_TRY(check_weights(weights, "pa-fr"));
+        std::vector<int> sizes = sizes_;
+        if (sizes.empty())
+            for (const int parts : {2, 4, 8}) sizes.push_back(part_of_vocab(weights.vocab, parts));
+        std::vector<int> distinct;
+        vocabs_.clear();
+        levels_.clear();
+        for (const int size : sizes) {
+            const auto known = std::find(distinct.begin(), distinct.end(), size);
+            levels_.push_back(static_cast<std::size_t>(known - distinct.begin()));
+            if (known != distinct.end()) continue;
+            distinct.push_back(size);
+            DS_ASSIGN(StaticVocab vocab, StaticVocab::make(exec, weights, ranking_, size, "pa-fr"));
+            vocabs_.push_back(std::move(vocab));
+        }
+        return {};
+    }
+
+    void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const>, int k,
+                 Proposal& out) override {
+        const StaticVocab& vocab = at(context.level);
+        propose_rows(context, vocab.rows(), vocab.ids(), hidden, k, logits_, out);
+    }
+
+    HeadCost cost(int) const override { return cost_of(at(0).rows()); }
+    HeadCost cost_at(const HeadState*, int, int level) const override { return cost_of(at(level).rows()); }
+
+    bool covers(const HeadState*, TokenId token, int level) const override { return at(level).has(token); }
+
+    /// Over the support of level 0.
+    void scores(kernels::Exec& exec, Rows<const float> hidden, Rows<float> out) override {
+        score_rows(exec, at(0).rows(), at(0).ids(), hidden, logits_, out);
+    }
+
+  private:
+    const StaticVocab& at(int level) const {
+        const std::size_t last = levels_.size() - 1;
+        return vocabs_[levels_[std::min(static_cast<std::size_t>(std::max(level, 0)), last)]];
+    }
+
+    std::vector<TokenId> ranking_;
+    std::vector<int> sizes_;  ///< per level, the last one for all deeper levels; empty = our default
+    std::vector<StaticVocab> vocabs_;
+    std::vector<std::size_t> levels_;  ///< index into vocabs_ per level
+    std::vector<float> logits_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Head>> make_pa_fr_head(const HeadSpec& spec, const HeadArtefacts& artefacts) {
+    DS_ASSIGN(auto sizes, whole_list_param(spec, "v"));
+    DS_ASSIGN(const std::string path, needed_ranking(artefacts, spec.id));
+    DS_ASSIGN(auto ranking, load_ranking(path, spec.id));
+    return std::unique_ptr<Head>(std::make_unique<PaFrHead>(std::move(ranking), std::move(sizes)));
+}
+
+}  // namespace draftscope

@@ -1,0 +1,11 @@
+#include "engine/heads/factories.h"
+#include "engine/heads/static_head.h"
+
+namespace draftscope {
+
+/// VocabTrim (arXiv 2506.22694): FR-Spec's mechanism with tokens counted in what the target itself writes.
+Result<std::unique_ptr<Head>> make_vocabtrim_head(const HeadSpec& spec, const HeadArtefacts& artefacts) {
+    return make_ranked_head(spec, artefacts);
+}
+
+}  // namespace draftscope
