@@ -204,6 +204,7 @@ Status EngineHost::Impl::load_heads(const ResolvedRun& run) {
     weights.row_ids = drafter->own_head_ids();
     weights.vocab = std::min(target->tokenizer()->size(), target->lm_head().n());
     weights.hidden = target->config().hidden;
+    weights.drafter_bytes = static_cast<double>(drafter->weight_bytes());
     full_head.reset();
     DS_ASSIGN(head, make_head(*run.head, run.artefacts));
     DS_TRY(head->prepare(*exec, weights));

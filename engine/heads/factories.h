@@ -13,7 +13,10 @@ Result<std::unique_ptr<Head>> make_full_head(const HeadSpec& spec, const HeadArt
 Result<std::unique_ptr<Head>> make_fr_spec_head(const HeadSpec& spec, const HeadArtefacts& artefacts);
 Result<std::unique_ptr<Head>> make_pa_fr_head(const HeadSpec& spec, const HeadArtefacts& artefacts);
 Result<std::unique_ptr<Head>> make_vocabtrim_head(const HeadSpec& spec, const HeadArtefacts& artefacts);
+Result<std::unique_ptr<Head>> make_bcl_head(const HeadSpec& spec, const HeadArtefacts& artefacts);
 
+/// Parameter `name`, absent = `fallback`.
+Result<double> number_param(const HeadSpec& spec, std::string_view name, double fallback);
 /// Whole-number parameter `name`, absent = `fallback`. The registry has checked that it is a number in range.
 Result<int> whole_param(const HeadSpec& spec, std::string_view name, int fallback);
 /// The whole numbers of list parameter `name` ("16384/8192"), absent = empty.

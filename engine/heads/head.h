@@ -30,6 +30,7 @@ struct HeadWeights {
     std::vector<TokenId> always_active;  ///< EOS and chat-end ids: in every static vocabulary
     int vocab = 0;                       ///< real ids; padded rows of lm_head beyond are never proposed
     int hidden = 0;
+    double drafter_bytes = 0;  ///< backbone weights that one draft level reads
 };
 
 /// Per-sequence state of a head; empty for stateless heads.

@@ -118,6 +118,12 @@ Result<std::unique_ptr<Head>> make_head(const HeadSpec& spec, const HeadArtefact
     return info->make(spec, artefacts);
 }
 
+Result<double> number_param(const HeadSpec& spec, std::string_view name, double fallback) {
+    const auto found = spec.params.find(name);
+    if (found == spec.params.end()) return fallback;
+    return parse_number(spec.id, name, found->second);
+}
+
 Result<int> whole_param(const HeadSpec& spec, std::string_view name, int fallback) {
     const auto found = spec.params.find(name);
     if (found == spec.params.end()) return fallback;

@@ -21,8 +21,13 @@ constexpr HeadParam pa_fr_params[] = {
 constexpr HeadParam vocabtrim_params[] = {
     {"v", 0, 1, 1 << 20, true, "tokens kept, most frequent first; left out: a quarter of the vocabulary"},
 };
+// Default of the published command line; the byte-weighted cost is ours.
+constexpr HeadParam bcl_params[] = {
+    {"alpha", 0.5, 0, 1, false, "weight of coverage against cost when the size is solved"},
+    {"bytes", 0, 0, 1, true, "1: cost in bytes moved instead of the paper's FLOPs"},
+};
 
-const std::array<HeadInfo, 4> heads = {{
+const std::array<HeadInfo, 5> heads = {{
     {"full",
      "Full",
      "the drafter's own head, as in EAGLE-2 (arXiv 2406.16858)",
@@ -37,6 +42,8 @@ const std::array<HeadInfo, 4> heads = {{
     {"vocabtrim", "VocabTrim", "VocabTrim, arXiv 2506.22694", vocabtrim_params,
      "token ranking from the target's own generations (safetensors with `ids`)", 0x56B4E9,
      make_vocabtrim_head},
+    {"bcl", "BCL (post-hoc)", "BCL, arXiv 2603.05210", bcl_params,
+     "token ranking from assistant text (safetensors with `ids` and `counts`)", 0xC9BE2C, make_bcl_head},
 }};
 
 }  // namespace

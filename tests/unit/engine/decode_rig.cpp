@@ -60,6 +60,7 @@ Head& DecodeRig::head(const std::string& spec, Drafter& drafter) {
     weights.row_ids = drafter.own_head_ids();
     weights.vocab = target_->config().vocab;
     weights.hidden = target_->config().hidden;
+    weights.drafter_bytes = static_cast<double>(drafter.weight_bytes());
     if (target_->tokenizer() != nullptr) {
         weights.vocab = std::min(weights.vocab, target_->tokenizer()->size());
         weights.always_active = target_->tokenizer()->eos();

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/scratch_folder.h"
@@ -12,11 +13,14 @@ namespace draftscope::testing {
 class RankingFile {
   public:
     explicit RankingFile(const std::vector<std::int32_t>& ids, const std::string& tensor = "ids");
-    /// Every token of a vocabulary, in an order of its own.
+    /// With tensor `counts` beside `ids`.
+    RankingFile(const std::vector<std::int32_t>& ids, const std::vector<std::int32_t>& counts);
+    /// Every token of a vocabulary, in an order of its own, with falling counts.
     static RankingFile shuffled(int vocab);
     std::string path() const { return folder_.file("ranking.safetensors"); }
 
   private:
+    void write(const std::vector<std::pair<std::string, std::vector<std::int32_t>>>& tensors) const;
     ScratchFolder folder_;
 };
 

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "base/rng.h"
+#include "engine/heads/bcl.h"
 #include "engine/heads/head.h"
 #include "kernels/matmul.h"
 #include "tests/support/tiny_model.h"
@@ -26,7 +28,7 @@ std::vector<std::int32_t> descending_ids() {
 
 class UntrainedHeads : public ::testing::Test {
   protected:
-    UntrainedHeads() : ranking_(descending_ids()) {
+    UntrainedHeads() : ranking_(std::make_unique<RankingFile>(descending_ids())) {
         matrix_ =
             kernels::Matrix::pack(*exec_, kernels::Precision::int8, padded, hidden, [](int row, float* out) {
                 Rng rng(11, static_cast<std::uint64_t>(row));
@@ -44,17 +46,20 @@ class UntrainedHeads : public ::testing::Test {
 
     Rows<const float> input() const { return {inputs_.data(), rows, hidden}; }
     std::unique_ptr<Head> make(const std::string& text) {
-        auto head = make_head(parse_head_spec(text).value(), {ranking_.path()});
+        auto head = make_head(parse_head_spec(text).value(), {ranking_->path()});
         EXPECT_TRUE(head.ok()) << head.error().message;
         const Status ready = (*head)->prepare(*exec_, weights_);
         EXPECT_TRUE(ready.ok()) << ready.error().message;
         return std::move(head).value();
     }
     std::string refusal(const std::string& text) {
-        auto head = make_head(parse_head_spec(text).value(), {ranking_.path()});
+        auto head = make_head(parse_head_spec(text).value(), {ranking_->path()});
         if (!head.ok()) return head.error().message;
         const Status ready = (*head)->prepare(*exec_, weights_);
         return ready.ok() ? std::string() : ready.error().message;
+    }
+    void use_ranking(const std::vector<std::int32_t>& ids, const std::vector<std::int32_t>& counts) {
+        ranking_ = std::make_unique<RankingFile>(ids, counts);
     }
     Proposal propose(Head& head, int level, int k, HeadState* state = nullptr) {
         PhaseRecorder phases;
@@ -82,7 +87,7 @@ class UntrainedHeads : public ::testing::Test {
     kernels::Matrix matrix_;
     HeadWeights weights_;
     std::vector<float> inputs_;
-    RankingFile ranking_;
+    std::unique_ptr<RankingFile> ranking_;
     std::vector<SpanEvent> events_;
 };
 
@@ -145,6 +150,95 @@ TEST_F(UntrainedHeads, PaFrRefusesListsThatDoNotFit) {
     EXPECT_EQ(refusal("fr-spec:v=40/20"), "head fr-spec: v=40/20 is not a number");
 }
 
+/// Counts that fall like words of a text: 6000 / (rank + 1).
+std::vector<std::int32_t> falling_counts() {
+    std::vector<std::int32_t> counts(vocab);
+    for (int i = 0; i < vocab; ++i) counts[static_cast<std::size_t>(i)] = 6000 / (i + 1);
+    return counts;
+}
+
+/// The definition, size by size, with sets and sums made anew for each.
+int brute_force_size(const std::vector<std::int32_t>& ids, const std::vector<std::int32_t>& counts,
+                     const std::vector<TokenId>& always, double backbone, double per_row, double alpha) {
+    double best = -1;
+    int best_size = 0;
+    const double total = std::accumulate(counts.begin(), counts.end(), 0.0);
+    for (int m = static_cast<int>(always.size()); m <= static_cast<int>(ids.size()); ++m) {
+        std::set<TokenId> kept(always.begin(), always.end());
+        for (const TokenId id : ids)
+            if (static_cast<int>(kept.size()) < m) kept.insert(id);
+        double covered = 0;
+        for (std::size_t i = 0; i < ids.size(); ++i) covered += kept.count(ids[i]) > 0 ? counts[i] : 0;
+        const double latency = (backbone + m * per_row) / (backbone + vocab * per_row);
+        const double utility = alpha * covered / total + (1 - alpha) * (1 - latency);
+        if (utility <= best) continue;
+        best = utility;
+        best_size = m;
+    }
+    return best_size;
+}
+
+TEST(BclSize, StopsWhereATokenCoversLessThanItCosts) {
+    // 50, 30, 10, 5, 5 of 100; a token costs 1 / 20 of the whole: worth it while its share is above 0.05.
+    const std::vector<std::int64_t> counts = {50, 30, 10, 5, 5};
+    EXPECT_EQ(solve_bcl_size(counts, 1, 10, {10, 1}, 0.5), 3);
+    EXPECT_EQ(solve_bcl_size(counts, 4, 10, {10, 1}, 0.5), 4);
+    EXPECT_EQ(solve_bcl_size(counts, 1, 10, {10, 1}, 1.0), 5);
+    EXPECT_EQ(solve_bcl_size(counts, 1, 10, {10, 1}, 0.0), 1);
+    // Half the weight on coverage of a backbone nine times as dear: every token pays.
+    EXPECT_EQ(solve_bcl_size(counts, 1, 10, {90, 1}, 0.5), 5);
+    EXPECT_EQ(solve_bcl_size(std::vector<std::int64_t>{7, 0, 0}, 1, 3, {0, 1}, 1.0), 1);
+}
+
+TEST_F(UntrainedHeads, BclKeepsTheSizeThatBruteForceFinds) {
+    const auto ids = descending_ids();
+    const auto counts = falling_counts();
+    use_ranking(ids, counts);
+    weights_.drafter_bytes = 12345;
+    const double row_bytes = static_cast<double>(matrix_.bytes()) / padded;
+    const double backbone_weights = weights_.drafter_bytes / (row_bytes / hidden);
+    std::set<int> sizes;
+    for (const double alpha : {0.1, 0.3, 0.5, 0.7, 0.9}) {
+        const std::string spec = fmt::format("bcl:alpha={}", alpha);
+        const int by_flops =
+            brute_force_size(ids, counts, weights_.always_active, 2 * backbone_weights, 2.0 * hidden, alpha);
+        const int by_bytes = brute_force_size(ids, counts, weights_.always_active, weights_.drafter_bytes,
+                                              row_bytes + 12, alpha);
+        const auto head = make(spec);
+        EXPECT_EQ(head->cost(1).active_rows, by_flops) << alpha;
+        EXPECT_EQ(make(spec + ",bytes=1")->cost(1).active_rows, by_bytes) << alpha;
+        const auto fixed = make("fr-spec:v=" + std::to_string(by_flops));
+        expect_equal(propose(*head, 1, 10), propose(*fixed, 1, 10));
+        sizes.insert(by_flops);
+    }
+    EXPECT_EQ(sizes.size(), 5u);
+    EXPECT_EQ(make("bcl")->cost(1).active_rows, make("bcl:alpha=0.5")->cost(1).active_rows);
+    // All the weight on coverage keeps every counted token: the full head.
+    expect_equal(propose(*make("bcl:alpha=1"), 2, 10), propose(*make("full"), 2, 10));
+}
+
+TEST_F(UntrainedHeads, BclCountsWhatADraftersOwnHeadHolds) {
+    std::vector<TokenId> held(100);
+    std::iota(held.begin(), held.end(), 150);
+    const kernels::Matrix own = matrix_.gather_rows(*exec_, held);
+    use_ranking(descending_ids(), falling_counts());
+    weights_.lm_head = &own;
+    weights_.row_ids = held;
+    EXPECT_EQ(make("bcl:alpha=1")->cost(1).active_rows, 100);
+    EXPECT_EQ(make("bcl:alpha=0")->cost(1).active_rows, 1);
+}
+
+TEST_F(UntrainedHeads, BclRefusesRankingsWithoutUsableCounts) {
+    EXPECT_THAT(refusal("bcl"), ::testing::HasSubstr("'counts'"));
+    use_ranking({1, 2, 3}, {5, 4});
+    EXPECT_THAT(refusal("bcl"), ::testing::HasSubstr("2 values for 3 ids"));
+    use_ranking({1, 2, 3}, {0, 0, 0});
+    EXPECT_THAT(refusal("bcl"), ::testing::HasSubstr("zeros only"));
+    use_ranking({1, 2, 3}, {3, 2, -1});
+    EXPECT_THAT(refusal("bcl"), ::testing::HasSubstr("holds -1"));
+    EXPECT_EQ(refusal("bcl:alpha=1.5"), "head bcl: alpha=1.5 is outside 0..1");
+}
+
 /// A target of so few tokens that a random drafter's trees are often right.
 class UntrainedLosslessness : public ::testing::Test {
   protected:
@@ -173,7 +267,7 @@ class UntrainedLosslessness : public ::testing::Test {
     DecodeRig rig_;
 };
 
-const std::vector<std::string> specs = {"vocabtrim:v=2", "vocabtrim:v=6", "pa-fr:v=13/6/2"};
+const std::vector<std::string> specs = {"vocabtrim:v=2", "vocabtrim:v=6", "pa-fr:v=13/6/2", "bcl:alpha=0.4"};
 
 TEST_F(UntrainedLosslessness, TextIsThatOfPlainDecoding) {
     for (const double temperature : {0.0, 0.8}) {

@@ -1,0 +1,115 @@
+#include "engine/heads/bcl.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "engine/heads/factories.h"
+#include "engine/heads/static_head.h"
+#include "engine/heads/static_vocab.h"
+#include "engine/model/model_file.h"
+
+namespace draftscope {
+namespace {
+
+struct CountedRanking {
+    std::vector<TokenId> ids;  ///< most frequent first
+    std::vector<std::int64_t> counts;
+};
+
+Result<CountedRanking> load_counted_ranking(const std::string& path) {
+    CountedRanking ranking;
+    DS_ASSIGN(ranking.ids, load_ranking(path, "bcl"));
+    DS_ASSIGN(const auto file, open_safetensors(path));
+    DS_ASSIGN(ranking.counts, file->read_integers("counts"));
+    if (ranking.counts.size() != ranking.ids.size())
+        return bad_input("{}: tensor 'counts' has {} values for {} ids (head bcl)", path,
+                         ranking.counts.size(), ranking.ids.size());
+    for (const std::int64_t count : ranking.counts)
+        if (count < 0) return bad_input("{}: tensor 'counts' holds {} (head bcl)", path, count);
+    if (std::all_of(ranking.counts.begin(), ranking.counts.end(), [](std::int64_t n) { return n == 0; }))
+        return bad_input("{}: tensor 'counts' holds zeros only (head bcl)", path);
+    return ranking;
+}
+
+/// Counts in the order in which a static vocabulary takes its tokens in: those always active (`first` of
+/// them), then the ranking. Tokens that the drafter's own head lacks are left out.
+struct KeepOrder {
+    int first = 0;
+    std::vector<std::int64_t> counts;
+};
+
+KeepOrder keep_order(const CountedRanking& ranking, const HeadWeights& weights) {
+    const auto vocab = static_cast<std::size_t>(weights.vocab);
+    std::vector<std::int64_t> count_of(vocab, -1);  // -1 = taken, or not in the ranking
+    for (std::size_t i = 0; i < ranking.ids.size(); ++i) {
+        const auto id = static_cast<std::size_t>(ranking.ids[i]);
+        if (id < vocab && count_of[id] < 0) count_of[id] = ranking.counts[i];
+    }
+    std::vector<bool> taken(vocab, false);
+    KeepOrder order;
+    const auto take = [&](TokenId id) {
+        if (id < 0 || id >= weights.vocab || taken[static_cast<std::size_t>(id)]) return;
+        if (!weights.row_ids.empty() &&
+            !std::binary_search(weights.row_ids.begin(), weights.row_ids.end(), id))
+            return;
+        taken[static_cast<std::size_t>(id)] = true;
+        order.counts.push_back(std::max<std::int64_t>(count_of[static_cast<std::size_t>(id)], 0));
+    };
+    for (const TokenId id : weights.always_active) take(id);
+    order.first = static_cast<int>(order.counts.size());
+    for (const TokenId id : ranking.ids) take(id);
+    return order;
+}
+
+/// The paper counts FLOPs: two per weight, of the backbone and of the kept rows. `bytes` counts what a pass
+/// of one row moves instead: weights, and each logit written once and read by softmax and top-k.
+DraftPassCost pass_cost(const HeadWeights& weights, bool bytes) {
+    const kernels::Matrix& head = *weights.lm_head;
+    const double row_bytes = static_cast<double>(head.bytes()) / head.n();
+    if (bytes) return {weights.drafter_bytes, row_bytes + 3 * sizeof(float)};
+    const double weight_bytes = row_bytes / head.k();
+    return {2 * weights.drafter_bytes / weight_bytes, 2.0 * head.k()};
+}
+
+}  // namespace
+
+int solve_bcl_size(std::span<const std::int64_t> counts, int smallest, int vocab, DraftPassCost cost,
+                   double alpha) {
+    const auto total = static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
+    const double whole = cost.fixed + vocab * cost.per_token;
+    std::int64_t covered = 0;
+    double best_utility = 0;
+    int best = 0;
+    for (int m = 1; m <= static_cast<int>(counts.size()); ++m) {
+        covered += counts[static_cast<std::size_t>(m - 1)];
+        if (m < smallest) continue;
+        const double utility = alpha * static_cast<double>(covered) / total +
+                               (1 - alpha) * (1 - (cost.fixed + m * cost.per_token) / whole);
+        if (best > 0 && utility <= best_utility) continue;
+        best = m;
+        best_utility = utility;
+    }
+    return best;
+}
+
+/// BCL's size for a drafter that was trained without it (post-hoc).
+Result<std::unique_ptr<Head>> make_bcl_head(const HeadSpec& spec, const HeadArtefacts& artefacts) {
+    DS_ASSIGN(const double alpha, number_param(spec, "alpha", 0.5));
+    DS_ASSIGN(const int bytes, whole_param(spec, "bytes", 0));
+    DS_ASSIGN(const std::string path, needed_ranking(artefacts, spec.id));
+    DS_ASSIGN(CountedRanking ranking, load_counted_ranking(path));
+    std::vector<TokenId> ids = ranking.ids;
+    SizeRule size = [ranking = std::move(ranking), alpha, bytes](const HeadWeights& weights) -> Result<int> {
+        const KeepOrder order = keep_order(ranking, weights);
+        if (std::all_of(order.counts.begin(), order.counts.end(), [](std::int64_t n) { return n == 0; }))
+            return bad_input("head bcl: the ranking counts no token of the drafter's own head");
+        const int rows = weights.row_ids.empty() ? weights.vocab : static_cast<int>(weights.row_ids.size());
+        return solve_bcl_size(order.counts, std::max(order.first, 1), rows, pass_cost(weights, bytes != 0),
+                              alpha);
+    };
+    return make_static_head(spec.id, std::move(ids), std::move(size));
+}
+
+}  // namespace draftscope
