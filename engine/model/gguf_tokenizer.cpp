@@ -12,10 +12,6 @@ namespace {
 /// Keys that name an id at which a turn or a text ends.
 constexpr std::array end_keys = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                  "tokenizer.ggml.eom_token_id"};
-/// Control tokens that end a turn in every model that has them; files often name only one of theirs.
-constexpr std::array<std::string_view, 5> end_names = {"<|im_end|>", "<|endoftext|>", "<|eot_id|>",
-                                                       "<|eom_id|>", "<|end_of_text|>"};
-constexpr int type_control = 3;
 
 Result<TokenId> read_id(const GgufFile& file, std::string_view key) {
     DS_ASSIGN(const auto value, file.integer(key));
@@ -44,10 +40,7 @@ Status read_ends(const GgufFile& file, TokenizerSpec& spec) {
         DS_ASSIGN(const TokenId id, read_id(file, key));
         add(id);
     }
-    for (std::size_t id = 0; id < spec.tokens.size(); ++id) {
-        const bool ends = std::count(end_names.begin(), end_names.end(), spec.tokens[id]) != 0;
-        if (ends && spec.types[id] == type_control) add(static_cast<TokenId>(id));
-    }
+    add_known_ends(spec);
     return {};
 }
 

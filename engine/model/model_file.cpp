@@ -7,6 +7,7 @@
 #include "engine/model/gguf.h"
 #include "engine/model/gguf_model.h"
 #include "engine/model/gguf_weights.h"
+#include "engine/model/hf_folder.h"
 
 namespace draftscope {
 namespace {
@@ -37,9 +38,7 @@ Status read_chat(const GgufFile& file, ModelFile& out) {
 
 Result<ModelFile> open_model_file(const std::string& path) {
     std::error_code ignored;
-    if (std::filesystem::is_directory(path, ignored)) {
-        return bad_input("{}: is a folder; this version reads single GGUF files (*.gguf)", path);
-    }
+    if (std::filesystem::is_directory(path, ignored)) return open_hf_folder(path);
     DS_ASSIGN(GgufFile file, GgufFile::open(path));
     DS_ASSIGN(const Architecture* architecture, gguf_architecture(file));
     ModelFile out;

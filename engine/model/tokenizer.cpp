@@ -2,6 +2,7 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <unordered_map>
@@ -140,6 +141,7 @@ struct Tokenizer::Impl {
     std::vector<TokenId> eos;
     TokenId bos = no_token;
     bool add_bos = false;
+    bool normalises = false;
     std::uint64_t fingerprint = 0;
 };
 
@@ -148,9 +150,9 @@ void Tokenizer::Impl::encode_plain(std::string_view text, Scratch& scratch, std:
     while (!text.empty()) {
         const std::size_t valid = valid_utf8_prefix(text);
         const std::string_view words = text.substr(0, valid);
-        const std::string composed = splitter.normalises() ? normalised(words) : std::string();
+        const std::string composed = normalises ? normalised(words) : std::string();
         scratch.pieces.clear();
-        splitter.split(splitter.normalises() ? composed : words, scratch.pieces);
+        splitter.split(normalises ? composed : words, scratch.pieces);
         for (const std::string_view piece : scratch.pieces) encode_piece(piece, scratch, out);
         text.remove_prefix(valid);
         const std::size_t invalid = invalid_utf8_prefix(text);
@@ -175,6 +177,17 @@ void Tokenizer::Impl::encode_piece(std::string_view piece, Scratch& scratch,
     merges.apply(scratch.bytes, scratch.merging, out);
 }
 
+void add_known_ends(TokenizerSpec& spec) {
+    constexpr std::array<std::string_view, 5> names = {"<|im_end|>", "<|endoftext|>", "<|eot_id|>",
+                                                       "<|eom_id|>", "<|end_of_text|>"};
+    for (std::size_t i = 0; i < spec.tokens.size(); ++i) {
+        const auto id = static_cast<TokenId>(i);
+        const bool ends =
+            spec.types[i] == type_control && std::count(names.begin(), names.end(), spec.tokens[i]) != 0;
+        if (ends && std::count(spec.eos.begin(), spec.eos.end(), id) == 0) spec.eos.push_back(id);
+    }
+}
+
 Result<std::unique_ptr<Tokenizer>> Tokenizer::create(TokenizerSpec spec) {
     DS_TRY(check_spec(spec));
     Vocabulary vocabulary;
@@ -189,13 +202,15 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::create(TokenizerSpec spec) {
         impl->byte_ids[static_cast<std::size_t>(byte)] = found == vocabulary.end() ? no_token : found->second;
     }
     impl->fingerprint = fingerprint_of(spec);
+    impl->normalises = spec.normalises.value_or(impl->splitter.normalises());
+    const bool whole_pieces = spec.whole_pieces.value_or(impl->splitter.whole_pieces());
     impl->bytes.reserve(spec.tokens.size());
     for (std::size_t id = 0; id < spec.tokens.size(); ++id) {
         std::string& token = spec.tokens[id];
         const int type = spec.types[id];
         if (type == type_normal) {
             impl->bytes.push_back(unspell_bytes(token).value_or(token));
-            if (impl->splitter.whole_pieces()) impl->whole[impl->bytes.back()] = static_cast<TokenId>(id);
+            if (whole_pieces) impl->whole[impl->bytes.back()] = static_cast<TokenId>(id);
             continue;
         }
         if (type == type_control || type == type_unknown || type == type_user_defined)

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,7 +22,14 @@ struct TokenizerSpec {
     TokenId bos = no_token;
     std::vector<TokenId> eos;  ///< every id that ends a turn
     bool add_bos = false;
+    // What `pre` implies, where the file says something else.
+    std::optional<bool> normalises;    ///< text is put into Unicode normal form C first
+    std::optional<bool> whole_pieces;  ///< a piece that is a token is taken whole, whatever the merges say
 };
+
+/// Adds the control tokens that end a turn in every model that has them; files often name only some of
+/// theirs.
+void add_known_ends(TokenizerSpec& spec);
 
 /// Byte-level BPE. Immutable after creation, safe to share between threads.
 class Tokenizer {

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+
+namespace draftscope {
+
+/// A JSON object read from a file, with readers whose errors name file and field. A field that is absent or
+/// null gives nothing.
+class JsonFile {
+  public:
+    /// `needed_for` says in the message what a missing file was wanted for.
+    static Result<JsonFile> read(const std::string& path, std::string_view needed_for);
+    static Result<std::optional<JsonFile>> read_if_present(const std::string& path);
+
+    const std::string& path() const { return path_; }
+    const nlohmann::json* find(const char* field) const;
+    Result<std::optional<JsonFile>> object(const char* field) const;
+    Result<std::optional<std::string>> text(const char* field) const;
+    Result<std::optional<bool>> boolean(const char* field) const;
+    Result<std::optional<double>> positive(const char* field) const;
+    /// 1 to `largest`.
+    Result<std::optional<int>> count(const char* field, std::int64_t largest) const;
+    Result<int> required_count(const char* field, std::int64_t largest) const;
+    /// "FILE: FIELD is VALUE, expected EXPECTED".
+    Error wrong(const char* field, std::string_view expected) const;
+
+  private:
+    JsonFile(std::string path, std::string prefix, nlohmann::json json)
+        : path_(std::move(path)), prefix_(std::move(prefix)), json_(std::move(json)) {}
+
+    std::string path_;
+    std::string prefix_;  ///< of field names in messages: "rope_scaling."
+    nlohmann::json json_;
+};
+
+/// A value as it may appear in a message.
+std::string printable_json(const nlohmann::json& value);
+
+}  // namespace draftscope
