@@ -37,7 +37,7 @@ fetch_imgui() {
     say "Fetching the Dear ImGui and ImPlot sources (imgui-bundle $imgui_version, 54 MB, once) ..."
     local work
     work=$(mktemp -d)
-    download "$work" --no-binary :all: "imgui-bundle==$imgui_version"
+    download "$work" --no-binary imgui-bundle "imgui-bundle==$imgui_version"
     local archive="$work/imgui_bundle-$imgui_version.tar.gz"
     check_hash "$archive" "$imgui_sha256"
     rm -rf "$target" && mkdir -p "$target"
