@@ -200,7 +200,8 @@ struct CounterRow {
     double value = 0;
 };
 
-/// Counter of a run: speed of the same prompts decoded without a drafter, in tokens per second (`--baseline`).
+/// Counter of a run: speed of the same prompts decoded without a drafter, in tokens per second
+/// (`--baseline`).
 inline constexpr std::string_view baseline_counter = "baseline_tokens_per_second";
 
 struct LossRow {

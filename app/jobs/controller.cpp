@@ -22,7 +22,7 @@ std::string capability_line(const Machine& machine) {
     for (const Capability& capability : machine.capabilities) {
         line += fmt::format(" · {}: {}", capability.name, capability.available ? capability.state : "none");
     }
-    return line + " · tier T0";
+    return line;
 }
 
 std::vector<HeadChoice> head_choices() {
