@@ -5,10 +5,13 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/model/gguf_model.h"
+#include "engine/model/hf_folder.h"
 #include "engine/model/model_file.h"
 #include "engine/model/pretokenizer.h"
 #include "engine/model/utf8.h"
 #include "tests/support/demo_model.h"
+#include "tests/support/scratch_folder.h"
 
 namespace draftscope {
 namespace {
@@ -60,6 +63,52 @@ class TokenizerGolden : public ::testing::Test {
     }
     static inline ModelFile* file_ = nullptr;
 };
+
+/// tokenizer.json of the demo model's vocabulary, as its publisher's folder spells it.
+std::string write_tokenizer_json(const std::string& folder, bool merges_as_pairs) {
+    const auto gguf = GgufFile::open(testing::demo_model_path());
+    const auto spec = read_gguf_tokenizer(*gguf);
+    Json vocab = Json::object(), merges = Json::array(), added = Json::array();
+    for (std::size_t id = 0; id < spec->tokens.size(); ++id) {
+        vocab[spec->tokens[id]] = id;
+        if (spec->types[id] == 3)
+            added.push_back({{"id", id}, {"content", spec->tokens[id]}, {"special", true}});
+    }
+    for (const std::string& merge : spec->merges) {
+        const std::size_t space = merge.find(' ');
+        if (merges_as_pairs)
+            merges.push_back({merge.substr(0, space), merge.substr(space + 1)});
+        else
+            merges.push_back(merge);
+    }
+    const Json digits = {{"type", "Digits"}, {"individual_digits", true}};
+    const Json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
+    const Json json = {{"added_tokens", added},
+                       {"normalizer", Json()},
+                       {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {digits, bytes}}}},
+                       {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", merges}}}};
+    std::ofstream(folder + "/tokenizer.json") << json.dump();
+    std::ofstream(folder + "/config.json") << R"({"eos_token_id": 2})";
+    return folder;
+}
+
+TEST_F(TokenizerGolden, IdsOfTextsFromTokenizerJson) {
+    for (const bool pairs : {false, true}) {
+        const testing::ScratchFolder scratch;
+        const std::string folder = write_tokenizer_json(scratch.path(), pairs);
+        const auto config = JsonFile::read(folder + "/config.json", "this test");
+        auto spec = read_hf_tokenizer(folder, *config);
+        ASSERT_TRUE(spec.ok()) << spec.error().message;
+        const auto read = Tokenizer::create(std::move(spec).value());
+        ASSERT_TRUE(read.ok()) << read.error().message;
+        for (const Json& sample : golden()["texts"])
+            EXPECT_EQ((*read)->encode(sample["text"].get<std::string>(), true), ids_of(sample["ids"]))
+                << sample["text"];
+        EXPECT_EQ((*read)->fingerprint(), tokenizer().fingerprint());
+        EXPECT_EQ((*read)->size(), tokenizer().size());
+        EXPECT_TRUE((*read)->is_eos(2));
+    }
+}
 
 TEST_F(TokenizerGolden, IdsOfTexts) {
     ASSERT_GT(golden()["texts"].size(), 200u);
