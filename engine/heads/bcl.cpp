@@ -50,10 +50,7 @@ KeepOrder keep_order(const CountedRanking& ranking, const HeadWeights& weights) 
     std::vector<bool> taken(vocab, false);
     KeepOrder order;
     const auto take = [&](TokenId id) {
-        if (id < 0 || id >= weights.vocab || taken[static_cast<std::size_t>(id)]) return;
-        if (!weights.row_ids.empty() &&
-            !std::binary_search(weights.row_ids.begin(), weights.row_ids.end(), id))
-            return;
+        if (!head_holds(weights, id) || taken[static_cast<std::size_t>(id)]) return;
         taken[static_cast<std::size_t>(id)] = true;
         order.counts.push_back(std::max<std::int64_t>(count_of[static_cast<std::size_t>(id)], 0));
     };

@@ -77,6 +77,9 @@ class Head {
     virtual std::unique_ptr<HeadState> make_state() const { return nullptr; }
     /// `prompt` ids and the target's top-K ids at each prompt position ([prompt, K], may be empty).
     virtual void begin_prompt(HeadState*, std::span<const TokenId>, Rows<const TokenId>) {}
+    /// The K that begin_prompt and observe want. The prompt's costs an LM head call per prompt position.
+    virtual int prefill_topk() const { return 0; }
+    virtual int verify_topk() const { return 0; }
     virtual void begin_round(HeadState*) {}
     /// Before the backbone of a level: side-lane work may start here.
     virtual void begin_level(HeadState*, Rows<const float> /*embeddings*/,
@@ -91,6 +94,10 @@ class Head {
     virtual HeadCost cost_at(const HeadState*, int rows, int /*level*/) const { return cost(rows); }
     /// Is `token` in the active set of this sequence at draft level `level`?
     virtual bool covers(const HeadState*, TokenId token, int level) const = 0;
+    /// The same set as a list, for heads that have one at hand; false = ask `covers` token by token.
+    virtual bool active_ids(const HeadState*, int /*level*/, std::vector<TokenId>& /*out*/) const {
+        return false;
+    }
     /// Every logit of the full vocabulary, -inf outside the support: slow, for debugging and fitting.
     virtual void scores(kernels::Exec& exec, Rows<const float> hidden, Rows<float> out) = 0;
 };
@@ -102,6 +109,7 @@ struct HeadParam {
     bool our_default = false;  ///< the paper does not state it
     std::string_view help;
     bool list = false;  ///< may be a list per draft level, "16384/8192"; the range holds for each value
+    std::string_view choices = {};  ///< "both|ctx|ext": one of these words, the first is the default
 };
 
 /// Parsed `--head` text: "fr-spec:v=8192".

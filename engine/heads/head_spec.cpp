@@ -43,6 +43,17 @@ Status check_number(const HeadInfo& info, const HeadParam& param, std::string_vi
     return {};
 }
 
+Status check_word(const HeadInfo& info, const HeadParam& param, std::string_view value) {
+    std::string_view rest = param.choices;
+    while (true) {
+        const auto bar = rest.find('|');
+        if (rest.substr(0, bar) == value) return {};
+        if (bar == std::string_view::npos)
+            return bad_input("head {}: {}={} is not one of {}", info.id, param.name, value, param.choices);
+        rest.remove_prefix(bar + 1);
+    }
+}
+
 Result<int> whole(std::string_view head, std::string_view name, std::string_view value) {
     DS_ASSIGN(const double number, parse_number(head, name, value));
     if (number != std::floor(number) || std::abs(number) > 1e9)
@@ -59,6 +70,7 @@ Status check_param(const HeadInfo& info, std::string_view name, std::string_view
         return bad_input("head {}: unknown parameter {}={}; {}", info.id, name, value,
                          known.empty() ? "it takes none" : "known: " + known);
     }
+    if (!param->choices.empty()) return check_word(info, *param, value);
     if (!param->list) return check_number(info, *param, value);
     for (const std::string_view piece : split_list(value)) DS_TRY(check_number(info, *param, piece));
     return {};
@@ -122,6 +134,11 @@ Result<double> number_param(const HeadSpec& spec, std::string_view name, double 
     const auto found = spec.params.find(name);
     if (found == spec.params.end()) return fallback;
     return parse_number(spec.id, name, found->second);
+}
+
+std::string_view word_param(const HeadSpec& spec, std::string_view name, std::string_view fallback) {
+    const auto found = spec.params.find(name);
+    return found == spec.params.end() ? fallback : std::string_view(found->second);
 }
 
 Result<int> whole_param(const HeadSpec& spec, std::string_view name, int fallback) {

@@ -26,8 +26,19 @@ constexpr HeadParam bcl_params[] = {
     {"alpha", 0.5, 0, 1, false, "weight of coverage against cost when the size is solved"},
     {"bytes", 0, 0, 1, true, "1: cost in bytes moved instead of the paper's FLOPs"},
 };
+constexpr HeadParam microspec_params[] = {
+    {"wmax", 3072, 1, 1 << 20, false, "window over the candidate stream, in tokens"},
+    {"kpre", 3, 0, 64, false, "the target's best tokens taken at each prompt position"},
+    {"kver", 3, 0, 64, false, "the target's best tokens taken at each verified position"},
+    {"source", 0, 0, 0, false, "candidates: of the prompt (ctx), of the rounds (ext), or both", false,
+     "both|ctx|ext"},
+    // The paper says "on the validated branch" in its text and takes all logits in Algorithm 1.
+    {"branch", 0, 0, 0, true, "verified positions: the whole accepted path, or its last node", false,
+     "path|last"},
+    {"gather", 0, 0, 0, true, "sync: rows are packed before the first head call of a round", false, "sync"},
+};
 
-const std::array<HeadInfo, 5> heads = {{
+const std::array<HeadInfo, 6> heads = {{
     {"full",
      "Full",
      "the drafter's own head, as in EAGLE-2 (arXiv 2406.16858)",
@@ -44,6 +55,8 @@ const std::array<HeadInfo, 5> heads = {{
      make_vocabtrim_head},
     {"bcl", "BCL (post-hoc)", "BCL, arXiv 2603.05210", bcl_params,
      "token ranking from assistant text (safetensors with `ids` and `counts`)", 0xC9BE2C, make_bcl_head},
+    {"microspec", "MicroSpec", "MicroSpec: dynamic minimalist in-context vocabulary, Algorithm 1",
+     microspec_params, "", 0xCC79A7, make_microspec_head},
 }};
 
 }  // namespace

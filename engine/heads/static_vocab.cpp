@@ -14,13 +14,8 @@ Result<StaticVocab> StaticVocab::make(kernels::Exec& exec, const HeadWeights& we
                          size, weights.vocab, weights.vocab);
     StaticVocab result;
     result.member_.assign(vocab, false);
-    // A trimmed own head holds some tokens only: the others can't be kept.
-    const auto held = [&](TokenId id) {
-        return weights.row_ids.empty() ||
-               std::binary_search(weights.row_ids.begin(), weights.row_ids.end(), id);
-    };
     const auto keep = [&](TokenId id) {
-        if (!held(id)) return;
+        if (!head_holds(weights, id)) return;
         if (result.member_[static_cast<std::size_t>(id)]) return;
         result.member_[static_cast<std::size_t>(id)] = true;
         result.ids_.push_back(id);
@@ -39,15 +34,23 @@ Result<StaticVocab> StaticVocab::make(kernels::Exec& exec, const HeadWeights& we
         return bad_input("head {}: v={} but the ranking holds {} different tokens", head, size,
                          result.size());
     std::sort(result.ids_.begin(), result.ids_.end());
-    std::vector<TokenId> rows = result.ids_;
-    if (!weights.row_ids.empty()) {
-        for (TokenId& id : rows) {
-            const auto found = std::lower_bound(weights.row_ids.begin(), weights.row_ids.end(), id);
-            id = static_cast<TokenId>(found - weights.row_ids.begin());
-        }
-    }
-    result.rows_ = weights.lm_head->gather_rows(exec, rows);
+    result.rows_ = weights.lm_head->gather_rows(exec, head_rows(weights, result.ids_));
     return result;
+}
+
+bool head_holds(const HeadWeights& weights, TokenId id) {
+    if (id < 0 || id >= weights.vocab) return false;
+    return weights.row_ids.empty() || std::binary_search(weights.row_ids.begin(), weights.row_ids.end(), id);
+}
+
+std::vector<TokenId> head_rows(const HeadWeights& weights, std::span<const TokenId> ids) {
+    std::vector<TokenId> rows(ids.begin(), ids.end());
+    if (weights.row_ids.empty()) return rows;
+    for (TokenId& id : rows) {
+        const auto found = std::lower_bound(weights.row_ids.begin(), weights.row_ids.end(), id);
+        id = static_cast<TokenId>(found - weights.row_ids.begin());
+    }
+    return rows;
 }
 
 Result<std::vector<TokenId>> load_ranking(const std::string& path, std::string_view head) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,11 @@ class StaticVocab {
     std::vector<bool> member_;  ///< [V]
     kernels::Matrix rows_;
 };
+
+/// Does the LM head have a row for `id`? A drafter's trimmed head lacks most tokens.
+bool head_holds(const HeadWeights& weights, TokenId id);
+/// Rows of the LM head for tokens that it holds.
+std::vector<TokenId> head_rows(const HeadWeights& weights, std::span<const TokenId> ids);
 
 /// Tensor `ids` of a ranking file (safetensors), most frequent first. Missing file or tensor: bad_input.
 Result<std::vector<TokenId>> load_ranking(const std::string& path, std::string_view head);

@@ -13,8 +13,10 @@ const ActiveSets::Set& ActiveSets::at(int level) {
     const auto [found, is_new] = sets_.try_emplace(level);
     Set& set = found->second;
     if (!is_new) return set;
-    for (TokenId token = 0; token < vocab_; ++token)
-        if (covers(token, level)) set.ids.push_back(token);
+    if (head_ == nullptr || !head_->active_ids(state_, level, set.ids)) {
+        for (TokenId token = 0; token < vocab_; ++token)
+            if (covers(token, level)) set.ids.push_back(token);
+    }
     set.everything = set.ids.size() == static_cast<std::size_t>(vocab_);
     if (set.everything) set.ids = {};
     return set;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/matmul.h"
 #include "kernels/topk.h"
 
 namespace draftscope {
@@ -65,13 +66,37 @@ std::vector<TokenId> best_of_path(kernels::Exec& exec, const RoundFacts& facts, 
     return ids;
 }
 
+PromptBest best_of_prompt(kernels::Exec& exec, const kernels::Matrix& lm_head, const ForwardOutput& prefill,
+                          int vocab, int k) {
+    constexpr int chunk = 32;  // rows of logits held at once
+    PromptBest best;
+    if (k == 0) return best;
+    best.k = k;
+    best.ids.resize(static_cast<std::size_t>(prefill.rows) * static_cast<std::size_t>(k));
+    std::vector<float> logits(static_cast<std::size_t>(std::min(chunk, prefill.rows)) *
+                              static_cast<std::size_t>(lm_head.n()));
+    std::vector<float> values(static_cast<std::size_t>(chunk) * static_cast<std::size_t>(k));
+    const Rows<const float> hidden(prefill.hidden.data(), prefill.rows, lm_head.k());
+    for (int first = 0; first < prefill.rows; first += chunk) {
+        const int rows = std::min(chunk, prefill.rows - first);
+        kernels::matmul(exec, lm_head, hidden.slice(first, rows),
+                        Rows<float>(logits.data(), rows, lm_head.n()));
+        kernels::topk(exec, Rows<const float>(logits.data(), rows, vocab, lm_head.n()), k,
+                      Rows<std::int32_t>(best.ids.data() + static_cast<std::ptrdiff_t>(first) * k, rows, k),
+                      Rows<float>(values.data(), rows, k));
+        best.bytes += lm_head.bytes();
+    }
+    return best;
+}
+
 std::vector<NodeTopRow> top_rows(const RoundFacts& facts, std::span<const TokenId> best, int k) {
     std::vector<NodeTopRow> rows;
-    rows.reserve(best.size());
+    rows.reserve(facts.path.size() * static_cast<std::size_t>(k));
+    const std::size_t width = facts.path.empty() ? 0 : best.size() / facts.path.size();
     for (std::size_t i = 0; i < facts.path.size(); ++i) {
         const int node = facts.path[i];
         for (int r = 0; r < k; ++r) {
-            const TokenId token = best[i * static_cast<std::size_t>(k) + static_cast<std::size_t>(r)];
+            const TokenId token = best[i * width + static_cast<std::size_t>(r)];
             rows.push_back({0, node, r, token,
                             probability_of(facts.choices[static_cast<std::size_t>(node)], facts.sampling,
                                            facts.logits.row_data(node)[token])});

@@ -29,10 +29,25 @@ std::vector<NodeRow> draft_rows(const DraftTree& tree);
 /// Nodes with the target's probabilities and choices. Accepted = on the path to a committed token, the root
 /// included. Reads each row of logits once per child; rows run in parallel.
 std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundFacts& facts, const ActiveSets& active);
-/// The target's `top_tokens` best tokens at the path's nodes; `best` is [path, k], best first.
+/// The target's k best tokens at the path's nodes; `best` is [path, >= k], best first.
 std::vector<NodeTopRow> top_rows(const RoundFacts& facts, std::span<const TokenId> best, int k);
 /// Ids of the k best tokens of each path node, [path, k].
 std::vector<TokenId> best_of_path(kernels::Exec& exec, const RoundFacts& facts, int k);
+
+/// The target's best tokens at each prompt position, best first.
+struct PromptBest {
+    std::vector<TokenId> ids;  ///< [prompt, k]
+    int k = 0;
+    std::uint64_t bytes = 0;  ///< weights read for them
+    Rows<const TokenId> rows() const {
+        return {ids.data(), k == 0 ? 0 : static_cast<int>(ids.size()) / k, k};
+    }
+};
+/// From the hidden states of a prefill; k = 0 costs nothing. A prefill itself has logits of its last row
+/// only.
+PromptBest best_of_prompt(kernels::Exec& exec, const kernels::Matrix& lm_head, const ForwardOutput& prefill,
+                          int vocab, int k);
+
 /// The committed tokens; `first_position` counts generated tokens before them.
 std::vector<TokenRow> token_rows(const RoundFacts& facts, const ActiveSets& active, RowId prompt_id,
                                  int first_position, const std::vector<std::optional<int>>* ranks);

@@ -19,7 +19,8 @@ struct Round {
     std::vector<TargetChoice> choices;
     Acceptance acceptance;
     std::vector<TokenId> emitted;  ///< after clipping
-    std::vector<TokenId> best;     ///< top tokens of the path, when something wants them
+    std::vector<TokenId> best;     ///< [path, best_k] top tokens of the path, when something wants them
+    int best_k = 0;
     Finish finish = Finish::none;
     std::string piece;
     RoundRecord record;
@@ -63,6 +64,15 @@ struct DecodeSession::Impl final : LevelWatcher {
     Status prefill(Sequence& sequence, const std::function<void(const std::string&)>& on_text);
     Status step(Sequence& sequence, const std::function<void(const std::string&)>& on_text);
     void close(Sequence& sequence, const std::function<void(const std::string&)>& on_text);
+
+    /// Shows the head its prompt; the bytes are of logits that only the head wants.
+    std::uint64_t begin_head(Sequence& sequence) {
+        const int k = std::min(head->prefill_topk(), vocab);
+        const PromptBest best = best_of_prompt(exec, target.lm_head(), forward, vocab, k);
+        head->begin_prompt(sequence.head.get(), sequence.tokens, best.rows());
+        active.begin_round(sequence.head.get());
+        return best.bytes;
+    }
 
     // The parts of a step.
     Status draft(Sequence& sequence, Round& round);
@@ -141,10 +151,7 @@ Sequence DecodeSession::Impl::open(const PromptInput& prompt) {
     sequence.tokens = prompt.tokens;
     sequence.outcome.prompt_tokens = length;
     sequence.drafter = drafter.make_state(slots);
-    if (head != nullptr) {
-        sequence.head = head->make_state();
-        head->begin_prompt(sequence.head.get(), prompt.tokens, {});
-    }
+    if (head != nullptr) sequence.head = head->make_state();
     sequence.row.external_id = prompt.id;
     sequence.row.turn = prompt.turn;
     sequence.row.suite = prompt.suite;
@@ -174,6 +181,7 @@ Status DecodeSession::Impl::prefill(Sequence& sequence,
             const std::int64_t position = sequence.outcome.prompt_tokens;
             choose_tokens(exec, Rows<const float>(forward.logits.data(), 1, target.config().vocab), vocab,
                           options.sampling, sequence.number, {&position, 1}, first);
+            if (head != nullptr) scope.add_bytes(begin_head(sequence));
         }
         end = ticks_now();
     }
@@ -225,9 +233,8 @@ Status DecodeSession::Impl::step(Sequence& sequence, const std::function<void(co
     accept(sequence, round);
     commit(sequence, round);
     if (head != nullptr)
-        head->observe(
-            sequence.head.get(), round.tree,
-            {round.acceptance.path, round.acceptance.bonus, round.best, round.best.empty() ? 0 : top_tokens});
+        head->observe(sequence.head.get(), round.tree,
+                      {round.acceptance.path, round.acceptance.bonus, round.best, round.best_k});
     const std::uint64_t end = ticks_now();
     in_flight = nullptr;
     spans.collect();
@@ -350,14 +357,15 @@ void DecodeSession::Impl::note_round(Sequence& sequence, Round& round) {
     const RoundFacts facts{round.tree,    round.choices, round.acceptance.path,
                            round.emitted, logits(),      options.sampling};
     const bool nodes = records.on() && options.record_nodes;
-    const int k = std::min(top_tokens, vocab);
-    if (k == top_tokens && (nodes || sequence.head != nullptr)) round.best = best_of_path(exec, facts, k);
+    const int shown = nodes ? std::min(top_tokens, vocab) : 0;
+    round.best_k = std::max(shown, head == nullptr ? 0 : std::min(head->verify_topk(), vocab));
+    if (round.best_k > 0) round.best = best_of_path(exec, facts, round.best_k);
     if (!records.on()) return;
     RoundRecord& record = round.record;
     record.tokens = token_rows(facts, active, sequence.row.id, sequence.generated(), records.ranks());
     if (nodes) {
         record.nodes = node_rows(exec, facts, active);
-        record.tops = top_rows(facts, round.best, round.best.empty() ? 0 : k);
+        record.tops = top_rows(facts, round.best, shown);
     }
     if (head == nullptr || !drafter.uses_head()) return;
     HeadEvalRow row = head_row(*head, round.job, records.head_text(), HeadMode::drive);

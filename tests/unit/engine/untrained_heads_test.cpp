@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "engine/heads/bcl.h"
 #include "engine/heads/head.h"
+#include "engine/session/round_rows.h"
 #include "kernels/matmul.h"
 #include "tests/support/tiny_model.h"
 #include "tests/unit/engine/decode_rig.h"
@@ -239,6 +240,200 @@ TEST_F(UntrainedHeads, BclRefusesRankingsWithoutUsableCounts) {
     EXPECT_EQ(refusal("bcl:alpha=1.5"), "head bcl: alpha=1.5 is outside 0..1");
 }
 
+/// Algorithm 1 line by line, with S kept whole.
+struct Transcription {
+    int window, prompt_k, verify_k;
+    std::string source, branch;
+    std::vector<TokenId> stream;
+
+    static std::vector<TokenId> unique(const std::vector<TokenId>& ids) {
+        std::vector<TokenId> once;
+        for (const TokenId id : ids)
+            if (std::find(once.begin(), once.end(), id) == once.end()) once.push_back(id);
+        return once;
+    }
+    void append(const std::vector<TokenId>& ids) { stream.insert(stream.end(), ids.begin(), ids.end()); }
+    static std::vector<TokenId> top(const std::vector<std::vector<TokenId>>& best, int k) {
+        std::vector<TokenId> ids;
+        for (const auto& row : best) ids.insert(ids.end(), row.begin(), row.begin() + k);
+        return unique(ids);
+    }
+    void prefill(const std::vector<TokenId>& prompt, const std::vector<std::vector<TokenId>>& best) {
+        stream.clear();
+        if (source == "ext") return;
+        append(prompt);
+        append(top(best, prompt_k));
+    }
+    void round(const std::vector<TokenId>& tree, std::vector<std::vector<TokenId>> best) {
+        if (source == "ctx") return;
+        append(unique(tree));
+        if (branch == "last") best = {best.back()};
+        append(top(best, verify_k));
+    }
+    std::vector<TokenId> active() const {
+        const auto length = static_cast<std::ptrdiff_t>(stream.size());
+        std::set<TokenId> ids(stream.end() - std::min<std::ptrdiff_t>(length, window), stream.end());
+        return {ids.begin(), ids.end()};
+    }
+};
+
+std::vector<TokenId> random_ids(Rng& rng, int count) {
+    std::vector<TokenId> ids;
+    for (int i = 0; i < count; ++i) ids.push_back(static_cast<TokenId>(rng.below(vocab)));
+    return ids;
+}
+
+/// `count` rows of k different ids, and the same ids in one piece.
+std::pair<std::vector<std::vector<TokenId>>, std::vector<TokenId>> random_best(Rng& rng, int count, int k) {
+    std::vector<std::vector<TokenId>> best;
+    std::vector<TokenId> flat;
+    for (int r = 0; r < count; ++r) {
+        std::vector<TokenId> row;
+        while (static_cast<int>(row.size()) < k) row = Transcription::unique(random_ids(rng, 2 * k));
+        row.resize(static_cast<std::size_t>(k));
+        flat.insert(flat.end(), row.begin(), row.end());
+        best.push_back(std::move(row));
+    }
+    return {best, flat};
+}
+
+class MicroSpec : public UntrainedHeads, public ::testing::WithParamInterface<Transcription> {
+  protected:
+    std::string spec() const {
+        const Transcription& t = GetParam();
+        return fmt::format("microspec:wmax={},kpre={},kver={},source={},branch={}", t.window, t.prompt_k,
+                           t.verify_k, t.source, t.branch);
+    }
+    /// Candidates over exactly `active`, as a static vocabulary of these tokens would have them.
+    void expect_support(Head& head, HeadState* state, const std::vector<TokenId>& active, int level) {
+        const Proposal found = propose(head, level, 6, state);
+        const int kept = std::min<int>(6, static_cast<int>(active.size()));
+        EXPECT_EQ(found.counts, std::vector<int>(rows, kept));
+        if (active.empty()) return;
+        weights_.always_active.clear();
+        use_ranking({active.begin(), active.end()}, std::vector<std::int32_t>(active.size(), 1));
+        expect_equal(found, propose(*make("fr-spec:v=" + std::to_string(active.size())), level, 6));
+    }
+};
+
+TEST_P(MicroSpec, FollowsAlgorithm1OnRandomStreams) {
+    const auto head = make(spec());
+    const auto state = head->make_state();
+    Transcription expected = GetParam();
+    EXPECT_EQ(head->prefill_topk(), expected.source == "ext" ? 0 : expected.prompt_k);
+    EXPECT_EQ(head->verify_topk(), expected.source == "ctx" ? 0 : expected.verify_k);
+    Rng rng(23);
+    for (int prompt = 0; prompt < 3; ++prompt) {
+        const auto tokens = random_ids(rng, 4 + 9 * prompt);
+        const auto [best, flat] = random_best(rng, static_cast<int>(tokens.size()), 4);
+        expected.prefill(tokens, best);
+        head->begin_prompt(state.get(), tokens,
+                           Rows<const TokenId>(flat.data(), static_cast<int>(tokens.size()), 4));
+        for (int round = 0; round < 30; ++round) {
+            ASSERT_EQ(covered(*head, round % 3, state.get()), expected.active()) << "round " << round;
+            if (round % 10 == 3) expect_support(*head, state.get(), expected.active(), round % 3);
+            DraftTree tree = DraftTree::with_root(static_cast<TokenId>(rng.below(vocab)));
+            for (const TokenId id : random_ids(rng, static_cast<int>(rng.below(9)))) tree.add(id, 0, 0.0f);
+            const auto [path_best, path_flat] = random_best(rng, 1 + static_cast<int>(rng.below(3)), 5);
+            expected.round(tree.tokens, path_best);
+            head->observe(state.get(), tree, {{}, 7, path_flat, 5});
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ablations, MicroSpec,
+                         ::testing::Values(Transcription{3072, 3, 3, "both", "path", {}},
+                                           Transcription{40, 3, 3, "both", "path", {}},
+                                           Transcription{40, 2, 4, "both", "last", {}},
+                                           Transcription{25, 3, 3, "ctx", "path", {}},
+                                           Transcription{25, 3, 3, "ext", "path", {}},
+                                           Transcription{7, 0, 0, "both", "path", {}},
+                                           Transcription{1, 1, 1, "both", "path", {}}));
+
+TEST_F(UntrainedHeads, MicroSpecPacksOncePerChangeAndCountsIt) {
+    const auto head = make("microspec:wmax=50");
+    const auto state = head->make_state();
+    const std::vector<TokenId> prompt = {3, 9, 9, 4};
+    head->begin_prompt(state.get(), prompt, {});
+    const auto packed_bytes = [&] {
+        std::uint64_t bytes = 0;
+        for (const SpanEvent& event : events_)
+            if (event.phase == Phase::gather) bytes += event.bytes;
+        return bytes;
+    };
+    propose(*head, 0, 2, state.get());
+    const std::uint64_t three_rows = matrix_.gather_rows(*exec_, std::vector<TokenId>{3, 4, 9}).bytes();
+    EXPECT_EQ(packed_bytes(), 2 * three_rows);
+    EXPECT_EQ(head->cost_at(state.get(), 4, 1).active_rows, 3);
+    EXPECT_EQ(head->cost(4).active_rows, 50);
+    propose(*head, 1, 2, state.get());
+    EXPECT_EQ(packed_bytes(), 0u);
+    // The same tokens again: nothing to pack.
+    head->observe(state.get(), DraftTree::with_root(4), {});
+    propose(*head, 0, 2, state.get());
+    EXPECT_EQ(packed_bytes(), 0u);
+    head->observe(state.get(), DraftTree::with_root(5), {});
+    propose(*head, 0, 2, state.get());
+    EXPECT_GT(packed_bytes(), 0u);
+    std::vector<TokenId> ids;
+    ASSERT_TRUE(head->active_ids(state.get(), 0, ids));
+    EXPECT_EQ(ids, covered(*head, 0, state.get()));
+}
+
+TEST_F(UntrainedHeads, MicroSpecWithEveryTokenIsTheFullHead) {
+    std::vector<TokenId> prompt(vocab);
+    std::iota(prompt.rbegin(), prompt.rend(), 0);
+    const auto head = make("microspec"), full = make("full");
+    const auto state = head->make_state();
+    head->begin_prompt(state.get(), prompt, {});
+    expect_equal(propose(*head, 1, 10, state.get()), propose(*full, 1, 10));
+    EXPECT_EQ(scores(*head), scores(*full));
+    EXPECT_EQ(covered(*head, 0), covered(*full, 0));
+}
+
+TEST_F(UntrainedHeads, MicroSpecKeepsSequencesOfABatchApart) {
+    const auto head = make("microspec:wmax=20");
+    const auto a = head->make_state(), b = head->make_state();
+    head->begin_prompt(a.get(), std::vector<TokenId>{10, 11, 12}, {});
+    head->begin_prompt(b.get(), std::vector<TokenId>{20}, {});
+    const Proposal alone_a = propose(*head, 0, 2, a.get()), alone_b = propose(*head, 0, 2, b.get());
+    PhaseRecorder phases;
+    ProposeContext context{*exec_, phases, 0};
+    const std::vector<HeadState*> states = {a.get(), a.get(), b.get(), b.get(), a.get()};
+    Proposal out;
+    head->propose(context, input(), states, 2, out);
+    for (std::size_t r = 0; r < rows; ++r) {
+        const Proposal& alone = states[r] == a.get() ? alone_a : alone_b;
+        EXPECT_EQ(out.counts[r], alone.counts[r]);
+        EXPECT_EQ(out.logsumexp[r], alone.logsumexp[r]);
+        for (std::size_t c = r * 2; c < r * 2 + 2; ++c) {
+            EXPECT_EQ(out.ids[c], alone.ids[c]);
+            EXPECT_EQ(out.logits[c], alone.logits[c]);
+        }
+    }
+}
+
+TEST_F(UntrainedHeads, MicroSpecProposesWhatADraftersOwnHeadHolds) {
+    std::vector<TokenId> held(100);
+    std::iota(held.begin(), held.end(), 150);
+    const kernels::Matrix own = matrix_.gather_rows(*exec_, held);
+    weights_.lm_head = &own;
+    weights_.row_ids = held;
+    const auto head = make("microspec");
+    const auto state = head->make_state();
+    head->begin_prompt(state.get(), std::vector<TokenId>{3, 160, 200, 299}, {});
+    EXPECT_EQ(covered(*head, 0, state.get()), (std::vector<TokenId>{160, 200}));
+    const Proposal found = propose(*head, 0, 4, state.get());
+    EXPECT_EQ(found.counts, std::vector<int>(rows, 2));
+    EXPECT_EQ(found.ids[0] + found.ids[1], 360);
+}
+
+TEST_F(UntrainedHeads, MicroSpecRefusesWordsThatItDoesNotKnow) {
+    EXPECT_EQ(refusal("microspec:source=all"), "head microspec: source=all is not one of both|ctx|ext");
+    EXPECT_EQ(refusal("microspec:gather=async"), "head microspec: gather=async is not one of sync");
+    EXPECT_EQ(refusal("microspec:wmax=0"), "head microspec: wmax=0 is outside 1..1048576");
+}
+
 /// A target of so few tokens that a random drafter's trees are often right.
 class UntrainedLosslessness : public ::testing::Test {
   protected:
@@ -267,7 +462,9 @@ class UntrainedLosslessness : public ::testing::Test {
     DecodeRig rig_;
 };
 
-const std::vector<std::string> specs = {"vocabtrim:v=2", "vocabtrim:v=6", "pa-fr:v=13/6/2", "bcl:alpha=0.4"};
+const std::vector<std::string> specs = {
+    "vocabtrim:v=2",     "vocabtrim:v=6",           "pa-fr:v=13/6/2",       "bcl:alpha=0.4",
+    "microspec:wmax=64", "microspec:wmax=5,kver=7", "microspec:source=ctx", "microspec:source=ext"};
 
 TEST_F(UntrainedLosslessness, TextIsThatOfPlainDecoding) {
     for (const double temperature : {0.0, 0.8}) {
@@ -311,6 +508,30 @@ TEST_F(UntrainedLosslessness, RowsAreTheMeanOverTheLevelsOfARound) {
                 EXPECT_DOUBLE_EQ(row.active_rows, (13 + 6 + 2) / 3.0);
                 ++seen;
             }
+    EXPECT_GT(seen, 0);
+}
+
+TEST_F(UntrainedLosslessness, MicroSpecSeesTheTargetsBestTokensOfPromptAndRounds) {
+    // With a window over everything, coverage needs what the session tells: the first token is among the
+    // best of the last prompt position, the others among the best of the path.
+    RecordList list;
+    RigSetting setting;
+    setting.head = "microspec:kver=1,kpre=1";
+    rig_.decode(setting, {{5}, {7, 1}}, &list);
+    int seen = 0;
+    std::set<RowId> prompts_seen;
+    for (const StepRecord& step : RecordList::of<StepRecord>(list.take()))
+        for (const RoundRecord& round : step.rounds) {
+            if (prompts_seen.insert(round.round.prompt_id).second) {
+                // The active set of a first round: the prompt and its best tokens, which hold the root.
+                ASSERT_FALSE(round.head_evals.empty());
+                EXPECT_GE(round.head_evals.front().active_rows, 2);
+                EXPECT_LE(round.head_evals.front().active_rows, 4);
+            }
+            EXPECT_EQ(round.tops.size() % top_tokens, 0u);
+            seen += static_cast<int>(round.tops.size());
+        }
+    EXPECT_EQ(prompts_seen.size(), 2u);
     EXPECT_GT(seen, 0);
 }
 

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/units.h"
+
+namespace draftscope {
+
+/// MicroSpec's candidate stream S and its active set I = Unique(Suffix(S, window)) (Algorithm 1). Only the
+/// window is kept: what has left it never comes back by itself.
+class CandidateStream {
+  public:
+    CandidateStream(int vocab, int window);
+    /// Ids outside the vocabulary are a programming error.
+    void append(TokenId id);
+    /// Each id of `ids` once, in order of first appearance.
+    void append_unique(std::span<const TokenId> ids);
+    void clear();
+    bool has(TokenId id) const {
+        return id >= 0 && id < static_cast<TokenId>(times_.size()) &&
+               times_[static_cast<std::size_t>(id)] > 0;
+    }
+    /// I, rising.
+    std::vector<TokenId> active() const;
+
+  private:
+    std::vector<TokenId> ring_;  ///< the window; next_ is its oldest entry once it is full
+    std::size_t next_ = 0;
+    std::size_t window_;
+    std::vector<int> times_;    ///< [V] appearances in the window
+    std::vector<bool> marked_;  ///< [V] scratch of append_unique, all false between calls
+};
+
+}  // namespace draftscope
