@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "capture/queries.h"
 #include "engine/draft/drafter.h"
+#include "engine/model/synthetic_model.h"
 #include "engine/model/target.h"
 #include "profiler/machine.h"
 #include "profiler/nvtx_mirror.h"
@@ -232,6 +233,7 @@ RunRow EngineHost::Impl::describe_run(const ResolvedRun& run, const std::string&
     row.started_utc = utc_text(utc_ns()).text;
     row.frontend = frontend;
     row.target = target->config().name;
+    row.synthetic = is_synthetic_model(run.config.model);
     row.drafter = run.drafter_id;
     row.head = head ? to_text(*run.head) : std::string();
     row.tree = drafter->uses_head() || run.drafter_id != "none" ? to_text(run.tree) : std::string("none");
@@ -355,13 +357,23 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
         DS_ASSIGN(conversations,
                   read_prompt_file(run.config.prompts_file, run.config.limit, run.config.stratify));
     }
-    DS_ASSIGN(const auto file, RunFile::open(run.config));
+    // A file that cannot be written is said before the model is read; one that is to be replaced lives until
+    // there is something to replace it with.
+    std::error_code ignored;
+    const bool replaces = run.config.overwrite && std::filesystem::exists(run.config.save, ignored);
+    std::unique_ptr<RunFile> file;
+    if (!replaces) {
+        DS_ASSIGN(file, RunFile::open(run.config));
+    }
     DS_TRY(impl_->load(run, hooks));
 
     RunReport report;
     report.frontend = hooks.frontend;
     if (hooks.on_started) hooks.on_started();
     if (run.config.baseline > 0) DS_TRY(impl_->run_baseline(run, conversations, gate, hooks, report));
+    if (replaces) {
+        DS_ASSIGN(file, RunFile::open(run.config));
+    }
 
     const RunRow row = impl_->describe_run(run, hooks.frontend);
     report.run_id = row.id;

@@ -4,6 +4,9 @@
 
 #include "app/jobs/run_job.h"
 #include "engine/draft/drafter.h"
+#include "engine/model/gguf.h"
+#include "engine/model/gguf_model.h"
+#include "engine/model/synthetic_model.h"
 
 namespace draftscope {
 namespace {
@@ -34,8 +37,18 @@ Status resolve_model(ResolvedRun& run) {
         }
         run.config.model = demo;
     }
-    if (!exists(run.config.model)) return bad_input("--model {}: no such file", run.config.model);
+    if (!is_synthetic_model(run.config.model) && !exists(run.config.model))
+        return bad_input("--model {}: no such file", run.config.model);
     run.demo_model = same_file(run.config.model, demo);
+    return {};
+}
+
+/// What is wrong with the target itself is said before what else it lacks.
+Status check_model(const std::string& path) {
+    std::error_code error;
+    if (!fs::is_regular_file(path, error)) return {};
+    DS_ASSIGN(const GgufFile file, GgufFile::open(path));
+    DS_ASSIGN([[maybe_unused]] const auto known, gguf_architecture(file));
     return {};
 }
 
@@ -55,8 +68,11 @@ Status resolve_drafter(ResolvedRun& run) {
     if (run.drafter_path.empty() && run.demo_model)
         run.drafter_path = find_asset("drafters/" + run.drafter_id);
     if (run.drafter_path.empty()) {
-        return bad_input("--drafter {0}: needs a checkpoint made for this target: --drafter {0}:FOLDER",
-                         run.drafter_id);
+        DS_TRY(check_model(run.config.model));
+        return bad_input(
+            "--drafter {0}: needs a checkpoint made for this target: --drafter {0}:FOLDER, or use --drafter "
+            "ngram or none",
+            run.drafter_id);
     }
     if (!exists(run.drafter_path))
         return bad_input("--drafter {}: {}: no such folder", spec, run.drafter_path);

@@ -147,6 +147,14 @@ Status save_snapshot(const Snapshot& snapshot, const std::string& path) {
     std::error_code error;
     if (std::filesystem::is_directory(path, error))
         return bad_input("{}: is a folder; choose another name", path);
+    // SQLite would play the log of the file replaced into the copy.
+    for (const char* log : {"-wal", "-journal"}) {
+        if (std::filesystem::exists(path + log, error))
+            return bad_input(
+                "{}: is being recorded, or was when its program was killed ({}{} is there); choose another "
+                "name",
+                path, path, log);
+    }
     DS_ASSIGN(const auto writer, CaptureWriter::create(unfinished, true));
     push_snapshot(snapshot, *writer);
     const Status closed = writer->close();

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "storage/capture_file.h"
 
@@ -150,6 +151,11 @@ TEST(SnapshotRecords, ACopyHoldsTheSameRowsAsTheOriginal) {
     EXPECT_FALSE(fs::exists(copy + ".saving"));
     ASSERT_TRUE(save_snapshot(**loaded, copy).ok());  // over the one that is there
     EXPECT_FALSE(save_snapshot(**loaded, folder.file("none/b.dscope")).ok());
+    std::ofstream(copy + "-wal") << "of a run that was killed";
+    const Status over_a_log = save_snapshot(**loaded, copy);
+    ASSERT_FALSE(over_a_log.ok());
+    EXPECT_NE(over_a_log.error().message.find("b.dscope-wal"), std::string::npos);
+    fs::remove(copy + "-wal");
     EXPECT_EQ(dump(original), dump(copy));
     const auto checked = check_capture(copy);
     ASSERT_TRUE(checked.ok());
