@@ -8,6 +8,7 @@
 #include "engine/model/gguf_model.h"
 #include "engine/model/gguf_weights.h"
 #include "engine/model/hf_folder.h"
+#include "engine/model/synthetic_model.h"
 
 namespace draftscope {
 namespace {
@@ -37,6 +38,7 @@ Status read_chat(const GgufFile& file, ModelFile& out) {
 }  // namespace
 
 Result<ModelFile> open_model_file(const std::string& path) {
+    if (is_synthetic_model(path)) return make_synthetic_model(path);
     std::error_code ignored;
     if (std::filesystem::is_directory(path, ignored)) return open_hf_folder(path);
     DS_ASSIGN(GgufFile file, GgufFile::open(path));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -86,6 +87,61 @@ TEST(ModelFile, TinyFileHoldsTheModelItWasMadeFrom) {
     // q and k too: the file stores their rows in another order, and reading undoes that.
     for (const std::string& name : expected.weights->names())
         EXPECT_EQ(read_all(*file->weights, name), read_all(*expected.weights, name)) << name;
+}
+
+TEST(ModelFile, SyntheticTargetsHaveTheirModelsDimensions) {
+    const auto eight = open_model_file("synthetic:llama-3.1-8b");
+    ASSERT_TRUE(eight.ok()) << eight.error().message;
+    EXPECT_EQ(eight->config.name, "synthetic:llama-3.1-8b");
+    EXPECT_FALSE(eight->quantised);
+    double weights = 0;
+    for (const std::string& name : eight->weights->names()) {
+        const TensorInfo& info = *eight->weights->find(name);
+        weights += static_cast<double>(info.rows()) * static_cast<double>(info.cols());
+    }
+    EXPECT_EQ(weights, 8030261248.0);  // published
+
+    const auto olmo = open_model_file("synthetic:olmo2-1b");
+    ASSERT_TRUE(olmo.ok()) << olmo.error().message;
+    weights = 0;
+    for (const std::string& name : olmo->weights->names()) {
+        const TensorInfo& info = *olmo->weights->find(name);
+        weights += static_cast<double>(info.rows()) * static_cast<double>(info.cols());
+    }
+    EXPECT_EQ(weights, 1484916736.0);  // published
+
+    const auto qwen = open_model_file("synthetic:qwen3-4b");
+    ASSERT_TRUE(qwen.ok()) << qwen.error().message;
+    EXPECT_EQ(qwen->config.vocab, 151936);
+    EXPECT_EQ(qwen->tokenizer->size(), 151669);
+    EXPECT_EQ(qwen->tokenizer->decode(qwen->tokenizer->encode("any text", true)), "any text");
+    EXPECT_EQ(qwen->tokenizer->token_bytes(4711), "[4711]");
+
+    const auto unknown = open_model_file("synthetic:llama-9");
+    ASSERT_FALSE(unknown.ok());
+    EXPECT_NE(unknown.error().message.find("unknown synthetic target; known are llama-3-8b, "),
+              std::string::npos);
+}
+
+TEST(ModelFile, SyntheticWeightsDependOnTheirPlaceAlone) {
+    const auto first = open_model_file("synthetic:qwen2-7b");
+    const auto second = open_model_file("synthetic:qwen2-7b");
+    ASSERT_TRUE(first.ok() && second.ok());
+    const TensorInfo& info = *first->weights->find("blk.3.attn_k.weight");
+    std::vector<float> a(static_cast<std::size_t>(info.cols())), b(a.size()), c(a.size());
+    first->weights->read_row(info, 5, a.data());
+    second->weights->read_row(*second->weights->find(info.name), 6, c.data());
+    second->weights->read_row(*second->weights->find(info.name), 5, b.data());
+    EXPECT_EQ(a, b);
+    EXPECT_NE(a, c);
+    double squares = 0, sum = 0;
+    for (const float value : a) {
+        squares += static_cast<double>(value) * value;
+        sum += value;
+    }
+    // Outputs of unit size for inputs of unit size.
+    EXPECT_NEAR(squares, 1.0, 0.1);
+    EXPECT_LT(std::abs(sum), 4.0);
 }
 
 }  // namespace

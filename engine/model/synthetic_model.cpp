@@ -1,0 +1,155 @@
+#include "engine/model/synthetic_model.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cmath>
+#include <utility>
+
+#include "engine/model/architecture.h"
+#include "engine/model/byte_text.h"
+#include "engine/model/mapped_file.h"
+#include "engine/model/tensor_index.h"
+
+namespace draftscope {
+namespace {
+
+constexpr std::string_view prefix = "synthetic:";
+
+struct Dimensions {
+    std::string_view name;
+    std::string_view architecture;
+    int hidden, layers, heads, kv_heads, head_dim, ffn;
+    int vocab;   ///< rows of the LM head
+    int tokens;  ///< ids the tokenizer has; the other rows are padding
+    int context;
+    float rope_theta, norm_eps;
+    bool tied_head;
+};
+
+// The models' published config.json. The scaling of Llama 3.1's rotation is left out: it costs nothing.
+constexpr std::array known_models = {
+    Dimensions{"llama-3-8b", "llama", 4096, 32, 32, 8, 128, 14336, 128256, 128256, 8192, 5e5f, 1e-5f, false},
+    Dimensions{"llama-3.1-8b", "llama", 4096, 32, 32, 8, 128, 14336, 128256, 128256, 131072, 5e5f, 1e-5f,
+               false},
+    Dimensions{"llama-3.2-1b", "llama", 2048, 16, 32, 8, 64, 8192, 128256, 128256, 131072, 5e5f, 1e-5f, true},
+    Dimensions{"qwen2-7b", "qwen2", 3584, 28, 28, 4, 128, 18944, 152064, 151646, 32768, 1e6f, 1e-6f, false},
+    Dimensions{"qwen3-4b", "qwen3", 2560, 36, 32, 8, 128, 9728, 151936, 151669, 40960, 1e6f, 1e-6f, true},
+    Dimensions{"qwen3-8b", "qwen3", 4096, 36, 32, 8, 128, 12288, 151936, 151669, 40960, 1e6f, 1e-6f, false},
+    Dimensions{"olmo2-1b", "olmo2", 2048, 16, 16, 16, 128, 8192, 100352, 100278, 4096, 5e5f, 1e-6f, false},
+    Dimensions{"olmo2-7b", "olmo2", 4096, 32, 32, 32, 128, 11008, 100352, 100278, 4096, 5e5f, 1e-6f, false},
+};
+
+/// Every value depends on tensor, row and column alone, so that rows may be read in any order.
+class SyntheticWeights final : public WeightSource {
+  public:
+    SyntheticWeights(std::string path, const ModelConfig& config) : path_(std::move(path)) {
+        std::uint32_t seed = 1;
+        for (ModelTensor& tensor : model_tensors(config)) {
+            std::uint64_t bytes = 2;
+            for (const std::int64_t extent : tensor.shape) bytes *= static_cast<std::uint64_t>(extent);
+            Entry entry{{tensor.name, "BF16", tensor.shape, bytes}, seed++, spread(tensor)};
+            entries_.add(tensor.name, std::move(entry));
+        }
+    }
+
+    const std::string& path() const override { return path_; }
+    const TensorInfo* find(std::string_view name) const override {
+        const Entry* entry = entries_.find(name);
+        return entry == nullptr ? nullptr : &entry->info;
+    }
+    std::vector<std::string> names() const override { return entries_.names(); }
+
+    void read_row(const TensorInfo& tensor, std::int64_t row, float* out) const override {
+        const Entry* entry = entries_.find(tensor.name);
+        assert(entry != nullptr);
+        if (entry->spread == 0) {
+            std::fill(out, out + tensor.cols(), 1.0f);
+            return;
+        }
+        const std::uint32_t start = mixed(entry->seed * 0x9e3779b9u + mixed(static_cast<std::uint32_t>(row)));
+        const float scale = entry->spread / 2147483648.0f;
+        for (std::int64_t i = 0; i < tensor.cols(); ++i) {
+            const auto bits = static_cast<std::int32_t>(mixed(start + static_cast<std::uint32_t>(i)));
+            out[i] = scale * static_cast<float>(bits);
+        }
+    }
+
+  private:
+    struct Entry {
+        TensorInfo info;
+        std::uint32_t seed;
+        float spread;  ///< values are even over +-spread; 0: all are 1
+    };
+
+    /// Unit gain through every matrix; norms change nothing.
+    static float spread(const ModelTensor& tensor) {
+        if (tensor.name.ends_with("norm.weight")) return 0;
+        if (tensor.shape.size() == 1) return 0.1f;
+        return std::sqrt(3.0f / static_cast<float>(tensor.shape.back()));
+    }
+    /// A 32-bit finaliser (multiply, shift, xor), cheap enough for billions of weights.
+    static std::uint32_t mixed(std::uint32_t x) {
+        x = (x ^ x >> 16) * 0x7feb352du;
+        x = (x ^ x >> 15) * 0x846ca68bu;
+        return x ^ x >> 16;
+    }
+
+    std::string path_;
+    TensorIndex<Entry> entries_;
+};
+
+TokenizerSpec byte_tokenizer(const std::string& spec, int tokens) {
+    TokenizerSpec out;
+    out.file = spec;
+    out.model = "gpt2";
+    out.pre = "gpt-2";
+    for (int id = 0; id < tokens; ++id) {
+        out.tokens.push_back(id < 256 ? spell_bytes(std::string(1, static_cast<char>(id)))
+                                      : fmt::format("[{}]", id));
+    }
+    out.types.assign(out.tokens.size(), 1);
+    return out;
+}
+
+ModelConfig config_of(const Dimensions& model, const std::string& spec) {
+    ModelConfig config;
+    apply_architecture(*architecture_by_name(model.architecture), config);
+    config.name = spec;
+    config.layers = model.layers;
+    config.hidden = model.hidden;
+    config.heads = model.heads;
+    config.kv_heads = model.kv_heads;
+    config.head_dim = model.head_dim;
+    config.ffn = model.ffn;
+    config.vocab = model.vocab;
+    config.context = model.context;
+    config.rope_theta = model.rope_theta;
+    config.norm_eps = model.norm_eps;
+    config.tied_head = model.tied_head;
+    return config;
+}
+
+}  // namespace
+
+bool is_synthetic_model(std::string_view spec) {
+    return spec.starts_with(prefix);
+}
+
+Result<ModelFile> make_synthetic_model(const std::string& spec) {
+    const std::string_view name = std::string_view(spec).substr(std::min(prefix.size(), spec.size()));
+    std::string known;
+    for (const Dimensions& model : known_models) {
+        known += (known.empty() ? "" : ", ") + std::string(model.name);
+        if (model.name != name) continue;
+        ModelFile out;
+        out.config = config_of(model, spec);
+        out.weights = std::make_unique<SyntheticWeights>(spec, out.config);
+        DS_ASSIGN(out.tokenizer, Tokenizer::create(byte_tokenizer(spec, model.tokens)));
+        out.quantisation = "BF16";
+        return out;
+    }
+    return bad_input("{}: unknown synthetic target; known are {}", printable(spec), known);
+}
+
+}  // namespace draftscope
