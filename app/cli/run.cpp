@@ -181,7 +181,8 @@ std::string known_drafters() {
 }
 
 void add_decoding_options(CLI::App& command, RunConfig& config) {
-    command.add_option("--model", config.model, "target: a GGUF file (default: the demo model)");
+    command.add_option("--model", config.model,
+                       "target: a GGUF file, a model folder or synthetic:NAME (default: the demo model)");
     command.add_option("--drafter", config.drafter, "NAME[:PATH], one of " + known_drafters())
         ->capture_default_str();
     command
