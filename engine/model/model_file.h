@@ -22,8 +22,8 @@ struct ModelFile {
     bool quantised = false;    ///< decides --precision auto
 };
 
-/// Opens a target by path: a GGUF file, or a folder with config.json, safetensors and tokenizer.json; or makes
-/// "synthetic:NAME". Checks every tensor's shape against the config.
+/// Opens a target by path: a GGUF file, or a folder with config.json, safetensors and tokenizer.json; or
+/// makes "synthetic:NAME". Checks every tensor's shape against the config.
 Result<ModelFile> open_model_file(const std::string& path);
 
 /// Opens a safetensors file with its tensors under their own names (drafters, head artefacts).
