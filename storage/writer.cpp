@@ -70,7 +70,9 @@ Status prepare_path(const std::string& path, bool overwrite) {
     const fs::file_status status = fs::status(file, error);
     if (fs::exists(status)) {
         if (!fs::is_regular_file(status)) return bad_input("{}: is not a file; choose another name", path);
-        if (!overwrite) return bad_input("{}: file exists; choose another name or allow overwriting", path);
+        if (!overwrite) return bad_input("{}: file exists; choose another name or give --overwrite", path);
+        if (fs::file_size(file, error) > 0 && !probe_capture(path).ok())
+            return bad_input("{}: is no capture of ours, so it is not replaced; choose another name", path);
         if (in_use(path)) return bad_input("{}: is open, perhaps being recorded; choose another name", path);
     }
     for (const char* suffix : {"", "-wal", "-shm", "-journal"}) {

@@ -21,6 +21,10 @@ int do_gui(const GuiOptions& options) {
         const auto checked = probe_capture(file);
         if (!checked.ok()) return report(checked.error());
     }
+    if (options.files.size() > 1) {
+        return report(
+            bad_input("{} files given; the window shows one capture at a time", options.files.size()));
+    }
     if (options.screenshot.empty() && !display_available()) {
         return report(
             bad_input("no display was found (DISPLAY and WAYLAND_DISPLAY are empty); use "
@@ -42,7 +46,7 @@ void add_gui(CLI::App& program, Action& action) {
     CLI::App* command =
         program.add_subcommand("gui", "Open the window, on capture files or with the demo running");
     command->footer("Example: draftscope gui run.dscope --screenshot run.png --frames 5 --theme light");
-    command->add_option("files", options->files, "capture files");
+    command->add_option("files", options->files, "capture file");
     command->add_option("--screenshot", options->screenshot, "render off-screen into this PNG and leave");
     command->add_option("--frames", options->frames, "frames to draw before the screenshot")
         ->capture_default_str();

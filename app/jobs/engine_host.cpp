@@ -1,5 +1,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
 #include "app/jobs/prompt_file.h"
@@ -7,7 +8,7 @@
 #include "app/jobs/run_job.h"
 #include "app/jobs/vocabulary.h"
 #include "base/clock.h"
-#include "capture/queries.h"
+#include "base/log.h"
 #include "engine/draft/drafter.h"
 #include "engine/model/synthetic_model.h"
 #include "engine/model/target.h"
@@ -126,6 +127,7 @@ struct EngineHost::Impl {
     Status load_heads(const ResolvedRun& run);
     RunRow describe_run(const ResolvedRun& run, const std::string& frontend);
     DecodeOptions decode_options(const ResolvedRun& run) const;
+    Status check_prompts(const ResolvedRun& run, const std::vector<Conversation>& conversations);
     Status run_baseline(const ResolvedRun& run, const std::vector<Conversation>& conversations, Gate& gate,
                         const RunHooks& hooks, RunReport& report);
     Status play(const ResolvedRun& run, const std::vector<Conversation>& conversations,
@@ -259,6 +261,21 @@ DecodeOptions EngineHost::Impl::decode_options(const ResolvedRun& run) const {
     return options;
 }
 
+Status EngineHost::Impl::check_prompts(const ResolvedRun& run,
+                                       const std::vector<Conversation>& conversations) {
+    PromptPlayer player(*target, run.config.raw, "");
+    const int context = target->config().context;
+    for (const Conversation& conversation : conversations) {
+        player.begin(conversation);
+        const std::size_t tokens = player.turn(0).tokens.size();
+        if (static_cast<int>(tokens) < context) continue;
+        return bad_input(
+            "prompt {}: {} tokens leave no room in the model's context of {}; shorten the prompt",
+            conversation.id, tokens, context);
+    }
+    return {};
+}
+
 Status EngineHost::Impl::run_baseline(const ResolvedRun& run, const std::vector<Conversation>& conversations,
                                       Gate& gate, const RunHooks& hooks, RunReport& report) {
     DS_ASSIGN(const auto plain, make_drafter("none", "", *target, *exec));
@@ -298,7 +315,14 @@ Status EngineHost::Impl::play(const ResolvedRun& run, const std::vector<Conversa
                 hooks.on_progress(static_cast<double>(i) / static_cast<double>(conversations.size()),
                                   fmt::format("prompt {} of {}", i + 1, conversations.size()));
             }
-            DS_ASSIGN(PromptOutcome outcome, session.decode(player.turn(turn), hooks.on_text));
+            const PromptInput input = player.turn(turn);
+            if (turn > 0 && static_cast<int>(input.tokens.size()) >= target->config().context) {
+                log_warning(
+                    "prompt {}: turn {} no longer fits the model's context; the conversation ends there",
+                    conversation.id, turn + 1);
+                break;
+            }
+            DS_ASSIGN(PromptOutcome outcome, session.decode(input, hooks.on_text));
             player.answered(outcome.text);
             if (hooks.on_text) hooks.on_text("\n");
             const bool full = outcome.finish == Finish::context;
@@ -316,6 +340,25 @@ void end_run(Recorder& recorder, const RunRow& row, RunEnd how) {
     const TimeNs now = monotonic_ns();
     recorder.push(RunEnded{row.id, how, now - row.started_monotonic, {row.id, now, utc_ns(), std::nullopt}});
     recorder.flush();
+}
+
+/// Speed over the prompts that the baseline decoded too: the first turns of the first `conversations`.
+DecodeRate rate_of_first_turns(const Snapshot& snapshot, RowId run_id, int conversations) {
+    std::set<RowId> prompts;
+    for (const auto& prompt : snapshot.prompts) {
+        if (prompt->run_id != run_id || prompt->turn != 0) continue;
+        if (static_cast<int>(prompts.size()) == conversations) break;
+        prompts.insert(prompt->id);
+    }
+    DecodeRate rate;
+    for (std::size_t i = 0; i < snapshot.rounds.size(); ++i) {
+        const RoundEntry& round = snapshot.rounds[i];
+        const StepRow& step = snapshot.steps[round.step_index].row;
+        if (!prompts.contains(round.row.prompt_id) || step.excluded != Excluded::no) continue;
+        rate.committed += round.row.committed;
+        rate.decode_ns += step.end_ns - step.start_ns - step.paused_ns;
+    }
+    return rate;
 }
 
 /// The storage of one run: removed again when nothing was ever written to it.
@@ -366,6 +409,7 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
         DS_ASSIGN(file, RunFile::open(run.config));
     }
     DS_TRY(impl_->load(run, hooks));
+    DS_TRY(impl_->check_prompts(run, conversations));
 
     RunReport report;
     report.frontend = hooks.frontend;
@@ -404,8 +448,8 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
     report.cancelled = gate.cancelled();
     end_run(recorder, row, !played.ok() ? RunEnd::error : report.cancelled ? RunEnd::cancelled : RunEnd::ok);
     if (report.baseline.tokens_per_second > 0) {
-        const double ours = run_totals(*recorder.snapshot(), row.id).tokens_per_second;
-        report.baseline.speedup = ours / report.baseline.tokens_per_second;
+        const DecodeRate ours = rate_of_first_turns(*recorder.snapshot(), row.id, run.config.baseline);
+        report.baseline.speedup = ours.tokens_per_second() / report.baseline.tokens_per_second;
     }
     recorder.set_storage(nullptr);
     recorder.flush();

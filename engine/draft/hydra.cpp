@@ -29,7 +29,9 @@ class HydraHeads final : public PathHeads {
         }
         residual_head(exec, layers_[static_cast<std::size_t>(level)], inputs, hidden, out);
     }
-    std::size_t weight_bytes() const override { return layers_.front().weight.bytes(); }
+    std::size_t weight_bytes(int level) const override {
+        return layers_[static_cast<std::size_t>(level)].weight.bytes();
+    }
 
   private:
     std::vector<PathHeadLayer> layers_;

@@ -18,7 +18,9 @@ class MedusaHeads final : public PathHeads {
               Rows<float> out) override {
         residual_head(exec, layers_[static_cast<std::size_t>(level)], hidden, hidden, out);
     }
-    std::size_t weight_bytes() const override { return layers_.front().weight.bytes(); }
+    std::size_t weight_bytes(int level) const override {
+        return layers_[static_cast<std::size_t>(level)].weight.bytes();
+    }
 
   private:
     std::vector<PathHeadLayer> layers_;

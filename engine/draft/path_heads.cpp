@@ -54,7 +54,7 @@ class PathHeadDrafter final : public Drafter {
         return {};
     }
     Status expand(DraftContext& context, std::span<DraftJob> jobs) override;
-    std::size_t weight_bytes() const override { return heads_->weight_bytes(); }
+    std::size_t weight_bytes() const override { return heads_->weight_bytes(0); }
 
   private:
     void compute_rows(DraftContext& context, std::span<Growth*> active, int level);
@@ -121,7 +121,7 @@ void PathHeadDrafter::compute_rows(DraftContext& context, std::span<Growth*> act
     const int rows = static_cast<int>(paths_.size());
     out_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(d));
     scope.set_rows(rows);
-    scope.add_bytes(heads_->weight_bytes());
+    scope.add_bytes(heads_->weight_bytes(level));
     heads_->rows(context.exec, level, Rows<const float>(hidden_.data(), rows, d), paths_,
                  Rows<float>(out_.data(), rows, d));
 }

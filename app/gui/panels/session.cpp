@@ -5,6 +5,7 @@
 #include <imgui_stdlib.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "app/gui/models/selection.h"
@@ -23,6 +24,15 @@ struct SessionMemory {
     int rejection_depth = 1;
     bool copied = false;
 };
+
+/// The line that decodes as this window does: its own default leaves one core to drawing, the command line's
+/// does not.
+std::string command_line(const PanelContext& c) {
+    RunConfig config = c.config;
+    if (config.threads == 0)
+        config.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) - 1);
+    return to_command_line(config);
+}
 
 /// Label at the left, the next widget fills the rest of the line.
 void label(const Style& style, const char* text, const char* what = nullptr) {
@@ -218,11 +228,11 @@ void draw_session(PanelContext& c) {
     if (!idle) tooltip(c.style, "A run is going on; stop it first.");
     ImGui::SameLine();
     if (ImGui::Button(memory.copied ? "Copied##copy" : "Copy as command line##copy")) {
-        ImGui::SetClipboardText(to_command_line(c.config).c_str());
+        ImGui::SetClipboardText(command_line(c).c_str());
         memory.copied = true;
     }
     if (!ImGui::IsItemHovered()) memory.copied = false;
-    tooltip(c.style, to_command_line(c.config));
+    tooltip(c.style, command_line(c));
     ImGui::EndChild();
 }
 
