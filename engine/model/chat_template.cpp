@@ -79,6 +79,10 @@ std::string trimmed(std::string_view text) {
     return begin == std::string_view::npos ? std::string() : std::string(text.substr(begin, end - begin));
 }
 
+bool starts_with_bos(std::string_view source) {
+    return trimmed(source).starts_with("{{ bos_token }}");
+}
+
 bool starts_with_system(const std::vector<ChatMessage>& messages) {
     return !messages.empty() && messages.front().role == "system";
 }
@@ -92,6 +96,30 @@ std::string render_chatml(const std::vector<ChatMessage>& messages, const std::s
         turn("system", default_system);
     for (const ChatMessage& message : messages) turn(message.role, message.content);
     return out + "<|im_start|>assistant\n";
+}
+
+/// Answers of earlier turns go back without what was thought before them.
+std::string render_qwen3(std::vector<ChatMessage> messages) {
+    constexpr std::string_view end_of_thought = "</think>";
+    for (ChatMessage& message : messages) {
+        const std::size_t cut = message.content.rfind(end_of_thought);
+        if (message.role != "assistant" || cut == std::string::npos) continue;
+        message.content.erase(0, cut + end_of_thought.size());
+        message.content.erase(0, message.content.find_first_not_of('\n'));
+    }
+    return render_chatml(messages, "");
+}
+
+/// Roles are plain text; only the end of an answer is a control token, which also begins the text.
+std::string render_olmo2(const std::vector<ChatMessage>& messages) {
+    constexpr std::string_view end = "<|endoftext|>";
+    std::string out(messages.empty() ? "" : end);
+    for (const ChatMessage& message : messages) {
+        out += "<|" + message.role + "|>\n" + message.content;
+        if (message.role == "assistant") out += end;
+        out += '\n';
+    }
+    return out + "<|assistant|>\n";
 }
 
 std::string llama3_header(const std::string& role) {
@@ -133,6 +161,11 @@ Result<ChatTemplate> ChatTemplate::from_source(std::string_view source, std::str
     if (contains(source, "<|im_start|>")) {
         if (!contains(source, "<|im_start|>assistant") || !contains(source, "<|im_end|>"))
             return unknown(file, source, "ChatML without an assistant's turn");
+        if (contains(source, "enable_thinking") && contains(source, "last_query_index") &&
+            contains(source, "</think>")) {
+            out.name_ = "qwen3";
+            return out;
+        }
         if (const auto mark =
                 first_of(source, {"trim", "strip(", "<think>", "system_message", "raise_exception"}))
             return unknown(file, source, fmt::format("ChatML with '{}'", *mark));
@@ -149,7 +182,13 @@ Result<ChatTemplate> ChatTemplate::from_source(std::string_view source, std::str
         out.name_ = contains(source, "Cutting Knowledge Date") ? "llama3.1" : "llama3";
         return out;
     }
-    return unknown(file, source, "neither ChatML nor Llama 3");
+    // Others write <|user|> too, but end every turn with a control token.
+    if (starts_with_bos(source) && first_of(source, {"'<|user|>\\n' + message['content'] + '\\n'",
+                                                     "'<|user|>\n' + message['content'] + '\n'"})) {
+        out.name_ = "olmo2";
+        return out;
+    }
+    return unknown(file, source, "neither ChatML, Llama 3, Qwen 3 nor OLMo 2");
 }
 
 ChatTemplate ChatTemplate::raw_because(std::string problem) {
@@ -160,6 +199,8 @@ ChatTemplate ChatTemplate::raw_because(std::string problem) {
 
 std::string ChatTemplate::render(const std::vector<ChatMessage>& messages) const {
     if (name_ == "chatml") return render_chatml(messages, default_system_);
+    if (name_ == "qwen3") return render_qwen3(messages);
+    if (name_ == "olmo2") return render_olmo2(messages);
     if (name_ == "llama3") return render_llama3(messages);
     if (name_ == "llama3.1") return render_llama31(messages);
     std::string out;

@@ -13,7 +13,8 @@ struct ChatMessage {
     std::string content;
 };
 
-/// A model's chat format, recognised from the template text in its file (ChatML and its kin, Llama 3).
+/// A model's chat format, recognised from the template text in its file (ChatML and its kin, Llama 3,
+/// Qwen 3, OLMo 2).
 class ChatTemplate {
   public:
     /// A file without a template gives the raw format: contents joined, nothing added. A template that is not
@@ -24,7 +25,8 @@ class ChatTemplate {
 
     /// Ends with the header of the assistant's turn. Encode the result with parse_special = true.
     std::string render(const std::vector<ChatMessage>& messages) const;
-    const std::string& name() const { return name_; }  ///< "chatml", "llama3", "llama3.1", "raw"
+    /// "chatml", "llama3", "llama3.1", "qwen3", "olmo2" or "raw".
+    const std::string& name() const { return name_; }
     /// Not empty: the file has a template that this program does not know. To be shown unless the user asked
     /// for raw text.
     const std::string& problem() const { return problem_; }

@@ -76,6 +76,36 @@ TEST(ChatTemplate, Llama31AlwaysWritesASystemTurnWithAFixedDate) {
                 HasSubstr(head + "Be brief.<|eot_id|><|start_header_id|>user<"));
 }
 
+TEST(ChatTemplate, Qwen3DropsEarlierThoughts) {
+    const char* source =
+        "{%- set ns = namespace(last_query_index=messages|length - 1) %}{{- '<|im_start|>' + message.role + "
+        "'\\n' + content.split('</think>')[-1].lstrip('\\n') + '<|im_end|>\\n' }}{{- '<|im_start|>assistant"
+        "\\n' }}{%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>' }}{%- endif "
+        "%}";
+    EXPECT_EQ(ChatTemplate::from_source(source, "m")->name(), "qwen3");
+    EXPECT_EQ(render(source, question), "<|im_start|>user\n Why? <|im_end|>\n<|im_start|>assistant\n");
+    EXPECT_EQ(
+        render(source,
+               {{"user", "one</think>"}, {"assistant", "<think>\nhm</think>\n\ntwo\n"}, {"user", "three"}}),
+        "<|im_start|>user\none</think><|im_end|>\n<|im_start|>assistant\ntwo\n<|im_end|>\n"
+        "<|im_start|>user\nthree<|im_end|>\n<|im_start|>assistant\n");
+}
+
+TEST(ChatTemplate, Olmo2EndsAnswersOnly) {
+    const char* source =
+        "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}{{ '<|user|>\\n' + "
+        "message['content'] + '\\n' }}{% else %}{{ '<|assistant|>\\n' + message['content'] + eos_token + "
+        "'\\n' }}{% endif %}{% endfor %}{{ '<|assistant|>\\n' }}";
+    EXPECT_EQ(ChatTemplate::from_source(source, "m")->name(), "olmo2");
+    EXPECT_EQ(render(source, conversation),
+              "<|endoftext|><|system|>\nBe brief.\n<|user|>\none\n<|assistant|>\ntwo<|endoftext|>\n"
+              "<|user|>\nthree\n<|assistant|>\n");
+    // Zephyr's kin end every turn.
+    EXPECT_FALSE(
+        ChatTemplate::from_source("{{ bos_token }}{{ '<|user|>\\n' + message['content'] + eos_token }}", "m")
+            .ok());
+}
+
 TEST(ChatTemplate, WhatIsNotRecognisedIsNamed) {
     const auto refused = [](std::string_view source) {
         const auto chat = ChatTemplate::from_source(source, "m.gguf");
