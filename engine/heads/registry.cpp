@@ -17,7 +17,7 @@ constexpr HeadParam pa_fr_params[] = {
      "an eighth of the vocabulary",
      true},
 };
-// The paper tunes the size per model; FR-Spec's default, so that the two differ in their rankings only.
+// FR-Spec's default size, so that the two differ in their rankings only.
 constexpr HeadParam vocabtrim_params[] = {
     {"v", 0, 1, 1 << 20, true, "tokens kept, most frequent first; left out: a quarter of the vocabulary"},
 };
@@ -35,6 +35,7 @@ constexpr HeadParam microspec_params[] = {
     // The paper says "on the validated branch" in its text and takes all logits in Algorithm 1.
     {"branch", 0, 0, 0, true, "verified positions: the whole accepted path, or its last node", false,
      "path|last"},
+    // The paper packs beside the backbone, on a copy stream.
     {"gather", 0, 0, 0, true, "sync: rows are packed before the first head call of a round", false, "sync"},
 };
 
@@ -48,15 +49,15 @@ const std::array<HeadInfo, 6> heads = {{
      make_full_head},
     {"fr-spec", "FR-Spec", "FR-Spec, arXiv 2502.14856", fr_spec_params,
      "token ranking from raw text (safetensors with `ids`)", 0xE69F00, make_fr_spec_head},
-    {"pa-fr", "PA-FR", "position-aware FR-Spec: DynaSpec, appendix A.1", pa_fr_params,
+    {"pa-fr", "PA-FR", "DynaSpec, arXiv 2510.13847, appendix A.1", pa_fr_params,
      "token ranking (safetensors with `ids`)", 0x4C9FD1, make_pa_fr_head},
     {"vocabtrim", "VocabTrim", "VocabTrim, arXiv 2506.22694", vocabtrim_params,
      "token ranking from the target's own generations (safetensors with `ids`)", 0x56B4E9,
      make_vocabtrim_head},
     {"bcl", "BCL (post-hoc)", "BCL, arXiv 2603.05210", bcl_params,
      "token ranking from assistant text (safetensors with `ids` and `counts`)", 0xC9BE2C, make_bcl_head},
-    {"microspec", "MicroSpec", "MicroSpec: dynamic minimalist in-context vocabulary, Algorithm 1",
-     microspec_params, "", 0xCC79A7, make_microspec_head},
+    {"microspec", "MicroSpec", "MicroSpec, arXiv 2605.26444, Algorithm 1", microspec_params, "", 0xCC79A7,
+     make_microspec_head},
 }};
 
 }  // namespace
