@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/model/decoder_layer.h"
+#include "engine/model/memory_check.h"
 #include "engine/model/weight_packing.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
@@ -276,6 +277,7 @@ Result<std::unique_ptr<Target>> Target::load(const std::string& path, kernels::E
     DS_ASSIGN(ModelFile file, open_model_file(path));
     const kernels::Precision chosen =
         precision.value_or(file.quantised ? kernels::Precision::int8 : kernels::Precision::bf16);
+    DS_TRY(check_memory(file, chosen, available_memory()));
     return build(std::move(file), exec, chosen, progress);
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "engine/model/memory_check.h"
 #include "engine/model/target.h"
 #include "tests/unit/engine/decode_rig.h"
 
@@ -167,6 +168,21 @@ TEST_P(TinyModels, RowsDoNotDependOnTheirCompany) {
             ASSERT_TRUE(std::equal(out.logits.begin(), out.logits.end(), expected)) << "row " << i;
         }
     }
+}
+
+TEST_P(TinyModels, WeightsThatDoNotFitAreRefusedBeforePacking) {
+    auto opened = open_model_file(folder_of(GetParam()));
+    ASSERT_TRUE(opened.ok()) << opened.error().message;
+    const auto target = load(Precision::f32);
+    ASSERT_NE(target, nullptr);
+    const std::uint64_t needed = packed_bytes(*opened, Precision::f32);
+    EXPECT_NEAR(static_cast<double>(needed), static_cast<double>(target->weight_bytes()), 0.1 * needed);
+    EXPECT_TRUE(check_memory(*opened, Precision::f32, needed).ok());
+    EXPECT_TRUE(check_memory(*opened, Precision::f32, std::nullopt).ok());
+    const Status refused = check_memory(*opened, Precision::f32, needed - 1);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message.find("of memory are available; choose a smaller"), std::string::npos);
+    EXPECT_GT(available_memory().value_or(1), 0u);
 }
 
 TEST_P(TinyModels, TokenizerEqualsTheTokenizersLibrary) {
