@@ -7,6 +7,7 @@
 #include <fstream>
 #include <functional>
 
+#include "base/rng.h"
 #include "engine/model/model_file.h"
 #include "tests/support/gguf_writer.h"
 #include "tests/support/scratch_folder.h"
@@ -318,6 +319,42 @@ TEST(HfFolder, ADownloadCachesFolderIsNamedAfterItsModel) {
         ASSERT_TRUE(opened.ok()) << opened.error().message;
         EXPECT_EQ(opened->config.name, "Tiny-1B");
     }
+}
+
+/// Every place of a JSON document, inner ones included.
+void collect_places(const Json& json, const Json::json_pointer& at, std::vector<Json::json_pointer>& out) {
+    if (!at.empty()) out.push_back(at);
+    if (json.is_object()) {
+        for (const auto& [key, value] : json.items()) collect_places(value, at / key, out);
+    } else if (json.is_array()) {
+        for (std::size_t i = 0; i < json.size(); ++i) collect_places(json[i], at / i, out);
+    }
+}
+
+// Whatever stands in place of a value, the folder is opened or refused in one line.
+TEST(HfFolder, AnyValueMayBeWrong) {
+    const std::vector<Json> wrong = {Json(),        true,           -1,    0, 3, 1e18, "x", "",
+                                     Json::array(), Json::object(), {1, 2}};
+    const Copy copy("llama");
+    Rng rng(5);
+    int refused = 0;
+    for (const std::string name : {"config.json", "tokenizer_config.json", "generation_config.json",
+                                   "model.safetensors.index.json", "tokenizer.json"}) {
+        const Json whole = read_json(copy.file(name));
+        std::vector<Json::json_pointer> places;
+        collect_places(whole, Json::json_pointer(), places);
+        for (int trial = 0; trial < 80; ++trial) {
+            Json spoiled = whole;
+            const auto& place = places[rng.below(static_cast<std::uint32_t>(places.size()))];
+            spoiled[place] = wrong[rng.below(static_cast<std::uint32_t>(wrong.size()))];
+            write_text(copy.file(name), spoiled.dump());
+            SCOPED_TRACE(name + " " + place.to_string());
+            refused += copy.error() != "(opened)";
+        }
+        write_text(copy.file(name), whole.dump());
+    }
+    EXPECT_GT(refused, 100);
+    EXPECT_EQ(copy.error(), "(opened)");
 }
 
 /// The GGUF file of a folder's model, as a converter writes it.
