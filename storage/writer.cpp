@@ -7,6 +7,7 @@
 #include <cstring>
 #include <deque>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -54,6 +55,16 @@ bool in_use(const std::string& path) {
     return (db.exec("BEGIN EXCLUSIVE; COMMIT") & 0xff) == SQLITE_BUSY;
 }
 
+/// The application id in the header, whatever state the rest of the file and its logs are in.
+bool bears_our_mark(const std::string& path) {
+    unsigned char header[72] = {};
+    std::ifstream file(path, std::ios::binary);
+    if (!file.read(reinterpret_cast<char*>(header), sizeof header)) return false;
+    std::int32_t id = 0;
+    for (int i = 68; i < 72; ++i) id = id << 8 | header[i];
+    return id == capture_application_id;
+}
+
 Status prepare_path(const std::string& path, bool overwrite) {
     namespace fs = std::filesystem;
     std::error_code error;
@@ -71,7 +82,7 @@ Status prepare_path(const std::string& path, bool overwrite) {
     if (fs::exists(status)) {
         if (!fs::is_regular_file(status)) return bad_input("{}: is not a file; choose another name", path);
         if (!overwrite) return bad_input("{}: file exists; choose another name or give --overwrite", path);
-        if (fs::file_size(file, error) > 0 && !probe_capture(path).ok())
+        if (fs::file_size(file, error) > 0 && !bears_our_mark(path))
             return bad_input("{}: is no capture of ours, so it is not replaced; choose another name", path);
         if (in_use(path)) return bad_input("{}: is open, perhaps being recorded; choose another name", path);
     }

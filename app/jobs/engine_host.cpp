@@ -99,6 +99,10 @@ class PromptPlayer {
 struct DecodeRate {
     std::int64_t committed = 0;
     TimeNs decode_ns = 0;
+    void add(std::int64_t tokens, TimeNs ns) {
+        committed += tokens;
+        decode_ns += ns;
+    }
     double tokens_per_second() const {
         return decode_ns > 0 ? static_cast<double>(committed) / seconds(decode_ns) : 0.0;
     }
@@ -294,8 +298,7 @@ Status EngineHost::Impl::run_baseline(const ResolvedRun& run, const std::vector<
         }
         player.begin(conversation);
         DS_ASSIGN(const PromptOutcome outcome, session.decode(player.turn(0)));
-        rate.committed += outcome.committed;
-        rate.decode_ns += outcome.decode_ns;
+        rate.add(outcome.committed, outcome.decode_ns);
         ++done;
     }
     report.baseline.present = rate.decode_ns > 0;
@@ -350,15 +353,17 @@ DecodeRate rate_of_first_turns(const Snapshot& snapshot, RowId run_id, int conve
         if (static_cast<int>(prompts.size()) == conversations) break;
         prompts.insert(prompt->id);
     }
-    DecodeRate rate;
+    DecodeRate counted, all;
     for (std::size_t i = 0; i < snapshot.rounds.size(); ++i) {
         const RoundEntry& round = snapshot.rounds[i];
+        if (!prompts.contains(round.row.prompt_id)) continue;
         const StepRow& step = snapshot.steps[round.step_index].row;
-        if (!prompts.contains(round.row.prompt_id) || step.excluded != Excluded::no) continue;
-        rate.committed += round.row.committed;
-        rate.decode_ns += step.end_ns - step.start_ns - step.paused_ns;
+        all.add(round.row.committed, step.end_ns - step.start_ns - step.paused_ns);
+        if (step.excluded == Excluded::no) {
+            counted.add(round.row.committed, step.end_ns - step.start_ns - step.paused_ns);
+        }
     }
-    return rate;
+    return counted.decode_ns > 0 ? counted : all;
 }
 
 /// The storage of one run: removed again when nothing was ever written to it.

@@ -119,7 +119,7 @@ TEST_F(EngineHostTest, CancellingKeepsWhatWasRecorded) {
     EXPECT_GT((*loaded)->rounds.size(), 0u);
 }
 
-TEST_F(EngineHostTest, APromptThatDoesNotFitEndsTheRunAndKeepsTheOthers) {
+TEST_F(EngineHostTest, APromptThatDoesNotFitIsRefusedBeforeAnythingIsDecoded) {
     RunConfig config = files_.config();
     std::string longer;
     for (int i = 0; i < 3000; ++i) longer += "xy ";
@@ -131,9 +131,20 @@ TEST_F(EngineHostTest, APromptThatDoesNotFitEndsTheRunAndKeepsTheOthers) {
     EXPECT_EQ(done.error().kind, ErrorKind::bad_input);
     EXPECT_NE(done.error().message.find("big"), std::string::npos);
     recorder_.flush();
-    EXPECT_EQ(recorder_.snapshot()->runs[0].ended, RunEnd::error);
-    EXPECT_EQ(recorder_.snapshot()->prompts[0]->finish, Finish::length);
-    EXPECT_EQ(recorder_.snapshot()->prompts[0]->suite, "prompts");
+    EXPECT_TRUE(recorder_.snapshot()->runs.empty());
+}
+
+TEST_F(EngineHostTest, ATurnThatNoLongerFitsEndsItsConversationOnly) {
+    RunConfig config = files_.config();
+    std::string longer;
+    for (int i = 0; i < 3000; ++i) longer += "xy ";
+    config.prompts_file = files_.file("turns.jsonl");
+    std::ofstream(config.prompts_file)
+        << "{\"turns\": [\"hello\", \"" << longer << "\"]}\n{\"prompt\": \"next\"}\n";
+    const RunReport report = run(config);
+    ASSERT_EQ(report.prompts.size(), 2u);
+    EXPECT_EQ(report.prompts[1].id, "1");
+    EXPECT_EQ(recorder_.snapshot()->prompts[0]->suite, "turns");
 }
 
 #ifdef DS_HAVE_NVTX

@@ -39,7 +39,11 @@ TEST(CaptureWriterPath, MustBeUsable) {
 TEST(CaptureWriterPath, OverwriteReplacesTheFileAndItsLogs) {
     const TempFolder folder;
     const std::string path = folder.file("a.dscope");
-    for (const char* suffix : {"", "-wal", "-shm", "-journal"}) std::ofstream(path + suffix) << "rubbish";
+    {
+        auto old = CaptureWriter::create(path, false);
+        ASSERT_TRUE(old.ok()) << old.error().message;
+    }
+    for (const char* suffix : {"-wal", "-shm", "-journal"}) std::ofstream(path + suffix) << "rubbish";
     auto writer = CaptureWriter::create(path, true);
     ASSERT_TRUE(writer.ok()) << writer.error().message;
     const std::vector<Record> records = RandomCapture(1, {1, 1, 3, 1, true}).records();
@@ -48,6 +52,16 @@ TEST(CaptureWriterPath, OverwriteReplacesTheFileAndItsLogs) {
     const auto loaded = load_capture(path);
     ASSERT_TRUE(loaded.ok()) << loaded.error().message;
     expect_equal(apply_all(records), **loaded);
+}
+
+TEST(CaptureWriterPath, AFileThatIsNoCaptureIsNotOverwritten) {
+    const TempFolder folder;
+    const std::string path = folder.file("model.gguf");
+    std::ofstream(path) << "GGUF and a lot of weights";
+    const auto writer = CaptureWriter::create(path, true);
+    ASSERT_FALSE(writer.ok());
+    EXPECT_EQ(writer.error().kind, ErrorKind::bad_input);
+    EXPECT_TRUE(std::filesystem::exists(path));
 }
 
 TEST(CaptureWriterPath, AFileBeingRecordedIsNotOverwritten) {
