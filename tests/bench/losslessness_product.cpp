@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstdio>
 #include <map>
+#include <regex>
 
 #include "tests/support/demo_model.h"
 #include "tests/unit/engine/demo_rig.h"
@@ -10,8 +11,9 @@
 /// Every drafter x head x tree x thread count x temperature on the demo model against plain decoding, as a
 /// table: tau and the number of prompts whose tokens differ, which must be 0. Takes minutes to hours.
 ///
-/// usage: losslessness_product [PROMPTS=24] [TOKENS=64] [int8|bf16|f32]      exit code 1 when any token
-/// differs
+/// usage: losslessness_product [PROMPTS=24] [TOKENS=64] [int8|bf16|f32] [REGEX]
+/// REGEX takes the settings that match it whole, written drafter/head/tree/threads/temperature.
+/// Exit code 1 when any token differs.
 namespace draftscope::testing {
 namespace {
 
@@ -46,7 +48,8 @@ std::vector<RigSetting> product(int tokens) {
     return settings;
 }
 
-int run(std::size_t prompt_count, int tokens, kernels::Precision precision) {
+int run(std::size_t prompt_count, int tokens, kernels::Precision precision, const std::string& wanted) {
+    const std::regex pattern(wanted);
     const auto rig = make_demo_rig(precision);
     if (rig == nullptr) return 1;
     const auto prompts = demo_prompts(rig->target(), prompt_count);
@@ -57,6 +60,9 @@ int run(std::size_t prompt_count, int tokens, kernels::Precision precision) {
         "| --- | --- | --- | --: | --: | --: | --: | --: | --: |\n");
     int differing = 0, rows = 0;
     for (const RigSetting& setting : product(tokens)) {
+        const std::string name = fmt::format("{}/{}/{}/{}/{}", setting.drafter, setting.head, setting.tree,
+                                             setting.threads, setting.temperature);
+        if (!std::regex_match(name, pattern)) continue;
         std::vector<PromptOutcome>& expected = plain[setting.temperature];
         if (expected.empty()) {
             RigSetting reference = setting;
@@ -97,16 +103,16 @@ bool read_number(const char* text, std::size_t& out) {
 int main(int argc, char** argv) {
     std::size_t prompts = 24, tokens = 64;
     const auto precision = draftscope::kernels::precision_from(argc > 3 ? argv[3] : "int8");
-    const bool understood = argc <= 4 && precision.has_value() &&
+    const bool understood = argc <= 5 && precision.has_value() &&
                             (argc < 2 || draftscope::testing::read_number(argv[1], prompts)) &&
                             (argc < 3 || draftscope::testing::read_number(argv[2], tokens));
     if (!understood) {
-        fmt::print(stderr, "usage: losslessness_product [PROMPTS=24] [TOKENS=64] [int8|bf16|f32]\n");
+        fmt::print(stderr, "usage: losslessness_product [PROMPTS=24] [TOKENS=64] [int8|bf16|f32] [REGEX]\n");
         return 2;
     }
     if (!draftscope::testing::demo_model_present()) {
         fmt::print(stderr, "{}\n", draftscope::testing::demo_model_hint());
         return 2;
     }
-    return draftscope::testing::run(prompts, static_cast<int>(tokens), *precision);
+    return draftscope::testing::run(prompts, static_cast<int>(tokens), *precision, argc > 4 ? argv[4] : ".*");
 }
