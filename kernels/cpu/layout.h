@@ -56,6 +56,8 @@ struct MatrixAccess {
     static Matrix allocate(Precision precision, int n, int k);
     static void write_row(Matrix& matrix, int row, std::span<const float> values);
     static void copy_row(const Matrix& from, int from_row, Matrix& to, int to_row);
+    /// Makes the first `n` rows' memory a matrix of n rows; their contents are to be written again.
+    static void set_rows(Matrix& matrix, int n);
 };
 
 }  // namespace draftscope::kernels

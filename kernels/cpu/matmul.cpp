@@ -90,21 +90,33 @@ class Activations {
     std::size_t pairs_;
 };
 
-}  // namespace
+/// Runs of neighbouring numbers in chosen[begin, end): visit(first number, one past the last, place of the
+/// first).
+template <typename Visit>
+void for_each_run(std::span<const int> chosen, int begin, int end, Visit visit) {
+    for (int at = begin; at < end;) {
+        const int first = chosen[static_cast<std::size_t>(at)];
+        int length = 1;
+        while (at + length < end && chosen[static_cast<std::size_t>(at + length)] == first + length) ++length;
+        visit(first, first + length, at);
+        at += length;
+    }
+}
 
-void matmul(Exec& exec, const Matrix& weights, Rows<const float> x, Rows<float> y, const float* bias) {
-    assert(x.cols == weights.k() && y.cols == weights.n() && x.rows == y.rows);
-    if (x.rows == 0 || weights.n() == 0) return;
+/// `chosen`: blocks of outputs, rising, one after the other in y; null = all.
+void run(Exec& exec, const Matrix& weights, const std::span<const int>* chosen, Rows<const float> x,
+         Rows<float> y, const float* bias) {
     const MatmulKernels& kernels = kernels_of(exec.isa());
     const Precision precision = weights.precision();
     const MatmulBlocks blocks = precision == Precision::f32    ? kernels.f32
                                 : precision == Precision::bf16 ? kernels.bf16
                                                                : kernels.int8;
-    const int count = blocks_of(weights.n(), lanes);
+    const int all = blocks_of(weights.n(), lanes);
+    const int count = chosen == nullptr ? all : static_cast<int>(chosen->size());
     MatmulWork work;
     work.weights = weights.data();
     work.scales = reinterpret_cast<const std::uint16_t*>(
-        weights.data() + static_cast<std::size_t>(count) * block_bytes(precision, weights.k()));
+        weights.data() + static_cast<std::size_t>(all) * block_bytes(precision, weights.k()));
     work.n = weights.n();
     work.k = weights.k();
     work.rows = x.rows;
@@ -121,7 +133,7 @@ void matmul(Exec& exec, const Matrix& weights, Rows<const float> x, Rows<float> 
         split_range(exec, x.rows, std::int64_t{x.rows} * x.cols,
                     [&](int, int begin, int end) { activations.prepare(shared, begin, end); });
     }
-    const std::int64_t operations = std::int64_t{x.rows} * weights.n() * weights.k();
+    const std::int64_t operations = std::int64_t{x.rows} * count * lanes * weights.k();
     split_range(exec, count, operations, [&](int thread, int begin, int end) {
         MatmulWork mine = work;
         std::byte* buffer = shared;
@@ -130,8 +142,27 @@ void matmul(Exec& exec, const Matrix& weights, Rows<const float> x, Rows<float> 
             activations.prepare(buffer, 0, x.rows);
         }
         activations.point(mine, buffer);
-        blocks(mine, begin, end);
+        if (chosen == nullptr) return blocks(mine, begin, end);
+        for_each_run(*chosen, begin, end, [&](int first, int last, int place) {
+            mine.y = work.y + std::ptrdiff_t{place - first} * lanes;
+            blocks(mine, first, last);
+        });
     });
+}
+
+}  // namespace
+
+void matmul(Exec& exec, const Matrix& weights, Rows<const float> x, Rows<float> y, const float* bias) {
+    assert(x.cols == weights.k() && y.cols == weights.n() && x.rows == y.rows);
+    if (x.rows == 0 || weights.n() == 0) return;
+    run(exec, weights, nullptr, x, y, bias);
+}
+
+void matmul_blocks(Exec& exec, const Matrix& weights, std::span<const int> blocks, Rows<const float> x,
+                   Rows<float> y) {
+    assert(x.cols == weights.k() && y.cols == static_cast<int>(blocks.size()) * lanes && x.rows == y.rows);
+    if (x.rows == 0 || blocks.empty()) return;
+    run(exec, weights, &blocks, x, y, nullptr);
 }
 
 }  // namespace draftscope::kernels

@@ -1,0 +1,119 @@
+#include "kernels/row_store.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "kernels/cpu/layout.h"
+#include "kernels/cpu/split.h"
+
+// Whatever the precision, one group of inputs of one output is 4 bytes in a packed matrix, and the groups of
+// 16 outputs lie side by side (kernels/cpu/layout.h). A stored row is its groups in order, then its scales.
+namespace draftscope::kernels {
+namespace {
+
+constexpr std::size_t alignment = 64;
+
+struct RowShape {
+    RowShape(Precision precision, int k)
+        : groups(block_bytes(precision, k) / (lanes * sizeof(std::uint32_t))),
+          scales(scale_bytes(precision, k) / (lanes * sizeof(std::uint16_t))) {}
+    std::size_t bytes() const {
+        const std::size_t used = groups * sizeof(std::uint32_t) + scales * sizeof(std::uint16_t);
+        return (used + alignment - 1) / alignment * alignment;
+    }
+    std::size_t groups, scales;
+};
+
+/// Where block `block` of a packed matrix of `n` rows lies.
+struct BlockPlace {
+    BlockPlace(const std::byte* data, Precision precision, int n, int k, int block) {
+        const auto b = static_cast<std::size_t>(block);
+        const std::size_t size = block_bytes(precision, k);
+        values = reinterpret_cast<const std::uint32_t*>(data + b * size);
+        scales = reinterpret_cast<const std::uint16_t*>(
+            data + static_cast<std::size_t>(blocks_of(n, lanes)) * size + b * scale_bytes(precision, k));
+    }
+    const std::uint32_t* values;
+    const std::uint16_t* scales;
+};
+
+}  // namespace
+
+void RowStore::Free::operator()(std::byte* p) const {
+    std::free(p);
+}
+
+void MatrixAccess::set_rows(Matrix& matrix, int n) {
+    matrix.n_ = n;
+    matrix.bytes_ = static_cast<std::size_t>(blocks_of(n, lanes)) *
+                    (block_bytes(matrix.precision_, matrix.k_) + scale_bytes(matrix.precision_, matrix.k_));
+}
+
+RowStore RowStore::make(Exec& exec, const Matrix& matrix) {
+    const RowShape shape(matrix.precision(), matrix.k());
+    RowStore store;
+    store.n_ = matrix.n();
+    store.k_ = matrix.k();
+    store.precision_ = matrix.precision();
+    store.row_bytes_ = shape.bytes();
+    const std::size_t size = std::max<std::size_t>(store.row_bytes_ * static_cast<std::size_t>(store.n_), 1);
+    store.data_.reset(static_cast<std::byte*>(
+        std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment)));
+    if (store.data_ == nullptr) throw std::bad_alloc();
+    split_range(
+        exec, blocks_of(store.n_, lanes), std::int64_t{store.n_} * store.k_, [&](int, int begin, int end) {
+            for (int row = begin * lanes; row < std::min(end * lanes, store.n_); ++row) {
+                const BlockPlace from(matrix.data(), store.precision_, store.n_, store.k_, row / lanes);
+                std::byte* to = store.data_.get() + static_cast<std::size_t>(row) * store.row_bytes_;
+                const auto lane = static_cast<std::size_t>(row % lanes);
+                for (std::size_t g = 0; g < shape.groups; ++g)
+                    std::memcpy(to + 4 * g, &from.values[g * lanes + lane], 4);
+                to += 4 * shape.groups;
+                for (std::size_t s = 0; s < shape.scales; ++s)
+                    std::memcpy(to + 2 * s, &from.scales[s * lanes + lane], 2);
+            }
+        });
+    return store;
+}
+
+void PackedRows::fill(Exec& exec, const RowStore& store, std::span<const TokenId> ids) {
+    const int n = static_cast<int>(ids.size());
+    if (n > capacity_ || matrix_.k() != store.k_ || matrix_.precision() != store.precision_) {
+        capacity_ = round_up(n + n / 4, lanes);
+        matrix_ = MatrixAccess::allocate(store.precision_, capacity_, store.k_);
+    }
+    MatrixAccess::set_rows(matrix_, n);
+    const RowShape shape(store.precision_, store.k_);
+    split_range(exec, blocks_of(n, lanes), std::int64_t{n} * store.k_, [&](int, int begin, int end) {
+        // A padding row is zeros.
+        const std::vector<std::byte> zeros(store.row_bytes_);
+        for (int block = begin; block < end; ++block) {
+            const BlockPlace place(matrix_.data(), store.precision_, n, store.k_, block);
+            auto* values = const_cast<std::uint32_t*>(place.values);
+            auto* scales = const_cast<std::uint16_t*>(place.scales);
+            const std::byte* rows[lanes];
+            for (int lane = 0; lane < lanes; ++lane) {
+                const int at = block * lanes + lane;
+                assert(at >= n || (ids[static_cast<std::size_t>(at)] >= 0 &&
+                                   ids[static_cast<std::size_t>(at)] < store.n_));
+                rows[lane] =
+                    at < n ? store.data_.get() + static_cast<std::size_t>(ids[static_cast<std::size_t>(at)]) *
+                                                     store.row_bytes_
+                           : zeros.data();
+            }
+            for (std::size_t g = 0; g < shape.groups; ++g)
+                for (int lane = 0; lane < lanes; ++lane)
+                    std::memcpy(&values[g * lanes + static_cast<std::size_t>(lane)], rows[lane] + 4 * g, 4);
+            for (std::size_t s = 0; s < shape.scales; ++s)
+                for (int lane = 0; lane < lanes; ++lane)
+                    std::memcpy(&scales[s * lanes + static_cast<std::size_t>(lane)],
+                                rows[lane] + 4 * shape.groups + 2 * s, 2);
+        }
+    });
+}
+
+}  // namespace draftscope::kernels

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kernels/matrix.h"
+
+namespace draftscope::kernels {
+
+/// The rows of a matrix one after the other, for heads that read scattered ones: in a packed matrix a row
+/// lies in 4-byte pieces 64 bytes apart, so that reading it alone moves sixteen times its bytes. A second
+/// copy of the weights, made on purpose.
+class RowStore {
+  public:
+    RowStore() = default;
+    static RowStore make(Exec& exec, const Matrix& matrix);
+
+    int n() const { return n_; }
+    int k() const { return k_; }
+    bool empty() const { return n_ == 0; }
+    std::size_t row_bytes() const { return row_bytes_; }  ///< what reading one row moves
+
+  private:
+    struct Free {
+        void operator()(std::byte* p) const;
+    };
+    std::unique_ptr<std::byte[], Free> data_;
+    std::size_t row_bytes_ = 0;
+    int n_ = 0;
+    int k_ = 0;
+    Precision precision_ = Precision::f32;
+    friend class PackedRows;
+};
+
+/// A matrix of chosen rows that is filled again and again, its memory kept.
+class PackedRows {
+  public:
+    /// The rows `ids` of `store`, in that order, bit for bit as matmul over the whole matrix sees them.
+    void fill(Exec& exec, const RowStore& store, std::span<const TokenId> ids);
+    const Matrix& matrix() const { return matrix_; }
+    int n() const { return matrix_.n(); }
+
+  private:
+    Matrix matrix_;
+    int capacity_ = 0;  ///< rows that the memory holds
+};
+
+}  // namespace draftscope::kernels

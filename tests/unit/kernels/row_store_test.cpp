@@ -1,0 +1,90 @@
+#include "kernels/row_store.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/rng.h"
+#include "kernels/matmul.h"
+
+namespace draftscope::kernels {
+namespace {
+
+constexpr int n = 101;
+
+class RowStores : public ::testing::TestWithParam<std::tuple<Precision, int>> {
+  protected:
+    RowStores() {
+        Rng rng(5);
+        weights_.resize(static_cast<std::size_t>(n * k()));
+        for (float& v : weights_) v = static_cast<float>(rng.normal());
+        x_.resize(static_cast<std::size_t>(7 * k()));
+        for (float& v : x_) v = static_cast<float>(rng.normal());
+        matrix_ = Matrix::pack(*exec_, std::get<0>(GetParam()), n, k(), [&](int row, float* out) {
+            std::copy_n(weights_.begin() + std::ptrdiff_t{row} * k(), k(), out);
+        });
+    }
+    static int k() { return std::get<1>(GetParam()); }
+    Rows<const float> x(int rows) const { return {x_.data(), rows, k()}; }
+
+    std::unique_ptr<Exec> exec_ = make_cpu_exec(2);
+    std::vector<float> weights_, x_;
+    Matrix matrix_;
+};
+
+TEST_P(RowStores, FilledRowsGiveTheWholeMatrixsBits) {
+    const RowStore store = RowStore::make(*exec_, matrix_);
+    std::vector<float> all(7 * n);
+    matmul(*exec_, matrix_, x(7), Rows<float>(all.data(), 7, n));
+    PackedRows packed;
+    Rng rng(9);
+    // Growing and shrinking, with repeats, and one row more than whole blocks hold.
+    for (const int count : {1, 16, 17, 60, 3, 101, 200, 33}) {
+        std::vector<TokenId> ids;
+        for (int i = 0; i < count; ++i) ids.push_back(static_cast<TokenId>(rng.below(n)));
+        packed.fill(*exec_, store, ids);
+        ASSERT_EQ(packed.n(), count);
+        ASSERT_EQ(packed.matrix().bytes(), matrix_.gather_rows(*exec_, ids).bytes());
+        std::vector<float> found(static_cast<std::size_t>(7 * count));
+        matmul(*exec_, packed.matrix(), x(7), Rows<float>(found.data(), 7, count));
+        for (int r = 0; r < 7; ++r)
+            for (int i = 0; i < count; ++i)
+                ASSERT_EQ(found[static_cast<std::size_t>(r * count + i)],
+                          all[static_cast<std::size_t>(r * n + ids[static_cast<std::size_t>(i)])]);
+        std::vector<float> row(static_cast<std::size_t>(k())), same(row);
+        packed.matrix().unpack_row(count - 1, row);
+        matrix_.unpack_row(ids.back(), same);
+        EXPECT_EQ(row, same);
+    }
+}
+
+TEST_P(RowStores, ChosenBlocksGiveTheWholeMatrixsBits) {
+    std::vector<float> all(7 * n);
+    matmul(*exec_, matrix_, x(7), Rows<float>(all.data(), 7, n));
+    for (const std::vector<int>& blocks :
+         {std::vector<int>{0}, {6}, {1, 2, 3}, {0, 2, 3, 6}, {0, 1, 2, 3, 4, 5, 6}, {}})
+        for (const int rows : {1, 3, 7}) {
+            const int columns = 16 * static_cast<int>(blocks.size());
+            std::vector<float> found(static_cast<std::size_t>(rows * columns), -7.0f);
+            matmul_blocks(*exec_, matrix_, blocks, x(rows), Rows<float>(found.data(), rows, columns));
+            for (int r = 0; r < rows; ++r)
+                for (int c = 0; c < columns; ++c) {
+                    const int output = 16 * blocks[static_cast<std::size_t>(c / 16)] + c % 16;
+                    if (output >= n) continue;  // padding: anything
+                    ASSERT_EQ(found[static_cast<std::size_t>(r * columns + c)],
+                              all[static_cast<std::size_t>(r * n + output)]);
+                }
+        }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, RowStores,
+                         ::testing::Combine(::testing::Values(Precision::f32, Precision::bf16,
+                                                              Precision::int8),
+                                            ::testing::Values(64, 97, 576)),
+                         [](const auto& p) {
+                             return std::string(to_text(std::get<0>(p.param))) + "_" +
+                                    std::to_string(std::get<1>(p.param));
+                         });
+
+}  // namespace
+}  // namespace draftscope::kernels
