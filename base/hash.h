@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace draftscope {
+
+inline constexpr std::uint64_t fnv1a_start = 0xcbf29ce484222325u;
+
+/// FNV-1a, 64 bits: names files and prompts, protects nothing. `hash` carries on from an earlier piece.
+inline std::uint64_t fnv1a(std::span<const std::byte> bytes, std::uint64_t hash = fnv1a_start) {
+    for (const std::byte b : bytes) hash = (hash ^ static_cast<std::uint64_t>(b)) * 0x100000001b3u;
+    return hash;
+}
+inline std::uint64_t fnv1a(std::string_view text, std::uint64_t hash = fnv1a_start) {
+    return fnv1a(std::as_bytes(std::span(text)), hash);
+}
+
+}  // namespace draftscope

@@ -1,0 +1,277 @@
+#include "engine/heads/artefact.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/hash.h"
+#include "engine/model/mapped_file.h"
+#include "engine/model/model_file.h"
+
+namespace draftscope {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view format_name = "draftscope-head";
+constexpr int format_version = 1;
+constexpr int largest_extent = 1 << 24;
+
+std::string hex(std::uint64_t value) {
+    return fmt::format("{:016x}", value);
+}
+
+template <typename T>
+std::optional<T> number(std::string_view text, int base = 10) {
+    T value{};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+    return value;
+}
+
+/// Metadata of one file, with errors that name file and key.
+class Metadata {
+  public:
+    explicit Metadata(const WeightSource& file) : file_(file) {}
+
+    std::string text(std::string_view key) const { return file_.metadata(key); }
+    Error wrong(std::string_view key, std::string_view expected) const {
+        return bad_input("{}: metadata '{}' is \"{}\", expected {}", file_.path(), key, printable(text(key)),
+                         expected);
+    }
+    Result<int> extent(std::string_view key) const {
+        const auto value = number<int>(text(key));
+        if (!value || *value < 1 || *value > largest_extent) return wrong(key, "a whole number above 0");
+        return *value;
+    }
+    Result<Json> json(std::string_view key, Json::value_t type, std::string_view expected) const {
+        const std::string found = text(key);
+        if (found.empty()) return Json(type);
+        Json value = Json::parse(found, nullptr, false);
+        if (value.type() != type) return wrong(key, expected);
+        return value;
+    }
+
+  private:
+    const WeightSource& file_;
+};
+
+Result<ArtefactInfo> read_info(const WeightSource& file) {
+    const Metadata metadata(file);
+    if (metadata.text("format") != format_name)
+        return bad_input("{}: not a head artefact: metadata 'format' is \"{}\", expected \"{}\"", file.path(),
+                         printable(metadata.text("format")), format_name);
+    const auto version = number<int>(metadata.text("version"));
+    if (!version || *version < 1) return metadata.wrong("version", "a whole number above 0");
+    if (*version > format_version)
+        return bad_input("{}: head artefact of version {}, this program reads up to {}; update it",
+                         file.path(), *version, format_version);
+    ArtefactInfo info;
+    info.head = metadata.text("head");
+    info.target = metadata.text("target");
+    const auto tokenizer = number<std::uint64_t>(metadata.text("tokenizer_fingerprint"), 16);
+    if (!tokenizer) return metadata.wrong("tokenizer_fingerprint", "16 hexadecimal digits");
+    info.tokenizer = *tokenizer;
+    info.drafter = metadata.text("drafter");
+    info.drafter_hash = metadata.text("drafter_hash");
+    info.drafter_weights = metadata.text("drafter_weights");
+    DS_ASSIGN(info.vocab, metadata.extent("vocab"));
+    DS_ASSIGN(info.hidden, metadata.extent("hidden"));
+    const std::string trained = metadata.text("trained");
+    if (trained != "post-hoc" && trained != "joint") return metadata.wrong("trained", "post-hoc or joint");
+    info.joint = trained == "joint";
+    DS_ASSIGN(const Json parameters,
+              metadata.json("parameters", Json::value_t::object, "a JSON object of texts"));
+    for (const auto& [name, value] : parameters.items()) {
+        if (!value.is_string()) return metadata.wrong("parameters", "a JSON object of texts");
+        info.parameters.emplace(name, value.get<std::string>());
+    }
+    DS_ASSIGN(const Json prompts, metadata.json("prompts", Json::value_t::array, "a JSON list of texts"));
+    for (const Json& value : prompts) {
+        if (!value.is_string()) return metadata.wrong("prompts", "a JSON list of texts");
+        info.prompts.push_back(value.get<std::string>());
+    }
+    DS_ASSIGN(const Json report, metadata.json("report", Json::value_t::object, "a JSON object"));
+    info.report = report.dump();
+    return info;
+}
+
+}  // namespace
+
+Result<HeadArtefact> HeadArtefact::open(const std::string& path, std::string_view head) {
+    DS_ASSIGN(std::shared_ptr<const WeightSource> file, open_safetensors(path));
+    DS_ASSIGN(ArtefactInfo info, read_info(*file));
+    if (info.head != head)
+        return bad_input("{}: is an artefact of head {}, not of {}", path, printable(info.head), head);
+    return HeadArtefact(std::move(info), std::move(file));
+}
+
+Status HeadArtefact::fits(const HeadWeights& weights) const {
+    const auto other = [&](std::string_view what, const auto& made_for, const auto& have) {
+        return bad_input("{}: head {} was fitted for {} {}, the run has {}; fit one with draftscope fit",
+                         path(), info_.head, what, made_for, have);
+    };
+    if (info_.vocab != weights.vocab) return other("a vocabulary of", info_.vocab, weights.vocab);
+    if (info_.hidden != weights.hidden) return other("hidden size", info_.hidden, weights.hidden);
+    if (weights.tokenizer != 0 && info_.tokenizer != weights.tokenizer)
+        return other("tokenizer", hex(info_.tokenizer), hex(weights.tokenizer));
+    if (!weights.target.empty() && info_.target != weights.target)
+        return other("target", printable(info_.target), weights.target);
+    if (!weights.drafter.empty() && !info_.drafter.empty() && info_.drafter != weights.drafter)
+        return other("drafter", printable(info_.drafter), weights.drafter);
+    if (!weights.drafter_hash.empty() && !info_.drafter_hash.empty() &&
+        info_.drafter_hash != weights.drafter_hash)
+        return other("drafter weights", printable(info_.drafter_hash), weights.drafter_hash);
+    return {};
+}
+
+Status HeadArtefact::agrees(const HeadSpec& spec) const {
+    for (const auto& [name, value] : spec.params) {
+        const auto made = info_.parameters.find(name);
+        if (made == info_.parameters.end() || made->second == value) continue;
+        return bad_input("{}: head {} was fitted with {}={}, not {}={}; fit one with draftscope fit", path(),
+                         info_.head, name, printable(made->second), name, value);
+    }
+    return {};
+}
+
+Result<int> HeadArtefact::count(std::string_view name) const {
+    const auto found = info_.parameters.find(name);
+    const auto value = found == info_.parameters.end() ? std::nullopt : number<int>(found->second);
+    if (!value || *value < 1 || *value > largest_extent)
+        return bad_input("{}: metadata 'parameters' has no whole number {} above 0", path(), name);
+    return *value;
+}
+
+int HeadArtefact::levels(std::string_view name) const {
+    int count = 0;
+    while (tensors_->find(fmt::format("{}.{}", name, count)) != nullptr) ++count;
+    return count;
+}
+
+std::string HeadArtefact::at_level(std::string_view name, int level) const {
+    const int count = levels(name);
+    if (count == 0) return std::string(name);
+    return fmt::format("{}.{}", name, std::clamp(level, 0, count - 1));
+}
+
+Result<kernels::Matrix> HeadArtefact::matrix(kernels::Exec& exec, kernels::Precision precision,
+                                             const std::string& name, int n, int k) const {
+    const TensorInfo* tensor = tensors_->find(name);
+    if (tensor == nullptr) return bad_input("{}: tensor '{}' is missing", path(), name);
+    if (tensor->shape.size() != 2 || tensor->rows() < 1 || tensor->cols() < 1 ||
+        tensor->rows() > largest_extent || tensor->cols() > largest_extent ||
+        (n >= 0 && tensor->rows() != n) || (k >= 0 && tensor->cols() != k)) {
+        const auto wanted = [](int extent) {
+            return extent < 0 ? std::string("any") : std::to_string(extent);
+        };
+        return bad_input("{}: tensor '{}' has shape [{}], expected [{}, {}]", path(), name,
+                         fmt::join(tensor->shape, ", "), wanted(n), wanted(k));
+    }
+    return kernels::Matrix::pack(exec, precision, static_cast<int>(tensor->rows()),
+                                 static_cast<int>(tensor->cols()),
+                                 [&](int row, float* out) { tensors_->read_row(*tensor, row, out); });
+}
+
+Result<std::vector<float>> HeadArtefact::vector_or_zeros(const std::string& name, int size) const {
+    std::vector<float> values(static_cast<std::size_t>(size), 0.0f);
+    const TensorInfo* tensor = tensors_->find(name);
+    if (tensor == nullptr) return values;
+    if (tensor->shape.size() != 1 || tensor->cols() != size)
+        return bad_input("{}: tensor '{}' has shape [{}], expected [{}]", path(), name,
+                         fmt::join(tensor->shape, ", "), size);
+    tensors_->read_row(*tensor, 0, values.data());
+    return values;
+}
+
+Result<std::vector<TokenId>> HeadArtefact::rising_ids(const std::string& name) const {
+    DS_ASSIGN(const auto values, tensors_->read_integers(name));
+    std::vector<TokenId> ids;
+    ids.reserve(values.size());
+    for (const std::int64_t value : values) {
+        if (value < 0 || value >= info_.vocab || (!ids.empty() && value <= ids.back()))
+            return bad_input("{}: tensor '{}' holds {} at place {}; ids rise and are below {}", path(), name,
+                             value, ids.size(), info_.vocab);
+        ids.push_back(static_cast<TokenId>(value));
+    }
+    if (ids.empty()) return bad_input("{}: tensor '{}' is empty", path(), name);
+    return ids;
+}
+
+Result<std::vector<int>> HeadArtefact::map_of_tokens(const std::string& name, int limit) const {
+    DS_ASSIGN(const auto values, tensors_->read_integers(name));
+    if (values.size() != static_cast<std::size_t>(info_.vocab))
+        return bad_input("{}: tensor '{}' has {} values, expected one for each of {} tokens", path(), name,
+                         values.size(), info_.vocab);
+    std::vector<int> map;
+    map.reserve(values.size());
+    for (const std::int64_t value : values) {
+        if (value < 0 || value >= limit)
+            return bad_input("{}: tensor '{}' holds {} for token {}, expected 0 to {}", path(), name, value,
+                             map.size(), limit - 1);
+        map.push_back(static_cast<int>(value));
+    }
+    return map;
+}
+
+Status save_artefact(const std::string& path, const ArtefactInfo& info,
+                     std::span<const TensorToSave> tensors) {
+    const std::map<std::string, std::string> metadata = {{"format", std::string(format_name)},
+                                                         {"version", std::to_string(format_version)},
+                                                         {"head", info.head},
+                                                         {"target", info.target},
+                                                         {"tokenizer_fingerprint", hex(info.tokenizer)},
+                                                         {"drafter", info.drafter},
+                                                         {"drafter_hash", info.drafter_hash},
+                                                         {"drafter_weights", info.drafter_weights},
+                                                         {"vocab", std::to_string(info.vocab)},
+                                                         {"hidden", std::to_string(info.hidden)},
+                                                         {"trained", info.joint ? "joint" : "post-hoc"},
+                                                         {"parameters", Json(info.parameters).dump()},
+                                                         {"prompts", Json(info.prompts).dump()},
+                                                         {"report", info.report}};
+    return save_safetensors(path, tensors, metadata);
+}
+
+bool is_head_artefact(const std::string& path) {
+    const auto file = open_safetensors(path);
+    return file.ok() && (*file)->metadata("format") == format_name;
+}
+
+Result<HeadArtefact> needed_artefact(const HeadSpec& spec, const HeadArtefacts& artefacts) {
+    if (artefacts.artefact_path.empty())
+        return bad_input(
+            "head {0}: no artefact for this target and drafter; make one with draftscope fit {0} and give it "
+            "with --artefact {0}=FILE",
+            spec.id);
+    DS_ASSIGN(HeadArtefact artefact, HeadArtefact::open(artefacts.artefact_path, spec.id));
+    DS_TRY(artefact.agrees(spec));
+    return artefact;
+}
+
+Result<std::string> checkpoint_hash(const std::string& path) {
+    constexpr std::size_t piece = 4096, pieces = 64;
+    std::error_code error;
+    const std::string file = std::filesystem::is_directory(path, error)
+                                 ? (std::filesystem::path(path) / "model.safetensors").string()
+                                 : path;
+    DS_ASSIGN(const auto mapped, MappedFile::open(file, "a checkpoint"));
+    const auto bytes = std::as_bytes(mapped->bytes());
+    const std::uint64_t size = bytes.size();
+    std::uint64_t hash = fnv1a(std::to_string(size));
+    if (size <= piece * pieces) return hex(fnv1a(bytes, hash));
+    for (std::size_t i = 0; i < pieces; ++i)
+        hash = fnv1a(bytes.subspan((size - piece) * i / (pieces - 1), piece), hash);
+    return hex(hash);
+}
+
+std::string prompt_hash(std::string_view text) {
+    constexpr std::string_view blank = " \t\r\n\f\v";
+    const std::size_t first = text.find_first_not_of(blank);
+    if (first == std::string_view::npos) return hex(fnv1a(std::string_view()));
+    return hex(fnv1a(text.substr(first, text.find_last_not_of(blank) - first + 1)));
+}
+
+}  // namespace draftscope
