@@ -54,7 +54,8 @@ struct SpanEvent {
     std::int16_t level = 0;  ///< draft level, catch-up = 0
     Phase phase = Phase::none;
     Lane lane = Lane::critical;
-    std::uint8_t depth = 0;  ///< nesting depth, 0 = outermost
+    std::uint8_t depth = 0;   ///< nesting depth, 0 = outermost
+    std::uint8_t worker = 0;  ///< which side-lane thread did it, from 1; 0 = the recording thread
 };
 
 /// Told of each range as it opens and closes, on the recording thread (the NVTX mirror).
@@ -86,6 +87,10 @@ class PhaseRecorder {
     bool enabled() const { return enabled_; }
     std::uint32_t thread_id() const { return thread_id_; }
 
+    /// A span that another thread measured (side lanes), handed over by the recording thread.
+    void record(const SpanEvent& event) {
+        if (enabled_) push(event);
+    }
     /// Appends everything recorded since the last drain. Consumer side.
     void drain(std::vector<SpanEvent>& out);
     /// Events lost to a full ring since the last call.

@@ -49,7 +49,8 @@ struct DraftJob {
     HeadState* head_state = nullptr;
     TreeSpec tree;  ///< context.tree, clipped near the context limit
     DraftTree out;  ///< filled by expand()
-    int head_calls = 0;
+    std::vector<int>
+        head_rows;  ///< rows of this sequence in each head call, level by level; filled by expand()
 };
 
 class Drafter {

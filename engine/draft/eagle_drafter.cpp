@@ -101,9 +101,12 @@ class EagleDrafter final : public Drafter {
     }
     Status check_catch_up(const DraftJob& job) const;
     Status check_expand(const DraftContext& context, const DraftJob& job) const;
-    void catch_up_slices(DraftContext& context, std::span<const Slice> slices, int rows);
+    void catch_up_slices(DraftContext& context, std::span<const Slice> slices, int rows,
+                         std::span<DraftJob> roots);
     void gather_level(std::span<Growth*> active, int level, int rows);
+    void begin_root(DraftContext& context, std::span<DraftJob> jobs);
     void run_level(DraftContext& context, std::span<Growth*> active, int level, int rows);
+    void list_head_states(std::span<Growth*> active, int level);
     void propose(DraftContext& context, std::span<Growth*> active, int level, int rows);
     void take_candidates(Growth& growth, int level);
     std::uint64_t pass_bytes() const {
@@ -118,6 +121,9 @@ class EagleDrafter final : public Drafter {
     RowBuffer previous_;  ///< the pass before, while its rows are gathered
     Proposal proposal_;
     std::vector<HeadState*> head_states_;
+    RowBuffer roots_;                   ///< [sequences, 2d]: inputs of the roots' rows
+    const Head* begun_head_ = nullptr;  ///< whose level 0 began, and for which sequences
+    std::vector<const DrafterState*> begun_for_;
     std::vector<TokenId> tokens_;
     std::vector<TokenId> ids_;
     std::vector<float> logprobs_;
@@ -144,9 +150,12 @@ Status EagleDrafter::check_catch_up(const DraftJob& job) const {
 Status EagleDrafter::catch_up(DraftContext& context, std::span<DraftJob> jobs) {
     for (const DraftJob& job : jobs) DS_TRY(check_catch_up(job));
     std::vector<Slice> slices;
-    int rows = 0;
+    int rows = 0, left = 0;
+    for (const DraftJob& job : jobs) left += new_slots(job);
     const auto flush = [&] {
-        if (rows > 0) catch_up_slices(context, slices, rows);
+        left -= rows;
+        // The last pass is the one the head may work beside: by then every root's inputs are known.
+        if (rows > 0) catch_up_slices(context, slices, rows, left == 0 ? jobs : std::span<DraftJob>{});
         slices.clear();
         rows = 0;
     };
@@ -164,7 +173,31 @@ Status EagleDrafter::catch_up(DraftContext& context, std::span<DraftJob> jobs) {
     return {};
 }
 
-void EagleDrafter::catch_up_slices(DraftContext& context, std::span<const Slice> slices, int rows) {
+/// Level 0 of the head, for the sequences that will draft.
+void EagleDrafter::begin_root(DraftContext& context, std::span<DraftJob> jobs) {
+    const int d = hidden();
+    begun_head_ = context.head;
+    begun_for_.clear();
+    head_states_.clear();
+    for (const DraftJob& job : jobs) {
+        if (job.tree.nodes <= 1) continue;
+        begun_for_.push_back(job.state);
+        head_states_.push_back(job.head_state);
+    }
+    if (begun_for_.empty()) return;
+    const int rows = static_cast<int>(begun_for_.size());
+    const Rows<float> roots = roots_.rows(rows, 2 * d);
+    for (int r = 0; r < rows; ++r)
+        copy_row(static_cast<const EagleState*>(begun_for_[static_cast<std::size_t>(r)])->input,
+                 roots.row(r));
+    ProposeContext level{context.exec, context.phases, 0};
+    context.head->begin_level(level, Rows<const float>(roots.data, rows, d, roots.stride),
+                              Rows<const float>(roots.data + d, rows, d, roots.stride), head_states_);
+}
+
+/// `roots`: the sequences whose level 0 begins with this pass.
+void EagleDrafter::catch_up_slices(DraftContext& context, std::span<const Slice> slices, int rows,
+                                   std::span<DraftJob> roots) {
     PhaseScope scope(context.phases, Phase::backbone, 0, rows);
     const int d = hidden();
     const Rows<float> inputs = inputs_.rows(rows, 2 * d);
@@ -189,6 +222,7 @@ void EagleDrafter::catch_up_slices(DraftContext& context, std::span<const Slice>
         copy_row(mine.row(slice.rows - 1), state_of(*slice.job).input);
         row += slice.rows;
     }
+    if (context.head != nullptr && !roots.empty()) begin_root(context, roots);
     model_->run(context.exec, batch_, inputs, outputs);
     row = 0;
     for (const Slice& slice : slices) {
@@ -221,12 +255,18 @@ Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
     for (DraftJob& job : jobs) {
         growths.emplace_back(job);
         state_of(job).cache.ensure_free(job.tree.depth * job.tree.topk);
-        job.head_calls = 0;
+        job.head_rows.clear();
     }
     std::vector<Growth*> active;
     for (Growth& growth : growths) {
         if (growth.job->tree.nodes > 1) active.push_back(&growth);
     }
+    // The catch-up began level 0 for its own head and sequences; another head drafts from the same state.
+    if (begun_head_ != context.head ||
+        !std::equal(begun_for_.begin(), begun_for_.end(), active.begin(), active.end(),
+                    [](const DrafterState* a, const Growth* b) { return a == b->job->state; }))
+        begin_root(context, jobs);
+    begun_head_ = nullptr;
     for (int level = 0; !active.empty(); ++level) {
         int rows = 0;
         for (Growth* growth : active) {
@@ -281,37 +321,34 @@ void EagleDrafter::run_level(DraftContext& context, std::span<Growth*> active, i
     if (level == 0) {
         // The backbone of this level was the catch-up.
         const Rows<float> outputs = outputs_.rows(rows, d);
-        for (const Growth* growth : active) {
-            const EagleState& state = state_of(*growth->job);
-            const float* input = state.input.data();
-            context.head->begin_level(growth->job->head_state, Rows<const float>(input, 1, d),
-                                      Rows<const float>(input + d, 1, d), 0);
-            copy_row(state.output, outputs.row(growth->first_row));
-        }
+        for (const Growth* growth : active)
+            copy_row(state_of(*growth->job).output, outputs.row(growth->first_row));
         return;
     }
     PhaseScope scope(context.phases, Phase::backbone, level, rows);
     outputs_.swap(previous_);
     gather_level(active, level, rows);
     const Rows<float> inputs = inputs_.rows(rows, 2 * d);
-    for (const Growth* growth : active) {
-        const Rows<float> mine = inputs.slice(growth->first_row, growth->rows());
-        context.head->begin_level(growth->job->head_state,
-                                  Rows<const float>(mine.data, mine.rows, d, mine.stride),
-                                  Rows<const float>(mine.data + d, mine.rows, d, mine.stride), level);
-    }
+    list_head_states(active, level);
+    ProposeContext propose_context{context.exec, context.phases, level};
+    context.head->begin_level(propose_context, Rows<const float>(inputs.data, rows, d, inputs.stride),
+                              Rows<const float>(inputs.data + d, rows, d, inputs.stride), head_states_);
     model_->run(context.exec, batch_, inputs, outputs_.rows(rows, d));
     scope.add_bytes(pass_bytes());
 }
 
-void EagleDrafter::propose(DraftContext& context, std::span<Growth*> active, int level, int rows) {
-    int k = 0;
+void EagleDrafter::list_head_states(std::span<Growth*> active, int level) {
     head_states_.clear();
     for (const Growth* growth : active) {
-        k = std::max(k, growth->job->tree.topk);
         const int mine = level == 0 ? 1 : growth->rows();
         head_states_.insert(head_states_.end(), static_cast<std::size_t>(mine), growth->job->head_state);
     }
+}
+
+void EagleDrafter::propose(DraftContext& context, std::span<Growth*> active, int level, int rows) {
+    int k = 0;
+    for (const Growth* growth : active) k = std::max(k, growth->job->tree.topk);
+    list_head_states(active, level);
     const Rows<const float> head_rows = model_->head_rows(context.exec, outputs_.rows(rows, hidden()));
     ProposeContext propose_context{context.exec, context.phases, level};
     context.head->propose(propose_context, head_rows, head_states_, k, proposal_);
@@ -320,7 +357,7 @@ void EagleDrafter::propose(DraftContext& context, std::span<Growth*> active, int
             PhaseScope scope(context.phases, Phase::topk, level, growth->rows());
             take_candidates(*growth, level);
         }
-        ++growth->job->head_calls;
+        growth->job->head_rows.push_back(level == 0 ? 1 : growth->rows());
         if (context.watcher != nullptr) {
             context.watcher->level_done(growth->job->sequence, level, [&] {
                 DraftTree partial = growth->beam.partial();

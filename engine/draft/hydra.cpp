@@ -16,6 +16,9 @@ class HydraHeads final : public PathHeads {
     int heads() const override { return static_cast<int>(layers_.size()); }
     bool sees_path() const override { return true; }
     int hidden() const override { return target_.config().hidden; }
+    void embed(std::span<const TokenId> tokens, Rows<float> out) const override {
+        target_.embed(tokens, out);
+    }
     void rows(kernels::Exec& exec, int level, Rows<const float> hidden,
               std::span<const std::vector<TokenId>> paths, Rows<float> out) override {
         const int d = target_.config().hidden;

@@ -8,12 +8,15 @@ namespace {
 /// hidden alone.
 class MedusaHeads final : public PathHeads {
   public:
-    MedusaHeads(std::vector<PathHeadLayer> layers, int hidden)
-        : layers_(std::move(layers)), hidden_(hidden) {}
+    MedusaHeads(std::vector<PathHeadLayer> layers, const Target& target)
+        : layers_(std::move(layers)), target_(target) {}
 
     int heads() const override { return static_cast<int>(layers_.size()); }
     bool sees_path() const override { return false; }
-    int hidden() const override { return hidden_; }
+    int hidden() const override { return target_.config().hidden; }
+    void embed(std::span<const TokenId> tokens, Rows<float> out) const override {
+        target_.embed(tokens, out);
+    }
     void rows(kernels::Exec& exec, int level, Rows<const float> hidden, std::span<const std::vector<TokenId>>,
               Rows<float> out) override {
         residual_head(exec, layers_[static_cast<std::size_t>(level)], hidden, hidden, out);
@@ -24,7 +27,7 @@ class MedusaHeads final : public PathHeads {
 
   private:
     std::vector<PathHeadLayer> layers_;
-    int hidden_;
+    const Target& target_;
 };
 
 }  // namespace
@@ -32,8 +35,7 @@ class MedusaHeads final : public PathHeads {
 Result<std::unique_ptr<Drafter>> make_medusa(const std::string& path, const Target& target,
                                              kernels::Exec& exec) {
     DS_ASSIGN(auto layers, load_path_heads(path, target, exec, [](int, int hidden) { return hidden; }));
-    return make_path_head_drafter(std::make_unique<MedusaHeads>(std::move(layers), target.config().hidden),
-                                  "medusa");
+    return make_path_head_drafter(std::make_unique<MedusaHeads>(std::move(layers), target), "medusa");
 }
 
 }  // namespace draftscope

@@ -99,7 +99,7 @@ Status NgramDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
         {
             PhaseScope scope(context.phases, Phase::backbone, 1, 1);
             job.out = DraftTree::with_root(job.tokens.back());
-            job.head_calls = 0;
+            job.head_rows.clear();
             const int size = static_cast<int>(job.tokens.size());
             const int from = find_continuation(job.tokens, static_cast<const NgramState&>(*job.state));
             const int drafts = from < 0 ? 0 : std::min(job.tree.levels(), job.tree.nodes - 1);

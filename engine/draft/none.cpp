@@ -14,7 +14,7 @@ class NoDrafter final : public Drafter {
         for (DraftJob& job : jobs) {
             if (job.tokens.empty()) return failed("none: a sequence without tokens has no root");
             job.out = DraftTree::with_root(job.tokens.back());
-            job.head_calls = 0;
+            job.head_rows.clear();
             DS_TRY(job.out.finish());
         }
         return {};

@@ -58,12 +58,15 @@ class PathHeadDrafter final : public Drafter {
 
   private:
     void compute_rows(DraftContext& context, std::span<Growth*> active, int level);
+    void begin_level(DraftContext& context, std::span<Growth*> active, int level);
+    void list_head_states(std::span<Growth*> active);
     void propose(DraftContext& context, std::span<Growth*> active, int level);
     void take_candidates(Growth& growth, int level);
 
     std::unique_ptr<PathHeads> heads_;
     std::string name_;
-    std::vector<float> hidden_, out_;
+    std::vector<float> hidden_, embeddings_, out_;
+    std::vector<TokenId> tokens_;  ///< of the rows, for their embeddings
     std::vector<std::vector<TokenId>> paths_;
     std::vector<HeadState*> head_states_;
     Proposal proposal_;
@@ -81,7 +84,7 @@ Status PathHeadDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) 
         if (static_cast<PathHeadState&>(*job.state).hidden.empty()) {
             return failed("{}: no target features taken in; catch_up comes before expand", name_);
         }
-        job.head_calls = 0;
+        job.head_rows.clear();
         growths.emplace_back(job);
     }
     for (Growth& growth : growths) {
@@ -119,6 +122,7 @@ void PathHeadDrafter::compute_rows(DraftContext& context, std::span<Growth*> act
         }
     }
     const int rows = static_cast<int>(paths_.size());
+    begin_level(context, active, level);
     out_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(d));
     scope.set_rows(rows);
     scope.add_bytes(heads_->weight_bytes(level));
@@ -126,15 +130,32 @@ void PathHeadDrafter::compute_rows(DraftContext& context, std::span<Growth*> act
                  Rows<float>(out_.data(), rows, d));
 }
 
+/// What a row goes on from: the last token of its path (Medusa's rows stand for all paths: the root) and the
+/// target's hidden, which every level of these drafters starts from.
+void PathHeadDrafter::begin_level(DraftContext& context, std::span<Growth*> active, int level) {
+    const int rows = static_cast<int>(paths_.size()), d = heads_->hidden();
+    tokens_.clear();
+    for (const auto& path : paths_) tokens_.push_back(heads_->sees_path() ? path.back() : path.front());
+    embeddings_.resize(hidden_.size());
+    heads_->embed(tokens_, Rows<float>(embeddings_.data(), rows, d));
+    list_head_states(active);
+    ProposeContext propose_context{context.exec, context.phases, level};
+    context.head->begin_level(propose_context, Rows<const float>(embeddings_.data(), rows, d),
+                              Rows<const float>(hidden_.data(), rows, d), head_states_);
+}
+
+void PathHeadDrafter::list_head_states(std::span<Growth*> active) {
+    head_states_.clear();
+    for (const Growth* growth : active)
+        head_states_.insert(head_states_.end(), static_cast<std::size_t>(growth->rows),
+                            growth->job->head_state);
+}
+
 void PathHeadDrafter::propose(DraftContext& context, std::span<Growth*> active, int level) {
     const int d = heads_->hidden();
     int k = 0;
-    head_states_.clear();
-    for (const Growth* growth : active) {
-        k = std::max(k, growth->job->tree.topk);
-        head_states_.insert(head_states_.end(), static_cast<std::size_t>(growth->rows),
-                            growth->job->head_state);
-    }
+    for (const Growth* growth : active) k = std::max(k, growth->job->tree.topk);
+    list_head_states(active);
     const Rows<const float> rows(out_.data(), static_cast<int>(head_states_.size()), d);
     ProposeContext propose_context{context.exec, context.phases, level};
     context.head->propose(propose_context, rows, head_states_, k, proposal_);
@@ -143,7 +164,7 @@ void PathHeadDrafter::propose(DraftContext& context, std::span<Growth*> active, 
             PhaseScope scope(context.phases, Phase::topk, level, growth->rows);
             take_candidates(*growth, level);
         }
-        ++growth->job->head_calls;
+        growth->job->head_rows.push_back(growth->rows);
         if (context.watcher != nullptr) {
             context.watcher->level_done(growth->job->sequence, level, [&] {
                 DraftTree partial = growth->beam.partial();

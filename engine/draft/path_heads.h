@@ -21,6 +21,7 @@ class PathHeads {
     /// paths[r] belongs to row r; hidden and out are [rows, d]. Level 0 has the root alone as path.
     virtual void rows(kernels::Exec& exec, int level, Rows<const float> hidden,
                       std::span<const std::vector<TokenId>> paths, Rows<float> out) = 0;
+    virtual void embed(std::span<const TokenId> tokens, Rows<float> out) const = 0;  ///< out is [tokens, d]
     virtual std::size_t weight_bytes(int level) const = 0;  ///< of that level's head, the LM head left out
     virtual int hidden() const = 0;
 };

@@ -8,6 +8,7 @@
 #include "engine/heads/factories.h"
 #include "engine/heads/static_head.h"
 #include "engine/heads/static_vocab.h"
+#include "engine/heads/trained_vocab.h"
 #include "engine/model/model_file.h"
 
 namespace draftscope {
@@ -91,8 +92,10 @@ int solve_bcl_size(std::span<const std::int64_t> counts, int smallest, int vocab
     return best;
 }
 
-/// BCL's size for a drafter that was trained without it (post-hoc).
+/// BCL trained with its head where there is an artefact, else its size alone, solved for a drafter that was
+/// trained without it.
 Result<std::unique_ptr<Head>> make_bcl_head(const HeadSpec& spec, const HeadArtefacts& artefacts) {
+    if (!artefacts.artefact_path.empty()) return make_trained_vocab_head(spec, artefacts);
     DS_ASSIGN(const double alpha, number_param(spec, "alpha", 0.5));
     DS_ASSIGN(const int bytes, whole_param(spec, "bytes", 0));
     DS_ASSIGN(const std::string path, needed_ranking(artefacts, spec.id));

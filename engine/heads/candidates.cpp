@@ -51,9 +51,12 @@ void propose_rows(ProposeContext& context, const kernels::Matrix& rows, std::spa
         found = logits_of(context.exec, rows, hidden, logits);
     }
     select_candidates(context, found, rows.n(), k, out);
-    PhaseScope gather(context.phases, Phase::gather, context.level, hidden.rows);
-    PhaseScope remap(context.phases, Phase::remap, context.level, hidden.rows,
-                     out.ids.size() * 2 * sizeof(TokenId));
+    remap_ids(context, ids, hidden.rows, out);
+}
+
+void remap_ids(ProposeContext& context, std::span<const TokenId> ids, int rows, Proposal& out) {
+    PhaseScope gather(context.phases, Phase::gather, context.level, rows);
+    PhaseScope remap(context.phases, Phase::remap, context.level, rows, out.ids.size() * 2 * sizeof(TokenId));
     for (TokenId& id : out.ids)
         if (id != no_token) id = ids[static_cast<std::size_t>(id)];
 }

@@ -17,6 +17,8 @@ void select_candidates(ProposeContext& context, Rows<const float> logits, int su
 /// scratch.
 void propose_rows(ProposeContext& context, const kernels::Matrix& rows, std::span<const TokenId> ids,
                   Rows<const float> hidden, int k, std::vector<float>& logits, Proposal& out);
+/// Turns row numbers in `out` into the tokens ids[row]. Records gather with its child remap.
+void remap_ids(ProposeContext& context, std::span<const TokenId> ids, int rows, Proposal& out);
 /// The same rows' logits at their tokens' places in `out` ([rows, vocab]), -inf elsewhere.
 void score_rows(kernels::Exec& exec, const kernels::Matrix& rows, std::span<const TokenId> ids,
                 Rows<const float> hidden, std::vector<float>& logits, Rows<float> out);

@@ -31,11 +31,7 @@ class FullHead final : public Head {
         }
         select_candidates(context, logits, support_, k, out);
         if (weights_.row_ids.empty()) return;
-        PhaseScope gather(context.phases, Phase::gather, context.level, hidden.rows);
-        PhaseScope remap(context.phases, Phase::remap, context.level, hidden.rows,
-                         out.ids.size() * 2 * sizeof(TokenId));
-        for (TokenId& id : out.ids)
-            if (id != no_token) id = weights_.row_ids[static_cast<std::size_t>(id)];
+        remap_ids(context, weights_.row_ids, hidden.rows, out);
     }
 
     HeadCost cost(int) const override {
@@ -49,7 +45,8 @@ class FullHead final : public Head {
         return std::binary_search(weights_.row_ids.begin(), weights_.row_ids.end(), token);
     }
 
-    void scores(kernels::Exec& exec, Rows<const float> hidden, Rows<float> out) override {
+    void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState*, int,
+                Rows<float> out) override {
         const kernels::Matrix& head = *weights_.lm_head;
         logits_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(head.n()));
         const Rows<float> logits(logits_.data(), hidden.rows, head.n());

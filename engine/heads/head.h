@@ -31,6 +31,11 @@ struct HeadWeights {
     int vocab = 0;                       ///< real ids; padded rows of lm_head beyond are never proposed
     int hidden = 0;
     double drafter_bytes = 0;  ///< backbone weights that one draft level reads
+    // What a fitted artefact must have been made for; "" and 0 = unknown, which fits any.
+    std::string target;           ///< name of the model
+    std::uint64_t tokenizer = 0;  ///< Tokenizer::fingerprint()
+    std::string drafter;          ///< id, "eagle2"
+    std::string drafter_hash;     ///< checkpoint_hash() of its weights
 };
 
 /// Per-sequence state of a head; empty for stateless heads.
@@ -56,6 +61,7 @@ struct HeadCost {
     Lane lane = Lane::critical;
 };
 
+/// One draft level of a step, over the rows of all its sequences.
 struct ProposeContext {
     kernels::Exec& exec;
     PhaseRecorder& phases;
@@ -68,6 +74,8 @@ struct Outcome {
     TokenId bonus = no_token;
     std::span<const TokenId> path_topk;  ///< [path, top_k] target ids at the path's nodes, best first
     int top_k = 0;
+    /// [nodes of the tree, top_k], for heads that ask for it (verify_whole_tree); else empty.
+    std::span<const TokenId> tree_topk = {};
 };
 
 class Head {
@@ -80,26 +88,39 @@ class Head {
     /// The K that begin_prompt and observe want. The prompt's costs an LM head call per prompt position.
     virtual int prefill_topk() const { return 0; }
     virtual int verify_topk() const { return 0; }
-    virtual void begin_round(HeadState*) {}
-    /// Before the backbone of a level: side-lane work may start here.
-    virtual void begin_level(HeadState*, Rows<const float> /*embeddings*/,
-                             Rows<const float> /*parent_hiddens*/, int /*level*/) {}
+    /// observe() wants the best tokens at every node of the tree, not of the accepted path alone. A trace
+    /// does not have them, so such a head cannot be replayed.
+    virtual bool verify_whole_tree() const { return false; }
+    /// Before the drafter's catch-up, once per step, with the states of the sequences that draft in it.
+    virtual void begin_round(ProposeContext&, std::span<HeadState* const> /*states*/) {}
+    /// Before the backbone of a level, in the same rows and order as the propose() that follows it: side-lane
+    /// work may start here. embeddings [rows, d]: the token a row starts from; parent_hiddens [rows, d]: the
+    /// drafter's hidden it goes on from (level 0 and path heads: the target's feature). The rows are valid
+    /// during the call only: the backbone may overwrite them. A later call replaces one without a propose().
+    virtual void begin_level(ProposeContext&, Rows<const float> /*embeddings*/,
+                             Rows<const float> /*parent_hiddens*/, std::span<HeadState* const> /*states*/) {}
     /// Records phases router, head, topk (child softmax), gather (child remap) as they apply.
-    /// states[r] belongs to row r's sequence (null for stateless heads).
+    /// states[r] belongs to row r's sequence (null for stateless heads); rows of one sequence are adjacent.
     virtual void propose(ProposeContext& context, Rows<const float> hidden,
                          std::span<HeadState* const> states, int k, Proposal& out) = 0;
     virtual void observe(HeadState*, const DraftTree&, const Outcome&) {}
+    /// Of a call of `rows` rows at level 0, the most where it depends on them.
     virtual HeadCost cost(int rows) const = 0;
-    /// Cost of a call at one draft level of one sequence, for heads whose calls differ.
+    /// Cost of a call at one draft level of one sequence, for heads whose calls differ; with a state, of the
+    /// latest call at that level.
     virtual HeadCost cost_at(const HeadState*, int rows, int /*level*/) const { return cost(rows); }
-    /// Is `token` in the active set of this sequence at draft level `level`?
+    /// Is `token` in the active set of this sequence at draft level `level`? Where each row of a level has a
+    /// shortlist of its own: in that of any row.
     virtual bool covers(const HeadState*, TokenId token, int level) const = 0;
     /// The same set as a list, for heads that have one at hand; false = ask `covers` token by token.
     virtual bool active_ids(const HeadState*, int /*level*/, std::vector<TokenId>& /*out*/) const {
         return false;
     }
-    /// Every logit of the full vocabulary, -inf outside the support: slow, for debugging and fitting.
-    virtual void scores(kernels::Exec& exec, Rows<const float> hidden, Rows<float> out) = 0;
+    /// Every logit of the full vocabulary at draft level `level`, -inf outside the support, [rows, vocab]:
+    /// slow, for debugging and fitting. Rows are of one sequence; without its state (null) a head whose
+    /// support depends on it leaves nothing out.
+    virtual void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState* state, int level,
+                        Rows<float> out) = 0;
 };
 
 struct HeadParam {
@@ -120,9 +141,19 @@ struct HeadSpec {
 Result<HeadSpec> parse_head_spec(std::string_view text);
 std::string to_text(const HeadSpec& spec);
 
-/// Files a head may need; paths are resolved by the caller.
+/// What a head is made from beside the model's own weights (docs/FORMATS.md).
+enum class ArtefactNeed {
+    none,
+    ranking,  ///< a token ranking
+    fitted,   ///< a head artefact (engine/heads/artefact.h)
+    either,   ///< a ranking, or a head artefact that was trained with it
+};
+
+/// Files a head may need; paths are resolved by the caller, "" = none.
 struct HeadArtefacts {
-    std::string ranking_path;  ///< safetensors with `ids` i32 [n], most frequent first; "" = none
+    std::string ranking_path;        ///< safetensors with `ids` i32 [n], most frequent first
+    std::string artefact_path = {};  ///< head artefact of this head
+    std::string affinity_path = {};  ///< head artefact `rdk`, for the suffix +rdk
 };
 
 struct HeadInfo {
@@ -130,9 +161,11 @@ struct HeadInfo {
     std::string_view name;
     std::string_view paper;  ///< "FR-Spec, arXiv 2502.14856"
     std::span<const HeadParam> params;
+    ArtefactNeed need = ArtefactNeed::none;
     std::string_view artefact;  ///< what it needs, for people; "" = nothing
     std::uint32_t rgb = 0;
     Result<std::unique_ptr<Head>> (*make)(const HeadSpec&, const HeadArtefacts&) = nullptr;
+    bool replay_only = false;  ///< needs a recorded text to come: a what-if, not a head to decode with
 };
 /// The registry: one row per head, in the papers' order.
 std::span<const HeadInfo> head_registry();

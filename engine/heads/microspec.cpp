@@ -1,70 +1,103 @@
 #include "engine/heads/microspec.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "engine/heads/candidates.h"
 #include "engine/heads/factories.h"
+#include "engine/heads/side_lane.h"
 #include "engine/heads/static_vocab.h"
+#include "kernels/matmul.h"
+#include "kernels/row_store.h"
 
 namespace draftscope {
 
 CandidateStream::CandidateStream(int vocab, int window)
     : window_(static_cast<std::size_t>(window)),
       times_(static_cast<std::size_t>(vocab)),
-      marked_(static_cast<std::size_t>(vocab)) {}
+      marked_(static_cast<std::size_t>(vocab)),
+      bits_((static_cast<std::size_t>(vocab) + 63) / 64) {}
 
 void CandidateStream::append(TokenId id) {
-    ++times_[static_cast<std::size_t>(id)];
+    enter(id);
     if (ring_.size() < window_) {
         ring_.push_back(id);
         return;
     }
-    --times_[static_cast<std::size_t>(ring_[next_])];
+    leave(ring_[next_]);
     ring_[next_] = id;
     next_ = (next_ + 1) % window_;
 }
 
-void CandidateStream::append_unique(std::span<const TokenId> ids) {
+void CandidateStream::enter(TokenId id) {
+    const auto i = static_cast<std::size_t>(id);
+    if (times_[i]++ == 0) bits_[i / 64] |= std::uint64_t{1} << (i % 64);
+}
+
+void CandidateStream::leave(TokenId id) {
+    const auto i = static_cast<std::size_t>(id);
+    if (--times_[i] == 0) bits_[i / 64] &= ~(std::uint64_t{1} << (i % 64));
+}
+
+void CandidateStream::append_unique(std::span<const TokenId> ids, bool only_new) {
+    std::vector<TokenId> seen;
     for (const TokenId id : ids) {
-        if (marked_[static_cast<std::size_t>(id)]) continue;
+        if (marked_[static_cast<std::size_t>(id)] || (only_new && has(id))) continue;
         marked_[static_cast<std::size_t>(id)] = true;
+        seen.push_back(id);
         append(id);
     }
-    for (const TokenId id : ids) marked_[static_cast<std::size_t>(id)] = false;
+    for (const TokenId id : seen) marked_[static_cast<std::size_t>(id)] = false;
 }
 
 void CandidateStream::clear() {
     ring_.clear();
     next_ = 0;
     std::fill(times_.begin(), times_.end(), 0);
+    std::fill(bits_.begin(), bits_.end(), 0);
 }
 
 std::vector<TokenId> CandidateStream::active() const {
-    std::vector<TokenId> ids = ring_;
-    std::sort(ids.begin(), ids.end());
-    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+    std::vector<TokenId> ids;
+    for (std::size_t w = 0; w < bits_.size(); ++w)
+        for (std::uint64_t left = bits_[w]; left != 0; left &= left - 1)
+            ids.push_back(static_cast<TokenId>(w * 64 + static_cast<std::size_t>(std::countr_zero(left))));
     return ids;
 }
 
 namespace {
 
+enum class Gather { async, sync, indexed };
+enum class Branch { path, last, tree };
+
 struct MicroSpecOptions {
     int window = 3072, prompt_k = 3, verify_k = 3;
     bool from_prompt = true, from_rounds = true;
-    bool last_only = false;
+    Gather gather = Gather::async;
+    Branch branch = Branch::path;
+    bool only_new = false;      ///< tokens that are active already are not appended again
+    bool prompt_last = false;   ///< the prompt's own tokens enter the window after its candidates
+    bool append_bonus = false;  ///< the round's last token is appended although no draft had it
+    bool keep_ends = false;     ///< tokens that end a text are always active
 };
 
 struct MicroSpecState final : HeadState {
-    MicroSpecState(int vocab, int window) : stream(vocab, window) {}
+    MicroSpecState(int vocab, int window, std::shared_ptr<SideLane> lane_in)
+        : stream(vocab, window), lane(std::move(lane_in)) {}
+    ~MicroSpecState() override { lane->settle(refill); }
+
     CandidateStream stream;
     bool changed = true;       ///< the stream, since rows were packed
     std::vector<TokenId> ids;  ///< of the packed rows, rising
-    kernels::Matrix rows;
+    kernels::PackedRows rows;  ///< with ids: the side lane's own while `refill` is under way
+    SideLane::Ticket refill = 0;
+    std::shared_ptr<SideLane> lane;
 };
 
-/// MicroSpec (Algorithm 1): the LM head cut to the tokens that the prompt, the recent draft trees and the
-/// target's own best guesses have brought up.
+/// MicroSpec (arXiv 2605.26444, Algorithm 1): the LM head cut to the tokens that the prompt, the recent draft
+/// trees and the target's own best guesses have brought up. The window's tokens are packed into a buffer of
+/// their own while the drafter's first backbone runs (section 3.3).
 class MicroSpecHead final : public Head {
   public:
     explicit MicroSpecHead(MicroSpecOptions options) : options_(options) {}
@@ -72,51 +105,73 @@ class MicroSpecHead final : public Head {
     Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
         DS_TRY(check_weights(weights, "microspec"));
         weights_ = weights;
+        ends_.clear();
+        if (options_.keep_ends)
+            for (const TokenId id : weights.always_active)
+                if (head_holds(weights, id)) ends_.push_back(id);
+        store_ = kernels::RowStore::make(exec, *weights.lm_head);
+        lane_ = std::make_shared<SideLane>(exec, Phase::gather);
         DS_ASSIGN(full_, make_full_head({}, {}));
         return full_->prepare(exec, weights);
     }
 
     std::unique_ptr<HeadState> make_state() const override {
-        return std::make_unique<MicroSpecState>(weights_.vocab, options_.window);
+        return std::make_unique<MicroSpecState>(weights_.vocab, options_.window, lane_);
     }
 
     int prefill_topk() const override { return options_.from_prompt ? options_.prompt_k : 0; }
     int verify_topk() const override { return options_.from_rounds ? options_.verify_k : 0; }
+    bool verify_whole_tree() const override {
+        return options_.from_rounds && options_.branch == Branch::tree;
+    }
 
     void begin_prompt(HeadState* state, std::span<const TokenId> prompt, Rows<const TokenId> best) override {
-        MicroSpecState& own = of(state);
+        MicroSpecState& own = change(state);
         own.stream.clear();
-        own.changed = true;
         if (!options_.from_prompt) return;
-        for (const TokenId id : prompt)
-            if (id < weights_.vocab) own.stream.append(id);
+        if (!options_.prompt_last) append_prompt(own, prompt);
         std::vector<TokenId> candidates;
         for (int r = 0; r < best.rows; ++r) {
             const auto row =
                 best.row(r).first(static_cast<std::size_t>(std::min(best.cols, options_.prompt_k)));
             candidates.insert(candidates.end(), row.begin(), row.end());
         }
-        own.stream.append_unique(candidates);
+        own.stream.append_unique(candidates, options_.only_new);
+        if (options_.prompt_last) append_prompt(own, prompt);
     }
 
     void observe(HeadState* state, const DraftTree& tree, const Outcome& outcome) override {
         if (!options_.from_rounds) return;
-        MicroSpecState& own = of(state);
-        own.changed = true;
+        MicroSpecState& own = change(state);
         // The root of a first round may be a prompt token beyond the real ids.
         std::vector<TokenId> candidates;
         for (const TokenId id : tree.tokens)
             if (id < weights_.vocab) candidates.push_back(id);
-        own.stream.append_unique(candidates);
+        own.stream.append_unique(candidates, options_.only_new);
         candidates.clear();
+        const bool whole = options_.branch == Branch::tree;
+        const std::span<const TokenId> best = whole ? outcome.tree_topk : outcome.path_topk;
         const auto width = static_cast<std::size_t>(outcome.top_k);
-        const std::size_t nodes = width == 0 ? 0 : outcome.path_topk.size() / width;
-        for (std::size_t i = options_.last_only && nodes > 0 ? nodes - 1 : 0; i < nodes; ++i) {
-            const auto row = outcome.path_topk.subspan(
-                i * width, std::min(width, static_cast<std::size_t>(options_.verify_k)));
+        const std::size_t nodes = width == 0 ? 0 : best.size() / width;
+        for (std::size_t i = options_.branch == Branch::last && nodes > 0 ? nodes - 1 : 0; i < nodes; ++i) {
+            const auto row =
+                best.subspan(i * width, std::min(width, static_cast<std::size_t>(options_.verify_k)));
             candidates.insert(candidates.end(), row.begin(), row.end());
         }
-        own.stream.append_unique(candidates);
+        own.stream.append_unique(candidates, options_.only_new);
+        if (options_.append_bonus && outcome.bonus >= 0 && outcome.bonus < weights_.vocab)
+            own.stream.append_unique({&outcome.bonus, 1}, options_.only_new);
+    }
+
+    void begin_round(ProposeContext& context, std::span<HeadState* const> states) override {
+        if (options_.gather != Gather::async) return;
+        for (HeadState* state : states) {
+            MicroSpecState& own = of(state);
+            if (!own.changed) continue;
+            own.changed = false;
+            own.refill = lane_->start(context, options_.window,
+                                      [this, &own](kernels::Exec& exec) { return pack(exec, own); });
+        }
     }
 
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
@@ -152,21 +207,28 @@ class MicroSpecHead final : public Head {
     HeadCost cost(int) const override { return cost_of_rows(std::min(options_.window, weights_.vocab)); }
     /// Of the rows packed for the round.
     HeadCost cost_at(const HeadState* state, int rows, int) const override {
-        return state == nullptr ? cost(rows) : cost_of_rows(static_cast<int>(of(state).ids.size()));
+        if (state == nullptr) return cost(rows);
+        lane_->settle(of(state).refill);
+        return cost_of_rows(static_cast<int>(of(state).ids.size()));
     }
 
     /// Without a sequence there is no active set, and nothing is left out.
     bool covers(const HeadState* state, TokenId token, int) const override {
-        return head_holds(weights_, token) && (state == nullptr || of(state).stream.has(token));
+        return head_holds(weights_, token) && (state == nullptr || of(state).stream.has(token) ||
+                                               std::find(ends_.begin(), ends_.end(), token) != ends_.end());
     }
     bool active_ids(const HeadState* state, int, std::vector<TokenId>& out) const override {
         if (state == nullptr || of(state).changed) return false;
+        lane_->settle(of(state).refill);
         out = of(state).ids;
         return true;
     }
-    /// As for covers without a sequence: every logit.
-    void scores(kernels::Exec& exec, Rows<const float> hidden, Rows<float> out) override {
-        full_->scores(exec, hidden, out);
+    void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState* state, int level,
+                Rows<float> out) override {
+        full_->scores(exec, hidden, nullptr, level, out);
+        for (int r = 0; r < out.rows; ++r)
+            for (TokenId id = 0; id < std::min(weights_.vocab, out.cols); ++id)
+                if (!covers(state, id, level)) out.row_data(r)[id] = -std::numeric_limits<float>::infinity();
     }
 
   private:
@@ -174,41 +236,76 @@ class MicroSpecHead final : public Head {
     static const MicroSpecState& of(const HeadState* state) {
         return static_cast<const MicroSpecState&>(*state);
     }
+    /// The state, its stream about to change: nothing may be packing from it.
+    MicroSpecState& change(HeadState* state) {
+        MicroSpecState& own = of(state);
+        lane_->settle(own.refill);
+        own.changed = true;
+        return own;
+    }
+    void append_prompt(MicroSpecState& own, std::span<const TokenId> prompt) const {
+        for (const TokenId id : prompt)
+            if (id < weights_.vocab && !(options_.only_new && own.stream.has(id))) own.stream.append(id);
+    }
 
     HeadCost cost_of_rows(int rows) const {
-        const kernels::Matrix& head = *weights_.lm_head;
-        const double share = static_cast<double>(rows) / head.n();
         return {static_cast<double>(rows),
-                static_cast<std::uint64_t>(share * static_cast<double>(head.bytes())), 2.0 * rows * head.k(),
-                Lane::critical};
+                static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(store_.row_bytes()),
+                2.0 * rows * weights_.lm_head->k(), Lane::critical};
     }
 
     void propose_sequence(ProposeContext& context, Rows<const float> hidden, HeadState& state, int k,
                           Proposal& out) {
         MicroSpecState& own = of(&state);
-        if (own.changed) pack(context, own, hidden.rows);
+        lane_->wait(context, own.refill);
+        if (own.changed) {
+            PhaseScope scope(context.phases, Phase::gather, context.level, hidden.rows);
+            own.changed = false;
+            if (options_.gather == Gather::indexed)
+                list_active(own);
+            else
+                scope.add_bytes(pack(context.exec, own));
+        }
+        if (options_.gather == Gather::indexed) {
+            // No buffer outlives the call: every level reads the scattered rows again.
+            PhaseScope scope(context.phases, Phase::gather, context.level, hidden.rows);
+            own.rows.fill(context.exec, store_, head_rows(weights_, own.ids));
+            scope.add_bytes(static_cast<std::uint64_t>(own.ids.size()) * store_.row_bytes());
+        }
         if (own.ids.empty()) {
             out.resize(hidden.rows, k);
             return;
         }
-        propose_rows(context, own.rows, own.ids, hidden, k, logits_, out);
+        propose_rows(context, own.rows.matrix(), own.ids, hidden, k, logits_, out);
     }
 
-    /// The whole active set at once, on the critical lane, read and written.
-    void pack(ProposeContext& context, MicroSpecState& own, int rows) {
-        PhaseScope scope(context.phases, Phase::gather, context.level, rows);
-        own.changed = false;
+    /// True when the active set is another than the packed one.
+    bool list_active(MicroSpecState& own) const {
         std::vector<TokenId> ids = own.stream.active();
-        std::erase_if(ids, [&](TokenId id) { return !head_holds(weights_, id); });
-        if (ids == own.ids) return;
+        if (!ends_.empty()) {
+            ids.insert(ids.end(), ends_.begin(), ends_.end());
+            std::sort(ids.begin(), ids.end());
+            ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+        }
+        if (!weights_.row_ids.empty())
+            std::erase_if(ids, [&](TokenId id) { return !head_holds(weights_, id); });
+        if (ids == own.ids) return false;
         own.ids = std::move(ids);
-        if (own.ids.empty()) return;
-        own.rows = weights_.lm_head->gather_rows(context.exec, head_rows(weights_, own.ids));
-        scope.add_bytes(2 * own.rows.bytes());
+        return true;
+    }
+
+    /// The whole active set at once, read and written, as Algorithm 1 has it; the bytes moved.
+    std::uint64_t pack(kernels::Exec& exec, MicroSpecState& own) const {
+        if (!list_active(own) || own.ids.empty()) return 0;
+        own.rows.fill(exec, store_, head_rows(weights_, own.ids));
+        return 2 * own.rows.matrix().bytes();
     }
 
     MicroSpecOptions options_;
     HeadWeights weights_;
+    std::vector<TokenId> ends_;
+    kernels::RowStore store_;
+    std::shared_ptr<SideLane> lane_;
     std::unique_ptr<Head> full_;
     std::vector<float> logits_;
 };
@@ -223,7 +320,14 @@ Result<std::unique_ptr<Head>> make_microspec_head(const HeadSpec& spec, const He
     const std::string_view source = word_param(spec, "source", "both");
     options.from_prompt = source != "ext";
     options.from_rounds = source != "ctx";
-    options.last_only = word_param(spec, "branch", "path") == "last";
+    const std::string_view gather = word_param(spec, "gather", "async");
+    options.gather = gather == "sync" ? Gather::sync : gather == "indexed" ? Gather::indexed : Gather::async;
+    const std::string_view branch = word_param(spec, "branch", "path");
+    options.branch = branch == "last" ? Branch::last : branch == "tree" ? Branch::tree : Branch::path;
+    options.only_new = word_param(spec, "stream", "all") == "new";
+    options.prompt_last = word_param(spec, "prompt", "first") == "last";
+    options.append_bonus = word_param(spec, "bonus", "no") == "yes";
+    options.keep_ends = word_param(spec, "eos", "no") == "yes";
     return std::unique_ptr<Head>(std::make_unique<MicroSpecHead>(options));
 }
 

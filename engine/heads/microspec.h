@@ -1,5 +1,7 @@
 #pragma once
 
+#include <bit>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -14,8 +16,8 @@ class CandidateStream {
     CandidateStream(int vocab, int window);
     /// Ids outside the vocabulary are a programming error.
     void append(TokenId id);
-    /// Each id of `ids` once, in order of first appearance.
-    void append_unique(std::span<const TokenId> ids);
+    /// Each id of `ids` once, in order of first appearance; `only_new`: the ones not active already.
+    void append_unique(std::span<const TokenId> ids, bool only_new = false);
     void clear();
     bool has(TokenId id) const {
         return id >= 0 && id < static_cast<TokenId>(times_.size()) &&
@@ -25,11 +27,15 @@ class CandidateStream {
     std::vector<TokenId> active() const;
 
   private:
+    void enter(TokenId id);
+    void leave(TokenId id);
+
     std::vector<TokenId> ring_;  ///< the window; next_ is its oldest entry once it is full
     std::size_t next_ = 0;
     std::size_t window_;
-    std::vector<int> times_;    ///< [V] appearances in the window
-    std::vector<bool> marked_;  ///< [V] scratch of append_unique, all false between calls
+    std::vector<int> times_;           ///< [V] appearances in the window
+    std::vector<bool> marked_;         ///< [V] scratch of append_unique, all false between calls
+    std::vector<std::uint64_t> bits_;  ///< [V] in the window
 };
 
 }  // namespace draftscope

@@ -47,9 +47,9 @@ class PaFrHead final : public Head {
 
     bool covers(const HeadState*, TokenId token, int level) const override { return at(level).has(token); }
 
-    /// Over the support of level 0.
-    void scores(kernels::Exec& exec, Rows<const float> hidden, Rows<float> out) override {
-        score_rows(exec, at(0).rows(), at(0).ids(), hidden, logits_, out);
+    void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState*, int level,
+                Rows<float> out) override {
+        score_rows(exec, at(level).rows(), at(level).ids(), hidden, logits_, out);
     }
 
   private:

@@ -1,5 +1,6 @@
 #include <array>
 
+#include "capture/head_colours.h"
 #include "engine/heads/factories.h"
 #include "engine/heads/head.h"
 
@@ -26,38 +27,108 @@ constexpr HeadParam bcl_params[] = {
     {"alpha", 0.5, 0, 1, false, "weight of coverage against cost when the size is solved"},
     {"bytes", 0, 0, 1, true, "1: cost in bytes moved instead of the paper's FLOPs"},
 };
+// Fitting sets what these two repeat; the size that they name must be the artefact's.
+constexpr HeadParam vocabtrim_t_params[] = {
+    {"v", 0, 1, 1 << 20, true, "tokens kept; left out: as many as the artefact has"},
+};
+constexpr HeadParam slimspec_params[] = {
+    {"rank", 0, 1, 1 << 20, false,
+     "rank of the head, or of its W_down per draft level (72/36); left out: the artefact's (the paper: d/8)",
+     true},
+};
+constexpr HeadParam share_param = {"share",
+                                   0,
+                                   0,
+                                   0,
+                                   true,
+                                   "rows of a level that want the same tokens read them once (union), or "
+                                   "each for itself; results are the same",
+                                   false,
+                                   "union|per-row"};
+// The paper names the router's shape alone; groups, their number and how many are read are not confirmed.
+constexpr HeadParam coral_params[] = {
+    {"groups", 0, 1, 1 << 16, true, "groups of the vocabulary; left out: the artefact's (16)"},
+    {"active", 0, 1, 1 << 16, true, "groups read per row; left out: a quarter"},
+    share_param,
+};
+// The paper keeps the full budget for two steps, then decays it to a floor; its formula and numbers are lost
+// in the text we have.
+constexpr HeadParam dynaspec_params[] = {
+    {"clusters", 0, 1, 1 << 16, true, "clusters of the vocabulary; left out: the artefact's"},
+    {"r", 0, 1, 1 << 16, true, "width of the router; left out: the artefact's"},
+    {"kmax", 0, 1, 1 << 16, true, "clusters per row at the first draft steps; left out: a quarter"},
+    {"kmin", 0, 1, 1 << 16, true, "clusters per row that are always read; left out: a sixteenth"},
+    {"flat", 2, 0, 64, false, "draft steps with all of kmax"},
+    {"decay", 0.7, 0, 1, true, "what each later step keeps of the budget of the one before"},
+    share_param,
+};
+constexpr HeadParam specvocab_params[] = {
+    {"rank", 0, 1, 1 << 20, false,
+     "rank of the speculator, or of its W_down per draft level; left out: the artefact's (the paper: d/8, "
+     "d/16)",
+     true},
+    {"k", 2048, 1, 1 << 20, false, "candidates per row, or a list per draft level (2048/1024)", true},
+    share_param,
+};
 constexpr HeadParam microspec_params[] = {
     {"wmax", 3072, 1, 1 << 20, false, "window over the candidate stream, in tokens"},
     {"kpre", 3, 0, 64, false, "the target's best tokens taken at each prompt position"},
     {"kver", 3, 0, 64, false, "the target's best tokens taken at each verified position"},
     {"source", 0, 0, 0, false, "candidates: of the prompt (ctx), of the rounds (ext), or both", false,
      "both|ctx|ext"},
+    {"gather", 0, 0, 0, false,
+     "rows are packed beside the backbone (async), before the first head call of a round (sync), or anew for "
+     "every call (indexed)",
+     false, "async|sync|indexed"},
     // The paper says "on the validated branch" in its text and takes all logits in Algorithm 1.
-    {"branch", 0, 0, 0, true, "verified positions: the whole accepted path, or its last node", false,
-     "path|last"},
-    // The paper packs beside the backbone, on a copy stream.
-    {"gather", 0, 0, 0, true, "sync: rows are packed before the first head call of a round", false, "sync"},
+    {"branch", 0, 0, 0, true,
+     "verified positions: the whole accepted path, its last node, or every node of the tree (not replayable)",
+     false, "path|last|tree"},
+    // Equation 4 windows the raw stream; section 3.3 speaks of new unique tokens.
+    {"stream", 0, 0, 0, true,
+     "appended to the stream: all candidates of a round, or those not active already", false, "all|new"},
+    {"prompt", 0, 0, 0, true, "the prompt's own tokens enter the window before its candidates, or after them",
+     false, "first|last"},
+    {"bonus", 0, 0, 0, true, "the round's last token is appended too", false, "no|yes"},
+    {"eos", 0, 0, 0, true, "tokens that end the text are always active", false, "no|yes"},
+};
+constexpr HeadParam oracle_params[] = {
+    {"m", 32, 1, 32, true, "the target's best tokens at each position, as many as a trace keeps at most"},
 };
 
-const std::array<HeadInfo, 6> heads = {{
+const std::array<HeadInfo, 12> heads = {{
     {"full",
      "Full",
      "the drafter's own head, as in EAGLE-2 (arXiv 2406.16858)",
      {},
+     ArtefactNeed::none,
      "",
-     0x999999,
+     head_colour("full"),
      make_full_head},
-    {"fr-spec", "FR-Spec", "FR-Spec, arXiv 2502.14856", fr_spec_params,
-     "token ranking from raw text (safetensors with `ids`)", 0xE69F00, make_fr_spec_head},
-    {"pa-fr", "PA-FR", "DynaSpec, arXiv 2510.13847, appendix A.1", pa_fr_params,
-     "token ranking (safetensors with `ids`)", 0x4C9FD1, make_pa_fr_head},
-    {"vocabtrim", "VocabTrim", "VocabTrim, arXiv 2506.22694", vocabtrim_params,
-     "token ranking from the target's own generations (safetensors with `ids`)", 0x56B4E9,
+    {"fr-spec", "FR-Spec", "FR-Spec, arXiv 2502.14856", fr_spec_params, ArtefactNeed::ranking,
+     "token ranking from raw text (safetensors with `ids`)", head_colour("fr-spec"), make_fr_spec_head},
+    {"pa-fr", "PA-FR", "DynaSpec, arXiv 2510.13847, appendix A.1", pa_fr_params, ArtefactNeed::ranking,
+     "token ranking (safetensors with `ids`)", head_colour("pa-fr"), make_pa_fr_head},
+    {"vocabtrim", "VocabTrim", "VocabTrim, arXiv 2506.22694", vocabtrim_params, ArtefactNeed::ranking,
+     "token ranking from the target's own generations (safetensors with `ids`)", head_colour("vocabtrim"),
      make_vocabtrim_head},
-    {"bcl", "BCL (post-hoc)", "BCL, arXiv 2603.05210", bcl_params,
-     "token ranking from assistant text (safetensors with `ids` and `counts`)", 0xC9BE2C, make_bcl_head},
-    {"microspec", "MicroSpec", "MicroSpec, arXiv 2605.26444, Algorithm 1", microspec_params, "", 0xCC79A7,
-     make_microspec_head},
+    {"vocabtrim-t", "VocabTrim-T", "VocabTrim trained, as in SlimSpec, arXiv 2605.10453", vocabtrim_t_params,
+     ArtefactNeed::fitted, "trained trimmed head", head_colour("vocabtrim-t"), make_vocabtrim_t_head},
+    {"bcl", "BCL", "BCL, arXiv 2603.05210", bcl_params, ArtefactNeed::either,
+     "token ranking from assistant text (safetensors with `ids` and `counts`), or a trained trimmed head",
+     head_colour("bcl"), make_bcl_head},
+    {"coral", "CORAL", "CORAL, arXiv 2502.16880", coral_params, ArtefactNeed::fitted,
+     "groups of the vocabulary and a router", head_colour("coral"), make_coral_head},
+    {"dynaspec", "DynaSpec", "DynaSpec, arXiv 2510.13847", dynaspec_params, ArtefactNeed::fitted,
+     "clusters of the vocabulary and a router", head_colour("dynaspec"), make_dynaspec_head},
+    {"specvocab", "SpecVocab", "SpecVocab, arXiv 2602.13836", specvocab_params, ArtefactNeed::fitted,
+     "low-rank speculator", head_colour("specvocab"), make_specvocab_head},
+    {"slimspec", "SlimSpec", "SlimSpec, arXiv 2605.10453", slimspec_params, ArtefactNeed::fitted,
+     "low-rank head", head_colour("slimspec"), make_slimspec_head},
+    {"microspec", "MicroSpec", "MicroSpec, arXiv 2605.26444, Algorithm 1", microspec_params,
+     ArtefactNeed::none, "", head_colour("microspec"), make_microspec_head},
+    {"oracle", "Oracle (what-if)", "DynaSpec, arXiv 2510.13847, lemma 2: the target's own best m",
+     oracle_params, ArtefactNeed::none, "", head_colour("oracle"), make_oracle_head, true},
 }};
 
 }  // namespace

@@ -31,7 +31,8 @@ class StaticHead final : public Head {
 
     bool covers(const HeadState*, TokenId token, int) const override { return vocab_.has(token); }
 
-    void scores(kernels::Exec& exec, Rows<const float> hidden, Rows<float> out) override {
+    void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState*, int,
+                Rows<float> out) override {
         score_rows(exec, vocab_.rows(), vocab_.ids(), hidden, logits_, out);
     }
 

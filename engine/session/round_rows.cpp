@@ -129,13 +129,14 @@ HeadEvalRow head_row(const Head& head, const DraftJob& job, std::string text, He
     row.mode = mode;
     double rows = 0;
     std::uint64_t bytes = 0;
-    for (int level = 0; level < job.head_calls; ++level) {
-        // The first call sees one row, the others a beam.
-        const HeadCost cost = head.cost_at(job.head_state, level == 0 ? 1 : job.tree.topk, level);
+    const int calls = static_cast<int>(job.head_rows.size());
+    for (int level = 0; level < calls; ++level) {
+        const HeadCost cost =
+            head.cost_at(job.head_state, job.head_rows[static_cast<std::size_t>(level)], level);
         rows += cost.active_rows;
         bytes += cost.bytes;
     }
-    if (job.head_calls > 0) row.active_rows = rows / job.head_calls;
+    if (calls > 0) row.active_rows = rows / calls;
     row.bytes = static_cast<std::int64_t>(bytes);
     return row;
 }

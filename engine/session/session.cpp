@@ -275,7 +275,11 @@ Status DecodeSession::Impl::draft(Sequence& sequence, Round& round) {
         round.tree = DraftTree::with_root(sequence.tokens.back());
         return round.tree.finish();
     }
-    if (head != nullptr) head->begin_round(sequence.head.get());
+    if (head != nullptr) {
+        ProposeContext at_start{exec, phases, 0};
+        HeadState* const state = sequence.head.get();
+        head->begin_round(at_start, {&state, 1});
+    }
     DraftContext context{exec, phases, head, options.tree, this};
     DS_TRY(drafter.catch_up(context, {&job, 1}));
     DS_TRY(drafter.expand(context, {&job, 1}));
@@ -294,10 +298,12 @@ Status DecodeSession::Impl::draft_shadow(Sequence& sequence, Round& round) {
     round.shadow_first = spans.size();
     DraftJob job = round.job;
     job.head_state = nullptr;
-    job.head_calls = 0;
+    job.head_rows.clear();
     DraftContext context{exec, phases, full_head, options.tree, nullptr};
     phases.set_observer(nullptr);  // stepping is about the driving head
-    full_head->begin_round(nullptr);
+    HeadState* const no_state = nullptr;
+    ProposeContext at_start{exec, phases, 0};
+    full_head->begin_round(at_start, {&no_state, 1});
     const Status status = drafter.expand(context, {&job, 1});
     phases.set_observer(&gate);
     DS_TRY(status);

@@ -37,7 +37,7 @@ std::vector<SpanRow> SpanLog::rows(RowId run_id, RowId step_id, RowId round_id) 
         row.phase_id = static_cast<int>(event.phase);
         row.level = event.level;
         row.lane = static_cast<int>(event.lane);
-        row.thread_id = static_cast<int>(recorder_.thread_id());
+        row.thread_id = static_cast<int>(recorder_.thread_id()) + event.worker;
         row.start_ns = at(event.start_ticks);
         row.end_ns = at(event.end_ticks);
         row.rows = event.rows;

@@ -209,7 +209,7 @@ TEST_F(Eagle2, SequencesOfABatchDoNotSeeEachOther) {
     ASSERT_TRUE(drafter_->expand(with, jobs).ok());
     for (std::size_t i = 0; i < 4; ++i) {
         EXPECT_EQ(SameTree(jobs[i].out), expected[i]) << "sequence " << i;
-        EXPECT_EQ(jobs[i].head_calls, specs[i].nodes == 1 ? 0 : specs[i].depth + 1);
+        EXPECT_EQ(static_cast<int>(jobs[i].head_rows.size()), specs[i].nodes == 1 ? 0 : specs[i].depth + 1);
     }
     EXPECT_EQ(jobs[2].out.size(), 1);
 }
@@ -218,13 +218,14 @@ TEST_F(Eagle2, SequencesOfABatchDoNotSeeEachOther) {
 class ShortHead final : public Head {
   public:
     Status prepare(kernels::Exec&, const HeadWeights&) override { return {}; }
-    void begin_level(HeadState*, Rows<const float> embeddings, Rows<const float> hiddens,
-                     int level) override {
+    void begin_level(ProposeContext& context, Rows<const float> embeddings, Rows<const float> hiddens,
+                     std::span<HeadState* const> states) override {
+        ASSERT_EQ(static_cast<int>(states.size()), embeddings.rows);
         ASSERT_EQ(embeddings.rows, hiddens.rows);
         ASSERT_EQ(embeddings.cols, 64);
         ASSERT_EQ(hiddens.cols, 64);
-        begun.push_back({level, embeddings.rows});
-        if (level == 0) root_embedding.assign(embeddings.row(0).begin(), embeddings.row(0).end());
+        begun.push_back({context.level, embeddings.rows});
+        if (context.level == 0) root_embedding.assign(embeddings.row(0).begin(), embeddings.row(0).end());
     }
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
                  Proposal& out) override {
@@ -243,7 +244,7 @@ class ShortHead final : public Head {
     }
     HeadCost cost(int) const override { return {}; }
     bool covers(const HeadState*, TokenId token, int) const override { return token == 5 || token == 6; }
-    void scores(kernels::Exec&, Rows<const float>, Rows<float>) override {}
+    void scores(kernels::Exec&, Rows<const float>, const HeadState*, int, Rows<float>) override {}
 
     int silent_from = 100;
     std::vector<std::pair<int, int>> begun, proposed;  ///< level, rows
@@ -271,7 +272,7 @@ TEST_F(Eagle2, ShortlistsSmallerThanTopkMakeSmallerTrees) {
         head.silent_from = silent;
         ASSERT_TRUE(drafter_->expand(with, {&job, 1}).ok());
         EXPECT_EQ(job.out.size(), silent == 0 ? 1 : 3);
-        EXPECT_EQ(job.head_calls, silent + 1);
+        EXPECT_EQ(static_cast<int>(job.head_rows.size()), silent + 1);
     }
 }
 
@@ -295,7 +296,7 @@ TEST_F(Eagle2, TellsTheWatcherAndRecordsItsPhases) {
     ASSERT_TRUE(drafter_->catch_up(with, {&job, 1}).ok());
     ASSERT_TRUE(drafter_->expand(with, {&job, 1}).ok());
     EXPECT_EQ(log.sizes, (std::vector<int>{5, 12, 12, 12}));
-    EXPECT_EQ(job.head_calls, 4);
+    EXPECT_EQ(job.head_rows.size(), 4u);
 
     std::vector<SpanEvent> events;
     phases_.drain(events);

@@ -123,7 +123,7 @@ TEST_P(Heads, FrSpecLogitsAreTheFullHeadsBits) {
     EXPECT_EQ(head->cost(1).active_rows, 40);
 
     std::vector<float> scores(rows_ * vocab, 0.0f);
-    head->scores(*exec_, input(), Rows<float>(scores.data(), static_cast<int>(rows_), vocab));
+    head->scores(*exec_, input(), nullptr, 0, Rows<float>(scores.data(), static_cast<int>(rows_), vocab));
     for (int r = 0; r < static_cast<int>(rows_); ++r)
         for (TokenId id = 0; id < vocab; ++id) {
             const float score = scores[static_cast<std::size_t>(r * vocab + id)];

@@ -33,7 +33,7 @@ class NgramTest : public ::testing::Test {
             EXPECT_EQ(job.out.parents[static_cast<std::size_t>(i)], i - 1);
         }
         EXPECT_EQ(job.out.mask.nodes(), job.out.size());
-        EXPECT_EQ(job.head_calls, 0);
+        EXPECT_TRUE(job.head_rows.empty());
         return {job.out.tokens.begin() + 1, job.out.tokens.end()};
     }
     Tokens draft(const std::string& spec, const Tokens& tokens, TreeSpec tree = {3, 4, 12}) {

@@ -1,0 +1,213 @@
+#include "engine/heads/clusters.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "engine/heads/shortlists.h"
+#include "engine/heads/static_vocab.h"
+#include "kernels/matmul.h"
+#include "kernels/topk.h"
+
+namespace draftscope {
+namespace {
+
+constexpr int block = 16;  ///< outputs that a packed matrix keeps together
+
+/// Ranks equal logits by token id, which the order of clusters does not: a tie may even decide which token is
+/// kept. `ids` and `logits` are the kept ones, best first.
+void order_ties(std::span<const float> all, std::span<const TokenId> tokens, std::span<TokenId> ids,
+                std::span<float> logits) {
+    if (ids.empty()) return;
+    const float worst = logits.back();
+    const auto among = std::count_if(all.begin(), all.end(), [&](float v) { return v >= worst; });
+    const bool tied = among > static_cast<std::ptrdiff_t>(ids.size()) ||
+                      std::adjacent_find(logits.begin(), logits.end()) != logits.end();
+    if (!tied) return;
+    std::vector<std::pair<float, TokenId>> best;
+    for (std::size_t i = 0; i < all.size(); ++i)
+        if (all[i] >= worst) best.emplace_back(all[i], tokens[i]);
+    std::sort(best.begin(), best.end(), [](const auto& a, const auto& b) {
+        return a.first != b.first ? a.first > b.first : a.second < b.second;
+    });
+    for (std::size_t i = 0; i < ids.size() && i < best.size(); ++i) {
+        logits[i] = best[i].first;
+        ids[i] = best[i].second;
+    }
+}
+
+}  // namespace
+
+std::vector<int> best_clusters(std::span<const float> scores, int count) {
+    std::vector<int> order(scores.size());
+    std::iota(order.begin(), order.end(), 0);
+    const auto kept =
+        order.begin() + std::min<std::ptrdiff_t>(count, static_cast<std::ptrdiff_t>(order.size()));
+    std::partial_sort(order.begin(), kept, order.end(), [&](int a, int b) {
+        const float x = scores[static_cast<std::size_t>(a)], y = scores[static_cast<std::size_t>(b)];
+        return x != y ? x > y : a < b;
+    });
+    order.erase(kept, order.end());
+    std::sort(order.begin(), order.end());
+    return order;
+}
+
+Result<ClusteredVocab> ClusteredVocab::make(kernels::Exec& exec, const HeadWeights& weights,
+                                            const HeadArtefact& artefact, const std::string& name,
+                                            int clusters) {
+    ClusteredVocab result;
+    result.weights_ = weights;
+    result.clusters_ = clusters;
+    DS_ASSIGN(result.cluster_of_, artefact.map_of_tokens(name, clusters));
+    for (const TokenId id : weights.always_active)
+        if (id >= 0 && id < weights.vocab) result.cluster_of_[static_cast<std::size_t>(id)] = clusters;
+    result.parts_.resize(static_cast<std::size_t>(clusters) + 1);
+    for (TokenId id = 0; id < weights.vocab; ++id) {
+        int& cluster = result.cluster_of_[static_cast<std::size_t>(id)];
+        if (!head_holds(weights, id)) cluster = -1;
+        if (cluster >= 0) result.parts_[static_cast<std::size_t>(cluster)].ids.push_back(id);
+    }
+    std::vector<TokenId> order;
+    for (Cluster& part : result.parts_) {
+        part.first_block = static_cast<int>(order.size()) / block;
+        part.blocks = (static_cast<int>(part.ids.size()) + block - 1) / block;
+        const std::vector<TokenId> rows = head_rows(weights, part.ids);
+        order.insert(order.end(), rows.begin(), rows.end());
+        // Rows that only fill a block; their logits are never looked at.
+        while (order.size() % block != 0) order.push_back(rows.back());
+        result.tokens_ += static_cast<double>(part.ids.size());
+    }
+    result.rows_ = weights.lm_head->gather_rows(exec, order);
+    result.place_.resize(result.parts_.size());
+    result.in_union_.resize(result.parts_.size());
+    return result;
+}
+
+bool ClusteredVocab::has(TokenId token) const {
+    return token >= 0 && token < weights_.vocab && cluster_of_[static_cast<std::size_t>(token)] >= 0;
+}
+
+bool ClusteredVocab::among(TokenId token, std::span<const int> chosen) const {
+    if (!has(token)) return false;
+    const int cluster = cluster_of_[static_cast<std::size_t>(token)];
+    return cluster == clusters_ || std::binary_search(chosen.begin(), chosen.end(), cluster);
+}
+
+void ClusteredVocab::propose(ProposeContext& context, Rows<const float> hidden,
+                             std::span<const std::vector<int>> chosen, bool per_row,
+                             std::span<HeadState* const> states, int k, Proposal& out) {
+    out.resize(hidden.rows, k);
+    for (int first = 0; first < hidden.rows;) {
+        const int end = per_row ? first + 1 : hidden.rows;
+        read(context, hidden, chosen, first, end, out);
+        first = end;
+    }
+    PhaseScope gather(context.phases, Phase::gather, context.level, hidden.rows);
+    PhaseScope remap(context.phases, Phase::remap, context.level, hidden.rows,
+                     out.ids.size() * 2 * sizeof(TokenId));
+    for (std::size_t r = 0; r < states.size(); ++r) {
+        if (states[r] == nullptr) continue;
+        auto& seen = static_cast<ClusterState&>(*states[r]).levels[context.level];
+        const bool first_row = r == 0 || states[r - 1] != states[r];
+        if (first_row) seen = {std::vector<bool>(parts_.size(), false), 0, 0};
+        for (std::size_t c = 0; c <= chosen[r].size(); ++c) {
+            const int cluster = c < chosen[r].size() ? chosen[r][c] : clusters_;
+            const Cluster& part = parts_[static_cast<std::size_t>(cluster)];
+            if (seen.chosen[static_cast<std::size_t>(cluster)] && !per_row) continue;
+            seen.chosen[static_cast<std::size_t>(cluster)] = true;
+            seen.active_rows += static_cast<double>(part.ids.size());
+            seen.bytes += static_cast<std::uint64_t>(static_cast<double>(rows_.bytes()) * part.blocks *
+                                                     block / std::max(rows_.n(), 1));
+        }
+    }
+}
+
+void ClusteredVocab::read(ProposeContext& context, Rows<const float> hidden,
+                          std::span<const std::vector<int>> chosen, int first, int end, Proposal& out) {
+    const int rows = end - first;
+    {
+        PhaseScope scope(context.phases, Phase::head, context.level, rows);
+        std::fill(in_union_.begin(), in_union_.end(), false);
+        in_union_.back() = true;
+        for (int r = first; r < end; ++r)
+            for (const int cluster : chosen[static_cast<std::size_t>(r)])
+                in_union_[static_cast<std::size_t>(cluster)] = true;
+        blocks_.clear();
+        for (std::size_t c = 0; c < parts_.size(); ++c) {
+            if (!in_union_[c]) continue;
+            place_[c] = static_cast<int>(blocks_.size()) * block;
+            for (int b = 0; b < parts_[c].blocks; ++b) blocks_.push_back(parts_[c].first_block + b);
+        }
+        const int columns = static_cast<int>(blocks_.size()) * block;
+        logits_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns));
+        kernels::matmul_blocks(context.exec, rows_, blocks_, hidden.slice(first, rows),
+                               Rows<float>(logits_.data(), rows, columns));
+        scope.add_bytes(static_cast<std::uint64_t>(static_cast<double>(rows_.bytes()) * columns /
+                                                   std::max(rows_.n(), 1)));
+    }
+    PhaseScope scope(context.phases, Phase::topk, context.level, rows, 3 * logits_.size() * sizeof(float));
+    const std::size_t columns = blocks_.size() * block;
+    for (int r = first; r < end; ++r)
+        select_row(context, logits_.data() + static_cast<std::size_t>(r - first) * columns,
+                   chosen[static_cast<std::size_t>(r)], r, out);
+}
+
+void ClusteredVocab::select_row(ProposeContext& context, const float* logits, const std::vector<int>& chosen,
+                                int row, Proposal& out) {
+    own_.clear();
+    own_ids_.clear();
+    const auto take = [&](int cluster) {
+        const Cluster& part = parts_[static_cast<std::size_t>(cluster)];
+        const float* from = logits + place_[static_cast<std::size_t>(cluster)];
+        own_.insert(own_.end(), from, from + part.ids.size());
+        own_ids_.insert(own_ids_.end(), part.ids.begin(), part.ids.end());
+    };
+    for (const int cluster : chosen) take(cluster);
+    take(clusters_);
+    const auto r = static_cast<std::size_t>(row), cell = r * static_cast<std::size_t>(out.k);
+    const int support = static_cast<int>(own_.size()), kept = std::min(out.k, support);
+    out.counts[r] = kept;
+    if (support == 0) return;
+    const Rows<const float> mine(own_.data(), 1, support);
+    kernels::logsumexp(context.exec, mine, std::span(out.logsumexp).subspan(r, 1));
+    const std::span<TokenId> ids = std::span(out.ids).subspan(cell, static_cast<std::size_t>(kept));
+    const std::span<float> values = std::span(out.logits).subspan(cell, static_cast<std::size_t>(kept));
+    kernels::topk(context.exec, mine, kept, Rows<std::int32_t>(ids.data(), 1, kept),
+                  Rows<float>(values.data(), 1, kept));
+    for (TokenId& id : ids) id = own_ids_[static_cast<std::size_t>(id)];
+    order_ties(own_, own_ids_, ids, values);
+}
+
+bool ClusteredVocab::covers(const ClusterState& state, TokenId token, int level) const {
+    const auto found = state.levels.find(level);
+    return found != state.levels.end() && has(token) &&
+           found->second.chosen[static_cast<std::size_t>(cluster_of_[static_cast<std::size_t>(token)])];
+}
+
+bool ClusteredVocab::active_ids(const ClusterState& state, int level, std::vector<TokenId>& out) const {
+    const auto found = state.levels.find(level);
+    if (found == state.levels.end()) return false;
+    out.clear();
+    for (std::size_t c = 0; c < parts_.size(); ++c)
+        if (found->second.chosen[c]) out.insert(out.end(), parts_[c].ids.begin(), parts_[c].ids.end());
+    std::sort(out.begin(), out.end());
+    return true;
+}
+
+HeadCost ClusteredVocab::cost(const ClusterState* state, int level, double clusters) const {
+    const double row_bytes = static_cast<double>(rows_.bytes()) / std::max(rows_.n(), 1);
+    const double mean = clusters_ == 0 ? 0 : tokens_ / clusters_;
+    HeadCost cost;
+    cost.active_rows = std::min(clusters * mean, tokens_);
+    cost.bytes = static_cast<std::uint64_t>(cost.active_rows * row_bytes);
+    const auto found =
+        state == nullptr ? std::map<int, ClusterState::Level>::const_iterator{} : state->levels.find(level);
+    if (state != nullptr && found != state->levels.end()) {
+        cost.active_rows = found->second.active_rows;
+        cost.bytes = found->second.bytes;
+    }
+    cost.flops_per_row = 2.0 * cost.active_rows * rows_.k();
+    return cost;
+}
+
+}  // namespace draftscope

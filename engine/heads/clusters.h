@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/heads/artefact.h"
+
+/// An LM head in the order of a partition of the vocabulary, and the heads that read a few of its parts
+/// (CORAL's groups, DynaSpec's clusters).
+namespace draftscope {
+
+/// Which clusters one sequence's rows chose at each level of the round.
+struct ClusterState final : HeadState {
+    struct Level {
+        std::vector<bool> chosen;  ///< [clusters], by any row
+        double active_rows = 0;    ///< tokens scored
+        std::uint64_t bytes = 0;   ///< weights read, router left out
+    };
+    std::map<int, Level> levels;
+};
+
+class ClusteredVocab {
+  public:
+    /// `name`: the tensor with each token's cluster, 0 to clusters - 1, which may be empty. Tokens that the
+    /// drafter's own head lacks belong to none. Always-active tokens are in every row's support: they form a
+    /// cluster of their own, the last one.
+    static Result<ClusteredVocab> make(kernels::Exec& exec, const HeadWeights& weights,
+                                       const HeadArtefact& artefact, const std::string& name, int clusters);
+
+    int clusters() const { return clusters_; }  ///< without the always-active one
+    bool has(TokenId token) const;
+    /// Is `token` in the support of a row that chose `chosen` (rising)?
+    bool among(TokenId token, std::span<const int> chosen) const;
+
+    /// Candidates from the clusters that each row chose (`chosen[r]`, rising), plus the always-active ones.
+    /// Reads the union over the rows once, or each row's own when `per_row`; a row's result is the same.
+    /// Records head, topk and gather, and notes in each row's ClusterState what was read.
+    void propose(ProposeContext& context, Rows<const float> hidden, std::span<const std::vector<int>> chosen,
+                 bool per_row, std::span<HeadState* const> states, int k, Proposal& out);
+    /// Did `state`'s rows choose `token`'s cluster at this level? False before they chose.
+    bool covers(const ClusterState& state, TokenId token, int level) const;
+    bool active_ids(const ClusterState& state, int level, std::vector<TokenId>& out) const;
+    /// Of a call that reads `clusters` clusters of mean size, or what `state` noted.
+    HeadCost cost(const ClusterState* state, int level, double clusters) const;
+
+  private:
+    struct Cluster {
+        int first_block = 0, blocks = 0;  ///< of rows_, 16 rows each; the last one may be padded
+        std::vector<TokenId> ids;         ///< rising
+    };
+    void read(ProposeContext& context, Rows<const float> hidden, std::span<const std::vector<int>> chosen,
+              int first, int end, Proposal& out);
+    void select_row(ProposeContext& context, const float* logits, const std::vector<int>& chosen, int row,
+                    Proposal& out);
+
+    HeadWeights weights_;
+    kernels::Matrix rows_;         ///< the LM head's rows, cluster after cluster, each padded to whole blocks
+    std::vector<Cluster> parts_;   ///< the clusters, then the always-active tokens
+    std::vector<int> cluster_of_;  ///< [V]; -1 = in none
+    int clusters_ = 0;
+    double tokens_ = 0;  ///< in clusters
+    std::vector<bool> in_union_;
+    std::vector<int> union_, place_;  ///< clusters read by the call; first column of each in the logits
+    std::vector<int> blocks_;
+    std::vector<float> logits_, own_;
+    std::vector<TokenId> own_ids_;
+};
+
+/// The `count` best-scored clusters, rising; ties to the lower cluster.
+std::vector<int> best_clusters(std::span<const float> scores, int count);
+
+}  // namespace draftscope

@@ -1,0 +1,106 @@
+#include <limits>
+#include <utility>
+
+#include "engine/heads/candidates.h"
+#include "engine/heads/clusters.h"
+#include "engine/heads/factories.h"
+#include "engine/heads/router.h"
+
+namespace draftscope {
+namespace {
+
+/// CORAL's LM-head router (arXiv 2502.16880): a feed-forward network over the drafter's hidden picks a few of
+/// N disjoint groups of the vocabulary, and only their rows are multiplied. How groups are made, N, the
+/// number picked and the router's activation are not confirmed: our defaults.
+class CoralHead final : public Head {
+  public:
+    CoralHead(HeadArtefact artefact, int groups, int active, bool per_row)
+        : artefact_(std::move(artefact)), groups_(groups), active_(active), per_row_(per_row) {}
+
+    Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
+        DS_TRY(check_weights(weights, "coral"));
+        DS_TRY(artefact_.fits(weights));
+        if (active_ > groups_)
+            return bad_input("head coral: active={} of {} groups; use active=1..{}", active_, groups_,
+                             groups_);
+        DS_ASSIGN(vocab_, ClusteredVocab::make(exec, weights, artefact_, "groups", groups_));
+        DS_ASSIGN(router_, Router::load(exec, weights, artefact_, weights.hidden, groups_));
+        DS_ASSIGN(full_, make_full_head({}, {}));
+        return full_->prepare(exec, weights);
+    }
+
+    std::unique_ptr<HeadState> make_state() const override { return std::make_unique<ClusterState>(); }
+    void begin_round(ProposeContext&, std::span<HeadState* const> states) override {
+        for (HeadState* state : states)
+            if (state != nullptr) static_cast<ClusterState&>(*state).levels.clear();
+    }
+
+    void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
+                 Proposal& out) override {
+        choose(context, hidden);
+        vocab_.propose(context, hidden, chosen_, per_row_, states, k, out);
+    }
+
+    HeadCost cost(int rows) const override { return cost_at(nullptr, rows, 0); }
+    HeadCost cost_at(const HeadState* state, int rows, int level) const override {
+        HeadCost cost = vocab_.cost(static_cast<const ClusterState*>(state), level,
+                                    std::min<double>(groups_, static_cast<double>(active_) * rows));
+        cost.bytes += router_.bytes();
+        cost.flops_per_row += router_.flops_per_row();
+        return cost;
+    }
+
+    bool covers(const HeadState* state, TokenId token, int level) const override {
+        return state == nullptr ? vocab_.has(token)
+                                : vocab_.covers(static_cast<const ClusterState&>(*state), token, level);
+    }
+    bool active_ids(const HeadState* state, int level, std::vector<TokenId>& out) const override {
+        return state != nullptr && vocab_.active_ids(static_cast<const ClusterState&>(*state), level, out);
+    }
+
+    /// The rows choose here as they do in propose().
+    void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState*, int level,
+                Rows<float> out) override {
+        PhaseRecorder unheard;
+        unheard.set_enabled(false);
+        ProposeContext context{exec, unheard, level};
+        choose(context, hidden);
+        full_->scores(exec, hidden, nullptr, level, out);
+        for (int r = 0; r < out.rows; ++r)
+            for (TokenId id = 0; id < out.cols; ++id)
+                if (!vocab_.among(id, chosen_[static_cast<std::size_t>(r)]))
+                    out.row_data(r)[id] = -std::numeric_limits<float>::infinity();
+    }
+
+  private:
+    void choose(ProposeContext& context, Rows<const float> hidden) {
+        PhaseScope scope(context.phases, Phase::router, context.level, hidden.rows, router_.bytes());
+        scores_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(groups_));
+        const Rows<float> scores(scores_.data(), hidden.rows, groups_);
+        router_.run(context.exec, hidden, scores);
+        chosen_.resize(static_cast<std::size_t>(hidden.rows));
+        for (int r = 0; r < hidden.rows; ++r)
+            chosen_[static_cast<std::size_t>(r)] = best_clusters(scores.row(r), active_);
+    }
+
+    HeadArtefact artefact_;
+    int groups_, active_;
+    bool per_row_;
+    ClusteredVocab vocab_;
+    Router router_;
+    std::unique_ptr<Head> full_;
+    std::vector<float> scores_;
+    std::vector<std::vector<int>> chosen_;  ///< groups of each row, rising
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Head>> make_coral_head(const HeadSpec& spec, const HeadArtefacts& artefacts) {
+    DS_ASSIGN(HeadArtefact artefact, needed_artefact(spec, artefacts));
+    DS_ASSIGN(const int groups, artefact.count("groups"));
+    DS_ASSIGN(const int active, whole_param(spec, "active", (groups + 3) / 4));
+    const bool per_row = word_param(spec, "share", "union") == "per-row";
+    return std::unique_ptr<Head>(std::make_unique<CoralHead>(std::move(artefact), groups, active, per_row));
+}
+
+}  // namespace draftscope

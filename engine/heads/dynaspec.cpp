@@ -1,0 +1,159 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "engine/heads/candidates.h"
+#include "engine/heads/clusters.h"
+#include "engine/heads/factories.h"
+#include "engine/heads/router.h"
+#include "engine/heads/side_lane.h"
+
+namespace draftscope {
+namespace {
+
+/// How many clusters a draft step may choose: all of `most` for the first `flat` steps, then fewer by `decay`
+/// each, never below `least`. The paper's decay formula and numbers are not in the text we have: our
+/// defaults.
+struct Budget {
+    int most = 0, least = 0, flat = 2;
+    double decay = 0.7;
+    int at(int level) const {
+        if (level < flat) return most;
+        const double left = most * std::pow(decay, level - flat + 1);
+        return std::clamp(static_cast<int>(std::lround(left)), std::min(least, most), most);
+    }
+};
+
+/// DynaSpec (arXiv 2510.13847, section 4): a router over the token's embedding and the drafter's previous
+/// hidden chooses token clusters for each row. It needs nothing of the current block, so it runs beside the
+/// backbone, on a thread of its own where the paper has a second CUDA stream.
+class DynaSpecHead final : public Head {
+  public:
+    DynaSpecHead(HeadArtefact artefact, int clusters, Budget budget, bool per_row)
+        : artefact_(std::move(artefact)), clusters_(clusters), budget_(budget), per_row_(per_row) {}
+    ~DynaSpecHead() override { lane_.reset(); }  // its work uses the members below
+
+    Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
+        lane_.reset();
+        running_ = 0;
+        DS_TRY(check_weights(weights, "dynaspec"));
+        DS_TRY(artefact_.fits(weights));
+        if (budget_.most > clusters_)
+            return bad_input("head dynaspec: kmax={} of {} clusters; use kmax=1..{}", budget_.most, clusters_,
+                             clusters_);
+        DS_ASSIGN(vocab_, ClusteredVocab::make(exec, weights, artefact_, "clusters", clusters_));
+        DS_ASSIGN(router_, Router::load(exec, weights, artefact_, 2 * weights.hidden, clusters_));
+        lane_ = std::make_unique<SideLane>(exec, Phase::router);
+        DS_ASSIGN(full_, make_full_head({}, {}));
+        return full_->prepare(exec, weights);
+    }
+
+    std::unique_ptr<HeadState> make_state() const override { return std::make_unique<ClusterState>(); }
+    void begin_round(ProposeContext&, std::span<HeadState* const> states) override {
+        for (HeadState* state : states)
+            if (state != nullptr) static_cast<ClusterState&>(*state).levels.clear();
+    }
+
+    void begin_level(ProposeContext& context, Rows<const float> embeddings, Rows<const float> parent_hiddens,
+                     std::span<HeadState* const>) override {
+        lane_->settle(running_);
+        const int rows = embeddings.rows, d = embeddings.cols;
+        inputs_.resize(2 * static_cast<std::size_t>(rows) * static_cast<std::size_t>(d));
+        const Rows<float> inputs(inputs_.data(), rows, 2 * d);
+        for (int r = 0; r < rows; ++r) {
+            std::memcpy(inputs.row_data(r), embeddings.row_data(r), embeddings.row(r).size_bytes());
+            std::memcpy(inputs.row_data(r) + d, parent_hiddens.row_data(r),
+                        parent_hiddens.row(r).size_bytes());
+        }
+        const int budget = budget_.at(context.level);
+        running_ = lane_->start(context, rows, [this, inputs, budget](kernels::Exec& exec) {
+            route(exec, inputs, budget);
+            return router_.bytes();
+        });
+    }
+
+    /// Without a begin_level() for these rows nothing is known to choose by: every cluster counts.
+    void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
+                 Proposal& out) override {
+        lane_->wait(context, running_);
+        if (running_ == 0 || static_cast<int>(chosen_.size()) != hidden.rows) choose_all(hidden.rows);
+        running_ = 0;
+        vocab_.propose(context, hidden, chosen_, per_row_, states, k, out);
+    }
+
+    HeadCost cost(int rows) const override { return cost_at(nullptr, rows, 0); }
+    HeadCost cost_at(const HeadState* state, int rows, int level) const override {
+        HeadCost cost =
+            vocab_.cost(static_cast<const ClusterState*>(state), level,
+                        std::min<double>(clusters_, static_cast<double>(budget_.at(level)) * rows));
+        cost.bytes += router_.bytes();
+        cost.flops_per_row += router_.flops_per_row();
+        return cost;
+    }
+
+    bool covers(const HeadState* state, TokenId token, int level) const override {
+        return state == nullptr ? vocab_.has(token)
+                                : vocab_.covers(static_cast<const ClusterState&>(*state), token, level);
+    }
+    bool active_ids(const HeadState* state, int level, std::vector<TokenId>& out) const override {
+        return state != nullptr && vocab_.active_ids(static_cast<const ClusterState&>(*state), level, out);
+    }
+
+    /// Over what the sequence's rows chose at this level; the inputs of a row of its own are not known here.
+    void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState* state, int level,
+                Rows<float> out) override {
+        full_->scores(exec, hidden, nullptr, level, out);
+        for (int r = 0; r < out.rows; ++r)
+            for (TokenId id = 0; id < out.cols; ++id)
+                if (!covers(state, id, level)) out.row_data(r)[id] = -std::numeric_limits<float>::infinity();
+    }
+
+  private:
+    /// On the side lane: scores, then the clusters of each row.
+    void route(kernels::Exec& exec, Rows<const float> inputs, int budget) {
+        scores_.resize(static_cast<std::size_t>(inputs.rows) * static_cast<std::size_t>(clusters_));
+        const Rows<float> scores(scores_.data(), inputs.rows, clusters_);
+        router_.run(exec, inputs, scores);
+        chosen_.resize(static_cast<std::size_t>(inputs.rows));
+        for (int r = 0; r < inputs.rows; ++r)
+            chosen_[static_cast<std::size_t>(r)] = best_clusters(scores.row(r), budget);
+    }
+    void choose_all(int rows) {
+        std::vector<int> all(static_cast<std::size_t>(clusters_));
+        for (int c = 0; c < clusters_; ++c) all[static_cast<std::size_t>(c)] = c;
+        chosen_.assign(static_cast<std::size_t>(rows), all);
+    }
+
+    HeadArtefact artefact_;
+    int clusters_;
+    Budget budget_;
+    bool per_row_;
+    ClusteredVocab vocab_;
+    std::unique_ptr<Head> full_;
+    // The side lane's own between begin_level() and propose().
+    Router router_;
+    std::vector<float> inputs_;  ///< [rows, 2d]
+    std::vector<float> scores_;
+    std::vector<std::vector<int>> chosen_;  ///< clusters of each row, rising
+    SideLane::Ticket running_ = 0;
+    std::unique_ptr<SideLane> lane_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Head>> make_dynaspec_head(const HeadSpec& spec, const HeadArtefacts& artefacts) {
+    DS_ASSIGN(HeadArtefact artefact, needed_artefact(spec, artefacts));
+    DS_ASSIGN(const int clusters, artefact.count("clusters"));
+    Budget budget;
+    DS_ASSIGN(budget.most, whole_param(spec, "kmax", (clusters + 3) / 4));
+    DS_ASSIGN(budget.least, whole_param(spec, "kmin", (clusters + 15) / 16));
+    DS_ASSIGN(budget.flat, whole_param(spec, "flat", budget.flat));
+    DS_ASSIGN(budget.decay, number_param(spec, "decay", budget.decay));
+    const bool per_row = word_param(spec, "share", "union") == "per-row";
+    return std::unique_ptr<Head>(
+        std::make_unique<DynaSpecHead>(std::move(artefact), clusters, budget, per_row));
+}
+
+}  // namespace draftscope

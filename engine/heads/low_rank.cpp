@@ -1,0 +1,100 @@
+#include "engine/heads/low_rank.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <utility>
+
+#include "kernels/matmul.h"
+
+namespace draftscope {
+namespace {
+
+/// "72/36" of the artefact's parameters against the ranks its tensors have.
+Status check_ranks(const HeadArtefact& artefact, const std::vector<int>& ranks) {
+    const auto said = artefact.info().parameters.find("rank");
+    if (said == artefact.info().parameters.end()) return {};
+    std::string found;
+    for (const int rank : ranks) found += (found.empty() ? "" : "/") + std::to_string(rank);
+    if (said->second == found || (ranks.size() == 1 && said->second == std::to_string(ranks[0]))) return {};
+    return bad_input("{}: metadata says rank {}, tensor 'down' has {}; the file is damaged", artefact.path(),
+                     said->second, found);
+}
+
+/// The first `columns` columns of an up-projection; all of them where it has no more.
+Result<kernels::Matrix> load_up(kernels::Exec& exec, kernels::Precision precision,
+                                const HeadArtefact& artefact, const std::string& name, int rows,
+                                int columns) {
+    const TensorInfo* tensor = artefact.tensors().find(name);
+    if (tensor == nullptr || tensor->shape.size() != 2 || tensor->cols() <= columns)
+        return artefact.matrix(exec, precision, name, rows, columns);
+    if (tensor->rows() != rows || tensor->cols() > 1 << 20)
+        return bad_input("{}: tensor '{}' has {} rows, expected {}", artefact.path(), name, tensor->rows(),
+                         rows);
+    return kernels::Matrix::pack(exec, precision, rows, columns, [&](int row, float* out) {
+        std::vector<float> all(static_cast<std::size_t>(tensor->cols()));
+        artefact.tensors().read_row(*tensor, row, all.data());
+        std::copy_n(all.begin(), columns, out);
+    });
+}
+
+}  // namespace
+
+Result<LowRank> LowRank::load(kernels::Exec& exec, const HeadWeights& weights, const HeadArtefact& artefact,
+                              const std::string& up_name) {
+    LowRank result;
+    result.rows_ = weights.vocab;
+    if (artefact.tensors().find("ids") != nullptr) {
+        DS_ASSIGN(result.ids_, artefact.rising_ids("ids"));
+        result.rows_ = static_cast<int>(result.ids_.size());
+    }
+    const kernels::Precision precision = weights.lm_head->precision();
+    const int levels = std::max({1, artefact.levels("down"), artefact.levels(up_name)});
+    std::map<std::string, std::shared_ptr<const kernels::Matrix>> downs;
+    std::map<std::pair<std::string, int>, std::shared_ptr<const kernels::Matrix>> ups;
+    std::vector<int> ranks;
+    for (int level = 0; level < levels; ++level) {
+        const std::string down_name = artefact.at_level("down", level);
+        auto& down = downs[down_name];
+        if (down == nullptr) {
+            DS_ASSIGN(auto matrix, artefact.matrix(exec, precision, down_name, -1, weights.hidden));
+            down = std::make_shared<const kernels::Matrix>(std::move(matrix));
+        }
+        auto& up = ups[{artefact.at_level(up_name, level), down->n()}];
+        if (up == nullptr) {
+            DS_ASSIGN(auto matrix, load_up(exec, precision, artefact, artefact.at_level(up_name, level),
+                                           result.rows_, down->n()));
+            up = std::make_shared<const kernels::Matrix>(std::move(matrix));
+        }
+        result.levels_.push_back({down, up});
+        if (level < std::max(1, artefact.levels("down"))) ranks.push_back(down->n());
+    }
+    DS_TRY(check_ranks(artefact, ranks));
+    return result;
+}
+
+const LowRank::Level& LowRank::at(int level) const {
+    return levels_[static_cast<std::size_t>(std::clamp(level, 0, static_cast<int>(levels_.size()) - 1))];
+}
+
+bool LowRank::has(TokenId token) const {
+    if (ids_.empty()) return token >= 0 && token < rows_;
+    return std::binary_search(ids_.begin(), ids_.end(), token);
+}
+
+void LowRank::run(kernels::Exec& exec, int level, Rows<const float> hidden, Rows<float> scores) {
+    const Level& factors = at(level);
+    const int r = factors.down->n();
+    narrow_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(r));
+    const Rows<float> narrow(narrow_.data(), hidden.rows, r);
+    kernels::matmul(exec, *factors.down, hidden, narrow);
+    kernels::matmul(exec, *factors.up, narrow, scores);
+}
+
+double LowRank::flops_per_row(int level) const {
+    const Level& factors = at(level);
+    const auto cells = [](const kernels::Matrix& m) { return 2.0 * m.n() * m.k(); };
+    return cells(*factors.down) + cells(*factors.up);
+}
+
+}  // namespace draftscope

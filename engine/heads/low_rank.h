@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/heads/artefact.h"
+
+namespace draftscope {
+
+/// The low-rank scorers of a head artefact, z = W_up (W_down h), one per draft level or one for all.
+/// SlimSpec's head (arXiv 2605.10453) and SpecVocab's speculator (arXiv 2602.13836, equations of section 3).
+class LowRank {
+  public:
+    /// Reads `down` and `up_name` with their per-level forms. Ranks that do not match, rows that are not
+    /// those of `ids` (all of the vocabulary where it is absent) and a rank other than metadata says are
+    /// bad_input.
+    static Result<LowRank> load(kernels::Exec& exec, const HeadWeights& weights, const HeadArtefact& artefact,
+                                const std::string& up_name);
+
+    /// Rows scored: W_up has that many.
+    int rows() const { return rows_; }
+    int rank(int level) const { return at(level).down->n(); }
+    /// Token of each row, rising; empty = row i is token i.
+    const std::vector<TokenId>& ids() const { return ids_; }
+    TokenId token(int row) const { return ids_.empty() ? row : ids_[static_cast<std::size_t>(row)]; }
+    bool has(TokenId token) const;
+    /// scores is [hidden.rows, rows()].
+    void run(kernels::Exec& exec, int level, Rows<const float> hidden, Rows<float> scores);
+    /// Weights that a call reads.
+    std::uint64_t bytes(int level) const { return at(level).down->bytes() + at(level).up->bytes(); }
+    double flops_per_row(int level) const;
+
+  private:
+    struct Level {
+        std::shared_ptr<const kernels::Matrix> down;  ///< [r, d]
+        std::shared_ptr<const kernels::Matrix> up;    ///< [rows, r]
+    };
+    const Level& at(int level) const;
+
+    std::vector<Level> levels_;
+    std::vector<TokenId> ids_;
+    int rows_ = 0;
+    std::vector<float> narrow_;  ///< [M, r]
+};
+
+}  // namespace draftscope

@@ -1,0 +1,124 @@
+#include "engine/heads/oracle.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "engine/heads/candidates.h"
+#include "engine/heads/factories.h"
+#include "engine/heads/static_vocab.h"
+#include "kernels/row_store.h"
+
+namespace draftscope {
+namespace {
+
+struct OracleState final : HeadState {
+    std::vector<std::vector<TokenId>> levels;  ///< best first, of each draft level
+    const std::vector<TokenId>* at(int level) const {
+        return level >= 0 && level < static_cast<int>(levels.size())
+                   ? &levels[static_cast<std::size_t>(level)]
+                   : nullptr;
+    }
+};
+
+/// The target's own top m as shortlist: what a head that knew the answer's neighbourhood would reach
+/// (DynaSpec's lemma 2 bounds every dynamic shortlist of size m by it). A what-if for replay, since the
+/// target's choices must be known before they are made.
+class OracleHead final : public Head {
+  public:
+    explicit OracleHead(int size) : size_(size) {}
+
+    Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
+        DS_TRY(check_weights(weights, "oracle"));
+        weights_ = weights;
+        store_ = kernels::RowStore::make(exec, *weights.lm_head);
+        DS_ASSIGN(full_, make_full_head({}, {}));
+        return full_->prepare(exec, weights);
+    }
+
+    std::unique_ptr<HeadState> make_state() const override { return std::make_unique<OracleState>(); }
+
+    void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
+                 Proposal& out) override {
+        Proposal whole;
+        whole.resize(hidden.rows, k);
+        for (int r = 0; r < hidden.rows; ++r) {
+            const std::vector<TokenId> ids = shortlist(states[static_cast<std::size_t>(r)], context.level);
+            if (ids.empty()) {
+                out.resize(1, k);
+            } else {
+                PhaseScope gather(context.phases, Phase::gather, context.level, 1);
+                packed_.fill(context.exec, store_, head_rows(weights_, ids));
+                gather.add_bytes(2 * packed_.matrix().bytes());
+                gather.close();
+                propose_rows(context, packed_.matrix(), ids, hidden.slice(r, 1), k, logits_, out);
+            }
+            const auto cell = static_cast<std::ptrdiff_t>(r) * k;
+            std::copy(out.ids.begin(), out.ids.end(), whole.ids.begin() + cell);
+            std::copy(out.logits.begin(), out.logits.end(), whole.logits.begin() + cell);
+            whole.logsumexp[static_cast<std::size_t>(r)] = out.logsumexp[0];
+            whole.counts[static_cast<std::size_t>(r)] = out.counts[0];
+        }
+        out = std::move(whole);
+    }
+
+    HeadCost cost(int rows) const override { return cost_at(nullptr, rows, 0); }
+    HeadCost cost_at(const HeadState* state, int, int level) const override {
+        const double rows = state == nullptr ? size_ : static_cast<double>(shortlist(state, level).size());
+        return {rows, static_cast<std::uint64_t>(rows * static_cast<double>(store_.row_bytes())),
+                2.0 * rows * weights_.hidden, Lane::critical};
+    }
+
+    bool covers(const HeadState* state, TokenId token, int level) const override {
+        if (state == nullptr) return head_holds(weights_, token);
+        const auto ids = shortlist(state, level);
+        return std::binary_search(ids.begin(), ids.end(), token);
+    }
+    bool active_ids(const HeadState* state, int level, std::vector<TokenId>& out) const override {
+        if (state == nullptr) return false;
+        out = shortlist(state, level);
+        return true;
+    }
+    void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState* state, int level,
+                Rows<float> out) override {
+        full_->scores(exec, hidden, nullptr, level, out);
+        for (int r = 0; r < out.rows; ++r)
+            for (TokenId id = 0; id < out.cols; ++id)
+                if (!covers(state, id, level)) out.row_data(r)[id] = -std::numeric_limits<float>::infinity();
+    }
+
+  private:
+    std::vector<TokenId> shortlist(const HeadState* state, int level) const {
+        const auto* best = state == nullptr ? nullptr : static_cast<const OracleState&>(*state).at(level);
+        if (best == nullptr) return {};
+        std::vector<TokenId> ids(best->begin(),
+                                 best->begin() + std::min<std::ptrdiff_t>(size_, std::ssize(*best)));
+        std::erase_if(ids, [&](TokenId id) { return !head_holds(weights_, id); });
+        std::sort(ids.begin(), ids.end());
+        ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+        return ids;
+    }
+
+    int size_;
+    HeadWeights weights_;
+    kernels::RowStore store_;
+    kernels::PackedRows packed_;
+    std::unique_ptr<Head> full_;
+    std::vector<float> logits_;
+};
+
+}  // namespace
+
+void foresee(HeadState& state, Rows<const TokenId> best) {
+    auto& own = static_cast<OracleState&>(state);
+    own.levels.clear();
+    for (int l = 0; l < best.rows; ++l) own.levels.emplace_back(best.row(l).begin(), best.row(l).end());
+}
+
+Result<std::unique_ptr<Head>> make_oracle_head(const HeadSpec& spec, const HeadArtefacts&) {
+    DS_ASSIGN(const int size, whole_param(spec, "m", 32));
+    return std::unique_ptr<Head>(std::make_unique<OracleHead>(size));
+}
+
+}  // namespace draftscope

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "engine/heads/head.h"
+#include "kernels/row_store.h"
+
+/// Heads in which every hidden row of a level chooses its own tokens (SpecVocab, DynaSpec, CORAL).
+namespace draftscope {
+
+/// What one sequence's rows could propose at each level of the round, for coverage and cost.
+struct ShortlistState final : HeadState {
+    struct Level {
+        std::vector<TokenId> ids;  ///< of any row, rising
+        double active_rows = 0;    ///< rows of the head matrix read
+        std::uint64_t bytes = 0;   ///< weights read, routers included
+    };
+    std::map<int, Level> levels;
+    const Level* at(int level) const {
+        const auto found = levels.find(level);
+        return found == levels.end() ? nullptr : &found->second;
+    }
+};
+
+/// Marks of tokens, kept between calls so that a union costs what it holds, not the vocabulary.
+class TokenUnion {
+  public:
+    explicit TokenUnion(int vocab = 0) : words_((static_cast<std::size_t>(vocab) + 63) / 64) {}
+    void add(std::span<const TokenId> ids) {
+        for (const TokenId id : ids)
+            words_[static_cast<std::size_t>(id) / 64] |= std::uint64_t{1} << (id % 64);
+    }
+    /// The tokens added since the last call, rising.
+    void take(std::vector<TokenId>& out);
+
+  private:
+    std::vector<std::uint64_t> words_;
+};
+
+/// Candidates of one hidden row from logits over a longer list: `columns` are the places of its own shortlist
+/// in `logits`, in the order in which a static head would hold them, so that neither top-k nor logsumexp can
+/// tell which other rows shared the call. Ids in `out` are places in `columns`. `own` is scratch.
+void select_own(kernels::Exec& exec, std::span<const float> logits, std::span<const std::int32_t> columns,
+                int k, int row, std::vector<float>& own, Proposal& out);
+
+/// The states of adjacent rows of one sequence: [first, end) ranges of `states`, null states left out.
+template <typename Visit>
+void for_each_sequence(std::span<HeadState* const> states, Visit visit) {
+    for (std::size_t first = 0; first < states.size();) {
+        std::size_t end = first + 1;
+        while (end < states.size() && states[end] == states[first]) ++end;
+        if (states[first] != nullptr)
+            visit(static_cast<ShortlistState&>(*states[first]), static_cast<int>(first),
+                  static_cast<int>(end));
+        first = end;
+    }
+}
+
+}  // namespace draftscope

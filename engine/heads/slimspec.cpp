@@ -1,0 +1,75 @@
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "engine/heads/candidates.h"
+#include "engine/heads/factories.h"
+#include "engine/heads/low_rank.h"
+
+namespace draftscope {
+namespace {
+
+/// SlimSpec (arXiv 2605.10453): the LM head replaced by z = W_up (W_down h). Every token keeps a logit, so
+/// there is nothing to select and no support to miss.
+class SlimSpecHead final : public Head {
+  public:
+    explicit SlimSpecHead(HeadArtefact artefact) : artefact_(std::move(artefact)) {}
+
+    Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
+        DS_TRY(check_weights(weights, "slimspec"));
+        DS_TRY(artefact_.fits(weights));
+        DS_ASSIGN(factors_, LowRank::load(exec, weights, artefact_, "up"));
+        return {};
+    }
+
+    void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const>, int k,
+                 Proposal& out) override {
+        const Rows<float> logits = scratch(hidden.rows);
+        {
+            PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows,
+                             factors_.bytes(context.level));
+            factors_.run(context.exec, context.level, hidden, logits);
+        }
+        select_candidates(context, logits, factors_.rows(), k, out);
+        if (!factors_.ids().empty()) remap_ids(context, factors_.ids(), hidden.rows, out);
+    }
+
+    HeadCost cost(int rows) const override { return cost_at(nullptr, rows, 0); }
+    HeadCost cost_at(const HeadState*, int, int level) const override {
+        return {static_cast<double>(factors_.rows()), factors_.bytes(level), factors_.flops_per_row(level),
+                Lane::critical};
+    }
+
+    bool covers(const HeadState*, TokenId token, int) const override { return factors_.has(token); }
+
+    void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState*, int level,
+                Rows<float> out) override {
+        const Rows<float> logits = scratch(hidden.rows);
+        factors_.run(exec, level, hidden, logits);
+        for (int r = 0; r < out.rows; ++r) {
+            const std::span<float> row = out.row(r);
+            std::fill(row.begin(), row.end(), -std::numeric_limits<float>::infinity());
+            for (int i = 0; i < factors_.rows(); ++i)
+                row[static_cast<std::size_t>(factors_.token(i))] = logits.row_data(r)[i];
+        }
+    }
+
+  private:
+    Rows<float> scratch(int rows) {
+        logits_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(factors_.rows()));
+        return {logits_.data(), rows, factors_.rows()};
+    }
+
+    HeadArtefact artefact_;
+    LowRank factors_;
+    std::vector<float> logits_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Head>> make_slimspec_head(const HeadSpec& spec, const HeadArtefacts& artefacts) {
+    DS_ASSIGN(HeadArtefact artefact, needed_artefact(spec, artefacts));
+    return std::unique_ptr<Head>(std::make_unique<SlimSpecHead>(std::move(artefact)));
+}
+
+}  // namespace draftscope

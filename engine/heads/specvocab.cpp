@@ -1,0 +1,227 @@
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "engine/heads/candidates.h"
+#include "engine/heads/factories.h"
+#include "engine/heads/low_rank.h"
+#include "engine/heads/shortlists.h"
+#include "engine/heads/static_vocab.h"
+#include "kernels/matmul.h"
+#include "kernels/topk.h"
+
+namespace draftscope {
+namespace {
+
+/// SpecVocab (arXiv 2602.13836, section 3): a low-rank speculator ranks all tokens, the exact head scores the
+/// k best of each row, and the draft distribution is the softmax over these alone.
+class SpecVocabHead final : public Head {
+  public:
+    SpecVocabHead(HeadArtefact artefact, std::vector<int> sizes, bool per_row)
+        : artefact_(std::move(artefact)), sizes_(std::move(sizes)), per_row_(per_row) {}
+
+    Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
+        DS_TRY(check_weights(weights, "specvocab"));
+        DS_TRY(artefact_.fits(weights));
+        weights_ = weights;
+        DS_ASSIGN(speculator_, LowRank::load(exec, weights, artefact_, "vocab"));
+        for (int row = 0; row < speculator_.rows(); ++row)
+            if (!head_holds(weights, speculator_.token(row)))
+                return bad_input(
+                    "{}: head specvocab was fitted for token {}, which the drafter's own head does not have; "
+                    "fit "
+                    "one for this drafter",
+                    artefact_.path(), speculator_.token(row));
+        store_ = kernels::RowStore::make(exec, *weights.lm_head);
+        together_ = TokenUnion(weights.vocab);
+        DS_ASSIGN(full_, make_full_head({}, {}));
+        return full_->prepare(exec, weights);
+    }
+
+    std::unique_ptr<HeadState> make_state() const override { return std::make_unique<ShortlistState>(); }
+    void begin_round(ProposeContext&, std::span<HeadState* const> states) override {
+        for_each_sequence(states, [](ShortlistState& state, int, int) { state.levels.clear(); });
+    }
+
+    void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
+                 Proposal& out) override {
+        choose(context, hidden);
+        out.resize(hidden.rows, k);
+        if (per_row_) {
+            for (int r = 0; r < hidden.rows; ++r) propose_rows_of(context, hidden, r, r + 1, out);
+        } else {
+            propose_rows_of(context, hidden, 0, hidden.rows, out);
+        }
+        PhaseScope gather(context.phases, Phase::gather, context.level, hidden.rows);
+        PhaseScope remap(context.phases, Phase::remap, context.level, hidden.rows,
+                         out.ids.size() * 2 * sizeof(TokenId));
+        for (int r = 0; r < hidden.rows; ++r) {
+            const auto& own = shortlists_[static_cast<std::size_t>(r)];
+            for (TokenId& id : std::span(out.ids).subspan(static_cast<std::size_t>(r) * k, k))
+                if (id != no_token) id = own[static_cast<std::size_t>(id)];
+        }
+        note(states, context.level);
+    }
+
+    /// The most that a call may read: no token wanted by two rows.
+    HeadCost cost(int rows) const override { return cost_at(nullptr, rows, 0); }
+    HeadCost cost_at(const HeadState* state, int rows, int level) const override {
+        const auto* seen = state == nullptr ? nullptr : static_cast<const ShortlistState*>(state)->at(level);
+        const int size = size_at(level);
+        const double most = std::min<double>(rows * static_cast<double>(size), speculator_.rows());
+        const double active = seen == nullptr ? most : seen->active_rows;
+        const std::uint64_t bytes =
+            seen == nullptr ? speculator_.bytes(level) + rows_bytes(active) : seen->bytes;
+        return {active, bytes, speculator_.flops_per_row(level) + 2.0 * size * weights_.hidden,
+                Lane::critical};
+    }
+
+    bool covers(const HeadState* state, TokenId token, int level) const override {
+        const auto* seen = state == nullptr ? nullptr : static_cast<const ShortlistState*>(state)->at(level);
+        if (seen == nullptr) return state == nullptr && speculator_.has(token);
+        return std::binary_search(seen->ids.begin(), seen->ids.end(), token);
+    }
+    bool active_ids(const HeadState* state, int level, std::vector<TokenId>& out) const override {
+        const auto* seen = state == nullptr ? nullptr : static_cast<const ShortlistState*>(state)->at(level);
+        if (seen == nullptr) return false;
+        out = seen->ids;
+        return true;
+    }
+
+    /// The rows choose here as they do in propose().
+    void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState*, int level,
+                Rows<float> out) override {
+        PhaseRecorder unheard;
+        unheard.set_enabled(false);
+        ProposeContext context{exec, unheard, level};
+        choose(context, hidden);
+        full_->scores(exec, hidden, nullptr, level, out);
+        for (int r = 0; r < out.rows; ++r) {
+            const auto& own = shortlists_[static_cast<std::size_t>(r)];
+            auto next = own.begin();
+            for (TokenId id = 0; id < out.cols; ++id) {
+                if (next != own.end() && *next == id) {
+                    ++next;
+                } else {
+                    out.row_data(r)[id] = -std::numeric_limits<float>::infinity();
+                }
+            }
+        }
+    }
+
+  private:
+    int size_at(int level) const {
+        const std::size_t last = sizes_.size() - 1;
+        return std::min(sizes_[std::min(static_cast<std::size_t>(std::max(level, 0)), last)],
+                        speculator_.rows());
+    }
+    std::uint64_t rows_bytes(double rows) const {
+        return static_cast<std::uint64_t>(rows * static_cast<double>(store_.row_bytes()));
+    }
+
+    /// Fills shortlists_: the tokens of each row, rising.
+    void choose(ProposeContext& context, Rows<const float> hidden) {
+        const int rows = speculator_.rows(), size = size_at(context.level);
+        logits_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(rows));
+        const Rows<float> approximate(logits_.data(), hidden.rows, rows);
+        {
+            PhaseScope router(context.phases, Phase::router, context.level, hidden.rows,
+                              speculator_.bytes(context.level));
+            speculator_.run(context.exec, context.level, hidden, approximate);
+        }
+        PhaseScope scope(context.phases, Phase::topk, context.level, hidden.rows,
+                         logits_.size() * sizeof(float));
+        const std::size_t cells = static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(size);
+        chosen_.resize(cells);
+        values_.resize(cells);
+        kernels::topk(context.exec, approximate, size, Rows<std::int32_t>(chosen_.data(), hidden.rows, size),
+                      Rows<float>(values_.data(), hidden.rows, size));
+        shortlists_.resize(static_cast<std::size_t>(hidden.rows));
+        for (int r = 0; r < hidden.rows; ++r) {
+            auto& own = shortlists_[static_cast<std::size_t>(r)];
+            own.assign(chosen_.begin() + std::ptrdiff_t{r} * size,
+                       chosen_.begin() + std::ptrdiff_t{r + 1} * size);
+            std::sort(own.begin(), own.end());
+            if (!speculator_.ids().empty())
+                for (TokenId& id : own) id = speculator_.token(id);
+        }
+    }
+
+    /// Exact logits of rows [first, end) over the union of their shortlists, and each row's own candidates.
+    void propose_rows_of(ProposeContext& context, Rows<const float> hidden, int first, int end,
+                         Proposal& out) {
+        const int rows = end - first;
+        {
+            PhaseScope scope(context.phases, Phase::gather, context.level, rows);
+            for (int r = first; r < end; ++r) together_.add(shortlists_[static_cast<std::size_t>(r)]);
+            together_.take(union_);
+            packed_.fill(context.exec, store_, head_rows(weights_, union_));
+            scope.add_bytes(2 * packed_.matrix().bytes());
+        }
+        logits_.resize(static_cast<std::size_t>(rows) * union_.size());
+        const Rows<float> exact(logits_.data(), rows, static_cast<int>(union_.size()));
+        {
+            PhaseScope scope(context.phases, Phase::head, context.level, rows, packed_.matrix().bytes());
+            kernels::matmul(context.exec, packed_.matrix(), hidden.slice(first, rows), exact);
+        }
+        PhaseScope scope(context.phases, Phase::topk, context.level, rows,
+                         3 * static_cast<std::uint64_t>(rows) *
+                             static_cast<std::uint64_t>(size_at(context.level)) * sizeof(float));
+        for (int r = first; r < end; ++r) {
+            place_own(shortlists_[static_cast<std::size_t>(r)]);
+            select_own(context.exec, exact.row(r - first), columns_, out.k, r, own_, out);
+        }
+    }
+
+    /// columns_ = places of `own` in union_; both rise.
+    void place_own(const std::vector<TokenId>& own) {
+        columns_.clear();
+        std::size_t at = 0;
+        for (const TokenId id : own) {
+            while (union_[at] != id) ++at;
+            columns_.push_back(static_cast<std::int32_t>(at));
+        }
+    }
+
+    /// What each sequence's rows chose, and its share of what was read.
+    void note(std::span<HeadState* const> states, int level) {
+        for_each_sequence(states, [&](ShortlistState& state, int first, int end) {
+            ShortlistState::Level& seen = state.levels[level];
+            double read = 0;
+            for (int r = first; r < end; ++r) {
+                together_.add(shortlists_[static_cast<std::size_t>(r)]);
+                read += static_cast<double>(shortlists_[static_cast<std::size_t>(r)].size());
+            }
+            together_.take(seen.ids);
+            seen.active_rows = per_row_ ? read : static_cast<double>(seen.ids.size());
+            seen.bytes = speculator_.bytes(level) + rows_bytes(seen.active_rows);
+        });
+    }
+
+    HeadArtefact artefact_;
+    std::vector<int> sizes_;  ///< candidates per row, per level, the last for all deeper ones
+    bool per_row_;
+    HeadWeights weights_;
+    LowRank speculator_;
+    kernels::RowStore store_;
+    kernels::PackedRows packed_;
+    std::unique_ptr<Head> full_;
+    TokenUnion together_;
+    std::vector<float> logits_, values_, own_;
+    std::vector<std::int32_t> chosen_, columns_;
+    std::vector<std::vector<TokenId>> shortlists_;  ///< of the rows of the call
+    std::vector<TokenId> union_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Head>> make_specvocab_head(const HeadSpec& spec, const HeadArtefacts& artefacts) {
+    DS_ASSIGN(auto sizes, whole_list_param(spec, "k"));
+    if (sizes.empty()) sizes = {2048};
+    DS_ASSIGN(HeadArtefact artefact, needed_artefact(spec, artefacts));
+    const bool per_row = word_param(spec, "share", "union") == "per-row";
+    return std::unique_ptr<Head>(
+        std::make_unique<SpecVocabHead>(std::move(artefact), std::move(sizes), per_row));
+}
+
+}  // namespace draftscope

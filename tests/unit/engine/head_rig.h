@@ -1,0 +1,84 @@
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/heads/artefact.h"
+#include "engine/heads/head.h"
+#include "tests/support/scratch_folder.h"
+
+namespace draftscope::testing {
+
+/// A random LM head of 301 tokens with artefacts made for it, for tests of heads by themselves.
+class HeadRig : public ::testing::Test {
+  public:
+    static constexpr int vocab = 301, padded = 304, hidden = 64, rows = 5;
+
+    explicit HeadRig(kernels::Precision precision = kernels::Precision::int8);
+
+    Rows<const float> input() const { return {inputs_.data(), rows, hidden}; }
+    /// Values of a random tensor, the same for the same seed.
+    static std::vector<float> random(std::size_t count, std::uint64_t seed, float scale = 1.0f);
+
+    /// What an artefact of `head` for this rig says; tests spoil it.
+    static ArtefactInfo info(const std::string& head);
+    /// Tensors of an artefact in the making; they own their values.
+    struct Tensors {
+        void floats(const std::string& name, std::vector<std::int64_t> shape,
+                    const std::vector<float>& values);
+        void integers(const std::string& name, const std::vector<std::int32_t>& values);
+        void integers(const std::string& name, std::vector<std::int64_t> shape,
+                      const std::vector<std::int32_t>& values);
+        void remove(const std::string& name);
+        std::vector<TensorToSave> list() const;
+
+      private:
+        struct One {
+            std::string name;
+            std::string_view type;
+            std::vector<std::int64_t> shape;
+            std::vector<std::byte> data;
+        };
+        std::vector<One> all_;
+    };
+    /// Writes it and gives it to the next make().
+    void save(const ArtefactInfo& info, const Tensors& tensors);
+    void save_affinity(const ArtefactInfo& info, const Tensors& tensors);
+
+    std::unique_ptr<Head> make(const std::string& spec);
+    std::string refusal(const std::string& spec);
+
+    /// One call at `level` over `input`, each row's state in `states` (all null when empty).
+    Proposal propose(Head& head, int level, int k, std::vector<HeadState*> states = {});
+    Proposal propose(Head& head, Rows<const float> input, int level, int k, std::vector<HeadState*> states);
+    /// begin_level with random embeddings and `input` as parents, then the call.
+    Proposal propose_begun(Head& head, Rows<const float> embeddings, Rows<const float> parents,
+                           Rows<const float> input, int level, int k, const std::vector<HeadState*>& states);
+    std::vector<TokenId> covered(const Head& head, int level, const HeadState* state = nullptr) const;
+    std::vector<float> scores(Head& head, int level = 0, const HeadState* state = nullptr);
+    /// Dense logits of the LM head over the rig's input, [rows][vocab].
+    std::vector<std::vector<float>> dense();
+    bool saw(Phase phase, Lane lane = Lane::critical) const;
+
+    std::unique_ptr<kernels::Exec> exec_ = kernels::make_cpu_exec(2);
+    kernels::Matrix matrix_;
+    HeadWeights weights_;
+    std::vector<float> inputs_;
+    HeadArtefacts artefacts_;
+    std::vector<SpanEvent> events_;
+
+  private:
+    ScratchFolder folder_;
+};
+
+/// A row of a proposal against the dense logits of its support: order, ties, clipping, logsumexp.
+void expect_row(const Proposal& found, int row, const std::vector<float>& logits,
+                const std::vector<TokenId>& support);
+/// Row `row` of `found` is row `other_row` of `other`, bit for bit.
+void expect_same_row(const Proposal& found, int row, const Proposal& other, int other_row);
+
+}  // namespace draftscope::testing
