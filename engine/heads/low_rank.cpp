@@ -1,7 +1,8 @@
 #include "engine/heads/low_rank.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <utility>
 
@@ -14,8 +15,7 @@ namespace {
 Status check_ranks(const HeadArtefact& artefact, const std::vector<int>& ranks) {
     const auto said = artefact.info().parameters.find("rank");
     if (said == artefact.info().parameters.end()) return {};
-    std::string found;
-    for (const int rank : ranks) found += (found.empty() ? "" : "/") + std::to_string(rank);
+    const std::string found = fmt::format("{}", fmt::join(ranks, "/"));
     if (said->second == found || (ranks.size() == 1 && said->second == std::to_string(ranks[0]))) return {};
     return bad_input("{}: metadata says rank {}, tensor 'down' has {}; the file is damaged", artefact.path(),
                      said->second, found);
