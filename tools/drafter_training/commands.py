@@ -1,0 +1,86 @@
+"""The subcommands of train_drafter.py."""
+import json
+import pathlib
+import random
+
+import torch
+
+
+def _load(args):
+    from . import target
+
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    return target.load(args.target, {"bf16": torch.bfloat16, "f32": torch.float32}[args.dtype], args.device)
+
+
+def _records(paths):
+    found = []
+    for path in paths:
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            record = json.loads(line)
+            if "turns" not in record and "prompt" not in record:
+                raise SystemExit(f"{path}:{number}: neither 'prompt' nor 'turns'")
+            record.setdefault("id", record.get("question_id", record.get("task_id", f"{path.stem}-{number}")))
+            found.append(record)
+    return found
+
+
+SHARES = {"writing": 9, "roleplay": 9, "reasoning": 9, "math": 9, "coding": 9, "extraction": 9, "stem": 9, "humanities": 9, "translation": 6,
+          "summarization": 6, "qa": 8, "rag": 4, "gsm": 0}
+
+
+def prompts(args):
+    from . import make_prompts as m
+
+    overlap = m.Overlap([t for r in _records(args.exclude) for t in (r.get("turns") or [r["prompt"]])])
+    passages = [p for p in (m.passages_of(args.passages) if args.passages else []) if not overlap.hits(p)]
+    if not passages:
+        passages = [" ".join(m.ENGLISH)] if not args.passages else passages
+    total = sum(SHARES.values())
+    made = m.make(args.seed, {kind: args.count * share // total for kind, share in SHARES.items() if share}, passages, overlap)
+    for item in args.add:
+        path, _, count = str(item).rpartition(":")
+        path, count = (pathlib.Path(path), int(count)) if path and count.isdigit() else (item, None)
+        extra = [r for r in _records([path]) if not overlap.hits((r.get("turns") or [r["prompt"]])[0])]
+        made += random.Random(args.seed).sample(extra, min(count, len(extra))) if count else extra
+    with open(args.out, "w", encoding="utf-8") as file:
+        for record in made:
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    print(f"{len(made)} prompts, {sum(len(r.get('turns') or [0]) for r in made)} turns")
+
+
+def generate(args):
+    from . import generate as g
+
+    target, text = _load(args)
+    g.run(target, text, _records(args.prompts), args.out, args.max_new, args.temperature, args.seed, pathlib.Path(args.target).name, args.worker,
+          args.tokens)
+
+
+def features(args):
+    from . import features as f
+
+    target, _ = _load(args)
+    records = [r for path in args.corpus for r in f.read_corpus(path, args.temperature, args.least)]
+    random.Random(1).shuffle(records)
+    f.run(target, records, args.out, pathlib.Path(args.target).name, args.temperature)
+
+
+def train(args):
+    from . import training
+
+    target, _ = _load(args)
+    training.run(args, target)
+
+
+def export(args):
+    from . import training
+
+    training.export_checkpoint(args.checkpoint, args.out)
+
+
+def check(args):
+    from . import selfcheck
+
+    selfcheck.run()

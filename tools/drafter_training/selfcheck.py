@@ -1,0 +1,113 @@
+"""Self-check by hand (`train_drafter.py check`): a tiny random llama writes texts, every drafter learns from them."""
+import argparse
+import pathlib
+import shutil
+import tempfile
+
+import torch
+
+from . import features, generate, training
+from .target import Config, Target, rms
+from .text import Text
+
+STEPS, CUT = 60, 30
+
+
+def tiny(vocab=97, d=32, layers=8):
+    """A random model whose next token depends visibly on the last one, so that there is something to learn."""
+    config = Config(architecture="llama", vocab=vocab, hidden=d, intermediate=64, layers=layers, heads=4, kv_heads=2, head_dim=8, eps=1e-5,
+                    rope_base=10000.0, context=256, eos=(0,))
+    torch.manual_seed(3)
+    raw = {"model.embed_tokens.weight": torch.randn(vocab, d), "model.norm.weight": torch.ones(d), "lm_head.weight": torch.randn(vocab, d)}
+    for i in range(layers):
+        p = f"model.layers.{i}."
+        for name, shape in (("self_attn.q_proj", (32, d)), ("self_attn.k_proj", (16, d)), ("self_attn.v_proj", (16, d)), ("self_attn.o_proj", (d, 32)),
+                            ("mlp.gate_proj", (64, d)), ("mlp.up_proj", (64, d)), ("mlp.down_proj", (d, 64))):
+            raw[p + name + ".weight"] = torch.randn(*shape) * 0.5 * shape[1] ** -0.5
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            raw[p + name + ".weight"] = torch.ones(d)
+    return Target(config, raw, torch.float32)
+
+
+class Numbers(Text):
+    """Prompts of the check are written as numbers: token ids."""
+
+    def __init__(self):
+        super().__init__(None, None, "", "")
+
+    def encode(self, text):
+        return [int(x) for x in text.split()]
+
+
+def stepwise(target):
+    """Decoding token by token equals the forward over the whole text."""
+    ids = torch.randint(1, 97, (2, 12))
+    whole, aux = target.forward(ids)
+    cache = generate.Cache(target, 2, 16)
+    target.forward(ids[:, :5], cache)
+    cache.lengths[:] = 5
+    for t in range(5, 12):
+        hidden, a = target.step(ids[:, t], cache)
+        assert torch.allclose(hidden, whole[:, t], atol=1e-4) and torch.allclose(a, aux[:, t], atol=1e-4), f"step at {t} differs from the forward"
+    print("decoding equals the forward")
+
+
+def arguments(name, traces, out, **changes):
+    made = dict(target="tiny", drafter=name, traces=[traces], out=out, start=None, depth=None, steps=STEPS, tokens=200, rate=3e-3, cooldown=0.4, decay=0.8,
+                negatives=40, draft_vocab=0, seed=1, save_every=CUT, dtype="f32", threads=1)
+    return argparse.Namespace(**{**made, **changes})
+
+
+def weights(folder):
+    return training.load_file(folder / "latest" / "model.safetensors")
+
+
+def learn(name, target, traces, folder, **changes):
+    whole = training.Trainer(arguments(name, traces, folder / "whole", **changes), target)
+    first = whole.evaluate()
+    whole.fit()
+    # The same in two runs: the first stops where it would have been killed, the second goes on with the same plan.
+    cut = training.Trainer(arguments(name, traces, folder / "cut", **changes), target)
+    save, cut.save = cut.save, lambda: (save(), (_ for _ in ()).throw(KeyboardInterrupt()))
+    try:
+        cut.fit()
+    except KeyboardInterrupt:
+        pass
+    resumed = training.Trainer(arguments(name, traces, folder / "cut", **changes), target)
+    assert resumed.step == CUT, resumed.step
+    resumed.fit()
+    a, b = weights(folder / "whole"), weights(folder / "cut")
+    assert a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a), f"{name}: the resumed run gave other weights"
+    last = whole.evaluate()
+    assert last["first"][0] > first["first"][0] + 0.05, f"{name}: {first} -> {last}"
+    print(f"{name} {changes or ''}: first choice {first['first']} -> {last['first']}, resumed run equal")
+
+
+def run():
+    torch.set_num_threads(1)
+    folder = pathlib.Path(tempfile.mkdtemp())
+    try:
+        target = tiny()
+        stepwise(target)
+        torch.manual_seed(5)
+        number = lambda n: " ".join(str(int(x)) for x in torch.randint(1, 97, (n,)))
+        records = [{"id": i, "turns": [number(4 + i % 5)] + [number(3)] * (i % 2)} for i in range(240)]
+        text = Numbers()
+        text.render = lambda messages: " ".join(m["content"] for m in messages)
+        generate.run(target, text, records, folder / "traces", 24, 0.0, 1, "tiny")
+        corpus = sorted((folder / "traces").glob("corpus.*.jsonl.gz"))
+        again = [r for path in corpus for r in features.read_corpus(path)]
+        features.run(target, again, folder / "again", "tiny", None)
+        made, repeated = training.Data([folder / "traces"], True), training.Data([folder / "again"], True)
+        assert sum(map(made.cost, (e for _, e in made.train + made.held))) > 2000
+        total = lambda data: sum(data.load(*x)["hidden"].double().sum() for x in data.train + data.held)
+        if len(made.train) + len(made.held) == len(repeated.train) + len(repeated.held):
+            print("features while decoding and after:", float(total(made)), float(total(repeated)))
+        learn("eagle3", target, folder / "traces", folder / "eagle3")
+        learn("eagle3", target, folder / "traces", folder / "eagle3-trimmed", draft_vocab=64)
+        learn("eagle2", target, folder / "traces", folder / "eagle2")
+        learn("hydra", target, folder / "traces", folder / "hydra")
+        learn("medusa", target, folder / "traces", folder / "medusa")
+        print("self-check passed")
+    finally:
+        shutil.rmtree(folder)
