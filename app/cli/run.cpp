@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "app/cli/cli.h"
+#include "app/cli/head_help.h"
 #include "app/cli/progress.h"
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
@@ -211,7 +212,8 @@ void add_run(CLI::App& program, Action& action) {
     CLI::App* command = program.add_subcommand("run", "Decode prompts speculatively and measure each phase");
     command->footer(
         "Example: draftscope run --prompts assets/prompts/spec_bench_half.jsonl --limit 12 --stratify "
-        "--head fr-spec:v=8192 --baseline 4 --save run.dscope");
+        "--head fr-spec:v=8192 --baseline 4 --save run.dscope\n\n" +
+        head_help());
     auto* prompt = command->add_option("--prompt", config.prompt, "one prompt");
     auto* prompts =
         command->add_option("--prompts", config.prompts_file, "JSONL with `prompt` or `turns` per line");

@@ -6,11 +6,11 @@
 #include <mutex>
 #include <thread>
 
+#include "app/jobs/artefacts.h"
 #include "app/jobs/run_job.h"
 #include "app/jobs/snapshot_records.h"
 #include "base/log.h"
 #include "engine/draft/drafter.h"
-#include "engine/heads/head.h"
 #include "profiler/machine.h"
 #include "storage/capture_file.h"
 
@@ -23,21 +23,6 @@ std::string capability_line(const Machine& machine) {
         line += fmt::format(" · {}: {}", capability.name, capability.available ? capability.state : "none");
     }
     return line;
-}
-
-std::vector<HeadChoice> head_choices() {
-    std::vector<HeadChoice> choices;
-    for (const HeadInfo& info : head_registry()) {
-        HeadChoice choice;
-        choice.spec = std::string(info.id);
-        choice.name = std::string(info.name);
-        choice.paper = std::string(info.paper);
-        choice.rgb = info.rgb;
-        choice.usable = info.artefact.empty() || !find_asset("heads/demo_ranking.safetensors").empty();
-        if (!choice.usable) choice.why_not = fmt::format("needs {}", info.artefact);
-        choices.push_back(std::move(choice));
-    }
-    return choices;
 }
 
 std::vector<DrafterChoice> drafter_choices() {

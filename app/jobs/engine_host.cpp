@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/draft/drafter.h"
+#include "engine/heads/artefact.h"
 #include "engine/model/synthetic_model.h"
 #include "engine/model/target.h"
 #include "profiler/machine.h"
@@ -203,7 +204,9 @@ Status EngineHost::Impl::load_heads(const ResolvedRun& run) {
         full_head.reset();
         return {};
     }
-    const std::string key = drafter_key + "\n" + to_text(*run.head) + "\n" + run.artefacts.ranking_path;
+    const HeadArtefacts& files = run.artefacts;
+    const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}", drafter_key, to_text(*run.head),
+                                        files.ranking_path, files.artefact_path, files.affinity_path);
     if (head && key == head_key) return {};
     HeadWeights weights;
     weights.lm_head = drafter->own_head() != nullptr ? drafter->own_head() : &target->lm_head();
@@ -212,6 +215,11 @@ Status EngineHost::Impl::load_heads(const ResolvedRun& run) {
     weights.vocab = std::min(target->tokenizer()->size(), target->lm_head().n());
     weights.hidden = target->config().hidden;
     weights.drafter_bytes = static_cast<double>(drafter->weight_bytes());
+    weights.target = target->config().name;
+    weights.tokenizer = target->tokenizer()->fingerprint();
+    weights.drafter = run.drafter_id;
+    // A checkpoint whose weights have no name fits every artefact of its drafter's kind.
+    if (const auto hash = checkpoint_hash(run.drafter_path); hash.ok()) weights.drafter_hash = *hash;
     full_head.reset();
     DS_ASSIGN(head, make_head(*run.head, run.artefacts));
     DS_TRY(head->prepare(*exec, weights));

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "app/jobs/artefacts.h"
 #include "app/jobs/run_job.h"
 #include "engine/draft/drafter.h"
 #include "engine/model/gguf.h"
@@ -13,7 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* demo_ranking = "heads/demo_ranking.safetensors";
 /// What a CPU can verify at a profit (reference: cost of a verify over its rows); our default.
 constexpr const char* cpu_tree = "depth=3,topk=4,nodes=12";
 
@@ -81,18 +81,17 @@ Status resolve_drafter(ResolvedRun& run) {
 
 Status resolve_head(ResolvedRun& run) {
     DS_ASSIGN(HeadSpec spec, parse_head_spec(run.config.head));
-    if (run.demo_model) run.ranking_path = find_asset(demo_ranking);
-    for (const std::string& artefact : run.config.artefacts) {
-        const std::size_t equals = artefact.find('=');
-        if (equals == std::string::npos) return bad_input("--artefact {}: expected HEAD=PATH", artefact);
-        const std::string head = artefact.substr(0, equals);
-        const std::string path = artefact.substr(equals + 1);
-        if (find_head(head) == nullptr) return bad_input("--artefact {}: unknown head '{}'", artefact, head);
-        if (!exists(path)) return bad_input("--artefact {}: {}: no such file", artefact, path);
-        if (head == spec.id) run.ranking_path = path;
-    }
-    run.artefacts.ranking_path = run.ranking_path;
+    DS_TRY(check_given_artefacts(run.config.artefacts));
+    run.artefacts = find_artefacts(spec, {run.config.artefacts, run.demo_model, run.drafter_id});
+    run.ranking_path = run.artefacts.ranking_path;
+    if (run.ranking_path.empty() && run.demo_model) run.ranking_path = demo_ranking_path();
     DS_ASSIGN([[maybe_unused]] auto probe, make_head(spec, run.artefacts));
+    if (const HeadInfo* info = find_head(spec.id); info->replay_only)
+        return bad_input("--head {}: knows the recorded text to come; use it with draftscope replay",
+                         spec.id);
+    // A head trained with its drafter brings that drafter along, unless another was asked for by path.
+    DS_ASSIGN(const std::string trained_with, drafter_of_artefact(spec, run.artefacts));
+    if (!trained_with.empty() && run.config.drafter == run.drafter_id) run.drafter_path = trained_with;
     run.head = std::move(spec);
     return {};
 }

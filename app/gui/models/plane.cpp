@@ -297,20 +297,4 @@ std::vector<std::string> describe_published(const PublishedResult& result) {
     return lines;
 }
 
-std::uint32_t head_rgb(std::string_view head) {
-    struct Entry {
-        std::string_view id;
-        std::uint32_t rgb;
-    };
-    static constexpr Entry table[] = {
-        {"full", 0xBFC5CB},        {"fr-spec", 0x0072B2},   {"pa-fr", 0x4C9FD1},      {"vocabtrim", 0x56B4E9},
-        {"vocabtrim-t", 0x8FCBEB}, {"bcl", 0xC9BE2C},       {"eagle3-own", 0x999999}, {"coral", 0xF0E442},
-        {"dynaspec", 0xE69F00},    {"specvocab", 0x009E73}, {"slimspec", 0xD55E00},   {"microspec", 0xCC79A7},
-    };
-    const std::string_view id = head.substr(0, head.find(':'));
-    for (const Entry& entry : table)
-        if (entry.id == id) return entry.rgb;
-    return 0xA0A8B0;
-}
-
 }  // namespace draftscope

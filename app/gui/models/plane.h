@@ -94,7 +94,4 @@ std::vector<PublishedGroup> published_groups();
 /// Lines for the tooltip: head, numbers, setup, source, what is derived.
 std::vector<std::string> describe_published(const PublishedResult& result);
 
-/// 0xRRGGBB of a head strategy, the same wherever it appears; from the part of the spec before ':'.
-std::uint32_t head_rgb(std::string_view head);
-
 }  // namespace draftscope

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/gui/models/plane.h"
 #include "app/gui/panels/rebuild.h"
+#include "capture/head_colours.h"
 
 namespace draftscope {
 namespace {
@@ -121,12 +121,8 @@ void draw_round_tokens(PanelContext& context, const CoverageModel& model, double
     }
 }
 
-std::uint32_t head_colour(const PanelContext& context, const CoverageModel& model) {
-    if (!model.live) return context.style.colours.accent;
-    const std::string id = model.live->head.substr(0, model.live->head.find(':'));
-    for (const HeadChoice& head : context.status.heads)
-        if (head.spec.substr(0, head.spec.find(':')) == id) return head.rgb;
-    return head_rgb(id);
+std::uint32_t live_colour(const PanelContext& context, const CoverageModel& model) {
+    return model.live ? head_colour(model.live->head) : context.style.colours.accent;
 }
 
 void draw_coverage_plot(PanelContext& context, CoverageMemory& memory, float height, bool fit) {
@@ -150,7 +146,7 @@ void draw_coverage_plot(PanelContext& context, CoverageMemory& memory, float hei
     }
     draw_curves(style, model, memory.by_category);
     draw_round_tokens(context, model, ImPlot::GetPlotLimits().Y.Min);
-    draw_live_head(style, model, head_colour(context, model));
+    draw_live_head(style, model, live_colour(context, model));
     if (ImPlot::IsPlotHovered() && !model.curves.empty()) {
         const double v = ImPlot::GetPlotMousePos().x;
         const double at = std::clamp(v, 1.0, static_cast<double>(model.vocab_size));

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "app/gui/panels/rebuild.h"
+#include "capture/head_colours.h"
 
 namespace draftscope {
 namespace {
@@ -21,11 +22,7 @@ struct PlaneMemory {
 };
 
 std::uint32_t colour_of(const PanelContext& context, std::string_view head) {
-    const std::string_view id = head.substr(0, head.find(':'));
-    for (const HeadChoice& choice : context.status.heads)
-        if (choice.rgb != 0 && std::string_view(choice.spec).substr(0, choice.spec.find(':')) == id)
-            return data_colour(choice.rgb, context.style.theme);
-    return data_colour(head_rgb(head), context.style.theme);
+    return data_colour(head_colour(head), context.style.theme);
 }
 
 bool has_pairs(const PublishedGroup& group) {

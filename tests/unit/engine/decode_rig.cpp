@@ -54,7 +54,11 @@ Drafter& DecodeRig::drafter(const std::string& spec) {
 Head& DecodeRig::head(const std::string& spec, Drafter& drafter) {
     auto& head = heads_[spec + (drafter.own_head() == nullptr ? "" : " own")];
     if (head != nullptr) return *head;
-    head = must(make_head(must(parse_head_spec(spec)), {ranking_path_}));
+    const HeadSpec parsed = must(parse_head_spec(spec));
+    const auto artefact = artefacts_.find(parsed.id);
+    HeadArtefacts files{ranking_path_};
+    if (artefact != artefacts_.end()) files.artefact_path = artefact->second;
+    head = must(make_head(parsed, files));
     HeadWeights weights;
     weights.lm_head = drafter.own_head() == nullptr ? &target_->lm_head() : drafter.own_head();
     weights.row_ids = drafter.own_head_ids();

@@ -67,6 +67,8 @@ class DecodeRig {
     Drafter& drafter(const std::string& spec);
     Head& head(const std::string& spec, Drafter& drafter);
     Gate& gate() { return gate_; }
+    /// The head artefact that heads `id` are made from.
+    void use_artefact(const std::string& id, const std::string& path) { artefacts_[id] = path; }
 
     /// Decodes the prompts one after the other in one session; a failure is a test failure and ends it.
     /// `sink` null = nothing recorded.
@@ -83,6 +85,7 @@ class DecodeRig {
     std::unique_ptr<Target> target_;
     std::map<std::string, std::string> drafter_folders_;
     std::string ranking_path_;
+    std::map<std::string, std::string> artefacts_;  ///< by head id
     std::map<int, std::unique_ptr<kernels::Exec>> execs_;
     std::map<std::string, std::unique_ptr<Drafter>> drafters_;
     std::map<std::string, std::unique_ptr<Head>> heads_;

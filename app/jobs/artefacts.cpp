@@ -1,0 +1,135 @@
+#include "app/jobs/artefacts.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "app/jobs/run_job.h"
+#include "engine/draft/drafter.h"
+#include "engine/heads/artefact.h"
+
+namespace draftscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool exists(const std::string& path) {
+    std::error_code error;
+    return fs::exists(path, error);
+}
+
+std::string given_path(std::span<const std::string> given, std::string_view head) {
+    std::string path;
+    for (const std::string& one : given)
+        if (one.substr(0, one.find('=')) == head) path = one.substr(one.find('=') + 1);
+    return path;
+}
+
+/// Shipped artefacts of a drafter, heads/DRAFTER/*.safetensors, by name.
+std::vector<std::string> shipped(const std::string& drafter_id) {
+    std::vector<std::string> paths;
+    const std::string folder = drafter_id.empty() ? std::string() : find_asset("heads/" + drafter_id);
+    std::error_code error;
+    if (folder.empty()) return paths;
+    for (const auto& entry : fs::directory_iterator(folder, error))
+        if (entry.path().extension() == ".safetensors") paths.push_back(entry.path().string());
+    std::sort(paths.begin(), paths.end());
+    return paths;
+}
+
+/// Of the shipped ones the first whose parameters agree, a post-hoc one before a joint one, which comes with
+/// another drafter; else any of this head, whose refusal then says what it was fitted with.
+std::string shipped_artefact(const HeadSpec& spec, std::string_view head, const std::string& drafter_id) {
+    std::string joint, other;
+    for (const std::string& path : shipped(drafter_id)) {
+        const auto artefact = HeadArtefact::open(path, head);
+        if (!artefact.ok()) continue;
+        if (!artefact->agrees(spec).ok()) {
+            other = path;
+        } else if (artefact->info().joint) {
+            joint = path;
+        } else {
+            return path;
+        }
+    }
+    return joint.empty() ? other : joint;
+}
+
+bool any_shipped(std::string_view head) {
+    for (const DrafterInfo& drafter : drafter_registry())
+        for (const std::string& path : shipped(std::string(drafter.id)))
+            if (HeadArtefact::open(path, head).ok()) return true;
+    return false;
+}
+
+}  // namespace
+
+Status check_given_artefacts(std::span<const std::string> given) {
+    for (const std::string& artefact : given) {
+        const std::size_t equals = artefact.find('=');
+        if (equals == std::string::npos) return bad_input("--artefact {}: expected HEAD=PATH", artefact);
+        const std::string head = artefact.substr(0, equals), path = artefact.substr(equals + 1);
+        if (head != "rdk" && find_head(head) == nullptr)
+            return bad_input("--artefact {}: unknown head '{}'", artefact, head);
+        if (!exists(path)) return bad_input("--artefact {}: {}: no such file", artefact, path);
+    }
+    return {};
+}
+
+HeadArtefacts find_artefacts(const HeadSpec& spec, const ArtefactPlaces& places) {
+    HeadArtefacts found;
+    const HeadInfo* info = find_head(spec.id);
+    if (info == nullptr) return found;
+    const std::string given = given_path(places.given, spec.id);
+    const bool fitted =
+        info->need == ArtefactNeed::fitted || (info->need == ArtefactNeed::either && is_head_artefact(given));
+    (fitted ? found.artefact_path : found.ranking_path) = given;
+    found.affinity_path = given_path(places.given, "rdk");
+    if (!places.demo_model) return found;
+    if (info->need == ArtefactNeed::fitted && found.artefact_path.empty())
+        found.artefact_path = shipped_artefact(spec, spec.id, places.drafter_id);
+    if (info->need != ArtefactNeed::fitted && found.ranking_path.empty())
+        found.ranking_path = demo_ranking_path();
+    if (found.affinity_path.empty())
+        found.affinity_path = shipped_artefact(HeadSpec{"rdk", {}}, "rdk", places.drafter_id);
+    return found;
+}
+
+std::string demo_ranking_path() {
+    return find_asset("heads/demo_ranking.safetensors");
+}
+
+Result<std::string> drafter_of_artefact(const HeadSpec& spec, const HeadArtefacts& artefacts) {
+    if (artefacts.artefact_path.empty()) return std::string();
+    DS_ASSIGN(const HeadArtefact artefact, HeadArtefact::open(artefacts.artefact_path, spec.id));
+    const fs::path name = artefact.info().drafter_weights;
+    if (name.empty()) return std::string();
+    const std::string folder = (fs::path(artefacts.artefact_path).parent_path() / name).string();
+    if (name != name.filename() || name == ".." || !exists(folder))
+        return bad_input("{}: its drafter '{}' is not beside it; copy the folder there",
+                         artefacts.artefact_path, name.string());
+    return folder;
+}
+
+std::vector<HeadChoice> head_choices() {
+    const bool ranking = !demo_ranking_path().empty();
+    std::vector<HeadChoice> choices;
+    for (const HeadInfo& info : head_registry()) {
+        HeadChoice choice;
+        choice.spec = std::string(info.id);
+        choice.name = std::string(info.name);
+        choice.paper = std::string(info.paper);
+        choice.rgb = info.rgb;
+        if (info.replay_only) {
+            choice.why_not = "knows the recorded text to come: draftscope replay only";
+        } else if (info.need == ArtefactNeed::fitted && !any_shipped(info.id)) {
+            choice.why_not = fmt::format("no artefact: run draftscope fit {}", info.id);
+        } else if ((info.need == ArtefactNeed::ranking || info.need == ArtefactNeed::either) && !ranking) {
+            choice.why_not = fmt::format("needs {}", info.artefact);
+        }
+        choice.usable = choice.why_not.empty();
+        choices.push_back(std::move(choice));
+    }
+    return choices;
+}
+
+}  // namespace draftscope

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "app/jobs/commands.h"
+#include "base/result.h"
+#include "engine/heads/head.h"
+
+/// Where the files lie that heads are made from: what a person gave, else what ships for the demo model.
+namespace draftscope {
+
+/// What is known of a run before its heads are made.
+struct ArtefactPlaces {
+    std::span<const std::string> given;  ///< HEAD=PATH; HEAD may be rdk
+    bool demo_model = false;             ///< the shipped files fit no other
+    std::string drafter_id;
+};
+
+/// Every `given` names a known head and a file that is there.
+Status check_given_artefacts(std::span<const std::string> given);
+/// The files for one head. A fitted head's shipped artefact is one whose parameters `spec` does not
+/// contradict; absent files stay "", and make_head says what is missing.
+HeadArtefacts find_artefacts(const HeadSpec& spec, const ArtefactPlaces& places);
+/// The frequency ranking of the demo model, for coverage; "" = none.
+std::string demo_ranking_path();
+/// Folder of the drafter that was trained with a head's artefact; "" = it goes with any. A folder that is
+/// named and not there is bad_input.
+Result<std::string> drafter_of_artefact(const HeadSpec& spec, const HeadArtefacts& artefacts);
+
+/// The heads as the window offers them for the demo model.
+std::vector<HeadChoice> head_choices();
+
+}  // namespace draftscope

@@ -1,0 +1,27 @@
+#include "app/cli/head_help.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "engine/heads/head.h"
+
+namespace draftscope {
+namespace {
+
+TEST(HeadHelp, NamesEveryHeadAndParameterAndMarksOurDefaults) {
+    const std::string text = head_help();
+    for (const HeadInfo& info : head_registry()) {
+        EXPECT_THAT(text, ::testing::HasSubstr("\n  " + std::string(info.id) + " "));
+        for (const HeadParam& param : info.params)
+            EXPECT_THAT(text, ::testing::HasSubstr(" " + std::string(param.name) + "=")) << info.id;
+    }
+    EXPECT_THAT(text, ::testing::HasSubstr("source=both|ctx|ext"));
+    EXPECT_THAT(text, ::testing::HasSubstr("[our default]"));
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+}
+
+}  // namespace
+}  // namespace draftscope

@@ -1,0 +1,140 @@
+#include "app/jobs/artefacts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+
+#include "app/jobs/resolve.h"
+#include "engine/draft/drafter.h"
+#include "engine/heads/artefact.h"
+#include "tests/support/scratch_folder.h"
+#include "tests/unit/jobs/tiny_files.h"
+
+namespace draftscope::testing {
+namespace {
+
+class Artefacts : public ::testing::Test {
+  protected:
+    Artefacts() {
+        ::setenv("DRAFTSCOPE_ASSETS", folder_.path().c_str(), 1);
+        // Empty places of every drafter, so that what the program ships is out of sight.
+        for (const DrafterInfo& drafter : drafter_registry())
+            std::filesystem::create_directories(folder_.file("heads/" + std::string(drafter.id)));
+    }
+    ~Artefacts() override { ::unsetenv("DRAFTSCOPE_ASSETS"); }
+
+    /// An artefact file that says what it is; its tensors matter to prepare() only.
+    std::string save(const std::string& relative, const std::string& head, const std::string& rank = "",
+                     bool joint = false, const std::string& drafter_weights = "") {
+        const std::filesystem::path path = std::filesystem::path(folder_.path()) / relative;
+        std::filesystem::create_directories(path.parent_path());
+        ArtefactInfo info;
+        info.head = head;
+        info.target = "tiny";
+        info.vocab = 10;
+        info.hidden = 4;
+        info.joint = joint;
+        info.drafter_weights = drafter_weights;
+        if (!rank.empty()) info.parameters["rank"] = rank;
+        EXPECT_TRUE(save_artefact(path.string(), info, {}).ok());
+        return path.string();
+    }
+    static HeadSpec spec(const std::string& text) { return parse_head_spec(text).value(); }
+
+    ScratchFolder folder_;
+};
+
+TEST_F(Artefacts, ShippedOnesAreForTheirDrafterAndParameters) {
+    const std::string wide = save("heads/eagle2/slimspec-72.safetensors", "slimspec", "72");
+    const std::string narrow = save("heads/eagle2/slimspec-36.safetensors", "slimspec", "36");
+    save("heads/eagle2/a-joint.safetensors", "slimspec", "36", true);
+    save("heads/medusa/specvocab.safetensors", "specvocab", "36");
+    const std::string affinity = save("heads/eagle2/rdk.safetensors", "rdk");
+    const ArtefactPlaces demo{{}, true, "eagle2"};
+    EXPECT_EQ(find_artefacts(spec("slimspec"), demo).artefact_path, narrow);  // the first by name
+    EXPECT_EQ(find_artefacts(spec("slimspec:rank=72"), demo).artefact_path, wide);
+    EXPECT_EQ(find_artefacts(spec("slimspec:rank=72"), demo).affinity_path, affinity);
+    EXPECT_EQ(find_artefacts(spec("specvocab"), demo).artefact_path, "");
+    EXPECT_NE(find_artefacts(spec("specvocab"), {{}, true, "medusa"}).artefact_path, "");
+    EXPECT_EQ(find_artefacts(spec("slimspec"), {{}, false, "eagle2"}).artefact_path, "");
+    // None agrees: the refusal is the head's, and names what there is.
+    const HeadArtefacts other = find_artefacts(spec("slimspec:rank=9"), demo);
+    const auto head = make_head(spec("slimspec:rank=9"), other);
+    ASSERT_FALSE(head.ok());
+    EXPECT_THAT(head.error().message, ::testing::HasSubstr("not rank=9"));
+}
+
+TEST_F(Artefacts, GivenOnesComeFirst) {
+    save("heads/eagle2/slimspec.safetensors", "slimspec");
+    const std::string mine = save("mine.safetensors", "slimspec"), bcl = save("bcl.safetensors", "bcl");
+    const std::string ranking = folder_.file("ranking.safetensors");
+    ASSERT_TRUE(save_safetensors(ranking, {}, {}).ok());
+    const std::vector<std::string> given = {"slimspec=" + mine, "fr-spec=" + ranking, "bcl=" + bcl,
+                                            "rdk=" + mine};
+    ASSERT_TRUE(check_given_artefacts(given).ok());
+    const ArtefactPlaces places{given, true, "eagle2"};
+    EXPECT_EQ(find_artefacts(spec("slimspec"), places).artefact_path, mine);
+    EXPECT_EQ(find_artefacts(spec("slimspec"), places).affinity_path, mine);
+    EXPECT_EQ(find_artefacts(spec("fr-spec"), places).ranking_path, ranking);
+    // BCL takes a ranking or a trained head, whichever the file is.
+    EXPECT_EQ(find_artefacts(spec("bcl"), places).artefact_path, bcl);
+    const std::vector<std::string> ranked = {"bcl=" + ranking};
+    EXPECT_EQ(find_artefacts(spec("bcl"), {ranked, false, ""}).artefact_path, "");
+    EXPECT_EQ(find_artefacts(spec("bcl"), {ranked, false, ""}).ranking_path, ranking);
+}
+
+TEST_F(Artefacts, WrongOptionsAreRefused) {
+    const auto message = [](std::vector<std::string> given) {
+        return check_given_artefacts(given).error().message;
+    };
+    EXPECT_THAT(message({"slimspec"}), ::testing::HasSubstr("expected HEAD=PATH"));
+    EXPECT_THAT(message({"slim=x"}), ::testing::HasSubstr("unknown head 'slim'"));
+    EXPECT_THAT(message({"slimspec=/nowhere/x"}), ::testing::HasSubstr("no such file"));
+}
+
+TEST_F(Artefacts, AHeadTrainedWithItsDrafterBringsItAlong) {
+    const std::string path = save("joint.safetensors", "slimspec", "", true, "joint.drafter");
+    HeadArtefacts artefacts;
+    artefacts.artefact_path = path;
+    EXPECT_THAT(drafter_of_artefact(spec("slimspec"), artefacts).error().message,
+                ::testing::HasSubstr("'joint.drafter' is not beside it"));
+    std::filesystem::create_directory(folder_.file("joint.drafter"));
+    EXPECT_EQ(drafter_of_artefact(spec("slimspec"), artefacts).value(), folder_.file("joint.drafter"));
+    save("joint.safetensors", "slimspec", "", true, "../elsewhere");
+    EXPECT_FALSE(drafter_of_artefact(spec("slimspec"), artefacts).ok());
+    save("joint.safetensors", "slimspec");
+    EXPECT_EQ(drafter_of_artefact(spec("slimspec"), artefacts).value(), "");
+
+    // In a run: the drafter's own folder is replaced by the one trained with the head.
+    save("joint.safetensors", "slimspec", "", true, "joint.drafter");
+    const TinyFiles files;
+    RunConfig config = files.config();
+    config.head = "slimspec";
+    config.artefacts = {"slimspec=" + path};
+    EXPECT_EQ(resolve_run(config)->drafter_path, files.file("eagle2"));  // asked for by path
+}
+
+TEST_F(Artefacts, TheWindowKnowsWhichHeadsLackWhat) {
+    save("heads/eagle3/slimspec.safetensors", "slimspec");
+    std::map<std::string, HeadChoice> choices;
+    for (const HeadChoice& choice : head_choices()) choices[choice.spec] = choice;
+    EXPECT_TRUE(choices["full"].usable);
+    EXPECT_TRUE(choices["slimspec"].usable);
+    EXPECT_FALSE(choices["specvocab"].usable);
+    EXPECT_EQ(choices["specvocab"].why_not, "no artefact: run draftscope fit specvocab");
+    EXPECT_FALSE(choices["oracle"].usable);
+    EXPECT_EQ(choices.size(), head_registry().size());
+}
+
+TEST_F(Artefacts, TheOracleIsForReplay) {
+    const TinyFiles files;
+    RunConfig config = files.config();
+    config.head = "oracle";
+    EXPECT_THAT(resolve_run(config).error().message, ::testing::HasSubstr("draftscope replay"));
+}
+
+}  // namespace
+}  // namespace draftscope::testing
