@@ -9,6 +9,7 @@
 #include "engine/model/dequant.h"
 #include "engine/model/mapped_file.h"
 #include "engine/model/model_file.h"
+#include "engine/model/stored_bytes.h"
 #include "engine/model/tensor_index.h"
 
 // Layout: u64 header length, that many bytes of JSON {name: {dtype, shape, data_offsets}}, data. Offsets
@@ -93,6 +94,12 @@ class Safetensors final : public WeightSource {
         assert(entry != nullptr && row >= 0 && row < tensor.rows());
         const auto row_bytes = static_cast<std::int64_t>(entry->type->bytes) * tensor.cols();
         entry->type->floats(entry->data + row * row_bytes, tensor.cols(), out);
+    }
+
+    std::span<const std::uint8_t> stored(const TensorInfo& tensor) const {
+        const Entry* entry = entries_.find(tensor.name);
+        if (entry == nullptr) return {};
+        return {entry->data, static_cast<std::size_t>(entry->info.bytes)};
     }
 
     Result<std::vector<std::int64_t>> read_integers(std::string_view name) const override {
@@ -232,6 +239,11 @@ Status Safetensors::read_tensor(const std::string& name, const Json& value,
 }
 
 }  // namespace
+
+std::span<const std::uint8_t> stored_bytes(const WeightSource& source, const TensorInfo& tensor) {
+    const auto* file = dynamic_cast<const Safetensors*>(&source);
+    return file == nullptr ? std::span<const std::uint8_t>() : file->stored(tensor);
+}
 
 Result<std::unique_ptr<WeightSource>> open_safetensors(const std::string& path) {
     DS_ASSIGN(auto file, MappedFile::open(path, "a safetensors file"));

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/spans.h"
+#include "engine/model/weight_source.h"
+#include "engine/replay/trace_info.h"
+
+namespace draftscope {
+
+/// A recorded target decode: a folder with trace.json, trace.safetensors and maybe weights.safetensors
+/// (docs/FORMATS.md). Row i belongs to token i of the trace: its hidden state and the target's best tokens to
+/// follow it. Memory-mapped; reading is thread-safe.
+class Trace {
+  public:
+    /// Checks shapes, types and ids; whatever is wrong is bad_input naming file and field.
+    static Result<std::shared_ptr<const Trace>> open(const std::string& folder);
+
+    const std::string& folder() const { return folder_; }
+    const TraceInfo& info() const { return info_; }
+    std::span<const TracePrompt> prompts() const { return info_.prompts; }
+
+    /// Prompt and generated tokens of one turn.
+    std::vector<TokenId> tokens(const TracePrompt& prompt) const;
+    /// Hidden states after the final norm, [count, d], from row `first` of the trace. A value that is not
+    /// finite is bad_input.
+    Status hidden(std::int64_t first, Rows<float> out) const { return features(hidden_, first, out); }
+    /// [count, aux_width()]. Only when the trace has aux layers.
+    Status aux(std::int64_t first, Rows<float> out) const { return features(aux_, first, out); }
+    /// The target's best tokens after row `row`, best first, k <= trace_topk.
+    std::vector<TokenId> best(std::int64_t row, int k) const;
+    /// Their log-probabilities (softmax of the raw logits).
+    std::vector<float> best_logprobs(std::int64_t row, int k) const;
+
+    /// weights.safetensors: `lm_head.weight` and `model.embed_tokens.weight`, both [V, d]. "" = the trace has
+    /// none.
+    const std::string& weights_path() const { return weights_path_; }
+
+  private:
+    struct Tensor {
+        const char* name = "";
+        const std::uint8_t* data = nullptr;
+        std::size_t row_bytes = 0;
+    };
+    Status open_tensors();
+    Result<Tensor> tensor(const char* name, const char* type, int columns) const;
+    Status check_ids(const Tensor& tensor, int columns) const;
+    Status check_prompts() const;
+    Status features(const Tensor& tensor, std::int64_t first, Rows<float> out) const;
+    std::string file() const { return source_->path(); }
+
+    std::string folder_, weights_path_;
+    TraceInfo info_;
+    std::unique_ptr<WeightSource> source_;
+    Tensor tokens_, hidden_, aux_, topk_ids_, topk_logprobs_;
+};
+
+}  // namespace draftscope
