@@ -40,7 +40,8 @@ THIRD_PARTY = {
     r"pcre2|utf8proc": {"engine"},
     r"CLI/": {"app/cli"},
     r"nlohmann": {"profiler", "engine", "storage", "app/jobs", "app/cli", "app/gui"},
-    r"dnnl|oneapi": {"kernels"},
+    r"dnnl|oneapi|omp\.h": {"kernels"},
+    r"Eigen/": {"engine"},
     r"spdlog": {"base"},
 }
 MAX_FILE_LINES = 800

@@ -44,6 +44,10 @@ struct RowKernels {
     /// out[head_dim] = softmax-weighted values from `chunks` partials, `partial_step` floats apart.
     void (*join_chunks)(const float* partials, int chunks, std::int64_t partial_step, int head_dim,
                         float* out);
+    /// gradient[j] = (exp(student[j] - ss) - exp(teacher[j] - ts)) * weight, in place of the student's if
+    /// they are the same row; returns sum_j exp(teacher[j] - ts) ((teacher[j] - ts) - (student[j] - ss)).
+    float (*forward_kl)(const float* teacher, float ts, const float* student, float ss, int n, float weight,
+                        float* gradient);
 };
 
 extern const RowKernels row_kernels_portable;

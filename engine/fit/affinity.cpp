@@ -1,0 +1,64 @@
+#include "engine/fit/affinity.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/fit/dense.h"
+#include "kernels/gemm.h"
+#include "kernels/topk.h"
+
+namespace draftscope::fit {
+
+Result<Affinity> token_affinity(kernels::Exec& exec, Rows<const float> weights,
+                                const AffinityOptions& options, const Hooks& hooks) {
+    if (options.width < 2 || options.width > weights.rows)
+        return bad_input("neighbours={} for {} tokens; use 2..{}", options.width, weights.rows, weights.rows);
+    if (options.keep < 0 || options.keep > 1)
+        return bad_input("keep={}: a share of probability is from 0 to 1", options.keep);
+    if (options.temperature <= 0) return bad_input("temperature={}: must be above 0", options.temperature);
+    Dense unit(weights.rows, weights.cols);
+    for (int r = 0; r < weights.rows; ++r) {
+        double squares = 0;
+        for (const float v : weights.row(r)) squares += static_cast<double>(v) * static_cast<double>(v);
+        const auto scale = static_cast<float>(squares > 0 ? 1.0 / std::sqrt(squares) : 0.0);
+        std::transform(weights.row(r).begin(), weights.row(r).end(), unit.row(r).begin(),
+                       [&](float v) { return v * scale; });
+    }
+    Affinity result;
+    result.width = options.width;
+    Dense cosines, best_values;
+    std::vector<std::int32_t> best;
+    constexpr int block = 256;
+    for (int first = 0; first < unit.rows; first += block) {
+        DS_TRY(hooks.check());
+        hooks.report(static_cast<double>(first) / unit.rows, "nearest tokens");
+        const int count = std::min(block, unit.rows - first);
+        cosines.resize(count, unit.rows);
+        kernels::gemm(exec, kernels::Operand::plain, unit.view().slice(first, count),
+                      kernels::Operand::transposed, unit.view(), cosines.view());
+        // Above every cosine: a twin of a token must not take the token's own place.
+        for (int r = 0; r < count; ++r) cosines.row(r)[static_cast<std::size_t>(first + r)] = 2.0f;
+        best_values.resize(count, options.width);
+        best.resize(best_values.size());
+        kernels::topk(exec, cosines.view(), options.width, {best.data(), count, options.width},
+                      best_values.view());
+        for (int r = 0; r < count; ++r) {
+            const auto values = best_values.row(r);
+            std::vector<double> shares(values.size());
+            double total = 0;
+            for (std::size_t j = 1; j < values.size(); ++j) {
+                shares[j] = std::exp((static_cast<double>(values[j]) - static_cast<double>(values[1])) /
+                                     options.temperature);
+                total += shares[j];
+            }
+            shares[0] = options.keep;
+            for (std::size_t j = 1; j < values.size(); ++j) shares[j] *= (1.0 - options.keep) / total;
+            const std::int32_t* ids = best.data() + static_cast<std::size_t>(r) * values.size();
+            result.neighbours.insert(result.neighbours.end(), ids, ids + values.size());
+            for (const double share : shares) result.weights.push_back(static_cast<float>(share));
+        }
+    }
+    return result;
+}
+
+}  // namespace draftscope::fit

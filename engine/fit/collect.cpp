@@ -1,0 +1,289 @@
+#include "engine/fit/collect.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "kernels/matmul.h"
+#include "kernels/topk.h"
+
+namespace draftscope::fit {
+namespace {
+
+/// A text being drafted over. As a head state it tells the collecting head whose rows it sees.
+struct Lane final : HeadState {
+    FitText text;
+    std::unique_ptr<DrafterState> drafter;
+    int slots = 0;   ///< verified slots taken in
+    int anchor = 0;  ///< the round's root
+    bool held_out = false;
+
+    /// The token at draft level `level` of the round, and whether the text goes on so far.
+    std::optional<TokenId> next(int level) const {
+        const auto at = static_cast<std::size_t>(anchor + 1 + level);
+        if (at >= text.tokens.size()) return std::nullopt;
+        return text.tokens[at];
+    }
+};
+
+/// Stands where a head would and writes down what it is shown. On the text it proposes the token that came;
+/// otherwise it is the full head.
+class CollectingHead final : public Head {
+  public:
+    CollectingHead(const HeadWeights& weights, const CollectOptions& options, Samples& out)
+        : weights_(weights), options_(options), out_(out) {}
+
+    void follow_text(bool follow) { follow_text_ = follow; }
+
+    Status prepare(kernels::Exec&, const HeadWeights&) override { return {}; }
+    void begin_level(ProposeContext&, Rows<const float> embeddings, Rows<const float> parents,
+                     std::span<HeadState* const>) override {
+        if (!options_.router_inputs) return;
+        copy_rows(embeddings, embeddings_);
+        copy_rows(parents, parents_);
+    }
+    void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
+                 Proposal& out) override {
+        out.resize(hidden.rows, k);
+        if (follow_text_) return propose_text(hidden, states, context.level, out);
+        propose_best(context, hidden, states, k, out);
+    }
+    HeadCost cost(int) const override { return {}; }
+    bool covers(const HeadState*, TokenId, int) const override { return true; }
+    void scores(kernels::Exec&, Rows<const float>, const HeadState*, int, Rows<float>) override {}
+
+  private:
+    static void copy_rows(Rows<const float> from, Dense& to) {
+        to.resize(from.rows, from.cols);
+        for (int r = 0; r < from.rows; ++r) std::copy_n(from.row_data(r), from.cols, to.row(r).begin());
+    }
+
+    void propose_text(Rows<const float> hidden, std::span<HeadState* const> states, int level,
+                      Proposal& out) {
+        for (int r = 0; r < hidden.rows; ++r) {
+            const auto i = static_cast<std::size_t>(r);
+            const Lane& lane = static_cast<const Lane&>(*states[i]);
+            const std::optional<TokenId> token = lane.next(level);
+            out.counts[i] = token ? 1 : 0;
+            if (!token) continue;
+            const std::size_t first = i * static_cast<std::size_t>(out.k);
+            out.ids[first] = *token;
+            out.logits[first] = 0.0f;
+            out.logsumexp[i] = 0.0f;
+            keep(out_.text, hidden.row(r), lane, r, level);
+            out_.text.teacher.append(lane.text.hidden.row(lane.anchor + level));
+            out_.text.token.push_back(*token);
+        }
+    }
+
+    void propose_best(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states,
+                      int k, Proposal& out) {
+        const kernels::Matrix& head = *weights_.lm_head;
+        logits_.resize(hidden.rows, head.n());
+        kernels::matmul(context.exec, head, hidden, logits_.view());
+        const int rows = weights_.row_ids.empty() ? weights_.vocab : head.n();
+        const Rows<const float> real(logits_.data.data(), hidden.rows, rows, head.n());
+        kernels::logsumexp(context.exec, real, out.logsumexp);
+        const int best = std::min(rows, std::max(k, options_.label_topk));
+        const std::size_t size = static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(best);
+        ids_.resize(size);
+        values_.resize(size);
+        kernels::topk(context.exec, real, best, {ids_.data(), hidden.rows, best},
+                      {values_.data(), hidden.rows, best});
+        for (int r = 0; r < hidden.rows; ++r) {
+            const auto i = static_cast<std::size_t>(r);
+            const auto token = [&](int c) {
+                const std::int32_t row =
+                    ids_[i * static_cast<std::size_t>(best) + static_cast<std::size_t>(c)];
+                return weights_.row_ids.empty() ? row : weights_.row_ids[static_cast<std::size_t>(row)];
+            };
+            out.counts[i] = std::min(k, best);
+            for (int c = 0; c < out.counts[i]; ++c) {
+                const std::size_t to = i * static_cast<std::size_t>(out.k) + static_cast<std::size_t>(c);
+                out.ids[to] = token(c);
+                out.logits[to] = values_[i * static_cast<std::size_t>(best) + static_cast<std::size_t>(c)];
+            }
+            keep(out_.drafted, hidden.row(r), static_cast<const Lane&>(*states[i]), r, context.level);
+            for (int c = 0; c < options_.label_topk; ++c)
+                out_.drafted.top.push_back(c < best ? token(c) : no_token);
+        }
+    }
+
+    void keep(SampleRows& rows, std::span<const float> hidden, const Lane& lane, int row, int level) {
+        rows.hidden.append(hidden);
+        rows.level.push_back(static_cast<std::uint8_t>(std::min(level, 255)));
+        rows.held_out.push_back(lane.held_out ? 1 : 0);
+        out_.levels = std::max(out_.levels, level + 1);
+        if (!options_.router_inputs) return;
+        rows.embedding.append(embeddings_.row(row));
+        rows.parent.append(parents_.row(row));
+    }
+
+    const HeadWeights& weights_;
+    const CollectOptions& options_;
+    Samples& out_;
+    bool follow_text_ = true;
+    Dense logits_, embeddings_, parents_;  ///< the last two of the level begun last
+    std::vector<std::int32_t> ids_;
+    std::vector<float> values_;
+};
+
+class Collector {
+  public:
+    Collector(kernels::Exec& exec, Drafter& drafter, const HeadWeights& weights, int context,
+              TextSource& texts, const CollectOptions& options, const Hooks& hooks)
+        : exec_(exec),
+          drafter_(drafter),
+          context_(context),
+          texts_(texts),
+          options_(options),
+          hooks_(hooks),
+          samples_(weights.hidden, options.label_topk),
+          head_(weights, options_, samples_) {}
+
+    Result<Samples> run();
+
+  private:
+    Status plan();
+    Result<bool> fill(Lane& lane);
+    bool advance(Lane& lane) const;
+    Status round(std::span<Lane* const> lanes);
+    Status draft(std::span<DraftJob> jobs, TreeSpec tree, bool follow_text);
+    int levels() const { return std::max(options_.text_levels, options_.tree.levels()); }
+
+    kernels::Exec& exec_;
+    Drafter& drafter_;
+    int context_;
+    TextSource& texts_;
+    CollectOptions options_;
+    const Hooks& hooks_;
+    Samples samples_;
+    CollectingHead head_;
+    PhaseRecorder phases_;
+    std::vector<int> usable_;
+    int next_text_ = 0;
+    int stride_ = 1;
+    std::int64_t planned_ = 0;
+};
+
+Status Collector::plan() {
+    std::int64_t places = 0;
+    for (int t = 0; t < texts_.texts(); ++t) {
+        if (texts_.generated(t) < 2) continue;
+        usable_.push_back(t);
+        places += texts_.generated(t) - 1;
+    }
+    if (usable_.size() < 2) {
+        return bad_input(
+            "the trace has {} texts with at least two generated tokens; fitting needs two or more, one of "
+            "them for the report",
+            usable_.size());
+    }
+    stride_ = static_cast<int>(
+        std::max<std::int64_t>(1, (places + options_.anchors - 1) / std::max(options_.anchors, 1)));
+    planned_ = places / stride_;
+    samples_.prompts = static_cast<int>(usable_.size());
+    return {};
+}
+
+/// Puts the next text in a lane; false = none is left.
+Result<bool> Collector::fill(Lane& lane) {
+    while (next_text_ < static_cast<int>(usable_.size())) {
+        const int ordinal = next_text_++;
+        DS_ASSIGN(lane.text, texts_.load(usable_[static_cast<std::size_t>(ordinal)]));
+        // With few texts the last one is held out.
+        const int every = std::min(options_.hold_out_every, samples_.prompts);
+        lane.held_out = ordinal % every == every - 1;
+        samples_.held_out_prompts += lane.held_out ? 1 : 0;
+        const auto tokens = static_cast<int>(lane.text.tokens.size());
+        lane.drafter = drafter_.make_state(tokens + options_.tree.depth * options_.tree.topk + levels() + 1);
+        lane.slots = 0;
+        // The first generated token comes from prefill, so rounds begin behind it; texts start at different
+        // places, or a stride would meet the same place of every answer.
+        lane.anchor = lane.text.prompt_tokens + ordinal % stride_ - stride_;
+        if (advance(lane)) return true;
+    }
+    return false;
+}
+
+/// To the next anchor that has a token behind it and room for the round.
+bool Collector::advance(Lane& lane) const {
+    lane.anchor += stride_;
+    const auto tokens = static_cast<int>(lane.text.tokens.size());
+    return lane.anchor + 1 < tokens && lane.anchor + levels() < context_;
+}
+
+Status Collector::draft(std::span<DraftJob> jobs, TreeSpec tree, bool follow_text) {
+    head_.follow_text(follow_text);
+    DraftContext context{exec_, phases_, &head_, tree, nullptr};
+    for (DraftJob& job : jobs) job.tree = tree;
+    return drafter_.expand(context, jobs);
+}
+
+Status Collector::round(std::span<Lane* const> lanes) {
+    std::vector<DraftJob> jobs;
+    for (Lane* lane : lanes) {
+        DraftJob job;
+        job.sequence = static_cast<int>(jobs.size());
+        job.tokens = std::span(lane->text.tokens).first(static_cast<std::size_t>(lane->anchor) + 1);
+        const int fresh = lane->anchor - lane->slots;
+        if (drafter_.needs_hidden()) {
+            job.new_hidden = Rows<const float>(lane->text.hidden.view()).slice(lane->slots, fresh);
+        }
+        if (!drafter_.aux_layers().empty()) {
+            job.new_aux = Rows<const float>(lane->text.aux.view()).slice(lane->slots, fresh);
+        }
+        lane->slots = lane->anchor;
+        job.state = lane->drafter.get();
+        job.head_state = lane;
+        jobs.push_back(std::move(job));
+    }
+    DraftContext context{exec_, phases_, &head_, options_.tree, nullptr};
+    DS_TRY(drafter_.catch_up(context, jobs));
+    if (options_.text_rows) {
+        DS_TRY(draft(jobs, TreeSpec{options_.text_levels - 1, 1, options_.text_levels + 1}, true));
+    }
+    if (options_.drafted_rows) DS_TRY(draft(jobs, options_.tree, false));
+    samples_.anchors += static_cast<std::int64_t>(jobs.size());
+    return {};
+}
+
+Result<Samples> Collector::run() {
+    DS_TRY(plan());
+    std::vector<Lane> lanes(static_cast<std::size_t>(std::max(1, options_.lanes)));
+    std::vector<Lane*> active;
+    for (Lane& lane : lanes) {
+        DS_ASSIGN(const bool filled, fill(lane));
+        if (filled) active.push_back(&lane);
+    }
+    while (!active.empty()) {
+        DS_TRY(hooks_.check());
+        hooks_.report(planned_ > 0 ? std::min(1.0, static_cast<double>(samples_.anchors) /
+                                                       static_cast<double>(planned_))
+                                   : -1.0,
+                      "running the drafter over the trace");
+        DS_TRY(round(active));
+        std::vector<Lane*> still;
+        for (Lane* lane : active) {
+            if (!advance(*lane)) {
+                DS_ASSIGN(const bool filled, fill(*lane));
+                if (!filled) continue;
+            }
+            still.push_back(lane);
+        }
+        active = std::move(still);
+    }
+    if (samples_.text.rows() + samples_.drafted.rows() == 0)
+        return bad_input("the trace gave no draft steps: its texts end before a round fits");
+    return std::move(samples_);
+}
+
+}  // namespace
+
+Result<Samples> collect_samples(kernels::Exec& exec, Drafter& drafter, const HeadWeights& weights,
+                                int context, TextSource& texts, const CollectOptions& options,
+                                const Hooks& hooks) {
+    if (!drafter.uses_head()) return bad_input("--drafter: this drafter has no LM head to fit");
+    return Collector(exec, drafter, weights, context, texts, options, hooks).run();
+}
+
+}  // namespace draftscope::fit

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "base/spans.h"
+
+namespace draftscope::fit {
+
+/// A dense row-major f32 matrix that owns its numbers.
+struct Dense {
+    Dense() = default;
+    Dense(int rows_in, int cols_in)
+        : rows(rows_in),
+          cols(cols_in),
+          data(static_cast<std::size_t>(rows_in) * static_cast<std::size_t>(cols_in)) {}
+    /// Keeps the memory when the size does not grow; the values are unspecified.
+    void resize(int rows_in, int cols_in) {
+        rows = rows_in;
+        cols = cols_in;
+        const std::size_t size = static_cast<std::size_t>(rows_in) * static_cast<std::size_t>(cols_in);
+        if (data.size() < size) data.resize(size);
+    }
+    std::size_t size() const { return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols); }
+    std::span<float> values() { return {data.data(), size()}; }
+    std::span<const float> values() const { return {data.data(), size()}; }
+    Rows<float> view() { return {data.data(), rows, cols}; }
+    Rows<const float> view() const { return {data.data(), rows, cols}; }
+    std::span<float> row(int r) { return view().row(r); }
+    std::span<const float> row(int r) const { return view().row(r); }
+
+    int rows = 0, cols = 0;
+    std::vector<float> data;
+};
+
+}  // namespace draftscope::fit

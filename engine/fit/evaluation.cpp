@@ -1,0 +1,234 @@
+#include "engine/fit/evaluation.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "kernels/gemm.h"
+#include "kernels/matmul.h"
+#include "kernels/topk.h"
+
+namespace draftscope::fit {
+namespace {
+
+constexpr std::size_t chunk = 128;  ///< rows scored at a time
+
+/// One chunk of held-out rows with the logits of teacher and head.
+class Scorer {
+  public:
+    Scorer(kernels::Exec& exec, const Teacher& teacher, Student& student)
+        : exec_(exec), teacher_(teacher), student_(student) {}
+
+    void load(const SampleRows& rows, std::span<const int> which) {
+        const int count = static_cast<int>(which.size());
+        hidden_.resize(count, rows.hidden.width());
+        levels_.clear();
+        for (int r = 0; r < count; ++r) {
+            rows.hidden.read(which[static_cast<std::size_t>(r)], hidden_.row(r));
+            levels_.push_back(rows.level[static_cast<std::size_t>(which[static_cast<std::size_t>(r)])]);
+        }
+        logits_.resize(count, teacher_.support);
+        student_.forward(exec_, hidden_.view(), levels_, logits_.view());
+    }
+    /// KL(teacher || head), or of the full head when `of_full`; `hidden` is the teacher's.
+    double kl_sum(const kernels::Matrix& teacher_rows, const Dense& hidden, bool of_full) {
+        const int count = hidden.rows;
+        const Rows<const float> teacher = score(teacher_rows, hidden, teacher_logits_);
+        Rows<const float> student = logits_.view();
+        if (of_full) student = score(*teacher_.drafter_rows, hidden_, full_logits_);
+        gradient_.resize(count, teacher_.support);
+        kl_.resize(static_cast<std::size_t>(count));
+        const std::vector<float> weights(kl_.size(), 1.0f);
+        kernels::forward_kl(exec_, teacher, student, weights, kl_, gradient_.view());
+        double sum = 0;
+        for (const float kl : kl_) sum += static_cast<double>(kl);
+        return sum;
+    }
+    /// Columns of the `k` best logits of each row.
+    const std::vector<std::int32_t>& best(Rows<const float> logits, int k) {
+        best_.resize(static_cast<std::size_t>(logits.rows) * static_cast<std::size_t>(k));
+        values_.resize(logits.rows, k);
+        kernels::topk(exec_, logits, k, {best_.data(), logits.rows, k}, values_.view());
+        return best_;
+    }
+    Rows<const float> logits() const { return logits_.view(); }
+    Rows<const float> full() const {
+        return {full_logits_.data.data(), full_logits_.rows, teacher_.support, full_logits_.cols};
+    }
+    const Dense& hidden() const { return hidden_; }
+
+  private:
+    Rows<const float> score(const kernels::Matrix& rows, const Dense& hidden, Dense& out) {
+        out.resize(hidden.rows, rows.n());
+        kernels::matmul(exec_, rows, hidden.view(), out.view());
+        return {out.data.data(), hidden.rows, teacher_.support, rows.n()};
+    }
+
+    kernels::Exec& exec_;
+    const Teacher& teacher_;
+    Student& student_;
+    Dense hidden_, logits_, teacher_logits_, full_logits_, gradient_, values_;
+    std::vector<std::uint8_t> levels_;
+    std::vector<float> kl_;
+    std::vector<std::int32_t> best_;
+};
+
+template <typename Use>
+void for_each_chunk(const std::vector<int>& rows, Use use) {
+    for (std::size_t first = 0; first < rows.size(); first += chunk)
+        use(std::span(rows).subspan(first, std::min(chunk, rows.size() - first)));
+}
+
+void add_text_rows(Scorer& scorer, const SampleRows& rows, const Teacher& teacher,
+                   const std::vector<TokenId>& support, Report& report) {
+    const std::vector<int> held = rows.of(true);
+    if (held.empty()) return;
+    Dense teacher_hidden;
+    double kl = 0, kl_full = 0, hits = 0, hits_full = 0, covered = 0;
+    const auto token_of = [&](std::int32_t column) {
+        return support.empty() ? column : support[static_cast<std::size_t>(column)];
+    };
+    for_each_chunk(held, [&](std::span<const int> which) {
+        scorer.load(rows, which);
+        teacher_hidden.resize(static_cast<int>(which.size()), rows.teacher.width());
+        for (std::size_t i = 0; i < which.size(); ++i)
+            rows.teacher.read(which[i], teacher_hidden.row(static_cast<int>(i)));
+        kl += scorer.kl_sum(*teacher.target_rows, teacher_hidden, false);
+        kl_full += scorer.kl_sum(*teacher.target_rows, teacher_hidden, true);
+        const auto count_hits = [&](Rows<const float> logits) {
+            const auto& best = scorer.best(logits, 1);
+            double sum = 0;
+            for (std::size_t i = 0; i < which.size(); ++i)
+                sum += token_of(best[i]) == rows.token[static_cast<std::size_t>(which[i])] ? 1 : 0;
+            return sum;
+        };
+        hits += count_hits(scorer.logits());
+        hits_full += count_hits(scorer.full());
+        for (const int row : which) {
+            const TokenId token = rows.token[static_cast<std::size_t>(row)];
+            covered += support.empty() || std::binary_search(support.begin(), support.end(), token) ? 1 : 0;
+        }
+    });
+    const auto n = static_cast<double>(held.size());
+    report["kl"] = kl / n;
+    report["kl_full"] = kl_full / n;
+    report["hits"] = hits / n;
+    report["hits_full"] = hits_full / n;
+    report["coverage"] = covered / n;
+    report["text_rows"] = n;
+}
+
+void add_drafted_rows(Scorer& scorer, const SampleRows& rows, const Teacher& teacher,
+                      const std::vector<TokenId>& support, Report& report) {
+    const std::vector<int> held = rows.of(true);
+    if (held.empty() || rows.topk == 0) return;
+    const int k = std::min({10, rows.topk, teacher.support});
+    double kl = 0, top1 = 0, found = 0;
+    for_each_chunk(held, [&](std::span<const int> which) {
+        scorer.load(rows, which);
+        kl += scorer.kl_sum(*teacher.drafter_rows, scorer.hidden(), false);
+        const auto& best = scorer.best(scorer.logits(), k);
+        for (std::size_t i = 0; i < which.size(); ++i) {
+            const TokenId* wanted =
+                rows.top.data() + static_cast<std::size_t>(which[i]) * static_cast<std::size_t>(rows.topk);
+            for (int c = 0; c < k; ++c) {
+                const std::int32_t column =
+                    best[i * static_cast<std::size_t>(k) + static_cast<std::size_t>(c)];
+                const TokenId token = support.empty() ? column : support[static_cast<std::size_t>(column)];
+                found += std::find(wanted, wanted + k, token) != wanted + k ? 1 : 0;
+                top1 += c == 0 && token == wanted[0] ? 1 : 0;
+            }
+        }
+    });
+    const auto n = static_cast<double>(held.size());
+    report["kl_drafter"] = kl / n;
+    report["top1"] = top1 / n;
+    report["recall10"] = found / (n * k);
+    report["drafted_rows"] = n;
+}
+
+/// Does a row's choice of groups hold a token?
+class Choices {
+  public:
+    Choices(kernels::Exec& exec, Router& router, RouterInput input, std::span<const std::int32_t> group_of,
+            int chosen, std::span<const TokenId> always)
+        : exec_(exec), pass_(router), input_(input), group_of_(group_of), chosen_(chosen) {
+        always_.assign(always.begin(), always.end());
+    }
+    void load(const SampleRows& rows, std::span<const int> which) {
+        router_inputs(rows, which, input_, inputs_);
+        const Rows<const float> scores = pass_.forward(exec_, inputs_.view());
+        best_.resize(static_cast<std::size_t>(scores.rows) * static_cast<std::size_t>(chosen_));
+        values_.resize(scores.rows, chosen_);
+        kernels::topk(exec_, scores, chosen_, {best_.data(), scores.rows, chosen_}, values_.view());
+    }
+    std::span<const std::int32_t> groups(std::size_t row) const {
+        return std::span(best_).subspan(row * static_cast<std::size_t>(chosen_),
+                                        static_cast<std::size_t>(chosen_));
+    }
+    bool holds(std::size_t row, TokenId token) const {
+        if (std::find(always_.begin(), always_.end(), token) != always_.end()) return true;
+        const auto mine = groups(row);
+        return std::find(mine.begin(), mine.end(), group_of_[static_cast<std::size_t>(token)]) != mine.end();
+    }
+
+  private:
+    kernels::Exec& exec_;
+    RouterPass pass_;
+    RouterInput input_;
+    std::span<const std::int32_t> group_of_;
+    int chosen_;
+    std::vector<TokenId> always_;
+    Dense inputs_, values_;
+    std::vector<std::int32_t> best_;
+};
+
+}  // namespace
+
+Report evaluate_head(kernels::Exec& exec, const Samples& samples, const Teacher& teacher, Student& student,
+                     const std::vector<TokenId>& support) {
+    Report report;
+    Scorer scorer(exec, teacher, student);
+    add_text_rows(scorer, samples.text, teacher, support, report);
+    add_drafted_rows(scorer, samples.drafted, teacher, support, report);
+    return report;
+}
+
+Report evaluate_router(kernels::Exec& exec, const Samples& samples, Router& router, RouterInput input,
+                       std::span<const std::int32_t> group_of, int chosen, std::span<const TokenId> always) {
+    Report report;
+    std::vector<double> sizes(static_cast<std::size_t>(router.out.rows));
+    for (const std::int32_t group : group_of)
+        if (group >= 0) ++sizes[static_cast<std::size_t>(group)];
+    Choices choices(exec, router, input, group_of, chosen, always);
+    double covered = 0, top1 = 0, found = 0, active = 0;
+    const std::vector<int> text = samples.text.of(true), drafted = samples.drafted.of(true);
+    for_each_chunk(text, [&](std::span<const int> which) {
+        choices.load(samples.text, which);
+        for (std::size_t i = 0; i < which.size(); ++i)
+            covered += choices.holds(i, samples.text.token[static_cast<std::size_t>(which[i])]) ? 1 : 0;
+    });
+    const int k = std::min(10, samples.drafted.topk);
+    for_each_chunk(drafted, [&](std::span<const int> which) {
+        choices.load(samples.drafted, which);
+        for (std::size_t i = 0; i < which.size(); ++i) {
+            const TokenId* wanted =
+                samples.drafted.top.data() +
+                static_cast<std::size_t>(which[i]) * static_cast<std::size_t>(samples.drafted.topk);
+            for (int c = 0; c < k; ++c) found += wanted[c] != no_token && choices.holds(i, wanted[c]) ? 1 : 0;
+            top1 += choices.holds(i, wanted[0]) ? 1 : 0;
+            for (const std::int32_t group : choices.groups(i))
+                active += sizes[static_cast<std::size_t>(group)];
+        }
+    });
+    if (!text.empty()) report["coverage"] = covered / static_cast<double>(text.size());
+    report["text_rows"] = static_cast<double>(text.size());
+    report["drafted_rows"] = static_cast<double>(drafted.size());
+    if (drafted.empty()) return report;
+    const auto n = static_cast<double>(drafted.size());
+    report["top1"] = top1 / n;
+    report["recall10"] = found / (n * k);
+    report["active"] = active / n / static_cast<double>(group_of.size());
+    return report;
+}
+
+}  // namespace draftscope::fit

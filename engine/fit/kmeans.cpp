@@ -1,0 +1,166 @@
+#include "engine/fit/kmeans.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/rng.h"
+#include "kernels/gemm.h"
+
+namespace draftscope::fit {
+namespace {
+
+constexpr int block = 2048;  ///< rows scored at a time
+
+/// The rows at unit length; a row of zeros stays one.
+Dense unit_rows(Rows<const float> rows) {
+    Dense unit(rows.rows, rows.cols);
+    for (int r = 0; r < rows.rows; ++r) {
+        double squares = 0;
+        for (const float v : rows.row(r)) squares += static_cast<double>(v) * static_cast<double>(v);
+        const double scale = squares > 0 ? 1.0 / std::sqrt(squares) : 0.0;
+        const auto from = rows.row(r);
+        const auto to = unit.row(r);
+        for (std::size_t j = 0; j < to.size(); ++j)
+            to[j] = static_cast<float>(static_cast<double>(from[j]) * scale);
+    }
+    return unit;
+}
+
+/// Cosine of rows [first, first + count) with every centre.
+void score(kernels::Exec& exec, const Dense& unit, const Dense& centres, int first, int count, Dense& out) {
+    out.resize(count, centres.rows);
+    kernels::gemm(exec, kernels::Operand::plain, unit.view().slice(first, count),
+                  kernels::Operand::transposed, centres.view(), out.view());
+}
+
+/// Spread-out starting centres: each next one is a row drawn with odds of its distance to the nearest so far.
+Dense starting_centres(kernels::Exec& exec, const Dense& unit, const KmeansOptions& options) {
+    Rng rng(options.seed, 2);
+    Dense centres(options.clusters, unit.cols);
+    std::vector<double> distance(static_cast<std::size_t>(unit.rows), 2.0);
+    auto chosen = static_cast<int>(rng.below(static_cast<std::uint32_t>(unit.rows)));
+    Dense newest(1, unit.cols), cosines;
+    for (int c = 0; c < options.clusters; ++c) {
+        std::copy_n(unit.row(chosen).begin(), unit.cols, centres.row(c).begin());
+        std::copy_n(unit.row(chosen).begin(), unit.cols, newest.row(0).begin());
+        score(exec, unit, newest, 0, unit.rows, cosines);
+        double total = 0;
+        for (std::size_t r = 0; r < distance.size(); ++r) {
+            distance[r] = std::min(distance[r], std::max(0.0, 1.0 - static_cast<double>(cosines.data[r])));
+            total += distance[r];
+        }
+        double left = rng.uniform() * total;
+        chosen = 0;
+        for (std::size_t r = 0; r < distance.size(); ++r) {
+            if (distance[r] <= 0) continue;
+            chosen = static_cast<int>(r);
+            left -= distance[r];
+            if (left < 0) break;
+        }
+    }
+    return centres;
+}
+
+struct Assignment {
+    bool moved = false;
+    double objective = 0;
+};
+
+Assignment assign(kernels::Exec& exec, const Dense& unit, const Dense& centres,
+                  std::vector<std::int32_t>& of) {
+    Assignment result;
+    Dense cosines;
+    for (int first = 0; first < unit.rows; first += block) {
+        const int count = std::min(block, unit.rows - first);
+        score(exec, unit, centres, first, count, cosines);
+        for (int r = 0; r < count; ++r) {
+            const auto row = cosines.row(r);
+            const auto best = std::max_element(row.begin(), row.end());
+            const auto cluster = static_cast<std::int32_t>(best - row.begin());
+            std::int32_t& mine = of[static_cast<std::size_t>(first + r)];
+            result.moved |= mine != cluster;
+            mine = cluster;
+            result.objective += 1.0 - static_cast<double>(*best);
+        }
+    }
+    result.objective /= unit.rows;
+    return result;
+}
+
+void update(const Dense& unit, const std::vector<std::int32_t>& of, Dense& centres) {
+    const auto width = static_cast<std::size_t>(unit.cols);
+    std::vector<double> sums(static_cast<std::size_t>(centres.rows) * width);
+    for (int r = 0; r < unit.rows; ++r) {
+        double* sum = sums.data() + static_cast<std::size_t>(of[static_cast<std::size_t>(r)]) * width;
+        const auto row = unit.row(r);
+        for (std::size_t j = 0; j < width; ++j) sum[j] += static_cast<double>(row[j]);
+    }
+    for (int c = 0; c < centres.rows; ++c) {
+        const double* sum = sums.data() + static_cast<std::size_t>(c) * width;
+        double squares = 0;
+        for (std::size_t j = 0; j < width; ++j) squares += sum[j] * sum[j];
+        if (squares <= 0) continue;
+        const double scale = 1.0 / std::sqrt(squares);
+        const auto centre = centres.row(c);
+        for (std::size_t j = 0; j < width; ++j) centre[j] = static_cast<float>(sum[j] * scale);
+    }
+}
+
+}  // namespace
+
+Result<Clusters> spherical_kmeans(kernels::Exec& exec, Rows<const float> weights,
+                                  const KmeansOptions& options, const Hooks& hooks) {
+    if (options.clusters < 1 || options.clusters > weights.rows)
+        return bad_input("clusters={} for {} tokens; use 1..{}", options.clusters, weights.rows,
+                         weights.rows);
+    const Dense unit = unit_rows(weights);
+    Clusters result;
+    result.centres = starting_centres(exec, unit, options);
+    result.of.assign(static_cast<std::size_t>(unit.rows), -1);
+    for (int round = 0; round < options.most_rounds; ++round) {
+        DS_TRY(hooks.check());
+        hooks.report(static_cast<double>(round) / options.most_rounds, "clustering the vocabulary");
+        const Assignment assignment = assign(exec, unit, result.centres, result.of);
+        result.objective.push_back(assignment.objective);
+        if (!assignment.moved) break;
+        update(unit, result.of, result.centres);
+    }
+    return result;
+}
+
+std::vector<std::int32_t> balanced_groups(kernels::Exec& exec, Rows<const float> weights,
+                                          const Clusters& clusters, const std::vector<std::int32_t>& order) {
+    const Dense unit = unit_rows(weights);
+    const int groups = clusters.centres.rows;
+    const int room = (weights.rows + groups - 1) / groups;
+    std::vector<int> used(static_cast<std::size_t>(groups));
+    std::vector<std::int32_t> of(static_cast<std::size_t>(weights.rows), -1);
+    Dense rows, cosines;
+    std::vector<int> preference(static_cast<std::size_t>(groups));
+    for (std::size_t first = 0; first < order.size(); first += block) {
+        const std::size_t count = std::min<std::size_t>(block, order.size() - first);
+        rows.resize(static_cast<int>(count), unit.cols);
+        for (std::size_t i = 0; i < count; ++i) {
+            const auto from = unit.row(order[first + i]);
+            std::copy(from.begin(), from.end(), rows.row(static_cast<int>(i)).begin());
+        }
+        score(exec, rows, clusters.centres, 0, static_cast<int>(count), cosines);
+        for (std::size_t i = 0; i < count; ++i) {
+            const auto cosine = cosines.row(static_cast<int>(i));
+            std::iota(preference.begin(), preference.end(), 0);
+            std::stable_sort(preference.begin(), preference.end(), [&](int a, int b) {
+                return cosine[static_cast<std::size_t>(a)] > cosine[static_cast<std::size_t>(b)];
+            });
+            for (const int group : preference) {
+                if (used[static_cast<std::size_t>(group)] == room) continue;
+                ++used[static_cast<std::size_t>(group)];
+                of[static_cast<std::size_t>(order[first + i])] = group;
+                break;
+            }
+        }
+    }
+    return of;
+}
+
+}  // namespace draftscope::fit

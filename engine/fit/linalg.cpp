@@ -1,0 +1,47 @@
+#include "engine/fit/linalg.h"
+
+#include <Eigen/Dense>
+#include <cmath>
+
+namespace draftscope::fit {
+namespace {
+
+using Square = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using Map = Eigen::Map<const Square>;
+
+std::vector<double> to_vector(const Square& matrix) {
+    return {matrix.data(), matrix.data() + matrix.size()};
+}
+
+}  // namespace
+
+SymmetricEigen symmetric_eigen(std::span<const double> matrix, int n) {
+    const Eigen::SelfAdjointEigenSolver<Square> solver(Map(matrix.data(), n, n));
+    SymmetricEigen result;
+    result.values.resize(static_cast<std::size_t>(n));
+    Square vectors(n, n);
+    for (int i = 0; i < n; ++i) {
+        const int from = n - 1 - i;  // the solver sorts ascending
+        result.values[static_cast<std::size_t>(i)] = solver.eigenvalues()[from];
+        Eigen::Index largest = 0;
+        solver.eigenvectors().col(from).cwiseAbs().maxCoeff(&largest);
+        const double sign = solver.eigenvectors()(largest, from) < 0 ? -1.0 : 1.0;
+        vectors.row(i) = sign * solver.eigenvectors().col(from).transpose();
+    }
+    result.vectors = to_vector(vectors);
+    return result;
+}
+
+std::vector<double> square_product(std::span<const double> a, std::span<const double> b, int n) {
+    return to_vector(Map(a.data(), n, n) * Map(b.data(), n, n));
+}
+
+std::vector<double> spectral_map(const SymmetricEigen& eigen, FunctionRef<double(double)> f) {
+    const int n = eigen.n();
+    const Map vectors(eigen.vectors.data(), n, n);
+    Eigen::VectorXd values(n);
+    for (int i = 0; i < n; ++i) values[i] = f(eigen.values[static_cast<std::size_t>(i)]);
+    return to_vector(vectors.transpose() * values.asDiagonal() * vectors);
+}
+
+}  // namespace draftscope::fit

@@ -1,0 +1,92 @@
+#include "engine/fit/low_rank.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/fit/linalg.h"
+#include "kernels/gemm.h"
+
+namespace draftscope::fit {
+
+using kernels::Operand;
+
+void SecondMoment::add(kernels::Exec& exec, Rows<const float> rows) {
+    product_.resize(width_, width_);
+    kernels::gemm(exec, Operand::transposed, rows, Operand::plain, rows, product_.view());
+    for (std::size_t i = 0; i < sum_.size(); ++i) sum_[i] += static_cast<double>(product_.data[i]);
+    count_ += rows.rows;
+}
+
+std::vector<double> SecondMoment::mean() const {
+    std::vector<double> mean = sum_;
+    const double scale = count_ > 0 ? 1.0 / static_cast<double>(count_) : 0.0;
+    for (double& value : mean) value *= scale;
+    return mean;
+}
+
+std::vector<double> identity_moment(int width) {
+    const auto n = static_cast<std::size_t>(width);
+    std::vector<double> identity(n * n);
+    for (std::size_t i = 0; i < n; ++i) identity[i * n + i] = 1.0;
+    return identity;
+}
+
+namespace {
+
+/// W^T W, summed block by block in double: a vocabulary of 100,000 rows is more than f32 sums carry.
+std::vector<double> gram(kernels::Exec& exec, Rows<const float> weights) {
+    SecondMoment sum(weights.cols);
+    constexpr int block = 4096;
+    for (int row = 0; row < weights.rows; row += block)
+        sum.add(exec, weights.slice(row, std::min(block, weights.rows - row)));
+    std::vector<double> total = sum.mean();
+    for (double& value : total) value *= static_cast<double>(sum.count());
+    return total;
+}
+
+}  // namespace
+
+Result<LowRank> low_rank_factors(kernels::Exec& exec, Rows<const float> weights,
+                                 std::span<const double> moment, const std::vector<int>& ranks) {
+    const int d = weights.cols;
+    int rank = 0;
+    for (const int r : ranks) {
+        if (r < 1 || r > d) return bad_input("rank={} does not fit a head of {} inputs; use 1..{}", r, d, d);
+        rank = std::max(rank, r);
+    }
+    if (rank == 0) return bad_input("rank: no rank given");
+    const SymmetricEigen c = symmetric_eigen(moment, d);
+    // Below this share of the largest direction there is only rounding: the inverse would make it the
+    // loudest.
+    const double smallest = 1e-10 * std::max(c.values.front(), 0.0);
+    const auto root = spectral_map(c, [&](double v) { return v > smallest ? std::sqrt(v) : 0.0; });
+    const auto inverse = spectral_map(c, [&](double v) { return v > smallest ? 1.0 / std::sqrt(v) : 0.0; });
+    const std::vector<double> weighted =
+        square_product(square_product(root, gram(exec, weights), d), root, d);
+    const SymmetricEigen m = symmetric_eigen(weighted, d);
+
+    LowRank result{{}, Dense(weights.rows, rank)};
+    Dense whole(rank, d);  // V_r^T C^-1/2
+    Dense lift(rank, d);   // V_r^T C^1/2
+    const auto n = static_cast<std::size_t>(d);
+    for (int i = 0; i < rank; ++i) {
+        const double* vector = m.vectors.data() + static_cast<std::size_t>(i) * n;
+        for (std::size_t j = 0; j < n; ++j) {
+            double down = 0, up = 0;
+            for (std::size_t l = 0; l < n; ++l) {
+                down += vector[l] * inverse[l * n + j];
+                up += vector[l] * root[l * n + j];
+            }
+            whole.row(i)[j] = static_cast<float>(down);
+            lift.row(i)[j] = static_cast<float>(up);
+        }
+    }
+    kernels::gemm(exec, Operand::plain, weights, Operand::transposed, lift.view(), result.up.view());
+    for (const int r : ranks) {
+        Dense& down = result.down.emplace_back(r, d);
+        std::copy_n(whole.data.begin(), down.size(), down.data.begin());
+    }
+    return result;
+}
+
+}  // namespace draftscope::fit

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/fit/dense.h"
+#include "kernels/exec.h"
+
+namespace draftscope::fit {
+
+/// A low-rank LM head, z = up (down h) (SlimSpec, arXiv 2605.10453; SpecVocab's W_vocab W_down, arXiv
+/// 2602.13836). `down` has one matrix for all draft levels or one per level, the last for all deeper ones
+/// (SlimSpec's outlook); a level of lower rank uses the first columns of `up`.
+struct LowRank {
+    std::vector<Dense> down;  ///< [r_level, d] each
+    Dense up;                 ///< [V, r], r the largest rank
+    int rank() const { return up.cols; }
+    int slot_of(int level) const {
+        return level < static_cast<int>(down.size()) ? level : static_cast<int>(down.size()) - 1;
+    }
+};
+
+/// E[h h^T] over the rows that a head will see.
+class SecondMoment {
+  public:
+    explicit SecondMoment(int width) : width_(width), sum_(square(width)) {}
+    void add(kernels::Exec& exec, Rows<const float> rows);
+    int width() const { return width_; }
+    std::int64_t count() const { return count_; }
+    std::vector<double> mean() const;  ///< [d, d]
+
+  private:
+    static std::size_t square(int n) { return static_cast<std::size_t>(n) * static_cast<std::size_t>(n); }
+    int width_;
+    std::int64_t count_ = 0;
+    std::vector<double> sum_;
+    Dense product_;
+};
+
+/// The factors of rank r that minimise E |W h - up down h|^2 over h with second moment `moment` [d, d]: with
+/// C = moment and V_r the first r eigenvectors of C^1/2 W^T W C^1/2, up = W C^1/2 V_r and
+/// down = V_r^T C^-1/2 (activation-weighted SVD). With the identity as moment it is the plain truncated SVD.
+/// Directions that no h ever takes cost nothing and get nothing. Hiddens come out of `down` with variance 1.
+/// 1 <= rank <= d, else bad_input. `ranks`: one for all levels, or one per level; their leading rows are
+/// shared.
+Result<LowRank> low_rank_factors(kernels::Exec& exec, Rows<const float> weights,
+                                 std::span<const double> moment, const std::vector<int>& ranks);
+
+/// [d, d]
+std::vector<double> identity_moment(int width);
+
+}  // namespace draftscope::fit

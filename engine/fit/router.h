@@ -1,0 +1,66 @@
+#pragma once
+
+#include <vector>
+
+#include "engine/fit/adam.h"
+#include "engine/fit/dense.h"
+#include "engine/fit/hooks.h"
+#include "engine/fit/samples.h"
+
+/// Routers that choose groups of the vocabulary before the LM head is read: CORAL (arXiv 2502.16880) from the
+/// drafter's hidden, DynaSpec (arXiv 2510.13847) from the token embedding and the drafter's previous hidden.
+namespace draftscope::fit {
+
+/// scores = out act(in x + in_bias) + out_bias, act = SiLU (our default: neither paper names one).
+struct Router {
+    Dense in;                     ///< [r, inputs]
+    std::vector<float> in_bias;   ///< [r]
+    Dense out;                    ///< [groups, r]
+    std::vector<float> out_bias;  ///< [groups]
+};
+
+enum class RouterInput { hidden, embedding_and_parent };
+
+/// [rows, inputs] of the chosen sample rows.
+void router_inputs(const SampleRows& rows, std::span<const int> which, RouterInput input, Dense& out);
+/// 1 where a group holds at least one of the row's best tokens (DynaSpec, section 3.3), else 0; [rows,
+/// groups]. group_of[token] = its group.
+void router_labels(const SampleRows& rows, std::span<const int> which, std::span<const std::int32_t> group_of,
+                   int groups, Dense& out);
+
+/// Scores and hidden activations of a batch, and the gradients of the mean binary cross-entropy over rows and
+/// groups.
+class RouterPass {
+  public:
+    explicit RouterPass(Router& router);
+    Rows<const float> forward(kernels::Exec& exec, Rows<const float> inputs);
+    /// Mean BCE of the last forward; fills the gradients.
+    double backward(kernels::Exec& exec, Rows<const float> inputs, Rows<const float> labels);
+    std::vector<Parameter> parameters();
+
+  private:
+    Router& router_;
+    Router gradient_;
+    Dense before_, inner_, scores_, d_inner_;
+};
+
+struct RouterOptions {
+    int width = 128;  ///< r; our default
+    int epochs = 4;   ///< our default
+    int batch = 128;
+    double rate = 2e-3;
+    std::uint64_t seed = 0;
+};
+
+struct RouterReport {
+    double bce_before = 0, bce_after = 0;  ///< on held-out rows
+    int steps = 0;
+};
+
+/// Trains a router on the drafted rows that are not held out; the epoch that is best on the others stays.
+/// Same bits for a seed at every thread count.
+Result<Router> train_router(kernels::Exec& exec, const SampleRows& rows, RouterInput input,
+                            std::span<const std::int32_t> group_of, int groups, const RouterOptions& options,
+                            const Hooks& hooks, RouterReport& report);
+
+}  // namespace draftscope::fit

@@ -1,0 +1,31 @@
+#include "engine/fit/samples.h"
+
+#include <bit>
+#include <cassert>
+
+namespace draftscope::fit {
+
+void HalfRows::append(std::span<const float> row) {
+    assert(static_cast<int>(row.size()) == width_);
+    for (const float value : row) {
+        const auto bits = std::bit_cast<std::uint32_t>(value);
+        data_.push_back(static_cast<std::uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16));
+    }
+}
+
+void HalfRows::read(int row, std::span<float> out) const {
+    assert(row >= 0 && row < rows() && static_cast<int>(out.size()) == width_);
+    const std::uint16_t* from =
+        data_.data() + static_cast<std::size_t>(row) * static_cast<std::size_t>(width_);
+    for (std::size_t i = 0; i < out.size(); ++i)
+        out[i] = std::bit_cast<float>(static_cast<std::uint32_t>(from[i]) << 16);
+}
+
+std::vector<int> SampleRows::of(bool held) const {
+    std::vector<int> found;
+    for (std::size_t i = 0; i < held_out.size(); ++i)
+        if ((held_out[i] != 0) == held) found.push_back(static_cast<int>(i));
+    return found;
+}
+
+}  // namespace draftscope::fit
