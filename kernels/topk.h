@@ -15,6 +15,9 @@ void logsumexp(Exec& exec, Rows<const float> x, std::span<float> out);
 /// k].
 void topk(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids, Rows<float> values);
 
+/// The same k as topk() in the order of their indices, rising: cheaper, as nothing is sorted. ids is [M, k].
+void top_set(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids);
+
 /// Index of the largest value of each row, ties to the lower index.
 void argmax(Exec& exec, Rows<const float> x, std::span<std::int32_t> out);
 

@@ -107,6 +107,10 @@ void Matrix::Free::operator()(std::byte* p) const {
     std::free(p);
 }
 
+std::byte* MatrixAccess::allocate_bytes(std::size_t bytes) {
+    return allocate_weights(bytes);
+}
+
 Matrix MatrixAccess::allocate(Precision precision, int n, int k) {
     assert(n >= 0 && k >= 0);
     Matrix matrix;

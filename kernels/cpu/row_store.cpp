@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <new>
 
+#include "kernels/cpu/interleave.h"
 #include "kernels/cpu/layout.h"
 #include "kernels/cpu/split.h"
 
@@ -41,7 +41,33 @@ struct BlockPlace {
     const std::uint16_t* scales;
 };
 
+/// Stands for a row that only fills a block.
+class AlignedZeros {
+  public:
+    explicit AlignedZeros(std::size_t bytes) : bytes_(bytes + alignment) {}
+    const std::byte* data() const {
+        const auto at = reinterpret_cast<std::uintptr_t>(bytes_.data());
+        return bytes_.data() + (alignment - at % alignment) % alignment;
+    }
+
+  private:
+    std::vector<std::byte> bytes_;
+};
+
+Interleave16 interleave_of(const Exec& exec) {
+#if defined(DS_KERNELS_X86)
+    if (exec.isa() >= Isa::avx512) return interleave16_avx512;
+#endif
+    (void)exec;
+    return interleave16_portable;
+}
+
 }  // namespace
+
+void interleave16_portable(const std::uint32_t* const* rows, int groups, std::uint32_t* out) {
+    for (int g = 0; g < groups; ++g)
+        for (int r = 0; r < lanes; ++r) out[g * lanes + r] = rows[r][g];
+}
 
 void RowStore::Free::operator()(std::byte* p) const {
     std::free(p);
@@ -60,10 +86,7 @@ RowStore RowStore::make(Exec& exec, const Matrix& matrix) {
     store.k_ = matrix.k();
     store.precision_ = matrix.precision();
     store.row_bytes_ = shape.bytes();
-    const std::size_t size = std::max<std::size_t>(store.row_bytes_ * static_cast<std::size_t>(store.n_), 1);
-    store.data_.reset(static_cast<std::byte*>(
-        std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment)));
-    if (store.data_ == nullptr) throw std::bad_alloc();
+    store.data_.reset(MatrixAccess::allocate_bytes(store.row_bytes_ * static_cast<std::size_t>(store.n_)));
     split_range(
         exec, blocks_of(store.n_, lanes), std::int64_t{store.n_} * store.k_, [&](int, int begin, int end) {
             for (int row = begin * lanes; row < std::min(end * lanes, store.n_); ++row) {
@@ -88,30 +111,36 @@ void PackedRows::fill(Exec& exec, const RowStore& store, std::span<const TokenId
     }
     MatrixAccess::set_rows(matrix_, n);
     const RowShape shape(store.precision_, store.k_);
+    const Interleave16 interleave = interleave_of(exec);
     split_range(exec, blocks_of(n, lanes), std::int64_t{n} * store.k_, [&](int, int begin, int end) {
-        // A padding row is zeros.
-        const std::vector<std::byte> zeros(store.row_bytes_);
+        // A padding row is zeros. What interleave reads past a row's groups are its own scales and padding.
+        const AlignedZeros zeros(store.row_bytes_);
+        const auto row_of = [&](int place) {
+            return place < n
+                       ? store.data_.get() +
+                             static_cast<std::size_t>(ids[static_cast<std::size_t>(place)]) * store.row_bytes_
+                       : zeros.data();
+        };
         for (int block = begin; block < end; ++block) {
             const BlockPlace place(matrix_.data(), store.precision_, n, store.k_, block);
             auto* values = const_cast<std::uint32_t*>(place.values);
             auto* scales = const_cast<std::uint16_t*>(place.scales);
-            const std::byte* rows[lanes];
+            const std::uint32_t* rows[lanes];
             for (int lane = 0; lane < lanes; ++lane) {
-                const int at = block * lanes + lane;
-                assert(at >= n || (ids[static_cast<std::size_t>(at)] >= 0 &&
-                                   ids[static_cast<std::size_t>(at)] < store.n_));
-                rows[lane] =
-                    at < n ? store.data_.get() + static_cast<std::size_t>(ids[static_cast<std::size_t>(at)]) *
-                                                     store.row_bytes_
-                           : zeros.data();
+                assert(block * lanes + lane >= n ||
+                       (ids[static_cast<std::size_t>(block * lanes + lane)] >= 0 &&
+                        ids[static_cast<std::size_t>(block * lanes + lane)] < store.n_));
+                rows[lane] = reinterpret_cast<const std::uint32_t*>(row_of(block * lanes + lane));
+                // Rows lie anywhere: the hardware does not guess the next block's.
+                const std::byte* next = row_of((block + 1) * lanes + lane);
+                for (std::size_t at = 0; at < store.row_bytes_; at += alignment)
+                    __builtin_prefetch(next + at);
             }
-            for (std::size_t g = 0; g < shape.groups; ++g)
-                for (int lane = 0; lane < lanes; ++lane)
-                    std::memcpy(&values[g * lanes + static_cast<std::size_t>(lane)], rows[lane] + 4 * g, 4);
+            interleave(rows, static_cast<int>(shape.groups), values);
             for (std::size_t s = 0; s < shape.scales; ++s)
                 for (int lane = 0; lane < lanes; ++lane)
                     std::memcpy(&scales[s * lanes + static_cast<std::size_t>(lane)],
-                                rows[lane] + 4 * shape.groups + 2 * s, 2);
+                                reinterpret_cast<const std::byte*>(rows[lane] + shape.groups) + 2 * s, 2);
         }
     });
 }

@@ -185,6 +185,26 @@ void topk(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids, Rows<f
     });
 }
 
+void top_set(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids) {
+    assert(k > 0 && k <= x.cols && ids.rows == x.rows && ids.cols == k);
+    const RowKernels& kernels = row_kernels(exec);
+    split_range(exec, x.rows, std::int64_t{x.rows} * x.cols, [&](int thread, int begin, int end) {
+        const auto room = static_cast<std::size_t>(x.cols);
+        auto* keys = reinterpret_cast<std::uint64_t*>(exec.scratch(thread, 2 * room * sizeof(std::uint64_t)));
+        std::uint64_t* order = keys + room;
+        for (int r = begin; r < end; ++r) {
+            // Found in the order of their indices.
+            const int found = keys_by_sample(kernels, x.row_data(r), x.cols, k, keys);
+            std::copy_n(keys, found, order);
+            std::nth_element(order, order + k - 1, order + found, std::greater<>{});
+            const std::uint64_t last = order[k - 1];
+            std::int32_t* out = ids.row_data(r);
+            for (int i = 0; i < found; ++i)
+                if (keys[i] >= last) *out++ = index_of(keys[i]);
+        }
+    });
+}
+
 void argmax(Exec& exec, Rows<const float> x, std::span<std::int32_t> out) {
     assert(static_cast<int>(out.size()) == x.rows && x.cols > 0);
     const RowKernels& kernels = row_kernels(exec);

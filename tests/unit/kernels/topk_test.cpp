@@ -26,8 +26,16 @@ void check_topk(Exec& exec, const Table& x, int k) {
     topk(exec, x.view(), k, Rows<std::int32_t>(ids.data(), x.rows, k), values.view());
     std::vector<std::int32_t> best(static_cast<std::size_t>(x.rows));
     argmax(exec, x.view(), best);
+    std::vector<std::int32_t> set(static_cast<std::size_t>(x.rows * k));
+    top_set(exec, x.view(), k, Rows<std::int32_t>(set.data(), x.rows, k));
     for (int r = 0; r < x.rows; ++r) {
         const std::vector<std::int32_t> expected = sorted_ids(x.row(r), x.cols);
+        std::vector<std::int32_t> rising(expected.begin(), expected.begin() + k);
+        std::sort(rising.begin(), rising.end());
+        ASSERT_EQ(std::vector<std::int32_t>(set.begin() + std::ptrdiff_t{r} * k,
+                                            set.begin() + std::ptrdiff_t{r + 1} * k),
+                  rising)
+            << "row " << r;
         for (int i = 0; i < k; ++i) {
             ASSERT_EQ(ids[static_cast<std::size_t>(r * k + i)], expected[static_cast<std::size_t>(i)])
                 << "row " << r << " place " << i;
