@@ -43,6 +43,15 @@ void select_candidates(ProposeContext& context, Rows<const float> logits, int su
     std::fill(out.counts.begin(), out.counts.end(), kept);
 }
 
+void keep_support(ProposeContext& context, Rows<const float> logits, int support,
+                  std::span<const TokenId> ids) {
+    if (context.support == nullptr) return;
+    for (int r = 0; r < logits.rows; ++r) {
+        const std::span<const float> row = logits.row(r).first(static_cast<std::size_t>(support));
+        context.support->push_back({{ids.begin(), ids.end()}, {row.begin(), row.end()}});
+    }
+}
+
 void propose_rows(ProposeContext& context, const kernels::Matrix& rows, std::span<const TokenId> ids,
                   Rows<const float> hidden, int k, std::vector<float>& logits, Proposal& out) {
     Rows<const float> found;
@@ -51,6 +60,7 @@ void propose_rows(ProposeContext& context, const kernels::Matrix& rows, std::spa
         found = logits_of(context.exec, rows, hidden, logits);
     }
     select_candidates(context, found, rows.n(), k, out);
+    keep_support(context, found, rows.n(), ids);
     remap_ids(context, ids, hidden.rows, out);
 }
 

@@ -12,6 +12,11 @@ namespace draftscope {
 /// `support` columns. Ids are column numbers. Records phase topk with its child softmax.
 void select_candidates(ProposeContext& context, Rows<const float> logits, int support, int k, Proposal& out);
 
+/// Appends rows of logits over the first `support` columns to context.support when drafts are drawn; column i
+/// is token ids[i], or i when `ids` is empty.
+void keep_support(ProposeContext& context, Rows<const float> logits, int support,
+                  std::span<const TokenId> ids);
+
 /// Proposes from `rows`, whose row i is the head's row of token ids[i]; rising ids make ties go to the lower
 /// token, as in the full head. Records phases head, topk and gather with its child remap. `logits` is
 /// scratch.

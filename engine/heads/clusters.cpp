@@ -36,6 +36,18 @@ void order_ties(std::span<const float> all, std::span<const TokenId> tokens, std
     }
 }
 
+SupportRow rising(std::span<const TokenId> ids, std::span<const float> logits) {
+    std::vector<std::size_t> order(ids.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return ids[a] < ids[b]; });
+    SupportRow row;
+    for (const std::size_t i : order) {
+        row.ids.push_back(ids[i]);
+        row.logits.push_back(logits[i]);
+    }
+    return row;
+}
+
 }  // namespace
 
 std::vector<int> best_clusters(std::span<const float> scores, int count) {
@@ -167,7 +179,10 @@ void ClusteredVocab::select_row(ProposeContext& context, const float* logits, co
     const auto r = static_cast<std::size_t>(row), cell = r * static_cast<std::size_t>(out.k);
     const int support = static_cast<int>(own_.size()), kept = std::min(out.k, support);
     out.counts[r] = kept;
-    if (support == 0) return;
+    if (support == 0) {
+        if (context.support != nullptr) context.support->push_back({});
+        return;
+    }
     const Rows<const float> mine(own_.data(), 1, support);
     kernels::logsumexp(context.exec, mine, std::span(out.logsumexp).subspan(r, 1));
     const std::span<TokenId> ids = std::span(out.ids).subspan(cell, static_cast<std::size_t>(kept));
@@ -176,6 +191,7 @@ void ClusteredVocab::select_row(ProposeContext& context, const float* logits, co
                   Rows<float>(values.data(), 1, kept));
     for (TokenId& id : ids) id = own_ids_[static_cast<std::size_t>(id)];
     order_ties(own_, own_ids_, ids, values);
+    if (context.support != nullptr) context.support->push_back(rising(own_ids_, own_));
 }
 
 bool ClusteredVocab::covers(const ClusterState& state, TokenId token, int level) const {

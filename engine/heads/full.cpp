@@ -30,6 +30,7 @@ class FullHead final : public Head {
             kernels::matmul(context.exec, head, hidden, logits);
         }
         select_candidates(context, logits, support_, k, out);
+        keep_support(context, logits, support_, weights_.row_ids);
         if (weights_.row_ids.empty()) return;
         remap_ids(context, weights_.row_ids, hidden.rows, out);
     }

@@ -61,11 +61,22 @@ struct HeadCost {
     Lane lane = Lane::critical;
 };
 
+/// Every token of a row's own support with its logit: what drafts can be drawn from (`--verify pq`).
+struct SupportRow {
+    std::vector<TokenId> ids;  ///< rising; empty = logits[i] is of token i
+    std::vector<float> logits;
+};
+
 /// One draft level of a step, over the rows of all its sequences.
 struct ProposeContext {
     kernels::Exec& exec;
     PhaseRecorder& phases;
     int level = 0;  ///< 0 = catch-up row
+    /// When drafts are drawn: propose() appends one row per hidden row, in their order (keep_support() does),
+    /// and drafts are drawn from softmax(logits / temperature). A head that appends nothing has its drafts
+    /// drawn from its best candidates alone: as lossless, but fewer are kept.
+    std::vector<SupportRow>* support = nullptr;
+    double temperature = 0;  ///< of the draws; 0 = none are made
 };
 
 /// Outcome of verification as a head sees it.
@@ -133,10 +144,11 @@ struct HeadParam {
     std::string_view choices = {};  ///< "both|ctx|ext": one of these words, the first is the default
 };
 
-/// Parsed `--head` text: "fr-spec:v=8192".
+/// Parsed `--head` text: "fr-spec:v=8192", "fr-spec:v=8192+rdk".
 struct HeadSpec {
     std::string id;
     std::map<std::string, std::string, std::less<>> params;
+    bool rdk = false;  ///< drafts spread over the tokens that the head lacks (engine/heads/rdk.h)
 };
 Result<HeadSpec> parse_head_spec(std::string_view text);
 std::string to_text(const HeadSpec& spec);

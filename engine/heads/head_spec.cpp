@@ -6,6 +6,7 @@
 
 #include "engine/heads/factories.h"
 #include "engine/heads/head.h"
+#include "engine/heads/rdk.h"
 
 namespace draftscope {
 namespace {
@@ -79,9 +80,12 @@ Status check_param(const HeadInfo& info, std::string_view name, std::string_view
 }  // namespace
 
 Result<HeadSpec> parse_head_spec(std::string_view text) {
-    const std::string_view body = trim(text);
-    const auto colon = body.find(':');
+    constexpr std::string_view suffix = "+rdk";
+    std::string_view body = trim(text);
     HeadSpec spec;
+    spec.rdk = body.ends_with(suffix);
+    if (spec.rdk) body = trim(body.substr(0, body.size() - suffix.size()));
+    const auto colon = body.find(':');
     spec.id = std::string(trim(body.substr(0, colon)));
     if (spec.id.empty()) return bad_input("head: \"{}\" names no head; use NAME or NAME:key=value,...", text);
     if (colon == std::string_view::npos) return spec;
@@ -109,7 +113,7 @@ std::string to_text(const HeadSpec& spec) {
         text += fmt::format("{}{}={}", separator, name, value);
         separator = ',';
     }
-    return text;
+    return spec.rdk ? text + "+rdk" : text;
 }
 
 const HeadInfo* find_head(std::string_view id) {
@@ -127,7 +131,10 @@ Result<std::unique_ptr<Head>> make_head(const HeadSpec& spec, const HeadArtefact
         return bad_input("unknown head {}; known: {}", spec.id, known);
     }
     for (const auto& [name, value] : spec.params) DS_TRY(check_param(*info, name, value));
-    return info->make(spec, artefacts);
+    DS_ASSIGN(auto head, info->make(spec, artefacts));
+    if (!spec.rdk) return head;
+    DS_ASSIGN(HeadArtefact affinity, needed_affinity(spec, artefacts));
+    return make_rdk_head(std::move(head), std::move(affinity));
 }
 
 Result<double> number_param(const HeadSpec& spec, std::string_view name, double fallback) {

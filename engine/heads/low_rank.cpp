@@ -11,12 +11,13 @@
 namespace draftscope {
 namespace {
 
-/// "72/36" of the artefact's parameters against the ranks its tensors have.
+/// "72/36" of the artefact's parameters against the ranks its tensors have; "72" when all levels have that.
 Status check_ranks(const HeadArtefact& artefact, const std::vector<int>& ranks) {
     const auto said = artefact.info().parameters.find("rank");
     if (said == artefact.info().parameters.end()) return {};
     const std::string found = fmt::format("{}", fmt::join(ranks, "/"));
-    if (said->second == found || (ranks.size() == 1 && said->second == std::to_string(ranks[0]))) return {};
+    const bool alike = std::equal(ranks.begin() + 1, ranks.end(), ranks.begin());
+    if (said->second == found || (alike && said->second == std::to_string(ranks.front()))) return {};
     return bad_input("{}: metadata says rank {}, tensor 'down' has {}; the file is damaged", artefact.path(),
                      said->second, found);
 }

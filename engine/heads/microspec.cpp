@@ -274,6 +274,7 @@ class MicroSpecHead final : public Head {
         }
         if (own.ids.empty()) {
             out.resize(hidden.rows, k);
+            keep_support(context, Rows<const float>(nullptr, hidden.rows, 0), 0, {});
             return;
         }
         propose_rows(context, own.rows.matrix(), own.ids, hidden, k, logits_, out);

@@ -47,6 +47,7 @@ class OracleHead final : public Head {
             const std::vector<TokenId> ids = shortlist(states[static_cast<std::size_t>(r)], context.level);
             if (ids.empty()) {
                 out.resize(1, k);
+                keep_support(context, Rows<const float>(nullptr, 1, 0), 0, {});
             } else {
                 PhaseScope gather(context.phases, Phase::gather, context.level, 1);
                 packed_.fill(context.exec, store_, head_rows(weights_, ids));

@@ -31,6 +31,7 @@ class SlimSpecHead final : public Head {
             factors_.run(context.exec, context.level, hidden, logits);
         }
         select_candidates(context, logits, factors_.rows(), k, out);
+        keep_support(context, logits, factors_.rows(), factors_.ids());
         if (!factors_.ids().empty()) remap_ids(context, factors_.ids(), hidden.rows, out);
     }
 

@@ -131,17 +131,14 @@ class SpecVocabHead final : public Head {
         }
         PhaseScope scope(context.phases, Phase::topk, context.level, hidden.rows,
                          logits_.size() * sizeof(float));
-        const std::size_t cells = static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(size);
-        chosen_.resize(cells);
-        values_.resize(cells);
-        kernels::topk(context.exec, approximate, size, Rows<std::int32_t>(chosen_.data(), hidden.rows, size),
-                      Rows<float>(values_.data(), hidden.rows, size));
+        chosen_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(size));
+        kernels::top_set(context.exec, approximate, size,
+                         Rows<std::int32_t>(chosen_.data(), hidden.rows, size));
         shortlists_.resize(static_cast<std::size_t>(hidden.rows));
         for (int r = 0; r < hidden.rows; ++r) {
             auto& own = shortlists_[static_cast<std::size_t>(r)];
             own.assign(chosen_.begin() + std::ptrdiff_t{r} * size,
                        chosen_.begin() + std::ptrdiff_t{r + 1} * size);
-            std::sort(own.begin(), own.end());
             if (!speculator_.ids().empty())
                 for (TokenId& id : own) id = speculator_.token(id);
         }
@@ -170,6 +167,8 @@ class SpecVocabHead final : public Head {
         for (int r = first; r < end; ++r) {
             place_own(shortlists_[static_cast<std::size_t>(r)]);
             select_own(context.exec, exact.row(r - first), columns_, out.k, r, own_, out);
+            if (context.support != nullptr)
+                context.support->push_back({shortlists_[static_cast<std::size_t>(r)], own_});
         }
     }
 
@@ -207,7 +206,7 @@ class SpecVocabHead final : public Head {
     kernels::PackedRows packed_;
     std::unique_ptr<Head> full_;
     TokenUnion together_;
-    std::vector<float> logits_, values_, own_;
+    std::vector<float> logits_, own_;
     std::vector<std::int32_t> chosen_, columns_;
     std::vector<std::vector<TokenId>> shortlists_;  ///< of the rows of the call
     std::vector<TokenId> union_;

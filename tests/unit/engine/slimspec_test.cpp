@@ -79,6 +79,27 @@ TEST_F(SlimSpec, RanksPerLevelShareOneUpProjection) {
     EXPECT_EQ(head->cost_at(nullptr, 1, 7).flops_per_row, 2.0 * 4 * (hidden + vocab));
 }
 
+TEST_F(SlimSpec, EachMedusaHeadHasItsOwnFactors) {
+    Tensors tensors;
+    std::vector<std::vector<float>> downs, ups;
+    for (int head = 0; head < 3; ++head) {
+        downs.push_back(random(8 * hidden, 20 + static_cast<std::uint64_t>(head)));
+        ups.push_back(random(vocab * 8, 30 + static_cast<std::uint64_t>(head)));
+        tensors.floats("down." + std::to_string(head), {8, hidden}, downs.back());
+        tensors.floats("up." + std::to_string(head), {vocab, 8}, ups.back());
+    }
+    ArtefactInfo about = HeadRig::info("slimspec");
+    about.parameters = {{"rank", "8"}};  // one number says it of all
+    save(about, tensors);
+    const auto head = make("slimspec:rank=8");
+    for (int level = 0; level < 5; ++level) {
+        const auto at = static_cast<std::size_t>(std::min(level, 2));
+        const auto dense = expected(downs[at], 8, ups[at], 8, vocab);
+        const Proposal found = propose(*head, level, 4);
+        for (int r = 0; r < rows; ++r) expect_row(found, r, dense[static_cast<std::size_t>(r)], everything());
+    }
+}
+
 TEST_F(SlimSpec, AnArtefactMayScoreSomeTokensOnly) {
     std::vector<std::int32_t> ids;
     for (int i = 1; i < vocab; i += 3) ids.push_back(i);

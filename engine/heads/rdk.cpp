@@ -1,0 +1,254 @@
+#include "engine/heads/rdk.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace draftscope {
+namespace {
+
+/// Where a token's probability goes.
+struct Share {
+    TokenId to = no_token;
+    float weight = 0;
+};
+
+/// The affinity matrix M by rows, a few neighbours each. A token without a row keeps what it has.
+class Affinity {
+  public:
+    Status load(const HeadArtefact& artefact, int vocab);
+    std::span<const Share> row(TokenId token) const {
+        const std::size_t first = first_[static_cast<std::size_t>(token)];
+        return std::span(shares_).subspan(first, first_[static_cast<std::size_t>(token) + 1] - first);
+    }
+    /// Tokens that give `token` something.
+    std::span<const TokenId> givers(TokenId token) const {
+        const std::size_t first = first_giver_[static_cast<std::size_t>(token)];
+        return std::span(givers_).subspan(first, first_giver_[static_cast<std::size_t>(token) + 1] - first);
+    }
+    std::uint64_t bytes_per_row() const { return width_ * sizeof(Share); }
+
+  private:
+    void list_givers(std::size_t vocab);
+
+    std::size_t width_ = 1;
+    std::vector<Share> shares_;
+    std::vector<std::size_t> first_;  ///< [V + 1]
+    std::vector<TokenId> givers_;
+    std::vector<std::size_t> first_giver_;  ///< [V + 1]
+};
+
+Status Affinity::load(const HeadArtefact& artefact, int vocab) {
+    std::vector<TokenId> ids;
+    if (artefact.tensors().find("ids") != nullptr) {
+        DS_ASSIGN(ids, artefact.rising_ids("ids"));
+    } else {
+        for (TokenId id = 0; id < vocab; ++id) ids.push_back(id);
+    }
+    const TensorInfo* weights = artefact.tensors().find("weights");
+    DS_ASSIGN(const auto neighbours, artefact.tensors().read_integers("neighbours"));
+    if (weights == nullptr || weights->shape.size() != 2 || weights->cols() < 1 || weights->cols() > vocab ||
+        weights->rows() != static_cast<std::int64_t>(ids.size()) ||
+        neighbours.size() != ids.size() * static_cast<std::size_t>(weights->cols()))
+        return bad_input("{}: tensors 'neighbours' and 'weights' are to be [{}, n] alike", artefact.path(),
+                         ids.size());
+    width_ = static_cast<std::size_t>(weights->cols());
+    std::vector<float> values(width_);
+    std::size_t next = 0;
+    for (TokenId token = 0; token < vocab; ++token) {
+        first_.push_back(shares_.size());
+        if (next == ids.size() || ids[next] != token) {
+            shares_.push_back({token, 1.0f});
+            continue;
+        }
+        artefact.tensors().read_row(*weights, static_cast<std::int64_t>(next), values.data());
+        double sum = 0;
+        for (const float value : values) {
+            if (!(value >= 0))
+                return bad_input("{}: tensor 'weights' holds {} for token {}", artefact.path(), value, token);
+            sum += static_cast<double>(value);
+        }
+        if (!(std::abs(sum - 1) < 0.01))
+            return bad_input("{}: tensor 'weights' adds up to {} for token {}, expected 1", artefact.path(),
+                             sum, token);
+        for (std::size_t i = 0; i < width_; ++i) {
+            const std::int64_t to = neighbours[next * width_ + i];
+            if (to < 0 || to >= vocab)
+                return bad_input("{}: tensor 'neighbours' holds {} for token {}", artefact.path(), to, token);
+            if (values[i] > 0)
+                shares_.push_back(
+                    {static_cast<TokenId>(to), static_cast<float>(static_cast<double>(values[i]) / sum)});
+        }
+        ++next;
+    }
+    first_.push_back(shares_.size());
+    list_givers(static_cast<std::size_t>(vocab));
+    return {};
+}
+
+void Affinity::list_givers(std::size_t vocab) {
+    std::vector<std::size_t> count(vocab + 1);
+    for (const Share& share : shares_) ++count[static_cast<std::size_t>(share.to)];
+    first_giver_.assign(vocab + 1, 0);
+    for (std::size_t t = 0; t < vocab; ++t) first_giver_[t + 1] = first_giver_[t] + count[t];
+    givers_.resize(shares_.size());
+    std::vector<std::size_t> at(first_giver_.begin(), first_giver_.end() - 1);
+    for (std::size_t t = 0; t < vocab; ++t)
+        for (const Share& share : row(static_cast<TokenId>(t)))
+            givers_[at[static_cast<std::size_t>(share.to)]++] = static_cast<TokenId>(t);
+}
+
+class RdkHead final : public Head {
+  public:
+    RdkHead(std::unique_ptr<Head> base, HeadArtefact artefact)
+        : base_(std::move(base)), artefact_(std::move(artefact)) {}
+
+    Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
+        DS_TRY(base_->prepare(exec, weights));
+        DS_TRY(artefact_.fits(weights));
+        vocab_ = weights.vocab;
+        mass_.assign(static_cast<std::size_t>(vocab_), 0.0);
+        affinity_ = {};
+        return affinity_.load(artefact_, vocab_);
+    }
+
+    std::unique_ptr<HeadState> make_state() const override { return base_->make_state(); }
+    void begin_prompt(HeadState* state, std::span<const TokenId> prompt, Rows<const TokenId> best) override {
+        base_->begin_prompt(state, prompt, best);
+    }
+    int prefill_topk() const override { return base_->prefill_topk(); }
+    int verify_topk() const override { return base_->verify_topk(); }
+    bool verify_whole_tree() const override { return base_->verify_whole_tree(); }
+    void begin_round(ProposeContext& context, std::span<HeadState* const> states) override {
+        base_->begin_round(context, states);
+    }
+    void begin_level(ProposeContext& context, Rows<const float> embeddings, Rows<const float> parents,
+                     std::span<HeadState* const> states) override {
+        base_->begin_level(context, embeddings, parents, states);
+    }
+    void observe(HeadState* state, const DraftTree& tree, const Outcome& outcome) override {
+        base_->observe(state, tree, outcome);
+    }
+
+    void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
+                 Proposal& out) override {
+        std::vector<SupportRow> own;
+        ProposeContext inner{context.exec, context.phases, context.level, &own, context.temperature};
+        base_->propose(inner, hidden, states, k, out);
+        PhaseScope scope(context.phases, Phase::topk, context.level, hidden.rows);
+        const float temperature = context.temperature > 0 ? static_cast<float>(context.temperature) : 1.0f;
+        out.resize(hidden.rows, k);
+        for (int r = 0; r < hidden.rows; ++r) {
+            const SupportRow& row = own[static_cast<std::size_t>(r)];
+            spread(row, temperature);
+            scope.add_bytes(row.logits.size() * affinity_.bytes_per_row());
+            SupportRow spread_row = take(temperature);
+            best_of(spread_row, r, out);
+            if (context.support != nullptr) context.support->push_back(std::move(spread_row));
+        }
+    }
+
+    HeadCost cost(int rows) const override { return with_affinity(base_->cost(rows)); }
+    HeadCost cost_at(const HeadState* state, int rows, int level) const override {
+        return with_affinity(base_->cost_at(state, rows, level));
+    }
+    bool covers(const HeadState* state, TokenId token, int level) const override {
+        if (token < 0 || token >= vocab_) return false;
+        const auto givers = affinity_.givers(token);
+        return std::any_of(givers.begin(), givers.end(),
+                           [&](TokenId giver) { return base_->covers(state, giver, level); });
+    }
+    void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState* state, int level,
+                Rows<float> out) override {
+        base_->scores(exec, hidden, state, level, out);
+        for (int r = 0; r < out.rows; ++r) {
+            SupportRow row;
+            for (TokenId id = 0; id < std::min(vocab_, out.cols); ++id) {
+                if (std::isinf(out.row_data(r)[id])) continue;
+                row.ids.push_back(id);
+                row.logits.push_back(out.row_data(r)[id]);
+            }
+            spread(row, 1.0f);
+            row = take(1.0f);
+            std::fill(out.row(r).begin(), out.row(r).end(), -std::numeric_limits<float>::infinity());
+            for (std::size_t i = 0; i < row.ids.size(); ++i) out.row_data(r)[row.ids[i]] = row.logits[i];
+        }
+    }
+
+  private:
+    HeadCost with_affinity(HeadCost cost) const {
+        cost.bytes += static_cast<std::uint64_t>(cost.active_rows) * affinity_.bytes_per_row();
+        cost.flops_per_row += 2.0 * cost.active_rows;
+        return cost;
+    }
+    /// mass_ += softmax(row / temperature) M.
+    void spread(const SupportRow& row, float temperature) {
+        if (row.logits.empty()) return;
+        const float best = *std::max_element(row.logits.begin(), row.logits.end());
+        double sum = 0;
+        for (const float logit : row.logits)
+            sum += std::exp(static_cast<double>((logit - best) / temperature));
+        for (std::size_t i = 0; i < row.logits.size(); ++i) {
+            const double q = std::exp(static_cast<double>((row.logits[i] - best) / temperature)) / sum;
+            const TokenId from = row.ids.empty() ? static_cast<TokenId>(i) : row.ids[i];
+            for (const Share& share : affinity_.row(from))
+                mass_[static_cast<std::size_t>(share.to)] += q * static_cast<double>(share.weight);
+        }
+    }
+    /// Takes what was spread, as logits whose softmax at `temperature` it is.
+    SupportRow take(float temperature) {
+        SupportRow row;
+        for (TokenId id = 0; id < vocab_; ++id) {
+            double& mass = mass_[static_cast<std::size_t>(id)];
+            if (mass > 0) {
+                row.ids.push_back(id);
+                row.logits.push_back(temperature * static_cast<float>(std::log(mass)));
+            }
+            mass = 0;
+        }
+        return row;
+    }
+    static void best_of(const SupportRow& row, int at, Proposal& out) {
+        const auto r = static_cast<std::size_t>(at);
+        std::vector<std::size_t> order(row.ids.size());
+        for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+        const std::size_t kept = std::min(static_cast<std::size_t>(out.k), order.size());
+        std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(),
+                          [&](std::size_t a, std::size_t b) {
+                              return row.logits[a] != row.logits[b] ? row.logits[a] > row.logits[b] : a < b;
+                          });
+        out.counts[r] = static_cast<int>(kept);
+        double sum = 0;
+        for (const float logit : row.logits) sum += std::exp(static_cast<double>(logit));
+        out.logsumexp[r] = row.logits.empty() ? 0.0f : static_cast<float>(std::log(sum));
+        for (std::size_t i = 0; i < kept; ++i) {
+            out.ids[r * static_cast<std::size_t>(out.k) + i] = row.ids[order[i]];
+            out.logits[r * static_cast<std::size_t>(out.k) + i] = row.logits[order[i]];
+        }
+    }
+
+    std::unique_ptr<Head> base_;
+    HeadArtefact artefact_;
+    Affinity affinity_;
+    int vocab_ = 0;
+    std::vector<double> mass_;  ///< [V] scratch, zeros between rows
+};
+
+}  // namespace
+
+std::unique_ptr<Head> make_rdk_head(std::unique_ptr<Head> base, HeadArtefact affinity) {
+    return std::make_unique<RdkHead>(std::move(base), std::move(affinity));
+}
+
+Result<HeadArtefact> needed_affinity(const HeadSpec& spec, const HeadArtefacts& artefacts) {
+    if (artefacts.affinity_path.empty())
+        return bad_input(
+            "head {}: +rdk needs a token affinity; make one with draftscope fit rdk and give it with "
+            "--artefact "
+            "rdk=FILE",
+            to_text(spec));
+    return HeadArtefact::open(artefacts.affinity_path, "rdk");
+}
+
+}  // namespace draftscope
