@@ -1,0 +1,407 @@
+#include "engine/fit/fit_head.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "engine/fit/joint.h"
+#include "engine/fit/low_rank.h"
+#include "engine/heads/static_vocab.h"
+#include "engine/model/dequant.h"
+#include "engine/replay/trace_writer.h"
+
+namespace draftscope::fit {
+namespace {
+
+template <typename T>
+std::vector<std::byte> bytes_of(std::span<const T> values) {
+    std::vector<std::byte> bytes(values.size_bytes());
+    if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+    return bytes;
+}
+
+FittedTensor half(std::string name, std::vector<std::int64_t> shape, std::span<const float> values) {
+    std::vector<std::uint16_t> stored(values.size());
+    std::transform(values.begin(), values.end(), stored.begin(), f32_to_f16);
+    return {std::move(name), "F16", std::move(shape), bytes_of<std::uint16_t>(stored)};
+}
+
+/// The values as the artefact will hold them, so that the report is about what is shipped.
+void round_to_half(std::span<float> values) {
+    for (float& value : values) value = f16_to_f32(f32_to_f16(value));
+}
+
+/// The rows of a packed head as floats, as matmul sees them.
+Dense unpacked(const kernels::Matrix& matrix, int rows) {
+    Dense out(rows, matrix.k());
+    for (int r = 0; r < rows; ++r) matrix.unpack_row(r, out.row(r));
+    return out;
+}
+
+/// Rows of the drafter's LM head that a fitted head works on, and the target's rows of the same tokens.
+struct Approximated {
+    Teacher teacher;
+    std::vector<TokenId> ids;  ///< token of each row, rising; empty = row i is token i
+    kernels::Matrix target_part, drafter_part;
+};
+
+/// The whole head: every real token, or those of a drafter's own trimmed head.
+Approximated whole_head(const FitInputs& in) {
+    Approximated result;
+    const HeadWeights& weights = in.weights;
+    result.teacher.drafter_rows = weights.lm_head;
+    if (weights.row_ids.empty()) {
+        result.teacher.target_rows = &in.target_head;
+        result.teacher.support = weights.vocab;
+        return result;
+    }
+    result.ids.assign(weights.row_ids.begin(), weights.row_ids.end());
+    result.teacher.support = static_cast<int>(result.ids.size());
+    result.target_part = in.target_head.gather_rows(in.exec, result.ids);
+    return result;
+}
+
+/// The kept tokens of a trimmed head.
+Approximated trimmed_head(const FitInputs& in, std::vector<TokenId> ids) {
+    Approximated result;
+    result.ids = std::move(ids);
+    result.teacher.support = static_cast<int>(result.ids.size());
+    result.target_part = in.target_head.gather_rows(in.exec, result.ids);
+    result.drafter_part = in.weights.lm_head->gather_rows(in.exec, head_rows(in.weights, result.ids));
+    return result;
+}
+
+/// Points the teacher at parts that the struct owns; called once it has its final place.
+void settle(Approximated& a) {
+    if (!a.target_part.empty()) a.teacher.target_rows = &a.target_part;
+    if (!a.drafter_part.empty()) a.teacher.drafter_rows = &a.drafter_part;
+}
+
+Result<Samples> collect(const FitInputs& in, const CollectOptions& options, const Hooks& hooks) {
+    if (in.drafter == nullptr || in.texts == nullptr)
+        return bad_input("this head is fitted on a drafter's hiddens: give --drafter and --trace");
+    return collect_samples(in.exec, *in.drafter, in.weights, in.context, *in.texts, options, hooks);
+}
+
+void note_samples(const Samples& samples, Report& notes) {
+    notes["texts"] = samples.prompts;
+    notes["texts_held_out"] = samples.held_out_prompts;
+    notes["rounds"] = static_cast<double>(samples.anchors);
+    notes["text_rows"] = samples.text.rows();
+    notes["drafted_rows"] = samples.drafted.rows();
+}
+
+/// Second moment of what the head is shown while drafting, held-out rows left out.
+std::vector<double> second_moment(kernels::Exec& exec, const Samples& samples) {
+    SecondMoment moment(samples.text.hidden.width());
+    Dense part;
+    for (const SampleRows* rows : {&samples.text, &samples.drafted}) {
+        const std::vector<int> train = rows->of(false);
+        constexpr std::size_t chunk = 1024;
+        for (std::size_t first = 0; first < train.size(); first += chunk) {
+            const std::size_t count = std::min(chunk, train.size() - first);
+            part.resize(static_cast<int>(count), moment.width());
+            for (std::size_t i = 0; i < count; ++i)
+                rows->hidden.read(train[first + i], part.row(static_cast<int>(i)));
+            moment.add(exec, part.view());
+        }
+    }
+    return moment.mean();
+}
+
+std::string joined(const std::vector<int>& values) {
+    return fmt::format("{}", fmt::join(values, "/"));
+}
+
+std::vector<std::int32_t> to_i32(std::span<const TokenId> ids) {
+    return {ids.begin(), ids.end()};
+}
+
+/// A head being fitted; its student trains the weights in place, so it stays where it was made.
+struct Growing {
+    Approximated head;
+    LowRank factors;  ///< of slimspec and specvocab, or ...
+    Dense rows;       ///< ... of a trimmed head
+    std::vector<int> ranks;
+    std::unique_ptr<Student> student;
+
+    Report evaluate(kernels::Exec& exec, const Samples& samples) {
+        return evaluate_head(exec, samples, head.teacher, *student, head.ids);
+    }
+};
+
+void note_stage(const char* stage, const Report& report, Report& notes) {
+    for (const char* name : {"kl", "kl_drafter"})
+        if (const auto found = report.find(name); found != report.end())
+            notes[fmt::format("{}_{}", name, stage)] = found->second;
+}
+
+/// The closed form of a low-rank head, and what the plain SVD would have been.
+Result<std::unique_ptr<Growing>> start_low_rank(const FitInputs& in, const FitOptions& options,
+                                                const Samples& samples, Report& notes) {
+    auto growing = std::make_unique<Growing>();
+    growing->head = whole_head(in);
+    settle(growing->head);
+    const Teacher& teacher = growing->head.teacher;
+    std::vector<int>& ranks = growing->ranks;
+    ranks = options.ranks;
+    if (ranks.empty()) ranks = {std::max(1, in.weights.hidden / 8)};
+    if (options.per_level && ranks.size() == 1)
+        ranks.assign(static_cast<std::size_t>(samples.levels), ranks.front());
+    const Dense rows = unpacked(*teacher.drafter_rows, teacher.support);
+    const auto start_from = [&](const std::vector<double>& moment) -> Status {
+        DS_ASSIGN(growing->factors, low_rank_factors(in.exec, rows.view(), moment, ranks));
+        growing->student = make_low_rank_student(growing->factors);
+        return {};
+    };
+    DS_TRY(start_from(identity_moment(in.weights.hidden)));
+    note_stage("plain_svd", growing->evaluate(in.exec, samples), notes);
+    DS_TRY(start_from(second_moment(in.exec, samples)));
+    note_stage("closed_form", growing->evaluate(in.exec, samples), notes);
+    return growing;
+}
+
+/// The first tokens of the ranking that the drafter's head holds, and those always active; rising.
+Result<std::vector<TokenId>> kept_tokens(const FitInputs& in, int size) {
+    if (static_cast<int>(in.ranking.size()) < size)
+        return bad_input("v={} but the ranking has {} tokens", size, in.ranking.size());
+    std::vector<bool> kept(static_cast<std::size_t>(in.weights.vocab));
+    int count = 0;
+    const auto keep = [&](TokenId id) {
+        if (count == size || !head_holds(in.weights, id) || kept[static_cast<std::size_t>(id)]) return;
+        kept[static_cast<std::size_t>(id)] = true;
+        ++count;
+    };
+    for (const TokenId id : in.weights.always_active) keep(id);
+    for (const TokenId id : in.ranking) keep(id);
+    if (count < size)
+        return bad_input("v={} but the drafter's head holds {} tokens of the ranking", size, count);
+    std::vector<TokenId> ids;
+    for (std::size_t id = 0; id < kept.size(); ++id)
+        if (kept[id]) ids.push_back(static_cast<TokenId>(id));
+    return ids;
+}
+
+/// The kept rows of the LM head.
+Result<std::unique_ptr<Growing>> start_trimmed(const FitInputs& in, const FitOptions& options,
+                                               const Samples& samples, Report& notes) {
+    const int size = options.v > 0 ? options.v : std::max(1, in.weights.vocab / 4 / 64 * 64);
+    DS_ASSIGN(std::vector<TokenId> ids, kept_tokens(in, size));
+    auto growing = std::make_unique<Growing>();
+    growing->head = trimmed_head(in, std::move(ids));
+    settle(growing->head);
+    growing->rows = unpacked(growing->head.drafter_part, growing->head.teacher.support);
+    growing->student = make_dense_student(growing->rows);
+    note_stage("untrained", growing->evaluate(in.exec, samples), notes);
+    return growing;
+}
+
+bool is_low_rank(const std::string& head) {
+    return head == "slimspec" || head == "specvocab";
+}
+
+/// Sizes are checked before the drafter runs for minutes.
+Status check_sizes(const FitInputs& in, const FitOptions& options) {
+    if (is_low_rank(options.head)) {
+        for (const int rank : options.ranks)
+            if (rank < 1 || rank > in.weights.hidden)
+                return bad_input("rank={} does not fit a head of {} inputs; use 1..{}", rank,
+                                 in.weights.hidden, in.weights.hidden);
+        return {};
+    }
+    if (options.v < 0 || options.v > in.weights.vocab)
+        return bad_input("v={} does not fit the target, which has {} tokens", options.v, in.weights.vocab);
+    return {};
+}
+
+Result<std::unique_ptr<Growing>> start_head(const FitInputs& in, const FitOptions& options,
+                                            const Samples& samples, Report& notes, const Hooks& hooks) {
+    DS_TRY(hooks.check());
+    hooks.report(-1, "closed form");
+    return is_low_rank(options.head) ? start_low_rank(in, options, samples, notes)
+                                     : start_trimmed(in, options, samples, notes);
+}
+
+void note_training(const KlReport& trained, Report& notes) {
+    notes["steps"] = trained.steps;
+    notes["loss_before"] = trained.kl_before;
+    notes["loss_after"] = trained.kl_after;
+    notes["best_epoch"] = trained.best_epoch;
+}
+
+/// Rounds the weights to what the file holds, judges them, and makes the tensors.
+void finish_head(const FitInputs& in, const FitOptions& options, const Samples& samples, Growing& growing,
+                 FittedHead& result) {
+    for (const Parameter& p : growing.student->parameters()) round_to_half(p.values);
+    result.report = growing.evaluate(in.exec, samples);
+    const std::vector<TokenId>& ids = growing.head.ids;
+    if (!ids.empty()) {
+        result.tensors.push_back(integer_tensor("ids", {static_cast<std::int64_t>(ids.size())}, to_i32(ids)));
+    }
+    if (!is_low_rank(options.head)) {
+        result.tensors.push_back(half_tensor("weight", growing.rows));
+        result.parameters["v"] = std::to_string(growing.rows.rows);
+        return;
+    }
+    const LowRank& factors = growing.factors;
+    const bool one = factors.down.size() == 1;
+    for (std::size_t l = 0; l < factors.down.size(); ++l)
+        result.tensors.push_back(half_tensor(one ? "down" : fmt::format("down.{}", l), factors.down[l]));
+    result.tensors.push_back(half_tensor(options.head == "specvocab" ? "vocab" : "up", factors.up));
+    result.parameters["rank"] = joined(growing.ranks);
+}
+
+/// SlimSpec, SpecVocab, VocabTrim-T: closed form or the LM head's own rows, then forward KL, p renormalised
+/// on a trimmed support. Post-hoc, with drafter and exact head fixed, SpecVocab's joint loss L(p, q) + lambda
+/// L(p, q_aux) leaves L(p, q_aux) to be minimised: lambda scales a gradient that Adam normalises, so
+/// SlimSpec's and SpecVocab's factors come out of the same fit.
+Result<FittedHead> fit_by_divergence(const FitInputs& in, const FitOptions& options, const Hooks& hooks) {
+    DS_TRY(check_sizes(in, options));
+    DS_ASSIGN(const Samples samples, collect(in, options.collect, hooks));
+    FittedHead result;
+    note_samples(samples, result.notes);
+    DS_ASSIGN(const auto growing, start_head(in, options, samples, result.notes, hooks));
+    if (options.train) {
+        DS_ASSIGN(const KlReport trained,
+                  train_kl(in.exec, samples, growing->head.teacher, *growing->student, options.kl, hooks));
+        note_training(trained, result.notes);
+    }
+    finish_head(in, options, samples, *growing, result);
+    return result;
+}
+
+void store_router(const Router& router, FittedHead& result) {
+    result.tensors.push_back(half_tensor("router.in.weight", router.in));
+    result.tensors.push_back(half_tensor("router.in.bias", router.in_bias));
+    result.tensors.push_back(half_tensor("router.out.weight", router.out));
+    result.tensors.push_back(half_tensor("router.out.bias", router.out_bias));
+    result.parameters["activation"] = "silu";
+}
+
+/// LM-head rows by token id; tokens that a drafter's own trimmed head lacks are zeros and belong anywhere.
+Dense rows_by_token(const FitInputs& in) {
+    if (in.weights.row_ids.empty()) return unpacked(*in.weights.lm_head, in.weights.vocab);
+    Dense rows(in.weights.vocab, in.weights.hidden);
+    for (std::size_t r = 0; r < in.weights.row_ids.size(); ++r)
+        in.weights.lm_head->unpack_row(static_cast<int>(r), rows.row(in.weights.row_ids[r]));
+    return rows;
+}
+
+/// DynaSpec (clusters as they fall) and CORAL (groups of equal size), each with its router.
+Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, const Hooks& hooks) {
+    const bool dynaspec = options.head == "dynaspec";
+    CollectOptions collect_options = options.collect;
+    collect_options.router_inputs = dynaspec;
+    DS_ASSIGN(const Samples samples, collect(in, collect_options, hooks));
+    FittedHead result;
+    note_samples(samples, result.notes);
+    const int groups = dynaspec ? options.clusters : options.groups;
+    KmeansOptions kmeans;
+    kmeans.clusters = groups;
+    kmeans.seed = options.router.seed;
+    const Dense rows = rows_by_token(in);
+    DS_ASSIGN(const Clusters clusters, spherical_kmeans(in.exec, rows.view(), kmeans, hooks));
+    std::vector<std::int32_t> group_of = clusters.of;
+    if (!dynaspec) {
+        if (static_cast<int>(in.ranking.size()) != in.weights.vocab)
+            return bad_input("coral: the ranking has {} tokens, the target {}", in.ranking.size(),
+                             in.weights.vocab);
+        group_of = balanced_groups(in.exec, rows.view(), clusters, to_i32(in.ranking));
+    }
+    const RouterInput input = dynaspec ? RouterInput::embedding_and_parent : RouterInput::hidden;
+    RouterOptions router_options = options.router;
+    if (!dynaspec) router_options.width = in.weights.hidden;  // one d x d layer
+    RouterReport trained;
+    DS_ASSIGN(Router router, train_router(in.exec, samples.drafted, input, group_of, groups, router_options,
+                                          hooks, trained));
+    result.notes["clusters_spread"] = clusters.objective.back();
+    result.notes["steps"] = trained.steps;
+    result.notes["bce_before"] = trained.bce_before;
+    result.notes["bce_after"] = trained.bce_after;
+    for (Dense* weights : {&router.in, &router.out}) round_to_half(weights->values());
+    const int chosen = std::max(1, (groups + 3) / 4);  // the heads' default budget
+    result.report =
+        evaluate_router(in.exec, samples, router, input, group_of, chosen, in.weights.always_active);
+    result.report["chosen"] = chosen;
+    result.tensors.push_back(integer_tensor(dynaspec ? "clusters" : "groups", {in.weights.vocab}, group_of));
+    store_router(router, result);
+    result.parameters[dynaspec ? "clusters" : "groups"] = std::to_string(groups);
+    if (dynaspec) result.parameters["r"] = std::to_string(router_options.width);
+    return result;
+}
+
+Result<FittedHead> fit_affinity(const FitInputs& in, const FitOptions& options, const Hooks& hooks) {
+    Approximated head = whole_head(in);
+    settle(head);
+    const Dense rows = unpacked(*head.teacher.drafter_rows, head.teacher.support);
+    DS_ASSIGN(Affinity affinity, token_affinity(in.exec, rows.view(), options.affinity, hooks));
+    if (!head.ids.empty()) {
+        for (std::int32_t& neighbour : affinity.neighbours)
+            neighbour = head.ids[static_cast<std::size_t>(neighbour)];
+    }
+    FittedHead result;
+    const std::vector<std::int64_t> shape{rows.rows, affinity.width};
+    result.tensors.push_back(integer_tensor("neighbours", shape, affinity.neighbours));
+    FittedTensor weights = half_tensor("weights", affinity.weights);
+    weights.shape = shape;
+    result.tensors.push_back(std::move(weights));
+    if (!head.ids.empty()) {
+        result.tensors.push_back(
+            integer_tensor("ids", {static_cast<std::int64_t>(head.ids.size())}, to_i32(head.ids)));
+    }
+    result.parameters["neighbours"] = std::to_string(affinity.width);
+    return result;
+}
+
+}  // namespace
+
+FittedTensor half_tensor(std::string name, const Dense& values) {
+    return half(std::move(name), {values.rows, values.cols}, values.values());
+}
+
+FittedTensor half_tensor(std::string name, std::span<const float> values) {
+    return half(std::move(name), {static_cast<std::int64_t>(values.size())}, values);
+}
+
+FittedTensor integer_tensor(std::string name, std::vector<std::int64_t> shape,
+                            std::span<const std::int32_t> values) {
+    return {std::move(name), "I32", std::move(shape), bytes_of(values)};
+}
+
+Result<FittedHead> fit_head(const FitInputs& inputs, const FitOptions& options, const Hooks& hooks) {
+    if (is_low_rank(options.head) || options.head == "vocabtrim-t")
+        return fit_by_divergence(inputs, options, hooks);
+    if (options.head == "coral" || options.head == "dynaspec") return fit_routed(inputs, options, hooks);
+    if (options.head == "rdk") return fit_affinity(inputs, options, hooks);
+    return bad_input("head {}: nothing to fit", options.head);
+}
+
+Result<FittedHead> fit_joint(const FitInputs& inputs, const FitOptions& options, const JointFit& joint,
+                             const Hooks& hooks) {
+    if (!is_low_rank(options.head) && options.head != "vocabtrim-t" && options.head != "bcl")
+        return bad_input("head {}: --joint trains slimspec, specvocab, vocabtrim-t and bcl", options.head);
+    DS_TRY(check_sizes(inputs, options));
+    FittedHead result;
+    std::unique_ptr<Growing> growing;
+    {
+        DS_ASSIGN(const Samples before, collect(inputs, options.collect, hooks));
+        DS_ASSIGN(growing, start_head(inputs, options, before, result.notes, hooks));
+    }
+    DS_ASSIGN(const KlReport trained,
+              train_joint(inputs.exec, joint.drafter, joint.target, growing->head.teacher, *growing->student,
+                          *inputs.texts, joint.options, hooks));
+    note_training(trained, result.notes);
+    // Judged as it will run: the trained drafter from its file, drafting over the trace.
+    DS_ASSIGN(const std::unique_ptr<Drafter> drafter, joint.reload(checkpoint_tensors(joint.drafter)));
+    FitInputs after = inputs;
+    after.drafter = drafter.get();
+    DS_ASSIGN(const Samples samples, collect(after, options.collect, hooks));
+    note_samples(samples, result.notes);
+    finish_head(after, options, samples, *growing, result);
+    if (options.head == "bcl") result.parameters["alpha"] = fmt::format("{}", options.alpha);
+    return result;
+}
+
+}  // namespace draftscope::fit
