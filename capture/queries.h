@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "capture/capture.h"
@@ -61,17 +62,25 @@ struct PhaseStats {
 /// Excluded steps (warm-up, paused, shadow) are left out, as in v_phase.
 std::vector<PhaseStats> phase_stats(const Snapshot& snapshot, RowId run_id);
 
+/// What a run's text is to the target's own: "exact" (the autoregressive text), "distribution" (drawn from
+/// the target's distribution by other random numbers), "lossy" (another distribution).
+std::string_view losslessness(const RunRow& run);
+
 struct RunTotals {
     std::int64_t rounds = 0, drafted = 0, accepted = 0, committed = 0, generated = 0, steps = 0;
     std::int64_t excluded_warmup = 0, excluded_paused = 0, excluded_shadow = 0;
-    TimeNs decode_ns = 0;  ///< all steps, paused time taken out
+    /// Steps without shadow work, paused time taken out: what decoding took. Steps with shadow work are
+    /// apart.
+    TimeNs decode_ns = 0, shadow_ns = 0;
+    std::int64_t shadow_committed = 0;  ///< of `committed`, in steps with shadow work
     TimeNs prefill_ns = 0;
     TimeNs counted_ns = 0;               ///< of decode_ns, the steps that are not excluded
     std::int64_t counted_committed = 0;  ///< committed in them
     double tau = 0;                      ///< committed / rounds; 0 without rounds
-    /// counted_committed / counted_ns, so that calibration and pauses do not slow the figure; over all steps
-    /// when every step is excluded.
+    /// counted_committed / counted_ns, so that calibration and pauses do not slow the figure; over those
+    /// of decode_ns when every step is excluded.
     double tokens_per_second = 0;
+    /// Tokens over decode_ns and prefill_ns; those of steps with shadow work are left out with their time.
     double tokens_per_second_e2e = 0;
 };
 RunTotals run_totals(const Snapshot& snapshot, RowId run_id);

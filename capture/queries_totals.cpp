@@ -24,13 +24,19 @@ struct Speed {
 
 }  // namespace
 
+std::string_view losslessness(const RunRow& run) {
+    // At temperature 0 every rule is greedy exact match.
+    if (run.verify == "match" || run.temperature <= 0) return "exact";
+    return run.verify == "pq" ? "distribution" : "lossy";
+}
+
 RunTotals run_totals(const Snapshot& snapshot, RowId run_id) {
     RunTotals out;
     for (std::size_t i = 0; i < snapshot.steps.size(); ++i) {
         const StepRow& step = snapshot.steps[i].row;
         if (step.run_id != run_id) continue;
         ++out.steps;
-        out.decode_ns += busy_ns(step);
+        (step.excluded == Excluded::shadow ? out.shadow_ns : out.decode_ns) += busy_ns(step);
         if (step.excluded == Excluded::no) out.counted_ns += busy_ns(step);
         out.excluded_warmup += step.excluded == Excluded::warmup ? 1 : 0;
         out.excluded_paused += step.excluded == Excluded::paused ? 1 : 0;
@@ -44,7 +50,9 @@ RunTotals run_totals(const Snapshot& snapshot, RowId run_id) {
         out.accepted += round.accepted;
         out.committed += round.committed;
         const std::uint32_t step = snapshot.rounds[i].step_index;
-        if (snapshot.steps[step].row.excluded == Excluded::no) out.counted_committed += round.committed;
+        const Excluded excluded = snapshot.steps[step].row.excluded;
+        if (excluded == Excluded::no) out.counted_committed += round.committed;
+        if (excluded == Excluded::shadow) out.shadow_committed += round.committed;
     }
     for (const auto& prompt : snapshot.prompts) {
         if (prompt->run_id != run_id) continue;
@@ -55,11 +63,12 @@ RunTotals run_totals(const Snapshot& snapshot, RowId run_id) {
     if (out.counted_ns > 0) {
         out.tokens_per_second = static_cast<double>(out.counted_committed) / seconds(out.counted_ns);
     } else if (out.decode_ns > 0) {
-        out.tokens_per_second = static_cast<double>(out.committed) / seconds(out.decode_ns);
+        out.tokens_per_second =
+            static_cast<double>(out.committed - out.shadow_committed) / seconds(out.decode_ns);
     }
     if (out.decode_ns + out.prefill_ns > 0)
-        out.tokens_per_second_e2e =
-            static_cast<double>(out.generated) / seconds(out.decode_ns + out.prefill_ns);
+        out.tokens_per_second_e2e = static_cast<double>(out.generated - out.shadow_committed) /
+                                    seconds(out.decode_ns + out.prefill_ns);
     return out;
 }
 

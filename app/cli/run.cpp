@@ -4,6 +4,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -78,9 +79,13 @@ json prompt_json(const PromptReport& prompt, const PromptStats& stats) {
 json report_json(const RunReport& report, const Snapshot& snapshot, const std::string& capture) {
     const RunRow& run = *snapshot.run(report.run_id);
     json prompts = json::array();
+    // A batch begins and ends its prompts in another order than the file's.
+    std::map<int, const PromptStats*> by_ordinal;
     const std::vector<PromptStats> stats = prompt_stats(snapshot, report.run_id);
-    for (std::size_t i = 0; i < report.prompts.size() && i < stats.size(); ++i) {
-        prompts.push_back(prompt_json(report.prompts[i], stats[i]));
+    for (const PromptStats& one : stats) by_ordinal[snapshot.prompt(one.prompt_id)->ordinal] = &one;
+    for (const PromptReport& prompt : report.prompts) {
+        const auto found = by_ordinal.find(prompt.ordinal);
+        if (found != by_ordinal.end()) prompts.push_back(prompt_json(prompt, *found->second));
     }
     json baseline = {{"tokens_per_second", nullptr}, {"speedup", nullptr}};
     if (report.baseline.present) {
@@ -93,8 +98,10 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const std::s
             {"head", run.head},
             {"tree", run.tree},
             {"verify", run.verify},
+            {"lossless", losslessness(run)},
             {"temperature", run.temperature},
             {"seed", run.seed},
+            {"batch", run.batch},
             {"tier", run.tier},
             {"backend", run.backend},
             {"precision", run.precision},
@@ -115,6 +122,12 @@ void print_summary(const RunReport& report, const Snapshot& snapshot, const RunC
     std::printf("\n%s  drafter %s  head %s  tree %s  %s  %d threads  %s\n", run.target.c_str(),
                 run.drafter.c_str(), run.head.empty() ? "-" : run.head.c_str(), run.tree.c_str(),
                 run.precision.c_str(), run.threads, run.tier.c_str());
+    if (run.batch > 1) std::printf("batch %d  (tok/s of all sequences together)\n", run.batch);
+    if (losslessness(run) == "lossy") {
+        std::printf("verify %s: LOSSY, the text is not the target's own\n", run.verify.c_str());
+    } else if (losslessness(run) == "distribution") {
+        std::printf("verify %s: lossless in distribution, not token for token\n", run.verify.c_str());
+    }
     std::printf("tau %.3f  (%lld committed in %lld rounds)   %.1f tok/s decode, %.1f tok/s with prefill\n",
                 totals.tau, static_cast<long long>(totals.committed), static_cast<long long>(totals.rounds),
                 totals.tokens_per_second, totals.tokens_per_second_e2e);
@@ -191,13 +204,19 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
         ->capture_default_str();
     command.add_option("--artefact", config.artefacts, "HEAD=PATH, file that a head needs (repeatable)");
     command.add_option("--tree", config.tree, "depth=3,topk=4,nodes=12 | chain=6 | paper:fr-spec ...");
-    command.add_option("--verify", config.verify, "verification rule: match (lossless)")
+    command
+        .add_option("--verify", config.verify,
+                    "verification rule: match (the target's own text, token for token), pq (rejection "
+                    "sampling of drawn drafts: lossless in distribution) or typical[:epsilon=0.09,delta=0.3] "
+                    "(Medusa's typical acceptance: LOSSY). At temperature 0 all are greedy exact match")
         ->capture_default_str();
     command.add_option("--temperature", config.temperature, "0 = greedy")->capture_default_str();
     command.add_option("--top-p", config.top_p, "nucleus, 1 = off")->capture_default_str();
     command.add_option("--top-k", config.top_k, "0 = off")->capture_default_str();
     command.add_option("--seed", config.seed, "of the sampling")->capture_default_str();
     command.add_option("--max-new", config.max_new, "tokens to generate per prompt")->capture_default_str();
+    command.add_option("--batch", config.batch, "sequences decoded in lockstep; every text stays the same")
+        ->capture_default_str();
     command.add_option("--precision", config.precision, "f32, bf16, int8 or auto")->capture_default_str();
     command.add_option("--threads", config.threads, "worker threads (default: all cores)");
     command.add_flag("--ignore-eos", config.ignore_eos, "decode on past the end of text");
@@ -222,7 +241,7 @@ void add_run(CLI::App& program, Action& action) {
     command->add_option("--limit", config.limit, "conversations taken from the file (0 = all)");
     command->add_flag("--stratify", config.stratify, "take them evenly over the categories");
     command->add_option("--baseline", config.baseline,
-                        "also decode N prompts autoregressively, for the speed-up");
+                        "also decode N prompts autoregressively at the same batch, for the speed-up");
     command
         ->add_option("--calibrate", config.calibration_rounds,
                      "rounds in which the full head also drafts, to place the head on the plane (0 = off)")

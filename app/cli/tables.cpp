@@ -151,6 +151,7 @@ json totals_json(const Snapshot& snapshot, RowId run_id) {
             {"tau", totals.tau},
             {"generated", totals.generated},
             {"decode_seconds", seconds(totals.decode_ns)},
+            {"shadow_seconds", seconds(totals.shadow_ns)},
             {"prefill_seconds", seconds(totals.prefill_ns)},
             {"tokens_per_second", totals.tokens_per_second},
             {"tokens_per_second_e2e", totals.tokens_per_second_e2e}};

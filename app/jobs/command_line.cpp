@@ -49,6 +49,7 @@ std::string to_command_line(const RunConfig& config) {
     number("--top-k", config.top_k, defaults.top_k);
     number("--seed", config.seed, defaults.seed);
     number("--max-new", config.max_new, defaults.max_new);
+    number("--batch", config.batch, defaults.batch);
     text("--precision", config.precision, defaults.precision);
     number("--threads", config.threads, defaults.threads);
     flag("--ignore-eos", config.ignore_eos);

@@ -27,6 +27,7 @@ struct RunConfig {
     int top_k = 0;
     std::uint64_t seed = 0;
     int max_new = 128;
+    int batch = 1;    ///< sequences decoded in lockstep
     int threads = 0;  ///< 0 = all cores (window: all but one)
     bool ignore_eos = false;
     bool raw = false;          ///< no chat template

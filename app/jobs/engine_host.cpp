@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
+#include "app/jobs/conversation_feed.h"
 #include "app/jobs/prompt_file.h"
 #include "app/jobs/resolve.h"
 #include "app/jobs/run_job.h"
@@ -33,6 +35,8 @@ std::string config_json(const ResolvedRun& run, const Tokenizer& tokenizer) {
         {"top_p", c.top_p},
         {"top_k", c.top_k},
         {"seed", c.seed},
+        {"verify", to_text(run.verify)},
+        {"batch", c.batch},
         {"max_new", c.max_new},
         {"ignore_eos", c.ignore_eos},
         {"raw", c.raw},
@@ -46,68 +50,6 @@ std::string config_json(const ResolvedRun& run, const Tokenizer& tokenizer) {
 std::vector<Conversation> single_prompt(const std::string& text) {
     return {Conversation{"0", "", {text}}};
 }
-
-/// The prompts of a run, one at a time: a turn needs the answers before it.
-class PromptPlayer {
-  public:
-    PromptPlayer(const Target& target, bool raw, std::string suite)
-        : target_(target), raw_(raw), suite_(std::move(suite)) {}
-
-    void begin(const Conversation& conversation) {
-        conversation_ = &conversation;
-        messages_.clear();
-        text_.clear();
-    }
-    PromptInput turn(int index) {
-        const std::string& user = conversation_->turns[static_cast<std::size_t>(index)];
-        PromptInput input;
-        input.id = conversation_->id;
-        input.category = conversation_->category;
-        input.suite = suite_;
-        input.turn = index;
-        input.text = user;
-        if (raw_) {
-            text_ += user;
-            input.tokens = target_.tokenizer()->encode(text_, false);
-        } else {
-            messages_.push_back({"user", user});
-            input.tokens = target_.tokenizer()->encode(target_.chat().render(messages_), true);
-        }
-        const TokenId bos = target_.tokenizer()->bos();
-        if (target_.tokenizer()->add_bos() && bos != no_token &&
-            (input.tokens.empty() || input.tokens[0] != bos)) {
-            input.tokens.insert(input.tokens.begin(), bos);
-        }
-        return input;
-    }
-    void answered(const std::string& text) {
-        if (raw_) {
-            text_ += text;
-        } else {
-            messages_.push_back({"assistant", text});
-        }
-    }
-
-  private:
-    const Target& target_;
-    bool raw_;
-    std::string suite_;
-    const Conversation* conversation_ = nullptr;
-    std::vector<ChatMessage> messages_;
-    std::string text_;
-};
-
-struct DecodeRate {
-    std::int64_t committed = 0;
-    TimeNs decode_ns = 0;
-    void add(std::int64_t tokens, TimeNs ns) {
-        committed += tokens;
-        decode_ns += ns;
-    }
-    double tokens_per_second() const {
-        return decode_ns > 0 ? static_cast<double>(committed) / seconds(decode_ns) : 0.0;
-    }
-};
 
 }  // namespace
 
@@ -136,7 +78,7 @@ struct EngineHost::Impl {
     Status run_baseline(const ResolvedRun& run, const std::vector<Conversation>& conversations, Gate& gate,
                         const RunHooks& hooks, RunReport& report);
     Status play(const ResolvedRun& run, const std::vector<Conversation>& conversations,
-                DecodeSession& session, Gate& gate, const RunHooks& hooks, RunReport& report);
+                DecodeSession& session, const RunHooks& hooks, RunReport& report);
 };
 
 EngineHost::EngineHost() : impl_(std::make_unique<Impl>()) {
@@ -252,9 +194,10 @@ RunRow EngineHost::Impl::describe_run(const ResolvedRun& run, const std::string&
     row.head = head ? to_text(*run.head) : std::string();
     row.tree = drafter->uses_head() || run.drafter_id != "none" ? to_text(run.tree) : std::string("none");
     row.name = row.head.empty() ? row.drafter : row.drafter + " x " + row.head;
-    row.verify = run.config.verify;
+    row.verify = to_text(run.verify);
     row.temperature = run.config.temperature;
     row.seed = run.config.seed;
+    row.batch = run.config.batch;
     row.threads = exec->threads();
     row.precision = std::string(kernels::to_text(target->precision()));
     row.vocab_id = vocabulary.vocab->id;
@@ -267,6 +210,8 @@ DecodeOptions EngineHost::Impl::decode_options(const ResolvedRun& run) const {
     DecodeOptions options;
     options.tree = run.tree;
     options.sampling = {run.config.temperature, run.config.top_p, run.config.top_k, run.config.seed};
+    options.verify = run.verify;
+    options.batch = run.config.batch;
     options.max_new = run.config.max_new;
     options.ignore_eos = run.config.ignore_eos;
     options.calibration_rounds = run.config.calibration_rounds;
@@ -275,11 +220,9 @@ DecodeOptions EngineHost::Impl::decode_options(const ResolvedRun& run) const {
 
 Status EngineHost::Impl::check_prompts(const ResolvedRun& run,
                                        const std::vector<Conversation>& conversations) {
-    PromptPlayer player(*target, run.config.raw, "");
     const int context = target->config().context;
     for (const Conversation& conversation : conversations) {
-        player.begin(conversation);
-        const std::size_t tokens = player.turn(0).tokens.size();
+        const std::size_t tokens = ConversationFeed::first_turn(*target, conversation, run.config.raw).size();
         if (static_cast<int>(tokens) < context) continue;
         return bad_input(
             "prompt {}: {} tokens leave no room in the model's context of {}; shorten the prompt",
@@ -296,52 +239,31 @@ Status EngineHost::Impl::run_baseline(const ResolvedRun& run, const std::vector<
     DecodeOptions options = decode_options(run);
     options.calibration_rounds = 0;
     DecodeSession session(*target, *plain, nullptr, nullptr, *exec, options, {}, phases, gate);
-    PromptPlayer player(*target, run.config.raw, "");
-    DecodeRate rate;
-    int done = 0;
-    for (const Conversation& conversation : conversations) {
-        if (done == run.config.baseline || gate.cancelled()) break;
-        if (hooks.on_progress) {
-            hooks.on_progress(static_cast<double>(done) / run.config.baseline, "autoregressive baseline");
-        }
-        player.begin(conversation);
-        DS_ASSIGN(const PromptOutcome outcome, session.decode(player.turn(0)));
-        rate.add(outcome.committed, outcome.decode_ns);
-        ++done;
-    }
-    report.baseline.present = rate.decode_ns > 0;
-    report.baseline.tokens_per_second = rate.tokens_per_second();
+    const auto count = std::min(conversations.size(), static_cast<std::size_t>(run.config.baseline));
+    const std::vector<Conversation> first(conversations.begin(),
+                                          conversations.begin() + static_cast<std::ptrdiff_t>(count));
+    RunHooks quiet;
+    quiet.on_progress = hooks.on_progress;
+    ConversationFeed feed(*target, first, {.raw = run.config.raw, .first_turns = true, .suite = ""}, quiet,
+                          "autoregressive baseline: prompt");
+    if (hooks.on_progress) hooks.on_progress(0, "autoregressive baseline");
+    DS_TRY(session.run(feed));
+    report.baseline.present = session.totals().decode_ns > 0;
+    report.baseline.tokens_per_second = session.totals().tokens_per_second();
     return {};
 }
 
 Status EngineHost::Impl::play(const ResolvedRun& run, const std::vector<Conversation>& conversations,
-                              DecodeSession& session, Gate& gate, const RunHooks& hooks, RunReport& report) {
-    const std::string suite = std::filesystem::path(run.config.prompts_file).stem().string();
-    PromptPlayer player(*target, run.config.raw, suite);
-    for (std::size_t i = 0; i < conversations.size() && !gate.cancelled(); ++i) {
-        const Conversation& conversation = conversations[i];
-        player.begin(conversation);
-        for (int turn = 0; turn < static_cast<int>(conversation.turns.size()) && !gate.cancelled(); ++turn) {
-            if (hooks.on_progress && conversations.size() > 1) {
-                hooks.on_progress(static_cast<double>(i) / static_cast<double>(conversations.size()),
-                                  fmt::format("prompt {} of {}", i + 1, conversations.size()));
-            }
-            const PromptInput input = player.turn(turn);
-            if (turn > 0 && static_cast<int>(input.tokens.size()) >= target->config().context) {
-                log_warning(
-                    "prompt {}: turn {} no longer fits the model's context; the conversation ends there",
-                    conversation.id, turn + 1);
-                break;
-            }
-            DS_ASSIGN(PromptOutcome outcome, session.decode(input, hooks.on_text));
-            player.answered(outcome.text);
-            if (hooks.on_text) hooks.on_text("\n");
-            const bool full = outcome.finish == Finish::context;
-            report.prompts.push_back({conversation.id, conversation.category, std::move(outcome)});
-            if (full) break;
-        }
-    }
-    return {};
+                              DecodeSession& session, const RunHooks& hooks, RunReport& report) {
+    ConversationFeed feed(*target, conversations,
+                          {.raw = run.config.raw,
+                           .first_turns = false,
+                           .whole_answers = run.config.batch > 1,
+                           .suite = std::filesystem::path(run.config.prompts_file).stem().string()},
+                          hooks, "prompt");
+    const Status status = session.run(feed);
+    report.prompts = feed.take_reports();
+    return status;
 }
 
 namespace {
@@ -353,25 +275,34 @@ void end_run(Recorder& recorder, const RunRow& row, RunEnd how) {
     recorder.flush();
 }
 
-/// Speed over the prompts that the baseline decoded too: the first turns of the first `conversations`.
-DecodeRate rate_of_first_turns(const Snapshot& snapshot, RowId run_id, int conversations) {
+/// Speed over the prompts that the baseline decoded too: the first turns of the first `conversations`. A step
+/// that other prompts took part in counts by the share of rounds.
+double speed_of_first_turns(const Snapshot& snapshot, RowId run_id, int conversations) {
+    std::vector<const PromptRow*> first_turns;
+    for (const auto& prompt : snapshot.prompts)
+        if (prompt->run_id == run_id && prompt->turn == 0) first_turns.push_back(prompt.get());
+    std::sort(first_turns.begin(), first_turns.end(),
+              [](const PromptRow* a, const PromptRow* b) { return a->ordinal < b->ordinal; });
     std::set<RowId> prompts;
-    for (const auto& prompt : snapshot.prompts) {
-        if (prompt->run_id != run_id || prompt->turn != 0) continue;
-        if (static_cast<int>(prompts.size()) == conversations) break;
-        prompts.insert(prompt->id);
-    }
-    DecodeRate counted, all;
+    for (const PromptRow* prompt : first_turns)
+        if (static_cast<int>(prompts.size()) < conversations) prompts.insert(prompt->id);
+    struct Rate {
+        double committed = 0, ns = 0;
+    } counted, all;
     for (std::size_t i = 0; i < snapshot.rounds.size(); ++i) {
         const RoundEntry& round = snapshot.rounds[i];
         if (!prompts.contains(round.row.prompt_id)) continue;
-        const StepRow& step = snapshot.steps[round.step_index].row;
-        all.add(round.row.committed, step.end_ns - step.start_ns - step.paused_ns);
-        if (step.excluded == Excluded::no) {
-            counted.add(round.row.committed, step.end_ns - step.start_ns - step.paused_ns);
+        const StepEntry& step = snapshot.steps[round.step_index];
+        const double ns = static_cast<double>(step.row.end_ns - step.row.start_ns - step.row.paused_ns) /
+                          std::max(1u, step.rounds.count);
+        for (Rate* rate : {&all, &counted}) {
+            if (rate == &counted && step.row.excluded != Excluded::no) continue;
+            rate->committed += round.row.committed;
+            rate->ns += ns;
         }
     }
-    return counted.decode_ns > 0 ? counted : all;
+    const Rate& rate = counted.ns > 0 ? counted : all;
+    return rate.ns > 0 ? 1e9 * rate.committed / rate.ns : 0.0;
 }
 
 /// The storage of one run: removed again when nothing was ever written to it.
@@ -456,13 +387,13 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
     recording.ranks = impl_->vocabulary.ranks.empty() ? nullptr : &impl_->vocabulary.ranks;
     DecodeSession session(*impl_->target, *impl_->drafter, impl_->head.get(), impl_->full_head.get(),
                           *impl_->exec, impl_->decode_options(run), recording, phases, gate);
-    const Status played = impl_->play(run, conversations, session, gate, hooks, report);
+    const Status played = impl_->play(run, conversations, session, hooks, report);
 
     report.cancelled = gate.cancelled();
     end_run(recorder, row, !played.ok() ? RunEnd::error : report.cancelled ? RunEnd::cancelled : RunEnd::ok);
     if (report.baseline.tokens_per_second > 0) {
-        const DecodeRate ours = rate_of_first_turns(*recorder.snapshot(), row.id, run.config.baseline);
-        report.baseline.speedup = ours.tokens_per_second() / report.baseline.tokens_per_second;
+        report.baseline.speedup = speed_of_first_turns(*recorder.snapshot(), row.id, run.config.baseline) /
+                                  report.baseline.tokens_per_second;
     }
     recorder.set_storage(nullptr);
     recorder.flush();

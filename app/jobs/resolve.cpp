@@ -100,8 +100,9 @@ Status resolve_numbers(ResolvedRun& run) {
     RunConfig& config = run.config;
     if (config.tree.empty()) config.tree = cpu_tree;
     DS_ASSIGN(run.tree, parse_tree_spec(config.tree));
-    if (config.verify != "match")
-        return bad_input("--verify {}: unknown rule; known is match", config.verify);
+    DS_ASSIGN(run.verify, parse_verify_spec(config.verify));
+    if (run.verify.rule == VerifyRule::typical && (config.top_p < 1 || config.top_k > 0))
+        return bad_input("--verify typical: has its own threshold; leave --top-p and --top-k out");
     if (config.precision != "auto") {
         run.precision = kernels::precision_from(config.precision);
         if (!run.precision) {
@@ -109,6 +110,8 @@ Status resolve_numbers(ResolvedRun& run) {
         }
     }
     if (config.max_new < 1) return bad_input("--max-new {}: must be at least 1", config.max_new);
+    if (config.batch < 1 || config.batch > max_batch)
+        return bad_input("--batch {}: must be 1 to {}", config.batch, max_batch);
     if (config.threads < 0 || config.threads > 1024) {
         return bad_input("--threads {}: must be 1 to 1024 (0 = all cores)", config.threads);
     }

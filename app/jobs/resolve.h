@@ -6,6 +6,7 @@
 #include "app/jobs/commands.h"
 #include "base/result.h"
 #include "engine/heads/head.h"
+#include "engine/session/session.h"
 #include "engine/tree/draft_tree.h"
 #include "kernels/matrix.h"
 
@@ -15,6 +16,7 @@ namespace draftscope {
 struct ResolvedRun {
     RunConfig config;  ///< with defaults filled in
     TreeSpec tree;
+    VerifySpec verify;
     std::optional<HeadSpec> head;  ///< absent for drafters without one
     HeadArtefacts artefacts;
     std::string drafter_id;

@@ -15,6 +15,7 @@ namespace draftscope {
 
 struct PromptReport {
     std::string id, category;
+    int ordinal = 0;  ///< as in its PromptRow
     PromptOutcome outcome;
 };
 struct BaselineReport {

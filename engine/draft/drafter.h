@@ -29,6 +29,8 @@ struct DraftContext {
     Head* head = nullptr;  ///< null for drafters without one
     TreeSpec tree;
     LevelWatcher* watcher = nullptr;
+    const SampledDrafts* sampled =
+        nullptr;  ///< draw the drafts from the head's distribution; null = its best
 };
 
 /// Per-sequence state (the drafter's own KV cache, suffix index, ...).
@@ -41,7 +43,7 @@ class DrafterState {
 /// and has no target KV yet. new_hidden/new_aux are the target's features of the slots verified since the
 /// last call, in order (all prompt slots on the first call), rounded to bf16.
 struct DraftJob {
-    int sequence = 0;
+    int sequence = 0;  ///< ordinal in the run: keys the random numbers of drawn drafts
     std::span<const TokenId> tokens;
     Rows<const float> new_hidden;  ///< [new, d]
     Rows<const float> new_aux;     ///< [new, 3d] or empty

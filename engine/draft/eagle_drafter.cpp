@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/tree/expansion.h"
+#include "engine/draft/candidate_rows.h"
 
 namespace draftscope {
 namespace {
@@ -54,8 +54,8 @@ void copy_row(std::span<const float> from, std::span<float> to) {
 
 /// A job's tree while it grows. Tree rows take the slots behind the stable ones in the order of their passes.
 struct Growth {
-    explicit Growth(DraftJob& job_in)
-        : job(&job_in), beam(job_in.tokens.back(), job_in.tree), committed(state_of(job_in).cache.length()) {}
+    Growth(const DraftContext& context, DraftJob& job_in)
+        : job(&job_in), beam(expansion_of(context, job_in)), committed(state_of(job_in).cache.length()) {}
 
     DraftJob* job;
     BeamExpansion beam;
@@ -106,9 +106,8 @@ class EagleDrafter final : public Drafter {
     void gather_level(std::span<Growth*> active, int level, int rows);
     void begin_root(DraftContext& context, std::span<DraftJob> jobs);
     void run_level(DraftContext& context, std::span<Growth*> active, int level, int rows);
-    void list_head_states(std::span<Growth*> active, int level);
+    void list_rows(std::span<Growth*> active, int level);
     void propose(DraftContext& context, std::span<Growth*> active, int level, int rows);
-    void take_candidates(Growth& growth, int level);
     std::uint64_t pass_bytes() const {
         return model_->weight_bytes() + batch_.kv_bytes(model_->shape().kv_width());
     }
@@ -119,15 +118,13 @@ class EagleDrafter final : public Drafter {
     RowBuffer inputs_;    ///< [rows, 2d]: embedding, hidden
     RowBuffer outputs_;   ///< [rows, d] of the latest pass
     RowBuffer previous_;  ///< the pass before, while its rows are gathered
-    Proposal proposal_;
+    CandidateRows candidates_;
+    std::vector<const DraftJob*> row_jobs_;
     std::vector<HeadState*> head_states_;
     RowBuffer roots_;                   ///< [sequences, 2d]: inputs of the roots' rows
     const Head* begun_head_ = nullptr;  ///< whose level 0 began, and for which sequences
     std::vector<const DrafterState*> begun_for_;
     std::vector<TokenId> tokens_;
-    std::vector<TokenId> ids_;
-    std::vector<float> logprobs_;
-    std::vector<int> counts_;
 };
 
 Status EagleDrafter::check_catch_up(const DraftJob& job) const {
@@ -253,7 +250,7 @@ Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
     std::vector<Growth> growths;
     growths.reserve(jobs.size());
     for (DraftJob& job : jobs) {
-        growths.emplace_back(job);
+        growths.emplace_back(context, job);
         state_of(job).cache.ensure_free(job.tree.depth * job.tree.topk);
         job.head_rows.clear();
     }
@@ -278,12 +275,7 @@ Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
         propose(context, active, level, rows);
         std::erase_if(active, [&](const Growth* growth) { return !growth->expands(level + 1); });
     }
-    for (Growth& growth : growths) {
-        PhaseScope scope(context.phases, Phase::rerank, 0, growth.beam.candidates());
-        growth.job->out = growth.beam.rerank();
-        DS_TRY(growth.job->out.finish());
-    }
-    return {};
+    return rerank_all(context, growths);
 }
 
 void EagleDrafter::gather_level(std::span<Growth*> active, int level, int rows) {
@@ -329,7 +321,7 @@ void EagleDrafter::run_level(DraftContext& context, std::span<Growth*> active, i
     outputs_.swap(previous_);
     gather_level(active, level, rows);
     const Rows<float> inputs = inputs_.rows(rows, 2 * d);
-    list_head_states(active, level);
+    list_rows(active, level);
     ProposeContext propose_context{context.exec, context.phases, level};
     context.head->begin_level(propose_context, Rows<const float>(inputs.data, rows, d, inputs.stride),
                               Rows<const float>(inputs.data + d, rows, d, inputs.stride), head_states_);
@@ -337,61 +329,31 @@ void EagleDrafter::run_level(DraftContext& context, std::span<Growth*> active, i
     scope.add_bytes(pass_bytes());
 }
 
-void EagleDrafter::list_head_states(std::span<Growth*> active, int level) {
+void EagleDrafter::list_rows(std::span<Growth*> active, int level) {
+    row_jobs_.clear();
     head_states_.clear();
     for (const Growth* growth : active) {
-        const int mine = level == 0 ? 1 : growth->rows();
-        head_states_.insert(head_states_.end(), static_cast<std::size_t>(mine), growth->job->head_state);
+        const auto mine = static_cast<std::size_t>(level == 0 ? 1 : growth->rows());
+        row_jobs_.insert(row_jobs_.end(), mine, growth->job);
+        head_states_.insert(head_states_.end(), mine, growth->job->head_state);
     }
 }
 
 void EagleDrafter::propose(DraftContext& context, std::span<Growth*> active, int level, int rows) {
     int k = 0;
     for (const Growth* growth : active) k = std::max(k, growth->job->tree.topk);
-    list_head_states(active, level);
+    list_rows(active, level);
     const Rows<const float> head_rows = model_->head_rows(context.exec, outputs_.rows(rows, hidden()));
-    ProposeContext propose_context{context.exec, context.phases, level};
-    context.head->propose(propose_context, head_rows, head_states_, k, proposal_);
-    for (Growth* growth : active) {
-        {
-            PhaseScope scope(context.phases, Phase::topk, level, growth->rows());
-            take_candidates(*growth, level);
-        }
-        growth->job->head_rows.push_back(level == 0 ? 1 : growth->rows());
-        if (context.watcher != nullptr) {
-            context.watcher->level_done(growth->job->sequence, level, [&] {
-                DraftTree partial = growth->beam.partial();
-                (void)partial.finish();  // a tree of our own candidates; a twin shows again in expand()
-                return partial;
-            });
+    candidates_.propose(context, head_rows, row_jobs_, level, k);
+    {
+        PhaseScope scope(context.phases, Phase::topk, level, rows);
+        for (Growth* growth : active) {
+            const int parents = level == 0 ? 1 : growth->rows();
+            candidates_.extend(growth->beam, level, parents, growth->first_row, 1, growth->job->tree.topk);
+            growth->job->head_rows.push_back(parents);
         }
     }
-}
-
-void EagleDrafter::take_candidates(Growth& growth, int level) {
-    const int rows = level == 0 ? 1 : growth.rows();
-    const int topk = growth.job->tree.topk;
-    const auto stride = static_cast<std::size_t>(proposal_.k);
-    const std::size_t size = static_cast<std::size_t>(rows) * static_cast<std::size_t>(topk);
-    ids_.assign(size, no_token);
-    logprobs_.assign(size, 0.0f);
-    counts_.resize(static_cast<std::size_t>(rows));
-    for (std::size_t r = 0; r < counts_.size(); ++r) {
-        const std::size_t row = static_cast<std::size_t>(growth.first_row) + r;
-        counts_[r] = std::min(proposal_.counts[row], topk);
-        for (int c = 0; c < counts_[r]; ++c) {
-            const std::size_t from = row * stride + static_cast<std::size_t>(c);
-            const std::size_t to = r * static_cast<std::size_t>(topk) + static_cast<std::size_t>(c);
-            ids_[to] = proposal_.ids[from];
-            logprobs_[to] = proposal_.logits[from] - proposal_.logsumexp[row];
-        }
-    }
-    if (level == 0) {
-        const auto count = static_cast<std::size_t>(counts_[0]);
-        growth.beam.start({ids_.data(), count}, {logprobs_.data(), count});
-    } else {
-        growth.beam.extend(ids_, logprobs_, counts_);
-    }
+    tell_watcher(context, active, level);
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "engine/draft/candidate_rows.h"
 #include "engine/model/weight_packing.h"
-#include "engine/tree/expansion.h"
 #include "kernels/matmul.h"
 
 namespace draftscope {
@@ -18,8 +18,8 @@ struct PathHeadState final : DrafterState {
 
 /// A job's tree while it grows, with the path of every beam node.
 struct Growth {
-    explicit Growth(DraftJob& job_in)
-        : job(&job_in), beam(job_in.tokens.back(), job_in.tree), paths{{job_in.tokens.back()}} {}
+    Growth(const DraftContext& context, DraftJob& job_in)
+        : job(&job_in), beam(expansion_of(context, job_in)), paths{{job_in.tokens.back()}} {}
 
     DraftJob* job;
     BeamExpansion beam;
@@ -59,20 +59,17 @@ class PathHeadDrafter final : public Drafter {
   private:
     void compute_rows(DraftContext& context, std::span<Growth*> active, int level);
     void begin_level(DraftContext& context, std::span<Growth*> active, int level);
-    void list_head_states(std::span<Growth*> active);
+    void list_rows(std::span<Growth*> active);
     void propose(DraftContext& context, std::span<Growth*> active, int level);
-    void take_candidates(Growth& growth, int level);
 
     std::unique_ptr<PathHeads> heads_;
     std::string name_;
     std::vector<float> hidden_, embeddings_, out_;
     std::vector<TokenId> tokens_;  ///< of the rows, for their embeddings
     std::vector<std::vector<TokenId>> paths_;
+    CandidateRows candidates_;
+    std::vector<const DraftJob*> row_jobs_;
     std::vector<HeadState*> head_states_;
-    Proposal proposal_;
-    std::vector<TokenId> ids_;
-    std::vector<float> logprobs_;
-    std::vector<int> counts_;
 };
 
 Status PathHeadDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
@@ -85,7 +82,7 @@ Status PathHeadDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) 
             return failed("{}: no target features taken in; catch_up comes before expand", name_);
         }
         job.head_rows.clear();
-        growths.emplace_back(job);
+        growths.emplace_back(context, job);
     }
     for (Growth& growth : growths) {
         if (growth.job->tree.nodes > 1) active.push_back(&growth);
@@ -98,12 +95,7 @@ Status PathHeadDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) 
                    growth->beam.beam().empty();
         });
     }
-    for (Growth& growth : growths) {
-        PhaseScope scope(context.phases, Phase::rerank, 0, growth.beam.candidates());
-        growth.job->out = growth.beam.rerank();
-        DS_TRY(growth.job->out.finish());
-    }
-    return {};
+    return rerank_all(context, growths);
 }
 
 void PathHeadDrafter::compute_rows(DraftContext& context, std::span<Growth*> active, int level) {
@@ -138,65 +130,39 @@ void PathHeadDrafter::begin_level(DraftContext& context, std::span<Growth*> acti
     for (const auto& path : paths_) tokens_.push_back(heads_->sees_path() ? path.back() : path.front());
     embeddings_.resize(hidden_.size());
     heads_->embed(tokens_, Rows<float>(embeddings_.data(), rows, d));
-    list_head_states(active);
+    list_rows(active);
     ProposeContext propose_context{context.exec, context.phases, level};
     context.head->begin_level(propose_context, Rows<const float>(embeddings_.data(), rows, d),
                               Rows<const float>(hidden_.data(), rows, d), head_states_);
 }
 
-void PathHeadDrafter::list_head_states(std::span<Growth*> active) {
+void PathHeadDrafter::list_rows(std::span<Growth*> active) {
+    row_jobs_.clear();
     head_states_.clear();
-    for (const Growth* growth : active)
-        head_states_.insert(head_states_.end(), static_cast<std::size_t>(growth->rows),
-                            growth->job->head_state);
+    for (const Growth* growth : active) {
+        const auto mine = static_cast<std::size_t>(growth->rows);
+        row_jobs_.insert(row_jobs_.end(), mine, growth->job);
+        head_states_.insert(head_states_.end(), mine, growth->job->head_state);
+    }
 }
 
 void PathHeadDrafter::propose(DraftContext& context, std::span<Growth*> active, int level) {
     const int d = heads_->hidden();
     int k = 0;
     for (const Growth* growth : active) k = std::max(k, growth->job->tree.topk);
-    list_head_states(active);
-    const Rows<const float> rows(out_.data(), static_cast<int>(head_states_.size()), d);
-    ProposeContext propose_context{context.exec, context.phases, level};
-    context.head->propose(propose_context, rows, head_states_, k, proposal_);
-    for (Growth* growth : active) {
-        {
-            PhaseScope scope(context.phases, Phase::topk, level, growth->rows);
-            take_candidates(*growth, level);
-        }
-        growth->job->head_rows.push_back(growth->rows);
-        if (context.watcher != nullptr) {
-            context.watcher->level_done(growth->job->sequence, level, [&] {
-                DraftTree partial = growth->beam.partial();
-                (void)partial.finish();  // of our own candidates; an impossible one shows again in expand()
-                return partial;
-            });
+    list_rows(active);
+    const Rows<const float> rows(out_.data(), static_cast<int>(row_jobs_.size()), d);
+    candidates_.propose(context, rows, row_jobs_, level, k);
+    {
+        PhaseScope scope(context.phases, Phase::topk, level, rows.rows);
+        for (Growth* growth : active) {
+            const int parents = level == 0 ? 1 : static_cast<int>(growth->paths.size());
+            candidates_.extend(growth->beam, level, parents, growth->first_row, heads_->sees_path() ? 1 : 0,
+                               growth->job->tree.topk);
+            growth->job->head_rows.push_back(growth->rows);
         }
     }
-}
-
-void PathHeadDrafter::take_candidates(Growth& growth, int level) {
-    const auto topk = static_cast<std::size_t>(growth.job->tree.topk);
-    const std::size_t parents = level == 0 ? 1 : growth.paths.size();
-    ids_.assign(parents * topk, no_token);
-    logprobs_.assign(parents * topk, 0.0f);
-    counts_.assign(parents, 0);
-    for (std::size_t p = 0; p < parents; ++p) {
-        const std::size_t row =
-            static_cast<std::size_t>(growth.first_row) + (heads_->sees_path() ? p : std::size_t{0});
-        counts_[p] = std::min(proposal_.counts[row], growth.job->tree.topk);
-        for (std::size_t c = 0; c < static_cast<std::size_t>(counts_[p]); ++c) {
-            const std::size_t from = row * static_cast<std::size_t>(proposal_.k) + c;
-            ids_[p * topk + c] = proposal_.ids[from];
-            logprobs_[p * topk + c] = proposal_.logits[from] - proposal_.logsumexp[row];
-        }
-    }
-    if (level == 0) {
-        const auto count = static_cast<std::size_t>(counts_[0]);
-        growth.beam.start({ids_.data(), count}, {logprobs_.data(), count});
-    } else {
-        growth.beam.extend(ids_, logprobs_, counts_);
-    }
+    tell_watcher(context, active, level);
 }
 
 }  // namespace

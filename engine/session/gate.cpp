@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/clock.h"
 
 namespace draftscope {
@@ -65,6 +67,7 @@ void Gate::reset() {
     permits_ = 0;
     reason_.clear();
     paused_ns_ = 0;
+    watched_ = 0;
 }
 
 void Gate::at_round_start() {
@@ -81,11 +84,14 @@ void Gate::phase_ended(const SpanEvent& event) {
     boundary(GateStep::phase, event.phase, event.level);
 }
 
-void Gate::at_round_end(int accepted, int tree_depth) {
+void Gate::at_round_end(std::span<const RoundEnd> rounds) {
     {
         const std::lock_guard lock(mutex_);
         const auto& depth = breakpoints_.rejection_depth;
-        if (depth && accepted < *depth && accepted < tree_depth) {
+        const auto rejected = [&](const RoundEnd& round) {
+            return round.accepted < *depth && round.accepted < round.tree_depth;
+        };
+        if (depth && std::any_of(rounds.begin(), rounds.end(), rejected)) {
             hold_ = true;
             permits_ = 0;
             granularity_ = GateStep::round;

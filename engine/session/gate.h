@@ -6,6 +6,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/units.h"
@@ -14,6 +15,12 @@
 namespace draftscope {
 
 enum class GateStep { phase, level, round };
+
+/// How one sequence's round came out, as in its RoundRow.
+struct RoundEnd {
+    int accepted = 0;
+    int tree_depth = 0;
+};
 
 struct Breakpoints {
     std::optional<int> rejection_depth;  ///< hold after a round whose accepted count is below this depth
@@ -36,6 +43,9 @@ class Gate : public PhaseObserver {
     bool paused() const { return hold_.load(std::memory_order_relaxed); }  ///< asked to hold, or holding
     bool holding() const;  ///< the engine thread waits and nothing has released it
     void set_breakpoints(Breakpoints points);
+    /// The sequence of a batch that a held step shows, and whose levels it stops at; 0 = the first under way.
+    void watch(RowId prompt_id) { watched_.store(prompt_id, std::memory_order_relaxed); }
+    RowId watched() const { return watched_.load(std::memory_order_relaxed); }
     /// Why the engine is held: "", "paused", "breakpoint: rejection at depth <= 1".
     std::string reason() const;
     void reset();  ///< for the next run: running, not cancelled; breakpoints stay
@@ -44,8 +54,8 @@ class Gate : public PhaseObserver {
     /// Before the first work of a round: holds when paused, without counting as the end of a step.
     void at_round_start();
     void at_level(int level);
-    /// After the round was recorded. `accepted` and `tree_depth` as in its RoundRow.
-    void at_round_end(int accepted, int tree_depth);
+    /// After a step was recorded: the rounds of its sequences, any of which may meet a breakpoint.
+    void at_round_end(std::span<const RoundEnd> rounds);
     void phase_ended(const SpanEvent& event) override;
     /// Called on the engine thread just before it waits, with no lock held (publish the round in flight).
     void set_hold_hook(std::function<void(Phase phase, int level)> hook) { hook_ = std::move(hook); }
@@ -60,6 +70,7 @@ class Gate : public PhaseObserver {
     std::condition_variable changed_;
     std::atomic<bool> hold_{false};  ///< hold at the next matching point; written under the mutex
     std::atomic<bool> cancelled_{false};
+    std::atomic<RowId> watched_{0};
     GateStep granularity_ = GateStep::round;
     bool holding_ = false;
     std::uint64_t permits_ = 0;  ///< boundaries that the engine may still run to

@@ -1,6 +1,7 @@
 #include "engine/session/round_rows.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "kernels/matmul.h"
@@ -56,12 +57,13 @@ std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundFacts& facts, con
     return rows;
 }
 
-std::vector<TokenId> best_of_path(kernels::Exec& exec, const RoundFacts& facts, int k) {
+std::vector<TokenId> best_of_nodes(kernels::Exec& exec, const RoundFacts& facts, std::span<const int> nodes,
+                                   int k) {
     const auto width = static_cast<std::size_t>(k);
-    std::vector<TokenId> ids(facts.path.size() * width);
+    std::vector<TokenId> ids(nodes.size() * width);
     std::vector<float> values(width);
-    for (std::size_t i = 0; i < facts.path.size(); ++i)
-        kernels::topk(exec, facts.logits.slice(facts.path[i], 1), k,
+    for (std::size_t i = 0; i < nodes.size(); ++i)
+        kernels::topk(exec, facts.logits.slice(nodes[i], 1), k,
                       Rows<std::int32_t>(ids.data() + i * width, 1, k), Rows<float>(values.data(), 1, k));
     return ids;
 }
@@ -123,21 +125,28 @@ std::vector<TokenRow> token_rows(const RoundFacts& facts, const ActiveSets& acti
     return rows;
 }
 
-HeadEvalRow head_row(const Head& head, const DraftJob& job, std::string text, HeadMode mode) {
+HeadEvalRow head_row(const Head& head, std::span<const DraftJob> jobs, std::size_t index, std::string text,
+                     HeadMode mode) {
     HeadEvalRow row;
     row.head = std::move(text);
     row.mode = mode;
-    double rows = 0;
-    std::uint64_t bytes = 0;
-    const int calls = static_cast<int>(job.head_rows.size());
-    for (int level = 0; level < calls; ++level) {
+    const DraftJob& job = jobs[index];
+    double active = 0, bytes = 0;
+    for (std::size_t level = 0; level < job.head_rows.size(); ++level) {
+        int rows = 0, sharing = 0;
+        for (const DraftJob& other : jobs) {
+            if (other.head_rows.size() <= level) continue;
+            rows += other.head_rows[level];
+            ++sharing;
+        }
+        const bool shared = job.head_state == nullptr;
         const HeadCost cost =
-            head.cost_at(job.head_state, job.head_rows[static_cast<std::size_t>(level)], level);
-        rows += cost.active_rows;
-        bytes += cost.bytes;
+            head.cost_at(job.head_state, shared ? rows : job.head_rows[level], static_cast<int>(level));
+        active += cost.active_rows;
+        bytes += static_cast<double>(cost.bytes) / (shared ? sharing : 1);
     }
-    if (calls > 0) row.active_rows = rows / calls;
-    row.bytes = static_cast<std::int64_t>(bytes);
+    if (!job.head_rows.empty()) row.active_rows = active / static_cast<double>(job.head_rows.size());
+    row.bytes = std::llround(bytes);
     return row;
 }
 

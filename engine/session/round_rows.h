@@ -31,8 +31,9 @@ std::vector<NodeRow> draft_rows(const DraftTree& tree);
 std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundFacts& facts, const ActiveSets& active);
 /// The target's k best tokens at the path's nodes; `best` is [path, >= k], best first.
 std::vector<NodeTopRow> top_rows(const RoundFacts& facts, std::span<const TokenId> best, int k);
-/// Ids of the k best tokens of each path node, [path, k].
-std::vector<TokenId> best_of_path(kernels::Exec& exec, const RoundFacts& facts, int k);
+/// Ids of the k best tokens of each of `nodes`, [nodes, k].
+std::vector<TokenId> best_of_nodes(kernels::Exec& exec, const RoundFacts& facts, std::span<const int> nodes,
+                                   int k);
 
 /// The target's best tokens at each prompt position, best first.
 struct PromptBest {
@@ -51,8 +52,10 @@ PromptBest best_of_prompt(kernels::Exec& exec, const kernels::Matrix& lm_head, c
 /// The committed tokens; `first_position` counts generated tokens before them.
 std::vector<TokenRow> token_rows(const RoundFacts& facts, const ActiveSets& active, RowId prompt_id,
                                  int first_position, const std::vector<std::optional<int>>* ranks);
-/// Cost side of a head's row: rows and bytes of the calls that drafted `job`. Outcome and time are left 0.
-HeadEvalRow head_row(const Head& head, const DraftJob& job, std::string text, HeadMode mode);
+/// Cost side of a head's row: rows and bytes of the calls that drafted `jobs[index]`. What a head without
+/// state reads in a call serves every job in it, and each has its part. Outcome and time are left 0.
+HeadEvalRow head_row(const Head& head, std::span<const DraftJob> jobs, std::size_t index, std::string text,
+                     HeadMode mode);
 /// Mean over the nodes that committed a token.
 double covered_mass(const RoundFacts& facts, ActiveSets& active);
 std::optional<int> frequency_rank(const std::vector<std::optional<int>>* ranks, TokenId token);

@@ -13,7 +13,6 @@ void RunRecords::start_prompt(PromptRow& prompt) {
     if (!on()) return;
     prompt.id = ++recording_.ids->prompt;
     prompt.run_id = recording_.run_id;
-    prompt.ordinal = prompts_++;
     recording_.sink->push(PromptStarted{prompt});
 }
 
@@ -29,41 +28,47 @@ void RunRecords::prefill_done() {
 
 void RunRecords::progress(const PromptRow& prompt, std::vector<TokenRow> tokens) {
     if (!on()) return;
-    const TimeNs now = monotonic_ns();
-    if (tokens.empty() && now - last_progress_ < progress_interval) return;
-    last_progress_ = now;
     recording_.sink->push(PromptProgress{prompt.id, prompt.output, prompt.generated_tokens, prompt.prefill_ns,
                                          std::move(tokens)});
+}
+
+bool RunRecords::progress_due() {
+    const TimeNs now = monotonic_ns();
+    if (!on() || now - last_progress_ < progress_interval) return false;
+    last_progress_ = now;
+    return true;
 }
 
 void RunRecords::end_prompt(const PromptRow& prompt) {
     if (on()) recording_.sink->push(PromptEnded{prompt});
 }
 
-void RunRecords::step(StepRow step, RoundRecord round) {
+void RunRecords::step(StepRow step, std::vector<RoundRecord> rounds) {
     if (!on()) return spans_.clear();
     RowIds& ids = *recording_.ids;
     step.id = ++ids.step;
     step.run_id = recording_.run_id;
     step.ordinal = steps_++;
-    const RowId round_id = ++ids.round;
-    round.round.id = round_id;
-    round.round.run_id = recording_.run_id;
-    round.round.step_id = step.id;
-    round.round.start_ns = step.start_ns;
-    round.round.end_ns = step.end_ns;
-    for (NodeRow& row : round.nodes) row.round_id = round_id;
-    for (NodeTopRow& row : round.tops) row.round_id = round_id;
-    for (TokenRow& row : round.tokens) row.round_id = round_id;
-    for (HeadEvalRow& row : round.head_evals) {
-        row.run_id = recording_.run_id;
-        row.round_id = round_id;
+    for (RoundRecord& round : rounds) {
+        const RowId round_id = ++ids.round;
+        round.round.id = round_id;
+        round.round.run_id = recording_.run_id;
+        round.round.step_id = step.id;
+        round.round.start_ns = step.start_ns;
+        round.round.end_ns = step.end_ns;
+        for (NodeRow& row : round.nodes) row.round_id = round_id;
+        for (NodeTopRow& row : round.tops) row.round_id = round_id;
+        for (TokenRow& row : round.tokens) row.round_id = round_id;
+        for (HeadEvalRow& row : round.head_evals) {
+            row.run_id = recording_.run_id;
+            row.round_id = round_id;
+        }
     }
     StepRecord record;
-    record.spans = spans_.rows(recording_.run_id, step.id, round_id);
+    record.spans = spans_.rows(recording_.run_id, step.id, rounds.size() == 1 ? ids.round : 0);
     for (SpanRow& span : record.spans) span.id = ++ids.span;
     record.step = step;
-    record.rounds.push_back(std::move(round));
+    record.rounds = std::move(rounds);
     recording_.sink->push(std::move(record));
     spans_.clear();
     push_losses();

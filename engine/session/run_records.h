@@ -23,13 +23,18 @@ class RunRecords {
     void start_prompt(PromptRow& prompt);
     /// The spans collected so far belong to no step.
     void prefill_done();
-    /// Output so far, at most every 50 ms unless `tokens` has the first token.
+    /// Output so far. `tokens` are those of no round: the first one.
     void progress(const PromptRow& prompt, std::vector<TokenRow> tokens = {});
+    /// True at most every 50 ms: often enough to show how texts grow.
+    bool progress_due();
     void end_prompt(const PromptRow& prompt);
-    /// Id of the next round pushed, for rows that name it before.
-    RowId next_round_id() const { return on() ? recording_.ids->round + 1 : 0; }
-    /// Fills in every id, takes the collected spans, and pushes.
-    void step(StepRow step, RoundRecord round);
+    /// Id that round `index` of the next step will have, for rows that name it before.
+    RowId next_round_id(std::size_t index) const {
+        return on() ? recording_.ids->round + 1 + static_cast<RowId>(index) : 0;
+    }
+    /// Fills in every id, takes the collected spans, and pushes. The spans of a step with several rounds
+    /// belong to all of them.
+    void step(StepRow step, std::vector<RoundRecord> rounds);
     /// Shows the round in flight with the spans collected so far.
     void live(RoundRecord partial, Phase phase, int level);
     void evaluated(std::vector<HeadEvalRow> rows);
@@ -41,7 +46,6 @@ class RunRecords {
     SpanLog& spans_;
     TimeNs last_progress_ = 0;
     int steps_ = 0;
-    int prompts_ = 0;
     bool live_shown_ = false;
 };
 

@@ -18,14 +18,15 @@ std::string Sequence::append(std::span<const TokenId> added) {
     return piece;
 }
 
-void Sequence::take_features(kernels::Exec& exec, const ForwardOutput& forward, std::span<const int> rows,
-                             int d, int aux_width) {
+void Sequence::take_features(kernels::Exec& exec, const ForwardOutput& forward, int first,
+                             std::span<const int> rows, int d, int aux_width) {
     const auto gather = [&](const std::vector<float>& from, int columns, std::vector<float>& to) {
         if (columns == 0) return;
         const auto width = static_cast<std::size_t>(columns);
         to.resize(rows.size() * width);
         for (std::size_t i = 0; i < rows.size(); ++i)
-            std::memcpy(to.data() + i * width, from.data() + static_cast<std::size_t>(rows[i]) * width,
+            std::memcpy(to.data() + i * width,
+                        from.data() + static_cast<std::size_t>(first + rows[i]) * width,
                         width * sizeof(float));
         kernels::round_to_bf16(exec, Rows<float>(to.data(), static_cast<int>(rows.size()), columns));
     };

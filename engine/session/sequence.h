@@ -10,6 +10,7 @@
 
 #include "capture/record.h"
 #include "engine/draft/drafter.h"
+#include "engine/session/active_sets.h"
 #include "engine/session/calibration.h"
 #include "engine/session/session.h"
 
@@ -21,13 +22,16 @@ struct Sequence {
         if (tokenizer != nullptr) text.emplace(*tokenizer);
     }
 
-    std::uint64_t number = 0;  ///< of the prompt in its session: keys the random numbers
+    PromptInput prompt;
+    std::uint64_t number = 0;  ///< of the prompt in its run: keys the random numbers
     PromptRow row;
     std::vector<TokenId> tokens;  ///< prompt and what was generated; the last one is the next root
     KvCache cache;                ///< of every token but the last
     std::unique_ptr<DrafterState> drafter;
     std::unique_ptr<HeadState> head;
-    std::vector<float> hidden, aux;  ///< features of the slots verified since the drafter's last call
+    ActiveSets* active = nullptr;  ///< its own, or those of all sequences when the head has no state
+    std::unique_ptr<ActiveSets> own_active;  ///< of a head with state
+    std::vector<float> hidden, aux;          ///< features of the slots verified since the drafter's last call
     int new_slots = 0;
     std::optional<TextStream> text;
     CalibrationTrees calibration;
@@ -37,10 +41,10 @@ struct Sequence {
     int generated() const { return static_cast<int>(tokens.size()) - outcome.prompt_tokens; }
     /// Returns the printable text that became complete; it is in the outcome, too.
     std::string append(std::span<const TokenId> added);
-    /// Copies `rows` of a forward's features, rounded to bf16: `d` wide hidden states and `aux_width` wide
-    /// aux features, either of which may be 0 = not wanted.
-    void take_features(kernels::Exec& exec, const ForwardOutput& forward, std::span<const int> rows, int d,
-                       int aux_width);
+    /// Copies rows first + rows[i] of a forward's features, rounded to bf16: `d` wide hidden states and
+    /// `aux_width` wide aux features, either of which may be 0 = not wanted.
+    void take_features(kernels::Exec& exec, const ForwardOutput& forward, int first,
+                       std::span<const int> rows, int d, int aux_width);
 };
 
 /// Where a text ends.

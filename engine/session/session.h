@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,14 +14,19 @@
 
 namespace draftscope {
 
+/// Most sequences that may be decoded in lockstep ("our default" bound).
+inline constexpr int max_batch = 1024;
+
 struct DecodeOptions {
     TreeSpec tree;
     Sampling sampling;
+    VerifySpec verify;
+    int batch = 1;  ///< sequences in lockstep
     int max_new = 128;
     bool ignore_eos = false;
     int warmup_steps = 2;  ///< first steps of a run left out of statistics; our default
     int calibration_rounds =
-        0;  ///< rounds in which the full head also drafts (every other one), to place the live head
+        0;  ///< steps in which the full head also drafts (every other one), to place the live head
     bool record_nodes = true;
 };
 
@@ -28,6 +34,9 @@ struct PromptInput {
     std::string id, suite, category, text;
     int turn = 0;
     std::vector<TokenId> tokens;  ///< templated and encoded
+    /// Place among the prompts of the run: keys the random numbers, so that a text does not depend on the
+    /// batch. Absent: counted by the session in the order in which prompts begin.
+    std::optional<int> ordinal;
 };
 
 struct PromptOutcome {
@@ -36,10 +45,34 @@ struct PromptOutcome {
     int prompt_tokens = 0;
     std::int64_t rounds = 0, drafted = 0, accepted = 0, committed = 0;
     TimeNs prefill_ns = 0;
-    TimeNs decode_ns = 0;  ///< steps, paused time taken out
+    TimeNs decode_ns = 0;  ///< steps the prompt took part in, paused time taken out
     Finish finish = Finish::none;
     double tau() const {
         return rounds > 0 ? static_cast<double>(committed) / static_cast<double>(rounds) : 0.0;
+    }
+};
+
+/// Where a run's prompts come from and their outcomes go. Called on the engine's thread.
+class PromptFeed {
+  public:
+    virtual ~PromptFeed() = default;
+    /// The next prompt that can begin; absent = none before one under way has ended, or none at all.
+    virtual std::optional<PromptInput> next() = 0;
+    /// Text that became complete. The sequences of a batch take turns.
+    virtual void text(const PromptInput& /*prompt*/, const std::string& /*piece*/) {}
+    /// In the order in which they end. A cancelled prompt has what was decoded, finish = cancelled.
+    virtual void done(const PromptInput& prompt, PromptOutcome outcome) = 0;
+};
+
+/// What a session's steps add up to; counted = those not excluded from statistics.
+struct DecodeTotals {
+    std::int64_t steps = 0, rounds = 0, committed = 0, counted_committed = 0;
+    TimeNs decode_ns = 0, counted_ns = 0;  ///< paused time taken out
+    /// Over counted steps, over all when none is counted.
+    double tokens_per_second() const {
+        const bool any = counted_ns > 0;
+        const TimeNs ns = any ? counted_ns : decode_ns;
+        return ns > 0 ? static_cast<double>(any ? counted_committed : committed) / seconds(ns) : 0.0;
     }
 };
 
@@ -61,10 +94,17 @@ class DecodeSession {
                   DecodeOptions options, Recording recording, PhaseRecorder& phases, Gate& gate);
     ~DecodeSession();
 
-    /// Decodes one prompt to its end. Longer than the context: bad_input. A cancelled prompt returns what it
-    /// has, finish = cancelled.
+    /// Decodes prompts until the feed has none: up to `batch` at a time in lockstep, one step of all of them
+    /// after the other; a prompt that ends is replaced by the next one. Every text is the one that the prompt
+    /// has alone. A prompt longer than the context: bad_input. After an error nothing more is decoded; the
+    /// records of the prompts under way are closed with what they have.
+    Status run(PromptFeed& feed);
+
+    /// Decodes one prompt to its end: a run over a feed of one.
     Result<PromptOutcome> decode(const PromptInput& prompt,
                                  const std::function<void(const std::string& piece)>& on_text = {});
+
+    DecodeTotals totals() const;
 
   private:
     struct Impl;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "engine/model/ancestor_mask.h"
+#include "engine/tree/sampled_drafts.h"
 
 namespace draftscope {
 
@@ -19,6 +21,9 @@ struct DraftTree {
     std::vector<float> logprobs;      ///< over the head's own support; 0 at the root
     std::vector<float> cum_logprobs;  ///< sum along the path
     AncestorMask mask;                ///< filled by finish()
+    /// Sampled trees: what each node's children were drawn from, in the order of the nodes; null at nodes
+    /// without children. Empty: the drafts are no draws but the draft distribution's best tokens.
+    std::vector<std::shared_ptr<const DraftDistribution>> drawn_from;
 
     static DraftTree with_root(TokenId root);
     /// Returns the new node's index.

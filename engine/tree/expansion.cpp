@@ -18,6 +18,14 @@ float clean_logprob(float value) {
 
 }  // namespace
 
+float BeamExpansion::score_of(float logprob, int order) const {
+    return draws_ ? -1.0f - static_cast<float>(order) : logprob;
+}
+
+void BeamExpansion::set_drawn_from(std::size_t row, std::shared_ptr<const DraftDistribution> q) {
+    drawn_from_.emplace_back(pool_.empty() ? -1 : beam_[row].flat, std::move(q));
+}
+
 void BeamExpansion::start(std::span<const TokenId> ids, std::span<const float> logprobs) {
     assert(ids.size() == logprobs.size());
     pool_.clear();
@@ -25,8 +33,9 @@ void BeamExpansion::start(std::span<const TokenId> ids, std::span<const float> l
     const std::size_t count = std::min(ids.size(), static_cast<std::size_t>(spec_.topk));
     for (std::size_t i = 0; i < count; ++i) {
         const float logprob = clean_logprob(logprobs[i]);
-        pool_.push_back({ids[i], -1, static_cast<int>(i), logprob, logprob});
-        beam_.push_back({static_cast<int>(i), 0, ids[i], logprob});
+        const float score = score_of(logprob, static_cast<int>(i));
+        pool_.push_back({ids[i], -1, static_cast<int>(i), logprob, score});
+        beam_.push_back({static_cast<int>(i), 0, ids[i], score});
     }
 }
 
@@ -41,7 +50,7 @@ void BeamExpansion::extend(std::span<const TokenId> ids, std::span<const float> 
         for (int c = 0; c < count; ++c) {
             const float logprob = clean_logprob(logprobs[base + static_cast<std::size_t>(c)]);
             pool_.push_back({ids[base + static_cast<std::size_t>(c)], beam_[row].flat, -1, logprob,
-                             beam_[row].score + logprob});
+                             beam_[row].score + score_of(logprob, c)});
             proposing_row.push_back(static_cast<int>(row));
         }
     }
@@ -94,6 +103,12 @@ DraftTree BeamExpansion::rerank() const {
         // Parents score no less and come first in flat order, so a survivor's parent survived.
         assert(parent >= 0);
         node_of[static_cast<std::size_t>(flat)] = tree.add(candidate.token, parent, candidate.logprob);
+    }
+    if (!draws_) return tree;
+    tree.drawn_from.resize(tree.tokens.size());
+    for (const auto& [flat, q] : drawn_from_) {
+        const int node = flat < 0 ? 0 : node_of[static_cast<std::size_t>(flat)];
+        if (node >= 0) tree.drawn_from[static_cast<std::size_t>(node)] = q;
     }
     return tree;
 }

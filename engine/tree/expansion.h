@@ -1,6 +1,8 @@
 #pragma once
 
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/units.h"
@@ -14,6 +16,14 @@ namespace draftscope {
 class BeamExpansion {
   public:
     BeamExpansion(TokenId root, const TreeSpec& spec) : root_(root), spec_(spec) {}
+    /// A tree of draws (EAGLE-1's): candidates come in the order drawn, and which of them are expanded and
+    /// kept depends on that order alone, never on their values, or the kept ones would be no draws from q any
+    /// more. A path's rank is the sum of its orders (our default; EAGLE-1 uses one fixed tree).
+    static BeamExpansion of_draws(TokenId root, const TreeSpec& spec) {
+        BeamExpansion expansion(root, spec);
+        expansion.draws_ = true;
+        return expansion;
+    }
 
     struct BeamNode {
         int flat = 0;        ///< candidate index
@@ -26,6 +36,9 @@ class BeamExpansion {
     void start(std::span<const TokenId> ids, std::span<const float> logprobs);
     /// Candidates of every beam row, `counts[r]` of them at ids[r * topk]. Selects the next beam.
     void extend(std::span<const TokenId> ids, std::span<const float> logprobs, std::span<const int> counts);
+    /// What the candidates of the latest start() or of row `row` of the latest extend() were drawn from. Call
+    /// before that start() or extend().
+    void set_drawn_from(std::size_t row, std::shared_ptr<const DraftDistribution> q);
     const std::vector<BeamNode>& beam() const { return beam_; }
     /// Beam rows of earlier forwards that beam node `b` descends from, oldest first: one (level, row) per
     /// level. Level l's rows are beam(l)'s order at that time.
@@ -44,10 +57,15 @@ class BeamExpansion {
         float logprob;
         float score;
     };
+    float score_of(float logprob, int order) const;
+
     TokenId root_;
     TreeSpec spec_;
+    bool draws_ = false;
     std::vector<Candidate> pool_;
     std::vector<BeamNode> beam_;
+    std::vector<std::pair<int, std::shared_ptr<const DraftDistribution>>>
+        drawn_from_;  ///< by flat index, -1 = the root
 };
 
 }  // namespace draftscope

@@ -165,17 +165,16 @@ float probability_of(const TargetChoice& choice, const Sampling& sampling, float
 }
 
 void choose_tokens(kernels::Exec& exec, Rows<const float> logits, int vocab, const Sampling& sampling,
-                   std::uint64_t sequence, std::span<const std::int64_t> positions,
-                   std::vector<TargetChoice>& out) {
-    assert(vocab <= logits.cols && positions.size() == static_cast<std::size_t>(logits.rows));
+                   std::span<const TokenPlace> places, std::vector<TargetChoice>& out) {
+    assert(vocab <= logits.cols && places.size() == static_cast<std::size_t>(logits.rows));
     const Rows<const float> real(logits.data, logits.rows, vocab, logits.stride);
     out.assign(static_cast<std::size_t>(logits.rows), {});
     if (sampling.temperature <= 0) return choose_greedy(exec, real, out);
     exec.parallel(real.rows, [&](int r) {
         const auto i = static_cast<std::size_t>(r);
         RowSampler sampler(real.row(r), sampling);
-        out[i] =
-            sampler.draw(token_uniform(sampling.seed, sequence, static_cast<std::uint64_t>(positions[i])));
+        out[i] = sampler.draw(
+            token_uniform(sampling.seed, places[i].sequence, static_cast<std::uint64_t>(places[i].position)));
     });
 }
 

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/spans.h"
@@ -28,13 +30,39 @@ struct TargetChoice {
 /// Probability of a token with raw logit `logit` in the row that `choice` was drawn from.
 float probability_of(const TargetChoice& choice, const Sampling& sampling, float logit);
 
+/// Which token of a run is drawn: its random number depends on this and the seed alone.
+struct TokenPlace {
+    std::uint64_t sequence = 0;
+    std::int64_t position = 0;  ///< absolute, 0 = first prompt token
+};
+
 /// The one token the target draws after each row of `logits` [rows, vocab padded]: argmax (ties to the lower
-/// id), or inverse-CDF in id order with token_uniform(seed, sequence, position). `vocab` hides padding rows.
+/// id), or inverse-CDF in id order with token_uniform(seed, places[row]). `vocab` hides padding rows.
 /// Sampling: temperature, then top-k, then top-p (smallest set of the remaining that reaches it, best first,
 /// ties to the lower id).
 void choose_tokens(kernels::Exec& exec, Rows<const float> logits, int vocab, const Sampling& sampling,
-                   std::uint64_t sequence, std::span<const std::int64_t> positions,
-                   std::vector<TargetChoice>& out);
+                   std::span<const TokenPlace> places, std::vector<TargetChoice>& out);
+
+enum class VerifyRule {
+    match,    ///< exact match: the text is the autoregressive one
+    pq,       ///< rejection sampling of drawn drafts: lossless in distribution
+    typical,  ///< Medusa's typical acceptance: lossy
+};
+/// Parsed `--verify` text. Thresholds of typical acceptance as in Medusa's published code: epsilon 0.09
+/// (posterior_threshold) and delta 0.3 (posterior_alpha), delta = sqrt(epsilon).
+struct VerifySpec {
+    VerifyRule rule = VerifyRule::match;
+    double epsilon = 0.09;
+    double delta = 0.3;
+    bool operator==(const VerifySpec&) const = default;
+};
+/// "match", "pq", "typical", "typical:epsilon=0.09,delta=0.3".
+Result<VerifySpec> parse_verify_spec(std::string_view text);
+std::string to_text(const VerifySpec& spec);
+/// At temperature 0 every rule is greedy exact match: the published rules are, and there is nothing to draw.
+inline VerifyRule rule_at(const VerifySpec& spec, double temperature) {
+    return temperature > 0 ? spec.rule : VerifyRule::match;
+}
 
 struct Acceptance {
     std::vector<int> path;     ///< accepted nodes, root first; accepted drafts = path.size() - 1
@@ -42,5 +70,24 @@ struct Acceptance {
 };
 /// Exact match (DESIGN section 3): follow the child whose token is the target's own choice.
 Acceptance accept_match(const DraftTree& tree, std::span<const TargetChoice> choices);
+
+/// The target's rows over a tree, [nodes, vocab] without padding.
+struct VerifyRows {
+    Rows<const float> logits;
+    const Sampling& sampling;
+};
+/// Medusa (arXiv 2401.10774), typical acceptance: a draft is kept when p(x) > min(epsilon, delta exp(-H(p)))
+/// after an accepted parent; the longest such path wins, of several the likeliest; the bonus is the target's
+/// best token. `choices` as choose_tokens left them; afterwards they say what this rule emits.
+Acceptance accept_typical(kernels::Exec& exec, const VerifySpec& spec, const DraftTree& tree,
+                          const VerifyRows& rows, std::span<TargetChoice> choices);
+
+/// Speculative sampling (Leviathan et al. 2023) and its form for trees drawn without replacement (EAGLE-1): a
+/// node's children are tried in the order drawn, each kept with probability min(1, p/q); a rejection leaves p
+/// := norm(max(0, p - q)) and takes the draft out of q; the bonus is drawn from what is left of p. A tree
+/// that was not drawn has certain drafts, q = 1. `place` is that of the token after the root; `choices` as
+/// for accept_typical; temperature > 0.
+Acceptance accept_pq(const DraftTree& tree, const VerifyRows& rows, const TokenPlace& place,
+                     std::span<TargetChoice> choices);
 
 }  // namespace draftscope

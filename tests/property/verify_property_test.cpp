@@ -65,8 +65,8 @@ RC_GTEST_PROP(ChooseProperty, SampledTokenIsTheInverseCdfInIdOrder, ()) {
     const std::int64_t position = *rc::gen::inRange(0, 100000);
     const auto exec = kernels::make_cpu_exec(1);
     std::vector<TargetChoice> out;
-    choose_tokens(*exec, Rows<const float>(row.data(), 1, vocab + padding), vocab, sampling, 2,
-                  std::vector<std::int64_t>{position}, out);
+    choose_tokens(*exec, Rows<const float>(row.data(), 1, vocab + padding), vocab, sampling,
+                  std::vector<TokenPlace>{{2, position}}, out);
 
     std::vector<int> kept(static_cast<std::size_t>(vocab));
     for (int i = 0; i < vocab; ++i) kept[static_cast<std::size_t>(i)] = i;

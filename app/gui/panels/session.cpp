@@ -144,6 +144,14 @@ void edit_sampling(PanelContext& c) {
                            temperature == 0 ? "0 (greedy)" : "%.2f"))
         config.temperature = static_cast<double>(static_cast<int>(temperature * 100 + 0.5f)) / 100;
     if (config.temperature == 0) return;
+    choose_text(c.style, "Verify",
+                "match: the target's own text. pq: rejection sampling, lossless in distribution. typical: "
+                "Medusa's typical acceptance, lossy.",
+                config.verify, {"match", "pq", "typical"});
+    if (config.verify.starts_with("typical")) {
+        ImGui::TextUnformatted("lossy: not the target's own text");
+        return;
+    }
     label(c.style, "Top p");
     auto top_p = static_cast<float>(config.top_p);
     if (ImGui::SliderFloat("##top_p", &top_p, 0.05f, 1.0f, "%.2f", ImGuiSliderFlags_AlwaysClamp))
@@ -161,6 +169,8 @@ void edit_more(PanelContext& c) {
                 {"auto", "f32", "bf16", "int8"});
     label(c.style, "Threads", "0 = all but one core.");
     ImGui::DragInt("##threads", &config.threads, 0.1f, 0, 256, config.threads == 0 ? "all but one" : "%d");
+    label(c.style, "Batch", "Sequences decoded in lockstep: of a prompt file, several at a time.");
+    ImGui::DragInt("##batch", &config.batch, 0.1f, 1, 64, "%d", ImGuiSliderFlags_AlwaysClamp);
     label(c.style, "Prompt file", "JSONL with `prompt` or `turns`; empty = the prompt above.");
     ImGui::InputTextWithHint("##prompts", "none", &config.prompts_file);
     if (!config.prompts_file.empty()) {

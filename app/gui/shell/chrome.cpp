@@ -6,6 +6,7 @@
 #include "app/gui/panels/widgets.h"
 #include "app/gui/shell/app.h"
 #include "app/gui/shell/layout.h"
+#include "capture/queries.h"
 
 /// The bars around the panels: menu, tools, banners, status.
 namespace draftscope {
@@ -111,6 +112,10 @@ void App::draw_menu_bar() {
                            ? "no run yet"
                            : fmt::format("{}  ·  {}  ·  {}  ·  {}", short_name(run->target), run->drafter,
                                          run->head, run->tree.empty() ? "no tree" : run->tree);
+    if (run != nullptr && run->batch > 1) what += fmt::format("  ·  batch {}", run->batch);
+    if (run != nullptr && losslessness(*run) != "exact")
+        what += fmt::format("  ·  {} ({})", run->verify,
+                            losslessness(*run) == "lossy" ? "lossy" : "lossless in distribution");
     if (run != nullptr && run->synthetic) what += "  ·  synthetic weights";
     if (run != nullptr && run->acceptance == "replayed") what += "  ·  replayed";
     const float width = ImGui::CalcTextSize(what.c_str()).x;

@@ -123,6 +123,10 @@ TEST_F(BadInput, RankingOfAnotherTokenizer) {
 TEST_F(BadInput, NumbersOutOfRange) {
     expect_one_line_error(decode({"--max-new", "0"}), {"--max-new"});
     expect_one_line_error(decode({"--threads", "-1"}), {"--threads"});
+    expect_one_line_error(decode({"--batch", "0"}), {"--batch", "1 to 1024"});
+    expect_one_line_error(decode({"--verify", "typical:epsilon=2"}), {"epsilon=2"});
+    expect_one_line_error(decode({"--verify", "typical:alpha=1"}), {"alpha", "epsilon and delta"});
+    expect_one_line_error(decode({"--verify", "typical", "--top-p", "0.9"}), {"--verify typical", "--top-p"});
     expect_one_line_error(decode({"--temperature", "-0.5"}), {"--temperature"});
     expect_one_line_error(decode({"--top-p", "0"}), {"--top-p"});
 }

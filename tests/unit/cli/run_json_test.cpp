@@ -77,19 +77,20 @@ TEST_F(RunJson, StdoutIsOneDocument) {
 }
 
 TEST_F(RunJson, KeysAreTheDocumentedOnes) {
-    EXPECT_EQ(keys_of(document()),
-              (std::set<std::string>{"version",   "target",      "drafter",    "head",    "tree",
-                                     "verify",    "temperature", "seed",       "tier",    "backend",
-                                     "precision", "synthetic",   "acceptance", "capture", "prompts",
-                                     "totals",    "baseline",    "phases",     "heads",   "losses"}));
+    EXPECT_EQ(
+        keys_of(document()),
+        (std::set<std::string>{"version",   "target",      "drafter",    "head",    "tree",    "verify",
+                               "lossless",  "temperature", "seed",       "batch",   "tier",    "backend",
+                               "precision", "synthetic",   "acceptance", "capture", "prompts", "totals",
+                               "baseline",  "phases",      "heads",      "losses"}));
     ASSERT_FALSE(document()["prompts"].empty());
     EXPECT_EQ(keys_of(document()["prompts"][0]),
               (std::set<std::string>{"id", "category", "prompt_tokens", "tokens", "text", "rounds", "tau",
                                      "tokens_per_second", "finish"}));
     EXPECT_EQ(keys_of(document()["totals"]),
               (std::set<std::string>{"rounds", "drafted", "accepted", "committed", "tau", "generated",
-                                     "decode_seconds", "prefill_seconds", "tokens_per_second",
-                                     "tokens_per_second_e2e"}));
+                                     "decode_seconds", "shadow_seconds", "prefill_seconds",
+                                     "tokens_per_second", "tokens_per_second_e2e"}));
     EXPECT_EQ(keys_of(document()["baseline"]), (std::set<std::string>{"tokens_per_second", "speedup"}));
     ASSERT_FALSE(document()["phases"].empty());
     EXPECT_EQ(keys_of(document()["phases"][0]),
@@ -135,7 +136,9 @@ TEST_F(RunJson, TotalsAreReDerivedFromTheFile) {
     expect_near(totals["generated"], sql.number("SELECT sum(generated_tokens) FROM prompt"), "generated");
     expect_near(totals["generated"], sql.number("SELECT count(*) FROM token"), "generated");
     expect_near(totals["decode_seconds"],
-                sql.number("SELECT sum(end_ns - start_ns - paused_ns) * 1e-9 FROM step"), "decode_seconds");
+                sql.number("SELECT sum(end_ns - start_ns - paused_ns) * 1e-9 FROM step WHERE excluded IS NOT "
+                           "'shadow'"),
+                "decode_seconds");
     expect_near(totals["prefill_seconds"], sql.number("SELECT sum(prefill_ns) * 1e-9 FROM prompt"),
                 "prefill_seconds");
     expect_near(

@@ -21,9 +21,32 @@ T must(Result<T> result) {
 
 }  // namespace
 
+PromptList::PromptList(const std::vector<std::vector<TokenId>>& prompts,
+                       const std::function<void(const std::string&)>& on_text)
+    : prompts_(prompts), on_text_(on_text) {}
+
+std::optional<PromptInput> PromptList::next() {
+    if (next_ == prompts_.size()) return std::nullopt;
+    PromptInput prompt;
+    prompt.id = std::to_string(next_);
+    prompt.ordinal = static_cast<int>(next_);
+    prompt.tokens = prompts_[next_++];
+    return prompt;
+}
+
+void PromptList::text(const PromptInput&, const std::string& piece) {
+    if (on_text_) on_text_(piece);
+}
+
+void PromptList::done(const PromptInput& prompt, PromptOutcome outcome) {
+    ended.push_back(*prompt.ordinal);
+    outcomes[*prompt.ordinal] = std::move(outcome);
+}
+
 std::string to_text(const RigSetting& setting) {
     return setting.drafter + " x " + setting.head + " x " + setting.tree + " x " +
-           std::to_string(setting.threads) + " threads x T=" + fmt::format("{}", setting.temperature);
+           std::to_string(setting.threads) + " threads x T=" + fmt::format("{}", setting.temperature) +
+           " x batch " + std::to_string(setting.batch) + " x " + setting.verify;
 }
 
 DecodeRig::DecodeRig(std::unique_ptr<Target> target, std::map<std::string, std::string> drafter_folders,
@@ -82,6 +105,8 @@ std::unique_ptr<DecodeSession> DecodeRig::open(const RigSetting& setting, Record
     DecodeOptions options;
     options.tree = must(parse_tree_spec(setting.tree));
     options.sampling = {setting.temperature, setting.top_p, setting.top_k, setting.seed};
+    options.verify = must(parse_verify_spec(setting.verify));
+    options.batch = setting.batch;
     options.max_new = setting.max_new;
     options.ignore_eos = setting.ignore_eos;
     options.warmup_steps = setting.warmup_steps;
@@ -101,21 +126,18 @@ std::vector<PromptOutcome> DecodeRig::decode(const RigSetting& setting,
                                              const std::vector<std::vector<TokenId>>& prompts,
                                              RecordSink* sink,
                                              const std::function<void(const std::string&)>& on_text) {
-    PhaseRecorder phases;
-    const auto session = open(setting, sink, phases);
+    PromptList list(prompts, on_text);
+    const Error error = run(setting, list, sink);
+    if (error.message != "no error") ADD_FAILURE() << to_text(setting) << ": " << error.message;
     std::vector<PromptOutcome> outcomes;
-    for (const auto& tokens : prompts) {
-        PromptInput prompt;
-        prompt.id = std::to_string(outcomes.size());
-        prompt.tokens = tokens;
-        auto outcome = session->decode(prompt, on_text);
-        if (!outcome.ok()) {
-            ADD_FAILURE() << to_text(setting) << ": " << outcome.error().message;
-            break;
-        }
-        outcomes.push_back(std::move(outcome).value());
-    }
+    for (auto& [place, outcome] : list.outcomes) outcomes.push_back(std::move(outcome));
     return outcomes;
+}
+
+Error DecodeRig::run(const RigSetting& setting, PromptFeed& feed, RecordSink* sink) {
+    PhaseRecorder phases;
+    const Status status = open(setting, sink, phases)->run(feed);
+    return status.ok() ? Error{ErrorKind::failed, "no error"} : status.error();
 }
 
 Error DecodeRig::decode_error(const RigSetting& setting, const std::vector<TokenId>& prompt) {

@@ -41,6 +41,8 @@ struct RigSetting {
     std::string tree = "depth=3,topk=4,nodes=12";
     int threads = 1;
     double temperature = 0;
+    int batch = 1;
+    std::string verify = "match";
     int max_new = 40;
     bool ignore_eos = false;
     int warmup_steps = 2;
@@ -51,6 +53,24 @@ struct RigSetting {
     int top_k = 0;
 };
 std::string to_text(const RigSetting& setting);
+
+/// Prompts one after the other, and what became of them.
+class PromptList : public PromptFeed {
+  public:
+    explicit PromptList(const std::vector<std::vector<TokenId>>& prompts,
+                        const std::function<void(const std::string&)>& on_text = {});
+    std::optional<PromptInput> next() override;
+    void text(const PromptInput& prompt, const std::string& piece) override;
+    void done(const PromptInput& prompt, PromptOutcome outcome) override;
+
+    std::map<int, PromptOutcome> outcomes;  ///< by place in the list
+    std::vector<int> ended;                 ///< in the order in which they did
+
+  private:
+    const std::vector<std::vector<TokenId>>& prompts_;
+    std::function<void(const std::string&)> on_text_;
+    std::size_t next_ = 0;
+};
 
 /// A target with everything that a decode session needs around it; drafters, heads and worker pools are made
 /// on first use and kept.
@@ -70,12 +90,14 @@ class DecodeRig {
     /// The head artefact that heads `id` are made from.
     void use_artefact(const std::string& id, const std::string& path) { artefacts_[id] = path; }
 
-    /// Decodes the prompts one after the other in one session; a failure is a test failure and ends it.
-    /// `sink` null = nothing recorded.
+    /// Decodes the prompts in one session, `batch` at a time; a failure is a test failure and ends it.
+    /// Outcomes are in the order of the prompts. `sink` null = nothing recorded.
     std::vector<PromptOutcome> decode(const RigSetting& setting,
                                       const std::vector<std::vector<TokenId>>& prompts,
                                       RecordSink* sink = nullptr,
                                       const std::function<void(const std::string&)>& on_text = {});
+    /// The error of a run over the prompts of a feed; "no error" when there is none.
+    Error run(const RigSetting& setting, PromptFeed& feed, RecordSink* sink = nullptr);
     /// The error of decoding one prompt.
     Error decode_error(const RigSetting& setting, const std::vector<TokenId>& prompt);
 

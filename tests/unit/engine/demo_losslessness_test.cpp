@@ -28,8 +28,9 @@ const std::vector<Factor> factors = {
     {"threads", {"1", "2", "3"}},
     {"precision", {"int8", "bf16"}},
     {"temperature", {"0", "0.8"}},
+    {"batch", {"1", "8"}},
 };
-using Row = std::array<std::size_t, 7>;
+using Row = std::array<std::size_t, 8>;
 using Pair = std::array<std::size_t, 4>;  ///< factor, value, factor, value
 
 void visit_pairs(const Row& row, std::set<Pair>& out) {
@@ -102,9 +103,17 @@ TEST(DemoLosslessness, CoveringSetEqualsPlainDecoding) {
             setting.tree = value(row, 1);
             setting.head = value(row, 3);
             setting.threads = std::stoi(value(row, 4));
-            const auto found = rig->decode(setting, {prompt});
-            ASSERT_EQ(found.size(), 1u);
-            EXPECT_EQ(found[0].tokens, expected)
+            setting.batch = std::stoi(value(row, 7));
+            // In a batch the others are the rest of the prompts; half the tokens keep the test short.
+            if (setting.batch > 1) setting.max_new = tokens / 2;
+            std::vector<std::vector<TokenId>> together = {prompt};
+            for (std::size_t p = 0; setting.batch > 1 && p < prompts.size(); ++p)
+                if (p != row[2]) together.push_back(prompts[p]);
+            const auto found = rig->decode(setting, together);
+            ASSERT_EQ(found.size(), together.size());
+            const auto length = std::min(expected.size(), static_cast<std::size_t>(setting.max_new));
+            EXPECT_EQ(found[0].tokens,
+                      std::vector(expected.begin(), expected.begin() + static_cast<std::ptrdiff_t>(length)))
                 << to_text(setting) << " x " << precision << " x prompt " << value(row, 2);
             accepted += found[0].accepted;
             rounds += found[0].rounds;

@@ -64,7 +64,8 @@ class Engine {
             phase(Phase::verify, 0);
             phase(Phase::commit, 0);
             at_phase = -2;
-            gate_.at_round_end(r % 3, 2);
+            const RoundEnd end{r % 3, 2};
+            gate_.at_round_end({&end, 1});
         }
         paused = gate_.take_paused_ns();
         finished = true;

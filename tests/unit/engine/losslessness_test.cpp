@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <set>
+#include <map>
 
 #include "base/rng.h"
 #include "tests/support/tiny_model.h"
@@ -9,8 +8,8 @@
 #include "tests/unit/engine/ranking_file.h"
 #include "tests/unit/engine/tiny_drafter.h"
 
-/// Speculative output equals plain decoding, token for token, for every drafter, head, tree and thread count:
-/// the full product on a small random model.
+/// Speculative output equals plain decoding, token for token, for every drafter, head, tree, batch and thread
+/// count: the full product on a small random model.
 namespace draftscope::testing {
 namespace {
 
@@ -46,35 +45,57 @@ class Losslessness : public ::testing::TestWithParam<kernels::Precision> {
     Losslessness()
         : target_(DecodeRig::build(make_tiny_model(21, small_vocabulary()), GetParam())),
           eagle_(target_->config(), 77),
+          eagle3_(target_->config(), 78, vocab),
+          medusa_(target_->config(), false, 79),
+          hydra_(target_->config(), true, 80),
           ranking_(RankingFile::shuffled(target_->config().vocab)),
-          rig_(std::move(target_), {{"eagle2", eagle_.folder()}}, ranking_.path()) {}
+          rig_(std::move(target_),
+               {{"eagle2", eagle_.folder()},
+                {"eagle3", eagle3_.folder()},
+                {"medusa", medusa_.folder()},
+                {"hydra", hydra_.folder()}},
+               ranking_.path()) {}
 
-    /// `base` with every drafter, head, tree and thread count. Heads matter to EAGLE only; the product over
-    /// thread counts is made once, as the other precisions share the code that splits the work.
+    /// `base` with every drafter, head and tree, alone and three at a time. Heads matter to the drafters that
+    /// have one; the product over thread counts is made once, as the other precisions share the code that
+    /// splits the work.
     static std::vector<RigSetting> product(const RigSetting& base) {
-        const auto threads = GetParam() == kernels::Precision::int8 ? std::vector{1, 2, 3} : std::vector{2};
         std::vector<RigSetting> settings;
-        for (const std::string drafter : {"none", "ngram", "eagle2"})
-            for (const std::string& head : drafter == "eagle2" ? heads : std::vector<std::string>{"full"})
+        for (const std::string drafter : {"none", "ngram", "eagle2", "eagle3", "medusa", "hydra"})
+            for (const std::string& head : heads_of(drafter))
                 for (const std::string& tree : trees)
-                    for (const int count : threads) {
+                    for (const auto& [threads, batch] : workers(drafter)) {
                         settings.push_back(base);
                         settings.back().drafter = drafter;
                         settings.back().head = head;
                         settings.back().tree = tree;
-                        settings.back().threads = count;
+                        settings.back().threads = threads;
+                        settings.back().batch = batch;
                     }
         return settings;
+    }
+    static std::vector<std::string> heads_of(const std::string& drafter) {
+        if (drafter == "eagle2") return heads;
+        if (drafter == "none" || drafter == "ngram") return {"full"};
+        return {"full", "fr-spec:v=6"};
+    }
+    static std::vector<std::pair<int, int>> workers(const std::string& drafter) {
+        if (GetParam() != kernels::Precision::int8 || drafter == "eagle3" || drafter == "medusa" ||
+            drafter == "hydra")
+            return {{2, 1}, {1, 3}};
+        return {{1, 1}, {2, 1}, {3, 1}, {2, 3}};
     }
 
     std::unique_ptr<Target> target_;
     TinyEagle2 eagle_;
+    TinyEagle3 eagle3_;
+    TinyPathHeads medusa_, hydra_;
     RankingFile ranking_;
     DecodeRig rig_;
 };
 
 TEST_P(Losslessness, FullProductEqualsPlainDecoding) {
-    std::int64_t accepted_by_eagle = 0, accepted_by_ngram = 0, rounds_by_eagle = 0;
+    std::map<std::string, std::int64_t> accepted, rounds;
     for (const double temperature : {0.0, 0.8}) {
         RigSetting plain;
         plain.drafter = "none";
@@ -88,16 +109,16 @@ TEST_P(Losslessness, FullProductEqualsPlainDecoding) {
             ASSERT_EQ(found.size(), expected.size());
             for (std::size_t p = 0; p < found.size(); ++p) {
                 ASSERT_EQ(found[p].tokens, expected[p].tokens) << to_text(setting) << " prompt " << p;
-                if (setting.drafter != "eagle2") accepted_by_ngram += found[p].accepted;
-                if (setting.drafter == "eagle2") accepted_by_eagle += found[p].accepted;
-                if (setting.drafter == "eagle2") rounds_by_eagle += found[p].rounds;
+                accepted[setting.drafter] += found[p].accepted;
+                rounds[setting.drafter] += found[p].rounds;
             }
         }
     }
     // Equal because nothing was ever accepted would prove nothing.
-    EXPECT_GT(accepted_by_eagle, rounds_by_eagle / 8);
-    EXPECT_GT(rounds_by_eagle, 1000);
-    EXPECT_GT(accepted_by_ngram, 50);
+    EXPECT_GT(accepted["eagle2"], rounds["eagle2"] / 8);
+    EXPECT_GT(rounds["eagle2"], 1000);
+    for (const char* drafter : {"ngram", "eagle3", "medusa", "hydra"})
+        EXPECT_GT(accepted[drafter], 50) << drafter;
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, Losslessness,

@@ -19,4 +19,24 @@ class TinyEagle2 {
     ScratchFolder folder_;
 };
 
+/// A Medusa or Hydra checkpoint with random residual blocks.
+class TinyPathHeads {
+  public:
+    TinyPathHeads(const ModelConfig& target, bool sees_path, std::uint64_t seed, int heads = 4);
+    const std::string& folder() const { return folder_.path(); }
+
+  private:
+    ScratchFolder folder_;
+};
+
+/// A random EAGLE-3 checkpoint with a head of its own over some of the tokens (`own_rows` 0 = the target's).
+class TinyEagle3 {
+  public:
+    TinyEagle3(const ModelConfig& target, std::uint64_t seed, int own_rows = 0);
+    const std::string& folder() const { return folder_.path(); }
+
+  private:
+    ScratchFolder folder_;
+};
+
 }  // namespace draftscope::testing

@@ -17,16 +17,16 @@ std::vector<TargetChoice> choose(const std::vector<std::vector<float>>& rows, in
                                  std::int64_t first_position = 0, int threads = 1) {
     const auto exec = kernels::make_cpu_exec(threads);
     std::vector<float> data;
-    std::vector<std::int64_t> positions;
+    std::vector<TokenPlace> places;
     for (const auto& row : rows) {
         data.insert(data.end(), row.begin(), row.end());
-        positions.push_back(first_position + static_cast<std::int64_t>(positions.size()));
+        places.push_back({sequence, first_position + static_cast<std::int64_t>(places.size())});
     }
     std::vector<TargetChoice> out;
     choose_tokens(
         *exec,
         Rows<const float>(data.data(), static_cast<int>(rows.size()), static_cast<int>(rows[0].size())),
-        vocab, sampling, sequence, positions, out);
+        vocab, sampling, places, out);
     return out;
 }
 

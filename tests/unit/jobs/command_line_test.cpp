@@ -27,6 +27,8 @@ TEST(CommandLine, EveryChangedSettingIsThere) {
     config.artefacts = {"fr-spec=/r.safetensors"};
     config.tree = "chain=6";
     config.precision = "int8";
+    config.verify = "pq";
+    config.batch = 8;
     config.temperature = 0.7;
     config.top_p = 0.9;
     config.top_k = 40;
@@ -45,8 +47,9 @@ TEST(CommandLine, EveryChangedSettingIsThere) {
     EXPECT_EQ(
         to_command_line(config),
         "draftscope run --model '/models/a b.gguf' --drafter eagle2:/d --head full --artefact "
-        "fr-spec=/r.safetensors --tree chain=6 --temperature 0.7 --top-p 0.9 --top-k 40 --seed 5 --max-new "
-        "64 "
+        "fr-spec=/r.safetensors --tree chain=6 --verify pq --temperature 0.7 --top-p 0.9 --top-k 40 --seed 5 "
+        "--max-new "
+        "64 --batch 8 "
         "--precision int8 --threads 2 --ignore-eos --raw --prompts p.jsonl --limit 3 --stratify --baseline 2 "
         "--calibrate 0 --save x.dscope --overwrite");
 }

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 
@@ -145,6 +146,44 @@ TEST_F(EngineHostTest, ATurnThatNoLongerFitsEndsItsConversationOnly) {
     ASSERT_EQ(report.prompts.size(), 2u);
     EXPECT_EQ(report.prompts[1].id, "1");
     EXPECT_EQ(recorder_.snapshot()->prompts[0]->suite, "turns");
+}
+
+TEST_F(EngineHostTest, ABatchPlaysTheSameConversations) {
+    RunConfig config = files_.config();
+    config.prompts_file = files_.file("turns.jsonl");
+    std::string longer;
+    for (int i = 0; i < 3000; ++i) longer += "xy ";
+    std::ofstream(config.prompts_file)
+        << "{\"turns\": [\"hello\", \"and then\", \"at last\"]}\n{\"prompt\": \"next\"}\n"
+        << "{\"turns\": [\"one\", \"" << longer << "\"]}\n{\"turns\": [\"a\", \"b\"]}\n{\"prompt\": \"z\"}\n";
+    config.temperature = 1.0;
+    config.max_new = 12;
+    config.baseline = 2;
+    const RunReport alone = run(config);
+    config.batch = 3;
+    std::string streamed;
+    RunHooks hooks;
+    hooks.on_text = [&](const std::string& piece) { streamed += piece; };
+    const RunReport together = run(config, hooks);
+    ASSERT_EQ(alone.prompts.size(), 8u);
+    ASSERT_EQ(together.prompts.size(), 8u);
+    for (std::size_t i = 0; i < 8; ++i) {
+        EXPECT_EQ(together.prompts[i].ordinal, alone.prompts[i].ordinal);
+        EXPECT_EQ(together.prompts[i].id, alone.prompts[i].id);
+        EXPECT_EQ(together.prompts[i].outcome.tokens, alone.prompts[i].outcome.tokens) << i;
+        // Whole answers, in the order in which they end.
+        EXPECT_NE(streamed.find(together.prompts[i].outcome.text + "\n"), std::string::npos);
+    }
+    // The turn that did not fit leaves a gap, so that the numbers after it do not depend on it.
+    EXPECT_EQ(alone.prompts[5].ordinal, 6);
+    const auto snapshot = recorder_.snapshot();
+    EXPECT_EQ(snapshot->runs[0].batch, 1);
+    EXPECT_EQ(snapshot->runs[1].batch, 3);
+    std::size_t most = 0;
+    for (std::size_t i = 0; i < snapshot->steps.size(); ++i)
+        most = std::max<std::size_t>(most, snapshot->steps[i].rounds.count);
+    EXPECT_EQ(most, 3u);
+    EXPECT_GT(together.baseline.speedup, 0);
 }
 
 #ifdef DS_HAVE_NVTX

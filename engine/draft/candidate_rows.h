@@ -1,0 +1,72 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/draft/drafter.h"
+#include "engine/tree/expansion.h"
+
+namespace draftscope {
+
+/// The candidates of one draft level: the head's best tokens of each row, or draws from the head's
+/// distribution when the context says so. Keeps its memory between levels.
+class CandidateRows {
+  public:
+    /// Calls the head. jobs[r] is the job of hidden row r, which drafts the token at `level` behind its root.
+    void propose(DraftContext& context, Rows<const float> hidden, std::span<const DraftJob* const> jobs,
+                 int level, int k);
+
+    /// Grows a tree by this level. The candidates of beam node p, of which there are `parents` (the root
+    /// alone at level 0), are those of row first + p * step; `topk` of them count.
+    void extend(BeamExpansion& beam, int level, int parents, int first, int step, int topk);
+
+  private:
+    void support_from_candidates();
+    void draw(DraftContext& context, std::span<const DraftJob* const> jobs, int level, int k);
+    std::size_t at(int row, int candidate) const {
+        return static_cast<std::size_t>(row) * static_cast<std::size_t>(proposal_.k) +
+               static_cast<std::size_t>(candidate);
+    }
+
+    Proposal proposal_;
+    std::vector<HeadState*> states_;
+    std::vector<SupportRow> support_;
+    std::vector<std::shared_ptr<const DraftDistribution>> drawn_from_;
+    std::vector<TokenId> ids_;
+    std::vector<float> logprobs_;
+    std::vector<int> counts_;
+};
+
+/// An expansion of the kind that the context asks for.
+inline BeamExpansion expansion_of(const DraftContext& context, const DraftJob& job) {
+    return context.sampled == nullptr ? BeamExpansion(job.tokens.back(), job.tree)
+                                      : BeamExpansion::of_draws(job.tokens.back(), job.tree);
+}
+
+/// Lets the watcher see the trees after a level. A growth has a `job` and its `beam`.
+template <typename Growth>
+void tell_watcher(const DraftContext& context, std::span<Growth*> growths, int level) {
+    if (context.watcher == nullptr) return;
+    for (Growth* growth : growths)
+        context.watcher->level_done(growth->job->sequence, level, [&] {
+            DraftTree partial = growth->beam.partial();
+            (void)partial.finish();  // a tree of our own candidates; a twin shows again in rerank_all()
+            return partial;
+        });
+}
+
+/// The finished trees, of all jobs in one phase.
+template <typename Growth>
+Status rerank_all(const DraftContext& context, std::vector<Growth>& growths) {
+    int candidates = 0;
+    for (const Growth& growth : growths) candidates += growth.beam.candidates();
+    PhaseScope scope(context.phases, Phase::rerank, 0, candidates);
+    for (Growth& growth : growths) {
+        growth.job->out = growth.beam.rerank();
+        DS_TRY(growth.job->out.finish());
+    }
+    return {};
+}
+
+}  // namespace draftscope

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "engine/session/session_core.h"
+
+namespace draftscope {
+
+/// Drafts of other heads in the rounds of the driving one: what they would have proposed from the same
+/// states, to be judged by the text that follows. Never seen by the target.
+class BesideDrafts {
+  public:
+    explicit BesideDrafts(SessionCore& core) : core_(core) {}
+
+    /// Whether step `step` of the run has any. Every other one, so that a short run has counted steps as
+    /// well.
+    bool due(std::int64_t step) const;
+    /// `jobs` as the driving head left them and the sequence of each; `indices` = their rounds in the step.
+    Status draft(std::span<const DraftJob> jobs, std::span<Sequence* const> sequences,
+                 std::span<const std::size_t> indices);
+    /// T_head spent here since the last call, of the step's spans.
+    TimeNs take_head_ns() { return std::exchange(head_ns_, 0); }
+
+  private:
+    Status calibrate(std::span<const DraftJob> jobs, std::span<Sequence* const> sequences,
+                     std::span<const std::size_t> indices);
+
+    SessionCore& core_;
+    int calibrated_ = 0;  ///< steps
+    TimeNs head_ns_ = 0;
+};
+
+/// Part `index` of `parts` equal ones of a time that several sequences share; the parts add up to it.
+inline TimeNs part_of(TimeNs whole, std::size_t index, std::size_t parts) {
+    const auto i = static_cast<TimeNs>(index), n = static_cast<TimeNs>(parts);
+    return whole * (i + 1) / n - whole * i / n;
+}
+
+}  // namespace draftscope

@@ -1,0 +1,277 @@
+#include "engine/session/lockstep.h"
+
+#include <numeric>
+
+#include "engine/session/round_rows.h"
+
+namespace draftscope {
+
+Status Lockstep::step(std::span<const std::unique_ptr<Sequence>> sequences) {
+    core_.gate.take_paused_ns();
+    core_.spans.clear();
+    core_.phases.set_round(static_cast<std::int32_t>(totals_.steps));
+    rounds_.clear();
+    for (const auto& sequence : sequences) rounds_.emplace_back(*sequence);
+    live_.begin(sequences);
+    const std::uint64_t start = ticks_now();
+    Status status = draft();
+    if (status.ok()) status = verify();
+    if (!status.ok()) {
+        live_.end();
+        return status;
+    }
+    accept();
+    commit();
+    observe();
+    const std::uint64_t end = ticks_now();
+    live_.end();
+    record(start, end);
+    return {};
+}
+
+Status Lockstep::make_jobs() {
+    jobs_.clear();
+    drafting_.clear();
+    const int d = core_.target.config().hidden, context_length = core_.target.config().context;
+    const int aux_width = static_cast<int>(core_.drafter.aux_layers().size()) * d;
+    for (std::size_t i = 0; i < rounds_.size(); ++i) {
+        Sequence& sequence = *rounds_[i].sequence;
+        sequence.active->begin_round(sequence.head.get());
+        // A draft at depth t is followed by a bonus: the last position that may be filled bounds t + 1.
+        const TreeSpec tree =
+            clip_tree(core_.options.tree, context_length - static_cast<int>(sequence.tokens.size()) - 1);
+        if (tree.nodes <= 1) {
+            rounds_[i].tree = DraftTree::with_root(sequence.tokens.back());
+            DS_TRY(rounds_[i].tree.finish());
+            continue;
+        }
+        DraftJob job;
+        job.sequence = static_cast<int>(sequence.number);
+        job.tokens = sequence.tokens;
+        if (!sequence.hidden.empty())
+            job.new_hidden = Rows<const float>(sequence.hidden.data(), sequence.new_slots, d);
+        if (!sequence.aux.empty())
+            job.new_aux = Rows<const float>(sequence.aux.data(), sequence.new_slots, aux_width);
+        job.state = sequence.drafter.get();
+        job.head_state = sequence.head.get();
+        job.tree = tree;
+        rounds_[i].job = static_cast<int>(jobs_.size());
+        jobs_.push_back(std::move(job));
+        drafting_.push_back(i);
+    }
+    return {};
+}
+
+void Lockstep::begin_head() {
+    std::vector<HeadState*> states;
+    for (const DraftJob& job : jobs_) states.push_back(job.head_state);
+    ProposeContext at_start{core_.exec, core_.phases, 0};
+    core_.head->begin_round(at_start, states);
+}
+
+Status Lockstep::draft() {
+    DS_TRY(make_jobs());
+    if (jobs_.empty()) return {};
+    if (core_.head != nullptr) begin_head();
+    DraftContext context{core_.exec, core_.phases, core_.head, core_.options.tree, &live_};
+    if (rule() == VerifyRule::pq) context.sampled = &drawn_;
+    DS_TRY(core_.drafter.catch_up(context, jobs_));
+    DS_TRY(core_.drafter.expand(context, jobs_));
+    for (std::size_t j = 0; j < jobs_.size(); ++j) {
+        Round& round = rounds_[drafting_[j]];
+        round.tree = std::move(jobs_[j].out);
+        if (round.tree.mask.nodes() != round.tree.size()) {
+            PhaseScope scope(core_.phases, Phase::rerank, 0, round.tree.size());
+            DS_TRY(round.tree.finish());
+        }
+        if (live_.shows(*round.sequence)) live_.set_tree(round.tree);
+    }
+    return draft_beside();
+}
+
+Status Lockstep::draft_beside() {
+    if (!beside_.due(totals_.steps)) return {};
+    std::vector<Sequence*> sequences;
+    for (const std::size_t index : drafting_) sequences.push_back(rounds_[index].sequence);
+    return beside_.draft(jobs_, sequences, drafting_);
+}
+
+Status Lockstep::verify() {
+    std::vector<SequenceRows> sequences;
+    int rows = 0;
+    for (Round& round : rounds_) {
+        round.first_row = rows;
+        rows += round.tree.size();
+        sequences.push_back({&round.sequence->cache, round.tree.tokens, round.tree.depths, &round.tree.mask});
+    }
+    PhaseScope scope(core_.phases, Phase::verify, 0, rows);
+    ForwardRequest request;
+    request.sequences = sequences;
+    request.aux_layers = core_.drafter.aux_layers();
+    request.all_logits = true;
+    DS_TRY(core_.target.forward(core_.exec, request, core_.forward));
+    scope.add_bytes(core_.forward.bytes);
+    return {};
+}
+
+void Lockstep::accept() {
+    PhaseScope scope(core_.phases, Phase::accept, 0, core_.forward.rows);
+    places_.clear();
+    for (const Round& round : rounds_) {
+        const auto length = static_cast<std::int64_t>(round.sequence->tokens.size());
+        for (const int depth : round.tree.depths) places_.push_back({round.sequence->number, length + depth});
+    }
+    choose_tokens(core_.exec, core_.logits(0, core_.forward.rows), core_.vocab, core_.options.sampling,
+                  places_, choices_);
+    for (Round& round : rounds_) accept_round(round);
+}
+
+Acceptance Lockstep::judge(Round& round) {
+    const VerifyRows rows{core_.logits(round.first_row, round.tree.size()), core_.options.sampling};
+    switch (rule()) {
+        case VerifyRule::pq: {
+            // The root's own row draws the token that follows the root.
+            const TokenPlace& place = places_[static_cast<std::size_t>(round.first_row)];
+            return accept_pq(round.tree, rows, place, round.choices);
+        }
+        case VerifyRule::typical:
+            return accept_typical(core_.exec, core_.options.verify, round.tree, rows, round.choices);
+        case VerifyRule::match:
+            break;
+    }
+    return accept_match(round.tree, round.choices);
+}
+
+void Lockstep::accept_round(Round& round) {
+    round.choices = std::span(choices_).subspan(static_cast<std::size_t>(round.first_row),
+                                                static_cast<std::size_t>(round.tree.size()));
+    round.acceptance = judge(round);
+    for (std::size_t i = 1; i < round.acceptance.path.size(); ++i)
+        round.emitted.push_back(round.tree.tokens[static_cast<std::size_t>(round.acceptance.path[i])]);
+    round.emitted.push_back(round.acceptance.bonus);
+    const auto [count, finish] = keep_tokens(*round.sequence, round.emitted, core_.limits());
+    round.emitted.resize(count);
+    round.finish = finish;
+}
+
+void Lockstep::commit() {
+    std::size_t rows = 0;
+    for (const Round& round : rounds_) rows += round.acceptance.path.size();
+    PhaseScope scope(core_.phases, Phase::commit, 0, static_cast<int>(rows));
+    for (Round& round : rounds_) {
+        Sequence& sequence = *round.sequence;
+        sequence.cache.commit_path(round.acceptance.path);
+        core_.take_features(sequence, round.first_row, round.acceptance.path);
+        if (core_.records.on() || sequence.head != nullptr) note_round(round);
+        round.piece = sequence.append(round.emitted);
+        sequence.outcome.finish = round.finish;
+    }
+}
+
+void Lockstep::observe() {
+    if (core_.head == nullptr) return;
+    for (Round& round : rounds_)
+        core_.head->observe(
+            round.sequence->head.get(), round.tree,
+            {round.acceptance.path, round.acceptance.bonus, round.best, round.best_k, round.tree_best});
+}
+
+/// The round's rows are made inside phase commit, so that what watching costs is seen in the measured step.
+void Lockstep::note_round(Round& round) {
+    Sequence& sequence = *round.sequence;
+    ActiveSets& active = *sequence.active;
+    const RoundFacts facts{round.tree,
+                           round.choices,
+                           round.acceptance.path,
+                           round.emitted,
+                           core_.logits(round.first_row, round.tree.size()),
+                           core_.options.sampling};
+    const bool nodes = core_.records.on() && core_.options.record_nodes;
+    const int shown = nodes ? std::min(top_tokens, core_.vocab) : 0;
+    round.best_k =
+        std::max(shown, core_.head == nullptr ? 0 : std::min(core_.head->verify_topk(), core_.vocab));
+    if (round.best_k > 0) round.best = best_of_nodes(core_.exec, facts, round.acceptance.path, round.best_k);
+    if (core_.head != nullptr && core_.head->verify_whole_tree() && round.best_k > 0) {
+        std::vector<int> nodes(static_cast<std::size_t>(round.tree.size()));
+        std::iota(nodes.begin(), nodes.end(), 0);
+        round.tree_best = best_of_nodes(core_.exec, facts, nodes, round.best_k);
+    }
+    if (!core_.records.on()) return;
+    RoundRecord& record = round.record;
+    record.tokens = token_rows(facts, active, sequence.row.id, sequence.generated(), core_.records.ranks());
+    if (nodes) {
+        record.nodes = node_rows(core_.exec, facts, active);
+        record.tops = top_rows(facts, round.best, shown);
+    }
+    if (core_.drafting_head() == nullptr) return;
+    HeadEvalRow row;
+    row.head = core_.records.head_text();
+    if (round.job >= 0)
+        row = head_row(*core_.head, jobs_, static_cast<std::size_t>(round.job), row.head, HeadMode::drive);
+    row.accepted = round.accepted();
+    row.committed = static_cast<int>(round.emitted.size());
+    for (const TokenRow& token : record.tokens) row.covered += token.covered ? 1 : 0;
+    if (nodes) row.covered_mass = covered_mass(facts, active);
+    record.head_evals.push_back(std::move(row));
+}
+
+void Lockstep::record(std::uint64_t start, std::uint64_t end) {
+    core_.spans.collect();
+    const TimeNs beside_ns = beside_.take_head_ns();
+    const TimeNs head_ns = core_.spans.head_ns(0, core_.spans.size()) - beside_ns;
+    StepRow row;
+    row.start_ns = core_.spans.at(start);
+    row.end_ns = core_.spans.at(end);
+    row.paused_ns = core_.gate.take_paused_ns();
+    row.excluded = totals_.steps < core_.options.warmup_steps ? Excluded::warmup
+                   : row.paused_ns > 0                        ? Excluded::paused
+                   : beside_ns > 0                            ? Excluded::shadow
+                                                              : Excluded::no;
+    std::vector<RoundRecord> records;
+    for (Round& round : rounds_) {
+        PromptOutcome& outcome = round.sequence->outcome;
+        RoundRow& out = round.record.round;
+        out.prompt_id = round.sequence->row.id;
+        out.ordinal = static_cast<int>(outcome.rounds);
+        out.context_length = static_cast<int>(round.sequence->tokens.size() - round.emitted.size());
+        out.tree_nodes = round.tree.size();
+        out.tree_depth = round.tree.max_depth();
+        out.drafted = out.tree_nodes - 1;
+        out.accepted = round.accepted();
+        out.committed = static_cast<int>(round.emitted.size());
+        out.clipped = round.emitted.size() < round.acceptance.path.size();
+        ++outcome.rounds;
+        outcome.drafted += out.drafted;
+        outcome.accepted += out.accepted;
+        outcome.committed += out.committed;
+        outcome.decode_ns += row.end_ns - row.start_ns - row.paused_ns;
+        if (round.job >= 0 && !round.record.head_evals.empty())
+            round.record.head_evals.front().head_ns =
+                part_of(head_ns, static_cast<std::size_t>(round.job), jobs_.size());
+        records.push_back(std::move(round.record));
+    }
+    count(row);
+    core_.records.step(row, std::move(records));
+    for (const Round& round : rounds_) {
+        Sequence& sequence = *round.sequence;
+        if (sequence.calibration.empty()) continue;
+        core_.records.evaluated(sequence.calibration.judge(sequence.tokens, sequence.done()));
+    }
+    if (!core_.records.progress_due()) return;
+    for (const Round& round : rounds_) core_.records.progress(round.sequence->row);
+}
+
+void Lockstep::count(const StepRow& row) {
+    const TimeNs ns = row.end_ns - row.start_ns - row.paused_ns;
+    std::int64_t committed = 0;
+    for (const Round& round : rounds_) committed += static_cast<std::int64_t>(round.emitted.size());
+    ++totals_.steps;
+    totals_.rounds += static_cast<std::int64_t>(rounds_.size());
+    totals_.committed += committed;
+    totals_.decode_ns += ns;
+    if (row.excluded != Excluded::no) return;
+    totals_.counted_committed += committed;
+    totals_.counted_ns += ns;
+}
+
+}  // namespace draftscope

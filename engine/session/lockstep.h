@@ -1,0 +1,52 @@
+#pragma once
+
+#include "engine/session/beside.h"
+#include "engine/session/live_view.h"
+#include "engine/session/round.h"
+
+namespace draftscope {
+
+/// One step of the decode loop: a round for each sequence under way, drafted together, verified by one
+/// forward of the target, then accepted and committed one by one.
+class Lockstep {
+  public:
+    explicit Lockstep(SessionCore& core)
+        : core_(core),
+          live_(core),
+          beside_(core),
+          drawn_{core.options.sampling.temperature, core.options.sampling.seed} {}
+
+    /// Runs and records a step. Afterwards `rounds()` has what came out, in the order of `sequences`.
+    Status step(std::span<const std::unique_ptr<Sequence>> sequences);
+    std::span<const Round> rounds() const { return rounds_; }
+    const DecodeTotals& totals() const { return totals_; }
+
+  private:
+    Status draft();
+    Status make_jobs();
+    void begin_head();
+    Status draft_beside();
+    Status verify();
+    void accept();
+    void accept_round(Round& round);
+    Acceptance judge(Round& round);
+    VerifyRule rule() const { return rule_at(core_.options.verify, core_.options.sampling.temperature); }
+    void commit();
+    void observe();
+    void note_round(Round& round);
+    void record(std::uint64_t start, std::uint64_t end);
+    void count(const StepRow& row);
+
+    SessionCore& core_;
+    LiveView live_;
+    BesideDrafts beside_;
+    SampledDrafts drawn_;  ///< how drafts are drawn, where the rule wants draws
+    DecodeTotals totals_;
+    std::vector<Round> rounds_;
+    std::vector<TokenPlace> places_;
+    std::vector<TargetChoice> choices_;  ///< of every row of the step
+    std::vector<DraftJob> jobs_;         ///< of the rounds that draft
+    std::vector<std::size_t> drafting_;  ///< index of each job's round
+};
+
+}  // namespace draftscope

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/session/active_sets.h"
+#include "engine/session/run_records.h"
+#include "engine/session/sequence.h"
+#include "engine/session/session.h"
+#include "engine/session/span_log.h"
+
+namespace draftscope {
+
+/// What every part of a session works with.
+struct SessionCore {
+    SessionCore(Target& target_in, Drafter& drafter_in, Head* head_in, Head* full_head_in,
+                kernels::Exec& exec_in, DecodeOptions options_in, Recording recording,
+                PhaseRecorder& phases_in, Gate& gate_in)
+        : target(target_in),
+          drafter(drafter_in),
+          head(head_in),
+          full_head(full_head_in),
+          exec(exec_in),
+          options(options_in),
+          phases(phases_in),
+          gate(gate_in),
+          spans(phases_in, recording.run_start),
+          records(std::move(recording), spans),
+          vocab(real_vocab(target_in)),
+          active(drafting_head(), vocab) {}
+
+    static int real_vocab(const Target& target) {
+        const int rows = target.config().vocab;
+        return target.tokenizer() == nullptr ? rows : std::min(rows, target.tokenizer()->size());
+    }
+    /// The head that drafts; null when the drafter needs none.
+    Head* drafting_head() const { return drafter.uses_head() ? head : nullptr; }
+    TextLimits limits() const {
+        return {options.ignore_eos ? nullptr : target.tokenizer(), options.max_new, target.config().context};
+    }
+    /// Keeps rows first + rows[i] of the latest forward for the drafter.
+    void take_features(Sequence& sequence, int first, std::span<const int> rows) {
+        const int d = target.config().hidden;
+        sequence.take_features(exec, forward, first, rows, drafter.needs_hidden() ? d : 0,
+                               static_cast<int>(drafter.aux_layers().size()) * d);
+    }
+    /// Logits of rows [first, first + count) of the latest forward over all its rows, padding left out.
+    Rows<const float> logits(int first, int count) const {
+        const int columns = target.config().vocab;
+        return {forward.logits.data() + static_cast<std::ptrdiff_t>(first) * columns, count, vocab, columns};
+    }
+
+    Target& target;
+    Drafter& drafter;
+    Head* head;
+    Head* full_head;
+    kernels::Exec& exec;
+    DecodeOptions options;
+    PhaseRecorder& phases;
+    Gate& gate;
+    SpanLog spans;
+    RunRecords records;
+    int vocab;          ///< real ids
+    ActiveSets active;  ///< of a head without state
+    ForwardOutput forward;
+};
+
+}  // namespace draftscope

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/units.h"
+
+/// Drafts that are drawn from the draft distribution q instead of taken as its best tokens: what rejection
+/// sampling (`--verify pq`) needs to know of them.
+namespace draftscope {
+
+/// q over a row's own support, after the sampling temperature.
+struct DraftDistribution {
+    std::vector<TokenId> ids;  ///< empty = probs[i] is of token i
+    std::vector<float> probs;  ///< add up to 1
+    TokenId id_at(std::size_t index) const { return ids.empty() ? static_cast<TokenId>(index) : ids[index]; }
+};
+
+struct SampledDrafts {
+    double temperature = 1.0;  ///< > 0
+    std::uint64_t seed = 0;
+};
+
+/// softmax(logits / temperature) over a support; NaN counts as impossible.
+DraftDistribution draft_distribution(std::vector<TokenId> ids, std::span<const float> logits,
+                                     double temperature);
+
+struct DrawnDraft {
+    TokenId token = no_token;
+    float logprob = 0;  ///< log q, earlier draws not taken out
+};
+/// `count` tokens of q without replacement, in the order drawn; fewer where q has fewer. Random numbers as
+/// draft_uniform's: by the position drafted and the order of drawing, so that they do not depend on the
+/// batch.
+std::vector<DrawnDraft> draw_drafts(const DraftDistribution& q, int count, const SampledDrafts& settings,
+                                    std::uint64_t sequence, std::int64_t position);
+
+/// Uniform numbers in [0, 1) beside token_uniform's: for draft `order` of a position and for its acceptance.
+/// A decision at one position never looks at another position's numbers, so each is used for one decision
+/// only, also when the position is drafted again in a later round.
+double draft_uniform(std::uint64_t seed, std::uint64_t sequence, std::int64_t position, int order);
+double accept_uniform(std::uint64_t seed, std::uint64_t sequence, std::int64_t position, int order);
+
+}  // namespace draftscope

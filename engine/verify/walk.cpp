@@ -1,0 +1,36 @@
+#include "engine/verify/walk.h"
+
+#include <algorithm>
+
+namespace draftscope {
+
+std::vector<int> path_to(const DraftTree& tree, int node) {
+    std::vector<int> path;
+    for (int at = node; at >= 0; at = tree.parents[static_cast<std::size_t>(at)]) path.push_back(at);
+    std::reverse(path.begin(), path.end());
+    return path;
+}
+
+void emit(const VerifyRows& rows, int node, TokenId token, TargetChoice& choice) {
+    choice.token = token;
+    choice.prob = probability_of(choice, rows.sampling, rows.logits.row_data(node)[token]);
+}
+
+void emit_best(const VerifyRows& rows, int node, TargetChoice& choice) {
+    const std::span<const float> row = rows.logits.row(node);
+    const auto best = std::max_element(row.begin(), row.end());  // the first of equals
+    emit(rows, node, static_cast<TokenId>(best - row.begin()), choice);
+}
+
+void emit_path(const DraftTree& tree, const VerifyRows& rows, const Acceptance& acceptance,
+               std::span<TargetChoice> choices) {
+    for (std::size_t i = 0; i < acceptance.path.size(); ++i) {
+        const int node = acceptance.path[i];
+        const TokenId next = i + 1 < acceptance.path.size()
+                                 ? tree.tokens[static_cast<std::size_t>(acceptance.path[i + 1])]
+                                 : acceptance.bonus;
+        emit(rows, node, next, choices[static_cast<std::size_t>(node)]);
+    }
+}
+
+}  // namespace draftscope

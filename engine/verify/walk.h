@@ -1,0 +1,19 @@
+#pragma once
+
+#include "engine/verify/verify.h"
+
+/// Shared by the rules under which the target does not simply emit its own token everywhere.
+namespace draftscope {
+
+/// Nodes from the root to `node`.
+std::vector<int> path_to(const DraftTree& tree, int node);
+
+/// Makes `token` what the target emits after `node`.
+void emit(const VerifyRows& rows, int node, TokenId token, TargetChoice& choice);
+/// The target's most probable token, ties to the lower id.
+void emit_best(const VerifyRows& rows, int node, TargetChoice& choice);
+/// Along an accepted path the target emits the drafts, and the bonus at its end.
+void emit_path(const DraftTree& tree, const VerifyRows& rows, const Acceptance& acceptance,
+               std::span<TargetChoice> choices);
+
+}  // namespace draftscope
