@@ -13,10 +13,10 @@ std::uint64_t packed_bytes(const ModelFile& file, kernels::Precision precision) 
         const TensorInfo& info = *file.weights->find(name);
         elements += static_cast<double>(info.rows()) * static_cast<double>(info.cols());
     }
-    // int8 keeps one f32 scale for 32 weights.
+    // int8 keeps one bf16 scale for 64 weights, and pads.
     const double bytes = precision == kernels::Precision::f32    ? 4
                          : precision == kernels::Precision::bf16 ? 2
-                                                                 : 1.125;
+                                                                 : 1.0625;
     return static_cast<std::uint64_t>(elements * bytes);
 }
 

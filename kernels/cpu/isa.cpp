@@ -1,8 +1,34 @@
-#include "kernels/exec.h"
+#include "kernels/cpu/amx.h"
+
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace draftscope::kernels {
+namespace {
+
+/// Tiles of int8 and bf16, and the kernel's leave to use them: their state is large, so Linux hands it out on
+/// request only, once for the whole process.
+bool amx_allowed() {
+#if defined(__x86_64__) && defined(__linux__)
+    constexpr unsigned bf16 = 1u << 22, tile = 1u << 24, int8 = 1u << 25;
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+    if ((edx & (bf16 | tile | int8)) != (bf16 | tile | int8)) return false;
+    constexpr long arch_req_xcomp_perm = 0x1023;
+    constexpr long xfeature_tiledata = 18;
+    return syscall(SYS_arch_prctl, arch_req_xcomp_perm, xfeature_tiledata) == 0;
+#else
+    return false;
+#endif
+}
+
+}  // namespace
 
 std::string_view to_text(Isa isa) {
+    if (isa == isa_amx) return "amx";
     switch (isa) {
         case Isa::portable:
             return "portable";
@@ -28,7 +54,8 @@ Isa supported_isa() {
     }
     if (!__builtin_cpu_supports("avx512vnni")) return Isa::avx512;
     if (!__builtin_cpu_supports("avx512bf16")) return Isa::avx512_vnni;
-    return Isa::avx512_bf16;
+    static const bool amx = amx_allowed();
+    return amx ? isa_amx : Isa::avx512_bf16;
 #else
     return Isa::portable;
 #endif

@@ -13,8 +13,9 @@
 /// dot products). Outputs are padded to 16 and inputs to the group with zeros.
 ///   f32   [N/16][K][16]                       float
 ///   bf16  [N/16][K/2][16][2]                  bf16
-///   int8  [N/16][K/32][8][16][4]              value + 128, as the unsigned operand of vpdpbusd
-///         then [N/16][K/32][16]               bf16 scale of (output, 32 inputs)
+///   int8  [N/16][K/4][16][4]                  K padded to 16
+///         then [N/16][K/64][16]               bf16 scale of (output, 64 inputs), K padded to 64
+/// Behind the last byte lie tile_bytes that kernels may read.
 namespace draftscope::kernels {
 
 inline constexpr int round_up(int value, int multiple) {
@@ -32,7 +33,7 @@ inline constexpr std::size_t block_bytes(Precision precision, int k) {
         case Precision::bf16:
             return static_cast<std::size_t>(round_up(k, 2)) * lanes * sizeof(std::uint16_t);
         case Precision::int8:
-            return static_cast<std::size_t>(round_up(k, quant_block)) * lanes;
+            return static_cast<std::size_t>(round_up(k, int8_padding)) * lanes;
     }
     return 0;
 }

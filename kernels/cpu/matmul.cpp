@@ -2,6 +2,7 @@
 
 #include <cassert>
 
+#include "kernels/cpu/amx.h"
 #include "kernels/cpu/layout.h"
 #include "kernels/cpu/matmul_kernels.h"
 #include "kernels/cpu/split.h"
@@ -15,6 +16,7 @@ constexpr int rows_prepared_twice = 8;
 
 const MatmulKernels& kernels_of(Isa isa) {
 #if defined(DS_KERNELS_X86)
+    if (isa == isa_amx) return matmul_kernels_amx;
     switch (isa) {
         case Isa::avx512_bf16:
             return matmul_kernels_bf16;
@@ -40,14 +42,14 @@ class Activations {
           int8_(precision == Precision::int8),
           bf16_(precision == Precision::bf16 && kernels.bf16_activations),
           x_(x),
+          rows_(static_cast<std::size_t>(x.rows > rows_padding ? round_up(x.rows, rows_padding) : x.rows)),
           groups_(static_cast<std::size_t>(blocks_of(x.cols, quant_block))),
           pairs_(static_cast<std::size_t>(blocks_of(x.cols, 2))) {}
 
     bool needed() const { return int8_ || bf16_; }
     std::size_t bytes() const {
-        const auto rows = static_cast<std::size_t>(x_.rows);
-        if (int8_) return rows * groups_ * (quant_block + sizeof(float) + sizeof(std::int32_t));
-        return bf16_ ? rows * pairs_ * sizeof(std::uint32_t) : 0;
+        if (int8_) return rows_ * groups_ * (quant_block + sizeof(float) + sizeof(std::int32_t));
+        return bf16_ ? rows_ * pairs_ * sizeof(std::uint32_t) : 0;
     }
 
     void prepare(std::byte* buffer, int begin, int end) const {
@@ -76,16 +78,17 @@ class Activations {
   private:
     std::int8_t* q(std::byte* buffer) const { return reinterpret_cast<std::int8_t*>(buffer); }
     float* scale(std::byte* buffer) const {
-        return reinterpret_cast<float*>(buffer + static_cast<std::size_t>(x_.rows) * groups_ * quant_block);
+        return reinterpret_cast<float*>(buffer + rows_ * groups_ * quant_block);
     }
     std::int32_t* start(std::byte* buffer) const {
-        return reinterpret_cast<std::int32_t*>(scale(buffer) + static_cast<std::size_t>(x_.rows) * groups_);
+        return reinterpret_cast<std::int32_t*>(scale(buffer) + rows_ * groups_);
     }
 
     const MatmulKernels& kernels_;
     bool int8_;
     bool bf16_;
     Rows<const float> x_;
+    std::size_t rows_;
     std::size_t groups_;
     std::size_t pairs_;
 };

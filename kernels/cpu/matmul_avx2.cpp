@@ -110,23 +110,23 @@ struct Int8Tile {
     static void run(const MatmulWork& work, int block, int row) {
         static_assert(R == 1);
         const long groups = (work.k + quant_block - 1) / quant_block;
-        const auto* w =
-            reinterpret_cast<const std::uint8_t*>(work.weights) + block * groups * quant_block * lanes;
+        const long padded = (work.k + int8_padding - 1) / int8_padding * int8_padding;
+        const auto* w = reinterpret_cast<const std::int8_t*>(work.weights) + block * padded * lanes;
         const std::uint16_t* scales = work.scales + block * groups * lanes;
         const std::int8_t* x = work.x_int8 + row * groups * quant_block;
-        const __m256i offset = _mm256_set1_epi8(static_cast<char>(int8_offset));
         const __m256i ones = _mm256_set1_epi16(1);
         __m256 sum[T][halves];
         clear<T>(sum);
         for (long g = 0; g < groups; ++g) {
             __m256i dot[T][halves] = {};
-#pragma GCC unroll 8
-            for (int j = 0; j < quant_block / 4; ++j) {
+            const long left = (padded - g * quant_block) / 4;
+            const long steps = left < quant_block / 4 ? left : quant_block / 4;
+#pragma GCC unroll 4
+            for (long j = 0; j < steps; ++j) {
                 __m256i wide[halves];
                 for (int h = 0; h < halves; ++h) {
                     const auto* at = w + (g * quant_block + 4 * j) * lanes + 32 * h;
-                    wide[h] =
-                        _mm256_xor_si256(_mm256_load_si256(reinterpret_cast<const __m256i*>(at)), offset);
+                    wide[h] = _mm256_load_si256(reinterpret_cast<const __m256i*>(at));
                 }
 #pragma GCC unroll 8
                 for (int t = 0; t < T; ++t) {
@@ -179,9 +179,9 @@ void matmul_quantise_avx2(const float* x, int k, std::int8_t* q, float* scale, s
     constexpr float smallest = 1e-30f;
     const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     for (int g = 0; g * quant_block < k; ++g) {
-        __m256 in[4];
+        __m256 in[8];
         __m256 most = _mm256_setzero_ps();
-        for (int v = 0; v < 4; ++v) {
+        for (int v = 0; v < 8; ++v) {
             const int first = g * quant_block + 8 * v;
             in[v] = _mm256_maskload_ps(x + first, _mm256_cmpgt_epi32(_mm256_set1_epi32(k - first), index));
             most = _mm256_max_ps(most, magnitude(in[v]));
@@ -189,14 +189,16 @@ void matmul_quantise_avx2(const float* x, int k, std::int8_t* q, float* scale, s
         const float largest = largest_of(most);
         scale[g] = largest > smallest ? largest / 127.0f : 0.0f;
         const __m256 inverse = _mm256_set1_ps(largest > smallest ? 127.0f / largest : 0.0f);
-        __m256i rounded[4];
-        for (int v = 0; v < 4; ++v) rounded[v] = _mm256_cvtps_epi32(_mm256_mul_ps(in[v], inverse));
-        // The packs work within 128-bit halves; the permutation puts the eight pieces back in order.
-        const __m256i low = _mm256_packs_epi32(rounded[0], rounded[1]);
-        const __m256i high = _mm256_packs_epi32(rounded[2], rounded[3]);
-        const __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high),
-                                                          _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(q + g * quant_block), bytes);
+        __m256i rounded[8];
+        for (int v = 0; v < 8; ++v) rounded[v] = _mm256_cvtps_epi32(_mm256_mul_ps(in[v], inverse));
+        for (int v = 0; v < 8; v += 4) {
+            // The packs work within 128-bit halves; the permutation puts the eight pieces back in order.
+            const __m256i low = _mm256_packs_epi32(rounded[v], rounded[v + 1]);
+            const __m256i high = _mm256_packs_epi32(rounded[v + 2], rounded[v + 3]);
+            const __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high),
+                                                              _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+            _mm256_storeu_si256(reinterpret_cast<__m256i*>(q + g * quant_block + 8 * v), bytes);
+        }
     }
 }
 

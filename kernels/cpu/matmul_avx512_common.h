@@ -25,6 +25,12 @@ inline void prefetch_weights(const void* at) {
     if constexpr (T <= 4) _mm_prefetch(static_cast<const char*>(at) + ahead, _MM_HINT_T0);
 }
 
+/// 16 scales of one group as f32.
+inline __m512 load_scales(const std::uint16_t* scales) {
+    const __m256i half = _mm256_load_si256(reinterpret_cast<const __m256i*>(scales));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+
 /// f32: one multiply-add per input, ascending.
 struct F32Tile {
     static constexpr int blocks = 2;
@@ -63,25 +69,34 @@ struct F32Tile {
     }
 };
 
-/// Symmetric int8 of one row, 32 values a scale. `start` undoes the +128 of the stored weights.
+/// Symmetric int8 of one row, 64 values a scale.
 inline void quantise_row(const float* x, int k, std::int8_t* q, float* scale, std::int32_t* start) {
     // Below this the reciprocal would overflow; such a block adds nothing that f32 sums would keep.
     constexpr float smallest = 1e-30f;
     for (int g = 0; g * quant_block < k; ++g) {
         const float* in = x + g * quant_block;
         const int left = k - g * quant_block;
-        const auto mask = left >= quant_block ? 0xffffffffu : (1u << left) - 1u;
-        const __m512 a = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), in);
-        const __m512 b = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16), in + 16);
-        const float largest = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(a), _mm512_abs_ps(b)));
+        const std::uint64_t mask =
+            left >= quant_block ? ~std::uint64_t{0} : (std::uint64_t{1} << left) - std::uint64_t{1};
+        __m512 part[4];
+#pragma GCC unroll 4
+        for (int v = 0; v < 4; ++v) {
+            part[v] = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16 * v), in + 16 * v);
+        }
+        const __m512 low = _mm512_max_ps(_mm512_abs_ps(part[0]), _mm512_abs_ps(part[1]));
+        const __m512 high = _mm512_max_ps(_mm512_abs_ps(part[2]), _mm512_abs_ps(part[3]));
+        const float largest = _mm512_reduce_max_ps(_mm512_max_ps(low, high));
         const float inverse = largest > smallest ? 127.0f / largest : 0.0f;
         scale[g] = largest > smallest ? largest / 127.0f : 0.0f;
-        const __m512i qa = _mm512_cvtps_epi32(_mm512_mul_ps(a, _mm512_set1_ps(inverse)));
-        const __m512i qb = _mm512_cvtps_epi32(_mm512_mul_ps(b, _mm512_set1_ps(inverse)));
-        auto* out = reinterpret_cast<__m128i*>(q + g * quant_block);
-        _mm_storeu_si128(out, _mm512_cvtsepi32_epi8(qa));
-        _mm_storeu_si128(out + 1, _mm512_cvtsepi32_epi8(qb));
-        start[g] = -int8_offset * _mm512_reduce_add_epi32(_mm512_add_epi32(qa, qb));
+        __m512i sum = _mm512_setzero_si512();
+#pragma GCC unroll 4
+        for (int v = 0; v < 4; ++v) {
+            const __m512i rounded = _mm512_cvtps_epi32(_mm512_mul_ps(part[v], _mm512_set1_ps(inverse)));
+            sum = _mm512_add_epi32(sum, rounded);
+            _mm_storeu_si128(reinterpret_cast<__m128i*>(q + g * quant_block) + v,
+                             _mm512_cvtsepi32_epi8(rounded));
+        }
+        start[g] = -int8_offset * _mm512_reduce_add_epi32(sum);
     }
 }
 

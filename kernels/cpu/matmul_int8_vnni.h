@@ -5,8 +5,9 @@
 namespace draftscope::kernels {
 namespace {
 
-/// int8 by vpdpbusd: the 32 products of a group are summed exactly in 32 bits, then scaled into the f32 sum,
-/// groups ascending.
+/// int8 by vpdpbusd: the 64 products of a group are summed exactly in 32 bits, then scaled into the f32 sum,
+/// groups ascending. The instruction wants one unsigned operand: weights become value + 128 in the register,
+/// and a row's sum of a group starts at -128 times the sum of its activations.
 struct Int8VnniTile {
     static constexpr int blocks = 2;
     static constexpr int rows = 6;
@@ -14,12 +15,13 @@ struct Int8VnniTile {
     template <int R, int T>
     static void run(const MatmulWork& work, int block, int row) {
         const long groups = (work.k + quant_block - 1) / quant_block;
-        const auto* w =
-            reinterpret_cast<const std::uint8_t*>(work.weights) + block * groups * quant_block * lanes;
+        const long stride = (work.k + int8_padding - 1) / int8_padding * int8_padding * lanes;
+        const auto* w = reinterpret_cast<const std::int8_t*>(work.weights) + block * stride;
         const std::uint16_t* scales = work.scales + block * groups * lanes;
         const std::int8_t* x = work.x_int8 + row * groups * quant_block;
         const float* x_scale = work.x_scale + row * groups;
         const std::int32_t* x_start = work.x_start + row * groups;
+        const __m512i offset = _mm512_set1_epi8(static_cast<char>(int8_offset));
         __m512 sum[T][R];
 #pragma GCC unroll 16
         for (int t = 0; t < T; ++t) {
@@ -33,30 +35,30 @@ struct Int8VnniTile {
 #pragma GCC unroll 4
                 for (int r = 0; r < R; ++r) dot[t][r] = _mm512_set1_epi32(x_start[t * groups + g]);
             }
-#pragma GCC unroll 8
-            for (int j = 0; j < quant_block / 4; ++j) {
+            const auto* at = w + g * quant_block * lanes;
+            const std::int8_t* four = x + g * quant_block;
+            const long left = stride - g * quant_block * lanes;
+            const auto* end = at + (left < quant_block * lanes ? left : quant_block * lanes);
+#pragma GCC unroll 4
+            for (; at < end; at += 4 * lanes, four += 4) {
                 __m512i wide[R];
 #pragma GCC unroll 4
                 for (int r = 0; r < R; ++r) {
-                    prefetch_weights<T>(w + ((r * groups + g) * quant_block + 4 * j) * lanes);
-                    wide[r] = _mm512_load_si512(w + ((r * groups + g) * quant_block + 4 * j) * lanes);
+                    prefetch_weights<T>(at + r * stride);
+                    wide[r] = _mm512_xor_si512(_mm512_load_si512(at + r * stride), offset);
                 }
 #pragma GCC unroll 16
                 for (int t = 0; t < T; ++t) {
-                    int four;
-                    __builtin_memcpy(&four, x + (t * groups + g) * quant_block + 4 * j, sizeof(four));
-                    const __m512i values = _mm512_set1_epi32(four);
+                    int packed;
+                    __builtin_memcpy(&packed, four + t * groups * quant_block, sizeof(packed));
+                    const __m512i values = _mm512_set1_epi32(packed);
 #pragma GCC unroll 4
                     for (int r = 0; r < R; ++r) dot[t][r] = _mm512_dpbusd_epi32(dot[t][r], wide[r], values);
                 }
             }
             __m512 w_scale[R];
 #pragma GCC unroll 4
-            for (int r = 0; r < R; ++r) {
-                const __m256i half =
-                    _mm256_load_si256(reinterpret_cast<const __m256i*>(scales + (r * groups + g) * lanes));
-                w_scale[r] = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
-            }
+            for (int r = 0; r < R; ++r) w_scale[r] = load_scales(scales + (r * groups + g) * lanes);
 #pragma GCC unroll 16
             for (int t = 0; t < T; ++t) {
                 const __m512 factor = _mm512_set1_ps(x_scale[t * groups + g]);

@@ -7,19 +7,21 @@
 /// only, as in row_kernels.h.
 namespace draftscope::kernels {
 
-/// Activations of all M rows as one kind of kernel wants them.
+/// Activations of all M rows as one kind of kernel wants them. Prepared ones are readable for whole tiles of
+/// rows_padding rows where M is larger than that.
 struct MatmulWork {
     const std::byte* weights = nullptr;
-    const std::uint16_t* scales = nullptr;  ///< int8: bf16 [N/16][K/32][16]
+    const std::uint16_t* scales = nullptr;  ///< int8: bf16 [N/16][K/64][16]
     int n = 0;
     int k = 0;
     int rows = 0;              ///< M
     const float* x = nullptr;  ///< f32 and bf16: [M, x_stride]
     std::int64_t x_stride = 0;
     const std::uint32_t* x_bf16 = nullptr;  ///< bf16 dot products: [M, round_up(K, 2) / 2] pairs
-    const std::int8_t* x_int8 = nullptr;    ///< int8: [M, round_up(K, 32)]
-    const float* x_scale = nullptr;         ///< int8: [M, K/32]
-    const std::int32_t* x_start = nullptr;  ///< int8: [M, K/32], -128 * sum of the block (undoes the offset)
+    const std::int8_t* x_int8 = nullptr;    ///< int8: [M, round_up(K, 64)], zeros behind K
+    const float* x_scale = nullptr;         ///< int8: [M, K/64]
+    const std::int32_t* x_start = nullptr;  ///< int8: [M, K/64], -128 * sum of the block, for kernels that
+                                            ///< take weights as value + 128
     const float* bias = nullptr;            ///< [N] or null
     float* y = nullptr;                     ///< [M, y_stride]
     std::int64_t y_stride = 0;
@@ -33,7 +35,8 @@ struct MatmulKernels {
     MatmulBlocks bf16;
     MatmulBlocks int8;
     bool bf16_activations;  ///< `bf16` reads x_bf16
-    /// q, scale and start of one row of k floats: symmetric, 32 values share one scale.
+    /// q, scale and start of one row of k floats: symmetric, 64 values share one scale. q holds
+    /// round_up(k, 64) values.
     void (*quantise)(const float* x, int k, std::int8_t* q, float* scale, std::int32_t* start);
     /// One row as pairs of bf16 (null unless bf16_activations).
     void (*to_bf16)(const float* x, int k, std::uint32_t* out);
@@ -44,5 +47,6 @@ extern const MatmulKernels matmul_kernels_avx2;
 extern const MatmulKernels matmul_kernels_avx512;
 extern const MatmulKernels matmul_kernels_vnni;
 extern const MatmulKernels matmul_kernels_bf16;
+extern const MatmulKernels matmul_kernels_amx;
 
 }  // namespace draftscope::kernels

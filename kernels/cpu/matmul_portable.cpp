@@ -53,8 +53,9 @@ void bf16_blocks(const MatmulWork& work, int begin, int end) {
 
 void int8_blocks(const MatmulWork& work, int begin, int end) {
     const int groups = blocks_of(work.k, quant_block);
+    const int padded = round_up(work.k, int8_padding);
     for (int block = begin; block < end; ++block) {
-        const auto* w = reinterpret_cast<const std::uint8_t*>(
+        const auto* w = reinterpret_cast<const std::int8_t*>(
             work.weights + static_cast<std::size_t>(block) * block_bytes(Precision::int8, work.k));
         const std::uint16_t* scales = work.scales + static_cast<std::size_t>(block) * groups * lanes;
         for (int row = 0; row < work.rows; ++row) {
@@ -63,8 +64,8 @@ void int8_blocks(const MatmulWork& work, int begin, int end) {
             for (int g = 0; g < groups; ++g) {
                 const float x_scale = work.x_scale[row * groups + g];
                 for (int l = 0; l < lanes; ++l) {
-                    std::int32_t dot = work.x_start[row * groups + g];
-                    for (int i = 0; i < quant_block; ++i) {
+                    std::int32_t dot = 0;
+                    for (int i = 0; i < std::min(quant_block, padded - g * quant_block); ++i) {
                         const std::size_t at = static_cast<std::size_t>(g) * quant_block * lanes +
                                                static_cast<std::size_t>(i / 4 * lanes * 4 + l * 4 + i % 4);
                         dot += static_cast<std::int32_t>(w[at]) * x[g * quant_block + i];
@@ -77,7 +78,7 @@ void int8_blocks(const MatmulWork& work, int begin, int end) {
     }
 }
 
-void quantise_row(const float* x, int k, std::int8_t* q, float* scale, std::int32_t* start) {
+void quantise_row(const float* x, int k, std::int8_t* q, float* scale, std::int32_t*) {
     // Below this the reciprocal would overflow; such a block adds nothing that f32 sums would keep.
     constexpr float smallest = 1e-30f;
     for (int g = 0; g < blocks_of(k, quant_block); ++g) {
@@ -87,14 +88,10 @@ void quantise_row(const float* x, int k, std::int8_t* q, float* scale, std::int3
         for (int i = 0; i < count; ++i) largest = std::max(largest, std::fabs(x[first + i]));
         const float inverse = largest > smallest ? 127.0f / largest : 0.0f;
         scale[g] = largest > smallest ? largest / 127.0f : 0.0f;
-        std::int32_t sum = 0;
         for (int i = 0; i < quant_block; ++i) {
             const float scaled = i < count ? x[first + i] * inverse : 0.0f;
-            const int value = static_cast<int>(std::nearbyint(std::clamp(scaled, -127.0f, 127.0f)));
-            q[first + i] = static_cast<std::int8_t>(value);
-            sum += value;
+            q[first + i] = static_cast<std::int8_t>(std::nearbyint(std::clamp(scaled, -127.0f, 127.0f)));
         }
-        start[g] = -int8_offset * sum;
     }
 }
 

@@ -61,7 +61,7 @@ std::size_t element(Precision precision, int i, int lane) {
 }
 
 void write_int8_row(const RowPlace& place, std::span<const float> values) {
-    auto* out = reinterpret_cast<std::uint8_t*>(place.block);
+    auto* out = reinterpret_cast<std::int8_t*>(place.block);
     const int k = static_cast<int>(values.size());
     for (int b = 0; b < blocks_of(k, quant_block); ++b) {
         const int first = b * quant_block;
@@ -73,11 +73,10 @@ void write_int8_row(const RowPlace& place, std::span<const float> values) {
         const std::uint16_t scale = bf16_at_least(largest / 127.0f);
         const float step = from_bf16(scale);
         place.scales[b * lanes + place.lane] = scale;
-        for (int i = first; i < first + quant_block; ++i) {
+        for (int i = first; i < std::min(first + quant_block, round_up(k, int8_padding)); ++i) {
             const float w = i < last ? values[static_cast<std::size_t>(i)] : 0.0f;
             const float q = step > 0.0f ? std::clamp(std::nearbyint(w / step), -127.0f, 127.0f) : 0.0f;
-            out[element(Precision::int8, i, place.lane)] =
-                static_cast<std::uint8_t>(static_cast<int>(q) + int8_offset);
+            out[element(Precision::int8, i, place.lane)] = static_cast<std::int8_t>(q);
         }
     }
 }
@@ -119,7 +118,8 @@ Matrix MatrixAccess::allocate(Precision precision, int n, int k) {
     matrix.precision_ = precision;
     matrix.bytes_ = static_cast<std::size_t>(blocks_of(n, lanes)) *
                     (block_bytes(precision, k) + scale_bytes(precision, k));
-    matrix.data_.reset(allocate_weights(matrix.bytes_));
+    matrix.data_.reset(allocate_weights(matrix.bytes_ + tile_bytes));
+    std::memset(matrix.data_.get() + matrix.bytes_, 0, tile_bytes);
     return matrix;
 }
 
@@ -208,8 +208,7 @@ void Matrix::unpack_row(int row, std::span<float> out) const {
         } else if (precision_ == Precision::bf16) {
             value = from_bf16(reinterpret_cast<const std::uint16_t*>(place.block)[at]);
         } else {
-            const int q =
-                static_cast<int>(reinterpret_cast<const std::uint8_t*>(place.block)[at]) - int8_offset;
+            const auto q = reinterpret_cast<const std::int8_t*>(place.block)[at];
             value = static_cast<float>(q) * from_bf16(place.scales[i / quant_block * lanes + place.lane]);
         }
     }

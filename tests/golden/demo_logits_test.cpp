@@ -173,7 +173,7 @@ TEST_F(DemoLogits, TargetInBf16) {
     compare_text(0.6, 0.6);
 }
 
-// int8 has 127 steps for the largest of 32 neighbours, in weights and activations alike: coarser than bf16
+// int8 has 127 steps for the largest of 64 neighbours, in weights and activations alike: coarser than bf16
 // wherever one dimension of the residual stream towers over the others, as it does in this model.
 TEST_F(DemoLogits, TargetInInt8) {
     load(Precision::int8);

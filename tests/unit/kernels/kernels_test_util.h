@@ -10,7 +10,7 @@
 
 #include "base/rng.h"
 #include "base/spans.h"
-#include "kernels/exec.h"
+#include "kernels/cpu/amx.h"
 #include "kernels/matrix.h"
 
 namespace draftscope::kernels {
@@ -22,7 +22,8 @@ inline constexpr double f32_smallest = 1.2e-38;  ///< what flushing one denormal
 /// Every instruction set this machine can run: each is a path of its own and tested as such.
 inline std::vector<Isa> isas() {
     std::vector<Isa> all;
-    for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512_vnni, Isa::avx512_bf16}) {
+    for (const Isa isa :
+         {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512_vnni, Isa::avx512_bf16, isa_amx}) {
         if (isa <= supported_isa()) all.push_back(isa);
     }
     return all;

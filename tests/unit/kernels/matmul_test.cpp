@@ -13,15 +13,15 @@ constexpr Precision precisions[] = {Precision::f32, Precision::bf16, Precision::
 /// What one output may be off from the exact product of the packed weights and the given activations.
 ///   f32, bf16: K roundings of the running sum, and one bf16 rounding (2^-9) of each activation where dot
 ///   products take bf16 pairs.
-///   int8: the activations of 32 columns share the scale largest/127, so each is off by at most half a step,
+///   int8: the activations of 64 columns share the scale largest/127, so each is off by at most half a step,
 ///   largest/254; the integer sums are exact, and the sum over groups rounds like f32.
 double error_bound(Precision precision, Isa isa, std::span<const float> w, const float* x) {
     double magnitude = 0;
     double quantised = 0;
-    for (std::size_t block = 0; block < w.size(); block += 32) {
+    for (std::size_t block = 0; block < w.size(); block += 64) {
         double largest = 0;
         double weights = 0;
-        for (std::size_t i = block; i < std::min(block + 32, w.size()); ++i) {
+        for (std::size_t i = block; i < std::min(block + 64, w.size()); ++i) {
             magnitude += std::fabs(static_cast<double>(w[i]) * static_cast<double>(x[i]));
             largest = std::max(largest, std::fabs(static_cast<double>(x[i])));
             weights += std::fabs(static_cast<double>(w[i]));
@@ -74,7 +74,7 @@ TEST(Matmul, MatchesDoublePrecision) {
 }
 
 /// int8 against the weights before packing, on plain normal data: what a model loses.
-TEST(Matmul, Int8IsWithinOnePercentOfTheSignal) {
+TEST(Matmul, Int8LosesAboutOnePercentOfTheSignal) {
     for (const Isa isa : isas()) {
         auto exec = make_cpu_exec(1, isa);
         constexpr int n = 64;
@@ -84,7 +84,7 @@ TEST(Matmul, Int8IsWithinOnePercentOfTheSignal) {
         Rng rng(3);
         for (float& v : w.data) v = static_cast<float>(rng.normal());
         for (float& v : x.data) v = static_cast<float>(rng.normal());
-        x.row(1)[17] *= 1000.0f;  // an outlier channel must not drown the other 18 groups
+        x.row(1)[17] *= 1000.0f;  // an outlier channel must not drown the other 8 groups
         Table y(4, n);
         matmul(*exec, pack_table(*exec, Precision::int8, w), x.view(), y.view());
         for (int i = 0; i < 4; ++i) {
@@ -96,7 +96,7 @@ TEST(Matmul, Int8IsWithinOnePercentOfTheSignal) {
                 wrong += (y.at(i, j) - expected) * (y.at(i, j) - expected);
                 signal += expected * expected;
             }
-            EXPECT_LT(std::sqrt(wrong / signal), 0.01) << name_of(isa) << " row " << i;
+            EXPECT_LT(std::sqrt(wrong / signal), 0.012) << name_of(isa) << " row " << i;
         }
     }
 }
@@ -114,7 +114,7 @@ Case make_case(Isa isa, Precision precision, int n, int k) {
     return c;
 }
 
-constexpr int odd_shapes[][2] = {{300, 577}, {17, 1729}, {64, 64}};
+constexpr int odd_shapes[][2] = {{300, 577}, {17, 1729}, {64, 64}, {48, 72}};
 
 TEST(Matmul, ARowDoesNotDependOnHowManyShareTheCall) {
     for (const Isa isa : isas()) {
@@ -124,7 +124,7 @@ TEST(Matmul, ARowDoesNotDependOnHowManyShareTheCall) {
                 const Case c = make_case(isa, precision, n, k);
                 auto exec = make_cpu_exec(2, isa);
                 const Matrix matrix = pack_table(*exec, precision, c.w);
-                for (const int m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 31, 64}) {
+                for (const int m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 31, 33, 64}) {
                     for (int first = 0; first + m <= 80; first += 29) {
                         Table y(m, n);
                         matmul(*exec, matrix, c.x.view().slice(first, m), y.view());

@@ -1,0 +1,251 @@
+#include "kernels/cpu/matmul_bf16_pairs.h"
+#include "kernels/cpu/matmul_int8_vnni.h"
+
+/// AMX: one tile instruction multiplies up to 16 rows of activations with 16 outputs over 64 bytes of inputs,
+/// at nearly the same cost for 2 rows as for 16.
+namespace draftscope::kernels {
+namespace {
+
+constexpr int tile_rows = 16;
+constexpr int row_bytes = 64;
+
+/// The operand of ldtilecfg.
+struct TileConfig {
+    std::uint8_t palette = 1;
+    std::uint8_t start_row = 0;
+    std::uint8_t reserved[14] = {};
+    std::uint16_t columns[16] = {};  ///< bytes of a row
+    std::uint8_t rows[16] = {};
+
+    void set(int tile, int rows_in, int bytes) {
+        rows[tile] = static_cast<std::uint8_t>(rows_in);
+        columns[tile] = static_cast<std::uint16_t>(bytes);
+    }
+};
+
+/// Tiles are set up for one call and given back after it: threads without live tiles switch faster.
+struct TileScope {
+    explicit TileScope(const TileConfig& config) { _tile_loadconfig(&config); }
+    ~TileScope() { _tile_release(); }
+    TileScope(const TileScope&) = delete;
+    TileScope& operator=(const TileScope&) = delete;
+};
+
+inline void prefetch_tile(const std::int8_t* at) {
+#pragma GCC unroll 16
+    for (int line = 0; line < tile_bytes; line += 64) {
+        _mm_prefetch(reinterpret_cast<const char*>(at) + line, _MM_HINT_T0);
+    }
+}
+
+/// int8. The tile yields the exact sums of one group of 64 inputs; they are scaled into the f32 sum as in
+/// Int8VnniTile, so both give the same bits.
+struct Int8Amx {
+    static constexpr int dots_ahead = 2;  ///< groups between a tile and the use of its sums
+    static constexpr int slots = 4;       ///< power of two above dots_ahead
+    using Dots = std::int32_t[tile_rows][lanes];
+
+    /// tilestored of tile 0. GCC's intrinsic says that all memory may have changed, which would push the sums
+    /// in registers out to the stack and back.
+    static void store_dots(Dots& dots) {
+#if defined(__clang__)
+        _tile_stored(0, dots, row_bytes);
+#else
+        asm volatile("tilestored %%tmm0, (%1,%2,1)" : "=m"(dots) : "r"(&dots), "r"(long{row_bytes}));
+#endif
+    }
+
+    template <int T>
+    [[gnu::always_inline]] static void add(const Dots& dots, __m512 w_scale, const float* x_scale,
+                                           long x_stride, __m512 (&sum)[T]) {
+#pragma GCC unroll 16
+        for (int t = 0; t < T; ++t) {
+            const __m512 factor = _mm512_mul_ps(w_scale, _mm512_set1_ps(x_scale[t * x_stride]));
+            sum[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(dots[t])), factor, sum[t]);
+        }
+    }
+
+    /// Tile 0: sums of T rows, 2: activations, 3: weights.
+    template <int T>
+    static void run(const MatmulWork& work, int block, int row) {
+        const long groups = (work.k + quant_block - 1) / quant_block;
+        const long stride = (work.k + int8_padding - 1) / int8_padding * int8_padding * lanes;
+        const auto* w = reinterpret_cast<const std::int8_t*>(work.weights) + block * stride;
+        const std::uint16_t* scales = work.scales + block * groups * lanes;
+        const std::int8_t* x = work.x_int8 + row * groups * quant_block;
+        const float* x_scale = work.x_scale + row * groups;
+        alignas(64) Dots dots[slots];
+        __m512 sum[T];
+#pragma GCC unroll 16
+        for (int t = 0; t < T; ++t) sum[t] = _mm512_setzero_ps();
+        for (long g = 0; g < groups + dots_ahead; ++g) {
+            if (g < groups) {
+                prefetch_tile(w + (g + 2) * tile_bytes);
+                _tile_loadd(2, x + g * quant_block, groups * quant_block);
+                _tile_loadd(3, w + g * tile_bytes, row_bytes);
+                _tile_zero(0);
+                _tile_dpbssd(0, 2, 3);
+                store_dots(dots[g % slots]);
+            }
+            const long ready = g - dots_ahead;
+            if (ready < 0) continue;
+            add<T>(dots[ready % slots], load_scales(scales + ready * lanes), x_scale + ready, groups, sum);
+        }
+#pragma GCC unroll 16
+        for (int t = 0; t < T; ++t) store_tile_row(work, block, row + t, sum[t]);
+    }
+
+    template <int T>
+    static void rows_of(const MatmulWork& work, int block, int row, int count) {
+        if (count == T) {
+            run<T>(work, block, row);
+        } else if constexpr (T > 1) {
+            rows_of<T - 1>(work, block, row, count);
+        }
+    }
+
+    /// Below this vpdpbusd is faster.
+    static constexpr int fewest_rows = 3;
+
+    static void blocks(const MatmulWork& work, int begin, int end) {
+        if (work.rows < fewest_rows) return TileWalk<Int8VnniTile>::run(work, begin, end);
+        TileConfig config;
+        const int height = work.rows < tile_rows ? work.rows : tile_rows;
+        config.set(0, height, row_bytes);
+        config.set(2, height, row_bytes);
+        config.set(3, tile_rows, row_bytes);
+        const TileScope scope(config);
+        for (int block = begin; block < end; ++block) {
+            int row = 0;
+            for (; row + tile_rows <= work.rows; row += tile_rows) run<tile_rows>(work, block, row);
+            if (row < work.rows) rows_of<tile_rows - 1>(work, block, row, work.rows - row);
+        }
+    }
+};
+
+/// bf16 weights and activations. Every M takes this path, because a tile adds even and odd inputs of its 32
+/// apart and no vector instruction does the same.
+struct Bf16Amx {
+    static constexpr int wide = 4;  ///< blocks of outputs at once: a tile's sums wait 52 cycles for the next
+    static constexpr int chunk = 32;
+    using Sums = float[tile_rows][lanes];
+
+    /// Tiles 0 .. 3: sums, 4: activations, 5: weights, 6 and 7: the same of the last, shorter chunk.
+    static TileConfig config(const MatmulWork& work) {
+        TileConfig tiles;
+        const int height = work.rows < tile_rows ? work.rows : tile_rows;
+        for (int r = 0; r < wide; ++r) tiles.set(r, height, row_bytes);
+        tiles.set(4, height, row_bytes);
+        tiles.set(5, tile_rows, row_bytes);
+        const int left = (work.k % chunk + 1) / 2;
+        if (left > 0) {
+            tiles.set(6, height, left * 4);
+            tiles.set(7, left, row_bytes);
+        }
+        return tiles;
+    }
+
+    template <int R>
+    static void clear() {
+        _tile_zero(0);
+        if constexpr (R > 1) _tile_zero(1);
+        if constexpr (R > 2) _tile_zero(2);
+        if constexpr (R > 3) _tile_zero(3);
+    }
+
+    template <int R>
+    static void multiply(const std::uint32_t* w, long stride, const std::uint32_t* x, long x_stride) {
+        const auto next = [](const std::uint32_t* at) {
+            prefetch_tile(reinterpret_cast<const std::int8_t*>(at) + tile_bytes);
+        };
+        _tile_loadd(4, x, x_stride);
+        next(w);
+        _tile_loadd(5, w, row_bytes);
+        _tile_dpbf16ps(0, 4, 5);
+        if constexpr (R > 1) {
+            next(w + stride);
+            _tile_loadd(5, w + stride, row_bytes);
+            _tile_dpbf16ps(1, 4, 5);
+        }
+        if constexpr (R > 2) {
+            next(w + 2 * stride);
+            _tile_loadd(5, w + 2 * stride, row_bytes);
+            _tile_dpbf16ps(2, 4, 5);
+        }
+        if constexpr (R > 3) {
+            next(w + 3 * stride);
+            _tile_loadd(5, w + 3 * stride, row_bytes);
+            _tile_dpbf16ps(3, 4, 5);
+        }
+    }
+
+    template <int R>
+    static void multiply_rest(const std::uint32_t* w, long stride, const std::uint32_t* x, long x_stride) {
+        _tile_loadd(6, x, x_stride);
+        _tile_loadd(7, w, row_bytes);
+        _tile_dpbf16ps(0, 6, 7);
+        if constexpr (R > 1) {
+            _tile_loadd(7, w + stride, row_bytes);
+            _tile_dpbf16ps(1, 6, 7);
+        }
+        if constexpr (R > 2) {
+            _tile_loadd(7, w + 2 * stride, row_bytes);
+            _tile_dpbf16ps(2, 6, 7);
+        }
+        if constexpr (R > 3) {
+            _tile_loadd(7, w + 3 * stride, row_bytes);
+            _tile_dpbf16ps(3, 6, 7);
+        }
+    }
+
+    template <int R>
+    static void store(Sums (&sums)[wide]) {
+        _tile_stored(0, sums[0], row_bytes);
+        if constexpr (R > 1) _tile_stored(1, sums[1], row_bytes);
+        if constexpr (R > 2) _tile_stored(2, sums[2], row_bytes);
+        if constexpr (R > 3) _tile_stored(3, sums[3], row_bytes);
+    }
+
+    template <int R>
+    static void run(const MatmulWork& work, int block) {
+        const long pairs = (work.k + 1) / 2;
+        const long stride = pairs * lanes;
+        const std::uint32_t* w = reinterpret_cast<const std::uint32_t*>(work.weights) + block * stride;
+        const long whole = work.k / chunk;
+        for (int row = 0; row < work.rows; row += tile_rows) {
+            const std::uint32_t* x = work.x_bf16 + row * pairs;
+            clear<R>();
+            for (long c = 0; c < whole; ++c) {
+                multiply<R>(w + c * (chunk / 2) * lanes, stride, x + c * (chunk / 2), pairs * 4);
+            }
+            if (work.k % chunk != 0) {
+                multiply_rest<R>(w + whole * (chunk / 2) * lanes, stride, x + whole * (chunk / 2), pairs * 4);
+            }
+            alignas(64) Sums sums[wide];
+            store<R>(sums);
+            const int height = work.rows - row < tile_rows ? work.rows - row : tile_rows;
+            for (int r = 0; r < R; ++r) {
+                for (int t = 0; t < height; ++t) {
+                    store_tile_row(work, block + r, row + t, _mm512_load_ps(sums[r][t]));
+                }
+            }
+        }
+    }
+
+    static void blocks(const MatmulWork& work, int begin, int end) {
+        const TileConfig tiles = config(work);
+        const TileScope scope(tiles);
+        int block = begin;
+        for (; block + wide <= end; block += wide) run<wide>(work, block);
+        if (end - block == 3) return run<3>(work, block);
+        if (end - block == 2) return run<2>(work, block);
+        if (end - block == 1) return run<1>(work, block);
+    }
+};
+
+}  // namespace
+
+const MatmulKernels matmul_kernels_amx = {TileWalk<F32Tile>::run, Bf16Amx::blocks, Int8Amx::blocks, true,
+                                          quantise_row,           to_bf16_pairs};
+
+}  // namespace draftscope::kernels
