@@ -56,6 +56,7 @@ def parser():
     features = verbs.add_parser("features", parents=[common], help="features of texts the target has written")
     features.add_argument("--corpus", type=pathlib.Path, nargs="+", required=True, help="JSON lines with `prompt` and `response` token ids, .gz or not")
     features.add_argument("--out", type=pathlib.Path, required=True)
+    features.add_argument("--worker", type=pair, default=(0, 1), help="I/N: this process makes every N-th folder")
     features.add_argument("--temperature", type=float, help="only texts sampled at this temperature")
     features.add_argument("--least", type=int, default=1, help="only responses of at least so many tokens")
     train = verbs.add_parser("train", parents=[common], help="train, or go on training")

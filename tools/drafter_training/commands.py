@@ -17,7 +17,9 @@ def _load(args):
 def _records(paths):
     found = []
     for path in paths:
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+            if not line.strip():
+                continue
             record = json.loads(line)
             if "turns" not in record and "prompt" not in record:
                 raise SystemExit(f"{path}:{number}: neither 'prompt' nor 'turns'")
@@ -64,7 +66,7 @@ def features(args):
     target, _ = _load(args)
     records = [r for path in args.corpus for r in f.read_corpus(path, args.temperature, args.least)]
     random.Random(1).shuffle(records)
-    f.run(target, records, args.out, pathlib.Path(args.target).name, args.temperature)
+    f.run(target, records, args.out, pathlib.Path(args.target).name, args.temperature, args.worker)
 
 
 def train(args):

@@ -43,7 +43,7 @@ class Eagle(nn.Module):
         """The target's last layer, scaled to the features, so that training starts near something useful."""
         last, d = target.last_layer(), self.config.hidden
         put = lambda parameter, value: parameter.data.copy_(value)
-        norm = target.norm.clone()
+        norm = target.norm.cpu()
         for name in ("gate", "up"):
             put(getattr(self, name), last[name])
         if self.generation == 2:
@@ -94,8 +94,9 @@ class Eagle(nn.Module):
         rows, length = at.shape[1], batch.tokens.shape[1]
         source = batch.hidden if self.generation == 2 else F.linear(batch.aux.to(dtype), self.fc.to(dtype)).float()
         if self.generation == 2 and self.training:
-            source = source + (torch.rand(source.shape, generator=batch.generator) - 0.5) * 0.2 * self.scale
-        positions = torch.arange(length)
+            noise = torch.rand(source.shape, generator=batch.generator).to(source.device)
+            source = source + (noise - 0.5) * 0.2 * self.scale
+        positions = torch.arange(length, device=at.device)
         embedded = F.embedding(batch.tokens[:, 1:], embedding).float()
         embedded = torch.cat([embedded, embedded[:, -1:]], 1)
         residual, inputs = self._inputs(embedded, source, dtype)

@@ -49,18 +49,18 @@ def pieces_of(target, batch):
     ids = torch.zeros(len(batch), max(len(r["tokens"]) for r in batch), dtype=torch.long)
     for row, r in zip(ids, batch):
         row[: len(r["tokens"])] = torch.tensor(r["tokens"])
-    hidden, aux = target.forward(ids)
+    hidden, aux = target.forward(ids.to(target.device))
     for i, r in enumerate(batch):
         n, rows = len(r["tokens"]), trace.predicting_rows(r["spoken"])
         logits = target.logits(hidden[i, rows]).float()
         top, top_ids = logits.topk(trace.TOP, -1)
+        logprobs = (top - logits.logsumexp(-1, keepdim=True)).cpu()
         entry = {"id": str(r["id"]), "suite": "", "category": r["source"], "turn": len(r["spoken"]) - 1,
                  "hash": r.get("hash") or ids_hash(r["tokens"][: r["spoken"][0][0]]), "finish": "length"}
-        yield trace.Piece(entry, r["tokens"], hidden[i, :n].bfloat16(), aux[i, :n].bfloat16(), r["spoken"], top_ids,
-                          top - logits.logsumexp(-1, keepdim=True))
+        yield trace.Piece(entry, r["tokens"], hidden[i, :n].bfloat16().cpu(), aux[i, :n].bfloat16().cpu(), r["spoken"], top_ids.cpu(), logprobs)
 
 
-def run(target, records, out, name, temperature):
+def run(target, records, out, name, temperature, worker=(0, 1)):
     """Folders OUT/NNNN of about SHARD tokens; what exists is kept, so a killed run goes on where it was."""
     out, shards, done, began = pathlib.Path(out), [[]], 0, time.time()
     for r in records:
@@ -70,7 +70,7 @@ def run(target, records, out, name, temperature):
             shards[-1].append(r)
     for number, shard in enumerate(shards):
         folder = out / f"{number:04d}"
-        if (folder / "trace.json").exists() or not shard:
+        if number % worker[1] != worker[0] or (folder / "trace.json").exists() or not shard:
             continue
         pieces, batch = [], []
         for r in sorted(shard, key=lambda r: len(r["tokens"])):

@@ -63,7 +63,7 @@ def pick(logits, temperature, generator):
     logprobs = top - top[:, :1] - shifted.sum(-1, keepdim=True).log_()
     if temperature <= 0:
         return ids[:, 0], ids, logprobs
-    noise = torch.rand(shifted.shape, generator=generator).clamp_(min=1e-12).log_().neg_()
+    noise = torch.rand(shifted.shape, generator=generator).clamp_(min=1e-12).log_().neg_().to(logits.device)
     return (torch.softmax(logits.float() / temperature, -1) / noise).argmax(-1), ids, logprobs
 
 
@@ -74,7 +74,7 @@ def decode(target, sequences, max_new, temperature, generator):
     capacity = max(s.room(max_new) for s in sequences)
     cache = Cache(target, len(sequences), capacity)
     record = [[] for _ in sequences]  # per sequence: (hidden, aux) rows in order
-    first = torch.zeros(len(sequences), target.config.hidden)
+    first = torch.zeros(len(sequences), target.config.hidden, device=target.device)
     longest = max(len(s.tokens) for s in sequences)
     per = max(1, PREFILL // longest)
     for at in range(0, len(sequences), per):
@@ -84,16 +84,16 @@ def decode(target, sequences, max_new, temperature, generator):
             row[: len(s.tokens)] = torch.tensor(s.tokens)
         view = Cache.__new__(Cache)
         view.keys, view.values = [k[at : at + per] for k in cache.keys], [v[at : at + per] for v in cache.values]
-        hidden, aux = target.forward(ids, view)
+        hidden, aux = target.forward(ids.to(target.device), view)
         for i, s in enumerate(part):
             n = len(s.tokens)
             cache.lengths[at + i], first[at + i] = n, hidden[i, n - 1]
-            record[at + i].append((hidden[i, :n].bfloat16(), aux[i, :n].bfloat16()))
+            record[at + i].append((hidden[i, :n].bfloat16().cpu(), aux[i, :n].bfloat16().cpu()))
     tops = [[] for _ in sequences]
     active, hidden = list(range(len(sequences))), first
     while any(i is not None for i in active):
         chosen, ids, logprobs = pick(target.logits(hidden), temperature, generator)
-        next_ids, over = chosen.tolist(), set()
+        next_ids, over, ids, logprobs = chosen.tolist(), set(), ids.cpu(), logprobs.cpu()
         for row, i in enumerate(active):
             if i is None:
                 continue
@@ -106,8 +106,8 @@ def decode(target, sequences, max_new, temperature, generator):
                 over.add(row)
             next_ids[row] = s.tokens[-1]
         # The last token of a response is fed too: its row predicts what the target would say next.
-        hidden, aux = target.step(torch.tensor(next_ids), cache)
-        kept = hidden.bfloat16(), aux.bfloat16()
+        hidden, aux = target.step(torch.tensor(next_ids, device=target.device), cache)
+        kept = hidden.bfloat16().cpu(), aux.bfloat16().cpu()
         for row, i in enumerate(active):
             if i is None:
                 continue
@@ -116,7 +116,7 @@ def decode(target, sequences, max_new, temperature, generator):
         if ended:
             _, ids, logprobs = pick(target.logits(hidden[ended]), 0, None)
             for k, row in enumerate(ended):
-                tops[active[row]].append((ids[k], logprobs[k]))
+                tops[active[row]].append((ids[k].cpu(), logprobs[k].cpu()))
         for row in sorted(over):
             i = active[row]
             yield piece(sequences[i], record[i], tops[i])
@@ -125,7 +125,7 @@ def decode(target, sequences, max_new, temperature, generator):
         if len(stay) <= 0.75 * len(active):
             active = [active[row] for row in stay]
             if active:
-                rows = torch.tensor(stay)
+                rows = torch.tensor(stay, device=target.device)
                 cache.select(rows, min(cache.capacity, max(sequences[i].room(max_new) for i in active)))
                 hidden = hidden[rows]
 

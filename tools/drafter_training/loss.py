@@ -1,4 +1,6 @@
 """Forward KL from the target's ranking to the drafter, over a sampled vocabulary, with its gradient made on the spot."""
+import math
+
 import torch
 import torch.nn.functional as F
 
@@ -42,17 +44,17 @@ class Vocabulary:
     def __init__(self, head, ids, negatives, generator):
         vocab = head.shape[0]
         if negatives == 0 or negatives + ids.numel() // 8 >= vocab:
-            self.columns, self.weight, self.shift = torch.arange(vocab), head, None
+            self.columns, self.weight, self.shift = torch.arange(vocab, device=head.device), head, None
             self.place = self.columns
             return
-        wanted = torch.zeros(vocab, dtype=torch.bool)
+        wanted = torch.zeros(vocab, dtype=torch.bool, device=head.device)
         wanted[ids.flatten()] = True
         rest = (~wanted).nonzero()[:, 0]
-        sample = rest[torch.randperm(len(rest), generator=generator)[:negatives]]
+        sample = rest[torch.randperm(len(rest), generator=generator)[:negatives].to(head.device)]
         sure = wanted.nonzero()[:, 0]
         self.columns = torch.cat([sure, sample])
         self.weight = head[self.columns]
-        self.shift = torch.zeros(len(self.columns))
-        self.shift[len(sure) :] = torch.log(torch.tensor(len(rest) / max(1, len(sample))))
-        self.place = torch.zeros(vocab, dtype=torch.long)
-        self.place[self.columns] = torch.arange(len(self.columns))
+        self.shift = torch.zeros(len(self.columns), device=head.device)
+        self.shift[len(sure) :] = math.log(len(rest) / max(1, len(sample)))
+        self.place = torch.zeros(vocab, dtype=torch.long, device=head.device)
+        self.place[self.columns] = torch.arange(len(self.columns), device=head.device)

@@ -137,7 +137,7 @@ class Target:
         found = dict(q=q, k=k, v=v, o=layer["o"].float(), gate=gate, up=up, down=layer["down"].float())
         found["in"] = layer["in"] if layer["in"] is not None else torch.ones(c.hidden)
         found["mid"] = layer["mid"] if layer["out"] is None else torch.ones(c.hidden)
-        return found
+        return {name: value.cpu() for name, value in found.items()}
 
     def _qkv(self, layer, x, cos, sin):
         """x [B, T, d] f32 -> q, k, v as [B, heads, T, head_dim]."""

@@ -51,9 +51,14 @@ class Batch:
                 row = starts[b] + k + 1
                 self.wanted[k, b, : len(starts[b])] = judged[row] & (row < end)
 
+    def to(self, device):
+        for name in ("tokens", "hidden", "aux", "ids", "shares", "at", "wanted"):
+            setattr(self, name, getattr(self, name).to(device))
+        return self
+
     def target_of(self, k):
         rows = (self.at + k + 1).clamp(max=self.tokens.shape[1] - 1)[self.wanted[k]]
-        which = torch.arange(len(self.at))[:, None].expand_as(self.at)[self.wanted[k]]
+        which = torch.arange(len(self.at), device=self.at.device)[:, None].expand_as(self.at)[self.wanted[k]]
         return self.ids[which, rows], self.shares[which, rows]
 
 
@@ -121,7 +126,7 @@ class Trainer:
         self.out.mkdir(parents=True, exist_ok=True)
         self.dtype = torch.bfloat16 if args.dtype == "bf16" else torch.float32
         torch.manual_seed(args.seed)
-        self.model = drafters.make(args.drafter, target.config, self.depth)
+        self.model = drafters.make(args.drafter, target.config, self.depth).to(target.device)
         self.data = Data(args.traces, args.drafter == "eagle3")
         self.head, self.kept = target.head, None
         if args.draft_vocab:
@@ -147,11 +152,14 @@ class Trainer:
             for first, n in self.data.traces[number].spoken(entry):
                 counts += torch.bincount(self.data.traces[number].rows(entry, "tokens")[first : first + n].long(), minlength=len(counts))
         counts[list(self.target.config.eos)] = torch.inf
-        self.kept = counts.argsort(descending=True, stable=True)[:size].sort().values
-        self.place = torch.full((len(counts),), -1)
-        self.place[self.kept] = torch.arange(size)
+        self.keep(counts.argsort(descending=True, stable=True)[:size].sort().values)
         self.model.own_head = torch.nn.Parameter(self.target.head[self.kept].float())
         self.optimizer = None
+
+    def keep(self, ids):
+        self.kept = ids.to(self.target.device)
+        self.place = torch.full((self.target.config.vocab,), -1, device=self.target.device)
+        self.place[self.kept] = torch.arange(len(ids), device=self.target.device)
 
     def rate(self):
         """Warm-up, then constant, then linear to a twentieth over the cooldown."""
@@ -188,14 +196,14 @@ class Trainer:
         return [self.data.load(*x) for x in chosen]
 
     def make_batch(self, chosen, generator):
-        return Batch(self.items(chosen), self.depth, torch.tensor(self.target.config.eos), trace.TOP, generator)
+        return Batch(self.items(chosen), self.depth, torch.tensor(self.target.config.eos), trace.TOP, generator).to(self.target.device)
 
     @torch.no_grad()
     def evaluate(self):
         """Held-out: agreement of the draft's first choice with the target's per step, how often the target's choice is in
         the draft's first four, and the mean run of first choices that agree, plus one (tau of a chain)."""
         self.model.eval()
-        right, four, count = [torch.zeros(self.depth) for _ in range(3)]
+        right, four, count = [torch.zeros(self.depth, device=self.target.device) for _ in range(3)]
         runs, starts = 0.0, 0
         for at in range(0, len(self.data.held), 8):
             batch = self.make_batch(self.data.held[at : at + 8], None)
@@ -237,10 +245,12 @@ class Trainer:
         path = self.out / "state.pt"
         if not path.exists():
             return False
-        saved = torch.load(path, weights_only=False)
+        saved = torch.load(path, weights_only=False, map_location=self.target.device)
         if (saved["drafter"], saved["depth"]) != (self.args.drafter, self.depth):
             raise SystemExit(f"{path} holds {saved['drafter']} of depth {saved['depth']}; choose another --out")
         self.model.load_state_dict(saved["model"])
+        if saved["kept"] is not None:
+            self.keep(saved["kept"])
         if saved["scale"] is not None:
             self.model.scale.copy_(saved["scale"])
         self.optimizer.load_state_dict(saved["optimizer"])
@@ -252,13 +262,14 @@ class Trainer:
     def write(self, folder):
         """The drafter in its published layout, f16."""
         folder.mkdir(parents=True, exist_ok=True)
-        tensors = {name: dict(self.model.named_parameters())[p].detach().half().contiguous() for p, name in self.model.names().items()}
+        tensors = {name: dict(self.model.named_parameters())[p].detach().half().cpu().contiguous() for p, name in self.model.names().items()}
         config = drafters.config_json(self.args.drafter, self.model, self.target.config.eos)
         if self.kept is not None:
-            tensors["lm_head.weight"] = self.model.own_head.detach().half()
-            tensors["d2t"] = self.kept - torch.arange(len(self.kept))
+            tensors["lm_head.weight"] = self.model.own_head.detach().half().cpu()
+            kept = self.kept.cpu()
+            tensors["d2t"] = kept - torch.arange(len(kept))
             held = torch.zeros(self.target.config.vocab, dtype=torch.bool)
-            held[self.kept] = True
+            held[kept] = True
             tensors["t2d"] = held
             config["draft_vocab_size"] = len(self.kept)
         config["training"] = {
