@@ -45,6 +45,9 @@ std::string head_help() {
                                         param.our_default ? " [our default]" : ""),
                             15);
     }
+    text += "  +rdk         OOV redistribution, arXiv 2506.03206\n";
+    text += wrapped("behind any spec, with --verify pq: drafts spread over tokens that the head lacks", 15);
+    text += wrapped("needs: token affinity", 15);
     return text;
 }
 

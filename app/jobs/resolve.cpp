@@ -89,6 +89,9 @@ Status resolve_head(ResolvedRun& run) {
     if (const HeadInfo* info = find_head(spec.id); info->replay_only)
         return bad_input("--head {}: knows the recorded text to come; use it with draftscope replay",
                          spec.id);
+    if (spec.rdk && run.verify.rule != VerifyRule::pq)
+        return bad_input("--head {}: +rdk changes what drafts are drawn from; use it with --verify pq",
+                         to_text(spec));
     // A head trained with its drafter brings that drafter along, unless another was asked for by path.
     DS_ASSIGN(const std::string trained_with, drafter_of_artefact(spec, run.artefacts));
     if (!trained_with.empty() && run.config.drafter == run.drafter_id) run.drafter_path = trained_with;

@@ -195,17 +195,17 @@ void ClusteredVocab::select_row(ProposeContext& context, const float* logits, co
 }
 
 bool ClusteredVocab::covers(const ClusterState& state, TokenId token, int level) const {
-    const auto found = state.levels.find(level);
-    return found != state.levels.end() && has(token) &&
-           found->second.chosen[static_cast<std::size_t>(cluster_of_[static_cast<std::size_t>(token)])];
+    const auto* seen = latest_level(state.levels, level);
+    return seen != nullptr && has(token) &&
+           seen->chosen[static_cast<std::size_t>(cluster_of_[static_cast<std::size_t>(token)])];
 }
 
 bool ClusteredVocab::active_ids(const ClusterState& state, int level, std::vector<TokenId>& out) const {
-    const auto found = state.levels.find(level);
-    if (found == state.levels.end()) return false;
+    const auto* seen = latest_level(state.levels, level);
+    if (seen == nullptr) return false;
     out.clear();
     for (std::size_t c = 0; c < parts_.size(); ++c)
-        if (found->second.chosen[c]) out.insert(out.end(), parts_[c].ids.begin(), parts_[c].ids.end());
+        if (seen->chosen[c]) out.insert(out.end(), parts_[c].ids.begin(), parts_[c].ids.end());
     std::sort(out.begin(), out.end());
     return true;
 }
@@ -216,11 +216,9 @@ HeadCost ClusteredVocab::cost(const ClusterState* state, int level, double clust
     HeadCost cost;
     cost.active_rows = std::min(clusters * mean, tokens_);
     cost.bytes = static_cast<std::uint64_t>(cost.active_rows * row_bytes);
-    const auto found =
-        state == nullptr ? std::map<int, ClusterState::Level>::const_iterator{} : state->levels.find(level);
-    if (state != nullptr && found != state->levels.end()) {
-        cost.active_rows = found->second.active_rows;
-        cost.bytes = found->second.bytes;
+    if (const auto* seen = state == nullptr ? nullptr : latest_level(state->levels, level); seen != nullptr) {
+        cost.active_rows = seen->active_rows;
+        cost.bytes = seen->bytes;
     }
     cost.flops_per_row = 2.0 * cost.active_rows * rows_.k();
     return cost;

@@ -40,7 +40,8 @@ class ClusteredVocab {
     /// Records head, topk and gather, and notes in each row's ClusterState what was read.
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<const std::vector<int>> chosen,
                  bool per_row, std::span<HeadState* const> states, int k, Proposal& out);
-    /// Did `state`'s rows choose `token`'s cluster at this level? False before they chose.
+    /// Past the last head call of the round, that call counts. Did `state`'s rows choose `token`'s cluster at
+    /// this level? False before they chose.
     bool covers(const ClusterState& state, TokenId token, int level) const;
     bool active_ids(const ClusterState& state, int level, std::vector<TokenId>& out) const;
     /// Of a call that reads `clusters` clusters of mean size, or what `state` noted.

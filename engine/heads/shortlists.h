@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <span>
 #include <vector>
@@ -11,6 +12,13 @@
 /// Heads in which every hidden row of a level chooses its own tokens (SpecVocab, DynaSpec, CORAL).
 namespace draftscope {
 
+/// The entry of the deepest level at or above `level`; null before the first.
+template <typename Level>
+const Level* latest_level(const std::map<int, Level>& levels, int level) {
+    const auto after = levels.upper_bound(level);
+    return after == levels.begin() ? nullptr : &std::prev(after)->second;
+}
+
 /// What one sequence's rows could propose at each level of the round, for coverage and cost.
 struct ShortlistState final : HeadState {
     struct Level {
@@ -19,10 +27,8 @@ struct ShortlistState final : HeadState {
         std::uint64_t bytes = 0;   ///< weights read, routers included
     };
     std::map<int, Level> levels;
-    const Level* at(int level) const {
-        const auto found = levels.find(level);
-        return found == levels.end() ? nullptr : &found->second;
-    }
+    /// Past the last head call of the round, that call's: a token emitted there is measured against it.
+    const Level* at(int level) const { return latest_level(levels, level); }
 };
 
 /// Marks of tokens, kept between calls so that a union costs what it holds, not the vocabulary.

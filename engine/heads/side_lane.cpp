@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 
@@ -31,49 +32,75 @@ struct SideLane::Impl {
             const std::lock_guard lock(mutex);
             stop = true;
         }
-        wake.notify_all();
+        changed.notify_all();
         thread.join();
     }
 
+    /// Nothing is at work and something waits. Under the mutex, as all that follows.
+    bool next_may_begin() const { return done == taken && !waiting.empty(); }
+    Job take() {
+        Job job = std::move(waiting.front());
+        waiting.pop_front();
+        ++taken;
+        return job;
+    }
+    void finish(const SpanEvent* span) {
+        ++done;
+        if (span != nullptr) spans.emplace_back(done, *span);
+        progress.store(done, std::memory_order_release);
+        changed.notify_all();
+    }
+
     void serve() {
+        std::unique_lock lock(mutex);
         while (true) {
-            for (int i = 0; i < spins_before_sleep && started.load(std::memory_order_acquire) == taken; ++i) {
+            if (!next_may_begin()) {
+                lock.unlock();
+                for (int i = 0; i < spins_before_sleep && started.load(std::memory_order_acquire) ==
+                                                              progress.load(std::memory_order_acquire);
+                     ++i) {
+                }
+                lock.lock();
+                changed.wait(lock, [this] { return stop || next_may_begin(); });
             }
-            std::unique_lock lock(mutex);
-            wake.wait(lock, [this] { return stop || !waiting.empty(); });
-            if (waiting.empty()) return;
-            Job job = std::move(waiting.front());
-            waiting.pop_front();
-            ++taken;
+            // What was started is finished before the lane goes.
+            if (!next_may_begin()) return;
+            Job job = take();
             lock.unlock();
             job.span.start_ticks = ticks_now();
             job.span.bytes = job.work(*own);
             job.span.end_ticks = ticks_now();
             lock.lock();
-            spans.push_back(job.span);
-            done.store(taken, std::memory_order_release);
-            lock.unlock();
-            finished.notify_all();
+            finish(&job.span);
         }
     }
 
-    void until_done(Ticket ticket) {
-        for (int i = 0; i < spins_before_sleep && done.load(std::memory_order_acquire) < ticket; ++i) {
-        }
-        if (done.load(std::memory_order_acquire) >= ticket) return;
+    /// Until `ticket` is done. What has not begun by then is done by the caller, through `run`: on a busy
+    /// machine the lane's thread may not get a core for milliseconds.
+    template <typename Run>
+    void until_done(Ticket ticket, Run run) {
         std::unique_lock lock(mutex);
-        finished.wait(lock, [&] { return done.load(std::memory_order_relaxed) >= ticket; });
+        while (done < ticket) {
+            if (!next_may_begin()) {
+                changed.wait(lock, [&] { return done >= ticket || next_may_begin(); });
+                continue;
+            }
+            const Job job = take();
+            lock.unlock();
+            run(job);
+            lock.lock();
+            finish(nullptr);
+        }
     }
 
     const Phase phase;
     std::unique_ptr<kernels::Exec> own;
     std::mutex mutex;
-    std::condition_variable wake, finished;
+    std::condition_variable changed;
     std::deque<Job> waiting;
-    std::deque<SpanEvent> spans;  ///< done and not yet recorded, in order
-    Ticket recorded = 0;          ///< tickets whose span was taken
-    std::atomic<Ticket> started{0}, done{0};
-    Ticket taken = 0;  ///< by the thread
+    std::vector<std::pair<Ticket, SpanEvent>> spans;  ///< of the lane's own work, not yet recorded
+    Ticket taken = 0, done = 0;
+    std::atomic<Ticket> started{0}, progress{0};  ///< progress follows done
     bool stop = false;
     std::thread thread;
 };
@@ -96,28 +123,29 @@ SideLane::Ticket SideLane::start(ProposeContext& context, int rows,
         impl_->waiting.push_back(std::move(job));
         ticket = impl_->started.fetch_add(1, std::memory_order_release) + 1;
     }
-    impl_->wake.notify_one();
+    impl_->changed.notify_all();
     return ticket;
 }
 
 void SideLane::wait(ProposeContext& context, Ticket ticket) {
-    if (ticket == 0 || ticket <= impl_->recorded) return;
-    if (impl_->done.load(std::memory_order_acquire) < ticket) {
+    if (ticket == 0) return;
+    if (impl_->progress.load(std::memory_order_acquire) < ticket) {
         PhaseScope exposed(context.phases, impl_->phase, context.level);
-        impl_->until_done(ticket);
+        impl_->until_done(ticket, [&](const Job& job) {
+            exposed.set_rows(job.span.rows);
+            exposed.add_bytes(job.work(context.exec));
+        });
     }
     const std::lock_guard lock(impl_->mutex);
-    for (; impl_->recorded < ticket; ++impl_->recorded) {
-        context.phases.record(impl_->spans.front());
-        impl_->spans.pop_front();
-    }
+    for (const auto& [done, span] : impl_->spans) context.phases.record(span);
+    impl_->spans.clear();
 }
 
 void SideLane::settle(Ticket ticket) {
-    if (ticket == 0 || ticket <= impl_->recorded) return;
-    impl_->until_done(ticket);
+    if (ticket == 0) return;
+    impl_->until_done(ticket, [this](const Job& job) { job.work(*impl_->own); });
     const std::lock_guard lock(impl_->mutex);
-    for (; impl_->recorded < ticket; ++impl_->recorded) impl_->spans.pop_front();
+    std::erase_if(impl_->spans, [&](const auto& one) { return one.first == ticket; });
 }
 
 }  // namespace draftscope

@@ -23,10 +23,11 @@ class SideLane {
     /// Starts `work`, which returns the bytes it moved and may use the Exec it is given until it returns.
     /// What it touches must be left alone until wait() or settle() for its ticket.
     Ticket start(ProposeContext& context, int rows, std::function<std::uint64_t(kernels::Exec&)> work);
-    /// Until the work of `ticket` and all before it is done. Records it on the side lane, and the wait, if
-    /// there was any, as the same phase on the critical lane: that is the part that is exposed.
+    /// Until the work of `ticket` and all before it is done; what the thread has not begun by then is done
+    /// here. Records the lane's work on the side lane, and what was waited or done here as the same phase on
+    /// the critical lane: that is the part that is exposed.
     void wait(ProposeContext& context, Ticket ticket);
-    /// The same when there is nothing to record it in; the span is left out.
+    /// The same where there is nothing to record it in; finished work that was not recorded is left out.
     void settle(Ticket ticket);
 
   private:

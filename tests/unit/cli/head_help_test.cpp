@@ -1,5 +1,6 @@
 #include "app/cli/head_help.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,9 +14,9 @@ namespace {
 TEST(HeadHelp, NamesEveryHeadAndParameterAndMarksOurDefaults) {
     const std::string text = head_help();
     for (const HeadInfo& info : head_registry()) {
-        EXPECT_THAT(text, ::testing::HasSubstr("\n  " + std::string(info.id) + " "));
+        EXPECT_THAT(text, ::testing::HasSubstr(fmt::format("\n  {} ", info.id)));
         for (const HeadParam& param : info.params)
-            EXPECT_THAT(text, ::testing::HasSubstr(" " + std::string(param.name) + "=")) << info.id;
+            EXPECT_THAT(text, ::testing::HasSubstr(fmt::format(" {}=", param.name))) << info.id;
     }
     EXPECT_THAT(text, ::testing::HasSubstr("source=both|ctx|ext"));
     EXPECT_THAT(text, ::testing::HasSubstr("[our default]"));

@@ -157,7 +157,7 @@ TEST_P(FittedLosslessness, TextIsThatOfPlainDecoding) {
 }
 
 TEST_P(FittedLosslessness, CoverageAndCostAreThoseOfTheRound) {
-    for (const std::string& head : {"specvocab:k=4", "dynaspec:kmax=2", "coral:active=2"}) {
+    for (const std::string head : {"specvocab:k=4", "dynaspec:kmax=2", "coral:active=2"}) {
         RecordList list;
         RigSetting setting;
         setting.head = head;

@@ -129,6 +129,18 @@ TEST_F(Artefacts, TheWindowKnowsWhichHeadsLackWhat) {
     EXPECT_EQ(choices.size(), head_registry().size());
 }
 
+TEST_F(Artefacts, RedistributedDraftsAreDrawn) {
+    const std::string affinity = save("rdk.safetensors", "rdk");
+    const TinyFiles files;
+    RunConfig config = files.config();
+    config.head = "full+rdk";
+    EXPECT_THAT(resolve_run(config).error().message, ::testing::HasSubstr("--artefact rdk=FILE"));
+    config.artefacts = {"rdk=" + affinity};
+    EXPECT_THAT(resolve_run(config).error().message, ::testing::HasSubstr("--verify pq"));
+    config.verify = "pq";
+    EXPECT_TRUE(resolve_run(config).ok());
+}
+
 TEST_F(Artefacts, TheOracleIsForReplay) {
     const TinyFiles files;
     RunConfig config = files.config();
