@@ -192,9 +192,9 @@ void Lockstep::note_round(Round& round) {
         std::max(shown, core_.head == nullptr ? 0 : std::min(core_.head->verify_topk(), core_.vocab));
     if (round.best_k > 0) round.best = best_of_nodes(core_.exec, facts, round.acceptance.path, round.best_k);
     if (core_.head != nullptr && core_.head->verify_whole_tree() && round.best_k > 0) {
-        std::vector<int> nodes(static_cast<std::size_t>(round.tree.size()));
-        std::iota(nodes.begin(), nodes.end(), 0);
-        round.tree_best = best_of_nodes(core_.exec, facts, nodes, round.best_k);
+        std::vector<int> every(static_cast<std::size_t>(round.tree.size()));
+        std::iota(every.begin(), every.end(), 0);
+        round.tree_best = best_of_nodes(core_.exec, facts, every, round.best_k);
     }
     if (!core_.records.on()) return;
     RoundRecord& record = round.record;
