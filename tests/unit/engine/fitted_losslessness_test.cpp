@@ -144,6 +144,7 @@ TEST_P(FittedLosslessness, TextIsThatOfPlainDecoding) {
                 setting.head = head;
                 setting.tree = tree;
                 setting.threads = tree == "chain=3" ? 1 : 2;
+                setting.batch = tree == "chain=3" ? 1 : 3;
                 const auto found = rig_.decode(setting, prompts());
                 ASSERT_EQ(found.size(), expected.size());
                 std::int64_t accepted = 0;
