@@ -54,11 +54,18 @@ std::string shipped_artefact(const HeadSpec& spec, std::string_view head, const 
     return joint.empty() ? other : joint;
 }
 
-bool any_shipped(std::string_view head) {
+struct Shipped {
+    bool any = false, joint = false;  ///< joint: the head has been trained with a drafter
+};
+Shipped shipped_for(std::string_view head) {
+    Shipped found;
     for (const DrafterInfo& drafter : drafter_registry())
         for (const std::string& path : shipped(std::string(drafter.id)))
-            if (HeadArtefact::open(path, head).ok()) return true;
-    return false;
+            if (const auto artefact = HeadArtefact::open(path, head); artefact.ok()) {
+                found.any = true;
+                found.joint = found.joint || artefact->info().joint;
+            }
+    return found;
 }
 
 }  // namespace
@@ -119,9 +126,13 @@ std::vector<HeadChoice> head_choices() {
         choice.name = std::string(info.name);
         choice.paper = std::string(info.paper);
         choice.rgb = info.rgb;
+        const bool trained = info.need == ArtefactNeed::fitted || info.need == ArtefactNeed::either;
+        const Shipped artefacts = trained ? shipped_for(info.id) : Shipped{};
+        // The papers train these heads with their drafter; one made afterwards says so.
+        if (trained && !artefacts.joint) choice.name += " (post-hoc)";
         if (info.replay_only) {
             choice.why_not = "knows the recorded text to come: draftscope replay only";
-        } else if (info.need == ArtefactNeed::fitted && !any_shipped(info.id)) {
+        } else if (info.need == ArtefactNeed::fitted && !artefacts.any) {
             choice.why_not = fmt::format("no artefact: run draftscope fit {}", info.id);
         } else if ((info.need == ArtefactNeed::ranking || info.need == ArtefactNeed::either) && !ranking) {
             choice.why_not = fmt::format("needs {}", info.artefact);

@@ -22,6 +22,20 @@
 namespace draftscope {
 namespace {
 
+/// What a fitted head was made from; null for the others.
+nlohmann::json artefact_json(const ResolvedRun& run) {
+    if (!run.head || run.artefacts.artefact_path.empty()) return nullptr;
+    const auto artefact = HeadArtefact::open(run.artefacts.artefact_path, run.head->id);
+    if (!artefact.ok()) return nullptr;
+    const ArtefactInfo& info = artefact->info();
+    return {
+        {"file", artefact->path()},
+        {"trained", info.joint ? "joint" : "post-hoc"},
+        {"drafter_hash", info.drafter_hash},
+        {"parameters", std::map<std::string, std::string>(info.parameters.begin(), info.parameters.end())},
+        {"report", nlohmann::json::parse(info.report, nullptr, false)}};
+}
+
 std::string config_json(const ResolvedRun& run, const Tokenizer& tokenizer) {
     const RunConfig& c = run.config;
     const nlohmann::json document = {
@@ -30,6 +44,7 @@ std::string config_json(const ResolvedRun& run, const Tokenizer& tokenizer) {
         {"tokenizer_fingerprint", fmt::format("{:016x}", tokenizer.fingerprint())},
         {"drafter", c.drafter},
         {"head", c.head},
+        {"head_artefact", artefact_json(run)},
         {"tree", to_text(run.tree)},
         {"temperature", c.temperature},
         {"top_p", c.top_p},

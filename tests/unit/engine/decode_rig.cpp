@@ -81,6 +81,8 @@ Head& DecodeRig::head(const std::string& spec, Drafter& drafter) {
     const auto artefact = artefacts_.find(parsed.id);
     HeadArtefacts files{ranking_path_};
     if (artefact != artefacts_.end()) files.artefact_path = artefact->second;
+    if (const auto affinity = artefacts_.find("rdk"); affinity != artefacts_.end())
+        files.affinity_path = affinity->second;
     head = must(make_head(parsed, files));
     HeadWeights weights;
     weights.lm_head = drafter.own_head() == nullptr ? &target_->lm_head() : drafter.own_head();

@@ -87,7 +87,7 @@ class DecodeRig {
     Drafter& drafter(const std::string& spec);
     Head& head(const std::string& spec, Drafter& drafter);
     Gate& gate() { return gate_; }
-    /// The head artefact that heads `id` are made from.
+    /// The head artefact that heads `id` are made from; "rdk" = the affinity of the suffix.
     void use_artefact(const std::string& id, const std::string& path) { artefacts_[id] = path; }
 
     /// Decodes the prompts in one session, `batch` at a time; a failure is a test failure and ends it.

@@ -26,6 +26,16 @@ TEST_F(Oracle, ProposesFromTheTargetsOwnBestOfEachPosition) {
     EXPECT_EQ(head->cost(1).active_rows, 3);
 }
 
+TEST_F(Oracle, IdsTwiceOrOutsideTheVocabularyAreLeftOut) {
+    const auto head = make("oracle:m=8");
+    const auto state = head->make_state();
+    const std::vector<TokenId> best = {9, 9, vocab, 5000, -1, 3, 9, 41};
+    foresee(*state, Rows<const TokenId>(best.data(), 1, 8));
+    const auto logits = dense();
+    const Proposal found = propose(*head, 0, 5, std::vector<HeadState*>(rows, state.get()));
+    for (int r = 0; r < rows; ++r) expect_row(found, r, logits[static_cast<std::size_t>(r)], {3, 9, 41});
+}
+
 TEST_F(Oracle, WithoutForesightItProposesNothing) {
     const auto head = make("oracle");
     const auto state = head->make_state();

@@ -7,6 +7,8 @@
 #include <numeric>
 
 #include "base/rng.h"
+#include "engine/heads/artefact.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/tiny_model.h"
 #include "tests/unit/engine/decode_rig.h"
 #include "tests/unit/engine/ranking_file.h"
@@ -180,6 +182,27 @@ class PqSession : public ::testing::Test {
         setting_.verify = "pq";
         setting_.temperature = 1.0;
         setting_.threads = 2;
+        save_affinity();
+    }
+
+    /// Every token keeps half and gives the rest to its two neighbours.
+    void save_affinity() {
+        std::vector<std::int32_t> neighbours;
+        std::vector<float> weights;
+        for (int t = 0; t < vocab; ++t)
+            for (const int step : {0, 1, vocab - 1}) {
+                neighbours.push_back((t + step) % vocab);
+                weights.push_back(step == 0 ? 0.5f : 0.25f);
+            }
+        ArtefactInfo info;
+        info.head = "rdk";
+        info.vocab = vocab;
+        info.hidden = rig_.target().config().hidden;
+        const TensorToSave tensors[] = {
+            {"neighbours", "I32", {vocab, 3}, std::as_bytes(std::span(neighbours))},
+            {"weights", "F32", {vocab, 3}, std::as_bytes(std::span(weights))}};
+        ASSERT_TRUE(save_artefact(folder_.file("rdk.safetensors"), info, tensors).ok());
+        rig_.use_artefact("rdk", folder_.file("rdk.safetensors"));
     }
 
     std::vector<float> logits_after(const std::vector<TokenId>& tokens) {
@@ -227,6 +250,7 @@ class PqSession : public ::testing::Test {
     TinyEagle3 eagle3_;
     TinyPathHeads medusa_, hydra_;
     RankingFile ranking_;
+    ScratchFolder folder_;
     DecodeRig rig_;
     RigSetting setting_;
     std::int64_t accepted_ = 0;
@@ -246,6 +270,9 @@ TEST_F(PqSession, TextsAreDistributedAsTheTargets) {
         {"eagle2", "fr-spec:v=6", "chain=3"},
         {"eagle2", "full", "depth=2,topk=3,nodes=8"},
         {"eagle2", "fr-spec:v=4", "depth=2,topk=6,nodes=30", 0.7},
+        {"eagle2", "fr-spec:v=4+rdk", "depth=2,topk=3,nodes=8", 0.7},
+        {"eagle2", "fr-spec:v=6+rdk", "chain=2", 1.0, 0.9},
+        {"eagle2", "microspec", "depth=2,topk=3,nodes=8"},
         {"eagle3", "full", "depth=2,topk=3,nodes=8", 1.0, 0.8},
         {"medusa", "full", "depth=2,topk=3,nodes=8", 1.0, 1.0, 5},
         {"hydra", "full", "chain=2", 0.8, 0.9, 6},

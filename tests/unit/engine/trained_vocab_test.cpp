@@ -65,6 +65,43 @@ TEST_F(TrainedVocab, EachMedusaHeadHasItsOwn) {
     }
 }
 
+/// Weights that packing leaves as they are, so that the full head's own rows come back bit for bit.
+class ExactWeights : public HeadRig {
+  protected:
+    ExactWeights() : HeadRig(kernels::Precision::f32) {}
+    std::vector<float> head_rows() const {
+        std::vector<float> rows_of(static_cast<std::size_t>(vocab * hidden));
+        for (int r = 0; r < vocab; ++r)
+            matrix_.unpack_row(r, std::span(rows_of).subspan(static_cast<std::size_t>(r * hidden), hidden));
+        return rows_of;
+    }
+    void expect_full(Head& head) {
+        const auto full = make("full");
+        const Proposal found = propose(head, 0, 20), expected = propose(*full, 0, 20);
+        for (int r = 0; r < rows; ++r) expect_same_row(found, r, expected, r);
+    }
+};
+
+TEST_F(ExactWeights, ATrainedVocabularyOfEveryTokenIsTheFullHead) {
+    std::vector<std::int32_t> ids(vocab);
+    for (int i = 0; i < vocab; ++i) ids[static_cast<std::size_t>(i)] = i;
+    Tensors tensors;
+    tensors.integers("ids", ids);
+    tensors.floats("weight", {vocab, hidden}, head_rows());
+    save(HeadRig::info("vocabtrim-t"), tensors);
+    expect_full(*make("vocabtrim-t"));
+}
+
+TEST_F(ExactWeights, SlimSpecOfFullRankIsTheFullHead) {
+    std::vector<float> same(hidden * hidden, 0.0f);
+    for (int i = 0; i < hidden; ++i) same[static_cast<std::size_t>(i * hidden + i)] = 1.0f;
+    Tensors tensors;
+    tensors.floats("down", {hidden, hidden}, same);
+    tensors.floats("up", {vocab, hidden}, head_rows());
+    save(HeadRig::info("slimspec"), tensors);
+    expect_full(*make("slimspec"));
+}
+
 TEST_F(TrainedVocab, RefusesWhatDoesNotFit) {
     EXPECT_THAT(refusal("vocabtrim-t"), ::testing::HasSubstr("draftscope fit vocabtrim-t"));
     save_head("vocabtrim-t", {9});

@@ -123,6 +123,8 @@ TEST_F(Artefacts, TheWindowKnowsWhichHeadsLackWhat) {
     for (const HeadChoice& choice : head_choices()) choices[choice.spec] = choice;
     EXPECT_TRUE(choices["full"].usable);
     EXPECT_TRUE(choices["slimspec"].usable);
+    EXPECT_EQ(choices["slimspec"].name, "SlimSpec (post-hoc)");
+    EXPECT_EQ(choices["microspec"].name, "MicroSpec");
     EXPECT_FALSE(choices["specvocab"].usable);
     EXPECT_EQ(choices["specvocab"].why_not, "no artefact: run draftscope fit specvocab");
     EXPECT_FALSE(choices["oracle"].usable);
