@@ -8,7 +8,6 @@ import time
 import torch
 
 from . import trace
-from .make_prompts import prompt_hash
 
 SHARD = 16_000  # tokens of one trace folder
 FORWARD = 3_000  # tokens of one forward
@@ -34,7 +33,7 @@ def read_corpus(path, temperature=None, least=1):
                 found[-1]["tokens"] = tokens
                 found[-1]["spoken"].append([start, len(record["response"])])
             elif len(record["response"]) >= least:
-                found.append({"id": record.get("id", f"{pathlib.Path(path).stem}-{number}"), "source": record.get("source", ""), "tokens": tokens,
+                found.append({"id": record.get("id", f"{pathlib.Path(path).stem}-{number}"), "hash": record.get("hash", ""), "source": record.get("source", ""), "tokens": tokens,
                               "spoken": [[start, len(record["response"])]]})
     return found
 
@@ -56,7 +55,8 @@ def pieces_of(target, batch):
         top, top_ids = logits.topk(trace.TOP, -1)
         logprobs = (top - logits.logsumexp(-1, keepdim=True)).cpu()
         entry = {"id": str(r["id"]), "suite": "", "category": r["source"], "turn": len(r["spoken"]) - 1,
-                 "hash": r.get("hash") or ids_hash(r["tokens"][: r["spoken"][0][0]]), "finish": "length"}
+                 "hash": r.get("hash", ""), "key": ids_hash(r["tokens"][: r["spoken"][0][0]]),
+                 "finish": "eos" if r["tokens"][-1] in target.config.eos else "length"}
         yield trace.Piece(entry, r["tokens"], hidden[i, :n].bfloat16().cpu(), aux[i, :n].bfloat16().cpu(), r["spoken"], top_ids.cpu(), logprobs)
 
 

@@ -119,7 +119,7 @@ def decode(target, sequences, max_new, temperature, generator):
                 tops[active[row]].append((ids[k].cpu(), logprobs[k].cpu()))
         for row in sorted(over):
             i = active[row]
-            yield piece(sequences[i], record[i], tops[i])
+            yield piece(sequences[i], record[i], tops[i], eos)
             record[i] = tops[i] = active[row] = None
         stay = [row for row, i in enumerate(active) if i is not None]
         if len(stay) <= 0.75 * len(active):
@@ -136,10 +136,10 @@ def fresh(s):
     return len(s.tokens) == first + count
 
 
-def piece(s, record, tops):
+def piece(s, record, tops, eos):
     r = s.record
     entry = {"id": str(r.get("id", "")), "suite": r.get("source", ""), "category": r.get("category", ""), "turn": len(s.turns) - 1,
-             "hash": prompt_hash(s.turns[0]), "finish": "length"}
+             "hash": prompt_hash(s.turns[0]), "finish": "eos" if s.tokens[-1] in eos else "length"}
     return trace.Piece(entry, s.tokens, torch.cat([h for h, _ in record]), torch.cat([a for _, a in record]), s.spoken,
                        torch.stack([i for i, _ in tops]), torch.stack([p for _, p in tops]))
 

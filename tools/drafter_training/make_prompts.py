@@ -116,25 +116,33 @@ def words(text):
 
 
 class Overlap:
-    """Knows evaluation prompts by hash and by their runs of 12 words."""
+    """Knows evaluation prompts by their words and by their runs of 12 words."""
 
     RUN = 12
 
     def __init__(self, texts):
-        self.hashes, self.runs = set(), set()
+        self.keys, self.runs = set(), set()
         for text in texts:
             w = words(text)
-            self.hashes.add(prompt_hash(text))
+            self.keys.add(words_key(text))
             self.runs.update(tuple(w[i : i + self.RUN]) for i in range(len(w) - self.RUN + 1))
 
     def hits(self, text):
         w = words(text)
-        return prompt_hash(text) in self.hashes or any(tuple(w[i : i + self.RUN]) in self.runs for i in range(len(w) - self.RUN + 1))
+        return words_key(text) in self.keys or any(tuple(w[i : i + self.RUN]) in self.runs for i in range(len(w) - self.RUN + 1))
+
+
+def words_key(text):
+    """Of the words alone, so that spacing and case do not hide a repeated prompt."""
+    return hashlib.sha256(" ".join(words(text)).encode()).hexdigest()
 
 
 def prompt_hash(text):
-    """Of the words alone, so that spacing and case do not hide a repeated prompt."""
-    return hashlib.sha256(" ".join(words(text)).encode()).hexdigest()[:16]
+    """The hash that traces and artefacts list (docs/FORMATS.md, Traces): FNV-1a, 64 bits, white space at both ends left out."""
+    value = 0xCBF29CE484222325
+    for byte in text.strip(" \t\n\r\f\v").encode():
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return f"{value:016x}"
 
 
 class Maker:
@@ -206,7 +214,7 @@ def make(seed, counts, passages, overlap):
         while made < count and tries < 20 * count:
             tries += 1
             turns = maker.conversation(kind) if kind in FOLLOW_UPS else [maker.single(kind)]
-            key = prompt_hash(turns[0])
+            key = words_key(turns[0])
             if key in seen or any(overlap.hits(t) for t in turns[:1]):
                 continue
             seen.add(key)

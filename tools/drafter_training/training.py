@@ -70,19 +70,27 @@ class Data:
         if not self.traces:
             raise SystemExit(f"no trace folder in {', '.join(map(str, paths))}")
         self.names = ["tokens", "hidden", "topk_ids", "topk_logprobs"] + (["aux"] if aux else [])
+        for t in self.traces:
+            if aux and "aux" not in t.file.keys():
+                raise SystemExit(f"{t.folder}: no tensor 'aux', which eagle3 drafts from; record the trace with aux features")
         self.train, self.held, self.hashes = [], [], set()
         for number, t in enumerate(self.traces):
             for entry in t.entries:
-                held = int(entry.get("hash") or "1", 16) % HELD_OUT == 0
+                held = int(self.key(entry), 16) % HELD_OUT == 0
                 (self.held if held else self.train).append((number, entry))
                 if not held:
-                    self.hashes.add(entry.get("hash") or "")
+                    self.hashes.add(self.key(entry))
         self.held = self.held[:: max(1, len(self.held) // EVALUATED)][:EVALUATED]
 
     def load(self, number, entry):
         t = self.traces[number]
         item = {name: t.rows(entry, name) for name in self.names}
         return {"aux": None, **item, "spoken": t.spoken(entry)}
+
+    @staticmethod
+    def key(entry):
+        """Names the conversation: the hash of its first user text, or of its prompt's token ids where that is unknown."""
+        return entry.get("hash") or entry.get("key") or "1"
 
     @staticmethod
     def cost(entry):
@@ -309,7 +317,7 @@ class Trainer:
                 self.optimizer.step()
                 self.step, self.done = self.step + 1, self.done + 1
                 self.tokens_seen += sum(Data.cost(e) for _, e in chosen)
-                self.hashes.update(e.get("hash") or "" for _, e in chosen)
+                self.hashes.update(Data.key(e) for _, e in chosen)
                 self.seconds = before + time.time() - began
                 if self.step % 10 == 0:
                     print(f"step {self.step}/{a.steps} epoch {self.epoch} loss {' '.join(f'{p:.3f}' for p in parts)} norm {float(norm):.2f} "
