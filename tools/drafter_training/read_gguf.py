@@ -61,6 +61,7 @@ def read(path):
         for i in range(config.layers):
             raw.pop(f"model.layers.{i}.input_layernorm.weight", None)
     text = tokenizer(value)
+    config.tokens = min(config.vocab, text.tokenizer.get_vocab_size())
     ends = {value("tokenizer.ggml.eos_token_id"), value("tokenizer.ggml.eot_token_id")}
     config.eos = tuple(sorted(e for e in ends if e is not None))
     return config, raw, text

@@ -37,4 +37,6 @@ def read(path):
     if (path / "chat_template.jinja").exists():
         template = (path / "chat_template.jinja").read_text()
     named = lambda key: (extra.get(key) or {}).get("content", "") if isinstance(extra.get(key), dict) else extra.get(key) or ""
-    return config, raw, Text(Tokenizer.from_file(str(path / "tokenizer.json")), template, named("bos_token"), named("eos_token"))
+    tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
+    config.tokens = min(config.vocab, tokenizer.get_vocab_size())
+    return config, raw, Text(tokenizer, template, named("bos_token"), named("eos_token"))

@@ -1,5 +1,6 @@
 """Self-check by hand (`train_drafter.py check`): a tiny random llama writes texts, every drafter learns from them."""
 import argparse
+import json
 import pathlib
 import shutil
 import tempfile
@@ -50,6 +51,24 @@ def stepwise(target):
         hidden, a = target.step(ids[:, t], cache)
         assert torch.allclose(hidden, whole[:, t], atol=1e-4) and torch.allclose(a, aux[:, t], atol=1e-4), f"step at {t} differs from the forward"
     print("decoding equals the forward")
+
+
+def golden_models():
+    """Greedy decoding of the tiny Hugging Face models equals transformers' (tests/golden/models)."""
+    from .target import Cache, load
+
+    for folder in sorted((pathlib.Path(__file__).parents[2] / "tests/golden/models").iterdir()):
+        target, _ = load(folder, torch.float32)
+        golden = json.loads((folder / "golden.json").read_text())
+        cache, written = Cache(target, 1, len(golden["prompt"]) + len(golden["greedy"]) + 1), []
+        hidden, _ = target.forward(torch.tensor([golden["prompt"]]), cache)
+        cache.lengths[:] = len(golden["prompt"])
+        hidden = hidden[:, -1]
+        while len(written) < len(golden["greedy"]):
+            written.append(int(target.logits(hidden).argmax()))
+            hidden, _ = target.step(torch.tensor(written[-1:]), cache)
+        assert written == golden["greedy"], f"{folder.name}: {written} instead of {golden['greedy']}"
+        print(f"{folder.name}: greedy text as transformers'")
 
 
 def same_features(decoded, repeated):
@@ -107,6 +126,7 @@ def run():
     torch.set_num_threads(1)
     folder = pathlib.Path(tempfile.mkdtemp())
     try:
+        golden_models()
         target = tiny()
         stepwise(target)
         torch.manual_seed(5)

@@ -31,6 +31,7 @@ class Config:
     context: int = 8192
     eos: tuple = ()
     bos: int | None = None
+    tokens: int = 0  # real ids; rows of the LM head beyond are padding and never chosen (0 = all are real)
 
     @property
     def aux_layers(self):
@@ -110,6 +111,7 @@ class Target:
         norm = lambda name: raw[name].to(device=device, dtype=torch.float32) if name in raw else None
         self.embedding = take("model.embed_tokens.weight")
         self.head = take("lm_head.weight") if "lm_head.weight" in raw else self.embedding
+        self.head = self.head[: config.tokens or config.vocab]
         self.norm = norm("model.norm.weight")
         self.layers = []
         for i in range(config.layers):

@@ -51,7 +51,7 @@ def write(folder, target, pieces, about):
     c = target.config
     (unfinished / "trace.json").write_text(json.dumps({
         "format": "draftscope-trace", "version": 1, "source": "tools/train_drafter.py",
-        "target": {"name": about["target"], "layers": c.layers, "hidden": c.hidden, "vocab": c.vocab, "tokens": c.vocab, "context": c.context,
+        "target": {"name": about["target"], "layers": c.layers, "hidden": c.hidden, "vocab": c.vocab, "tokens": c.tokens or c.vocab, "context": c.context,
                    "tokenizer_hash": None, "eos": list(c.eos)},
         "sampling": {"temperature": about["temperature"], "top_p": 1.0, "top_k": 0, "seed": about["seed"]},
         "max_new": about["max_new"], "precision": "bf16", "aux_layers": list(c.aux_layers), "rows": rows, "prompts": entries}))
