@@ -56,6 +56,10 @@ struct CmdStepRound {};
 struct CmdBreakpoint {
     std::optional<int> rejection_depth;
 };
+/// Of the sequences of a batch, the one whose round in flight a held engine shows.
+struct CmdWatch {
+    RowId prompt_id = 0;  ///< 0 = the first under way
+};
 struct CmdOpenFile {
     std::string path;
 };
@@ -63,7 +67,7 @@ struct CmdSaveCopy {
     std::string path;
 };
 using Command = std::variant<CmdStart, CmdStop, CmdPause, CmdResume, CmdStepPhase, CmdStepLevel, CmdStepRound,
-                             CmdBreakpoint, CmdOpenFile, CmdSaveCopy>;
+                             CmdBreakpoint, CmdWatch, CmdOpenFile, CmdSaveCopy>;
 
 /// Panels append; the shell hands them to the jobs between frames.
 using Commands = std::vector<Command>;

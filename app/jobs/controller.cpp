@@ -125,6 +125,9 @@ class JobController final : public Controller {
     void take(const CmdStepRound&) {
         at_gate([](Gate& gate) { gate.step(GateStep::round); });
     }
+    void take(const CmdWatch& command) {
+        at_gate([id = command.prompt_id](Gate& gate) { gate.watch(id); });
+    }
     void take(const CmdBreakpoint& command) { gate_.set_breakpoints({command.rejection_depth}); }
 
     void set_error(const std::string& message) {

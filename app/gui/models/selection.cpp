@@ -85,6 +85,13 @@ void step_selection(const Snapshot& snapshot, UiState& ui, int delta) {
     ui.select_round(static_cast<std::size_t>(to), rounds.end);
 }
 
+RowId watched_prompt(const Snapshot& snapshot, const UiState& ui) {
+    const RunRow* run = snapshot.run(ui.run_id);
+    const bool chosen = run != nullptr && run->batch > 1 && run->ended == RunEnd::live && !ui.follow &&
+                        ui.round && *ui.round < snapshot.rounds.size();
+    return chosen ? snapshot.rounds[*ui.round].row.prompt_id : 0;
+}
+
 void select_run(const Snapshot& snapshot, UiState& ui, RowId run_id) {
     ui.run_id = run_id;
     ui.round.reset();

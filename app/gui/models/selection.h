@@ -21,6 +21,9 @@ void sync_selection(const Snapshot& snapshot, UiState& ui);
 /// Moves by `delta` rounds inside the run, clipped; ends following unless it arrives at the newest.
 void step_selection(const Snapshot& snapshot, UiState& ui, int delta);
 void select_run(const Snapshot& snapshot, UiState& ui, RowId run_id);
+/// Prompt of the selected round of a live run with several sequences in lockstep, while the selection does
+/// not follow; 0 = none in particular.
+RowId watched_prompt(const Snapshot& snapshot, const UiState& ui);
 void set_follow(const Snapshot& snapshot, UiState& ui, bool follow);
 
 /// What the tool bar says about the selected run; texts are "-" while unknown.

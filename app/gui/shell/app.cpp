@@ -120,6 +120,10 @@ void App::frame() {
     draw_popups();
     ui_.fit_requested = false;
     ui_.find_requested = false;
+    if (const RowId prompt = watched_prompt(*snapshot_, ui_); prompt != watched_prompt_) {
+        watched_prompt_ = prompt;
+        commands_.insert(commands_.begin(), CmdWatch{prompt});
+    }
     if (!commands_.empty()) controller_.submit(std::exchange(commands_, {}));
 }
 

@@ -83,6 +83,7 @@ class App {
     std::shared_ptr<const Snapshot> snapshot_;
     HeaderNumbers numbers_;
     std::uint64_t numbers_key_ = 0;
+    RowId watched_prompt_ = 0;  ///< as the jobs know it
     RowId numbers_run_ = 0;
     PathDialog open_dialog_, save_dialog_;
     std::string palette_filter_;

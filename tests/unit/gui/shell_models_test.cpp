@@ -86,6 +86,42 @@ TEST(Selection, StepsStayInsideTheRun) {
     EXPECT_EQ(ui.round, 15u);
 }
 
+TEST(Selection, AHeldBatchShowsTheSequenceOfTheChosenRound) {
+    Capture capture;
+    RunRow run;
+    run.id = 1;
+    run.batch = 2;
+    capture.apply(RunStarted{run, nullptr, {}});
+    for (const RowId prompt : {4, 5}) {
+        PromptRow row;
+        row.id = prompt;
+        row.run_id = 1;
+        capture.apply(PromptStarted{row});
+    }
+    StepRecord step;
+    step.step.id = step.step.run_id = 1;
+    for (const RowId id : {1, 2}) {
+        RoundRecord round;
+        round.round.id = id;
+        round.round.run_id = round.round.step_id = 1;
+        round.round.prompt_id = id + 3;
+        step.rounds.push_back(round);
+    }
+    capture.apply(step);
+    UiState ui;
+    ui.run_id = 1;
+    ui.follow = false;
+    ui.round = 1;
+    EXPECT_EQ(watched_prompt(capture.snapshot(1), ui), 5);
+    ui.round = 0;
+    EXPECT_EQ(watched_prompt(capture.snapshot(1), ui), 4);
+    ui.follow = true;
+    EXPECT_EQ(watched_prompt(capture.snapshot(1), ui), 0);
+    ui.follow = false;
+    capture.apply(RunEnded{1, RunEnd::ok, 9, {}});
+    EXPECT_EQ(watched_prompt(capture.snapshot(1), ui), 0);
+}
+
 TEST(Selection, NeverDangles) {
     UiState ui;
     sync_selection(two_runs(), ui);
