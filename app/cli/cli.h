@@ -24,6 +24,8 @@ std::span<const Subcommand> subcommands();
 
 void add_gui(CLI::App& program, Action& action);
 void add_run(CLI::App& program, Action& action);
+void add_trace(CLI::App& program, Action& action);
+void add_replay(CLI::App& program, Action& action);
 void add_stats(CLI::App& program, Action& action);
 void add_check(CLI::App& program, Action& action);
 void add_export(CLI::App& program, Action& action);

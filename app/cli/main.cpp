@@ -8,9 +8,11 @@
 namespace draftscope::cli {
 
 std::span<const Subcommand> subcommands() {
-    static constexpr std::array<Subcommand, 6> table = {{
+    static constexpr std::array<Subcommand, 8> table = {{
         {"gui", add_gui},
         {"run", add_run},
+        {"trace", add_trace},
+        {"replay", add_replay},
         {"stats", add_stats},
         {"check", add_check},
         {"export", add_export},

@@ -1,16 +1,12 @@
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
-#include <atomic>
-#include <csignal>
 #include <cstdio>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "app/cli/cli.h"
 #include "app/cli/head_help.h"
+#include "app/cli/interrupt.h"
 #include "app/cli/progress.h"
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
@@ -28,39 +24,6 @@ struct Options {
     RunConfig config;
     bool json = false;
     bool quiet = false;
-};
-
-volatile std::sig_atomic_t interrupts = 0;
-
-void on_interrupt(int) {
-    interrupts = interrupts + 1;
-    if (interrupts > 2) _exit(130);  // the user insists
-}
-
-/// Turns Ctrl-C into a cancelled run: the handler only counts, this thread tells the gate.
-class InterruptWatch {
-  public:
-    explicit InterruptWatch(Gate& gate) {
-        interrupts = 0;
-        std::signal(SIGINT, on_interrupt);
-        std::signal(SIGTERM, on_interrupt);
-        watcher_ = std::thread([this, &gate] {
-            while (!done_.load(std::memory_order_relaxed)) {
-                if (interrupts > 0) gate.cancel();
-                std::this_thread::sleep_for(std::chrono::milliseconds(20));
-            }
-        });
-    }
-    ~InterruptWatch() {
-        done_.store(true, std::memory_order_relaxed);
-        watcher_.join();
-        std::signal(SIGINT, SIG_DFL);
-        std::signal(SIGTERM, SIG_DFL);
-    }
-
-  private:
-    std::atomic<bool> done_{false};
-    std::thread watcher_;
 };
 
 json prompt_json(const PromptReport& prompt, const PromptStats& stats) {

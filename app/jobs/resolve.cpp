@@ -79,14 +79,14 @@ Status resolve_drafter(ResolvedRun& run) {
     return {};
 }
 
-Status resolve_head(ResolvedRun& run) {
+Status resolve_head(ResolvedRun& run, bool replay) {
     DS_ASSIGN(HeadSpec spec, parse_head_spec(run.config.head));
     DS_TRY(check_given_artefacts(run.config.artefacts));
     run.artefacts = find_artefacts(spec, {run.config.artefacts, run.demo_model, run.drafter_id});
     run.ranking_path = run.artefacts.ranking_path;
     if (run.ranking_path.empty() && run.demo_model) run.ranking_path = demo_ranking_path();
     DS_ASSIGN([[maybe_unused]] auto probe, make_head(spec, run.artefacts));
-    if (const HeadInfo* info = find_head(spec.id); info->replay_only)
+    if (const HeadInfo* info = find_head(spec.id); info->replay_only && !replay)
         return bad_input("--head {}: knows the recorded text to come; use it with draftscope replay",
                          spec.id);
     if (spec.rdk && run.verify.rule != VerifyRule::pq)
@@ -139,13 +139,13 @@ Status resolve_numbers(ResolvedRun& run) {
 
 }  // namespace
 
-Result<ResolvedRun> resolve_run(const RunConfig& config) {
+Result<ResolvedRun> resolve_run(const RunConfig& config, bool replay) {
     ResolvedRun run;
     run.config = config;
     DS_TRY(resolve_numbers(run));
     DS_TRY(resolve_model(run));
     DS_TRY(resolve_drafter(run));
-    DS_TRY(resolve_head(run));
+    DS_TRY(resolve_head(run, replay));
     return run;
 }
 

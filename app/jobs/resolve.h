@@ -25,6 +25,7 @@ struct ResolvedRun {
     std::optional<kernels::Precision> precision;  ///< absent = auto
     bool demo_model = false;
 };
-Result<ResolvedRun> resolve_run(const RunConfig& config);
+/// `replay`: heads that know the text to come are allowed.
+Result<ResolvedRun> resolve_run(const RunConfig& config, bool replay = false);
 
 }  // namespace draftscope

@@ -7,6 +7,7 @@
 
 #include "engine/model/decoder_layer.h"
 #include "engine/model/memory_check.h"
+#include "engine/model/target_ends.h"
 #include "engine/model/weight_packing.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
@@ -18,6 +19,10 @@ std::size_t count(int rows, int cols) {
     return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
 }
 
+bool only_ends(const ModelConfig& config) {
+    return config.architecture == ends_architecture;
+}
+
 Status check_config(const ModelConfig& config, const std::string& file) {
     const auto positive = [&](int value, const char* field) -> Status {
         if (value > 0) return {};
@@ -25,6 +30,7 @@ Status check_config(const ModelConfig& config, const std::string& file) {
     };
     DS_TRY(positive(config.layers, "number of layers"));
     DS_TRY(positive(config.hidden, "hidden size"));
+    if (only_ends(config)) return {};
     DS_TRY(positive(config.heads, "number of heads"));
     DS_TRY(positive(config.kv_heads, "number of key/value heads"));
     DS_TRY(positive(config.head_dim, "head size"));
@@ -111,6 +117,7 @@ struct Target::Impl {
     std::vector<int> node_path;
 
     Status load_weights(kernels::Exec& exec, const ProgressFn& progress);
+    Status load_layers(kernels::Exec& exec, const ProgressFn& progress);
     Status check(const ForwardRequest& request) const;
     Status check_sequence(const SequenceRows& sequence) const;
     void place_rows(const SequenceRows& sequence);
@@ -121,23 +128,29 @@ struct Target::Impl {
     void embed(std::span<const TokenId> tokens, Rows<float> out) const;
 };
 
-Status Target::Impl::load_weights(kernels::Exec& exec, const ProgressFn& progress) {
-    const WeightSource& source = *file.weights;
+Status Target::Impl::load_layers(kernels::Exec& exec, const ProgressFn& progress) {
     const ModelConfig& config = file.config;
-    const double steps = config.layers + 1;
-    DS_ASSIGN(embedding, require_tensor(source, "token_embd.weight", {config.vocab, config.hidden}));
     layers.reserve(static_cast<std::size_t>(config.layers));
     for (int i = 0; i < config.layers; ++i) {
-        if (progress) progress(i / steps, fmt::format("packing layer {} of {}", i + 1, config.layers));
+        if (progress)
+            progress(i / (config.layers + 1.0), fmt::format("packing layer {} of {}", i + 1, config.layers));
         DS_ASSIGN(DecoderLayer layer, load_layer(exec, precision, file, shape, i));
         layer_bytes += layer.bytes();
         layers.push_back(std::move(layer));
     }
-    if (progress) progress(config.layers / steps, "packing the LM head");
-    DS_ASSIGN(output_norm, read_vector(source, "output_norm.weight", config.hidden));
+    DS_ASSIGN(output_norm, read_vector(*file.weights, "output_norm.weight", config.hidden));
+    rope = kernels::make_rope_table(config.head_dim, config.rope_theta, config.context, config.rope_divisors);
+    return {};
+}
+
+Status Target::Impl::load_weights(kernels::Exec& exec, const ProgressFn& progress) {
+    const WeightSource& source = *file.weights;
+    const ModelConfig& config = file.config;
+    DS_ASSIGN(embedding, require_tensor(source, "token_embd.weight", {config.vocab, config.hidden}));
+    if (!only_ends(config)) DS_TRY(load_layers(exec, progress));
+    if (progress) progress(config.layers / (config.layers + 1.0), "packing the LM head");
     const StackedTensor head{config.tied_head ? "token_embd.weight" : "output.weight", config.vocab};
     DS_ASSIGN(lm_head, pack_stacked(exec, precision, source, {&head, 1}, config.hidden));
-    rope = kernels::make_rope_table(config.head_dim, config.rope_theta, config.context, config.rope_divisors);
     if (progress) progress(1.0, "target ready");
     return {};
 }
@@ -183,6 +196,7 @@ Status Target::Impl::check_sequence(const SequenceRows& sequence) const {
 }
 
 Status Target::Impl::check(const ForwardRequest& request) const {
+    if (layers.empty()) return failed("target forward: {} was opened without its layers", path);
     int rows = 0;
     for (const SequenceRows& sequence : request.sequences) {
         DS_TRY(check_sequence(sequence));

@@ -1,0 +1,223 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "app/cli/cli.h"
+#include "app/cli/interrupt.h"
+#include "app/cli/progress.h"
+#include "app/cli/tables.h"
+#include "app/cli/version.h"
+#include "app/jobs/replay_job.h"
+#include "engine/replay/head_tally.h"
+
+namespace draftscope::cli {
+namespace {
+
+using nlohmann::json;
+
+struct Options {
+    ReplayConfig config;
+    std::string heads = "full";
+    bool json = false;
+    bool quiet = false;
+    bool no_mass = false;
+};
+
+json or_null(const std::optional<double>& value) {
+    return value ? json(*value) : json(nullptr);
+}
+
+/// One tally per head over the prompts that `wanted` names.
+template <typename Wanted>
+std::vector<HeadTally> tally(const ReplayReport& report, Wanted wanted) {
+    std::vector<HeadTally> out(report.heads.size());
+    for (std::size_t h = 0; h < out.size(); ++h)
+        for (std::size_t p = 0; p < report.result.rounds[h].size(); ++p)
+            if (wanted(p)) out[h].add(report.result.rounds[h][p]);
+    return out;
+}
+
+/// tau of head `full` in the same set of rounds.
+std::optional<double> full_tau(const ReplayReport& report, const std::vector<HeadTally>& tallies) {
+    for (std::size_t h = 0; h < tallies.size(); ++h)
+        if (report.heads[h].spec == "full") return tallies[h].tau();
+    return std::nullopt;
+}
+
+std::optional<double> rho(std::optional<double> tau, std::optional<double> full) {
+    if (!tau || !full || *full <= 0) return std::nullopt;
+    return *tau / *full;
+}
+
+json head_json(const HeadTally& tally, const ReplayedHead& head, std::optional<double> full) {
+    return {{"head", head.spec.empty() ? json(nullptr) : json(head.spec)},
+            {"tau", or_null(tally.tau())},
+            {"rho_tau", or_null(rho(tally.tau(), full))},
+            {"rounds", tally.rounds},
+            {"drafted", tally.drafted},
+            {"accepted", tally.accepted},
+            {"committed", tally.committed},
+            {"histogram", tally.histogram},
+            {"per_depth", tally.per_depth()},
+            {"coverage", or_null(tally.coverage())},
+            {"covered_mass", or_null(tally.covered_mass())},
+            {"active_rows", tally.active_rows()},
+            {"bytes_per_round", tally.bytes_per_round()},
+            {"exact", head.estimates.empty()}};
+}
+
+json heads_of(const ReplayReport& report, const std::vector<HeadTally>& tallies) {
+    json heads = json::array();
+    const auto full = full_tau(report, tallies);
+    for (std::size_t h = 0; h < tallies.size(); ++h) {
+        heads.push_back(head_json(tallies[h], report.heads[h], full));
+        if (!report.heads[h].estimates.empty()) heads.back()["estimate"] = report.heads[h].estimates;
+    }
+    return heads;
+}
+
+json report_json(const ReplayReport& report) {
+    const TraceInfo& info = report.trace->info();
+    json prompts = json::array(), categories = json::array();
+    std::vector<std::string> names;
+    for (std::size_t p = 0; p < info.prompts.size(); ++p) {
+        const TracePrompt& prompt = info.prompts[p];
+        if (std::find(names.begin(), names.end(), prompt.category) == names.end())
+            names.push_back(prompt.category);
+        prompts.push_back(
+            {{"id", prompt.id},
+             {"category", prompt.category},
+             {"turn", prompt.turn},
+             {"prompt_tokens", prompt.prompt_tokens},
+             {"generated", prompt.generated_tokens},
+             {"heads", heads_of(report, tally(report, [&](std::size_t q) { return q == p; }))}});
+    }
+    for (const std::string& name : names) {
+        const auto in = [&](std::size_t p) { return info.prompts[p].category == name; };
+        categories.push_back({{"category", name}, {"heads", heads_of(report, tally(report, in))}});
+    }
+    return {
+        {"version", version},
+        {"trace", report.trace->folder()},
+        {"source", info.source},
+        {"target", info.target.name},
+        {"drafter", report.drafter},
+        {"tree", report.tree},
+        {"verify", "match"},
+        {"temperature", info.sampling.temperature},
+        {"seed", info.sampling.seed},
+        {"precision", report.precision},
+        {"acceptance", "replayed"},
+        {"seconds", report.seconds},
+        {"rounds_per_second", report.seconds > 0 ? static_cast<double>(report.rounds()) / report.seconds : 0},
+        {"agreement", or_null(report.result.agreement)},
+        {"heads", heads_of(report, tally(report, [](std::size_t) { return true; }))},
+        {"categories", std::move(categories)},
+        {"prompts", std::move(prompts)},
+        {"warnings", report.warnings}};
+}
+
+std::string number(const std::optional<double>& value, int digits) {
+    return value ? fmt::format("{:.{}f}", *value, digits) : std::string("-");
+}
+
+void print_report(const ReplayReport& report) {
+    const TraceInfo& info = report.trace->info();
+    std::printf(
+        "%s  %lld tokens in %zu prompts by %s   drafter %s  tree %s  %s  %s\n\n", info.target.name.c_str(),
+        static_cast<long long>(info.rows), info.prompts.size(),
+        info.source.empty() ? "an unnamed program" : info.source.c_str(), report.drafter.c_str(),
+        report.tree.c_str(), report.precision.c_str(),
+        info.sampling.temperature > 0 ? fmt::format("T={:g}", info.sampling.temperature).c_str() : "greedy");
+    const auto tallies = tally(report, [](std::size_t) { return true; });
+    const auto full = full_tau(report, tallies);
+    std::vector<std::vector<std::string>> rows;
+    std::size_t depths = 0;
+    for (const HeadTally& one : tallies) depths = std::max(depths, one.reached.size());
+    for (std::size_t h = 0; h < tallies.size(); ++h) {
+        const HeadTally& one = tallies[h];
+        std::vector<std::string> row = {report.heads[h].spec.empty() ? "-" : report.heads[h].spec,
+                                        number(one.tau(), 3),
+                                        number(rho(one.tau(), full), 3),
+                                        std::to_string(one.rounds),
+                                        number(one.coverage(), 4),
+                                        number(one.covered_mass(), 4),
+                                        fmt::format("{:.0f}", one.active_rows()),
+                                        report.heads[h].estimates.empty() ? "exact" : "estimate"};
+        const auto per_depth = one.per_depth();
+        for (std::size_t d = 0; d < depths; ++d)
+            row.push_back(d < per_depth.size() ? fmt::format("{:.2f}", per_depth[d]) : "-");
+        rows.push_back(std::move(row));
+    }
+    std::vector<std::string> header = {"head", "tau", "rho_tau", "rounds", "coverage", "mass", "rows", ""};
+    for (std::size_t d = 0; d < depths; ++d) header.push_back(fmt::format("d{}", d + 1));
+    std::printf("%s", format_table(header, rows).c_str());
+    for (const std::string& reason : report.heads.front().estimates)
+        std::printf("estimate: %s\n", reason.c_str());
+    for (const std::string& warning : report.warnings) std::printf("warning: %s\n", warning.c_str());
+    std::printf("\n%lld rounds in %.2f s: %.0f heads x rounds per second on %d threads\n",
+                static_cast<long long>(report.rounds()), report.seconds,
+                report.seconds > 0 ? static_cast<double>(report.rounds()) / report.seconds : 0.0,
+                report.threads);
+}
+
+int do_replay(Options& options) {
+    options.config.heads = split_specs(options.heads);
+    options.config.mass = !options.no_mass;
+    Gate gate;
+    ProgressBar bar(!options.quiet);
+    ReplayHooks hooks;
+    hooks.on_progress = [&](double fraction, const std::string& what) { bar.update(fraction, what); };
+    hooks.cancelled = [&] { return gate.cancelled(); };
+    const InterruptWatch watch(gate);
+    const auto done = run_replay(options.config, hooks);
+    bar.clear();
+    if (!done.ok()) return report(done.error());
+    if (options.json)
+        std::printf("%s\n", document_text(report_json(*done)).c_str());
+    else
+        print_report(*done);
+    return 0;
+}
+
+}  // namespace
+
+void add_replay(CLI::App& program, Action& action) {
+    auto options = std::make_shared<Options>();
+    ReplayConfig& config = options->config;
+    CLI::App* command = program.add_subcommand(
+        "replay", "Exact acceptance of heads, drafters and trees along a recorded trace, without the target");
+    command->footer(
+        "Example: draftscope replay --trace demo.trace --heads full,fr-spec:v=8192,microspec --drafter "
+        "eagle2 "
+        "--tree depth=3,topk=4,nodes=12");
+    command->add_option("--trace", config.trace, "folder that `draftscope trace` or record_trace.py wrote")
+        ->required();
+    command
+        ->add_option("--heads", options->heads,
+                     "head specs, comma-separated; a piece key=value continues the spec before it")
+        ->capture_default_str();
+    command->add_option("--drafter", config.drafter, "NAME[:PATH]")->capture_default_str();
+    command->add_option("--tree", config.tree, "depth=3,topk=4,nodes=12 | chain=6 | paper:fr-spec ...");
+    command->add_option("--artefact", config.artefacts, "HEAD=PATH, file that a head needs (repeatable)");
+    command->add_option("--model", config.model,
+                        "the target's files, of which only LM head and embedding are read (default: the "
+                        "trace's weights.safetensors, else the demo model)");
+    command
+        ->add_option("--precision", config.precision,
+                     "f32, bf16, int8 or auto: as the trace was recorded, else bf16")
+        ->capture_default_str();
+    command->add_option("--max-new", config.max_new, "cut the texts to this many tokens (0 = as recorded)");
+    command->add_option("--batch", config.batch, "prompts replayed in lockstep; no result depends on it")
+        ->capture_default_str();
+    command->add_option("--threads", config.threads, "worker threads (default: all cores)");
+    command->add_flag("--no-mass", options->no_mass,
+                      "leave covered_mass out: saves an LM head call per token");
+    command->add_flag("--json", options->json, "print one JSON document on stdout and nothing else there");
+    command->add_flag("--quiet", options->quiet, "no progress");
+    command->callback([options, &action] { action = [options] { return do_replay(*options); }; });
+}
+
+}  // namespace draftscope::cli

@@ -1,0 +1,117 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "app/cli/cli.h"
+#include "app/cli/interrupt.h"
+#include "app/cli/progress.h"
+#include "app/cli/tables.h"
+#include "app/cli/version.h"
+#include "app/jobs/trace_job.h"
+
+namespace draftscope::cli {
+namespace {
+
+using nlohmann::json;
+
+struct Options {
+    TraceConfig config;
+    bool json = false;
+    bool quiet = false;
+    bool no_times = false;
+};
+
+json report_json(const TraceReport& done, const std::string& folder) {
+    const TraceInfo& info = done.info;
+    json times = json::object();
+    for (const auto& [rows, ns] : info.verify_ns) times[std::to_string(rows)] = ns;
+    return {{"version", version},
+            {"trace", folder},
+            {"target", info.target.name},
+            {"precision", info.precision},
+            {"temperature", info.sampling.temperature},
+            {"seed", info.sampling.seed},
+            {"aux_layers", info.aux_layers},
+            {"prompts", info.prompts.size()},
+            {"rows", info.rows},
+            {"generated", done.generated},
+            {"complete", info.complete},
+            {"seconds", done.seconds},
+            {"verify_ns", std::move(times)}};
+}
+
+void print_report(const TraceReport& done, const std::string& folder) {
+    const TraceInfo& info = done.info;
+    std::printf("%s: %zu prompts, %lld rows, %lld of them generated in %.1f s%s\n", folder.c_str(),
+                info.prompts.size(), static_cast<long long>(info.rows),
+                static_cast<long long>(done.generated), done.seconds,
+                info.complete ? "" : "  (cancelled: what was decoded is kept)");
+    if (info.verify_ns.empty()) return;
+    std::printf("verification, ms by rows:");
+    for (const auto& [rows, ns] : info.verify_ns) std::printf("  %d: %.2f", rows, milliseconds(ns));
+    std::printf("\n");
+}
+
+int do_trace(Options& options) {
+    options.config.times = !options.no_times;
+    options.config.source = std::string("draftscope ") + version;
+    Gate gate;
+    ProgressBar bar(!options.quiet);
+    TraceHooks hooks;
+    hooks.on_progress = [&](double fraction, const std::string& what) { bar.update(fraction, what); };
+    hooks.cancelled = [&] { return gate.cancelled(); };
+    const InterruptWatch watch(gate);
+    const auto done = run_trace(options.config, hooks);
+    bar.clear();
+    if (!done.ok()) return report(done.error());
+    if (options.json)
+        std::printf("%s\n", document_text(report_json(*done, options.config.out)).c_str());
+    else
+        print_report(*done, options.config.out);
+    return done->info.complete ? 0 : 130;
+}
+
+}  // namespace
+
+void add_trace(CLI::App& program, Action& action) {
+    auto options = std::make_shared<Options>();
+    RunConfig& run = options->config.run;
+    CLI::App* command = program.add_subcommand("trace", "Record the target's decode, for `replay` and `fit`");
+    command->footer(
+        "Example: draftscope trace --prompts assets/prompts/spec_bench_half.jsonl --limit 12 --stratify "
+        "--out "
+        "demo.trace");
+    auto* prompt = command->add_option("--prompt", run.prompt, "one prompt");
+    command->add_option("--prompts", run.prompts_file, "JSONL with `prompt` or `turns` per line")
+        ->excludes(prompt);
+    command->add_option("--out", options->config.out, "folder to write")->required();
+    command->add_flag("--overwrite", options->config.overwrite, "replace an existing trace");
+    command->add_option("--model", run.model,
+                        "target: a GGUF file, a model folder or synthetic:NAME (default: the demo model)");
+    command->add_option("--temperature", run.temperature, "0 = greedy")->capture_default_str();
+    command->add_option("--top-p", run.top_p, "nucleus, 1 = off")->capture_default_str();
+    command->add_option("--top-k", run.top_k, "0 = off")->capture_default_str();
+    command->add_option("--seed", run.seed, "of the sampling")->capture_default_str();
+    command->add_option("--max-new", run.max_new, "tokens to generate per prompt")->capture_default_str();
+    command->add_option("--limit", run.limit, "conversations taken from the file (0 = all)");
+    command->add_flag("--stratify", run.stratify, "take them evenly over the categories");
+    command
+        ->add_option("--batch", options->config.batch,
+                     "prompts decoded side by side; every text stays the same")
+        ->capture_default_str();
+    command->add_option(
+        "--aux", options->config.aux,
+        "layers whose input streams are kept for EAGLE-3, as 2,15,27, or none (default: 2, L/2, "
+        "L-3, as EAGLE-3 reads them)");
+    command->add_option("--precision", run.precision, "f32, bf16, int8 or auto")->capture_default_str();
+    command->add_option("--threads", run.threads, "worker threads (default: all cores)");
+    command->add_flag("--ignore-eos", run.ignore_eos, "decode on past the end of text");
+    command->add_flag("--raw", run.raw, "no chat template");
+    command->add_flag("--no-times", options->no_times, "leave out the measurement of verification times");
+    command->add_flag("--json", options->json, "print one JSON document on stdout and nothing else there");
+    command->add_flag("--quiet", options->quiet, "no progress");
+    command->callback([options, &action] { action = [options] { return do_trace(*options); }; });
+}
+
+}  // namespace draftscope::cli

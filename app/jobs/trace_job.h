@@ -1,0 +1,34 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "app/jobs/commands.h"
+#include "base/result.h"
+#include "engine/replay/trace_info.h"
+
+namespace draftscope {
+
+struct TraceConfig {
+    RunConfig run;       ///< target, prompts and sampling; drafter, head and tree are not used
+    std::string out;     ///< folder
+    std::string source;  ///< program and version, for trace.json
+    std::string aux;     ///< "2,15,27"; "" = what EAGLE-3 reads by default (2, L/2, L-3), "none"
+    int batch = 8;       ///< prompts decoded side by side
+    bool times = true;   ///< also measure how long a verification of M rows takes
+    bool overwrite = false;
+};
+struct TraceReport {
+    TraceInfo info;
+    std::int64_t generated = 0;
+    double seconds = 0;
+};
+struct TraceHooks {
+    std::function<void(double fraction, const std::string& what)> on_progress;  ///< fraction < 0 = unknown
+    std::function<bool()> cancelled;
+};
+/// Decodes the prompts and writes the trace. Blocks. Cancelled: the trace holds what was decoded,
+/// report.info.complete = false; cancelled before the first token it is an error and there is no trace.
+Result<TraceReport> run_trace(const TraceConfig& config, const TraceHooks& hooks);
+
+}  // namespace draftscope

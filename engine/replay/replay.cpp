@@ -1,0 +1,218 @@
+#include "engine/replay/replay.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "engine/replay/target_mass.h"
+
+namespace draftscope {
+namespace {
+
+/// A prompt of the trace while its heads are replayed.
+struct Text {
+    const TracePrompt* prompt = nullptr;
+    std::vector<TokenId> tokens;
+    std::optional<TargetMass> mass;
+};
+
+/// A head's lane.
+struct Lane {
+    FollowLane follow;
+    Text* text = nullptr;
+    std::unique_ptr<DrafterState> drafter;
+    int taken = 0;  ///< slots taken in by it
+    std::vector<HeadRound>* rounds = nullptr;
+};
+
+class Replayer {
+  public:
+    Replayer(const Trace& trace, const Target& ends, Drafter& drafter, std::span<const FollowedHead> heads,
+             kernels::Exec& exec, const ReplayOptions& options)
+        : trace_(trace), ends_(ends), drafter_(drafter), heads_(heads), exec_(exec), options_(options) {
+        phases_.set_enabled(false);
+    }
+
+    Result<ReplayResult> run() {
+        const auto prompts = trace_.prompts();
+        const std::size_t heads = std::max<std::size_t>(heads_.size(), 1);
+        result_.rounds.assign(heads, std::vector<std::vector<HeadRound>>(prompts.size()));
+        // Texts of one length end together, so that the lanes of a group stay full.
+        std::vector<std::size_t> order(prompts.size());
+        std::iota(order.begin(), order.end(), std::size_t{0});
+        std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+            return prompts[a].generated_tokens > prompts[b].generated_tokens;
+        });
+        const auto group = static_cast<std::size_t>(std::max(options_.batch, 1));
+        for (std::size_t first = 0; first < order.size(); first += group) {
+            const std::size_t count = std::min(group, order.size() - first);
+            DS_TRY(run_group(std::span(order).subspan(first, count)));
+            DS_TRY(check_agreement());
+        }
+        if (seen_ > 0) result_.agreement = static_cast<double>(agreed_) / static_cast<double>(seen_);
+        return std::move(result_);
+    }
+
+  private:
+    Status run_group(std::span<const std::size_t> prompts) {
+        std::vector<Text> texts(prompts.size());
+        for (std::size_t i = 0; i < prompts.size(); ++i) DS_TRY(open(prompts[i], texts[i]));
+        for (std::size_t h = 0; h < result_.rounds.size(); ++h) {
+            DS_TRY(run_head(heads_.empty() ? FollowedHead() : heads_[h], prompts, texts, result_.rounds[h]));
+            done_ += static_cast<double>(prompts.size());
+            if (options_.on_progress)
+                options_.on_progress(
+                    done_ / static_cast<double>(result_.rounds.size() * result_.rounds.front().size()));
+        }
+        return {};
+    }
+
+    Status open(std::size_t index, Text& text) {
+        DS_TRY(stop_asked());
+        text.prompt = &trace_.prompts()[index];
+        text.tokens = trace_.tokens(*text.prompt);
+        if (options_.max_new > 0 && text.prompt->generated_tokens > options_.max_new)
+            text.tokens.resize(static_cast<std::size_t>(text.prompt->prompt_tokens + options_.max_new));
+        if (!options_.mass || heads_.empty()) return {};
+        DS_ASSIGN(text.mass,
+                  TargetMass::make(trace_, ends_, exec_, *text.prompt,
+                                   static_cast<int>(text.tokens.size()) - text.prompt->prompt_tokens));
+        agreed_ += text.mass->agreed();
+        seen_ += text.mass->rows();
+        return {};
+    }
+
+    /// Slots [first, last) of a text into a state.
+    Status take_in(const Text& text, DrafterState& state, std::span<const TokenId> tokens, int first,
+                   int last) {
+        DraftJob job;
+        job.tokens = tokens;
+        job.state = &state;
+        const int rows = last - first;
+        if (drafter_.needs_hidden()) {
+            const int d = trace_.info().target.hidden;
+            const Rows<float> out = feature_rows(rows, d);
+            DS_TRY(trace_.hidden(text.prompt->first_row + first, out));
+            job.new_hidden = out;
+        }
+        if (!drafter_.aux_layers().empty()) {
+            const Rows<float> out = feature_rows(rows, trace_.info().aux_width());
+            DS_TRY(trace_.aux(text.prompt->first_row + first, out));
+            job.new_aux = out;
+        }
+        DraftContext context{exec_, phases_, nullptr, options_.tree, nullptr};
+        return drafter_.catch_up(context, {&job, 1});
+    }
+
+    Rows<float> feature_rows(int rows, int columns) {
+        features_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns));
+        return {features_.data(), rows, columns};
+    }
+
+    Status run_head(FollowedHead head, std::span<const std::size_t> prompts, std::span<Text> texts,
+                    std::vector<std::vector<HeadRound>>& rounds) {
+        const Follower follower(drafter_, head, exec_, phases_, options_.tree, trace_.info().target.context,
+                                trace_.info().target.tokens);
+        std::vector<Lane> lanes(texts.size());
+        for (std::size_t i = 0; i < texts.size(); ++i)
+            begin(follower, texts[i], rounds[prompts[i]], lanes[i]);
+        std::vector<FollowLane*> going;
+        while (true) {
+            DS_TRY(stop_asked());
+            going.clear();
+            for (Lane& lane : lanes) {
+                if (lane.follow.done()) continue;
+                DS_TRY(catch_up(lane));
+                going.push_back(&lane.follow);
+            }
+            if (going.empty()) return {};
+            DS_TRY(follower.draft(going));
+            for (Lane& lane : lanes) {
+                std::optional<HeadRound> round = follower.judge(lane.follow);
+                if (round && keeps(lane, *round)) lane.rounds->push_back(*round);
+            }
+        }
+    }
+
+    /// A cancelled text does not tell how its last round would have gone on.
+    static bool keeps(const Lane& lane, const HeadRound& round) {
+        return !round.clipped || lane.text->prompt->finish != Finish::cancelled ||
+               static_cast<int>(lane.text->tokens.size()) < lane.text->prompt->rows();
+    }
+
+    void begin(const Follower& follower, Text& text, std::vector<HeadRound>& rounds, Lane& lane) {
+        lane.text = &text;
+        lane.rounds = &rounds;
+        lane.follow.text.tokens = text.tokens;
+        lane.follow.text.prompt_tokens = text.prompt->prompt_tokens;
+        lane.follow.text.ended = true;
+        lane.follow.text.best = [this, &text](int row, int k) {
+            return trace_.best(text.prompt->first_row + row, k);
+        };
+        if (text.mass)
+            lane.follow.text.mass = [&text](int row, const Head& head, const HeadState* state, int level) {
+                return text.mass->on(row, head, state, level);
+            };
+        lane.drafter = drafter_.make_state(static_cast<int>(text.tokens.size()));
+        lane.follow.drafter = lane.drafter.get();
+        follower.begin(lane.follow);
+    }
+
+    Status catch_up(Lane& lane) {
+        const int slots = lane.follow.prefix - 1;
+        DS_TRY(take_in(*lane.text, *lane.drafter,
+                       lane.follow.text.tokens.first(static_cast<std::size_t>(lane.follow.prefix)),
+                       lane.taken, slots));
+        lane.taken = slots;
+        return {};
+    }
+
+    Status stop_asked() const {
+        if (options_.cancelled && options_.cancelled()) return Error{ErrorKind::cancelled, "stopped"};
+        return {};
+    }
+
+    Status check_agreement() const {
+        // Rounding of the hidden states moves few ties; another model's LM head agrees by chance only.
+        if (seen_ < 64 || agreed_ * 2 >= seen_) return {};
+        return bad_input(
+            "{}: the LM head of {} finds the recorded best token at {} of {} positions: it is not the one of "
+            "the target that was recorded",
+            trace_.folder(), ends_.path(), agreed_, seen_);
+    }
+
+    const Trace& trace_;
+    const Target& ends_;
+    Drafter& drafter_;
+    std::span<const FollowedHead> heads_;
+    kernels::Exec& exec_;
+    const ReplayOptions& options_;
+    PhaseRecorder phases_;
+    std::vector<float> features_;
+    ReplayResult result_;
+    double done_ = 0;
+    std::int64_t agreed_ = 0, seen_ = 0;
+};
+
+}  // namespace
+
+Status check_trace_feeds(const Trace& trace, const Drafter& drafter, std::string_view name) {
+    const std::span<const int> wanted = drafter.aux_layers();
+    if (std::ranges::equal(wanted, trace.info().aux_layers) || wanted.empty()) return {};
+    const auto list = [](std::span<const int> layers) {
+        std::string text;
+        for (const int layer : layers) text += (text.empty() ? "" : ", ") + std::to_string(layer);
+        return text.empty() ? std::string("none") : text;
+    };
+    return bad_input(
+        "{}/trace.json: aux_layers is {}, drafter {} reads layers {}; record the trace again with --aux {}",
+        trace.folder(), list(trace.info().aux_layers), name, list(wanted), list(wanted));
+}
+
+Result<ReplayResult> replay(const Trace& trace, const Target& ends, Drafter& drafter,
+                            std::span<const FollowedHead> heads, kernels::Exec& exec,
+                            const ReplayOptions& options) {
+    return Replayer(trace, ends, drafter, heads, exec, options).run();
+}
+
+}  // namespace draftscope
