@@ -6,8 +6,6 @@
 #include <cmath>
 #include <map>
 
-#include "base/rng.h"
-
 namespace draftscope {
 namespace {
 
@@ -73,8 +71,8 @@ class UnitTable {
         return by_prompt_ ? "prompt" : "block of 8 rounds";
     }
 
-    std::vector<RatioUnit> units(const std::string& head, HeadMode mode) const {
-        std::map<std::int64_t, RatioUnit> units;
+    std::vector<PairedUnit> units(const std::string& head, HeadMode mode) const {
+        std::map<std::int64_t, PairedUnit> units;
         for (std::size_t i = 0; i < snapshot_.head_evals.size(); ++i) {
             const HeadEvalRow& eval = snapshot_.head_evals[i];
             const bool of_head = eval.head == head && eval.mode == mode;
@@ -82,13 +80,13 @@ class UnitTable {
             if (eval.run_id != run_id_ || (!of_head && !of_full)) continue;
             const std::optional<std::size_t> round = round_index(snapshot_, eval.round_id);
             if (!round || (!paired() && !counts(snapshot_, eval, *round))) continue;
-            RatioUnit& unit = units[unit_of(*round)];
-            if (of_head) add(unit.head_committed, unit.head_rounds, unit.head_ns, eval);
-            if (of_full) add(unit.full_committed, unit.full_rounds, unit.full_ns, eval);
+            PairedUnit& unit = units[unit_of(*round)];
+            if (of_head) add(unit.head, eval);
+            if (of_full) add(unit.full, eval);
         }
-        std::vector<RatioUnit> out;
+        std::vector<PairedUnit> out;
         for (const auto& [key, unit] : units)
-            if (!paired() || unit.full_rounds > 0) out.push_back(unit);
+            if (!paired() || unit.full.rounds > 0) out.push_back(unit);
         return out;
     }
 
@@ -99,24 +97,16 @@ class UnitTable {
         if (by_prompt_) return snapshot_.rounds[round].row.prompt_id;
         return static_cast<std::int64_t>(round / block_rounds);
     }
-    static void add(double& committed, double& rounds, double& ns, const HeadEvalRow& eval) {
-        committed += eval.committed;
-        rounds += 1;
-        ns += static_cast<double>(eval.head_ns);
+    static void add(HeadUnit& unit, const HeadEvalRow& eval) {
+        unit.committed += eval.committed;
+        unit.rounds += 1;
+        unit.head_ns += static_cast<double>(eval.head_ns);
     }
     const Snapshot& snapshot_;
     RowId run_id_;
     HeadMode reference_;
     bool by_prompt_ = false;
 };
-
-Interval percentile_interval(std::vector<double>& values) {
-    std::sort(values.begin(), values.end());
-    const auto at = [&](double q) {
-        return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1) + 0.5)];
-    };
-    return {at(0.025), at(0.975)};
-}
 
 PlanePoint make_point(const HeadStats& stats, double kappa) {
     PlanePoint point;
@@ -176,14 +166,6 @@ std::string number_text(const char* name, const std::optional<double>& value) {
 
 }  // namespace
 
-double predicted_speedup(double rho_tau, double nu, double kappa) {
-    return rho_tau * (1 + kappa) / (1 + nu * kappa);
-}
-
-double iso_rho_tau(double speedup, double nu, double kappa) {
-    return speedup * (1 + nu * kappa) / (1 + kappa);
-}
-
 std::vector<IsoLine> iso_lines(double kappa, const PlaneWindow& window) {
     std::vector<IsoLine> lines;
     if (window.nu_max <= window.nu_min || window.rho_max <= window.rho_min || kappa < 0) return lines;
@@ -218,28 +200,13 @@ std::vector<IsoLine> iso_lines(double kappa, const PlaneWindow& window) {
     return lines;
 }
 
-std::optional<RatioIntervals> bootstrap_ratios(std::span<const RatioUnit> units) {
-    if (units.size() < least_units) return std::nullopt;
-    Rng rng(20260519, units.size());
-    std::vector<double> rho, nu;
-    for (int b = 0; b < resamples; ++b) {
-        RatioUnit sum;
-        for (std::size_t i = 0; i < units.size(); ++i) {
-            const RatioUnit& unit = units[rng.below(static_cast<std::uint32_t>(units.size()))];
-            sum.head_committed += unit.head_committed;
-            sum.head_rounds += unit.head_rounds;
-            sum.head_ns += unit.head_ns;
-            sum.full_committed += unit.full_committed;
-            sum.full_rounds += unit.full_rounds;
-            sum.full_ns += unit.full_ns;
-        }
-        if (sum.head_rounds == 0 || sum.full_rounds == 0 || sum.full_ns == 0 || sum.full_committed == 0)
-            continue;
-        rho.push_back((sum.head_committed / sum.head_rounds) / (sum.full_committed / sum.full_rounds));
-        nu.push_back((sum.head_ns / sum.head_rounds) / (sum.full_ns / sum.full_rounds));
-    }
-    if (rho.size() < resamples / 2) return std::nullopt;
-    return RatioIntervals{percentile_interval(rho), percentile_interval(nu)};
+std::optional<RatioIntervals> bootstrap_ratios(std::span<const PairedUnit> units) {
+    CostModelOptions options;
+    options.resamples = resamples;
+    options.least_units = least_units;
+    const AcceptanceCost cost = acceptance_cost(units, options);
+    if (!cost.rho_tau || !cost.rho_tau->interval || !cost.nu || !cost.nu->interval) return std::nullopt;
+    return RatioIntervals{*cost.rho_tau->interval, *cost.nu->interval};
 }
 
 PlaneModel build_plane(const Snapshot& snapshot, RowId run_id) {

@@ -7,15 +7,11 @@
 #include <vector>
 
 #include "capture/queries.h"
+#include "profiler/cost_model.h"
 
 /// What the Acceptance-cost plane draws: each head as a point (nu, rho_tau) over lines of equal speed-up.
 /// Model of the plane: SlimSpec, section 3.2.
 namespace draftscope {
-
-/// rho_TPS = rho_tau (1 + kappa) / (1 + nu kappa): throughput against the full head.
-double predicted_speedup(double rho_tau, double nu, double kappa);
-/// rho_tau at which a head of cost `nu` reaches `speedup`.
-double iso_rho_tau(double speedup, double nu, double kappa);
 
 struct PlaneWindow {
     double nu_min = 0, nu_max = 1.1, rho_min = 0.7, rho_max = 1.1;
@@ -28,9 +24,6 @@ struct IsoLine {
 /// crosses.
 std::vector<IsoLine> iso_lines(double kappa, const PlaneWindow& window);
 
-struct Interval {
-    double low = 0, high = 0;
-};
 struct PlanePoint {
     std::string head;   ///< spec
     std::string label;  ///< short
@@ -64,16 +57,11 @@ struct PlaneModel {
 };
 PlaneModel build_plane(const Snapshot& snapshot, RowId run_id);
 
-/// Per resampling unit: what the two heads of a ratio did there.
-struct RatioUnit {
-    double head_committed = 0, head_rounds = 0, head_ns = 0;
-    double full_committed = 0, full_rounds = 0, full_ns = 0;
-};
 struct RatioIntervals {
     Interval rho_tau, nu;
 };
 /// 95 % percentile bootstrap over units, fixed seed; absent with fewer than 6 units.
-std::optional<RatioIntervals> bootstrap_ratios(std::span<const RatioUnit> units);
+std::optional<RatioIntervals> bootstrap_ratios(std::span<const PairedUnit> units);
 
 /// One row of a paper's table. Optional: the paper does not give it.
 struct PublishedResult {

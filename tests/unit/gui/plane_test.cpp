@@ -48,9 +48,9 @@ TEST(PlaneLines, TheFullHeadBreaksEven) {
 }
 
 TEST(PlaneIntervals, NeedSixUnitsAndAreTheSameEachTime) {
-    std::vector<RatioUnit> units(5, RatioUnit{30, 10, 1000, 40, 10, 4000});
+    std::vector<PairedUnit> units(5, PairedUnit{{10, 30, 1000, 0}, {10, 40, 4000, 0}});
     EXPECT_FALSE(bootstrap_ratios(units).has_value());
-    units.resize(8, RatioUnit{36, 10, 1200, 40, 10, 4000});
+    units.resize(8, PairedUnit{{10, 36, 1200, 0}, {10, 40, 4000, 0}});
     const auto intervals = bootstrap_ratios(units);
     ASSERT_TRUE(intervals.has_value());
     const double rho = (5 * 3.0 + 3 * 3.6) / 8 / 4.0, nu = (5 * 100 + 3 * 120) / 8.0 / 400;
@@ -62,7 +62,7 @@ TEST(PlaneIntervals, NeedSixUnitsAndAreTheSameEachTime) {
 }
 
 TEST(PlaneIntervals, HaveNoWidthWhenAllUnitsAgree) {
-    const std::vector<RatioUnit> units(10, RatioUnit{30, 10, 1000, 40, 10, 4000});
+    const std::vector<PairedUnit> units(10, PairedUnit{{10, 30, 1000, 0}, {10, 40, 4000, 0}});
     const auto intervals = bootstrap_ratios(units);
     ASSERT_TRUE(intervals.has_value());
     EXPECT_DOUBLE_EQ(intervals->rho_tau.low, 0.75);

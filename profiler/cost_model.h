@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+/// The acceptance-cost model of draft heads (SlimSpec, arXiv 2605.10453, section 3, eq. 1 to 5) over plain
+/// numbers. tau = committed / rounds, the bonus included; rho_tau = tau / tau_full; nu = T_head /
+/// T_head,full; kappa = T_head,full / T_non-head, all times per round. It assumes that a head leaves
+/// T_non-head unchanged; what that assumption costs is the unexplained difference between measured and
+/// predicted speed-up.
+namespace draftscope {
+
+/// rho_TPS = rho_tau (1 + kappa) / (1 + nu kappa): tokens per second against the full head (eq. 4).
+double predicted_speedup(double rho_tau, double nu, double kappa);
+/// rho_tau at which a head of cost `nu` reaches `speedup`; at speedup 1 the break-even line (eq. 5).
+double iso_rho_tau(double speedup, double nu, double kappa);
+/// The dearest nu at which a head of acceptance `rho_tau` still wins; below 0 it cannot win at any cost, and
+/// without a kappa there is nothing to win.
+std::optional<double> break_even_nu(double rho_tau, double kappa);
+
+struct Interval {
+    double low = 0, high = 0;
+};
+struct Estimate {
+    double value = 0;
+    std::optional<Interval> interval;  ///< 95 %, percentile bootstrap; absent with too few units
+};
+
+/// What a head did in one resampling unit, usually a prompt. Times in nanoseconds.
+struct HeadUnit {
+    double rounds = 0, committed = 0;
+    double head_ns = 0;  ///< T_head, exposed
+    double step_ns = 0;  ///< of the same rounds, head included; 0 = the head did not drive
+};
+/// The same unit under the head in question and under the full head.
+struct PairedUnit {
+    HeadUnit head, full;
+};
+
+/// One head against the full one. A quantity is absent where its numbers are.
+struct AcceptanceCost {
+    std::optional<Estimate> tau, rho_tau, nu, kappa;
+    std::optional<Estimate> predicted;         ///< rho_TPS by eq. 4
+    std::optional<Estimate> measured;          ///< rho_TPS by step times, when both heads drove
+    std::optional<Estimate> unexplained;       ///< measured - predicted
+    std::optional<double> break_even_rho_tau;  ///< at this nu and kappa
+    std::optional<double> break_even_nu;       ///< at this rho_tau and kappa
+};
+
+struct CostModelOptions {
+    int resamples = 1000;
+    std::size_t least_units = 6;  ///< fewer give no interval
+    std::uint64_t seed = 20260519;
+    /// Where neither head of a pair drove, T_non-head per round comes from here (the driving head's rounds).
+    std::optional<double> non_head_ns;
+};
+/// Sums over units, then ratios; intervals by drawing units with replacement, both heads of a unit together.
+AcceptanceCost acceptance_cost(std::span<const PairedUnit> units, const CostModelOptions& options = {});
+
+}  // namespace draftscope
