@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/draft/drafter.h"
+#include "engine/draft/drafter_files.h"
 #include "engine/heads/artefact.h"
 #include "engine/model/synthetic_model.h"
 #include "engine/model/target.h"
@@ -157,6 +158,12 @@ Status EngineHost::Impl::load_drafter(const ResolvedRun& run, const RunHooks& ho
 
 Status EngineHost::Impl::load_heads(const ResolvedRun& run) {
     if (!drafter->uses_head()) {
+        const bool has_own = find_drafter(run.drafter_id)->needs_weights;
+        if (has_own && run.head && run.head->id != "full") {
+            return bad_input(
+                "--head {}: drafter {} brings an LM head for each of its levels and drafts with those",
+                to_text(*run.head), run.drafter_id);
+        }
         head.reset();
         full_head.reset();
         return {};
@@ -170,13 +177,14 @@ Status EngineHost::Impl::load_heads(const ResolvedRun& run) {
     weights.always_active = target->tokenizer()->eos();
     weights.row_ids = drafter->own_head_ids();
     weights.vocab = std::min(target->tokenizer()->size(), target->lm_head().n());
-    weights.hidden = target->config().hidden;
+    weights.hidden = weights.lm_head->k();
     weights.drafter_bytes = static_cast<double>(drafter->weight_bytes());
     weights.target = target->config().name;
     weights.tokenizer = target->tokenizer()->fingerprint();
     weights.drafter = run.drafter_id;
     // A checkpoint whose weights have no name fits every artefact of its drafter's kind.
-    if (const auto hash = checkpoint_hash(run.drafter_path); hash.ok()) weights.drafter_hash = *hash;
+    if (const auto hash = checkpoint_hash(drafter_path_of(run.drafter_path)); hash.ok())
+        weights.drafter_hash = *hash;
     full_head.reset();
     DS_ASSIGN(head, make_head(*run.head, run.artefacts));
     DS_TRY(head->prepare(*exec, weights));

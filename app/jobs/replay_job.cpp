@@ -7,6 +7,7 @@
 #include "app/jobs/resolve.h"
 #include "base/clock.h"
 #include "engine/draft/drafter.h"
+#include "engine/draft/drafter_files.h"
 #include "engine/heads/artefact.h"
 #include "engine/replay/trace_model.h"
 
@@ -57,13 +58,14 @@ HeadWeights head_weights(const Loaded& loaded, const Drafter& drafter, const Res
     weights.always_active = target.eos;
     weights.row_ids = drafter.own_head_ids();
     weights.vocab = target.tokens;
-    weights.hidden = target.hidden;
+    weights.hidden = weights.lm_head->k();
     weights.drafter_bytes = static_cast<double>(drafter.weight_bytes());
     weights.target = target.name;
     weights.tokenizer = number_of(target.tokenizer_hash);
     weights.drafter = run.drafter_id;
     // A checkpoint whose weights have no name fits every artefact of its drafter's kind.
-    if (const auto hash = checkpoint_hash(run.drafter_path); hash.ok()) weights.drafter_hash = *hash;
+    if (const auto hash = checkpoint_hash(drafter_path_of(run.drafter_path)); hash.ok())
+        weights.drafter_hash = *hash;
     return weights;
 }
 

@@ -5,6 +5,7 @@
 #include "app/jobs/artefacts.h"
 #include "app/jobs/run_job.h"
 #include "engine/draft/drafter.h"
+#include "engine/draft/drafter_files.h"
 #include "engine/model/gguf.h"
 #include "engine/model/gguf_model.h"
 #include "engine/model/synthetic_model.h"
@@ -67,6 +68,7 @@ Status resolve_drafter(ResolvedRun& run) {
     if (!info->needs_weights) return {};
     if (run.drafter_path.empty() && run.demo_model)
         run.drafter_path = find_asset("drafters/" + run.drafter_id);
+    if (run.drafter_path.empty() && is_synthetic_model(run.config.model)) run.drafter_path = run.config.model;
     if (run.drafter_path.empty()) {
         DS_TRY(check_model(run.config.model));
         return bad_input(
@@ -74,8 +76,9 @@ Status resolve_drafter(ResolvedRun& run) {
             "ngram or none",
             run.drafter_id);
     }
-    if (!exists(run.drafter_path))
-        return bad_input("--drafter {}: {}: no such folder", spec, run.drafter_path);
+    const std::string path = drafter_path_of(run.drafter_path);
+    if (!is_synthetic_model(path) && !exists(path))
+        return bad_input("--drafter {}: {}: no such file or folder", spec, path);
     return {};
 }
 

@@ -11,15 +11,16 @@ namespace draftscope {
 
 Result<std::unique_ptr<Drafter>> make_none(const std::string& path, const Target& target,
                                            kernels::Exec& exec);
-/// `path` is "" or parameters: "max=3,min=1".
+/// `path` is "" or parameters: "max=3,min=1,window=0,backoff=1".
 Result<std::unique_ptr<Drafter>> make_ngram(const std::string& path, const Target& target,
                                             kernels::Exec& exec);
-/// `path` is a folder with config.json and model.safetensors.
+/// `path` is a folder or file in one of the published layouts (docs/FORMATS.md), "synthetic:NAME" for that
+/// synthetic target, and may end in ",rope=target".
 Result<std::unique_ptr<Drafter>> make_eagle2(const std::string& path, const Target& target,
                                              kernels::Exec& exec);
 Result<std::unique_ptr<Drafter>> make_eagle3(const std::string& path, const Target& target,
                                              kernels::Exec& exec);
-/// `path` is a folder with model.safetensors.
+/// `path` is a folder or file in one of the published layouts, or "synthetic:NAME".
 Result<std::unique_ptr<Drafter>> make_medusa(const std::string& path, const Target& target,
                                              kernels::Exec& exec);
 Result<std::unique_ptr<Drafter>> make_hydra(const std::string& path, const Target& target,

@@ -21,22 +21,24 @@ class Eagle2Model final : public EagleModel {
     Status load(kernels::Exec& exec, kernels::Precision precision) {
         const int d = checkpoint_.shape.hidden;
         const WeightSource& source = *checkpoint_.weights;
-        const StackedTensor fc{"fc.weight", d};
+        const StackedTensor fc{checkpoint_.name("fc.weight"), d};
+        const std::string bias = checkpoint_.name("fc.bias");
         DS_ASSIGN(fc_, pack_stacked(exec, precision, source, {&fc, 1}, 2 * d, "hidden size and twice it"));
-        const bool has_bias = source.find("fc.bias") != nullptr;
+        const bool has_bias = source.find(bias) != nullptr;
         if (checkpoint_.fc_bias.value_or(has_bias) != has_bias) {
-            return bad_input("{}: tensor 'fc.bias' is {}, but config.json says \"bias\": {}", source.path(),
+            return bad_input("{}: tensor '{}' is {}, but config.json says \"bias\": {}", source.path(), bias,
                              has_bias ? "there" : "missing", has_bias ? "false" : "true");
         }
         if (has_bias) {
-            DS_ASSIGN(fc_bias_, read_vector(source, "fc.bias", d));
+            DS_ASSIGN(fc_bias_, read_vector(source, bias, d));
         }
-        DS_ASSIGN(layer_, load_eagle_layer(exec, precision, checkpoint_, "layers.0.", d));
-        return {};
+        DS_ASSIGN(layer_, load_eagle_layer(exec, precision, checkpoint_, d));
+        return checkpoint_.nothing_left();
     }
 
     const LayerShape& shape() const override { return checkpoint_.shape; }
     const kernels::RopeTable& rope() const override { return checkpoint_.rope; }
+    int feature_width() const override { return checkpoint_.shape.hidden; }
     void embed(std::span<const TokenId> tokens, Rows<float> out) const override {
         embed_for_eagle(checkpoint_, target_, tokens, out);
     }
@@ -69,7 +71,7 @@ class Eagle2Model final : public EagleModel {
 
 Result<std::unique_ptr<Drafter>> make_eagle2(const std::string& path, const Target& target,
                                              kernels::Exec& exec) {
-    DS_ASSIGN(EagleCheckpoint checkpoint, open_eagle_checkpoint(path, target));
+    DS_ASSIGN(EagleCheckpoint checkpoint, open_eagle_checkpoint(EagleGeneration::eagle2, path, target));
     auto model = std::make_unique<Eagle2Model>(std::move(checkpoint), target);
     DS_TRY(model->load(exec, target.precision()));
     return make_eagle_drafter(std::move(model), "eagle2");

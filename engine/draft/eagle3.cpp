@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -22,17 +23,19 @@ class Eagle3Model final : public EagleModel {
     Status load(kernels::Exec& exec, kernels::Precision precision) {
         const int d = checkpoint_.shape.hidden;
         const WeightSource& source = *checkpoint_.weights;
-        const std::string prefix =
-            source.find("midlayer.hidden_norm.weight") != nullptr ? "midlayer." : "layers.0.";
-        const StackedTensor fc{"fc.weight", d};
-        const int fused = static_cast<int>(checkpoint_.aux_layers.size()) * d;
-        DS_ASSIGN(
-            fc_, pack_stacked(exec, precision, source, {&fc, 1}, fused, "hidden size and one per aux layer"));
-        DS_ASSIGN(layer_, load_eagle_layer(exec, precision, checkpoint_, prefix, 2 * d));
-        DS_ASSIGN(hidden_norm_, read_vector(source, prefix + "hidden_norm.weight", d));
-        DS_ASSIGN(input_norm_, read_vector(source, prefix + "input_layernorm.weight", d));
-        DS_ASSIGN(final_norm_, read_vector(source, "norm.weight", d));
-        return load_head(exec, precision);
+        const StackedTensor fc{checkpoint_.name("fc.weight"), d};
+        DS_ASSIGN(fc_, pack_stacked(exec, precision, source, {&fc, 1}, feature_width(),
+                                    "hidden size and one of the target's per aux layer"));
+        DS_ASSIGN(layer_, load_eagle_layer(exec, precision, checkpoint_, 2 * d));
+        const auto norm = [&](std::string_view name, int size) {
+            return read_vector(source, checkpoint_.name(name), size);
+        };
+        DS_ASSIGN(hidden_norm_, norm("layers.0.hidden_norm.weight", d));
+        DS_ASSIGN(input_norm_, norm("layers.0.input_layernorm.weight", d));
+        DS_ASSIGN(final_norm_, norm("norm.weight", d));
+        DS_TRY(load_feature_norms());
+        DS_TRY(load_head(exec, precision));
+        return checkpoint_.nothing_left();
     }
 
     const LayerShape& shape() const override { return checkpoint_.shape; }
@@ -41,9 +44,12 @@ class Eagle3Model final : public EagleModel {
     void embed(std::span<const TokenId> tokens, Rows<float> out) const override {
         embed_for_eagle(checkpoint_, target_, tokens, out);
     }
+    int feature_width() const override {
+        return static_cast<int>(checkpoint_.aux_layers.size()) * checkpoint_.target_hidden;
+    }
     void take_features(kernels::Exec& exec, Rows<const float>, Rows<const float> aux,
                        Rows<float> out) override {
-        kernels::matmul(exec, fc_, aux, out);
+        kernels::matmul(exec, fc_, normed_features(exec, aux), out);
     }
     void run(kernels::Exec& exec, DecoderBatch& batch, Rows<float> inputs, Rows<float> out) override {
         const int d = checkpoint_.shape.hidden;
@@ -57,8 +63,10 @@ class Eagle3Model final : public EagleModel {
         LayerPass pass(exec, checkpoint_.shape, checkpoint_.rope, batch);
         pass.attend(layer_, 0, inputs, out);
         pass.feed_forward(layer_, out);
+        if (checkpoint_.norm_output) kernels::rms_norm(exec, out, final_norm_, eps, out);
     }
     Rows<const float> head_rows(kernels::Exec& exec, Rows<const float> out) override {
+        if (checkpoint_.norm_output) return out;
         normed_.resize(static_cast<std::size_t>(out.rows) * static_cast<std::size_t>(out.cols));
         const Rows<float> normed(normed_.data(), out.rows, out.cols);
         kernels::rms_norm(exec, out, final_norm_, checkpoint_.shape.norm_eps, normed);
@@ -74,37 +82,107 @@ class Eagle3Model final : public EagleModel {
             std::memcpy(to.row_data(r), from.row_data(r), to.row(r).size_bytes());
     }
 
-    /// lm_head.weight may be absent (the target's serves), full, or trimmed with d2t: an *offset* per draft
-    /// id.
+    /// The norms in front of fc that some checkpoints have: one over all features together, or one each.
+    Status load_feature_norms() {
+        const WeightSource& source = *checkpoint_.weights;
+        const std::string together = checkpoint_.name("input_norm.weight");
+        const bool has_together = source.find(together) != nullptr;
+        const bool has_each = source.find(checkpoint_.name("fc_norm.0.weight")) != nullptr;
+        if (has_together != checkpoint_.norm_before_fc || has_each != checkpoint_.fc_norm) {
+            return bad_input(
+                "{}: norm_before_fc is {} and fc_norm {} by its config, but tensor '{}' is {} and "
+                "'fc_norm.0.weight' {}",
+                source.path(), checkpoint_.norm_before_fc, checkpoint_.fc_norm, together,
+                has_together ? "there" : "missing", has_each ? "there" : "missing");
+        }
+        if (has_together) {
+            DS_ASSIGN(feature_norm_, read_vector(source, together, feature_width()));
+        }
+        for (std::size_t i = 0; has_each && i < checkpoint_.aux_layers.size(); ++i) {
+            const std::string name = checkpoint_.name(fmt::format("fc_norm.{}.weight", i));
+            DS_ASSIGN(const auto part, read_vector(source, name, checkpoint_.target_hidden));
+            feature_norm_.insert(feature_norm_.end(), part.begin(), part.end());
+        }
+        return {};
+    }
+
+    Rows<const float> normed_features(kernels::Exec& exec, Rows<const float> aux) {
+        if (feature_norm_.empty()) return aux;
+        features_.resize(static_cast<std::size_t>(aux.rows) * static_cast<std::size_t>(aux.cols));
+        const Rows<float> out(features_.data(), aux.rows, aux.cols);
+        const int width = checkpoint_.fc_norm ? checkpoint_.target_hidden : aux.cols;
+        for (int first = 0; first < aux.cols; first += width) {
+            const Rows<const float> from(aux.data + first, aux.rows, width, aux.stride);
+            const std::span<const float> norm(feature_norm_.data() + first, static_cast<std::size_t>(width));
+            kernels::rms_norm(exec, from, norm, checkpoint_.shape.norm_eps,
+                              Rows<float>(out.data + first, aux.rows, width, out.stride));
+        }
+        return out;
+    }
+
+    /// lm_head.weight may be absent (the target's serves), full, or trimmed with d2t.
     Status load_head(kernels::Exec& exec, kernels::Precision precision) {
         const WeightSource& source = *checkpoint_.weights;
-        const TensorInfo* head = source.find("lm_head.weight");
-        if (head == nullptr) return {};
+        const std::string name = checkpoint_.name("lm_head.weight");
+        const TensorInfo* head = source.find(name);
         const int d = checkpoint_.shape.hidden;
+        if (head == nullptr) {
+            if (d == target_.config().hidden) return {};
+            return bad_input(
+                "{}: a hidden size of {} beside the target's {} needs an LM head of its own, but "
+                "tensor '{}' is missing",
+                source.path(), d, target_.config().hidden, name);
+        }
         const int vocab = target_.config().vocab;
-        const auto rows = static_cast<int>(head->rows());
-        const StackedTensor part{"lm_head.weight", rows};
-        DS_ASSIGN(own_head_, pack_stacked(exec, precision, source, {&part, 1}, d, "hidden size"));
-        if (rows == vocab) return {};
+        const auto rows = static_cast<int>(std::min<std::int64_t>(head->rows(), std::int64_t{vocab} + 1));
         if (rows > vocab) {
-            return bad_input("{}: lm_head.weight has {} rows, the target's vocabulary {}", source.path(),
-                             rows, vocab);
+            return bad_input("{}: {} has {} rows, the target's vocabulary {}", source.path(), name,
+                             head->rows(), vocab);
         }
-        DS_ASSIGN(const auto offsets, source.read_integers("d2t"));
-        if (static_cast<int>(offsets.size()) != rows) {
+        const StackedTensor part{name, rows};
+        DS_ASSIGN(own_head_, pack_stacked(exec, precision, source, {&part, 1}, d, "hidden size"));
+        return rows == vocab ? Status() : load_head_ids(rows);
+    }
+
+    /// d2t: per row of the head an *offset* from the row to its token, in GGUF the token itself.
+    Status load_head_ids(int rows) {
+        const WeightSource& source = *checkpoint_.weights;
+        const int vocab = target_.config().vocab;
+        DS_ASSIGN(const auto map, source.read_integers(checkpoint_.name("d2t")));
+        if (static_cast<int>(map.size()) != rows) {
             return bad_input("{}: d2t has {} entries for {} rows of lm_head.weight", source.path(),
-                             offsets.size(), rows);
+                             map.size(), rows);
         }
+        const bool absolute = checkpoint_.layout == EagleLayout::gguf;
         for (int i = 0; i < rows; ++i) {
-            const std::int64_t id = i + offsets[static_cast<std::size_t>(i)];
+            const std::int64_t entry = map[static_cast<std::size_t>(i)];
+            const bool sane = entry > -vocab && entry < vocab;
+            const std::int64_t id = sane ? entry + (absolute ? 0 : i) : -1;
             const bool rising = head_ids_.empty() || id > head_ids_.back();
             if (id < 0 || id >= vocab || !rising) {
                 return bad_input("{}: d2t[{}] = {} gives token {}; expected rising ids below {}",
-                                 source.path(), i, offsets[static_cast<std::size_t>(i)], id, vocab);
+                                 source.path(), i, entry, id, vocab);
             }
             head_ids_.push_back(static_cast<TokenId>(id));
         }
-        return {};
+        return check_reverse_map();
+    }
+
+    /// t2d marks the tokens that d2t maps to; a checkpoint whose maps disagree was put together wrongly.
+    Status check_reverse_map() {
+        const WeightSource& source = *checkpoint_.weights;
+        if (source.find("t2d") == nullptr) return {};
+        DS_ASSIGN(const auto marked, source.read_integers("t2d"));
+        std::size_t count = 0;
+        for (const std::int64_t mark : marked) count += mark != 0 ? 1 : 0;
+        bool agree = count == head_ids_.size();
+        for (const TokenId id : head_ids_) {
+            const auto i = static_cast<std::size_t>(id);
+            agree = agree && i < marked.size() && marked[i] != 0;
+        }
+        if (agree) return {};
+        return bad_input("{}: t2d marks {} tokens and d2t maps to {} others: the maps do not belong together",
+                         source.path(), count, head_ids_.size());
     }
 
     EagleCheckpoint checkpoint_;
@@ -113,15 +191,16 @@ class Eagle3Model final : public EagleModel {
     DecoderLayer layer_;
     std::vector<float> hidden_norm_, input_norm_, final_norm_;
     kernels::Matrix own_head_;
-    std::vector<TokenId> head_ids_;  ///< target id per row of a trimmed own head
-    std::vector<float> normed_;
+    std::vector<TokenId> head_ids_;    ///< target id per row of a trimmed own head
+    std::vector<float> feature_norm_;  ///< over the concatenated features; empty = none
+    std::vector<float> normed_, features_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Drafter>> make_eagle3(const std::string& path, const Target& target,
                                              kernels::Exec& exec) {
-    DS_ASSIGN(EagleCheckpoint checkpoint, open_eagle_checkpoint(path, target));
+    DS_ASSIGN(EagleCheckpoint checkpoint, open_eagle_checkpoint(EagleGeneration::eagle3, path, target));
     auto model = std::make_unique<Eagle3Model>(std::move(checkpoint), target);
     DS_TRY(model->load(exec, target.precision()));
     return make_eagle_drafter(std::move(model), "eagle3");

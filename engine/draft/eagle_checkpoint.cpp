@@ -1,140 +1,225 @@
 #include "engine/draft/eagle_checkpoint.h"
 
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
+#include <array>
+#include <utility>
 
+#include "engine/draft/drafter_files.h"
+#include "engine/draft/synthetic_drafter.h"
 #include "engine/model/weight_packing.h"
 
 namespace draftscope {
 namespace {
 
-using Json = nlohmann::json;
+constexpr std::string_view layer = "layers.0.";
+constexpr std::array<std::string_view, 4> layer_prefixes = {"midlayer.", "layers.0.", "model.layers.0.",
+                                                            "transformer."};
+constexpr std::array<std::string_view, 2> weight_files = {"model.safetensors", "pytorch_model.bin"};
+constexpr std::array<std::string_view, 1> known_options = {"rope"};
 
-Result<Json> read_config(const std::string& path) {
-    std::ifstream file(path);
-    if (!file) {
-        return bad_input("{}: cannot be read; a drafter folder holds config.json and model.safetensors",
-                         path);
-    }
-    Json json = Json::parse(file, nullptr, false);
-    if (!json.is_object()) return bad_input("{}: is not a JSON object", path);
-    return json;
+/// Official names outside and inside the layer, and llama.cpp's.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 16> gguf_names = {{
+    {"fc.weight", "fc.weight"},
+    {"norm.weight", "output_norm.weight"},
+    {"lm_head.weight", "output.weight"},
+    {"embed_tokens.weight", "token_embd.weight"},
+    {"input_norm.weight", "enc.output_norm.weight"},
+    {"d2t", "d2t"},
+    {"layers.0.hidden_norm.weight", "blk.0.attn_norm_2.weight"},
+    {"layers.0.input_layernorm.weight", "blk.0.attn_norm.weight"},
+    {"layers.0.post_attention_layernorm.weight", "blk.0.ffn_norm.weight"},
+    {"layers.0.self_attn.q_proj.weight", "blk.0.attn_q.weight"},
+    {"layers.0.self_attn.k_proj.weight", "blk.0.attn_k.weight"},
+    {"layers.0.self_attn.v_proj.weight", "blk.0.attn_v.weight"},
+    {"layers.0.self_attn.o_proj.weight", "blk.0.attn_output.weight"},
+    {"layers.0.mlp.gate_proj.weight", "blk.0.ffn_gate.weight"},
+    {"layers.0.mlp.up_proj.weight", "blk.0.ffn_up.weight"},
+    {"layers.0.mlp.down_proj.weight", "blk.0.ffn_down.weight"},
+}};
+
+/// What carries nothing that is needed: maps that follow from others, angles, copies of the target's tensors.
+bool may_be_left(std::string_view name, EagleGeneration generation) {
+    if (name.ends_with("rotary_emb.inv_freq") || name.starts_with("verifier_")) return true;
+    if (name == "t2d" || name == "d2t") return true;
+    return generation == EagleGeneration::eagle2 && name == "lm_head.weight";
 }
 
-/// A number of `json`, or `fallback` when the field is absent or null.
-Result<double> number(const Json& json, const std::string& path, const char* field,
-                      std::optional<double> fallback, double highest = 1 << 24) {
-    const auto found = json.find(field);
-    if (found == json.end() || found->is_null()) {
-        if (fallback) return *fallback;
-        return bad_input("{}: field '{}' is missing", path, field);
+void find_layer(EagleCheckpoint& checkpoint) {
+    for (const std::string_view prefix : layer_prefixes) {
+        if (checkpoint.weights->find(std::string(prefix) + "self_attn.q_proj.weight") == nullptr) continue;
+        checkpoint.layer_prefix = prefix;
+        return;
     }
-    if (!found->is_number() || found->get<double>() <= 0 || found->get<double>() > highest) {
-        return bad_input("{}: {} is {}, expected a number in (0, {}]", path, field, found->dump(), highest);
-    }
-    return found->get<double>();
 }
 
-Result<int> integer(const Json& json, const std::string& path, const char* field,
-                    std::optional<double> fallback = {}) {
-    DS_ASSIGN(const double value, number(json, path, field, fallback));
-    return static_cast<int>(value);
+Status check_generation(EagleCheckpoint& checkpoint, EagleGeneration generation) {
+    const bool is_eagle3 = checkpoint.has("layers.0.hidden_norm.weight");
+    if (is_eagle3 == (generation == EagleGeneration::eagle3)) return {};
+    // A checkpoint that is neither gets the message about the tensor it lacks.
+    if (!is_eagle3 && !checkpoint.has("layers.0.self_attn.q_proj.weight")) return {};
+    return bad_input("{}: is an {} checkpoint; use --drafter {}:PATH", checkpoint.weights->path(),
+                     is_eagle3 ? "EAGLE-3" : "EAGLE-2", is_eagle3 ? "eagle3" : "eagle2");
 }
 
-Status match_target(const std::string& path, const char* field, int found, int wanted) {
-    if (found == wanted) return {};
-    return bad_input("{}: {} is {}, but the target has {}: this drafter was made for another target", path,
-                     field, found, wanted);
+/// Where config.json leaves the head size out, q_proj's rows tell it: writers omit it when it equals a
+/// default.
+void settle_head_dim(EagleCheckpoint& checkpoint, const std::optional<JsonFile>& config) {
+    if (!config || config->find("head_dim") != nullptr) return;
+    LayerShape& shape = checkpoint.shape;
+    const TensorInfo* q = checkpoint.weights->find(checkpoint.name("layers.0.self_attn.q_proj.weight"));
+    if (q == nullptr || q->rows() % shape.heads != 0 || q->rows() / shape.heads % 2 != 0) return;
+    const auto rows = static_cast<int>(q->rows() / shape.heads);
+    // Scaled rotation was computed for the other size.
+    if (rows >= 2 && checkpoint.rope_divisors.empty()) shape.head_dim = rows;
 }
 
-/// Which hidden states EAGLE-3 fuses: those entering layers 2, L/2 and L - 3 unless the config names others.
-Status read_eagle3_fields(const Json& json, const std::string& path, const ModelConfig& target,
-                          EagleCheckpoint& checkpoint) {
-    checkpoint.aux_layers = {2, target.layers / 2, target.layers - 3};
-    if (const auto flag = json.find("norm_before_residual"); flag != json.end() && flag->is_boolean()) {
-        checkpoint.norm_before_residual = flag->get<bool>();
+Status open_files(const std::string& path, EagleGeneration generation, const Target& target,
+                  EagleCheckpoint& out) {
+    const ModelConfig& config = target.config();
+    out.aux_layers = {2, config.layers / 2, config.layers - 3};
+    if (is_synthetic_drafter(path)) return make_synthetic_eagle(generation, path, target, out);
+    if (path.ends_with(".gguf")) {
+        DS_ASSIGN(GgufFile file, GgufFile::open(path));
+        return read_eagle_gguf(std::move(file), config, out);
     }
-    const auto eagle = json.find("eagle_config");
-    if (eagle == json.end() || !eagle->is_object()) return {};
-    const auto ids = eagle->find("eagle_aux_hidden_state_layer_ids");
-    if (ids == eagle->end()) return {};
-    if (!ids->is_array() || ids->empty()) {
-        return bad_input("{}: eagle_aux_hidden_state_layer_ids is {}, expected layer numbers", path,
-                         ids->dump());
+    DS_ASSIGN(DrafterFiles files, open_drafter_files(path, weight_files));
+    if (!files.config)
+        return bad_input("{}: has no config.json beside it; EAGLE's dimensions stand there",
+                         files.weights_path);
+    DS_TRY(read_eagle_config(*files.config, config, out));
+    out.weights = std::move(files.weights);
+    find_layer(out);
+    settle_head_dim(out, files.config);
+    return {};
+}
+
+Status make_rope(const DrafterPlace& place, const Target& target, EagleCheckpoint& out) {
+    const auto option = place.options.find("rope");
+    const std::string kind = option == place.options.end() ? "own" : option->second;
+    const int context = target.config().context;
+    if (kind == "own") {
+        out.rope = kernels::make_rope_table(out.shape.head_dim, out.rope_theta, context, out.rope_divisors);
+        return {};
     }
-    checkpoint.aux_layers.clear();
-    for (const Json& id : *ids) {
-        if (!id.is_number_integer() || id.get<int>() < 0 || id.get<int>() >= target.layers) {
-            return bad_input("{}: eagle_aux_hidden_state_layer_ids holds {}, the target has layers 0..{}",
-                             path, id.dump(), target.layers - 1);
-        }
-        checkpoint.aux_layers.push_back(id.get<int>());
+    if (kind != "target") return bad_input("drafter option rope={} is not known; it is own or target", kind);
+    if (target.config().head_dim != out.shape.head_dim) {
+        return bad_input("drafter option rope=target: the target's heads are {} wide, the drafter's {}",
+                         target.config().head_dim, out.shape.head_dim);
+    }
+    out.rope = target.rope();
+    return {};
+}
+
+/// The usual choice of layers supposes a target of some depth.
+Status check_eagle3(const EagleCheckpoint& checkpoint, const ModelConfig& target) {
+    for (const int id : checkpoint.aux_layers) {
+        if (id >= 0 && id < target.layers) continue;
+        return bad_input(
+            "{}: EAGLE-3 reads what enters layers 2, L/2 and L - 3 of the target, which has only {} "
+            "layers; name others in eagle_aux_hidden_state_layer_ids",
+            checkpoint.weights->path(), target.layers);
     }
     return {};
 }
 
+Status check_eagle2(const EagleCheckpoint& checkpoint, const ModelConfig& target) {
+    if (checkpoint.shape.hidden == target.hidden) return {};
+    return bad_input("{}: EAGLE-2 takes the target's hidden size {}, found {}", checkpoint.weights->path(),
+                     target.hidden, checkpoint.shape.hidden);
+}
+
 }  // namespace
 
-Result<EagleCheckpoint> open_eagle_checkpoint(const std::string& folder, const Target& target) {
-    const std::string config_path = (std::filesystem::path(folder) / "config.json").string();
-    const ModelConfig& config = target.config();
-    DS_ASSIGN(const Json json, read_config(config_path));
-    EagleCheckpoint checkpoint;
-    checkpoint.folder = folder;
-    LayerShape& shape = checkpoint.shape;
-    DS_ASSIGN(shape.hidden, integer(json, config_path, "hidden_size"));
-    DS_ASSIGN(shape.heads, integer(json, config_path, "num_attention_heads"));
-    DS_ASSIGN(shape.kv_heads, integer(json, config_path, "num_key_value_heads", shape.heads));
-    DS_ASSIGN(shape.head_dim, integer(json, config_path, "head_dim", shape.hidden / shape.heads));
-    DS_ASSIGN(shape.ffn, integer(json, config_path, "intermediate_size"));
-    DS_ASSIGN(const double eps, number(json, config_path, "rms_norm_eps", 1e-6));
-    shape.norm_eps = static_cast<float>(eps);
-    DS_ASSIGN(const double theta, number(json, config_path, "rope_theta", 10000.0, 1e12));
-    checkpoint.rope_theta = static_cast<float>(theta);
-    if (const auto bias = json.find("bias"); bias != json.end() && bias->is_boolean()) {
-        checkpoint.fc_bias = bias->get<bool>();
+std::string EagleCheckpoint::name(std::string_view official) {
+    std::string out(official);
+    if (layout == EagleLayout::gguf) {
+        for (const auto& [ours, theirs] : gguf_names) {
+            if (ours == official) out = theirs;
+        }
+    } else if (official.starts_with(layer)) {
+        out = layer_prefix + std::string(official.substr(layer.size()));
+    } else if (official.starts_with("fc.") && weights->find("fc.weight") == nullptr &&
+               weights->find("fusion_fc.weight") != nullptr) {
+        out = "fusion_" + out;
     }
-    DS_TRY(read_eagle3_fields(json, config_path, config, checkpoint));
-    DS_ASSIGN(const int vocab, integer(json, config_path, "vocab_size", config.vocab));
-    DS_TRY(match_target(config_path, "hidden_size", shape.hidden, config.hidden));
-    DS_TRY(match_target(config_path, "vocab_size", vocab, config.vocab));
-    if (shape.heads % shape.kv_heads != 0 || shape.head_dim < 2 || shape.head_dim % 2 != 0) {
-        return bad_input("{}: {} heads, {} key/value heads of size {} do not make an attention", config_path,
-                         shape.heads, shape.kv_heads, shape.head_dim);
+    used.insert(out);
+    return out;
+}
+
+bool EagleCheckpoint::has(std::string_view official) {
+    return weights->find(name(official)) != nullptr;
+}
+
+Status EagleCheckpoint::nothing_left() const {
+    const EagleGeneration generation = used.count("norm.weight") + used.count("output_norm.weight") > 0
+                                           ? EagleGeneration::eagle3
+                                           : EagleGeneration::eagle2;
+    for (const std::string& tensor : weights->names()) {
+        if (used.count(tensor) != 0 || may_be_left(tensor, generation)) continue;
+        return bad_input("{}: tensor '{}' is no part of {} as this version computes it", weights->path(),
+                         tensor, generation == EagleGeneration::eagle3 ? "EAGLE-3" : "EAGLE-2");
     }
-    DS_ASSIGN(checkpoint.weights,
-              open_safetensors((std::filesystem::path(folder) / "model.safetensors").string()));
-    if (checkpoint.weights->find("embed_tokens.weight") != nullptr) {
-        DS_ASSIGN(checkpoint.embedding, require_tensor(*checkpoint.weights, "embed_tokens.weight",
-                                                       {config.vocab, config.hidden}, "from the target"));
+    return {};
+}
+
+Result<EagleCheckpoint> open_eagle_checkpoint(EagleGeneration generation, const std::string& text,
+                                              const Target& target) {
+    DS_ASSIGN(const DrafterPlace place, parse_drafter_place(text, known_options));
+    EagleCheckpoint out;
+    DS_TRY(open_files(place.path, generation, target, out));
+    DS_TRY(check_generation(out, generation));
+    DS_TRY(generation == EagleGeneration::eagle2 ? check_eagle2(out, target.config())
+                                                 : check_eagle3(out, target.config()));
+    if (out.has("embed_tokens.weight")) {
+        DS_ASSIGN(out.embedding, require_tensor(*out.weights, out.name("embed_tokens.weight"),
+                                                {target.config().vocab, out.shape.hidden},
+                                                "from the target's vocabulary and config.json"));
+    } else if (out.shape.hidden != out.target_hidden) {
+        return bad_input(
+            "{}: a hidden size of {} beside the target's {} needs embeddings of its own, but "
+            "tensor '{}' is missing",
+            out.weights->path(), out.shape.hidden, out.target_hidden, out.name("embed_tokens.weight"));
     }
-    checkpoint.rope = kernels::make_rope_table(shape.head_dim, checkpoint.rope_theta, config.context);
-    return checkpoint;
+    DS_TRY(make_rope(place, target, out));
+    DS_TRY(check_drafter_memory(*out.weights, target.precision()));
+    return out;
 }
 
 Result<DecoderLayer> load_eagle_layer(kernels::Exec& exec, kernels::Precision precision,
-                                      const EagleCheckpoint& checkpoint, const std::string& prefix,
-                                      int qkv_inputs) {
+                                      EagleCheckpoint& checkpoint, int qkv_inputs) {
     const LayerShape& shape = checkpoint.shape;
     const WeightSource& source = *checkpoint.weights;
     const std::string reason = "from config.json and the target";
     const auto stack = [&](std::initializer_list<StackedTensor> parts, int cols) {
         std::vector<StackedTensor> named(parts);
-        for (StackedTensor& part : named) part.name = prefix + part.name + "_proj.weight";
+        for (StackedTensor& part : named)
+            part.name = checkpoint.name("layers.0." + part.name + "_proj.weight");
         return pack_stacked(exec, precision, source, named, cols, reason);
     };
-    DecoderLayer layer;
-    DS_ASSIGN(layer.qkv, stack({{"self_attn.q", shape.q_width()},
-                                {"self_attn.k", shape.kv_width()},
-                                {"self_attn.v", shape.kv_width()}},
-                               qkv_inputs));
-    DS_ASSIGN(layer.attn_out, stack({{"self_attn.o", shape.hidden}}, shape.q_width()));
-    DS_ASSIGN(layer.gate_up, stack({{"mlp.gate", shape.ffn}, {"mlp.up", shape.ffn}}, shape.hidden));
-    DS_ASSIGN(layer.down, stack({{"mlp.down", shape.hidden}}, shape.ffn));
-    DS_ASSIGN(layer.ffn_norm,
-              read_vector(source, prefix + "post_attention_layernorm.weight", shape.hidden, reason));
-    return layer;
+    const auto vector = [&](std::string_view name, int size) {
+        return read_vector(source, checkpoint.name(name), size, reason);
+    };
+    DecoderLayer out;
+    DS_ASSIGN(out.qkv, stack({{"self_attn.q", shape.q_width()},
+                              {"self_attn.k", shape.kv_width()},
+                              {"self_attn.v", shape.kv_width()}},
+                             qkv_inputs));
+    DS_ASSIGN(out.attn_out, stack({{"self_attn.o", shape.hidden}}, shape.q_width()));
+    DS_ASSIGN(out.gate_up, stack({{"mlp.gate", shape.ffn}, {"mlp.up", shape.ffn}}, shape.hidden));
+    DS_ASSIGN(out.down, stack({{"mlp.down", shape.hidden}}, shape.ffn));
+    DS_ASSIGN(out.ffn_norm, vector("layers.0.post_attention_layernorm.weight", shape.hidden));
+    if (checkpoint.layout == EagleLayout::gguf)
+        return out;  // its architecture has neither biases nor q/k norms
+    if (checkpoint.has("layers.0.self_attn.q_norm.weight")) {
+        DS_ASSIGN(out.q_norm, vector("layers.0.self_attn.q_norm.weight", shape.head_dim));
+        DS_ASSIGN(out.k_norm, vector("layers.0.self_attn.k_norm.weight", shape.head_dim));
+    }
+    if (!checkpoint.has("layers.0.self_attn.q_proj.bias")) return out;
+    for (const auto& [name, width] : {std::pair("q", shape.q_width()), std::pair("k", shape.kv_width()),
+                                      std::pair("v", shape.kv_width())}) {
+        DS_ASSIGN(const auto part, vector(fmt::format("layers.0.self_attn.{}_proj.bias", name), width));
+        out.qkv_bias.insert(out.qkv_bias.end(), part.begin(), part.end());
+    }
+    return out;
 }
 
 void embed_for_eagle(const EagleCheckpoint& checkpoint, const Target& target, std::span<const TokenId> tokens,

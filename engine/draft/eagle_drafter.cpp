@@ -128,7 +128,7 @@ class EagleDrafter final : public Drafter {
 };
 
 Status EagleDrafter::check_catch_up(const DraftJob& job) const {
-    const int width = needs_hidden() ? hidden() : static_cast<int>(model_->aux_layers().size()) * hidden();
+    const int width = model_->feature_width();
     const Rows<const float>& features = needs_hidden() ? job.new_hidden : job.new_aux;
     if (features.rows > 0 && features.cols != width) {
         return failed("{}: target features are {} wide, expected {}", name_, features.cols, width);

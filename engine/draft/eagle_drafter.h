@@ -10,14 +10,14 @@
 namespace draftscope {
 
 /// What tells the EAGLE generations apart: how a target feature enters, and the layer. A drafter row pairs
-/// the hidden of a token with the embedding of the *next* token; d is the drafter's hidden size, equal to the
-/// target's.
+/// the hidden of a token with the embedding of the *next* token; d is the drafter's hidden size.
 class EagleModel {
   public:
     virtual ~EagleModel() = default;
     virtual const LayerShape& shape() const = 0;
     virtual const kernels::RopeTable& rope() const = 0;
     virtual std::span<const int> aux_layers() const { return {}; }
+    virtual int feature_width() const = 0;  ///< of what take_features reads
     virtual void embed(std::span<const TokenId> tokens, Rows<float> out) const = 0;
     /// Target features of verified slots as drafter hiddens, [rows, d]. `hidden` or `aux` is read, as
     /// aux_layers() says.

@@ -10,15 +10,14 @@ namespace {
 /// first.
 class HydraHeads final : public PathHeads {
   public:
-    HydraHeads(std::vector<PathHeadLayer> layers, const Target& target)
-        : layers_(std::move(layers)), target_(target) {}
+    HydraHeads(PathHeadWeights weights, const Target& target)
+        : weights_(std::move(weights)), target_(target) {
+        lm_heads_ = level_heads_of(weights_);
+    }
 
-    int heads() const override { return static_cast<int>(layers_.size()); }
+    int heads() const override { return static_cast<int>(weights_.heads.size()); }
     bool sees_path() const override { return true; }
     int hidden() const override { return target_.config().hidden; }
-    void embed(std::span<const TokenId> tokens, Rows<float> out) const override {
-        target_.embed(tokens, out);
-    }
     void rows(kernels::Exec& exec, int level, Rows<const float> hidden,
               std::span<const std::vector<TokenId>> paths, Rows<float> out) override {
         const int d = target_.config().hidden;
@@ -30,25 +29,24 @@ class HydraHeads final : public PathHeads {
             target_.embed(paths[static_cast<std::size_t>(r)],
                           Rows<float>(inputs.row_data(r) + d, level + 1, d));
         }
-        residual_head(exec, layers_[static_cast<std::size_t>(level)], inputs, hidden, out);
+        run_blocks(exec, weights_.heads[static_cast<std::size_t>(level)], inputs, scratch_, out);
     }
-    std::size_t weight_bytes(int level) const override {
-        return layers_[static_cast<std::size_t>(level)].weight.bytes();
-    }
+    std::size_t weight_bytes(int level) const override { return weights_.bytes(level); }
+    std::span<const LevelHead> lm_heads() const override { return lm_heads_; }
 
   private:
-    std::vector<PathHeadLayer> layers_;
+    PathHeadWeights weights_;
+    std::vector<LevelHead> lm_heads_;
     const Target& target_;
-    std::vector<float> inputs_;
+    std::vector<float> inputs_, scratch_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Drafter>> make_hydra(const std::string& path, const Target& target,
                                             kernels::Exec& exec) {
-    const auto inputs = [](int head, int hidden) { return (head + 2) * hidden; };
-    DS_ASSIGN(auto layers, load_path_heads(path, target, exec, inputs));
-    return make_path_head_drafter(std::make_unique<HydraHeads>(std::move(layers), target), "hydra");
+    DS_ASSIGN(auto weights, load_path_heads(PathHeadKind::hydra, path, target, exec));
+    return make_path_head_drafter(std::make_unique<HydraHeads>(std::move(weights), target), target, "hydra");
 }
 
 }  // namespace draftscope

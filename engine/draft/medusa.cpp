@@ -8,34 +8,34 @@ namespace {
 /// hidden alone.
 class MedusaHeads final : public PathHeads {
   public:
-    MedusaHeads(std::vector<PathHeadLayer> layers, const Target& target)
-        : layers_(std::move(layers)), target_(target) {}
-
-    int heads() const override { return static_cast<int>(layers_.size()); }
-    bool sees_path() const override { return false; }
-    int hidden() const override { return target_.config().hidden; }
-    void embed(std::span<const TokenId> tokens, Rows<float> out) const override {
-        target_.embed(tokens, out);
+    MedusaHeads(PathHeadWeights weights, int hidden) : weights_(std::move(weights)), hidden_(hidden) {
+        lm_heads_ = level_heads_of(weights_);
     }
+
+    int heads() const override { return static_cast<int>(weights_.heads.size()); }
+    bool sees_path() const override { return false; }
+    int hidden() const override { return hidden_; }
     void rows(kernels::Exec& exec, int level, Rows<const float> hidden, std::span<const std::vector<TokenId>>,
               Rows<float> out) override {
-        residual_head(exec, layers_[static_cast<std::size_t>(level)], hidden, hidden, out);
+        run_blocks(exec, weights_.heads[static_cast<std::size_t>(level)], hidden, scratch_, out);
     }
-    std::size_t weight_bytes(int level) const override {
-        return layers_[static_cast<std::size_t>(level)].weight.bytes();
-    }
+    std::size_t weight_bytes(int level) const override { return weights_.bytes(level); }
+    std::span<const LevelHead> lm_heads() const override { return lm_heads_; }
 
   private:
-    std::vector<PathHeadLayer> layers_;
-    const Target& target_;
+    PathHeadWeights weights_;
+    std::vector<LevelHead> lm_heads_;
+    int hidden_;
+    std::vector<float> scratch_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Drafter>> make_medusa(const std::string& path, const Target& target,
                                              kernels::Exec& exec) {
-    DS_ASSIGN(auto layers, load_path_heads(path, target, exec, [](int, int hidden) { return hidden; }));
-    return make_path_head_drafter(std::make_unique<MedusaHeads>(std::move(layers), target), "medusa");
+    DS_ASSIGN(auto weights, load_path_heads(PathHeadKind::medusa, path, target, exec));
+    return make_path_head_drafter(std::make_unique<MedusaHeads>(std::move(weights), target.config().hidden),
+                                  target, "medusa");
 }
 
 }  // namespace draftscope

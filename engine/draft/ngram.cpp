@@ -11,15 +11,20 @@ namespace {
 /// Longest n-gram that may be asked for (our default bound).
 constexpr int longest_ngram = 16;
 
-struct NgramLengths {
-    int max = 3;
-    int min = 1;
+/// Furthest back that may be asked for: any context.
+constexpr int largest_window = 1 << 24;
+
+struct NgramOptions {
+    int max = 3;      ///< longest suffix that is looked up
+    int min = 1;      ///< shortest
+    int window = 0;   ///< latest tokens in which a match may lie; 0 = the whole text
+    int backoff = 1;  ///< 1: a suffix that is not found is shortened down to min; 0: max or nothing
 };
 
 /// Where each n-gram of the text was last followed by something. Grows with the text.
 struct NgramState final : DrafterState {
-    explicit NgramState(NgramLengths lengths)
-        : follows(static_cast<std::size_t>(lengths.max - lengths.min + 1)) {}
+    explicit NgramState(NgramOptions options)
+        : follows(static_cast<std::size_t>(options.max - options.min + 1)) {}
     std::vector<std::unordered_map<std::uint64_t, int>> follows;  ///< per length: hash -> position after it
     int indexed = 0;                                              ///< tokens whose predecessors are indexed
 };
@@ -41,12 +46,12 @@ std::span<const TokenId> ending_at(std::span<const TokenId> tokens, int end, int
 /// wins, and what followed there is drafted as a chain.
 class NgramDrafter final : public Drafter {
   public:
-    explicit NgramDrafter(NgramLengths lengths) : lengths_(lengths) {}
+    explicit NgramDrafter(NgramOptions options) : options_(options) {}
 
     bool uses_head() const override { return false; }
     bool needs_hidden() const override { return false; }
     std::unique_ptr<DrafterState> make_state(int) const override {
-        return std::make_unique<NgramState>(lengths_);
+        return std::make_unique<NgramState>(options_);
     }
     Status catch_up(DraftContext& context, std::span<DraftJob> jobs) override;
     Status expand(DraftContext& context, std::span<DraftJob> jobs) override;
@@ -57,15 +62,15 @@ class NgramDrafter final : public Drafter {
     /// Position after the latest earlier occurrence of the longest known suffix; -1 when there is none.
     int find_continuation(std::span<const TokenId> tokens, const NgramState& state) const;
 
-    NgramLengths lengths_;
+    NgramOptions options_;
 };
 
 void NgramDrafter::index(std::span<const TokenId> tokens, NgramState& state) const {
     const int size = static_cast<int>(tokens.size());
     // An n-gram ending before position p is worth knowing once token p is there to follow it.
     for (int p = std::max(state.indexed, 1); p < size; ++p) {
-        for (int n = lengths_.min; n <= std::min(lengths_.max, p); ++n) {
-            state.follows[static_cast<std::size_t>(n - lengths_.min)][hash_of(ending_at(tokens, p, n))] = p;
+        for (int n = options_.min; n <= std::min(options_.max, p); ++n) {
+            state.follows[static_cast<std::size_t>(n - options_.min)][hash_of(ending_at(tokens, p, n))] = p;
         }
     }
     state.indexed = size;
@@ -73,12 +78,14 @@ void NgramDrafter::index(std::span<const TokenId> tokens, NgramState& state) con
 
 int NgramDrafter::find_continuation(std::span<const TokenId> tokens, const NgramState& state) const {
     const int size = static_cast<int>(tokens.size());
-    for (int n = std::min(lengths_.max, size - 1); n >= lengths_.min; --n) {
-        const auto& follows = state.follows[static_cast<std::size_t>(n - lengths_.min)];
+    for (int n = std::min(options_.max, size - 1); n >= options_.min; --n) {
+        const auto& follows = state.follows[static_cast<std::size_t>(n - options_.min)];
         const std::span<const TokenId> suffix = ending_at(tokens, size, n);
         const auto found = follows.find(hash_of(suffix));
-        if (found == follows.end()) continue;
-        if (std::ranges::equal(ending_at(tokens, found->second, n), suffix)) return found->second;
+        const bool in_reach =
+            found != follows.end() && (options_.window == 0 || size - found->second <= options_.window);
+        if (in_reach && std::ranges::equal(ending_at(tokens, found->second, n), suffix)) return found->second;
+        if (options_.backoff == 0) break;
     }
     return -1;
 }
@@ -87,7 +94,7 @@ Status NgramDrafter::catch_up(DraftContext& context, std::span<DraftJob> jobs) {
     PhaseScope scope(context.phases, Phase::backbone, 0, static_cast<int>(jobs.size()));
     for (DraftJob& job : jobs) {
         auto& state = static_cast<NgramState&>(*job.state);
-        if (state.indexed > static_cast<int>(job.tokens.size())) state = NgramState(lengths_);
+        if (state.indexed > static_cast<int>(job.tokens.size())) state = NgramState(options_);
         index(job.tokens, state);
     }
     return {};
@@ -122,36 +129,51 @@ Status NgramDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
     return {};
 }
 
-Status set_length(std::string_view text, NgramLengths& lengths) {
+struct NgramField {
+    std::string_view name;
+    int lowest, highest;
+    int NgramOptions::*value;
+};
+constexpr NgramField fields[] = {
+    {"max", 1, longest_ngram, &NgramOptions::max},
+    {"min", 1, longest_ngram, &NgramOptions::min},
+    {"window", 0, largest_window, &NgramOptions::window},
+    {"backoff", 0, 1, &NgramOptions::backoff},
+};
+
+Status set_option(std::string_view text, NgramOptions& options) {
     const std::size_t equals = text.find('=');
     const std::string_view name = text.substr(0, equals);
     const std::string_view value =
         equals == std::string_view::npos ? std::string_view() : text.substr(equals + 1);
-    if (name != "max" && name != "min") {
-        return bad_input("drafter 'ngram' has no parameter '{}'; it has max and min", name);
+    for (const NgramField& field : fields) {
+        if (field.name != name) continue;
+        int number = 0;
+        const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+        if (error != std::errc() || end != value.data() + value.size() || number < field.lowest ||
+            number > field.highest) {
+            return bad_input("drafter 'ngram': {}={} is not a whole number in {}..{}", name, value,
+                             field.lowest, field.highest);
+        }
+        options.*field.value = number;
+        return {};
     }
-    int number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc() || end != value.data() + value.size() || number < 1 || number > longest_ngram) {
-        return bad_input("drafter 'ngram': {}={} is not a whole number in 1..{}", name, value, longest_ngram);
-    }
-    (name == "max" ? lengths.max : lengths.min) = number;
-    return {};
+    return bad_input("drafter 'ngram' has no parameter '{}'; it has max, min, window and backoff", name);
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Drafter>> make_ngram(const std::string& path, const Target&, kernels::Exec&) {
-    NgramLengths lengths;
+    NgramOptions options;
     for (std::string_view rest = path; !rest.empty();) {
         const std::size_t comma = rest.find(',');
-        DS_TRY(set_length(rest.substr(0, comma), lengths));
+        DS_TRY(set_option(rest.substr(0, comma), options));
         rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
     }
-    if (lengths.min > lengths.max) {
-        return bad_input("drafter 'ngram': min={} is above max={}", lengths.min, lengths.max);
+    if (options.min > options.max) {
+        return bad_input("drafter 'ngram': min={} is above max={}", options.min, options.max);
     }
-    return std::unique_ptr<Drafter>(std::make_unique<NgramDrafter>(lengths));
+    return std::unique_ptr<Drafter>(std::make_unique<NgramDrafter>(options));
 }
 
 }  // namespace draftscope

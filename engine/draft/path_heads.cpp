@@ -1,13 +1,8 @@
 #include "engine/draft/path_heads.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <filesystem>
 
 #include "engine/draft/candidate_rows.h"
-#include "engine/model/weight_packing.h"
-#include "kernels/matmul.h"
 
 namespace draftscope {
 namespace {
@@ -39,10 +34,12 @@ struct Growth {
 
 class PathHeadDrafter final : public Drafter {
   public:
-    PathHeadDrafter(std::unique_ptr<PathHeads> heads, std::string_view name)
-        : heads_(std::move(heads)), name_(name) {}
+    PathHeadDrafter(std::unique_ptr<PathHeads> heads, const Target& target, std::string_view name)
+        : heads_(std::move(heads)), target_(target), name_(name) {
+        if (!uses_head()) own_head_ = make_level_heads(heads_->lm_heads(), target);
+    }
 
-    bool uses_head() const override { return true; }
+    bool uses_head() const override { return heads_->lm_heads().empty(); }
     bool needs_hidden() const override { return true; }
     std::unique_ptr<DrafterState> make_state(int) const override { return std::make_unique<PathHeadState>(); }
     Status catch_up(DraftContext&, std::span<DraftJob> jobs) override {
@@ -63,6 +60,8 @@ class PathHeadDrafter final : public Drafter {
     void propose(DraftContext& context, std::span<Growth*> active, int level);
 
     std::unique_ptr<PathHeads> heads_;
+    std::unique_ptr<Head> own_head_;  ///< of checkpoints with LM heads of their own
+    const Target& target_;
     std::string name_;
     std::vector<float> hidden_, embeddings_, out_;
     std::vector<TokenId> tokens_;  ///< of the rows, for their embeddings
@@ -72,7 +71,9 @@ class PathHeadDrafter final : public Drafter {
     std::vector<HeadState*> head_states_;
 };
 
-Status PathHeadDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
+Status PathHeadDrafter::expand(DraftContext& run_context, std::span<DraftJob> jobs) {
+    DraftContext context = run_context;
+    if (own_head_) context.head = own_head_.get();
     if (context.head == nullptr) return failed("{}: drafting needs an LM head", name_);
     std::vector<Growth> growths;
     growths.reserve(jobs.size());
@@ -129,7 +130,7 @@ void PathHeadDrafter::begin_level(DraftContext& context, std::span<Growth*> acti
     tokens_.clear();
     for (const auto& path : paths_) tokens_.push_back(heads_->sees_path() ? path.back() : path.front());
     embeddings_.resize(hidden_.size());
-    heads_->embed(tokens_, Rows<float>(embeddings_.data(), rows, d));
+    target_.embed(tokens_, Rows<float>(embeddings_.data(), rows, d));
     list_rows(active);
     ProposeContext propose_context{context.exec, context.phases, level};
     context.head->begin_level(propose_context, Rows<const float>(embeddings_.data(), rows, d),
@@ -167,44 +168,9 @@ void PathHeadDrafter::propose(DraftContext& context, std::span<Growth*> active, 
 
 }  // namespace
 
-std::unique_ptr<Drafter> make_path_head_drafter(std::unique_ptr<PathHeads> heads, std::string_view name) {
-    return std::make_unique<PathHeadDrafter>(std::move(heads), name);
-}
-
-Result<std::vector<PathHeadLayer>> load_path_heads(const std::string& folder, const Target& target,
-                                                   kernels::Exec& exec, int (*inputs)(int head, int hidden)) {
-    const std::string path = (std::filesystem::path(folder) / "model.safetensors").string();
-    DS_ASSIGN(const auto source, open_safetensors(path));
-    const int d = target.config().hidden;
-    std::vector<PathHeadLayer> heads;
-    for (int i = 0;; ++i) {
-        const std::string name = fmt::format("{}.0.linear.weight", i);
-        if (source->find(name) == nullptr) break;
-        if (source->find(fmt::format("{}.1.weight", i)) != nullptr) {
-            return bad_input(
-                "{}: tensor '{}.1.weight' is an LM head of its own; this version drafts with the target's",
-                path, i);
-        }
-        PathHeadLayer layer;
-        const StackedTensor part{name, d};
-        DS_ASSIGN(layer.weight, pack_stacked(exec, target.precision(), *source, {&part, 1}, inputs(i, d),
-                                             "the target's hidden size"));
-        DS_ASSIGN(layer.bias, read_vector(*source, fmt::format("{}.0.linear.bias", i), d));
-        heads.push_back(std::move(layer));
-    }
-    if (heads.empty())
-        return bad_input("{}: no tensor '0.0.linear.weight': not a Medusa or Hydra checkpoint", path);
-    return heads;
-}
-
-void residual_head(kernels::Exec& exec, const PathHeadLayer& layer, Rows<const float> x,
-                   Rows<const float> base, Rows<float> out) {
-    kernels::matmul(exec, layer.weight, x, out, layer.bias.data());
-    for (int r = 0; r < out.rows; ++r) {
-        const auto row = out.row(r);
-        const auto from = base.row(r);
-        for (std::size_t j = 0; j < row.size(); ++j) row[j] = from[j] + row[j] / (1.0f + std::exp(-row[j]));
-    }
+std::unique_ptr<Drafter> make_path_head_drafter(std::unique_ptr<PathHeads> heads, const Target& target,
+                                                std::string_view name) {
+    return std::make_unique<PathHeadDrafter>(std::move(heads), target, name);
 }
 
 }  // namespace draftscope

@@ -8,21 +8,26 @@ namespace {
 constexpr std::array<DrafterInfo, 6> table{{
     {"none", "Autoregressive", "", false, "no drafts: one token per round, the baseline", make_none},
     {"ngram", "Prompt lookup", "", false,
-     "copies what followed the same words earlier in the text; ngram:max=3,min=1 sets the lengths matched",
+     "copies what followed the same words earlier in the text; ngram:max=3,min=1,window=0,backoff=1 sets the "
+     "lengths matched, how far back (0 = all) and whether a longest match that fails is shortened",
      make_ngram},
     {"eagle2", "EAGLE-2", "EAGLE-2, arXiv 2406.16858", true,
      "one decoder layer over the target's last hidden states; a folder with config.json and "
-     "model.safetensors",
+     "model.safetensors "
+     "or pytorch_model.bin (SafeAILab, speculators)",
      make_eagle2},
     {"eagle3", "EAGLE-3", "EAGLE-3, arXiv 2503.01840", true,
-     "one decoder layer over three fused hidden states of the target; a folder with config.json and "
-     "model.safetensors",
+     "one decoder layer over three fused hidden states of the target; a folder as SafeAILab, SpecForge or "
+     "speculators publish it, or a GGUF file",
      make_eagle3},
     {"medusa", "Medusa", "Medusa, arXiv 2401.10774", true,
-     "one residual head per depth over the target's last hidden state; a folder with model.safetensors",
+     "residual heads, one per depth, over the target's last hidden state; a folder with model.safetensors or "
+     "medusa_lm_head.pt",
      make_medusa},
     {"hydra", "Hydra", "Hydra, arXiv 2402.05109", true,
-     "heads that also see the tokens drafted before them; a folder with model.safetensors", make_hydra},
+     "heads that also see the tokens drafted before them; a folder with model.safetensors or "
+     "hydra_lm_head.pt",
+     make_hydra},
 }};
 
 }  // namespace

@@ -162,6 +162,22 @@ void q6_k_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
     }
 }
 
+/// Integers are id maps; whoever needs them exactly reads them as integers.
+void i32_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
+    for (std::int64_t b = 0; b < blocks; ++b) {
+        std::int32_t value = 0;
+        std::memcpy(&value, data + 4 * b, sizeof value);
+        out[b] = static_cast<float>(value);
+    }
+}
+void i64_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
+    for (std::int64_t b = 0; b < blocks; ++b) {
+        std::int64_t value = 0;
+        std::memcpy(&value, data + 8 * b, sizeof value);
+        out[b] = static_cast<float>(value);
+    }
+}
+
 constexpr std::array readable_types = {
     TensorType{0, "F32", 1, 4, f32_blocks, false},       TensorType{1, "F16", 1, 2, f16_blocks, false},
     TensorType{2, "Q4_0", 32, 18, q4_0_blocks, true},    TensorType{3, "Q4_1", 32, 20, q4_1_blocks, true},
@@ -171,7 +187,7 @@ constexpr std::array readable_types = {
     TensorType{30, "BF16", 1, 2, bf16_blocks, false},
 };
 
-/// Known only so that a message can name them.
+/// The other types, known so that a message can name them; integers are read as well, for id maps.
 constexpr std::array named_types = {
     TensorType{9, "Q8_1", 32, 36, nullptr, true},      TensorType{10, "Q2_K", 256, 84, nullptr, true},
     TensorType{11, "Q3_K", 256, 110, nullptr, true},   TensorType{15, "Q8_K", 256, 292, nullptr, true},
@@ -180,7 +196,7 @@ constexpr std::array named_types = {
     TensorType{20, "IQ4_NL", 32, 18, nullptr, true},   TensorType{21, "IQ3_S", 256, 110, nullptr, true},
     TensorType{22, "IQ2_S", 256, 82, nullptr, true},   TensorType{23, "IQ4_XS", 256, 136, nullptr, true},
     TensorType{24, "I8", 1, 1, nullptr, false},        TensorType{25, "I16", 1, 2, nullptr, false},
-    TensorType{26, "I32", 1, 4, nullptr, false},       TensorType{27, "I64", 1, 8, nullptr, false},
+    TensorType{26, "I32", 1, 4, i32_blocks, false},    TensorType{27, "I64", 1, 8, i64_blocks, false},
     TensorType{28, "F64", 1, 8, nullptr, false},       TensorType{29, "IQ1_M", 256, 56, nullptr, true},
     TensorType{34, "TQ1_0", 256, 54, nullptr, true},   TensorType{35, "TQ2_0", 256, 66, nullptr, true},
     TensorType{39, "MXFP4", 32, 17, nullptr, true},

@@ -1,6 +1,7 @@
 #include "engine/model/gguf_weights.h"
 
 #include <cassert>
+#include <cstring>
 #include <utility>
 
 #include "engine/model/tensor_index.h"
@@ -40,6 +41,28 @@ class GgufWeights final : public WeightSource {
         const std::int64_t stored_row = entry->permuted ? interleaved_row(row, head_dim_) : row;
         stored.type->dequantise(stored.data + stored_row * entry->row_bytes,
                                 tensor.cols() / stored.type->block_elements, out);
+    }
+
+    Result<std::vector<std::int64_t>> read_integers(std::string_view name) const override {
+        const Entry* entry = entries_.find(name);
+        if (entry == nullptr) return bad_input("{}: tensor '{}' is missing", path(), name);
+        const GgufTensor& stored = *entry->tensor;
+        const bool wide = stored.type->name == "I64";
+        if (!wide && stored.type->name != "I32") {
+            return bad_input("{}: tensor '{}' has type {}, expected integers", path(), name,
+                             stored.type->name);
+        }
+        const std::size_t size = wide ? 8 : 4;
+        std::vector<std::int64_t> out(static_cast<std::size_t>(stored.info.bytes) / size);
+        for (std::size_t i = 0; i < out.size(); ++i) {
+            std::int32_t narrow = 0;
+            if (wide)
+                std::memcpy(&out[i], stored.data + i * size, size);
+            else
+                std::memcpy(&narrow, stored.data + i * size, size);
+            if (!wide) out[i] = narrow;
+        }
+        return out;
     }
 
   private:

@@ -1,9 +1,8 @@
-#include <cmath>
-#include <numbers>
 #include <utility>
 
 #include "engine/model/architecture.h"
 #include "engine/model/hf_folder.h"
+#include "engine/model/hf_rope.h"
 #include "engine/model/mapped_file.h"
 
 namespace draftscope {
@@ -70,64 +69,6 @@ Status read_heads(const JsonFile& file, ModelConfig& config) {
     return {};
 }
 
-struct Llama3Scaling {
-    double factor = 0, low = 0, high = 0, original_context = 0;
-};
-
-/// The scaling as the divisors of the base frequencies: 1 for short waves, `factor` for long ones, and in
-/// between the blend of both frequencies.
-std::vector<float> llama3_divisors(const Llama3Scaling& scaling, const ModelConfig& config) {
-    std::vector<float> out;
-    for (int j = 0; j < config.head_dim / 2; ++j) {
-        const double frequency = std::pow(static_cast<double>(config.rope_theta), -2.0 * j / config.head_dim);
-        const double waves = scaling.original_context * frequency / (2 * std::numbers::pi);
-        double scaled = frequency;
-        if (waves < scaling.low) {
-            scaled = frequency / scaling.factor;
-        } else if (waves <= scaling.high) {
-            const double share = (waves - scaling.low) / (scaling.high - scaling.low);
-            scaled = (1 - share) * frequency / scaling.factor + share * frequency;
-        }
-        out.push_back(static_cast<float>(frequency / scaled));
-    }
-    return out;
-}
-
-Status read_llama3(const JsonFile& scaling, ModelConfig& config) {
-    Llama3Scaling values;
-    const auto read = [&](const char* field, double& out) -> Status {
-        DS_ASSIGN(const auto value, scaling.positive(field));
-        if (!value) return scaling.wrong(field, "a positive number");
-        out = *value;
-        return {};
-    };
-    DS_TRY(read("factor", values.factor));
-    DS_TRY(read("low_freq_factor", values.low));
-    DS_TRY(read("high_freq_factor", values.high));
-    DS_TRY(read("original_max_position_embeddings", values.original_context));
-    if (values.high <= values.low) return scaling.wrong("high_freq_factor", "more than low_freq_factor");
-    config.rope_divisors = llama3_divisors(values, config);
-    return {};
-}
-
-/// Older files have rope_theta and rope_scaling, newer ones rope_parameters with both inside.
-Status read_rope(const JsonFile& file, ModelConfig& config) {
-    DS_ASSIGN(auto scaling, file.object("rope_scaling"));
-    DS_ASSIGN(auto theta, file.positive("rope_theta"));
-    DS_ASSIGN(auto parameters, file.object("rope_parameters"));
-    if (parameters) {
-        DS_ASSIGN(theta, parameters->positive("rope_theta"));
-        scaling = std::move(parameters);
-    }
-    config.rope_theta = static_cast<float>(theta.value_or(10000.0));
-    if (!scaling) return {};
-    const char* field = scaling->find("rope_type") != nullptr ? "rope_type" : "type";
-    DS_ASSIGN(const auto type, scaling->text(field));
-    if (type.value_or("default") == "default") return {};
-    if (*type == "llama3") return read_llama3(*scaling, config);
-    return scaling->wrong(field, "'default' or 'llama3', the rotations this version computes");
-}
-
 }  // namespace
 
 Result<HfConfig> read_hf_config(const JsonFile& file) {
@@ -142,7 +83,9 @@ Result<HfConfig> read_hf_config(const JsonFile& file) {
     DS_ASSIGN(config.context, file.required_count("max_position_embeddings", largest_extent));
     DS_ASSIGN(config.vocab, file.required_count("vocab_size", largest_extent));
     DS_TRY(read_heads(file, config));
-    DS_TRY(read_rope(file, config));
+    DS_ASSIGN(HfRope rope, read_hf_rope(file, config.head_dim));
+    config.rope_theta = rope.theta;
+    config.rope_divisors = std::move(rope.divisors);
     DS_ASSIGN(const auto eps, file.positive("rms_norm_eps"));
     if (!eps) return file.wrong("rms_norm_eps", "a positive number");
     config.norm_eps = static_cast<float>(*eps);

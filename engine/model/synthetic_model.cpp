@@ -25,6 +25,8 @@ struct Dimensions {
     int context;
     float rope_theta, norm_eps;
     bool tied_head;
+    int drafter_ffn = 0;    ///< of published one-layer drafters; 0 = ffn
+    bool stand_in = false;  ///< the layers are dense ones in place of a mixture of experts
 };
 
 // The models' published config.json. The scaling of Llama 3.1's rotation is left out: it costs nothing.
@@ -38,14 +40,19 @@ constexpr std::array known_models = {
     Dimensions{"qwen3-8b", "qwen3", 4096, 36, 32, 8, 128, 12288, 151936, 151669, 40960, 1e6f, 1e-6f, false},
     Dimensions{"olmo2-1b", "olmo2", 2048, 16, 16, 16, 128, 8192, 100352, 100278, 4096, 5e5f, 1e-6f, false},
     Dimensions{"olmo2-7b", "olmo2", 4096, 32, 32, 32, 128, 11008, 100352, 100278, 4096, 5e5f, 1e-6f, false},
+    // Six dense layers as wide as the active experts: 4 of 2880 and 8 of 768.
+    Dimensions{"gpt-oss-20b", "llama", 2880, 6, 64, 8, 64, 11520, 201088, 201088, 131072, 1.5e5f, 1e-5f,
+               false, 17280, true},
+    Dimensions{"qwen3-30b-a3b", "qwen3", 2048, 6, 32, 4, 128, 6144, 151936, 151669, 40960, 1e6f, 1e-6f, false,
+               12288, true},
 };
 
 /// Every value depends on tensor, row and column alone, so that rows may be read in any order.
 class SyntheticWeights final : public WeightSource {
   public:
-    SyntheticWeights(std::string path, const ModelConfig& config) : path_(std::move(path)) {
+    SyntheticWeights(std::string path, std::span<const ModelTensor> tensors) : path_(std::move(path)) {
         std::uint32_t seed = 1;
-        for (ModelTensor& tensor : model_tensors(config)) {
+        for (const ModelTensor& tensor : tensors) {
             std::uint64_t bytes = 2;
             for (const std::int64_t extent : tensor.shape) bytes *= static_cast<std::uint64_t>(extent);
             Entry entry{{tensor.name, "BF16", tensor.shape, bytes}, seed++, spread(tensor)};
@@ -115,7 +122,7 @@ TokenizerSpec byte_tokenizer(const std::string& spec, int tokens) {
 ModelConfig config_of(const Dimensions& model, const std::string& spec) {
     ModelConfig config;
     apply_architecture(*architecture_by_name(model.architecture), config);
-    config.name = spec;
+    config.name = model.stand_in ? spec + " (stand-in layers)" : spec;
     config.layers = model.layers;
     config.hidden = model.hidden;
     config.heads = model.heads;
@@ -132,6 +139,18 @@ ModelConfig config_of(const Dimensions& model, const std::string& spec) {
 
 }  // namespace
 
+std::unique_ptr<WeightSource> make_synthetic_weights(std::string path, std::span<const ModelTensor> tensors) {
+    return std::make_unique<SyntheticWeights>(std::move(path), tensors);
+}
+
+int synthetic_drafter_ffn(std::string_view spec) {
+    for (const Dimensions& model : known_models) {
+        if (spec.substr(std::min(prefix.size(), spec.size())) != model.name) continue;
+        return model.drafter_ffn > 0 ? model.drafter_ffn : model.ffn;
+    }
+    return 0;
+}
+
 bool is_synthetic_model(std::string_view spec) {
     return spec.starts_with(prefix);
 }
@@ -144,7 +163,7 @@ Result<ModelFile> make_synthetic_model(const std::string& spec) {
         if (model.name != name) continue;
         ModelFile out;
         out.config = config_of(model, spec);
-        out.weights = std::make_unique<SyntheticWeights>(spec, out.config);
+        out.weights = make_synthetic_weights(spec, model_tensors(out.config));
         DS_ASSIGN(out.tokenizer, Tokenizer::create(byte_tokenizer(spec, model.tokens)));
         out.quantisation = "BF16";
         return out;

@@ -15,10 +15,11 @@ struct Preset {
     std::string_view name;
     TreeSpec spec;
 };
-// Published set-ups in EAGLE-2's meaning of depth: FR-Spec and MicroSpec count the first forward too (their
-// "depth 6" is 5 here, their "depth 3" for the 1B model is 2), and so do the 8 steps of SpecVocab's server.
-// MicroSpec and SlimSpec's top-k: EAGLE-2's own, and chains. Sources: FR-Spec arXiv 2502.14856 tables 1 and
-// 7, the others' evaluation sections.
+// Published set-ups in EAGLE-2's meaning of depth. FR-Spec counts every forward (its "depth 6" is 5 here, its
+// "depth 3" for the 1B model is 2), and so do the 8 steps of SpecVocab's server. MicroSpec's "depth of 5" is
+// read as EAGLE-2's own. SlimSpec drafts chains of 6. MicroSpec's top-k: EAGLE-2's own. Sources: FR-Spec
+// arXiv 2502.14856 section 3.1 and tables 1 and 7, MicroSpec arXiv 2605.26444 section 4, the others'
+// evaluation sections.
 constexpr Preset presets[] = {
     {"fr-spec", {5, 10, 60}}, {"fr-spec-1b", {2, 10, 30}}, {"specvocab", {7, 10, 60}},
     {"slimspec", {5, 1, 7}},  {"microspec", {5, 10, 60}},

@@ -384,7 +384,7 @@ TEST_F(Eagle2, CheckpointErrorsNameFileTensorAndShapes) {
     write_config(testing::tiny_eagle2_config(wide));
     expect_words({"config.json", "hidden_size is 128", "64", "another target"});
     write_config("{\"hidden_size\": 64}");
-    expect_words({"config.json", "'num_attention_heads' is missing"});
+    expect_words({"config.json", "num_attention_heads is missing"});
     write_config("{\"hidden_size\": -1}");
     expect_words({"hidden_size is -1"});
     write_config("[1, 2");

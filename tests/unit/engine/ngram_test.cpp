@@ -72,6 +72,20 @@ TEST_F(NgramTest, ContinuesARepetitionBeyondTheText) {
     EXPECT_EQ(draft("ngram", {8, 8}, {3, 1, 5}), (Tokens{8, 8, 8, 8}));
 }
 
+TEST_F(NgramTest, LooksNoFurtherBackThanItsWindow) {
+    // The 9 behind (1, 2) is 6 tokens before the end of the text.
+    const Tokens text{1, 2, 9, 4, 5, 6, 1, 2};
+    EXPECT_EQ(draft("ngram:window=6", text, {0, 1, 2}), (Tokens{9}));
+    EXPECT_TRUE(draft("ngram:window=5", text, {0, 1, 2}).empty());
+}
+
+TEST_F(NgramTest, WithoutBackoffOnlyTheLongestSuffixCounts) {
+    const Tokens text{7, 2, 9, 4, 1, 2};
+    EXPECT_EQ(draft("ngram:max=2", text, {0, 1, 2}), (Tokens{9}));
+    EXPECT_TRUE(draft("ngram:max=2,backoff=0", text, {0, 1, 2}).empty());
+    EXPECT_EQ(draft("ngram:max=1,backoff=0", text, {0, 1, 2}), (Tokens{9}));
+}
+
 TEST_F(NgramTest, KeepsWithinTheTree) {
     const Tokens text{1, 2, 3, 4, 5, 6, 7, 1, 2};
     EXPECT_EQ(draft("ngram", text, {5, 1, 4}).size(), 3u);
@@ -137,10 +151,12 @@ TEST_F(NgramTest, RegistryExplainsWhatItCannotMake) {
     }
     EXPECT_NE(message("eagle2").find("eagle2:FOLDER"), std::string::npos);
     EXPECT_NE(message("none:x").find("'x'"), std::string::npos);
-    EXPECT_NE(message("ngram:deep=3").find("max and min"), std::string::npos);
+    EXPECT_NE(message("ngram:deep=3").find("max, min, window and backoff"), std::string::npos);
     EXPECT_NE(message("ngram:max=0").find("1..16"), std::string::npos);
     EXPECT_NE(message("ngram:max=two").find("max=two"), std::string::npos);
     EXPECT_NE(message("ngram:max=2,min=3").find("above"), std::string::npos);
+    EXPECT_NE(message("ngram:window=-1").find("window=-1"), std::string::npos);
+    EXPECT_NE(message("ngram:backoff=2").find("0..1"), std::string::npos);
 }
 
 }  // namespace

@@ -1,0 +1,192 @@
+#include <algorithm>
+#include <array>
+
+#include "engine/draft/eagle_checkpoint.h"
+#include "engine/model/hf_rope.h"
+
+namespace draftscope {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::int64_t largest_extent = std::int64_t{1} << 24;
+
+Status match_target(const JsonFile& file, const char* field, int found, int wanted,
+                    const EagleCheckpoint& out) {
+    if (found == wanted) return {};
+    return bad_input("{}: {} is {}, but the target has {}: this drafter was made for {}", file.path(), field,
+                     found, wanted, out.verifier.empty() ? "another target" : out.verifier);
+}
+
+/// Layers "2, 18, 33" of `field`. `offset` turns what the layout counts into the layer that the residual
+/// stream enters. Absent or empty: EAGLE-3's own choice stays.
+Status read_aux_layers(const JsonFile& file, const char* field, int offset, const ModelConfig& target,
+                       EagleCheckpoint& out) {
+    const Json* ids = file.find(field);
+    if (ids == nullptr) return {};
+    if (!ids->is_array()) return file.wrong(field, "layer numbers");
+    if (ids->empty()) return {};
+    out.aux_layers.clear();
+    for (const Json& id : *ids) {
+        const std::int64_t layer = id.is_number_integer() ? id.get<std::int64_t>() + offset : -1;
+        if (layer < 0 || layer >= target.layers) {
+            return bad_input("{}: {} holds {}, the target has layers 0..{}", file.path(), field,
+                             printable_json(id), target.layers - 1 - offset);
+        }
+        out.aux_layers.push_back(static_cast<int>(layer));
+    }
+    return {};
+}
+
+/// A switch whose other position is a computation that this version does not have.
+Status refuse(const JsonFile& file, const char* field, bool unsupported) {
+    DS_ASSIGN(const auto value, file.boolean(field));
+    if (value.value_or(!unsupported) != unsupported) return {};
+    return file.wrong(field, unsupported ? "false, the only way this version computes it"
+                                         : "true, the only way this version computes it");
+}
+
+Status read_flag(const JsonFile& file, const char* field, bool& out) {
+    DS_ASSIGN(const auto value, file.boolean(field));
+    out = value.value_or(out);
+    return {};
+}
+
+Status read_norm_flags(const JsonFile& file, EagleCheckpoint& out) {
+    DS_TRY(read_flag(file, "norm_before_residual", out.norm_before_residual));
+    DS_TRY(read_flag(file, "norm_before_fc", out.norm_before_fc));
+    DS_TRY(read_flag(file, "fc_norm", out.fc_norm));
+    return read_flag(file, "norm_output", out.norm_output);
+}
+
+/// SpecForge, SGLang and NVIDIA's exporter: {"eagle_aux_hidden_state_layer_ids": [...], switches}. They count
+/// layers by their *output* (SGLang adds one before it captures what enters a layer); a file that says
+/// "aux_meaning": "hidden state entering ..." means the input.
+Status read_eagle_section(const JsonFile& file, const ModelConfig& target, EagleCheckpoint& out) {
+    DS_ASSIGN(const auto section, file.object("eagle_config"));
+    if (!section) return {};
+    out.layout = EagleLayout::specforge;
+    DS_ASSIGN(const auto meaning, section->text("aux_meaning"));
+    const bool entering = meaning.value_or("").find("entering") != std::string::npos;
+    DS_TRY(read_aux_layers(*section, "eagle_aux_hidden_state_layer_ids", entering ? 0 : 1, target, out));
+    DS_TRY(refuse(*section, "use_aux_hidden_state", false));
+    DS_TRY(refuse(*section, "use_input_layernorm_in_first_layer", false));
+    DS_TRY(refuse(*section, "use_last_layernorm", false));
+    DS_TRY(refuse(*section, "use_mtp_layernorm", true));
+    DS_TRY(refuse(*section, "eh_proj_before_attn", true));
+    DS_TRY(read_flag(*section, "return_hidden_post_norm", out.norm_output));
+    return read_norm_flags(*section, out);
+}
+
+/// Fields of the layer's config that would change the computation.
+Status refuse_layer_variants(const JsonFile& file) {
+    DS_ASSIGN(const auto activation, file.text("hidden_act"));
+    if (activation.value_or("silu") != "silu") return file.wrong("hidden_act", "silu");
+    DS_TRY(refuse(file, "mlp_bias", true));
+    DS_TRY(refuse(file, "use_sliding_window", true));
+    DS_ASSIGN(const auto layers, file.count("num_hidden_layers", largest_extent));
+    if (layers.value_or(1) != 1) return file.wrong("num_hidden_layers", "1: one decoder layer");
+    const Json* types = file.find("layer_types");
+    if (types == nullptr || !types->is_array()) return {};
+    for (const Json& type : *types) {
+        if (type != "full_attention") return file.wrong("layer_types", "full_attention");
+    }
+    return {};
+}
+
+/// Defaults of the layer's class, which speculators leaves out when it writes the config.
+struct LayerDefaults {
+    std::optional<int> hidden, heads, ffn;
+    int head_dim = 0;  ///< 0 = hidden / heads
+};
+
+Status read_layer(const JsonFile& file, const LayerDefaults& defaults, EagleCheckpoint& out) {
+    DS_TRY(refuse_layer_variants(file));
+    LayerShape& shape = out.shape;
+    const auto required = [&](const char* field, std::optional<int> fallback, int& value) -> Status {
+        DS_ASSIGN(const auto found, file.count(field, largest_extent));
+        if (!found && !fallback) return file.wrong(field, "an integer, one of the layer's dimensions");
+        value = found ? *found : *fallback;
+        return {};
+    };
+    DS_TRY(required("hidden_size", defaults.hidden, shape.hidden));
+    DS_TRY(required("num_attention_heads", defaults.heads, shape.heads));
+    DS_TRY(required("num_key_value_heads", shape.heads, shape.kv_heads));
+    DS_TRY(required("intermediate_size", defaults.ffn, shape.ffn));
+    DS_ASSIGN(const auto head_dim, file.count("head_dim", largest_extent));
+    shape.head_dim =
+        head_dim.value_or(defaults.head_dim > 0 ? defaults.head_dim : shape.hidden / shape.heads);
+    DS_ASSIGN(const auto eps, file.positive("rms_norm_eps"));
+    shape.norm_eps = static_cast<float>(eps.value_or(1e-6));
+    if (shape.heads % shape.kv_heads != 0 || shape.head_dim < 2 || shape.head_dim % 2 != 0 ||
+        std::int64_t{shape.heads} * shape.head_dim > largest_extent) {
+        return bad_input("{}: {} heads, {} key/value heads of size {} do not make an attention", file.path(),
+                         shape.heads, shape.kv_heads, shape.head_dim);
+    }
+    DS_ASSIGN(HfRope rope, read_hf_rope(file, shape.head_dim));
+    out.rope_theta = rope.theta;
+    out.rope_divisors = std::move(rope.divisors);
+    return {};
+}
+
+Status check_sizes(const JsonFile& outer, const JsonFile& layer, const ModelConfig& target,
+                   EagleCheckpoint& out) {
+    DS_ASSIGN(const auto target_hidden, outer.count("target_hidden_size", largest_extent));
+    out.target_hidden = target_hidden.value_or(out.shape.hidden);
+    DS_TRY(match_target(outer, target_hidden ? "target_hidden_size" : "hidden_size", out.target_hidden,
+                        target.hidden, out));
+    DS_ASSIGN(const auto vocab, layer.count("vocab_size", largest_extent));
+    return match_target(layer, "vocab_size", vocab.value_or(target.vocab), target.vocab, out);
+}
+
+/// The verifier's name is for messages; nothing depends on it.
+Status read_verifier(const JsonFile& file, EagleCheckpoint& out) {
+    DS_ASSIGN(const auto speculators, file.object("speculators_config"));
+    if (!speculators) return {};
+    DS_ASSIGN(const auto verifier, speculators->object("verifier"));
+    if (!verifier) return {};
+    DS_ASSIGN(const auto name, verifier->text("name_or_path"));
+    out.verifier = name.value_or("");
+    return {};
+}
+
+Status read_speculators(const JsonFile& file, const ModelConfig& target, EagleCheckpoint& out) {
+    out.layout = EagleLayout::speculators;
+    DS_ASSIGN(const auto type, file.text("speculators_model_type"));
+    if (type && *type != "eagle3" && *type != "eagle")
+        return file.wrong("speculators_model_type", "eagle3 or eagle");
+    DS_TRY(read_verifier(file, out));
+    DS_TRY(refuse(file, "layernorms", true));
+    DS_ASSIGN(const auto fusion_bias, file.boolean("fusion_bias"));
+    out.fc_bias = fusion_bias;
+    DS_TRY(read_norm_flags(file, out));
+    DS_TRY(read_aux_layers(file, "eagle_aux_hidden_state_layer_ids", 0, target, out));
+    DS_ASSIGN(const auto layer, file.object("transformer_layer_config"));
+    if (!layer) return file.wrong("transformer_layer_config", "the decoder layer's config");
+    DS_ASSIGN(const auto model_type, layer->text("model_type"));
+    const std::string model = model_type.value_or("qwen3");
+    if (model != "llama" && model != "qwen3") return layer->wrong("model_type", "llama or qwen3");
+    const bool qwen = model == "qwen3";
+    DS_TRY(read_layer(*layer, {4096, 32, qwen ? 22016 : 11008, qwen ? 128 : 0}, out));
+    return check_sizes(file, *layer, target, out);
+}
+
+}  // namespace
+
+Status read_eagle_config(const JsonFile& file, const ModelConfig& target, EagleCheckpoint& out) {
+    if (file.find("speculators_model_type") != nullptr || file.find("speculators_config") != nullptr)
+        return read_speculators(file, target, out);
+    const Json* classes = file.find("architectures");
+    if (classes != nullptr && classes->is_array() &&
+        std::find(classes->begin(), classes->end(), "LlamaForCausalLMEagle3") != classes->end()) {
+        out.layout = EagleLayout::specforge;
+    }
+    DS_TRY(read_layer(file, {}, out));
+    DS_ASSIGN(out.fc_bias, file.boolean("bias"));
+    DS_TRY(read_norm_flags(file, out));
+    DS_TRY(read_aux_layers(file, "eagle_aux_hidden_state_layer_ids", 0, target, out));
+    DS_TRY(read_eagle_section(file, target, out));
+    return check_sizes(file, file, target, out);
+}
+
+}  // namespace draftscope

@@ -1,0 +1,135 @@
+#include <array>
+#include <cmath>
+
+#include "engine/draft/eagle_checkpoint.h"
+#include "engine/model/gguf_weights.h"
+
+namespace draftscope {
+namespace {
+
+constexpr std::int64_t largest_extent = std::int64_t{1} << 24;
+
+Result<std::optional<int>> extent(const GgufFile& file, const char* field) {
+    const std::string key = std::string("eagle3.") + field;
+    DS_ASSIGN(const auto value, file.integer(key));
+    if (!value) return std::optional<int>();
+    if (*value < 1 || *value > largest_extent)
+        return bad_input("{}: metadata '{}' is {}, expected 1 to {}", file.path(), key, *value,
+                         largest_extent);
+    return std::optional<int>(static_cast<int>(*value));
+}
+
+Result<int> required(const GgufFile& file, const char* field) {
+    DS_ASSIGN(const auto value, extent(file, field));
+    if (!value) return bad_input("{}: metadata 'eagle3.{}' is missing", file.path(), field);
+    return *value;
+}
+
+Result<float> positive(const GgufFile& file, const char* field, float fallback) {
+    const std::string key = std::string("eagle3.") + field;
+    DS_ASSIGN(const auto value, file.number(key));
+    const auto result = static_cast<float>(value.value_or(fallback));
+    if (!std::isfinite(result) || result <= 0)
+        return bad_input("{}: metadata '{}' is {}, expected a positive number", file.path(), key, result);
+    return result;
+}
+
+Status read_shape(const GgufFile& file, EagleCheckpoint& out) {
+    LayerShape& shape = out.shape;
+    DS_ASSIGN(const int layers, required(file, "block_count"));
+    if (layers != 1) return bad_input("{}: 'eagle3.block_count' is {}, expected 1", file.path(), layers);
+    DS_ASSIGN(shape.hidden, required(file, "embedding_length"));
+    DS_ASSIGN(shape.heads, required(file, "attention.head_count"));
+    DS_ASSIGN(const auto kv_heads, extent(file, "attention.head_count_kv"));
+    shape.kv_heads = kv_heads.value_or(shape.heads);
+    DS_ASSIGN(shape.ffn, required(file, "feed_forward_length"));
+    DS_ASSIGN(const auto key_length, extent(file, "attention.key_length"));
+    DS_ASSIGN(const auto rotated, extent(file, "rope.dimension_count"));
+    shape.head_dim = key_length.value_or(rotated.value_or(shape.hidden / shape.heads));
+    if (shape.heads % shape.kv_heads != 0 || shape.head_dim < 2 || shape.head_dim % 2 != 0 ||
+        rotated.value_or(shape.head_dim) != shape.head_dim) {
+        return bad_input("{}: {} heads, {} key/value heads of size {} do not make an attention", file.path(),
+                         shape.heads, shape.kv_heads, shape.head_dim);
+    }
+    DS_ASSIGN(shape.norm_eps, positive(file, "attention.layer_norm_rms_epsilon", 1e-6f));
+    DS_ASSIGN(out.target_hidden, required(file, "target_hidden_size"));
+    return {};
+}
+
+/// Older conversions call the key extract_layers; both count the layer that the residual stream enters.
+Status read_layers(const GgufFile& file, const ModelConfig& target, EagleCheckpoint& out) {
+    for (const char* key : {"eagle3.target_layers", "eagle3.extract_layers"}) {
+        DS_ASSIGN(const auto layers, file.integers(key));
+        if (!layers) continue;
+        out.aux_layers.clear();
+        for (const std::int64_t layer : *layers) {
+            if (layer < 0 || layer >= target.layers) {
+                return bad_input("{}: metadata '{}' holds {}, the target has layers 0..{}", file.path(), key,
+                                 layer, target.layers - 1);
+            }
+            out.aux_layers.push_back(static_cast<int>(layer));
+        }
+        return {};
+    }
+    return bad_input("{}: metadata 'eagle3.target_layers' is missing", file.path());
+}
+
+Status read_rope(const GgufFile& file, EagleCheckpoint& out) {
+    DS_ASSIGN(out.rope_theta, positive(file, "rope.freq_base", 10000.0f));
+    DS_ASSIGN(const auto scaling, file.text("eagle3.rope.scaling.type"));
+    if (scaling && *scaling != "none") {
+        return bad_input(
+            "{}: metadata 'eagle3.rope.scaling.type' is '{}', only unscaled rotation and "
+            "rope_freqs.weight are supported",
+            file.path(), printable(*scaling));
+    }
+    for (const char* name : {"blk.0.rope_freqs.weight", "rope_freqs.weight"}) {
+        const auto found = file.tensors().find(name);
+        if (found == file.tensors().end()) continue;
+        const GgufTensor& tensor = found->second;
+        if (tensor.info.shape != std::vector<std::int64_t>{out.shape.head_dim / 2}) {
+            return bad_input("{}: tensor '{}' has {} values, expected {}", file.path(), name,
+                             tensor.info.cols(), out.shape.head_dim / 2);
+        }
+        out.rope_divisors.resize(static_cast<std::size_t>(out.shape.head_dim / 2));
+        tensor.type->dequantise(tensor.data, tensor.info.cols() / tensor.type->block_elements,
+                                out.rope_divisors.data());
+        for (const float divisor : out.rope_divisors) {
+            if (!std::isfinite(divisor) || divisor <= 0.0f)
+                return bad_input("{}: tensor '{}' contains {}, expected positive divisors", file.path(), name,
+                                 divisor);
+        }
+        out.used.insert(name);
+    }
+    return {};
+}
+
+}  // namespace
+
+Status read_eagle_gguf(GgufFile file, const ModelConfig& target, EagleCheckpoint& out) {
+    out.layout = EagleLayout::gguf;
+    DS_ASSIGN(const auto architecture, file.text("general.architecture"));
+    if (architecture.value_or("") != "eagle3") {
+        return bad_input("{}: architecture '{}' is no drafter; llama.cpp's EAGLE-3 files say 'eagle3'",
+                         file.path(), printable(architecture.value_or("(none)")));
+    }
+    DS_TRY(read_shape(file, out));
+    if (out.target_hidden != target.hidden) {
+        return bad_input(
+            "{}: 'eagle3.target_hidden_size' is {}, but the target has {}: this drafter was made "
+            "for another target",
+            file.path(), out.target_hidden, target.hidden);
+    }
+    DS_TRY(read_layers(file, target, out));
+    DS_TRY(read_rope(file, out));
+    DS_ASSIGN(const auto residual, file.boolean("eagle3.norm_before_residual"));
+    out.norm_before_residual = residual.value_or(false);
+    DS_ASSIGN(const auto before_fc, file.boolean("eagle3.norm_before_fc"));
+    out.norm_before_fc = before_fc.value_or(false);
+    ModelConfig rows;
+    rows.head_dim = out.shape.head_dim;
+    out.weights = make_gguf_weights(std::move(file), rows, true);
+    return {};
+}
+
+}  // namespace draftscope

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/model/mapped_file.h"
+#include "engine/model/tensor_index.h"
+#include "engine/model/weight_source.h"
+
+namespace draftscope {
+
+/// An element type of plain tensors, under safetensors' name for it.
+struct DataType {
+    std::string_view name;
+    std::uint64_t bytes;
+    void (*floats)(const std::uint8_t*, std::int64_t, float*);
+    void (*integers)(const std::uint8_t*, std::int64_t, std::int64_t*);  ///< null: not an integer type
+};
+const DataType* data_type(std::string_view name);  ///< null when this version does not read it
+
+/// Row-major tensors of plain element types inside a mapped file: what safetensors files and PyTorch
+/// checkpoints come down to.
+class MappedTensors : public WeightSource {
+  public:
+    explicit MappedTensors(std::shared_ptr<const MappedFile> file) : file_(std::move(file)) {}
+
+    const std::string& path() const override { return file_->path(); }
+    const TensorInfo* find(std::string_view name) const override;
+    std::vector<std::string> names() const override { return entries_.names(); }
+    void read_row(const TensorInfo& tensor, std::int64_t row, float* out) const override;
+    Result<std::vector<std::int64_t>> read_integers(std::string_view name) const override;
+    std::string metadata(std::string_view key) const override;
+    std::span<const std::uint8_t> stored(const TensorInfo& tensor) const;  ///< see stored_bytes.h
+
+  protected:
+    const MappedFile& file() const { return *file_; }
+    /// Bytes of a tensor of `shape`, whose extents must not be negative; nothing when 64 bits do not hold
+    /// them. An empty shape becomes [1].
+    static std::optional<std::uint64_t> tensor_bytes(const DataType& type, std::vector<std::int64_t>& shape);
+    /// `data` holds info.bytes bytes, which stay as long as this object.
+    bool add(TensorInfo info, const DataType& type, const std::uint8_t* data);
+    void add_metadata(std::string key, std::string text) {
+        metadata_.emplace(std::move(key), std::move(text));
+    }
+
+  private:
+    struct Entry {
+        TensorInfo info;
+        const DataType* type;
+        const std::uint8_t* data;
+    };
+    std::shared_ptr<const MappedFile> file_;
+    TensorIndex<Entry> entries_;
+    std::map<std::string, std::string, std::less<>> metadata_;
+};
+
+}  // namespace draftscope

@@ -1,0 +1,314 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/draft/drafter.h"
+#include "engine/heads/head.h"
+#include "tests/support/scratch_folder.h"
+
+/// Small random drafters in every published layout against what torch drafts with them
+/// (tests/golden/drafters, tools/make_drafter_golden.py).
+namespace draftscope {
+namespace {
+
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+const std::string golden_folder = std::string(DS_SOURCE_DIR) + "/tests/golden/drafters";
+
+/// As in tools/make_drafter_golden.py.
+float feature(std::uint32_t seed, std::uint32_t row, std::uint32_t column) {
+    std::uint32_t x = row * 7919u + column * 104729u + seed * 15485863u;
+    x = (x ^ x >> 15) * 0x2c1b3c6du;
+    x = (x ^ x >> 12) * 0x297a2d39u;
+    return static_cast<float>(static_cast<int>(x >> 16 & 0xff) - 128) / 64.0f;
+}
+
+/// The full head; notes the rows it is given and what it is told before each level.
+class SpyHead final : public Head {
+  public:
+    explicit SpyHead(std::unique_ptr<Head> full) : full_(std::move(full)) {}
+    Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
+        return full_->prepare(exec, weights);
+    }
+    void begin_level(ProposeContext& context, Rows<const float> embeddings, Rows<const float> hiddens,
+                     std::span<HeadState* const> states) override {
+        EXPECT_EQ(embeddings.rows, hiddens.rows);
+        EXPECT_EQ(static_cast<int>(states.size()), hiddens.rows);
+        begun.emplace_back(context.level, embeddings.rows);
+    }
+    void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
+                 Proposal& out) override {
+        proposed.emplace_back(context.level, hidden.rows);
+        std::vector<std::vector<float>> rows;
+        for (int r = 0; r < hidden.rows; ++r) rows.emplace_back(hidden.row(r).begin(), hidden.row(r).end());
+        levels.push_back(std::move(rows));
+        full_->propose(context, hidden, states, k, out);
+    }
+    HeadCost cost(int rows) const override { return full_->cost(rows); }
+    bool covers(const HeadState* state, TokenId token, int level) const override {
+        return full_->covers(state, token, level);
+    }
+    void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState* state, int level,
+                Rows<float> out) override {
+        full_->scores(exec, hidden, state, level, out);
+    }
+
+    std::vector<std::vector<std::vector<float>>> levels;  ///< level, row
+    std::vector<std::pair<int, int>> begun, proposed;     ///< level, rows
+
+  private:
+    std::unique_ptr<Head> full_;
+};
+
+class GoldenDrafters : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        const std::string folder = std::string(DS_SOURCE_DIR) + "/tests/golden/models/qwen2";
+        auto target = Target::load(folder, *exec_, kernels::Precision::f32);
+        ASSERT_TRUE(target.ok()) << target.error().message;
+        target_ = std::move(target).value();
+    }
+
+    std::unique_ptr<Drafter> open(const std::string& spec) {
+        auto drafter = make_drafter(spec, "", *target_, *exec_);
+        EXPECT_TRUE(drafter.ok()) << drafter.error().message;
+        return drafter.ok() ? std::move(drafter).value() : nullptr;
+    }
+    std::string error_of(const std::string& spec) {
+        auto drafter = make_drafter(spec, "", *target_, *exec_);
+        EXPECT_FALSE(drafter.ok()) << spec;
+        if (drafter.ok()) return {};
+        EXPECT_EQ(drafter.error().kind, ErrorKind::bad_input);
+        return drafter.error().message;
+    }
+
+    struct Round {
+        int known = 0;
+        DraftTree tree;
+        SpyHead* spy = nullptr;
+    };
+    /// The rounds of `golden`, drafted; `spies_` keeps what their heads saw (none for drafters without one).
+    std::vector<Round> draft(Drafter& drafter, const Json& golden);
+    void expect_golden(const std::string& spec, const std::string& name);
+
+    std::unique_ptr<kernels::Exec> exec_ = kernels::make_cpu_exec(2);
+    std::unique_ptr<Target> target_;
+    std::vector<std::unique_ptr<SpyHead>> spies_;
+    PhaseRecorder phases_;
+    const Json golden_ = Json::parse(std::ifstream(golden_folder + "/golden.json"));
+};
+
+std::vector<GoldenDrafters::Round> GoldenDrafters::draft(Drafter& drafter, const Json& golden) {
+    const auto seed = golden["seed"].get<std::uint32_t>();
+    const int width = golden["width"].get<int>();
+    const int tokens = golden["rounds"].back()["known"].get<int>();
+    std::vector<TokenId> text;
+    std::vector<float> features;
+    for (int i = 0; i < tokens; ++i) {
+        const auto row = static_cast<std::uint32_t>(i);
+        text.push_back((static_cast<int>((feature(seed, row, 0) + 2.0f) * 64 * 31) + i * 17) %
+                       target_->tokenizer()->size());
+        for (int c = 0; c < width; ++c) features.push_back(feature(seed, row, static_cast<std::uint32_t>(c)));
+    }
+    const auto state = drafter.make_state(256);
+    std::vector<Round> rounds;
+    int slots = 0;
+    for (const Json& expected : golden["rounds"]) {
+        Round round;
+        round.known = expected["known"].get<int>();
+        DraftJob job;
+        job.tokens = {text.data(), static_cast<std::size_t>(round.known)};
+        const auto rows =
+            Rows<const float>(features.data(), tokens, width).slice(slots, round.known - 1 - slots);
+        (drafter.needs_hidden() ? job.new_hidden : job.new_aux) = rows;
+        slots = round.known - 1;
+        job.state = state.get();
+        job.tree = {3, 3, 14};
+        DraftContext context{*exec_, phases_, nullptr, {}, nullptr};
+        if (drafter.uses_head()) {
+            auto full = make_head({"full", {}}, {});
+            spies_.push_back(std::make_unique<SpyHead>(std::move(full).value()));
+            round.spy = spies_.back().get();
+            HeadWeights weights;
+            weights.lm_head = drafter.own_head() != nullptr ? drafter.own_head() : &target_->lm_head();
+            weights.row_ids = drafter.own_head_ids();
+            weights.vocab = target_->tokenizer()->size();
+            weights.hidden = weights.lm_head->k();
+            EXPECT_TRUE(round.spy->prepare(*exec_, weights).ok());
+            context.head = round.spy;
+        }
+        Status status = drafter.catch_up(context, {&job, 1});
+        if (status.ok()) status = drafter.expand(context, {&job, 1});
+        EXPECT_TRUE(status.ok()) << (status.ok() ? "" : status.error().message);
+        round.tree = std::move(job.out);
+        rounds.push_back(std::move(round));
+    }
+    return rounds;
+}
+
+void expect_close(const std::vector<float>& found, const Json& expected, double tolerance) {
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i)
+        ASSERT_NEAR(found[i], expected[i].get<double>(), tolerance) << "element " << i;
+}
+
+void GoldenDrafters::expect_golden(const std::string& spec, const std::string& name) {
+    SCOPED_TRACE(spec);
+    const auto drafter = open(spec);
+    ASSERT_NE(drafter, nullptr);
+    const auto rounds = draft(*drafter, golden_[name]);
+    for (std::size_t r = 0; r < rounds.size(); ++r) {
+        const Json& expected = golden_[name]["rounds"][r];
+        EXPECT_EQ(rounds[r].tree.tokens, expected["tokens"].get<std::vector<TokenId>>());
+        EXPECT_EQ(rounds[r].tree.parents, expected["parents"].get<std::vector<int>>());
+        // The reference is float64 with angles of its own; float32 sums of 1000 terms differ by less.
+        expect_close(rounds[r].tree.logprobs, expected["logprobs"], 2e-4);
+        if (rounds[r].spy == nullptr) continue;
+        const auto& levels = rounds[r].spy->levels;
+        ASSERT_GE(levels.size(), 2u);
+        expect_close(levels[0][0], expected["level0"], 1e-4);
+        if (levels[1].size() > 1) expect_close(levels[1][1], expected["level1"], 1e-4);
+        EXPECT_EQ(rounds[r].spy->begun, rounds[r].spy->proposed);
+    }
+}
+
+TEST_F(GoldenDrafters, Eagle2) {
+    expect_golden("eagle2:" + golden_folder + "/eagle2_safetensors", "eagle2");
+    expect_golden("eagle2:" + golden_folder + "/eagle2_bin", "eagle2");
+    expect_golden("eagle2:" + golden_folder + "/eagle2_bin/pytorch_model.bin", "eagle2");
+    expect_golden("eagle2:" + golden_folder + "/eagle2_bias", "eagle2_bias");
+}
+
+TEST_F(GoldenDrafters, Eagle3InEveryLayout) {
+    for (const char* layout :
+         {"eagle3_official", "eagle3_safetensors", "eagle3_specforge", "eagle3_speculators", "eagle3.gguf"})
+        expect_golden("eagle3:" + golden_folder + "/" + layout, "eagle3");
+}
+
+TEST_F(GoldenDrafters, Eagle3Variants) {
+    expect_golden("eagle3:" + golden_folder + "/eagle3_variants", "eagle3_variants");
+    expect_golden("eagle3:" + golden_folder + "/eagle3_fc_norm", "eagle3_fc_norm");
+}
+
+TEST_F(GoldenDrafters, MedusaAndHydraAsPublished) {
+    expect_golden("medusa:" + golden_folder + "/medusa_published", "medusa");
+    expect_golden("medusa:" + golden_folder + "/medusa_safetensors", "medusa");
+    expect_golden("hydra:" + golden_folder + "/hydra_published", "hydra");
+}
+
+TEST_F(GoldenDrafters, TheSameWeightsDraftTheSameInEveryLayout) {
+    const auto same = [&](const std::string& id, const std::string& name,
+                          const std::vector<std::string>& layouts) {
+        std::vector<std::vector<Round>> all;
+        for (const std::string& layout : layouts) {
+            const auto drafter = open(id + ":" + golden_folder + "/" + layout);
+            ASSERT_NE(drafter, nullptr);
+            all.push_back(draft(*drafter, golden_[name]));
+        }
+        for (std::size_t l = 1; l < all.size(); ++l) {
+            for (std::size_t r = 0; r < all[0].size(); ++r) {
+                EXPECT_EQ(all[l][r].tree.tokens, all[0][r].tree.tokens) << layouts[l];
+                EXPECT_EQ(all[l][r].tree.parents, all[0][r].tree.parents) << layouts[l];
+                EXPECT_EQ(all[l][r].tree.logprobs, all[0][r].tree.logprobs) << layouts[l];
+            }
+        }
+    };
+    same("eagle2", "eagle2", {"eagle2_safetensors", "eagle2_bin"});
+    same("eagle3", "eagle3",
+         {"eagle3_safetensors", "eagle3_official", "eagle3_specforge", "eagle3_speculators", "eagle3.gguf"});
+    same("medusa", "medusa", {"medusa_published", "medusa_safetensors"});
+}
+
+TEST_F(GoldenDrafters, OnlyCheckpointsWithoutLmHeadsOfTheirOwnTakeADraftHead) {
+    EXPECT_FALSE(open("medusa:" + golden_folder + "/medusa_published")->uses_head());
+    EXPECT_FALSE(open("hydra:" + golden_folder + "/hydra_published")->uses_head());
+    EXPECT_EQ(open("eagle3:" + golden_folder + "/eagle3_official")->own_head_ids().size(), 64u);
+    EXPECT_EQ(open("eagle3:" + golden_folder + "/eagle3_fc_norm")->own_head(), nullptr);
+}
+
+TEST_F(GoldenDrafters, RotationMayFollowTheTarget) {
+    // The target's heads are 12 wide, these drafters' 16 and 20.
+    EXPECT_THAT(error_of("eagle2:" + golden_folder + "/eagle2_bin,rope=target"),
+                HasSubstr("the target's heads are 12 wide, the drafter's 16"));
+    EXPECT_THAT(error_of("eagle2:" + golden_folder + "/eagle2_bin,rope=both"), HasSubstr("own or target"));
+    EXPECT_THAT(error_of("eagle2:" + golden_folder + "/eagle2_bin,ropes=own"), HasSubstr("known: rope"));
+    expect_golden("eagle2:" + golden_folder + "/eagle2_bin,rope=own", "eagle2");
+}
+
+TEST_F(GoldenDrafters, MixUpsAreNamed) {
+    EXPECT_THAT(error_of("eagle2:" + golden_folder + "/eagle3_official"),
+                HasSubstr("is an EAGLE-3 checkpoint; use --drafter eagle3:PATH"));
+    EXPECT_THAT(error_of("eagle3:" + golden_folder + "/eagle2_bin"),
+                HasSubstr("is an EAGLE-2 checkpoint; use --drafter eagle2:PATH"));
+    EXPECT_THAT(error_of("medusa:" + golden_folder + "/eagle2_bin"), HasSubstr("not a Medusa checkpoint"));
+    EXPECT_THAT(error_of("eagle3:" + golden_folder + "/freq_4.pt"),
+                HasSubstr("has no config.json beside it"));
+    EXPECT_THAT(error_of("eagle3:" + golden_folder), HasSubstr("holds none of model.safetensors"));
+}
+
+/// A layout's folder with its config.json changed.
+class ChangedConfig : public GoldenDrafters {
+  protected:
+    std::string error_with(const std::string& layout, const std::function<void(Json&)>& change) {
+        const std::string from = golden_folder + "/" + layout;
+        Json config = Json::parse(std::ifstream(from + "/config.json"));
+        change(config);
+        std::ofstream(scratch_.file("config.json")) << config;
+        for (const char* file : {"model.safetensors", "pytorch_model.bin"}) {
+            std::error_code ignored;
+            std::filesystem::remove(scratch_.file(file), ignored);
+            if (std::filesystem::exists(from + "/" + file))
+                std::filesystem::copy_file(from + "/" + file, scratch_.file(file));
+        }
+        return error_of("eagle3:" + scratch_.path());
+    }
+    testing::ScratchFolder scratch_;
+};
+
+TEST_F(ChangedConfig, WhatIsNotComputedIsRefusedByName) {
+    EXPECT_THAT(error_with("eagle3_official", [](Json& c) { c["num_hidden_layers"] = 2; }),
+                HasSubstr("num_hidden_layers is 2"));
+    EXPECT_THAT(error_with("eagle3_official",
+                           [](Json& c) {
+                               c["rope_scaling"] = {{"rope_type", "yarn"}};
+                           }),
+                HasSubstr("rope_scaling.rope_type is \"yarn\""));
+    EXPECT_THAT(error_with("eagle3_official", [](Json& c) { c["hidden_act"] = "gelu"; }),
+                HasSubstr("hidden_act is \"gelu\""));
+    EXPECT_THAT(error_with("eagle3_official", [](Json& c) { c.erase("eagle_aux_hidden_state_layer_ids"); }),
+                HasSubstr("which has only 2 layers"));
+    EXPECT_THAT(error_with("eagle3_specforge",
+                           [](Json& c) {
+                               c["eagle_config"]["eagle_aux_hidden_state_layer_ids"] = {0, 0, 1};
+                           }),
+                HasSubstr("holds 1, the target has layers 0..0"));
+    EXPECT_THAT(
+        error_with("eagle3_specforge", [](Json& c) { c["eagle_config"]["use_last_layernorm"] = false; }),
+        HasSubstr("eagle_config.use_last_layernorm is false"));
+    EXPECT_THAT(error_with("eagle3_speculators", [](Json& c) { c["speculators_model_type"] = "peagle"; }),
+                HasSubstr("speculators_model_type is \"peagle\", expected eagle3"));
+    EXPECT_THAT(error_with("eagle3_speculators",
+                           [](Json& c) { c["transformer_layer_config"]["vocab_size"] = 32000; }),
+                HasSubstr("this drafter was made for example/tiny-qwen2"));
+    EXPECT_THAT(error_with("eagle3_speculators", [](Json& c) { c["fc_norm"] = true; }),
+                HasSubstr("'fc_norm.0.weight' missing"));
+    EXPECT_THAT(error_with("eagle3_variants", [](Json& c) { c["norm_before_fc"] = false; }),
+                HasSubstr("tensor 'input_norm.weight' is there"));
+}
+
+TEST_F(ChangedConfig, HeadSizeIsReadOffTheWeightsWhereTheConfigLeavesItOut) {
+    const std::string from = golden_folder + "/eagle2_bin";
+    Json config = Json::parse(std::ifstream(from + "/config.json"));
+    config.erase("head_dim");
+    std::ofstream(scratch_.file("config.json")) << config;
+    std::filesystem::copy_file(from + "/pytorch_model.bin", scratch_.file("pytorch_model.bin"));
+    expect_golden("eagle2:" + scratch_.path(), "eagle2");
+}
+
+}  // namespace
+}  // namespace draftscope
