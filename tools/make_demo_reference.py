@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Rounds that EAGLE drafters need for known greedy texts, in plain torch: the golden of whole decodes.
 
-usage: tools/make_demo_reference.py --target FILE.gguf [--drafters DIR] [--golden FILE] [--write]
+usage: tools/make_demo_reference.py --target FILE.gguf [--drafters DIR] [--golden FILE] [--only NAME] [--write]
 
 Takes the prompts and texts of tests/golden/engine/demo_reference.json, computes the target's features over them in f32
 and drafts from every round's root, one node at a time, as reference implementations do. With exact-match verification
@@ -10,6 +10,7 @@ whenever assets/drafters/eagle2 or eagle3 changes."""
 import argparse
 import json
 import pathlib
+import re
 import sys
 
 import torch
@@ -127,6 +128,7 @@ def main():
     parser.add_argument("--target", required=True)
     parser.add_argument("--drafters", type=pathlib.Path, default=ROOT / "assets/drafters")
     parser.add_argument("--golden", type=pathlib.Path, default=ROOT / "tests/golden/engine/demo_reference.json")
+    parser.add_argument("--only", help="one drafter's rounds, the others' stay")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
     golden = json.loads(args.golden.read_text())
@@ -137,12 +139,20 @@ def main():
         hidden, aux = target.forward(torch.tensor([ids]))
         texts.append((ids, len(p["prompt"]), hidden[0].bfloat16().float(), aux[0].bfloat16().float()))
     for entry in golden["rounds"]:
+        if args.only and entry["drafter"] != args.only:
+            continue
         drafter = Drafter(entry["drafter"], args.drafters / entry["drafter"], target)
         found = [rounds(drafter, *text, entry["tree"]) for text in texts]
         print(entry["drafter"], entry["tree"], found, "tau", round(entry["committed"] / sum(found), 4), "file:", entry["per_prompt"], flush=True)
         entry["per_prompt"] = found
     if args.write:
-        args.golden.write_text(json.dumps(golden) + "\n")
+        text = args.golden.read_text()
+        for entry in golden["rounds"]:
+            tree = r",\s*".join(map(str, entry["tree"]))
+            pattern = rf'("drafter":\s*"{entry["drafter"]}",\s*"tree":\s*\[\s*{tree}\s*\],\s*"per_prompt":\s*)\[[^]]*\]'
+            text, found = re.subn(pattern, lambda m: m[1] + json.dumps(entry["per_prompt"], separators=(",", ":")), text)
+            assert found == 1, f"{args.golden}: {entry['drafter']} {entry['tree']}"
+        args.golden.write_text(text)
 
 
 if __name__ == "__main__":

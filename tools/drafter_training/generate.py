@@ -121,6 +121,7 @@ def decode(target, sequences, max_new, temperature, generator):
             i = active[row]
             yield piece(sequences[i], record[i], tops[i], eos)
             record[i] = tops[i] = active[row] = None
+            cache.lengths[row] = 0  # steps on as an idle row until the batch shrinks; must not outgrow its slot
         stay = [row for row, i in enumerate(active) if i is not None]
         if len(stay) <= 0.75 * len(active):
             active = [active[row] for row in stay]

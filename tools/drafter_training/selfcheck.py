@@ -14,20 +14,20 @@ from .text import Text
 STEPS, CUT = 60, 30
 
 
-def tiny(vocab=97, d=32, layers=8):
+def tiny(vocab=97, d=32, layers=8, dim=8, dtype=torch.float32):
     """A random model whose next token depends visibly on the last one, so that there is something to learn."""
-    config = Config(architecture="llama", vocab=vocab, hidden=d, intermediate=64, layers=layers, heads=4, kv_heads=2, head_dim=8, eps=1e-5,
+    config = Config(architecture="llama", vocab=vocab, hidden=d, intermediate=64, layers=layers, heads=4, kv_heads=2, head_dim=dim, eps=1e-5,
                     rope_base=10000.0, context=256, eos=(0,))
     torch.manual_seed(3)
     raw = {"model.embed_tokens.weight": torch.randn(vocab, d), "model.norm.weight": torch.ones(d), "lm_head.weight": torch.randn(vocab, d)}
     for i in range(layers):
         p = f"model.layers.{i}."
-        for name, shape in (("self_attn.q_proj", (32, d)), ("self_attn.k_proj", (16, d)), ("self_attn.v_proj", (16, d)), ("self_attn.o_proj", (d, 32)),
+        for name, shape in (("self_attn.q_proj", (4 * dim, d)), ("self_attn.k_proj", (2 * dim, d)), ("self_attn.v_proj", (2 * dim, d)), ("self_attn.o_proj", (d, 4 * dim)),
                             ("mlp.gate_proj", (64, d)), ("mlp.up_proj", (64, d)), ("mlp.down_proj", (d, 64))):
             raw[p + name + ".weight"] = torch.randn(*shape) * 0.5 * shape[1] ** -0.5
         for name in ("input_layernorm", "post_attention_layernorm"):
             raw[p + name + ".weight"] = torch.ones(d)
-    return Target(config, raw, torch.float32)
+    return Target(config, raw, dtype)
 
 
 class Numbers(Text):
@@ -51,6 +51,24 @@ def stepwise(target):
         hidden, a = target.step(ids[:, t], cache)
         assert torch.allclose(hidden, whole[:, t], atol=1e-4) and torch.allclose(a, aux[:, t], atol=1e-4), f"step at {t} differs from the forward"
     print("decoding equals the forward")
+
+
+def native_layers():
+    """native.c and torch give the same features, whole texts and step by step, to bf16's rounding."""
+    target = tiny(dim=32, dtype=torch.bfloat16)
+    if target.native is None:
+        print("native.c is not used on this machine")
+        return
+    ids, native, found = torch.randint(1, 97, (3, 20)), target.native, []
+    for target.native in (native, None):
+        cache = generate.Cache(target, 3, 24)
+        first, aux = target.forward(ids[:, :12], cache)
+        cache.lengths[:] = 12
+        rows = [target.step(ids[:, t], cache) for t in range(12, 20)]
+        found.append(torch.cat([first, torch.stack([h for h, _ in rows], 1)], 1))
+    difference = (found[0] - found[1]).abs().mean() / found[1].abs().mean()
+    assert difference < 0.03, difference
+    print(f"native.c equals torch: mean difference {difference:.4f}")
 
 
 def golden_models():
@@ -127,6 +145,7 @@ def run():
     folder = pathlib.Path(tempfile.mkdtemp())
     try:
         golden_models()
+        native_layers()
         target = tiny()
         stepwise(target)
         torch.manual_seed(5)

@@ -283,7 +283,7 @@ class Trainer:
         config["training"] = {
             "tool": "draftscope train_drafter.py", "target": pathlib.Path(self.args.target).name, "steps": self.step, "epochs": round(self.passes(), 2),
             "response_tokens_seen": self.tokens_seen, "seconds": round(self.seconds), "depth": self.depth, "seed": self.args.seed, "held_out": self.best,
-            "started_from": str(self.args.start.name) if self.args.start else "target", "prompt_hashes": sorted(self.hashes)}
+            "started_from": str(self.args.start.name) if self.args.start else "target", "prompt_hashes": " ".join(sorted(self.hashes))}
         save_file(tensors, folder / "model.safetensors.part")
         os.replace(folder / "model.safetensors.part", folder / "model.safetensors")
         (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
@@ -294,7 +294,9 @@ class Trainer:
     def report(self):
         held = self.evaluate()
         print(f"step {self.step}: held out, first choice {held['first']}, first four {held['four']}, chain tau {held['chain']}", flush=True)
-        if self.best is None or held["chain"] > self.best["chain"]:
+        held["of"] = sum(map(Data.cost, (e for _, e in self.data.held)))
+        # New folders bring new held-out conversations: figures over another set do not compare.
+        if self.best is None or self.best["of"] != held["of"] or held["chain"] > self.best["chain"]:
             self.best = held
             self.write(self.out / "best")
 
