@@ -26,6 +26,7 @@ void add_gui(CLI::App& program, Action& action);
 void add_run(CLI::App& program, Action& action);
 void add_trace(CLI::App& program, Action& action);
 void add_replay(CLI::App& program, Action& action);
+void add_fit(CLI::App& program, Action& action);
 void add_stats(CLI::App& program, Action& action);
 void add_check(CLI::App& program, Action& action);
 void add_export(CLI::App& program, Action& action);

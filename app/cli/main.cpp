@@ -8,11 +8,12 @@
 namespace draftscope::cli {
 
 std::span<const Subcommand> subcommands() {
-    static constexpr std::array<Subcommand, 8> table = {{
+    static constexpr std::array<Subcommand, 9> table = {{
         {"gui", add_gui},
         {"run", add_run},
         {"trace", add_trace},
         {"replay", add_replay},
+        {"fit", add_fit},
         {"stats", add_stats},
         {"check", add_check},
         {"export", add_export},

@@ -48,8 +48,7 @@ struct FitInputs {
     const kernels::Matrix& target_head;  ///< [V, d]: the target's own
     int context = 0;
     TextSource* texts = nullptr;
-    std::vector<TokenId> ranking;  ///< most frequent first, every real id; for vocabtrim-t, bcl and coral
-    std::vector<std::int64_t> ranking_counts;
+    std::vector<TokenId> ranking;  ///< most frequent first, every real id; for trimmed heads and coral
 };
 
 struct FittedHead {

@@ -44,25 +44,52 @@ std::vector<double> gram(kernels::Exec& exec, Rows<const float> weights) {
     return total;
 }
 
+/// The rows less their mean, weighted by importance.
+Dense less_mean(Rows<const float> rows, std::span<const double> importance) {
+    const auto width = static_cast<std::size_t>(rows.cols);
+    std::vector<double> mean(width);
+    double total = 0;
+    for (int v = 0; v < rows.rows; ++v) {
+        const double weight = importance[static_cast<std::size_t>(v)];
+        total += weight;
+        for (std::size_t j = 0; j < width; ++j) mean[j] += weight * static_cast<double>(rows.row(v)[j]);
+    }
+    Dense result(rows.rows, rows.cols);
+    for (int v = 0; v < rows.rows; ++v)
+        for (std::size_t j = 0; j < width; ++j)
+            result.row(v)[j] = static_cast<float>(static_cast<double>(rows.row(v)[j]) - mean[j] / total);
+    return result;
+}
+
 }  // namespace
 
-Result<LowRank> low_rank_factors(kernels::Exec& exec, Rows<const float> weights,
-                                 std::span<const double> moment, const std::vector<int>& ranks) {
-    const int d = weights.cols;
+Result<LowRank> low_rank_factors(kernels::Exec& exec, Rows<const float> rows, std::span<const double> moment,
+                                 const std::vector<int>& ranks, std::span<const double> importance) {
+    const int d = rows.cols;
     int rank = 0;
     for (const int r : ranks) {
         if (r < 1 || r > d) return bad_input("rank={} does not fit a head of {} inputs; use 1..{}", r, d, d);
         rank = std::max(rank, r);
     }
     if (rank == 0) return bad_input("rank: no rank given");
+    Dense centred, scaled;
+    if (!importance.empty()) {
+        centred = less_mean(rows, importance);
+        scaled = centred;
+        for (int v = 0; v < scaled.rows; ++v) {
+            const auto root_of = static_cast<float>(std::sqrt(importance[static_cast<std::size_t>(v)]));
+            for (float& value : scaled.row(v)) value *= root_of;
+        }
+    }
+    const Rows<const float> weights = importance.empty() ? rows : Rows<const float>(centred.view());
+    const Rows<const float> judged = importance.empty() ? rows : Rows<const float>(scaled.view());
     const SymmetricEigen c = symmetric_eigen(moment, d);
     // Below this share of the largest direction there is only rounding: the inverse would make it the
     // loudest.
     const double smallest = 1e-10 * std::max(c.values.front(), 0.0);
     const auto root = spectral_map(c, [&](double v) { return v > smallest ? std::sqrt(v) : 0.0; });
     const auto inverse = spectral_map(c, [&](double v) { return v > smallest ? 1.0 / std::sqrt(v) : 0.0; });
-    const std::vector<double> weighted =
-        square_product(square_product(root, gram(exec, weights), d), root, d);
+    const std::vector<double> weighted = square_product(square_product(root, gram(exec, judged), d), root, d);
     const SymmetricEigen m = symmetric_eigen(weighted, d);
 
     LowRank result{{}, Dense(weights.rows, rank)};

@@ -44,8 +44,12 @@ class SecondMoment {
 /// Directions that no h ever takes cost nothing and get nothing. Hiddens come out of `down` with variance 1.
 /// 1 <= rank <= d, else bad_input. `ranks`: one for all levels, or one per level; their leading rows are
 /// shared.
+///
+/// With `importance` [V], the sum over tokens of importance times squared error is what is least, and the
+/// logits may all be off by one number per row, which no softmax sees: W is taken less its weighted mean row.
 Result<LowRank> low_rank_factors(kernels::Exec& exec, Rows<const float> weights,
-                                 std::span<const double> moment, const std::vector<int>& ranks);
+                                 std::span<const double> moment, const std::vector<int>& ranks,
+                                 std::span<const double> importance = {});
 
 /// [d, d]
 std::vector<double> identity_moment(int width);

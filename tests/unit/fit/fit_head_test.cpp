@@ -83,7 +83,7 @@ class FitHead : public ::testing::Test {
     }
 
     FitInputs inputs(kernels::Exec& exec) {
-        FitInputs in{exec, drafter_.get(), weights_, target_->lm_head(), 256, texts_.get(), {}, {}};
+        FitInputs in{exec, drafter_.get(), weights_, target_->lm_head(), 256, texts_.get(), {}};
         for (TokenId id = 159; id >= 0; --id) in.ranking.push_back(id);
         return in;
     }

@@ -1,0 +1,172 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "app/cli/cli.h"
+#include "app/cli/interrupt.h"
+#include "app/cli/progress.h"
+#include "app/cli/tables.h"
+#include "app/cli/version.h"
+#include "app/jobs/fit_job.h"
+
+namespace draftscope::cli {
+namespace {
+
+using nlohmann::json;
+
+struct Options {
+    FitConfig config;
+    bool json = false;
+    bool quiet = false;
+};
+
+json report_json(const FitReport& done) {
+    return {{"version", version},
+            {"head", done.head},
+            {"target", done.target},
+            {"drafter", done.drafter},
+            {"trained", done.joint ? "joint" : "post-hoc"},
+            {"artefact", done.out},
+            {"bytes", done.bytes},
+            {"seconds", done.seconds},
+            {"parameters", done.parameters},
+            {"held_out", done.held_out},
+            {"fit", done.notes}};
+}
+
+void print_report(const FitReport& done) {
+    std::string parameters;
+    for (const auto& [name, value] : done.parameters) parameters += "  " + name + " " + value;
+    std::printf("%s%s%s%s  %s  %.1f MB in %.1f s\n", done.head.c_str(), parameters.c_str(),
+                done.drafter.empty() ? "" : "  drafter ", done.drafter.c_str(),
+                done.joint ? "joint" : "post-hoc", static_cast<double>(done.bytes) / 1e6, done.seconds);
+    std::vector<std::vector<std::string>> rows;
+    for (const auto& [name, value] : done.held_out) rows.push_back({name, fmt::format("{:.6g}", value)});
+    if (!rows.empty()) std::printf("\n%s", format_table({"held out", ""}, rows).c_str());
+    rows.clear();
+    for (const auto& [name, value] : done.notes) rows.push_back({name, fmt::format("{:.6g}", value)});
+    if (!rows.empty()) std::printf("\n%s", format_table({"fit", ""}, rows).c_str());
+    std::printf("\n%s\n", done.out.c_str());
+}
+
+int do_fit(const Options& options) {
+    Gate gate;
+    ProgressBar bar(!options.quiet);
+    FitHooks hooks;
+    hooks.on_progress = [&](double fraction, const std::string& what) { bar.update(fraction, what); };
+    hooks.cancelled = [&] { return gate.cancelled(); };
+    const InterruptWatch watch(gate);
+    const auto done = run_fit(options.config, hooks);
+    bar.clear();
+    if (!done.ok()) return report(done.error());
+    if (options.json)
+        std::printf("%s\n", document_text(report_json(*done)).c_str());
+    else
+        print_report(*done);
+    return 0;
+}
+
+void add_size_options(CLI::App& command, FitConfig& config) {
+    fit::FitOptions& options = config.options;
+    command.add_option("--rank", config.rank,
+                       "slimspec, specvocab: rank, or one per draft level as in 72/36 (default: d/8)");
+    command.add_flag("--per-level", options.per_level,
+                     "slimspec, specvocab: a down-projection for every draft level, one per Medusa head");
+    command.add_option("-v,--vocabulary", options.v,
+                       "vocabtrim-t: tokens kept (our default: a quarter of the vocabulary)");
+    command.add_option("--alpha", options.alpha, "bcl: weight of coverage against cost")
+        ->check(CLI::Range(0.0, 1.0))
+        ->capture_default_str();
+    command.add_option("--clusters", options.clusters, "dynaspec: clusters (our default)")
+        ->capture_default_str();
+    command.add_option("--groups", options.groups, "coral: groups of equal size (our default)")
+        ->capture_default_str();
+    command.add_option("--router-width", options.router.width, "dynaspec: hidden width r (our default)")
+        ->check(CLI::Range(1, 1 << 14))
+        ->capture_default_str();
+    command.add_option("--neighbours", options.affinity.width, "rdk: neighbours per token (our default)")
+        ->capture_default_str();
+    command.add_option("--keep", options.affinity.keep, "rdk: share a token keeps (our default)")
+        ->capture_default_str();
+}
+
+void add_training_options(CLI::App& command, FitConfig& config) {
+    fit::FitOptions& options = config.options;
+    command
+        .add_option("--rounds", options.collect.anchors,
+                    "rounds drafted over the trace to learn from (our default)")
+        ->capture_default_str();
+    command
+        .add_option("--label-topk", options.collect.label_topk,
+                    "dynaspec, coral: tokens of the full head that make a group wanted (our default)")
+        ->check(CLI::Range(1, 32))
+        ->capture_default_str();
+    command
+        .add_option("--epochs", options.kl.epochs, "over the rows, 0 = stop at the closed form (our default)")
+        ->capture_default_str();
+    command.add_option("--rate", options.kl.rate, "peak learning rate (our default)")->capture_default_str();
+    command.add_option("--batch", options.kl.batch, "rows per step")
+        ->check(CLI::Range(1, 1 << 16))
+        ->capture_default_str();
+    command
+        .add_option("--level-decay", options.kl.level_decay,
+                    "weight of draft level l is this to the l (EAGLE-3)")
+        ->check(CLI::Range(0.0, 1.0))
+        ->capture_default_str();
+    command
+        .add_option("--drafted-share", options.kl.drafted_share,
+                    "drafted rows per text row, taught by the drafter's full head (our default)")
+        ->check(CLI::Range(0.0, 100.0))
+        ->capture_default_str();
+    command.add_option("--seed", options.kl.seed, "of shuffles and starting points")->capture_default_str();
+    command.add_option("--tree", config.tree, "tree of the drafted rows");
+    command.add_flag(
+        "--joint", config.joint,
+        "slimspec, specvocab, vocabtrim-t, bcl: train the drafter too (eagle2, eagle3), as the papers do");
+    command.add_option("--joint-epochs", config.joint_options.epochs, "over the texts (our default)")
+        ->check(CLI::Range(1, 1000))
+        ->capture_default_str();
+    command.add_option("--joint-rate", config.joint_options.rate, "peak learning rate (our default)")
+        ->capture_default_str();
+    command.add_option("--lambda", config.lambda, "specvocab --joint: weight of the speculator's loss")
+        ->capture_default_str();
+}
+
+}  // namespace
+
+void add_fit(CLI::App& program, Action& action) {
+    auto options = std::make_shared<Options>();
+    FitConfig& config = options->config;
+    std::string names;
+    for (const std::string& head : fittable_heads()) names += (names.empty() ? "" : ", ") + head;
+    CLI::App* command =
+        program.add_subcommand("fit", "Make the artefact of a draft LM head from a recorded trace");
+    command->footer(
+        "Example: draftscope fit slimspec --trace demo.trace --drafter eagle2 --rank 72 --out "
+        "slimspec.safetensors");
+    command->add_option("HEAD", config.head, "one of " + names)->required();
+    command->add_option("--trace", config.trace, "folder recorded by draftscope trace");
+    command->add_option("--drafter", config.drafter, "NAME[:PATH] whose hiddens the head will see")
+        ->capture_default_str();
+    command->add_option("--out", config.out, "file to write")->required();
+    command->add_option("--model", config.model,
+                        "target: only its embedding, LM head and tokenizer are read");
+    command->add_option("--text", config.text, "fr-spec, pa-fr: raw text, ranked by token counts");
+    command->add_option("--ranking", config.ranking,
+                        "vocabtrim-t, coral: token ranking (default: counted on the trace)");
+    add_size_options(*command, config);
+    add_training_options(*command, config);
+    command->add_option("--precision", config.precision, "f32, bf16, int8 or auto (the trace's)")
+        ->capture_default_str();
+    command->add_option("--threads", config.threads, "worker threads (default: all cores)");
+    command->add_flag("--overwrite", config.overwrite, "replace an existing file");
+    command->add_flag("--json", options->json, "print one JSON document on stdout and nothing else there");
+    command->add_flag("--quiet", options->quiet, "no progress");
+    command->callback([options, &action] {
+        options->config.options.router.seed = options->config.options.kl.seed;
+        action = [options] { return do_fit(*options); };
+    });
+}
+
+}  // namespace draftscope::cli

@@ -1,0 +1,424 @@
+#include "app/jobs/fit_job.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "app/jobs/resolve.h"
+#include "base/clock.h"
+#include "engine/draft/drafter.h"
+#include "engine/fit/joint.h"
+#include "engine/fit/trace_texts.h"
+#include "engine/heads/artefact.h"
+#include "engine/heads/bcl.h"
+#include "engine/heads/static_vocab.h"
+#include "engine/model/model_file.h"
+#include "engine/replay/trace_model.h"
+
+namespace draftscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool one_of(const std::string& head, std::initializer_list<const char*> heads) {
+    return std::find(heads.begin(), heads.end(), head) != heads.end();
+}
+
+bool ranks_text(const std::string& head) {
+    return one_of(head, {"fr-spec", "pa-fr"});
+}
+bool ranks_generations(const std::string& head) {
+    return one_of(head, {"vocabtrim", "bcl"});
+}
+
+/// Everything a fit of weights stands on.
+struct Loaded {
+    std::shared_ptr<const Trace> trace;
+    std::unique_ptr<kernels::Exec> exec;
+    std::unique_ptr<Target> ends;
+    std::unique_ptr<Drafter> drafter;
+    std::string drafter_path;
+    TreeSpec tree;
+    HeadWeights weights;
+    fit::Ranking ranking;
+};
+
+Status check_config(const FitConfig& config) {
+    if (config.out.empty()) return bad_input("--out: name the file to write");
+    std::error_code error;
+    if (!config.overwrite && fs::exists(config.out, error))
+        return bad_input("--out {}: exists already; remove it or add --overwrite", config.out);
+    const fs::path folder = fs::path(config.out).parent_path();
+    if (!folder.empty() && !fs::is_directory(folder, error))
+        return bad_input("--out {}: there is no folder {}", config.out, folder.string());
+    const auto heads = fittable_heads();
+    if (std::find(heads.begin(), heads.end(), config.head) == heads.end()) {
+        std::string known;
+        for (const std::string& head : heads) known += (known.empty() ? "" : ", ") + head;
+        return bad_input("fit {}: {}; heads that are fitted: {}", config.head,
+                         find_head(config.head) != nullptr ? "this head needs no artefact" : "unknown head",
+                         known);
+    }
+    if (ranks_text(config.head)) {
+        if (config.text.empty())
+            return bad_input("fit {}: ranks the tokens of raw text; give --text FILE", config.head);
+        if (!fs::is_regular_file(config.text, error))
+            return bad_input("--text {}: no such file", config.text);
+    } else if (config.trace.empty()) {
+        return bad_input("fit {}: give --trace FOLDER (draftscope trace records one)", config.head);
+    }
+    if (config.joint && !one_of(config.head, {"slimspec", "specvocab", "vocabtrim-t", "bcl"}))
+        return bad_input("fit {}: --joint trains slimspec, specvocab, vocabtrim-t and bcl", config.head);
+    if (config.options.kl.epochs < 0 || config.options.kl.epochs > 1000)
+        return bad_input("--epochs {}: must be 0 to 1000 (0 = the closed form)", config.options.kl.epochs);
+    if (config.options.collect.anchors < 2)
+        return bad_input("--rounds {}: at least 2 are needed", config.options.collect.anchors);
+    return {};
+}
+
+Result<std::vector<int>> parse_ranks(const std::string& text) {
+    std::vector<int> ranks;
+    for (std::size_t first = 0; first < text.size() || (!text.empty() && first == text.size());) {
+        const std::size_t slash = std::min(text.find('/', first), text.size());
+        int value = 0;
+        const char* end = text.data() + slash;
+        const auto parsed = std::from_chars(text.data() + first, end, value);
+        if (parsed.ec != std::errc() || parsed.ptr != end || value < 1)
+            return bad_input("--rank {}: expected a whole number, or one per level as in 72/36", text);
+        ranks.push_back(value);
+        first = slash + 1;
+        if (slash == text.size()) break;
+    }
+    return ranks;
+}
+
+/// The run whose defaults, files and checks this fit shares.
+RunConfig as_run(const FitConfig& config, const Trace& trace) {
+    RunConfig run;
+    run.model = config.model;
+    if (run.model.empty() && !trace.weights_path().empty()) run.model = trace.folder();
+    run.drafter = config.drafter;
+    run.tree = config.tree;
+    run.precision = config.precision;
+    run.threads = config.threads;
+    run.prompt = "fit";
+    return run;
+}
+
+fit::Ranking count_trace(const Trace& trace) {
+    fit::TokenCounter counter(trace.info().target.tokens);
+    for (const TracePrompt& prompt : trace.prompts()) {
+        const std::vector<TokenId> tokens = trace.tokens(prompt);
+        counter.add(std::span(tokens).subspan(static_cast<std::size_t>(prompt.prompt_tokens)));
+    }
+    return counter.ranking();
+}
+
+Result<fit::Ranking> load_or_count(const FitConfig& config, const Trace& trace) {
+    if (config.ranking.empty()) return count_trace(trace);
+    fit::Ranking ranking;
+    DS_ASSIGN(const auto ids, load_ranking(config.ranking, config.head));
+    for (const TokenId id : ids) {
+        if (id >= trace.info().target.tokens)
+            return bad_input("--ranking {}: names token {}, the target has {}", config.ranking, id,
+                             trace.info().target.tokens);
+        ranking.ids.push_back(id);
+    }
+    return ranking;
+}
+
+std::uint64_t number_of(const std::string& hex) {
+    return hex.empty() ? 0 : std::strtoull(hex.c_str(), nullptr, 16);
+}
+
+/// Target ends, drafter, ranking and what a head is prepared with.
+Status load(const FitConfig& config, const FitHooks& hooks, Loaded& loaded, FitReport& report) {
+    const auto tell = [&](const std::string& what) {
+        if (hooks.on_progress) hooks.on_progress(-1, what);
+    };
+    const TraceInfo& info = loaded.trace->info();
+    DS_ASSIGN(const ResolvedRun run, resolve_run(as_run(config, *loaded.trace)));
+    const kernels::Precision precision =
+        run.precision ? *run.precision
+                      : kernels::precision_from(info.precision).value_or(kernels::Precision::bf16);
+    tell("packing the LM head");
+    const std::string model = loaded.trace->weights_path().empty() ? run.config.model : config.model;
+    DS_ASSIGN(loaded.ends, make_trace_target(*loaded.trace, model, *loaded.exec, precision));
+    tell("loading drafter " + run.drafter_id);
+    const std::string spec =
+        run.drafter_path.empty() ? run.drafter_id : run.drafter_id + ":" + run.drafter_path;
+    DS_ASSIGN(loaded.drafter, make_drafter(spec, run.drafter_path, *loaded.ends, *loaded.exec));
+    if (!loaded.drafter->uses_head()) return bad_input("--drafter {}: has no LM head to fit", run.drafter_id);
+    HeadWeights& weights = loaded.weights;
+    weights.lm_head =
+        loaded.drafter->own_head() != nullptr ? loaded.drafter->own_head() : &loaded.ends->lm_head();
+    weights.row_ids = loaded.drafter->own_head_ids();
+    weights.always_active = info.target.eos;
+    weights.vocab = info.target.tokens;
+    weights.hidden = info.target.hidden;
+    weights.drafter_bytes = static_cast<double>(loaded.drafter->weight_bytes());
+    weights.target = info.target.name;
+    weights.tokenizer = number_of(info.target.tokenizer_hash);
+    weights.drafter = run.drafter_id;
+    DS_ASSIGN(weights.drafter_hash, checkpoint_hash(run.drafter_path));
+    DS_ASSIGN(loaded.ranking, load_or_count(config, *loaded.trace));
+    loaded.tree = run.tree;
+    loaded.drafter_path = run.drafter_path;
+    report.target = weights.target;
+    report.drafter = run.drafter_id;
+    return {};
+}
+
+std::string to_json(const fit::Report& held_out, const fit::Report& notes) {
+    nlohmann::json document = held_out;
+    document["fit"] = notes;
+    return document.dump();
+}
+
+std::vector<std::string> prompts_seen(const Trace& trace) {
+    std::vector<std::string> hashes;
+    for (const TracePrompt& prompt : trace.prompts())
+        if (!prompt.hash.empty()) hashes.push_back(prompt.hash);
+    std::sort(hashes.begin(), hashes.end());
+    hashes.erase(std::unique(hashes.begin(), hashes.end()), hashes.end());
+    return hashes;
+}
+
+Status write_artefact(const FitConfig& config, const Loaded& loaded, const fit::FittedHead& fitted,
+                      const std::string& trained_drafter) {
+    ArtefactInfo info;
+    info.head = config.head;
+    info.target = loaded.weights.target;
+    info.tokenizer = loaded.weights.tokenizer;
+    info.drafter = loaded.weights.drafter;
+    info.drafter_hash = loaded.weights.drafter_hash;
+    info.vocab = loaded.weights.vocab;
+    info.hidden = loaded.weights.hidden;
+    info.parameters = fitted.parameters;
+    if (!trained_drafter.empty()) {
+        info.joint = true;
+        info.drafter_weights = fs::path(trained_drafter).filename().string();
+        DS_ASSIGN(info.drafter_hash, checkpoint_hash(trained_drafter));
+    }
+    info.prompts = prompts_seen(*loaded.trace);
+    info.report = to_json(fitted.report, fitted.notes);
+    std::vector<TensorToSave> tensors;
+    for (const fit::FittedTensor& tensor : fitted.tensors)
+        tensors.push_back({tensor.name, tensor.type, tensor.shape, tensor.bytes});
+    return save_artefact(config.out, info, tensors);
+}
+
+Status write_ranking(const FitConfig& config, const fit::Ranking& ranking, const std::string& target,
+                     const std::string& tokenizer, const std::string& source) {
+    const std::vector<std::int64_t> shape{static_cast<std::int64_t>(ranking.ids.size())};
+    const std::vector<TensorToSave> tensors{
+        {"ids", "I32", shape, std::as_bytes(std::span(ranking.ids))},
+        {"counts", "I32", shape, std::as_bytes(std::span(ranking.counts))}};
+    return save_safetensors(config.out, tensors,
+                            {{"format", "draftscope-ranking"},
+                             {"target", target},
+                             {"tokenizer_fingerprint", tokenizer},
+                             {"source", source},
+                             {"tokens", std::to_string(ranking.tokens)}});
+}
+
+void describe_ranking(const fit::Ranking& ranking, FitReport& report) {
+    report.notes["tokens"] = static_cast<double>(ranking.tokens);
+    report.notes["tokens_seen"] = static_cast<double>(
+        std::count_if(ranking.counts.begin(), ranking.counts.end(), [](int n) { return n > 0; }));
+    for (const int size : {2048, 4096, 8192, 16384, 32768}) {
+        if (size < static_cast<int>(ranking.ids.size()))
+            report.held_out[fmt::format("coverage_{}", size)] = fit::coverage_of(ranking, size);
+    }
+}
+
+/// BCL's exact size for this drafter: the paper's FLOPs, two per weight of the backbone and of a kept row.
+int bcl_size(const Loaded& loaded, const fit::Ranking& ranking, double alpha) {
+    const HeadWeights& weights = loaded.weights;
+    const double row_bytes = static_cast<double>(weights.lm_head->bytes()) / weights.lm_head->n();
+    const double weight_bytes = row_bytes / weights.lm_head->k();
+    const DraftPassCost cost{2 * weights.drafter_bytes / weight_bytes, 2.0 * weights.lm_head->k()};
+    const std::vector<std::int64_t> counts(ranking.counts.begin(), ranking.counts.end());
+    const int smallest = std::max<int>(1, static_cast<int>(weights.always_active.size()));
+    return solve_bcl_size(counts, smallest, weights.vocab, cost, alpha);
+}
+
+/// FR-Spec: token counts of raw text, line by line, with the target's tokenizer.
+Status fit_text_ranking(const FitConfig& config, const FitHooks& hooks, FitReport& report) {
+    RunConfig run;
+    run.model = config.model;
+    run.drafter = "none";
+    run.prompt = "fit";
+    DS_ASSIGN(const ResolvedRun resolved, resolve_run(run));
+    DS_ASSIGN(const ModelFile file, open_model_file(resolved.config.model));
+    if (file.tokenizer == nullptr) return bad_input("--model {}: has no tokenizer", resolved.config.model);
+    fit::TokenCounter counter(file.tokenizer->size());
+    std::ifstream text(config.text, std::ios::binary);
+    const auto size = static_cast<double>(fs::file_size(config.text));
+    double done = 0;
+    for (std::string line; std::getline(text, line);) {
+        if (hooks.cancelled && hooks.cancelled())
+            return Error{ErrorKind::cancelled, "fit cancelled; nothing was written"};
+        counter.add(file.tokenizer->encode(line + "\n", false));
+        done += static_cast<double>(line.size()) + 1;
+        if (hooks.on_progress) hooks.on_progress(done / size, "counting tokens");
+    }
+    const fit::Ranking ranking = counter.ranking();
+    if (ranking.tokens == 0) return bad_input("--text {}: holds no text", config.text);
+    describe_ranking(ranking, report);
+    report.target = file.config.name;
+    return write_ranking(config, ranking, file.config.name,
+                         fmt::format("{:016x}", file.tokenizer->fingerprint()),
+                         "raw text " + fs::path(config.text).filename().string());
+}
+
+/// VocabTrim and post-hoc BCL: counts over the target's own generations; for BCL also its exact size.
+Status fit_generation_ranking(const FitConfig& config, const FitHooks& hooks, Loaded& loaded,
+                              FitReport& report) {
+    const TraceInfo& info = loaded.trace->info();
+    fit::Ranking ranking = count_trace(*loaded.trace);
+    if (ranking.tokens == 0) return bad_input("{}: the trace holds no generated tokens", config.trace);
+    describe_ranking(ranking, report);
+    if (config.head == "bcl") {
+        DS_TRY(load(config, hooks, loaded, report));
+        report.notes["size"] = bcl_size(loaded, ranking, config.options.alpha);
+        report.held_out["coverage_at_size"] =
+            fit::coverage_of(ranking, static_cast<int>(report.notes["size"]));
+    }
+    report.target = info.target.name;
+    return write_ranking(config, ranking, info.target.name, info.target.tokenizer_hash,
+                         "generations of the target, trace " + fs::path(config.trace).filename().string());
+}
+
+/// A folder that is written under another name and takes its own once everything in it is there.
+class StagedFolder {
+  public:
+    explicit StagedFolder(std::string path) : path_(std::move(path)), staged_(path_ + ".part") {}
+    ~StagedFolder() {
+        std::error_code ignored;
+        fs::remove_all(staged_, ignored);
+    }
+    const std::string& staged() const { return staged_; }
+    Status make() {
+        std::error_code error;
+        fs::remove_all(staged_, error);
+        if (!fs::create_directories(staged_, error)) return failed("{}: cannot be made", staged_);
+        return {};
+    }
+    Status commit() {
+        std::error_code error;
+        fs::remove_all(path_, error);
+        fs::rename(staged_, path_, error);
+        if (error) return failed("{}: {}", path_, error.message());
+        return {};
+    }
+
+  private:
+    std::string path_, staged_;
+};
+
+/// `out` without its ending, plus .drafter: the folder that goes with a jointly trained head.
+std::string trained_drafter_path(const std::string& out) {
+    return (fs::path(out).parent_path() / (fs::path(out).stem().string() + ".drafter")).string();
+}
+
+Status fit_with_drafter(const FitConfig& config, const fit::FitOptions& options, const fit::FitInputs& inputs,
+                        const fit::Hooks& hooks, Loaded& loaded, FitReport& report, fit::FittedHead& fitted) {
+    const std::string path = trained_drafter_path(config.out);
+    std::error_code ignored;
+    if (!config.overwrite && fs::exists(path, ignored))
+        return bad_input("--out {}: its drafter's folder {} exists already; remove it or add --overwrite",
+                         config.out, path);
+    DS_ASSIGN(fit::JointDrafter drafter,
+              fit::load_joint_drafter(loaded.weights.drafter, loaded.drafter_path, *loaded.ends));
+    StagedFolder folder(path);
+    fit::JointOptions joint = config.joint_options;
+    joint.steps = options.collect.text_levels;
+    joint.seed = options.kl.seed;
+    joint.hold_out_every = options.collect.hold_out_every;
+    joint.lambda = config.head == "specvocab" ? config.lambda : 0.0;
+    const auto reload =
+        [&](const std::vector<fit::FittedTensor>& weights) -> Result<std::unique_ptr<Drafter>> {
+        DS_TRY(folder.make());
+        std::vector<TensorToSave> tensors;
+        for (const fit::FittedTensor& t : weights) tensors.push_back({t.name, t.type, t.shape, t.bytes});
+        DS_TRY(save_safetensors(folder.staged() + "/model.safetensors", tensors));
+        std::error_code error;
+        fs::copy_file(fs::path(loaded.drafter_path) / "config.json",
+                      fs::path(folder.staged()) / "config.json", error);
+        if (error) return failed("{}: {}", folder.staged(), error.message());
+        return make_drafter(loaded.weights.drafter + ":" + folder.staged(), "", *loaded.ends, *loaded.exec);
+    };
+    DS_ASSIGN(fitted, fit::fit_joint(inputs, options, {drafter, *loaded.ends, joint, reload}, hooks));
+    DS_TRY(hooks.check());
+    DS_TRY(folder.commit());
+    report.joint = true;
+    return {};
+}
+
+Status fit_weights(const FitConfig& config, const FitHooks& hooks, Loaded& loaded, FitReport& report) {
+    fit::FitOptions options = config.options;
+    options.head = config.head;
+    DS_ASSIGN(options.ranks, parse_ranks(config.rank));
+    DS_TRY(load(config, hooks, loaded, report));
+    options.collect.tree = loaded.tree;
+    options.collect.text_levels = loaded.tree.levels();
+    if (options.kl.epochs == 0) options.train = false;
+    if (config.head == "bcl") options.v = bcl_size(loaded, count_trace(*loaded.trace), options.alpha);
+    DS_ASSIGN(const auto texts, fit::make_trace_texts(loaded.trace, loaded.drafter->aux_layers()));
+    fit::FitInputs inputs{*loaded.exec,
+                          loaded.drafter.get(),
+                          loaded.weights,
+                          loaded.ends->lm_head(),
+                          loaded.trace->info().target.context,
+                          texts.get(),
+                          {}};
+    inputs.ranking.assign(loaded.ranking.ids.begin(), loaded.ranking.ids.end());
+    const fit::Hooks fit_hooks{hooks.on_progress, hooks.cancelled};
+    fit::FittedHead fitted;
+    if (config.joint) {
+        DS_TRY(fit_with_drafter(config, options, inputs, fit_hooks, loaded, report, fitted));
+    } else {
+        DS_ASSIGN(fitted, fit::fit_head(inputs, options, fit_hooks));
+        DS_TRY(fit_hooks.check());
+    }
+    report.parameters = fitted.parameters;
+    report.held_out = fitted.report;
+    report.notes = fitted.notes;
+    return write_artefact(config, loaded, fitted, config.joint ? trained_drafter_path(config.out) : "");
+}
+
+}  // namespace
+
+std::vector<std::string> fittable_heads() {
+    return {"fr-spec", "pa-fr",    "vocabtrim", "vocabtrim-t", "bcl",
+            "coral",   "dynaspec", "specvocab", "slimspec",    "rdk"};
+}
+
+Result<FitReport> run_fit(const FitConfig& config, const FitHooks& hooks) {
+    DS_TRY(check_config(config));
+    const TimeNs start = monotonic_ns();
+    FitReport report;
+    report.head = config.head;
+    report.out = config.out;
+    if (ranks_text(config.head)) {
+        DS_TRY(fit_text_ranking(config, hooks, report));
+    } else {
+        Loaded loaded;
+        const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+        loaded.exec = kernels::make_cpu_exec(config.threads > 0 ? config.threads : cores);
+        DS_ASSIGN(loaded.trace, Trace::open(config.trace));
+        const bool ranking = ranks_generations(config.head) && !config.joint;
+        DS_TRY(ranking ? fit_generation_ranking(config, hooks, loaded, report)
+                       : fit_weights(config, hooks, loaded, report));
+    }
+    std::error_code ignored;
+    report.bytes = fs::file_size(config.out, ignored);
+    report.seconds = seconds(monotonic_ns() - start);
+    return report;
+}
+
+}  // namespace draftscope

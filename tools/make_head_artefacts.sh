@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Fits the head artefacts that ship with the demo model: records the target's answers to prompts that no evaluation
+# uses, then fits each head on each demo drafter's hiddens over that trace. Run it again whenever a drafter changes:
+# an artefact names the drafter weights it was made for, and other weights refuse it.
+#   tools/make_head_artefacts.sh [drafter ...]      (default: eagle2 eagle3 medusa hydra)
+# Environment: PROMPTS (JSONL), MAX_NEW, ROUNDS, BINARY, OUT, TRACE (kept and reused when it is there).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+prompts=${PROMPTS:-assets/prompts/fit_prompts.jsonl}
+max_new=${MAX_NEW:-64}
+rounds=${ROUNDS:-5000}
+binary=${BINARY:-build/release/draftscope}
+out=${OUT:-assets/heads}
+trace=${TRACE:-}
+[ $# -gt 0 ] || set -- eagle2 eagle3 medusa hydra
+
+[ -x "$binary" ] || { echo "make_head_artefacts: $binary is not there; ./run build makes it" >&2; exit 1; }
+if [ -z "$trace" ]; then
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    trace=$work/trace
+fi
+if [ ! -f "$trace/trace.json" ]; then
+    "$binary" trace --prompts "$prompts" --max-new "$max_new" --no-times --out "$trace"
+fi
+
+fit() { # head, drafter, options ...
+    local head=$1 drafter=$2
+    shift 2
+    mkdir -p "$out/$drafter"
+    "$binary" fit "$head" --trace "$trace" --drafter "$drafter" --rounds "$rounds" \
+        --out "$out/$drafter/$head.safetensors" --overwrite "$@"
+}
+
+for drafter in "$@"; do
+    case "$drafter" in
+        # Medusa's and Hydra's levels are heads of their own: a down-projection for each.
+        medusa | hydra)
+            fit slimspec "$drafter" --per-level --rank 36
+            fit specvocab "$drafter" --per-level --rank 36
+            ;;
+        *)
+            fit slimspec "$drafter" --rank 72
+            fit specvocab "$drafter" --rank 36
+            fit vocabtrim-t "$drafter" -v 4096
+            ;;
+    esac
+    fit coral "$drafter"
+    fit dynaspec "$drafter"
+done
+du -ch "$out"/*/*.safetensors | tail -1
