@@ -37,12 +37,12 @@ for drafter in "$@"; do
     case "$drafter" in
         # Medusa's and Hydra's levels are heads of their own: a down-projection for each.
         medusa | hydra)
-            fit slimspec "$drafter" --per-level --rank 36
-            fit specvocab "$drafter" --per-level --rank 36
+            fit slimspec "$drafter" --per-level --rank 36 --epochs 3 --batch 128
+            fit specvocab "$drafter" --per-level --rank 36 --batch 128
             ;;
         *)
-            fit slimspec "$drafter" --rank 72
-            fit specvocab "$drafter" --rank 36
+            fit slimspec "$drafter" --rank 72 --epochs 3 --batch 128
+            fit specvocab "$drafter" --rank 36 --batch 128
             fit vocabtrim-t "$drafter" -v 4096
             ;;
     esac
