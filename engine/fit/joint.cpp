@@ -24,24 +24,26 @@ struct NamedShape {
 std::vector<NamedShape> layout(JointDrafter& drafter) {
     const EagleShape& s = drafter.shape;
     EagleWeights& w = drafter.weights;
-    const WeightSource& source = *drafter.checkpoint.weights;
-    const bool midlayer = source.find("midlayer.self_attn.q_proj.weight") != nullptr;
-    const std::string at = midlayer ? "midlayer." : "layers.0.";
+    EagleCheckpoint& checkpoint = drafter.checkpoint;
+    const auto in_layer = [&](std::string_view name) {
+        return checkpoint.name("layers.0." + std::string(name));
+    };
     const int inputs = s.eagle3 ? 2 * s.hidden : s.hidden;
-    std::vector<NamedShape> list{{&w.fc, "fc.weight", s.hidden, s.eagle3 ? s.features : 2 * s.hidden},
-                                 {&w.q, at + "self_attn.q_proj.weight", s.heads * s.head_dim, inputs},
-                                 {&w.k, at + "self_attn.k_proj.weight", s.kv_heads * s.head_dim, inputs},
-                                 {&w.v, at + "self_attn.v_proj.weight", s.kv_heads * s.head_dim, inputs},
-                                 {&w.o, at + "self_attn.o_proj.weight", s.hidden, s.heads * s.head_dim},
-                                 {&w.gate, at + "mlp.gate_proj.weight", s.ffn, s.hidden},
-                                 {&w.up, at + "mlp.up_proj.weight", s.ffn, s.hidden},
-                                 {&w.down, at + "mlp.down_proj.weight", s.hidden, s.ffn},
-                                 {&w.post_norm, at + "post_attention_layernorm.weight", 1, s.hidden}};
-    if (source.find("fc.bias") != nullptr) list.push_back({&w.fc_bias, "fc.bias", 1, s.hidden});
+    std::vector<NamedShape> list{
+        {&w.fc, checkpoint.name("fc.weight"), s.hidden, s.eagle3 ? s.features : 2 * s.hidden},
+        {&w.q, in_layer("self_attn.q_proj.weight"), s.heads * s.head_dim, inputs},
+        {&w.k, in_layer("self_attn.k_proj.weight"), s.kv_heads * s.head_dim, inputs},
+        {&w.v, in_layer("self_attn.v_proj.weight"), s.kv_heads * s.head_dim, inputs},
+        {&w.o, in_layer("self_attn.o_proj.weight"), s.hidden, s.heads * s.head_dim},
+        {&w.gate, in_layer("mlp.gate_proj.weight"), s.ffn, s.hidden},
+        {&w.up, in_layer("mlp.up_proj.weight"), s.ffn, s.hidden},
+        {&w.down, in_layer("mlp.down_proj.weight"), s.hidden, s.ffn},
+        {&w.post_norm, in_layer("post_attention_layernorm.weight"), 1, s.hidden}};
+    if (checkpoint.has("fc.bias")) list.push_back({&w.fc_bias, checkpoint.name("fc.bias"), 1, s.hidden});
     if (s.eagle3) {
-        list.push_back({&w.input_norm, at + "input_layernorm.weight", 1, s.hidden});
-        list.push_back({&w.hidden_norm, at + "hidden_norm.weight", 1, s.hidden});
-        list.push_back({&w.final_norm, "norm.weight", 1, s.hidden});
+        list.push_back({&w.input_norm, in_layer("input_layernorm.weight"), 1, s.hidden});
+        list.push_back({&w.hidden_norm, in_layer("hidden_norm.weight"), 1, s.hidden});
+        list.push_back({&w.final_norm, checkpoint.name("norm.weight"), 1, s.hidden});
     }
     return list;
 }
@@ -293,11 +295,19 @@ Result<JointDrafter> load_joint_drafter(const std::string& id, const std::string
     if (id != "eagle2" && id != "eagle3")
         return bad_input("--joint: trains eagle2 and eagle3 drafters, not {}", id);
     JointDrafter drafter;
-    DS_ASSIGN(drafter.checkpoint, open_eagle_checkpoint(folder, target));
-    const WeightSource& source = *drafter.checkpoint.weights;
-    if (id == "eagle3" && source.find("lm_head.weight") != nullptr)
+    const auto generation = id == "eagle2" ? EagleGeneration::eagle2 : EagleGeneration::eagle3;
+    DS_ASSIGN(drafter.checkpoint, open_eagle_checkpoint(generation, folder, target));
+    EagleCheckpoint& checkpoint = drafter.checkpoint;
+    const WeightSource& source = *checkpoint.weights;
+    if (id == "eagle3" && checkpoint.has("lm_head.weight"))
         return bad_input("{}: --joint replaces the head, but this drafter carries lm_head.weight of its own",
                          source.path());
+    if (checkpoint.layout == EagleLayout::gguf || checkpoint.norm_before_fc || checkpoint.fc_norm ||
+        checkpoint.norm_output || checkpoint.target_hidden != checkpoint.shape.hidden)
+        return bad_input(
+            "{}: --joint trains safetensors checkpoints of the target's hidden size, without the variants "
+            "norm_before_fc, fc_norm and norm_output",
+            source.path());
     const LayerShape& layer = drafter.checkpoint.shape;
     EagleShape& shape = drafter.shape;
     shape.hidden = layer.hidden;
