@@ -31,6 +31,7 @@ void add_stats(CLI::App& program, Action& action);
 void add_check(CLI::App& program, Action& action);
 void add_export(CLI::App& program, Action& action);
 void add_doctor(CLI::App& program, Action& action);
+void add_kernels(CLI::App& program, Action& action);
 
 /// Prints "draftscope: message" to stderr and gives the exit code that belongs to the error.
 int report(const Error& error);

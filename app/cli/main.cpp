@@ -8,7 +8,7 @@
 namespace draftscope::cli {
 
 std::span<const Subcommand> subcommands() {
-    static constexpr std::array<Subcommand, 9> table = {{
+    static constexpr std::array<Subcommand, 10> table = {{
         {"gui", add_gui},
         {"run", add_run},
         {"trace", add_trace},
@@ -18,6 +18,7 @@ std::span<const Subcommand> subcommands() {
         {"check", add_check},
         {"export", add_export},
         {"doctor", add_doctor},
+        {"kernels", add_kernels},
     }};
     return table;
 }
