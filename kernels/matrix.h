@@ -23,7 +23,7 @@ std::optional<Precision> precision_from(std::string_view text);
 using RowSource = FunctionRef<void(int row, float* out)>;
 
 /// A weight matrix W of shape [N, K] (N outputs, K inputs) in the tile order of the op that reads it.
-/// int8: symmetric, with one scale per row and 32 columns; activations are quantised per row on the fly.
+/// int8: symmetric, with one scale per row and 64 columns; activations are quantised per row on the fly.
 class Matrix {
   public:
     Matrix() = default;
