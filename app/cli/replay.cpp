@@ -10,6 +10,7 @@
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
 #include "app/jobs/replay_job.h"
+#include "app/jobs/resolve.h"
 #include "engine/replay/head_tally.h"
 
 namespace draftscope::cli {

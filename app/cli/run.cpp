@@ -205,6 +205,9 @@ void add_run(CLI::App& program, Action& action) {
     command->add_flag("--stratify", config.stratify, "take them evenly over the categories");
     command->add_option("--baseline", config.baseline,
                         "also decode N prompts autoregressively at the same batch, for the speed-up");
+    command->add_option("--shadow", config.shadow,
+                        "heads that follow the text beside the driving one, each with rounds of its own: "
+                        "slimspec,fr-spec:v=8192");
     command
         ->add_option("--calibrate", config.calibration_rounds,
                      "rounds in which the full head also drafts, to place the head on the plane (0 = off)")

@@ -62,6 +62,7 @@ std::string to_command_line(const RunConfig& config) {
         line += " --prompt " + quoted(config.prompt);
     }
     number("--baseline", config.baseline, defaults.baseline);
+    text("--shadow", config.shadow, defaults.shadow);
     number("--calibrate", config.calibration_rounds, defaults.calibration_rounds);
     text("--save", config.save, defaults.save);
     flag("--overwrite", config.overwrite);

@@ -36,6 +36,7 @@ struct RunConfig {
     int limit = 0;             ///< conversations, 0 = all
     bool stratify = false;
     int baseline = 0;            ///< prompts also decoded with `none`
+    std::string shadow;          ///< heads that follow the text at their own pace, as in --heads; "" = none
     int calibration_rounds = 8;  ///< rounds in which the full head also drafts; 0 = off
     std::string save;            ///< capture file, "" = none
     bool overwrite = false;

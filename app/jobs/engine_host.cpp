@@ -59,6 +59,7 @@ std::string config_json(const ResolvedRun& run, const Tokenizer& tokenizer) {
         {"prompts_file", c.prompts_file},
         {"limit", c.limit},
         {"stratify", c.stratify},
+        {"shadow", c.shadow},
         {"calibration_rounds", c.calibration_rounds}};
     return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -81,6 +82,8 @@ struct EngineHost::Impl {
     std::string drafter_key;
     std::unique_ptr<Head> head;
     std::unique_ptr<Head> full_head;
+    std::vector<std::unique_ptr<Head>> shadow_heads;
+    std::vector<ShadowHead> shadows;  ///< of the run under way
     std::string head_key;
     Machine machine;
 
@@ -88,6 +91,8 @@ struct EngineHost::Impl {
     Status load_target(const ResolvedRun& run, const RunHooks& hooks);
     Status load_drafter(const ResolvedRun& run, const RunHooks& hooks);
     Status load_heads(const ResolvedRun& run);
+    Status load_shadows(const ResolvedRun& run);
+    HeadWeights head_weights(const ResolvedRun& run) const;
     RunRow describe_run(const ResolvedRun& run, const std::string& frontend);
     DecodeOptions decode_options(const ResolvedRun& run) const;
     Status check_prompts(const ResolvedRun& run, const std::vector<Conversation>& conversations);
@@ -156,6 +161,43 @@ Status EngineHost::Impl::load_drafter(const ResolvedRun& run, const RunHooks& ho
     return {};
 }
 
+HeadWeights EngineHost::Impl::head_weights(const ResolvedRun& run) const {
+    HeadWeights weights;
+    weights.lm_head = drafter->own_head() != nullptr ? drafter->own_head() : &target->lm_head();
+    weights.always_active = target->tokenizer()->eos();
+    weights.row_ids = drafter->own_head_ids();
+    weights.vocab = std::min(target->tokenizer()->size(), target->lm_head().n());
+    weights.hidden = weights.lm_head->k();
+    weights.drafter_bytes = static_cast<double>(drafter->weight_bytes());
+    weights.target = target->config().name;
+    weights.tokenizer = target->tokenizer()->fingerprint();
+    weights.drafter = run.drafter_id;
+    // A checkpoint whose weights have no name fits every artefact of its drafter's kind.
+    if (const auto hash = checkpoint_hash(drafter_path_of(run.drafter_path)); hash.ok())
+        weights.drafter_hash = *hash;
+    return weights;
+}
+
+/// Prepared anew for each run; only the weights they share are kept.
+Status EngineHost::Impl::load_shadows(const ResolvedRun& run) {
+    shadows.clear();
+    shadow_heads.clear();
+    DS_ASSIGN(const std::vector<ResolvedRun> resolved, resolve_shadows(run));
+    if (!drafter->uses_head()) return {};
+    for (const ResolvedRun& shadow : resolved) {
+        DS_ASSIGN(auto made, make_head(*shadow.head, shadow.artefacts));
+        DS_TRY(made->prepare(*exec, head_weights(shadow)));
+        if (made->verify_whole_tree())
+            return bad_input(
+                "--shadow {}: wants the target's view of every node of its own trees, which only a run of "
+                "its own gives",
+                to_text(*shadow.head));
+        shadows.push_back({to_text(*shadow.head), made.get()});
+        shadow_heads.push_back(std::move(made));
+    }
+    return {};
+}
+
 Status EngineHost::Impl::load_heads(const ResolvedRun& run) {
     if (!drafter->uses_head()) {
         const bool has_own = find_drafter(run.drafter_id)->needs_weights;
@@ -172,19 +214,7 @@ Status EngineHost::Impl::load_heads(const ResolvedRun& run) {
     const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}", drafter_key, to_text(*run.head),
                                         files.ranking_path, files.artefact_path, files.affinity_path);
     if (head && key == head_key) return {};
-    HeadWeights weights;
-    weights.lm_head = drafter->own_head() != nullptr ? drafter->own_head() : &target->lm_head();
-    weights.always_active = target->tokenizer()->eos();
-    weights.row_ids = drafter->own_head_ids();
-    weights.vocab = std::min(target->tokenizer()->size(), target->lm_head().n());
-    weights.hidden = weights.lm_head->k();
-    weights.drafter_bytes = static_cast<double>(drafter->weight_bytes());
-    weights.target = target->config().name;
-    weights.tokenizer = target->tokenizer()->fingerprint();
-    weights.drafter = run.drafter_id;
-    // A checkpoint whose weights have no name fits every artefact of its drafter's kind.
-    if (const auto hash = checkpoint_hash(drafter_path_of(run.drafter_path)); hash.ok())
-        weights.drafter_hash = *hash;
+    const HeadWeights weights = head_weights(run);
     full_head.reset();
     DS_ASSIGN(head, make_head(*run.head, run.artefacts));
     DS_TRY(head->prepare(*exec, weights));
@@ -202,7 +232,8 @@ Status EngineHost::Impl::load(const ResolvedRun& run, const RunHooks& hooks) {
         return bad_input("{}", problem);
     }
     DS_TRY(load_drafter(run, hooks));
-    return load_heads(run);
+    DS_TRY(load_heads(run));
+    return load_shadows(run);
 }
 
 RunRow EngineHost::Impl::describe_run(const ResolvedRun& run, const std::string& frontend) {
@@ -238,6 +269,7 @@ DecodeOptions EngineHost::Impl::decode_options(const ResolvedRun& run) const {
     options.max_new = run.config.max_new;
     options.ignore_eos = run.config.ignore_eos;
     options.calibration_rounds = run.config.calibration_rounds;
+    options.shadows = shadows;
     return options;
 }
 
@@ -261,6 +293,7 @@ Status EngineHost::Impl::run_baseline(const ResolvedRun& run, const std::vector<
     phases.set_enabled(false);
     DecodeOptions options = decode_options(run);
     options.calibration_rounds = 0;
+    options.shadows.clear();
     DecodeSession session(*target, *plain, nullptr, nullptr, *exec, options, {}, phases, gate);
     const auto count = std::min(conversations.size(), static_cast<std::size_t>(run.config.baseline));
     const std::vector<Conversation> first(conversations.begin(),

@@ -116,22 +116,6 @@ std::int64_t ReplayReport::rounds() const {
     return sum;
 }
 
-std::vector<std::string> split_specs(const std::string& list) {
-    std::vector<std::string> specs;
-    for (std::size_t first = 0; first <= list.size();) {
-        const std::size_t comma = std::min(list.find(',', first), list.size());
-        const std::string piece = list.substr(first, comma - first);
-        const bool continues =
-            !specs.empty() && piece.find('=') != std::string::npos && piece.find(':') == std::string::npos;
-        if (continues)
-            specs.back() += "," + piece;
-        else
-            specs.push_back(piece);
-        first = comma + 1;
-    }
-    return specs;
-}
-
 namespace {
 
 Status check(const ReplayConfig& config) {

@@ -47,8 +47,4 @@ struct ReplayHooks {
 /// Loads the trace, drafter and heads and replays. Blocks.
 Result<ReplayReport> run_replay(const ReplayConfig& config, const ReplayHooks& hooks);
 
-/// "slimspec:rank=72,fr-spec:v=8192,bytes=1" in its specs: a piece `key=value` without a colon continues the
-/// spec before it.
-std::vector<std::string> split_specs(const std::string& list);
-
 }  // namespace draftscope

@@ -152,8 +152,45 @@ Result<ResolvedRun> resolve_run(const RunConfig& config, bool replay) {
     return run;
 }
 
+std::vector<std::string> split_specs(const std::string& list) {
+    std::vector<std::string> specs;
+    for (std::size_t first = 0; first <= list.size();) {
+        const std::size_t comma = std::min(list.find(',', first), list.size());
+        const std::string piece = list.substr(first, comma - first);
+        const bool continues =
+            !specs.empty() && piece.find('=') != std::string::npos && piece.find(':') == std::string::npos;
+        if (continues)
+            specs.back() += "," + piece;
+        else
+            specs.push_back(piece);
+        first = comma + 1;
+    }
+    return specs;
+}
+
+Result<std::vector<ResolvedRun>> resolve_shadows(const ResolvedRun& run) {
+    std::vector<ResolvedRun> shadows;
+    if (run.config.shadow.empty()) return shadows;
+    if (rule_at(run.verify, run.config.temperature) != VerifyRule::match)
+        return bad_input("--shadow {}: shadow heads are judged by exact match; use --verify match",
+                         run.config.shadow);
+    for (const std::string& spec : split_specs(run.config.shadow)) {
+        RunConfig config = run.config;
+        config.head = spec;
+        config.shadow.clear();
+        auto shadow = resolve_run(config);
+        if (!shadow.ok()) return bad_input("--shadow: {}", shadow.error().message);
+        if (shadow->drafter_path != run.drafter_path)
+            return bad_input("--shadow {}: was trained with another drafter, {}; run it by itself", spec,
+                             shadow->drafter_path);
+        shadows.push_back(std::move(*shadow));
+    }
+    return shadows;
+}
+
 Status validate(const RunConfig& config) {
-    DS_ASSIGN([[maybe_unused]] const ResolvedRun run, resolve_run(config));
+    DS_ASSIGN(const ResolvedRun run, resolve_run(config));
+    DS_ASSIGN([[maybe_unused]] const auto shadows, resolve_shadows(run));
     return {};
 }
 

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "app/jobs/commands.h"
 #include "base/result.h"
@@ -27,5 +28,11 @@ struct ResolvedRun {
 };
 /// `replay`: heads that know the text to come are allowed.
 Result<ResolvedRun> resolve_run(const RunConfig& config, bool replay = false);
+
+/// "slimspec:rank=72,fr-spec:v=8192,bytes=1" in its specs: a piece `key=value` without a colon continues the
+/// spec before it.
+std::vector<std::string> split_specs(const std::string& list);
+/// The heads of --shadow, each as a run of its own would have it; checked against `run`.
+Result<std::vector<ResolvedRun>> resolve_shadows(const ResolvedRun& run);
 
 }  // namespace draftscope

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/replay/follow.h"
+#include "engine/session/follow.h"
 
 namespace draftscope {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "engine/replay/follow.h"
 #include "engine/replay/trace.h"
+#include "engine/session/follow.h"
 
 namespace draftscope {
 

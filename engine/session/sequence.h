@@ -16,6 +16,8 @@
 
 namespace draftscope {
 
+struct SequenceShadows;
+
 /// A prompt being decoded: its text so far and the state of everything that follows it.
 struct Sequence {
     Sequence(KvCache cache_in, const Tokenizer* tokenizer) : cache(std::move(cache_in)) {
@@ -35,6 +37,7 @@ struct Sequence {
     int new_slots = 0;
     std::optional<TextStream> text;
     CalibrationTrees calibration;
+    std::shared_ptr<SequenceShadows> shadows;  ///< null without shadow heads
     PromptOutcome outcome;
 
     bool done() const { return outcome.finish != Finish::none; }

@@ -4,6 +4,7 @@
 
 #include "engine/session/lockstep.h"
 #include "engine/session/prefill.h"
+#include "engine/session/shadows.h"
 
 namespace draftscope {
 namespace {
@@ -35,7 +36,8 @@ struct DecodeSession::Impl {
     Impl(Target& target, Drafter& drafter, Head* head, Head* full_head, kernels::Exec& exec,
          DecodeOptions options, Recording recording, PhaseRecorder& phases, Gate& gate)
         : core(target, drafter, head, full_head, exec, options, std::move(recording), phases, gate),
-          lockstep(core) {
+          lockstep(core),
+          shadows(core) {
         phases.set_observer(&gate);
     }
     ~Impl() { core.phases.set_observer(nullptr); }
@@ -48,6 +50,7 @@ struct DecodeSession::Impl {
 
     SessionCore core;
     Lockstep lockstep;
+    ShadowHeads shadows;
     std::vector<std::unique_ptr<Sequence>> active;  ///< in the order in which they began
     int begun = 0;
 };
@@ -63,6 +66,7 @@ Status DecodeSession::Impl::fill(PromptFeed& feed) {
         Sequence& sequence = *active.back();
         DS_ASSIGN(const std::string piece, prefill_sequence(core, sequence));
         if (!piece.empty()) feed.text(sequence.prompt, piece);
+        DS_TRY(shadows.begin(sequence));
         if (!sequence.done()) continue;
         end(feed, sequence);
         active.pop_back();
@@ -81,6 +85,7 @@ Status DecodeSession::Impl::step(PromptFeed& feed) {
         return {};
     }
     DS_TRY(lockstep.step(active));
+    DS_TRY(shadows.follow(lockstep.rounds()));
     std::vector<RoundEnd> ends;
     for (const Round& round : lockstep.rounds()) {
         ends.push_back({round.accepted(), round.tree.max_depth()});

@@ -17,6 +17,12 @@ namespace draftscope {
 /// Most sequences that may be decoded in lockstep ("our default" bound).
 inline constexpr int max_batch = 1024;
 
+/// A head that follows the text beside the driving one, at its own pace; prepared on the same weights.
+struct ShadowHead {
+    std::string text;  ///< canonical spec, for head_eval rows
+    Head* head = nullptr;
+};
+
 struct DecodeOptions {
     TreeSpec tree;
     Sampling sampling;
@@ -28,6 +34,9 @@ struct DecodeOptions {
     int calibration_rounds =
         0;  ///< steps in which the full head also drafts (every other one), to place the live head
     bool record_nodes = true;
+    /// Judged by exact match, so only with a run under that rule and a drafter that has a head; recorded
+    /// only.
+    std::vector<ShadowHead> shadows;
 };
 
 struct PromptInput {

@@ -122,7 +122,11 @@ void App::frame() {
     ui_.find_requested = false;
     if (const RowId prompt = watched_prompt(*snapshot_, ui_); prompt != watched_prompt_) {
         watched_prompt_ = prompt;
-        commands_.insert(commands_.begin(), CmdWatch{prompt});
+        // In place: GCC 12 misreads a moved temporary of this variant as uninitialised.
+        Commands all;
+        all.emplace_back(std::in_place_type<CmdWatch>, CmdWatch{prompt});
+        for (Command& command : commands_) all.push_back(std::move(command));
+        commands_ = std::move(all);
     }
     if (!commands_.empty()) controller_.submit(std::exchange(commands_, {}));
 }
@@ -161,8 +165,8 @@ void App::perform(ActionId id) {
     const bool idle = state == JobState::idle;
     const auto step = [&](Command command) {
         if (idle) {
-            commands_.push_back(CmdStart{config_});
-            commands_.push_back(CmdPause{});
+            commands_.emplace_back(std::in_place_type<CmdStart>, CmdStart{config_});
+            commands_.emplace_back(std::in_place_type<CmdPause>);
         } else if (state != JobState::stopping) {
             commands_.push_back(command);
         }

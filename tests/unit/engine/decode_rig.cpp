@@ -114,6 +114,7 @@ std::unique_ptr<DecodeSession> DecodeRig::open(const RigSetting& setting, Record
     options.warmup_steps = setting.warmup_steps;
     options.calibration_rounds = setting.calibration_rounds;
     options.record_nodes = setting.record_nodes;
+    for (const std::string& spec : setting.shadows) options.shadows.push_back({spec, &head(spec, with)});
     Recording recording;
     recording.sink = sink;
     recording.ids = sink == nullptr ? nullptr : &ids_;

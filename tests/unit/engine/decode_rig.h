@@ -47,6 +47,7 @@ struct RigSetting {
     bool ignore_eos = false;
     int warmup_steps = 2;
     int calibration_rounds = 0;
+    std::vector<std::string> shadows = {};  ///< heads that follow the text at their own pace
     bool record_nodes = true;
     std::uint64_t seed = 7;
     double top_p = 1.0;

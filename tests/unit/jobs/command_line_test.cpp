@@ -41,6 +41,7 @@ TEST(CommandLine, EveryChangedSettingIsThere) {
     config.limit = 3;
     config.stratify = true;
     config.baseline = 2;
+    config.shadow = "slimspec,microspec";
     config.calibration_rounds = 0;
     config.save = "x.dscope";
     config.overwrite = true;
@@ -51,7 +52,7 @@ TEST(CommandLine, EveryChangedSettingIsThere) {
         "--max-new "
         "64 --batch 8 "
         "--precision int8 --threads 2 --ignore-eos --raw --prompts p.jsonl --limit 3 --stratify --baseline 2 "
-        "--calibrate 0 --save x.dscope --overwrite");
+        "--shadow slimspec,microspec --calibrate 0 --save x.dscope --overwrite");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "engine/replay/follow.h"
+#include "engine/session/follow.h"
 
 #include <algorithm>
 

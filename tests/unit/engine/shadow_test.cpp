@@ -1,0 +1,130 @@
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/rng.h"
+#include "tests/support/tiny_model.h"
+#include "tests/unit/engine/decode_rig.h"
+#include "tests/unit/engine/ranking_file.h"
+#include "tests/unit/engine/tiny_artefacts.h"
+#include "tests/unit/engine/tiny_drafter.h"
+
+/// Self-paced shadow heads: what they do beside another head is what they do in a run of their own.
+namespace draftscope::testing {
+namespace {
+
+constexpr int vocab = 13;
+
+TinyModelOptions small_vocabulary() {
+    TinyModelOptions options;
+    options.vocab = vocab;
+    return options;
+}
+
+std::vector<std::vector<TokenId>> prompts() {
+    std::vector<std::vector<TokenId>> all = {{5}, {}, {1, 2, 3}};
+    for (int i = 0; i < 24; ++i) all[1].push_back(i % 6);
+    return all;
+}
+
+class Shadows : public ::testing::Test {
+  protected:
+    Shadows()
+        : target_(DecodeRig::build(make_tiny_model(21, small_vocabulary()), kernels::Precision::f32)),
+          eagle_(target_->config(), 77),
+          ranking_(RankingFile::shuffled(vocab)),
+          rig_(std::move(target_), {{"eagle2", eagle_.folder()}}, ranking_.path()),
+          artefacts_(rig_) {}
+
+    static std::string text(const HeadEvalRow& row) {
+        return fmt::format("accepted {} committed {} covered {} rows {} bytes {}", row.accepted,
+                           row.committed, row.covered, row.active_rows, row.bytes);
+    }
+    /// Rows of the driving head, in order.
+    std::vector<std::string> driven(const RigSetting& setting,
+                                    const std::vector<std::vector<TokenId>>& list) {
+        RecordList records;
+        rig_.decode(setting, list, &records);
+        std::vector<std::string> rows;
+        for (const StepRecord& step : RecordList::of<StepRecord>(records.take()))
+            for (const RoundRecord& round : step.rounds)
+                for (const HeadEvalRow& row : round.head_evals) rows.push_back(text(row));
+        return rows;
+    }
+
+    std::unique_ptr<Target> target_;
+    TinyEagle2 eagle_;
+    RankingFile ranking_;
+    DecodeRig rig_;
+    TinyArtefacts artefacts_;
+};
+
+const std::vector<std::string> heads = {
+    "full",           "fr-spec:v=6",     "slimspec",        "specvocab:k=4",
+    "coral:active=2", "dynaspec:kmax=2", "microspec:wmax=9"};
+
+TEST_F(Shadows, DoBesideAnotherHeadWhatTheyDoAlone) {
+    for (const double temperature : {0.0, 1.0})
+        for (const std::string tree : {"chain=3", "depth=3,topk=4,nodes=12"})
+            for (const auto& prompt : prompts()) {
+                RigSetting setting;
+                setting.head = "fr-spec:v=3";
+                setting.tree = tree;
+                setting.temperature = temperature;
+                setting.max_new = 30;
+                const auto plain = rig_.decode(setting, {prompt});
+                RigSetting shadowed = setting;
+                shadowed.shadows = heads;
+                RecordList records;
+                const auto outcome = rig_.decode(shadowed, {prompt}, &records);
+                EXPECT_EQ(outcome[0].tokens, plain[0].tokens);
+                std::map<std::string, std::vector<std::string>> found;
+                const auto list = records.take();
+                for (const HeadEvaluated& evaluated : RecordList::of<HeadEvaluated>(list))
+                    for (const HeadEvalRow& row : evaluated.rows) {
+                        EXPECT_EQ(row.mode, HeadMode::selfpaced);
+                        EXPECT_EQ(row.round_id, 0);
+                        found[row.head].push_back(text(row));
+                    }
+                // Their work is in no step.
+                for (const StepRecord& step : RecordList::of<StepRecord>(list)) {
+                    EXPECT_NE(step.step.excluded, Excluded::shadow);
+                    for (const SpanRow& span : step.spans) EXPECT_LE(span.end_ns, step.step.end_ns);
+                }
+                for (const std::string& head : heads) {
+                    RigSetting alone = setting;
+                    alone.head = head;
+                    EXPECT_EQ(found[head], driven(alone, {prompt})) << head << " " << tree;
+                }
+            }
+}
+
+TEST_F(Shadows, FollowEverySequenceOfABatch) {
+    RigSetting setting;
+    setting.head = "full";
+    setting.max_new = 24;
+    setting.batch = 3;
+    setting.shadows = {"microspec:wmax=9", "fr-spec:v=6"};
+    RecordList records;
+    rig_.decode(setting, prompts(), &records);
+    std::map<std::string, std::pair<int, int>> found;
+    for (const HeadEvaluated& evaluated : RecordList::of<HeadEvaluated>(records.take()))
+        for (const HeadEvalRow& row : evaluated.rows) {
+            found[row.head].first += 1;
+            found[row.head].second += row.committed;
+        }
+    for (const std::string& head : setting.shadows) {
+        RigSetting alone = setting;
+        alone.head = head;
+        alone.shadows.clear();
+        std::pair<int, int> expected;
+        for (const PromptOutcome& outcome : rig_.decode(alone, prompts())) {
+            expected.first += static_cast<int>(outcome.rounds);
+            expected.second += static_cast<int>(outcome.committed);
+        }
+        EXPECT_EQ(found[head], expected) << head;
+    }
+}
+
+}  // namespace
+}  // namespace draftscope::testing
