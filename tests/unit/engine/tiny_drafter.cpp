@@ -90,7 +90,8 @@ TinyEagle3::TinyEagle3(const ModelConfig& target, std::uint64_t seed, int own_ro
     write_checkpoint(folder_, tensors,
                      fmt::format(R"({{"hidden_size": {}, "vocab_size": {}, "num_attention_heads": {},
 "num_key_value_heads": {}, "head_dim": {}, "intermediate_size": {}, "rms_norm_eps": 1e-5,
-"eagle_config": {{"eagle_aux_hidden_state_layer_ids": [0, {}, {}]}}}})",
+"eagle_config": {{"eagle_aux_hidden_state_layer_ids": [0, {}, {}],
+"aux_meaning": "hidden state entering these layers"}}}})",
                                  d, target.vocab, target.heads, target.kv_heads, hd, target.ffn,
                                  target.layers / 2, target.layers - 1));
 }

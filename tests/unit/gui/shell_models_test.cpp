@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -358,8 +359,9 @@ TEST(Session, TreeSpecsRoundTrip) {
 class Folders : public testing::Test {
   protected:
     void SetUp() override {
-        folder_ = (std::filesystem::temp_directory_path() / "draftscope_folder_list_test").string();
-        std::filesystem::remove_all(folder_);
+        std::string pattern = (std::filesystem::temp_directory_path() / "draftscope-test-XXXXXX").string();
+        ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+        folder_ = pattern;
         std::filesystem::create_directories(folder_ + "/sub");
         std::filesystem::create_directories(folder_ + "/.hidden");
         for (const char* name : {"b.dscope", "a.dscope", "notes.txt", ".x.dscope"})
