@@ -268,7 +268,10 @@ DecodeOptions EngineHost::Impl::decode_options(const ResolvedRun& run) const {
     options.batch = run.config.batch;
     options.max_new = run.config.max_new;
     options.ignore_eos = run.config.ignore_eos;
-    options.calibration_rounds = run.config.calibration_rounds;
+    // A full head that follows the whole text places the live head exactly: samples of it would add nothing.
+    const bool full_follows =
+        std::any_of(shadows.begin(), shadows.end(), [](const ShadowHead& s) { return s.text == "full"; });
+    options.calibration_rounds = full_follows ? 0 : run.config.calibration_rounds;
     options.shadows = shadows;
     return options;
 }
