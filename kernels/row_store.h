@@ -19,6 +19,7 @@ class RowStore {
 
     int n() const { return n_; }
     int k() const { return k_; }
+    Precision precision() const { return precision_; }
     bool empty() const { return n_ == 0; }
     std::size_t row_bytes() const { return row_bytes_; }  ///< what reading one row moves
 
@@ -32,7 +33,14 @@ class RowStore {
     int k_ = 0;
     Precision precision_ = Precision::f32;
     friend class PackedRows;
+    friend struct RowStoreAccess;
 };
+
+/// y[M, ids] = x[M, K] * W[ids, K]^T over scattered rows of the store, in the order of `ids`. Every row is
+/// read once for all M rows of x and packed nowhere but in the caches. Bit-identical to those outputs of
+/// matmul() over the whole matrix (SpecVocab's indexed product, arXiv 2602.13836, section 3).
+void matmul_rows(Exec& exec, const RowStore& store, std::span<const TokenId> ids, Rows<const float> x,
+                 Rows<float> y);
 
 /// A matrix of chosen rows that is filled again and again, its memory kept.
 class PackedRows {

@@ -129,21 +129,31 @@ class Bench {
                 });
     }
 
-    /// Scattered rows of the head: packing them anew, and the matmul over the packed ones.
+    /// Scattered rows of the head: read where they lie, or packed anew and multiplied from there.
     void indexed(const Matrix& head, std::string_view name, Rows<const float> in, Rows<float> out) {
         const int count = std::min(options_.gather, options_.vocab);
         const kernels::RowStore store = kernels::RowStore::make(exec_, head);
+        // Other rows in every call, as every draft step chooses anew.
+        constexpr int sets = 16;
         Rng rng(7);
-        std::vector<TokenId> ids(static_cast<std::size_t>(count));
-        for (TokenId& id : ids)
-            id = static_cast<TokenId>(rng.below(static_cast<std::uint32_t>(options_.vocab)));
-        std::sort(ids.begin(), ids.end());
+        std::vector<std::vector<TokenId>> chosen(sets);
+        for (auto& ids : chosen) {
+            for (int i = 0; i < count; ++i)
+                ids.push_back(static_cast<TokenId>(rng.below(static_cast<std::uint32_t>(options_.vocab))));
+            std::sort(ids.begin(), ids.end());
+        }
+        const auto ids_of = [&](int call) -> std::span<const TokenId> {
+            return chosen[static_cast<std::size_t>(call % sets)];
+        };
         kernels::PackedRows packed;
         const double row_bytes = static_cast<double>(store.row_bytes()) * count;
         if (in.rows == options_.rows.front())
             measure(fmt::format("gather {}", count), name, 0, 2 * row_bytes,
-                    [&](int) { packed.fill(exec_, store, ids); });
-        packed.fill(exec_, store, ids);
+                    [&](int call) { packed.fill(exec_, store, ids_of(call)); });
+        measure(fmt::format("indexed head {}", count), name, in.rows, row_bytes, [&](int call) {
+            kernels::matmul_rows(exec_, store, ids_of(call), in, Rows<float>(out.data, in.rows, count));
+        });
+        packed.fill(exec_, store, ids_of(0));
         measure(fmt::format("gathered head {}", count), name, in.rows,
                 static_cast<double>(packed.matrix().bytes()), [&](int) {
                     kernels::matmul(exec_, packed.matrix(), in, Rows<float>(out.data, in.rows, count));

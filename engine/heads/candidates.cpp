@@ -64,6 +64,22 @@ void propose_rows(ProposeContext& context, const kernels::Matrix& rows, std::spa
     remap_ids(context, ids, hidden.rows, out);
 }
 
+void propose_scattered(ProposeContext& context, const kernels::RowStore& store, std::span<const TokenId> at,
+                       std::span<const TokenId> ids, Rows<const float> hidden, int k,
+                       std::vector<float>& logits, Proposal& out) {
+    const int n = static_cast<int>(at.size());
+    logits.resize(static_cast<std::size_t>(hidden.rows) * at.size());
+    const Rows<float> found(logits.data(), hidden.rows, n);
+    {
+        PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows,
+                         at.size() * store.row_bytes());
+        kernels::matmul_rows(context.exec, store, at, hidden, found);
+    }
+    select_candidates(context, found, n, k, out);
+    keep_support(context, found, n, ids);
+    remap_ids(context, ids, hidden.rows, out);
+}
+
 void remap_ids(ProposeContext& context, std::span<const TokenId> ids, int rows, Proposal& out) {
     PhaseScope gather(context.phases, Phase::gather, context.level, rows);
     PhaseScope remap(context.phases, Phase::remap, context.level, rows, out.ids.size() * 2 * sizeof(TokenId));

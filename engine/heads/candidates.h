@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/heads/head.h"
+#include "kernels/row_store.h"
 
 namespace draftscope {
 
@@ -22,6 +23,10 @@ void keep_support(ProposeContext& context, Rows<const float> logits, int support
 /// scratch.
 void propose_rows(ProposeContext& context, const kernels::Matrix& rows, std::span<const TokenId> ids,
                   Rows<const float> hidden, int k, std::vector<float>& logits, Proposal& out);
+/// The same from rows `at` of a store, read where they lie; at[i] is the row of token ids[i].
+void propose_scattered(ProposeContext& context, const kernels::RowStore& store, std::span<const TokenId> at,
+                       std::span<const TokenId> ids, Rows<const float> hidden, int k,
+                       std::vector<float>& logits, Proposal& out);
 /// Turns row numbers in `out` into the tokens ids[row]. Records gather with its child remap.
 void remap_ids(ProposeContext& context, std::span<const TokenId> ids, int rows, Proposal& out);
 /// The same rows' logits at their tokens' places in `out` ([rows, vocab]), -inf elsewhere.

@@ -266,17 +266,15 @@ class MicroSpecHead final : public Head {
             else
                 scope.add_bytes(pack(context.exec, own));
         }
-        if (options_.gather == Gather::indexed) {
-            // No buffer outlives the call: every level reads the scattered rows again.
-            PhaseScope scope(context.phases, Phase::gather, context.level, hidden.rows);
-            own.rows.fill(context.exec, store_, head_rows(weights_, own.ids));
-            scope.add_bytes(static_cast<std::uint64_t>(own.ids.size()) * store_.row_bytes());
-        }
         if (own.ids.empty()) {
             out.resize(hidden.rows, k);
             keep_support(context, Rows<const float>(nullptr, hidden.rows, 0), 0, {});
             return;
         }
+        // No buffer outlives the call: every level reads the scattered rows again.
+        if (options_.gather == Gather::indexed)
+            return propose_scattered(context, store_, head_rows(weights_, own.ids), own.ids, hidden, k,
+                                     logits_, out);
         propose_rows(context, own.rows.matrix(), own.ids, hidden, k, logits_, out);
     }
 

@@ -49,11 +49,8 @@ class OracleHead final : public Head {
                 out.resize(1, k);
                 keep_support(context, Rows<const float>(nullptr, 1, 0), 0, {});
             } else {
-                PhaseScope gather(context.phases, Phase::gather, context.level, 1);
-                packed_.fill(context.exec, store_, head_rows(weights_, ids));
-                gather.add_bytes(2 * packed_.matrix().bytes());
-                gather.close();
-                propose_rows(context, packed_.matrix(), ids, hidden.slice(r, 1), k, logits_, out);
+                propose_scattered(context, store_, head_rows(weights_, ids), ids, hidden.slice(r, 1), k,
+                                  logits_, out);
             }
             const auto cell = static_cast<std::ptrdiff_t>(r) * k;
             std::copy(out.ids.begin(), out.ids.end(), whole.ids.begin() + cell);
@@ -104,7 +101,6 @@ class OracleHead final : public Head {
     int size_;
     HeadWeights weights_;
     kernels::RowStore store_;
-    kernels::PackedRows packed_;
     std::unique_ptr<Head> full_;
     std::vector<float> logits_;
 };

@@ -16,18 +16,16 @@ void TokenUnion::take(std::vector<TokenId>& out) {
     }
 }
 
-void select_own(kernels::Exec& exec, std::span<const float> logits, std::span<const std::int32_t> columns,
-                int k, int row, std::vector<float>& own, Proposal& out) {
-    const int support = static_cast<int>(columns.size()), kept = std::min(k, support);
-    const auto r = static_cast<std::size_t>(row), cell = r * static_cast<std::size_t>(k);
-    out.counts[r] = kept;
-    if (support == 0) return;
-    own.resize(columns.size());
-    for (std::size_t i = 0; i < columns.size(); ++i) own[i] = logits[static_cast<std::size_t>(columns[i])];
-    const Rows<const float> mine(own.data(), 1, support);
-    kernels::logsumexp(exec, mine, std::span(out.logsumexp).subspan(r, 1));
-    kernels::topk(exec, mine, kept, Rows<std::int32_t>(out.ids.data() + cell, 1, kept),
-                  Rows<float>(out.logits.data() + cell, 1, kept));
+void select_own(kernels::Exec& exec, Rows<const float> logits,
+                std::span<const std::vector<std::int32_t>> columns, int first, Proposal& out) {
+    std::vector<std::span<const std::int32_t>> own(columns.begin(), columns.end());
+    const auto r = static_cast<std::size_t>(first), cell = r * static_cast<std::size_t>(out.k);
+    for (std::size_t i = 0; i < own.size(); ++i)
+        out.counts[r + i] = std::min(out.k, static_cast<int>(own[i].size()));
+    kernels::topk_of_columns(exec, logits, own, out.k,
+                             Rows<std::int32_t>(out.ids.data() + cell, logits.rows, out.k),
+                             Rows<float>(out.logits.data() + cell, logits.rows, out.k),
+                             std::span(out.logsumexp).subspan(r, own.size()));
 }
 
 }  // namespace draftscope

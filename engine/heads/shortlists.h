@@ -46,11 +46,12 @@ class TokenUnion {
     std::vector<std::uint64_t> words_;
 };
 
-/// Candidates of one hidden row from logits over a longer list: `columns` are the places of its own shortlist
-/// in `logits`, in the order in which a static head would hold them, so that neither top-k nor logsumexp can
-/// tell which other rows shared the call. Ids in `out` are places in `columns`. `own` is scratch.
-void select_own(kernels::Exec& exec, std::span<const float> logits, std::span<const std::int32_t> columns,
-                int k, int row, std::vector<float>& own, Proposal& out);
+/// Candidates of hidden rows `first` on from logits over a longer list: columns[i] are the places of row
+/// first + i's own shortlist in its logits, in the order in which a static head would hold them, so that
+/// neither top-k nor logsumexp can tell which other rows shared the call. Ids in `out` are places in
+/// columns[i].
+void select_own(kernels::Exec& exec, Rows<const float> logits,
+                std::span<const std::vector<std::int32_t>> columns, int first, Proposal& out);
 
 /// The states of adjacent rows of one sequence: [first, end) ranges of `states`, null states left out.
 template <typename Visit>

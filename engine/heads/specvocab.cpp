@@ -152,33 +152,39 @@ class SpecVocabHead final : public Head {
             PhaseScope scope(context.phases, Phase::gather, context.level, rows);
             for (int r = first; r < end; ++r) together_.add(shortlists_[static_cast<std::size_t>(r)]);
             together_.take(union_);
-            packed_.fill(context.exec, store_, head_rows(weights_, union_));
-            scope.add_bytes(2 * packed_.matrix().bytes());
         }
         logits_.resize(static_cast<std::size_t>(rows) * union_.size());
         const Rows<float> exact(logits_.data(), rows, static_cast<int>(union_.size()));
         {
-            PhaseScope scope(context.phases, Phase::head, context.level, rows, packed_.matrix().bytes());
-            kernels::matmul(context.exec, packed_.matrix(), hidden.slice(first, rows), exact);
+            PhaseScope scope(context.phases, Phase::head, context.level, rows,
+                             rows_bytes(static_cast<double>(union_.size())));
+            kernels::matmul_rows(context.exec, store_, head_rows(weights_, union_), hidden.slice(first, rows),
+                                 exact);
         }
         PhaseScope scope(context.phases, Phase::topk, context.level, rows,
                          3 * static_cast<std::uint64_t>(rows) *
                              static_cast<std::uint64_t>(size_at(context.level)) * sizeof(float));
-        for (int r = first; r < end; ++r) {
-            place_own(shortlists_[static_cast<std::size_t>(r)]);
-            select_own(context.exec, exact.row(r - first), columns_, out.k, r, own_, out);
-            if (context.support != nullptr)
-                context.support->push_back({shortlists_[static_cast<std::size_t>(r)], own_});
+        columns_.resize(static_cast<std::size_t>(rows));
+        for (int r = 0; r < rows; ++r)
+            place_own(shortlists_[static_cast<std::size_t>(first + r)],
+                      columns_[static_cast<std::size_t>(r)]);
+        select_own(context.exec, exact, columns_, first, out);
+        if (context.support == nullptr) return;
+        for (int r = 0; r < rows; ++r) {
+            SupportRow support{shortlists_[static_cast<std::size_t>(first + r)], {}};
+            for (const std::int32_t at : columns_[static_cast<std::size_t>(r)])
+                support.logits.push_back(exact.row_data(r)[at]);
+            context.support->push_back(std::move(support));
         }
     }
 
-    /// columns_ = places of `own` in union_; both rise.
-    void place_own(const std::vector<TokenId>& own) {
-        columns_.clear();
+    /// columns = places of `own` in union_; both rise.
+    void place_own(const std::vector<TokenId>& own, std::vector<std::int32_t>& columns) {
+        columns.clear();
         std::size_t at = 0;
         for (const TokenId id : own) {
             while (union_[at] != id) ++at;
-            columns_.push_back(static_cast<std::int32_t>(at));
+            columns.push_back(static_cast<std::int32_t>(at));
         }
     }
 
@@ -203,12 +209,12 @@ class SpecVocabHead final : public Head {
     HeadWeights weights_;
     LowRank speculator_;
     kernels::RowStore store_;
-    kernels::PackedRows packed_;
     std::unique_ptr<Head> full_;
     TokenUnion together_;
-    std::vector<float> logits_, own_;
-    std::vector<std::int32_t> chosen_, columns_;
-    std::vector<std::vector<TokenId>> shortlists_;  ///< of the rows of the call
+    std::vector<float> logits_;
+    std::vector<std::int32_t> chosen_;
+    std::vector<std::vector<std::int32_t>> columns_;  ///< of each row's shortlist in union_
+    std::vector<std::vector<TokenId>> shortlists_;    ///< of the rows of the call
     std::vector<TokenId> union_;
 };
 

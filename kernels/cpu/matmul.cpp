@@ -2,19 +2,13 @@
 
 #include <cassert>
 
+#include "kernels/cpu/activations.h"
 #include "kernels/cpu/amx.h"
-#include "kernels/cpu/layout.h"
-#include "kernels/cpu/matmul_kernels.h"
 #include "kernels/cpu/split.h"
 
 namespace draftscope::kernels {
-namespace {
 
-/// Up to this many rows every thread prepares the activations for itself: that costs less than a second
-/// meeting of the pool.
-constexpr int rows_prepared_twice = 8;
-
-const MatmulKernels& kernels_of(Isa isa) {
+const MatmulKernels& matmul_kernels_of(Isa isa) {
 #if defined(DS_KERNELS_X86)
     if (isa == isa_amx) return matmul_kernels_amx;
     switch (isa) {
@@ -34,64 +28,7 @@ const MatmulKernels& kernels_of(Isa isa) {
     return matmul_kernels_portable;
 }
 
-/// Activations in the form the weights' kernel reads, laid out in one scratch buffer.
-class Activations {
-  public:
-    Activations(const MatmulKernels& kernels, Precision precision, Rows<const float> x)
-        : kernels_(kernels),
-          int8_(precision == Precision::int8),
-          bf16_(precision == Precision::bf16 && kernels.bf16_activations),
-          x_(x),
-          rows_(static_cast<std::size_t>(x.rows > rows_padding ? round_up(x.rows, rows_padding) : x.rows)),
-          groups_(static_cast<std::size_t>(blocks_of(x.cols, quant_block))),
-          pairs_(static_cast<std::size_t>(blocks_of(x.cols, 2))) {}
-
-    bool needed() const { return int8_ || bf16_; }
-    std::size_t bytes() const {
-        if (int8_) return rows_ * groups_ * (quant_block + sizeof(float) + sizeof(std::int32_t));
-        return bf16_ ? rows_ * pairs_ * sizeof(std::uint32_t) : 0;
-    }
-
-    void prepare(std::byte* buffer, int begin, int end) const {
-        for (int r = begin; r < end; ++r) {
-            const auto row = static_cast<std::size_t>(r);
-            if (int8_) {
-                kernels_.quantise(x_.row_data(r), x_.cols, q(buffer) + row * groups_ * quant_block,
-                                  scale(buffer) + row * groups_, start(buffer) + row * groups_);
-            } else {
-                kernels_.to_bf16(x_.row_data(r), x_.cols,
-                                 reinterpret_cast<std::uint32_t*>(buffer) + row * pairs_);
-            }
-        }
-    }
-
-    void point(MatmulWork& work, std::byte* buffer) const {
-        if (int8_) {
-            work.x_int8 = q(buffer);
-            work.x_scale = scale(buffer);
-            work.x_start = start(buffer);
-        } else if (bf16_) {
-            work.x_bf16 = reinterpret_cast<const std::uint32_t*>(buffer);
-        }
-    }
-
-  private:
-    std::int8_t* q(std::byte* buffer) const { return reinterpret_cast<std::int8_t*>(buffer); }
-    float* scale(std::byte* buffer) const {
-        return reinterpret_cast<float*>(buffer + rows_ * groups_ * quant_block);
-    }
-    std::int32_t* start(std::byte* buffer) const {
-        return reinterpret_cast<std::int32_t*>(scale(buffer) + rows_ * groups_);
-    }
-
-    const MatmulKernels& kernels_;
-    bool int8_;
-    bool bf16_;
-    Rows<const float> x_;
-    std::size_t rows_;
-    std::size_t groups_;
-    std::size_t pairs_;
-};
+namespace {
 
 /// Runs of neighbouring numbers in chosen[begin, end): visit(first number, one past the last, place of the
 /// first).
@@ -109,11 +46,9 @@ void for_each_run(std::span<const int> chosen, int begin, int end, Visit visit) 
 /// `chosen`: blocks of outputs, rising, one after the other in y; null = all.
 void run(Exec& exec, const Matrix& weights, const std::span<const int>* chosen, Rows<const float> x,
          Rows<float> y, const float* bias) {
-    const MatmulKernels& kernels = kernels_of(exec.isa());
+    const MatmulKernels& kernels = matmul_kernels_of(exec.isa());
     const Precision precision = weights.precision();
-    const MatmulBlocks blocks = precision == Precision::f32    ? kernels.f32
-                                : precision == Precision::bf16 ? kernels.bf16
-                                                               : kernels.int8;
+    const MatmulBlocks blocks = blocks_kernel(kernels, precision);
     const int all = blocks_of(weights.n(), lanes);
     const int count = chosen == nullptr ? all : static_cast<int>(chosen->size());
     MatmulWork work;

@@ -6,27 +6,11 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "kernels/cpu/interleave.h"
-#include "kernels/cpu/layout.h"
+#include "kernels/cpu/row_layout.h"
 #include "kernels/cpu/split.h"
 
-// Whatever the precision, one group of inputs of one output is 4 bytes in a packed matrix, and the groups of
-// 16 outputs lie side by side (kernels/cpu/layout.h). A stored row is its groups in order, then its scales.
 namespace draftscope::kernels {
 namespace {
-
-constexpr std::size_t alignment = 64;
-
-struct RowShape {
-    RowShape(Precision precision, int k)
-        : groups(block_bytes(precision, k) / (lanes * sizeof(std::uint32_t))),
-          scales(scale_bytes(precision, k) / (lanes * sizeof(std::uint16_t))) {}
-    std::size_t bytes() const {
-        const std::size_t used = groups * sizeof(std::uint32_t) + scales * sizeof(std::uint16_t);
-        return (used + alignment - 1) / alignment * alignment;
-    }
-    std::size_t groups, scales;
-};
 
 /// Where block `block` of a packed matrix of `n` rows lies.
 struct BlockPlace {
@@ -44,15 +28,17 @@ struct BlockPlace {
 /// Stands for a row that only fills a block.
 class AlignedZeros {
   public:
-    explicit AlignedZeros(std::size_t bytes) : bytes_(bytes + alignment) {}
+    explicit AlignedZeros(std::size_t bytes) : bytes_(bytes + RowShape::alignment) {}
     const std::byte* data() const {
         const auto at = reinterpret_cast<std::uintptr_t>(bytes_.data());
-        return bytes_.data() + (alignment - at % alignment) % alignment;
+        return bytes_.data() + (RowShape::alignment - at % RowShape::alignment) % RowShape::alignment;
     }
 
   private:
     std::vector<std::byte> bytes_;
 };
+
+}  // namespace
 
 Interleave16 interleave_of(const Exec& exec) {
 #if defined(DS_KERNELS_X86)
@@ -61,8 +47,6 @@ Interleave16 interleave_of(const Exec& exec) {
     (void)exec;
     return interleave16_portable;
 }
-
-}  // namespace
 
 void interleave16_portable(const std::uint32_t* const* rows, int groups, std::uint32_t* out) {
     for (int g = 0; g < groups; ++g)
@@ -132,15 +116,9 @@ void PackedRows::fill(Exec& exec, const RowStore& store, std::span<const TokenId
                         ids[static_cast<std::size_t>(block * lanes + lane)] < store.n_));
                 rows[lane] = reinterpret_cast<const std::uint32_t*>(row_of(block * lanes + lane));
                 // Rows lie anywhere: the hardware does not guess the next block's.
-                const std::byte* next = row_of((block + 1) * lanes + lane);
-                for (std::size_t at = 0; at < store.row_bytes_; at += alignment)
-                    __builtin_prefetch(next + at);
+                prefetch_row(row_of((block + 1) * lanes + lane), store.row_bytes_);
             }
-            interleave(rows, static_cast<int>(shape.groups), values);
-            for (std::size_t s = 0; s < shape.scales; ++s)
-                for (int lane = 0; lane < lanes; ++lane)
-                    std::memcpy(&scales[s * lanes + static_cast<std::size_t>(lane)],
-                                reinterpret_cast<const std::byte*>(rows[lane] + shape.groups) + 2 * s, 2);
+            write_block(interleave, shape, rows, values, scales);
         }
     });
 }

@@ -1,73 +1,16 @@
 #include "kernels/topk.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <cmath>
-#include <functional>
-#include <limits>
 
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/layout.h"
+#include "kernels/cpu/selection.h"
 #include "kernels/cpu/split.h"
 
 namespace draftscope::kernels {
 namespace {
-
-/// Columns one thread takes at a time. Fixed, because the partial sums of logsumexp follow these borders.
-constexpr int segment = 4096;
-/// Above this many wanted values a heap per segment is slower than one selection over the row.
-constexpr int most_heap = 64;
-constexpr float lowest = -std::numeric_limits<float>::infinity();
-
-/// Orders (value, index) as one number: greater means larger value, then lower index. NaN is the lowest.
-std::uint64_t rank_key(float value, int index) {
-    const auto bits = std::bit_cast<std::uint32_t>(value + 0.0f);  // -0 becomes +0
-    std::uint32_t ordered = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-    if (value != value) ordered = 0;
-    return static_cast<std::uint64_t>(ordered) << 32 | (0xffffffffu - static_cast<std::uint32_t>(index));
-}
-int index_of(std::uint64_t key) {
-    return static_cast<int>(0xffffffffu - static_cast<std::uint32_t>(key));
-}
-
-/// Calls `use(index)` for the values of x[begin, end) above `limit()`, which may rise on the way.
-template <typename Limit, typename Use>
-void for_each_above(const RowKernels& kernels, const float* x, int begin, int end, Limit limit, Use use) {
-    std::int32_t found[64];
-    while (begin < end) {
-        const int count = kernels.above(x, begin, end, limit(), found, 64, &begin);
-        for (int i = 0; i < count; ++i) use(found[i]);
-    }
-}
-
-/// The `k` highest keys of x[begin, end) as a heap with the lowest on top; returns how many there are.
-int heap_of_range(const RowKernels& kernels, const float* x, int begin, int end, int k, std::uint64_t* heap) {
-    const int filled = std::min(k, end - begin);
-    for (int i = 0; i < filled; ++i) heap[i] = rank_key(x[begin + i], begin + i);
-    std::make_heap(heap, heap + filled, std::greater<>{});
-    // Later equal values lose to the ones in the heap, so only strictly larger ones matter.
-    const auto limit = [&] {
-        const float worst = x[index_of(heap[0])];
-        return worst == worst ? worst : lowest;
-    };
-    for_each_above(kernels, x, begin + filled, end, limit, [&](int index) {
-        const std::uint64_t key = rank_key(x[index], index);
-        if (key <= heap[0]) return;
-        std::pop_heap(heap, heap + filled, std::greater<>{});
-        heap[filled - 1] = key;
-        std::push_heap(heap, heap + filled, std::greater<>{});
-    });
-    return filled;
-}
-
-void write_sorted(std::uint64_t* keys, int count, int k, const float* x, std::int32_t* ids, float* values) {
-    std::partial_sort(keys, keys + k, keys + count, std::greater<>{});
-    for (int i = 0; i < k; ++i) {
-        ids[i] = index_of(keys[i]);
-        values[i] = x[ids[i]];
-    }
-}
 
 void topk_by_heaps(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids, Rows<float> values) {
     const RowKernels& kernels = row_kernels(exec);
@@ -84,15 +27,16 @@ void topk_by_heaps(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> id
         for (int item = begin; item < end;) {
             const int row = item / segments;
             const int last = std::min((row + 1) * segments, end);
-            heap_of_range(kernels, x.row_data(row), item % segments * segment,
-                          std::min((last - row * segments) * segment, x.cols), k,
-                          heaps + static_cast<std::size_t>(item) * static_cast<std::size_t>(k));
+            const int first = item % segments * segment;
+            BestKeys best{heaps + static_cast<std::size_t>(item) * static_cast<std::size_t>(k), k};
+            best.add(kernels, x.row_data(row) + first, first,
+                     std::min((last - row * segments) * segment, x.cols) - first);
             item = last;
         }
     });
     for (int r = 0; r < x.rows; ++r) {
-        write_sorted(heaps + static_cast<std::size_t>(r) * per_row, static_cast<int>(per_row), k,
-                     x.row_data(r), ids.row_data(r), values.row_data(r));
+        write_best(heaps + static_cast<std::size_t>(r) * per_row, static_cast<int>(per_row), k,
+                   ids.row_data(r), values.row_data(r));
     }
 }
 
@@ -111,8 +55,11 @@ int keys_by_histogram(const float* x, int n, int k, std::uint64_t* keys) {
     return found;
 }
 
-/// The same from a sample of the row: three times as fast, and when fewer than k values pass (about one row
-/// in a hundred, or many ties) the histogram still answers. Either way the keys hold the k largest.
+}  // namespace
+
+/// From a sample of the row, which is three times as fast as the histogram; when fewer than k values pass
+/// (about one row in a hundred, or many ties) the histogram still answers. Either way the keys hold the k
+/// largest.
 int keys_by_sample(const RowKernels& kernels, const float* x, int n, int k, std::uint64_t* keys) {
     constexpr int samples = 1024;
     if (n < 8 * samples) return keys_by_histogram(x, n, k, keys);
@@ -132,41 +79,24 @@ int keys_by_sample(const RowKernels& kernels, const float* x, int n, int k, std:
     return found >= k ? found : keys_by_histogram(x, n, k, keys);
 }
 
-}  // namespace
-
 void logsumexp(Exec& exec, Rows<const float> x, std::span<float> out) {
     assert(static_cast<int>(out.size()) == x.rows && x.cols > 0);
     const RowKernels& kernels = row_kernels(exec);
-    struct Part {
-        float top;
-        float sum;
-    };
     const int segments = blocks_of(x.cols, segment);
     const std::size_t items = static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(segments);
-    auto* parts = reinterpret_cast<Part*>(exec.shared_scratch(items * sizeof(Part)));
+    auto* parts = reinterpret_cast<SumPart*>(exec.shared_scratch(items * sizeof(SumPart)));
     constexpr std::int64_t operations_per_value = 4;
     const std::int64_t operations = std::int64_t{x.rows} * x.cols * operations_per_value;
     split_range(exec, x.rows * segments, operations, [&](int, int begin, int end) {
         for (int item = begin; item < end; ++item) {
             const int first = item % segments * segment;
-            const int count = std::min(segment, x.cols - first);
-            const float* values = x.row_data(item / segments) + first;
-            Part& part = parts[item];
-            part.top = kernels.largest(values, count);
-            part.sum = std::isfinite(part.top) ? kernels.sum_exp(values, count, part.top) : 0.0f;
+            parts[item] =
+                sum_part(kernels, x.row_data(item / segments) + first, std::min(segment, x.cols - first));
         }
     });
     for (int r = 0; r < x.rows; ++r) {
-        const Part* row = parts + static_cast<std::size_t>(r) * static_cast<std::size_t>(segments);
-        float top = lowest;
-        for (int s = 0; s < segments; ++s) top = std::max(top, row[s].top);
-        double sum = 0;
-        for (int s = 0; s < segments && std::isfinite(top); ++s) {
-            sum += static_cast<double>(row[s].sum) *
-                   std::exp(static_cast<double>(row[s].top) - static_cast<double>(top));
-        }
-        out[static_cast<std::size_t>(r)] =
-            std::isfinite(top) ? static_cast<float>(static_cast<double>(top) + std::log(sum)) : top;
+        const SumPart* row = parts + static_cast<std::size_t>(r) * static_cast<std::size_t>(segments);
+        out[static_cast<std::size_t>(r)] = join_sums(row, segments);
     }
 }
 
@@ -180,7 +110,7 @@ void topk(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids, Rows<f
         for (int r = begin; r < end; ++r) {
             const int found = keys_by_sample(kernels, x.row_data(r), x.cols, k, keys);
             std::nth_element(keys, keys + k - 1, keys + found, std::greater<>{});
-            write_sorted(keys, k, k, x.row_data(r), ids.row_data(r), values.row_data(r));
+            write_best(keys, k, k, ids.row_data(r), values.row_data(r));
         }
     });
 }
@@ -201,6 +131,47 @@ void top_set(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids) {
             std::int32_t* out = ids.row_data(r);
             for (int i = 0; i < found; ++i)
                 if (keys[i] >= last) *out++ = index_of(keys[i]);
+        }
+    });
+}
+
+void topk_of_columns(Exec& exec, Rows<const float> x, std::span<const std::span<const std::int32_t>> columns,
+                     int k, Rows<std::int32_t> ids, Rows<float> values, std::span<float> logsumexp) {
+    assert(k > 0 && static_cast<int>(columns.size()) == x.rows && ids.rows == x.rows);
+    const RowKernels& kernels = row_kernels(exec);
+    std::size_t most = 0;
+    std::int64_t all = 0;
+    for (const auto& own : columns) {
+        most = std::max(most, own.size());
+        all += static_cast<std::int64_t>(own.size());
+    }
+    const std::size_t parts_bytes = (most / segment + 1) * sizeof(SumPart);
+    const std::size_t keys_bytes = std::max(most, static_cast<std::size_t>(k)) * sizeof(std::uint64_t);
+    constexpr std::int64_t operations_per_value = 8;
+    split_range(exec, x.rows, all * operations_per_value, [&](int thread, int begin, int end) {
+        std::byte* scratch = exec.scratch(thread, keys_bytes + parts_bytes + most * sizeof(float));
+        auto* keys = reinterpret_cast<std::uint64_t*>(scratch);
+        auto* parts = reinterpret_cast<SumPart*>(scratch + keys_bytes);
+        auto* own = reinterpret_cast<float*>(scratch + keys_bytes + parts_bytes);
+        for (int r = begin; r < end; ++r) {
+            const std::span<const std::int32_t> at = columns[static_cast<std::size_t>(r)];
+            const int n = static_cast<int>(at.size()), kept = std::min(k, n);
+            const float* row = x.row_data(r);
+            for (int i = 0; i < n; ++i) own[i] = row[at[static_cast<std::size_t>(i)]];
+            for (int s = 0; s * segment < n; ++s)
+                parts[s] = sum_part(kernels, own + s * segment, std::min(segment, n - s * segment));
+            logsumexp[static_cast<std::size_t>(r)] = join_sums(parts, blocks_of(n, segment));
+            if (kept == 0) continue;
+            int found = kept;
+            if (kept <= most_heap) {
+                BestKeys best{keys, kept};
+                best.add(kernels, own, 0, n);
+            } else {
+                found = keys_by_sample(kernels, own, n, kept, keys);
+                std::nth_element(keys, keys + kept - 1, keys + found, std::greater<>{});
+                found = kept;
+            }
+            write_best(keys, found, kept, ids.row_data(r), values.row_data(r));
         }
     });
 }

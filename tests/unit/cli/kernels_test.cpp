@@ -38,8 +38,9 @@ TEST(Kernels, JsonHasEveryOpAtEveryRowCountAndPrecision) {
         if (op["op"] != "head") continue;
         EXPECT_EQ(bytes, op["precision"] == "int8" ? 640 * (96 + 4) : 640 * 96 * 4);
     }
-    for (const char* name : {"head/int8/1", "head/f32/3", "low-rank r=12/int8/3", "gather 32/int8/0",
-                             "gathered head 32/f32/1", "top-k k=10/f32/3", "log-sum-exp/f32/1"})
+    for (const char* name :
+         {"head/int8/1", "head/f32/3", "low-rank r=12/int8/3", "gather 32/int8/0", "gathered head 32/f32/1",
+          "indexed head 32/int8/3", "top-k k=10/f32/3", "log-sum-exp/f32/1"})
         EXPECT_EQ(seen.count(name), 1u) << name;
 }
 
@@ -49,9 +50,9 @@ TEST(Kernels, CsvHasAHeaderAndOneLineAnOp) {
     ASSERT_EQ(done.exit_code, 0) << done.err;
     EXPECT_EQ(done.out.rfind("op,precision,rows,calls,median_us,best_us,bytes,gb_per_s,share_of_probe\n", 0),
               0u);
-    // Two row counts of head, gathered and low-rank head at two precisions, two gathers, top-k and
+    // Two row counts of head, indexed, gathered and low-rank head at two precisions, two gathers, top-k and
     // log-sum-exp.
-    EXPECT_EQ(std::count(done.out.begin(), done.out.end(), '\n'), 1 + 2 * 2 * 3 + 2 + 2 * 2);
+    EXPECT_EQ(std::count(done.out.begin(), done.out.end(), '\n'), 1 + 2 * 2 * 4 + 2 + 2 * 2);
 }
 
 TEST(Kernels, ImpossibleSizesAreNamed) {

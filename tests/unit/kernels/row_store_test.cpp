@@ -6,6 +6,7 @@
 
 #include "base/rng.h"
 #include "kernels/matmul.h"
+#include "kernels_test_util.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -55,6 +56,36 @@ TEST_P(RowStores, FilledRowsGiveTheWholeMatrixsBits) {
         packed.matrix().unpack_row(count - 1, row);
         matrix_.unpack_row(ids.back(), same);
         EXPECT_EQ(row, same);
+    }
+}
+
+TEST_P(RowStores, IndexedRowsGiveTheWholeMatrixsBits) {
+    constexpr int most = 40;  // rows of x: more than two tiles, and not a multiple of one
+    Rng rng(11);
+    std::vector<float> wide(static_cast<std::size_t>(most * k()));
+    for (float& v : wide) v = static_cast<float>(rng.normal());
+    for (const Isa isa : isas()) {
+        for (const int threads : {1, 2}) {
+            const std::unique_ptr<Exec> exec = make_cpu_exec(threads, isa);
+            const RowStore store = RowStore::make(*exec, matrix_);
+            for (const int rows : {1, 2, 3, 7, 9, most}) {
+                const Rows<const float> in(wide.data(), rows, k());
+                std::vector<float> all(static_cast<std::size_t>(rows * n));
+                matmul(*exec, matrix_, in, Rows<float>(all.data(), rows, n));
+                for (const int count : {1, 16, 17, 63, 64, 65, 101, 333}) {
+                    std::vector<TokenId> ids;
+                    for (int i = 0; i < count; ++i) ids.push_back(static_cast<TokenId>(rng.below(n)));
+                    std::vector<float> found(static_cast<std::size_t>(rows * count), -7.0f);
+                    matmul_rows(*exec, store, ids, in, Rows<float>(found.data(), rows, count));
+                    for (int r = 0; r < rows; ++r)
+                        for (int i = 0; i < count; ++i)
+                            ASSERT_EQ(found[static_cast<std::size_t>(r * count + i)],
+                                      all[static_cast<std::size_t>(r * n + ids[static_cast<std::size_t>(i)])])
+                                << name_of(isa) << " " << threads << " threads, " << rows << " rows, place "
+                                << i << " of " << count;
+                }
+            }
+        }
     }
 }
 

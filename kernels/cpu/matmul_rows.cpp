@@ -1,0 +1,126 @@
+#include <algorithm>
+#include <array>
+#include <cassert>
+
+#include "kernels/cpu/activations.h"
+#include "kernels/cpu/row_layout.h"
+#include "kernels/cpu/split.h"
+#include "kernels/row_store.h"
+
+namespace draftscope::kernels {
+namespace {
+
+/// Blocks of 16 rows that are put in tile order together, before one call of the matmul kernel: bf16 tiles
+/// want four, and setting up tiles costs as much as a short block.
+constexpr int together = 4;
+/// Bytes of rows fetched ahead of use: the hardware does not guess where scattered rows lie, and what is
+/// fetched earlier leaves the inner cache again.
+constexpr std::size_t bytes_ahead = 24 << 10;
+
+constexpr std::size_t aligned(std::size_t bytes) {
+    return (bytes + RowShape::alignment - 1) / RowShape::alignment * RowShape::alignment;
+}
+
+/// One thread's share: blocks [begin, end) of 16 rows of `ids`.
+class GatheredBlocks {
+  public:
+    GatheredBlocks(Exec& exec, const RowStore& store, std::span<const TokenId> ids)
+        : store_(store),
+          ids_(ids),
+          shape_(store.precision(), store.k()),
+          interleave_(interleave_of(exec)),
+          block_(block_bytes(store.precision(), store.k())),
+          scales_(scale_bytes(store.precision(), store.k())),
+          rows_ahead_(
+              std::clamp(static_cast<int>(bytes_ahead / store.row_bytes()), lanes, together * lanes)) {}
+
+    std::size_t scratch_bytes() const {
+        return aligned(together * block_) + aligned(tile_bytes) + aligned(together * scales_);
+    }
+
+    void run(MatmulBlocks kernel, MatmulWork work, std::byte* scratch, int begin, int end) const {
+        auto* values = scratch;
+        auto* scales = scratch + aligned(together * block_) + aligned(tile_bytes);
+        float* const y = work.y;
+        work.weights = values;
+        work.scales = reinterpret_cast<const std::uint16_t*>(scales);
+        const int last = std::min(end * lanes, static_cast<int>(ids_.size()));
+        for (int place = begin * lanes; place < std::min(begin * lanes + rows_ahead_, last); ++place)
+            prefetch_row(row(place), store_.row_bytes());
+        for (int first = begin; first < end; first += together) {
+            const int count = std::min(together, end - first);
+            for (int b = 0; b < count; ++b) fill(values, scales, b, (first + b) * lanes, last);
+            work.n = std::min(count * lanes, static_cast<int>(ids_.size()) - first * lanes);
+            work.y = y + std::ptrdiff_t{first} * lanes;
+            kernel(work, 0, count);
+        }
+    }
+
+  private:
+    const std::byte* row(int place) const {
+        return RowStoreAccess::row(store_, ids_[static_cast<std::size_t>(place)]);
+    }
+
+    /// Block `b` of the scratch from the rows at `place`. Lanes past the last row repeat it: their outputs
+    /// are not stored.
+    void fill(std::byte* values, std::byte* scales, int b, int place, int last) const {
+        std::array<const std::uint32_t*, lanes> rows;
+        for (int lane = 0; lane < lanes; ++lane) {
+            const int at = place + lane;
+            if (at + rows_ahead_ < last) prefetch_row(row(at + rows_ahead_), store_.row_bytes());
+            rows[static_cast<std::size_t>(lane)] =
+                reinterpret_cast<const std::uint32_t*>(row(std::min(at, last - 1)));
+        }
+        const auto offset = static_cast<std::size_t>(b);
+        write_block(interleave_, shape_, rows.data(),
+                    reinterpret_cast<std::uint32_t*>(values + offset * block_),
+                    reinterpret_cast<std::uint16_t*>(scales + offset * scales_));
+    }
+
+    const RowStore& store_;
+    std::span<const TokenId> ids_;
+    RowShape shape_;
+    Interleave16 interleave_;
+    std::size_t block_, scales_;
+    int rows_ahead_;
+};
+
+}  // namespace
+
+void matmul_rows(Exec& exec, const RowStore& store, std::span<const TokenId> ids, Rows<const float> x,
+                 Rows<float> y) {
+    assert(x.cols == store.k() && y.cols == static_cast<int>(ids.size()) && x.rows == y.rows);
+    if (x.rows == 0 || ids.empty()) return;
+    const MatmulKernels& kernels = matmul_kernels_of(exec.isa());
+    const MatmulBlocks kernel = blocks_kernel(kernels, store.precision());
+    MatmulWork work;
+    work.k = store.k();
+    work.rows = x.rows;
+    work.x = x.data;
+    work.x_stride = x.stride;
+    work.y = y.data;
+    work.y_stride = y.stride;
+    const Activations activations(kernels, store.precision(), x);
+    std::byte* shared = nullptr;
+    if (activations.needed() && x.rows > rows_prepared_twice) {
+        shared = exec.shared_scratch(activations.bytes());
+        split_range(exec, x.rows, std::int64_t{x.rows} * x.cols,
+                    [&](int, int begin, int end) { activations.prepare(shared, begin, end); });
+    }
+    const GatheredBlocks blocks(exec, store, ids);
+    // Reading a scattered row costs more than multiplying it: about four rows' worth of products.
+    constexpr int rows_of_reading = 4;
+    const std::int64_t operations =
+        static_cast<std::int64_t>(ids.size()) * store.k() * (x.rows + rows_of_reading);
+    split_range(exec, blocks_of(static_cast<int>(ids.size()), lanes), operations,
+                [&](int thread, int begin, int end) {
+                    const std::size_t own = shared == nullptr ? aligned(activations.bytes()) : 0;
+                    std::byte* buffer = exec.scratch(thread, own + blocks.scratch_bytes());
+                    MatmulWork mine = work;
+                    if (activations.needed() && shared == nullptr) activations.prepare(buffer, 0, x.rows);
+                    activations.point(mine, shared == nullptr ? buffer : shared);
+                    blocks.run(kernel, mine, buffer + own, begin, end);
+                });
+}
+
+}  // namespace draftscope::kernels

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstring>
+
+#include "kernels/cpu/interleave.h"
+#include "kernels/cpu/layout.h"
+#include "kernels/row_store.h"
+
+// Whatever the precision, one group of inputs of one output is 4 bytes in a packed matrix, and the groups of
+// 16 outputs lie side by side (kernels/cpu/layout.h). A stored row is its groups in order, then its scales.
+namespace draftscope::kernels {
+
+struct RowShape {
+    static constexpr std::size_t alignment = 64;
+    RowShape(Precision precision, int k)
+        : groups(block_bytes(precision, k) / (lanes * sizeof(std::uint32_t))),
+          scales(scale_bytes(precision, k) / (lanes * sizeof(std::uint16_t))) {}
+    std::size_t bytes() const {
+        const std::size_t used = groups * sizeof(std::uint32_t) + scales * sizeof(std::uint16_t);
+        return (used + alignment - 1) / alignment * alignment;
+    }
+    std::size_t groups, scales;
+};
+
+struct RowStoreAccess {
+    static const std::byte* row(const RowStore& store, TokenId id) {
+        return store.data_.get() + static_cast<std::size_t>(id) * store.row_bytes_;
+    }
+};
+
+Interleave16 interleave_of(const Exec& exec);
+
+/// Writes one block of a packed matrix from 16 stored rows; `values` and `scales` are the block's.
+inline void write_block(Interleave16 interleave, const RowShape& shape, const std::uint32_t* const* rows,
+                        std::uint32_t* values, std::uint16_t* scales) {
+    interleave(rows, static_cast<int>(shape.groups), values);
+    for (std::size_t s = 0; s < shape.scales; ++s)
+        for (int lane = 0; lane < lanes; ++lane)
+            std::memcpy(&scales[s * lanes + static_cast<std::size_t>(lane)],
+                        reinterpret_cast<const std::byte*>(rows[lane] + shape.groups) + 2 * s, 2);
+}
+
+inline void prefetch_row(const std::byte* row, std::size_t bytes) {
+    for (std::size_t at = 0; at < bytes; at += RowShape::alignment) __builtin_prefetch(row + at, 0, 2);
+}
+
+}  // namespace draftscope::kernels

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+
+#include "kernels/cpu/row_kernels.h"
+
+/// Parts of topk() and logsumexp() over one row, for ops that hold only some of it at a time. Both are made
+/// of the same parts, so that a fused op gives the bits of the plain ones.
+namespace draftscope::kernels {
+
+/// Columns taken at a time. Fixed, because the partial sums of logsumexp follow these borders.
+inline constexpr int segment = 1024;
+/// Above this many wanted values a heap is slower than one selection over the row.
+inline constexpr int most_heap = 64;
+inline constexpr float lowest = -std::numeric_limits<float>::infinity();
+
+/// Orders (value, index) as one number: greater means larger value, then lower index. NaN is the lowest.
+inline std::uint64_t rank_key(float value, int index) {
+    const auto bits = std::bit_cast<std::uint32_t>(value + 0.0f);  // -0 becomes +0
+    std::uint32_t ordered = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+    if (value != value) ordered = 0;
+    return static_cast<std::uint64_t>(ordered) << 32 | (0xffffffffu - static_cast<std::uint32_t>(index));
+}
+inline int index_of(std::uint64_t key) {
+    return static_cast<int>(0xffffffffu - static_cast<std::uint32_t>(key));
+}
+/// The value that made a key; -0 comes back as +0, NaN as some NaN.
+inline float value_of(std::uint64_t key) {
+    const auto ordered = static_cast<std::uint32_t>(key >> 32);
+    return std::bit_cast<float>((ordered & 0x80000000u) != 0 ? ordered & 0x7fffffffu : ~ordered);
+}
+
+/// Calls `use(index)` for the values of x[begin, end) above `limit()`, which may rise on the way.
+template <typename Limit, typename Use>
+void for_each_above(const RowKernels& kernels, const float* x, int begin, int end, Limit limit, Use use) {
+    std::int32_t found[64];
+    while (begin < end) {
+        const int count = kernels.above(x, begin, end, limit(), found, 64, &begin);
+        for (int i = 0; i < count; ++i) use(found[i]);
+    }
+}
+
+/// The k highest keys seen, as a heap with the lowest on top.
+struct BestKeys {
+    std::uint64_t* heap = nullptr;  ///< [k]
+    int k = 0;
+    int filled = 0;
+
+    /// Takes in x[0, n), whose first column is number `first`.
+    void add(const RowKernels& kernels, const float* x, int first, int n) {
+        int begin = 0;
+        for (; begin < n && filled < k; ++begin) {
+            heap[filled++] = rank_key(x[begin], first + begin);
+            if (filled == k) std::make_heap(heap, heap + k, std::greater<>{});
+        }
+        if (begin >= n) return;
+        // Later equal values lose to the ones in the heap, so only strictly larger ones matter.
+        const auto limit = [&] {
+            const float worst = value_of(heap[0]);
+            return worst == worst ? worst : lowest;
+        };
+        for_each_above(kernels, x, begin, n, limit, [&](int i) {
+            const std::uint64_t key = rank_key(x[i], first + i);
+            if (key <= heap[0]) return;
+            std::pop_heap(heap, heap + k, std::greater<>{});
+            heap[k - 1] = key;
+            std::push_heap(heap, heap + k, std::greater<>{});
+        });
+    }
+};
+
+/// The k best of `count` keys, best first, as indices and values.
+inline void write_best(std::uint64_t* keys, int count, int k, std::int32_t* ids, float* values) {
+    std::partial_sort(keys, keys + k, keys + count, std::greater<>{});
+    for (int i = 0; i < k; ++i) {
+        ids[i] = index_of(keys[i]);
+        values[i] = value_of(keys[i]);
+    }
+}
+
+/// One segment's share of a logsumexp.
+struct SumPart {
+    float top;
+    float sum;
+};
+inline SumPart sum_part(const RowKernels& kernels, const float* values, int count) {
+    SumPart part{kernels.largest(values, count), 0.0f};
+    if (std::isfinite(part.top)) part.sum = kernels.sum_exp(values, count, part.top);
+    return part;
+}
+inline float join_sums(const SumPart* parts, int count) {
+    float top = lowest;
+    for (int s = 0; s < count; ++s) top = std::max(top, parts[s].top);
+    if (!std::isfinite(top)) return top;
+    double sum = 0;
+    for (int s = 0; s < count; ++s) {
+        sum += static_cast<double>(parts[s].sum) *
+               std::exp(static_cast<double>(parts[s].top) - static_cast<double>(top));
+    }
+    return static_cast<float>(static_cast<double>(top) + std::log(sum));
+}
+
+/// Keys of at least the k largest of x[0, n), in the order of their indices; `keys` holds n. Returns how
+/// many.
+int keys_by_sample(const RowKernels& kernels, const float* x, int n, int k, std::uint64_t* keys);
+
+}  // namespace draftscope::kernels
