@@ -201,7 +201,9 @@ void add_replay(CLI::App& program, Action& action) {
                      "head specs, comma-separated; a piece key=value continues the spec before it")
         ->capture_default_str();
     command->add_option("--drafter", config.drafter, "NAME[:PATH]")->capture_default_str();
-    command->add_option("--tree", config.tree, "depth=3,topk=4,nodes=12 | chain=6 | paper:fr-spec ...");
+    command->add_option("--tree", config.tree,
+                        "depth=3,topk=4,nodes=12[,order=fr] | chain=6 | paper:fr-spec ... | "
+                        "choices:mc_sim_7b_63 | choices:FILE");
     command->add_option("--artefact", config.artefacts, "HEAD=PATH, file that a head needs (repeatable)");
     command->add_option("--model", config.model,
                         "the target's files, of which only LM head and embedding are read (default: the "

@@ -166,7 +166,9 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
         .add_option("--head", config.head, "draft LM head, one of " + known_heads() + "; e.g. fr-spec:v=8192")
         ->capture_default_str();
     command.add_option("--artefact", config.artefacts, "HEAD=PATH, file that a head needs (repeatable)");
-    command.add_option("--tree", config.tree, "depth=3,topk=4,nodes=12 | chain=6 | paper:fr-spec ...");
+    command.add_option("--tree", config.tree,
+                       "depth=3,topk=4,nodes=12[,order=fr] | chain=6 | paper:fr-spec ... | "
+                       "choices:mc_sim_7b_63 | choices:FILE");
     command
         .add_option("--verify", config.verify,
                     "verification rule: match (the target's own text, token for token), pq (rejection "

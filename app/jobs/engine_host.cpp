@@ -232,6 +232,7 @@ Status EngineHost::Impl::load(const ResolvedRun& run, const RunHooks& hooks) {
         return bad_input("{}", problem);
     }
     DS_TRY(load_drafter(run, hooks));
+    DS_TRY(check_tree(*drafter, run.tree));
     DS_TRY(load_heads(run));
     return load_shadows(run);
 }

@@ -151,6 +151,7 @@ Status load(const FitConfig& config, const FitHooks& hooks, Loaded& loaded, FitR
     const std::string spec =
         run.drafter_path.empty() ? run.drafter_id : run.drafter_id + ":" + run.drafter_path;
     DS_ASSIGN(loaded.drafter, make_drafter(spec, run.drafter_path, *loaded.ends, *loaded.exec));
+    DS_TRY(check_tree(*loaded.drafter, run.tree));
     if (!loaded.drafter->uses_head()) return bad_input("--drafter {}: has no LM head to fit", run.drafter_id);
     HeadWeights& weights = loaded.weights;
     weights.lm_head =

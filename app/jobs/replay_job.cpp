@@ -164,6 +164,7 @@ Status replay_group(const Group& group, const std::vector<ResolvedRun>& runs, co
     const std::string spec =
         first.drafter_path.empty() ? first.drafter_id : first.drafter_id + ":" + first.drafter_path;
     DS_ASSIGN(const auto drafter, make_drafter(spec, first.drafter_path, *loaded.ends, *loaded.exec));
+    DS_TRY(check_tree(*drafter, first.tree));
     DS_TRY(check_trace_feeds(*loaded.trace, *drafter, first.drafter_id));
     std::vector<std::unique_ptr<Head>> heads;
     std::vector<FollowedHead> followed;

@@ -52,7 +52,7 @@ void CandidateRows::draw(DraftContext& context, std::span<const DraftJob* const>
         const auto r = static_cast<std::size_t>(row);
         const DraftJob& job = *jobs[r];
         auto q = std::make_shared<DraftDistribution>(
-            draft_distribution(std::move(support_[r].ids), support_[r].logits, context.sampled->temperature));
+            draft_distribution(std::move(support_[r].ids), support_[r].logits, *context.sampled));
         const auto position = static_cast<std::int64_t>(job.tokens.size()) + level;
         const std::vector<DrawnDraft> drawn =
             draw_drafts(*q, k, *context.sampled, static_cast<std::uint64_t>(job.sequence), position);

@@ -72,7 +72,12 @@ class Drafter {
     /// Target id of each row of a trimmed own head, rising; empty = row i is token i.
     virtual std::span<const TokenId> own_head_ids() const { return {}; }
     virtual std::size_t weight_bytes() const = 0;  ///< backbone weights read per level
+    /// Levels it has heads for; 0 = as many as asked.
+    virtual int most_levels() const { return 0; }
 };
+/// A tree grown by score ends where the drafter's heads do; one fixed in advance must not be deeper than they
+/// are.
+Status check_tree(const Drafter& drafter, const TreeSpec& tree);
 
 struct DrafterInfo {
     std::string_view id;

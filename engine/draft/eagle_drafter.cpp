@@ -251,7 +251,7 @@ Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
     growths.reserve(jobs.size());
     for (DraftJob& job : jobs) {
         growths.emplace_back(context, job);
-        state_of(job).cache.ensure_free(job.tree.depth * job.tree.topk);
+        state_of(job).cache.ensure_free(job.tree.drafting_nodes());
         job.head_rows.clear();
     }
     std::vector<Growth*> active;

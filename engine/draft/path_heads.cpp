@@ -52,6 +52,7 @@ class PathHeadDrafter final : public Drafter {
     }
     Status expand(DraftContext& context, std::span<DraftJob> jobs) override;
     std::size_t weight_bytes() const override { return heads_->weight_bytes(0); }
+    int most_levels() const override { return heads_->heads(); }
 
   private:
     void compute_rows(DraftContext& context, std::span<Growth*> active, int level);

@@ -43,6 +43,13 @@ const DrafterInfo* find_drafter(std::string_view id) {
     return nullptr;
 }
 
+Status check_tree(const Drafter& drafter, const TreeSpec& tree) {
+    const int most = drafter.most_levels();
+    if (!tree.choices || most == 0 || tree.levels() <= most) return {};
+    return bad_input("tree: {} is {} levels deep and the drafter has {} heads; use choices:{},levels={}",
+                     to_text(tree), tree.levels(), most, tree.choices->name, most);
+}
+
 Result<std::unique_ptr<Drafter>> make_drafter(std::string_view spec, const std::string& default_path,
                                               const Target& target, kernels::Exec& exec) {
     const std::size_t colon = spec.find(':');

@@ -195,7 +195,7 @@ Result<bool> Collector::fill(Lane& lane) {
         lane.held_out = ordinal % every == every - 1;
         samples_.held_out_prompts += lane.held_out ? 1 : 0;
         const auto tokens = static_cast<int>(lane.text.tokens.size());
-        lane.drafter = drafter_.make_state(tokens + options_.tree.depth * options_.tree.topk + levels() + 1);
+        lane.drafter = drafter_.make_state(tokens + options_.tree.drafting_nodes() + levels() + 1);
         lane.slots = 0;
         // The first generated token comes from prefill, so rounds begin behind it; texts start at different
         // places, or a stride would meet the same place of every answer.

@@ -14,7 +14,8 @@ class Lockstep {
         : core_(core),
           live_(core),
           beside_(core),
-          drawn_{core.options.sampling.temperature, core.options.sampling.seed} {}
+          drawn_{core.options.sampling.temperature, core.options.sampling.seed, core.options.sampling.top_p,
+                 core.options.sampling.top_k} {}
 
     /// Runs and records a step. Afterwards `rounds()` has what came out, in the order of `sequences`.
     Status step(std::span<const std::unique_ptr<Sequence>> sequences);

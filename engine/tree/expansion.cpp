@@ -22,6 +22,12 @@ float BeamExpansion::score_of(float logprob, int order) const {
     return draws_ ? -1.0f - static_cast<float>(order) : logprob;
 }
 
+bool BeamExpansion::better(int a, int b) const {
+    const float sa = pool_[static_cast<std::size_t>(a)].score;
+    const float sb = pool_[static_cast<std::size_t>(b)].score;
+    return sa != sb ? sa > sb : a < b;
+}
+
 void BeamExpansion::set_drawn_from(std::size_t row, std::shared_ptr<const DraftDistribution> q) {
     drawn_from_.emplace_back(pool_.empty() ? -1 : beam_[row].flat, std::move(q));
 }
@@ -30,6 +36,11 @@ void BeamExpansion::start(std::span<const TokenId> ids, std::span<const float> l
     assert(ids.size() == logprobs.size());
     pool_.clear();
     beam_.clear();
+    chosen_flat_.clear();
+    if (spec_.choices) {
+        const int count = static_cast<int>(ids.size());
+        return keep_chosen(ids, logprobs, {&count, 1});
+    }
     const std::size_t count = std::min(ids.size(), static_cast<std::size_t>(spec_.topk));
     for (std::size_t i = 0; i < count; ++i) {
         const float logprob = clean_logprob(logprobs[i]);
@@ -42,6 +53,7 @@ void BeamExpansion::start(std::span<const TokenId> ids, std::span<const float> l
 void BeamExpansion::extend(std::span<const TokenId> ids, std::span<const float> logprobs,
                            std::span<const int> counts) {
     assert(counts.size() == beam_.size());
+    if (spec_.choices) return keep_chosen(ids, logprobs, counts);
     const std::size_t first = pool_.size();
     std::vector<int> proposing_row;
     for (std::size_t row = 0; row < beam_.size(); ++row) {
@@ -58,11 +70,7 @@ void BeamExpansion::extend(std::span<const TokenId> ids, std::span<const float> 
     std::iota(order.begin(), order.end(), static_cast<int>(first));
     const std::size_t keep = std::min(order.size(), static_cast<std::size_t>(spec_.topk));
     std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(keep), order.end(),
-                      [this](int a, int b) {
-                          const float sa = pool_[static_cast<std::size_t>(a)].score;
-                          const float sb = pool_[static_cast<std::size_t>(b)].score;
-                          return sa != sb ? sa > sb : a < b;
-                      });
+                      [this](int a, int b) { return better(a, b); });
     beam_.clear();
     for (std::size_t i = 0; i < keep; ++i) {
         Candidate& chosen = pool_[static_cast<std::size_t>(order[i])];
@@ -70,6 +78,32 @@ void BeamExpansion::extend(std::span<const TokenId> ids, std::span<const float> 
         beam_.push_back({order[i], proposing_row[static_cast<std::size_t>(order[i]) - first], chosen.token,
                          chosen.score});
     }
+}
+
+/// The next level of a tree fixed in advance; row r of the candidates is beam node r, or the root.
+void BeamExpansion::keep_chosen(std::span<const TokenId> ids, std::span<const float> logprobs,
+                                std::span<const int> counts) {
+    const std::vector<TreeChoices::Node>& nodes = spec_.choices->nodes;
+    std::vector<BeamNode> next;
+    const std::size_t first = chosen_flat_.size();
+    for (std::size_t i = first; i < nodes.size() && nodes[i].depth == nodes[first].depth; ++i) {
+        const TreeChoices::Node& node = nodes[i];
+        chosen_flat_.push_back(-1);
+        const int parent = node.parent < 0 ? -1 : chosen_flat_[static_cast<std::size_t>(node.parent)];
+        if (node.parent >= 0 && parent < 0) continue;
+        const int row = parent < 0 ? 0 : pool_[static_cast<std::size_t>(parent)].row;
+        if (node.rank >= counts[static_cast<std::size_t>(row)]) continue;
+        const std::size_t at = static_cast<std::size_t>(row) * static_cast<std::size_t>(spec_.topk) +
+                               static_cast<std::size_t>(node.rank);
+        const float logprob = clean_logprob(logprobs[at]);
+        const float above = parent < 0 ? 0.0f : pool_[static_cast<std::size_t>(parent)].score;
+        const int flat = candidates();
+        chosen_flat_.back() = flat;
+        pool_.push_back({ids[at], parent, node.inner ? static_cast<int>(next.size()) : -1, logprob,
+                         above + score_of(logprob, node.rank)});
+        if (node.inner) next.push_back({flat, row, ids[at], pool_.back().score});
+    }
+    beam_ = std::move(next);
 }
 
 std::vector<int> BeamExpansion::ancestor_rows(int b) const {
@@ -88,19 +122,16 @@ DraftTree BeamExpansion::rerank() const {
     std::iota(order.begin(), order.end(), 0);
     const std::size_t keep = std::min(order.size(), static_cast<std::size_t>(std::max(spec_.nodes - 1, 0)));
     std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(keep), order.end(),
-                      [this](int a, int b) {
-                          const float sa = pool_[static_cast<std::size_t>(a)].score;
-                          const float sb = pool_[static_cast<std::size_t>(b)].score;
-                          return sa != sb ? sa > sb : a < b;
-                      });
+                      [this](int a, int b) { return better(a, b); });
     order.resize(keep);
-    std::sort(order.begin(), order.end());
+    // Either order has parents before their children.
+    if (spec_.order == TreeOrder::eagle) std::sort(order.begin(), order.end());
     DraftTree tree = DraftTree::with_root(root_);
     std::vector<int> node_of(pool_.size(), -1);
     for (const int flat : order) {
         const Candidate& candidate = pool_[static_cast<std::size_t>(flat)];
         const int parent = candidate.parent < 0 ? 0 : node_of[static_cast<std::size_t>(candidate.parent)];
-        // Parents score no less and come first in flat order, so a survivor's parent survived.
+        // Parents score no less and have a smaller index, so a survivor's parent survived.
         assert(parent >= 0);
         node_of[static_cast<std::size_t>(flat)] = tree.add(candidate.token, parent, candidate.logprob);
     }

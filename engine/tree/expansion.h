@@ -12,7 +12,9 @@ namespace draftscope {
 
 /// EAGLE-2's expansion phase and re-ranking (reference: EAGLE-2, section on dynamic draft trees). Pure
 /// bookkeeping over candidates; the drafter supplies each level's top-k. Ties: equal cumulative score ->
-/// smaller flat index first, which keeps the selection closed under ancestors.
+/// smaller flat index first, which keeps the selection closed under ancestors. With `choices` in the spec the
+/// tree is the one fixed there (Medusa, EAGLE-1): a beam is the level's nodes that have children, and a node
+/// that a short shortlist has no candidate for is left out with its descendants.
 class BeamExpansion {
   public:
     BeamExpansion(TokenId root, const TreeSpec& spec) : root_(root), spec_(spec) {}
@@ -32,7 +34,8 @@ class BeamExpansion {
         float score = 0;  ///< cumulative log-prob
     };
 
-    /// Level 0: the root's candidates (count <= topk, descending). Becomes the first beam as a whole.
+    /// Level 0: the root's candidates (count <= topk, descending). Becomes the first beam as a whole (without
+    /// `choices`).
     void start(std::span<const TokenId> ids, std::span<const float> logprobs);
     /// Candidates of every beam row, `counts[r]` of them at ids[r * topk]. Selects the next beam.
     void extend(std::span<const TokenId> ids, std::span<const float> logprobs, std::span<const int> counts);
@@ -43,7 +46,7 @@ class BeamExpansion {
     /// Beam rows of earlier forwards that beam node `b` descends from, oldest first: one (level, row) per
     /// level. Level l's rows are beam(l)'s order at that time.
     std::vector<int> ancestor_rows(int b) const;
-    /// Best nodes - 1 candidates plus the root, nodes ordered by flat index.
+    /// Best nodes - 1 candidates plus the root, nodes in the spec's order.
     DraftTree rerank() const;
     int candidates() const { return static_cast<int>(pool_.size()); }
     /// The tree over everything proposed so far (for looking at a round in flight).
@@ -58,12 +61,16 @@ class BeamExpansion {
         float score;
     };
     float score_of(float logprob, int order) const;
+    bool better(int a, int b) const;
+    void keep_chosen(std::span<const TokenId> ids, std::span<const float> logprobs,
+                     std::span<const int> counts);
 
     TokenId root_;
     TreeSpec spec_;
     bool draws_ = false;
     std::vector<Candidate> pool_;
     std::vector<BeamNode> beam_;
+    std::vector<int> chosen_flat_;  ///< of the nodes of `choices` so far; -1 = left out
     std::vector<std::pair<int, std::shared_ptr<const DraftDistribution>>>
         drawn_from_;  ///< by flat index, -1 = the root
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "base/rng.h"
 
@@ -19,6 +20,46 @@ double purpose_uniform(Purpose purpose, std::uint64_t seed, std::uint64_t sequen
     return token_uniform(seed, sequence, counter);
 }
 
+/// Which entries of q the settings leave, best first; ties to the lower token id.
+std::vector<std::size_t> kept_entries(const DraftDistribution& q, const SampledDrafts& settings) {
+    std::vector<std::size_t> order(q.probs.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::size_t sorted = 0;
+    const auto sort_up_to = [&](std::size_t count) {
+        count = std::min(count, order.size());
+        if (count <= sorted) return;
+        const auto at = [&](std::size_t i) { return order.begin() + static_cast<std::ptrdiff_t>(i); };
+        std::partial_sort(at(sorted), at(count), order.end(), [&](std::size_t a, std::size_t b) {
+            return q.probs[a] != q.probs[b] ? q.probs[a] > q.probs[b] : q.id_at(a) < q.id_at(b);
+        });
+        sorted = count;
+    };
+    if (settings.top_k > 0 && static_cast<std::size_t>(settings.top_k) < order.size()) {
+        sort_up_to(static_cast<std::size_t>(settings.top_k));
+        order.resize(sorted);
+    }
+    if (settings.top_p >= 1.0) return order;
+    double sum = 0, seen = 0;
+    for (const std::size_t i : order) sum += static_cast<double>(q.probs[i]);
+    std::size_t count = 0;
+    while (count < order.size() && (count == 0 || seen < settings.top_p * sum)) {
+        if (count == sorted) sort_up_to(std::max<std::size_t>(64, 8 * sorted));
+        seen += static_cast<double>(q.probs[order[count++]]);
+    }
+    order.resize(count);
+    return order;
+}
+
+void cut(DraftDistribution& q, const SampledDrafts& settings) {
+    std::vector<float> kept(q.probs.size(), 0.0f);
+    const std::vector<std::size_t> entries = kept_entries(q, settings);
+    double sum = 0;
+    for (const std::size_t i : entries) sum += static_cast<double>(q.probs[i]);
+    if (sum <= 0) return;
+    for (const std::size_t i : entries) kept[i] = static_cast<float>(static_cast<double>(q.probs[i]) / sum);
+    q.probs = std::move(kept);
+}
+
 }  // namespace
 
 double draft_uniform(std::uint64_t seed, std::uint64_t sequence, std::int64_t position, int order) {
@@ -30,7 +71,7 @@ double accept_uniform(std::uint64_t seed, std::uint64_t sequence, std::int64_t p
 }
 
 DraftDistribution draft_distribution(std::vector<TokenId> ids, std::span<const float> logits,
-                                     double temperature) {
+                                     const SampledDrafts& settings) {
     DraftDistribution q;
     q.ids = std::move(ids);
     q.probs.assign(logits.size(), 0.0f);
@@ -42,10 +83,11 @@ DraftDistribution draft_distribution(std::vector<TokenId> ids, std::span<const f
     double sum = 0;
     for (std::size_t i = 0; i < logits.size(); ++i) {
         if (std::isnan(logits[i])) continue;
-        weights[i] = std::exp(static_cast<double>(logits[i] - most) / temperature);
+        weights[i] = std::exp(static_cast<double>(logits[i] - most) / settings.temperature);
         sum += weights[i];
     }
     for (std::size_t i = 0; i < weights.size(); ++i) q.probs[i] = static_cast<float>(weights[i] / sum);
+    if (settings.top_k > 0 || settings.top_p < 1.0) cut(q, settings);
     return q;
 }
 

@@ -11,7 +11,7 @@
 /// sampling (`--verify pq`) needs to know of them.
 namespace draftscope {
 
-/// q over a row's own support, after the sampling temperature.
+/// q over a row's own support, after temperature, top-k and top-p.
 struct DraftDistribution {
     std::vector<TokenId> ids;  ///< empty = probs[i] is of token i
     std::vector<float> probs;  ///< add up to 1
@@ -21,11 +21,15 @@ struct DraftDistribution {
 struct SampledDrafts {
     double temperature = 1.0;  ///< > 0
     std::uint64_t seed = 0;
+    double top_p = 1.0;
+    int top_k = 0;  ///< 0 = off
 };
 
-/// softmax(logits / temperature) over a support; NaN counts as impossible.
+/// softmax(logits / temperature) over a support, then top-k, then top-p of what is left, as the target's own
+/// row is cut (choose_tokens): drafts that the target could never emit would only be rejected. Any q gives
+/// the same texts in distribution. NaN counts as impossible.
 DraftDistribution draft_distribution(std::vector<TokenId> ids, std::span<const float> logits,
-                                     double temperature);
+                                     const SampledDrafts& settings);
 
 struct DrawnDraft {
     TokenId token = no_token;

@@ -8,8 +8,7 @@
 namespace draftscope {
 namespace {
 
-constexpr int max_depth = 63;
-constexpr int max_topk = 64;
+constexpr int max_depth = max_tree_levels - 1;
 
 struct Preset {
     std::string_view name;
@@ -20,7 +19,7 @@ struct Preset {
 // read as EAGLE-2's own. SlimSpec drafts chains of 6. MicroSpec's top-k: EAGLE-2's own. Sources: FR-Spec
 // arXiv 2502.14856 section 3.1 and tables 1 and 7, MicroSpec arXiv 2605.26444 section 4, the others'
 // evaluation sections.
-constexpr Preset presets[] = {
+const Preset presets[] = {
     {"fr-spec", {5, 10, 60}}, {"fr-spec-1b", {2, 10, 30}}, {"specvocab", {7, 10, 60}},
     {"slimspec", {5, 1, 7}},  {"microspec", {5, 10, 60}},
 };
@@ -63,7 +62,7 @@ Result<TreeSpec> parse_fields(std::string_view text) {
         std::optional<int> value;
     };
     Field fields[] = {
-        {"depth", 0, max_depth, {}}, {"topk", 1, max_topk, {}}, {"nodes", 2, max_tree_nodes, {}}};
+        {"depth", 0, max_depth, {}}, {"topk", 1, max_tree_topk, {}}, {"nodes", 2, max_tree_nodes, {}}};
     std::string_view rest = text;
     while (true) {
         const auto comma = rest.find(',');
@@ -74,8 +73,9 @@ Result<TreeSpec> parse_fields(std::string_view text) {
                                         [&](const Field& f) { return f.name == name; });
         if (field == std::end(fields) || equals == std::string_view::npos)
             return bad_input(
-                "tree: \"{}\" in \"{}\" is not one of depth=, topk=, nodes=, chain=N, paper:NAME", piece,
-                text);
+                "tree: \"{}\" in \"{}\" is not one of depth=, topk=, nodes=, order=, chain=N, paper:NAME, "
+                "choices:NAME",
+                piece, text);
         if (field->value) return bad_input("tree: {} is given twice in \"{}\"", name, text);
         DS_ASSIGN(field->value,
                   parse_field(name, trim(piece.substr(equals + 1)), field->lowest, field->highest));
@@ -94,12 +94,37 @@ Result<TreeSpec> parse_fields(std::string_view text) {
     return spec;
 }
 
-}  // namespace
+TreeSpec spec_of(TreeChoices choices) {
+    TreeSpec spec;
+    spec.depth = choices.levels() - 1;
+    spec.topk = choices.widest_rank() + 1;
+    spec.nodes = static_cast<int>(choices.nodes.size()) + 1;
+    spec.choices = std::make_shared<const TreeChoices>(std::move(choices));
+    return spec;
+}
 
-Result<TreeSpec> parse_tree_spec(std::string_view text) {
-    const std::string_view body = trim(text);
-    if (body.empty()) return bad_input("tree: empty; use depth=3,topk=4,nodes=12, chain=N or paper:NAME");
+/// Takes ",NAME=VALUE" off the end of `text`.
+std::optional<std::string_view> take_option(std::string_view& text, std::string_view name) {
+    const auto comma = text.rfind(',');
+    const std::string_view piece = trim(text.substr(comma == std::string_view::npos ? 0 : comma + 1));
+    const auto equals = piece.find('=');
+    if (equals == std::string_view::npos || trim(piece.substr(0, equals)) != name) return std::nullopt;
+    text = trim(text.substr(0, comma == std::string_view::npos ? 0 : comma));
+    return trim(piece.substr(equals + 1));
+}
+
+Result<TreeSpec> parse_choices(std::string_view text) {
+    const auto levels = take_option(text, "levels");
+    DS_ASSIGN(TreeChoices choices, find_tree_choices(text));
+    if (!levels) return spec_of(std::move(choices));
+    DS_ASSIGN(const int keep, parse_field("levels", *levels, 1, choices.levels()));
+    return spec_of(cut_choices(choices, keep));
+}
+
+/// Everything but the order.
+Result<TreeSpec> parse_shape(std::string_view body) {
     if (body.starts_with("paper:")) return parse_preset(trim(body.substr(6)));
+    if (body.starts_with("choices:")) return parse_choices(trim(body.substr(8)));
     if (body.starts_with("chain")) {
         const auto equals = body.find('=');
         if (trim(body.substr(0, equals)) == "chain" && equals != std::string_view::npos) {
@@ -111,12 +136,41 @@ Result<TreeSpec> parse_tree_spec(std::string_view text) {
     return parse_fields(body);
 }
 
+}  // namespace
+
+bool TreeSpec::operator==(const TreeSpec& other) const {
+    const bool same_choices = choices == nullptr || other.choices == nullptr ? choices == other.choices
+                                                                             : *choices == *other.choices;
+    return depth == other.depth && topk == other.topk && nodes == other.nodes && order == other.order &&
+           same_choices;
+}
+
+Result<TreeSpec> parse_tree_spec(std::string_view text) {
+    std::string_view body = trim(text);
+    const auto order = take_option(body, "order");
+    if (order && *order != "eagle" && *order != "fr")
+        return bad_input("tree: order={} is not known; use order=eagle or order=fr", *order);
+    if (body.empty() && order) body = "depth=3";
+    if (body.empty())
+        return bad_input(
+            "tree: empty; use depth=3,topk=4,nodes=12, chain=N, paper:NAME or choices:NAME_OR_FILE");
+    DS_ASSIGN(TreeSpec spec, parse_shape(body));
+    if (!order) return spec;
+    if (spec.choices)
+        return bad_input("tree: order={} with {}: a tree fixed in advance has the order of its paths", *order,
+                         body);
+    if (spec.topk == 1) return bad_input("tree: order={} with {}: a chain has one order", *order, body);
+    spec.order = *order == "fr" ? TreeOrder::fr : TreeOrder::eagle;
+    return spec;
+}
+
 TreeSpec clip_tree(const TreeSpec& spec, int levels) {
     TreeSpec clipped = spec;
     if (levels <= 0) {
         clipped.depth = 0;
         clipped.nodes = 1;
     } else if (levels < spec.levels()) {
+        if (spec.choices) return spec_of(cut_choices(*spec.choices, levels));
         clipped.depth = levels - 1;
         clipped.nodes = std::min(spec.nodes, possible_nodes(clipped));
     }
@@ -124,8 +178,14 @@ TreeSpec clip_tree(const TreeSpec& spec, int levels) {
 }
 
 std::string to_text(const TreeSpec& spec) {
+    if (spec.choices) {
+        const std::string text = "choices:" + spec.choices->name;
+        const bool whole = spec.choices->whole_levels == spec.levels();
+        return whole ? text : fmt::format("{},levels={}", text, spec.levels());
+    }
     if (spec.topk == 1 && spec.nodes == spec.depth + 2) return fmt::format("chain={}", spec.depth + 1);
-    return fmt::format("depth={},topk={},nodes={}", spec.depth, spec.topk, spec.nodes);
+    return fmt::format("depth={},topk={},nodes={}{}", spec.depth, spec.topk, spec.nodes,
+                       spec.order == TreeOrder::fr ? ",order=fr" : "");
 }
 
 }  // namespace draftscope

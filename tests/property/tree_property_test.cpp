@@ -160,6 +160,29 @@ RC_GTEST_PROP(TreeProperty, EqualsTheBruteForceTree, ()) {
     }
 }
 
+/// FR-Spec's numbering is another order of the same nodes: falling scores, parents first.
+RC_GTEST_PROP(TreeProperty, BothOrdersHaveTheSameNodes, ()) {
+    TreeSpec spec;
+    spec.depth = *rc::gen::inRange(0, 6);
+    spec.topk = *rc::gen::inRange(1, 8);
+    spec.nodes = *rc::gen::inRange(2, 120);
+    const Proposer proposer{*rc::gen::arbitrary<std::uint64_t>(), spec.topk};
+    DraftTree eagle = grow(proposer, spec).rerank();
+    spec.order = TreeOrder::fr;
+    DraftTree fr = grow(proposer, spec).rerank();
+    RC_ASSERT(eagle.finish().ok());
+    RC_ASSERT(fr.finish().ok());
+    RC_ASSERT(eagle.size() == fr.size());
+    std::set<std::pair<std::vector<TokenId>, float>> nodes;
+    for (int i = 1; i < eagle.size(); ++i)
+        nodes.emplace(path_of(eagle, i), eagle.cum_logprobs[static_cast<std::size_t>(i)]);
+    for (int i = 1; i < fr.size(); ++i) {
+        const float score = fr.cum_logprobs[static_cast<std::size_t>(i)];
+        RC_ASSERT(nodes.count({path_of(fr, i), score}) == 1);
+        if (i > 1) RC_ASSERT(fr.cum_logprobs[static_cast<std::size_t>(i - 1)] >= score);
+    }
+}
+
 RC_GTEST_PROP(TreeProperty, MaskIsTheAncestorRelation, ()) {
     const int nodes = *rc::gen::inRange(1, 200);
     DraftTree tree = DraftTree::with_root(0);

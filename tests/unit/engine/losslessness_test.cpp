@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/rng.h"
+#include "engine/draft/drafter.h"
 #include "tests/support/tiny_model.h"
 #include "tests/unit/engine/decode_rig.h"
 #include "tests/unit/engine/ranking_file.h"
@@ -37,7 +38,8 @@ const std::vector<std::string> trees = {"chain=1",
                                         "depth=2,topk=3,nodes=8",
                                         "depth=3,topk=4,nodes=12",
                                         "depth=5,topk=10,nodes=60",
-                                        "depth=4,topk=8,nodes=100"};
+                                        "depth=4,topk=8,nodes=100,order=fr",
+                                        "choices:mc_sim_7b_63"};
 const std::vector<std::string> heads = {"full", "fr-spec:v=3", "fr-spec:v=6", "fr-spec:v=12"};
 
 class Losslessness : public ::testing::TestWithParam<kernels::Precision> {
@@ -119,6 +121,22 @@ TEST_P(Losslessness, FullProductEqualsPlainDecoding) {
     EXPECT_GT(rounds["eagle2"], 1000);
     for (const char* drafter : {"ngram", "eagle3", "medusa", "hydra"})
         EXPECT_GT(accepted[drafter], 50) << drafter;
+}
+
+/// A tree fixed in advance needs a head for each of its levels; one grown by score ends with the heads.
+TEST_P(Losslessness, FixedTreesAreNoDeeperThanTheHeads) {
+    const TinyPathHeads three(rig_.target().config(), false, 81, 3);
+    const auto made = make_drafter("medusa:" + three.folder(), "", rig_.target(), rig_.exec(1));
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    const auto tree = [](const char* text) { return parse_tree_spec(text).value(); };
+    const Status refused = check_tree(**made, tree("choices:mc_sim_7b_63"));
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().kind, ErrorKind::bad_input);
+    EXPECT_NE(refused.error().message.find("4 levels deep and the drafter has 3 heads"), std::string::npos)
+        << refused.error().message;
+    EXPECT_TRUE(check_tree(**made, tree("choices:mc_sim_7b_63,levels=3")).ok());
+    EXPECT_TRUE(check_tree(**made, tree("depth=5,topk=10,nodes=60")).ok());
+    EXPECT_TRUE(check_tree(rig_.drafter("eagle2"), tree("choices:eagle_mc_sim_7b_63")).ok());
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, Losslessness,

@@ -80,7 +80,7 @@ ChiSquare chi_square(const std::vector<double>& probabilities, const std::vector
 
 TEST(DrawDrafts, AreDrawsWithoutReplacement) {
     const std::vector<float> logits = {0.0f, 1.0f, -1.0f, 2.0f, 0.5f};
-    const DraftDistribution q = draft_distribution({2, 3, 5, 7, 11}, logits, 0.8);
+    const DraftDistribution q = draft_distribution({2, 3, 5, 7, 11}, logits, {0.8});
     EXPECT_NEAR(std::accumulate(q.probs.begin(), q.probs.end(), 0.0), 1.0, 1e-6);
     std::vector<double> pairs;
     for (std::size_t a = 0; a < 5; ++a)
@@ -104,14 +104,37 @@ TEST(DrawDrafts, AreDrawsWithoutReplacement) {
     for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(all[i].token, q.ids[i]);
 }
 
+/// q is cut by the target's own rules: the same tokens with the same shares as the book's distribution.
+TEST(DraftDistribution, IsCutAsTheTargetsRowIs) {
+    const std::vector<float> logits = {1.0f, 0.2f, -0.5f, 2.0f, 2.0f, 1.5f, -2.0f, 0.7f};
+    const std::vector<TokenId> ids = {20, 3, 5, 9, 7, 11, 13, 17};
+    for (const Sampling& sampling :
+         {Sampling{1.0, 0.8, 0}, Sampling{0.6, 1.0, 3}, Sampling{1.3, 0.5, 5}, Sampling{0.9, 1e-9, 0},
+          Sampling{1.0, 1.0, 1}, Sampling{1.0, 0.9999, 99}}) {
+        const SampledDrafts settings{sampling.temperature, 0, sampling.top_p, sampling.top_k};
+        // By the book in the order of the ids, as ties go to the lower one.
+        std::vector<std::size_t> by_id = {1, 2, 4, 3, 5, 6, 7, 0};
+        std::vector<float> rising;
+        for (const std::size_t i : by_id) rising.push_back(logits[i]);
+        const std::vector<double> expected = distribution(rising, sampling);
+        const DraftDistribution q = draft_distribution(ids, logits, settings);
+        for (std::size_t i = 0; i < by_id.size(); ++i)
+            EXPECT_NEAR(static_cast<double>(q.probs[by_id[i]]), expected[i], 1e-6)
+                << "T=" << sampling.temperature << " p=" << sampling.top_p << " k=" << sampling.top_k;
+        // No draw leaves what was kept.
+        for (const DrawnDraft& one : draw_drafts(q, 8, settings, 1, 2))
+            EXPECT_TRUE(std::isfinite(one.logprob));
+    }
+}
+
 /// The token after a root whose children were drawn from q, over many sequences. `pick_best` keeps the
 /// likeliest draw alone: a choice by value, after which the child is no draw from q.
 ChiSquare first_token(const Sampling& sampling, int children, bool pick_best = false) {
     const std::vector<float> target = {1.0f, 0.2f, -0.5f, 2.0f, 0.0f, 1.5f, -2.0f, 0.7f};
     // Token 7 is out of the draft's reach.
     const std::vector<float> draft = {0.1f, 1.8f, 0.0f, 1.0f, -3.0f, 2.0f, 0.5f};
-    const auto q = std::make_shared<DraftDistribution>(draft_distribution({}, draft, sampling.temperature));
-    const SampledDrafts drafts{sampling.temperature, sampling.seed};
+    const SampledDrafts drafts{sampling.temperature, sampling.seed, sampling.top_p, sampling.top_k};
+    const auto q = std::make_shared<DraftDistribution>(draft_distribution({}, draft, drafts));
     const auto exec = kernels::make_cpu_exec(1);
     std::vector<int> counts(target.size(), 0);
     for (std::uint64_t sequence = 0; sequence < 8000; ++sequence) {
@@ -273,6 +296,9 @@ TEST_F(PqSession, TextsAreDistributedAsTheTargets) {
         {"eagle2", "fr-spec:v=4+rdk", "depth=2,topk=3,nodes=8", 0.7},
         {"eagle2", "fr-spec:v=6+rdk", "chain=2", 1.0, 0.9},
         {"eagle2", "microspec", "depth=2,topk=3,nodes=8"},
+        {"eagle2", "full", "depth=2,topk=3,nodes=8,order=fr"},
+        {"eagle2", "full", "choices:eagle_mc_sim_7b_63,levels=3"},
+        {"medusa", "full", "choices:mc_sim_7b_63,levels=2"},
         {"eagle3", "full", "depth=2,topk=3,nodes=8", 1.0, 0.8},
         {"medusa", "full", "depth=2,topk=3,nodes=8", 1.0, 1.0, 5},
         {"hydra", "full", "chain=2", 0.8, 0.9, 6},

@@ -1,10 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <limits>
+#include <map>
 
 #include "engine/tree/draft_tree.h"
 #include "engine/tree/expansion.h"
+#include "tests/support/scratch_folder.h"
 
 namespace draftscope {
 namespace {
@@ -53,6 +56,78 @@ TEST(BeamExpansion, TreeOfTheWorkedExample) {
     for (int i = 0; i < tree.size(); ++i) EXPECT_EQ(tree.mask.row(i)[0], masks[static_cast<std::size_t>(i)]);
     EXPECT_NEAR(std::exp(tree.cum_logprobs[3]), .30, 1e-6);
     EXPECT_EQ(tree.max_depth(), 2);
+}
+
+/// The same example in the order of FR-Spec's engine.
+TEST(BeamExpansion, OrderOfFallingScores) {
+    BeamExpansion beam(root, TreeSpec{2, 2, 6, TreeOrder::fr});
+    beam.start(std::vector<TokenId>{A, B}, logs({.6, .28}));
+    beam.extend(std::vector<TokenId>{C, D, E, F}, logs({.5, .4, .9, .05}), std::vector<int>{2, 2});
+    beam.extend(std::vector<TokenId>{G, H, K, L}, logs({.7, .2, .8, .1}), std::vector<int>{2, 2});
+    DraftTree tree = beam.rerank();
+    ASSERT_TRUE(tree.finish().ok());
+    EXPECT_EQ(tree.tokens, (std::vector<TokenId>{root, A, C, B, E, D}));
+    EXPECT_EQ(tree.parents, (std::vector<int>{-1, 0, 1, 0, 3, 1}));
+}
+
+/// Medusa's mc_sim_7b_63 over candidates whose tokens say where they come from, against the paths themselves.
+TEST(BeamExpansion, FixedTreeHasThePathsOfItsChoices) {
+    for (const PublishedChoices& published : published_choices()) {
+        const TreeSpec spec = parse_tree_spec("choices:" + std::string(published.name)).value();
+        BeamExpansion beam(root, spec);
+        // Token of a candidate: its path's digits behind a 1, so that every path has a number of its own.
+        const auto token_of = [](int path, int rank) { return path * 10 + rank; };
+        std::vector<int> parents = {1};
+        std::vector<TokenId> ids;
+        std::vector<float> logprobs;
+        int drafted_from = 0;
+        for (int level = 0; !parents.empty() && level < spec.levels(); ++level) {
+            ids.clear();
+            for (const int parent : parents)
+                for (int rank = 0; rank < spec.topk; ++rank) ids.push_back(token_of(parent, rank));
+            logprobs.assign(ids.size(), -1.0f);
+            const std::vector<int> counts(parents.size(), spec.topk);
+            if (level == 0)
+                beam.start(ids, logprobs);
+            else
+                beam.extend(ids, logprobs, counts);
+            parents.clear();
+            for (const BeamExpansion::BeamNode& node : beam.beam()) parents.push_back(node.token);
+            drafted_from += static_cast<int>(parents.size());
+        }
+        EXPECT_TRUE(beam.beam().empty());
+        EXPECT_EQ(drafted_from, spec.drafting_nodes());
+        DraftTree tree = beam.rerank();
+        ASSERT_TRUE(tree.finish().ok());
+        std::vector<TokenId> expected = {root};
+        for (std::string_view rest = published.paths; !rest.empty();) {
+            const std::string_view path = rest.substr(0, rest.find(' '));
+            int number = 1;
+            for (const char digit : path) number = token_of(number, digit - '0');
+            expected.push_back(number);
+            rest.remove_prefix(std::min(rest.size(), path.size() + 1));
+        }
+        EXPECT_EQ(tree.tokens, expected) << published.name;
+        for (std::size_t i = 1; i < expected.size(); ++i) {
+            const TokenId parent = tree.tokens[static_cast<std::size_t>(tree.parents[i])];
+            EXPECT_EQ(tree.parents[i] == 0 ? 1 : parent, expected[i] / 10) << published.name;
+        }
+    }
+}
+
+TEST(BeamExpansion, FixedTreeLeavesOutWhatAShortShortlistLacks) {
+    const testing::ScratchFolder folder;
+    std::ofstream(folder.file("tree.json")) << "[[0], [1], [2], [1, 0], [1, 1], [2, 0], [1, 1, 0]]";
+    const TreeSpec spec = parse_tree_spec("choices:" + folder.file("tree.json")).value();
+    BeamExpansion beam(root, spec);
+    beam.start(std::vector<TokenId>{A, B}, logs({.6, .3}));
+    ASSERT_EQ(beam.beam().size(), 1u);
+    EXPECT_EQ(beam.beam()[0].token, B);
+    beam.extend(std::vector<TokenId>{C, D, E}, logs({.5, .3, .1}), std::vector<int>{3});
+    beam.extend(std::vector<TokenId>{no_token, no_token, no_token}, logs({.5, .3, .1}), std::vector<int>{0});
+    const DraftTree tree = beam.rerank();
+    EXPECT_EQ(tree.tokens, (std::vector<TokenId>{root, A, B, C, D}));
+    EXPECT_EQ(tree.parents, (std::vector<int>{-1, 0, 0, 2, 2}));
 }
 
 TEST(BeamExpansion, EqualScoresGoToTheSmallerFlatIndex) {
@@ -116,12 +191,86 @@ TEST(TreeSpec, ReadsEveryForm) {
     EXPECT_EQ(parse_tree_spec("paper:specvocab").value(), (TreeSpec{7, 10, 60}));
     EXPECT_EQ(parse_tree_spec("paper:slimspec").value(), (TreeSpec{5, 1, 7}));
     EXPECT_EQ(parse_tree_spec("paper:microspec").value(), (TreeSpec{5, 10, 60}));
+    EXPECT_EQ(parse_tree_spec("paper:fr-spec,order=fr").value(), (TreeSpec{5, 10, 60, TreeOrder::fr}));
+    EXPECT_EQ(parse_tree_spec("order=eagle").value(), TreeSpec{});
+    EXPECT_EQ(parse_tree_spec("depth=2,topk=3,nodes=8,order=fr").value(), (TreeSpec{2, 3, 8, TreeOrder::fr}));
+}
+
+TEST(TreeSpec, PublishedChoicesHaveThePublishedShapes) {
+    const std::map<std::string, std::vector<int>> by_depth = {
+        {"mc_sim_7b_63", {10, 28, 23, 2}},      {"vicuna_7b_stage2", {10, 23, 23, 7}},
+        {"vicuna_13b_stage2", {10, 19, 25, 9}}, {"vicuna_33b_stage2", {10, 24, 24, 5}},
+        {"zephyr_stage2", {10, 27, 23, 3}},     {"eagle_mc_sim_7b_63", {4, 8, 8, 3, 2}}};
+    EXPECT_EQ(by_depth.size(), published_choices().size());
+    for (const auto& [name, counts] : by_depth) {
+        const TreeSpec spec = parse_tree_spec("choices:" + name).value();
+        ASSERT_EQ(spec.levels(), static_cast<int>(counts.size())) << name;
+        std::vector<int> found(counts.size(), 0);
+        for (const TreeChoices::Node& node : spec.choices->nodes)
+            ++found[static_cast<std::size_t>(node.depth - 1)];
+        EXPECT_EQ(found, counts) << name;
+        EXPECT_EQ(spec.nodes, static_cast<int>(spec.choices->nodes.size()) + 1);
+        EXPECT_EQ(spec.topk, spec.choices->widest_rank() + 1);
+    }
+}
+
+TEST(TreeSpec, ChoicesAreCutByLevels) {
+    const TreeSpec whole = parse_tree_spec("choices:mc_sim_7b_63").value();
+    const TreeSpec two = parse_tree_spec("choices:mc_sim_7b_63,levels=2").value();
+    EXPECT_EQ(two.nodes, 1 + 10 + 28);
+    EXPECT_EQ(two.levels(), 2);
+    EXPECT_EQ(clip_tree(whole, 2), two);
+    EXPECT_EQ(clip_tree(whole, 4), whole);
+    EXPECT_NE(two, whole);
+    EXPECT_EQ(clip_tree(whole, 0).nodes, 1);
+    EXPECT_EQ(to_text(two), "choices:mc_sim_7b_63,levels=2");
+    EXPECT_EQ(to_text(clip_tree(two, 1)), "choices:mc_sim_7b_63,levels=1");
+    EXPECT_EQ(parse_tree_spec("choices:mc_sim_7b_63,levels=4").value(), whole);
+}
+
+TEST(TreeSpec, ChoicesFilesThatMakeNoTreeAreRefused) {
+    const testing::ScratchFolder folder;
+    const std::string file = folder.file("tree.json");
+    const auto refusal = [&](const std::string& text) {
+        std::ofstream(file, std::ios::trunc) << text;
+        const auto spec = parse_tree_spec("choices:" + file);
+        EXPECT_FALSE(spec.ok()) << text;
+        if (spec.ok()) return std::string();
+        EXPECT_EQ(spec.error().kind, ErrorKind::bad_input);
+        EXPECT_NE(spec.error().message.find(file), std::string::npos) << spec.error().message;
+        return spec.error().message;
+    };
+    EXPECT_NE(refusal("[[0], [1, 0]]").find("path [1, 0] has no parent; add [1]"), std::string::npos);
+    EXPECT_NE(refusal("[[0], [0, 1], [0, 1]]").find("path [0, 1] is there twice"), std::string::npos);
+    EXPECT_NE(refusal("[[0], []]").find("empty path"), std::string::npos);
+    EXPECT_NE(refusal("[]").find("has no paths"), std::string::npos);
+    EXPECT_NE(refusal("[[64]]").find("rank 64 of path [64] is outside 0..63"), std::string::npos);
+    EXPECT_NE(refusal("[[-1]]").find("outside 0..63"), std::string::npos);
+    EXPECT_NE(refusal("[[9999999999999999999]]").find("outside 0..63"), std::string::npos);
+    EXPECT_NE(refusal("[[0.5]]").find("entry 0 has a rank that is no whole number"), std::string::npos);
+    EXPECT_NE(refusal("[[0], 1]").find("entry 1 is not a path"), std::string::npos);
+    EXPECT_NE(refusal("{}").find("is not a list of paths"), std::string::npos);
+    EXPECT_NE(refusal("[[0], ").find("is not a list of paths"), std::string::npos);
+    std::string deep, path = "0";
+    for (int level = 0; level < 65; ++level) {
+        deep.append(level == 0 ? "[[" : ", [").append(path).append("]");
+        path.append(", 0");
+    }
+    deep.append("]");
+    EXPECT_NE(refusal(deep).find("is 65 deep; at most 64"), std::string::npos);
+    std::string wide = "[[0]";
+    for (int i = 0; i < 1023; ++i) wide += ", [0]";
+    wide.append("]");
+    EXPECT_NE(refusal(wide).find("has 1024 paths; at most 1023"), std::string::npos);
 }
 
 TEST(TreeSpec, TextIsCanonicalAndReadsBack) {
-    for (const char* text : {"depth=3,topk=4,nodes=12", "chain=6", "chain=1", "depth=0,topk=8,nodes=9"}) {
+    for (const char* text :
+         {"depth=3,topk=4,nodes=12", "chain=6", "chain=1", "depth=0,topk=8,nodes=9",
+          "depth=3,topk=4,nodes=12,order=fr", "choices:mc_sim_7b_63", "choices:zephyr_stage2,levels=3"}) {
         const TreeSpec spec = parse_tree_spec(text).value();
         EXPECT_EQ(to_text(spec), text);
+        EXPECT_EQ(parse_tree_spec(to_text(spec)).value(), spec);
     }
     EXPECT_EQ(to_text(parse_tree_spec("depth=5,topk=1,nodes=7").value()), "chain=6");
     EXPECT_EQ(to_text(parse_tree_spec("depth=5,topk=1,nodes=4").value()), "depth=5,topk=1,nodes=4");
@@ -142,7 +291,7 @@ struct Refusal {
     const char* text;
     const char* says;
 };
-class TreeSpecRefusal : public testing::TestWithParam<Refusal> {};
+class TreeSpecRefusal : public ::testing::TestWithParam<Refusal> {};
 
 TEST_P(TreeSpecRefusal, NamesFieldValueAndRange) {
     const auto spec = parse_tree_spec(GetParam().text);
@@ -152,7 +301,7 @@ TEST_P(TreeSpecRefusal, NamesFieldValueAndRange) {
 }
 INSTANTIATE_TEST_SUITE_P(
     All, TreeSpecRefusal,
-    testing::Values(
+    ::testing::Values(
         Refusal{"", "empty"}, Refusal{"nodes=1", "nodes=1 is outside 2..1024"},
         Refusal{"nodes=1025", "nodes=1025 is outside 2..1024"},
         Refusal{"depth=-1", "depth=-1 is outside 0..63"}, Refusal{"topk=0", "topk=0 is outside 1..64"},
@@ -163,6 +312,12 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"depth=2x", "depth=2x is not a whole number"},
         Refusal{"depth=99999999999", "is not a whole number"}, Refusal{"chain=0", "chain=0 is outside 1..64"},
         Refusal{"chain=", "chain= is not a whole number"}, Refusal{"chain=3,topk=2", "not a whole number"},
+        Refusal{"order=fc", "order=fc is not known; use order=eagle or order=fr"},
+        Refusal{"chain=3,order=fr", "a chain has one order"},
+        Refusal{"choices:mc_sim_7b_63,order=fr", "has the order of its paths"},
+        Refusal{"choices:mc_sim_7b_64", "neither a published tree (mc_sim_7b_63, vicuna_7b_stage2"},
+        Refusal{"choices:", "neither a published tree"},
+        Refusal{"choices:mc_sim_7b_63,levels=5", "levels=5 is outside 1..4"},
         Refusal{"chains=3", "\"chains=3\""}, Refusal{"paper:eagle9", "known: fr-spec, fr-spec-1b"}));
 
 }  // namespace

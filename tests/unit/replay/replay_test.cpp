@@ -144,7 +144,8 @@ TEST_F(Replay, EveryHeadAndDrafterAsLive) {
         const auto trace =
             record(rig_, setting, prompts(), {}, scratch_.file(temperature > 0 ? "sampled" : "greedy"));
         ASSERT_NE(trace, nullptr);
-        for (const std::string tree : {"chain=3", "depth=2,topk=3,nodes=8", "depth=3,topk=4,nodes=12"}) {
+        for (const std::string tree : {"chain=3", "depth=2,topk=3,nodes=8",
+                                       "depth=3,topk=4,nodes=12,order=fr", "choices:vicuna_7b_stage2"}) {
             setting.tree = tree;
             for (const std::string drafter : {"none", "ngram"}) {
                 setting.drafter = drafter;
@@ -356,7 +357,7 @@ TEST_F(NearTheEnd, TreesAreClippedAlike) {
     ASSERT_NE(trace, nullptr);
     EXPECT_EQ(trace->prompts()[0].finish, Finish::context);
     for (const std::string head : {"full", "microspec:wmax=6"})
-        for (const std::string tree : {"chain=6", "depth=5,topk=4,nodes=20"}) {
+        for (const std::string tree : {"chain=6", "depth=5,topk=4,nodes=20", "choices:mc_sim_7b_63"}) {
             setting.head = head;
             setting.tree = tree;
             expect_same(setting, *trace, list);

@@ -1,0 +1,142 @@
+#include "engine/tree/tree_choices.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/tree/draft_tree.h"
+
+namespace draftscope {
+namespace {
+
+using Path = std::vector<int>;
+
+constexpr std::string_view shape =
+    "a list of paths such as [[0], [0, 0], [1]], each path the ranks from the root";
+
+std::string text_of(const Path& path) {
+    return fmt::format("[{}]", fmt::join(path, ", "));
+}
+
+Status check_path(std::string_view name, const Path& path) {
+    if (path.empty()) return bad_input("tree: choices:{}: has an empty path; the root is always there", name);
+    if (path.size() > static_cast<std::size_t>(max_tree_levels))
+        return bad_input("tree: choices:{}: path {} is {} deep; at most {} are supported", name,
+                         text_of(path), path.size(), max_tree_levels);
+    for (const int rank : path)
+        if (rank < 0 || rank >= max_tree_topk)
+            return bad_input("tree: choices:{}: rank {} of path {} is outside 0..{}", name, rank,
+                             text_of(path), max_tree_topk - 1);
+    return {};
+}
+
+Result<std::vector<Path>> read_paths(const std::string& file) {
+    std::ifstream in(file, std::ios::binary);
+    const auto json = nlohmann::json::parse(in, nullptr, false);
+    if (!json.is_array()) return bad_input("tree: choices:{}: is not {}", file, shape);
+    std::vector<Path> paths;
+    for (const auto& item : json) {
+        if (!item.is_array())
+            return bad_input("tree: choices:{}: entry {} is not a path; expected {}", file, paths.size(),
+                             shape);
+        Path path;
+        for (const auto& rank : item) {
+            // Beyond an int a rank is as wrong as any other that is too high.
+            if (!rank.is_number_integer())
+                return bad_input("tree: choices:{}: entry {} has a rank that is no whole number", file,
+                                 paths.size());
+            const auto value = rank.is_number_unsigned() ? rank.get<std::uint64_t>() : std::uint64_t{0};
+            const bool negative = !rank.is_number_unsigned() && rank.get<std::int64_t>() < 0;
+            path.push_back(negative ? -1 : static_cast<int>(std::min<std::uint64_t>(value, 1 << 20)));
+        }
+        paths.push_back(std::move(path));
+    }
+    return paths;
+}
+
+std::vector<Path> paths_of(const PublishedChoices& published) {
+    std::vector<Path> paths(1);
+    for (const char c : published.paths) {
+        if (c == ' ')
+            paths.emplace_back();
+        else
+            paths.back().push_back(c - '0');
+    }
+    return paths;
+}
+
+}  // namespace
+
+int TreeChoices::widest_rank() const {
+    int widest = 0;
+    for (const Node& node : nodes) widest = std::max(widest, node.rank);
+    return widest;
+}
+
+int TreeChoices::inner_nodes() const {
+    return static_cast<int>(std::count_if(nodes.begin(), nodes.end(), [](const Node& n) { return n.inner; }));
+}
+
+Result<TreeChoices> make_tree_choices(std::string_view name, std::vector<Path> paths) {
+    if (paths.empty()) return bad_input("tree: choices:{}: has no paths; expected {}", name, shape);
+    if (paths.size() >= static_cast<std::size_t>(max_tree_nodes))
+        return bad_input("tree: choices:{}: has {} paths; at most {} are supported", name, paths.size(),
+                         max_tree_nodes - 1);
+    for (const Path& path : paths) DS_TRY(check_path(name, path));
+    std::sort(paths.begin(), paths.end(), [](const Path& a, const Path& b) {
+        return a.size() != b.size() ? a.size() < b.size() : a < b;
+    });
+    const auto twin = std::adjacent_find(paths.begin(), paths.end());
+    if (twin != paths.end())
+        return bad_input("tree: choices:{}: path {} is there twice", name, text_of(*twin));
+    TreeChoices choices;
+    choices.name = name;
+    for (const Path& path : paths) {
+        TreeChoices::Node node{-1, path.back(), static_cast<int>(path.size()), false};
+        if (path.size() > 1) {
+            const Path above(path.begin(), path.end() - 1);
+            const auto found = std::find(paths.begin(), paths.end(), above);
+            if (found == paths.end())
+                return bad_input("tree: choices:{}: path {} has no parent; add {}", name, text_of(path),
+                                 text_of(above));
+            node.parent = static_cast<int>(found - paths.begin());
+            choices.nodes[static_cast<std::size_t>(node.parent)].inner = true;
+        }
+        choices.nodes.push_back(node);
+    }
+    choices.whole_levels = choices.levels();
+    return choices;
+}
+
+Result<TreeChoices> find_tree_choices(std::string_view name_or_file) {
+    std::string known;
+    for (const PublishedChoices& published : published_choices()) {
+        if (published.name == name_or_file) return make_tree_choices(name_or_file, paths_of(published));
+        known += (known.empty() ? "" : ", ") + std::string(published.name);
+    }
+    const std::string file(name_or_file);
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(file, error))
+        return bad_input("tree: choices:{}: is neither a published tree ({}) nor a file with {}", file, known,
+                         shape);
+    DS_ASSIGN(auto paths, read_paths(file));
+    return make_tree_choices(file, std::move(paths));
+}
+
+TreeChoices cut_choices(const TreeChoices& choices, int levels) {
+    TreeChoices cut;
+    cut.name = choices.name;
+    cut.whole_levels = choices.whole_levels;
+    for (TreeChoices::Node node : choices.nodes) {
+        if (node.depth > levels) break;
+        node.inner = node.inner && node.depth < levels;
+        cut.nodes.push_back(node);
+    }
+    return cut;
+}
+
+}  // namespace draftscope
