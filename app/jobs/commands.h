@@ -54,8 +54,14 @@ struct CmdResume {};
 struct CmdStepPhase {};
 struct CmdStepLevel {};
 struct CmdStepRound {};
-struct CmdBreakpoint {
+/// All that is to hold the engine from now on; the default = nothing. Meanings: Breakpoints of the engine.
+struct CmdBreakpoints {
     std::optional<int> rejection_depth;
+    bool out_of_vocabulary = false;
+    bool slow_phase = false;
+    bool end_of_text = false;
+    std::string text{};
+    bool operator==(const CmdBreakpoints&) const = default;
 };
 /// Of the sequences of a batch, the one whose round in flight a held engine shows.
 struct CmdWatch {
@@ -68,7 +74,7 @@ struct CmdSaveCopy {
     std::string path;
 };
 using Command = std::variant<CmdStart, CmdStop, CmdPause, CmdResume, CmdStepPhase, CmdStepLevel, CmdStepRound,
-                             CmdBreakpoint, CmdWatch, CmdOpenFile, CmdSaveCopy>;
+                             CmdBreakpoints, CmdWatch, CmdOpenFile, CmdSaveCopy>;
 
 /// Panels append; the shell hands them to the jobs between frames.
 using Commands = std::vector<Command>;

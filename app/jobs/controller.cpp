@@ -128,7 +128,10 @@ class JobController final : public Controller {
     void take(const CmdWatch& command) {
         at_gate([id = command.prompt_id](Gate& gate) { gate.watch(id); });
     }
-    void take(const CmdBreakpoint& command) { gate_.set_breakpoints({command.rejection_depth}); }
+    void take(const CmdBreakpoints& command) {
+        gate_.set_breakpoints({command.rejection_depth, command.out_of_vocabulary, command.slow_phase,
+                               command.end_of_text, command.text});
+    }
 
     void set_error(const std::string& message) {
         log_error("{}", message);

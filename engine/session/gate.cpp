@@ -1,9 +1,5 @@
 #include "engine/session/gate.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "base/clock.h"
 
 namespace draftscope {
@@ -51,7 +47,7 @@ bool Gate::holding() const {
 
 void Gate::set_breakpoints(Breakpoints points) {
     const std::lock_guard lock(mutex_);
-    breakpoints_ = points;
+    breakpoints_ = std::move(points);
 }
 
 std::string Gate::reason() const {
@@ -68,6 +64,7 @@ void Gate::reset() {
     reason_.clear();
     paused_ns_ = 0;
     watched_ = 0;
+    watch_.reset();
 }
 
 void Gate::at_round_start() {
@@ -81,21 +78,22 @@ void Gate::at_level(int level) {
 }
 
 void Gate::phase_ended(const SpanEvent& event) {
+    {
+        const std::lock_guard lock(mutex_);
+        watch_.phase_ended(event, breakpoints_);
+    }
     boundary(GateStep::phase, event.phase, event.level);
 }
 
 void Gate::at_round_end(std::span<const RoundEnd> rounds) {
     {
         const std::lock_guard lock(mutex_);
-        const auto& depth = breakpoints_.rejection_depth;
-        const auto rejected = [&](const RoundEnd& round) {
-            return round.accepted < *depth && round.accepted < round.tree_depth;
-        };
-        if (depth && std::any_of(rounds.begin(), rounds.end(), rejected)) {
+        const std::string met = watch_.round_ended(rounds, breakpoints_);
+        if (!met.empty()) {
             hold_ = true;
             permits_ = 0;
             granularity_ = GateStep::round;
-            reason_ = fmt::format("breakpoint: rejection at depth <= {}", *depth);
+            reason_ = "breakpoint: " + met;
         }
     }
     boundary(GateStep::round, Phase::none, 0);

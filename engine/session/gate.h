@@ -5,26 +5,16 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 
 #include "base/units.h"
+#include "engine/session/breakpoints.h"
 #include "profiler/phase.h"
 
 namespace draftscope {
 
 enum class GateStep { phase, level, round };
-
-/// How one sequence's round came out, as in its RoundRow.
-struct RoundEnd {
-    int accepted = 0;
-    int tree_depth = 0;
-};
-
-struct Breakpoints {
-    std::optional<int> rejection_depth;  ///< hold after a round whose accepted count is below this depth
-};
 
 /// Holds the engine thread between rounds, levels or phases, and counts the time it was held. The control
 /// side may be any thread; the `at_*` side is the engine thread. Cancelling releases a held engine.
@@ -75,6 +65,7 @@ class Gate : public PhaseObserver {
     bool holding_ = false;
     std::uint64_t permits_ = 0;  ///< boundaries that the engine may still run to
     Breakpoints breakpoints_;
+    BreakpointWatch watch_;
     std::string reason_;
     TimeNs paused_ns_ = 0;
     std::function<void(Phase, int)> hook_;

@@ -199,6 +199,7 @@ void Lockstep::note_round(Round& round) {
     if (!core_.records.on()) return;
     RoundRecord& record = round.record;
     record.tokens = token_rows(facts, active, sequence.row.id, sequence.generated(), core_.records.ranks());
+    for (const TokenRow& token : record.tokens) round.uncovered += token.covered ? 0 : 1;
     if (nodes) {
         record.nodes = node_rows(core_.exec, facts, active);
         record.tops = top_rows(facts, round.best, shown);
@@ -210,7 +211,7 @@ void Lockstep::note_round(Round& round) {
         row = head_row(*core_.head, jobs_, static_cast<std::size_t>(round.job), row.head, HeadMode::drive);
     row.accepted = round.accepted();
     row.committed = static_cast<int>(round.emitted.size());
-    for (const TokenRow& token : record.tokens) row.covered += token.covered ? 1 : 0;
+    row.covered = row.committed - round.uncovered;
     if (nodes) row.covered_mass = covered_mass(facts, active);
     record.head_evals.push_back(std::move(row));
 }

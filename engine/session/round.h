@@ -26,6 +26,7 @@ struct Round {
     int best_k = 0;
     Finish finish = Finish::none;
     std::string piece;
+    int uncovered = 0;  ///< of `emitted`, tokens outside the head's active set
     RoundRecord record;
 
     int accepted() const { return static_cast<int>(std::min(acceptance.path.size() - 1, emitted.size())); }

@@ -88,7 +88,8 @@ Status DecodeSession::Impl::step(PromptFeed& feed) {
     DS_TRY(shadows.follow(lockstep.rounds()));
     std::vector<RoundEnd> ends;
     for (const Round& round : lockstep.rounds()) {
-        ends.push_back({round.accepted(), round.tree.max_depth()});
+        ends.push_back({round.accepted(), round.tree.max_depth(), round.uncovered,
+                        round.finish == Finish::eos, round.sequence->outcome.text, round.piece.size()});
         if (!round.piece.empty()) feed.text(round.sequence->prompt, round.piece);
     }
     core.gate.at_round_end(ends);

@@ -192,15 +192,23 @@ TEST(Window, ClickOnATokenSelectsItsRound) {
     EXPECT_LT(*window.app().ui().round, 12u);
 }
 
-TEST(Window, BreakpointIsSentAndTakenBack) {
+TEST(Window, BreakpointsAreSentAndTakenBack) {
     Harness window(quiet());
     EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
-        ctx->ItemClick("//###session/**/Hold on a rejection at depth");
-        ctx->ItemClick("//###session/**/Hold on a rejection at depth");
+        ctx->ItemOpen("//###session/**/###breakpoints");
+        ctx->ItemClick("//###session/**/Rejection at depth");
+        ctx->ItemClick("//###session/**/Rejection at depth");
+        ctx->ItemClick("//###session/**/Phase slower than its p99");
+        ctx->ItemInputValue("//###session/**/##break_text", "end");
     }));
-    ASSERT_EQ(window.controller.count<CmdBreakpoint>(), 2);
-    EXPECT_EQ(std::get<CmdBreakpoint>(window.controller.received[0]).rejection_depth, 1);
-    EXPECT_FALSE(std::get<CmdBreakpoint>(window.controller.received[1]).rejection_depth.has_value());
+    std::vector<CmdBreakpoints> sent;
+    for (const Command& command : window.controller.received)
+        if (const auto* points = std::get_if<CmdBreakpoints>(&command)) sent.push_back(*points);
+    ASSERT_GE(sent.size(), 4u);
+    EXPECT_EQ(sent[0].rejection_depth, 1);
+    EXPECT_FALSE(sent[1].rejection_depth.has_value());
+    EXPECT_TRUE(sent[2].slow_phase);
+    EXPECT_EQ(sent.back(), (CmdBreakpoints{std::nullopt, false, true, false, "end"}));
 }
 
 TEST(Window, EveryActionCanBePerformedInEveryState) {

@@ -22,6 +22,7 @@ constexpr int most_new_tokens = 4096;
 struct SessionMemory {
     bool break_on_rejection = false;
     int rejection_depth = 1;
+    CmdBreakpoints breakpoints;  ///< as last sent; rejection_depth by the two fields above
     bool copied = false;
 };
 
@@ -189,19 +190,33 @@ void edit_more(PanelContext& c) {
     ImGui::TreePop();
 }
 
-void edit_breakpoint(PanelContext& c, SessionMemory& memory) {
-    bool changed = ImGui::Checkbox("Hold on a rejection at depth", &memory.break_on_rejection);
+void edit_breakpoints(PanelContext& c, SessionMemory& memory) {
+    CmdBreakpoints points = memory.breakpoints;
+    const int on = int{points.rejection_depth.has_value()} + int{points.out_of_vocabulary} +
+                   int{points.slow_phase} + int{points.end_of_text} + int{!points.text.empty()};
+    const std::string title =
+        on == 0 ? "Breakpoints###breakpoints" : fmt::format("Breakpoints: {}###breakpoints", on);
+    if (!ImGui::TreeNodeEx(title.c_str(), ImGuiTreeNodeFlags_SpanAvailWidth)) return;
+    ImGui::Checkbox("Rejection at depth", &memory.break_on_rejection);
     tooltip(c.style, "Holds after a round in which fewer draft tokens than this were accepted.");
     ImGui::SameLine();
     ImGui::TextUnformatted("≤");
     ImGui::SameLine();
     ImGui::SetNextItemWidth(c.style.em * 3);
-    changed |= ImGui::DragInt("##rejection", &memory.rejection_depth, 0.05f, 1, 16, "%d",
-                              ImGuiSliderFlags_AlwaysClamp);
-    if (!changed) return;
-    CmdBreakpoint command;
-    if (memory.break_on_rejection) command.rejection_depth = memory.rejection_depth;
-    c.commands.push_back(command);
+    ImGui::DragInt("##rejection", &memory.rejection_depth, 0.05f, 1, 16, "%d", ImGuiSliderFlags_AlwaysClamp);
+    points.rejection_depth.reset();
+    if (memory.break_on_rejection) points.rejection_depth = memory.rejection_depth;
+    ImGui::Checkbox("Token outside the head's vocabulary", &points.out_of_vocabulary);
+    tooltip(c.style, "Holds after a round that committed a token which the head could not have proposed.");
+    ImGui::Checkbox("Phase slower than its p99", &points.slow_phase);
+    tooltip(c.style, "Of the same phase and draft level earlier in this run, once it was seen 100 times.");
+    ImGui::Checkbox("End of text", &points.end_of_text);
+    label(c.style, "Text contains", "Holds after the round that completes these words.");
+    ImGui::InputTextWithHint("##break_text", "off", &points.text);
+    ImGui::TreePop();
+    if (points == memory.breakpoints) return;
+    memory.breakpoints = points;
+    c.commands.push_back(std::move(points));
 }
 
 void edit_model(PanelContext& c) {
@@ -230,8 +245,7 @@ void draw_session(PanelContext& c) {
     ImGui::EndDisabled();
     edit_sampling(c);
     edit_more(c);
-    ImGui::SeparatorText("Breakpoint");
-    edit_breakpoint(c, memory);
+    edit_breakpoints(c, memory);
     ImGui::Spacing();
     const bool idle = c.status.state == JobState::idle;
     if (icon_button(c.style, Icon::play, "Run", idle, idle)) c.commands.push_back(CmdStart{c.config});

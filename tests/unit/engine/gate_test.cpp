@@ -132,13 +132,13 @@ TEST(Gate, StepsAskedForTogetherAddUp) {
 
 TEST(Gate, BreakpointHoldsAfterARoundRejectedEarly) {
     Gate gate;
-    gate.set_breakpoints({1});
+    gate.set_breakpoints({.rejection_depth = 1});
     Engine engine(gate, 50);  // accepts 0, 1, 2, 0, 1, 2, ... of depth 2
     ASSERT_TRUE(eventually([&] { return engine.held_at(0, -1, -2); }));
     EXPECT_EQ(gate.reason(), "breakpoint: rejection at depth <= 1");
     gate.resume();
     EXPECT_TRUE(eventually([&] { return engine.held_at(3, -1, -2); }));
-    gate.set_breakpoints({2});
+    gate.set_breakpoints({.rejection_depth = 2});
     gate.resume();
     EXPECT_TRUE(eventually([&] { return engine.held_at(4, -1, -2); }));
     gate.resume();  // a round accepted to its full depth has no rejection

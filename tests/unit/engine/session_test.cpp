@@ -452,7 +452,7 @@ TEST_F(Session, ACancelledPromptReturnsWhatItHas) {
     const auto expected = rig_.decode(setting_, {prompts_[0]});
     Gate& gate = rig_.gate();
     gate.reset();
-    gate.set_breakpoints({10});  // any rejection holds the engine
+    gate.set_breakpoints({.rejection_depth = 10});  // any rejection holds the engine
     std::thread user([&] {
         EXPECT_TRUE(eventually([&] { return gate.holding(); }));
         gate.cancel();

@@ -90,12 +90,12 @@ TEST_F(ControllerTest, SteppingLevelsShowsTheRoundInFlight) {
 
 TEST_F(ControllerTest, BreakpointHoldsAfterARejection) {
     // A random drafter is nearly always wrong: the first draft is rejected in one of the first rounds.
-    controller_->submit({CmdBreakpoint{1}, CmdStart{files_.config(500)}});
+    controller_->submit({CmdBreakpoints{1}, CmdStart{files_.config(500)}});
     ASSERT_TRUE(until([&] { return controller_->status().state == JobState::held && rounds() > 0; }));
     EXPECT_EQ(controller_->status().hold_reason, "breakpoint: rejection at depth <= 1");
     const auto snapshot = controller_->snapshot();
     EXPECT_EQ(snapshot->rounds.back().row.accepted, 0);
-    controller_->submit({CmdBreakpoint{}, CmdResume{}});
+    controller_->submit({CmdBreakpoints{}, CmdResume{}});
     ASSERT_TRUE(until_ended(1));
 }
 
