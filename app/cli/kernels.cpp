@@ -11,6 +11,7 @@
 #include "app/cli/cli.h"
 #include "app/cli/tables.h"
 #include "base/rng.h"
+#include "kernels/head.h"
 #include "kernels/matmul.h"
 #include "kernels/row_store.h"
 #include "kernels/topk.h"
@@ -118,15 +119,39 @@ class Bench {
         std::vector<Matrix> full = copies(precision, v, d);
         measure("head", name, rows, static_cast<double>(full[0].bytes()),
                 [&](int call) { kernels::matmul(exec_, pick(full, call), in, out); });
+        measure("head + best", name, rows, static_cast<double>(full[0].bytes()),
+                [&](int call) { best_kept(pick(full, call), in); });
         indexed(full.front(), name, in, out);
         full.clear();
         std::vector<Matrix> down = copies(precision, rank, d);
         std::vector<Matrix> up = copies(precision, v, rank);
-        measure(fmt::format("low-rank r={}", rank), name, rows,
-                static_cast<double>(down[0].bytes() + up[0].bytes()), [&](int call) {
-                    kernels::matmul(exec_, pick(down, call), in, Rows<float>(middle.data(), rows, rank));
-                    kernels::matmul(exec_, pick(up, call), Rows<const float>(middle.data(), rows, rank), out);
-                });
+        const auto narrow = [&](int call) {
+            kernels::matmul(exec_, pick(down, call), in, Rows<float>(middle.data(), rows, rank));
+            return Rows<const float>(middle.data(), rows, rank);
+        };
+        const double low_rank_bytes = static_cast<double>(down[0].bytes() + up[0].bytes());
+        measure(fmt::format("low-rank r={} + best", rank), name, rows, low_rank_bytes,
+                [&](int call) { best_kept(pick(up, call), narrow(call)); });
+        const int wanted = std::min(options_.gather, v);
+        std::vector<std::int32_t> chosen(static_cast<std::size_t>(rows) * static_cast<std::size_t>(wanted));
+        measure(fmt::format("router r={} + top {}", rank, wanted), name, rows, low_rank_bytes, [&](int call) {
+            kernels::head_top_set(exec_, pick(up, call), narrow(call), wanted,
+                                  Rows<std::int32_t>(chosen.data(), rows, wanted));
+        });
+        measure(fmt::format("low-rank r={}", rank), name, rows, low_rank_bytes,
+                [&](int call) { kernels::matmul(exec_, pick(up, call), narrow(call), out); });
+    }
+
+    /// A head whose logits are not written: logsumexp and the k best of each row.
+    void best_kept(const Matrix& head, Rows<const float> in) {
+        const int k = std::min({options_.k, head.n(), kernels::most_best});
+        ids_.resize(static_cast<std::size_t>(in.rows) * static_cast<std::size_t>(k));
+        values_.resize(ids_.size());
+        sums_.resize(static_cast<std::size_t>(in.rows));
+        kernels::head_pass(exec_, head, in, head.n(), k, nullptr, partials_);
+        kernels::finish_logsumexp(partials_, sums_);
+        kernels::finish_topk(partials_, Rows<std::int32_t>(ids_.data(), in.rows, k),
+                             Rows<float>(values_.data(), in.rows, k));
     }
 
     /// Scattered rows of the head: read where they lie, or packed anew and multiplied from there.
@@ -172,12 +197,20 @@ class Bench {
             kernels::topk(exec_, in, k, Rows<std::int32_t>(ids.data(), rows, k),
                           Rows<float>(values.data(), rows, k));
         });
+        const int wanted = std::min(options_.gather, v);
+        std::vector<std::int32_t> set(static_cast<std::size_t>(rows) * static_cast<std::size_t>(wanted));
+        measure(fmt::format("top set k={}", wanted), "f32", rows, bytes, [&](int) {
+            kernels::top_set(exec_, in, wanted, Rows<std::int32_t>(set.data(), rows, wanted));
+        });
         measure("log-sum-exp", "f32", rows, bytes, [&](int) { kernels::logsumexp(exec_, in, sums); });
     }
 
     const Options& options_;
     kernels::Exec& exec_;
     std::vector<Measured> results_;
+    kernels::HeadPartials partials_;
+    std::vector<std::int32_t> ids_;
+    std::vector<float> values_, sums_;
 };
 
 Status check(const Options& options) {

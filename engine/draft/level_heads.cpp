@@ -17,12 +17,7 @@ class LevelHeads final : public Head {
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const>, int k,
                  Proposal& out) override {
         const LevelHead& head = at(context.level);
-        const Rows<float> logits = buffer(hidden.rows);
-        {
-            PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows, head.matrix->bytes());
-            kernels::matmul(context.exec, *head.matrix, hidden, logits, head.bias);
-        }
-        select_candidates(context, logits, tokens_, k, out);
+        dense_.propose(context, *head.matrix, head.bias, tokens_, {}, hidden, k, head.matrix->bytes(), out);
     }
 
     HeadCost cost(int) const override { return cost_of(*heads_.front().matrix); }
@@ -49,6 +44,7 @@ class LevelHeads final : public Head {
 
     std::span<const LevelHead> heads_;
     int tokens_;  ///< real ids; the rows behind them are padding
+    DenseProposal dense_;
     std::vector<float> logits_;
 };
 

@@ -52,15 +52,41 @@ void keep_support(ProposeContext& context, Rows<const float> logits, int support
     }
 }
 
-void propose_rows(ProposeContext& context, const kernels::Matrix& rows, std::span<const TokenId> ids,
-                  Rows<const float> hidden, int k, std::vector<float>& logits, Proposal& out) {
-    Rows<const float> found;
-    {
-        PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows, rows.bytes());
-        found = logits_of(context.exec, rows, hidden, logits);
+void DenseProposal::propose(ProposeContext& context, const kernels::Matrix& rows, const float* bias,
+                            int support, std::span<const TokenId> ids, Rows<const float> hidden, int k,
+                            std::uint64_t bytes, Proposal& out) {
+    const int kept = std::min(k, support);
+    if (context.support != nullptr || !kernels::head_pass_pays(context.exec, support, kept)) {
+        logits_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(rows.n()));
+        const Rows<float> logits(logits_.data(), hidden.rows, rows.n());
+        {
+            PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows, bytes);
+            kernels::matmul(context.exec, rows, hidden, logits, bias);
+        }
+        select_candidates(context, logits, support, k, out);
+        keep_support(context, logits, support, ids);
+        return;
     }
-    select_candidates(context, found, rows.n(), k, out);
-    keep_support(context, found, rows.n(), ids);
+    {
+        PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows, bytes);
+        kernels::head_pass(context.exec, rows, hidden, support, kept, bias, partials_);
+    }
+    PhaseScope scope(context.phases, Phase::topk, context.level, hidden.rows,
+                     partials_.keys.size() * sizeof(partials_.keys[0]));
+    out.resize(hidden.rows, k);
+    {
+        PhaseScope softmax(context.phases, Phase::softmax, context.level, hidden.rows,
+                           partials_.sums.size() * sizeof(partials_.sums[0]));
+        kernels::finish_logsumexp(partials_, out.logsumexp);
+    }
+    kernels::finish_topk(partials_, Rows<std::int32_t>(out.ids.data(), hidden.rows, kept, k),
+                         Rows<float>(out.logits.data(), hidden.rows, kept, k));
+    std::fill(out.counts.begin(), out.counts.end(), kept);
+}
+
+void propose_rows(ProposeContext& context, const kernels::Matrix& rows, std::span<const TokenId> ids,
+                  Rows<const float> hidden, int k, DenseProposal& dense, Proposal& out) {
+    dense.propose(context, rows, nullptr, rows.n(), ids, hidden, k, rows.bytes(), out);
     remap_ids(context, ids, hidden.rows, out);
 }
 

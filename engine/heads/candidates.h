@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/heads/head.h"
+#include "kernels/head.h"
 #include "kernels/row_store.h"
 
 namespace draftscope {
@@ -13,16 +14,30 @@ namespace draftscope {
 /// `support` columns. Ids are column numbers. Records phase topk with its child softmax.
 void select_candidates(ProposeContext& context, Rows<const float> logits, int support, int k, Proposal& out);
 
+/// Proposals from the first `support` outputs of a matrix, the same as select_candidates() of the product: in
+/// one pass that never writes the logits in full where that pays and no draft is drawn from them, else by way
+/// of `logits`. Ids are row numbers. Records phases head and topk with its child softmax, and hands the
+/// logits of drawn drafts to keep_support() under `ids`.
+class DenseProposal {
+  public:
+    void propose(ProposeContext& context, const kernels::Matrix& rows, const float* bias, int support,
+                 std::span<const TokenId> ids, Rows<const float> hidden, int k, std::uint64_t bytes,
+                 Proposal& out);
+
+  private:
+    kernels::HeadPartials partials_;
+    std::vector<float> logits_;
+};
+
 /// Appends rows of logits over the first `support` columns to context.support when drafts are drawn; column i
 /// is token ids[i], or i when `ids` is empty.
 void keep_support(ProposeContext& context, Rows<const float> logits, int support,
                   std::span<const TokenId> ids);
 
 /// Proposes from `rows`, whose row i is the head's row of token ids[i]; rising ids make ties go to the lower
-/// token, as in the full head. Records phases head, topk and gather with its child remap. `logits` is
-/// scratch.
+/// token, as in the full head. Records phases head, topk and gather with its child remap.
 void propose_rows(ProposeContext& context, const kernels::Matrix& rows, std::span<const TokenId> ids,
-                  Rows<const float> hidden, int k, std::vector<float>& logits, Proposal& out);
+                  Rows<const float> hidden, int k, DenseProposal& dense, Proposal& out);
 /// The same from rows `at` of a store, read where they lie; at[i] is the row of token ids[i].
 void propose_scattered(ProposeContext& context, const kernels::RowStore& store, std::span<const TokenId> at,
                        std::span<const TokenId> ids, Rows<const float> hidden, int k,

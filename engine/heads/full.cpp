@@ -23,14 +23,7 @@ class FullHead final : public Head {
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const>, int k,
                  Proposal& out) override {
         const kernels::Matrix& head = *weights_.lm_head;
-        logits_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(head.n()));
-        const Rows<float> logits(logits_.data(), hidden.rows, head.n());
-        {
-            PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows, head.bytes());
-            kernels::matmul(context.exec, head, hidden, logits);
-        }
-        select_candidates(context, logits, support_, k, out);
-        keep_support(context, logits, support_, weights_.row_ids);
+        dense_.propose(context, head, nullptr, support_, weights_.row_ids, hidden, k, head.bytes(), out);
         if (weights_.row_ids.empty()) return;
         remap_ids(context, weights_.row_ids, hidden.rows, out);
     }
@@ -68,6 +61,7 @@ class FullHead final : public Head {
   private:
     HeadWeights weights_;
     int support_ = 0;  ///< rows of the LM head that are real tokens
+    DenseProposal dense_;
     std::vector<float> logits_;
 };
 

@@ -83,13 +83,15 @@ bool LowRank::has(TokenId token) const {
     return std::binary_search(ids_.begin(), ids_.end(), token);
 }
 
-void LowRank::run(kernels::Exec& exec, int level, Rows<const float> hidden, Rows<float> scores) {
-    const Level& factors = at(level);
-    const int r = factors.down->n();
+Rows<const float> LowRank::narrow(kernels::Exec& exec, int level, Rows<const float> hidden) {
+    const int r = down(level).n();
     narrow_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(r));
-    const Rows<float> narrow(narrow_.data(), hidden.rows, r);
-    kernels::matmul(exec, *factors.down, hidden, narrow);
-    kernels::matmul(exec, *factors.up, narrow, scores);
+    kernels::matmul(exec, down(level), hidden, Rows<float>(narrow_.data(), hidden.rows, r));
+    return {narrow_.data(), hidden.rows, r};
+}
+
+void LowRank::run(kernels::Exec& exec, int level, Rows<const float> hidden, Rows<float> scores) {
+    kernels::matmul(exec, up(level), narrow(exec, level, hidden), scores);
 }
 
 double LowRank::flops_per_row(int level) const {

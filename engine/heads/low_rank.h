@@ -29,6 +29,11 @@ class LowRank {
     bool has(TokenId token) const;
     /// scores is [hidden.rows, rows()].
     void run(kernels::Exec& exec, int level, Rows<const float> hidden, Rows<float> scores);
+    /// The two factors apart: W_down h, [hidden.rows, rank], valid until the next call, and what to multiply
+    /// it by.
+    Rows<const float> narrow(kernels::Exec& exec, int level, Rows<const float> hidden);
+    const kernels::Matrix& down(int level) const { return *at(level).down; }
+    const kernels::Matrix& up(int level) const { return *at(level).up; }
     /// Weights that a call reads.
     std::uint64_t bytes(int level) const { return at(level).down->bytes() + at(level).up->bytes(); }
     double flops_per_row(int level) const;

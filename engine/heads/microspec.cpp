@@ -275,7 +275,7 @@ class MicroSpecHead final : public Head {
         if (options_.gather == Gather::indexed)
             return propose_scattered(context, store_, head_rows(weights_, own.ids), own.ids, hidden, k,
                                      logits_, out);
-        propose_rows(context, own.rows.matrix(), own.ids, hidden, k, logits_, out);
+        propose_rows(context, own.rows.matrix(), own.ids, hidden, k, dense_, out);
     }
 
     /// True when the active set is another than the packed one.
@@ -306,6 +306,7 @@ class MicroSpecHead final : public Head {
     kernels::RowStore store_;
     std::shared_ptr<SideLane> lane_;
     std::unique_ptr<Head> full_;
+    DenseProposal dense_;
     std::vector<float> logits_;
 };
 

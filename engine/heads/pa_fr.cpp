@@ -39,7 +39,7 @@ class PaFrHead final : public Head {
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const>, int k,
                  Proposal& out) override {
         const StaticVocab& vocab = at(context.level);
-        propose_rows(context, vocab.rows(), vocab.ids(), hidden, k, logits_, out);
+        propose_rows(context, vocab.rows(), vocab.ids(), hidden, k, dense_, out);
     }
 
     HeadCost cost(int) const override { return cost_of(at(0).rows()); }
@@ -62,6 +62,7 @@ class PaFrHead final : public Head {
     std::vector<int> sizes_;  ///< per level, the last one for all deeper levels; empty = our default
     std::vector<StaticVocab> vocabs_;
     std::vector<std::size_t> levels_;  ///< index into vocabs_ per level
+    DenseProposal dense_;
     std::vector<float> logits_;
 };
 

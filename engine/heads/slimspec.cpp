@@ -24,14 +24,14 @@ class SlimSpecHead final : public Head {
 
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const>, int k,
                  Proposal& out) override {
-        const Rows<float> logits = scratch(hidden.rows);
+        Rows<const float> narrow;
         {
             PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows,
-                             factors_.bytes(context.level));
-            factors_.run(context.exec, context.level, hidden, logits);
+                             factors_.down(context.level).bytes());
+            narrow = factors_.narrow(context.exec, context.level, hidden);
         }
-        select_candidates(context, logits, factors_.rows(), k, out);
-        keep_support(context, logits, factors_.rows(), factors_.ids());
+        const kernels::Matrix& up = factors_.up(context.level);
+        dense_.propose(context, up, nullptr, factors_.rows(), factors_.ids(), narrow, k, up.bytes(), out);
         if (!factors_.ids().empty()) remap_ids(context, factors_.ids(), hidden.rows, out);
     }
 
@@ -63,6 +63,7 @@ class SlimSpecHead final : public Head {
 
     HeadArtefact artefact_;
     LowRank factors_;
+    DenseProposal dense_;
     std::vector<float> logits_;
 };
 

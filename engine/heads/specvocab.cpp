@@ -7,8 +7,7 @@
 #include "engine/heads/low_rank.h"
 #include "engine/heads/shortlists.h"
 #include "engine/heads/static_vocab.h"
-#include "kernels/matmul.h"
-#include "kernels/topk.h"
+#include "kernels/head.h"
 
 namespace draftscope {
 namespace {
@@ -121,19 +120,18 @@ class SpecVocabHead final : public Head {
 
     /// Fills shortlists_: the tokens of each row, rising.
     void choose(ProposeContext& context, Rows<const float> hidden) {
-        const int rows = speculator_.rows(), size = size_at(context.level);
-        logits_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(rows));
-        const Rows<float> approximate(logits_.data(), hidden.rows, rows);
+        const int size = size_at(context.level);
+        chosen_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(size));
         {
+            // The best of the speculator's scores are kept as they arise.
             PhaseScope router(context.phases, Phase::router, context.level, hidden.rows,
                               speculator_.bytes(context.level));
-            speculator_.run(context.exec, context.level, hidden, approximate);
+            kernels::head_top_set(context.exec, speculator_.up(context.level),
+                                  speculator_.narrow(context.exec, context.level, hidden), size,
+                                  Rows<std::int32_t>(chosen_.data(), hidden.rows, size));
         }
         PhaseScope scope(context.phases, Phase::topk, context.level, hidden.rows,
-                         logits_.size() * sizeof(float));
-        chosen_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(size));
-        kernels::top_set(context.exec, approximate, size,
-                         Rows<std::int32_t>(chosen_.data(), hidden.rows, size));
+                         chosen_.size() * sizeof(std::int32_t));
         shortlists_.resize(static_cast<std::size_t>(hidden.rows));
         for (int r = 0; r < hidden.rows; ++r) {
             auto& own = shortlists_[static_cast<std::size_t>(r)];

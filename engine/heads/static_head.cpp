@@ -24,7 +24,7 @@ class StaticHead final : public Head {
 
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const>, int k,
                  Proposal& out) override {
-        propose_rows(context, vocab_.rows(), vocab_.ids(), hidden, k, logits_, out);
+        propose_rows(context, vocab_.rows(), vocab_.ids(), hidden, k, dense_, out);
     }
 
     HeadCost cost(int) const override { return cost_of(vocab_.rows()); }
@@ -41,6 +41,7 @@ class StaticHead final : public Head {
     std::vector<TokenId> ranking_;
     SizeRule size_;
     StaticVocab vocab_;
+    DenseProposal dense_;
     std::vector<float> logits_;
 };
 

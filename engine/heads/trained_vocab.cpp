@@ -34,7 +34,7 @@ class TrainedVocabHead final : public Head {
 
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const>, int k,
                  Proposal& out) override {
-        propose_rows(context, at(context.level), ids_, hidden, k, logits_, out);
+        propose_rows(context, at(context.level), ids_, hidden, k, dense_, out);
     }
 
     HeadCost cost(int) const override { return cost_of(at(0)); }
@@ -61,6 +61,7 @@ class TrainedVocabHead final : public Head {
     HeadArtefact artefact_;
     std::vector<TokenId> ids_;
     std::vector<kernels::Matrix> rows_;  ///< per level, the last for all deeper ones
+    DenseProposal dense_;
     std::vector<float> logits_;
 };
 

@@ -37,6 +37,8 @@ struct RowKernels {
     float (*sum_exp)(const float* x, int n, float shift);
     /// Indices above `limit` among x[0, n), ascending, at most `room`; `next` is where to go on.
     int (*above)(const float* x, int first, int n, float limit, std::int32_t* out, int room, int* next);
+    /// How many of x[0, n) are above `limit`.
+    int (*count_above)(const float* x, int n, float limit);
     /// Fills weights with exp(score - maximum) and the maximum and sum in `out`.
     void (*score_chunk)(const AttentionChunk& chunk);
     /// Fills the unnormalised output in `out` from weights and values.

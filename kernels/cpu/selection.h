@@ -93,20 +93,82 @@ inline SumPart sum_part(const RowKernels& kernels, const float* values, int coun
     if (std::isfinite(part.top)) part.sum = kernels.sum_exp(values, count, part.top);
     return part;
 }
-inline float join_sums(const SumPart* parts, int count) {
+template <typename PartAt>
+float join_sums(int count, PartAt part) {
     float top = lowest;
-    for (int s = 0; s < count; ++s) top = std::max(top, parts[s].top);
+    for (int s = 0; s < count; ++s) top = std::max(top, part(s).top);
     if (!std::isfinite(top)) return top;
     double sum = 0;
     for (int s = 0; s < count; ++s) {
-        sum += static_cast<double>(parts[s].sum) *
-               std::exp(static_cast<double>(parts[s].top) - static_cast<double>(top));
+        const SumPart one = part(s);
+        sum +=
+            static_cast<double>(one.sum) * std::exp(static_cast<double>(one.top) - static_cast<double>(top));
     }
     return static_cast<float>(static_cast<double>(top) + std::log(sum));
+}
+inline float join_sums(const SumPart* parts, int count) {
+    return join_sums(count, [parts](int s) { return parts[s]; });
+}
+
+/// A number that orders floats (and its inverse); -0 is +0, NaN lowest.
+inline std::uint32_t order_of(float value) {
+    return static_cast<std::uint32_t>(rank_key(value, 0) >> 32);
+}
+inline float ordered_value(std::uint32_t order) {
+    return value_of(static_cast<std::uint64_t>(order) << 32);
+}
+
+/// The k-th largest of x[0, n), 1 <= k <= n, none NaN: halves the range of values until fewer than k lie
+/// above, about thirty passes over what is in the nearest cache.
+inline float kth_largest(const RowKernels& kernels, const float* x, int n, int k) {
+    std::uint32_t low = order_of(lowest);                  // at least k values lie at or above `low`
+    std::uint32_t high = order_of(kernels.largest(x, n));  // fewer than k values lie above `high`
+    while (low < high) {
+        const std::uint32_t middle = low + (high - low) / 2;
+        if (kernels.count_above(x, n, ordered_value(middle)) >= k) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return ordered_value(low);
+}
+
+/// Numbers of samples and, among them, the place of a bound that a few more than the k largest of n values
+/// pass: a quarter more than k's share, and three deviations of what such a small sample gets wrong. 0: the
+/// sample is too small a part of n or too large, look at every value.
+inline constexpr int bound_samples = 1024;
+inline int bound_place(int n, int k) {
+    if (n < 8 * bound_samples) return 0;
+    const double share = static_cast<double>(k) * bound_samples / n;
+    const int place = static_cast<int>(share * 1.25 + 3.0 * std::sqrt(share)) + 2;
+    return place < bound_samples ? place : 0;
+}
+
+/// Of `count` values, numbered by `index` (rising), the k largest, ties to the lower number, in rising order.
+inline void write_set(const RowKernels& kernels, const float* values, const std::int32_t* index, int count,
+                      int k, std::int32_t* out) {
+    const float last = kth_largest(kernels, values, count, k);
+    int ties = k - kernels.count_above(values, count, last);
+    for (int i = 0; i < count; ++i) {
+        if (values[i] > last) {
+            *out++ = index[i];
+        } else if (values[i] == last && ties > 0) {
+            --ties;
+            *out++ = index[i];
+        }
+    }
 }
 
 /// Keys of at least the k largest of x[0, n), in the order of their indices; `keys` holds n. Returns how
 /// many.
 int keys_by_sample(const RowKernels& kernels, const float* x, int n, int k, std::uint64_t* keys);
+/// The set of the k largest of x[0, n), ties to the lower index, in the order of their indices.
+struct SetScratch {
+    float* values;        ///< [n]
+    std::int32_t* index;  ///< [n]
+};
+void top_set_row(const RowKernels& kernels, const float* x, int n, int k, const SetScratch& scratch,
+                 std::int32_t* out);
 
 }  // namespace draftscope::kernels

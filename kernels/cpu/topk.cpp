@@ -57,26 +57,48 @@ int keys_by_histogram(const float* x, int n, int k, std::uint64_t* keys) {
 
 }  // namespace
 
-/// From a sample of the row, which is three times as fast as the histogram; when fewer than k values pass
-/// (about one row in a hundred, or many ties) the histogram still answers. Either way the keys hold the k
-/// largest.
 int keys_by_sample(const RowKernels& kernels, const float* x, int n, int k, std::uint64_t* keys) {
-    constexpr int samples = 1024;
-    if (n < 8 * samples) return keys_by_histogram(x, n, k, keys);
-    std::uint64_t sample[samples];
-    for (int i = 0; i < samples; ++i) sample[i] = rank_key(x[i * (n / samples)], i * (n / samples));
-    // A quarter more than k's share, and three deviations of what such a small sample gets wrong.
-    const double share = static_cast<double>(k) * samples / n;
-    const int place = static_cast<int>(share * 1.25 + 3.0 * std::sqrt(share)) + 1;
-    if (place >= samples) return keys_by_histogram(x, n, k, keys);
-    std::nth_element(sample, sample + place, sample + samples, std::greater<>{});
-    const float limit = x[index_of(sample[place])];
+    const int place = bound_place(n, k);
+    if (place == 0) return keys_by_histogram(x, n, k, keys);
+    float sample[bound_samples];
+    for (int i = 0; i < bound_samples; ++i) sample[i] = x[i * (n / bound_samples)];
+    const float limit = kth_largest(kernels, sample, bound_samples, place);
     if (!std::isfinite(limit)) return keys_by_histogram(x, n, k, keys);
     int found = 0;
     for_each_above(
         kernels, x, 0, n, [limit] { return limit; },
         [&](int index) { keys[found++] = rank_key(x[index], index); });
+    // About one row in a hundred has fewer, or many ties.
     return found >= k ? found : keys_by_histogram(x, n, k, keys);
+}
+
+void top_set_row(const RowKernels& kernels, const float* x, int n, int k, const SetScratch& scratch,
+                 std::int32_t* out) {
+    const auto take = [&](float limit) {
+        int found = 0;
+        for_each_above(
+            kernels, x, 0, n, [limit] { return limit; },
+            [&](int index) {
+                scratch.values[found] = x[index];
+                scratch.index[found++] = index;
+            });
+        return found;
+    };
+    int found = 0;
+    if (const int place = bound_place(n, k); place > 0) {
+        float* sample = scratch.values;
+        for (int i = 0; i < bound_samples; ++i) sample[i] = x[i * (n / bound_samples)];
+        const float limit = kth_largest(kernels, sample, bound_samples, place);
+        if (std::isfinite(limit)) found = take(limit);
+    }
+    if (found < k) {
+        // NaN is below -inf here as in topk().
+        for (found = 0; found < n; ++found) {
+            scratch.values[found] = x[found] == x[found] ? x[found] : lowest;
+            scratch.index[found] = found;
+        }
+    }
+    write_set(kernels, scratch.values, scratch.index, found, k, out);
 }
 
 void logsumexp(Exec& exec, Rows<const float> x, std::span<float> out) {
@@ -119,19 +141,12 @@ void top_set(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids) {
     assert(k > 0 && k <= x.cols && ids.rows == x.rows && ids.cols == k);
     const RowKernels& kernels = row_kernels(exec);
     split_range(exec, x.rows, std::int64_t{x.rows} * x.cols, [&](int thread, int begin, int end) {
-        const auto room = static_cast<std::size_t>(x.cols);
-        auto* keys = reinterpret_cast<std::uint64_t*>(exec.scratch(thread, 2 * room * sizeof(std::uint64_t)));
-        std::uint64_t* order = keys + room;
-        for (int r = begin; r < end; ++r) {
-            // Found in the order of their indices.
-            const int found = keys_by_sample(kernels, x.row_data(r), x.cols, k, keys);
-            std::copy_n(keys, found, order);
-            std::nth_element(order, order + k - 1, order + found, std::greater<>{});
-            const std::uint64_t last = order[k - 1];
-            std::int32_t* out = ids.row_data(r);
-            for (int i = 0; i < found; ++i)
-                if (keys[i] >= last) *out++ = index_of(keys[i]);
-        }
+        const auto room = static_cast<std::size_t>(std::max(x.cols, bound_samples));
+        std::byte* scratch = exec.scratch(thread, room * (sizeof(float) + sizeof(std::int32_t)));
+        const SetScratch own{reinterpret_cast<float*>(scratch),
+                             reinterpret_cast<std::int32_t*>(scratch + room * sizeof(float))};
+        for (int r = begin; r < end; ++r)
+            top_set_row(kernels, x.row_data(r), x.cols, k, own, ids.row_data(r));
     });
 }
 

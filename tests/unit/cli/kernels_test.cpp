@@ -40,7 +40,8 @@ TEST(Kernels, JsonHasEveryOpAtEveryRowCountAndPrecision) {
     }
     for (const char* name :
          {"head/int8/1", "head/f32/3", "low-rank r=12/int8/3", "gather 32/int8/0", "gathered head 32/f32/1",
-          "indexed head 32/int8/3", "top-k k=10/f32/3", "log-sum-exp/f32/1"})
+          "indexed head 32/int8/3", "head + best/int8/3", "low-rank r=12 + best/f32/1",
+          "router r=12 + top 32/int8/3", "top set k=32/f32/1", "top-k k=10/f32/3", "log-sum-exp/f32/1"})
         EXPECT_EQ(seen.count(name), 1u) << name;
 }
 
@@ -50,9 +51,8 @@ TEST(Kernels, CsvHasAHeaderAndOneLineAnOp) {
     ASSERT_EQ(done.exit_code, 0) << done.err;
     EXPECT_EQ(done.out.rfind("op,precision,rows,calls,median_us,best_us,bytes,gb_per_s,share_of_probe\n", 0),
               0u);
-    // Two row counts of head, indexed, gathered and low-rank head at two precisions, two gathers, top-k and
-    // log-sum-exp.
-    EXPECT_EQ(std::count(done.out.begin(), done.out.end(), '\n'), 1 + 2 * 2 * 4 + 2 + 2 * 2);
+    // Two row counts of seven heads at two precisions, two gathers, three selections.
+    EXPECT_EQ(std::count(done.out.begin(), done.out.end(), '\n'), 1 + 2 * 2 * 7 + 2 + 2 * 3);
 }
 
 TEST(Kernels, ImpossibleSizesAreNamed) {

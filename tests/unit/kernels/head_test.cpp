@@ -1,0 +1,177 @@
+#include "kernels/head.h"
+
+#include <algorithm>
+
+#include "kernels/matmul.h"
+#include "kernels/topk.h"
+#include "kernels_test_util.h"
+
+namespace draftscope::kernels {
+namespace {
+
+constexpr Precision precisions[] = {Precision::f32, Precision::bf16, Precision::int8};
+
+/// A head of n rows, of which every third repeats an earlier one, so that logits tie.
+Matrix head_of(Exec& exec, Precision precision, int n, int k) {
+    const Table base = hard_table(n, k, static_cast<std::uint64_t>(n + k));
+    return Matrix::pack(exec, precision, n, k, [&](int row, float* out) {
+        const int from = row % 3 == 2 ? row / 2 : row;
+        std::copy_n(base.row(from), k, out);
+    });
+}
+
+void expect_plain_bits(Exec& exec, const Matrix& head, const Table& x, int support, int k,
+                       const float* bias) {
+    const int rows = x.rows;
+    Table logits(rows, head.n());
+    matmul(exec, head, x.view(), logits.view(), bias);
+    const Rows<const float> real(logits.data.data(), rows, support, logits.cols);
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(rows * k)), found_ids(ids);
+    std::vector<float> values(ids.size()), found_values(values);
+    std::vector<float> sums(static_cast<std::size_t>(rows)), found_sums(sums);
+    topk(exec, real, k, Rows<std::int32_t>(ids.data(), rows, k), Rows<float>(values.data(), rows, k));
+    logsumexp(exec, real, sums);
+    HeadPartials partials;
+    head_pass(exec, head, x.view(), support, k, bias, partials);
+    finish_logsumexp(partials, found_sums);
+    finish_topk(partials, Rows<std::int32_t>(found_ids.data(), rows, k),
+                Rows<float>(found_values.data(), rows, k));
+    EXPECT_EQ(found_ids, ids);
+    EXPECT_TRUE(same_bits(found_values.data(), values.data(), rows * k));
+    EXPECT_TRUE(same_bits(found_sums.data(), sums.data(), rows));
+}
+
+TEST(HeadPass, GivesTheBitsOfMatmulTopkAndLogsumexp) {
+    for (const Isa isa : isas()) {
+        for (const int threads : {1, 3}) {
+            const std::unique_ptr<Exec> exec = make_cpu_exec(threads, isa);
+            for (const Precision precision : precisions) {
+                for (const int n : {40, 2048, 2500}) {
+                    const Matrix head = head_of(*exec, precision, n, 97);
+                    const Table bias = hard_table(1, n, 3);
+                    for (const int rows : {1, 19}) {
+                        SCOPED_TRACE(name_of(isa) + " " + name_of(precision) + " threads " +
+                                     std::to_string(threads) + " n " + std::to_string(n) + " rows " +
+                                     std::to_string(rows));
+                        const Table x = hard_table(rows, 97, static_cast<std::uint64_t>(rows));
+                        expect_plain_bits(*exec, head, x, n, 10, nullptr);
+                        expect_plain_bits(*exec, head, x, n - 7, std::min(most_best, n - 7), bias.row(0));
+                        expect_plain_bits(*exec, head, x, 1, 1, nullptr);
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST(HeadPass, PaysWhereThreadsCanShareTheStretches) {
+    const std::unique_ptr<Exec> two = make_cpu_exec(2);
+    EXPECT_TRUE(head_pass_pays(*two, 49152, 10));
+    EXPECT_TRUE(head_pass_pays(*two, 8192, 10));
+    EXPECT_FALSE(head_pass_pays(*two, 1000, 10));
+    EXPECT_FALSE(head_pass_pays(*two, 49152, most_best + 1));
+    EXPECT_TRUE(head_pass_pays(*make_cpu_exec(1), 1000, 10));
+}
+
+/// `row(i)` of the matrix is one number, so that logits are x times it.
+Matrix ladder(Exec& exec, int n, float (*value)(int row)) {
+    return Matrix::pack(exec, Precision::f32, n, 16, [&](int row, float* out) {
+        std::fill_n(out, 16, 0.0f);
+        out[0] = value(row);
+    });
+}
+
+void expect_plain_set(Exec& exec, const Matrix& head, const Table& x, int k) {
+    const int rows = x.rows;
+    Table logits(rows, head.n());
+    matmul(exec, head, x.view(), logits.view());
+    std::vector<std::int32_t> expected(static_cast<std::size_t>(rows * k)), found(expected), best(expected);
+    std::vector<float> values(expected.size());
+    topk(exec, logits.view(), k, Rows<std::int32_t>(best.data(), rows, k),
+         Rows<float>(values.data(), rows, k));
+    for (int r = 0; r < rows; ++r) std::sort(best.begin() + r * k, best.begin() + (r + 1) * k);
+    top_set(exec, logits.view(), k, Rows<std::int32_t>(expected.data(), rows, k));
+    head_top_set(exec, head, x.view(), k, Rows<std::int32_t>(found.data(), rows, k));
+    EXPECT_EQ(expected, best);
+    EXPECT_EQ(found, best);
+}
+
+TEST(HeadTopSet, GivesTheSetOfTopk) {
+    for (const Isa isa : isas()) {
+        for (const int threads : {1, 2}) {
+            const std::unique_ptr<Exec> exec = make_cpu_exec(threads, isa);
+            for (const Precision precision : precisions) {
+                // Above and below the size from which a sample is taken; the last is no whole block.
+                for (const int n : {200, 9001}) {
+                    const Matrix head = head_of(*exec, precision, n, 24);
+                    for (const int rows : {1, 6}) {
+                        const Table x = hard_table(rows, 24, static_cast<std::uint64_t>(rows + 1));
+                        for (const int k : {1, 200}) expect_plain_set(*exec, head, x, k);
+                        if (n > 3000) expect_plain_set(*exec, head, x, 2048);
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST(HeadTopSet, SamplesThatMisleadChangeNothing) {
+    const std::unique_ptr<Exec> exec = make_cpu_exec(2);
+    Table x(2, 16);
+    x.row(0)[0] = 1.0f;
+    x.row(1)[0] = -1.0f;
+    constexpr int n = 16384;
+    // All alike; two levels; the best in one corner; the best exactly where no sample is taken; infinities.
+    for (float (*value)(int) :
+         {+[](int) { return 1.0f; }, +[](int row) { return row % 2 == 0 ? 1.0f : 2.0f; },
+          +[](int row) { return static_cast<float>(-row); },
+          +[](int row) { return row % 16 == 3 && row / 16 % 7 == 1 ? 5.0f : 0.0f; },
+          +[](int row) { return row < 500 ? INFINITY : 0.0f; }}) {
+        const Matrix head = ladder(*exec, n, value);
+        for (const int k : {1, 16, 100, 1000, 3000}) expect_plain_set(*exec, head, x, k);
+    }
+}
+
+TEST(TopkOfColumns, EqualsTopkAndLogsumexpOfTheRowAlone) {
+    for (const Isa isa : isas()) {
+        const std::unique_ptr<Exec> exec = make_cpu_exec(2, isa);
+        const Table x = hard_table(5, 4000, 8);
+        Rng rng(4);
+        std::vector<std::vector<std::int32_t>> lists;
+        for (const int count : {1, 0, 7, 2048, 4000}) {
+            lists.emplace_back();
+            for (int i = 0; i < count; ++i)
+                lists.back().push_back(static_cast<std::int32_t>(rng.below(4000)));
+        }
+        const std::vector<std::span<const std::int32_t>> columns(lists.begin(), lists.end());
+        for (const int k : {1, 10, 200}) {
+            std::vector<std::int32_t> ids(static_cast<std::size_t>(5 * k), -1);
+            std::vector<float> values(ids.size()), sums(5);
+            topk_of_columns(*exec, x.view(), columns, k, Rows<std::int32_t>(ids.data(), 5, k),
+                            Rows<float>(values.data(), 5, k), sums);
+            for (int r = 0; r < 5; ++r) {
+                const auto& list = lists[static_cast<std::size_t>(r)];
+                const int n = static_cast<int>(list.size()), kept = std::min(k, n);
+                if (n == 0) {
+                    EXPECT_EQ(sums[1], -INFINITY);
+                    EXPECT_EQ(ids[static_cast<std::size_t>(k)], -1);
+                    continue;
+                }
+                Table own(1, n);
+                for (int i = 0; i < n; ++i) own.row(0)[i] = x.at(r, list[static_cast<std::size_t>(i)]);
+                std::vector<std::int32_t> expected(static_cast<std::size_t>(kept));
+                std::vector<float> best(expected.size());
+                float sum = 0;
+                topk(*exec, own.view(), kept, Rows<std::int32_t>(expected.data(), 1, kept),
+                     Rows<float>(best.data(), 1, kept));
+                logsumexp(*exec, own.view(), {&sum, 1});
+                EXPECT_TRUE(same_bits(&sums[static_cast<std::size_t>(r)], &sum, 1));
+                EXPECT_TRUE(std::equal(expected.begin(), expected.end(), ids.begin() + r * k));
+                EXPECT_TRUE(same_bits(best.data(), values.data() + r * k, kept));
+            }
+        }
+    }
+}
+
+}  // namespace
+}  // namespace draftscope::kernels
