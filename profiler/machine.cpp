@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "profiler/gpu_session.h"
 #include "profiler/nvtx_mirror.h"
 
 namespace draftscope {
@@ -65,12 +66,13 @@ std::string first_library(std::initializer_list<const char*> names) {
 }
 
 Capability nvidia_driver() {
-    Capability out{"NVIDIA driver", false, "not found",
+    Capability out{"NVIDIA driver", false, "none", "not found",
                    "install the NVIDIA driver for GPU runs; CPU runs need none"};
     const std::string version = first_line("/proc/driver/nvidia/version");
     const std::string library = first_library({"libcuda.so.1"});
     if (library.empty()) return out;
     out.available = !version.empty();
+    out.brief = out.available ? "running" : "not running";
     out.state = out.available ? version : "libcuda.so.1 loads, but no kernel driver is running";
     out.remedy = out.available ? "" : "load the nvidia kernel module or pass the GPU into this container";
     return out;
@@ -79,21 +81,45 @@ Capability nvidia_driver() {
 Capability cuda_runtime() {
     const std::string library =
         first_library({"libcudart.so.13", "libcudart.so.12", "/usr/local/cuda/lib64/libcudart.so"});
-    if (!library.empty()) return {"CUDA", true, library, ""};
-    return {"CUDA", false, "runtime library not found", "install the CUDA Toolkit 13 for GPU runs"};
+    if (!library.empty()) return {"CUDA", true, library, library, ""};
+    return {"CUDA", false, "none", "runtime library not found", "install the CUDA Toolkit 13 for GPU runs"};
 }
 
-Capability cupti() {
-    const std::string library = first_library({"libcupti.so.13", "libcupti.so.12", "libcupti.so",
-                                               "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so"});
-    if (!library.empty()) return {"CUPTI", true, library, ""};
-    return {"CUPTI", false, "not found", "install CUPTI (part of the CUDA Toolkit) for tiers T1 to T3"};
+/// Hears nothing: it only stands in while CUPTI is asked who holds it.
+class Deaf final : public CuptiListener {
+    void node_created(std::uint64_t) override {}
+    void node_cloned(std::uint64_t, std::uint64_t) override {}
+    void node_destroyed(std::uint64_t) override {}
+    void call_entered(std::uint32_t, const char*) override {}
+    void call_left(std::uint32_t) override {}
+    std::uint8_t* buffer_wanted(std::size_t&) override { return nullptr; }
+    void buffer_filled(std::uint8_t*, std::size_t) override {}
+    void died(int) override {}
+};
+
+Capability capability_of(const char* name, const CuptiProbe& probe) {
+    const bool ready = probe.state == CuptiState::ready;
+    const std::string brief(to_text(probe.state));
+    return {name, ready, brief, ready ? probe.text : brief + ": " + probe.text, probe.remedy};
+}
+
+Capability cupti(bool ask) {
+    if (gpu_session().tier() != Tier::t0) return capability_of("CUPTI", gpu_session().state());
+    const auto api = make_cupti_api();
+    CuptiProbe probe = api->probe();
+    if (ask && probe.state == CuptiState::ready) {
+        // Its clock and buffers stay registered: the listener must outlive the process's last CUDA call.
+        static Deaf deaf;
+        probe = api->subscribe(deaf);
+        api->unsubscribe();
+    }
+    return capability_of("CUPTI", probe);
 }
 
 Capability nvtx() {
     const std::string name = nvtx_listener_name();
     const bool listening = name.rfind("none", 0) != 0;
-    return {"NVTX listener", listening, name,
+    return {"NVTX listener", listening, listening ? "yes" : "none", name,
             listening ? "" : "start under nsys, or build with the CUDA Toolkit's NVTX headers"};
 }
 
@@ -107,18 +133,18 @@ Capability cpu_counters() {
     const long fd = syscall(SYS_perf_event_open, &attributes, 0, -1, -1, 0);
     if (fd >= 0) {
         close(static_cast<int>(fd));
-        return {"CPU counters", true, "perf events", ""};
+        return {"CPU counters", true, "yes", "perf events", ""};
     }
     const std::string why = std::strerror(errno);
     const std::string paranoid = first_line("/proc/sys/kernel/perf_event_paranoid");
-    return {"CPU counters", false,
+    return {"CPU counters", false, "none",
             "perf_event_open: " + why + (paranoid.empty() ? "" : ", perf_event_paranoid " + paranoid),
             "set kernel.perf_event_paranoid to 2 or lower; virtual machines often have no counters"};
 }
 
 }  // namespace
 
-Machine describe_machine() {
+Machine describe_machine(bool ask_cupti) {
     Machine out;
     out.cpu_name = value_of("/proc/cpuinfo", "model name", ':');
     if (out.cpu_name.empty()) out.cpu_name = "unknown CPU";
@@ -133,7 +159,9 @@ Machine describe_machine() {
         if (out.os.empty()) out.os = name.sysname;
     }
     out.tsc_invariant = TickScale::calibrate().uses_tsc();
-    out.capabilities = {nvidia_driver(), cuda_runtime(), cupti(), nvtx(), cpu_counters()};
+    out.capabilities = {nvidia_driver(),  cuda_runtime(),
+                        cupti(ask_cupti), capability_of("GPU counters", probe_gpu_counters()),
+                        nvtx(),           cpu_counters()};
     return out;
 }
 

@@ -59,7 +59,7 @@ void NvtxMirror::open(Phase phase, std::int32_t round, std::int16_t level) {
     nvtxDomainRangePushEx(domain().handle, &event);
 }
 
-void NvtxMirror::close() {
+void NvtxMirror::close(const SpanEvent&) {
     if (attached()) nvtxDomainRangePop(domain().handle);
 }
 

@@ -19,7 +19,7 @@ class NvtxMirror : public RangeListener {
     ~NvtxMirror() override;
     bool attached() const;
     void open(Phase phase, std::int32_t round, std::int16_t level) override;
-    void close() override;
+    void close(const SpanEvent& ended) override;
 
   private:
     struct Impl;

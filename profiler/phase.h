@@ -58,12 +58,13 @@ struct SpanEvent {
     std::uint8_t worker = 0;  ///< which side-lane thread did it, from 1; 0 = the recording thread
 };
 
-/// Told of each range as it opens and closes, on the recording thread (the NVTX mirror).
+/// Told of each range as it opens and closes, on the recording thread (the NVTX mirror, the phase of GPU
+/// work). What is known only at the end (rows, bytes) comes with the close.
 class RangeListener {
   public:
     virtual ~RangeListener() = default;
     virtual void open(Phase phase, std::int32_t round, std::int16_t level) = 0;
-    virtual void close() = 0;
+    virtual void close(const SpanEvent& ended) = 0;
 };
 
 /// Told after an outermost scope closed and was recorded (the gate's "step phase").
@@ -150,7 +151,7 @@ class PhaseScope {
         event_.end_ticks = ticks_now();
         --recorder_.depth_;
         recorder_.push(event_);
-        if (recorder_.listener_ != nullptr) recorder_.listener_->close();
+        if (recorder_.listener_ != nullptr) recorder_.listener_->close(event_);
         const SpanEvent ended = event_;
         event_.phase = Phase::none;
         if (recorder_.observer_ != nullptr && ended.depth == 0) recorder_.observer_->phase_ended(ended);

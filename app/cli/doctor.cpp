@@ -18,7 +18,7 @@ struct Options {
 };
 
 int do_doctor(const Options& options) {
-    Machine machine = describe_machine();
+    Machine machine = describe_machine(true);
     machine.isa = std::string(kernels::to_text(kernels::best_isa()));
     if (options.probe) machine.read_gb_per_s = probe_read_bandwidth(machine.cores);
     const std::string model = find_demo_model();

@@ -39,6 +39,12 @@ json prompt_json(const PromptReport& prompt, const PromptStats& stats) {
             {"finish", to_text(outcome.finish)}};
 }
 
+json cupti_json(const CuptiProbe& probe) {
+    if (probe.text.empty()) return nullptr;
+    return {{"state", to_text(probe.state)}, {"text", probe.text},       {"remedy", probe.remedy},
+            {"library", probe.library},      {"version", probe.version}, {"holder", probe.holder}};
+}
+
 json report_json(const RunReport& report, const Snapshot& snapshot, const std::string& capture) {
     const RunRow& run = *snapshot.run(report.run_id);
     json prompts = json::array();
@@ -66,6 +72,9 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const std::s
             {"seed", run.seed},
             {"batch", run.batch},
             {"tier", run.tier},
+            {"tier_asked", to_text(report.tier.asked)},
+            {"tier_note", report.tier.why.empty() ? json(nullptr) : json(report.tier.why)},
+            {"cupti", cupti_json(report.cupti)},
             {"backend", run.backend},
             {"precision", run.precision},
             {"synthetic", run.synthetic},
@@ -108,6 +117,7 @@ void print_summary(const RunReport& report, const Snapshot& snapshot, const RunC
             std::printf("lost: %lld %s\n", static_cast<long long>(loss.count), loss.kind.c_str());
         }
     }
+    if (!report.tier.why.empty()) std::printf("tier: %s\n", report.tier.why.c_str());
     if (!config.save.empty()) std::printf("\ncapture: %s\n", config.save.c_str());
 }
 
@@ -184,6 +194,11 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
         ->capture_default_str();
     command.add_option("--precision", config.precision, "f32, bf16, int8 or auto")->capture_default_str();
     command.add_option("--threads", config.threads, "worker threads (default: all cores)");
+    command
+        .add_option("--tier", config.tier,
+                    "how deep to measure: 0 clocks (the only tier to compare speeds at), 1 CUPTI graph "
+                    "intervals, 2 every kernel, 3 counters")
+        ->capture_default_str();
     command.add_flag("--ignore-eos", config.ignore_eos, "decode on past the end of text");
     command.add_flag("--raw", config.raw, "no chat template");
 }

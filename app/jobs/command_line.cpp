@@ -52,6 +52,7 @@ std::string to_command_line(const RunConfig& config) {
     number("--batch", config.batch, defaults.batch);
     text("--precision", config.precision, defaults.precision);
     number("--threads", config.threads, defaults.threads);
+    text("--tier", config.tier, defaults.tier);
     flag("--ignore-eos", config.ignore_eos);
     flag("--raw", config.raw);
     if (!config.prompts_file.empty()) {

@@ -27,8 +27,9 @@ struct RunConfig {
     int top_k = 0;
     std::uint64_t seed = 0;
     int max_new = 128;
-    int batch = 1;    ///< sequences decoded in lockstep
-    int threads = 0;  ///< 0 = all cores (window: all but one)
+    int batch = 1;           ///< sequences decoded in lockstep
+    int threads = 0;         ///< 0 = all cores (window: all but one)
+    std::string tier = "0";  ///< 0, 1, 2, 3: how deep to measure (profiler/tier.h)
     bool ignore_eos = false;
     bool raw = false;          ///< no chat template
     std::string prompt;        ///< one prompt, or ...
@@ -108,7 +109,8 @@ struct JobStatus {
     std::vector<DrafterChoice> drafters;
     std::string default_model;  ///< path of the demo model
     std::string capability_line;
-    std::string opened_file;  ///< "" = live
+    std::string capability_details;  ///< the same at length, one capability a line, with remedies
+    std::string opened_file;         ///< "" = live
 };
 
 }  // namespace draftscope

@@ -20,9 +20,19 @@ namespace {
 std::string capability_line(const Machine& machine) {
     std::string line = fmt::format("CPU {} · {} cores", kernels::to_text(kernels::best_isa()), machine.cores);
     for (const Capability& capability : machine.capabilities) {
-        line += fmt::format(" · {}: {}", capability.name, capability.available ? capability.state : "none");
+        line += fmt::format(" · {}: {}", capability.name, capability.brief);
     }
     return line;
+}
+
+/// One line per capability, with what to do about the missing ones.
+std::string capability_details(const Machine& machine) {
+    std::string lines;
+    for (const Capability& capability : machine.capabilities) {
+        lines += fmt::format("{}{}: {}", lines.empty() ? "" : "\n", capability.name, capability.state);
+        if (!capability.remedy.empty()) lines += fmt::format("\n    {}", capability.remedy);
+    }
+    return lines;
 }
 
 std::vector<DrafterChoice> drafter_choices() {
@@ -157,11 +167,13 @@ class JobController final : public Controller {
 
     void work() {
         {
-            const std::string line = capability_line(describe_machine());
+            const Machine machine = describe_machine();
+            const std::string line = capability_line(machine);
             auto heads = head_choices();
             auto drafters = drafter_choices();
             const std::lock_guard lock(mutex_);
             status_.capability_line = line;
+            status_.capability_details = capability_details(machine);
             status_.heads = std::move(heads);
             status_.drafters = std::move(drafters);
             status_.default_model = find_demo_model();

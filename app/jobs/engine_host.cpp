@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <thread>
 
 #include "app/jobs/conversation_feed.h"
+#include "app/jobs/gpu_tracing.h"
 #include "app/jobs/prompt_file.h"
 #include "app/jobs/resolve.h"
 #include "app/jobs/run_job.h"
@@ -37,7 +39,7 @@ nlohmann::json artefact_json(const ResolvedRun& run) {
         {"report", nlohmann::json::parse(info.report, nullptr, false)}};
 }
 
-std::string config_json(const ResolvedRun& run, const Tokenizer& tokenizer) {
+std::string config_json(const ResolvedRun& run, const Tokenizer& tokenizer, const TierChoice& tier) {
     const RunConfig& c = run.config;
     const nlohmann::json document = {
         {"command", to_command_line(c)},
@@ -53,6 +55,8 @@ std::string config_json(const ResolvedRun& run, const Tokenizer& tokenizer) {
         {"seed", c.seed},
         {"verify", to_text(run.verify)},
         {"batch", c.batch},
+        {"tier_asked", to_text(tier.asked)},
+        {"tier_note", tier.why},
         {"max_new", c.max_new},
         {"ignore_eos", c.ignore_eos},
         {"raw", c.raw},
@@ -86,14 +90,16 @@ struct EngineHost::Impl {
     std::vector<ShadowHead> shadows;  ///< of the run under way
     std::string head_key;
     Machine machine;
+    bool traced = false;  ///< what is loaded was captured under CUPTI's eyes
 
+    TierChoice open_tier_of(const ResolvedRun& run);
     Status load(const ResolvedRun& run, const RunHooks& hooks);
     Status load_target(const ResolvedRun& run, const RunHooks& hooks);
     Status load_drafter(const ResolvedRun& run, const RunHooks& hooks);
     Status load_heads(const ResolvedRun& run);
     Status load_shadows(const ResolvedRun& run);
     HeadWeights head_weights(const ResolvedRun& run) const;
-    RunRow describe_run(const ResolvedRun& run, const std::string& frontend);
+    RunRow describe_run(const ResolvedRun& run, const std::string& frontend, const TierChoice& tier);
     DecodeOptions decode_options(const ResolvedRun& run) const;
     Status check_prompts(const ResolvedRun& run, const std::vector<Conversation>& conversations);
     Status run_baseline(const ResolvedRun& run, const std::vector<Conversation>& conversations, Gate& gate,
@@ -111,6 +117,23 @@ EngineHost::~EngineHost() = default;
 
 void EngineHost::reset_ids() {
     impl_->ids = {};
+}
+
+/// Before anything is loaded: CUPTI must see graphs captured to know what their kernels are for. What an
+/// untraced run left loaded is loaded anew.
+TierChoice EngineHost::Impl::open_tier_of(const ResolvedRun& run) {
+    TierChoice choice = open_tier(run.tier, run.gpu, gpu_session(), probe_gpu_counters());
+    if (!choice.why.empty()) log_warning("{}", choice.why);
+    if (choice.used == Tier::t0 || traced) return choice;
+    shadow_heads.clear();
+    full_head.reset();
+    head.reset();
+    drafter.reset();
+    target.reset();
+    target_key.clear();
+    exec.reset();
+    traced = true;
+    return choice;
 }
 
 Status EngineHost::Impl::load_target(const ResolvedRun& run, const RunHooks& hooks) {
@@ -237,7 +260,8 @@ Status EngineHost::Impl::load(const ResolvedRun& run, const RunHooks& hooks) {
     return load_shadows(run);
 }
 
-RunRow EngineHost::Impl::describe_run(const ResolvedRun& run, const std::string& frontend) {
+RunRow EngineHost::Impl::describe_run(const ResolvedRun& run, const std::string& frontend,
+                                      const TierChoice& tier) {
     RunRow row;
     row.id = ++ids.run;
     row.started_monotonic = monotonic_ns();
@@ -256,7 +280,8 @@ RunRow EngineHost::Impl::describe_run(const ResolvedRun& run, const std::string&
     row.threads = exec->threads();
     row.precision = std::string(kernels::to_text(target->precision()));
     row.vocab_id = vocabulary.vocab->id;
-    row.config_json = config_json(run, *target->tokenizer());
+    row.tier = std::string(to_text(tier.used));
+    row.config_json = config_json(run, *target->tokenizer(), tier);
     row.machine_json = to_json(machine);
     return row;
 }
@@ -412,10 +437,12 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
     if (!replaces) {
         DS_ASSIGN(file, RunFile::open(run.config));
     }
+    RunReport report;
+    report.tier = impl_->open_tier_of(run);
+    if (run.tier != Tier::t0) report.cupti = run.gpu ? gpu_session().state() : make_cupti_api()->probe();
     DS_TRY(impl_->load(run, hooks));
     DS_TRY(impl_->check_prompts(run, conversations));
 
-    RunReport report;
     report.frontend = hooks.frontend;
     if (hooks.on_started) hooks.on_started();
     if (run.config.baseline > 0) DS_TRY(impl_->run_baseline(run, conversations, gate, hooks, report));
@@ -423,7 +450,7 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
         DS_ASSIGN(file, RunFile::open(run.config));
     }
 
-    const RunRow row = impl_->describe_run(run, hooks.frontend);
+    const RunRow row = impl_->describe_run(run, hooks.frontend, report.tier);
     report.run_id = row.id;
     recorder.set_storage(file->sink());
     file->started();
@@ -436,10 +463,18 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
 
     PhaseRecorder phases;
     NvtxMirror mirror;
-    if (mirror.attached()) phases.set_listener(&mirror);
+    GpuPhaseStack gpu_phases;
+    ListenerPair listeners(&mirror, &gpu_phases);
+    std::optional<GpuRowSink> gpu_rows;
+    if (report.tier.used != Tier::t0) {
+        gpu_rows.emplace(recorder, gpu_session(), impl_->ids, row.id, row.started_monotonic);
+        phases.set_listener(&listeners);
+    } else if (mirror.attached()) {
+        phases.set_listener(&mirror);
+    }
     phases.set_observer(&gate);
     Recording recording;
-    recording.sink = &recorder;
+    recording.sink = gpu_rows ? static_cast<RecordSink*>(&*gpu_rows) : &recorder;
     recording.ids = &impl_->ids;
     recording.run_id = row.id;
     recording.run_start = row.started_monotonic;
@@ -448,6 +483,7 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
     DecodeSession session(*impl_->target, *impl_->drafter, impl_->head.get(), impl_->full_head.get(),
                           *impl_->exec, impl_->decode_options(run), recording, phases, gate);
     const Status played = impl_->play(run, conversations, session, hooks, report);
+    if (gpu_rows) gpu_rows->finish();
 
     report.cancelled = gate.cancelled();
     end_run(recorder, row, !played.ok() ? RunEnd::error : report.cancelled ? RunEnd::cancelled : RunEnd::ok);

@@ -145,6 +145,7 @@ Status resolve_numbers(ResolvedRun& run) {
 Result<ResolvedRun> resolve_run(const RunConfig& config, bool replay) {
     ResolvedRun run;
     run.config = config;
+    DS_ASSIGN(run.tier, parse_tier(config.tier));
     DS_TRY(resolve_numbers(run));
     DS_TRY(resolve_model(run));
     DS_TRY(resolve_drafter(run));

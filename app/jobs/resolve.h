@@ -10,6 +10,7 @@
 #include "engine/session/session.h"
 #include "engine/tree/draft_tree.h"
 #include "kernels/matrix.h"
+#include "profiler/tier.h"
 
 namespace draftscope {
 
@@ -24,6 +25,8 @@ struct ResolvedRun {
     std::string drafter_path;
     std::string ranking_path;  ///< frequency ranking for coverage; "" = none known for this target
     std::optional<kernels::Precision> precision;  ///< absent = auto
+    Tier tier = Tier::t0;                         ///< as asked
+    bool gpu = false;                             ///< computes on a CUDA device
     bool demo_model = false;
 };
 /// `replay`: heads that know the text to come are allowed.

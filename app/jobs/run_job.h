@@ -10,6 +10,8 @@
 #include "base/result.h"
 #include "engine/session/gate.h"
 #include "engine/session/session.h"
+#include "profiler/cupti_api.h"
+#include "profiler/tier.h"
 
 namespace draftscope {
 
@@ -29,6 +31,8 @@ struct RunReport {
     std::string frontend;
     std::vector<PromptReport> prompts;
     BaselineReport baseline;
+    TierChoice tier;
+    CuptiProbe cupti;  ///< as the run found it; empty text when nothing of CUPTI was asked
     bool cancelled = false;
     std::string storage_error;  ///< the disk filled: what was committed before is kept
 };

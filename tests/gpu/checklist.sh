@@ -20,3 +20,6 @@ step build ./run build
 step doctor build/release/draftscope doctor --json
 # With a driver present the whole CPU suite must still pass (NVTX injection and capability probes behave differently).
 step tests ./run test
+# Every kernel inside a captured graph must land in the phase of its capture (T2); graph records at T1.
+step cupti_kernels build/release/tests/gpu_cupti_graph_check
+step cupti_graphs build/release/tests/gpu_cupti_graph_check --tier1

@@ -299,6 +299,7 @@ void App::draw_status_line() {
         text_cut(status_.capability_line.empty() ? "what this machine has: not known yet"
                                                  : status_.capability_line,
                  ImGui::GetContentRegionAvail().x - width - 2 * style_.em);
+        tooltip(style_, status_.capability_details);
         ImGui::SameLine(ImGui::GetWindowWidth() - width - ImGui::GetStyle().WindowPadding.x);
         ImGui::TextUnformatted(right.c_str());
         tooltip(

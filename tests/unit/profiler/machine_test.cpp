@@ -24,15 +24,15 @@ TEST(Machine, EveryMissingCapabilityComesWithARemedy) {
         EXPECT_FALSE(capability.state.empty()) << capability.name;
         EXPECT_EQ(capability.remedy.empty(), capability.available) << capability.name;
     }
-    EXPECT_EQ(names,
-              (std::vector<std::string>{"NVIDIA driver", "CUDA", "CUPTI", "NVTX listener", "CPU counters"}));
+    EXPECT_EQ(names, (std::vector<std::string>{"NVIDIA driver", "CUDA", "CUPTI", "GPU counters",
+                                               "NVTX listener", "CPU counters"}));
 }
 
 TEST(Machine, JsonHoldsEveryFact) {
     Machine machine;
     machine.cpu_name = "C \"quoted\" \xff";
     machine.cores = 2;
-    machine.capabilities = {{"CUPTI", false, "not found", "install it"}};
+    machine.capabilities = {{"CUPTI", false, "no library", "not found", "install it"}};
     const auto json = nlohmann::json::parse(to_json(machine));
     EXPECT_EQ(json.at("cores"), 2);
     EXPECT_TRUE(json.at("read_gb_per_s").is_null());

@@ -1,0 +1,35 @@
+#include "profiler/gpu_context.h"
+
+#include <algorithm>
+#include <array>
+
+namespace draftscope {
+
+namespace {
+
+// Deeper nesting than the phase table knows is an engine's error; the outer phases stay right.
+constexpr int most_nested = 16;
+
+struct Stack {
+    std::array<GpuContext, most_nested> open{};
+    int depth = 0;
+};
+thread_local Stack stack;
+
+}  // namespace
+
+GpuContext current_gpu_context() {
+    if (stack.depth == 0) return {};
+    return stack.open[static_cast<std::size_t>(std::min(stack.depth, most_nested) - 1)];
+}
+
+void GpuPhaseStack::open(Phase phase, std::int32_t round, std::int16_t level) {
+    if (stack.depth < most_nested) stack.open[static_cast<std::size_t>(stack.depth)] = {phase, round, level};
+    ++stack.depth;
+}
+
+void GpuPhaseStack::close(const SpanEvent&) {
+    if (stack.depth > 0) --stack.depth;
+}
+
+}  // namespace draftscope
