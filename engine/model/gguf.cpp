@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <utility>
 
 namespace draftscope {
@@ -374,6 +375,16 @@ Result<std::optional<std::vector<std::int64_t>>> GgufFile::integers(std::string_
         if (!element) return bad_input("{}: metadata '{}' element {} is too large", path(), key, i);
         out.push_back(*element);
     }
+    return std::optional(std::move(out));
+}
+
+Result<std::optional<std::vector<float>>> GgufFile::floats(std::string_view key) const {
+    const GgufValue* value = find(key);
+    if (value == nullptr) return std::optional<std::vector<float>>();
+    if (!value->is_array || value->type != GgufType::f32)
+        return bad_input("{}: metadata '{}' is {}, expected an array of f32", path(), key, describe(*value));
+    std::vector<float> out(static_cast<std::size_t>(value->count));
+    if (!out.empty()) std::memcpy(out.data(), value->payload.data(), out.size() * sizeof(float));
     return std::optional(std::move(out));
 }
 

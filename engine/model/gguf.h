@@ -63,6 +63,8 @@ class GgufFile {
     Result<std::optional<bool>> boolean(std::string_view key) const;
     Result<std::optional<std::vector<std::string>>> texts(std::string_view key) const;
     Result<std::optional<std::vector<std::int64_t>>> integers(std::string_view key) const;
+    /// An array of f32.
+    Result<std::optional<std::vector<float>>> floats(std::string_view key) const;
 
   private:
     class Parser;

@@ -44,6 +44,27 @@ Status read_ends(const GgufFile& file, TokenizerSpec& spec) {
     return {};
 }
 
+/// SentencePiece: scores, and the ids and settings of Llama 2 where the file leaves them out (as llama.cpp
+/// reads it).
+Status read_sentence_pieces(const GgufFile& file, TokenizerSpec& spec) {
+    DS_ASSIGN(spec.scores, required(file.floats("tokenizer.ggml.scores"), file, "tokenizer.ggml.scores"));
+    spec.pre = "(none)";
+    const auto id_or = [&](const char* key, TokenId usual) -> Result<TokenId> {
+        if (file.has(key)) return read_id(file, key);
+        return static_cast<std::size_t>(usual) < spec.tokens.size() ? usual : no_token;
+    };
+    DS_ASSIGN(spec.unknown, id_or("tokenizer.ggml.unknown_token_id", 0));
+    DS_ASSIGN(spec.bos, id_or("tokenizer.ggml.bos_token_id", 1));
+    DS_ASSIGN(const TokenId end, id_or("tokenizer.ggml.eos_token_id", 2));
+    if (end != no_token) spec.eos.push_back(end);
+    DS_TRY(read_ends(file, spec));
+    DS_ASSIGN(const auto prefix, file.boolean("tokenizer.ggml.add_space_prefix"));
+    spec.space_prefix = prefix.value_or(true) ? SpacePrefix::always : SpacePrefix::never;
+    DS_ASSIGN(const auto add_bos, file.boolean("tokenizer.ggml.add_bos_token"));
+    spec.add_bos = add_bos.value_or(true) && spec.bos != no_token;
+    return {};
+}
+
 }  // namespace
 
 Result<TokenizerSpec> read_gguf_tokenizer(const GgufFile& file) {
@@ -65,7 +86,11 @@ Result<TokenizerSpec> read_gguf_tokenizer(const GgufFile& file) {
     if (spec.types.size() != spec.tokens.size())
         return bad_input("{}: {} tokens but {} token types", file.path(), spec.tokens.size(),
                          spec.types.size());
-    // SentencePiece files have scores instead; naming the model says more than the missing merges.
+    if (spec.model == "llama") {
+        DS_TRY(read_sentence_pieces(file, spec));
+        return spec;
+    }
+    // Naming the model says more than the missing merges.
     if (spec.model != "gpt2") return spec;
     DS_ASSIGN(spec.merges, required(file.texts("tokenizer.ggml.merges"), file, "tokenizer.ggml.merges"));
     DS_ASSIGN(spec.bos, read_id(file, "tokenizer.ggml.bos_token_id"));

@@ -6,8 +6,9 @@
 #include "engine/model/hf_folder.h"
 #include "engine/model/mapped_file.h"
 
-// tokenizer.json describes a pipeline of steps. The few pipelines of byte-level BPE models are recognised by
-// their exact steps and run by this program's own tokenizer; any other is refused by name.
+// tokenizer.json describes a pipeline of steps. The few pipelines of byte-level BPE models and of Llama 2's
+// SentencePiece are recognised by their exact steps and run by this program's own tokenizer; any other is
+// refused by name.
 namespace draftscope {
 namespace {
 
@@ -18,6 +19,7 @@ constexpr int type_normal = 1;
 constexpr int type_control = 3;
 constexpr int type_user_defined = 4;
 constexpr int type_unused = 5;
+constexpr int type_byte = 6;
 
 constexpr std::string_view gpt2_pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
@@ -59,6 +61,20 @@ std::string step_name(const Json& step) {
         if (flag_of(step, "add_prefix_space", true)) return "ByteLevel(add_prefix_space)";
         return flag_of(step, "use_regex", true) ? "ByteLevel(words)" : "ByteLevel";
     }
+    if (type == "Prepend") return fmt::format("Prepend({})", text_of(step, "prepend"));
+    if (type == "Metaspace") {
+        const std::string scheme = text_of(step, "prepend_scheme");
+        return fmt::format(
+            "Metaspace({}, {}{})", text_of(step, "replacement"),
+            scheme.empty() ? flag_of(step, "add_prefix_space", true) ? "always" : "never" : scheme,
+            flag_of(step, "split", true) ? ", split" : "");
+    }
+    if (type == "Replace") {
+        const auto from = step.find("pattern");
+        return fmt::format("Replace({}, {})",
+                           from != step.end() && from->is_object() ? text_of(*from, "String") : "",
+                           text_of(step, "content"));
+    }
     if (type != "Split") return type.empty() ? printable_json(step) : type;
     const auto pattern = step.find("pattern");
     const std::string regex = pattern != step.end() && pattern->is_object() ? text_of(*pattern, "Regex") : "";
@@ -70,10 +86,16 @@ std::string step_name(const Json& step) {
                        regex.empty() ? printable_json(step) : regex);
 }
 
+/// The steps of a field in short, " > " between them.
+std::string step_names(const JsonFile& file, const char* field, const char* list) {
+    std::string out;
+    for (const Json& step : steps_of(file.find(field), list))
+        out += (out.empty() ? "" : " > ") + step_name(step);
+    return out;
+}
+
 Result<std::string> recognise_splitting(const JsonFile& file, bool whole_pieces) {
-    std::string found;
-    for (const Json& step : steps_of(file.find("pre_tokenizer"), "pretokenizers"))
-        found += (found.empty() ? "" : " > ") + step_name(step);
+    const std::string found = step_names(file, "pre_tokenizer", "pretokenizers");
     const auto split = [](std::string_view pattern) { return fmt::format("Split({}) > ByteLevel", pattern); };
     if (found == "ByteLevel(words)" || found == split(gpt2_pattern)) return std::string("gpt-2");
     if (found == "Digits > ByteLevel(words)") return std::string("smollm");
@@ -99,6 +121,22 @@ Result<bool> recognise_normaliser(const JsonFile& file) {
     return composes;
 }
 
+/// How a SentencePiece model's spaces are written: by normalisers (older files) or by a Metaspace step.
+Result<SpacePrefix> recognise_spaces(const JsonFile& file) {
+    const std::string steps = step_names(file, "normalizer", "normalizers") + " | " +
+                              step_names(file, "pre_tokenizer", "pretokenizers");
+    if (steps == "Prepend(\u2581) > Replace( , \u2581) | ") return SpacePrefix::always;
+    if (steps == "Replace( , \u2581) | ") return SpacePrefix::never;
+    if (steps == " | Metaspace(\u2581, always)") return SpacePrefix::unless_there;
+    if (steps == " | Metaspace(\u2581, first)") return SpacePrefix::first_unless_there;
+    if (steps == " | Metaspace(\u2581, never)") return SpacePrefix::never;
+    return bad_input(
+        "{}: normalizer and pre_tokenizer are '{}', which this version does not know with byte_fallback (it "
+        "knows "
+        "those of Llama 2: Prepend and Replace, or Metaspace without split)",
+        file.path(), printable(steps));
+}
+
 class HfTokenizerReader {
   public:
     explicit HfTokenizerReader(const JsonFile& file) : file_(file) {}
@@ -113,6 +151,7 @@ class HfTokenizerReader {
 
   private:
     Status read_model(const JsonFile& model);
+    Status read_fallback(const JsonFile& model);
     Status read_merges(const JsonFile& model);
     Status read_added();
     Status read_template(const Json& step);
@@ -149,13 +188,26 @@ Status HfTokenizerReader::read_model(const JsonFile& model) {
         if (affix && !affix->empty()) return model.wrong(field, "nothing");
     }
     DS_ASSIGN(const auto fallback, model.boolean("byte_fallback"));
-    if (fallback.value_or(false)) return model.wrong("byte_fallback", "false");
+    if (fallback.value_or(false)) spec_.model = "llama";
     DS_ASSIGN(spec_.whole_pieces, model.boolean("ignore_merges"));
     if (!spec_.whole_pieces) spec_.whole_pieces = false;
     DS_ASSIGN(const auto vocab, model.object("vocab"));
     if (!vocab) return model.wrong("vocab", "an object of token ids");
     for (const auto& [token, id] : model.find("vocab")->items()) DS_TRY(place(token, id, type_normal));
+    if (spec_.model == "llama") DS_TRY(read_fallback(model));
     return read_merges(model);
+}
+
+/// Byte tokens and the unknown one of a SentencePiece model.
+Status HfTokenizerReader::read_fallback(const JsonFile& model) {
+    if (*spec_.whole_pieces) return model.wrong("ignore_merges", "false with byte_fallback");
+    for (std::size_t i = 0; i < spec_.tokens.size(); ++i) {
+        const std::string& token = spec_.tokens[i];
+        if (token.size() == 6 && token.starts_with("<0x") && token.ends_with('>')) spec_.types[i] = type_byte;
+    }
+    DS_ASSIGN(const auto unknown, model.text("unk_token"));
+    if (unknown) spec_.unknown = id_of(*unknown);
+    return {};
 }
 
 /// Older files write "left right", newer ones ["left", "right"].
@@ -190,6 +242,10 @@ Status HfTokenizerReader::read_added() {
                                  printable(text_of(token, "content")), setting);
             }
         }
+        if (spec_.model == "llama" && flag_of(token, "normalized", false))
+            return bad_input(
+                "{}: added token '{}' is normalized, which this version does not do in a SentencePiece model",
+                file_.path(), printable(text_of(token, "content")));
         const int type = flag_of(token, "special", false) ? type_control : type_user_defined;
         DS_TRY(place(text_of(token, "content"), token["id"], type));
     }
@@ -227,8 +283,13 @@ Status HfTokenizerReader::read() {
     if (!model) return file_.wrong("model", "an object");
     DS_TRY(read_model(*model));
     DS_TRY(read_added());
-    DS_ASSIGN(spec_.pre, recognise_splitting(file_, *spec_.whole_pieces));
-    DS_ASSIGN(spec_.normalises, recognise_normaliser(file_));
+    if (spec_.model == "llama") {
+        spec_.pre = "(none)";
+        DS_ASSIGN(spec_.space_prefix, recognise_spaces(file_));
+    } else {
+        DS_ASSIGN(spec_.pre, recognise_splitting(file_, *spec_.whole_pieces));
+        DS_ASSIGN(spec_.normalises, recognise_normaliser(file_));
+    }
     for (const Json& step : steps_of(file_.find("post_processor"), "processors")) {
         const std::string type = step.is_object() ? text_of(step, "type") : "";
         if (type == "TemplateProcessing") {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdlib>
 #include <unordered_map>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "engine/model/byte_text.h"
 #include "engine/model/mapped_file.h"
 #include "engine/model/pretokenizer.h"
+#include "engine/model/sentence_pieces.h"
 #include "engine/model/special_tokens.h"
 #include "engine/model/utf8.h"
 
@@ -51,6 +53,9 @@ std::uint64_t fingerprint_of(const TokenizerSpec& spec) {
     for (const std::string& token : spec.tokens) out.add(token);
     out.add_length(spec.merges.size());
     for (const std::string& merge : spec.merges) out.add(merge);
+    if (spec.model == "gpt2") return out.value();
+    for (const float score : spec.scores) out.add_length(std::bit_cast<std::uint32_t>(score));
+    out.add_length(static_cast<std::uint64_t>(spec.space_prefix));
     return out.value();
 }
 
@@ -67,10 +72,18 @@ std::string normalised(std::string_view text) {
     return out;
 }
 
+Vocabulary vocabulary_of(const TokenizerSpec& spec) {
+    Vocabulary out;
+    out.reserve(spec.tokens.size());
+    for (std::size_t id = 0; id < spec.tokens.size(); ++id) out[spec.tokens[id]] = static_cast<TokenId>(id);
+    return out;
+}
+
 Status check_spec(const TokenizerSpec& spec) {
-    if (spec.model != "gpt2") {
+    if (spec.model != "gpt2" && spec.model != "llama") {
         return bad_input(
-            "{}: tokenizer model '{}' is not supported by this version (supported: gpt2, byte-level BPE)",
+            "{}: tokenizer model '{}' is not supported by this version (supported: gpt2, byte-level BPE, and "
+            "llama, SentencePiece BPE)",
             spec.file, printable(spec.model));
     }
     if (spec.tokens.empty()) return bad_input("{}: the tokenizer has no tokens", spec.file);
@@ -79,6 +92,8 @@ Status check_spec(const TokenizerSpec& spec) {
                          spec.types.size());
     }
     const auto count = static_cast<TokenId>(spec.tokens.size());
+    if (spec.unknown != no_token && (spec.unknown < 0 || spec.unknown >= count))
+        return bad_input("{}: unknown-token id {} is outside the {} tokens", spec.file, spec.unknown, count);
     if (spec.bos != no_token && (spec.bos < 0 || spec.bos >= count))
         return bad_input("{}: beginning-of-text id {} is outside the {} tokens", spec.file, spec.bos, count);
     if (spec.add_bos && spec.bos == no_token)
@@ -91,7 +106,10 @@ Status check_spec(const TokenizerSpec& spec) {
     return {};
 }
 
-Result<BpeMerges> make_merges(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
+}  // namespace
+
+Result<BpeMerges> read_merges(const TokenizerSpec& spec) {
+    const Vocabulary vocabulary = vocabulary_of(spec);
     BpeMerges out(spec.merges.size());
     std::string joined;
     for (std::size_t rank = 0; rank < spec.merges.size(); ++rank) {
@@ -112,17 +130,15 @@ Result<BpeMerges> make_merges(const TokenizerSpec& spec, const Vocabulary& vocab
     return out;
 }
 
-}  // namespace
-
 struct Tokenizer::Impl {
-    Impl(PreTokenizer splitter_in, BpeMerges merges_in)
-        : splitter(std::move(splitter_in)), merges(std::move(merges_in)) {}
-
     struct Scratch {
         std::vector<std::string_view> pieces;
         std::vector<TokenId> bytes;
         BpeMerges::Scratch merging;
+        SentencePieces::Scratch sentence;
     };
+    Status make_byte_level(TokenizerSpec& spec);
+    Status make_sentence_pieces(const TokenizerSpec& spec);
     void encode_plain(std::string_view text, Scratch& scratch, std::vector<TokenId>& out) const;
     void encode_piece(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
     bool control(TokenId id) const {
@@ -131,8 +147,9 @@ struct Tokenizer::Impl {
     }
     bool known(TokenId id) const { return id >= 0 && static_cast<std::size_t>(id) < bytes.size(); }
 
-    PreTokenizer splitter;
-    BpeMerges merges;
+    std::optional<PreTokenizer> splitter;  ///< byte-level BPE
+    std::optional<SentencePieces> sentence;
+    BpeMerges merges = BpeMerges(0);
     SpecialTokens special;
     std::array<TokenId, 256> byte_ids{};             ///< no_token: the vocabulary has no token for this byte
     std::vector<std::string> bytes;                  ///< by id
@@ -152,7 +169,7 @@ void Tokenizer::Impl::encode_plain(std::string_view text, Scratch& scratch, std:
         const std::string_view words = text.substr(0, valid);
         const std::string composed = normalises ? normalised(words) : std::string();
         scratch.pieces.clear();
-        splitter.split(normalises ? composed : words, scratch.pieces);
+        splitter->split(normalises ? composed : words, scratch.pieces);
         for (const std::string_view piece : scratch.pieces) encode_piece(piece, scratch, out);
         text.remove_prefix(valid);
         const std::size_t invalid = invalid_utf8_prefix(text);
@@ -188,35 +205,55 @@ void add_known_ends(TokenizerSpec& spec) {
     }
 }
 
-Result<std::unique_ptr<Tokenizer>> Tokenizer::create(TokenizerSpec spec) {
-    DS_TRY(check_spec(spec));
-    Vocabulary vocabulary;
-    vocabulary.reserve(spec.tokens.size());
-    for (std::size_t id = 0; id < spec.tokens.size(); ++id)
-        vocabulary[spec.tokens[id]] = static_cast<TokenId>(id);
-    DS_ASSIGN(PreTokenizer splitter, PreTokenizer::create(spec.pre, spec.file));
-    DS_ASSIGN(BpeMerges merges, make_merges(spec, vocabulary));
-    auto impl = std::make_unique<Impl>(std::move(splitter), std::move(merges));
+Status Tokenizer::Impl::make_byte_level(TokenizerSpec& spec) {
+    DS_ASSIGN(PreTokenizer made, PreTokenizer::create(spec.pre, spec.file));
+    splitter.emplace(std::move(made));
+    DS_ASSIGN(merges, read_merges(spec));
+    const Vocabulary vocabulary = vocabulary_of(spec);
     for (int byte = 0; byte < 256; ++byte) {
         const auto found = vocabulary.find(spell_bytes(std::string(1, static_cast<char>(byte))));
-        impl->byte_ids[static_cast<std::size_t>(byte)] = found == vocabulary.end() ? no_token : found->second;
+        byte_ids[static_cast<std::size_t>(byte)] = found == vocabulary.end() ? no_token : found->second;
     }
-    impl->fingerprint = fingerprint_of(spec);
-    impl->normalises = spec.normalises.value_or(impl->splitter.normalises());
-    const bool whole_pieces = spec.whole_pieces.value_or(impl->splitter.whole_pieces());
-    impl->bytes.reserve(spec.tokens.size());
+    normalises = spec.normalises.value_or(splitter->normalises());
+    const bool whole_pieces = spec.whole_pieces.value_or(splitter->whole_pieces());
     for (std::size_t id = 0; id < spec.tokens.size(); ++id) {
         std::string& token = spec.tokens[id];
         const int type = spec.types[id];
         if (type == type_normal) {
-            impl->bytes.push_back(unspell_bytes(token).value_or(token));
-            if (whole_pieces) impl->whole[impl->bytes.back()] = static_cast<TokenId>(id);
+            bytes.push_back(unspell_bytes(token).value_or(token));
+            if (whole_pieces) whole[bytes.back()] = static_cast<TokenId>(id);
             continue;
         }
         if (type == type_control || type == type_unknown || type == type_user_defined)
-            impl->special.add(token, static_cast<TokenId>(id), type != type_user_defined);
-        impl->bytes.push_back(type == type_unused ? std::string() : std::move(token));
+            special.add(token, static_cast<TokenId>(id), type != type_user_defined);
+        bytes.push_back(type == type_unused ? std::string() : std::move(token));
     }
+    return {};
+}
+
+/// User-defined tokens are found inside the text (by score) or split it first (a tokenizer.json's added
+/// tokens).
+Status Tokenizer::Impl::make_sentence_pieces(const TokenizerSpec& spec) {
+    DS_ASSIGN(sentence, SentencePieces::create(spec));
+    for (std::size_t i = 0; i < spec.tokens.size(); ++i) {
+        const std::string& token = spec.tokens[i];
+        const int type = spec.types[i];
+        const bool control = type == type_control || type == type_unknown;
+        if (control || (type == type_user_defined && !spec.merges.empty()))
+            special.add(token, static_cast<TokenId>(i), control);
+        bytes.push_back(control               ? token
+                        : type == type_unused ? std::string()
+                                              : SentencePieces::bytes_of(token, type));
+    }
+    return {};
+}
+
+Result<std::unique_ptr<Tokenizer>> Tokenizer::create(TokenizerSpec spec) {
+    DS_TRY(check_spec(spec));
+    auto impl = std::make_unique<Impl>();
+    impl->fingerprint = fingerprint_of(spec);
+    impl->bytes.reserve(spec.tokens.size());
+    DS_TRY(spec.model == "llama" ? impl->make_sentence_pieces(spec) : impl->make_byte_level(spec));
     impl->types = std::move(spec.types);
     impl->eos = std::move(spec.eos);
     impl->bos = spec.bos;
@@ -231,7 +268,11 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, bool parse_special
     while (done < text.size()) {
         const SpecialTokens::Hit hit = impl_->special.find(text, done, parse_special);
         const std::size_t end = hit.id == no_token ? text.size() : hit.begin;
-        impl_->encode_plain(text.substr(done, end - done), scratch, out);
+        const std::string_view plain = text.substr(done, end - done);
+        if (impl_->sentence)
+            impl_->sentence->encode(plain, done == 0, scratch.sentence, out);
+        else
+            impl_->encode_plain(plain, scratch, out);
         if (hit.id != no_token) out.push_back(hit.id);
         done = end + hit.length;
     }

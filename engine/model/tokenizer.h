@@ -11,14 +11,27 @@
 
 namespace draftscope {
 
+class BpeMerges;
+
+/// When SentencePiece text gets a space in front.
+enum class SpacePrefix {
+    never,
+    always,              ///< the start of a text and what follows a control token
+    unless_there,        ///< the same, where no space stands already
+    first_unless_there,  ///< only the start of a text, where no space stands already
+};
+
 /// What a model file says about its tokenizer, whatever the file format.
 struct TokenizerSpec {
     std::string file;                 ///< for messages
-    std::string model;                ///< "gpt2" = byte-level BPE
+    std::string model;                ///< "gpt2" = byte-level BPE, "llama" = SentencePiece's BPE
     std::string pre;                  ///< splitting pattern: "smollm", ...
     std::vector<std::string> tokens;  ///< in byte-to-unicode form, indexed by id
     std::vector<int> types;           ///< GGUF token types: 1 normal, 3 control, 4 user-defined, ...
     std::vector<std::string> merges;  ///< "left right", best first
+    std::vector<float> scores;        ///< SentencePiece without merges: by id, the highest merges first
+    SpacePrefix space_prefix = SpacePrefix::always;  ///< SentencePiece
+    TokenId unknown = no_token;                      ///< SentencePiece: for what has no bytes either
     TokenId bos = no_token;
     std::vector<TokenId> eos;  ///< every id that ends a turn
     bool add_bos = false;
@@ -30,8 +43,10 @@ struct TokenizerSpec {
 /// Adds the control tokens that end a turn in every model that has them; files often name only some of
 /// theirs.
 void add_known_ends(TokenizerSpec& spec);
+/// The spec's merges by ids; one that does not join two tokens into a third is an error naming it.
+Result<BpeMerges> read_merges(const TokenizerSpec& spec);
 
-/// Byte-level BPE. Immutable after creation, safe to share between threads.
+/// Byte-level BPE or SentencePiece's. Immutable after creation, safe to share between threads.
 class Tokenizer {
   public:
     static Result<std::unique_ptr<Tokenizer>> create(TokenizerSpec spec);
@@ -40,7 +55,8 @@ class Tokenizer {
     /// Ids of `text`, any bytes; no beginning-of-text token is added. `parse_special`: control tokens written
     /// in the text become their ids (chat templates); otherwise they are spelt out like other text. Bytes for
     /// which the vocabulary has no token (SmolLM2 lacks 21, such as 0x04) are dropped, as the `tokenizers`
-    /// library does; everything else survives decode(encode(text)).
+    /// library does; everything else survives decode(encode(text)), behind the space that SentencePiece puts
+    /// in front (SpacePrefix).
     std::vector<TokenId> encode(std::string_view text, bool parse_special) const;
     /// Bytes of one token; "" for ids that have none (padding rows). Control tokens give their name.
     const std::string& token_bytes(TokenId id) const;

@@ -64,6 +64,12 @@ void GgufWriter::add(const std::string& key, const std::vector<std::int32_t>& va
     add_raw(key, 9, raw);
 }
 
+void GgufWriter::add(const std::string& key, const std::vector<float>& values) {
+    std::string raw = raw_bytes<std::uint32_t>(6) + raw_bytes<std::uint64_t>(values.size());
+    for (const float value : values) raw += raw_bytes(value);
+    add_raw(key, 9, raw);
+}
+
 void GgufWriter::add_tensor(const std::string& name, const std::vector<std::int64_t>& shape,
                             std::uint32_t type, std::string data) {
     tensors_.push_back({name, shape, type, std::move(data)});

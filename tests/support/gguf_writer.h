@@ -18,6 +18,7 @@ class GgufWriter {
     void add(const std::string& key, const std::string& value);
     void add(const std::string& key, const std::vector<std::string>& values);
     void add(const std::string& key, const std::vector<std::int32_t>& values);
+    void add(const std::string& key, const std::vector<float>& values);
     /// `type` and `value` as they shall stand in the file.
     void add_raw(const std::string& key, std::uint32_t type, const std::string& value);
     /// `shape` slowest first; `data` is padded to the alignment.

@@ -206,8 +206,8 @@ TEST(Tokenizer, FingerprintNamesTheVocabulary) {
 
 TEST(Tokenizer, ImpossibleSpecsAreRefusedWithTheReason) {
     TokenizerSpec spec = small_spec();
-    spec.model = "llama";
-    EXPECT_THAT(refused(spec), HasSubstr("m.gguf: tokenizer model 'llama'"));
+    spec.model = "bert";
+    EXPECT_THAT(refused(spec), HasSubstr("m.gguf: tokenizer model 'bert'"));
     spec = small_spec();
     spec.pre = "tekken";
     EXPECT_THAT(refused(spec), HasSubstr("m.gguf: pre-tokenizer 'tekken' is not supported"));

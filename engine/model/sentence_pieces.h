@@ -1,0 +1,68 @@
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/model/bpe_merges.h"
+#include "engine/model/special_tokens.h"
+#include "engine/model/tokenizer.h"
+
+namespace draftscope {
+
+/// SentencePiece's BPE (Kudo and Richardson 2018) as Llama 2's files have it: spaces become U+2581, one more
+/// stands in front of a text, characters merge into pieces (by score, or by the merges of a tokenizer.json),
+/// and what is no piece is spelt in bytes. Immutable after creation.
+class SentencePieces {
+  public:
+    /// `spec.model` is "llama"; its tokens, types and scores or merges have been checked for length.
+    static Result<SentencePieces> create(const TokenizerSpec& spec);
+
+    struct Scratch {
+        struct Symbol {
+            std::size_t begin, length;  ///< bytes of the escaped text; length 0 = merged into another
+            std::int32_t previous, next;
+        };
+        struct Candidate {
+            float score;
+            std::int32_t position;
+            std::size_t length;
+        };
+        std::string escaped;
+        std::vector<Symbol> symbols;
+        std::vector<Candidate> queue;
+        std::vector<TokenId> characters;
+        BpeMerges::Scratch merging;
+    };
+    /// Appends the ids of `text`, any bytes without control tokens. `at_start`: nothing came before it.
+    void encode(std::string_view text, bool at_start, Scratch& scratch, std::vector<TokenId>& out) const;
+
+    /// What a token writes: its text with spaces, or its byte.
+    static std::string bytes_of(std::string_view token, int type);
+
+  private:
+    explicit SentencePieces(BpeMerges merges) : merges_(std::move(merges)) {}
+
+    void escape(std::string_view text, bool at_start, std::string& out) const;
+    void merge_by_score(std::string_view text, Scratch& scratch, std::vector<TokenId>& out) const;
+    void merge_by_rank(std::string_view text, Scratch& scratch, std::vector<TokenId>& out) const;
+    void consider(std::string_view text, std::int32_t position, Scratch& scratch) const;
+    /// A character or piece that may be none: its id, its bytes' ids or the unknown token.
+    void spell(std::string_view piece, std::vector<TokenId>& out) const;
+    TokenId find(std::string_view piece) const {
+        const auto found = ids_.find(std::string(piece));
+        return found == ids_.end() ? no_token : found->second;
+    }
+
+    std::unordered_map<std::string, TokenId> ids_;  ///< of the pieces that text may become
+    std::vector<float> scores_;                     ///< by id; empty = by rank
+    BpeMerges merges_;
+    SpecialTokens user_defined_;  ///< escaped; found inside text when merging by score
+    std::array<TokenId, 256> byte_ids_{};
+    TokenId unknown_ = no_token;
+    SpacePrefix prefix_ = SpacePrefix::always;
+};
+
+}  // namespace draftscope
