@@ -2,11 +2,12 @@
 #include <cassert>
 #include <cmath>
 #include <limits>
-#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
 #include "engine/verify/verify.h"
+#include "kernels/exp_sums.h"
 #include "kernels/topk.h"
 
 namespace draftscope {
@@ -21,62 +22,94 @@ float inverse_temperature(const Sampling& sampling) {
     return static_cast<float>(1.0 / std::max(sampling.temperature, lowest_temperature));
 }
 
-/// One row's distribution. Sums run in id order and in double, so that a draw depends on its row alone.
+/// One row's distribution. Its total comes from the kernel's sums by block; everything else runs over few
+/// tokens, in double.
 class RowSampler {
   public:
-    RowSampler(std::span<const float> logits, const Sampling& sampling)
-        : logits_(logits), inverse_(inverse_temperature(sampling)) {
-        for (const float value : logits) max_ = std::max(max_, value);
-        if (max_ == minus_infinity) max_ = 0.0f;
-        if (sampling.top_k > 0 && static_cast<std::size_t>(sampling.top_k) < logits.size())
-            keep_best(static_cast<std::size_t>(sampling.top_k));
-        if (sampling.top_p < 1.0) keep_mass(sampling.top_p);
+    RowSampler(std::span<const float> logits, float top, std::span<const float> block_sums, float inverse)
+        : logits_(logits), block_sums_(block_sums), top_(top), inverse_(inverse) {}
+
+    /// Of the whole vocabulary.
+    TargetChoice draw(double uniform) const {
+        const double sum = total();
+        const auto [block, before] = block_of(uniform * sum);
+        const std::size_t first = block * static_cast<std::size_t>(kernels::exp_sums_block);
+        const std::size_t end = std::min(logits_.size(), first + kernels::exp_sums_block);
+        return choice(
+            pick(uniform * sum, before, first, end, [](std::size_t i) { return static_cast<TokenId>(i); }),
+            sum, minus_infinity);
     }
 
-    TargetChoice draw(double uniform) const {
-        const std::size_t count = cut_ ? kept_.size() : logits_.size();
-        std::vector<double> block_sums((count + block - 1) / block, 0.0);
+    /// Of the tokens `kept`, in any order on entry.
+    TargetChoice draw(double uniform, std::span<TokenId> kept) const {
+        std::sort(kept.begin(), kept.end());
         double sum = 0;
-        for (std::size_t b = 0; b < block_sums.size(); ++b) {
-            const std::size_t end = std::min(count, (b + 1) * block);
-            for (std::size_t i = b * block; i < end; ++i) block_sums[b] += weight(id_at(i));
-            sum += block_sums[b];
+        float lowest = std::numeric_limits<float>::infinity();
+        for (const TokenId id : kept) {
+            sum += weight(id);
+            lowest = std::min(lowest, logits_[static_cast<std::size_t>(id)]);
         }
-        TargetChoice choice;
-        choice.lowest = lowest_;
-        choice.token = pick(uniform * sum, block_sums, count);
-        if (sum > 0) {
-            choice.log_norm = static_cast<float>(std::log(sum)) + max_ * inverse_;
-            choice.prob = static_cast<float>(weight(choice.token) / sum);
+        return choice(pick(uniform * sum, 0.0, 0, kept.size(), [&](std::size_t i) { return kept[i]; }), sum,
+                      lowest);
+    }
+
+    /// How many of `best` (best first) reach `mass` of `sum`; 0 when all of them do not.
+    std::size_t reaches(std::span<const TokenId> best, double mass, double sum) const {
+        double seen = 0;
+        for (std::size_t i = 0; i < best.size(); ++i) {
+            seen += weight(best[i]);
+            if (seen >= mass * sum) return i + 1;
         }
-        return choice;
+        return 0;
+    }
+    double total() const {
+        double sum = 0;
+        for (const float part : block_sums_) sum += static_cast<double>(part);
+        return sum;
+    }
+    double total(std::span<const TokenId> ids) const {
+        double sum = 0;
+        for (const TokenId id : ids) sum += weight(id);
+        return sum;
     }
 
   private:
-    static constexpr std::size_t block = 512;
-
     double weight(TokenId id) const {
         const float logit = logits_[static_cast<std::size_t>(id)];
-        return std::isnan(logit) ? 0.0 : static_cast<double>(std::exp((logit - max_) * inverse_));
+        return std::isnan(logit) ? 0.0 : static_cast<double>(std::exp((logit - top_) * inverse_));
     }
 
-    TokenId id_at(std::size_t i) const { return cut_ ? kept_[i] : static_cast<TokenId>(i); }
+    TargetChoice choice(TokenId token, double sum, float lowest) const {
+        TargetChoice out;
+        out.token = token;
+        out.lowest = lowest;
+        if (sum > 0) {
+            out.log_norm = static_cast<float>(std::log(sum)) + top_ * inverse_;
+            out.prob = static_cast<float>(weight(token) / sum);
+        }
+        return out;
+    }
 
-    /// First token whose cumulative weight passes `target`; the last one with any weight catches what
-    /// rounding leaves over.
-    TokenId pick(double target, const std::vector<double>& block_sums, std::size_t count) const {
+    /// The block that `target` of the total falls into, and the weight in front of it.
+    std::pair<std::size_t, double> block_of(double target) const {
         std::size_t chosen = 0;
         double seen = 0, before = 0;
-        for (std::size_t b = 0; b < block_sums.size(); ++b) {
-            if (block_sums[b] > 0 && seen <= target) {
+        for (std::size_t b = 0; b < block_sums_.size(); ++b) {
+            if (block_sums_[b] > 0 && seen <= target) {
                 chosen = b;
                 before = seen;
             }
-            seen += block_sums[b];
+            seen += static_cast<double>(block_sums_[b]);
         }
-        TokenId token = id_at(0);
-        const std::size_t end = std::min(count, (chosen + 1) * block);
-        for (std::size_t i = chosen * block; i < end; ++i) {
+        return {chosen, before};
+    }
+
+    /// First token whose cumulative weight passes `target`; the last one with any weight catches what
+    /// rounding leaves over.
+    template <typename IdAt>
+    TokenId pick(double target, double before, std::size_t first, std::size_t end, IdAt id_at) const {
+        TokenId token = id_at(first);
+        for (std::size_t i = first; i < end; ++i) {
             const double w = weight(id_at(i));
             if (w <= 0) continue;
             if (before <= target) token = id_at(i);
@@ -85,64 +118,85 @@ class RowSampler {
         return token;
     }
 
-    bool better(TokenId a, TokenId b) const {
-        const float la = logits_[static_cast<std::size_t>(a)], lb = logits_[static_cast<std::size_t>(b)];
-        const bool na = std::isnan(la), nb = std::isnan(lb);
-        if (na || nb) return na == nb ? a < b : nb;
-        return la != lb ? la > lb : a < b;
-    }
-
-    void make_candidates() {
-        if (cut_) return;
-        kept_.resize(logits_.size());
-        std::iota(kept_.begin(), kept_.end(), 0);
-        cut_ = true;
-    }
-
-    void close() {
-        lowest_ = std::numeric_limits<float>::infinity();
-        for (const TokenId id : kept_) lowest_ = std::min(lowest_, logits_[static_cast<std::size_t>(id)]);
-        std::sort(kept_.begin(), kept_.end());
-    }
-
-    void keep_best(std::size_t count) {
-        make_candidates();
-        std::nth_element(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(count), kept_.end(),
-                         [this](TokenId a, TokenId b) { return better(a, b); });
-        kept_.resize(count);
-        close();
-    }
-
-    void keep_mass(double mass) {
-        make_candidates();
-        double sum = 0;
-        for (const TokenId id : kept_) sum += weight(id);
-        // Most rows are peaked: sorting grows until the mass is reached, rarely to the whole vocabulary.
-        double seen = 0;
-        std::size_t sorted = 0, count = 0;
-        while (count < kept_.size()) {
-            if (count == sorted) {
-                const std::size_t next = std::min(kept_.size(), sorted == 0 ? 64 : sorted * 8);
-                std::partial_sort(kept_.begin() + static_cast<std::ptrdiff_t>(sorted),
-                                  kept_.begin() + static_cast<std::ptrdiff_t>(next), kept_.end(),
-                                  [this](TokenId a, TokenId b) { return better(a, b); });
-                sorted = next;
-            }
-            seen += weight(kept_[count]);
-            ++count;
-            if (seen >= mass * sum) break;
-        }
-        kept_.resize(std::max<std::size_t>(count, 1));
-        close();
-    }
-
-    std::span<const float> logits_;
-    float inverse_;
-    float max_ = minus_infinity;
-    float lowest_ = minus_infinity;
-    bool cut_ = false;
-    std::vector<TokenId> kept_;  ///< ascending ids, when `cut_`
+    std::span<const float> logits_, block_sums_;
+    float top_, inverse_;
 };
+
+/// Best tokens looked at first for top-p: most rows are peaked.
+constexpr int first_best = 64;
+
+/// The tokens that top-k and top-p leave of each row.
+class Cut {
+  public:
+    Cut(kernels::Exec& exec, Rows<const float> logits, const Sampling& sampling)
+        : exec_(exec), logits_(logits), sampling_(sampling) {
+        const bool few = sampling.top_k > 0 && sampling.top_k < logits.cols;
+        limit_ = few ? sampling.top_k : logits.cols;
+        width_ = few ? limit_ : std::min(limit_, first_best);
+        best_of(logits, width_, best_);
+    }
+    /// Best first; valid until the next call.
+    std::span<TokenId> row(int r, const RowSampler& sampler) {
+        const std::span<TokenId> best(
+            best_.data() + static_cast<std::size_t>(r) * static_cast<std::size_t>(width_),
+            static_cast<std::size_t>(width_));
+        if (sampling_.top_p >= 1.0) return best;
+        const double sum = limit_ == width_ ? sampler.total(best) : sampler.total();
+        std::span<TokenId> found = best;
+        for (int k = width_;;) {
+            const std::size_t count = sampler.reaches(found, sampling_.top_p, sum);
+            if (count > 0) return found.first(count);
+            if (k == limit_) return found;
+            k = static_cast<int>(std::min<std::int64_t>(limit_, std::int64_t{k} * 8));
+            best_of(logits_.slice(r, 1), k, more_);
+            found = more_;
+        }
+    }
+
+  private:
+    void best_of(Rows<const float> rows, int k, std::vector<TokenId>& ids) {
+        const std::size_t cells = static_cast<std::size_t>(rows.rows) * static_cast<std::size_t>(k);
+        ids.resize(cells);
+        values_.resize(cells);
+        kernels::topk(exec_, rows, k, Rows<std::int32_t>(ids.data(), rows.rows, k),
+                      Rows<float>(values_.data(), rows.rows, k));
+    }
+
+    kernels::Exec& exec_;
+    Rows<const float> logits_;
+    const Sampling& sampling_;
+    int limit_ = 0, width_ = 0;
+    std::vector<TokenId> best_, more_;
+    std::vector<float> values_;
+};
+
+void choose_sampled(kernels::Exec& exec, Rows<const float> logits, const Sampling& sampling,
+                    std::span<const TokenPlace> places, std::vector<TargetChoice>& out) {
+    const auto rows = static_cast<std::size_t>(logits.rows);
+    const int blocks = (logits.cols + kernels::exp_sums_block - 1) / kernels::exp_sums_block;
+    const float inverse = inverse_temperature(sampling);
+    std::vector<float> tops(rows), sums(rows * static_cast<std::size_t>(blocks));
+    const Rows<float> by_block(sums.data(), logits.rows, blocks);
+    kernels::exp_sums(exec, logits, inverse, tops, by_block);
+    const auto sampler_of = [&](int r) {
+        return RowSampler(logits.row(r), tops[static_cast<std::size_t>(r)], by_block.row(r), inverse);
+    };
+    const auto uniform_of = [&](int r) {
+        const TokenPlace& place = places[static_cast<std::size_t>(r)];
+        return token_uniform(sampling.seed, place.sequence, static_cast<std::uint64_t>(place.position));
+    };
+    const bool cut = sampling.top_p < 1.0 || (sampling.top_k > 0 && sampling.top_k < logits.cols);
+    if (!cut) {
+        for (int r = 0; r < logits.rows; ++r)
+            out[static_cast<std::size_t>(r)] = sampler_of(r).draw(uniform_of(r));
+        return;
+    }
+    Cut kept(exec, logits, sampling);
+    for (int r = 0; r < logits.rows; ++r) {
+        const RowSampler sampler = sampler_of(r);
+        out[static_cast<std::size_t>(r)] = sampler.draw(uniform_of(r), kept.row(r, sampler));
+    }
+}
 
 void choose_greedy(kernels::Exec& exec, Rows<const float> logits, std::vector<TargetChoice>& out) {
     const auto rows = static_cast<std::size_t>(logits.rows);
@@ -170,12 +224,7 @@ void choose_tokens(kernels::Exec& exec, Rows<const float> logits, int vocab, con
     const Rows<const float> real(logits.data, logits.rows, vocab, logits.stride);
     out.assign(static_cast<std::size_t>(logits.rows), {});
     if (sampling.temperature <= 0) return choose_greedy(exec, real, out);
-    exec.parallel(real.rows, [&](int r) {
-        const auto i = static_cast<std::size_t>(r);
-        RowSampler sampler(real.row(r), sampling);
-        out[i] = sampler.draw(
-            token_uniform(sampling.seed, places[i].sequence, static_cast<std::uint64_t>(places[i].position)));
-    });
+    choose_sampled(exec, real, sampling, places, out);
 }
 
 }  // namespace draftscope

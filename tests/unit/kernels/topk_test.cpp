@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "kernels/exp_sums.h"
 #include "kernels_test_util.h"
 
 namespace draftscope::kernels {
@@ -147,6 +148,57 @@ TEST(LogSumExp, NeitherThreadsNorCompanyChangeABit) {
                 logsumexp(*exec, x.view().slice(r, 1), {&alone, 1});
                 EXPECT_TRUE(same_bits(&alone, &expected[static_cast<std::size_t>(r)], 1));
             }
+        }
+    }
+}
+
+Table block_sums(Exec& exec, Rows<const float> x, float scale, std::vector<float>& tops) {
+    Table sums(x.rows, (x.cols + exp_sums_block - 1) / exp_sums_block);
+    tops.assign(static_cast<std::size_t>(x.rows), 0.0f);
+    exp_sums(exec, x, scale, tops, sums.view());
+    return sums;
+}
+
+TEST(ExpSums, MatchDoubleByBlock) {
+    for (const Isa isa : isas()) {
+        auto exec = make_cpu_exec(2, isa);
+        for (const int cols : {1, 15, 511, 512, 513, 5000}) {
+            Table x = hard_table(3, cols, 77);
+            x.row(1)[cols / 2] = std::nanf("");
+            x.row(2)[cols - 1] = -infinity;
+            for (const float scale : {1.0f, 0.5f, 1.7f}) {
+                std::vector<float> tops;
+                Table sums = block_sums(*exec, x.view(), scale, tops);
+                for (int r = 0; r < 3; ++r) {
+                    float top = -infinity;
+                    for (int c = 0; c < cols; ++c) top = std::fmax(top, x.at(r, c));
+                    if (top == -infinity) top = 0;
+                    EXPECT_EQ(tops[static_cast<std::size_t>(r)], top);
+                    for (int b = 0; b * exp_sums_block < cols; ++b) {
+                        double expected = 0;
+                        for (int c = b * exp_sums_block; c < std::min(cols, (b + 1) * exp_sums_block); ++c) {
+                            const float away = (x.at(r, c) - top) * scale;
+                            if (!std::isnan(away)) expected += std::exp(static_cast<double>(away));
+                        }
+                        EXPECT_NEAR(sums.at(r, b), expected, 1e-6 * expected + 1e-30) << cols << " " << b;
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST(ExpSums, NeitherThreadsNorCompanyChangeABit) {
+    const Table x = hard_table(20, 9001, 3);
+    for (const Isa isa : isas()) {
+        std::vector<float> tops, other;
+        Table expected = block_sums(*make_cpu_exec(1, isa), x.view(), 0.8f, tops);
+        auto exec = make_cpu_exec(3, isa);
+        Table all = block_sums(*exec, x.view(), 0.8f, other);
+        EXPECT_TRUE(same_bits(all.row(0), expected.row(0), 20 * 18));
+        for (int r = 0; r < 20; ++r) {
+            Table alone = block_sums(*exec, x.view().slice(r, 1), 0.8f, other);
+            EXPECT_TRUE(same_bits(alone.row(0), expected.row(r), 18));
         }
     }
 }

@@ -253,8 +253,9 @@ TEST(Gguf, TokenizerMetadataIsChecked) {
                 HasSubstr("holds no tokenizer"));
     EXPECT_THAT(open_changed([](GgufWriter& file) { file.remove("tokenizer.ggml.merges"); }),
                 HasSubstr("'tokenizer.ggml.merges' is missing"));
+    EXPECT_THAT(open_with("tokenizer.ggml.model", std::string("bert")), HasSubstr("tokenizer model 'bert'"));
     EXPECT_THAT(open_with("tokenizer.ggml.model", std::string("llama")),
-                HasSubstr("tokenizer model 'llama'"));
+                HasSubstr("'tokenizer.ggml.scores' is missing"));
     EXPECT_THAT(open_with("tokenizer.ggml.pre", std::string("tekken")), HasSubstr("pre-tokenizer 'tekken'"));
     EXPECT_THAT(open_changed([](GgufWriter& file) { file.remove("tokenizer.ggml.pre"); }),
                 HasSubstr("pre-tokenizer '(none)'"));

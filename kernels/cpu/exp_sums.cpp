@@ -1,0 +1,36 @@
+#include "kernels/exp_sums.h"
+
+#include <algorithm>
+#include <cassert>
+#include <limits>
+
+#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/layout.h"
+#include "kernels/cpu/split.h"
+
+namespace draftscope::kernels {
+
+void exp_sums(Exec& exec, Rows<const float> x, float scale, std::span<float> tops, Rows<float> sums) {
+    const int blocks = blocks_of(x.cols, exp_sums_block);
+    assert(static_cast<int>(tops.size()) == x.rows && sums.rows == x.rows && sums.cols == blocks);
+    const RowKernels& kernels = row_kernels(exec);
+    constexpr std::int64_t operations_per_value = 4;
+    split_range(exec, x.rows, std::int64_t{x.rows} * x.cols * operations_per_value,
+                [&](int, int begin, int end) {
+                    float scaled[exp_sums_block];
+                    for (int r = begin; r < end; ++r) {
+                        const float* row = x.row_data(r);
+                        float top = kernels.largest(row, x.cols);
+                        if (top == -std::numeric_limits<float>::infinity()) top = 0.0f;
+                        tops[static_cast<std::size_t>(r)] = top;
+                        for (int b = 0; b < blocks; ++b) {
+                            const float* values = row + b * exp_sums_block;
+                            const int count = std::min(exp_sums_block, x.cols - b * exp_sums_block);
+                            for (int j = 0; j < count; ++j) scaled[j] = (values[j] - top) * scale;
+                            sums.row_data(r)[b] = kernels.sum_exp(scaled, count, 0.0f);
+                        }
+                    }
+                });
+}
+
+}  // namespace draftscope::kernels

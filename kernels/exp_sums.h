@@ -1,0 +1,19 @@
+#pragma once
+
+#include <span>
+
+#include "base/spans.h"
+#include "kernels/exec.h"
+
+namespace draftscope::kernels {
+
+/// Columns of one sum of exp_sums().
+inline constexpr int exp_sums_block = 512;
+
+/// tops[m] = the largest value of row m (NaN apart; 0 when there is none), sums[m, b] = sum of
+/// exp((x[m, j] - tops[m]) * scale) over block b of the columns, in a fixed order of summation. A NaN counts
+/// as exp(-inf). sums is [M, ceil(cols / exp_sums_block)]. What softmax sampling needs of a row: which block
+/// a draw falls into.
+void exp_sums(Exec& exec, Rows<const float> x, float scale, std::span<float> tops, Rows<float> sums);
+
+}  // namespace draftscope::kernels
