@@ -23,10 +23,15 @@ set(ds_imgui_sources
     ${ds_imgui}/misc/cpp/imgui_stdlib.cpp
     ${ds_implot}/implot.cpp ${ds_implot}/implot_items.cpp)
 
+# Headers and configuration, for sources that are linked with either build of the library.
+add_library(ds_imgui_headers INTERFACE)
+target_include_directories(ds_imgui_headers SYSTEM INTERFACE ${ds_imgui} ${ds_imgui}/backends ${ds_imgui}/misc/cpp ${ds_implot})
+target_include_directories(ds_imgui_headers INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_definitions(ds_imgui_headers INTERFACE IMGUI_USER_CONFIG="cmake/imgui_config.h")
+target_link_libraries(ds_imgui_headers INTERFACE glfw OpenGL::OpenGL OpenGL::EGL ${CMAKE_DL_LIBS})
+
 function(ds_imgui_target name)
-    target_include_directories(${name} SYSTEM PUBLIC ${ds_imgui} ${ds_imgui}/backends ${ds_imgui}/misc/cpp ${ds_implot})
-    target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
-    target_compile_definitions(${name} PUBLIC IMGUI_USER_CONFIG="cmake/imgui_config.h")
+    target_link_libraries(${name} PUBLIC ds_imgui_headers)
     target_compile_features(${name} PUBLIC cxx_std_20)
     target_compile_options(${name} PRIVATE -w)
 endfunction()
@@ -35,7 +40,6 @@ endfunction()
 add_library(ds_imgui STATIC ${ds_imgui_sources}
     ${ds_imgui}/backends/imgui_impl_glfw.cpp ${ds_imgui}/backends/imgui_impl_opengl3.cpp)
 ds_imgui_target(ds_imgui)
-target_link_libraries(ds_imgui PUBLIC glfw OpenGL::OpenGL OpenGL::EGL ${CMAKE_DL_LIBS})
 
 # The same with the test engine's hooks, for GUI tests only (never shipped: the engine has its own licence). An object
 # library, because ImGui and the engine call each other.
@@ -48,5 +52,5 @@ if(DRAFTSCOPE_TESTS)
     target_include_directories(ds_imgui_tested SYSTEM PUBLIC ${ds_test_engine} ${ds_test_engine}/..)
     target_compile_definitions(ds_imgui_tested PUBLIC IMGUI_ENABLE_TEST_ENGINE
         IMGUI_TEST_ENGINE_ENABLE_COROUTINE_STDTHREAD_IMPL=1)
-    target_link_libraries(ds_imgui_tested PUBLIC glfw OpenGL::OpenGL OpenGL::EGL ${CMAKE_DL_LIBS} Threads::Threads)
+    target_link_libraries(ds_imgui_tested PUBLIC Threads::Threads)
 endif()
