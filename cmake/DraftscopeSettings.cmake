@@ -28,7 +28,7 @@ if(DRAFTSCOPE_SANITIZE)
     add_compile_options(-fsanitize=${ds_sanitizers} -fno-omit-frame-pointer -fno-sanitize-recover=all)
     add_link_options(-fsanitize=${ds_sanitizers})
     # With instrumentation GCC 12 sees uninitialised uses in std::optional and std::variant where there are none.
-    add_compile_options(-Wno-maybe-uninitialized)
+    add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 endif()
 
 # ds_library(NAME SOURCES... [LINK libs...]): a static library of ours.

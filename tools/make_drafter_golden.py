@@ -357,6 +357,17 @@ def make_eagle2(result):
     del config["rope_theta"]  # as in the drafters of Vicuna: base 10000
     write_folder("eagle2_safetensors", config, named(w, "layers.0."))
     write_folder("eagle2_bin", config, named(w, "layers.0."), "pytorch_model.bin")
+    layer = config_json(plain)
+    layer["architectures"] = ["LlamaDecoderLayer"]
+    write_folder("eagle2_speculators",
+                 {"architectures": ["EagleSpeculator"], "speculators_model_type": "eagle", "fusion_bias": False,
+                  "layernorms": False, "transformer_layer_architecture": "LlamaDecoderLayer",
+                  "transformer_layer_config": layer,
+                  "speculators_config": {"algorithm": "eagle", "default_proposal_method": "greedy",
+                                         "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": 5}],
+                                         "verifier": {"architectures": ["Qwen2ForCausalLM"],
+                                                      "name_or_path": "example/tiny-qwen2"}}},
+                 {k.replace("fc.", "fusion_fc."): v for k, v in named(w, "transformer.").items()})
     result["eagle2"] = golden(Eagle(plain, w), 11, D)
 
     biased = {**plain, "head_dim": 20, "heads": 2, "scaling": {"rope_type": "linear", "factor": 2.0}}

@@ -2,7 +2,7 @@
 
 #include <cctype>
 
-#include "engine/model/model_file.h"
+#include "engine/model/tensor_file.h"
 
 namespace draftscope {
 namespace {
@@ -13,7 +13,7 @@ struct Ranking {
 };
 
 Result<Ranking> read_ranking(const std::string& path, const Tokenizer& tokenizer) {
-    DS_ASSIGN(const auto file, open_safetensors(path));
+    DS_ASSIGN(const auto file, open_tensor_file(path));
     const std::string made_for = file->metadata("tokenizer_fingerprint");
     const std::string ours = fmt::format("{:016x}", tokenizer.fingerprint());
     if (!made_for.empty() && made_for != ours) {

@@ -69,7 +69,7 @@ Result<std::string> needed_ranking(const HeadArtefacts& artefacts, std::string_v
     if (artefacts.ranking_path.empty())
         return bad_input(
             "head {0}: needs a token ranking; give --artefact {0}=FILE (safetensors with `ids`, most "
-            "frequent first)",
+            "frequent first, or FR-Spec's freq_V.pt)",
             head);
     return artefacts.ranking_path;
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/model/model_file.h"
+#include "engine/model/tensor_file.h"
 
 namespace draftscope {
 
@@ -54,7 +54,7 @@ std::vector<TokenId> head_rows(const HeadWeights& weights, std::span<const Token
 }
 
 Result<std::vector<TokenId>> load_ranking(const std::string& path, std::string_view head) {
-    DS_ASSIGN(const auto file, open_safetensors(path));
+    DS_ASSIGN(const auto file, open_tensor_file(path));
     DS_ASSIGN(const auto values, file->read_integers("ids"));
     std::vector<TokenId> ids;
     ids.reserve(values.size());

@@ -181,6 +181,7 @@ TEST_F(GoldenDrafters, Eagle2) {
     expect_golden("eagle2:" + golden_folder + "/eagle2_safetensors", "eagle2");
     expect_golden("eagle2:" + golden_folder + "/eagle2_bin", "eagle2");
     expect_golden("eagle2:" + golden_folder + "/eagle2_bin/pytorch_model.bin", "eagle2");
+    expect_golden("eagle2:" + golden_folder + "/eagle2_speculators", "eagle2");
     expect_golden("eagle2:" + golden_folder + "/eagle2_bias", "eagle2_bias");
 }
 
@@ -218,7 +219,7 @@ TEST_F(GoldenDrafters, TheSameWeightsDraftTheSameInEveryLayout) {
             }
         }
     };
-    same("eagle2", "eagle2", {"eagle2_safetensors", "eagle2_bin"});
+    same("eagle2", "eagle2", {"eagle2_safetensors", "eagle2_bin", "eagle2_speculators"});
     same("eagle3", "eagle3",
          {"eagle3_safetensors", "eagle3_official", "eagle3_specforge", "eagle3_speculators", "eagle3.gguf"});
     same("medusa", "medusa", {"medusa_published", "medusa_safetensors"});

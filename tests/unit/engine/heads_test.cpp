@@ -134,6 +134,13 @@ TEST_P(Heads, FrSpecLogitsAreTheFullHeadsBits) {
         }
 }
 
+/// The ranking as FR-Spec publishes it: a list of ids saved by torch.
+TEST_P(Heads, FrSpecReadsItsPublishedRankings) {
+    const std::string path = std::string(DS_SOURCE_DIR) + "/tests/golden/drafters/freq_4.pt";
+    check(*make("fr-spec:v=5", {path}), {0, 2, 5, 3, 200}, 5);
+    check(*make("fr-spec:v=6", {path}), {0, 2, 5, 3, 200, 7}, 6);
+}
+
 TEST_P(Heads, FrSpecTiesGoToTheLowerIdWhateverTheRankingSays) {
     std::vector<std::int32_t> ids = {41, 40, 41, 40, 7, 9};  // duplicates count once
     const RankingFile ranking(ids);
