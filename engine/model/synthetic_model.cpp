@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <charconv>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "engine/model/architecture.h"
@@ -119,11 +121,38 @@ TokenizerSpec byte_tokenizer(const std::string& spec, int tokens) {
     return out;
 }
 
-ModelConfig config_of(const Dimensions& model, const std::string& spec) {
+/// "synthetic:NAME" or "synthetic:NAME/LAYERS".
+struct Spec {
+    std::string_view name;
+    std::optional<std::string_view> layers;
+};
+Spec parse_spec(std::string_view spec) {
+    Spec out{spec.substr(std::min(prefix.size(), spec.size())), std::nullopt};
+    const std::size_t slash = out.name.find('/');
+    if (slash == std::string_view::npos) return out;
+    out.layers = out.name.substr(slash + 1);
+    out.name = out.name.substr(0, slash);
+    return out;
+}
+
+Result<int> layers_of(const Dimensions& model, const Spec& spec, std::string_view text) {
+    if (!spec.layers) return model.layers;
+    int layers = 0;
+    const auto [end, error] =
+        std::from_chars(spec.layers->data(), spec.layers->data() + spec.layers->size(), layers);
+    if (error != std::errc() || end != spec.layers->data() + spec.layers->size() || layers < 1 ||
+        layers > model.layers)
+        return bad_input("{}: '{}' is no number of layers; use {}{}/1 to /{}", printable(std::string(text)),
+                         printable(std::string(*spec.layers)), prefix, model.name, model.layers);
+    return layers;
+}
+
+ModelConfig config_of(const Dimensions& model, const std::string& spec, int layers) {
     ModelConfig config;
     apply_architecture(*architecture_by_name(model.architecture), config);
     config.name = model.stand_in ? spec + " (stand-in layers)" : spec;
-    config.layers = model.layers;
+    if (layers < model.layers) config.name += fmt::format(" ({} of {} layers)", layers, model.layers);
+    config.layers = layers;
     config.hidden = model.hidden;
     config.heads = model.heads;
     config.kv_heads = model.kv_heads;
@@ -145,7 +174,7 @@ std::unique_ptr<WeightSource> make_synthetic_weights(std::string path, std::span
 
 int synthetic_drafter_ffn(std::string_view spec) {
     for (const Dimensions& model : known_models) {
-        if (spec.substr(std::min(prefix.size(), spec.size())) != model.name) continue;
+        if (parse_spec(spec).name != model.name) continue;
         return model.drafter_ffn > 0 ? model.drafter_ffn : model.ffn;
     }
     return 0;
@@ -156,13 +185,14 @@ bool is_synthetic_model(std::string_view spec) {
 }
 
 Result<ModelFile> make_synthetic_model(const std::string& spec) {
-    const std::string_view name = std::string_view(spec).substr(std::min(prefix.size(), spec.size()));
+    const Spec parts = parse_spec(spec);
     std::string known;
     for (const Dimensions& model : known_models) {
         known += (known.empty() ? "" : ", ") + std::string(model.name);
-        if (model.name != name) continue;
+        if (model.name != parts.name) continue;
         ModelFile out;
-        out.config = config_of(model, spec);
+        DS_ASSIGN(const int layers, layers_of(model, parts, spec));
+        out.config = config_of(model, spec, layers);
         out.weights = make_synthetic_weights(spec, model_tensors(out.config));
         DS_ASSIGN(out.tokenizer, Tokenizer::create(byte_tokenizer(spec, model.tokens)));
         out.quantisation = "BF16";

@@ -12,7 +12,8 @@
 namespace draftscope {
 
 /// "synthetic:NAME" is a target with the dimensions of a published model and random weights: what it computes
-/// means nothing, what it costs is real. Everything made with one has to say so.
+/// means nothing, what it costs is real. Everything made with one has to say so. "synthetic:NAME/4" has the
+/// first 4 layers alone: embedding, LM head and drafters of full size beside a target that fits.
 bool is_synthetic_model(std::string_view spec);
 
 /// Weights are made row by row while they are packed, so only the packed form takes memory. The tokenizer

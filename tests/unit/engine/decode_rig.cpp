@@ -139,7 +139,9 @@ std::vector<PromptOutcome> DecodeRig::decode(const RigSetting& setting,
 
 Error DecodeRig::run(const RigSetting& setting, PromptFeed& feed, RecordSink* sink) {
     PhaseRecorder phases;
-    const Status status = open(setting, sink, phases)->run(feed);
+    const auto session = open(setting, sink, phases);
+    const Status status = session->run(feed);
+    totals_ = session->totals();
     return status.ok() ? Error{ErrorKind::failed, "no error"} : status.error();
 }
 

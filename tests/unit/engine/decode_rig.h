@@ -97,6 +97,8 @@ class DecodeRig {
                                       const std::vector<std::vector<TokenId>>& prompts,
                                       RecordSink* sink = nullptr,
                                       const std::function<void(const std::string&)>& on_text = {});
+    /// Of the latest run.
+    const DecodeTotals& totals() const { return totals_; }
     /// The error of a run over the prompts of a feed; "no error" when there is none.
     Error run(const RigSetting& setting, PromptFeed& feed, RecordSink* sink = nullptr);
     /// The error of decoding one prompt.
@@ -114,6 +116,7 @@ class DecodeRig {
     std::map<std::string, std::unique_ptr<Head>> heads_;
     RowIds ids_;
     Gate gate_;
+    DecodeTotals totals_;
 };
 
 }  // namespace draftscope::testing

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/model/synthetic_model.h"
 #include "tests/support/demo_model.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/tiny_model.h"
@@ -121,6 +122,67 @@ TEST(ModelFile, SyntheticTargetsHaveTheirModelsDimensions) {
     ASSERT_FALSE(unknown.ok());
     EXPECT_NE(unknown.error().message.find("unknown synthetic target; known are llama-3-8b, "),
               std::string::npos);
+}
+
+/// Every name, by what its published config says; parameter counts where the model is whole.
+TEST(ModelFile, EverySyntheticTargetHasItsShapes) {
+    struct Known {
+        const char* name;
+        const char* architecture;
+        int vocab, hidden, heads, kv_heads, head_dim, drafter_ffn;
+        double parameters;  ///< 0: the layers stand in for a mixture of experts
+    };
+    const Known all[] = {
+        {"llama-3-8b", "llama", 128256, 4096, 32, 8, 128, 14336, 8030261248.0},
+        {"llama-3.1-8b", "llama", 128256, 4096, 32, 8, 128, 14336, 8030261248.0},
+        {"llama-3.2-1b", "llama", 128256, 2048, 32, 8, 64, 8192, 1235814400.0},
+        {"qwen2-7b", "qwen2", 152064, 3584, 28, 4, 128, 18944, 7615616512.0},
+        {"qwen3-4b", "qwen3", 151936, 2560, 32, 8, 128, 9728, 4022468096.0},
+        {"qwen3-8b", "qwen3", 151936, 4096, 32, 8, 128, 12288, 8190735360.0},
+        {"olmo2-1b", "olmo2", 100352, 2048, 16, 16, 128, 8192, 1484916736.0},
+        {"olmo2-7b", "olmo2", 100352, 4096, 32, 32, 128, 11008, 7298617344.0},
+        {"gpt-oss-20b", "llama", 201088, 2880, 64, 8, 64, 17280, 0},
+        {"qwen3-30b-a3b", "qwen3", 151936, 2048, 32, 4, 128, 12288, 0},
+    };
+    for (const Known& known : all) {
+        const std::string spec = std::string("synthetic:") + known.name;
+        const auto file = open_model_file(spec);
+        ASSERT_TRUE(file.ok()) << file.error().message;
+        const ModelConfig& config = file->config;
+        EXPECT_EQ(config.vocab, known.vocab) << spec;
+        EXPECT_EQ(config.hidden, known.hidden) << spec;
+        EXPECT_EQ(config.heads, known.heads) << spec;
+        EXPECT_EQ(config.kv_heads, known.kv_heads) << spec;
+        EXPECT_EQ(config.head_dim, known.head_dim) << spec;
+        EXPECT_EQ(synthetic_drafter_ffn(spec), known.drafter_ffn) << spec;
+        EXPECT_EQ(config.name, known.parameters > 0 ? spec : spec + " (stand-in layers)");
+        if (known.parameters == 0) continue;
+        double weights = 0;
+        for (const std::string& name : file->weights->names()) {
+            const TensorInfo& info = *file->weights->find(name);
+            weights += static_cast<double>(info.rows()) * static_cast<double>(info.cols());
+        }
+        EXPECT_EQ(weights, known.parameters) << spec;
+    }
+}
+
+TEST(ModelFile, SyntheticTargetsMayHaveTheirFirstLayersAlone) {
+    const auto four = open_model_file("synthetic:llama-3.1-8b/4");
+    ASSERT_TRUE(four.ok()) << four.error().message;
+    EXPECT_EQ(four->config.layers, 4);
+    EXPECT_EQ(four->config.name, "synthetic:llama-3.1-8b/4 (4 of 32 layers)");
+    EXPECT_NE(four->weights->find("blk.3.attn_q.weight"), nullptr);
+    EXPECT_EQ(four->weights->find("blk.4.attn_q.weight"), nullptr);
+    EXPECT_EQ(synthetic_drafter_ffn("synthetic:gpt-oss-20b/2"), 17280);
+    EXPECT_EQ(open_model_file("synthetic:gpt-oss-20b/2")->config.name,
+              "synthetic:gpt-oss-20b/2 (stand-in layers) (2 of 6 layers)");
+    for (const char* bad : {"synthetic:llama-3.1-8b/0", "synthetic:llama-3.1-8b/33",
+                            "synthetic:llama-3.1-8b/", "synthetic:llama-3.1-8b/2x"}) {
+        const auto refused = open_model_file(bad);
+        ASSERT_FALSE(refused.ok()) << bad;
+        EXPECT_NE(refused.error().message.find("use synthetic:llama-3.1-8b/1 to /32"), std::string::npos)
+            << refused.error().message;
+    }
 }
 
 TEST(ModelFile, SyntheticWeightsDependOnTheirPlaceAlone) {

@@ -1,0 +1,152 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdio>
+#include <map>
+
+#include "base/rng.h"
+#include "tests/support/demo_model.h"
+#include "tests/unit/engine/demo_rig.h"
+#include "tests/unit/engine/tiny_drafter.h"
+
+/// Target x drafter x {greedy, T=1} x {batch 1, batch 8}: tau, tokens per second and whether every text is
+/// the autoregressive one, token for token. Targets: the demo model with its trained drafters, and the tiny
+/// random models of the four architectures with random drafters (whose speed says nothing about larger ones).
+///
+/// usage: closing_table [PROMPTS=16] [TOKENS=64] [int8|bf16|f32] [TARGET]
+/// TARGET: demo, llama, qwen2, qwen3 or olmo2 alone. Exit code 1 when any token differs.
+namespace draftscope::testing {
+namespace {
+
+const std::vector<std::string> drafters = {"none", "ngram", "eagle2", "eagle3", "medusa", "hydra"};
+
+/// A tiny model and drafters of its width; the files live as long as this does.
+class TinyTarget {
+  public:
+    TinyTarget(ModelFile file, kernels::Precision precision)
+        : TinyTarget(DecodeRig::build(std::move(file), precision)) {}
+    DecodeRig& rig() { return rig_; }
+
+  private:
+    explicit TinyTarget(std::unique_ptr<Target> target)
+        : eagle2_(target->config(), 77),
+          eagle3_(target->config(), 78),
+          medusa_(target->config(), false, 79),
+          hydra_(target->config(), true, 80),
+          rig_(std::move(target),
+               {{"eagle2", eagle2_.folder()},
+                {"eagle3", eagle3_.folder()},
+                {"medusa", medusa_.folder()},
+                {"hydra", hydra_.folder()}},
+               "") {}
+
+    TinyEagle2 eagle2_;
+    TinyEagle3 eagle3_;
+    TinyPathHeads medusa_, hydra_;
+    DecodeRig rig_;
+};
+
+std::vector<std::vector<TokenId>> random_prompts(const Target& target, std::size_t count) {
+    std::vector<std::vector<TokenId>> prompts(count);
+    for (std::size_t p = 0; p < count; ++p) {
+        Rng rng(5, p);
+        const std::uint64_t length = 1 + rng.below(40);
+        for (std::uint64_t i = 0; i < length; ++i)
+            prompts[p].push_back(
+                static_cast<TokenId>(rng.below(static_cast<std::uint64_t>(target.tokenizer()->size()))));
+    }
+    return prompts;
+}
+
+/// Prints the rows of one target; returns how many texts differ.
+int table_of(const std::string& name, DecodeRig& rig, const std::vector<std::vector<TokenId>>& prompts,
+             int tokens) {
+    int differing = 0;
+    for (const double temperature : {0.0, 1.0}) {
+        std::vector<PromptOutcome> expected;
+        std::map<int, double> plain_speed;
+        for (const std::string& drafter : drafters)
+            for (const int batch : {1, 8}) {
+                RigSetting setting;
+                setting.drafter = drafter;
+                setting.temperature = temperature;
+                setting.batch = batch;
+                setting.threads = 2;
+                setting.max_new = tokens;
+                setting.ignore_eos = true;
+                const auto found = rig.decode(setting, prompts);
+                if (expected.empty()) expected = found;
+                PromptOutcome sum;
+                int wrong = static_cast<int>(expected.size() - found.size());
+                for (std::size_t p = 0; p < found.size(); ++p) {
+                    wrong += found[p].tokens != expected[p].tokens ? 1 : 0;
+                    sum.rounds += found[p].rounds;
+                    sum.committed += found[p].committed;
+                }
+                const double speed = rig.totals().tokens_per_second();
+                if (drafter == "none") plain_speed[batch] = speed;
+                fmt::print("| {} | {} | {} | {} | {:.3f} | {:.0f} | {:.2f} | {} |\n", name, drafter,
+                           temperature > 0 ? "T=1" : "greedy", batch, sum.tau(), speed,
+                           speed / plain_speed[batch],
+                           wrong == 0 ? std::string("yes") : fmt::format("no: {} texts differ", wrong));
+                std::fflush(stdout);
+                differing += wrong;
+            }
+    }
+    return differing;
+}
+
+int run(std::size_t prompt_count, int tokens, kernels::Precision precision, const std::string& wanted) {
+    fmt::print("{} prompts x {} tokens, {}, tree {}, head full, 2 threads\n\n", prompt_count, tokens,
+               kernels::to_text(precision), RigSetting().tree);
+    fmt::print(
+        "| target | drafter | sampling | batch | tau | tok/s | against none | equal to autoregressive |\n"
+        "| --- | --- | --- | --: | --: | --: | --: | --- |\n");
+    int differing = 0;
+    if (wanted.empty() || wanted == "demo") {
+        const auto rig = make_demo_rig(precision);
+        if (rig == nullptr) return 1;
+        differing += table_of("SmolLM2-135M", *rig, demo_prompts(rig->target(), prompt_count), tokens);
+    }
+    for (const std::string name : {"llama", "qwen2", "qwen3", "olmo2"}) {
+        if (!wanted.empty() && wanted != name) continue;
+        auto file = open_model_file(std::string(DS_SOURCE_DIR) + "/tests/golden/models/" + name);
+        if (!file.ok()) {
+            fmt::print(stderr, "{}\n", file.error().message);
+            return 1;
+        }
+        TinyTarget target(std::move(file).value(), precision);
+        differing += table_of("tiny " + name, target.rig(),
+                              random_prompts(target.rig().target(), prompt_count), tokens);
+    }
+    return differing == 0 ? 0 : 1;
+}
+
+bool read_number(const char* text, std::size_t& out) {
+    const std::string_view view(text);
+    const auto [end, error] = std::from_chars(view.data(), view.data() + view.size(), out);
+    return error == std::errc() && end == view.data() + view.size() && out > 0;
+}
+
+}  // namespace
+}  // namespace draftscope::testing
+
+int main(int argc, char** argv) {
+    std::size_t prompts = 16, tokens = 64;
+    const auto precision = draftscope::kernels::precision_from(argc > 3 ? argv[3] : "int8");
+    const bool understood = argc <= 5 && precision.has_value() &&
+                            (argc < 2 || draftscope::testing::read_number(argv[1], prompts)) &&
+                            (argc < 3 || draftscope::testing::read_number(argv[2], tokens));
+    if (!understood) {
+        fmt::print(stderr,
+                   "usage: closing_table [PROMPTS=16] [TOKENS=64] [int8|bf16|f32] "
+                   "[demo|llama|qwen2|qwen3|olmo2]\n");
+        return 2;
+    }
+    const std::string wanted = argc > 4 ? argv[4] : "";
+    if ((wanted.empty() || wanted == "demo") && !draftscope::testing::demo_model_present()) {
+        fmt::print(stderr, "{}\n", draftscope::testing::demo_model_hint());
+        return 2;
+    }
+    return draftscope::testing::run(prompts, static_cast<int>(tokens), *precision, wanted);
+}

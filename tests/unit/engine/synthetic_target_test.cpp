@@ -1,0 +1,60 @@
+#include <gtest/gtest.h>
+
+#include "engine/draft/drafter.h"
+#include "engine/model/model_file.h"
+#include "tests/unit/engine/decode_rig.h"
+
+/// Random weights at a published model's dimensions: LM head, embedding and drafters of full size over one
+/// layer of the target. They measure costs, so they have to run; and what they decode is lossless as any
+/// other.
+namespace draftscope::testing {
+namespace {
+
+const std::string spec = "synthetic:qwen3-30b-a3b/1";
+
+TEST(SyntheticTarget, RandomDraftersOfItsSizeDraftForIt) {
+    auto file = open_model_file(spec);
+    ASSERT_TRUE(file.ok()) << file.error().message;
+    DecodeRig rig(DecodeRig::build(std::move(file).value(), kernels::Precision::int8),
+                  {{"eagle2", spec}, {"medusa", spec}}, "");
+    EXPECT_EQ(rig.target().lm_head().n(), 151936);
+    EXPECT_EQ(rig.target().tokenizer()->size(), 151669);
+    RigSetting setting;
+    setting.threads = 2;
+    setting.max_new = 6;
+    setting.tree = "depth=1,topk=2,nodes=4";
+    setting.drafter = "none";
+    const std::vector<std::vector<TokenId>> prompts = {{5, 7, 9}, {1000, 2}};
+    const auto expected = rig.decode(setting, prompts);
+    ASSERT_EQ(expected.size(), 2u);
+    for (const char* drafter : {"eagle2", "medusa"}) {
+        setting.drafter = drafter;
+        setting.batch = 2;
+        const auto found = rig.decode(setting, prompts);
+        ASSERT_EQ(found.size(), 2u);
+        for (std::size_t p = 0; p < 2; ++p) {
+            EXPECT_EQ(found[p].tokens, expected[p].tokens) << drafter;
+            EXPECT_GT(found[p].drafted, 0) << drafter;
+            for (const TokenId id : found[p].tokens) EXPECT_LT(id, 151669);  // no padding row
+        }
+    }
+    // fc, attention and the drafter's own feed-forward size, in int8 with a bf16 scale for 64 weights.
+    const double eagle2 = 2048.0 * 2 * 2048 + 2048.0 * (2 * 32 + 2 * 4) * 128 + 3.0 * 2048 * 12288;
+    EXPECT_NEAR(static_cast<double>(rig.drafter("eagle2").weight_bytes()) / eagle2, 1.03, 0.05);
+}
+
+TEST(SyntheticTarget, RandomDraftersFitTheirOwnTargetAlone) {
+    auto file = open_model_file(std::string(DS_SOURCE_DIR) + "/tests/golden/models/qwen3");
+    ASSERT_TRUE(file.ok()) << file.error().message;
+    const auto target = DecodeRig::build(std::move(file).value(), kernels::Precision::f32);
+    const auto exec = kernels::make_cpu_exec(1);
+    for (const char* drafter : {"eagle2", "eagle3", "medusa", "hydra"}) {
+        const auto made = make_drafter(std::string(drafter) + ":" + spec, "", *target, *exec);
+        ASSERT_FALSE(made.ok()) << drafter;
+        EXPECT_NE(made.error().message.find("for the synthetic target of the same name"), std::string::npos)
+            << made.error().message;
+    }
+}
+
+}  // namespace
+}  // namespace draftscope::testing
