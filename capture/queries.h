@@ -21,17 +21,12 @@
 ///   count = samples; median and p90 over the samples' busy time, type 7 (linear interpolation, as numpy);
 ///   share = exposed / summed time of counted steps. First-class phases are listed even with count 0, in
 ///   `sort` order.
-/// - v_head: rows grouped by run, head, mode. drive rows count when their step is not excluded; aligned and
-///   calibration rows also in `shadow` steps; rows without a round always. tau = committed / rows, T_head =
-///   mean head_ns, coverage = covered / committed, covered_mass = mean of those present.
-/// - The full reference of a run: its own `full` rows of mode drive, else selfpaced, else calibration, else
-///   the drive rows of comparable runs of `full` in the file (same target, drafter, tree, verify,
-///   temperature, batch, threads, backend, precision, numerics, tier).
-/// - With calibration as reference, rho_tau of the driving head = what it committed in the calibration rounds
-/// /
-///   what the full head would have in the same rounds: the same positions of the text on both sides.
-/// - T_non-head of a run = (time of counted steps - head_ns of drive rows in them) / rounds in them;
-///   kappa = T_head,full / T_non-head.
+/// - v_head: rows grouped by run, head, mode. Acceptance (rounds, tau, coverage, covered_mass) and cost in
+///   rows and bytes are over all rows: leaving rounds out would compare heads on different texts. T_head is
+///   the mean head_ns over rows whose times count: those of steps that are not excluded, of rows that do not
+///   drive also those of `shadow` steps, and rows without a round. tau = committed / rows, coverage =
+///   covered / committed, covered_mass = mean of those present. The ratios to the full head are in
+///   profiler/head_costs.h.
 namespace draftscope {
 
 inline constexpr int max_phases = 32;
@@ -96,26 +91,24 @@ struct PromptStats {
 /// In the order of the run's prompts.
 std::vector<PromptStats> prompt_stats(const Snapshot& snapshot, RowId run_id);
 
-enum class FullReference : std::uint8_t { none, drive, selfpaced, calibration, other_run };
-
-/// One row of v_head. Rounds of excluded steps are left out, except that aligned and calibration rows come
-/// from `shadow` steps, where alone they exist.
+/// What one head of a run did: the part of v_head that needs no other head.
 struct HeadStats {
     std::string head;
     HeadMode mode = HeadMode::drive;
-    std::int64_t rounds = 0;
+    std::int64_t rounds = 0, timed_rounds = 0;
     double tau = 0;
-    std::optional<double> rho_tau, nu, kappa, predicted_speedup, coverage, covered_mass;
+    std::optional<double> coverage, covered_mass;
     double active_rows = 0;
     double bytes_per_round = 0;
     double bytes_per_call = 0;  ///< bytes per round / calls of the driving head per round; 0 = no calls seen
-    double head_ns_per_round = 0;
-    /// Where the full head's numbers come from; decides whether the point is an estimate (calibration).
-    FullReference reference = FullReference::none;
+    double head_ns_per_round = 0;  ///< over timed rounds; 0 without any
 };
-/// rho_tau, nu and kappa need a `full` row: of the run itself (drive, self-paced, calibration, in this
-/// order), or the drive rows of runs that differ in the head alone; absent without one. nu = T_head /
-/// T_head,full and kappa = T_head,full / T_non-head, per round, over counted rounds.
+/// In the order of mode and head.
 std::vector<HeadStats> head_stats(const Snapshot& snapshot, RowId run_id);
+
+/// Index of a round in the snapshot, by its id; absent when it is not there.
+std::optional<std::size_t> round_index(const Snapshot& snapshot, RowId round_id);
+/// Does the time of a head's row count? `round`: its index, absent = rows without a round.
+bool time_counts(const Snapshot& snapshot, HeadMode mode, std::optional<std::size_t> round);
 
 }  // namespace draftscope

@@ -30,31 +30,37 @@ struct Estimate {
 
 /// What a head did in one resampling unit, usually a prompt. Times in nanoseconds.
 struct HeadUnit {
-    double rounds = 0, committed = 0;
-    double head_ns = 0;  ///< T_head, exposed
-    double step_ns = 0;  ///< of the same rounds, head included; 0 = the head did not drive
+    double rounds = 0, committed = 0;              ///< acceptance: every round
+    double timed_rounds = 0, timed_committed = 0;  ///< of them, those whose times count
+    double head_ns = 0;                            ///< T_head, exposed, of the timed ones
+    double step_ns = 0;                            ///< of the timed ones, head included; 0 = it did not drive
+
+    HeadUnit& operator+=(const HeadUnit& other);
 };
-/// The same unit under the head in question and under the full head.
+/// The same unit under the head in question, the full head and the head that drove. Heads that were not
+/// evaluated in the same rounds are compared through the driving one, which was there in all of them:
+/// rho_tau = (tau_head / tau_drive in the rounds of `head`) x (tau_drive / tau_full in the rounds of `full`).
 struct PairedUnit {
     HeadUnit head, full;
+    HeadUnit drive_at_head, drive_at_full;  ///< the driving head there; without rounds = not known
+    HeadUnit base;      ///< the driven rounds beside which T_head of `full` was measured: T_non-head
+    HeadUnit full_run;  ///< the full head where it drove the same texts: the measured speed-up
 };
 
 /// One head against the full one. A quantity is absent where its numbers are.
 struct AcceptanceCost {
     std::optional<Estimate> tau, rho_tau, nu, kappa;
-    std::optional<Estimate> predicted;         ///< rho_TPS by eq. 4
-    std::optional<Estimate> measured;          ///< rho_TPS by step times, when both heads drove
-    std::optional<Estimate> unexplained;       ///< measured - predicted
+    std::optional<Estimate> predicted;    ///< rho_TPS by eq. 4
+    std::optional<Estimate> measured;     ///< rho_TPS by step times, when both heads drove the same texts
+    std::optional<Estimate> unexplained;  ///< measured - predicted
     std::optional<double> break_even_rho_tau;  ///< at this nu and kappa
     std::optional<double> break_even_nu;       ///< at this rho_tau and kappa
 };
 
 struct CostModelOptions {
     int resamples = 1000;
-    std::size_t least_units = 6;  ///< fewer give no interval
+    std::size_t least_units = 6;  ///< fewer, of either head, give no interval
     std::uint64_t seed = 20260519;
-    /// Where neither head of a pair drove, T_non-head per round comes from here (the driving head's rounds).
-    std::optional<double> non_head_ns;
 };
 /// Sums over units, then ratios; intervals by drawing units with replacement, both heads of a unit together.
 AcceptanceCost acceptance_cost(std::span<const PairedUnit> units, const CostModelOptions& options = {});

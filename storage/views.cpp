@@ -78,59 +78,97 @@ FROM round r JOIN step s ON s.id = r.step_id
 LEFT JOIN head_eval h ON h.round_id = r.id AND h.mode = 'drive';
 
 CREATE VIEW v_head AS
-WITH eval AS (
-  SELECT e.* FROM head_eval e LEFT JOIN round r ON r.id = e.round_id LEFT JOIN step t ON t.id = r.step_id
-  WHERE t.excluded IS NULL OR (e.mode IN ('aligned', 'calibration') AND t.excluded = 'shadow')),
+WITH eval AS MATERIALIZED (
+  SELECT e.*, r.prompt_id,
+    t.excluded IS NULL OR (t.excluded = 'shadow' AND e.mode <> 'drive') AS timed
+  FROM head_eval e LEFT JOIN round r ON r.id = e.round_id LEFT JOIN step t ON t.id = r.step_id),
 stat AS MATERIALIZED (
-  SELECT run_id, head, mode, count(*) AS rounds, sum(committed) AS committed, sum(covered) AS covered,
-    sum(head_ns) AS head_ns, avg(active_rows) AS active_rows, avg(bytes) AS bytes,
-    avg(covered_mass) AS covered_mass
+  SELECT run_id, head, mode, count(*) AS rounds, sum(timed) AS timed, sum(committed) AS committed,
+    sum(covered) AS covered, sum(CASE WHEN timed THEN head_ns ELSE 0 END) AS head_ns,
+    avg(active_rows) AS active_rows, avg(bytes) AS bytes, avg(covered_mass) AS covered_mass
   FROM eval GROUP BY run_id, head, mode),
-step_time AS (
-  SELECT run_id, sum(end_ns - start_ns - paused_ns) AS ns FROM step WHERE excluded IS NULL GROUP BY run_id),
-round_sum AS (
-  SELECT r.run_id, count(*) AS rounds, sum(r.committed) AS committed
-  FROM round r JOIN step t ON t.id = r.step_id WHERE t.excluded IS NULL GROUP BY r.run_id),
-total AS MATERIALIZED (
-  SELECT s.run_id, s.ns, r.rounds, r.committed,
-    (SELECT sum(head_ns) FROM stat WHERE stat.run_id = s.run_id AND stat.mode = 'drive') AS head_ns
-  FROM step_time s JOIN round_sum r ON r.run_id = s.run_id),
-comparable AS MATERIALIZED (
-  SELECT a.id AS run_id, b.id AS full_run_id FROM run a JOIN run b
-    ON b.head = 'full' AND a.target = b.target AND a.drafter = b.drafter AND a.tree = b.tree
-   AND a.verify = b.verify AND a.temperature = b.temperature AND a.batch = b.batch AND a.threads = b.threads
-   AND a.backend = b.backend AND a.precision = b.precision AND a.numerics = b.numerics AND a.tier = b.tier),
-candidate AS (
-  SELECT run_id, CASE mode WHEN 'drive' THEN 1 WHEN 'selfpaced' THEN 2 ELSE 3 END AS preference, rounds,
-    committed, head_ns
-  FROM stat WHERE head = 'full' AND mode <> 'aligned'
+driven AS MATERIALIZED (
+  SELECT run_id, round_id, count(*) AS rounds, sum(committed) AS committed
+  FROM eval WHERE mode = 'drive' AND round_id IS NOT NULL GROUP BY run_id, round_id),
+beside AS MATERIALIZED (
+  SELECT s.run_id, s.head, s.mode, 1.0 * sum(d.committed) / sum(d.rounds) AS tau
+  FROM stat s JOIN stat d ON d.run_id = s.run_id AND d.mode = 'drive'
+  WHERE s.mode IN ('drive', 'selfpaced') GROUP BY s.run_id, s.head, s.mode
   UNION ALL
-  SELECT c.run_id, 4, sum(s.rounds), sum(s.committed), sum(s.head_ns)
-  FROM comparable c JOIN stat s ON s.run_id = c.full_run_id AND s.head = 'full' AND s.mode = 'drive'
-  WHERE c.run_id <> c.full_run_id GROUP BY c.run_id),
+  SELECT e.run_id, e.head, e.mode, 1.0 * sum(d.committed) / sum(d.rounds)
+  FROM eval e JOIN driven d ON d.run_id = e.run_id AND d.round_id = e.round_id
+  WHERE e.mode IN ('aligned', 'calibration') GROUP BY e.run_id, e.head, e.mode),
+prompt_time AS MATERIALIZED (
+  SELECT run_id, prompt_id, sum(excluded IS NULL) AS rounds,
+    sum(CASE WHEN excluded IS NULL THEN committed ELSE 0 END) AS committed,
+    sum(CASE WHEN excluded IS NULL THEN ns ELSE 0.0 END) AS ns
+  FROM (SELECT r.run_id, r.prompt_id, r.committed, t.excluded,
+      1.0 * (t.end_ns - t.start_ns - t.paused_ns) / count(*) OVER (PARTITION BY r.step_id) AS ns
+    FROM round r JOIN step t ON t.id = r.step_id)
+  GROUP BY run_id, prompt_id),
+total AS MATERIALIZED (
+  SELECT run_id, sum(rounds) AS rounds, sum(committed) AS committed, sum(ns) AS ns,
+    (SELECT sum(head_ns) FROM stat WHERE stat.run_id = prompt_time.run_id AND stat.mode = 'drive') AS head_ns
+  FROM prompt_time GROUP BY run_id),
+prompt_drive AS MATERIALIZED (
+  SELECT run_id, prompt_id, head, count(*) AS rounds, sum(committed) AS committed, sum(timed) AS timed,
+    sum(CASE WHEN timed THEN head_ns ELSE 0 END) AS head_ns
+  FROM eval WHERE mode = 'drive' AND prompt_id IS NOT NULL GROUP BY run_id, prompt_id, head),
+shared AS MATERIALIZED (
+  SELECT a.id AS run_id, p.id AS prompt_id, q.id AS full_prompt_id
+  FROM run a JOIN run b
+    ON b.id <> a.id AND b.head = 'full' AND a.target = b.target AND a.drafter = b.drafter AND a.tree = b.tree
+   AND a.verify = b.verify AND a.temperature = b.temperature AND a.batch = b.batch AND a.threads = b.threads
+   AND a.backend = b.backend AND a.precision = b.precision AND a.numerics = b.numerics AND a.tier = b.tier
+  JOIN prompt p ON p.run_id = a.id
+  JOIN prompt q ON q.run_id = b.id AND q.external_id IS p.external_id AND q.turn IS p.turn AND q.text IS p.text
+  WHERE p.id IN (SELECT prompt_id FROM prompt_time)
+    AND q.id IN (SELECT prompt_id FROM prompt_drive WHERE head = 'full')),
+mine AS (SELECT DISTINCT run_id, prompt_id FROM shared),
+theirs AS (SELECT DISTINCT run_id, full_prompt_id AS prompt_id FROM shared),
+mine_drive AS (
+  SELECT m.run_id, 1.0 * sum(d.committed) / sum(d.rounds) AS tau
+  FROM mine m JOIN prompt_drive d ON d.prompt_id = m.prompt_id GROUP BY m.run_id),
+mine_speed AS (
+  SELECT m.run_id, sum(d.committed) / sum(d.ns) AS tokens_per_ns
+  FROM (SELECT DISTINCT s.run_id, s.prompt_id FROM shared s JOIN prompt_time f ON f.prompt_id = s.full_prompt_id
+    WHERE f.ns > 0) m JOIN prompt_time d ON d.prompt_id = m.prompt_id GROUP BY m.run_id),
+their_drive AS MATERIALIZED (
+  SELECT t.run_id, 1.0 * sum(d.committed) / sum(d.rounds) AS tau, sum(d.head_ns) AS head_ns,
+    sum(d.timed) AS timed
+  FROM theirs t JOIN prompt_drive d ON d.prompt_id = t.prompt_id AND d.head = 'full' GROUP BY t.run_id),
+their_time AS MATERIALIZED (
+  SELECT t.run_id, sum(d.rounds) AS rounds, sum(d.ns) AS ns, sum(d.committed) / sum(d.ns) AS tokens_per_ns
+  FROM theirs t JOIN prompt_time d ON d.prompt_id = t.prompt_id GROUP BY t.run_id),
+candidate AS (
+  SELECT s.run_id, CASE s.mode WHEN 'drive' THEN 1 WHEN 'selfpaced' THEN 2 WHEN 'aligned' THEN 4 ELSE 5 END
+      AS preference, 1.0 * s.committed / s.rounds AS tau, 1.0 * s.head_ns / nullif(s.timed, 0) AS head_ns,
+    b.tau AS drive_tau, (t.ns - coalesce(t.head_ns, 0)) / nullif(t.rounds, 0) AS rest_ns
+  FROM stat s LEFT JOIN beside b ON b.run_id = s.run_id AND b.head = s.head AND b.mode = s.mode
+  LEFT JOIN total t ON t.run_id = s.run_id
+  WHERE s.head = 'full'
+  UNION ALL
+  SELECT f.run_id, 3, f.tau, 1.0 * f.head_ns / nullif(f.timed, 0), m.tau,
+    (t.ns - f.head_ns) / nullif(t.rounds, 0)
+  FROM their_drive f LEFT JOIN mine_drive m ON m.run_id = f.run_id LEFT JOIN their_time t ON t.run_id = f.run_id),
 reference AS MATERIALIZED (
-  SELECT run_id, min(preference) AS preference, 1.0 * committed / rounds AS tau, 1.0 * head_ns / rounds AS head_ns
+  SELECT run_id, min(preference) AS preference, tau, nullif(head_ns, 0) AS head_ns, drive_tau,
+    CASE WHEN rest_ns > 0 THEN rest_ns END AS rest_ns
   FROM candidate GROUP BY run_id),
-full_speed AS (
-  SELECT c.run_id, 1.0 * sum(t.committed) / sum(t.ns) AS tokens_per_ns
-  FROM comparable c JOIN total t ON t.run_id = c.full_run_id GROUP BY c.run_id),
-paired AS (
-  SELECT d.run_id, d.head, sum(d.committed) AS mine, sum(c.committed) AS full_head
-  FROM head_eval d JOIN head_eval c ON c.run_id = d.run_id AND c.round_id = d.round_id
-    AND c.mode = 'calibration' AND c.head = 'full'
-  WHERE d.mode = 'drive' GROUP BY d.run_id, d.head),
 plane AS (
   SELECT s.run_id, s.head, s.mode, s.rounds, 1.0 * s.committed / s.rounds AS tau,
-    CASE WHEN f.preference = 3 AND s.mode = 'drive' THEN 1.0 * p.mine / p.full_head
-      ELSE (1.0 * s.committed / s.rounds) / f.tau END AS rho_tau, (1.0 * s.head_ns / s.rounds) / f.head_ns AS nu,
-    f.head_ns / ((t.ns - coalesce(t.head_ns, 0)) / (1.0 * t.rounds)) AS kappa,
-    CASE f.preference WHEN 1 THEN 'drive' WHEN 2 THEN 'selfpaced' WHEN 3 THEN 'calibration'
-      WHEN 4 THEN 'other run' END AS reference,
-    CASE s.mode WHEN 'drive' THEN (1.0 * t.committed / t.ns) / v.tokens_per_ns END AS measured_speedup,
-    s.active_rows, s.bytes, 1.0 * s.head_ns / s.rounds AS head_ns, 1.0 * s.covered / s.committed AS coverage,
-    s.covered_mass
-  FROM stat s LEFT JOIN reference f ON f.run_id = s.run_id LEFT JOIN total t ON t.run_id = s.run_id
-  LEFT JOIN full_speed v ON v.run_id = s.run_id LEFT JOIN paired p ON p.run_id = s.run_id AND p.head = s.head)
+    (1.0 * s.committed / s.rounds) / f.tau * coalesce(f.drive_tau / b.tau, 1.0) AS rho_tau,
+    nullif(1.0 * s.head_ns / nullif(s.timed, 0), 0) / f.head_ns AS nu, f.head_ns / f.rest_ns AS kappa,
+    CASE f.preference WHEN 1 THEN 'drive' WHEN 2 THEN 'selfpaced' WHEN 3 THEN 'other run' WHEN 4 THEN 'aligned'
+      WHEN 5 THEN 'calibration' END AS reference,
+    CASE WHEN s.mode = 'drive' AND s.head = 'full' THEN CASE WHEN w.committed > 0 AND w.ns > 0 THEN 1.0 END
+      WHEN s.mode = 'drive' THEN nullif(m.tokens_per_ns, 0) / t.tokens_per_ns END AS measured_speedup,
+    s.active_rows, s.bytes, coalesce(1.0 * s.head_ns / nullif(s.timed, 0), 0.0) AS head_ns,
+    1.0 * s.covered / s.committed AS coverage, s.covered_mass
+  FROM stat s LEFT JOIN reference f ON f.run_id = s.run_id
+  LEFT JOIN beside b ON b.run_id = s.run_id AND b.head = s.head AND b.mode = s.mode
+  LEFT JOIN mine_speed m ON m.run_id = s.run_id LEFT JOIN their_time t ON t.run_id = s.run_id
+  LEFT JOIN total w ON w.run_id = s.run_id)
 SELECT run_id, head, mode, rounds, tau, rho_tau, nu, kappa,
   rho_tau * (1.0 + kappa) / (1.0 + nu * kappa) AS predicted_speedup, measured_speedup, active_rows, bytes,
   head_ns, coverage, covered_mass, reference

@@ -20,7 +20,7 @@ ALLOWED = {
     "storage": {"base", "capture"},
     "app/jobs": {"base", "capture", "kernels", "profiler", "engine", "storage"},
     "app/cli": {"base", "capture", "kernels", "profiler", "engine", "storage", "app/jobs"},
-    "app/gui/models": {"base", "capture", "profiler/cost_model.h"},
+    "app/gui/models": {"base", "capture", "profiler/cost_model.h", "profiler/head_costs.h"},
     "app/gui": {"base", "capture", "app/gui/models", "app/jobs/commands.h", "app/jobs/controller.h"},
 }
 # Files that may include one thing more.

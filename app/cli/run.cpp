@@ -6,6 +6,7 @@
 
 #include "app/cli/cli.h"
 #include "app/cli/head_help.h"
+#include "app/cli/head_tables.h"
 #include "app/cli/interrupt.h"
 #include "app/cli/progress.h"
 #include "app/cli/tables.h"
@@ -222,9 +223,11 @@ void add_run(CLI::App& program, Action& action) {
     command->add_flag("--stratify", config.stratify, "take them evenly over the categories");
     command->add_option("--baseline", config.baseline,
                         "also decode N prompts autoregressively at the same batch, for the speed-up");
-    command->add_option("--shadow", config.shadow,
-                        "heads that follow the text beside the driving one, each with rounds of its own: "
-                        "slimspec,fr-spec:v=8192");
+    command->add_option(
+        "--shadow", config.shadow,
+        "other heads beside the driving one: slimspec,fr-spec:v=8192 follow the text at their "
+        "own pace (exact); aligned:slimspec drafts in every other round of the driving head "
+        "(an estimate; those steps are excluded from the timing statistics)");
     command
         ->add_option("--calibrate", config.calibration_rounds,
                      "rounds in which the full head also drafts, to place the head on the plane (0 = off)")

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/cli.h"
+#include "app/cli/head_tables.h"
 #include "app/cli/tables.h"
 #include "capture/queries.h"
 #include "storage/capture_file.h"

@@ -21,14 +21,6 @@ std::string phase_name(int id) {
     return fmt::format("phase {}", id);
 }
 
-std::string or_dash(const std::optional<double>& value, int digits) {
-    return value ? fmt::format("{:.{}f}", *value, digits) : std::string("-");
-}
-
-json or_null(const std::optional<double>& value) {
-    return value ? json(*value) : json(nullptr);
-}
-
 }  // namespace
 
 std::string format_table(const std::vector<std::string>& header,
@@ -70,27 +62,12 @@ std::string phase_table_text(const Snapshot& snapshot, RowId run_id) {
                         rows);
 }
 
-std::string head_table_text(const Snapshot& snapshot, RowId run_id) {
-    std::vector<std::vector<std::string>> rows;
-    for (const HeadStats& stats : head_stats(snapshot, run_id)) {
-        rows.push_back({stats.head, std::string(to_text(stats.mode)), fmt::format("{}", stats.rounds),
-                        fmt::format("{:.3f}", stats.tau), or_dash(stats.rho_tau, 3), or_dash(stats.nu, 3),
-                        or_dash(stats.kappa, 3), or_dash(stats.predicted_speedup, 3),
-                        fmt::format("{:.0f}", stats.active_rows),
-                        stats.coverage ? fmt::format("{:.1f}", 100.0 * *stats.coverage) : std::string("-")});
-    }
-    if (rows.empty()) return {};
-    return format_table({"head", "mode", "rounds", "tau", "rho_tau", "nu", "kappa", "pred. speed-up",
-                         "active rows", "coverage %"},
-                        rows);
-}
-
 std::string excluded_text(const Snapshot& snapshot, RowId run_id) {
     const RunTotals totals = run_totals(snapshot, run_id);
     std::vector<std::string> parts;
     if (totals.excluded_warmup > 0) parts.push_back(fmt::format("{} warm-up", totals.excluded_warmup));
     if (totals.excluded_paused > 0) parts.push_back(fmt::format("{} paused", totals.excluded_paused));
-    if (totals.excluded_shadow > 0) parts.push_back(fmt::format("{} calibration", totals.excluded_shadow));
+    if (totals.excluded_shadow > 0) parts.push_back(fmt::format("{} shadow", totals.excluded_shadow));
     if (parts.empty()) return {};
     return fmt::format("{} steps excluded from the tables ({} in all)", fmt::join(parts, ", "), totals.steps);
 }
@@ -106,24 +83,6 @@ json phases_json(const Snapshot& snapshot, RowId run_id) {
                        {"p90_us", stats.p90_ns ? json(*stats.p90_ns * 1e-3) : json(nullptr)},
                        {"share", stats.share},
                        {"gb_per_s", stats.gb_per_s}});
-    }
-    return out;
-}
-
-json heads_json(const Snapshot& snapshot, RowId run_id) {
-    json out = json::array();
-    for (const HeadStats& stats : head_stats(snapshot, run_id)) {
-        out.push_back(
-            {{"head", stats.head},
-             {"mode", to_text(stats.mode)},
-             {"tau", stats.tau},
-             {"rho_tau", or_null(stats.rho_tau)},
-             {"nu", or_null(stats.nu)},
-             {"kappa", or_null(stats.kappa)},
-             {"active_rows", stats.active_rows},
-             {"bytes_per_call", stats.bytes_per_call > 0 ? json(stats.bytes_per_call) : json(nullptr)},
-             {"coverage", or_null(stats.coverage)},
-             {"covered_mass", or_null(stats.covered_mass)}});
     }
     return out;
 }

@@ -14,13 +14,11 @@ std::string format_table(const std::vector<std::string>& header,
 
 /// Tables of one run for people, all derived from the snapshot.
 std::string phase_table_text(const Snapshot& snapshot, RowId run_id);
-std::string head_table_text(const Snapshot& snapshot, RowId run_id);
 /// "2 warm-up, 3 paused, 8 shadow steps excluded", or "" when none were.
 std::string excluded_text(const Snapshot& snapshot, RowId run_id);
 
 /// The same as JSON, with the keys of `run --json`.
 nlohmann::json phases_json(const Snapshot& snapshot, RowId run_id);
-nlohmann::json heads_json(const Snapshot& snapshot, RowId run_id);
 nlohmann::json losses_json(const Snapshot& snapshot, RowId run_id);
 /// A whole document for stdout; bytes that are not UTF-8 (names from files) become U+FFFD.
 std::string document_text(const nlohmann::json& document);

@@ -205,17 +205,20 @@ HeadWeights EngineHost::Impl::head_weights(const ResolvedRun& run) const {
 Status EngineHost::Impl::load_shadows(const ResolvedRun& run) {
     shadows.clear();
     shadow_heads.clear();
-    DS_ASSIGN(const std::vector<ResolvedRun> resolved, resolve_shadows(run));
-    if (!drafter->uses_head()) return {};
-    for (const ResolvedRun& shadow : resolved) {
-        DS_ASSIGN(auto made, make_head(*shadow.head, shadow.artefacts));
-        DS_TRY(made->prepare(*exec, head_weights(shadow)));
+    DS_ASSIGN(const std::vector<ResolvedShadow> resolved, resolve_shadows(run));
+    if (!resolved.empty() && !drafter->uses_head())
+        return bad_input("--shadow {}: drafter {} has no LM head to put another in the place of",
+                         run.config.shadow, run.drafter_id);
+    for (const ResolvedShadow& shadow : resolved) {
+        const HeadSpec& spec = *shadow.run.head;
+        DS_ASSIGN(auto made, make_head(spec, shadow.run.artefacts));
+        DS_TRY(made->prepare(*exec, head_weights(shadow.run)));
         if (made->verify_whole_tree())
             return bad_input(
                 "--shadow {}: wants the target's view of every node of its own trees, which only a run of "
                 "its own gives",
-                to_text(*shadow.head));
-        shadows.push_back({to_text(*shadow.head), made.get()});
+                to_text(spec));
+        shadows.push_back({to_text(spec), made.get(), shadow.aligned});
         shadow_heads.push_back(std::move(made));
     }
     return {};
@@ -294,10 +297,11 @@ DecodeOptions EngineHost::Impl::decode_options(const ResolvedRun& run) const {
     options.batch = run.config.batch;
     options.max_new = run.config.max_new;
     options.ignore_eos = run.config.ignore_eos;
-    // A full head that follows the whole text places the live head exactly: samples of it would add nothing.
-    const bool full_follows =
+    // A full head that follows the whole text, or is aligned throughout, says more than a few calibration
+    // rounds.
+    const bool full_beside =
         std::any_of(shadows.begin(), shadows.end(), [](const ShadowHead& s) { return s.text == "full"; });
-    options.calibration_rounds = full_follows ? 0 : run.config.calibration_rounds;
+    options.calibration_rounds = full_beside ? 0 : run.config.calibration_rounds;
     options.shadows = shadows;
     return options;
 }

@@ -1,6 +1,7 @@
 #include "app/jobs/resolve.h"
 
 #include <filesystem>
+#include <set>
 
 #include "app/jobs/artefacts.h"
 #include "app/jobs/run_job.h"
@@ -169,22 +170,32 @@ std::vector<std::string> split_specs(const std::string& list) {
     return specs;
 }
 
-Result<std::vector<ResolvedRun>> resolve_shadows(const ResolvedRun& run) {
-    std::vector<ResolvedRun> shadows;
+Result<std::vector<ResolvedShadow>> resolve_shadows(const ResolvedRun& run) {
+    constexpr std::string_view aligned = "aligned:";
+    std::vector<ResolvedShadow> shadows;
     if (run.config.shadow.empty()) return shadows;
     if (rule_at(run.verify, run.config.temperature) != VerifyRule::match)
         return bad_input("--shadow {}: shadow heads are judged by exact match; use --verify match",
                          run.config.shadow);
-    for (const std::string& spec : split_specs(run.config.shadow)) {
+    if (!run.head)
+        return bad_input("--shadow {}: drafter {} has no LM head to put another in the place of",
+                         run.config.shadow, run.drafter_id);
+    std::set<std::pair<bool, std::string>> seen;
+    for (const std::string& piece : split_specs(run.config.shadow)) {
         RunConfig config = run.config;
-        config.head = spec;
+        ResolvedShadow shadow;
+        shadow.aligned = piece.starts_with(aligned);
+        config.head = shadow.aligned ? piece.substr(aligned.size()) : piece;
         config.shadow.clear();
-        auto shadow = resolve_run(config);
-        if (!shadow.ok()) return bad_input("--shadow: {}", shadow.error().message);
-        if (shadow->drafter_path != run.drafter_path)
-            return bad_input("--shadow {}: was trained with another drafter, {}; run it by itself", spec,
-                             shadow->drafter_path);
-        shadows.push_back(std::move(*shadow));
+        auto resolved = resolve_run(config);
+        if (!resolved.ok()) return bad_input("--shadow: {}", resolved.error().message);
+        shadow.run = std::move(*resolved);
+        if (shadow.run.drafter_path != run.drafter_path)
+            return bad_input("--shadow {}: was trained with another drafter, {}; run it by itself", piece,
+                             shadow.run.drafter_path);
+        if (!seen.emplace(shadow.aligned, to_text(*shadow.run.head)).second)
+            return bad_input("--shadow: {} is named twice", piece);
+        shadows.push_back(std::move(shadow));
     }
     return shadows;
 }

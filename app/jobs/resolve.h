@@ -35,7 +35,13 @@ Result<ResolvedRun> resolve_run(const RunConfig& config, bool replay = false);
 /// "slimspec:rank=72,fr-spec:v=8192,bytes=1" in its specs: a piece `key=value` without a colon continues the
 /// spec before it.
 std::vector<std::string> split_specs(const std::string& list);
-/// The heads of --shadow, each as a run of its own would have it; checked against `run`.
-Result<std::vector<ResolvedRun>> resolve_shadows(const ResolvedRun& run);
+/// A head of --shadow: "slimspec" follows the text at its own pace, "aligned:slimspec" drafts in the driving
+/// head's rounds.
+struct ResolvedShadow {
+    ResolvedRun run;  ///< as a run of its own would have it
+    bool aligned = false;
+};
+/// The heads of --shadow, checked against `run`.
+Result<std::vector<ResolvedShadow>> resolve_shadows(const ResolvedRun& run);
 
 }  // namespace draftscope

@@ -21,7 +21,8 @@ struct Lane {
     FollowLane follow;
     Text* text = nullptr;
     std::unique_ptr<DrafterState> drafter;
-    int taken = 0;  ///< slots taken in by it
+    int taken = 0;                   ///< slots taken in by it
+    std::vector<float> hidden, aux;  ///< features of the slots that it takes in next
     std::vector<HeadRound>* rounds = nullptr;
 };
 
@@ -82,33 +83,6 @@ class Replayer {
         return {};
     }
 
-    /// Slots [first, last) of a text into a state.
-    Status take_in(const Text& text, DrafterState& state, std::span<const TokenId> tokens, int first,
-                   int last) {
-        DraftJob job;
-        job.tokens = tokens;
-        job.state = &state;
-        const int rows = last - first;
-        if (drafter_.needs_hidden()) {
-            const int d = trace_.info().target.hidden;
-            const Rows<float> out = feature_rows(rows, d);
-            DS_TRY(trace_.hidden(text.prompt->first_row + first, out));
-            job.new_hidden = out;
-        }
-        if (!drafter_.aux_layers().empty()) {
-            const Rows<float> out = feature_rows(rows, trace_.info().aux_width());
-            DS_TRY(trace_.aux(text.prompt->first_row + first, out));
-            job.new_aux = out;
-        }
-        DraftContext context{exec_, phases_, nullptr, options_.tree, nullptr};
-        return drafter_.catch_up(context, {&job, 1});
-    }
-
-    Rows<float> feature_rows(int rows, int columns) {
-        features_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns));
-        return {features_.data(), rows, columns};
-    }
-
     Status run_head(FollowedHead head, std::span<const std::size_t> prompts, std::span<Text> texts,
                     std::vector<std::vector<HeadRound>>& rounds) {
         const Follower follower(drafter_, head, exec_, phases_, options_.tree, trace_.info().target.context,
@@ -117,16 +91,19 @@ class Replayer {
         for (std::size_t i = 0; i < texts.size(); ++i)
             begin(follower, texts[i], rounds[prompts[i]], lanes[i]);
         std::vector<FollowLane*> going;
+        std::vector<Lane*> places;
+        const auto features = [&](std::size_t i, DraftJob& job) { return set_features(*places[i], job); };
         while (true) {
             DS_TRY(stop_asked());
             going.clear();
+            places.clear();
             for (Lane& lane : lanes) {
                 if (lane.follow.done()) continue;
-                DS_TRY(catch_up(lane));
                 going.push_back(&lane.follow);
+                places.push_back(&lane);
             }
             if (going.empty()) return {};
-            DS_TRY(follower.draft(going));
+            DS_TRY(follower.draft(going, features));
             for (Lane& lane : lanes) {
                 std::optional<HeadRound> round = follower.judge(lane.follow);
                 if (round && keeps(lane, *round)) lane.rounds->push_back(*round);
@@ -158,12 +135,24 @@ class Replayer {
         follower.begin(lane.follow);
     }
 
-    Status catch_up(Lane& lane) {
-        const int slots = lane.follow.prefix - 1;
-        DS_TRY(take_in(*lane.text, *lane.drafter,
-                       lane.follow.text.tokens.first(static_cast<std::size_t>(lane.follow.prefix)),
-                       lane.taken, slots));
-        lane.taken = slots;
+    /// Slots that the lane's drafter has not taken in yet.
+    Status set_features(Lane& lane, DraftJob& job) {
+        const int first = lane.taken, rows = lane.follow.prefix - 1 - first;
+        const auto space = [&](std::vector<float>& buffer, int columns) {
+            buffer.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns));
+            return Rows<float>(buffer.data(), rows, columns);
+        };
+        if (drafter_.needs_hidden()) {
+            const Rows<float> out = space(lane.hidden, trace_.info().target.hidden);
+            DS_TRY(trace_.hidden(lane.text->prompt->first_row + first, out));
+            job.new_hidden = out;
+        }
+        if (!drafter_.aux_layers().empty()) {
+            const Rows<float> out = space(lane.aux, trace_.info().aux_width());
+            DS_TRY(trace_.aux(lane.text->prompt->first_row + first, out));
+            job.new_aux = out;
+        }
+        lane.taken += rows;
         return {};
     }
 
@@ -188,7 +177,6 @@ class Replayer {
     kernels::Exec& exec_;
     const ReplayOptions& options_;
     PhaseRecorder phases_;
-    std::vector<float> features_;
     ReplayResult result_;
     double done_ = 0;
     std::int64_t agreed_ = 0, seen_ = 0;

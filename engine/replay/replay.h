@@ -29,8 +29,7 @@ struct ReplayResult {
 
 /// Drafts along the trace with every head: what a live run under exact-match verification would have done,
 /// round by round (docs/FORMATS.md, Traces: conditions of exactness). `ends` is the trace's target; `heads`
-/// are prepared, empty for a drafter without a head. The drafter's catch-up is done once for all heads where
-/// the drafter can start from any slot.
+/// are prepared, empty for a drafter without a head.
 Result<ReplayResult> replay(const Trace& trace, const Target& ends, Drafter& drafter,
                             std::span<const FollowedHead> heads, kernels::Exec& exec,
                             const ReplayOptions& options);

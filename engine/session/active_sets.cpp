@@ -9,7 +9,21 @@ void ActiveSets::begin_round(const HeadState* state) {
     state_ = state;
 }
 
+bool ActiveSets::covers(TokenId token, int level) const {
+    if (head_ == nullptr) return true;
+    if (frozen_ == 0) return head_->covers(state_, token, level);
+    const Set& set = sets_.at(std::min(level, frozen_ - 1));
+    return set.everything || std::binary_search(set.ids.begin(), set.ids.end(), token);
+}
+
+void ActiveSets::freeze(int levels) {
+    for (int level = 0; level < levels; ++level) at(level);
+    for (auto& [level, set] : sets_) std::sort(set.ids.begin(), set.ids.end());
+    frozen_ = levels;
+}
+
 const ActiveSets::Set& ActiveSets::at(int level) {
+    if (frozen_ > 0) level = std::min(level, frozen_ - 1);
     const auto [found, is_new] = sets_.try_emplace(level);
     Set& set = found->second;
     if (!is_new) return set;

@@ -16,11 +16,12 @@ class ActiveSets {
 
     /// `state` is the sequence's; null for stateless heads.
     void begin_round(const HeadState* state);
-    bool covers(TokenId token, int level) const {
-        return head_ == nullptr || head_->covers(state_, token, level);
-    }
+    bool covers(TokenId token, int level) const;
     /// Target probability over the active set of `level`, for a row of target logits [>= vocab].
     double mass(const float* logits, const TargetChoice& choice, const Sampling& sampling, int level);
+    /// Asks for levels 0 .. levels - 1 now and for nothing afterwards: the state may go on. A deeper level is
+    /// taken for the last one.
+    void freeze(int levels);
 
   private:
     struct Set {
@@ -32,6 +33,7 @@ class ActiveSets {
     const Head* head_;
     const HeadState* state_ = nullptr;
     int vocab_;
+    int frozen_ = 0;  ///< levels; 0 = not
     std::map<int, Set> sets_;
 };
 

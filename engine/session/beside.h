@@ -1,14 +1,17 @@
 #pragma once
 
+#include <vector>
+
 #include "engine/session/session_core.h"
 
 namespace draftscope {
 
 /// Drafts of other heads in the rounds of the driving one: what they would have proposed from the same
-/// states, to be judged by the text that follows. Never seen by the target.
+/// states, to be judged by the text that follows. Never seen by the target. The full head does so in the
+/// first rounds of a run (calibration), aligned shadow heads in every other one.
 class BesideDrafts {
   public:
-    explicit BesideDrafts(SessionCore& core) : core_(core) {}
+    explicit BesideDrafts(SessionCore& core);
 
     /// Whether step `step` of the run has any. Every other one, so that a short run has counted steps as
     /// well.
@@ -20,10 +23,20 @@ class BesideDrafts {
     TimeNs take_head_ns() { return std::exchange(head_ns_, 0); }
 
   private:
-    Status calibrate(std::span<const DraftJob> jobs, std::span<Sequence* const> sequences,
-                     std::span<const std::size_t> indices);
+    struct Beside {
+        Head* head = nullptr;
+        std::string text;
+        HeadMode mode = HeadMode::calibration;
+        std::size_t place = 0;               ///< of an aligned head's state in SequenceShadows
+        std::shared_ptr<ActiveSets> active;  ///< of a head without state; null = it leaves nothing out
+    };
+    bool calibrates() const;
+    Status draft_with(const Beside& beside, std::span<const DraftJob> jobs,
+                      std::span<Sequence* const> sequences, std::span<const std::size_t> indices);
+    std::shared_ptr<ActiveSets> active_of(const Beside& beside, const HeadState* state, int levels) const;
 
     SessionCore& core_;
+    std::vector<Beside> aligned_;
     int calibrated_ = 0;  ///< steps
     TimeNs head_ns_ = 0;
 };

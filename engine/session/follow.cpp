@@ -49,11 +49,13 @@ void Follower::begin(FollowLane& lane) const {
                         Rows<const TokenId>(best.data(), k == 0 ? 0 : lane.text.prompt_tokens, k));
 }
 
-Status Follower::draft(std::span<FollowLane* const> lanes) const {
+Status Follower::draft(std::span<FollowLane* const> lanes, Features features) const {
     std::vector<DraftJob> jobs;
+    std::vector<std::size_t> indices;
     std::vector<HeadState*> states;
     std::vector<FollowLane*> drafting;
-    for (FollowLane* lane : lanes) {
+    for (std::size_t i = 0; i < lanes.size(); ++i) {
+        FollowLane* lane = lanes[i];
         DraftJob job;
         job.sequence = static_cast<int>(drafting.size());
         job.tokens = lane->text.tokens.first(static_cast<std::size_t>(lane->prefix));
@@ -67,13 +69,16 @@ Status Follower::draft(std::span<FollowLane* const> lanes) const {
         }
         if (foresees_) look_ahead(*lane);
         states.push_back(job.head_state);
+        indices.push_back(i);
         jobs.push_back(std::move(job));
         drafting.push_back(lane);
     }
     if (jobs.empty()) return {};
     ProposeContext at_start{exec_, phases_, 0};
     if (head_ != nullptr) head_->begin_round(at_start, states);
+    for (std::size_t i = 0; i < jobs.size(); ++i) DS_TRY(features(indices[i], jobs[i]));
     DraftContext context{exec_, phases_, head_, tree_, nullptr};
+    DS_TRY(drafter_.catch_up(context, jobs));
     DS_TRY(drafter_.expand(context, jobs));
     for (std::size_t i = 0; i < jobs.size(); ++i) drafting[i]->drafted = std::move(jobs[i]);
     return {};

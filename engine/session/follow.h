@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/result.h"
 #include "engine/draft/drafter.h"
 
@@ -39,8 +40,7 @@ struct FollowedText {
 /// A head on its own way along a text: rounds, tree and state of its own.
 struct FollowLane {
     FollowedText text;
-    DrafterState* drafter =
-        nullptr;  ///< has taken in the slots of tokens 0 .. prefix - 2, or can start there
+    DrafterState* drafter = nullptr;
     std::unique_ptr<HeadState> head;
     int prefix = 0;  ///< committed tokens; the last one is the root of the next tree
 
@@ -73,8 +73,11 @@ class Follower {
 
     /// The text's first token is known: state of the head, first root.
     void begin(FollowLane& lane) const;
-    /// A tree for each lane, all in lockstep. The drafter's states are caught up to their lanes' prefixes.
-    Status draft(std::span<FollowLane* const> lanes) const;
+    /// Sets the target's features of the slots that lane `index` of the call has not taken in yet.
+    using Features = FunctionRef<Status(std::size_t index, DraftJob& job)>;
+    /// Catches the drafter up and drafts a tree for each lane, all in lockstep and in the order of a live
+    /// step. A lane whose tree has no room takes nothing in: `features` is not asked for it.
+    Status draft(std::span<FollowLane* const> lanes, Features features) const;
     /// What the text says about the lane's tree; nothing as long as it does not decide. The lane is then at
     /// its next root, and its head has seen the outcome.
     std::optional<HeadRound> judge(FollowLane& lane) const;

@@ -253,11 +253,6 @@ void Lockstep::record(std::uint64_t start, std::uint64_t end) {
     }
     count(row);
     core_.records.step(row, std::move(records));
-    for (const Round& round : rounds_) {
-        Sequence& sequence = *round.sequence;
-        if (sequence.calibration.empty()) continue;
-        core_.records.evaluated(sequence.calibration.judge(sequence.tokens, sequence.done()));
-    }
     if (!core_.records.progress_due()) return;
     for (const Round& round : rounds_) core_.records.progress(round.sequence->row);
 }

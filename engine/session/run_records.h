@@ -32,6 +32,10 @@ class RunRecords {
     RowId next_round_id(std::size_t index) const {
         return on() ? recording_.ids->round + 1 + static_cast<RowId>(index) : 0;
     }
+    /// Id of round `index` of the `rounds` of the step recorded last.
+    RowId latest_round_id(std::size_t index, std::size_t rounds) const {
+        return on() ? recording_.ids->round + 1 + static_cast<RowId>(index) - static_cast<RowId>(rounds) : 0;
+    }
     /// Fills in every id, takes the collected spans, and pushes. The spans of a step with several rounds
     /// belong to all of them.
     void step(StepRow step, std::vector<RoundRecord> rounds);

@@ -11,7 +11,7 @@
 #include "capture/record.h"
 #include "engine/draft/drafter.h"
 #include "engine/session/active_sets.h"
-#include "engine/session/calibration.h"
+#include "engine/session/aligned.h"
 #include "engine/session/session.h"
 
 namespace draftscope {
@@ -36,7 +36,7 @@ struct Sequence {
     std::vector<float> hidden, aux;          ///< features of the slots verified since the drafter's last call
     int new_slots = 0;
     std::optional<TextStream> text;
-    CalibrationTrees calibration;
+    AlignedTrees aligned;
     std::shared_ptr<SequenceShadows> shadows;  ///< null without shadow heads
     PromptOutcome outcome;
 

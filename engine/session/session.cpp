@@ -115,7 +115,7 @@ void DecodeSession::Impl::close(Sequence& sequence, PromptFeed* feed) {
     }
     sequence.outcome.tokens.assign(sequence.tokens.begin() + sequence.outcome.prompt_tokens,
                                    sequence.tokens.end());
-    core.records.evaluated(sequence.calibration.judge(sequence.tokens, true));
+    shadows.end(sequence);
     sequence.row.output = sequence.outcome.text;
     sequence.row.generated_tokens = sequence.generated();
     sequence.row.finish = sequence.outcome.finish;

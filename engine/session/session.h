@@ -17,10 +17,12 @@ namespace draftscope {
 /// Most sequences that may be decoded in lockstep ("our default" bound).
 inline constexpr int max_batch = 1024;
 
-/// A head that follows the text beside the driving one, at its own pace; prepared on the same weights.
+/// A head evaluated beside the driving one, prepared on the same weights: at its own pace along the text, or
+/// aligned, drafting in rounds of the driving head.
 struct ShadowHead {
     std::string text;  ///< canonical spec, for head_eval rows
     Head* head = nullptr;
+    bool aligned = false;
 };
 
 struct DecodeOptions {

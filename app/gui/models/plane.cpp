@@ -4,15 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 namespace draftscope {
 namespace {
 
 constexpr double published_kappa = 0.25;  // SlimSpec, figure 3: Llama-3.1-8B on one H200
-constexpr std::size_t least_units = 6;
-constexpr int resamples = 500;
-constexpr std::size_t block_rounds = 8;
+constexpr int resamples = 500;  // the window makes them anew several times a second while a run grows
 constexpr int most_lines = 12;
 
 std::string short_label(const HeadStats& stats) {
@@ -23,141 +20,58 @@ std::string short_label(const HeadStats& stats) {
     return label;
 }
 
-bool is_full(std::string_view head) {
-    return head.substr(0, head.find(':')) == "full";
-}
-
-std::optional<std::size_t> round_index(const Snapshot& snapshot, RowId id) {
-    std::size_t low = 0, high = snapshot.rounds.size();
-    while (low < high) {
-        const std::size_t middle = (low + high) / 2;
-        if (snapshot.rounds[middle].row.id < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low < snapshot.rounds.size() && snapshot.rounds[low].row.id == id) return low;
-    return std::nullopt;
-}
-
-bool counts(const Snapshot& snapshot, const HeadEvalRow& eval, std::size_t round) {
-    const Excluded excluded = snapshot.steps[snapshot.rounds[round].step_index].row.excluded;
-    if (excluded == Excluded::no) return true;
-    return excluded == Excluded::shadow &&
-           (eval.mode == HeadMode::aligned || eval.mode == HeadMode::calibration);
-}
-
-/// The mode whose `full` rows are the reference of this run, if it has any.
-std::optional<HeadMode> reference_mode(const std::vector<HeadStats>& stats) {
-    for (const HeadMode mode : {HeadMode::drive, HeadMode::selfpaced, HeadMode::calibration})
-        for (const HeadStats& row : stats)
-            if (row.mode == mode && is_full(row.head) && row.rounds > 0) return mode;
-    return std::nullopt;
-}
-
-/// Units are prompts where there are enough of them, else blocks of neighbouring rounds; with calibration as
-/// reference the calibration rounds themselves, in which both heads drafted from the same place.
-class UnitTable {
-  public:
-    UnitTable(const Snapshot& snapshot, RowId run_id, HeadMode reference)
-        : snapshot_(snapshot), run_id_(run_id), reference_(reference) {
-        std::size_t prompts = 0;
-        for (const auto& prompt : snapshot.prompts)
-            if (prompt->run_id == run_id) ++prompts;
-        by_prompt_ = prompts >= least_units;
-    }
-    std::string_view unit_name() const {
-        if (paired()) return "calibration round";
-        return by_prompt_ ? "prompt" : "block of 8 rounds";
-    }
-
-    std::vector<PairedUnit> units(const std::string& head, HeadMode mode) const {
-        std::map<std::int64_t, PairedUnit> units;
-        for (std::size_t i = 0; i < snapshot_.head_evals.size(); ++i) {
-            const HeadEvalRow& eval = snapshot_.head_evals[i];
-            const bool of_head = eval.head == head && eval.mode == mode;
-            const bool of_full = is_full(eval.head) && eval.mode == reference_;
-            if (eval.run_id != run_id_ || (!of_head && !of_full)) continue;
-            const std::optional<std::size_t> round = round_index(snapshot_, eval.round_id);
-            if (!round || (!paired() && !counts(snapshot_, eval, *round))) continue;
-            PairedUnit& unit = units[unit_of(*round)];
-            if (of_head) add(unit.head, eval);
-            if (of_full) add(unit.full, eval);
-        }
-        std::vector<PairedUnit> out;
-        for (const auto& [key, unit] : units)
-            if (!paired() || unit.full.rounds > 0) out.push_back(unit);
-        return out;
-    }
-
-  private:
-    bool paired() const { return reference_ == HeadMode::calibration; }
-    std::int64_t unit_of(std::size_t round) const {
-        if (paired()) return static_cast<std::int64_t>(round);
-        if (by_prompt_) return snapshot_.rounds[round].row.prompt_id;
-        return static_cast<std::int64_t>(round / block_rounds);
-    }
-    static void add(HeadUnit& unit, const HeadEvalRow& eval) {
-        unit.committed += eval.committed;
-        unit.rounds += 1;
-        unit.head_ns += static_cast<double>(eval.head_ns);
-    }
-    const Snapshot& snapshot_;
-    RowId run_id_;
-    HeadMode reference_;
-    bool by_prompt_ = false;
-};
-
-PlanePoint make_point(const HeadStats& stats, double kappa) {
+PlanePoint make_point(const HeadCost& head, double kappa) {
+    const HeadStats& stats = head.stats;
+    const AcceptanceCost& cost = head.cost;
     PlanePoint point;
     point.head = stats.head;
     point.label = short_label(stats);
     point.mode = stats.mode;
-    point.nu = stats.nu.value_or(1);
-    point.rho_tau = stats.rho_tau.value_or(1);
+    point.nu = cost.nu->value;
+    point.rho_tau = cost.rho_tau->value;
+    point.nu_interval = cost.nu->interval;
+    point.rho_interval = cost.rho_tau->interval;
     point.tau = stats.tau;
-    point.reference = is_full(stats.head);
-    point.estimate = !point.reference &&
-                     (stats.mode == HeadMode::aligned || stats.reference == FullReference::calibration);
-    point.predicted = predicted_speedup(point.rho_tau, point.nu, kappa);
+    point.reference = stats.head == "full";
+    point.estimate = !point.reference && head.estimate;
+    point.predicted =
+        cost.predicted.value_or(Estimate{predicted_speedup(point.rho_tau, point.nu, kappa), {}});
+    point.measured = cost.measured;
+    point.unexplained = cost.unexplained;
+    point.break_even_rho_tau = iso_rho_tau(1, point.nu, kappa);
+    point.break_even_nu = break_even_nu(point.rho_tau, kappa);
     point.rounds = stats.rounds;
     point.active_rows = stats.active_rows;
     return point;
 }
 
-std::string missing(const HeadStats* live, bool has_reference) {
+std::string missing(const HeadCost* live) {
     if (live == nullptr) return "No round of this run counts yet: its head appears after the first ones.";
-    if (!has_reference)
+    if (live->reference == FullReference::none)
         return "No full-head reference: nu and rho_tau need calibration rounds with the full head, or a "
                "comparable run of `full` in the same capture.";
     return "The live head has no measured time yet.";
 }
 
-void add_points(PlaneModel& model, const Snapshot& snapshot, RowId run_id,
-                const std::vector<HeadStats>& stats) {
-    const std::optional<HeadMode> reference = reference_mode(stats);
-    std::optional<UnitTable> table;
-    if (reference) table.emplace(snapshot, run_id, *reference);
-    bool any_interval = false;
-    for (const HeadStats& row : stats) {
-        if (!row.nu || !row.rho_tau) continue;
-        PlanePoint point = make_point(row, model.kappa_shown);
-        if (table && !point.reference)
-            if (const auto intervals = bootstrap_ratios(table->units(row.head, row.mode))) {
-                point.nu_interval = intervals->nu;
-                point.rho_interval = intervals->rho_tau;
-                any_interval = true;
-            }
+void add_points(PlaneModel& model, const std::vector<HeadCost>& heads) {
+    std::string_view unit;
+    for (const HeadCost& head : heads) {
+        if (!head.cost.nu || !head.cost.rho_tau) continue;
+        PlanePoint point = make_point(head, model.kappa_shown);
+        if (!point.reference && point.rho_interval) unit = head.unit;
+        if (point.reference)
+            point.rho_interval = point.nu_interval = std::nullopt;  // at (1, 1) by definition
         model.points.push_back(std::move(point));
     }
     std::stable_sort(model.points.begin(), model.points.end(), [](const PlanePoint& a, const PlanePoint& b) {
         return (a.mode == HeadMode::drive) < (b.mode == HeadMode::drive);
     });
-    if (any_interval)
-        model.interval_text = fmt::format("bars: 95 % bootstrap by {}", table->unit_name());
+    if (!unit.empty())
+        model.interval_text = fmt::format("bars: 95 % bootstrap by {}", unit);
     else if (!model.points.empty())
-        model.interval_text = reference ? "no intervals: needs 6 prompts or 48 rounds"
-                                        : "no intervals: full is from another run";
+        model.interval_text = heads.front().reference == FullReference::other_run
+                                  ? "no intervals: needs 6 prompts that both runs have"
+                                  : "no intervals: needs 6 prompts or 48 rounds";
 }
 
 std::string number_text(const char* name, const std::optional<double>& value) {
@@ -200,15 +114,6 @@ std::vector<IsoLine> iso_lines(double kappa, const PlaneWindow& window) {
     return lines;
 }
 
-std::optional<RatioIntervals> bootstrap_ratios(std::span<const PairedUnit> units) {
-    CostModelOptions options;
-    options.resamples = resamples;
-    options.least_units = least_units;
-    const AcceptanceCost cost = acceptance_cost(units, options);
-    if (!cost.rho_tau || !cost.rho_tau->interval || !cost.nu || !cost.nu->interval) return std::nullopt;
-    return RatioIntervals{*cost.rho_tau->interval, *cost.nu->interval};
-}
-
 PlaneModel build_plane(const Snapshot& snapshot, RowId run_id) {
     PlaneModel model;
     model.kappa_shown = published_kappa;
@@ -218,23 +123,25 @@ PlaneModel build_plane(const Snapshot& snapshot, RowId run_id) {
         model.missing_text = "No run yet. Published results are shown; your head joins them once it has run.";
         return model;
     }
-    const std::vector<HeadStats> stats = head_stats(snapshot, run_id);
-    const HeadStats* live = nullptr;
-    bool has_reference = false;
-    for (const HeadStats& row : stats) {
-        if (row.mode == HeadMode::drive) live = &row;
-        has_reference = has_reference || row.nu.has_value();
-        if (row.kappa && !model.kappa) model.kappa = row.kappa;
+    CostModelOptions options;
+    options.resamples = resamples;
+    const std::vector<HeadCost> heads = head_costs(snapshot, run_id, options);
+    const HeadCost* live = nullptr;
+    for (const HeadCost& head : heads) {
+        if (head.stats.mode == HeadMode::drive) live = &head;
+        if (head.cost.kappa && !model.kappa) model.kappa = head.cost.kappa->value;
     }
     if (model.kappa) model.kappa_shown = *model.kappa;
     model.kappa_text = model.kappa ? fmt::format("kappa {:.2f} (this run)", *model.kappa)
                                    : fmt::format("kappa {:.2f} (SlimSpec, figure 3)", published_kappa);
-    add_points(model, snapshot, run_id, stats);
-    if (live == nullptr || !live->nu || !live->rho_tau) model.missing_text = missing(live, has_reference);
-    for (const HeadStats& row : stats)
-        model.bars.push_back({short_label(row), row.head, row.tau, row.predicted_speedup,
-                              row.mode == HeadMode::drive,
-                              row.mode == HeadMode::aligned || row.reference == FullReference::calibration});
+    add_points(model, heads);
+    if (live == nullptr || !live->cost.nu || !live->cost.rho_tau) model.missing_text = missing(live);
+    for (const HeadCost& head : heads) {
+        std::optional<double> predicted;
+        if (head.cost.predicted) predicted = head.cost.predicted->value;
+        model.bars.push_back({short_label(head.stats), head.stats.head, head.stats.tau, predicted,
+                              head.stats.mode == HeadMode::drive, head.estimate});
+    }
     return model;
 }
 

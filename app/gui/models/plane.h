@@ -6,8 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "capture/queries.h"
-#include "profiler/cost_model.h"
+#include "profiler/head_costs.h"
 
 /// What the Acceptance-cost plane draws: each head as a point (nu, rho_tau) over lines of equal speed-up.
 /// Model of the plane: SlimSpec, section 3.2.
@@ -32,7 +31,11 @@ struct PlanePoint {
     std::optional<Interval> nu_interval, rho_interval;  ///< 95 %, bootstrap
     bool reference = false;                             ///< the full head: (1, 1) by definition
     bool estimate = false;  ///< aligned shadow, or measured against calibration rounds: drawn hollow
-    double predicted = 1;
+    Estimate predicted;     ///< speed-up against the full head
+    std::optional<Estimate> measured;     ///< where another run has the full head on the same prompts
+    std::optional<Estimate> unexplained;  ///< measured - predicted
+    double break_even_rho_tau = 1;        ///< at this nu
+    std::optional<double> break_even_nu;  ///< at this rho_tau
     std::int64_t rounds = 0;
     double active_rows = 0;
 };
@@ -56,12 +59,6 @@ struct PlaneModel {
     std::vector<TauBar> bars;
 };
 PlaneModel build_plane(const Snapshot& snapshot, RowId run_id);
-
-struct RatioIntervals {
-    Interval rho_tau, nu;
-};
-/// 95 % percentile bootstrap over units, fixed seed; absent with fewer than 6 units.
-std::optional<RatioIntervals> bootstrap_ratios(std::span<const PairedUnit> units);
 
 /// One row of a paper's table. Optional: the paper does not give it.
 struct PublishedResult {

@@ -107,15 +107,30 @@ void intervals(ImDrawList* list, const PlanePoint& point, ImU32 colour) {
     if (point.nu_interval) bar(point.nu_interval->low, point.rho_tau, point.nu_interval->high, point.rho_tau);
 }
 
+std::string speedup_text(const Estimate& speedup) {
+    if (!speedup.interval) return fmt::format("x {:.3f}", speedup.value);
+    return fmt::format("x {:.3f} [{:.3f}, {:.3f}]", speedup.value, speedup.interval->low,
+                       speedup.interval->high);
+}
+
 void point_tooltip(const PlanePoint& point, double kappa) {
     if (!ImGui::BeginTooltip()) return;
     ImGui::TextUnformatted(point.label.c_str());
     ImGui::Text("nu %.3f   rho_tau %.3f   tau %.2f   (%lld rounds)", point.nu, point.rho_tau, point.tau,
                 static_cast<long long>(point.rounds));
-    if (point.rho_interval)
+    if (point.rho_interval && point.nu_interval)
         ImGui::Text("rho_tau 95 %% [%.3f, %.3f], nu [%.3f, %.3f]", point.rho_interval->low,
                     point.rho_interval->high, point.nu_interval->low, point.nu_interval->high);
-    ImGui::Text("predicted x %.2f of the full head at kappa %.2f", point.predicted, kappa);
+    ImGui::Text("predicted %s of the full head at kappa %.2f", speedup_text(point.predicted).c_str(), kappa);
+    if (point.measured && !point.reference) {
+        ImGui::Text("measured %s", speedup_text(*point.measured).c_str());
+        if (point.unexplained) ImGui::Text("unexplained %+.3f", point.unexplained->value);
+    }
+    if (!point.reference)
+        ImGui::Text("breaks even at rho_tau %.3f%s", point.break_even_rho_tau,
+                    point.break_even_nu && *point.break_even_nu > 0
+                        ? fmt::format(" or nu {:.2f}", *point.break_even_nu).c_str()
+                        : "");
     if (point.active_rows > 0) ImGui::Text("%.0f active rows", point.active_rows);
     if (point.estimate) ImGui::TextUnformatted("estimate: from calibration or aligned rounds alone");
     ImGui::TextUnformatted("click: use this head in the next run");

@@ -132,92 +132,20 @@ TEST(RunTotals, NoRoundsGiveNoSpeed) {
     EXPECT_EQ(totals.tokens_per_second, 0);
 }
 
-RunBuilder calibrated_run() {
-    // Shadow step: full calibrates with T_head 40 and 3 tokens, beside the live head's 2; the live head's row
-    // of that step counts for rho_tau alone. Counted: steps of 120 and 80, T_head 10 and 30, committed 2 and
-    // 3 (covered 2 and 2).
+TEST(HeadStats, AcceptanceIsOverAllRoundsAndTimeOverCountedOnes) {
     RunBuilder builder;
-    builder.step(0, 500, {}, 2, Excluded::shadow, 0,
-                 {{"fr-spec:v=8", HeadMode::drive, 99, 2, 2}, {"full", HeadMode::calibration, 40, 3, 3, 64}});
-    builder.step(500, 620, {span(head, 500, 505), span(head, 510, 515)}, 2, Excluded::no, 0,
-                 {{"fr-spec:v=8", HeadMode::drive, 10, 2, 2, 8, 0.75}});
-    builder.step(620, 700, {span(head, 620, 625), span(head, 630, 635)}, 3, Excluded::no, 0,
+    builder.step(0, 500, {}, 2, Excluded::warmup, 0, {{"fr-spec:v=8", HeadMode::drive, 99, 2, 2}});
+    builder.step(500, 620, {span(head, 500, 505), span(head, 510, 515)}, 3, Excluded::no, 0,
                  {{"fr-spec:v=8", HeadMode::drive, 30, 3, 2, 8, 0.25}});
-    return builder;
-}
-
-TEST(HeadStats, CalibrationServesAsFullReference) {
-    const auto rows = head_stats(calibrated_run().snapshot(), 1);
-    ASSERT_EQ(rows.size(), 2u);
-    const HeadStats& live = rows[0];
-    EXPECT_EQ(live.head, "fr-spec:v=8");
-    EXPECT_EQ(live.mode, HeadMode::drive);
-    EXPECT_EQ(live.reference, FullReference::calibration);
-    EXPECT_EQ(live.rounds, 2);
-    EXPECT_DOUBLE_EQ(live.tau, 2.5);
-    EXPECT_DOUBLE_EQ(*live.rho_tau, 2.0 / 3.0);
-    EXPECT_DOUBLE_EQ(*live.nu, 20.0 / 40.0);
-    // T_non-head = (200 - 40) / 2 = 80 per round; kappa = 40 / 80.
-    EXPECT_DOUBLE_EQ(*live.kappa, 0.5);
-    EXPECT_DOUBLE_EQ(*live.predicted_speedup, (2.0 / 3.0) * 1.5 / 1.25);
-    EXPECT_DOUBLE_EQ(*live.coverage, 4.0 / 5.0);
-    EXPECT_DOUBLE_EQ(*live.covered_mass, 0.5);
-    EXPECT_DOUBLE_EQ(live.bytes_per_round, 80);
-    EXPECT_DOUBLE_EQ(live.bytes_per_call, 40);  // two head spans a round
-
-    const HeadStats& full = rows[1];
-    EXPECT_EQ(full.mode, HeadMode::calibration);
-    EXPECT_DOUBLE_EQ(*full.rho_tau, 1.0);
-    EXPECT_DOUBLE_EQ(*full.nu, 1.0);
-    EXPECT_DOUBLE_EQ(*full.predicted_speedup, 1.0);
-    EXPECT_DOUBLE_EQ(full.active_rows, 64);
-    EXPECT_FALSE(full.covered_mass.has_value());
-}
-
-TEST(HeadStats, WithoutAFullHeadThereIsNoPlanePoint) {
-    RunBuilder builder;
-    builder.step(0, 100, {}, 2, Excluded::no, 0, {{"fr-spec:v=8", HeadMode::drive, 10, 2, 1}});
     const auto rows = head_stats(builder.snapshot(), 1);
     ASSERT_EQ(rows.size(), 1u);
-    EXPECT_EQ(rows[0].reference, FullReference::none);
-    EXPECT_FALSE(rows[0].rho_tau || rows[0].nu || rows[0].kappa || rows[0].predicted_speedup);
-    EXPECT_DOUBLE_EQ(*rows[0].coverage, 0.5);
-}
-
-TEST(HeadStats, FullDrivingIsItsOwnReference) {
-    RunBuilder builder(1, "full");
-    builder.step(0, 100, {}, 2, Excluded::no, 0, {{"full", HeadMode::drive, 20, 2, 2}});
-    const auto rows = head_stats(builder.snapshot(), 1);
-    ASSERT_EQ(rows.size(), 1u);
-    EXPECT_EQ(rows[0].reference, FullReference::drive);
-    EXPECT_DOUBLE_EQ(*rows[0].nu, 1.0);
-    EXPECT_DOUBLE_EQ(*rows[0].kappa, 0.25);
-}
-
-TEST(HeadStats, AnotherRunThatDiffersInTheHeadAloneIsAReference) {
-    RunBuilder builder;
-    builder.step(0, 100, {}, 2, Excluded::no, 0, {{"fr-spec:v=8", HeadMode::drive, 10, 2, 2}});
-    const auto add_full_run = [&](RowId id, const std::string& drafter) {
-        RunStarted started;
-        started.run.id = id;
-        started.run.head = "full";
-        started.run.target = "tiny";
-        started.run.drafter = drafter;
-        builder.capture().apply(started);
-        HeadEvalRow row;
-        row.run_id = id;
-        row.head = "full";
-        row.head_ns = 40;
-        row.committed = 4;
-        builder.capture().apply(HeadEvaluated{{row}});
-    };
-    add_full_run(2, "another");
-    EXPECT_EQ(head_stats(builder.snapshot(), 1)[0].reference, FullReference::none);
-    add_full_run(3, "");
-    const auto rows = head_stats(builder.snapshot(), 1);
-    EXPECT_EQ(rows[0].reference, FullReference::other_run);
-    EXPECT_DOUBLE_EQ(*rows[0].rho_tau, 0.5);
-    EXPECT_DOUBLE_EQ(*rows[0].nu, 0.25);
+    EXPECT_EQ(rows[0].rounds, 2);
+    EXPECT_EQ(rows[0].timed_rounds, 1);
+    EXPECT_DOUBLE_EQ(rows[0].tau, 2.5);
+    EXPECT_DOUBLE_EQ(*rows[0].coverage, 4.0 / 5.0);
+    EXPECT_DOUBLE_EQ(*rows[0].covered_mass, 0.25);
+    EXPECT_DOUBLE_EQ(rows[0].head_ns_per_round, 30);
+    EXPECT_DOUBLE_EQ(rows[0].bytes_per_call, rows[0].bytes_per_round / 2);
 }
 
 TEST(Quantile, InterpolatesLikeNumpy) {

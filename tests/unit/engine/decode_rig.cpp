@@ -114,7 +114,11 @@ std::unique_ptr<DecodeSession> DecodeRig::open(const RigSetting& setting, Record
     options.warmup_steps = setting.warmup_steps;
     options.calibration_rounds = setting.calibration_rounds;
     options.record_nodes = setting.record_nodes;
-    for (const std::string& spec : setting.shadows) options.shadows.push_back({spec, &head(spec, with)});
+    for (const std::string& spec : setting.shadows) {
+        const bool aligned = spec.starts_with("aligned:");
+        const std::string plain = aligned ? spec.substr(8) : spec;
+        options.shadows.push_back({plain, &head(plain, with), aligned});
+    }
     Recording recording;
     recording.sink = sink;
     recording.ids = sink == nullptr ? nullptr : &ids_;

@@ -47,29 +47,6 @@ TEST(PlaneLines, TheFullHeadBreaksEven) {
     EXPECT_TRUE(iso_lines(0.25, {1, 1, 0.5, 1}).empty());
 }
 
-TEST(PlaneIntervals, NeedSixUnitsAndAreTheSameEachTime) {
-    std::vector<PairedUnit> units(5, PairedUnit{{10, 30, 1000, 0}, {10, 40, 4000, 0}});
-    EXPECT_FALSE(bootstrap_ratios(units).has_value());
-    units.resize(8, PairedUnit{{10, 36, 1200, 0}, {10, 40, 4000, 0}});
-    const auto intervals = bootstrap_ratios(units);
-    ASSERT_TRUE(intervals.has_value());
-    const double rho = (5 * 3.0 + 3 * 3.6) / 8 / 4.0, nu = (5 * 100 + 3 * 120) / 8.0 / 400;
-    EXPECT_LT(intervals->rho_tau.low, rho);
-    EXPECT_GT(intervals->rho_tau.high, rho);
-    EXPECT_LT(intervals->nu.low, nu);
-    EXPECT_GT(intervals->nu.high, nu);
-    EXPECT_DOUBLE_EQ(bootstrap_ratios(units)->rho_tau.low, intervals->rho_tau.low);
-}
-
-TEST(PlaneIntervals, HaveNoWidthWhenAllUnitsAgree) {
-    const std::vector<PairedUnit> units(10, PairedUnit{{10, 30, 1000, 0}, {10, 40, 4000, 0}});
-    const auto intervals = bootstrap_ratios(units);
-    ASSERT_TRUE(intervals.has_value());
-    EXPECT_DOUBLE_EQ(intervals->rho_tau.low, 0.75);
-    EXPECT_DOUBLE_EQ(intervals->rho_tau.high, 0.75);
-    EXPECT_DOUBLE_EQ(intervals->nu.low, 0.25);
-}
-
 HeadEvalRow eval(std::string head, HeadMode mode, int committed, TimeNs ns) {
     HeadEvalRow row;
     row.head = std::move(head);
@@ -101,7 +78,7 @@ TEST(Plane, PlacesTheLiveHeadAgainstSelfPacedFull) {
     EXPECT_TRUE(model.points.front().reference);
     ASSERT_TRUE(model.kappa.has_value());
     EXPECT_DOUBLE_EQ(*model.kappa, 400.0 / (900 - 100));
-    EXPECT_DOUBLE_EQ(live.predicted, predicted_speedup(0.75, 0.25, 0.5));
+    EXPECT_DOUBLE_EQ(live.predicted.value, predicted_speedup(0.75, 0.25, 0.5));
     EXPECT_THAT(model.interval_text, HasSubstr("by prompt"));
 }
 

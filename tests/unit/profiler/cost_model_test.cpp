@@ -34,7 +34,11 @@ TEST(CostModel, BreakEvenIsWherePredictedIsOne) {
 
 /// Rounds of 10 units of time outside the head; the full head takes 4, the other 1.
 PairedUnit unit(double rounds, double committed, double full_committed) {
-    return {{rounds, committed, rounds * 1, rounds * 11}, {rounds, full_committed, rounds * 4, rounds * 14}};
+    PairedUnit unit;
+    unit.head = {rounds, committed, rounds, committed, rounds * 1, rounds * 11};
+    unit.full = {rounds, full_committed, rounds, full_committed, rounds * 4, rounds * 14};
+    unit.base = unit.full_run = unit.full;
+    return unit;
 }
 
 TEST(CostModel, SumsThenDivides) {
@@ -58,22 +62,44 @@ TEST(CostModel, WhatIsNotKnownIsAbsent) {
     // A shadow head has no steps of its own: the driving run's T_non-head serves.
     PairedUnit shadow = unit(10, 20, 25);
     shadow.head.step_ns = shadow.full.step_ns = 0;
+    shadow.base = shadow.full_run = {};
     AcceptanceCost cost = acceptance_cost({&shadow, 1});
     EXPECT_TRUE(cost.nu);
     EXPECT_FALSE(cost.kappa);
     EXPECT_FALSE(cost.predicted);
     EXPECT_FALSE(cost.measured);
-    CostModelOptions options;
-    options.non_head_ns = 10;
-    cost = acceptance_cost({&shadow, 1}, options);
+    shadow.base = {0, 0, 10, 0, 20, 120};
+    cost = acceptance_cost({&shadow, 1});
     EXPECT_DOUBLE_EQ(cost.kappa->value, 0.4);
     EXPECT_TRUE(cost.predicted);
     // Without the full head there is tau alone.
     shadow.full = {};
-    cost = acceptance_cost({&shadow, 1}, options);
+    cost = acceptance_cost({&shadow, 1});
     EXPECT_DOUBLE_EQ(cost.tau->value, 2.0);
     EXPECT_FALSE(cost.rho_tau);
     EXPECT_FALSE(cost.nu);
+}
+
+TEST(CostModel, HeadsSeenInDifferentRoundsAreComparedThroughTheDrivingOne) {
+    // The head was there in 10 rounds in which the driving one committed 20, the full one in 4 others in
+    // which the driving one committed 12: easier text.
+    PairedUnit unit;
+    unit.head = {10, 18};
+    unit.drive_at_head = {10, 20};
+    unit.full = {4, 15};
+    unit.drive_at_full = {4, 12};
+    const AcceptanceCost cost = acceptance_cost({&unit, 1});
+    EXPECT_DOUBLE_EQ(cost.rho_tau->value, (18.0 / 20) * (12.0 / 15));
+    // In the same rounds the driving head cancels.
+    unit.drive_at_full = {4, 8};
+    EXPECT_DOUBLE_EQ(acceptance_cost({&unit, 1}).rho_tau->value, 1.8 / 3.75);
+}
+
+TEST(CostModel, SpeedIsMeasuredOnTheTextsThatBothDrove) {
+    std::vector<PairedUnit> units = {unit(10, 20, 25), unit(10, 40, 25)};
+    units[1].full_run = {};  // the full head did not decode this prompt
+    const AcceptanceCost cost = acceptance_cost(units);
+    EXPECT_DOUBLE_EQ(cost.measured->value, (20.0 / 110) / (25.0 / 140));
 }
 
 TEST(CostModel, IntervalsCoverTheTruthAboutAsOftenAsTheySay) {

@@ -3,6 +3,7 @@
 #include "capture/phase_names.h"
 #include "capture/queries.h"
 #include "file_helpers.h"
+#include "profiler/head_costs.h"
 #include "profiler/phase.h"
 #include "random_capture.h"
 
@@ -61,40 +62,97 @@ TEST_P(ViewsAndQueries, PhaseTablesAgree) {
     }
 }
 
+/// Full references of every kind, by seed: driving, in another run of the same prompts or of others, at its
+/// own pace, aligned, calibrating; shadow rows with the round that decided them and without one.
+void vary(std::vector<Record>& records, int seed) {
+    Rng rng(static_cast<std::uint64_t>(seed), 7);
+    RowId run = 0, round = 0;
+    for (std::size_t i = 0; i < records.size(); ++i) {
+        if (auto* started = std::get_if<RunStarted>(&records[i])) {
+            run = started->run.id;
+            round = 0;
+        }
+        const auto name = [&](PromptRow& prompt) {
+            if (seed % 3 == 1) prompt.text += std::to_string(run);  // no two runs share a prompt
+        };
+        if (auto* prompt = std::get_if<PromptStarted>(&records[i])) name(prompt->prompt);
+        if (auto* prompt = std::get_if<PromptEnded>(&records[i])) name(prompt->prompt);
+        if (auto* step = std::get_if<StepRecord>(&records[i])) {
+            round = step->rounds.back().round.id;
+            std::vector<HeadEvalRow> shadows;
+            for (RoundRecord& of : step->rounds)
+                for (std::size_t e = 0; e < of.head_evals.size(); ++e) {
+                    HeadEvalRow& row = of.head_evals[e];
+                    if (row.mode == HeadMode::calibration && seed % 2 == 0) row.mode = HeadMode::aligned;
+                    if (row.mode == HeadMode::drive && seed % 5 == 0) {
+                        HeadEvalRow full = row;
+                        full.head = "full";
+                        full.mode = HeadMode::selfpaced;
+                        full.committed += static_cast<int>(rng.below(2));
+                        full.head_ns += 77;
+                        shadows.push_back(full);
+                    }
+                }
+            if (!shadows.empty())
+                records.insert(records.begin() + static_cast<std::ptrdiff_t>(++i), HeadEvaluated{shadows});
+            continue;
+        }
+        if (auto* rows = std::get_if<HeadEvaluated>(&records[i]))
+            for (HeadEvalRow& row : rows->rows)
+                if (row.round_id == 0 && rng.below(3) != 0) row.round_id = round;
+    }
+}
+
 TEST_P(ViewsAndQueries, HeadTablesAgree) {
     const TempFolder folder;
     const std::string path = folder.file("a.dscope");
     const CaptureShape shape{1 + GetParam() % 3, 3, 6 + 3 * GetParam(), 1 + GetParam() % 2, true};
-    write_all(path, RandomCapture(static_cast<std::uint64_t>(100 + GetParam()), shape).records());
+    std::vector<Record> records =
+        RandomCapture(static_cast<std::uint64_t>(100 + GetParam()), shape).records();
+    vary(records, GetParam());
+    write_all(path, records);
     const auto loaded = load_capture(path);
     ASSERT_TRUE(loaded.ok());
     const storage::Database db = open_plain(path);
+    FullReference reference = FullReference::none;
     for (RowId run = 1; run <= shape.runs; ++run) {
         storage::Statement rows = db.prepare(
             "SELECT head, mode, rounds, tau, rho_tau, nu, kappa, predicted_speedup, coverage, covered_mass, "
-            "active_rows, bytes, head_ns FROM v_head WHERE run_id = ?");
+            "active_rows, bytes, head_ns, measured_speedup, reference FROM v_head WHERE run_id = ?");
         ASSERT_TRUE(rows) << db.message();
         rows.bind(1, run);
-        for (const HeadStats& head : head_stats(**loaded, run)) {
+        const auto value = [](const std::optional<Estimate>& estimate) {
+            return estimate ? std::optional(estimate->value) : std::nullopt;
+        };
+        for (const HeadCost& head : head_costs(**loaded, run)) {
             ASSERT_EQ(rows.step(), SQLITE_ROW) << db.message();
-            EXPECT_EQ(rows.text(0), head.head);
-            EXPECT_EQ(rows.text(1), to_text(head.mode));
-            EXPECT_EQ(rows.integer(2), head.rounds);
-            expect_same(rows.real(3), head.tau, "tau");
-            expect_same(maybe(rows, 4), head.rho_tau, "rho_tau");
-            expect_same(maybe(rows, 5), head.nu, "nu");
-            expect_same(maybe(rows, 6), head.kappa, "kappa");
-            expect_same(maybe(rows, 7), head.predicted_speedup, "predicted_speedup");
-            expect_same(maybe(rows, 8), head.coverage, "coverage");
-            expect_same(maybe(rows, 9), head.covered_mass, "covered_mass");
-            expect_same(rows.real(10), head.active_rows, "active_rows");
-            expect_same(rows.real(11), head.bytes_per_round, "bytes");
-            expect_same(rows.real(12), head.head_ns_per_round, "head_ns");
+            EXPECT_EQ(rows.text(0), head.stats.head);
+            EXPECT_EQ(rows.text(1), to_text(head.stats.mode));
+            EXPECT_EQ(rows.integer(2), head.stats.rounds);
+            expect_same(rows.real(3), head.stats.tau, "tau");
+            expect_same(rows.real(3), value(head.cost.tau), "tau of the model");
+            expect_same(maybe(rows, 4), value(head.cost.rho_tau), "rho_tau");
+            expect_same(maybe(rows, 5), value(head.cost.nu), "nu");
+            expect_same(maybe(rows, 6), value(head.cost.kappa), "kappa");
+            expect_same(maybe(rows, 7), value(head.cost.predicted), "predicted_speedup");
+            expect_same(maybe(rows, 8), head.stats.coverage, "coverage");
+            expect_same(maybe(rows, 9), head.stats.covered_mass, "covered_mass");
+            expect_same(rows.real(10), head.stats.active_rows, "active_rows");
+            expect_same(rows.real(11), head.stats.bytes_per_round, "bytes");
+            expect_same(rows.real(12), head.stats.head_ns_per_round, "head_ns");
+            expect_same(maybe(rows, 13), value(head.cost.measured), "measured_speedup");
+            EXPECT_EQ(rows.is_null(14) ? std::string() : std::string(rows.text(14)), to_text(head.reference));
+            if (run == 2) reference = head.reference;
         }
         EXPECT_EQ(rows.step(), SQLITE_DONE);
     }
+    if (shape.runs < 2) return;
+    EXPECT_EQ(reference, GetParam() % 5 == 0   ? FullReference::selfpaced
+                         : GetParam() % 3 != 1 ? FullReference::other_run
+                         : GetParam() % 2 == 0 ? FullReference::aligned
+                                               : FullReference::calibration);
 }
-INSTANTIATE_TEST_SUITE_P(Seeds, ViewsAndQueries, ::testing::Range(1, 7));
+INSTANTIATE_TEST_SUITE_P(Seeds, ViewsAndQueries, ::testing::Range(1, 11));
 
 /// Two runs of two steps each, small enough to compute by hand.
 class HandComputed : public ::testing::Test {

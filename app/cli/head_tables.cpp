@@ -1,0 +1,164 @@
+#include "app/cli/head_tables.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/cli/tables.h"
+#include "profiler/head_costs.h"
+
+namespace draftscope::cli {
+namespace {
+
+using nlohmann::json;
+
+std::string number(const std::optional<double>& value, int digits) {
+    return value ? fmt::format("{:.{}f}", *value, digits) : std::string("-");
+}
+
+std::string percent(const std::optional<double>& value) {
+    return value ? fmt::format("{:.1f}", 100 * *value) : std::string("-");
+}
+
+std::string with_interval(const std::optional<Estimate>& estimate) {
+    if (!estimate) return "-";
+    if (!estimate->interval) return fmt::format("{:.3f}", estimate->value);
+    return fmt::format("{:.3f} [{:.3f}, {:.3f}]", estimate->value, estimate->interval->low,
+                       estimate->interval->high);
+}
+
+std::string difference(const std::optional<Estimate>& estimate) {
+    if (!estimate) return "-";
+    if (!estimate->interval) return fmt::format("{:+.3f}", estimate->value);
+    return fmt::format("{:+.3f} [{:+.3f}, {:+.3f}]", estimate->value, estimate->interval->low,
+                       estimate->interval->high);
+}
+
+std::string mode_text(const HeadCost& head) {
+    return std::string(to_text(head.stats.mode)) + (head.estimate ? ", estimate" : "");
+}
+
+std::string acceptance_table(const std::vector<HeadCost>& heads) {
+    std::vector<std::vector<std::string>> rows;
+    for (const HeadCost& head : heads) {
+        const HeadStats& stats = head.stats;
+        rows.push_back({stats.head, mode_text(head), fmt::format("{}", stats.rounds),
+                        fmt::format("{:.3f}", stats.tau), percent(stats.coverage),
+                        percent(stats.covered_mass), fmt::format("{:.0f}", stats.active_rows),
+                        stats.bytes_per_call > 0 ? fmt::format("{:.0f}", stats.bytes_per_call / 1e3) : "-",
+                        fmt::format("{:.0f}", stats.head_ns_per_round / 1e3)});
+    }
+    return format_table(
+        {"head", "mode", "rounds", "tau", "coverage %", "mass %", "active rows", "kB/call", "T_head us"},
+        rows);
+}
+
+std::string reference_text(const HeadCost& head) {
+    switch (head.reference) {
+        case FullReference::drive:
+            return "full drove this run";
+        case FullReference::selfpaced:
+            return "full at its own pace over the same text";
+        case FullReference::other_run:
+            return "full in another run of the same prompts";
+        case FullReference::aligned:
+            return "full drafting beside this head in some rounds: estimates";
+        case FullReference::calibration:
+            return "full drafting beside this head in calibration rounds: estimates";
+        case FullReference::none:
+            break;
+    }
+    return "no full head to compare with";
+}
+
+std::string cost_table(const std::vector<HeadCost>& heads) {
+    std::vector<std::vector<std::string>> rows;
+    std::string_view unit;
+    bool measured = false;
+    for (const HeadCost& head : heads) {
+        const AcceptanceCost& cost = head.cost;
+        if (!cost.rho_tau || head.stats.head == "full") continue;
+        unit = head.unit;
+        measured = measured || cost.measured;
+        rows.push_back({head.stats.head, mode_text(head), with_interval(cost.rho_tau), with_interval(cost.nu),
+                        with_interval(cost.kappa), with_interval(cost.predicted),
+                        number(cost.break_even_rho_tau, 3), with_interval(cost.measured),
+                        difference(cost.unexplained)});
+    }
+    if (rows.empty()) return {};
+    std::vector<std::string> header = {"against full", "mode",         "rho_tau",    "nu",         "kappa",
+                                       "predicted x",  "even rho_tau", "measured x", "unexplained"};
+    if (!measured) {
+        header.resize(header.size() - 2);
+        for (auto& row : rows) row.resize(header.size());
+    }
+    const std::string how = unit.empty() ? std::string("too few prompts for intervals")
+                                         : fmt::format("95 % bootstrap by {}", unit);
+    return fmt::format("\n{}reference: {}; {}\n", format_table(header, rows), reference_text(heads.front()),
+                       how);
+}
+
+json or_null(const std::optional<double>& value) {
+    return value ? json(*value) : json(nullptr);
+}
+
+json value_of(const std::optional<Estimate>& estimate) {
+    return estimate ? json(estimate->value) : json(nullptr);
+}
+
+json intervals_json(const AcceptanceCost& cost) {
+    json out = json::object();
+    const auto put = [&](const char* name, const std::optional<Estimate>& estimate) {
+        if (estimate && estimate->interval) out[name] = {estimate->interval->low, estimate->interval->high};
+    };
+    put("tau", cost.tau);
+    put("rho_tau", cost.rho_tau);
+    put("nu", cost.nu);
+    put("kappa", cost.kappa);
+    put("predicted_speedup", cost.predicted);
+    put("measured_speedup", cost.measured);
+    put("unexplained", cost.unexplained);
+    return out;
+}
+
+}  // namespace
+
+std::string head_table_text(const Snapshot& snapshot, RowId run_id) {
+    const std::vector<HeadCost> heads = head_costs(snapshot, run_id);
+    if (heads.empty()) return {};
+    return acceptance_table(heads) + cost_table(heads);
+}
+
+json heads_json(const Snapshot& snapshot, RowId run_id) {
+    json out = json::array();
+    for (const HeadCost& head : head_costs(snapshot, run_id)) {
+        const HeadStats& stats = head.stats;
+        const AcceptanceCost& cost = head.cost;
+        out.push_back(
+            {{"head", stats.head},
+             {"mode", to_text(stats.mode)},
+             {"rounds", stats.rounds},
+             {"tau", stats.tau},
+             {"rho_tau", value_of(cost.rho_tau)},
+             {"nu", value_of(cost.nu)},
+             {"kappa", value_of(cost.kappa)},
+             {"predicted_speedup", value_of(cost.predicted)},
+             {"measured_speedup", value_of(cost.measured)},
+             {"unexplained", value_of(cost.unexplained)},
+             {"break_even_rho_tau", or_null(cost.break_even_rho_tau)},
+             {"break_even_nu", or_null(cost.break_even_nu)},
+             {"reference",
+              head.reference == FullReference::none ? json(nullptr) : json(to_text(head.reference))},
+             {"estimate", head.estimate},
+             {"intervals", intervals_json(cost)},
+             {"interval_unit", head.unit.empty() ? json(nullptr) : json(head.unit)},
+             {"active_rows", stats.active_rows},
+             {"bytes_per_call", stats.bytes_per_call > 0 ? json(stats.bytes_per_call) : json(nullptr)},
+             {"head_ns_per_round", stats.head_ns_per_round},
+             {"coverage", or_null(stats.coverage)},
+             {"covered_mass", or_null(stats.covered_mass)}});
+    }
+    return out;
+}
+
+}  // namespace draftscope::cli

@@ -1,0 +1,307 @@
+#include "profiler/head_costs.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace draftscope {
+namespace {
+
+constexpr std::int64_t block_rounds = 8;
+
+bool is_sampled(HeadMode mode) {
+    return mode == HeadMode::aligned || mode == HeadMode::calibration;
+}
+
+/// Two runs whose only difference that matters for speed and acceptance is the head.
+bool comparable(const RunRow& a, const RunRow& b) {
+    const auto key = [](const RunRow& run) {
+        return std::tie(run.target, run.drafter, run.tree, run.verify, run.temperature, run.batch,
+                        run.threads, run.backend, run.precision, run.numerics, run.tier);
+    };
+    return key(a) == key(b);
+}
+
+/// The prompt's text under one name in every run.
+using PromptKey = std::tuple<std::string_view, int, std::string_view>;
+PromptKey key_of(const PromptRow& prompt) {
+    return {prompt.external_id, prompt.turn, prompt.text};
+}
+
+/// A head's row with what its round says about it.
+struct Eval {
+    const HeadEvalRow* row;
+    std::optional<std::size_t> round;  ///< in the snapshot
+    bool timed;
+};
+
+HeadUnit acceptance_of(const Eval& eval) {
+    HeadUnit unit;
+    unit.rounds = 1;
+    unit.committed = eval.row->committed;
+    return unit;
+}
+
+HeadUnit unit_of(const Eval& eval) {
+    HeadUnit unit = acceptance_of(eval);
+    if (!eval.timed) return unit;
+    unit.timed_rounds = 1;
+    unit.head_ns = static_cast<double>(eval.row->head_ns);
+    return unit;
+}
+
+/// A run's rows, read once for all of its heads.
+struct RunRows {
+    std::map<std::pair<HeadMode, std::string_view>, std::vector<Eval>> heads;
+    std::vector<Eval> driving;
+    std::map<std::size_t, HeadUnit> driven;  ///< acceptance of the driving head by round
+    std::vector<std::size_t> rounds;
+
+    RunRows(const Snapshot& snapshot, RowId run_id) {
+        for (std::size_t i = 0; i < snapshot.head_evals.size(); ++i) {
+            const HeadEvalRow& row = snapshot.head_evals[i];
+            if (row.run_id != run_id) continue;
+            const auto round = round_index(snapshot, row.round_id);
+            const Eval eval{&row, round, time_counts(snapshot, row.mode, round)};
+            heads[{row.mode, row.head}].push_back(eval);
+            if (row.mode != HeadMode::drive) continue;
+            driving.push_back(eval);
+            if (round) driven[*round] += acceptance_of(eval);
+        }
+        for (std::size_t i = 0; i < snapshot.rounds.size(); ++i)
+            if (snapshot.rounds[i].row.run_id == run_id) rounds.push_back(i);
+    }
+};
+
+/// Counted time of a round: its part of the step, with what was committed in it. Without T_head.
+HeadUnit time_of(const Snapshot& snapshot, std::size_t round) {
+    HeadUnit unit;
+    const RoundEntry& entry = snapshot.rounds[round];
+    const StepEntry& step = snapshot.steps[entry.step_index];
+    if (step.row.excluded != Excluded::no) return unit;
+    unit.timed_rounds = 1;
+    unit.timed_committed = entry.row.committed;
+    unit.step_ns = static_cast<double>(step.row.end_ns - step.row.start_ns - step.row.paused_ns) /
+                   std::max(1u, step.rounds.count);
+    return unit;
+}
+
+FullReference reference_of(HeadMode mode) {
+    switch (mode) {
+        case HeadMode::drive:
+            return FullReference::drive;
+        case HeadMode::selfpaced:
+            return FullReference::selfpaced;
+        case HeadMode::aligned:
+            return FullReference::aligned;
+        case HeadMode::calibration:
+            return FullReference::calibration;
+    }
+    return FullReference::none;
+}
+
+/// Makes the units of one run.
+class UnitMaker {
+  public:
+    UnitMaker(const Snapshot& snapshot, const RunRow& run) : snapshot_(snapshot), rows_(snapshot, run.id) {
+        std::map<PromptKey, std::int64_t> prompts;
+        for (const std::size_t round : rows_.rounds) {
+            const PromptRow* prompt = prompt_of(round);
+            if (prompt == nullptr || place_.contains(prompt->id)) continue;
+            const auto [found, is_new] =
+                prompts.try_emplace(key_of(*prompt), static_cast<std::int64_t>(prompts.size()));
+            place_[prompt->id] = found->second;
+        }
+        for (const RunRow& other : snapshot.runs)
+            if (other.id != run.id && other.head == "full" && comparable(run, other))
+                read_elsewhere(other.id, prompts);
+        // Prompts of the same text are one unit only where another run has to find them.
+        if (elsewhere_.empty())
+            for (auto& [prompt, place] : place_) place = prompt;
+        choose_reference();
+        choose_unit();
+    }
+
+    FullReference reference() const { return reference_; }
+    std::string_view unit_name() const { return unit_name_; }
+
+    std::vector<PairedUnit> units(const HeadStats& head) const {
+        std::map<std::int64_t, PairedUnit> units;
+        const auto at = [&](const Eval& eval) -> PairedUnit& { return units[place_of(eval.round)]; };
+        for (const Eval& eval : rows_.heads.at({head.mode, head.head})) {
+            at(eval).head += unit_of(eval);
+            if (is_sampled(head.mode)) at(eval).drive_at_head += driven_at(eval);
+        }
+        if (full_ != nullptr)
+            for (const Eval& eval : *full_) {
+                at(eval).full += unit_of(eval);
+                if (!whole_text_reference()) at(eval).drive_at_full += driven_at(eval);
+            }
+        for (const Eval& eval : rows_.driving) {
+            PairedUnit& unit = at(eval);
+            if (!is_sampled(head.mode)) unit.drive_at_head += acceptance_of(eval);
+            if (whole_text_reference() || is_elsewhere(eval)) unit.drive_at_full += acceptance_of(eval);
+            if (full_ != nullptr) unit.base.head_ns += unit_of(eval).head_ns;
+        }
+        for (const std::size_t round : rows_.rounds) {
+            PairedUnit& unit = units[place_of(round)];
+            const HeadUnit time = time_of(snapshot_, round);
+            if (full_ != nullptr) unit.base += time;
+            // Speed is over the steps, in which a round without a head call has its part.
+            if (head.mode != HeadMode::drive) continue;
+            unit.head.step_ns += time.step_ns;
+            unit.head.timed_committed += time.timed_committed;
+        }
+        add_full_runs(head, units);
+        std::vector<PairedUnit> out;
+        out.reserve(units.size());
+        for (auto& [key, unit] : units) out.push_back(unit);
+        return out;
+    }
+
+  private:
+    /// The full head where it drove another run, over a prompt that this run has, too.
+    struct Elsewhere {
+        HeadUnit full;  ///< acceptance and T_head
+        HeadUnit time;  ///< the rounds, T_head in them
+    };
+
+    const PromptRow* prompt_of(std::size_t round) const {
+        return snapshot_.prompt(snapshot_.rounds[round].row.prompt_id);
+    }
+
+    void read_elsewhere(RowId run_id, const std::map<PromptKey, std::int64_t>& prompts) {
+        const RunRows rows(snapshot_, run_id);
+        const auto place = [&](std::size_t round) -> std::optional<std::int64_t> {
+            const PromptRow* prompt = prompt_of(round);
+            const auto found = prompt == nullptr ? prompts.end() : prompts.find(key_of(*prompt));
+            if (found == prompts.end()) return std::nullopt;
+            return found->second;
+        };
+        for (const Eval& eval : rows.driving) {
+            const auto at = eval.round && eval.row->head == "full" ? place(*eval.round) : std::nullopt;
+            if (!at) continue;
+            elsewhere_[*at].full += unit_of(eval);
+            elsewhere_[*at].time.head_ns += unit_of(eval).head_ns;
+        }
+        for (const std::size_t round : rows.rounds)
+            if (const auto at = place(round); at && elsewhere_.contains(*at))
+                elsewhere_[*at].time += time_of(snapshot_, round);
+    }
+
+    void choose_reference() {
+        if (!elsewhere_.empty()) reference_ = FullReference::other_run;
+        for (const auto& [key, evals] : rows_.heads) {
+            const FullReference own = reference_of(key.first);
+            if (key.second != "full" || (reference_ != FullReference::none && own > reference_)) continue;
+            reference_ = own;
+            full_ = &evals;
+        }
+    }
+
+    /// Prompts where enough of them have the full head, else parts of the text: single rounds where it was
+    /// there in some only, else blocks of neighbouring rounds. Other runs are paired by prompt.
+    void choose_unit() {
+        std::set<RowId> prompts;
+        for (const Eval& eval : full_ != nullptr ? *full_ : rows_.driving)
+            if (eval.round) prompts.insert(snapshot_.rounds[*eval.round].row.prompt_id);
+        by_prompt_ = prompts.size() >= CostModelOptions().least_units || !elsewhere_.empty();
+        const bool sampled = full_ != nullptr && !whole_text_reference();
+        if (sampled && !by_prompt_)
+            for (const Eval& eval : *full_)
+                if (eval.round) alone_.insert(*eval.round);
+        unit_name_ = by_prompt_ ? "prompt" : sampled ? "round" : "block of 8 rounds";
+    }
+
+    bool whole_text_reference() const {
+        return reference_ == FullReference::drive || reference_ == FullReference::selfpaced;
+    }
+    bool is_elsewhere(const Eval& eval) const {
+        return reference_ == FullReference::other_run && eval.round &&
+               elsewhere_.contains(place_of(eval.round));
+    }
+    HeadUnit driven_at(const Eval& eval) const {
+        const auto found = eval.round ? rows_.driven.find(*eval.round) : rows_.driven.end();
+        return found == rows_.driven.end() ? HeadUnit() : found->second;
+    }
+
+    std::int64_t place_of(const std::optional<std::size_t>& round) const {
+        constexpr std::int64_t nowhere = -1;
+        if (!round) return nowhere;
+        const auto index = static_cast<std::int64_t>(*round);
+        if (by_prompt_) {
+            const auto found = place_.find(snapshot_.rounds[*round].row.prompt_id);
+            return found == place_.end() ? nowhere : found->second;
+        }
+        return alone_.contains(*round) ? index : nowhere - 1 - index / block_rounds;
+    }
+
+    /// What the full head did in other runs: the reference when this run has none better, and the measured
+    /// speed. A full head that drives is its own.
+    void add_full_runs(const HeadStats& head, std::map<std::int64_t, PairedUnit>& units) const {
+        if (head.mode == HeadMode::drive && head.head == "full") {
+            for (auto& [key, unit] : units) unit.full_run = unit.head;
+            return;
+        }
+        for (const auto& [place, there] : elsewhere_) {
+            PairedUnit& unit = units[place];
+            unit.full_run += there.time;
+            if (reference_ != FullReference::other_run) continue;
+            unit.full += there.full;
+            unit.base += there.time;
+        }
+    }
+
+    const Snapshot& snapshot_;
+    RunRows rows_;
+    std::map<RowId, std::int64_t> place_;  ///< unit of a prompt
+    std::map<std::int64_t, Elsewhere> elsewhere_;
+    FullReference reference_ = FullReference::none;
+    const std::vector<Eval>* full_ = nullptr;  ///< rows of the run's own reference
+    bool by_prompt_ = true;
+    std::set<std::size_t> alone_;  ///< rounds that are a unit by themselves
+    std::string_view unit_name_;
+};
+
+}  // namespace
+
+std::string_view to_text(FullReference reference) {
+    switch (reference) {
+        case FullReference::drive:
+            return "drive";
+        case FullReference::selfpaced:
+            return "selfpaced";
+        case FullReference::other_run:
+            return "other run";
+        case FullReference::aligned:
+            return "aligned";
+        case FullReference::calibration:
+            return "calibration";
+        case FullReference::none:
+            break;
+    }
+    return "";
+}
+
+std::vector<HeadCost> head_costs(const Snapshot& snapshot, RowId run_id, const CostModelOptions& options) {
+    std::vector<HeadCost> out;
+    const RunRow* run = snapshot.run(run_id);
+    if (run == nullptr) return out;
+    const UnitMaker maker(snapshot, *run);
+    const bool sampled =
+        maker.reference() == FullReference::aligned || maker.reference() == FullReference::calibration;
+    for (HeadStats& stats : head_stats(snapshot, run_id)) {
+        HeadCost head;
+        head.cost = acceptance_cost(maker.units(stats), options);
+        head.reference = maker.reference();
+        head.estimate = stats.mode == HeadMode::aligned || (sampled && stats.head != "full");
+        if (head.cost.tau && head.cost.tau->interval) head.unit = maker.unit_name();
+        head.stats = std::move(stats);
+        out.push_back(std::move(head));
+    }
+    return out;
+}
+
+}  // namespace draftscope

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "capture/queries.h"
+#include "profiler/cost_model.h"
+
+/// The acceptance-cost model over a recorded run: which rounds are compared with which, by the same
+/// definitions as the SQL view v_head.
+///
+/// - Heads that drive or follow the text at their own pace (`drive`, `selfpaced`) went over the whole text,
+///   warm-up and calibration rounds included, so their tau are compared as they are: the same prompts, the
+///   same tokens. `aligned` and `calibration` rows exist in some rounds only; such a head is compared with
+///   the driving one in those rounds, and through it with the full head (PairedUnit).
+/// - The full reference of a run: its own `full` rows of mode drive, else selfpaced, else the drive rows of
+///   comparable runs of `full` in the file (same target, drafter, tree, verify, temperature, batch, threads,
+///   backend, precision, numerics, tier) over the prompts that both runs have (same external id, turn and
+///   text), else its own aligned, else its own calibration rows.
+/// - nu = T_head / T_head,full over rows whose times count. T_non-head = (time of counted steps - T_head in
+///   them) / rounds in them, of the run that T_head,full comes from; kappa = T_head,full / T_non-head.
+/// - The measured speed-up of a driving head is its committed tokens per second of counted steps against
+///   those of comparable runs of `full` on the prompts that both have; a step's time is divided evenly
+///   among its rounds.
+namespace draftscope {
+
+enum class FullReference : std::uint8_t { none, drive, selfpaced, other_run, aligned, calibration };
+std::string_view to_text(FullReference reference);
+
+struct HeadCost {
+    HeadStats stats;
+    AcceptanceCost cost;
+    FullReference reference = FullReference::none;
+    /// Rests on rounds that the head did not pace itself: aligned rows, or a full head seen in some rounds
+    /// only.
+    bool estimate = false;
+    std::string_view
+        unit;  ///< what the intervals resample: "prompt", "round", "block of 8 rounds"; "" = none
+};
+/// One per row of head_stats(), in its order.
+std::vector<HeadCost> head_costs(const Snapshot& snapshot, RowId run_id,
+                                 const CostModelOptions& options = {});
+
+}  // namespace draftscope

@@ -1,0 +1,173 @@
+#include "profiler/head_costs.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/capture/builders.h"
+
+namespace draftscope {
+namespace {
+
+using testing::RunBuilder;
+using testing::span;
+
+constexpr int head = 4;
+
+RunBuilder calibrated_run() {
+    // Shadow step: full calibrates with T_head 40 and 3 tokens, beside the live head's 2; the live head's row
+    // of that step has no time. Counted: steps of 120 and 80, T_head 10 and 30, committed 2 and 3 (covered 2
+    // and 2).
+    RunBuilder builder;
+    builder.step(0, 500, {}, 2, Excluded::shadow, 0,
+                 {{"fr-spec:v=8", HeadMode::drive, 99, 2, 2}, {"full", HeadMode::calibration, 40, 3, 3, 64}});
+    builder.step(500, 620, {span(head, 500, 505), span(head, 510, 515)}, 2, Excluded::no, 0,
+                 {{"fr-spec:v=8", HeadMode::drive, 10, 2, 2, 8, 0.75}});
+    builder.step(620, 700, {span(head, 620, 625), span(head, 630, 635)}, 3, Excluded::no, 0,
+                 {{"fr-spec:v=8", HeadMode::drive, 30, 3, 2, 8, 0.25}});
+    return builder;
+}
+
+TEST(HeadCosts, CalibrationServesAsFullReference) {
+    const auto rows = head_costs(calibrated_run().snapshot(), 1);
+    ASSERT_EQ(rows.size(), 2u);
+    const HeadCost& live = rows[0];
+    EXPECT_EQ(live.stats.head, "fr-spec:v=8");
+    EXPECT_EQ(live.stats.mode, HeadMode::drive);
+    EXPECT_EQ(live.reference, FullReference::calibration);
+    EXPECT_TRUE(live.estimate);
+    // Acceptance is over all rounds, rho_tau over the round in which both were there.
+    EXPECT_EQ(live.stats.rounds, 3);
+    EXPECT_EQ(live.stats.timed_rounds, 2);
+    EXPECT_DOUBLE_EQ(live.stats.tau, 7.0 / 3);
+    EXPECT_DOUBLE_EQ(live.cost.tau->value, 7.0 / 3);
+    EXPECT_DOUBLE_EQ(live.cost.rho_tau->value, 2.0 / 3.0);
+    EXPECT_DOUBLE_EQ(live.cost.nu->value, 20.0 / 40.0);
+    // T_non-head = (200 - 40) / 2 = 80 per round; kappa = 40 / 80.
+    EXPECT_DOUBLE_EQ(live.cost.kappa->value, 0.5);
+    EXPECT_DOUBLE_EQ(live.cost.predicted->value, predicted_speedup(2.0 / 3, 0.5, 0.5));
+    EXPECT_FALSE(live.cost.measured);
+    EXPECT_DOUBLE_EQ(*live.stats.coverage, 6.0 / 7);
+    EXPECT_DOUBLE_EQ(*live.stats.covered_mass, 0.5);
+    EXPECT_DOUBLE_EQ(live.stats.bytes_per_call, live.stats.bytes_per_round / 2);  // two head spans a round
+    EXPECT_EQ(live.unit, "");
+
+    const HeadCost& full = rows[1];
+    EXPECT_EQ(full.stats.mode, HeadMode::calibration);
+    EXPECT_FALSE(full.estimate);
+    EXPECT_DOUBLE_EQ(full.cost.rho_tau->value, 1.0);
+    EXPECT_DOUBLE_EQ(full.cost.nu->value, 1.0);
+    EXPECT_DOUBLE_EQ(full.cost.predicted->value, 1.0);
+    EXPECT_DOUBLE_EQ(full.stats.active_rows, 64);
+    EXPECT_FALSE(full.stats.covered_mass.has_value());
+}
+
+TEST(HeadCosts, WithoutAFullHeadThereIsNoPlanePoint) {
+    RunBuilder builder;
+    builder.step(0, 100, {}, 2, Excluded::no, 0, {{"fr-spec:v=8", HeadMode::drive, 10, 2, 1}});
+    const auto rows = head_costs(builder.snapshot(), 1);
+    ASSERT_EQ(rows.size(), 1u);
+    EXPECT_EQ(rows[0].reference, FullReference::none);
+    EXPECT_FALSE(rows[0].cost.rho_tau || rows[0].cost.nu || rows[0].cost.kappa || rows[0].cost.predicted);
+    EXPECT_DOUBLE_EQ(*rows[0].stats.coverage, 0.5);
+    EXPECT_TRUE(head_costs(builder.snapshot(), 9).empty());
+}
+
+TEST(HeadCosts, FullDrivingIsItsOwnReference) {
+    RunBuilder builder(1, "full");
+    builder.step(0, 100, {}, 2, Excluded::no, 0, {{"full", HeadMode::drive, 20, 2, 2}});
+    const auto rows = head_costs(builder.snapshot(), 1);
+    ASSERT_EQ(rows.size(), 1u);
+    EXPECT_EQ(rows[0].reference, FullReference::drive);
+    EXPECT_DOUBLE_EQ(rows[0].cost.nu->value, 1.0);
+    EXPECT_DOUBLE_EQ(rows[0].cost.kappa->value, 0.25);
+    EXPECT_DOUBLE_EQ(rows[0].cost.measured->value, 1.0);
+    EXPECT_DOUBLE_EQ(rows[0].cost.unexplained->value, 0.0);
+}
+
+/// Warm-up rounds are rounds of the text: tau of the driving head has them, as that of a head at its own
+/// pace does.
+TEST(HeadCosts, SelfPacedHeadsAreComparedOverTheWholeText) {
+    RunBuilder builder;
+    const auto step = [&](TimeNs start, int committed, Excluded excluded) {
+        builder.step(start, start + 100, {}, committed, excluded, 0,
+                     {{"fr-spec:v=8", HeadMode::drive, 10, committed, committed}});
+    };
+    step(0, 1, Excluded::warmup);
+    step(100, 1, Excluded::shadow);
+    step(200, 4, Excluded::no);
+    HeadEvalRow full;
+    full.run_id = 1;
+    full.head = "full";
+    full.mode = HeadMode::selfpaced;
+    full.head_ns = 40;
+    full.round_id = builder.snapshot().rounds[2].row.id;
+    for (const int committed : {3, 3}) {
+        full.committed = committed;
+        builder.capture().apply(HeadEvaluated{{full}});
+    }
+    const auto rows = head_costs(builder.snapshot(), 1);
+    ASSERT_EQ(rows.size(), 2u);
+    EXPECT_DOUBLE_EQ(rows[0].cost.rho_tau->value, 2.0 / 3);  // 6 tokens: three rounds against two
+    EXPECT_DOUBLE_EQ(rows[0].cost.nu->value, 0.25);
+    EXPECT_FALSE(rows[0].estimate);
+    EXPECT_EQ(rows[0].reference, FullReference::selfpaced);
+    EXPECT_DOUBLE_EQ(rows[0].cost.kappa->value, 40.0 / 90);  // of the counted step
+}
+
+class AnotherRun : public ::testing::Test {
+  protected:
+    /// A run of the full head: 4 tokens in one step of 200 with T_head 40.
+    void add_full_run(RowId id, const std::string& drafter, const std::string& text) {
+        RunStarted started;
+        started.run.id = id;
+        started.run.head = "full";
+        started.run.target = "tiny";
+        started.run.drafter = drafter;
+        builder_.capture().apply(started);
+        PromptRow prompt;
+        prompt.id = 100 + id;
+        prompt.run_id = id;
+        prompt.text = text;
+        builder_.capture().apply(PromptStarted{prompt});
+        StepRecord step;
+        step.step.id = 100 + id;
+        step.step.run_id = id;
+        step.step.end_ns = 200;
+        RoundRecord round;
+        round.round.id = 100 + id;
+        round.round.run_id = id;
+        round.round.step_id = step.step.id;
+        round.round.prompt_id = prompt.id;
+        round.round.committed = 4;
+        HeadEvalRow row;
+        row.run_id = id;
+        row.round_id = round.round.id;
+        row.head = "full";
+        row.head_ns = 40;
+        row.committed = 4;
+        round.head_evals = {row};
+        step.rounds = {round};
+        builder_.capture().apply(step);
+    }
+    RunBuilder builder_;
+};
+
+TEST_F(AnotherRun, ThatDiffersInTheHeadAloneIsAReference) {
+    builder_.step(0, 100, {}, 2, Excluded::no, 0, {{"fr-spec:v=8", HeadMode::drive, 10, 2, 2}});
+    const std::string text = builder_.snapshot().prompts.front()->text;
+    add_full_run(2, "another", text);
+    EXPECT_EQ(head_costs(builder_.snapshot(), 1)[0].reference, FullReference::none);
+    add_full_run(3, "", text + "of another prompt");
+    EXPECT_EQ(head_costs(builder_.snapshot(), 1)[0].reference, FullReference::none);
+    add_full_run(4, "", text);
+    const auto rows = head_costs(builder_.snapshot(), 1);
+    EXPECT_EQ(rows[0].reference, FullReference::other_run);
+    EXPECT_FALSE(rows[0].estimate);
+    EXPECT_DOUBLE_EQ(rows[0].cost.rho_tau->value, 0.5);
+    EXPECT_DOUBLE_EQ(rows[0].cost.nu->value, 0.25);
+    EXPECT_DOUBLE_EQ(rows[0].cost.kappa->value, 40.0 / 160);  // beside the full head's own rounds
+    EXPECT_DOUBLE_EQ(rows[0].cost.measured->value, (2.0 / 100) / (4.0 / 200));
+    EXPECT_DOUBLE_EQ(rows[0].cost.unexplained->value, 1.0 - predicted_speedup(0.5, 0.25, 0.25));
+}
+
+}  // namespace
+}  // namespace draftscope
