@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 
 #include "app/gui/models/draft_tree.h"
 
@@ -70,12 +72,77 @@ std::vector<RoundToken> tokens_of_round(const Snapshot& snapshot, const Vocab* v
     return tokens;
 }
 
-std::optional<LiveHeadMark> live_head(const Snapshot& snapshot, RowId run_id) {
-    for (const HeadStats& stats : head_stats(snapshot, run_id))
-        if (stats.mode == HeadMode::drive && stats.coverage)
-            return LiveHeadMark{stats.head, stats.active_rows, *stats.coverage, stats.covered_mass,
-                                is_dynamic_head(stats.head)};
-    return std::nullopt;
+bool is_any(std::string_view head, std::initializer_list<std::string_view> ids) {
+    const std::string_view id = head.substr(0, head.find_first_of(":+"));
+    return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+std::string label_of(const std::string& head, HeadMode mode) {
+    const std::string id = head.substr(0, head.find_first_of(":+"));
+    return mode == HeadMode::aligned ? id + " (aligned)" : id;
+}
+
+/// Self-paced before aligned before driving; heads that leave nothing out have nothing to show.
+std::vector<HeadMark> head_marks(const Snapshot& snapshot, RowId run_id) {
+    std::vector<HeadMark> marks;
+    for (const HeadStats& stats : head_stats(snapshot, run_id)) {
+        if (!stats.coverage || is_any(stats.head, {"full", "slimspec"})) continue;
+        marks.push_back({stats.head, label_of(stats.head, stats.mode), stats.mode, stats.active_rows,
+                         *stats.coverage, stats.covered_mass, is_dynamic_head(stats.head),
+                         stats.mode == HeadMode::aligned});
+    }
+    std::stable_sort(marks.begin(), marks.end(), [](const HeadMark& a, const HeadMark& b) {
+        return (a.mode == HeadMode::drive) < (b.mode == HeadMode::drive);
+    });
+    return marks;
+}
+
+/// Means over the last `coverage_window` rounds; at most about `most` points.
+RoundCoverage round_coverage(const CoverageIndex::HeadRounds& head) {
+    constexpr std::size_t most = 400;
+    RoundCoverage out;
+    out.head = head.head;
+    out.label = label_of(head.head, head.mode);
+    out.mode = head.mode;
+    out.is_dynamic = is_dynamic_head(head.head);
+    const std::size_t stride = std::max<std::size_t>(1, head.rounds.size() / most);
+    std::int64_t committed = 0, covered = 0, with_mass = 0;
+    double mass = 0;
+    const auto add = [&](const CoverageIndex::HeadRounds::One& one, int sign) {
+        committed += sign * one.committed;
+        covered += sign * one.covered;
+        if (!one.mass) return;
+        mass += sign * *one.mass;
+        with_mass += sign;
+    };
+    for (std::size_t i = 0; i < head.rounds.size(); ++i) {
+        add(head.rounds[i], 1);
+        if (i >= coverage_window) add(head.rounds[i - coverage_window], -1);
+        if (i % stride != 0 || i + 1 < std::min<std::size_t>(coverage_window, head.rounds.size()) ||
+            committed == 0)
+            continue;
+        out.round.push_back(static_cast<double>(i + 1));
+        out.coverage.push_back(static_cast<double>(covered) / static_cast<double>(committed));
+        out.mass.push_back(with_mass > 0 ? mass / static_cast<double>(with_mass)
+                                         : std::numeric_limits<double>::quiet_NaN());
+    }
+    return out;
+}
+
+CoverageCurve best_curve(const CoverageIndex& index, const std::vector<int>& sizes) {
+    CoverageCurve curve;
+    curve.label = "best ranking for this text";
+    curve.tokens = index.all().emitted;
+    const std::vector<std::uint32_t> counts = index.counts_by_token();
+    std::int64_t held = 0;
+    std::size_t at = 0;
+    for (const int v : sizes) {
+        for (; at < static_cast<std::size_t>(v) && at < counts.size(); ++at) held += counts[at];
+        curve.points.push_back(
+            {static_cast<double>(v), static_cast<double>(held) / static_cast<double>(index.all().emitted)});
+        if (at == counts.size()) break;  // it stays at 1
+    }
+    return curve;
 }
 
 }  // namespace
@@ -105,6 +172,15 @@ void CoverageIndex::update(const Snapshot& snapshot, RowId run_id) {
         source_ = snapshot.source;
     }
     if (run == nullptr) return;
+    for (; seen_evals_ < snapshot.head_evals.size(); ++seen_evals_) {
+        const HeadEvalRow& row = snapshot.head_evals[seen_evals_];
+        if (row.run_id != run_id || row.mode == HeadMode::calibration) continue;
+        auto found = std::find_if(heads_.begin(), heads_.end(), [&](const HeadRounds& of) {
+            return of.mode == row.mode && of.head == row.head;
+        });
+        if (found == heads_.end()) found = heads_.insert(heads_.end(), {row.head, row.mode, {}});
+        found->rounds.push_back({row.committed, row.covered, row.covered_mass});
+    }
     const Vocab* vocab = snapshot.vocab(run->vocab_id);
     for (; seen_ < snapshot.tokens.size(); ++seen_) {
         const TokenRow& token = snapshot.tokens[seen_];
@@ -114,8 +190,17 @@ void CoverageIndex::update(const Snapshot& snapshot, RowId run_id) {
         if (prompt == nullptr || prompt->run_id != run_id) continue;
         const std::optional<int> rank = token_rank(vocab, token);
         add(all_, rank, token.covered);
+        ++by_token_[token.token_id];
         if (!prompt->category.empty()) add(by_category_[prompt->category], rank, token.covered);
     }
+}
+
+std::vector<std::uint32_t> CoverageIndex::counts_by_token() const {
+    std::vector<std::uint32_t> counts;
+    counts.reserve(by_token_.size());
+    for (const auto& [token, count] : by_token_) counts.push_back(count);
+    std::sort(counts.begin(), counts.end(), std::greater<>());
+    return counts;
 }
 
 std::optional<int> token_rank(const Vocab* vocab, const TokenRow& token) {
@@ -127,10 +212,11 @@ std::optional<int> token_rank(const Vocab* vocab, const TokenRow& token) {
 }
 
 bool is_dynamic_head(std::string_view head) {
-    const std::string_view id = head.substr(0, head.find(':'));
-    for (const std::string_view dynamic : {"coral", "dynaspec", "specvocab", "microspec", "rdk"})
-        if (id == dynamic) return true;
-    return false;
+    return head.ends_with("+rdk") || is_any(head, {"coral", "dynaspec", "specvocab", "microspec"});
+}
+
+bool is_ranked_head(std::string_view head) {
+    return is_any(head, {"fr-spec", "pa-fr", "vocabtrim", "bcl"});
 }
 
 double coverage_at(const CoverageIndex::Counts& counts, int v) {
@@ -166,7 +252,12 @@ CoverageModel build_coverage(const Snapshot& snapshot, const CoverageIndex& inde
     const Vocab* vocab = snapshot.vocab(run->vocab_id);
     model.vocab_size = vocab == nullptr ? static_cast<int>(index.all().by_rank.size())
                                         : static_cast<int>(vocab->rows.size());
-    model.live = live_head(snapshot, run->id);
+    model.heads = head_marks(snapshot, run->id);
+    for (const CoverageIndex::HeadRounds& head : index.heads())
+        if (!is_any(head.head, {"full", "slimspec"})) model.rounds.push_back(round_coverage(head));
+    for (const HeadMark& head : model.heads)
+        if (is_ranked_head(head.head) && model.ranking_heads.find(head.label) == std::string::npos)
+            model.ranking_heads += (model.ranking_heads.empty() ? "" : ", ") + head.label;
     model.unranked = index.all().emitted - index.all().ranked;
     if (index.all().ranked == 0) {
         model.ranking_text =
@@ -181,6 +272,7 @@ CoverageModel build_coverage(const Snapshot& snapshot, const CoverageIndex& inde
     if (index.by_category().size() > 1)
         for (const auto& [category, counts] : index.by_category())
             model.curves.push_back(curve_of(category, counts, sizes));
+    model.best = best_curve(index, sizes);
     model.tail = tail_bins(index.all(), model.vocab_size);
     model.least_v_for_99 = least_size(index.all(), wanted_coverage);
     if (round_index && *round_index < snapshot.rounds.size() &&

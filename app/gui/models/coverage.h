@@ -3,12 +3,13 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "capture/queries.h"
 
 /// What the Coverage panel draws: how much of the emitted text a static shortlist of the most frequent tokens
-/// would have held, and where the live head stands against it.
+/// would have held, where each head stands against it, and how the coverage of heads goes round by round.
 namespace draftscope {
 
 /// Tokens emitted by rounds, counted by frequency rank. Only appended to while a run grows.
@@ -24,7 +25,20 @@ class CoverageIndex {
         std::int64_t ranked = 0;
         std::int64_t covered = 0;  ///< in the active set of the live head
     };
+    /// A head's rounds in the order in which they were decided.
+    struct HeadRounds {
+        std::string head;
+        HeadMode mode = HeadMode::drive;
+        struct One {
+            int committed = 0, covered = 0;
+            std::optional<double> mass;
+        };
+        std::vector<One> rounds;
+    };
     const Counts& all() const { return all_; }
+    const std::vector<HeadRounds>& heads() const { return heads_; }
+    /// How often each token was emitted, most often first.
+    std::vector<std::uint32_t> counts_by_token() const;
     const std::map<std::string, Counts>& by_category() const { return by_category_; }
     RowId run_id() const { return run_id_; }
 
@@ -36,7 +50,9 @@ class CoverageIndex {
     RowId run_id_ = 0;
     std::string source_;
     TimeNs started_ = 0;  ///< a new capture may use the same run id: its run began at another time
-    std::size_t seen_ = 0;
+    std::size_t seen_ = 0, seen_evals_ = 0;
+    std::unordered_map<TokenId, std::uint32_t> by_token_;
+    std::vector<HeadRounds> heads_;
 };
 
 struct CoveragePoint {
@@ -53,12 +69,22 @@ struct RankBin {
     std::int64_t tokens = 0;
     std::int64_t missed = 0;  ///< not in the live head's active set
 };
-struct LiveHeadMark {
+struct HeadMark {
     std::string head;
+    std::string label;  ///< short, for the plot
+    HeadMode mode = HeadMode::drive;
     double active_rows = 0;
     double coverage = 0;
-    std::optional<double> covered_mass;
-    bool is_dynamic = false;  ///< its shortlist follows the context: drawn as a star
+    std::optional<double> covered_mass;  ///< the ceiling of acceptance
+    bool is_dynamic = false;             ///< its shortlist follows the context: drawn as a star
+    bool estimate = false;               ///< aligned: drawn hollow
+};
+/// Coverage of a head over the last rounds, round by round.
+struct RoundCoverage {
+    std::string head, label;
+    HeadMode mode = HeadMode::drive;
+    bool is_dynamic = false;
+    std::vector<double> round, coverage, mass;  ///< mass NaN where it is not known
 };
 struct RoundToken {
     TokenId token_id = no_token;
@@ -72,9 +98,12 @@ struct CoverageModel {
     std::string ranking_text;  ///< says what is missing when there is no ranking
     int vocab_size = 0;
     std::vector<CoverageCurve> curves;  ///< "all" first
+    std::string ranking_heads;          ///< heads of the run that take their tokens from a ranking
+    CoverageCurve best;  ///< of the ranking that this very text would have wanted: no static one is better
     std::vector<RankBin> tail;
-    std::int64_t unranked = 0;  ///< emitted tokens outside the ranking
-    std::optional<LiveHeadMark> live;
+    std::int64_t unranked = 0;    ///< emitted tokens outside the ranking
+    std::vector<HeadMark> heads;  ///< the live one last, so that it is drawn on top; `full` left out
+    std::vector<RoundCoverage> rounds;
     std::vector<RoundToken> round_tokens;
     int least_v_for_99 = 0;  ///< smallest shortlist with 99 % coverage, 0 = none reaches it
 };
@@ -82,6 +111,9 @@ struct CoverageModel {
 /// `round_index`: the selected round, whose tokens are marked.
 CoverageModel build_coverage(const Snapshot& snapshot, const CoverageIndex& index,
                              std::optional<std::size_t> round_index);
+
+/// Rounds over which RoundCoverage is a mean.
+inline constexpr int coverage_window = 16;
 
 /// Coverage of the `v` most frequent tokens.
 double coverage_at(const CoverageIndex::Counts& counts, int v);
@@ -91,5 +123,7 @@ std::vector<int> log_sizes(int vocab_size, int points);
 std::optional<int> token_rank(const Vocab* vocab, const TokenRow& token);
 /// Heads whose shortlist changes with the context.
 bool is_dynamic_head(std::string_view head);
+/// Heads that keep the first tokens of a ranking.
+bool is_ranked_head(std::string_view head);
 
 }  // namespace draftscope

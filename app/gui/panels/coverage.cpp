@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "app/gui/panels/rebuild.h"
+#include "app/gui/panels/widgets.h"
 #include "capture/head_colours.h"
 
 namespace draftscope {
@@ -17,6 +18,7 @@ struct CoverageMemory {
     CoverageIndex index;
     CoverageModel model;
     bool by_category = false;
+    bool by_round = false;  ///< below: coverage round by round instead of the tail by rank
     RowId fitted_run = 0;
 };
 
@@ -28,9 +30,21 @@ int format_rank(double value, char* buffer, int size, void*) {
     return std::snprintf(buffer, static_cast<std::size_t>(size), "%g", value);
 }
 
+void draw_best_curve(const Style& style, const CoverageModel& model) {
+    std::vector<double> xs, ys;
+    for (const CoveragePoint& point : model.best.points) {
+        xs.push_back(point.v);
+        ys.push_back(100 * point.coverage);
+    }
+    ImPlot::PlotLine(
+        "best possible ranking", xs.data(), ys.data(), static_cast<int>(xs.size()),
+        {ImPlotProp_LineColor, to_vec(style.colours.text_dim, 0.8f), ImPlotProp_LineWeight, 1.2f});
+}
+
 void draw_curves(const Style& style, const CoverageModel& model, bool by_category) {
     std::vector<double> xs, ys;
     std::size_t category = 0;
+    if (!by_category) draw_best_curve(style, model);
     for (const CoverageCurve& curve : model.curves) {
         const bool all = curve.label == "all";
         if (!all && !by_category) continue;
@@ -43,7 +57,8 @@ void draw_curves(const Style& style, const CoverageModel& model, bool by_categor
         const std::uint32_t rgb =
             all ? style.colours.text
                 : data_colour(category_rgb[category++ % std::size(category_rgb)], style.theme);
-        const std::string label = fmt::format("{} ({})", curve.label, curve.tokens);
+        const std::string label =
+            all ? std::string("token ranking") : fmt::format("{} ({})", curve.label, curve.tokens);
         ImPlot::PlotLine(label.c_str(), xs.data(), ys.data(), static_cast<int>(xs.size()),
                          {ImPlotProp_LineColor, to_vec(rgb), ImPlotProp_LineWeight, all ? 2.2f : 1.3f});
     }
@@ -60,31 +75,90 @@ void star(ImDrawList* list, ImVec2 at, float radius, ImU32 fill, ImU32 edge) {
     list->AddPolyline(points, 10, edge, 1.5f, ImDrawFlags_Closed);
 }
 
-void draw_live_head(const Style& style, const CoverageModel& model, std::uint32_t rgb) {
-    if (!model.live) return;
-    const LiveHeadMark& live = *model.live;
-    const ImVec2 at = ImPlot::PlotToPixels(std::max(live.active_rows, 1.0), 100 * live.coverage);
+void diamond(ImDrawList* list, ImVec2 at, float r, ImU32 fill, ImU32 edge) {
+    const ImVec2 points[] = {{at.x, at.y - r}, {at.x + r, at.y}, {at.x, at.y + r}, {at.x - r, at.y}};
+    list->AddConvexPolyFilled(points, 4, fill);
+    list->AddPolyline(points, 4, edge, 1.5f, ImDrawFlags_Closed);
+}
+
+void mass_tick(ImDrawList* list, const HeadMark& head, ImVec2 at, float em, ImU32 colour) {
+    if (!head.covered_mass) return;
+    const ImVec2 end = ImPlot::PlotToPixels(std::max(head.active_rows, 1.0), 100 * *head.covered_mass);
+    list->AddLine(at, end, colour, 1.2f);
+    list->AddLine({end.x - 0.35f * em, end.y}, {end.x + 0.35f * em, end.y}, colour, 2.0f);
+}
+
+void mark_tooltip(const HeadMark& head) {
+    if (!ImGui::BeginTooltip()) return;
+    ImGui::Text("%s%s", head.head.c_str(),
+                head.mode == HeadMode::drive       ? ""
+                : head.mode == HeadMode::selfpaced ? "  (shadow)"
+                                                   : "  (aligned, an estimate)");
+    ImGui::Text("%.0f active rows, %.1f %% of the tokens covered", head.active_rows, 100 * head.coverage);
+    if (head.covered_mass)
+        ImGui::Text("%.1f %% of the target's probability: the ceiling of acceptance (the bar)",
+                    100 * *head.covered_mass);
+    ImGui::TextUnformatted(head.is_dynamic ? "its shortlist follows the context" : "a fixed shortlist");
+    ImGui::EndTooltip();
+}
+
+/// Names beside the marks, from the lowest up, each moved until it is clear of the ones before.
+void label_marks(const Style& style, const CoverageModel& model, const std::vector<ImVec2>& places) {
+    struct Box {
+        ImVec2 min, max;
+    };
     ImDrawList* list = ImPlot::GetPlotDrawList();
-    ImPlot::PushPlotClipRect(8);
-    const ImU32 fill = to_im(data_colour(rgb, style.theme)), edge = to_im(style.colours.panel);
-    if (live.is_dynamic) {
-        star(list, at, 0.65f * style.em, fill, edge);
-    } else {
-        const float r = 0.42f * style.em;
-        const ImVec2 points[] = {{at.x, at.y - r}, {at.x + r, at.y}, {at.x, at.y + r}, {at.x - r, at.y}};
-        list->AddConvexPolyFilled(points, 4, fill);
-        list->AddPolyline(points, 4, edge, 1.5f, ImDrawFlags_Closed);
+    const ImVec2 origin = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
+    const float font = 0.82f * style.em, gap = 0.7f * style.em;
+    std::vector<Box> taken;
+    std::vector<std::size_t> order(places.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::sort(order.begin(), order.end(),
+              [&](std::size_t a, std::size_t b) { return places[a].y > places[b].y; });
+    for (const std::size_t i : order) {
+        const std::string text =
+            fmt::format("{} {:.1f} %", model.heads[i].label, 100 * model.heads[i].coverage);
+        const ImVec2 extent = style.ui->CalcTextSizeA(font, 1e9f, 0, text.c_str());
+        const bool left = places[i].x + gap + extent.x > origin.x + size.x;
+        Box box;
+        box.min = {left ? places[i].x - gap - extent.x : places[i].x + gap, places[i].y - 0.3f * extent.y};
+        for (const Box& other : taken)
+            if (box.min.x < other.max.x && box.min.x + extent.x > other.min.x &&
+                box.min.y + extent.y > other.min.y && box.min.y < other.max.y)
+                box.min.y = other.min.y - extent.y - 1;
+        box.max = {box.min.x + extent.x, box.min.y + extent.y};
+        taken.push_back(box);
+        list->AddRectFilled({box.min.x - 2, box.min.y}, {box.max.x + 2, box.max.y},
+                            to_im(style.colours.panel, 0.8f), 2);
+        list->AddText(style.ui, font, box.min, to_im(style.colours.text), text.c_str());
     }
-    const std::string text = fmt::format("{}: {:.1f} %", live.head, 100 * live.coverage);
-    const ImVec2 extent = ImGui::CalcTextSize(text.c_str());
-    const ImVec2 room = ImPlot::GetPlotPos();
-    const float x = at.x - extent.x - 0.9f * style.em < room.x ? at.x + 0.9f * style.em
-                                                               : at.x - extent.x - 0.9f * style.em;
-    const float y = at.y + 0.35f * style.em;
-    list->AddRectFilled({x - 3, y - 1}, {x + extent.x + 3, y + extent.y + 1},
-                        to_im(style.colours.panel, 0.85f), 2);
-    list->AddText({x, y}, to_im(style.colours.text), text.c_str());
+}
+
+/// Dynamic heads as stars, fixed shortlists as diamonds, the driving head larger; a bar leads from token
+/// coverage to covered probability.
+void draw_heads(const Style& style, const CoverageModel& model) {
+    ImDrawList* list = ImPlot::GetPlotDrawList();
+    std::vector<ImVec2> places;
+    const HeadMark* hovered = nullptr;
+    const ImVec2 mouse = ImGui::GetIO().MousePos;
+    ImPlot::PushPlotClipRect(8);
+    for (const HeadMark& head : model.heads) {
+        const ImVec2 at = ImPlot::PlotToPixels(std::max(head.active_rows, 1.0), 100 * head.coverage);
+        const ImU32 colour = to_im(data_colour(head_colour(head.head), style.theme));
+        const ImU32 ground = to_im(style.colours.panel);
+        const ImU32 fill = head.estimate ? ground : colour, edge = head.estimate ? colour : ground;
+        const float scale = head.mode == HeadMode::drive ? 1.25f : 0.9f;
+        mass_tick(list, head, at, style.em, colour);
+        if (head.is_dynamic)
+            star(list, at, scale * 0.55f * style.em, fill, edge);
+        else
+            diamond(list, at, scale * 0.38f * style.em, fill, edge);
+        if (std::abs(mouse.x - at.x) + std::abs(mouse.y - at.y) < 0.8f * style.em) hovered = &head;
+        places.push_back(at);
+    }
+    label_marks(style, model, places);
     ImPlot::PopPlotClipRect();
+    if (hovered != nullptr && ImPlot::IsPlotHovered()) mark_tooltip(*hovered);
 }
 
 /// The round's tokens: a tick on the rank axis each; those the head could not propose stand taller, with a
@@ -121,22 +195,18 @@ void draw_round_tokens(PanelContext& context, const CoverageModel& model, double
     }
 }
 
-std::uint32_t live_colour(const PanelContext& context, const CoverageModel& model) {
-    return model.live ? head_colour(model.live->head) : context.style.colours.accent;
-}
-
 void draw_coverage_plot(PanelContext& context, CoverageMemory& memory, float height, bool fit) {
     const Style& style = context.style;
     const CoverageModel& model = memory.model;
     constexpr ImPlotFlags flags = ImPlotFlags_NoMenus | ImPlotFlags_NoBoxSelect | ImPlotFlags_NoMouseText;
-    const ImPlotFlags legend = memory.by_category ? 0 : ImPlotFlags_NoLegend;
-    if (!ImPlot::BeginPlot("##coverage", {-1, height}, flags | legend)) return;
+    if (!ImPlot::BeginPlot("##coverage", {-1, height}, flags)) return;
     const ImPlotCond when = fit ? ImPlotCond_Always : ImPlotCond_Once;
     ImPlot::SetupAxis(ImAxis_X1, "shortlist size (tokens)");
     ImPlot::SetupAxis(ImAxis_Y1, "covered, %");
     ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
     ImPlot::SetupAxisFormat(ImAxis_X1, format_rank);
-    const double widest = std::max<double>(model.vocab_size, model.live ? model.live->active_rows : 1);
+    double widest = model.vocab_size;
+    for (const HeadMark& head : model.heads) widest = std::max(widest, head.active_rows);
     ImPlot::SetupAxisLimits(ImAxis_X1, 1, widest * 1.4, when);
     ImPlot::SetupAxisLimits(ImAxis_Y1, 0, 104, when);
     ImPlot::SetupLegend(ImPlotLocation_NorthWest);
@@ -146,7 +216,7 @@ void draw_coverage_plot(PanelContext& context, CoverageMemory& memory, float hei
     }
     draw_curves(style, model, memory.by_category);
     draw_round_tokens(context, model, ImPlot::GetPlotLimits().Y.Min);
-    draw_live_head(style, model, live_colour(context, model));
+    draw_heads(style, model);
     if (ImPlot::IsPlotHovered() && !model.curves.empty()) {
         const double v = ImPlot::GetPlotMousePos().x;
         const double at = std::clamp(v, 1.0, static_cast<double>(model.vocab_size));
@@ -198,6 +268,35 @@ void draw_tail_plot(PanelContext& context, const CoverageModel& model, float hei
     ImPlot::EndPlot();
 }
 
+/// Coverage over the last rounds of every head with a shortlist: full lines dynamic heads, thin ones fixed
+/// shortlists.
+void draw_round_plot(const Style& style, const CoverageModel& model, float height, bool fit) {
+    constexpr ImPlotFlags flags = ImPlotFlags_NoMenus | ImPlotFlags_NoBoxSelect | ImPlotFlags_NoMouseText;
+    if (!ImPlot::BeginPlot("##rounds", {-1, height}, flags)) return;
+    double last = 2, low = 1;
+    for (const RoundCoverage& head : model.rounds) {
+        if (head.round.empty()) continue;
+        last = std::max(last, head.round.back());
+        low = std::min(low, *std::min_element(head.coverage.begin(), head.coverage.end()));
+    }
+    const ImPlotCond when = fit ? ImPlotCond_Always : ImPlotCond_Once;
+    ImPlot::SetupAxis(ImAxis_X1, fmt::format("round (mean of the last {})", coverage_window).c_str());
+    ImPlot::SetupAxis(ImAxis_Y1, "covered, %");
+    ImPlot::SetupAxisLimits(ImAxis_X1, 1, last, when);
+    ImPlot::SetupAxisLimits(ImAxis_Y1, std::max(0.0, 100 * low - 5), 102, when);
+    ImPlot::SetupLegend(ImPlotLocation_SouthEast);
+    std::vector<double> percent;
+    for (const RoundCoverage& head : model.rounds) {
+        percent.clear();
+        for (const double value : head.coverage) percent.push_back(100 * value);
+        ImPlot::PlotLine(head.label.c_str(), head.round.data(), percent.data(),
+                         static_cast<int>(percent.size()),
+                         {ImPlotProp_LineColor, to_vec(data_colour(head_colour(head.head), style.theme)),
+                          ImPlotProp_LineWeight, head.is_dynamic ? 2.0f : 1.0f});
+    }
+    ImPlot::EndPlot();
+}
+
 void caption(const Style& style, CoverageMemory& memory) {
     const CoverageModel& model = memory.model;
     std::string text;
@@ -205,13 +304,23 @@ void caption(const Style& style, CoverageMemory& memory) {
         text = fmt::format("99 % needs the {} most frequent tokens", model.least_v_for_99);
     if (model.unranked > 0)
         text += fmt::format("{}{} tokens unranked", text.empty() ? "" : "; ", model.unranked);
-    ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
-    ImGui::TextUnformatted(text.c_str());
-    ImGui::PopStyleColor();
+    const float switches = (model.curves.size() > 1 ? 12.5f : 6.5f) * style.em;
+    text_cut(text, std::max(4 * style.em, ImGui::GetContentRegionAvail().x - switches));
+    tooltip(
+        style,
+        text +
+            (model.ranking_heads.empty()
+                 ? std::string()
+                 : "\nHeads that keep the first tokens of a ranking: " + model.ranking_heads) +
+            "\nThe grey curve is the ranking that this very text would have wanted: no fixed shortlist of "
+            "that size covers more. Stars: shortlists that follow the context.");
+    ImGui::SameLine();
+    const float room = ImGui::GetContentRegionAvail().x - switches;
+    ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0f, room));
+    ImGui::Checkbox("rounds", &memory.by_round);
+    tooltip(style, "below: coverage round by round instead of the long tail by rank");
     if (model.curves.size() <= 1) return;
     ImGui::SameLine();
-    const float room = ImGui::GetContentRegionAvail().x - 7 * style.em;
-    ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0f, room));
     ImGui::Checkbox("categories", &memory.by_category);
 }
 
@@ -235,7 +344,10 @@ void draw_coverage(PanelContext& context) {
     caption(style, memory);
     const float room = ImGui::GetContentRegionAvail().y - ImGui::GetStyle().ItemSpacing.y;
     draw_coverage_plot(context, memory, 0.6f * room, fit);
-    draw_tail_plot(context, model, 0.4f * room, fit);
+    if (memory.by_round)
+        draw_round_plot(style, model, 0.4f * room, fit);
+    else
+        draw_tail_plot(context, model, 0.4f * room, fit);
 }
 
 }  // namespace draftscope

@@ -108,13 +108,53 @@ TEST(Coverage, MarksTheLiveHeadAndTheRoundsTokens) {
     round.head_evals = {eval};
     built.step(round, {}, 0, 10);
     const CoverageModel model = model_of(built, 0);
-    ASSERT_TRUE(model.live.has_value());
-    EXPECT_DOUBLE_EQ(model.live->coverage, 0.5);
-    EXPECT_DOUBLE_EQ(model.live->active_rows, 4);
-    EXPECT_TRUE(model.live->is_dynamic);
+    ASSERT_EQ(model.heads.size(), 1u);
+    EXPECT_DOUBLE_EQ(model.heads[0].coverage, 0.5);
+    EXPECT_DOUBLE_EQ(model.heads[0].active_rows, 4);
+    EXPECT_TRUE(model.heads[0].is_dynamic);
     ASSERT_EQ(model.round_tokens.size(), 2u);
     EXPECT_DOUBLE_EQ(model.round_tokens[1].rank, 8);
     EXPECT_FALSE(model.round_tokens[1].covered);
+}
+
+TEST(Coverage, MarksShadowHeadsAndFollowsThemRoundByRound) {
+    HandBuilt built(numbered_words(8));
+    built.prompt(1);
+    const auto eval = [](const char* head, HeadMode mode, int covered) {
+        HeadEvalRow row;
+        row.head = head;
+        row.mode = mode;
+        row.active_rows = 4;
+        row.committed = 2;
+        row.covered = covered;
+        row.covered_mass = 0.25 * covered;
+        return row;
+    };
+    for (int i = 0; i < 40; ++i) {
+        RoundRecord round;
+        round.tokens = {token(2, 1), token(i % 2 == 0 ? 2 : 7, 2)};
+        round.head_evals = {eval("fr-spec:v=4", HeadMode::drive, 2), eval("full", HeadMode::calibration, 2),
+                            eval("microspec", HeadMode::selfpaced, i < 20 ? 0 : 2),
+                            eval("coral", HeadMode::aligned, 1)};
+        built.step(round, {}, i * 10, i * 10 + 10);
+    }
+    const CoverageModel model = model_of(built);
+    ASSERT_EQ(model.heads.size(), 3u);
+    EXPECT_EQ(model.heads.back().head, "fr-spec:v=4");
+    EXPECT_FALSE(model.heads.back().is_dynamic);
+    EXPECT_EQ(model.ranking_heads, "fr-spec");
+    for (const HeadMark& head : model.heads) EXPECT_EQ(head.estimate, head.head == "coral");
+    ASSERT_EQ(model.rounds.size(), 3u);
+    const RoundCoverage& microspec = model.rounds[1];
+    EXPECT_EQ(microspec.label, "microspec");
+    // Means of 16 rounds: all of the last ones are covered, none of the first.
+    EXPECT_DOUBLE_EQ(microspec.round.front(), coverage_window);
+    EXPECT_DOUBLE_EQ(microspec.coverage.front(), 0);
+    EXPECT_DOUBLE_EQ(microspec.coverage.back(), 1);
+    EXPECT_DOUBLE_EQ(microspec.mass.back(), 0.5);
+    // Two tokens were emitted: in the best order, two sizes tell all.
+    EXPECT_DOUBLE_EQ(model.best.points.front().coverage, 60.0 / 80);
+    EXPECT_DOUBLE_EQ(model.best.points.back().coverage, 1);
 }
 
 TEST(Coverage, ExplainsWhatIsMissing) {
