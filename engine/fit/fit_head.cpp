@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -31,6 +32,50 @@ FittedTensor half(std::string name, std::vector<std::int64_t> shape, std::span<c
 /// The values as the artefact will hold them, so that the report is about what is shipped.
 void round_to_half(std::span<float> values) {
     for (float& value : values) value = f16_to_f32(f32_to_f16(value));
+}
+
+/// A matrix as 64 columns share a scale, as kernels::Matrix has it.
+struct Int8Matrix {
+    std::vector<std::int8_t> values;
+    std::vector<float> scales;  ///< [rows, groups], as f16 holds them
+    int groups = 0;
+};
+
+Int8Matrix to_int8(const Dense& dense) {
+    constexpr int group = 64;
+    Int8Matrix out;
+    out.groups = (dense.cols + group - 1) / group;
+    out.values.resize(dense.values().size());
+    out.scales.resize(static_cast<std::size_t>(dense.rows) * static_cast<std::size_t>(out.groups));
+    for (int r = 0; r < dense.rows; ++r)
+        for (int g = 0; g < out.groups; ++g) {
+            const int first = g * group, last = std::min(first + group, dense.cols);
+            const float* row = dense.row(r).data();
+            float most = 0;
+            for (int c = first; c < last; ++c) most = std::max(most, std::abs(row[c]));
+            const float scale = f16_to_f32(f32_to_f16(most / 127));
+            out.scales[static_cast<std::size_t>(r) * static_cast<std::size_t>(out.groups) +
+                       static_cast<std::size_t>(g)] = scale;
+            for (int c = first; c < last && scale > 0; ++c)
+                out.values[static_cast<std::size_t>(r) * static_cast<std::size_t>(dense.cols) +
+                           static_cast<std::size_t>(c)] =
+                    static_cast<std::int8_t>(std::clamp(std::lround(row[c] / scale), -127l, 127l));
+        }
+    return out;
+}
+
+/// What the file will hold of a large matrix: the report is about what is shipped.
+void round_to_stored(Dense& dense, bool int8) {
+    if (!int8) return round_to_half(dense.values());
+    const Int8Matrix stored = to_int8(dense);
+    for (int r = 0; r < dense.rows; ++r)
+        for (int c = 0; c < dense.cols; ++c)
+            dense.row(r)[c] =
+                static_cast<float>(
+                    stored.values[static_cast<std::size_t>(r) * static_cast<std::size_t>(dense.cols) +
+                                  static_cast<std::size_t>(c)]) *
+                stored.scales[static_cast<std::size_t>(r) * static_cast<std::size_t>(stored.groups) +
+                              static_cast<std::size_t>(c / 64)];
 }
 
 /// The rows of a packed head as floats, as matmul sees them.
@@ -266,14 +311,20 @@ void note_training(const KlReport& trained, Report& notes) {
 /// Rounds the weights to what the file holds, judges them, and makes the tensors.
 void finish_head(const FitInputs& in, const FitOptions& options, const Samples& samples, Growing& growing,
                  FittedHead& result) {
-    for (const Parameter& p : growing.student->parameters()) round_to_half(p.values);
+    for (Dense& down : growing.factors.down) round_to_half(down.values());
+    Dense& large = is_low_rank(options.head) ? growing.factors.up : growing.rows;
+    round_to_stored(large, options.int8);
+    const auto store = [&](const char* name) {
+        if (!options.int8) return result.tensors.push_back(half_tensor(name, large));
+        for (FittedTensor& tensor : int8_tensors(name, large)) result.tensors.push_back(std::move(tensor));
+    };
     result.report = growing.evaluate(in.exec, samples);
     const std::vector<TokenId>& ids = growing.head.ids;
     if (!ids.empty()) {
         result.tensors.push_back(integer_tensor("ids", {static_cast<std::int64_t>(ids.size())}, to_i32(ids)));
     }
     if (!is_low_rank(options.head)) {
-        result.tensors.push_back(half_tensor("weight", growing.rows));
+        store("weight");
         result.parameters["v"] = std::to_string(growing.rows.rows);
         return;
     }
@@ -281,7 +332,7 @@ void finish_head(const FitInputs& in, const FitOptions& options, const Samples& 
     const bool one = factors.down.size() == 1;
     for (std::size_t l = 0; l < factors.down.size(); ++l)
         result.tensors.push_back(half_tensor(one ? "down" : fmt::format("down.{}", l), factors.down[l]));
-    result.tensors.push_back(half_tensor(options.head == "specvocab" ? "vocab" : "up", factors.up));
+    store(options.head == "specvocab" ? "vocab" : "up");
     result.parameters["rank"] = joined(growing.ranks);
 }
 
@@ -395,6 +446,14 @@ FittedTensor half_tensor(std::string name, const Dense& values) {
 
 FittedTensor half_tensor(std::string name, std::span<const float> values) {
     return half(std::move(name), {static_cast<std::int64_t>(values.size())}, values);
+}
+
+std::vector<FittedTensor> int8_tensors(const std::string& name, const Dense& values) {
+    const Int8Matrix stored = to_int8(values);
+    std::vector<FittedTensor> tensors;
+    tensors.push_back({name, "I8", {values.rows, values.cols}, bytes_of<std::int8_t>(stored.values)});
+    tensors.push_back(half(name + ".scales", {values.rows, stored.groups}, stored.scales));
+    return tensors;
 }
 
 FittedTensor integer_tensor(std::string name, std::vector<std::int64_t> shape,

@@ -25,6 +25,10 @@ FittedTensor half_tensor(std::string name, std::span<const float> values);
 FittedTensor integer_tensor(std::string name, std::vector<std::int64_t> shape,
                             std::span<const std::int32_t> values);
 
+/// `name` in I8 and its scales, `name`.scales F16 [rows, ceil(cols / 64)]: half of F16, and on an int8 head
+/// the very same numbers.
+std::vector<FittedTensor> int8_tensors(const std::string& name, const Dense& values);
+
 struct FitOptions {
     std::string head;        ///< slimspec, specvocab, vocabtrim-t, bcl, coral, dynaspec, rdk
     std::vector<int> ranks;  ///< empty = d/8; one for all levels or one per level
@@ -34,6 +38,7 @@ struct FitOptions {
     int clusters = 64;       ///< of dynaspec; our default
     int groups = 16;         ///< of coral; our default
     bool train = true;       ///< false = stop at the closed form
+    bool int8 = false;       ///< store the large matrix of a low-rank or trimmed head as int8
     CollectOptions collect;
     KlOptions kl;
     RouterOptions router;

@@ -170,9 +170,31 @@ Result<kernels::Matrix> HeadArtefact::matrix(kernels::Exec& exec, kernels::Preci
         return bad_input("{}: tensor '{}' has shape [{}], expected [{}, {}]", path(), name,
                          fmt::join(tensor->shape, ", "), wanted(n), wanted(k));
     }
+    if (tensor->type == "I8") return scaled_matrix(exec, precision, *tensor);
     return kernels::Matrix::pack(exec, precision, static_cast<int>(tensor->rows()),
                                  static_cast<int>(tensor->cols()),
                                  [&](int row, float* out) { tensors_->read_row(*tensor, row, out); });
+}
+
+/// Integers with a scale for each 64 columns of a row.
+Result<kernels::Matrix> HeadArtefact::scaled_matrix(kernels::Exec& exec, kernels::Precision precision,
+                                                    const TensorInfo& tensor) const {
+    constexpr std::int64_t group = 64;
+    const std::string name = tensor.name + ".scales";
+    const TensorInfo* scales = tensors_->find(name);
+    if (scales == nullptr) return bad_input("{}: tensor '{}' is missing", path(), name);
+    const std::int64_t groups = (tensor.cols() + group - 1) / group;
+    if (scales->shape != std::vector<std::int64_t>{tensor.rows(), groups})
+        return bad_input("{}: tensor '{}' has shape [{}], expected [{}, {}]", path(), name,
+                         fmt::join(scales->shape, ", "), tensor.rows(), groups);
+    return kernels::Matrix::pack(exec, precision, static_cast<int>(tensor.rows()),
+                                 static_cast<int>(tensor.cols()), [&](int row, float* out) {
+                                     std::vector<float> scale(static_cast<std::size_t>(groups));
+                                     tensors_->read_row(*scales, row, scale.data());
+                                     tensors_->read_row(tensor, row, out);
+                                     for (std::int64_t c = 0; c < tensor.cols(); ++c)
+                                         out[c] *= scale[static_cast<std::size_t>(c / group)];
+                                 });
 }
 
 Result<std::vector<float>> HeadArtefact::vector_or_zeros(const std::string& name, int size) const {

@@ -68,6 +68,8 @@ class HeadArtefact {
     Result<std::vector<int>> map_of_tokens(const std::string& name, int limit) const;
 
   private:
+    Result<kernels::Matrix> scaled_matrix(kernels::Exec& exec, kernels::Precision precision,
+                                          const TensorInfo& tensor) const;
     HeadArtefact(ArtefactInfo info, std::shared_ptr<const WeightSource> tensors)
         : info_(std::move(info)), tensors_(std::move(tensors)) {}
     ArtefactInfo info_;
