@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -67,6 +68,68 @@ int do_fit(const Options& options) {
     return 0;
 }
 
+/// Options that some heads have no use for, and the heads that have one.
+struct OptionUse {
+    const char* option;
+    std::vector<std::string_view> heads;
+};
+
+const std::vector<OptionUse>& option_uses() {
+    const std::vector<std::string_view> low_rank = {"slimspec", "specvocab"};
+    const std::vector<std::string_view> divergence = {"slimspec", "specvocab", "vocabtrim-t"};
+    const std::vector<std::string_view> routed = {"dynaspec", "coral"};
+    const std::vector<std::string_view> drafted = {"slimspec", "specvocab", "vocabtrim-t",
+                                                   "bcl",      "dynaspec",  "coral"};
+    const std::vector<std::string_view> loads = {"slimspec", "specvocab", "vocabtrim-t", "bcl",
+                                                 "dynaspec", "coral",     "rdk"};
+    static const std::vector<OptionUse> uses = {
+        {"--rank", low_rank},
+        {"--per-level", low_rank},
+        {"--vocabulary", {"vocabtrim-t"}},
+        {"--int8", {"slimspec", "specvocab", "vocabtrim-t", "bcl"}},
+        {"--alpha", {"bcl"}},
+        {"--clusters", {"dynaspec"}},
+        {"--router-width", {"dynaspec"}},
+        {"--groups", {"coral"}},
+        {"--neighbours", {"rdk"}},
+        {"--keep", {"rdk"}},
+        {"--text", {"fr-spec", "pa-fr"}},
+        {"--ranking", {"vocabtrim-t", "coral", "bcl"}},
+        {"--label-topk", routed},
+        {"--epochs", divergence},
+        {"--rate", divergence},
+        {"--batch", divergence},
+        {"--level-decay", divergence},
+        {"--drafted-share", divergence},
+        {"--lambda", {"specvocab"}},
+        {"--rounds", drafted},
+        {"--tree", drafted},
+        {"--seed", drafted},
+        {"--drafter", loads},
+        {"--precision", loads},
+        {"--trace", {"slimspec", "specvocab", "vocabtrim-t", "vocabtrim", "bcl", "dynaspec", "coral", "rdk"}},
+        {"--model",
+         {"slimspec", "specvocab", "vocabtrim-t", "bcl", "dynaspec", "coral", "rdk", "fr-spec", "pa-fr"}},
+    };
+    return uses;
+}
+
+/// An option that was given and would change nothing is a misunderstanding, said before minutes are spent.
+Status check_used(const CLI::App& command, const std::string& head) {
+    const auto known = fittable_heads();
+    if (std::find(known.begin(), known.end(), head) == known.end())
+        return {};  // the job says which there are
+    for (const OptionUse& use : option_uses()) {
+        if (command.get_option(use.option)->count() == 0) continue;
+        if (std::find(use.heads.begin(), use.heads.end(), head) != use.heads.end()) continue;
+        std::string heads;
+        for (const std::string_view name : use.heads)
+            heads += (heads.empty() ? "" : ", ") + std::string(name);
+        return bad_input("fit {}: {} means nothing for it; it is for {}", head, use.option, heads);
+    }
+    return {};
+}
+
 void add_size_options(CLI::App& command, FitConfig& config) {
     fit::FitOptions& options = config.options;
     command.add_option("--rank", config.rank,
@@ -78,6 +141,10 @@ void add_size_options(CLI::App& command, FitConfig& config) {
     command.add_option("--alpha", options.alpha, "bcl: weight of coverage against cost")
         ->check(CLI::Range(0.0, 1.0))
         ->capture_default_str();
+    command.add_flag(
+        "--int8", options.int8,
+        "slimspec, specvocab, vocabtrim-t, bcl: store the large matrix in half the bytes, with a "
+        "scale for each 64 values; no loss for a head that runs at int8");
     command.add_option("--clusters", options.clusters, "dynaspec: clusters (our default)")
         ->capture_default_str();
     command.add_option("--groups", options.groups, "coral: groups of equal size (our default)")
@@ -163,9 +230,17 @@ void add_fit(CLI::App& program, Action& action) {
     command->add_flag("--overwrite", config.overwrite, "replace an existing file");
     command->add_flag("--json", options->json, "print one JSON document on stdout and nothing else there");
     command->add_flag("--quiet", options->quiet, "no progress");
-    command->callback([options, &action] {
+    for (const char* option : {"--joint-epochs", "--joint-rate", "--lambda"})
+        command->get_option(option)->needs("--joint");
+    for (const char* option : {"--epochs", "--rate", "--batch", "--level-decay", "--drafted-share"})
+        command->get_option(option)->excludes("--joint");
+    command->callback([options, command, &action] {
         options->config.options.router.seed = options->config.options.kl.seed;
-        action = [options] { return do_fit(*options); };
+        action = [options, command] {
+            if (const Status used = check_used(*command, options->config.head); !used.ok())
+                return report(used.error());
+            return do_fit(*options);
+        };
     });
 }
 

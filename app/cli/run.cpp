@@ -204,6 +204,19 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
     command.add_flag("--raw", config.raw, "no chat template");
 }
 
+/// What was asked for and would change nothing.
+Status check_used(const CLI::App& command, const std::string& drafter) {
+    const std::string id = drafter.substr(0, drafter.find(':'));
+    if (id != "none" && id != "ngram") return {};
+    for (const char* option : {"--head", "--shadow"})
+        if (command.get_option(option)->count() > 0)
+            return bad_input("{}: drafter {} has no LM head; leave it out or choose another drafter", option,
+                             id);
+    if (id == "none" && command.get_option("--tree")->count() > 0)
+        return bad_input("--tree: drafter none drafts nothing; leave it out or choose another drafter");
+    return {};
+}
+
 }  // namespace
 
 void add_run(CLI::App& program, Action& action) {
@@ -219,8 +232,9 @@ void add_run(CLI::App& program, Action& action) {
         command->add_option("--prompts", config.prompts_file, "JSONL with `prompt` or `turns` per line");
     prompt->excludes(prompts);
     add_decoding_options(*command, config);
-    command->add_option("--limit", config.limit, "conversations taken from the file (0 = all)");
-    command->add_flag("--stratify", config.stratify, "take them evenly over the categories");
+    command->add_option("--limit", config.limit, "conversations taken from the file (0 = all)")
+        ->needs(prompts);
+    command->add_flag("--stratify", config.stratify, "take them evenly over the categories")->needs(prompts);
     command->add_option("--baseline", config.baseline,
                         "also decode N prompts autoregressively at the same batch, for the speed-up");
     command->add_option(
@@ -236,7 +250,14 @@ void add_run(CLI::App& program, Action& action) {
     command->add_flag("--overwrite", config.overwrite, "replace an existing capture file");
     command->add_flag("--json", options->json, "print one JSON document on stdout and nothing else there");
     command->add_flag("--quiet", options->quiet, "no text while decoding, no progress");
-    command->callback([options, &action] { action = [options] { return do_run(*options); }; });
+    command->callback([options, command, &action] {
+        action = [options, command] {
+            // What is wrong with an option is said before that it has no use.
+            const Status used = check_used(*command, options->config.drafter);
+            if (!used.ok() && validate(options->config).ok()) return report(used.error());
+            return do_run(*options);
+        };
+    });
 }
 
 }  // namespace draftscope::cli

@@ -83,8 +83,9 @@ void add_trace(CLI::App& program, Action& action) {
         "--out "
         "demo.trace");
     auto* prompt = command->add_option("--prompt", run.prompt, "one prompt");
-    command->add_option("--prompts", run.prompts_file, "JSONL with `prompt` or `turns` per line")
-        ->excludes(prompt);
+    auto* prompts =
+        command->add_option("--prompts", run.prompts_file, "JSONL with `prompt` or `turns` per line");
+    prompts->excludes(prompt);
     command->add_option("--out", options->config.out, "folder to write")->required();
     command->add_flag("--overwrite", options->config.overwrite, "replace an existing trace");
     command->add_option("--model", run.model,
@@ -94,8 +95,8 @@ void add_trace(CLI::App& program, Action& action) {
     command->add_option("--top-k", run.top_k, "0 = off")->capture_default_str();
     command->add_option("--seed", run.seed, "of the sampling")->capture_default_str();
     command->add_option("--max-new", run.max_new, "tokens to generate per prompt")->capture_default_str();
-    command->add_option("--limit", run.limit, "conversations taken from the file (0 = all)");
-    command->add_flag("--stratify", run.stratify, "take them evenly over the categories");
+    command->add_option("--limit", run.limit, "conversations taken from the file (0 = all)")->needs(prompts);
+    command->add_flag("--stratify", run.stratify, "take them evenly over the categories")->needs(prompts);
     command
         ->add_option("--batch", options->config.batch,
                      "prompts decoded side by side; every text stays the same")

@@ -77,7 +77,22 @@ Status check_given_artefacts(std::span<const std::string> given) {
         const std::string head = artefact.substr(0, equals), path = artefact.substr(equals + 1);
         if (head != "rdk" && find_head(head) == nullptr)
             return bad_input("--artefact {}: unknown head '{}'", artefact, head);
+        if (const HeadInfo* info = find_head(head); info != nullptr && info->need == ArtefactNeed::none)
+            return bad_input("--artefact {}: head {} needs no file", artefact, head);
         if (!exists(path)) return bad_input("--artefact {}: {}: no such file", artefact, path);
+    }
+    return {};
+}
+
+Status check_artefacts_used(std::span<const std::string> given, std::span<const HeadSpec> heads) {
+    for (const std::string& artefact : given) {
+        const std::string name = artefact.substr(0, artefact.find('='));
+        const bool used = std::any_of(heads.begin(), heads.end(), [&](const HeadSpec& head) {
+            return head.id == name || (head.rdk && name == "rdk");
+        });
+        if (!used)
+            return bad_input("--artefact {}: none of the heads is {}; leave it out", artefact,
+                             name == "rdk" ? "one with +rdk" : name);
     }
     return {};
 }

@@ -20,6 +20,8 @@ struct ArtefactPlaces {
 
 /// Every `given` names a known head and a file that is there.
 Status check_given_artefacts(std::span<const std::string> given);
+/// Every file belongs to one of the heads of the run; bad_input names the one that does not.
+Status check_artefacts_used(std::span<const std::string> given, std::span<const HeadSpec> heads);
 /// The files for one head. A fitted head's shipped artefact is one whose parameters `spec` does not
 /// contradict; absent files stay "", and make_head says what is missing.
 HeadArtefacts find_artefacts(const HeadSpec& spec, const ArtefactPlaces& places);

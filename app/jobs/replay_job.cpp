@@ -4,6 +4,7 @@
 #include <set>
 #include <thread>
 
+#include "app/jobs/artefacts.h"
 #include "app/jobs/resolve.h"
 #include "base/clock.h"
 #include "engine/draft/drafter.h"
@@ -129,13 +130,16 @@ Result<std::vector<ResolvedRun>> resolve_heads(const ReplayConfig& config, const
     const std::vector<std::string> specs =
         config.heads.empty() ? std::vector<std::string>{"full"} : config.heads;
     std::vector<ResolvedRun> runs;
+    std::vector<HeadSpec> heads;
     std::set<std::string> seen;
     for (const std::string& spec : specs) {
         DS_ASSIGN(ResolvedRun run, resolve_run(as_run(config, trace, spec), true));
         if (!seen.insert(to_text(*run.head)).second)
             return bad_input("--heads: {} is named twice", to_text(*run.head));
+        heads.push_back(*run.head);
         runs.push_back(std::move(run));
     }
+    DS_TRY(check_artefacts_used(config.artefacts, heads));
     return runs;
 }
 
@@ -203,6 +207,9 @@ Result<ReplayReport> run_replay(const ReplayConfig& config, const ReplayHooks& h
     Loaded loaded;
     DS_ASSIGN(loaded.trace, Trace::open(config.trace));
     const TraceInfo& info = loaded.trace->info();
+    if (!config.model.empty() && !loaded.trace->weights_path().empty())
+        return bad_input("--model {}: the trace carries its target's LM head and embedding, {}; leave it out",
+                         config.model, loaded.trace->weights_path());
     DS_ASSIGN(const std::vector<ResolvedRun> runs, resolve_heads(config, *loaded.trace));
     const ResolvedRun& first = runs.front();
     const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));

@@ -173,7 +173,12 @@ std::vector<std::string> split_specs(const std::string& list) {
 Result<std::vector<ResolvedShadow>> resolve_shadows(const ResolvedRun& run) {
     constexpr std::string_view aligned = "aligned:";
     std::vector<ResolvedShadow> shadows;
-    if (run.config.shadow.empty()) return shadows;
+    std::vector<HeadSpec> heads;
+    if (run.head) heads.push_back(*run.head);
+    if (run.config.shadow.empty()) {
+        DS_TRY(check_artefacts_used(run.config.artefacts, heads));
+        return shadows;
+    }
     if (rule_at(run.verify, run.config.temperature) != VerifyRule::match)
         return bad_input("--shadow {}: shadow heads are judged by exact match; use --verify match",
                          run.config.shadow);
@@ -195,8 +200,10 @@ Result<std::vector<ResolvedShadow>> resolve_shadows(const ResolvedRun& run) {
                              shadow.run.drafter_path);
         if (!seen.emplace(shadow.aligned, to_text(*shadow.run.head)).second)
             return bad_input("--shadow: {} is named twice", piece);
+        heads.push_back(*shadow.run.head);
         shadows.push_back(std::move(shadow));
     }
+    DS_TRY(check_artefacts_used(run.config.artefacts, heads));
     return shadows;
 }
 

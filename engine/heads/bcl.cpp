@@ -95,7 +95,13 @@ int solve_bcl_size(std::span<const std::int64_t> counts, int smallest, int vocab
 /// BCL trained with its head where there is an artefact, else its size alone, solved for a drafter that was
 /// trained without it.
 Result<std::unique_ptr<Head>> make_bcl_head(const HeadSpec& spec, const HeadArtefacts& artefacts) {
-    if (!artefacts.artefact_path.empty()) return make_trained_vocab_head(spec, artefacts);
+    if (!artefacts.artefact_path.empty()) {
+        for (const std::string_view name : {"alpha", "bytes"})
+            if (const auto given = spec.params.find(name); given != spec.params.end())
+                return bad_input("head bcl: {}={} solves a size, and {} was trained at one; leave it out",
+                                 name, given->second, artefacts.artefact_path);
+        return make_trained_vocab_head(spec, artefacts);
+    }
     DS_ASSIGN(const double alpha, number_param(spec, "alpha", 0.5));
     DS_ASSIGN(const int bytes, whole_param(spec, "bytes", 0));
     DS_ASSIGN(const std::string path, needed_ranking(artefacts, spec.id));

@@ -312,7 +312,27 @@ class MicroSpecHead final : public Head {
 
 }  // namespace
 
+namespace {
+
+/// A parameter of a source of candidates that is switched off would change nothing.
+Status check_source(const HeadSpec& spec, std::string_view source) {
+    const auto refuse = [&](std::span<const std::string_view> names) -> Status {
+        for (const std::string_view name : names)
+            if (const auto given = spec.params.find(name); given != spec.params.end())
+                return bad_input("head microspec: {}={} has no effect with source={}; leave it out", name,
+                                 given->second, source);
+        return {};
+    };
+    constexpr std::string_view of_prompt[] = {"kpre", "prompt"}, of_rounds[] = {"kver", "branch", "bonus"};
+    if (source == "ext") return refuse(of_prompt);
+    if (source == "ctx") return refuse(of_rounds);
+    return {};
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Head>> make_microspec_head(const HeadSpec& spec, const HeadArtefacts&) {
+    DS_TRY(check_source(spec, word_param(spec, "source", "both")));
     MicroSpecOptions options;
     DS_ASSIGN(options.window, whole_param(spec, "wmax", options.window));
     DS_ASSIGN(options.prompt_k, whole_param(spec, "kpre", options.prompt_k));

@@ -1,0 +1,337 @@
+#include <chrono>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tests/support/tiny_checkpoint.h"
+#include "tests/unit/cli/program.h"
+#include "tests/unit/cli/sql.h"
+
+/// `trace`, `replay`, `run --shadow` and `fit` as a user calls them: good paths, bad input, interruption.
+namespace draftscope::testing {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+Words operator+(Words a, const Words& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+}
+
+/// A tiny model with a drafter, and a recorded trace, shared by the tests.
+class TraceReplay : public ::testing::Test {
+  protected:
+    static void SetUpTestSuite() {
+        folder_ = new ScratchFolder;
+        model_ = tiny_model(*folder_, 512);
+        ModelConfig config;
+        config.hidden = TinyModelOptions().hidden;
+        config.vocab = tiny_gguf_vocab();
+        ASSERT_TRUE(write_tiny_eagle2(folder_->file("eagle2"), 5, config).ok());
+        std::string lines;
+        for (int i = 0; i < 8; ++i)
+            lines += R"({"id": "q)" + std::to_string(i) + R"(", "category": ")" + (i % 2 ? "a" : "b") +
+                     R"(", "prompt": "hello you number )" + std::to_string(i) + "\"}\n";
+        write_text(folder_->file("prompts.jsonl"), lines);
+        write_ranking();
+        recorded_ = new Finished(run(*folder_, trace_words() + Words{"--out", trace(), "--json"}));
+        ASSERT_EQ(recorded_->exit_code, 0) << recorded_->err;
+    }
+    static void TearDownTestSuite() {
+        delete recorded_;
+        delete folder_;
+    }
+
+    /// Ids in their own order, counted the less the later.
+    static void write_ranking() {
+        std::string counts, ids;
+        const int n = tiny_gguf_vocab();
+        const auto add = [](std::string& out, std::int32_t value) {
+            out.append(reinterpret_cast<const char*>(&value), sizeof value);
+        };
+        for (int i = 0; i < n; ++i) {
+            add(ids, i);
+            add(counts, n - i);
+        }
+        const std::string header =
+            json{{"ids", {{"dtype", "I32"}, {"shape", {n}}, {"data_offsets", {0, 4 * n}}}},
+                 {"counts", {{"dtype", "I32"}, {"shape", {n}}, {"data_offsets", {4 * n, 8 * n}}}}}
+                .dump();
+        std::uint64_t size = header.size();
+        write_text(folder_->file("ranking.safetensors"),
+                   std::string(reinterpret_cast<const char*>(&size), 8) + header + ids + counts);
+    }
+
+    static Words trace_words() {
+        return {"trace",       "--model", model_,         "--prompts", folder_->file("prompts.jsonl"),
+                "--max-new",   "40",      "--ignore-eos", "--threads", "1",
+                "--precision", "f32",     "--no-times",   "--quiet"};
+    }
+    static std::string trace() { return folder_->file("recorded"); }
+    static Words replay_words() {
+        return {"replay",
+                "--trace",
+                trace(),
+                "--model",
+                model_,
+                "--drafter",
+                "eagle2:" + folder_->file("eagle2"),
+                "--threads",
+                "1",
+                "--quiet"};
+    }
+    static Words run_words() {
+        return {"run",
+                "--model",
+                model_,
+                "--prompts",
+                folder_->file("prompts.jsonl"),
+                "--drafter",
+                "eagle2:" + folder_->file("eagle2"),
+                "--max-new",
+                "40",
+                "--ignore-eos",
+                "--threads",
+                "1",
+                "--precision",
+                "f32",
+                "--quiet",
+                "--json"};
+    }
+    static Words fit_words(const std::string& head, const std::string& out) {
+        return {"fit",     head,   "--trace",   trace(),
+                "--model", model_, "--drafter", "eagle2:" + folder_->file("eagle2"),
+                "--out",   out,    "--threads", "1",
+                "--quiet"};
+    }
+    static Words ranking() { return {"--artefact", "fr-spec=" + folder_->file("ranking.safetensors")}; }
+    static Finished go(const Words& words) { return run(*folder_, words); }
+
+    static ScratchFolder* folder_;
+    static std::string model_;
+    static Finished* recorded_;
+};
+ScratchFolder* TraceReplay::folder_ = nullptr;
+std::string TraceReplay::model_;
+Finished* TraceReplay::recorded_ = nullptr;
+
+TEST_F(TraceReplay, TraceSaysWhatItRecorded) {
+    const json document = json::parse(recorded_->out, nullptr, false);
+    EXPECT_EQ(document["prompts"], 8);
+    EXPECT_EQ(document["generated"], 8 * 40);
+    EXPECT_EQ(document["complete"], true);
+    EXPECT_EQ(document["trace"], trace());
+    EXPECT_TRUE(fs::exists(trace() + "/trace.json"));
+    EXPECT_TRUE(fs::exists(trace() + "/trace.safetensors"));
+}
+
+TEST_F(TraceReplay, ReplayGivesTheTauOfTheLiveRun) {
+    const Finished replayed =
+        go(replay_words() + ranking() + Words{"--heads", "full,fr-spec:v=64", "--json"});
+    ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
+    const json document = json::parse(replayed.out, nullptr, false);
+    ASSERT_EQ(document["heads"].size(), 2u);
+    EXPECT_EQ(document["prompts"].size(), 8u);
+    EXPECT_EQ(document["categories"].size(), 2u);
+    for (const json& head : document["heads"]) {
+        const Words with = head["head"] == "full" ? Words{} : ranking();
+        const Finished live = go(run_words() + with + Words{"--head", head["head"].get<std::string>()});
+        ASSERT_EQ(live.exit_code, 0) << live.err;
+        const json totals = json::parse(live.out, nullptr, false)["totals"];
+        EXPECT_EQ(head["rounds"], totals["rounds"]) << head["head"];
+        EXPECT_EQ(head["committed"], totals["committed"]) << head["head"];
+        EXPECT_EQ(head["exact"], true);
+        EXPECT_GT(head["covered_mass"], 0);
+    }
+    EXPECT_DOUBLE_EQ(document["heads"][0]["rho_tau"], 1.0);
+    const Finished table = go(replay_words() + Words{"--heads", "full"});
+    EXPECT_NE(table.out.find("exact"), std::string::npos) << table.out;
+}
+
+TEST_F(TraceReplay, AnotherPrecisionIsAnEstimate) {
+    const Finished done = go(replay_words() + Words{"--precision", "int8", "--json"});
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    const json head = json::parse(done.out, nullptr, false)["heads"][0];
+    EXPECT_EQ(head["exact"], false);
+    EXPECT_NE(head["estimate"][0].get<std::string>().find("int8"), std::string::npos);
+    EXPECT_NE(go(replay_words() + Words{"--precision", "int8"}).out.find("estimate"), std::string::npos);
+}
+
+TEST_F(TraceReplay, ShadowHeadsHaveTheTauOfTheirOwnRuns) {
+    const std::string path = folder_->file("shadow.dscope");
+    const Finished done =
+        go(run_words() + ranking() +
+           Words{"--shadow", "fr-spec:v=64,full,aligned:microspec:wmax=32", "--save", path});
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    const json document = json::parse(done.out, nullptr, false);
+    const Finished replayed = go(replay_words() + ranking() + Words{"--heads", "fr-spec:v=64", "--json"});
+    const json exact = json::parse(replayed.out, nullptr, false)["heads"][0];
+    int seen = 0;
+    for (const json& head : document["heads"]) {
+        if (head["head"] == "fr-spec:v=64") {
+            EXPECT_EQ(head["mode"], "selfpaced");
+            EXPECT_EQ(head["rounds"], exact["rounds"]);
+            EXPECT_DOUBLE_EQ(head["tau"], exact["tau"]);
+            EXPECT_NEAR(head["covered_mass"], exact["covered_mass"].get<double>(), 0.01);
+            EXPECT_EQ(head["estimate"], false);
+            EXPECT_EQ(head["intervals"]["rho_tau"].size(), 2u);
+            ++seen;
+        }
+        if (head["mode"] == "aligned") {
+            EXPECT_EQ(head["head"], "microspec:wmax=32");
+            EXPECT_EQ(head["estimate"], true);
+            ++seen;
+        }
+    }
+    EXPECT_EQ(seen, 2);
+    const Sql sql(path);
+    EXPECT_EQ(sql.number("SELECT count(*) FROM head_eval WHERE round_id IS NULL"), 0);
+    EXPECT_GT(sql.number("SELECT count(*) FROM step WHERE excluded = 'shadow'"), 0);
+    EXPECT_EQ(sql.number("SELECT count(*) FROM head_eval e JOIN round r ON r.id = e.round_id JOIN step s ON "
+                         "s.id = r.step_id WHERE e.mode = 'aligned' AND s.excluded IS NOT 'shadow'"),
+              0);
+    EXPECT_EQ(go({"check", path}).exit_code, 0);
+}
+
+TEST_F(TraceReplay, FitMakesWhatReplayTakes) {
+    const std::string artefact = folder_->file("slimspec.safetensors");
+    const Finished fitted = go(fit_words("slimspec", artefact) +
+                               Words{"--rank", "16", "--rounds", "60", "--epochs", "1", "--json"});
+    ASSERT_EQ(fitted.exit_code, 0) << fitted.err;
+    const json document = json::parse(fitted.out, nullptr, false);
+    EXPECT_EQ(document["parameters"]["rank"], "16");
+    EXPECT_EQ(document["trained"], "post-hoc");
+    const Words with = {"--artefact", "slimspec=" + artefact, "--heads"};
+    const Finished replayed = go(replay_words() + with + Words{"slimspec", "--json"});
+    ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
+    const json found = json::parse(replayed.out, nullptr, false);
+    ASSERT_EQ(found["warnings"].size(), 1u);  // it was fitted on these prompts
+    EXPECT_NE(found["warnings"][0].get<std::string>().find("fitted on"), std::string::npos);
+    expect_one_line_error(go(replay_words() + with + Words{"slimspec:rank=8"}), {"rank=16", "rank=8"});
+    expect_one_line_error(go(fit_words("slimspec", artefact)), {artefact, "--overwrite"});
+}
+
+TEST_F(TraceReplay, BadTraces) {
+    expect_one_line_error(go({"replay", "--trace", folder_->file("nothing")}), {folder_->file("nothing")});
+    const std::string copy = folder_->file("spoilt");
+    const auto spoil = [&](const std::string& name, const std::function<std::string(std::string)>& change) {
+        fs::remove_all(copy);
+        fs::copy(trace(), copy);
+        write_text(copy + "/" + name, change(read_text(copy + "/" + name)));
+        Words words = replay_words();
+        words[2] = copy;
+        return go(words);
+    };
+    expect_one_line_error(
+        spoil("trace.json", [](std::string text) { return text.substr(0, text.size() / 2); }),
+        {copy + "/trace.json"});
+    expect_one_line_error(
+        spoil("trace.safetensors", [](std::string text) { return text.substr(0, text.size() - 100); }),
+        {copy + "/trace.safetensors"});
+    expect_one_line_error(spoil("trace.json",
+                                [](std::string text) {
+                                    json document = json::parse(text);
+                                    document["prompts"][0]["generated_tokens"] = -3;
+                                    return document.dump();
+                                }),
+                          {copy + "/trace.json", "generated_tokens", "-3"});
+}
+
+TEST_F(TraceReplay, BadOptions) {
+    const Words prompt = {"trace", "--model", model_, "--prompt", "hello", "--quiet"};
+    expect_one_line_error(go(trace_words() + Words{"--out", trace()}), {trace(), "--overwrite"});
+    expect_one_line_error(go(prompt + Words{"--out", folder_->file("x"), "--aux", "9"}), {"--aux 9"});
+    expect_one_line_error(go(replay_words() + Words{"--heads", "slimspec"}), {"slimspec", "draftscope fit"});
+    expect_one_line_error(go(replay_words() + Words{"--heads", "full,full"}), {"full", "twice"});
+    expect_one_line_error(go(replay_words() + Words{"--heads", "microspec:branch=tree"}),
+                          {"cannot be replayed"});
+    expect_one_line_error(go(replay_words() + Words{"--batch", "0"}), {"--batch 0"});
+    expect_one_line_error(go(run_words() + Words{"--shadow", "fullest"}), {"--shadow", "fullest"});
+    expect_one_line_error(go(run_words() + Words{"--shadow", "aligned:fr-spec:w=3"}), {"--shadow", "w", "v"});
+    expect_one_line_error(go(run_words() + Words{"--shadow", "full,full"}), {"--shadow", "twice"});
+    expect_one_line_error(go(run_words() + Words{"--shadow", "full", "--verify", "pq", "--temperature", "1"}),
+                          {"--shadow full", "--verify match"});
+    EXPECT_FALSE(fs::exists(folder_->file("x")));
+}
+
+/// An option that would change nothing is refused: silence would let it be believed.
+TEST_F(TraceReplay, OptionsWithoutAnEffectAreRefused) {
+    const std::string out = folder_->file("never.safetensors");
+    const auto unused = [&](const std::string& head, const Words& more, const std::string& what) {
+        expect_one_line_error(go(fit_words(head, out) + more), {"fit " + head, what});
+    };
+    unused("slimspec", {"--clusters", "8"}, "--clusters");
+    unused("dynaspec", {"--rank", "8"}, "--rank");
+    unused("dynaspec", {"--epochs", "3"}, "--epochs");
+    unused("coral", {"--router-width", "8"}, "--router-width");
+    unused("rdk", {"--rounds", "8"}, "--rounds");
+    unused("slimspec", {"--ranking", folder_->file("ranking.safetensors")}, "--ranking");
+    EXPECT_EQ(go(fit_words("slimspec", out) + Words{"--lambda", "0.2"}).exit_code, 2);  // without --joint
+    const Words ngram = {"run",       "--model", model_,    "--prompt", "hello",
+                         "--max-new", "4",       "--quiet", "--drafter"};
+    expect_one_line_error(go(ngram + Words{"ngram", "--head", "microspec"}), {"--head", "ngram"});
+    expect_one_line_error(go(ngram + Words{"none", "--tree", "chain=3"}), {"--tree", "none"});
+    EXPECT_EQ(go(ngram + Words{"none", "--limit", "3"}).exit_code, 2);  // of one prompt
+    expect_one_line_error(go(run_words() + ranking()), {"--artefact", "fr-spec"});
+    expect_one_line_error(go(run_words() + Words{"--artefact", "microspec=" + model_}), {"needs no file"});
+    expect_one_line_error(go(run_words() + Words{"--head", "microspec:source=ext,kpre=2"}),
+                          {"kpre=2", "source=ext"});
+    expect_one_line_error(go(run_words() + Words{"--head", "microspec:source=ctx,kver=2"}),
+                          {"kver=2", "source=ctx"});
+    EXPECT_FALSE(fs::exists(out));
+}
+
+/// Ctrl-C while a trace is recorded: turns that are there stay, and the trace says that it is not whole.
+TEST_F(TraceReplay, AnInterruptedTraceIsValidAndSaysSo) {
+    const std::string out = folder_->file("cut"), prompts = folder_->file("many.jsonl");
+    std::string lines;
+    for (int i = 0; i < 4000; ++i) lines += "{\"prompt\": \"hello number " + std::to_string(i) + "\"}\n";
+    write_text(prompts, lines);
+    const Child child =
+        start(*folder_, {"trace", "--model", model_, "--prompts", prompts, "--max-new", "300", "--ignore-eos",
+                         "--threads", "1", "--batch", "1", "--no-times", "--quiet", "--out", out, "--json"});
+    // Until rows of a turn are on disk, or the program ends on its own.
+    const auto recording = [&] {
+        std::error_code error;
+        for (const auto& entry : fs::directory_iterator(out, error))
+            if (entry.is_regular_file(error) && entry.file_size(error) > 4096) return true;
+        return false;
+    };
+    for (int i = 0; i < 3000 && !recording() && !child.ended(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_FALSE(fs::exists(out + "/trace.json"));  // no trace before it is finished
+    kill(child.pid, SIGINT);
+    const Finished done = child.wait();
+    EXPECT_EQ(done.exit_code, 130) << done.err;
+    const json document = json::parse(done.out, nullptr, false);
+    EXPECT_EQ(document["complete"], false);
+    EXPECT_GE(document["prompts"], 1);
+    Words words = replay_words();
+    words[2] = out;
+    const Finished replayed = go(words + Words{"--json"});
+    ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
+    const json found = json::parse(replayed.out, nullptr, false);
+    EXPECT_EQ(found["prompts"].size(), document["prompts"].get<std::size_t>());
+    EXPECT_NE(found["warnings"][0].get<std::string>().find("cancelled"), std::string::npos);
+}
+
+TEST_F(TraceReplay, AKilledTraceIsNoTrace) {
+    const std::string out = folder_->file("killed");
+    const Child child =
+        start(*folder_,
+              {"trace", "--model", model_, "--prompts", folder_->file("prompts.jsonl"), "--max-new", "400",
+               "--ignore-eos", "--threads", "1", "--batch", "1", "--no-times", "--quiet", "--out", out});
+    for (int i = 0; i < 3000 && !fs::exists(out) && !child.ended(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    kill(child.pid, SIGKILL);
+    child.wait();
+    if (fs::exists(out + "/trace.json")) GTEST_FAIL() << "it had ended before the signal";
+    Words words = replay_words();
+    words[2] = out;
+    expect_one_line_error(go(words), {out});
+}
+
+}  // namespace
+}  // namespace draftscope::testing
