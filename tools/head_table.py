@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""The table of all heads of the demo model: acceptance from replay and from a live run, cost, predicted and measured
+speed-up, as Markdown.
+
+For each suite, temperature and drafter: (1) a trace of the target's decode, replayed with every head: tau and coverage;
+(2) a live run of the full head with every other one beside it (--shadow): tau again, rho_tau, nu, kappa and the
+predicted speed-up, with 95 % intervals by prompt; on prompts that both have, the rounds of replay and live run must be
+equal; (3) a live run of each head by itself, the full head between them: the measured speed-up. (2) and (3) take the
+first --live-limit conversations.
+
+    tools/head_table.py --limit 78 --live-limit 12 --out table.md
+    tools/head_table.py --limit 4 --live-limit 2 --max-new 24 --drafters eagle2 --temperatures 0     # a minute's try
+
+Every command's JSON is kept in --work, so a second start goes on where the first one stopped.
+"""
+
+import argparse
+import hashlib
+import json
+import pathlib
+import sqlite3
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SUITES = {
+    "Spec-Bench": "assets/prompts/spec_bench_half.jsonl",
+    "HumanEval": "assets/prompts/humaneval_half.jsonl",
+}
+HEADS = ("full,fr-spec:v=8192,pa-fr,vocabtrim:v=8192,vocabtrim-t,bcl,coral,dynaspec,specvocab,slimspec,"
+         "microspec")
+
+
+def split_specs(text):
+    """As the program does: a piece key=value without a colon continues the spec before it."""
+    specs = []
+    for piece in text.split(","):
+        if specs and "=" in piece and ":" not in piece:
+            specs[-1] += "," + piece
+        else:
+            specs.append(piece)
+    return specs
+
+
+class Runner:
+    def __init__(self, options):
+        self.options = options
+        self.work = pathlib.Path(options.work)
+        self.work.mkdir(parents=True, exist_ok=True)
+
+    def name(self, words):
+        # Weights that were trained anew make other results of the same words.
+        weights = sorted(ROOT.glob("assets/drafters/*/model.safetensors")) + sorted(ROOT.glob("assets/heads/*/*"))
+        key = "\0".join(words + [f"{p.name}{p.stat().st_size}{int(p.stat().st_mtime)}" for p in weights])
+        return hashlib.sha256(key.encode()).hexdigest()[:16]
+
+    def run(self, words):
+        """JSON of a command; of an earlier run of the same command where there is one."""
+        kept = self.work / (self.name(words) + ".json")
+        if kept.exists():
+            return json.loads(kept.read_text())
+        print("+ draftscope " + " ".join(words), file=sys.stderr, flush=True)
+        command = [self.options.binary, *words, "--json", "--quiet"]
+        if self.options.threads:
+            command += ["--threads", str(self.options.threads)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT)
+        if done.returncode != 0:
+            sys.exit(f"draftscope {' '.join(words)}: exit code {done.returncode}")
+        kept.write_bytes(done.stdout)
+        return json.loads(done.stdout)
+
+    def decoding(self, suite, temperature, limit):
+        words = ["--prompts", SUITES[suite], "--stratify", "--max-new", str(self.options.max_new)]
+        if limit:
+            words += ["--limit", str(limit)]
+        if temperature > 0:
+            words += ["--temperature", f"{temperature:g}", "--seed", "7"]
+        return words
+
+    def trace(self, suite, temperature):
+        words = ["trace", "--no-times", "--overwrite", *self.decoding(suite, temperature, self.options.limit)]
+        folder = self.work / (self.name(words) + ".trace")
+        self.run([*words, "--out", str(folder)])
+        return str(folder)
+
+
+def head_of(document, head):
+    for row in document["heads"]:
+        if row["head"] == head and row.get("mode", "drive") in ("drive", "selfpaced"):
+            return row
+    return None
+
+
+def live_rounds(path):
+    """(head, prompt id, turn) -> rounds, committed of the live run's rows."""
+    query = ("SELECT e.head, p.external_id, p.turn, count(*), sum(e.committed) FROM head_eval e "
+             "JOIN round r ON r.id = e.round_id JOIN prompt p ON p.id = r.prompt_id "
+             "WHERE e.mode IN ('drive', 'selfpaced') GROUP BY 1, 2, 3")
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as db:
+        return {row[:3]: row[3:] for row in db.execute(query)}
+
+
+def check_equal(replayed, live):
+    """How many (head, prompt) pairs both have; every one must have the same rounds."""
+    compared = 0
+    for prompt in replayed["prompts"]:
+        for head in prompt["heads"]:
+            found = live.get((head["head"], prompt["id"], prompt["turn"]))
+            if found is None:
+                continue
+            compared += 1
+            if tuple(found) != (head["rounds"], head["committed"]):
+                sys.exit(f"prompt {prompt['id']} turn {prompt['turn']}, head {head['head']}: replay has "
+                         f"{head['rounds']} rounds and {head['committed']} tokens, the live run {found}")
+    return compared
+
+
+def number(value, digits=3):
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def with_interval(row, name):
+    value, interval = row.get(name), row.get("intervals", {}).get(name)
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if interval is None else f"{value:.3f} [{interval[0]:.3f}, {interval[1]:.3f}]"
+
+
+def measured_speeds(runner, drafter, suite, temperature, heads):
+    """Tokens per second of each head against the full head just before and after it."""
+    def speed(head):
+        return runner.run(["run", "--drafter", drafter, "--head", head, "--calibrate", "0",
+                           *runner.decoding(suite, temperature, runner.options.live_limit)]
+                          )["totals"]["tokens_per_second"]
+
+    def full(turn):
+        # A run for each place between the heads: the words must differ to be run again.
+        return runner.run(["run", "--drafter", drafter, "--head", "full", "--calibrate", "0", "--save",
+                           str(runner.work / f"full{turn}.dscope"), "--overwrite",
+                           *runner.decoding(suite, temperature, runner.options.live_limit)]
+                          )["totals"]["tokens_per_second"]
+
+    speeds = {"full": 1.0}
+    others = [head for head in heads if head != "full"]
+    before = full(0)
+    for first in range(0, len(others), 3):
+        found = {head: speed(head) for head in others[first:first + 3]}
+        after = full(first // 3 + 1)
+        for head, value in found.items():
+            speeds[head] = value / (0.5 * (before + after))
+        before = after
+    return speeds
+
+
+def table(runner, suite, temperature, drafter):
+    options = runner.options
+    heads = split_specs(options.heads)
+    trace = runner.trace(suite, temperature)
+    replayed = runner.run(["replay", "--trace", trace, "--drafter", drafter, "--heads", options.heads])
+    capture = runner.work / f"{suite}-{temperature:g}-{drafter}.dscope"
+    shadows = ",".join(head for head in heads if head != "full")
+    live = runner.run(["run", "--drafter", drafter, "--head", "full", "--shadow", shadows, "--save", str(capture),
+                       "--overwrite", *runner.decoding(suite, temperature, options.live_limit)])
+    compared = check_equal(replayed, live_rounds(capture))
+    speeds = {} if options.no_measured else measured_speeds(runner, drafter, suite, temperature, heads)
+    lines = [
+        f"### {suite}, {drafter}, " + ("greedy" if temperature == 0 else f"T={temperature:g}"),
+        "",
+        f"{len(replayed['prompts'])} prompts replayed, {len(live['prompts'])} live; tree {replayed['tree']}, "
+        f"{replayed['precision']}; replay and live run have the same rounds in {compared} of {compared} pairs of head "
+        "and prompt that both have.",
+        "",
+        "| head | tau, replay | tau, live | rho_tau | nu | kappa | predicted x full | measured | unexplained | "
+        "active rows | coverage % | mass % |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for head in heads:
+        offline, online = head_of(replayed, head), head_of(live, head)
+        predicted, measured = online["predicted_speedup"], speeds.get(head)
+        unexplained = None if predicted is None or measured is None else measured - predicted
+        cells = [
+            head, number(offline["tau"]), number(online["tau"]), with_interval(online, "rho_tau"),
+            with_interval(online, "nu"), number(online["kappa"]), with_interval(online, "predicted_speedup"),
+            number(measured), "-" if unexplained is None else f"{unexplained:+.3f}", f"{offline['active_rows']:.0f}",
+            number(100 * offline["coverage"], 1), number(100 * offline["covered_mass"], 1),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", default=str(ROOT / "build/release/draftscope"))
+    parser.add_argument("--suites", default=",".join(SUITES))
+    parser.add_argument("--drafters", default="eagle2,eagle3")
+    parser.add_argument("--temperatures", default="0,1")
+    parser.add_argument("--heads", default=HEADS)
+    parser.add_argument("--limit", type=int, default=78, help="conversations replayed (0 = all)")
+    parser.add_argument("--live-limit", type=int, default=12, help="conversations of the live runs")
+    parser.add_argument("--max-new", type=int, default=96)
+    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--no-measured", action="store_true", help="leave out the runs of each head by itself")
+    parser.add_argument("--work", default="/tmp/draftscope-head-table")
+    parser.add_argument("--out", help="Markdown file (default: standard output)")
+    runner = Runner(parser.parse_args())
+    options = runner.options
+    parts = []
+    for suite in options.suites.split(","):
+        for temperature in options.temperatures.split(","):
+            for drafter in options.drafters.split(","):
+                parts.append(table(runner, suite, float(temperature), drafter))
+    text = "\n".join(parts)
+    if options.out:
+        pathlib.Path(options.out).write_text(text)
+    else:
+        print(text, end="")
+
+
+if __name__ == "__main__":
+    main()
