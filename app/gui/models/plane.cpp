@@ -48,8 +48,8 @@ PlanePoint make_point(const HeadCost& head, double kappa) {
 std::string missing(const HeadCost* live) {
     if (live == nullptr) return "No round of this run counts yet: its head appears after the first ones.";
     if (live->reference == FullReference::none)
-        return "No full-head reference: nu and rho_tau need calibration rounds with the full head, or a "
-               "comparable run of `full` in the same capture.";
+        return "No full-head reference: nu and rho_tau need calibration rounds with the full head, a "
+               "shadow head `full`, or a comparable run of `full` in the same capture.";
     return "The live head has no measured time yet.";
 }
 

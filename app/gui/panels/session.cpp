@@ -88,6 +88,11 @@ void choose_head(PanelContext& c) {
             ImGui::TextWrapped("%s", choice.why_not.c_str());
             ImGui::PopStyleColor();
         }
+    label(c.style, "Shadow heads",
+          "Other heads evaluated beside this one, for the plane and the coverage: full, slimspec, microspec "
+          "follow "
+          "the text at their own pace (exact); aligned:slimspec drafts in every other round (an estimate).");
+    ImGui::InputTextWithHint("##shadow", "none; e.g. full,slimspec,microspec", &c.config.shadow);
 }
 
 void edit_tree(PanelContext& c) {
