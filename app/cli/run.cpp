@@ -208,8 +208,10 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
 Status check_used(const CLI::App& command, const std::string& drafter) {
     const std::string id = drafter.substr(0, drafter.find(':'));
     if (id != "none" && id != "ngram") return {};
+    // A head's ranking still says how frequent the tokens of the text are.
+    const bool ranks = command.get_option("--artefact")->count() > 0;
     for (const char* option : {"--head", "--shadow"})
-        if (command.get_option(option)->count() > 0)
+        if (command.get_option(option)->count() > 0 && !ranks)
             return bad_input("{}: drafter {} has no LM head; leave it out or choose another drafter", option,
                              id);
     if (id == "none" && command.get_option("--tree")->count() > 0)
