@@ -77,12 +77,12 @@ TEST_F(RunJson, StdoutIsOneDocument) {
 }
 
 TEST_F(RunJson, KeysAreTheDocumentedOnes) {
-    EXPECT_EQ(
-        keys_of(document()),
-        (std::set<std::string>{"version",   "target",      "drafter",    "head",    "tree",    "verify",
-                               "lossless",  "temperature", "seed",       "batch",   "tier",    "backend",
-                               "precision", "synthetic",   "acceptance", "capture", "prompts", "totals",
-                               "baseline",  "phases",      "heads",      "losses"}));
+    EXPECT_EQ(keys_of(document()),
+              (std::set<std::string>{"version",    "target",    "drafter",     "head",    "tree",
+                                     "verify",     "lossless",  "temperature", "seed",    "batch",
+                                     "tier_asked", "tier_note", "cupti",       "tier",    "backend",
+                                     "precision",  "synthetic", "acceptance",  "capture", "prompts",
+                                     "totals",     "baseline",  "phases",      "heads",   "losses"}));
     ASSERT_FALSE(document()["prompts"].empty());
     EXPECT_EQ(keys_of(document()["prompts"][0]),
               (std::set<std::string>{"id", "category", "prompt_tokens", "tokens", "text", "rounds", "tau",
