@@ -61,10 +61,12 @@ struct Transcription {
         return {ids.begin(), ids.end()};
     }
     std::string spec() const {
-        return fmt::format(
-            "microspec:wmax={},kpre={},kver={},source={},branch={},gather={},stream={},prompt={},bonus={},"
-            "eos={}",
-            window, prompt_k, verify_k, source, branch, gather, stream_rule, prompt_rule, bonus, eos);
+        std::string text = fmt::format("microspec:wmax={},source={},gather={},stream={},eos={}", window,
+                                       source, gather, stream_rule, eos);
+        // What a source that is switched off would do with its parameters is not asked.
+        if (source != "ext") text += fmt::format(",kpre={},prompt={}", prompt_k, prompt_rule);
+        if (source != "ctx") text += fmt::format(",kver={},branch={},bonus={}", verify_k, branch, bonus);
+        return text;
     }
 };
 
