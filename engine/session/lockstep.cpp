@@ -123,10 +123,22 @@ void Lockstep::accept() {
     }
     choose_tokens(core_.exec, core_.logits(0, core_.forward.rows), core_.vocab, core_.options.sampling,
                   places_, choices_);
+    for (Round& round : rounds_)
+        round.choices = std::span(choices_).subspan(static_cast<std::size_t>(round.first_row),
+                                                    static_cast<std::size_t>(round.tree.size()));
+    // Rejection sampling goes through whole rows; the other rules split their own work, or have little.
+    if (rule() == VerifyRule::pq) {
+        core_.exec.parallel(static_cast<int>(rounds_.size()), [&](int i) {
+            Round& round = rounds_[static_cast<std::size_t>(i)];
+            round.acceptance = judge(round);
+        });
+    } else {
+        for (Round& round : rounds_) round.acceptance = judge(round);
+    }
     for (Round& round : rounds_) accept_round(round);
 }
 
-Acceptance Lockstep::judge(Round& round) {
+Acceptance Lockstep::judge(const Round& round) const {
     const VerifyRows rows{core_.logits(round.first_row, round.tree.size()), core_.options.sampling};
     switch (rule()) {
         case VerifyRule::pq: {
@@ -143,9 +155,6 @@ Acceptance Lockstep::judge(Round& round) {
 }
 
 void Lockstep::accept_round(Round& round) {
-    round.choices = std::span(choices_).subspan(static_cast<std::size_t>(round.first_row),
-                                                static_cast<std::size_t>(round.tree.size()));
-    round.acceptance = judge(round);
     for (std::size_t i = 1; i < round.acceptance.path.size(); ++i)
         round.emitted.push_back(round.tree.tokens[static_cast<std::size_t>(round.acceptance.path[i])]);
     round.emitted.push_back(round.acceptance.bonus);

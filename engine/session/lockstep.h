@@ -30,7 +30,7 @@ class Lockstep {
     Status verify();
     void accept();
     void accept_round(Round& round);
-    Acceptance judge(Round& round);
+    Acceptance judge(const Round& round) const;
     VerifyRule rule() const { return rule_at(core_.options.verify, core_.options.sampling.temperature); }
     void commit();
     void observe();

@@ -79,38 +79,80 @@ DraftDistribution draft_distribution(std::vector<TokenId> ids, std::span<const f
     for (const float logit : logits)
         if (logit > most) most = logit;
     if (most == -std::numeric_limits<float>::infinity()) return q;
-    std::vector<double> weights(logits.size(), 0.0);
+    const auto inverse = static_cast<float>(1.0 / settings.temperature);
     double sum = 0;
     for (std::size_t i = 0; i < logits.size(); ++i) {
         if (std::isnan(logits[i])) continue;
-        weights[i] = std::exp(static_cast<double>(logits[i] - most) / settings.temperature);
-        sum += weights[i];
+        q.probs[i] = std::exp((logits[i] - most) * inverse);
+        sum += static_cast<double>(q.probs[i]);
     }
-    for (std::size_t i = 0; i < weights.size(); ++i) q.probs[i] = static_cast<float>(weights[i] / sum);
+    const auto share = static_cast<float>(1.0 / sum);
+    for (float& prob : q.probs) prob *= share;
     if (settings.top_k > 0 || settings.top_p < 1.0) cut(q, settings);
     return q;
 }
 
+namespace {
+
+/// What is left of q while drafts are drawn from it, with sums by block so that a draw looks into one.
+class Remaining {
+  public:
+    explicit Remaining(const DraftDistribution& q)
+        : left_(q.probs), sums_((left_.size() + block - 1) / block, 0.0) {
+        for (std::size_t b = 0; b < sums_.size(); ++b) sum_block(b);
+    }
+    /// The entry that `uniform` falls on, taken out; size() when nothing is left.
+    std::size_t draw(double uniform) {
+        double sum = 0;
+        for (const double part : sums_) sum += part;
+        const double target = uniform * sum;
+        std::size_t chosen_block = sums_.size();
+        double before = 0, seen = 0;
+        // Here and below the last with any weight catches what rounding leaves over.
+        for (std::size_t b = 0; b < sums_.size(); ++b) {
+            if (sums_[b] > 0 && (chosen_block == sums_.size() || seen <= target)) {
+                chosen_block = b;
+                before = seen;
+            }
+            seen += sums_[b];
+        }
+        if (chosen_block == sums_.size()) return left_.size();
+        std::size_t chosen = left_.size();
+        const std::size_t first = chosen_block * block, end = std::min(left_.size(), first + block);
+        for (std::size_t i = first; i < end; ++i) {
+            if (left_[i] <= 0) continue;
+            if (chosen != left_.size() && before > target) break;
+            chosen = i;
+            before += static_cast<double>(left_[i]);
+        }
+        left_[chosen] = 0;
+        sum_block(chosen_block);
+        return chosen;
+    }
+    std::size_t size() const { return left_.size(); }
+
+  private:
+    static constexpr std::size_t block = 512;
+    void sum_block(std::size_t b) {
+        sums_[b] = 0;
+        for (std::size_t i = b * block; i < std::min(left_.size(), (b + 1) * block); ++i)
+            sums_[b] += static_cast<double>(left_[i]);
+    }
+
+    std::vector<float> left_;
+    std::vector<double> sums_;
+};
+
+}  // namespace
+
 std::vector<DrawnDraft> draw_drafts(const DraftDistribution& q, int count, const SampledDrafts& settings,
                                     std::uint64_t sequence, std::int64_t position) {
     std::vector<DrawnDraft> drawn;
-    std::vector<float> left(q.probs);
+    Remaining left(q);
     for (int order = 0; order < count; ++order) {
-        double sum = 0;
-        for (const float p : left) sum += static_cast<double>(p);
-        if (sum <= 0) break;
-        const double target = draft_uniform(settings.seed, sequence, position, order) * sum;
-        double before = 0;
-        std::size_t chosen = left.size();
-        // The last token with any weight catches what rounding leaves over.
-        for (std::size_t i = 0; i < left.size(); ++i) {
-            if (left[i] <= 0) continue;
-            if (chosen != left.size() && before > target) break;
-            chosen = i;
-            before += static_cast<double>(left[i]);
-        }
+        const std::size_t chosen = left.draw(draft_uniform(settings.seed, sequence, position, order));
+        if (chosen == left.size()) break;
         drawn.push_back({q.id_at(chosen), std::log(q.probs[chosen])});
-        left[chosen] = 0;
     }
     return drawn;
 }

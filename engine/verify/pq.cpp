@@ -15,9 +15,11 @@ namespace {
 class Residual {
   public:
     Residual(const VerifyRows& rows, const TargetChoice& choice, int node) {
-        for (const float logit : rows.logits.row(node)) {
-            weights_.push_back(static_cast<double>(probability_of(choice, rows.sampling, logit)));
-            sum_ += weights_.back();
+        const std::span<const float> logits = rows.logits.row(node);
+        weights_.resize(logits.size());
+        for (std::size_t i = 0; i < logits.size(); ++i) {
+            weights_[i] = static_cast<double>(probability_of(choice, rows.sampling, logits[i]));
+            sum_ += weights_[i];
         }
     }
     double probability(TokenId token) const {
