@@ -57,6 +57,22 @@ std::string_view Snapshot::token_text(const RunRow& run, TokenId token) const {
     return known->rows[static_cast<std::size_t>(token)].text;
 }
 
+RowRange Snapshot::late_range(RowId step_id) const {
+    const auto first_with = [&](RowId newest) {
+        std::size_t low = 0, high = late_spans.size();
+        while (low < high) {
+            const std::size_t middle = low + (high - low) / 2;
+            if (late_spans[middle].newest_step < newest)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        return static_cast<std::uint32_t>(low);
+    };
+    const std::uint32_t first = first_with(step_id);
+    return {first, first_with(step_id + late_lag + 1) - first};
+}
+
 /// One overload per kind of record.
 struct Capture::Applier {
     Capture& capture;
@@ -96,8 +112,7 @@ struct Capture::Applier {
     }
     void operator()(const SpansRecorded& recorded) {
         for (const SpanRow& span : recorded.spans) {
-            if (span.step_id != 0)
-                capture.late_spans_.push_back(static_cast<std::uint32_t>(capture.spans_.size()));
+            if (span.step_id != 0) capture.append_late(span.step_id);
             capture.spans_.push_back(span);
         }
     }
@@ -121,6 +136,14 @@ struct Capture::Applier {
 
 void Capture::apply(const Record& record) {
     std::visit(Applier{*this}, record);
+}
+
+void Capture::append_late(RowId step_id) {
+    LateSpan late{static_cast<std::uint32_t>(spans_.size()), step_id};
+    if (late_spans_.size() > 0)
+        late.newest_step = std::max(step_id, late_spans_[late_spans_.size() - 1].newest_step);
+    base_.late_lag = std::max(base_.late_lag, late.newest_step - step_id);
+    late_spans_.push_back(late);
 }
 
 void Capture::append_step(const StepRecord& record) {

@@ -26,6 +26,12 @@ struct RoundEntry {
     std::uint32_t step_index = 0;  ///< into Snapshot::steps
 };
 
+/// A span that came after its step (GPU), found by step id without a look at all of them.
+struct LateSpan {
+    std::uint32_t span = 0;  ///< into Snapshot::spans
+    RowId newest_step = 0;   ///< highest step id of the late spans up to this one: never falls
+};
+
 /// Everything the panels show: immutable, cheap to copy, the same whether it came live or from a file.
 struct Snapshot {
     std::uint64_t version = 0;  ///< grows with every publication
@@ -39,7 +45,8 @@ struct Snapshot {
     LogTable<NodeTopRow>::View tops;
     LogTable<TokenRow>::View tokens;
     LogTable<SpanRow>::View spans;
-    LogTable<std::uint32_t>::View late_spans;  ///< indices of spans that came after their step (GPU)
+    LogTable<LateSpan>::View late_spans;
+    RowId late_lag = 0;  ///< most step ids by which a late span lay behind `newest_step`
     LogTable<HeadEvalRow>::View head_evals;
     LogTable<GpuOpRow>::View gpu_ops;
     LogTable<NvtxRangeRow>::View nvtx_ranges;
@@ -55,6 +62,8 @@ struct Snapshot {
     const Vocab* vocab(RowId id) const;
     /// Printable text of a token of the run's target; "" when the vocabulary is not known.
     std::string_view token_text(const RunRow& run, TokenId token) const;
+    /// The part of `late_spans` in which all late spans of the step lie, others possibly too.
+    RowRange late_range(RowId step_id) const;
 };
 
 /// Owned by one thread (the recorder, or a file loader); applies records in order and makes snapshots.
@@ -67,6 +76,7 @@ class Capture {
   private:
     struct Applier;
     void append_step(const StepRecord& record);
+    void append_late(RowId step_id);
     void append_round(const RoundRecord& record, std::uint32_t step_index);
 
     Snapshot base_;  ///< the small parts; the tables below are viewed when a snapshot is made
@@ -76,7 +86,7 @@ class Capture {
     LogTable<NodeTopRow> tops_;
     LogTable<TokenRow> tokens_;
     LogTable<SpanRow> spans_;
-    LogTable<std::uint32_t> late_spans_;
+    LogTable<LateSpan> late_spans_;
     LogTable<HeadEvalRow> head_evals_;
     LogTable<GpuOpRow> gpu_ops_;
     LogTable<NvtxRangeRow> nvtx_ranges_;

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <span>
 #include <vector>
 
 #include "capture/phase_names.h"
 #include "capture/quantile.h"
 #include "capture/queries.h"
+#include "capture/samples.h"
 
 namespace draftscope {
 
@@ -74,8 +76,9 @@ std::vector<Piece> pieces_of(const Snapshot& snapshot, const StepEntry& step) {
             {span.lane, span.thread_id, span.phase_id, span.start_ns, span.end_ns, span.bytes, 0});
     };
     for (std::uint32_t i = 0; i < step.spans.count; ++i) add(snapshot.spans[step.spans.first + i]);
-    for (std::size_t i = 0; i < snapshot.late_spans.size(); ++i) {
-        const SpanRow& span = snapshot.spans[snapshot.late_spans[i]];
+    const RowRange late = snapshot.late_range(step.row.id);
+    for (std::uint32_t i = late.first; i < late.first + late.count; ++i) {
+        const SpanRow& span = snapshot.spans[snapshot.late_spans[i].span];
         if (span.step_id == step.row.id) add(span);
     }
     std::sort(pieces.begin(), pieces.end(), line_order);
@@ -133,24 +136,23 @@ StepTimes times_of(const Snapshot& snapshot, const StepEntry& step) {
     return out;
 }
 
-struct PhaseSamples {
-    std::vector<double> busy;  ///< one per step in which the phase occurred
-    TimeNs total = 0, exposed = 0;
-    std::int64_t bytes = 0;
-};
-
-PhaseStats summarise(int phase_id, PhaseSamples& samples, TimeNs all_steps) {
+PhaseStats summarise(int phase_id, const std::vector<PhaseSample>& samples, TimeNs all_steps) {
     PhaseStats row;
     row.phase_id = phase_id;
-    row.count = static_cast<std::int64_t>(samples.busy.size());
-    row.total_ns = samples.total;
-    row.exposed_ns = samples.exposed;
-    std::sort(samples.busy.begin(), samples.busy.end());
-    row.median_ns = sorted_quantile(samples.busy, 0.5);
-    if (samples.busy.size() >= min_samples_for_p90) row.p90_ns = sorted_quantile(samples.busy, 0.9);
+    row.count = static_cast<std::int64_t>(samples.size());
+    std::vector<double> busy;
+    busy.reserve(samples.size());
+    std::int64_t bytes = 0;
+    for (const PhaseSample& sample : samples) {
+        busy.push_back(static_cast<double>(sample.busy_ns));
+        row.total_ns += sample.busy_ns;
+        row.exposed_ns += sample.exposed_ns;
+        bytes += sample.bytes;
+    }
+    row.median_ns = quantile(busy, 0.5);
+    if (busy.size() >= min_samples_for_p90) row.p90_ns = quantile(busy, 0.9);
     if (all_steps > 0) row.share = static_cast<double>(row.exposed_ns) / static_cast<double>(all_steps);
-    if (row.total_ns > 0)
-        row.gb_per_s = static_cast<double>(samples.bytes) / static_cast<double>(row.total_ns);
+    if (row.total_ns > 0) row.gb_per_s = static_cast<double>(bytes) / static_cast<double>(row.total_ns);
     return row;
 }
 
@@ -170,27 +172,70 @@ StepPhases step_phases(const Snapshot& snapshot, std::size_t step_index) {
 }
 
 std::vector<PhaseStats> phase_stats(const Snapshot& snapshot, RowId run_id) {
-    std::vector<PhaseSamples> samples(max_phases);
-    TimeNs all_steps = 0;
-    for (std::size_t i = 0; i < snapshot.steps.size(); ++i) {
+    RunSamples samples;
+    samples.update(snapshot, run_id);
+    return samples.stats();
+}
+
+void RunSamples::update(const Snapshot& snapshot, RowId run_id) {
+    const bool same = run_id == run_id_ && snapshot.steps.size() >= seen_.size() &&
+                      snapshot.late_spans.size() >= seen_late_ &&
+                      (seen_.empty() || &snapshot.steps[0] == &seen_[0]);
+    if (!same) *this = RunSamples();
+    run_id_ = run_id;
+    auto next = static_cast<std::uint32_t>(seen_.size());
+    RowId oldest_late = std::numeric_limits<RowId>::max();
+    for (std::size_t i = seen_late_; i < snapshot.late_spans.size(); ++i)
+        oldest_late = std::min(oldest_late, snapshot.spans[snapshot.late_spans[i].span].step_id);
+    while (next > 0 && snapshot.steps[next - 1].row.id >= oldest_late) --next;
+    drop_from(next);
+    for (std::uint32_t i = next; i < snapshot.steps.size(); ++i) {
         const StepEntry& step = snapshot.steps[i];
         if (step.row.run_id != run_id || step.row.excluded != Excluded::no) continue;
-        all_steps += busy_ns(step.row);
+        steps_.push_back(i);
+        step_ns_.push_back(busy_ns(step.row));
+        total_ns_ += step_ns_.back();
         const StepTimes times = times_of(snapshot, step);
         for (std::size_t id = 0; id < times.phases.size(); ++id) {
-            if (!times.phases[id].seen) continue;
-            samples[id].busy.push_back(static_cast<double>(times.phases[id].busy));
-            samples[id].total += times.phases[id].busy;
-            samples[id].exposed += times.phases[id].exposed;
-            samples[id].bytes += times.phases[id].bytes;
+            const StepTimes::Times& phase = times.phases[id];
+            if (phase.seen) phases_[id].push_back({i, phase.busy, phase.exposed, phase.bytes});
         }
     }
+    seen_ = snapshot.steps;
+    seen_late_ = snapshot.late_spans.size();
+}
+
+void RunSamples::drop_from(std::uint32_t step) {
+    while (!steps_.empty() && steps_.back() >= step) {
+        total_ns_ -= step_ns_.back();
+        steps_.pop_back();
+        step_ns_.pop_back();
+    }
+    for (std::vector<PhaseSample>& samples : phases_)
+        while (!samples.empty() && samples.back().step >= step) samples.pop_back();
+}
+
+void RunSamples::drop_first(std::size_t count) {
+    count = std::min(count, steps_.size());
+    const std::uint32_t first =
+        count < steps_.size() ? steps_[count] : std::numeric_limits<std::uint32_t>::max();
+    for (std::size_t i = 0; i < count; ++i) total_ns_ -= step_ns_[i];
+    const auto taken = static_cast<std::ptrdiff_t>(count);
+    steps_.erase(steps_.begin(), steps_.begin() + taken);
+    step_ns_.erase(step_ns_.begin(), step_ns_.begin() + taken);
+    for (std::vector<PhaseSample>& samples : phases_)
+        samples.erase(samples.begin(),
+                      std::find_if(samples.begin(), samples.end(),
+                                   [&](const PhaseSample& sample) { return sample.step >= first; }));
+}
+
+std::vector<PhaseStats> RunSamples::stats() const {
     std::vector<PhaseRow> order(phase_rows.begin() + 1, phase_rows.end());
     std::stable_sort(order.begin(), order.end(),
                      [](const PhaseRow& a, const PhaseRow& b) { return a.sort < b.sort; });
     std::vector<PhaseStats> out;
     for (const PhaseRow& phase : order) {
-        PhaseStats row = summarise(phase.id, samples[static_cast<std::size_t>(phase.id)], all_steps);
+        PhaseStats row = summarise(phase.id, of(phase.id), total_ns_);
         if (row.count > 0 || phase.first_class) out.push_back(row);
     }
     return out;

@@ -83,6 +83,9 @@ class RecordSink {
   public:
     virtual ~RecordSink() = default;
     virtual void push(Record record) = 0;
+    /// For producers that may wait: returns when the sink can take more. At once unless it applies
+    /// back-pressure.
+    virtual void wait_for_room() {}
 };
 
 /// Row ids of one capture file, handed out by the producer side. One instance per file, used from the engine

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -15,25 +16,59 @@ namespace draftscope {
 inline constexpr std::int32_t capture_application_id = 0x44534350;
 inline constexpr int capture_schema_version = 1;
 
+/// What `push` does while the queue is full.
+enum class WhenQueueFull : std::uint8_t { wait, drop };
+/// What a capture does when it has reached its limit: record no more, or forget the oldest steps.
+enum class WhenFileFull : std::uint8_t { stop, ring };
+
+struct WriterOptions {
+    bool overwrite = false;
+    WhenQueueFull when_queue_full = WhenQueueFull::wait;
+    std::int64_t queue_rows = 65536;  ///< that may wait for the disk
+    std::int64_t max_rows = 0;        ///< of measurements (all tables but run, prompt, vocab); 0 = no limit
+    std::int64_t max_bytes = 0;       ///< of the file before its indexes (about a third more); 0 = no limit
+    WhenFileFull when_file_full = WhenFileFull::stop;
+};
+
 struct WriterStats {
     std::int64_t rows = 0;
     std::int64_t transactions = 0;
+    /// Rows of measurements that are not in the file, by reason; the file has them in table `loss`.
+    std::int64_t lost_queue = 0;    ///< the queue was full and nobody was to wait
+    std::int64_t lost_limit = 0;    ///< the limit was reached (`stop`)
+    std::int64_t dropped_ring = 0;  ///< oldest rows given up for newer ones (`ring`)
     std::string error;  ///< first write error ("" = none): the file keeps what was committed before it
 };
+/// Kinds of table `loss` that the writer itself makes; such runs have gaps.
+inline constexpr std::string_view loss_queue_full = "storage_queue_full";
+inline constexpr std::string_view loss_limit = "capture_limit";
+inline constexpr std::string_view loss_ring = "ring_dropped";
 
 /// Writes records to a new capture file on a thread of its own, which alone writes and checkpoints.
-/// `push` never touches the disk; it waits when the queue is full.
+/// `push` never touches the disk; with WhenQueueFull::wait it waits while the queue is full, unless
+/// `unbounded_push` says that the producers wait themselves through `wait_for_room`.
 class CaptureWriter : public RecordSink {
   public:
     /// The path must not exist (or `overwrite`, and nobody has it open); a folder that is missing or not
     /// writable is bad_input.
+    static Result<std::unique_ptr<CaptureWriter>> create(const std::string& path,
+                                                         const WriterOptions& options);
     static Result<std::unique_ptr<CaptureWriter>> create(const std::string& path, bool overwrite);
     ~CaptureWriter() override;  ///< as close(), the result dropped
 
     void push(Record record) override;
+    /// Waits while the queue is full; returns at once when nobody is to wait, after an error and after close.
+    void wait_for_room() override;
+    /// From now on `push` takes what it is given at once: whoever makes records waits in `wait_for_room`, so
+    /// that a thread in between (the recorder) never does.
+    void set_unbounded_push();
     /// Waits until everything pushed so far is committed.
     Status flush();
-    /// Flushes, builds the indexes, checkpoints, leaves a single file in delete-journal mode.
+    /// All that is committed so far as one compact file, from the writer's own connection: works too when the
+    /// file itself was deleted meanwhile. `out` must not exist.
+    Status save_copy(const std::string& out);
+    /// Flushes, builds the indexes, checkpoints, leaves a single file in delete-journal mode. When the file
+    /// was deleted or replaced meanwhile, what was recorded goes to `<path>.rescued` and the error says so.
     Status close();
     WriterStats stats() const;
     const std::string& path() const;
@@ -52,6 +87,13 @@ Result<std::shared_ptr<const Snapshot>> load_capture(const std::string& path);
 /// Is it a capture that this program reads? Identity, version and tables only, so quick for any size; the
 /// error says what was found instead.
 Status probe_capture(const std::string& path);
+
+/// The runs of a capture alone, without their rows; as quick as probe_capture.
+Result<std::vector<RunRow>> read_runs(const std::string& path);
+
+/// Joins captures into a new one, runs after runs, ids made unique. Whether their runs belong together is for
+/// the caller to say. Nothing is left behind when one can't be read.
+Status merge_captures(const std::string& out, const std::vector<std::string>& files);
 
 struct CheckFinding {
     std::string what;

@@ -15,8 +15,13 @@ constexpr std::size_t max_findings_per_rule = 5;
 
 /// What can't be in a sound capture: each query yields one line of text per case.
 constexpr const char* rules[] = {
-    "SELECT 'run ' || id || ' (' || name || ') has no end: it is being written, or its program was killed; "
-    "`draftscope check --repair` marks it as recovered' FROM run WHERE ended IS NULL",
+    "SELECT 'run ' || r.id || ' (' || r.name || ') has no end: it is being written, its program was killed "
+    "or "
+    "its disk was full; ' || (SELECT count(*) FROM step WHERE run_id = r.id) || ' steps are here, the last "
+    "data "
+    "is from ' || round(coalesce((SELECT max(end_ns) FROM step WHERE run_id = r.id), 0) / 1e9, 2) || ' s "
+    "after "
+    "its start; `draftscope check --repair` marks it as recovered' FROM run r WHERE r.ended IS NULL",
     "SELECT 'run ' || id || ' has no clock anchor, so its times can not be placed' FROM run "
     "WHERE id NOT IN (SELECT run_id FROM clock_anchor)",
     "SELECT 'prompt ' || id || ': prefill_ns is ' || prefill_ns FROM prompt WHERE prefill_ns < 0",
@@ -55,7 +60,9 @@ constexpr const char* rules[] = {
     "SELECT 'prompt ' || p.id || ' generated ' || p.generated_tokens || ' tokens, its rounds committed ' "
     "|| coalesce(sum(r.committed), 0) || ' after the one of prefill' FROM prompt p "
     "JOIN run ON run.id = p.run_id AND run.ended = 'ok' LEFT JOIN round r ON r.prompt_id = p.id "
-    "WHERE p.finish IS NOT NULL GROUP BY p.id "
+    // A run that says it lost rows has gaps by its own account.
+    "WHERE p.finish IS NOT NULL AND NOT EXISTS (SELECT 1 FROM loss WHERE loss.run_id = p.run_id AND kind IN "
+    "('storage_queue_full', 'capture_limit', 'ring_dropped')) GROUP BY p.id "
     "HAVING p.generated_tokens <> coalesce(sum(r.committed), 0) + min(1, p.generated_tokens)",
     "SELECT 'prompt ' || prompt_id || ' has ' || count(*) || ' tokens at position ' || position FROM token "
     "GROUP BY prompt_id, position HAVING count(*) > 1",
@@ -83,8 +90,13 @@ Status collect(const std::string& path, const Database& db, const char* sql, std
 }
 
 constexpr const char* remarks_sql =
-    "SELECT 'run ' || id || ' (' || name || ') is recovered: its program was killed while it recorded' "
-    "FROM run WHERE ended = 'recovered' "
+    "SELECT 'run ' || r.id || ' (' || r.name || ') is recovered: recording was cut off (program killed or "
+    "disk "
+    "full); it ends with its last data, ' || (SELECT count(*) FROM step WHERE run_id = r.id) || ' steps and "
+    "' "
+    "|| round((SELECT (max(monotonic_ns) - min(monotonic_ns)) / 1e9 FROM clock_anchor WHERE run_id = r.id), "
+    "2) "
+    "|| ' s after its start' FROM run r WHERE r.ended = 'recovered' "
     "UNION ALL SELECT 'run ' || run_id || ' lost ' || sum(count) || ' records: ' || kind FROM loss "
     "GROUP BY run_id, kind";
 
@@ -99,6 +111,36 @@ Status check_integrity(const std::string& path, const Database& db, std::vector<
         "SELECT 'table ' || \"table\" || ', row ' || coalesce(rowid, '?') || ' refers to a row of ' "
         "|| \"parent\" || ' that does not exist' FROM pragma_foreign_key_check",
         out);
+}
+
+/// Indexes are made at the end of a recording: without them every run ended, but the program did not live to
+/// finish the file.
+Status check_finished(const std::string& path, const Database& db, std::vector<CheckFinding>& out) {
+    if (db.integer("SELECT count(*) FROM run WHERE ended IS NULL").value_or(0) > 0) return {};
+    std::string missing;
+    for (const std::string& name : storage::index_names()) {
+        const auto found = db.integer("SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND name = " +
+                                      storage::sql_quoted(name, '\''));
+        if (!found) return storage::file_error(path, db, "reading the schema");
+        if (*found == 0) missing += (missing.empty() ? "" : ", ") + name;
+    }
+    if (!missing.empty())
+        out.push_back({fmt::format(
+            "indexes are missing ({}): recording was cut off at its very end, queries are slow; `draftscope "
+            "check --repair` makes them",
+            missing)});
+    return {};
+}
+
+/// What lies in the log alone is lost when the file is copied without it.
+void remark_log(const std::string& path, std::vector<std::string>& out) {
+    std::error_code error;
+    const auto bytes = std::filesystem::file_size(path + "-wal", error);
+    if (!error && bytes > 0)
+        out.push_back(
+            fmt::format("{} bytes lie in the log {}-wal, which belongs to the file; `draftscope check "
+                        "--repair` merges it",
+                        bytes, path));
 }
 
 /// The end of a run that never said so is the end of its last data.
@@ -130,9 +172,11 @@ Result<CheckReport> check_capture(const std::string& path) {
     // On a damaged file the rules would only report the damage again.
     if (damaged) return report;
     for (const char* rule : rules) DS_TRY(collect(path, db, rule, report.findings));
+    DS_TRY(check_finished(path, db, report.findings));
     std::vector<CheckFinding> remarks;
     DS_TRY(collect(path, db, remarks_sql, remarks));
     for (CheckFinding& remark : remarks) report.remarks.push_back(std::move(remark.what));
+    remark_log(path, report.remarks);
     return report;
 }
 

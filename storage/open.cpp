@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <filesystem>
 #include <system_error>
 
@@ -28,6 +30,20 @@ std::string immutable_uri(const std::string& path) {
 void distrust(const Database& db) {
     sqlite3_db_config(db.get(), SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
     db.exec("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON");
+}
+
+/// A program killed while it put the finishing touch to its file leaves a journal that only a writer can
+/// undo.
+Status roll_back(const std::string& path) {
+    std::string message;
+    const Database db = open_database(path, SQLITE_OPEN_READWRITE, &message);
+    if (db) distrust(db);
+    if (db && db.integer("PRAGMA schema_version")) return {};
+    return bad_input(
+        "{}: its program was killed while it finished the file, and undoing that needs the right to write "
+        "({}); "
+        "copy it and {}-journal to a place that can be written",
+        path, db ? one_line(db.message()) : message, path);
 }
 
 Status identify(const std::string& path, const Database& db) {
@@ -99,9 +115,16 @@ Result<Database> open_capture(const std::string& path, Open how) {
     Database db = open_database(path, SQLITE_OPEN_READONLY, &message);
     if (!db) return bad_input("{}: can't be opened: {}", path, message);
     distrust(db);
-    if (!db.integer("PRAGMA schema_version") && (sqlite3_errcode(db.get()) & 0xff) == SQLITE_CANTOPEN &&
+    const bool readable = db.integer("PRAGMA schema_version").has_value();
+    if (!readable && (sqlite3_errcode(db.get()) & 0xff) == SQLITE_CANTOPEN &&
         !std::filesystem::exists(path + "-wal", error)) {
         db = open_database(immutable_uri(path), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, &message);
+        if (!db) return bad_input("{}: can't be opened: {}", path, message);
+        distrust(db);
+    }
+    if (!readable && sqlite3_extended_errcode(db.get()) == SQLITE_READONLY_ROLLBACK) {
+        DS_TRY(roll_back(path));
+        db = open_database(path, SQLITE_OPEN_READONLY, &message);
         if (!db) return bad_input("{}: can't be opened: {}", path, message);
         distrust(db);
     }
@@ -112,6 +135,13 @@ Result<Database> open_capture(const std::string& path, Open how) {
 
 Result<Database> open_capture_for_repair(const std::string& path) {
     { DS_ASSIGN(const Database look, open_capture(path, Open::unchecked)); }
+    const std::filesystem::path file(path);
+    const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
+    if (access(path.c_str(), W_OK) != 0 || access(folder.c_str(), W_OK | X_OK) != 0)
+        return bad_input(
+            "{}: the file or its folder is read-only; copy it (and {}-wal, if there) to a place "
+            "that can be written, then repair the copy",
+            path, path);
     std::string message;
     Database db = open_database(path, SQLITE_OPEN_READWRITE, &message);
     if (!db) return bad_input("{}: can't be opened for writing: {}", path, message);

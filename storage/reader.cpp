@@ -319,6 +319,17 @@ Status probe_capture(const std::string& path) {
     return {};
 }
 
+Result<std::vector<RunRow>> read_runs(const std::string& path) {
+    DS_ASSIGN(const storage::Database db, storage::open_capture(path, storage::Open::unchecked));
+    std::vector<RunRow> runs;
+    Cursor<RunRow> cursor(db);
+    while (cursor.has()) runs.push_back(cursor.take());
+    if (!cursor.problem().empty())
+        return bad_input("{}: damaged capture: {}, which can't be", path, cursor.problem());
+    if (cursor.code() != SQLITE_OK) return storage::file_error(path, db, "reading table run");
+    return runs;
+}
+
 Status read_capture(const std::string& path, RecordSink& sink) {
     DS_ASSIGN(const storage::Database db, storage::open_capture(path));
     // One read transaction: a file that is still being written shows one moment of itself.

@@ -2,6 +2,8 @@
 
 #include <type_traits>
 
+#include "storage/capture_file.h"
+
 namespace draftscope::storage {
 
 namespace {
@@ -39,10 +41,13 @@ RowWriter::RowWriter(const Database& db)
       loss_(insert_into(db, "loss", 4)),
       anchor_(insert_into(db, "clock_anchor", 4)),
       vocab_(insert_into(db, "vocab", 6)),
-      note_(insert_into(db, "note", 4)) {
+      note_(insert_into(db, "note", 4)),
+      find_step_(db.prepare("SELECT 1 FROM step WHERE id = ?")),
+      find_round_(db.prepare("SELECT 1 FROM round WHERE id = ?")) {
     for (const Statement* statement :
-         {&run_, &run_end_, &prompt_, &progress_, &step_, &round_, &node_, &node_top_, &token_, &span_,
-          &gpu_op_, &nvtx_, &head_eval_, &counter_, &loss_, &anchor_, &vocab_, &note_})
+         {&run_,      &run_end_, &prompt_, &progress_, &step_,      &round_,     &node_,
+          &node_top_, &token_,   &span_,   &gpu_op_,   &nvtx_,      &head_eval_, &counter_,
+          &loss_,     &anchor_,  &vocab_,  &note_,     &find_step_, &find_round_})
         if (!*statement) fail();
 }
 
@@ -51,6 +56,14 @@ void RowWriter::fail() {
     error_ = sqlite3_extended_errcode(db_.get());
     if (error_ == SQLITE_OK) error_ = SQLITE_ERROR;
     message_ = db_.message();
+}
+
+bool RowWriter::has(Statement& find, RowId id) {
+    if (!gaps_ || id == 0) return true;
+    find.bind(1, id);
+    const bool found = find.step() == SQLITE_ROW;
+    find.reset();
+    return found;
 }
 
 struct RowWriter::Visitor {
@@ -67,15 +80,18 @@ struct RowWriter::Visitor {
     void operator()(const StepRecord& record) { out.step(record); }
     void operator()(const LiveRound&) {}
     void operator()(const SpansRecorded& recorded) {
-        for (const SpanRow& row : recorded.spans) out.span(row);
+        for (const SpanRow& row : recorded.spans)
+            if (out.has(out.find_step_, row.step_id) && out.has(out.find_round_, row.round_id)) out.span(row);
     }
     void operator()(const HeadEvaluated& evaluated) {
-        for (const HeadEvalRow& row : evaluated.rows) out.head_eval(row);
+        for (const HeadEvalRow& row : evaluated.rows)
+            if (out.has(out.find_round_, row.round_id)) out.head_eval(row);
     }
     void operator()(const LossRow& r) { out.insert(out.loss_, r.run_id, r.time_ns, r.kind, r.count); }
     void operator()(const CounterRow& r) { out.insert(out.counter_, r.run_id, r.time_ns, r.name, r.value); }
     void operator()(const NoteRow& r) {
-        out.insert(out.note_, r.run_id, IdOrNull{r.round_id}, r.time_ns, r.text);
+        const RowId round_id = out.has(out.find_round_, r.round_id) ? r.round_id : 0;
+        out.insert(out.note_, r.run_id, IdOrNull{round_id}, r.time_ns, r.text);
     }
     void operator()(const std::vector<NvtxRangeRow>& rows) {
         for (const NvtxRangeRow& r : rows)
@@ -83,9 +99,10 @@ struct RowWriter::Visitor {
     }
     void operator()(const std::vector<GpuOpRow>& rows) {
         for (const GpuOpRow& r : rows)
-            out.insert(out.gpu_op_, IdOrNull{r.id}, r.run_id, IdOrNull{r.step_id}, r.phase_id, r.stream,
-                       r.name, r.start_ns, r.end_ns, r.graph_node_id, r.correlation_id, r.grid, r.block,
-                       r.bytes);
+            if (out.has(out.find_step_, r.step_id))
+                out.insert(out.gpu_op_, IdOrNull{r.id}, r.run_id, IdOrNull{r.step_id}, r.phase_id, r.stream,
+                           r.name, r.start_ns, r.end_ns, r.graph_node_id, r.correlation_id, r.grid, r.block,
+                           r.bytes);
     }
 };
 
@@ -144,6 +161,28 @@ void RowWriter::progress(const PromptProgress& progress) {
 void RowWriter::write_pending_progress() {
     for (const auto& [id, p] : pending_) insert(progress_, id, p.output, p.generated_tokens, p.prefill_ns);
     pending_.clear();
+}
+
+void RowWriter::write_losses(const WriterLosses& losses) {
+    write_loss(losses, loss_queue_full, losses.queue);
+    write_loss(losses, loss_limit, losses.limit);
+    write_loss(losses, loss_ring, losses.ring);
+}
+
+void RowWriter::write_loss(const WriterLosses& losses, std::string_view kind, std::int64_t count) {
+    if (losses.run_id == 0) return;
+    LossSoFar& so_far = losses_[std::string(kind)];
+    if (count == so_far.count) return;
+    if (so_far.run_id != losses.run_id) so_far = {0, so_far.count, so_far.count, losses.run_id};
+    so_far.count = count;
+    if (so_far.rowid == 0) {
+        insert(loss_, losses.run_id, losses.time_ns, kind, count - so_far.before);
+        so_far.rowid = sqlite3_last_insert_rowid(db_.get());
+        return;
+    }
+    const int code = db_.exec(fmt::format("UPDATE loss SET time_ns = {}, count = {} WHERE rowid = {}",
+                                          losses.time_ns, count - so_far.before, so_far.rowid));
+    if (code != SQLITE_OK) fail();
 }
 
 void RowWriter::step(const StepRecord& record) {

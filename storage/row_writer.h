@@ -9,6 +9,13 @@
 
 namespace draftscope::storage {
 
+/// Rows of measurements that a writer did not keep, by reason, and where they belong.
+struct WriterLosses {
+    RowId run_id = 0;    ///< the run under way
+    TimeNs time_ns = 0;  ///< of it, so far
+    std::int64_t queue = 0, limit = 0, ring = 0;
+};
+
 /// Turns records into rows through prepared statements. Used by the writer thread alone, inside its
 /// transactions. The first failing statement sets `error()`; everything after it is ignored.
 class RowWriter {
@@ -19,6 +26,11 @@ class RowWriter {
     void write(const Record& record);
     /// Writes the prompt outputs held back by coalescing.
     void write_pending_progress();
+    /// Brings the file's `loss` rows of the writer up to date: one of each kind per run.
+    void write_losses(const WriterLosses& losses);
+    /// From now on steps and rounds may be missing: late rows that name one are left out, notes keep their
+    /// text.
+    void expect_gaps() { gaps_ = true; }
     bool has_pending_progress() const { return !pending_.empty(); }
     bool failed() const { return error_ != SQLITE_OK; }
     const std::string& message() const { return message_; }
@@ -37,6 +49,9 @@ class RowWriter {
         ++rows_;
     }
     void fail();
+    /// Whether a late row's step or round (0 = none) is in the file.
+    bool has(Statement& find, RowId id);
+    void write_loss(const WriterLosses& losses, std::string_view kind, std::int64_t count);
     void start(const RunStarted& started);
     void end(const RunEnded& ended);
     /// Stores an anchor at `run_ns` of the run: with the first at 0, the last says when the run ended.
@@ -51,11 +66,17 @@ class RowWriter {
 
     const Database& db_;
     Statement run_, run_end_, prompt_, progress_, step_, round_, node_, node_top_, token_, span_, gpu_op_,
-        nvtx_, head_eval_, counter_, loss_, anchor_, vocab_, note_;
+        nvtx_, head_eval_, counter_, loss_, anchor_, vocab_, note_, find_step_, find_round_;
     std::map<RowId, RunZero> zero_;
+    struct LossSoFar {
+        std::int64_t rowid = 0, count = 0, before = 0;  ///< before: counted in the file's earlier runs
+        RowId run_id = 0;
+    };
+    std::map<std::string, LossSoFar, std::less<>> losses_;  ///< by kind
     std::set<RowId> vocabs_;
     std::map<RowId, PromptProgress> pending_;  ///< newest output of prompts being decoded, tokens taken out
     std::int64_t rows_ = 0;
+    bool gaps_ = false;
     int error_ = SQLITE_OK;
     std::string message_;
 };

@@ -220,6 +220,17 @@ CREATE INDEX IF NOT EXISTS i_head_eval_round ON head_eval(round_id);
 CREATE INDEX IF NOT EXISTS i_counter_run ON counter(run_id, name, time_ns);
 )sql";
 
+std::vector<std::string> index_names() {
+    constexpr std::string_view before = "IF NOT EXISTS ";
+    const std::string_view sql = index_sql;
+    std::vector<std::string> names;
+    for (std::size_t at = sql.find(before); at != std::string_view::npos; at = sql.find(before, at)) {
+        at += before.size();
+        names.emplace_back(sql.substr(at, sql.find(' ', at) - at));
+    }
+    return names;
+}
+
 int create_schema(const Database& db) {
     const std::string identity = fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {};",
                                              capture_application_id, capture_schema_version);

@@ -25,9 +25,14 @@ extern const char* const table_sql;
 extern const char* const view_sql;
 /// CREATE INDEX IF NOT EXISTS statements; run when the run ends, since live ones halve the insert rate.
 extern const char* const index_sql;
+/// The names in `index_sql`.
+std::vector<std::string> index_names();
 
 /// Fills an empty database: identity, tables, phase rows, views, meta. SQLITE_OK or the error code.
 int create_schema(const Database& db);
+
+/// Makes way for a new capture at `path`: nothing there, or (`overwrite`) a capture that nobody has open.
+Status prepare_new_capture(const std::string& path, bool overwrite);
 
 /// Takes the file from version `from` to `from + 1`. Runs inside the migration's transaction.
 struct Migration {

@@ -1,18 +1,15 @@
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
 #include <deque>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <system_error>
 #include <thread>
 
 #include "storage/capture_file.h"
+#include "storage/export.h"
+#include "storage/retention.h"
 #include "storage/row_writer.h"
 #include "storage/schema.h"
 
@@ -27,109 +24,84 @@ constexpr std::chrono::milliseconds commit_interval{100};
 // Text of a growing output is rewritten at most this often; the tokens themselves are rows and always
 // written.
 constexpr std::chrono::milliseconds progress_interval{500};
-constexpr std::int64_t queue_rows = 65536;
 
-std::int64_t row_weight(const Record& record) {
-    if (const auto* step = std::get_if<StepRecord>(&record)) {
-        std::size_t n = 1 + step->spans.size();
-        for (const RoundRecord& round : step->rounds)
-            n += 1 + round.nodes.size() + round.tops.size() + round.tokens.size() + round.head_evals.size();
-        return static_cast<std::int64_t>(n);
-    }
-    if (const auto* ops = std::get_if<std::vector<GpuOpRow>>(&record))
-        return 1 + static_cast<std::int64_t>(ops->size());
-    if (const auto* ranges = std::get_if<std::vector<NvtxRangeRow>>(&record))
-        return 1 + static_cast<std::int64_t>(ranges->size());
-    if (const auto* spans = std::get_if<SpansRecorded>(&record))
-        return 1 + static_cast<std::int64_t>(spans->spans.size());
-    return 1;
-}
-
-/// A file that a connection of this or another process has open must not be pulled from under it.
-bool in_use(const std::string& path) {
-    std::string message;
-    const storage::Database db = storage::open_database(path, SQLITE_OPEN_READWRITE, &message);
-    if (!db) return false;
-    sqlite3_busy_timeout(db.get(), 0);
-    db.exec("PRAGMA locking_mode = EXCLUSIVE");
-    return (db.exec("BEGIN EXCLUSIVE; COMMIT") & 0xff) == SQLITE_BUSY;
-}
-
-/// The application id in the header, whatever state the rest of the file and its logs are in.
-bool bears_our_mark(const std::string& path) {
-    unsigned char header[72] = {};
-    std::ifstream file(path, std::ios::binary);
-    if (!file.read(reinterpret_cast<char*>(header), sizeof header)) return false;
-    std::int32_t id = 0;
-    for (int i = 68; i < 72; ++i) id = id << 8 | header[i];
-    return id == capture_application_id;
-}
-
-Status prepare_path(const std::string& path, bool overwrite) {
-    namespace fs = std::filesystem;
+/// The first free name beside a capture whose own name was taken from it.
+std::string rescue_name(const std::string& path) {
+    std::string name = path + ".rescued";
     std::error_code error;
-    const fs::path file(path);
-    const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
-    if (path.empty())
-        return bad_input("no file name given for the capture; name one, for example run.dscope");
-    if (!fs::is_directory(folder, error))
-        return bad_input("{}: folder {} does not exist; create it or choose another place", path,
-                         folder.string());
-    if (access(folder.c_str(), W_OK | X_OK) != 0)
-        return bad_input("{}: folder {} is not writable ({}); choose another place", path, folder.string(),
-                         std::strerror(errno));
-    const fs::file_status status = fs::status(file, error);
-    if (fs::exists(status)) {
-        if (!fs::is_regular_file(status)) return bad_input("{}: is not a file; choose another name", path);
-        if (!overwrite) return bad_input("{}: file exists; choose another name or give --overwrite", path);
-        if (fs::file_size(file, error) > 0 && !bears_our_mark(path))
-            return bad_input("{}: is no capture of ours, so it is not replaced; choose another name", path);
-        if (in_use(path)) return bad_input("{}: is open, perhaps being recorded; choose another name", path);
-    }
-    for (const char* suffix : {"", "-wal", "-shm", "-journal"}) {
-        fs::remove(path + suffix, error);
-        if (error) return bad_input("{}{}: can't be replaced: {}", path, suffix, error.message());
-    }
-    return {};
+    for (int i = 2; std::filesystem::exists(name, error); ++i) name = fmt::format("{}.rescued{}", path, i);
+    return name;
 }
 
 }  // namespace
 
 struct CaptureWriter::Impl {
     std::string path;
+    WriterOptions options;
     storage::Database db;
     std::unique_ptr<storage::RowWriter> rows;
+    std::unique_ptr<storage::Retention> retention;
+    storage::WriterLosses losses;
 
     std::mutex mutex;
     std::condition_variable work, room, committed;
     std::deque<Record> queue;
     std::int64_t queued_rows = 0;
+    std::int64_t rows_under_way = 0;                ///< taken from the queue, not committed yet
+    std::int64_t rows_to_commit = 0;                ///< of them, in the open transaction; writer thread
     std::uint64_t flush_asked = 0, flush_done = 0;  ///< tickets: all that was pushed before one is committed
+    bool unbounded_push = false;
     bool closing = false, closed = false;
+    bool loop_ended = false;
+    bool moved = false;  ///< the name no longer leads to the open file
+    std::string rescued;
+    std::string copy_to;  ///< a copy is asked for
+    Status copied;
     WriterStats stats;
 
     std::thread thread;
 
     void push(Record record);
+    void wait_for_room();
+    bool full() const { return queued_rows + rows_under_way >= options.queue_rows; }
+    bool done_for() const { return closing || !stats.error.empty(); }
     Status flush();
+    Status save_copy(const std::string& out);
     Status close();
     void loop();
     bool flush_wanted() const { return flush_asked > flush_done; }
     /// Writes one batch in transactions; returns false when writing failed for good.
     bool write_batch(std::deque<Record>& batch, bool all_progress);
+    void write_record(Record& record);
     bool begin();
     bool commit();
+    bool fail_with_db(const std::string& doing = {});
     void give_up(const std::string& what);
+    void look_after_file();
+    void write_copy();
     void finish();
     Status status() const;  ///< call with the mutex held
 };
 
+void CaptureWriter::Impl::wait_for_room() {
+    if (options.when_queue_full == WhenQueueFull::drop) return;
+    std::unique_lock lock(mutex);
+    room.wait(lock, [&] { return !full() || done_for(); });
+}
+
 void CaptureWriter::Impl::push(Record record) {
     if (std::holds_alternative<LiveRound>(record)) return;
-    const std::int64_t weight = row_weight(record);
+    const std::int64_t weight = storage::row_weight(record);
     std::unique_lock lock(mutex);
-    room.wait(lock, [&] { return queued_rows < queue_rows || closing || !stats.error.empty(); });
-    if (closing || !stats.error.empty()) return;
+    if (options.when_queue_full == WhenQueueFull::drop) {
+        if (full() && storage::is_measurement(record)) {
+            stats.lost_queue += weight;
+            return;
+        }
+    } else if (!unbounded_push) {
+        room.wait(lock, [&] { return !full() || done_for(); });
+    }
+    if (done_for()) return;
     queue.push_back(std::move(record));
     queued_rows += weight;
     const bool filled = queued_rows >= commit_rows && queued_rows - weight < commit_rows;
@@ -137,6 +109,15 @@ void CaptureWriter::Impl::push(Record record) {
 }
 
 Status CaptureWriter::Impl::status() const {
+    if (moved && !rescued.empty())
+        return failed(
+            "{}: was deleted or replaced while it was recorded; everything recorded was saved as {}", path,
+            rescued);
+    if (moved && stats.error.empty())
+        return failed(
+            "{}: was deleted or replaced while it was recorded. What was recorded is still held: save a copy "
+            "under another name (Ctrl+S in the window); at its end the run saves one as {}",
+            path, rescue_name(path));
     if (stats.error.empty()) return {};
     return failed(
         "{}: writing the capture stopped: {}. What was committed before is kept; free space or check the "
@@ -152,49 +133,117 @@ Status CaptureWriter::Impl::flush() {
     return status();
 }
 
+Status CaptureWriter::Impl::save_copy(const std::string& out) {
+    DS_TRY(storage::check_new_file(out));
+    std::unique_lock lock(mutex);
+    if (closed) return failed("{}: is closed; export it instead", path);
+    committed.wait(lock, [&] { return copy_to.empty(); });
+    copy_to = out;
+    copied = {};
+    work.notify_one();
+    if (loop_ended) {  // after an error: the connection is nobody's any more
+        write_copy();
+        copy_to.clear();
+    }
+    committed.wait(lock, [&] { return copy_to.empty() || copy_to != out; });
+    return copied;
+}
+
+/// On the writer thread with the mutex free, or on the caller's when the thread has ended.
+void CaptureWriter::Impl::write_copy() {
+    const std::string partial = storage::partial_name(copy_to);
+    std::error_code error;
+    std::filesystem::remove(partial, error);
+    if (db.exec("VACUUM INTO " + storage::sql_quoted(partial, '\'')) != SQLITE_OK) {
+        copied =
+            failed("{}: can't be written: {}; free space or choose another place", copy_to, db.message());
+        std::filesystem::remove(partial, error);
+    } else {
+        copied = storage::publish(partial, copy_to);
+    }
+}
+
 void CaptureWriter::Impl::give_up(const std::string& what) {
     db.exec("ROLLBACK");
     const std::lock_guard lock(mutex);
     stats.error = what.empty() ? "unknown error" : what;
     queue.clear();
-    queued_rows = 0;
+    queued_rows = rows_under_way = 0;
     room.notify_all();
     committed.notify_all();
 }
 
-bool CaptureWriter::Impl::begin() {
-    if (db.exec("BEGIN IMMEDIATE") == SQLITE_OK) return true;
-    give_up(db.message());
+bool CaptureWriter::Impl::fail_with_db(const std::string& doing) {
+    give_up(doing + db.message());
     return false;
 }
 
+bool CaptureWriter::Impl::begin() {
+    return db.exec("BEGIN IMMEDIATE") == SQLITE_OK || fail_with_db();
+}
+
 bool CaptureWriter::Impl::commit() {
-    if (db.exec("COMMIT") != SQLITE_OK) {
-        give_up(db.message());
-        return false;
-    }
+    if (db.exec("COMMIT") != SQLITE_OK) return fail_with_db();
+    if (retention->after_commit() != SQLITE_OK) return fail_with_db("dropping the oldest steps: ");
     const std::lock_guard lock(mutex);
+    rows_under_way -= rows_to_commit;
+    rows_to_commit = 0;
+    room.notify_all();
     stats.rows = rows->rows();
+    stats.dropped_ring = retention->dropped_rows();
     ++stats.transactions;
     return true;
 }
 
+void CaptureWriter::Impl::write_record(Record& record) {
+    if (const auto* started = std::get_if<RunStarted>(&record)) losses.run_id = started->run.id;
+    if (const auto* step = std::get_if<StepRecord>(&record)) losses.time_ns = step->step.end_ns;
+    if (std::holds_alternative<RunEnded>(record)) rows->write_losses(losses);
+    rows_to_commit += storage::row_weight(record);
+    if (retention->admit(record)) {
+        rows->write(record);
+        return;
+    }
+    losses.limit += storage::row_weight(record);
+    rows->expect_gaps();
+    const std::lock_guard lock(mutex);
+    stats.lost_limit = losses.limit;
+}
+
 bool CaptureWriter::Impl::write_batch(std::deque<Record>& batch, bool all_progress) {
+    {
+        const std::lock_guard lock(mutex);
+        losses.queue = stats.lost_queue;
+        losses.ring = stats.dropped_ring;
+        if (losses.queue > 0) rows->expect_gaps();
+    }
     if (!begin()) return false;
     std::int64_t rows_at_begin = rows->rows();
     for (Record& record : batch) {
-        rows->write(record);
+        write_record(record);
         if (rows->failed()) break;
         if (rows->rows() - rows_at_begin < commit_rows) continue;
         if (!commit() || !begin()) return false;
         rows_at_begin = rows->rows();
     }
-    if (all_progress) rows->write_pending_progress();
+    if (all_progress) {
+        rows->write_pending_progress();
+        rows->write_losses(losses);
+    }
     if (rows->failed()) {
         give_up(rows->message());
         return false;
     }
     return commit();
+}
+
+/// Deleting a file on Linux takes its name only: recording goes on, and the end saves it under another.
+void CaptureWriter::Impl::look_after_file() {
+    int gone = 0;
+    if (sqlite3_file_control(db.get(), "main", SQLITE_FCNTL_HAS_MOVED, &gone) != SQLITE_OK || gone == 0)
+        return;
+    const std::lock_guard lock(mutex);
+    moved = true;
 }
 
 void CaptureWriter::Impl::loop() {
@@ -203,41 +252,66 @@ void CaptureWriter::Impl::loop() {
         std::deque<Record> batch;
         std::uint64_t ticket = 0;
         bool all_progress = false;
+        bool copy = false;
         {
             std::unique_lock lock(mutex);
-            const auto something = [&] { return !queue.empty() || flush_wanted() || closing; };
+            const auto urgent = [&] { return flush_wanted() || closing || !copy_to.empty(); };
+            const auto something = [&] { return !queue.empty() || urgent(); };
             if (rows->has_pending_progress())
                 work.wait_until(lock, next_progress, something);
             else
                 work.wait(lock, something);
             // Let a transaction fill up, unless someone waits for it or the rows already suffice.
             if (queued_rows < commit_rows && !queue.empty())
-                work.wait_for(lock, commit_interval,
-                              [&] { return queued_rows >= commit_rows || flush_wanted() || closing; });
-            if (queue.empty() && closing) break;
+                work.wait_for(lock, commit_interval, [&] { return queued_rows >= commit_rows || urgent(); });
+            copy = !copy_to.empty();
+            if (queue.empty() && closing && !copy) break;
             batch.swap(queue);
+            rows_under_way = queued_rows;
             queued_rows = 0;
             ticket = flush_asked;
-            all_progress = flush_wanted() || Clock::now() >= next_progress;
-            room.notify_all();
+            all_progress = flush_wanted() || copy || Clock::now() >= next_progress;
         }
-        if (!write_batch(batch, all_progress)) return;
+        if (!write_batch(batch, all_progress)) {
+            const std::lock_guard lock(mutex);
+            loop_ended = true;
+            if (!copy_to.empty()) copied = status();
+            copy_to.clear();
+            committed.notify_all();
+            return;
+        }
+        look_after_file();
+        if (copy) write_copy();
         if (all_progress) next_progress = Clock::now() + progress_interval;
         const std::lock_guard lock(mutex);
         flush_done = std::max(flush_done, ticket);
+        if (copy) copy_to.clear();
         committed.notify_all();
     }
     finish();
+    const std::lock_guard lock(mutex);
+    loop_ended = true;
 }
 
 void CaptureWriter::Impl::finish() {
-    if (!begin()) return;
-    rows->write_pending_progress();
-    if (rows->failed()) return give_up(rows->message());
-    if (!commit()) return;
+    std::deque<Record> nothing;
+    if (!write_batch(nothing, true)) return;
     rows.reset();  // its statements would keep the journal mode from changing
-    if (db.exec(std::string("BEGIN IMMEDIATE;") + storage::index_sql + "COMMIT") != SQLITE_OK)
-        return give_up("building the indexes: " + db.message());
+    if (db.exec(std::string("BEGIN IMMEDIATE;") + storage::index_sql + "COMMIT") != SQLITE_OK) {
+        fail_with_db("building the indexes: ");
+        return;
+    }
+    look_after_file();
+    if (moved) {
+        copy_to = rescue_name(path);
+        write_copy();
+        const std::lock_guard lock(mutex);
+        if (copied.ok())
+            rescued = copy_to;
+        else
+            stats.error = copied.error().message;
+        return;
+    }
     // A reader that is still open keeps the WAL; the file is whole all the same, and the last to leave cleans
     // up.
     if (db.exec("PRAGMA wal_checkpoint(TRUNCATE)") == SQLITE_OK) db.exec("PRAGMA journal_mode = DELETE");
@@ -263,9 +337,17 @@ Status CaptureWriter::Impl::close() {
 CaptureWriter::CaptureWriter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Result<std::unique_ptr<CaptureWriter>> CaptureWriter::create(const std::string& path, bool overwrite) {
-    DS_TRY(prepare_path(path, overwrite));
+    WriterOptions options;
+    options.overwrite = overwrite;
+    return create(path, options);
+}
+
+Result<std::unique_ptr<CaptureWriter>> CaptureWriter::create(const std::string& path,
+                                                             const WriterOptions& options) {
+    DS_TRY(storage::prepare_new_capture(path, options.overwrite));
     auto impl = std::make_unique<Impl>();
     impl->path = path;
+    impl->options = options;
     std::string message;
     impl->db = storage::open_database(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &message);
     if (!impl->db) return bad_input("{}: can't be created: {}; choose another place", path, message);
@@ -276,6 +358,7 @@ Result<std::unique_ptr<CaptureWriter>> CaptureWriter::create(const std::string& 
         return failed("{}: can't be written: {}; free space or choose another place", path, db.message());
     impl->rows = std::make_unique<storage::RowWriter>(db);
     if (impl->rows->failed()) return failed("{}: can't be written: {}", path, impl->rows->message());
+    impl->retention = std::make_unique<storage::Retention>(impl->db, options);
     Impl* raw = impl.get();
     impl->thread = std::thread([raw] { raw->loop(); });
     return std::unique_ptr<CaptureWriter>(new CaptureWriter(std::move(impl)));
@@ -287,6 +370,16 @@ CaptureWriter::~CaptureWriter() {
 
 void CaptureWriter::push(Record record) {
     impl_->push(std::move(record));
+}
+void CaptureWriter::wait_for_room() {
+    impl_->wait_for_room();
+}
+void CaptureWriter::set_unbounded_push() {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->unbounded_push = true;
+}
+Status CaptureWriter::save_copy(const std::string& out) {
+    return impl_->save_copy(out);
 }
 Status CaptureWriter::flush() {
     return impl_->flush();

@@ -57,6 +57,9 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const std::s
         const auto found = by_ordinal.find(prompt.ordinal);
         if (found != by_ordinal.end()) prompts.push_back(prompt_json(prompt, *found->second));
     }
+    json losses = losses_json(snapshot, report.run_id);
+    for (const LossRow& loss : report.storage_losses)
+        losses.push_back({{"kind", loss.kind}, {"count", loss.count}});
     json baseline = {{"tokens_per_second", nullptr}, {"speedup", nullptr}};
     if (report.baseline.present) {
         baseline = {{"tokens_per_second", report.baseline.tokens_per_second},
@@ -86,7 +89,7 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const std::s
             {"baseline", baseline},
             {"phases", phases_json(snapshot, report.run_id)},
             {"heads", heads_json(snapshot, report.run_id)},
-            {"losses", losses_json(snapshot, report.run_id)}};
+            {"losses", losses}};
 }
 
 void print_summary(const RunReport& report, const Snapshot& snapshot, const RunConfig& config) {
@@ -119,6 +122,9 @@ void print_summary(const RunReport& report, const Snapshot& snapshot, const RunC
         }
     }
     if (!report.tier.why.empty()) std::printf("tier: %s\n", report.tier.why.c_str());
+    for (const LossRow& loss : report.storage_losses)
+        std::printf("not in the capture: %lld rows, %s\n", static_cast<long long>(loss.count),
+                    loss.kind.c_str());
     if (!config.save.empty()) std::printf("\ncapture: %s\n", config.save.c_str());
 }
 
@@ -250,6 +256,16 @@ void add_run(CLI::App& program, Action& action) {
         ->capture_default_str();
     command->add_option("--save", config.save, "capture file to write (SQLite)");
     command->add_flag("--overwrite", config.overwrite, "replace an existing capture file");
+    command->add_option("--save-rows", config.save_rows, "record at most so many rows (0 = no limit)")
+        ->check(CLI::NonNegativeNumber);
+    command
+        ->add_option("--save-size", config.save_size,
+                     "let the capture grow to this size, e.g. 500MB; its indexes come on top, about a third")
+        ->transform(CLI::AsSizeValue(true));
+    command->add_flag("--save-ring", config.save_ring,
+                      "at that limit forget the oldest steps instead of recording no more");
+    command->add_flag("--never-wait", config.never_wait,
+                      "rather lose rows (counted) than hold up the decoding when the disk is slow");
     command->add_flag("--json", options->json, "print one JSON document on stdout and nothing else there");
     command->add_flag("--quiet", options->quiet, "no text while decoding, no progress");
     command->callback([options, command, &action] {

@@ -67,6 +67,10 @@ std::string to_command_line(const RunConfig& config) {
     number("--calibrate", config.calibration_rounds, defaults.calibration_rounds);
     text("--save", config.save, defaults.save);
     flag("--overwrite", config.overwrite);
+    number("--save-rows", config.save_rows, defaults.save_rows);
+    number("--save-size", config.save_size, defaults.save_size);
+    flag("--save-ring", config.save_ring);
+    flag("--never-wait", config.never_wait);
     return line;
 }
 

@@ -41,6 +41,10 @@ struct RunConfig {
     int calibration_rounds = 8;  ///< rounds in which the full head also drafts; 0 = off
     std::string save;            ///< capture file, "" = none
     bool overwrite = false;
+    std::int64_t save_rows = 0;   ///< the capture's limit in rows, 0 = none
+    std::uint64_t save_size = 0;  ///< ... and in bytes
+    bool save_ring = false;       ///< at the limit forget the oldest steps, else record no more
+    bool never_wait = false;      ///< a slow disk loses rows (counted) before it holds up the decoding
     bool operator==(const RunConfig&) const = default;
 };
 /// The `draftscope run ...` line that does the same.

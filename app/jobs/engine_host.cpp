@@ -400,7 +400,14 @@ class RunFile {
     static Result<std::unique_ptr<RunFile>> open(const RunConfig& config) {
         auto file = std::make_unique<RunFile>();
         if (config.save.empty()) return file;
-        DS_ASSIGN(file->writer_, CaptureWriter::create(config.save, config.overwrite));
+        WriterOptions options;
+        options.overwrite = config.overwrite;
+        options.max_rows = config.save_rows;
+        options.max_bytes = static_cast<std::int64_t>(config.save_size);
+        options.when_file_full = config.save_ring ? WhenFileFull::ring : WhenFileFull::stop;
+        options.when_queue_full = config.never_wait ? WhenQueueFull::drop : WhenQueueFull::wait;
+        DS_ASSIGN(file->writer_, CaptureWriter::create(config.save, options));
+        file->writer_->set_unbounded_push();
         return file;
     }
     RecordSink* sink() { return writer_.get(); }
@@ -409,6 +416,11 @@ class RunFile {
         if (!writer_) return {};
         const Status closed = writer_->close();
         const std::string path = writer_->path();
+        const WriterStats stats = writer_->stats();
+        for (const auto& [kind, count] : {std::pair{loss_queue_full, stats.lost_queue},
+                                          {loss_limit, stats.lost_limit},
+                                          {loss_ring, stats.dropped_ring}})
+            if (count > 0) losses_.push_back({0, 0, std::string(kind), count});
         writer_.reset();
         if (!started_) {
             std::error_code ignored;
@@ -417,9 +429,12 @@ class RunFile {
         return closed.ok() ? std::string() : closed.error().message;
     }
     ~RunFile() { close(); }
+    /// What is not in the file; whole after close().
+    const std::vector<LossRow>& losses() const { return losses_; }
 
   private:
     std::unique_ptr<CaptureWriter> writer_;
+    std::vector<LossRow> losses_;
     bool started_ = false;
 };
 
@@ -498,6 +513,7 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
     recorder.set_storage(nullptr);
     recorder.flush();
     report.storage_error = file->close();
+    report.storage_losses = file->losses();
     if (!played.ok()) return played.error();
     return report;
 }

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <shared_mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -33,6 +34,10 @@ struct Recorder::Impl {
     std::function<void()> on_publish;
     std::chrono::nanoseconds interval;
     SnapshotBox box;
+
+    /// Where producers wait for a slow disk, so that the recorder thread never does.
+    std::shared_mutex pressure_mutex;
+    RecordSink* pressure = nullptr;
 
     std::mutex mutex;
     std::condition_variable work, done;
@@ -123,7 +128,7 @@ void Recorder::Impl::run() {
             now |= apply(items);
             dirty = true;
         }
-        // The window first, the disk after it: a full storage queue must not hold back what is shown.
+        // The window first, the storage's queue after it; whoever waits for the disk does so in push().
         if (dirty && (now || std::chrono::steady_clock::now() >= last_publication + interval)) {
             publish();
             dirty = false;
@@ -172,10 +177,18 @@ Recorder::~Recorder() {
 }
 
 void Recorder::push(Record record) {
+    if (!std::holds_alternative<LiveRound>(record)) {
+        const std::shared_lock lock(impl_->pressure_mutex);
+        if (impl_->pressure != nullptr) impl_->pressure->wait_for_room();
+    }
     impl_->enqueue(std::move(record));
 }
 
 void Recorder::set_storage(RecordSink* sink) {
+    {
+        const std::unique_lock lock(impl_->pressure_mutex);
+        impl_->pressure = sink;
+    }
     impl_->enqueue(StorageRequest{sink});
     impl_->wait_for_all();
 }

@@ -18,7 +18,8 @@ class Recorder : public RecordSink {
 
     void push(Record record) override;
     /// Next records also go to `sink` (null = none), in order. The caller keeps it alive until set to
-    /// another.
+    /// another. `push` first waits for the sink's room, on the caller's thread: a slow disk delays whoever
+    /// records, never the snapshots. For that the sink itself must take what it is given at once.
     void set_storage(RecordSink* sink);
     /// Starts a new, empty capture (a new run in an unsaved window keeps the old runs: not called then).
     void clear();

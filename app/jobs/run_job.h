@@ -34,7 +34,8 @@ struct RunReport {
     TierChoice tier;
     CuptiProbe cupti;  ///< as the run found it; empty text when nothing of CUPTI was asked
     bool cancelled = false;
-    std::string storage_error;  ///< the disk filled: what was committed before is kept
+    std::string storage_error;            ///< the disk filled: what was committed before is kept
+    std::vector<LossRow> storage_losses;  ///< rows that the capture file does not have
 };
 
 struct RunHooks {

@@ -154,19 +154,47 @@ TEST_P(Interrupted, EndsWithACleanFileAndExitCode130) {
 }
 INSTANTIATE_TEST_SUITE_P(Files, Interrupted, ::testing::Bool());
 
-TEST_F(Files, AKilledRunIsRecovered) {
-    const std::string path = folder_.file("killed.dscope");
+TEST_F(Files, TenKilledRunsAreRecovered) {
+    int with_steps = 0;
+    for (int kill_number = 0; kill_number < 10; ++kill_number) {
+        SCOPED_TRACE(kill_number);
+        const std::string path = folder_.file("killed" + std::to_string(kill_number) + ".dscope");
+        const Child child = start(folder_, command({"--save", path, "--quiet"}, 60000, 65536));
+        for (int i = 0; i < 2000 && !std::filesystem::exists(path + "-wal") && !child.ended(); ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        std::this_thread::sleep_for(std::chrono::milliseconds(37 * kill_number));
+        kill(child.pid, SIGKILL);
+        ASSERT_EQ(child.wait().exit_code, 128 + SIGKILL);
+        const Finished found = run(folder_, {"check", path});
+        EXPECT_EQ(found.exit_code, 1) << found.out << found.err;
+        EXPECT_NE(found.out.find("--repair"), std::string::npos) << found.out;
+        const Finished repaired = run(folder_, {"check", path, "--repair"});
+        EXPECT_EQ(repaired.exit_code, 0) << repaired.out << repaired.err;
+        const Sql sql(path);
+        // Killed before its model was read, the run had not begun.
+        if (sql.number("SELECT count(*) FROM run") == 0) continue;
+        EXPECT_EQ(sql.text("SELECT ended FROM run"), "recovered");
+        EXPECT_NE(repaired.out.find("recovered"), std::string::npos) << repaired.out;
+        with_steps += sql.number("SELECT count(*) FROM step") > 0 ? 1 : 0;
+        EXPECT_EQ(run(folder_, {"stats", path}).exit_code, 0);
+    }
+    EXPECT_GE(with_steps, 3);
+}
+
+TEST_F(Files, ADeletedCaptureIsRescued) {
+    const std::string path = folder_.file("gone.dscope");
     const Child child = start(folder_, command({"--save", path, "--quiet"}, 60000, 65536));
     for (int i = 0; i < 2000 && !std::filesystem::exists(path + "-wal") && !child.ended(); ++i)
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    kill(child.pid, SIGKILL);
-    EXPECT_EQ(child.wait().exit_code, 128 + SIGKILL);
-    const Finished found = run(folder_, {"check", path});
-    EXPECT_EQ(found.exit_code, 1) << found.out << found.err;
-    const Finished repaired = run(folder_, {"check", path, "--repair"});
-    EXPECT_EQ(repaired.exit_code, 0) << repaired.out << repaired.err;
-    EXPECT_EQ(Sql(path).text("SELECT ended FROM run"), "recovered");
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path + suffix);
+    kill(child.pid, SIGINT);
+    const Finished done = child.wait();
+    EXPECT_EQ(done.exit_code, 1) << done.err;
+    EXPECT_NE(done.err.find(path + ".rescued"), std::string::npos) << done.err;
+    const Finished checked = run(folder_, {"check", path + ".rescued"});
+    EXPECT_EQ(checked.exit_code, 0) << checked.out << checked.err;
+    EXPECT_EQ(Sql(path + ".rescued").text("SELECT ended FROM run"), "cancelled");
 }
 
 }  // namespace

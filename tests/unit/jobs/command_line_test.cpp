@@ -45,6 +45,10 @@ TEST(CommandLine, EveryChangedSettingIsThere) {
     config.calibration_rounds = 0;
     config.save = "x.dscope";
     config.overwrite = true;
+    config.save_rows = 1000000;
+    config.save_size = 5000000;
+    config.save_ring = true;
+    config.never_wait = true;
     EXPECT_EQ(
         to_command_line(config),
         "draftscope run --model '/models/a b.gguf' --drafter eagle2:/d --head full --artefact "
@@ -52,7 +56,8 @@ TEST(CommandLine, EveryChangedSettingIsThere) {
         "--max-new "
         "64 --batch 8 "
         "--precision int8 --threads 2 --ignore-eos --raw --prompts p.jsonl --limit 3 --stratify --baseline 2 "
-        "--shadow slimspec,microspec --calibrate 0 --save x.dscope --overwrite");
+        "--shadow slimspec,microspec --calibrate 0 --save x.dscope --overwrite --save-rows 1000000 "
+        "--save-size 5000000 --save-ring --never-wait");
 }
 
 }  // namespace

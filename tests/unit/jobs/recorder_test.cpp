@@ -107,6 +107,50 @@ TEST(Recorder, ASlowDiskDoesNotDelayWhatIsShown) {
     recorder.set_storage(nullptr);
 }
 
+/// Takes everything at once and has no room, like the capture writer before a disk that does not answer.
+class FullSink : public RecordSink {
+  public:
+    void push(Record) override { ++taken; }
+    void wait_for_room() override {
+        std::unique_lock lock(mutex);
+        ++waiting;
+        changed.notify_all();
+        changed.wait(lock, [&] { return room; });
+    }
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::atomic<int> taken{0};
+    int waiting = 0;
+    bool room = false;
+};
+
+TEST(Recorder, WhoeverRecordsWaitsForTheDiskAndSnapshotsGoOn) {
+    FullSink sink;
+    Recorder recorder({}, 0);
+    recorder.push(step(1));
+    recorder.set_storage(&sink);
+    std::thread producer([&] { recorder.push(step(2)); });
+    {
+        std::unique_lock lock(sink.mutex);
+        sink.changed.wait(lock, [&] { return sink.waiting == 1; });
+    }
+    LiveRound live;  // never stored, so it never waits
+    live.active = true;
+    recorder.push(live);
+    recorder.flush();
+    EXPECT_NE(recorder.snapshot()->live, nullptr);
+    EXPECT_EQ(recorder.snapshot()->steps.size(), 1u);
+    {
+        const std::lock_guard lock(sink.mutex);
+        sink.room = true;
+    }
+    sink.changed.notify_all();
+    producer.join();
+    recorder.flush();
+    EXPECT_EQ(recorder.snapshot()->steps.size(), 2u);
+    recorder.set_storage(nullptr);
+}
+
 TEST(Recorder, AnOpenedFileIsShownUntilTheNextRecord) {
     auto file = std::make_shared<Snapshot>();
     file->source = "run.dscope";

@@ -77,8 +77,8 @@ auto fields(const VocabRow& r) {
 auto fields(const std::shared_ptr<const PromptRow>& r) {
     return fields(*r);
 }
-auto fields(const std::uint32_t& r) {
-    return std::tie(r);
+auto fields(const LateSpan& r) {
+    return std::tie(r.span, r.newest_step);
 }
 auto fields(const TimeNs& r) {
     return std::tie(r);

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "file_helpers.h"
+#include "killed_writer.h"
 #include "random_capture.h"
 
 namespace draftscope {
@@ -152,81 +153,16 @@ TEST(CaptureWriter, FullDiskKeepsWhatWasCommitted) {
     EXPECT_TRUE(check_capture(path)->findings.empty());
 }
 
-/// Writes for ever, telling through the pipe how many steps have been acknowledged.
-[[noreturn]] void record_until_killed(const std::string& path, const std::vector<Record>& records,
-                                      int pipe_end) {
-    auto writer = CaptureWriter::create(path, false);
-    if (!writer.ok()) _exit(1);
-    std::int32_t steps = 0;
-    for (std::size_t i = 0; i < records.size(); ++i) {
-        steps += std::holds_alternative<StepRecord>(records[i]) ? 1 : 0;
-        (*writer)->push(records[i]);
-        if (i % 23 != 22) continue;
-        if (!(*writer)->flush().ok()) _exit(2);
-        if (write(pipe_end, &steps, sizeof steps) != sizeof steps) _exit(3);
-    }
-    for (;;) pause();
-}
-
-/// Kills a recording process after it acknowledged `after` times and returns the steps it had acknowledged.
-std::int32_t kill_recording(const std::string& path, const std::vector<Record>& records, int after,
-                            unsigned delay_us) {
-    int ends[2];
-    EXPECT_EQ(pipe(ends), 0);
-    const pid_t child = fork();
-    if (child == 0) record_until_killed(path, records, ends[1]);
-    close(ends[1]);
-    std::int32_t acknowledged = 0, steps = 0;
-    for (int i = 0; i < after && read(ends[0], &steps, sizeof steps) == sizeof steps; ++i)
-        acknowledged = steps;
-    usleep(delay_us);  // so that the kill falls somewhere inside the next transaction
-    kill(child, SIGKILL);
-    waitpid(child, nullptr, 0);
-    while (read(ends[0], &steps, sizeof steps) == sizeof steps) acknowledged = steps;
-    close(ends[0]);
-    return acknowledged;
-}
-
 class Killed : public ::testing::TestWithParam<int> {};
 
 TEST_P(Killed, LosesNothingThatWasAcknowledged) {
     const TempFolder folder;
-    const std::string path = folder.file("a.dscope");
     const auto seed = static_cast<std::uint64_t>(GetParam());
-    Rng rng(seed);
-    const std::vector<Record> records = RandomCapture(seed, {1, 2, 400, 1, false}).records();
-    const int after = 1 + static_cast<int>(rng.below(20));
-    const std::int32_t acknowledged = kill_recording(path, records, after, rng.below(3000));
-    SCOPED_TRACE(fmt::format("seed {}, killed after {} flushes", seed, after));
-
-    const auto before = load_capture(path);
-    ASSERT_TRUE(before.ok()) << before.error().message;
-    EXPECT_GE(static_cast<std::int32_t>((*before)->steps.size()), acknowledged);
-    EXPECT_EQ((*before)->runs[0].ended, RunEnd::live);
-    const auto unfinished = check_capture(path);
-    ASSERT_TRUE(unfinished.ok());
-    ASSERT_EQ(unfinished->findings.size(), 1u) << unfinished->findings[1].what;
-    EXPECT_NE(unfinished->findings[0].what.find("has no end"), std::string::npos);
-
-    const Status repaired = repair_capture(path);
-    ASSERT_TRUE(repaired.ok()) << repaired.error().message;
-    const auto after_repair = check_capture(path);
-    ASSERT_TRUE(after_repair.ok());
-    EXPECT_TRUE(after_repair->findings.empty());
-    ASSERT_FALSE(after_repair->remarks.empty());
-    EXPECT_NE(after_repair->remarks[0].find("recovered"), std::string::npos);
-    EXPECT_FALSE(std::filesystem::exists(path + "-wal"));
-    EXPECT_FALSE(std::filesystem::exists(path + "-shm"));
-    const auto loaded = load_capture(path);
-    ASSERT_TRUE(loaded.ok());
-    EXPECT_EQ((*loaded)->runs[0].ended, RunEnd::recovered);
-    EXPECT_EQ((*loaded)->steps.size(), (*before)->steps.size());
-    EXPECT_GE((*loaded)->run_end_ns[0], (*loaded)->steps.back().row.end_ns);
-    ASSERT_TRUE(repair_capture(path).ok());  // a second time changes nothing
-    EXPECT_EQ(testing::query(testing::open_plain(path), "SELECT count(*) FROM clock_anchor"),
-              std::vector<std::string>{"2"});
+    const testing::KillOutcome outcome = testing::kill_writer(folder.file("a.dscope"), seed);
+    EXPECT_EQ(outcome.violation, "") << "seed " << seed << ", " << outcome.acknowledged << " acknowledged, "
+                                     << outcome.recovered << " in the file";
 }
-INSTANTIATE_TEST_SUITE_P(Seeds, Killed, ::testing::Range(1, 9));
+INSTANTIATE_TEST_SUITE_P(Seeds, Killed, ::testing::Range(1, 33));
 
 }  // namespace
 }  // namespace draftscope

@@ -1,0 +1,41 @@
+// Kills a process that writes a capture, again and again at random moments, and checks what it left: every
+// acknowledged commit is there, `check` finds the cut and nothing else, the repaired file is clean.
+// Usage: storage_kills [kills] [first seed]; exit code 1 after the first violation, whose seed it names.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/clock.h"
+#include "tests/unit/storage/killed_writer.h"
+
+int main(int argc, char** argv) {
+    using namespace draftscope;
+    const int kills = argc > 1 ? std::atoi(argv[1]) : 200;
+    const std::uint64_t first = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
+    std::string folder = std::filesystem::temp_directory_path() / "storage_kills_XXXXXX";
+    if (mkdtemp(folder.data()) == nullptr) {
+        fmt::print(stderr, "storage_kills: no folder {} can be made\n", folder);
+        return 2;
+    }
+    const TimeNs start = monotonic_ns();
+    int ended = 0;
+    std::int64_t acknowledged = 0, recovered = 0;
+    for (int i = 0; i < kills; ++i) {
+        const std::uint64_t seed = first + static_cast<std::uint64_t>(i);
+        const testing::KillOutcome outcome =
+            testing::kill_writer(fmt::format("{}/{}.dscope", folder, seed), seed);
+        fmt::print("seed {}: {} steps acknowledged, {} in the file{}{}\n", seed, outcome.acknowledged,
+                   outcome.recovered, outcome.ended ? ", run ended" : "",
+                   outcome.violation.empty() ? "" : ": " + outcome.violation);
+        if (!outcome.violation.empty()) return 1;
+        ended += outcome.ended ? 1 : 0;
+        acknowledged += outcome.acknowledged;
+        recovered += outcome.recovered;
+    }
+    std::filesystem::remove_all(folder);
+    fmt::print(
+        "{} kills survived in {:.1f} s, {} of them after the run's end; {} steps acknowledged, {} found\n",
+        kills, seconds(monotonic_ns() - start), ended, acknowledged, recovered);
+    return 0;
+}

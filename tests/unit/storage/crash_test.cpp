@@ -1,0 +1,255 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "file_helpers.h"
+#include "random_capture.h"
+
+// What is left of a capture when something was taken from it: pieces of its log, its name, the right to
+// write.
+namespace draftscope {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::apply_all;
+using testing::expect_equal;
+using testing::RandomCapture;
+using testing::TempFolder;
+
+int in_child(const std::function<int()>& work) {
+    const pid_t child = fork();
+    if (child == 0) _exit(work());
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/// A capture as a killed program leaves it, everything still in its log.
+void leave_log(const std::string& path, const std::vector<Record>& records) {
+    const int code = in_child([&]() -> int {
+        auto writer = CaptureWriter::create(path, false);
+        if (!writer.ok()) return 1;
+        for (std::size_t i = 0; i < records.size(); ++i) {
+            (*writer)->push(records[i]);
+            if (i % 11 == 10 && !(*writer)->flush().ok()) return 2;
+        }
+        if (!(*writer)->flush().ok()) return 3;
+        kill(getpid(), SIGKILL);
+        return 4;
+    });
+    ASSERT_EQ(code, 128 + SIGKILL);
+    ASSERT_GT(fs::file_size(path + "-wal"), 100'000u);
+}
+
+/// `part` is `whole` as it was at an earlier moment: the same steps, as far as they go, each with all its
+/// rows.
+void expect_prefix(const Snapshot& part, const Snapshot& whole) {
+    ASSERT_LE(part.steps.size(), whole.steps.size());
+    for (std::size_t i = 0; i < part.steps.size(); ++i) {
+        const StepEntry& a = part.steps[i];
+        const StepEntry& b = whole.steps[i];
+        ASSERT_EQ(a.row.id, b.row.id);
+        ASSERT_EQ(a.row.end_ns, b.row.end_ns);
+        ASSERT_EQ(a.spans.count, b.spans.count);
+        ASSERT_EQ(a.rounds.count, b.rounds.count);
+        for (std::uint32_t r = 0; r < a.rounds.count; ++r) {
+            const RoundEntry& ra = part.rounds[a.rounds.first + r];
+            const RoundEntry& rb = whole.rounds[b.rounds.first + r];
+            ASSERT_EQ(ra.nodes.count, rb.nodes.count);
+            ASSERT_EQ(ra.tokens.count, rb.tokens.count);
+            ASSERT_EQ(ra.head_evals.count, rb.head_evals.count);
+            for (std::uint32_t n = 0; n < ra.nodes.count; ++n)
+                ASSERT_EQ(part.nodes[ra.nodes.first + n].token_id, whole.nodes[rb.nodes.first + n].token_id);
+        }
+    }
+}
+
+TEST(CutLog, WhatIsLeftIsAConsistentBeginning) {
+    const TempFolder folder;
+    const std::string original = folder.file("whole.dscope");
+    const std::vector<Record> records = RandomCapture(3, {1, 2, 120, 1, false}).records();
+    leave_log(original, records);
+    const Snapshot whole = apply_all(records);
+    const auto log_bytes = static_cast<std::uint32_t>(fs::file_size(original + "-wal"));
+    std::size_t fewest = whole.steps.size(), most = 0;
+    for (std::uint64_t seed = 1; seed <= 24; ++seed) {
+        SCOPED_TRACE(seed);
+        Rng rng(seed);
+        const std::string path = folder.file("cut.dscope");
+        for (const char* suffix : {"", "-wal"})
+            fs::copy_file(original + suffix, path + suffix, fs::copy_options::overwrite_existing);
+        const std::uint32_t at = rng.below(log_bytes);
+        if (seed % 3 == 0) {  // a torn page instead: everything from it on is worthless
+            std::fstream log(path + "-wal", std::ios::in | std::ios::out | std::ios::binary);
+            log.seekp(at);
+            log.put('\x5a').put('\xa5');
+        } else {
+            fs::resize_file(path + "-wal", at);
+        }
+        const auto left = load_capture(path);
+        ASSERT_TRUE(left.ok()) << left.error().message;
+        expect_prefix(**left, whole);
+        fewest = std::min(fewest, (*left)->steps.size());
+        most = std::max(most, (*left)->steps.size());
+        const auto report = check_capture(path);
+        ASSERT_TRUE(report.ok());
+        ASSERT_EQ(report->findings.size(), 1u);
+        const std::string said = (*left)->runs.empty() ? "indexes are missing" : "has no end";
+        EXPECT_NE(report->findings[0].what.find(said), std::string::npos) << report->findings[0].what;
+        ASSERT_TRUE(repair_capture(path).ok());
+        const auto repaired = check_capture(path);
+        ASSERT_TRUE(repaired.ok());
+        EXPECT_TRUE(repaired->findings.empty()) << repaired->findings[0].what;
+        const auto after = load_capture(path);
+        ASSERT_TRUE(after.ok());
+        EXPECT_EQ((*after)->steps.size(), (*left)->steps.size());
+        for (const RunRow& run : (*after)->runs) EXPECT_EQ(run.ended, RunEnd::recovered);
+    }
+    EXPECT_LT(fewest, whole.steps.size() / 4);  // the cuts did fall early and late
+    EXPECT_GT(most, whole.steps.size() / 2);
+}
+
+TEST(DeletedFile, IsSaidAndWhatWasRecordedIsRescued) {
+    const TempFolder folder;
+    const std::string path = folder.file("a.dscope");
+    const std::vector<Record> records = RandomCapture(4, {1, 2, 60, 1, true}).records();
+    auto writer = CaptureWriter::create(path, false);
+    ASSERT_TRUE(writer.ok());
+    const std::size_t half = records.size() / 2;
+    for (std::size_t i = 0; i < half; ++i) (*writer)->push(records[i]);
+    ASSERT_TRUE((*writer)->flush().ok());
+    for (const char* suffix : {"", "-wal", "-shm"}) fs::remove(path + suffix);
+    for (std::size_t i = half; i < records.size(); ++i) (*writer)->push(records[i]);
+
+    const Status told = (*writer)->flush();
+    ASSERT_FALSE(told.ok());
+    EXPECT_NE(told.error().message.find("deleted or replaced"), std::string::npos) << told.error().message;
+    EXPECT_NE(told.error().message.find("save a copy"), std::string::npos) << told.error().message;
+    const Status copied = (*writer)->save_copy(folder.file("copy.dscope"));
+    ASSERT_TRUE(copied.ok()) << copied.error().message;
+    const auto copy = load_capture(folder.file("copy.dscope"));
+    ASSERT_TRUE(copy.ok()) << copy.error().message;
+    expect_equal(apply_all(records), **copy);
+
+    const Status closed = (*writer)->close();
+    ASSERT_FALSE(closed.ok());
+    EXPECT_NE(closed.error().message.find(path + ".rescued"), std::string::npos) << closed.error().message;
+    const auto rescued = load_capture(path + ".rescued");
+    ASSERT_TRUE(rescued.ok()) << rescued.error().message;
+    expect_equal(apply_all(records), **rescued);
+    const auto report = check_capture(path + ".rescued");
+    ASSERT_TRUE(report.ok());
+    EXPECT_TRUE(report->findings.empty()) << report->findings[0].what;
+    EXPECT_FALSE(fs::exists(path));
+}
+
+TEST(DeletedFile, AReplacementIsNotTouched) {
+    const TempFolder folder;
+    const std::string path = folder.file("a.dscope");
+    auto writer = CaptureWriter::create(path, false);
+    ASSERT_TRUE(writer.ok());
+    std::ofstream(folder.file("other")) << "something else";
+    fs::rename(folder.file("other"), path);
+    const std::vector<Record> records = RandomCapture(4, {1, 1, 9, 1, true}).records();
+    for (const Record& record : records) (*writer)->push(record);
+    EXPECT_FALSE((*writer)->close().ok());
+    EXPECT_EQ(fs::file_size(path), 14u);
+    const auto rescued = load_capture(path + ".rescued");
+    ASSERT_TRUE(rescued.ok()) << rescued.error().message;
+    expect_equal(apply_all(records), **rescued);
+}
+
+TEST(SaveCopy, OfALiveCaptureHasEverythingCommitted) {
+    const TempFolder folder;
+    const std::vector<Record> records = RandomCapture(6, {1, 2, 20, 1, false}).records();
+    auto writer = CaptureWriter::create(folder.file("a.dscope"), false);
+    ASSERT_TRUE(writer.ok());
+    for (const Record& record : records) (*writer)->push(record);
+    ASSERT_TRUE((*writer)->save_copy(folder.file("copy.dscope")).ok());
+    const auto copy = load_capture(folder.file("copy.dscope"));
+    ASSERT_TRUE(copy.ok()) << copy.error().message;
+    expect_equal(apply_all(records), **copy);
+    const Status again = (*writer)->save_copy(folder.file("copy.dscope"));
+    ASSERT_FALSE(again.ok());
+    EXPECT_NE(again.error().message.find("file exists"), std::string::npos);
+    EXPECT_TRUE((*writer)->close().ok());
+    EXPECT_FALSE((*writer)->save_copy(folder.file("late.dscope")).ok());
+}
+
+/// The end of a recording needs room too: for the indexes.
+TEST(FullDisk, AtTheVeryEndLosesNothing) {
+    const TempFolder folder;
+    const std::string path = folder.file("a.dscope");
+    const std::vector<Record> records = RandomCapture(8, {1, 2, 300, 1, true}).records();
+    const int code = in_child([&]() -> int {
+        auto writer = CaptureWriter::create(path, false);
+        if (!writer.ok()) return 1;
+        for (const Record& record : records) (*writer)->push(record);
+        if (!(*writer)->flush().ok()) return 2;
+        signal(SIGXFSZ, SIG_IGN);
+        rlimit limit{};
+        limit.rlim_cur = limit.rlim_max = fs::file_size(path + "-wal") + 8192;
+        setrlimit(RLIMIT_FSIZE, &limit);
+        const Status closed = (*writer)->close();
+        if (closed.ok()) return 3;
+        return closed.error().message.find("building the indexes") == std::string::npos ? 4 : 0;
+    });
+    ASSERT_EQ(code, 0);
+    const auto report = check_capture(path);
+    ASSERT_TRUE(report.ok());
+    ASSERT_EQ(report->findings.size(), 1u);
+    EXPECT_NE(report->findings[0].what.find("indexes are missing (i_prompt_run"), std::string::npos)
+        << report->findings[0].what;
+    ASSERT_TRUE(repair_capture(path).ok());
+    EXPECT_TRUE(check_capture(path)->findings.empty());
+    const auto loaded = load_capture(path);
+    ASSERT_TRUE(loaded.ok());
+    expect_equal(apply_all(records), **loaded);
+}
+
+/// Without the rights of a system administrator, for whom nothing is read-only.
+int as_ordinary_user(const std::function<int()>& work) {
+    return in_child([&]() -> int {
+        if (getuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) return 99;
+        return work();
+    });
+}
+
+class ReadOnlyFolder : public ::testing::TestWithParam<bool> {};
+
+TEST_P(ReadOnlyFolder, CapturesOpenAndRepairSaysWhatToDo) {
+    const bool killed = GetParam();
+    const TempFolder folder;
+    const std::string path = folder.file("a.dscope");
+    const std::vector<Record> records = RandomCapture(5, {1, 2, 80, 1, !killed}).records();
+    if (killed)
+        leave_log(path, records);
+    else
+        testing::write_all(path, records);
+    for (const auto& entry : fs::directory_iterator(folder.path())) chmod(entry.path().c_str(), 0644);
+    chmod(folder.path().c_str(), 0555);
+    const std::size_t steps = apply_all(records).steps.size();
+    const int code = as_ordinary_user([&]() -> int {
+        const auto loaded = load_capture(path);
+        if (!loaded.ok() || (*loaded)->steps.size() != steps) return 1;
+        if (!check_capture(path).ok()) return 2;
+        const Status repaired = repair_capture(path);
+        if (repaired.ok() || repaired.error().kind != ErrorKind::bad_input) return 3;
+        if (repaired.error().message.find("read-only") == std::string::npos) return 4;
+        const auto writer = CaptureWriter::create(folder.file("b.dscope"), false);
+        if (writer.ok() || writer.error().kind != ErrorKind::bad_input) return 5;
+        return writer.error().message.find("not writable") == std::string::npos ? 6 : 0;
+    });
+    chmod(folder.path().c_str(), 0755);
+    EXPECT_EQ(code, 0);
+}
+INSTANTIATE_TEST_SUITE_P(EndedAndKilled, ReadOnlyFolder, ::testing::Bool());
+
+}  // namespace
+}  // namespace draftscope
