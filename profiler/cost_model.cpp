@@ -1,7 +1,5 @@
 #include "profiler/cost_model.h"
 
-#include <algorithm>
-
 #include "base/rng.h"
 
 namespace draftscope {
@@ -75,15 +73,6 @@ Point point_of(const Sums& sums) {
     point.measured = ratio(speed_of(sums.head_of_full_run), speed_of(all.full_run));
     if (point.measured && point.predicted) point.unexplained = *point.measured - *point.predicted;
     return point;
-}
-
-std::optional<Interval> percentile_interval(std::vector<double>& values, int resamples) {
-    if (values.size() * 2 < static_cast<std::size_t>(resamples)) return std::nullopt;
-    std::sort(values.begin(), values.end());
-    const auto at = [&](double q) {
-        return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1) + 0.5)];
-    };
-    return Interval{at(0.025), at(0.975)};
 }
 
 }  // namespace

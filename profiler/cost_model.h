@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "profiler/bootstrap.h"
+
 /// The acceptance-cost model of draft heads (SlimSpec, arXiv 2605.10453, section 3, eq. 1 to 5) over plain
 /// numbers. tau = committed / rounds, the bonus included; rho_tau = tau / tau_full; nu = T_head /
 /// T_head,full; kappa = T_head,full / T_non-head, all times per round. It assumes that a head leaves
@@ -19,14 +21,6 @@ double iso_rho_tau(double speedup, double nu, double kappa);
 /// The dearest nu at which a head of acceptance `rho_tau` still wins; below 0 it cannot win at any cost, and
 /// without a kappa there is nothing to win.
 std::optional<double> break_even_nu(double rho_tau, double kappa);
-
-struct Interval {
-    double low = 0, high = 0;
-};
-struct Estimate {
-    double value = 0;
-    std::optional<Interval> interval;  ///< 95 %, percentile bootstrap; absent with too few units
-};
 
 /// What a head did in one resampling unit, usually a prompt. Times in nanoseconds.
 struct HeadUnit {

@@ -28,6 +28,8 @@ void add_trace(CLI::App& program, Action& action);
 void add_replay(CLI::App& program, Action& action);
 void add_fit(CLI::App& program, Action& action);
 void add_stats(CLI::App& program, Action& action);
+void add_compare(CLI::App& program, Action& action);
+void add_merge(CLI::App& program, Action& action);
 void add_check(CLI::App& program, Action& action);
 void add_export(CLI::App& program, Action& action);
 void add_doctor(CLI::App& program, Action& action);

@@ -8,13 +8,15 @@
 namespace draftscope::cli {
 
 std::span<const Subcommand> subcommands() {
-    static constexpr std::array<Subcommand, 10> table = {{
+    static constexpr std::array<Subcommand, 12> table = {{
         {"gui", add_gui},
         {"run", add_run},
         {"trace", add_trace},
         {"replay", add_replay},
         {"fit", add_fit},
         {"stats", add_stats},
+        {"compare", add_compare},
+        {"merge", add_merge},
         {"check", add_check},
         {"export", add_export},
         {"doctor", add_doctor},

@@ -5,6 +5,7 @@
 
 #include "app/cli/cli.h"
 #include "app/cli/head_tables.h"
+#include "app/cli/statistics_tables.h"
 #include "app/cli/tables.h"
 #include "capture/queries.h"
 #include "storage/capture_file.h"
@@ -17,9 +18,10 @@ using nlohmann::json;
 struct Options {
     std::string file;
     bool json = false;
+    bool cut_warmup = false;
 };
 
-json run_json(const Snapshot& snapshot, const RunRow& run) {
+json run_json(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
     return {{"id", run.id},
             {"name", run.name},
             {"started_utc", run.started_utc},
@@ -33,11 +35,12 @@ json run_json(const Snapshot& snapshot, const RunRow& run) {
             {"acceptance", run.acceptance},
             {"totals", totals_json(snapshot, run.id)},
             {"phases", phases_json(snapshot, run.id)},
+            {"statistics", statistics_json(run_statistics(snapshot, run.id, cut_warmup))},
             {"heads", heads_json(snapshot, run.id)},
             {"losses", losses_json(snapshot, run.id)}};
 }
 
-void print_run(const Snapshot& snapshot, const RunRow& run) {
+void print_run(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
     const RunTotals totals = run_totals(snapshot, run.id);
     const std::string ended = run.ended == RunEnd::live ? "unfinished" : std::string(to_text(run.ended));
     std::printf("run %lld  %s  %s%s%s\n", static_cast<long long>(run.id), run.started_utc.c_str(),
@@ -48,7 +51,8 @@ void print_run(const Snapshot& snapshot, const RunRow& run) {
                 run.precision.c_str(), run.threads, run.tier.c_str());
     std::printf("tau %.3f  (%lld committed in %lld rounds)   %.1f tok/s decode\n\n%s", totals.tau,
                 static_cast<long long>(totals.committed), static_cast<long long>(totals.rounds),
-                totals.tokens_per_second, phase_table_text(snapshot, run.id).c_str());
+                totals.tokens_per_second,
+                statistics_text(run_statistics(snapshot, run.id, cut_warmup)).c_str());
     const std::string excluded = excluded_text(snapshot, run.id);
     if (!excluded.empty()) std::printf("%s\n", excluded.c_str());
     std::printf("\n%s\n", head_table_text(snapshot, run.id).c_str());
@@ -60,12 +64,12 @@ int do_stats(const Options& options) {
     const Snapshot& snapshot = **loaded;
     if (options.json) {
         json runs = json::array();
-        for (const RunRow& run : snapshot.runs) runs.push_back(run_json(snapshot, run));
+        for (const RunRow& run : snapshot.runs) runs.push_back(run_json(snapshot, run, options.cut_warmup));
         std::printf("%s\n", document_text({{"file", options.file}, {"runs", runs}}).c_str());
         return 0;
     }
     if (snapshot.runs.empty()) std::printf("%s holds no run\n", options.file.c_str());
-    for (const RunRow& run : snapshot.runs) print_run(snapshot, run);
+    for (const RunRow& run : snapshot.runs) print_run(snapshot, run, options.cut_warmup);
     return 0;
 }
 
@@ -76,6 +80,8 @@ void add_stats(CLI::App& program, Action& action) {
     CLI::App* command = program.add_subcommand("stats", "Phase and head tables of a capture file");
     command->footer("Example: draftscope stats run.dscope --json");
     command->add_option("file", options->file, "capture file")->required();
+    command->add_flag("--cut-warmup", options->cut_warmup,
+                      "also leave out leading steps that look like warm-up, beside those recorded as such");
     command->add_flag("--json", options->json, "print one JSON document on stdout");
     command->callback([options, &action] { action = [options] { return do_stats(*options); }; });
 }

@@ -1,0 +1,78 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "app/cli/cli.h"
+#include "profiler/comparable.h"
+#include "storage/capture_file.h"
+
+namespace draftscope::cli {
+namespace {
+
+struct Options {
+    std::string out;
+    std::vector<std::string> files;
+};
+
+struct KnownRun {
+    std::size_t file = 0;  ///< its place in the list
+    RunRow run;
+};
+
+/// Every run with the first: what forbids comparing forbids one file, whose tables would mix them.
+Status check_joinable(const std::vector<std::string>& files, std::size_t& count) {
+    std::vector<KnownRun> runs;
+    for (std::size_t i = 0; i < files.size(); ++i) {
+        const std::string& file = files[i];
+        DS_ASSIGN(const std::vector<RunRow> rows, read_runs(file));
+        for (const RunRow& run : rows) {
+            for (const KnownRun& known : runs) {
+                if (known.file != i && known.run.started_utc == run.started_utc &&
+                    known.run.name == run.name && known.run.config_json == run.config_json)
+                    return bad_input("{}: its run {} ({}, {}) is in {} too; a shard counts once", file,
+                                     run.id, run.name, run.started_utc, files[known.file]);
+            }
+            if (!runs.empty()) {
+                const std::string forbidden = forbidding_text(run_differences(runs[0].run, run));
+                if (!forbidden.empty())
+                    return bad_input(
+                        "{} and {} can't be joined: their runs differ in {}, and one file's tables would mix "
+                        "them; keep them apart (`draftscope compare --force` sets them side by side)",
+                        files[runs[0].file], file, forbidden);
+            }
+            if (run.ended == RunEnd::live)
+                return bad_input(
+                    "{}: its run {} has no end: it is being written, or was cut off; wait for it, or run "
+                    "`draftscope check --repair {}` first",
+                    file, run.id, file);
+            runs.push_back({i, run});
+        }
+    }
+    count = runs.size();
+    return {};
+}
+
+int do_merge(const Options& options) {
+    std::size_t runs = 0;
+    Status done = check_joinable(options.files, runs);
+    if (done.ok()) done = merge_captures(options.out, options.files);
+    if (!done.ok()) return report(done.error());
+    std::fprintf(stderr, "wrote %s: %zu runs of %zu files\n", options.out.c_str(), runs,
+                 options.files.size());
+    return 0;
+}
+
+}  // namespace
+
+void add_merge(CLI::App& program, Action& action) {
+    auto options = std::make_shared<Options>();
+    CLI::App* command = program.add_subcommand("merge", "Join captures (shards of a sweep) into one file");
+    command->footer(
+        "Example: draftscope merge all.dscope shard0.dscope shard1.dscope\n"
+        "Refuses what does not belong together: other targets, tiers, machines, synthetic with real.");
+    command->add_option("out", options->out, "new capture file")->required();
+    command->add_option("files", options->files, "captures to join, in this order")->required();
+    command->callback([options, &action] { action = [options] { return do_merge(*options); }; });
+}
+
+}  // namespace draftscope::cli

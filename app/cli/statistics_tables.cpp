@@ -1,0 +1,148 @@
+#include "app/cli/statistics_tables.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/cli/tables.h"
+#include "capture/phase_names.h"
+#include "capture/quantile.h"
+
+namespace draftscope::cli {
+namespace {
+
+using nlohmann::json;
+
+std::string_view phase_name(int id) {
+    for (const PhaseRow& row : phase_rows)
+        if (row.id == id) return row.name;
+    return "?";
+}
+
+std::string us(double ns) {
+    return fmt::format("{:.1f}", ns * 1e-3);
+}
+
+std::string range(const std::optional<Interval>& interval, double factor) {
+    if (!interval) return "-";
+    return fmt::format("{:.1f} .. {:.1f}", interval->low * factor, interval->high * factor);
+}
+
+/// A quantile, or how many samples it would take.
+std::string quantile_text(const std::optional<double>& value, std::size_t least, std::int64_t n) {
+    if (value) return us(*value);
+    return n == 0 ? "-" : fmt::format("n < {}", least);
+}
+
+std::vector<std::string> table_row(std::string name, const Summary& ns, const std::optional<Interval>& median,
+                                   const std::string& share, const std::string& share_interval,
+                                   const std::string& bandwidth) {
+    const bool some = ns.n > 0;
+    return {std::move(name),
+            fmt::format("{}", ns.n),
+            fmt::format("{:.2f}", ns.total * 1e-6),
+            some ? us(ns.mean) : "-",
+            some ? us(ns.median) : "-",
+            range(median, 1e-3),
+            some ? us(ns.mad) : "-",
+            quantile_text(ns.p90, min_samples_for_p90, ns.n),
+            quantile_text(ns.p99, min_samples_for_p99, ns.n),
+            share,
+            share_interval,
+            bandwidth};
+}
+
+json interval_json(const std::optional<Interval>& interval, double factor) {
+    if (!interval) return nullptr;
+    return {interval->low * factor, interval->high * factor};
+}
+
+json summary_json(const Summary& ns, const std::optional<Interval>& median) {
+    const auto or_null = [](const std::optional<double>& value) {
+        return value ? json(*value * 1e-3) : json(nullptr);
+    };
+    return {{"n", ns.n},
+            {"total_ms", ns.total * 1e-6},
+            {"mean_us", ns.mean * 1e-3},
+            {"median_us", ns.median * 1e-3},
+            {"median_interval_us", interval_json(median, 1e-3)},
+            {"mad_us", ns.mad * 1e-3},
+            {"min_us", ns.min * 1e-3},
+            {"max_us", ns.max * 1e-3},
+            {"p90_us", or_null(ns.p90)},
+            {"p99_us", or_null(ns.p99)}};
+}
+
+json estimate_json(const std::optional<Estimate>& estimate) {
+    if (!estimate) return nullptr;
+    return {{"value", estimate->value}, {"interval", interval_json(estimate->interval, 1)}};
+}
+
+std::string estimate_text(const char* name, const std::optional<Estimate>& estimate, int digits) {
+    if (!estimate) return {};
+    std::string out = fmt::format("{} {:.{}f}", name, estimate->value, digits);
+    if (estimate->interval)
+        out += fmt::format(" ({:.{}f} .. {:.{}f})", estimate->interval->low, digits, estimate->interval->high,
+                           digits);
+    return out + "   ";
+}
+
+std::string warmup_text(const RunStatistics& s) {
+    if (s.warmup_cut > 0)
+        return fmt::format("warm-up: the first {} counted steps were slower than the rest and are left out\n",
+                           s.warmup_cut);
+    if (s.warmup_found > 0)
+        return fmt::format(
+            "warm-up: the first {} counted steps are slower than the rest; --cut-warmup leaves them out\n",
+            s.warmup_found);
+    return {};
+}
+
+}  // namespace
+
+std::string statistics_text(const RunStatistics& s) {
+    std::vector<std::vector<std::string>> rows = {
+        table_row("step", s.step_ns, s.step_interval, "100.0", "", "")};
+    for (const PhaseStatistics& phase : s.phases)
+        rows.push_back(table_row(std::string(phase_name(phase.phase_id)), phase.ns, phase.median_interval,
+                                 fmt::format("{:.1f}", 100 * phase.share), range(phase.share_interval, 100),
+                                 phase.gb_per_s > 0 ? fmt::format("{:.1f}", phase.gb_per_s) : "-"));
+    std::string out = format_table({"phase", "n", "total ms", "mean us", "median us", "95 %", "MAD us",
+                                    "p90 us", "p99 us", "share %", "95 %", "GB/s"},
+                                   rows);
+    const std::string totals =
+        estimate_text("tau", s.tau, 3) + estimate_text("tok/s", s.tokens_per_second, 1);
+    if (!totals.empty()) out += totals + "\n";
+    if (s.units >= BootstrapOptions{}.least_units)
+        out += fmt::format("95 % intervals: bootstrap by {} ({} of them, {} resamples){}\n", s.unit, s.units,
+                           s.resamples, s.units < 10 ? "; under 10, so narrower than they should be" : "");
+    else
+        out += fmt::format("no intervals: {} {}s, at least {} are needed\n", s.units, s.unit,
+                           BootstrapOptions{}.least_units);
+    return out + warmup_text(s);
+}
+
+json statistics_json(const RunStatistics& s) {
+    json phases = json::array();
+    for (const PhaseStatistics& phase : s.phases) {
+        json row = summary_json(phase.ns, phase.median_interval);
+        row["name"] = phase_name(phase.phase_id);
+        row["exposed_ms"] = phase.exposed_ns * 1e-6;
+        row["share"] = phase.share;
+        row["share_interval"] = interval_json(phase.share_interval, 1);
+        row["gb_per_s"] = phase.gb_per_s;
+        phases.push_back(std::move(row));
+    }
+    return {{"unit", s.unit},
+            {"units", s.units},
+            {"resamples", s.resamples},
+            {"seed", BootstrapOptions{}.seed},
+            {"warmup_found", s.warmup_found},
+            {"warmup_cut", s.warmup_cut},
+            {"step", summary_json(s.step_ns, s.step_interval)},
+            {"tau", estimate_json(s.tau)},
+            {"tokens_per_second", estimate_json(s.tokens_per_second)},
+            {"phases", phases}};
+}
+
+}  // namespace draftscope::cli

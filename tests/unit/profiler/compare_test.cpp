@@ -1,0 +1,217 @@
+#include "profiler/compare.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+#include "tests/unit/capture/builders.h"
+
+namespace draftscope {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::span;
+
+constexpr const char* one_machine = R"({"cpu": "X", "cores": 2, "isa": "avx2"})";
+
+struct Shape {
+    int prompts = 20;
+    double head_ns = 300'000, verify_ns = 600'000;
+    int committed = 2;
+    double noise = 0.03;
+    std::uint64_t seed = 1;
+    RunRow run;
+};
+
+RunRow usual_run() {
+    RunRow run;
+    run.id = 1;
+    run.target = "tiny";
+    run.head = "full";
+    run.drafter = "eagle2";
+    run.tree = "chain=3";
+    run.machine_json = one_machine;
+    run.ended = RunEnd::ok;
+    return run;
+}
+
+/// Prompts of different weight; a backbone of 100 us, the head, verification, 20 rounds each.
+Snapshot run_of(const Shape& shape) {
+    Capture capture;
+    RunStarted started;
+    started.run = shape.run.id == 0 ? usual_run() : shape.run;
+    capture.apply(started);
+    Rng weights(99), rng(shape.seed);
+    TimeNs now = 0;
+    RowId step_id = 0;
+    for (int p = 0; p < shape.prompts; ++p) {
+        PromptRow prompt;
+        prompt.id = p + 1;
+        prompt.run_id = 1;
+        prompt.external_id = std::to_string(p);
+        prompt.text = "prompt " + std::to_string(p);
+        capture.apply(PromptStarted{prompt});
+        const double weight = 0.5 + weights.uniform();
+        for (int r = 0; r < 20; ++r) {
+            ++step_id;
+            const auto jitter = [&] { return 1 + shape.noise * (2 * rng.uniform() - 1); };
+            const auto backbone = static_cast<TimeNs>(100'000 * weight * jitter());
+            const auto head = static_cast<TimeNs>(shape.head_ns * weight * jitter());
+            const auto verify = static_cast<TimeNs>(shape.verify_ns * weight * jitter());
+            StepRecord record;
+            record.step = {step_id,     1, static_cast<int>(step_id), now, now + backbone + head + verify, 0,
+                           Excluded::no};
+            record.spans = {span(2, now, now + backbone), span(4, now + backbone, now + backbone + head),
+                            span(10, now + backbone + head, record.step.end_ns)};
+            for (SpanRow& row : record.spans) row.step_id = step_id;
+            RoundRecord round;
+            round.round.id = round.round.step_id = step_id;
+            round.round.run_id = 1;
+            round.round.prompt_id = p + 1;
+            round.round.committed = shape.committed;
+            for (int t = 0; t < shape.committed; ++t) {
+                TokenRow token;
+                token.prompt_id = p + 1;
+                token.token_id = 7 * p + r;
+                round.tokens.push_back(token);
+            }
+            record.rounds.push_back(round);
+            now = record.step.end_ns;
+            capture.apply(record);
+        }
+    }
+    capture.apply(RunEnded{1, RunEnd::ok, now, {}});
+    return capture.snapshot(1);
+}
+
+Comparison compared(const Snapshot& a, const Snapshot& b, bool force = false) {
+    CompareOptions options;
+    options.force = force;
+    options.bootstrap.resamples = 500;
+    auto out = compare_runs(a, 1, b, 1, options);
+    EXPECT_TRUE(out.ok()) << out.error().message;
+    return out.ok() ? *out : Comparison();
+}
+
+const ComparedQuantity& phase(const Comparison& c, const std::string& name) {
+    for (const ComparedQuantity& one : c.phases)
+        if (one.name == name) return one;
+    ADD_FAILURE() << name;
+    return c.speed;
+}
+
+TEST(Compare, AFasterHeadIsSeenWhereItIs) {
+    Shape a, b;
+    b.head_ns = 100'000;
+    b.seed = 2;
+    b.run = usual_run();
+    b.run.head = "slimspec:rank=72";
+    const Comparison c = compared(run_of(a), run_of(b));
+    EXPECT_EQ(c.pairs, 20u);
+    EXPECT_EQ(c.same_tokens, 20u);
+    EXPECT_NEAR(c.speed.ratio.value, 1000.0 / 800.0, 0.02);
+    ASSERT_TRUE(c.speed.ratio.interval);
+    EXPECT_TRUE(c.speed.ratio.interval->holds(1.25)) << c.speed.ratio.interval->low;
+    EXPECT_EQ(c.speed.change, Change::better);
+    EXPECT_DOUBLE_EQ(c.tau.ratio.value, 1);
+    EXPECT_EQ(c.tau.change, Change::none_shown);
+    EXPECT_EQ(phase(c, "head").change, Change::better);
+    EXPECT_NEAR(phase(c, "head").ratio.value, 1.0 / 3, 0.02);
+    EXPECT_EQ(phase(c, "verify").change, Change::none_shown);
+    ASSERT_EQ(c.differences.size(), 1u);
+    EXPECT_EQ(c.differences[0].what, "head");
+    EXPECT_THAT(c.verdict, HasSubstr("faster than A (95 % interval"));
+    EXPECT_THAT(c.verdict, HasSubstr("tau stays as it is"));
+    EXPECT_THAT(c.verdict, HasSubstr("most of the change in head"));
+    EXPECT_TRUE(c.warnings.empty()) << c.warnings[0];
+}
+
+TEST(Compare, EqualRunsShowNoDifferenceAsOftenAsTheySay) {
+    int shown = 0;
+    for (std::uint64_t seed = 10; seed < 50; seed += 2) {
+        Shape a, b;
+        a.prompts = b.prompts = 15;
+        a.seed = seed;
+        b.seed = seed + 1;
+        shown += compared(run_of(a), run_of(b)).speed.change == Change::none_shown ? 0 : 1;
+    }
+    EXPECT_LE(shown, 4);  // 20 comparisons at 5 %: more than 4 in 3 of 1000 cases
+}
+
+TEST(Compare, FewPromptsGetNoInterval) {
+    Shape a, b;
+    a.prompts = b.prompts = 3;
+    b.head_ns = 100'000;
+    const Comparison c = compared(run_of(a), run_of(b));
+    EXPECT_FALSE(c.speed.ratio.interval);
+    EXPECT_EQ(c.speed.change, Change::no_interval);
+    EXPECT_THAT(c.verdict, HasSubstr("too few prompts"));
+}
+
+TEST(Compare, WhatDoesNotBelongTogetherIsRefusedUnlessForced) {
+    const Snapshot a = run_of({});
+    const auto refused = [&](RunRow run, const char* reason) {
+        Shape shape;
+        shape.run = run;
+        const Snapshot b = run_of(shape);
+        const auto result = compare_runs(a, 1, b, 1);
+        ASSERT_FALSE(result.ok()) << reason;
+        EXPECT_EQ(result.error().kind, ErrorKind::bad_input);
+        EXPECT_THAT(result.error().message, HasSubstr(reason));
+        EXPECT_THAT(result.error().message, HasSubstr("--force"));
+        const Comparison forced = compared(a, b, true);
+        EXPECT_TRUE(forced.forced);
+        ASSERT_FALSE(forced.warnings.empty());
+        EXPECT_THAT(forced.warnings[0], HasSubstr("FORCED"));
+    };
+    RunRow run = usual_run();
+    run.tier = "T2";
+    refused(run, "tier (T0 and T2)");
+    run = usual_run();
+    run.synthetic = true;
+    refused(run, "weights (real and synthetic)");
+    run = usual_run();
+    run.acceptance = "replayed";
+    refused(run, "acceptance");
+    run = usual_run();
+    run.target = "other";
+    refused(run, "target (tiny and other)");
+    run = usual_run();
+    run.machine_json = R"({"cpu": "Y", "cores": 2, "isa": "avx2"})";
+    refused(run, "CPU (X and Y)");
+}
+
+TEST(Compare, PairsByNameAndText) {
+    Shape shape;
+    shape.prompts = 12;
+    const Snapshot a = run_of(shape);
+    shape.prompts = 9;
+    const Snapshot fewer = run_of(shape);
+    const Comparison c = compared(a, fewer);
+    EXPECT_EQ(c.pairs, 9u);
+    EXPECT_EQ(c.only_a, 3u);
+    EXPECT_EQ(c.only_b, 0u);
+    EXPECT_THAT(c.warnings[0], HasSubstr("3 prompts of A"));
+    Snapshot other = run_of(shape);
+    for (auto& prompt : other.prompts) {
+        PromptRow changed = *prompt;
+        changed.text = "something else";
+        prompt = std::make_shared<const PromptRow>(changed);
+    }
+    const auto none = compare_runs(a, 1, other, 1);
+    ASSERT_FALSE(none.ok());
+    EXPECT_THAT(none.error().message, HasSubstr("no prompt in common"));
+    EXPECT_FALSE(compare_runs(a, 1, a, 7).ok());
+}
+
+TEST(Compare, OtherTokensAreSaid) {
+    Shape a, b;
+    b.committed = 3;
+    const Comparison c = compared(run_of(a), run_of(b));
+    EXPECT_EQ(c.same_tokens, 0u);
+    EXPECT_NEAR(c.tau.ratio.value, 1.5, 1e-9);
+    EXPECT_THAT(c.warnings[0], HasSubstr("20 of 20 prompts have other tokens"));
+}
+
+}  // namespace
+}  // namespace draftscope
