@@ -8,6 +8,7 @@
 #include "capture/quantile.h"
 #include "capture/queries.h"
 #include "capture/samples.h"
+#include "capture/step_phases.h"
 
 namespace draftscope {
 
@@ -67,20 +68,25 @@ void attribute(std::span<Piece> line) {
     }
 }
 
-/// Spans of a step, critical lane first, with their self times.
+void add_piece(std::vector<Piece>& pieces, const SpanRow& span) {
+    if (span.phase_id <= 0 || span.phase_id >= max_phases) return;
+    pieces.push_back({span.lane, span.thread_id, span.phase_id, span.start_ns, span.end_ns, span.bytes, 0});
+}
+
 std::vector<Piece> pieces_of(const Snapshot& snapshot, const StepEntry& step) {
     std::vector<Piece> pieces;
-    const auto add = [&](const SpanRow& span) {
-        if (span.phase_id <= 0 || span.phase_id >= max_phases) return;
-        pieces.push_back(
-            {span.lane, span.thread_id, span.phase_id, span.start_ns, span.end_ns, span.bytes, 0});
-    };
-    for (std::uint32_t i = 0; i < step.spans.count; ++i) add(snapshot.spans[step.spans.first + i]);
+    for (std::uint32_t i = 0; i < step.spans.count; ++i)
+        add_piece(pieces, snapshot.spans[step.spans.first + i]);
     const RowRange late = snapshot.late_range(step.row.id);
     for (std::uint32_t i = late.first; i < late.first + late.count; ++i) {
         const SpanRow& span = snapshot.spans[snapshot.late_spans[i].span];
-        if (span.step_id == step.row.id) add(span);
+        if (span.step_id == step.row.id) add_piece(pieces, span);
     }
+    return pieces;
+}
+
+/// Critical lane first, with self times.
+void order_and_attribute(std::vector<Piece>& pieces) {
     std::sort(pieces.begin(), pieces.end(), line_order);
     for (std::size_t first = 0; first < pieces.size();) {
         std::size_t end = first + 1;
@@ -88,10 +94,9 @@ std::vector<Piece> pieces_of(const Snapshot& snapshot, const StepEntry& step) {
         attribute({&pieces[first], end - first});
         first = end;
     }
-    return pieces;
 }
 
-// How much of [start, end) the critical lane was busy; `pieces` as pieces_of leaves them.
+// How much of [start, end) the critical lane was busy; `pieces` as order_and_attribute leaves them.
 TimeNs critical_overlap(const std::vector<Piece>& pieces, const Piece& side) {
     TimeNs covered = 0, reached = side.start;
     for (const Piece& piece : pieces) {
@@ -116,9 +121,9 @@ struct StepTimes {
     TimeNs critical = 0;  ///< union of the critical lane
 };
 
-StepTimes times_of(const Snapshot& snapshot, const StepEntry& step) {
+StepTimes times_of(const StepRow& step, std::vector<Piece> pieces) {
     StepTimes out;
-    const std::vector<Piece> pieces = pieces_of(snapshot, step);
+    order_and_attribute(pieces);
     for (const Piece& piece : pieces) {
         StepTimes::Times& phase = out.phases[static_cast<std::size_t>(piece.phase)];
         phase.seen = true;
@@ -131,7 +136,7 @@ StepTimes times_of(const Snapshot& snapshot, const StepEntry& step) {
             phase.exposed += std::max<TimeNs>(0, piece.self - critical_overlap(pieces, piece));
         }
     }
-    const TimeNs remainder = std::max<TimeNs>(0, busy_ns(step.row) - out.critical);
+    const TimeNs remainder = std::max<TimeNs>(0, busy_ns(step) - out.critical);
     out.phases[remainder_phase_id] = {true, remainder, remainder, 0};
     return out;
 }
@@ -160,13 +165,25 @@ PhaseStats summarise(int phase_id, const std::vector<PhaseSample>& samples, Time
 
 StepPhases step_phases(const Snapshot& snapshot, std::size_t step_index) {
     const StepEntry& step = snapshot.steps[step_index];
-    const StepTimes times = times_of(snapshot, step);
+    const StepTimes times = times_of(step.row, pieces_of(snapshot, step));
     StepPhases out;
     out.step_ns = busy_ns(step.row);
     out.remainder_ns = times.phases[remainder_phase_id].busy;
     for (std::size_t id = 0; id < times.phases.size(); ++id) {
         out.ns[id] = times.phases[id].exposed;
         out.bytes[id] = times.phases[id].bytes;
+    }
+    return out;
+}
+
+std::vector<StepPhaseRow> step_phase_rows(const StepRow& step, std::span<const SpanRow> spans) {
+    std::vector<Piece> pieces;
+    for (const SpanRow& span : spans) add_piece(pieces, span);
+    const StepTimes times = times_of(step, std::move(pieces));
+    std::vector<StepPhaseRow> out;
+    for (std::size_t id = 0; id < times.phases.size(); ++id) {
+        const StepTimes::Times& phase = times.phases[id];
+        if (phase.seen) out.push_back({static_cast<int>(id), phase.busy, phase.exposed, phase.bytes});
     }
     return out;
 }
@@ -195,7 +212,7 @@ void RunSamples::update(const Snapshot& snapshot, RowId run_id) {
         steps_.push_back(i);
         step_ns_.push_back(busy_ns(step.row));
         total_ns_ += step_ns_.back();
-        const StepTimes times = times_of(snapshot, step);
+        const StepTimes times = times_of(step.row, pieces_of(snapshot, step));
         for (std::size_t id = 0; id < times.phases.size(); ++id) {
             const StepTimes::Times& phase = times.phases[id];
             if (phase.seen) phases_[id].push_back({i, phase.busy, phase.exposed, phase.bytes});

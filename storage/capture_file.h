@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -83,6 +84,25 @@ class CaptureWriter : public RecordSink {
 /// live. Not a capture, newer schema, corrupt: bad_input with what was found.
 Status read_capture(const std::string& path, RecordSink& sink);
 Result<std::shared_ptr<const Snapshot>> load_capture(const std::string& path);
+
+/// Reads a capture that another process may still be writing, whenever it is asked to.
+class CaptureFollower {
+  public:
+    /// Errors as read_capture.
+    static Result<std::unique_ptr<CaptureFollower>> open(const std::string& path);
+    ~CaptureFollower();
+    /// Replays what was committed since the last call, the first time everything: together the records of
+    /// read_capture, except that a growing prompt comes as progress and its end. Cheap when nothing was
+    /// committed. `go_on` is asked after every step; false ends with Error::cancelled.
+    Status poll(RecordSink& sink, const std::function<bool()>& go_on = {});
+    /// Some run has no end: it is being written, or its program was killed.
+    bool live() const;
+
+  private:
+    struct Impl;
+    explicit CaptureFollower(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
 
 /// Is it a capture that this program reads? Identity, version and tables only, so quick for any size; the
 /// error says what was found instead.

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "storage/capture_file.h"
@@ -33,26 +34,45 @@ void restore_nesting(std::vector<SpanRow>& spans) {
     }
 }
 
-/// Replays a file in the order in which it was recorded: one sorted pass per table, merged by ids.
+/// How far a file has been read, and what of it may still change.
+struct ReadState {
+    /// Highest rowids that were replayed.
+    RowId run = 0, prompt = 0, step = 0, round = 0, node = 0, top = 0, token = 0, span = 0, eval = 0;
+    RowId gpu_op = 0, nvtx = 0, counter = 0, loss = 0, note = 0;
+    std::map<RowId, std::shared_ptr<const Vocab>> vocabs;
+    std::set<RowId> ended;                       ///< runs whose end was replayed
+    std::map<RowId, PromptProgress> unfinished;  ///< prompts whose row will change
+    bool live = false;
+};
+
+/// Replays a file in the order in which it was recorded: one sorted pass per table, merged by ids. A second
+/// one goes on where the first ended.
 class Replay {
   public:
-    Replay(const std::string& path, const storage::Database& db, RecordSink& sink)
+    Replay(const std::string& path, const storage::Database& db, RecordSink& sink, ReadState& state,
+           const std::function<bool()>& go_on)
         : path_(path),
           db_(db),
           sink_(sink),
-          prompts_(db),
-          steps_(db),
-          rounds_(db),
-          nodes_(db),
-          tops_(db),
-          tokens_(db),
-          spans_(db),
-          evals_(db) {}
+          state_(state),
+          go_on_(go_on),
+          prompts_(db, state.prompt),
+          steps_(db, state.step),
+          rounds_(db, state.round),
+          nodes_(db, state.node),
+          tops_(db, state.top),
+          tokens_(db, state.token),
+          spans_(db, state.span),
+          evals_(db, state.eval) {}
 
     Status run() {
-        DS_TRY(load_vocabs());
         DS_TRY(load_runs());
-        while (steps_.has()) DS_TRY(step());
+        DS_TRY(load_vocabs());
+        DS_TRY(update_prompts());
+        while (steps_.has()) {
+            DS_TRY(step());
+            if (go_on_ && !go_on_()) return Error{ErrorKind::cancelled, path_ + ": reading was cancelled"};
+        }
         start_runs(std::numeric_limits<RowId>::max());
         start_prompts(std::numeric_limits<RowId>::max());
         prefill_tokens();
@@ -60,10 +80,14 @@ class Replay {
         late_evals(std::numeric_limits<RowId>::max());
         DS_TRY(all_read());
         DS_TRY(side_tables());
-        for (const RunOf& run : runs_)
-            if (run.row.ended != RunEnd::live)
+        state_.live = false;
+        for (const RunOf& run : runs_) {
+            if (run.row.ended == RunEnd::live)
+                state_.live = true;
+            else if (state_.ended.insert(run.row.id).second)
                 sink_.push(RunEnded{run.row.id, run.row.ended, run.end_ns, run.anchor});
-        return {};
+        }
+        return remember();
     }
 
   private:
@@ -96,6 +120,9 @@ class Replay {
 
     Status load_vocabs();
     Status load_runs();
+    Status update_prompts();
+    Status remember();
+    PromptProgress newest(RowId prompt_id) const;
     Status step();
     Status round(RoundRecord& record);
     void start_runs(RowId up_to);
@@ -106,15 +133,16 @@ class Replay {
     Status all_read() const;
     Status side_tables();
     template <typename Row>
-    Status push_each();
+    Status push_each(RowId after);
     template <typename Row>
-    Status push_in_blocks();
+    Status push_in_blocks(RowId after);
 
     const std::string& path_;
     const storage::Database& db_;
     RecordSink& sink_;
-    std::map<RowId, std::shared_ptr<const Vocab>> vocabs_;
-    std::vector<RunOf> runs_;
+    ReadState& state_;
+    const std::function<bool()>& go_on_;
+    std::vector<RunOf> runs_;  ///< all of the file
     std::size_t runs_started_ = 0;
     Cursor<PromptRow> prompts_;
     Cursor<StepRow> steps_;
@@ -128,6 +156,10 @@ class Replay {
 };
 
 Status Replay::load_vocabs() {
+    const bool known = std::all_of(runs_.begin(), runs_.end(), [&](const RunOf& run) {
+        return run.row.vocab_id == 0 || state_.vocabs.contains(run.row.vocab_id);
+    });
+    if (known) return {};
     Cursor<VocabRow> cursor(db_);
     std::shared_ptr<Vocab> vocab;
     while (cursor.has()) {
@@ -135,7 +167,7 @@ Status Replay::load_vocabs() {
         if (!vocab || vocab->id != row.vocab_id) {
             vocab = std::make_shared<Vocab>();
             vocab->id = row.vocab_id;
-            vocabs_[row.vocab_id] = vocab;
+            state_.vocabs[row.vocab_id] = vocab;
         }
         const auto index = static_cast<std::size_t>(row.token_id);
         while (vocab->rows.size() < index) {
@@ -175,12 +207,13 @@ Status Replay::load_runs() {
 
 void Replay::start_runs(RowId up_to) {
     for (; runs_started_ < runs_.size() && runs_[runs_started_].row.id <= up_to; ++runs_started_) {
+        if (runs_[runs_started_].row.id <= state_.run) continue;
         RunStarted started;
         started.run = runs_[runs_started_].row;
         started.run.ended = RunEnd::live;
         started.anchor = runs_[runs_started_].first;
-        const auto vocab = vocabs_.find(started.run.vocab_id);
-        if (vocab != vocabs_.end()) started.vocab = vocab->second;
+        const auto vocab = state_.vocabs.find(started.run.vocab_id);
+        if (vocab != state_.vocabs.end()) started.vocab = vocab->second;
         sink_.push(std::move(started));
     }
 }
@@ -190,6 +223,7 @@ void Replay::start_prompts(RowId up_to) {
         PromptRow row = prompts_.take();
         start_runs(row.run_id);
         outputs_[row.id] = {row.id, row.output, row.generated_tokens, row.prefill_ns, {}};
+        if (row.finish == Finish::none) state_.unfinished[row.id] = outputs_[row.id];
         sink_.push(PromptStarted{std::move(row)});
     }
 }
@@ -198,8 +232,7 @@ void Replay::prefill_tokens() {
     while (tokens_.has() && tokens_.peek().round_id == 0) {
         const RowId prompt_id = tokens_.peek().prompt_id;
         start_prompts(prompt_id);
-        PromptProgress progress = outputs_[prompt_id];
-        progress.prompt_id = prompt_id;
+        PromptProgress progress = newest(prompt_id);
         while (tokens_.has() && tokens_.peek().round_id == 0 && tokens_.peek().prompt_id == prompt_id)
             progress.tokens.push_back(tokens_.take());
         sink_.push(std::move(progress));
@@ -276,16 +309,16 @@ Status Replay::all_read() const {
 }
 
 template <typename Row>
-Status Replay::push_each() {
-    Cursor<Row> cursor(db_);
+Status Replay::push_each(RowId after) {
+    Cursor<Row> cursor(db_, after);
     while (cursor.has()) sink_.push(cursor.take());
     return sound(cursor);
 }
 
 template <typename Row>
-Status Replay::push_in_blocks() {
+Status Replay::push_in_blocks(RowId after) {
     constexpr std::size_t block_rows = 4096;
-    Cursor<Row> cursor(db_);
+    Cursor<Row> cursor(db_, after);
     while (cursor.has()) {
         std::vector<Row> block;
         while (cursor.has() && block.size() < block_rows) block.push_back(cursor.take());
@@ -295,11 +328,66 @@ Status Replay::push_in_blocks() {
 }
 
 Status Replay::side_tables() {
-    DS_TRY(push_in_blocks<GpuOpRow>());
-    DS_TRY(push_in_blocks<NvtxRangeRow>());
-    DS_TRY(push_each<CounterRow>());
-    DS_TRY(push_each<LossRow>());
-    DS_TRY(push_each<NoteRow>());
+    DS_TRY(push_in_blocks<GpuOpRow>(state_.gpu_op));
+    DS_TRY(push_in_blocks<NvtxRangeRow>(state_.nvtx));
+    DS_TRY(push_each<CounterRow>(state_.counter));
+    DS_TRY(push_each<LossRow>(state_.loss));
+    DS_TRY(push_each<NoteRow>(state_.note));
+    return {};
+}
+
+/// Prompts that were growing when they were last read.
+Status Replay::update_prompts() {
+    if (state_.unfinished.empty()) return {};
+    Cursor<PromptRow> cursor(db_, state_.unfinished.begin()->first - 1);
+    while (cursor.has() && cursor.peek().id <= state_.prompt) {
+        PromptRow row = cursor.take();
+        const auto known = state_.unfinished.find(row.id);
+        if (known == state_.unfinished.end()) continue;
+        const PromptProgress now{row.id, row.output, row.generated_tokens, row.prefill_ns, {}};
+        if (row.finish != Finish::none) {
+            outputs_[row.id] = now;
+            state_.unfinished.erase(known);
+            sink_.push(PromptEnded{std::move(row)});
+        } else if (now.output != known->second.output ||
+                   now.generated_tokens != known->second.generated_tokens ||
+                   now.prefill_ns != known->second.prefill_ns) {
+            known->second = now;
+            sink_.push(now);
+        }
+    }
+    return sound(cursor);
+}
+
+/// A prompt's text as read last, for tokens that come after it.
+PromptProgress Replay::newest(RowId prompt_id) const {
+    if (const auto found = outputs_.find(prompt_id); found != outputs_.end()) return found->second;
+    if (const auto found = state_.unfinished.find(prompt_id); found != state_.unfinished.end())
+        return found->second;
+    PromptProgress nothing;
+    nothing.prompt_id = prompt_id;
+    return nothing;
+}
+
+Status Replay::remember() {
+    for (const auto& [mark, table] : {std::pair{&state_.run, "run"},
+                                      {&state_.prompt, "prompt"},
+                                      {&state_.step, "step"},
+                                      {&state_.round, "round"},
+                                      {&state_.node, "node"},
+                                      {&state_.top, "node_top"},
+                                      {&state_.token, "token"},
+                                      {&state_.span, "span"},
+                                      {&state_.eval, "head_eval"},
+                                      {&state_.gpu_op, "gpu_op"},
+                                      {&state_.nvtx, "nvtx_range"},
+                                      {&state_.counter, "counter"},
+                                      {&state_.loss, "loss"},
+                                      {&state_.note, "note"}}) {
+        storage::Statement newest = db_.prepare(fmt::format("SELECT max(rowid) FROM {}", table));
+        if (!newest || newest.step() != SQLITE_ROW) return storage::file_error(path_, db_, "reading");
+        *mark = std::max(*mark, newest.integer(0));
+    }
     return {};
 }
 
@@ -330,11 +418,43 @@ Result<std::vector<RunRow>> read_runs(const std::string& path) {
     return runs;
 }
 
+struct CaptureFollower::Impl {
+    std::string path;
+    storage::Database db;
+    ReadState state;
+    std::int64_t data_version = -1;
+};
+
+CaptureFollower::CaptureFollower(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+CaptureFollower::~CaptureFollower() = default;
+
+Result<std::unique_ptr<CaptureFollower>> CaptureFollower::open(const std::string& path) {
+    auto impl = std::make_unique<Impl>();
+    impl->path = path;
+    DS_ASSIGN(impl->db, storage::open_capture(path));
+    return std::unique_ptr<CaptureFollower>(new CaptureFollower(std::move(impl)));
+}
+
+bool CaptureFollower::live() const {
+    return impl_->state.live;
+}
+
+Status CaptureFollower::poll(RecordSink& sink, const std::function<bool()>& go_on) {
+    const storage::Database& db = impl_->db;
+    const std::int64_t version = db.integer("PRAGMA data_version").value_or(-1);
+    if (version >= 0 && version == impl_->data_version) return {};
+    // One read transaction: a file that is still being written shows one moment of itself. It ends with the
+    // poll, or the writer's log could never be used again.
+    if (db.exec("BEGIN") != SQLITE_OK) return storage::file_error(impl_->path, db, "starting to read");
+    Status done = Replay(impl_->path, db, sink, impl_->state, go_on).run();
+    db.exec("COMMIT");
+    if (done.ok()) impl_->data_version = version;
+    return done;
+}
+
 Status read_capture(const std::string& path, RecordSink& sink) {
-    DS_ASSIGN(const storage::Database db, storage::open_capture(path));
-    // One read transaction: a file that is still being written shows one moment of itself.
-    if (db.exec("BEGIN") != SQLITE_OK) return storage::file_error(path, db, "starting to read");
-    return Replay(path, db, sink).run();
+    DS_ASSIGN(const auto file, CaptureFollower::open(path));
+    return file->poll(sink);
 }
 
 Result<std::shared_ptr<const Snapshot>> load_capture(const std::string& path) {

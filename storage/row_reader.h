@@ -84,11 +84,18 @@ DS_ROW_SOURCE(VocabRow);
 DS_ROW_SOURCE(NoteRow);
 #undef DS_ROW_SOURCE
 
-/// One pass over a table in recording order, with one row of look-ahead.
+/// `select` for rows beyond `after` only.
+inline std::string select_after(std::string select, RowId after) {
+    if (after > 0) select.insert(select.rfind(" ORDER BY"), fmt::format(" WHERE rowid > {}", after));
+    return select;
+}
+
+/// One pass over a table in recording order, with one row of look-ahead; from the start, or beyond a rowid.
 template <typename Row>
 class Cursor {
   public:
-    explicit Cursor(const Database& db) : statement_(db.prepare(RowSource<Row>::sql)) {
+    explicit Cursor(const Database& db, RowId after = 0)
+        : statement_(db.prepare(select_after(RowSource<Row>::sql, after))) {
         if (!statement_) code_ = SQLITE_ERROR;
         advance();
     }

@@ -1,5 +1,6 @@
 #include "app/jobs/controller.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -48,6 +49,32 @@ std::vector<DrafterChoice> drafter_choices() {
     }
     return choices;
 }
+
+constexpr std::chrono::milliseconds follow_interval{200};
+
+/// A file on its way into the window: applied as it is read, shown every now and then.
+class OpenedFile final : public RecordSink {
+  public:
+    explicit OpenedFile(const std::string& path) { capture_.set_source(path); }
+    void push(Record record) override {
+        capture_.apply(record);
+        grew_ = true;
+    }
+    bool grew() const { return grew_; }
+    /// Time to show what there is: first after a tenth of a second, then twice a second.
+    bool due() const { return std::chrono::steady_clock::now() >= due_; }
+    std::shared_ptr<const Snapshot> snapshot() {
+        grew_ = false;
+        due_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
+        return std::make_shared<const Snapshot>(capture_.snapshot(1));
+    }
+
+  private:
+    Capture capture_;
+    bool grew_ = false;
+    std::chrono::steady_clock::time_point due_ =
+        std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+};
 
 }  // namespace
 
@@ -236,15 +263,50 @@ class JobController final : public Controller {
         }
     }
     void perform(const CmdOpenFile& command) {
-        auto loaded = load_capture(command.path);
-        if (!loaded.ok()) {
-            set_error(loaded.error().message);
+        auto file = CaptureFollower::open(command.path);
+        if (!file.ok()) {
+            set_error(file.error().message);
             return;
         }
-        recorder_.show(std::move(*loaded));
-        showing_file_ = true;
+        OpenedFile shown(command.path);
+        bool announced = false;
+        const auto show = [&] {
+            recorder_.show(shown.snapshot());
+            if (announced) return;
+            showing_file_ = announced = true;
+            const std::lock_guard lock(mutex_);
+            status_.opened_file = command.path;
+        };
+        // What has been read so far is shown while the rest of a large file comes in.
+        const auto go_on = [&] {
+            if (shown.due()) show();
+            return !wanted_elsewhere();
+        };
+        Status read = (*file)->poll(shown, go_on);
+        if (read.ok()) show();
+        while (read.ok() && (*file)->live() && wait_while_following(command.path)) {
+            read = (*file)->poll(shown, go_on);
+            if (shown.grew()) show();
+        }
+        if (!read.ok() && read.error().kind != ErrorKind::cancelled) set_error(read.error().message);
+    }
+
+    /// Another job waits, or the user stopped this one.
+    bool wanted_elsewhere() {
         const std::lock_guard lock(mutex_);
-        status_.opened_file = command.path;
+        return stop_ || !queue_.empty() || status_.state == JobState::stopping;
+    }
+    /// Until the file is to be looked at again; false = no longer. The window is free meanwhile.
+    bool wait_while_following(const std::string& path) {
+        std::unique_lock lock(mutex_);
+        const auto over = [this] { return stop_ || !queue_.empty() || status_.state == JobState::stopping; };
+        if (over()) return false;
+        if (status_.state != JobState::idle) {
+            status_.state = JobState::idle;
+            status_.activity = "following " + path;
+            wake_();
+        }
+        return !changed_.wait_for(lock, follow_interval, over);
     }
 
     std::function<void()> wake_;

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <mutex>
 
+#include "storage/capture_file.h"
 #include "tests/unit/jobs/tiny_files.h"
 
 namespace draftscope {
@@ -155,6 +156,34 @@ TEST_F(ControllerTest, ACopyOfALiveRunOpensAsTheSameCapture) {
     }));
     EXPECT_EQ(controller_->snapshot()->runs.size(), 1u);
     EXPECT_EQ(controller_->status().opened_file, "");
+}
+
+TEST_F(ControllerTest, FollowsAFileThatIsBeingWritten) {
+    const std::string path = files_.file("live.dscope");
+    auto writer = CaptureWriter::create(path, false);
+    ASSERT_TRUE(writer.ok()) << writer.error().message;
+    RunRow run;
+    run.id = 1;
+    (*writer)->push(RunStarted{run, nullptr, {1, 5, 6, std::nullopt}});
+    const auto push_step = [&](RowId id) {
+        StepRecord record;
+        record.step = {id, 1, static_cast<int>(id), id * 1000, id * 1000 + 900, 0, Excluded::no};
+        (*writer)->push(record);
+        ASSERT_TRUE((*writer)->flush().ok());
+    };
+    push_step(1);
+    controller_->submit({CmdOpenFile{path}});
+    const auto steps = [&] { return controller_->snapshot()->steps.size(); };
+    ASSERT_TRUE(until([&] { return steps() == 1 && controller_->status().state == JobState::idle; }));
+    EXPECT_NE(controller_->status().activity.find("following"), std::string::npos);
+    push_step(2);
+    push_step(3);
+    ASSERT_TRUE(until([&] { return steps() == 3; }));
+    (*writer)->push(RunEnded{1, RunEnd::ok, 4000, {1, 4005, 4006, std::nullopt}});
+    ASSERT_TRUE((*writer)->close().ok());
+    ASSERT_TRUE(until([&] { return controller_->snapshot()->runs[0].ended == RunEnd::ok; }));
+    ASSERT_TRUE(until([&] { return controller_->status().activity.empty(); }));
+    EXPECT_EQ(controller_->status().error, "");
 }
 
 TEST_F(ControllerTest, ErrorsAreOneLineOfStatus) {
