@@ -224,7 +224,7 @@ void add_fit(CLI::App& program, Action& action) {
                         "vocabtrim-t, coral: token ranking (default: counted on the trace)");
     add_size_options(*command, config);
     add_training_options(*command, config);
-    command->add_option("--precision", config.precision, "f32, bf16, int8 or auto (the trace's)")
+    command->add_option("--precision", config.precision, "f32, bf16, int8, int4 or auto (the trace's)")
         ->capture_default_str();
     command->add_option("--threads", config.threads, "worker threads (default: all cores)");
     command->add_flag("--overwrite", config.overwrite, "replace an existing file");

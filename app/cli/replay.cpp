@@ -210,7 +210,7 @@ void add_replay(CLI::App& program, Action& action) {
                         "trace's weights.safetensors, else the demo model)");
     command
         ->add_option("--precision", config.precision,
-                     "f32, bf16, int8 or auto: as the trace was recorded, else bf16")
+                     "f32, bf16, int8, int4 or auto: as the trace was recorded, else bf16")
         ->capture_default_str();
     command->add_option("--max-new", config.max_new, "cut the texts to this many tokens (0 = as recorded)");
     command->add_option("--batch", config.batch, "prompts replayed in lockstep; no result depends on it")

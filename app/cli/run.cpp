@@ -199,7 +199,8 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
     command.add_option("--max-new", config.max_new, "tokens to generate per prompt")->capture_default_str();
     command.add_option("--batch", config.batch, "sequences decoded in lockstep; every text stays the same")
         ->capture_default_str();
-    command.add_option("--precision", config.precision, "f32, bf16, int8 or auto")->capture_default_str();
+    command.add_option("--precision", config.precision, "f32, bf16, int8, int4 or auto")
+        ->capture_default_str();
     command.add_option("--threads", config.threads, "worker threads (default: all cores)");
     command
         .add_option("--tier", config.tier,

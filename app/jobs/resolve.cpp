@@ -113,7 +113,8 @@ Status resolve_numbers(ResolvedRun& run) {
     if (config.precision != "auto") {
         run.precision = kernels::precision_from(config.precision);
         if (!run.precision) {
-            return bad_input("--precision {}: unknown; known are f32, bf16, int8, auto", config.precision);
+            return bad_input("--precision {}: unknown; known are f32, bf16, int8, int4, auto",
+                             config.precision);
         }
     }
     if (config.max_new < 1) return bad_input("--max-new {}: must be at least 1", config.max_new);

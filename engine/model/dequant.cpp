@@ -3,6 +3,8 @@
 #include <array>
 #include <cstring>
 
+#include "engine/model/int4_rows.h"
+
 // Block layouts of ggml. Every product is rounded before the sum, as ggml's own reference decoders do, so the
 // floats are the same to the bit.
 namespace draftscope {
@@ -216,6 +218,52 @@ const TensorType* gguf_tensor_type(std::uint32_t id) {
 
 std::span<const TensorType> readable_tensor_types() {
     return readable_types;
+}
+
+namespace {
+
+/// -8 times an f16, exactly; false past the largest.
+bool minus_eight_times(std::uint16_t bits, std::uint16_t& out) {
+    const auto sign = static_cast<std::uint16_t>(~bits & 0x8000u);
+    const std::uint32_t size = bits & 0x7fffu;
+    constexpr std::uint32_t smallest_normal = 0x400, three_exponents = 0xc00, infinite = 0x7c00;
+    std::uint32_t product = size + three_exponents;
+    if (size < smallest_normal) {
+        // A subnormal counts steps of 2^-24; eight times as many may reach the normals.
+        product = size * 8;
+        if (product >= 4 * smallest_normal)
+            product = product / 4 + 2 * smallest_normal;
+        else if (product >= 2 * smallest_normal)
+            product = product / 2 + smallest_normal;
+    }
+    out = static_cast<std::uint16_t>(sign | product);
+    return product < infinite;
+}
+
+}  // namespace
+
+bool unpack_int4(const TensorType& type, const std::uint8_t* data, const kernels::Int4Row& out) {
+    const bool with_minimum = type.name == "Q4_1";
+    if (!with_minimum && type.name != "Q4_0") return false;
+    constexpr std::size_t half = 16;
+    for (std::size_t b = 0; b < out.scales.size(); ++b, data += type.block_bytes) {
+        std::uint16_t scale = 0, minimum = 0;
+        std::memcpy(&scale, data, sizeof(scale));
+        if (with_minimum) {
+            std::memcpy(&minimum, data + sizeof(scale), sizeof(minimum));
+        } else {
+            // Q4_0 counts from -8 steps; only scales that no real model has are too large for that.
+            if (!minus_eight_times(scale, minimum)) return false;
+        }
+        out.scales[b] = scale;
+        out.minimums[b] = minimum;
+        const std::uint8_t* packed = data + type.block_bytes - half;
+        for (std::size_t i = 0; i < half; ++i) {
+            out.q[b * 2 * half + i] = packed[i] & 15;
+            out.q[b * 2 * half + half + i] = packed[i] >> 4;
+        }
+    }
+    return true;
 }
 
 }  // namespace draftscope

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/model/int4_rows.h"
 #include "engine/model/tensor_index.h"
 
 namespace draftscope {
@@ -15,7 +16,7 @@ struct Entry {
     std::int64_t row_bytes;
 };
 
-class GgufWeights final : public WeightSource {
+class GgufWeights final : public WeightSource, public Int4Rows {
   public:
     GgufWeights(GgufFile file, int head_dim, bool permuted_qk) : file_(std::move(file)), head_dim_(head_dim) {
         for (const auto& [name, tensor] : file_.tensors()) {
@@ -41,6 +42,15 @@ class GgufWeights final : public WeightSource {
         const std::int64_t stored_row = entry->permuted ? interleaved_row(row, head_dim_) : row;
         stored.type->dequantise(stored.data + stored_row * entry->row_bytes,
                                 tensor.cols() / stored.type->block_elements, out);
+    }
+
+    bool read_int4_row(const TensorInfo& tensor, std::int64_t row,
+                       const kernels::Int4Row& out) const override {
+        const Entry* entry = entries_.find(tensor.name);
+        assert(entry != nullptr && row >= 0 && row < tensor.rows());
+        const GgufTensor& stored = *entry->tensor;
+        const std::int64_t stored_row = entry->permuted ? interleaved_row(row, head_dim_) : row;
+        return unpack_int4(*stored.type, stored.data + stored_row * entry->row_bytes, out);
     }
 
     Result<std::vector<std::int64_t>> read_integers(std::string_view name) const override {

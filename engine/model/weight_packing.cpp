@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "engine/model/int4_rows.h"
+
 namespace draftscope {
 
 Result<const TensorInfo*> require_tensor(const WeightSource& source, const std::string& name,
@@ -35,10 +37,20 @@ Result<kernels::Matrix> pack_stacked(kernels::Exec& exec, kernels::Precision pre
         stack.push_back({info, rows});
         rows += part.rows;
     }
-    return kernels::Matrix::pack(exec, precision, rows, cols, [&](int row, float* out) {
+    const auto part_of = [&](int row) {
         auto part = stack.end() - 1;
         while (part->first > row) --part;
+        return part;
+    };
+    const auto read = [&](int row, float* out) {
+        const auto part = part_of(row);
         source.read_row(*part->info, row - part->first, out);
+    };
+    if (precision != kernels::precision_int4) return kernels::Matrix::pack(exec, precision, rows, cols, read);
+    const auto* stored = dynamic_cast<const Int4Rows*>(&source);
+    return kernels::pack_int4(exec, rows, cols, read, [&](int row, const kernels::Int4Row& out) {
+        const auto part = part_of(row);
+        return stored != nullptr && stored->read_int4_row(*part->info, row - part->first, out);
     });
 }
 

@@ -16,9 +16,16 @@ inline constexpr int rows_prepared_twice = 8;
 const MatmulKernels& matmul_kernels_of(Isa isa);
 
 inline MatmulBlocks blocks_kernel(const MatmulKernels& kernels, Precision precision) {
-    return precision == Precision::f32    ? kernels.f32
-           : precision == Precision::bf16 ? kernels.bf16
-                                          : kernels.int8;
+    if (precision == precision_int4) return kernels.int4;
+    switch (precision) {
+        case Precision::f32:
+            return kernels.f32;
+        case Precision::bf16:
+            return kernels.bf16;
+        case Precision::int8:
+            return kernels.int8;
+    }
+    return nullptr;
 }
 
 /// Activations in the form the weights' kernel reads, laid out in one scratch buffer.
@@ -26,7 +33,8 @@ class Activations {
   public:
     Activations(const MatmulKernels& kernels, Precision precision, Rows<const float> x)
         : kernels_(kernels),
-          int8_(precision == Precision::int8),
+          int8_(precision == Precision::int8 || precision == precision_int4),
+          int4_(precision == precision_int4),
           bf16_(precision == Precision::bf16 && kernels.bf16_activations),
           x_(x),
           rows_(static_cast<std::size_t>(x.rows > rows_padding ? round_up(x.rows, rows_padding) : x.rows)),
@@ -35,7 +43,9 @@ class Activations {
 
     bool needed() const { return int8_ || bf16_; }
     std::size_t bytes() const {
-        if (int8_) return rows_ * groups_ * (quant_block + sizeof(float) + sizeof(std::int32_t));
+        if (int8_)
+            return rows_ * groups_ *
+                   (quant_block + sizeof(float) + sizeof(std::int32_t) + (int4_ ? 2 * sizeof(float) : 0));
         return bf16_ ? rows_ * pairs_ * sizeof(std::uint32_t) : 0;
     }
 
@@ -45,6 +55,7 @@ class Activations {
             if (int8_) {
                 kernels_.quantise(x_.row_data(r), x_.cols, q(buffer) + row * groups_ * quant_block,
                                   scale(buffer) + row * groups_, start(buffer) + row * groups_);
+                if (int4_) add_up(buffer, row);
             } else {
                 kernels_.to_bf16(x_.row_data(r), x_.cols,
                                  reinterpret_cast<std::uint32_t*>(buffer) + row * pairs_);
@@ -57,6 +68,7 @@ class Activations {
             work.x_int8 = q(buffer);
             work.x_scale = scale(buffer);
             work.x_start = start(buffer);
+            if (int4_) work.x_sum = sum(buffer);
         } else if (bf16_) {
             work.x_bf16 = reinterpret_cast<const std::uint32_t*>(buffer);
         }
@@ -71,8 +83,22 @@ class Activations {
         return reinterpret_cast<std::int32_t*>(scale(buffer) + rows_ * groups_);
     }
 
+    float* sum(std::byte* buffer) const { return reinterpret_cast<float*>(start(buffer) + rows_ * groups_); }
+
+    /// What a minimum of the weights is multiplied by.
+    void add_up(std::byte* buffer, std::size_t row) const {
+        const std::int8_t* values = q(buffer) + row * groups_ * quant_block;
+        float* out = sum(buffer) + row * groups_ * 2;
+        for (std::size_t half = 0; half < 2 * groups_; ++half, values += int4_block) {
+            int total = 0;
+            for (int i = 0; i < int4_block; ++i) total += values[i];
+            out[half] = static_cast<float>(total) * scale(buffer)[row * groups_ + half / 2];
+        }
+    }
+
     const MatmulKernels& kernels_;
     bool int8_;
+    bool int4_;
     bool bf16_;
     Rows<const float> x_;
     std::size_t rows_;

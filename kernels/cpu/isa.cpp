@@ -47,7 +47,8 @@ std::string_view to_text(Isa isa) {
 Isa supported_isa() {
 #if defined(__x86_64__) && defined(__GNUC__)
     // The compiler's run-time checks also ask whether the operating system saves the wide registers.
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return Isa::portable;
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c"))
+        return Isa::portable;
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
         !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl")) {
         return Isa::avx2;

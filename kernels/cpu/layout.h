@@ -6,6 +6,7 @@
 #include <span>
 
 #include "kernels/cpu/tile.h"
+#include "kernels/int4.h"
 #include "kernels/matrix.h"
 
 /// Tile order of packed weights. 16 outputs make one block, so that one 512-bit register holds one value of
@@ -15,6 +16,10 @@
 ///   bf16  [N/16][K/2][16][2]                  bf16
 ///   int8  [N/16][K/4][16][4]                  K padded to 16
 ///         then [N/16][K/64][16]               bf16 scale of (output, 64 inputs), K padded to 64
+///   int4  [N/16][K/8][16][4]                  two inputs a byte: low nibbles are inputs 8 j to 8 j + 3, high
+///   ones
+///                                             8 j + 4 to 8 j + 7; K padded to 32
+///         then [N/16][K/32][2][16]            f16 scale and minimum of (output, 32 inputs)
 /// Behind the last byte lie tile_bytes that kernels may read.
 namespace draftscope::kernels {
 
@@ -27,6 +32,7 @@ inline constexpr int blocks_of(int value, int size) {
 
 /// Bytes of one block of 16 outputs, without scales.
 inline constexpr std::size_t block_bytes(Precision precision, int k) {
+    if (precision == precision_int4) return static_cast<std::size_t>(round_up(k, int4_block)) / 2 * lanes;
     switch (precision) {
         case Precision::f32:
             return static_cast<std::size_t>(k) * lanes * sizeof(float);
@@ -39,6 +45,8 @@ inline constexpr std::size_t block_bytes(Precision precision, int k) {
 }
 /// Bytes of the scales of one block of 16 outputs.
 inline constexpr std::size_t scale_bytes(Precision precision, int k) {
+    if (precision == precision_int4)
+        return static_cast<std::size_t>(blocks_of(k, int4_block)) * 2 * lanes * sizeof(std::uint16_t);
     if (precision != Precision::int8) return 0;
     return static_cast<std::size_t>(blocks_of(k, quant_block)) * lanes * sizeof(std::uint16_t);
 }
@@ -52,10 +60,34 @@ inline float from_bf16(std::uint16_t value) {
     return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16);
 }
 
+/// Exact, subnormals included.
+inline float from_f16(std::uint16_t bits) {
+    const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
+    const std::uint32_t magnitude = bits & 0x7fffu;
+    if (magnitude >= 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);
+    if (magnitude >= 0x0400u) return std::bit_cast<float>(sign | ((magnitude << 13) + (112u << 23)));
+    const float value = static_cast<float>(magnitude) * 0x1p-24f;
+    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(value));
+}
+/// To nearest, ties to even; beyond the largest f16 held at it.
+inline std::uint16_t to_f16(float value) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000u);
+    const float size = std::bit_cast<float>(bits & 0x7fffffffu);
+    if (!(size < 65504.0f)) return static_cast<std::uint16_t>(sign | 0x7bffu);
+    // Below the smallest normal f16 the steps are 2^-24; adding 0.5 rounds to them.
+    if (size < 0x1p-14f)
+        return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(size + 0.5f) - 0x3f000000u));
+    const std::uint32_t magnitude = bits & 0x7fffffffu;
+    const std::uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);
+    return static_cast<std::uint16_t>(sign | ((rounded - (112u << 23)) >> 13));
+}
+
 /// Writes and reads single rows of a packed matrix.
 struct MatrixAccess {
     static Matrix allocate(Precision precision, int n, int k);
     static void write_row(Matrix& matrix, int row, std::span<const float> values);
+    static void write_int4_row(Matrix& matrix, int row, const Int4Row& values);
     static void copy_row(const Matrix& from, int from_row, Matrix& to, int to_row);
     /// Memory for weights, to be given back with std::free: 64-byte aligned, in huge pages when large.
     static std::byte* allocate_bytes(std::size_t bytes);

@@ -1,4 +1,5 @@
 #include "kernels/cpu/matmul_bf16_pairs.h"
+#include "kernels/cpu/matmul_int4_vnni.h"
 #include "kernels/cpu/matmul_int8_vnni.h"
 
 /// AMX: one tile instruction multiplies up to 16 rows of activations with 16 outputs over 64 bytes of inputs,
@@ -25,7 +26,9 @@ struct TileConfig {
 
 /// Tiles are set up for one call and given back after it: threads without live tiles switch faster.
 struct TileScope {
-    explicit TileScope(const TileConfig& config) { _tile_loadconfig(&config); }
+    /// GCC 12's _tile_loadconfig names 8 of the 64 bytes as read, so that stores to the others may be
+    /// dropped.
+    explicit TileScope(const TileConfig& config) { asm volatile("ldtilecfg %0" : : "m"(config)); }
     ~TileScope() { _tile_release(); }
     TileScope(const TileScope&) = delete;
     TileScope& operator=(const TileScope&) = delete;
@@ -114,6 +117,103 @@ struct Int8Amx {
         config.set(0, height, row_bytes);
         config.set(2, height, row_bytes);
         config.set(3, tile_rows, row_bytes);
+        const TileScope scope(config);
+        for (int block = begin; block < end; ++block) {
+            int row = 0;
+            for (; row + tile_rows <= work.rows; row += tile_rows) run<tile_rows>(work, block, row);
+            if (row < work.rows) rows_of<tile_rows - 1>(work, block, row, work.rows - row);
+        }
+    }
+};
+
+/// int4, as Int4VnniTile: a tile takes one group of 32 inputs, whose nibbles become bytes on the way.
+struct Int4Amx {
+    static constexpr int unpacked_ahead = 2;  ///< groups between unpacking and the tile that loads them
+    static constexpr int slots = 4;           ///< power of two above it
+    static constexpr int group_bytes = int4_block * lanes;
+    using Dots = Int8Amx::Dots;
+
+    /// Group `g` of a block in the order of int8 weights: row r of the tile is inputs 4 r to 4 r + 3.
+    static void unpack(const std::uint8_t* w, std::uint8_t* out) {
+        const __m512i low = _mm512_set1_epi8(15);
+#pragma GCC unroll 4
+        for (int j = 0; j < int4_block / 8; ++j) {
+            const __m512i both = _mm512_load_si512(w + j * 64);
+            _mm512_store_si512(out + 2 * j * 64, _mm512_and_si512(both, low));
+            _mm512_store_si512(out + (2 * j + 1) * 64, _mm512_and_si512(_mm512_srli_epi16(both, 4), low));
+        }
+    }
+
+    template <int T>
+    [[gnu::always_inline]] static void add(const Dots& dots, const std::uint16_t* scales,
+                                           const float* x_scale, const float* x_sum, long x_groups,
+                                           __m512 (&sum)[T]) {
+        const __m512 scale = Int4VnniTile::half_floats(scales);
+        const __m512 minimum = Int4VnniTile::half_floats(scales + lanes);
+#pragma GCC unroll 16
+        for (int t = 0; t < T; ++t) {
+            const __m512 factor = _mm512_mul_ps(scale, _mm512_set1_ps(x_scale[t * x_groups]));
+            sum[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(dots[t])), factor, sum[t]);
+            sum[t] = _mm512_fmadd_ps(minimum, _mm512_set1_ps(x_sum[t * x_groups * 2]), sum[t]);
+        }
+    }
+
+    template <int T>
+    static void run(const MatmulWork& work, int block, int row) {
+        const long groups = (work.k + int4_block - 1) / int4_block;
+        const long x_groups = (work.k + quant_block - 1) / quant_block;
+        const auto* w =
+            reinterpret_cast<const std::uint8_t*>(work.weights) + block * groups * (group_bytes / 2);
+        const std::uint16_t* scales = work.scales + block * groups * 2 * lanes;
+        const std::int8_t* x = work.x_int8 + row * x_groups * quant_block;
+        const float* x_scale = work.x_scale + row * x_groups;
+        const float* x_sum = work.x_sum + row * x_groups * 2;
+        alignas(64) std::uint8_t bytes[slots][group_bytes];
+        alignas(64) Dots dots[slots];
+        __m512 sum[T];
+#pragma GCC unroll 16
+        for (int t = 0; t < T; ++t) sum[t] = _mm512_setzero_ps();
+        for (long g = 0; g < unpacked_ahead && g < groups; ++g) unpack(w + g * (group_bytes / 2), bytes[g]);
+        for (long g = 0; g < groups + Int8Amx::dots_ahead; ++g) {
+            if (g < groups) {
+                const long next = g + unpacked_ahead;
+                if (next < groups) unpack(w + next * (group_bytes / 2), bytes[next % slots]);
+                _mm_prefetch(reinterpret_cast<const char*>(w + next * (group_bytes / 2) + 2048), _MM_HINT_T0);
+                asm volatile("" : : "m"(bytes));  // stored before the tile reads it
+                _tile_loadd(2, x + g * int4_block, x_groups * quant_block);
+                _tile_loadd(3, bytes[g % slots], row_bytes);
+                _tile_zero(0);
+                _tile_dpbssd(0, 2, 3);
+                Int8Amx::store_dots(dots[g % slots]);
+            }
+            const long ready = g - Int8Amx::dots_ahead;
+            if (ready < 0) continue;
+            add<T>(dots[ready % slots], scales + ready * 2 * lanes, x_scale + ready / 2, x_sum + ready,
+                   x_groups, sum);
+        }
+#pragma GCC unroll 16
+        for (int t = 0; t < T; ++t) store_tile_row(work, block, row + t, sum[t]);
+    }
+
+    template <int T>
+    static void rows_of(const MatmulWork& work, int block, int row, int count) {
+        if (count == T) {
+            run<T>(work, block, row);
+        } else if constexpr (T > 1) {
+            rows_of<T - 1>(work, block, row, count);
+        }
+    }
+
+    /// Below this vpdpbusd is faster.
+    static constexpr int fewest_rows = 6;
+
+    static void blocks(const MatmulWork& work, int begin, int end) {
+        if (work.rows < fewest_rows) return TileWalk<Int4VnniTile>::run(work, begin, end);
+        TileConfig config;
+        const int height = work.rows < tile_rows ? work.rows : tile_rows;
+        config.set(0, height, row_bytes);
+        config.set(2, height, int4_block);
+        config.set(3, int4_block / 4, row_bytes);
         const TileScope scope(config);
         for (int block = begin; block < end; ++block) {
             int row = 0;
@@ -245,7 +345,8 @@ struct Bf16Amx {
 
 }  // namespace
 
-const MatmulKernels matmul_kernels_amx = {TileWalk<F32Tile>::run, Bf16Amx::blocks, Int8Amx::blocks, true,
-                                          quantise_row,           to_bf16_pairs};
+const MatmulKernels matmul_kernels_amx = {
+    TileWalk<F32Tile>::run, Bf16Amx::blocks, Int8Amx::blocks, Int4Amx::blocks, true,
+    quantise_row,           to_bf16_pairs};
 
 }  // namespace draftscope::kernels

@@ -1,4 +1,5 @@
 #include "kernels/cpu/matmul_bf16_pairs.h"
+#include "kernels/cpu/matmul_int4_vnni.h"
 #include "kernels/cpu/matmul_int8_vnni.h"
 
 namespace draftscope::kernels {
@@ -46,8 +47,12 @@ struct Bf16DotTile {
 
 }  // namespace
 
-const MatmulKernels matmul_kernels_bf16 = {
-    TileWalk<F32Tile>::run, TileWalk<Bf16DotTile>::run, TileWalk<Int8VnniTile>::run, true, quantise_row,
-    to_bf16_pairs};
+const MatmulKernels matmul_kernels_bf16 = {TileWalk<F32Tile>::run,
+                                           TileWalk<Bf16DotTile>::run,
+                                           TileWalk<Int8VnniTile>::run,
+                                           TileWalk<Int4VnniTile>::run,
+                                           true,
+                                           quantise_row,
+                                           to_bf16_pairs};
 
 }  // namespace draftscope::kernels

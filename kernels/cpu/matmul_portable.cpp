@@ -78,6 +78,35 @@ void int8_blocks(const MatmulWork& work, int begin, int end) {
     }
 }
 
+void int4_blocks(const MatmulWork& work, int begin, int end) {
+    const int groups = blocks_of(work.k, int4_block);
+    const int wide = blocks_of(work.k, quant_block);
+    for (int block = begin; block < end; ++block) {
+        const auto* w = reinterpret_cast<const std::uint8_t*>(
+            work.weights + static_cast<std::size_t>(block) * block_bytes(precision_int4, work.k));
+        const std::uint16_t* scales = work.scales + static_cast<std::size_t>(block) * groups * 2 * lanes;
+        for (int row = 0; row < work.rows; ++row) {
+            const std::int8_t* x = work.x_int8 + static_cast<std::size_t>(row) * wide * quant_block;
+            float sum[lanes] = {};
+            for (int g = 0; g < groups; ++g) {
+                const float x_scale = work.x_scale[row * wide + g / 2];
+                const float x_sum = work.x_sum[row * wide * 2 + g];
+                const std::uint16_t* scale = scales + g * 2 * lanes;
+                for (int l = 0; l < lanes; ++l) {
+                    std::int32_t dot = 0;
+                    for (int i = 0; i < int4_block; ++i) {
+                        const int byte = w[((g * int4_block + i) / 8 * lanes + l) * 4 + i % 4];
+                        dot += (byte >> (i % 8 < 4 ? 0 : 4) & 15) * x[g * int4_block + i];
+                    }
+                    sum[l] += static_cast<float>(dot) * (from_f16(scale[l]) * x_scale);
+                    sum[l] += from_f16(scale[lanes + l]) * x_sum;
+                }
+            }
+            store_block(work, block, row, sum);
+        }
+    }
+}
+
 void quantise_row(const float* x, int k, std::int8_t* q, float* scale, std::int32_t*) {
     // Below this the reciprocal would overflow; such a block adds nothing that f32 sums would keep.
     constexpr float smallest = 1e-30f;
@@ -97,7 +126,7 @@ void quantise_row(const float* x, int k, std::int8_t* q, float* scale, std::int3
 
 }  // namespace
 
-const MatmulKernels matmul_kernels_portable = {f32_blocks, bf16_blocks,  int8_blocks,
+const MatmulKernels matmul_kernels_portable = {f32_blocks, bf16_blocks,  int8_blocks, int4_blocks,
                                                false,      quantise_row, nullptr};
 
 }  // namespace draftscope::kernels

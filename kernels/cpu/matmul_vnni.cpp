@@ -1,4 +1,5 @@
 #include "kernels/cpu/matmul_bf16_fma.h"
+#include "kernels/cpu/matmul_int4_vnni.h"
 #include "kernels/cpu/matmul_int8_vnni.h"
 
 namespace draftscope::kernels {
@@ -6,6 +7,7 @@ namespace draftscope::kernels {
 const MatmulKernels matmul_kernels_vnni = {TileWalk<F32Tile>::run,
                                            TileWalk<Bf16FmaTile>::run,
                                            TileWalk<Int8VnniTile>::run,
+                                           TileWalk<Int4VnniTile>::run,
                                            false,
                                            quantise_row,
                                            nullptr};

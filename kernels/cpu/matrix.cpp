@@ -81,9 +81,85 @@ void write_int8_row(const RowPlace& place, std::span<const float> values) {
     }
 }
 
+/// Where an int4 input lies: its byte, and the shift of its nibble there.
+struct NibblePlace {
+    std::size_t byte;
+    int shift;
+};
+NibblePlace nibble(int i, int lane) {
+    const auto group = static_cast<std::size_t>(i / 8);
+    return {(group * lanes + static_cast<std::size_t>(lane)) * 4 + static_cast<std::size_t>(i % 4),
+            i % 8 < 4 ? 0 : 4};
+}
+
+/// `row` and its scales, inputs padded with zeros, into its place.
+void store_int4_row(const RowPlace& place, int k, const Int4Row& row) {
+    auto* out = reinterpret_cast<std::uint8_t*>(place.block);
+    for (int i = 0; i < round_up(k, int4_block); i += 8) {
+        for (int b = 0; b < 4; ++b) {
+            const auto q = [&](int at) {
+                return at < k ? static_cast<unsigned>(row.q[static_cast<std::size_t>(at)]) : 0u;
+            };
+            out[nibble(i + b, place.lane).byte] = static_cast<std::uint8_t>(q(i + b) | q(i + b + 4) << 4);
+        }
+    }
+    for (int b = 0; b < blocks_of(k, int4_block); ++b) {
+        place.scales[2 * b * lanes + place.lane] = row.scales[static_cast<std::size_t>(b)];
+        place.scales[(2 * b + 1) * lanes + place.lane] = row.minimums[static_cast<std::size_t>(b)];
+    }
+}
+
+/// Between the least and the largest of 32 weights, zero always among the values.
+void quantise_int4(std::span<const float> values, const Int4Row& row) {
+    const int k = static_cast<int>(values.size());
+    for (int b = 0; b < blocks_of(k, int4_block); ++b) {
+        const int first = b * int4_block, last = std::min(first + int4_block, k);
+        float least = 0.0f, largest = 0.0f;
+        for (int i = first; i < last; ++i) {
+            least = std::min(least, values[static_cast<std::size_t>(i)]);
+            largest = std::max(largest, values[static_cast<std::size_t>(i)]);
+        }
+        const std::uint16_t minimum = to_f16(least), scale = to_f16((largest - from_f16(minimum)) / 15.0f);
+        const float step = from_f16(scale), base = from_f16(minimum);
+        row.scales[static_cast<std::size_t>(b)] = scale;
+        row.minimums[static_cast<std::size_t>(b)] = minimum;
+        for (int i = first; i < last; ++i) {
+            const float q =
+                step > 0.0f ? std::nearbyint((values[static_cast<std::size_t>(i)] - base) / step) : 0.0f;
+            row.q[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(std::clamp(q, 0.0f, 15.0f));
+        }
+    }
+}
+
+/// Memory for one row in four bits.
+class Int4Buffer {
+  public:
+    explicit Int4Buffer(int k)
+        : q_(static_cast<std::size_t>(k)),
+          scales_(static_cast<std::size_t>(blocks_of(k, int4_block))),
+          minimums_(scales_.size()) {}
+    Int4Row row() { return {q_, scales_, minimums_}; }
+
+  private:
+    std::vector<std::uint8_t> q_;
+    std::vector<std::uint16_t> scales_, minimums_;
+};
+
+/// Calls write(first, last) on every thread for its rows, whole blocks: those from n on only fill one.
+template <typename Write>
+void for_each_row(Exec& exec, int n, Write write) {
+    const int blocks = blocks_of(n, lanes);
+    exec.parallel(exec.threads(), [&](int part) {
+        const int first = static_cast<int>(static_cast<std::int64_t>(blocks) * part / exec.threads());
+        const int last = static_cast<int>(static_cast<std::int64_t>(blocks) * (part + 1) / exec.threads());
+        write(first * lanes, last * lanes);
+    });
+}
+
 }  // namespace
 
 std::string_view to_text(Precision precision) {
+    if (precision == precision_int4) return "int4";
     switch (precision) {
         case Precision::f32:
             return "f32";
@@ -96,10 +172,14 @@ std::string_view to_text(Precision precision) {
 }
 
 std::optional<Precision> precision_from(std::string_view text) {
-    for (const Precision precision : {Precision::f32, Precision::bf16, Precision::int8}) {
+    for (const Precision precision : {Precision::f32, Precision::bf16, Precision::int8, precision_int4}) {
         if (text == to_text(precision)) return precision;
     }
     return std::nullopt;
+}
+
+std::uint16_t f16_bits(float value) {
+    return to_f16(value);
 }
 
 void Matrix::Free::operator()(std::byte* p) const {
@@ -128,6 +208,11 @@ void MatrixAccess::write_row(Matrix& matrix, int row, std::span<const float> val
     const RowPlace place = place_of(matrix.data_.get(), precision, matrix.n_, matrix.k_, row);
     const int k = static_cast<int>(values.size());
     if (precision == Precision::int8) return write_int8_row(place, values);
+    if (precision == precision_int4) {
+        Int4Buffer buffer(k);
+        quantise_int4(values, buffer.row());
+        return write_int4_row(matrix, row, buffer.row());
+    }
     for (int i = 0; i < k; ++i) {
         const float w = values[static_cast<std::size_t>(i)];
         const std::size_t at = element(precision, i, place.lane);
@@ -142,6 +227,11 @@ void MatrixAccess::write_row(Matrix& matrix, int row, std::span<const float> val
     }
 }
 
+void MatrixAccess::write_int4_row(Matrix& matrix, int row, const Int4Row& values) {
+    const RowPlace place = place_of(matrix.data_.get(), matrix.precision_, matrix.n_, matrix.k_, row);
+    store_int4_row(place, matrix.k_, values);
+}
+
 void MatrixAccess::copy_row(const Matrix& from, int from_row, Matrix& to, int to_row) {
     const Precision precision = from.precision_;
     const RowPlace source = place_of(from.data_.get(), precision, from.n_, from.k_, from_row);
@@ -151,21 +241,17 @@ void MatrixAccess::copy_row(const Matrix& from, int from_row, Matrix& to, int to
     const auto* in = reinterpret_cast<const std::uint32_t*>(source.block) + source.lane;
     auto* out = reinterpret_cast<std::uint32_t*>(target.block) + target.lane;
     for (std::size_t g = 0; g < groups; ++g) out[g * lanes] = in[g * lanes];
-    if (precision != Precision::int8) return;
-    for (int b = 0; b < blocks_of(from.k_, quant_block); ++b) {
-        target.scales[b * lanes + target.lane] = source.scales[b * lanes + source.lane];
-    }
+    const std::size_t scales = scale_bytes(precision, from.k_) / (lanes * sizeof(std::uint16_t));
+    for (std::size_t b = 0; b < scales; ++b)
+        target.scales[b * lanes + static_cast<std::size_t>(target.lane)] =
+            source.scales[b * lanes + static_cast<std::size_t>(source.lane)];
 }
 
 Matrix Matrix::pack(Exec& exec, Precision precision, int n, int k, RowSource source) {
     Matrix matrix = MatrixAccess::allocate(precision, n, k);
-    const int padded = round_up(n, lanes);
-    exec.parallel(exec.threads(), [&](int part) {
+    for_each_row(exec, n, [&](int first, int last) {
         std::vector<float> row(static_cast<std::size_t>(k));
-        const int blocks = padded / lanes;
-        const int first = static_cast<int>(static_cast<std::int64_t>(blocks) * part / exec.threads());
-        const int last = static_cast<int>(static_cast<std::int64_t>(blocks) * (part + 1) / exec.threads());
-        for (int r = first * lanes; r < last * lanes; ++r) {
+        for (int r = first; r < last; ++r) {
             if (r < n) {
                 source(r, row.data());
             } else {
@@ -177,15 +263,30 @@ Matrix Matrix::pack(Exec& exec, Precision precision, int n, int k, RowSource sou
     return matrix;
 }
 
+Matrix pack_int4(Exec& exec, int n, int k, RowSource source, Int4Source stored) {
+    Matrix matrix = MatrixAccess::allocate(precision_int4, n, k);
+    for_each_row(exec, n, [&](int first, int last) {
+        std::vector<float> values(static_cast<std::size_t>(k));
+        Int4Buffer buffer(k);
+        for (int r = first; r < last; ++r) {
+            if (r < n && stored(r, buffer.row())) {
+                MatrixAccess::write_int4_row(matrix, r, buffer.row());
+                continue;
+            }
+            std::fill(values.begin(), values.end(), 0.0f);
+            if (r < n) source(r, values.data());
+            MatrixAccess::write_row(matrix, r, values);
+        }
+    });
+    return matrix;
+}
+
 Matrix Matrix::gather_rows(Exec& exec, std::span<const TokenId> ids) const {
     const int n = static_cast<int>(ids.size());
     Matrix matrix = MatrixAccess::allocate(precision_, n, k_);
     const std::vector<float> zeros(static_cast<std::size_t>(k_), 0.0f);
-    const int blocks = blocks_of(n, lanes);
-    exec.parallel(exec.threads(), [&](int part) {
-        const int first = static_cast<int>(static_cast<std::int64_t>(blocks) * part / exec.threads());
-        const int last = static_cast<int>(static_cast<std::int64_t>(blocks) * (part + 1) / exec.threads());
-        for (int r = first * lanes; r < last * lanes; ++r) {
+    for_each_row(exec, n, [&](int first, int last) {
+        for (int r = first; r < last; ++r) {
             if (r < n) {
                 assert(ids[static_cast<std::size_t>(r)] >= 0 && ids[static_cast<std::size_t>(r)] < n_);
                 MatrixAccess::copy_row(*this, ids[static_cast<std::size_t>(r)], matrix, r);
@@ -201,6 +302,14 @@ void Matrix::unpack_row(int row, std::span<float> out) const {
     assert(row >= 0 && row < n_ && static_cast<int>(out.size()) == k_);
     const RowPlace place = place_of(data_.get(), precision_, n_, k_, row);
     for (int i = 0; i < k_; ++i) {
+        if (precision_ == precision_int4) {
+            const NibblePlace at = nibble(i, place.lane);
+            const int q = std::to_integer<int>(place.block[at.byte]) >> at.shift & 15;
+            const std::uint16_t* scale = place.scales + i / int4_block * 2 * lanes + place.lane;
+            out[static_cast<std::size_t>(i)] =
+                static_cast<float>(q) * from_f16(scale[0]) + from_f16(scale[lanes]);
+            continue;
+        }
         const std::size_t at = element(precision_, i, place.lane);
         float& value = out[static_cast<std::size_t>(i)];
         if (precision_ == Precision::f32) {

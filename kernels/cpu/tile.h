@@ -7,6 +7,7 @@ namespace draftscope::kernels {
 inline constexpr int lanes = 16;         ///< outputs in one block
 inline constexpr int quant_block = 64;   ///< inputs that share one int8 scale: one row of an AMX tile
 inline constexpr int int8_padding = 16;  ///< int8 weights are padded to whole multiples of so many inputs
+inline constexpr int int4_block = 32;    ///< inputs that share one int4 scale and minimum; K is padded to it
 inline constexpr int int8_offset = 128;
 inline constexpr int rows_padding = 16;  ///< rows of activations one tile takes
 /// What a tile load may read past the last weight of a matrix; times zero activations, so its value is free.

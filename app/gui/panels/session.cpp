@@ -172,7 +172,7 @@ void edit_more(PanelContext& c) {
     RunConfig& config = c.config;
     if (!ImGui::TreeNodeEx("More", ImGuiTreeNodeFlags_SpanAvailWidth)) return;
     choose_text(c.style, "Precision", "Of the weights as computed with.", config.precision,
-                {"auto", "f32", "bf16", "int8"});
+                {"auto", "f32", "bf16", "int8", "int4"});
     label(c.style, "Threads", "0 = all but one core.");
     ImGui::DragInt("##threads", &config.threads, 0.1f, 0, 256, config.threads == 0 ? "all but one" : "%d");
     label(c.style, "Batch", "Sequences decoded in lockstep: of a prompt file, several at a time.");

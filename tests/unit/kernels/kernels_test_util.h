@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "base/spans.h"
 #include "kernels/cpu/amx.h"
+#include "kernels/int4.h"
 #include "kernels/matrix.h"
 
 namespace draftscope::kernels {

@@ -8,30 +8,39 @@
 namespace draftscope::kernels {
 namespace {
 
-constexpr Precision precisions[] = {Precision::f32, Precision::bf16, Precision::int8};
+constexpr Precision precisions[] = {Precision::f32, Precision::bf16, Precision::int8, precision_int4};
 
 /// What one output may be off from the exact product of the packed weights and the given activations.
 ///   f32, bf16: K roundings of the running sum, and one bf16 rounding (2^-9) of each activation where dot
 ///   products take bf16 pairs.
 ///   int8: the activations of 64 columns share the scale largest/127, so each is off by at most half a step,
 ///   largest/254; the integer sums are exact, and the sum over groups rounds like f32.
+///   int4: the same activations; scale * q and the minimum are added apart, so what rounds is as large as the
+///   largest weight of a group against every activation.
 double error_bound(Precision precision, Isa isa, std::span<const float> w, const float* x) {
     double magnitude = 0;
     double quantised = 0;
+    double apart = 0;
     for (std::size_t block = 0; block < w.size(); block += 64) {
         double largest = 0;
         double weights = 0;
+        double heaviest = 0;
+        double activations = 0;
         for (std::size_t i = block; i < std::min(block + 64, w.size()); ++i) {
             magnitude += std::fabs(static_cast<double>(w[i]) * static_cast<double>(x[i]));
             largest = std::max(largest, std::fabs(static_cast<double>(x[i])));
             weights += std::fabs(static_cast<double>(w[i]));
+            heaviest = std::max(heaviest, std::fabs(static_cast<double>(w[i])));
+            activations += std::fabs(static_cast<double>(x[i]));
         }
         quantised += largest / 254.0 * (1.0 + 1e-4) * weights;
+        apart += 3.0 * heaviest * (activations + largest);
     }
     const double terms = static_cast<double>(w.size()) + 4.0;
     double bound = terms * (f32_epsilon * (magnitude + quantised) + f32_smallest * 2000.0);
     if (precision == Precision::bf16 && isa >= Isa::avx512_bf16) bound += magnitude / 256.0;
-    if (precision == Precision::int8) bound += quantised;
+    if (precision == Precision::int8 || precision == precision_int4) bound += quantised;
+    if (precision == precision_int4) bound += terms * f32_epsilon * apart;
     return bound;
 }
 
@@ -170,14 +179,17 @@ TEST(Matmul, NeitherThreadsNorRowOrderNorStrideChangeABit) {
     }
 }
 
-/// int8 sums are exact integers and take the same f32 steps on every path that has fused multiply-add.
-TEST(Matmul, Int8PathsWithFusedMultiplyAddAgreeBitForBit) {
+/// Integer sums are exact and take the same f32 steps on every path that has fused multiply-add.
+TEST(Matmul, IntegerPathsWithFusedMultiplyAddAgreeBitForBit) {
     if (supported_isa() < Isa::avx512) return;
-    const Case reference = make_case(Isa::avx2, Precision::int8, 300, 577);
-    for (const Isa isa : isas()) {
-        if (isa == Isa::portable) continue;
-        const Case c = make_case(isa, Precision::int8, 300, 577);
-        EXPECT_TRUE(same_bits(c.expected.row(0), reference.expected.row(0), 80 * 300)) << name_of(isa);
+    for (const Precision precision : {Precision::int8, precision_int4}) {
+        const Case reference = make_case(Isa::avx2, precision, 300, 577);
+        for (const Isa isa : isas()) {
+            if (isa == Isa::portable) continue;
+            const Case c = make_case(isa, precision, 300, 577);
+            EXPECT_TRUE(same_bits(c.expected.row(0), reference.expected.row(0), 80 * 300))
+                << name_of(isa) << " " << name_of(precision);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/int4.h"
 #include "kernels/matmul.h"
 #include "kernels_test_util.h"
 
@@ -15,7 +16,7 @@ std::vector<float> unpacked(const Matrix& matrix, int row) {
 }
 
 TEST(Matrix, PrecisionNamesRoundTrip) {
-    for (const Precision p : {Precision::f32, Precision::bf16, Precision::int8}) {
+    for (const Precision p : {Precision::f32, Precision::bf16, Precision::int8, precision_int4}) {
         EXPECT_EQ(precision_from(to_text(p)), p);
     }
     EXPECT_FALSE(precision_from("fp8").has_value());
@@ -52,12 +53,77 @@ TEST(Matrix, UnpacksWhatWasPackedWithinItsPrecision) {
     }
 }
 
+TEST(Matrix, Int4KeepsEveryWeightWithinHalfAStep) {
+    auto exec = make_cpu_exec(2);
+    for (const int k : {1, 31, 64, 97, 577}) {
+        const Table w = hard_table(37, k, static_cast<std::uint64_t>(k));
+        const Matrix int4 = pack_table(*exec, precision_int4, w);
+        for (int r = 0; r < w.rows; ++r) {
+            const std::vector<float> nibbles = unpacked(int4, r);
+            for (int c = 0; c < k; ++c) {
+                float least = 0.0f, largest = 0.0f;
+                for (int i = c / 32 * 32; i < std::min(c / 32 * 32 + 32, k); ++i) {
+                    least = std::min(least, w.at(r, i));
+                    largest = std::max(largest, w.at(r, i));
+                }
+                const double range = static_cast<double>(largest) - least;
+                // Half a step, and what the f16 scale (2^-11 of 15 steps) and minimum are off.
+                const double allowed = range / 30.0 + range / 2048.0 + std::fabs(least) / 1024.0 + 1e-7;
+                EXPECT_LE(std::fabs(nibbles[static_cast<std::size_t>(c)] - w.at(r, c)), allowed);
+            }
+        }
+    }
+}
+
+TEST(Matrix, Int4TakesStoredNibblesAsTheyAre) {
+    auto exec = make_cpu_exec(2);
+    constexpr int n = 21, k = 96;
+    const auto nibble = [](int row, int c) {
+        return static_cast<std::uint8_t>((row * 7 + c * 5 + c / 32) % 16);
+    };
+    const auto scale = [](int row, int group) { return 0.25f + 0.125f * static_cast<float>(row + group); };
+    const auto floats = [&](int row, float* out) { std::fill_n(out, k, static_cast<float>(row)); };
+    // Every fourth row is stored in another way.
+    const Matrix matrix = pack_int4(*exec, n, k, floats, [&](int row, const Int4Row& out) {
+        if (row % 4 == 3) return false;
+        for (int c = 0; c < k; ++c) out.q[static_cast<std::size_t>(c)] = nibble(row, c);
+        for (int g = 0; g < k / 32; ++g) {
+            out.scales[static_cast<std::size_t>(g)] = f16_bits(scale(row, g));
+            out.minimums[static_cast<std::size_t>(g)] = f16_bits(-2.0f * scale(row, g));
+        }
+        return true;
+    });
+    for (int r = 0; r < n; ++r) {
+        const std::vector<float> row = unpacked(matrix, r);
+        for (int c = 0; c < k; ++c) {
+            const float expected = r % 4 == 3 ? static_cast<float>(r)
+                                              : scale(r, c / 32) * (static_cast<float>(nibble(r, c)) - 2.0f);
+            EXPECT_NEAR(row[static_cast<std::size_t>(c)], expected, r % 4 == 3 ? 0.01f : 0.0f);
+        }
+    }
+}
+
+TEST(Matrix, F16BitsAreTheNearest) {
+    EXPECT_EQ(f16_bits(1.0f), 0x3c00);
+    EXPECT_EQ(f16_bits(-2.0f), 0xc000);
+    EXPECT_EQ(f16_bits(0.0f), 0);
+    EXPECT_EQ(f16_bits(65504.0f), 0x7bff);
+    EXPECT_EQ(f16_bits(1e9f), 0x7bff);
+    EXPECT_EQ(f16_bits(1.0f + 0x1p-11f), 0x3c00);  // a tie, to even
+    EXPECT_EQ(f16_bits(1.0f + 3 * 0x1p-11f), 0x3c02);
+    EXPECT_EQ(f16_bits(0x1p-24f), 1);  // the smallest
+    EXPECT_EQ(f16_bits(0x1p-14f), 0x0400);
+    EXPECT_EQ(f16_bits(0x1.ffcp-15f), 0x0400 - 1 + 1);  // rounds up into the normals
+    EXPECT_EQ(f16_bits(2047.6f), 0x6800);               // and across a power of two
+}
+
 TEST(Matrix, CountsTheBytesOneMatmulReads) {
     auto exec = make_cpu_exec(1);
     const Table w = hard_table(32, 64, 1);
     EXPECT_EQ(pack_table(*exec, Precision::f32, w).bytes(), 32u * 64u * 4u);
     EXPECT_EQ(pack_table(*exec, Precision::bf16, w).bytes(), 32u * 64u * 2u);
     EXPECT_EQ(pack_table(*exec, Precision::int8, w).bytes(), 32u * (64u + 2u));
+    EXPECT_EQ(pack_table(*exec, precision_int4, w).bytes(), 32u * (32u + 2u * 4u));
 }
 
 TEST(Matrix, GatheredRowsGiveTheSameBitsAsTheFullMatrix) {

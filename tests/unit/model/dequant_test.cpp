@@ -3,11 +3,16 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
+
+#include "engine/model/int4_rows.h"
+#include "kernels/exec.h"
+#include "kernels/int4.h"
 
 namespace draftscope {
 namespace {
@@ -45,6 +50,47 @@ TEST(Dequant, EveryTypeEqualsTheGgufPackageToTheBit) {
     }
     for (const TensorType& type : readable_tensor_types())
         EXPECT_TRUE(seen.count(std::string(type.name))) << type.name << " has no golden data";
+}
+
+TEST(Dequant, FourBitRowsArePackedWithoutASecondQuantisation) {
+    const auto exec = kernels::make_cpu_exec(1);
+    const Json types = golden()["types"];
+    for (const char* name : {"Q4_0", "Q4_1", "Q8_0"}) {
+        const Json& sample = types[name];
+        const TensorType& type = *gguf_tensor_type(sample["id"].get<std::uint32_t>());
+        const std::vector<std::uint8_t> blocks = from_hex(sample["blocks"]),
+                                        expected = from_hex(sample["floats"]);
+        const int k = static_cast<int>(expected.size() / sizeof(float));
+        bool taken = false;
+        const auto matrix = kernels::pack_int4(
+            *exec, 1, k, [&](int, float* out) { std::memcpy(out, expected.data(), expected.size()); },
+            [&](int, const kernels::Int4Row& out) { return taken = unpack_int4(type, blocks.data(), out); });
+        EXPECT_EQ(taken, std::string_view(name) != "Q8_0");
+        std::vector<float> row(static_cast<std::size_t>(k)), values(row);
+        matrix.unpack_row(0, row);
+        std::memcpy(values.data(), expected.data(), expected.size());
+        if (taken) {
+            EXPECT_EQ(row, values) << name;
+        }
+    }
+}
+
+/// Every f16 scale of a Q4_0 block: the minimum is -8 times it to the bit, or the block is refused.
+TEST(Dequant, EveryScaleOfFourBitBlocksHasItsMinimum) {
+    const TensorType& type = *gguf_tensor_type(2);
+    ASSERT_EQ(type.name, "Q4_0");
+    for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+        std::vector<std::uint8_t> block(type.block_bytes, 0), q(32);
+        block[0] = static_cast<std::uint8_t>(bits);
+        block[1] = static_cast<std::uint8_t>(bits >> 8);
+        std::vector<std::uint16_t> scales(1), minimums(1);
+        const bool taken = unpack_int4(type, block.data(), {q, scales, minimums});
+        const float expected = -8.0f * f16_to_f32(static_cast<std::uint16_t>(bits));
+        ASSERT_EQ(taken, std::fabs(expected) <= 65504.0f) << bits;
+        if (taken) {
+            ASSERT_EQ(f16_to_f32(minimums[0]), expected) << bits;
+        }
+    }
 }
 
 TEST(Dequant, EveryHalfPrecisionNumber) {
