@@ -1,0 +1,46 @@
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+/// What `draftscope kernels` and the Kernels panel measure: plain data, free of kernels and window.
+namespace draftscope {
+
+struct KernelSettings {
+    int vocab = 49152;  ///< V, rows of the head
+    int hidden = 576;   ///< d, its columns
+    int rank = 0;       ///< of the low-rank head, 0 = d / 8
+    int gather = 3072;  ///< rows of the gathered head
+    int k = 10;         ///< candidates of the top-k
+    std::vector<int> rows = {1, 4, 8};
+    std::vector<std::string> precisions = {"int8", "bf16"};
+    int threads = 0;       ///< 0 = all cores
+    double seconds = 0.2;  ///< spent on each op
+    bool operator==(const KernelSettings&) const = default;
+};
+
+/// One measured op. Times are of single calls; bytes are the weights or rows it has to move.
+struct KernelTime {
+    std::string op;
+    std::string precision;
+    int rows = 0;  ///< M; 0 = the op has none
+    int calls = 0;
+    double median_us = 0;
+    double best_us = 0;
+    double bytes = 0;
+
+    double gb_per_s() const { return bytes / (median_us * 1e3); }
+};
+
+struct KernelReport {
+    KernelSettings settings;
+    std::string isa;
+    int threads = 0;
+    double probe_before = 0, probe_after = 0;  ///< GB/s of reads
+    std::vector<KernelTime> ops;
+
+    double probe() const { return std::max(probe_before, probe_after); }
+};
+
+}  // namespace draftscope

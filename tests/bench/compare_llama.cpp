@@ -1,0 +1,302 @@
+#include <llama.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/model/target.h"
+#include "kernels/int4.h"
+#include "profiler/machine.h"
+
+/// The demo target against llama.cpp on the same file, in turns within one process: theirs, ours, ours,
+/// theirs. Arguments: folder=DIR (of tests/bench/make_peer_models.py), rounds=N, threads=N. Built by
+/// tests/bench/compare_llama.sh.
+namespace draftscope {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using kernels::Precision;
+
+constexpr int context_length = 128;  ///< tokens before a timed step
+constexpr int prompt_length = 512;
+
+struct Settings {
+    std::string folder;
+    int rounds = 5;
+    int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+};
+
+[[noreturn]] void fail(const std::string& what) {
+    std::fprintf(stderr, "compare_llama: %s\n", what.c_str());
+    std::exit(2);
+}
+void must(const Status& status) {
+    if (!status.ok()) fail(status.error().message);
+}
+
+TokenId some_token(int i) {
+    return 1000 + (i * 7919) % 40000;
+}
+
+double median(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    return values[values.size() / 2];
+}
+
+/// Median milliseconds of `steps` calls.
+template <typename Step>
+double time_of(int steps, Step step) {
+    std::vector<double> times;
+    for (int i = 0; i < steps; ++i) {
+        const auto start = Clock::now();
+        step(i);
+        times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+    }
+    return median(times);
+}
+
+class Ours {
+  public:
+    Ours(const std::string& path, Precision precision, kernels::Exec& exec) : exec_(exec) {
+        auto loaded = Target::load(path, exec, precision);
+        if (!loaded.ok()) fail(loaded.error().message);
+        target_ = std::move(loaded).value();
+    }
+    /// `sequences` at context_length tokens, one more token each per step.
+    double decode(int sequences, int steps) {
+        std::vector<KvCache> caches;
+        std::vector<TokenId> prompt;
+        for (int i = 0; i < context_length; ++i) prompt.push_back(some_token(i));
+        for (int s = 0; s < sequences; ++s) {
+            caches.push_back(target_->make_cache(context_length + steps + 1));
+            must(target_->prefill(exec_, caches.back(), prompt, {}, out_));
+        }
+        std::vector<TokenId> tokens(static_cast<std::size_t>(sequences));
+        std::vector<SequenceRows> rows(tokens.size());
+        return time_of(steps, [&](int step) {
+            for (std::size_t s = 0; s < tokens.size(); ++s) {
+                tokens[s] = some_token(static_cast<int>(s) * 31 + step);
+                rows[s] = {&caches[s], {&tokens[s], 1}, {}, nullptr};
+            }
+            must(target_->forward(exec_, {rows, {}, {}, true}, out_));
+            for (KvCache& cache : caches) cache.commit(1);
+        });
+    }
+    /// A tree's worth of rows after one context, none of them kept.
+    double verify(int nodes, int steps) {
+        KvCache cache = target_->make_cache(context_length + nodes);
+        std::vector<TokenId> prompt, tokens;
+        for (int i = 0; i < context_length; ++i) prompt.push_back(some_token(i));
+        for (int i = 0; i < nodes; ++i) tokens.push_back(some_token(i + 7));
+        must(target_->prefill(exec_, cache, prompt, {}, out_));
+        const SequenceRows rows{&cache, tokens, {}, nullptr};
+        return time_of(steps, [&](int) { must(target_->forward(exec_, {{&rows, 1}, {}, {}, true}, out_)); });
+    }
+    double prefill(int steps) {
+        KvCache cache = target_->make_cache(prompt_length);
+        std::vector<TokenId> prompt;
+        for (int i = 0; i < prompt_length; ++i) prompt.push_back(some_token(i));
+        return time_of(steps, [&](int) {
+            cache.clear();
+            must(target_->prefill(exec_, cache, prompt, {}, out_));
+        });
+    }
+
+  private:
+    kernels::Exec& exec_;
+    std::unique_ptr<Target> target_;
+    ForwardOutput out_;
+};
+
+class Theirs {
+  public:
+    Theirs(const std::string& path, int threads) : threads_(threads) {
+        llama_model_params params = llama_model_default_params();
+        params.n_gpu_layers = 0;
+        model_ = llama_model_load_from_file(path.c_str(), params);
+        if (model_ == nullptr) fail(path + ": llama.cpp cannot load it");
+    }
+    ~Theirs() { llama_model_free(model_); }
+    Theirs(const Theirs&) = delete;
+    Theirs& operator=(const Theirs&) = delete;
+
+    double decode(int sequences, int steps) {
+        Context context(*this, sequences, context_length + steps + 1);
+        for (int s = 0; s < sequences; ++s) {
+            context.clear();
+            for (int i = 0; i < context_length; ++i)
+                context.add(some_token(i), i, s, i + 1 == context_length);
+            context.run();
+        }
+        return time_of(steps, [&](int step) {
+            context.clear();
+            for (int s = 0; s < sequences; ++s)
+                context.add(some_token(s * 31 + step), context_length + step, s, true);
+            context.run();
+        });
+    }
+    double verify(int nodes, int steps) {
+        Context context(*this, 1, context_length + nodes);
+        for (int i = 0; i < context_length; ++i) context.add(some_token(i), i, 0, i + 1 == context_length);
+        context.run();
+        std::vector<double> times;
+        for (int step = 0; step < steps; ++step) {
+            llama_memory_seq_rm(llama_get_memory(context.get()), 0, context_length, -1);
+            context.clear();
+            for (int i = 0; i < nodes; ++i) context.add(some_token(i + 7), context_length + i, 0, true);
+            times.push_back(time_of(1, [&](int) { context.run(); }));
+        }
+        return median(times);
+    }
+    double prefill(int steps) {
+        Context context(*this, 1, prompt_length);
+        std::vector<double> times;
+        for (int step = 0; step < steps; ++step) {
+            llama_memory_clear(llama_get_memory(context.get()), true);
+            context.clear();
+            for (int i = 0; i < prompt_length; ++i) context.add(some_token(i), i, 0, i + 1 == prompt_length);
+            times.push_back(time_of(1, [&](int) { context.run(); }));
+        }
+        return median(times);
+    }
+
+  private:
+    class Context {
+      public:
+        Context(const Theirs& owner, int sequences, int length) {
+            llama_context_params params = llama_context_default_params();
+            params.n_ctx = static_cast<std::uint32_t>(sequences * std::max(length, 256));
+            params.n_batch = prompt_length;
+            params.n_ubatch = prompt_length;
+            params.n_seq_max = static_cast<std::uint32_t>(sequences);
+            params.n_threads = owner.threads_;
+            params.n_threads_batch = owner.threads_;
+            context_ = llama_init_from_model(owner.model_, params);
+            if (context_ == nullptr) fail("llama.cpp makes no context");
+            batch_ = llama_batch_init(prompt_length, 0, 1);
+        }
+        ~Context() {
+            llama_batch_free(batch_);
+            llama_free(context_);
+        }
+        Context(const Context&) = delete;
+        Context& operator=(const Context&) = delete;
+        llama_context* get() { return context_; }
+        void clear() { batch_.n_tokens = 0; }
+        void add(TokenId token, int position, int sequence, bool logits) {
+            const int i = batch_.n_tokens++;
+            batch_.token[i] = token;
+            batch_.pos[i] = position;
+            batch_.n_seq_id[i] = 1;
+            batch_.seq_id[i][0] = sequence;
+            batch_.logits[i] = logits ? 1 : 0;
+        }
+        void run() {
+            if (llama_decode(context_, batch_) != 0) fail("llama_decode failed");
+        }
+
+      private:
+        llama_context* context_ = nullptr;
+        llama_batch batch_{};
+    };
+
+    llama_model* model_ = nullptr;
+    int threads_;
+};
+
+/// On a thread of its own: llama.cpp sets its threads' AMX tiles up once and for all, and ours gives tiles
+/// back.
+template <typename Call>
+double apart(Call call) {
+    double result = 0;
+    std::thread([&] { result = call(); }).join();
+    return result;
+}
+
+/// Rounds of theirs, ours, ours, theirs; prints medians and the middle half of the rounds' ratios.
+template <typename A, typename B>
+double compare(const std::string& what, int rounds, A theirs, B ours) {
+    // Each side's workers spin for a while after a call.
+    const auto settle = [] { std::this_thread::sleep_for(std::chrono::milliseconds(30)); };
+    std::vector<double> their_times, our_times, ratios;
+    for (int r = 0; r < rounds; ++r) {
+        const double a = theirs();
+        settle();
+        const double b = apart(ours);
+        const double c = apart(ours);
+        settle();
+        const double d = theirs();
+        settle();
+        their_times.insert(their_times.end(), {a, d});
+        our_times.insert(our_times.end(), {b, c});
+        ratios.push_back((a + d) / (b + c));
+    }
+    std::sort(ratios.begin(), ratios.end());
+    std::printf("%-28s %10.3f %10.3f %8.2f   %.2f .. %.2f\n", what.c_str(), median(their_times),
+                median(our_times), median(ratios), ratios[ratios.size() / 4], ratios[3 * ratios.size() / 4]);
+    std::fflush(stdout);
+    return median(our_times);
+}
+
+struct Pair {
+    const char* file;
+    const char* type;
+    Precision precision;
+};
+
+void run(const Settings& settings, const std::vector<Pair>& pairs) {
+    const auto exec = kernels::make_cpu_exec(settings.threads);
+    std::printf("threads %d, kernels %s, llama.cpp: %s\n", settings.threads,
+                std::string(kernels::to_text(exec->isa())).c_str(), llama_print_system_info());
+    std::printf("probe before %.1f GB/s\n\n", probe_read_bandwidth(settings.threads));
+    std::printf("%-28s %10s %10s %8s   %s\n", "ms", "llama.cpp", "ours", "ratio", "middle half");
+    for (const Pair& pair : pairs) {
+        const std::string path = settings.folder + "/" + pair.file;
+        Ours ours(path, pair.precision, *exec);
+        Theirs theirs(path, settings.threads);
+        const std::string name = std::string(kernels::to_text(pair.precision)) + " / " + pair.type;
+        const auto row = [&](const std::string& what, auto call) {
+            return compare(
+                name + " " + what, settings.rounds, [&] { return call(theirs); }, [&] { return call(ours); });
+        };
+        const double one = row("decode", [](auto& side) { return side.decode(1, 24); });
+        for (const int m : {4, 8, 12}) {
+            const double many =
+                row("verify M=" + std::to_string(m), [m](auto& side) { return side.verify(m, 12); });
+            std::printf("%-28s %21.2f\n", ("  ours t(" + std::to_string(m) + ")/t(1)").c_str(), many / one);
+        }
+        for (const int m : {8, 16})
+            row("batch " + std::to_string(m), [m](auto& side) { return side.decode(m, 8); });
+        row("prefill 512", [](auto& side) { return side.prefill(2); });
+    }
+    std::printf("\nprobe after %.1f GB/s\n", probe_read_bandwidth(settings.threads));
+}
+
+}  // namespace
+}  // namespace draftscope
+
+int main(int argc, char** argv) {
+    using namespace draftscope;
+    Settings settings;
+    for (int i = 1; i < argc; ++i) {
+        const std::string argument = argv[i];
+        if (argument.rfind("folder=", 0) == 0) settings.folder = argument.substr(7);
+        if (argument.rfind("rounds=", 0) == 0) settings.rounds = std::max(1, std::atoi(argv[i] + 7));
+        if (argument.rfind("threads=", 0) == 0) settings.threads = std::max(1, std::atoi(argv[i] + 8));
+    }
+    if (settings.folder.empty()) fail("folder=DIR is missing");
+    llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
+    llama_backend_init();
+    run(settings, {{"demo.q8_0.gguf", "q8_0", Precision::int8},
+                   {"demo.q4_0.gguf", "q4_0", kernels::precision_int4},
+                   {"demo.bf16.gguf", "bf16", Precision::bf16}});
+    llama_backend_free();
+    return 0;
+}

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Compares the demo target with llama.cpp on this machine: builds llama.cpp from the PyPI sdist of llama-cpp-python in
+# the user's cache folder (nothing of it enters this tree), writes the demo model in its types, and runs both in turns
+# within one program, between two bandwidth probes. Arguments go to that program: rounds=N threads=N. With `accuracy`
+# first, it compares what each precision loses instead: text=FILE tokens=N threads=N
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+version=0.3.36
+cache="${XDG_CACHE_HOME:-$HOME/.cache}/draftscope"
+peer="$cache/peers/llama-cpp-python-$version"
+demo="$cache/models/SmolLM2-135M-Instruct.Q4_1.gguf"
+build="${DRAFTSCOPE_BUILD:-build/release}"
+
+if [ ! -f "$demo" ]; then
+    echo "compare_llama: $demo is missing; ./run build fetches it" >&2
+    exit 2
+fi
+mkdir -p "$peer"
+if [ ! -x "$peer/venv/bin/pip" ]; then python3 -m venv "$peer/venv"; fi
+if [ ! -d "$peer/llama.cpp" ]; then
+    "$peer/venv/bin/pip" -q download --no-deps --no-binary :all: -d "$peer" "llama-cpp-python==$version"
+    tar -xzf "$peer"/llama_cpp_python-"$version".tar.gz -C "$peer" --strip-components=2 \
+        "llama_cpp_python-$version/vendor/llama.cpp"
+fi
+# GCC 12's _tile_loadconfig tells the compiler of 8 of its 64 bytes; without dead-store elimination the others stay.
+if [ ! -f "$peer/build/bin/libllama.so" ]; then
+    cmake -S "$peer/llama.cpp" -B "$peer/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON \
+        -DGGML_NATIVE=ON -DCMAKE_CXX_FLAGS="-fno-tree-dse -fno-dse" -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_TOOLS=OFF \
+        -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_COMMON=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_CURL=OFF
+    cmake --build "$peer/build" --target llama
+fi
+if [ ! -f "$peer/models/demo.q4_0.gguf" ]; then
+    "$peer/venv/bin/pip" -q install gguf numpy
+    "$peer/venv/bin/python" tests/bench/make_peer_models.py "$demo" "$peer/models"
+fi
+cmake -B "$build" -DDRAFTSCOPE_LLAMA="$peer" > /dev/null
+cmake --build "$build" --target compare_llama compare_accuracy > /dev/null
+program=compare_llama
+if [ "${1:-}" = accuracy ]; then
+    program=compare_accuracy
+    shift
+fi
+exec "$build/peers/$program" "folder=$peer/models" "$@"
