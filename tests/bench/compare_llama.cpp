@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <ctime>
 #include <memory>
 #include <string>
 #include <thread>
@@ -16,12 +16,11 @@
 #include "profiler/machine.h"
 
 /// The demo target against llama.cpp on the same file, in turns within one process: theirs, ours, ours,
-/// theirs. Arguments: folder=DIR (of tests/bench/make_peer_models.py), rounds=N, threads=N. Built by
-/// tests/bench/compare_llama.sh.
+/// theirs. Arguments: folder=DIR (of tests/bench/make_peer_models.py), rounds=N, threads=N, clock=cpu for
+/// processor time (one thread). Built by tests/bench/compare_llama.sh.
 namespace draftscope {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using kernels::Precision;
 
 constexpr int context_length = 128;  ///< tokens before a timed step
@@ -50,14 +49,23 @@ double median(std::vector<double> values) {
     return values[values.size() / 2];
 }
 
+/// Processor time instead of the clock, for one thread on a machine that others use too.
+bool processor_time = false;
+
+double now_ms() {
+    timespec now{};
+    clock_gettime(processor_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &now);
+    return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
+}
+
 /// Median milliseconds of `steps` calls.
 template <typename Step>
 double time_of(int steps, Step step) {
     std::vector<double> times;
     for (int i = 0; i < steps; ++i) {
-        const auto start = Clock::now();
+        const double start = now_ms();
         step(i);
-        times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+        times.push_back(now_ms() - start);
     }
     return median(times);
 }
@@ -255,6 +263,7 @@ void run(const Settings& settings, const std::vector<Pair>& pairs) {
     const auto exec = kernels::make_cpu_exec(settings.threads);
     std::printf("threads %d, kernels %s, llama.cpp: %s\n", settings.threads,
                 std::string(kernels::to_text(exec->isa())).c_str(), llama_print_system_info());
+    if (processor_time && settings.threads > 1) fail("clock=cpu: only with threads=1");
     std::printf("probe before %.1f GB/s\n\n", probe_read_bandwidth(settings.threads));
     std::printf("%-28s %10s %10s %8s   %s\n", "ms", "llama.cpp", "ours", "ratio", "middle half");
     for (const Pair& pair : pairs) {
@@ -290,6 +299,7 @@ int main(int argc, char** argv) {
         if (argument.rfind("folder=", 0) == 0) settings.folder = argument.substr(7);
         if (argument.rfind("rounds=", 0) == 0) settings.rounds = std::max(1, std::atoi(argv[i] + 7));
         if (argument.rfind("threads=", 0) == 0) settings.threads = std::max(1, std::atoi(argv[i] + 8));
+        if (argument == "clock=cpu") processor_time = true;
     }
     if (settings.folder.empty()) fail("folder=DIR is missing");
     llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Compares the demo target with llama.cpp on this machine: builds llama.cpp from the PyPI sdist of llama-cpp-python in
 # the user's cache folder (nothing of it enters this tree), writes the demo model in its types, and runs both in turns
-# within one program, between two bandwidth probes. Arguments go to that program: rounds=N threads=N. With `accuracy`
-# first, it compares what each precision loses instead: text=FILE tokens=N threads=N
+# within one program, between two bandwidth probes. Arguments go to that program: rounds=N threads=N clock=cpu (processor
+# time, one thread, where others use the machine too). With `accuracy` first, it compares what each precision loses
+# instead: text=FILE tokens=N threads=N
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 version=0.3.36
