@@ -25,6 +25,7 @@ struct Speed {
 }  // namespace
 
 std::string_view losslessness(const RunRow& run) {
+    if (run.acceptance != "real") return "lossy";
     // At temperature 0 every rule is greedy exact match.
     if (run.verify == "match" || run.temperature <= 0) return "exact";
     return run.verify == "pq" ? "distribution" : "lossy";

@@ -26,9 +26,13 @@ Isa supported_isa();
 /// multiply-adds it replaces (Intel up to Sapphire Rapids).
 Isa best_isa();
 
+class Device;
+
 class Exec {
   public:
     virtual ~Exec() = default;
+    /// Where matrices live and products are computed; null = in this memory, by these threads.
+    virtual Device* device() { return nullptr; }
     virtual int threads() const = 0;
     virtual Isa isa() const = 0;
     /// Runs `work(part)` for part = 0..parts-1 over the pool and returns when all are done. Static

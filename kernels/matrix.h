@@ -10,7 +10,7 @@
 #include "base/function_ref.h"
 #include "base/spans.h"
 #include "base/units.h"
-#include "kernels/exec.h"
+#include "kernels/device.h"
 
 namespace draftscope::kernels {
 
@@ -24,6 +24,7 @@ using RowSource = FunctionRef<void(int row, float* out)>;
 
 /// A weight matrix W of shape [N, K] (N outputs, K inputs) in the tile order of the op that reads it.
 /// int8: symmetric, with one scale per row and 64 columns; activations are quantised per row on the fly.
+/// Packed by an Exec with a device it lies there, in bf16 and row order, and ops on it run there.
 class Matrix {
   public:
     Matrix() = default;
@@ -43,7 +44,11 @@ class Matrix {
     /// Row `row` as floats, exactly as matmul sees it.
     void unpack_row(int row, std::span<float> out) const;
 
-    const std::byte* data() const { return data_.get(); }
+    const std::byte* data() const { return data_.get(); }  ///< null on a device
+    bool on_device() const { return device_ != nullptr; }
+    /// Of a matrix on a device.
+    Device& device() const { return *device_; }
+    const DeviceMatrix& device_matrix() const { return on_device_; }
 
   private:
     struct Free {
@@ -54,7 +59,11 @@ class Matrix {
     int n_ = 0;
     int k_ = 0;
     Precision precision_ = Precision::f32;
+    Device* device_ = nullptr;
+    DeviceBuffer device_data_;
+    DeviceMatrix on_device_;
     friend struct MatrixAccess;
+    friend struct DeviceMatrixAccess;
 };
 
 }  // namespace draftscope::kernels

@@ -11,7 +11,7 @@ namespace draftscope::kernels {
 
 /// The rows of a matrix one after the other, for heads that read scattered ones: in a packed matrix a row
 /// lies in 4-byte pieces 64 bytes apart, so that reading it alone moves sixteen times its bytes. A second
-/// copy of the weights, made on purpose.
+/// copy of the weights, made on purpose; on a device it is the matrix itself, which has to stay alive.
 class RowStore {
   public:
     RowStore() = default;
@@ -32,6 +32,8 @@ class RowStore {
     int n_ = 0;
     int k_ = 0;
     Precision precision_ = Precision::f32;
+    Device* device_ = nullptr;
+    DeviceMatrix on_device_;
     friend class PackedRows;
     friend struct RowStoreAccess;
 };

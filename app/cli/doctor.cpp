@@ -6,6 +6,7 @@
 #include "app/cli/cli.h"
 #include "app/cli/tables.h"
 #include "app/jobs/run_job.h"
+#include "kernels/device.h"
 #include "kernels/exec.h"
 #include "profiler/machine.h"
 
@@ -17,8 +18,31 @@ struct Options {
     bool probe = true;
 };
 
+/// The CUDA line says what --backend cuda would find; whether its libraries lie about is no matter, as the
+/// runtime is part of the program.
+void describe_cuda(Machine& machine) {
+    const kernels::DeviceProbe found = kernels::probe_cuda();
+    const kernels::DeviceInfo& gpu = found.info;
+    for (Capability& capability : machine.capabilities) {
+        if (capability.name != "CUDA") continue;
+        capability.available = found.available;
+        capability.state =
+            found.available
+                ? fmt::format(
+                      "{}, {}, {} multiprocessors, {:.0f} GiB, L2 {:.0f} MiB ({:.0f} may persist), driver "
+                      "for CUDA {}, runtime {}",
+                      gpu.name, gpu.architecture, gpu.processors,
+                      static_cast<double>(gpu.memory_bytes) / (1 << 30),
+                      static_cast<double>(gpu.l2_bytes) / (1 << 20),
+                      static_cast<double>(gpu.persisting_l2_bytes) / (1 << 20), gpu.driver, gpu.runtime)
+                : found.why_not;
+        capability.remedy = "";
+    }
+}
+
 int do_doctor(const Options& options) {
     Machine machine = describe_machine(true);
+    describe_cuda(machine);
     machine.isa = std::string(kernels::to_text(kernels::best_isa()));
     if (options.probe) machine.read_gb_per_s = probe_read_bandwidth(machine.cores);
     const std::string model = find_demo_model();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/cli/cli.h"
+#include "app/cli/kernels_cuda.h"
 #include "app/cli/tables.h"
 #include "app/jobs/kernels_job.h"
 
@@ -15,6 +16,7 @@ namespace {
 
 struct Options {
     KernelSettings settings;
+    std::string backend = "cpu";
     bool json = false;
     bool csv = false;
 };
@@ -62,15 +64,38 @@ void print_table(const KernelReport& report) {
                           .c_str());
 }
 
+int do_on_cuda(const KernelSettings& settings, const Options& options) {
+    kernels::DeviceBenchOptions device;
+    device.vocab = settings.vocab;
+    device.hidden = settings.hidden;
+    device.rank = settings.rank > 0 ? settings.rank : std::max(1, settings.hidden / 8);
+    device.trimmed = std::max(1, settings.vocab / 4);
+    device.gather = std::min(settings.gather, settings.vocab);
+    device.k = settings.k;
+    device.rows = settings.rows;
+    for (const int value : {settings.vocab, settings.hidden, settings.gather, settings.k})
+        if (value < 1) return report(bad_input("kernels: sizes must be at least 1, not {}", value));
+    for (const int rows : settings.rows)
+        if (rows < 1) return report(bad_input("--rows {}: must be at least 1", rows));
+    if (!kernels::can_select(settings.vocab, settings.k))
+        return report(bad_input("--k {}: on a GPU at most {}, fewer for vocabularies beyond 262144",
+                                settings.k, kernels::most_selected));
+    const TableForm form = options.json ? TableForm::json : options.csv ? TableForm::csv : TableForm::text;
+    return do_kernels_cuda(device, form);
+}
+
 int do_kernels(const Options& options) {
-    const auto report = measure_kernels(options.settings);
-    if (!report.ok()) return cli::report(report.error());
+    if (options.backend == "cuda") return do_on_cuda(options.settings, options);
+    if (options.backend != "cpu")
+        return report(bad_input("--backend {}: unknown; known are cpu, cuda", options.backend));
+    const auto measured = measure_kernels(options.settings);
+    if (!measured.ok()) return report(measured.error());
     if (options.json) {
-        print_json(*report);
+        print_json(*measured);
     } else if (options.csv) {
-        print_csv(*report);
+        print_csv(*measured);
     } else {
-        print_table(*report);
+        print_table(*measured);
     }
     return 0;
 }
@@ -95,6 +120,8 @@ void add_kernels(CLI::App& program, Action& action) {
         ->capture_default_str();
     command->add_option("--precision", options->settings.precisions, "f32, bf16, int8, int4, a list")
         ->delimiter(',')
+        ->capture_default_str();
+    command->add_option("--backend", options->backend, "cpu or cuda; cuda computes in bf16")
         ->capture_default_str();
     command->add_option("--threads", options->settings.threads, "worker threads (default: all cores)");
     command->add_option("--seconds", options->settings.seconds, "spent on each op")->capture_default_str();

@@ -99,7 +99,11 @@ void print_summary(const RunReport& report, const Snapshot& snapshot, const RunC
                 run.drafter.c_str(), run.head.empty() ? "-" : run.head.c_str(), run.tree.c_str(),
                 run.precision.c_str(), run.threads, run.tier.c_str());
     if (run.batch > 1) std::printf("batch %d  (tok/s of all sequences together)\n", run.batch);
-    if (losslessness(run) == "lossy") {
+    if (run.acceptance != "real") {
+        std::printf(
+            "ACCEPTANCE REPLAYED: drafts were kept by %s, not by the target; the text means nothing\n",
+            config.acceptance.c_str());
+    } else if (losslessness(run) == "lossy") {
         std::printf("verify %s: LOSSY, the text is not the target's own\n", run.verify.c_str());
     } else if (losslessness(run) == "distribution") {
         std::printf("verify %s: lossless in distribution, not token for token\n", run.verify.c_str());
@@ -198,6 +202,15 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
     command.add_option("--seed", config.seed, "of the sampling")->capture_default_str();
     command.add_option("--max-new", config.max_new, "tokens to generate per prompt")->capture_default_str();
     command.add_option("--batch", config.batch, "sequences decoded in lockstep; every text stays the same")
+        ->capture_default_str();
+    command.add_option("--backend", config.backend, "cpu, cuda, or auto: cuda where there is a GPU")
+        ->capture_default_str();
+    command.add_option("--numerics", config.numerics, "exact: the text does not depend on batch and tree")
+        ->capture_default_str();
+    command
+        .add_option("--acceptance", config.acceptance,
+                    "real, or drafts kept by rate:R (by depth: rate:0.9/0.8) or as in trace:FILE of replay "
+                    "--json: times rounds of targets with random weights; the text means nothing")
         ->capture_default_str();
     command.add_option("--precision", config.precision, "f32, bf16, int8, int4 or auto")
         ->capture_default_str();

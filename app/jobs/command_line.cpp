@@ -50,6 +50,9 @@ std::string to_command_line(const RunConfig& config) {
     number("--seed", config.seed, defaults.seed);
     number("--max-new", config.max_new, defaults.max_new);
     number("--batch", config.batch, defaults.batch);
+    text("--backend", config.backend, defaults.backend);
+    text("--numerics", config.numerics, defaults.numerics);
+    text("--acceptance", config.acceptance, defaults.acceptance);
     text("--precision", config.precision, defaults.precision);
     number("--threads", config.threads, defaults.threads);
     text("--tier", config.tier, defaults.tier);

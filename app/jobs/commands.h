@@ -21,7 +21,10 @@ struct RunConfig {
     std::vector<std::string> artefacts;  ///< HEAD=PATH
     std::string tree;                    ///< "" = the backend's default
     std::string verify = "match";
-    std::string precision = "auto";  ///< f32, bf16, int8, auto
+    std::string backend = "cpu";      ///< cpu, cuda, auto
+    std::string numerics = "exact";   ///< exact
+    std::string acceptance = "real";  ///< real, rate:R, trace:FILE
+    std::string precision = "auto";   ///< f32, bf16, int8, auto
     double temperature = 0;
     double top_p = 1.0;
     int top_k = 0;

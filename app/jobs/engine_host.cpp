@@ -18,6 +18,7 @@
 #include "engine/heads/artefact.h"
 #include "engine/model/synthetic_model.h"
 #include "engine/model/target.h"
+#include "kernels/device.h"
 #include "profiler/machine.h"
 #include "profiler/nvtx_mirror.h"
 #include "storage/capture_file.h"
@@ -54,6 +55,8 @@ std::string config_json(const ResolvedRun& run, const Tokenizer& tokenizer, cons
         {"top_k", c.top_k},
         {"seed", c.seed},
         {"verify", to_text(run.verify)},
+        {"backend", c.backend},
+        {"acceptance", c.acceptance},
         {"batch", c.batch},
         {"tier_asked", to_text(tier.asked)},
         {"tier_note", tier.why},
@@ -78,6 +81,7 @@ struct EngineHost::Impl {
     RowIds ids;
     RowId vocab_ids = 0;
     std::unique_ptr<kernels::Exec> exec;
+    std::string backend;  ///< of exec
     std::unique_ptr<Target> target;
     std::string target_key;
     Vocabulary vocabulary;
@@ -94,6 +98,8 @@ struct EngineHost::Impl {
 
     TierChoice open_tier_of(const ResolvedRun& run);
     Status load(const ResolvedRun& run, const RunHooks& hooks);
+    Status load_exec(const ResolvedRun& run, const RunHooks& hooks);
+    void drop_target();
     Status load_target(const ResolvedRun& run, const RunHooks& hooks);
     Status load_drafter(const ResolvedRun& run, const RunHooks& hooks);
     Status load_heads(const ResolvedRun& run);
@@ -119,36 +125,58 @@ void EngineHost::reset_ids() {
     impl_->ids = {};
 }
 
+void EngineHost::Impl::drop_target() {
+    shadows.clear();
+    shadow_heads.clear();
+    head.reset();
+    full_head.reset();
+    drafter.reset();
+    target.reset();
+    target_key.clear();
+}
+
 /// Before anything is loaded: CUPTI must see graphs captured to know what their kernels are for. What an
 /// untraced run left loaded is loaded anew.
 TierChoice EngineHost::Impl::open_tier_of(const ResolvedRun& run) {
     TierChoice choice = open_tier(run.tier, run.gpu, gpu_session(), probe_gpu_counters());
     if (!choice.why.empty()) log_warning("{}", choice.why);
     if (choice.used == Tier::t0 || traced) return choice;
-    shadow_heads.clear();
-    full_head.reset();
-    head.reset();
-    drafter.reset();
-    target.reset();
-    target_key.clear();
+    drop_target();
     exec.reset();
     traced = true;
     return choice;
 }
 
-Status EngineHost::Impl::load_target(const ResolvedRun& run, const RunHooks& hooks) {
+/// What lies on a device goes before the device does.
+Status EngineHost::Impl::load_exec(const ResolvedRun& run, const RunHooks& hooks) {
     const int cores = std::max(1u, std::thread::hardware_concurrency());
     const int usual = hooks.frontend == "gui" ? std::max(1, cores - 1) : cores;
     const int threads = run.config.threads > 0 ? run.config.threads : usual;
-    if (!exec || exec->threads() != threads) exec = kernels::make_cpu_exec(threads);
+    if (exec && exec->threads() == threads && backend == run.config.backend) return {};
+    if (backend == "cuda" || run.config.backend == "cuda") drop_target();
+    if (run.config.backend == "cpu") {
+        exec = kernels::make_cpu_exec(threads);
+    } else {
+        exec.reset();
+        DS_ASSIGN(auto device, kernels::open_cuda());
+        const kernels::DeviceInfo& info = device->info();
+        Capability gpu;
+        gpu.name = "GPU";
+        gpu.available = true;
+        gpu.state = fmt::format("{}, {}", info.name, info.architecture);
+        std::erase_if(machine.capabilities, [&](const Capability& one) { return one.name == gpu.name; });
+        machine.capabilities.push_back(std::move(gpu));
+        exec = kernels::make_device_exec(threads, std::move(device));
+    }
+    backend = run.config.backend;
+    return {};
+}
 
-    const std::string key = run.config.model + "\n" + run.config.precision;
+Status EngineHost::Impl::load_target(const ResolvedRun& run, const RunHooks& hooks) {
+    DS_TRY(load_exec(run, hooks));
+    const std::string key = run.config.model + "\n" + run.config.precision + "\n" + backend;
     if (!target || key != target_key) {
-        head.reset();
-        full_head.reset();
-        drafter.reset();
-        target.reset();
-        target_key.clear();
+        drop_target();
         const auto progress = [&](double fraction, const std::string& what) {
             if (hooks.on_progress) hooks.on_progress(fraction, what);
         };
@@ -280,6 +308,9 @@ RunRow EngineHost::Impl::describe_run(const ResolvedRun& run, const std::string&
     row.temperature = run.config.temperature;
     row.seed = run.config.seed;
     row.batch = run.config.batch;
+    row.backend = backend;
+    row.numerics = run.config.numerics;
+    if (run.acceptance) row.acceptance = "replayed";
     row.threads = exec->threads();
     row.precision = std::string(kernels::to_text(target->precision()));
     row.vocab_id = vocabulary.vocab->id;
@@ -296,12 +327,14 @@ DecodeOptions EngineHost::Impl::decode_options(const ResolvedRun& run) const {
     options.verify = run.verify;
     options.batch = run.config.batch;
     options.max_new = run.config.max_new;
-    options.ignore_eos = run.config.ignore_eos;
+    options.acceptance = run.acceptance;
+    // A replayed text means nothing, nor do the ends in it.
+    options.ignore_eos = run.config.ignore_eos || run.acceptance.has_value();
     // A full head that follows the whole text, or is aligned throughout, says more than a few calibration
     // rounds.
     const bool full_beside =
         std::any_of(shadows.begin(), shadows.end(), [](const ShadowHead& s) { return s.text == "full"; });
-    options.calibration_rounds = full_beside ? 0 : run.config.calibration_rounds;
+    options.calibration_rounds = full_beside || run.acceptance ? 0 : run.config.calibration_rounds;
     options.shadows = shadows;
     return options;
 }

@@ -10,6 +10,7 @@
 #include "engine/model/gguf.h"
 #include "engine/model/gguf_model.h"
 #include "engine/model/synthetic_model.h"
+#include "kernels/device.h"
 
 namespace draftscope {
 namespace {
@@ -18,6 +19,8 @@ namespace fs = std::filesystem;
 
 /// What a CPU can verify at a profit (reference: cost of a verify over its rows); our default.
 constexpr const char* cpu_tree = "depth=3,topk=4,nodes=12";
+/// EAGLE-2's own (arXiv 2406.16858, section 5).
+constexpr const char* cuda_tree = "depth=5,topk=10,nodes=60";
 
 bool exists(const std::string& path) {
     std::error_code error;
@@ -103,9 +106,35 @@ Status resolve_head(ResolvedRun& run, bool replay) {
     return {};
 }
 
+Status resolve_backend(ResolvedRun& run) {
+    RunConfig& config = run.config;
+    if (config.numerics != "exact")
+        return bad_input("--numerics {}: every kernel of this build is batch-invariant; use exact",
+                         config.numerics);
+    if (config.backend == "cpu") return {};
+    if (config.backend != "cuda" && config.backend != "auto")
+        return bad_input("--backend {}: unknown; known are cpu, cuda, auto", config.backend);
+    const kernels::DeviceProbe found = kernels::probe_cuda();
+    if (config.backend == "cuda" && !found.available) return bad_input("--backend cuda: {}", found.why_not);
+    config.backend = found.available ? "cuda" : "cpu";
+    run.gpu = config.backend == "cuda";
+    return {};
+}
+
+Status resolve_acceptance(ResolvedRun& run) {
+    const RunConfig& config = run.config;
+    DS_ASSIGN(run.acceptance, parse_acceptance(config.acceptance));
+    if (run.acceptance && !config.shadow.empty())
+        return bad_input("--shadow {}: shadow heads are judged by the text, which --acceptance {} replaces",
+                         config.shadow, config.acceptance);
+    return {};
+}
+
 Status resolve_numbers(ResolvedRun& run) {
     RunConfig& config = run.config;
-    if (config.tree.empty()) config.tree = cpu_tree;
+    DS_TRY(resolve_backend(run));
+    DS_TRY(resolve_acceptance(run));
+    if (config.tree.empty()) config.tree = config.backend == "cuda" ? cuda_tree : cpu_tree;
     DS_ASSIGN(run.tree, parse_tree_spec(config.tree));
     DS_ASSIGN(run.verify, parse_verify_spec(config.verify));
     if (run.verify.rule == VerifyRule::typical && (config.top_p < 1 || config.top_k > 0))
@@ -116,6 +145,9 @@ Status resolve_numbers(ResolvedRun& run) {
             return bad_input("--precision {}: unknown; known are f32, bf16, int8, int4, auto",
                              config.precision);
         }
+        if (config.backend == "cuda" && run.precision != kernels::Precision::bf16)
+            return bad_input("--precision {}: the CUDA back end computes in bf16; use bf16 or auto",
+                             config.precision);
     }
     if (config.max_new < 1) return bad_input("--max-new {}: must be at least 1", config.max_new);
     if (config.batch < 1 || config.batch > max_batch)

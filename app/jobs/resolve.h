@@ -16,10 +16,11 @@ namespace draftscope {
 
 /// A config turned into the engine's own types; every field was checked.
 struct ResolvedRun {
-    RunConfig config;  ///< with defaults filled in
+    RunConfig config;  ///< with defaults filled in; backend is cpu or cuda
     TreeSpec tree;
     VerifySpec verify;
-    std::optional<HeadSpec> head;  ///< absent for drafters without one
+    std::optional<ReplayedAcceptance> acceptance;  ///< absent = the target decides
+    std::optional<HeadSpec> head;                  ///< absent for drafters without one
     HeadArtefacts artefacts;
     std::string drafter_id;
     std::string drafter_path;

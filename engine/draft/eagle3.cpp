@@ -6,6 +6,7 @@
 #include "engine/draft/drafters.h"
 #include "engine/draft/eagle_checkpoint.h"
 #include "engine/draft/eagle_drafter.h"
+#include "engine/draft/eagle_on_device.h"
 #include "engine/model/weight_packing.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
@@ -35,6 +36,12 @@ class Eagle3Model final : public EagleModel {
         DS_ASSIGN(final_norm_, norm("norm.weight", d));
         DS_TRY(load_feature_norms());
         DS_TRY(load_head(exec, precision));
+        if (kernels::Device* device = exec.device()) {
+            DS_TRY(on_device_.prepare(*device, checkpoint_.shape, checkpoint_.rope, layer_, 2 * d));
+            norms_there_ = {on_device_.keep(input_norm_), on_device_.keep(hidden_norm_),
+                            checkpoint_.norm_output ? on_device_.keep(final_norm_) : nullptr,
+                            checkpoint_.norm_before_residual};
+        }
         return checkpoint_.nothing_left();
     }
 
@@ -52,6 +59,7 @@ class Eagle3Model final : public EagleModel {
         kernels::matmul(exec, fc_, normed_features(exec, aux), out);
     }
     void run(kernels::Exec& exec, DecoderBatch& batch, Rows<float> inputs, Rows<float> out) override {
+        if (on_device_.ready()) return on_device_.run_joined(batch, inputs, norms_there_, out);
         const int d = checkpoint_.shape.hidden;
         const float eps = checkpoint_.shape.norm_eps;
         const Rows<float> embedding(inputs.data, inputs.rows, d, inputs.stride);
@@ -75,6 +83,7 @@ class Eagle3Model final : public EagleModel {
     const kernels::Matrix* own_head() const override { return own_head_.empty() ? nullptr : &own_head_; }
     std::span<const TokenId> own_head_ids() const override { return head_ids_; }
     std::size_t weight_bytes() const override { return layer_.bytes(); }
+    kernels::Device* device() const override { return fc_.on_device() ? &fc_.device() : nullptr; }
 
   private:
     static void copy_rows(Rows<const float> from, Rows<float> to) {
@@ -187,6 +196,8 @@ class Eagle3Model final : public EagleModel {
 
     EagleCheckpoint checkpoint_;
     const Target& target_;
+    EagleOnDevice on_device_;
+    EagleOnDevice::Norms norms_there_;
     kernels::Matrix fc_;  ///< [d, aux layers * d]
     DecoderLayer layer_;
     std::vector<float> hidden_norm_, input_norm_, final_norm_;

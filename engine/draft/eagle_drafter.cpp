@@ -17,8 +17,8 @@ constexpr int catch_up_chunk = 128;
 /// KV of the verified slots only; what an expansion writes behind them is never committed, because its inputs
 /// were the drafter's own guesses.
 struct EagleState final : DrafterState {
-    EagleState(int slots, const LayerShape& shape)
-        : cache(1, slots, shape.kv_width()),
+    EagleState(int slots, const LayerShape& shape, kernels::Device* device)
+        : cache(1, slots, shape.kv_width(), device),
           input(static_cast<std::size_t>(2 * shape.hidden)),
           output(static_cast<std::size_t>(shape.hidden)) {}
     KvCache cache;
@@ -80,7 +80,7 @@ class EagleDrafter final : public Drafter {
     bool needs_hidden() const override { return model_->aux_layers().empty(); }
     std::span<const int> aux_layers() const override { return model_->aux_layers(); }
     std::unique_ptr<DrafterState> make_state(int slots) const override {
-        return std::make_unique<EagleState>(slots, model_->shape());
+        return std::make_unique<EagleState>(slots, model_->shape(), model_->device());
     }
     Status catch_up(DraftContext& context, std::span<DraftJob> jobs) override;
     Status expand(DraftContext& context, std::span<DraftJob> jobs) override;

@@ -32,6 +32,8 @@ class EagleModel {
     /// Target id of each row of own_head(), rising; empty = row i is token i.
     virtual std::span<const TokenId> own_head_ids() const { return {}; }
     virtual std::size_t weight_bytes() const = 0;
+    /// Where run() keeps keys and values; null = in this memory.
+    virtual kernels::Device* device() const { return nullptr; }
 };
 
 /// The round of EAGLE-2 and EAGLE-3 around one of their models (EAGLE-2, arXiv 2406.16858, sections 4.1 and

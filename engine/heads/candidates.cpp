@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/head_rows.h"
 #include "kernels/matmul.h"
 #include "kernels/topk.h"
 
@@ -56,7 +57,12 @@ void DenseProposal::propose(ProposeContext& context, const kernels::Matrix& rows
                             int support, std::span<const TokenId> ids, Rows<const float> hidden, int k,
                             std::uint64_t bytes, Proposal& out) {
     const int kept = std::min(k, support);
-    if (context.support != nullptr || !kernels::head_pass_pays(context.exec, support, kept)) {
+    if (stays_there(context, rows, support, kept, hidden.rows))
+        return propose_there(
+            context, rows, support, hidden.rows, k, bytes, [&] { kernels::head_logits(rows, hidden, bias); },
+            out);
+    if (context.support != nullptr || rows.on_device() ||
+        !kernels::head_pass_pays(context.exec, support, kept)) {
         logits_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(rows.n()));
         const Rows<float> logits(logits_.data(), hidden.rows, rows.n());
         {
@@ -82,6 +88,39 @@ void DenseProposal::propose(ProposeContext& context, const kernels::Matrix& rows
     kernels::finish_topk(partials_, Rows<std::int32_t>(out.ids.data(), hidden.rows, kept, k),
                          Rows<float>(out.logits.data(), hidden.rows, kept, k));
     std::fill(out.counts.begin(), out.counts.end(), kept);
+}
+
+bool DenseProposal::stays_there(const ProposeContext& context, const kernels::Matrix& rows, int support,
+                                int k, int hidden_rows) {
+    return context.support == nullptr && hidden_rows > 0 && kernels::selects_on_device(rows, support, k);
+}
+
+void DenseProposal::propose_there(ProposeContext& context, const kernels::Matrix& rows, int support,
+                                  int hidden_rows, int k, std::uint64_t bytes, FunctionRef<void()> make,
+                                  Proposal& out) {
+    const int kept = std::min(k, support);
+    {
+        PhaseScope scope(context.phases, Phase::head, context.level, hidden_rows, bytes);
+        make();
+    }
+    PhaseScope scope(
+        context.phases, Phase::topk, context.level, hidden_rows,
+        static_cast<std::uint64_t>(hidden_rows) * static_cast<std::uint64_t>(support) * sizeof(float));
+    out.resize(hidden_rows, k);
+    kernels::select_logits(rows, hidden_rows, support, kept,
+                           Rows<std::int32_t>(out.ids.data(), hidden_rows, kept, k),
+                           Rows<float>(out.logits.data(), hidden_rows, kept, k), out.logsumexp);
+    std::fill(out.counts.begin(), out.counts.end(), kept);
+}
+
+bool DenseProposal::propose_through(ProposeContext& context, const kernels::Matrix& down,
+                                    const kernels::Matrix& up, int support, Rows<const float> hidden, int k,
+                                    Proposal& out) {
+    if (!stays_there(context, up, support, std::min(k, support), hidden.rows)) return false;
+    propose_there(
+        context, up, support, hidden.rows, k, down.bytes() + up.bytes(),
+        [&] { kernels::head_logits(down, up, hidden); }, out);
+    return true;
 }
 
 void propose_rows(ProposeContext& context, const kernels::Matrix& rows, std::span<const TokenId> ids,

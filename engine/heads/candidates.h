@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "engine/heads/head.h"
 #include "kernels/head.h"
 #include "kernels/row_store.h"
@@ -24,7 +25,18 @@ class DenseProposal {
                  std::span<const TokenId> ids, Rows<const float> hidden, int k, std::uint64_t bytes,
                  Proposal& out);
 
+    /// From up (down h) without the rows between leaving the device that both factors lie on. False, with
+    /// nothing done, where they do not.
+    bool propose_through(ProposeContext& context, const kernels::Matrix& down, const kernels::Matrix& up,
+                         int support, Rows<const float> hidden, int k, Proposal& out);
+
   private:
+    /// Where the matrix lies on a device, the logits stay there; `make` asks for them.
+    void propose_there(ProposeContext& context, const kernels::Matrix& rows, int support, int hidden_rows,
+                       int k, std::uint64_t bytes, FunctionRef<void()> make, Proposal& out);
+    static bool stays_there(const ProposeContext& context, const kernels::Matrix& rows, int support, int k,
+                            int hidden_rows);
+
     kernels::HeadPartials partials_;
     std::vector<float> logits_;
 };

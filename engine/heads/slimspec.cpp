@@ -24,6 +24,11 @@ class SlimSpecHead final : public Head {
 
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const>, int k,
                  Proposal& out) override {
+        if (dense_.propose_through(context, factors_.down(context.level), factors_.up(context.level),
+                                   factors_.rows(), hidden, k, out)) {
+            if (!factors_.ids().empty()) remap_ids(context, factors_.ids(), hidden.rows, out);
+            return;
+        }
         Rows<const float> narrow;
         {
             PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows,

@@ -8,6 +8,7 @@
 #include "engine/heads/shortlists.h"
 #include "engine/heads/static_vocab.h"
 #include "kernels/head.h"
+#include "kernels/head_rows.h"
 
 namespace draftscope {
 namespace {
@@ -126,9 +127,14 @@ class SpecVocabHead final : public Head {
             // The best of the speculator's scores are kept as they arise.
             PhaseScope router(context.phases, Phase::router, context.level, hidden.rows,
                               speculator_.bytes(context.level));
-            kernels::head_top_set(context.exec, speculator_.up(context.level),
-                                  speculator_.narrow(context.exec, context.level, hidden), size,
-                                  Rows<std::int32_t>(chosen_.data(), hidden.rows, size));
+            const kernels::Matrix& up = speculator_.up(context.level);
+            const Rows<std::int32_t> chosen(chosen_.data(), hidden.rows, size);
+            if (up.on_device()) {
+                kernels::device_top_set(speculator_.down(context.level), up, hidden, size, chosen);
+            } else {
+                kernels::head_top_set(context.exec, up,
+                                      speculator_.narrow(context.exec, context.level, hidden), size, chosen);
+            }
         }
         PhaseScope scope(context.phases, Phase::topk, context.level, hidden.rows,
                          chosen_.size() * sizeof(std::int32_t));

@@ -41,7 +41,7 @@ void DecoderBatch::add_row(KvCache& cache, int slot, int position, int prefix, s
     tails_.insert(tails_.end(), tail.begin(), tail.end());
 }
 
-std::uint64_t DecoderBatch::kv_bytes(int kv_width) const {
+std::uint64_t DecoderBatch::kv_bytes(int kv_width, std::size_t value_bytes) const {
     std::uint64_t slots = 0;
     const KvCache* previous = nullptr;
     int longest = 0;
@@ -53,7 +53,7 @@ std::uint64_t DecoderBatch::kv_bytes(int kv_width) const {
         longest = std::max(longest, place.prefix);
     }
     slots += static_cast<std::uint64_t>(longest) + places_.size();
-    return slots * 2 * static_cast<std::uint64_t>(kv_width) * sizeof(float);
+    return slots * 2 * static_cast<std::uint64_t>(kv_width) * value_bytes;
 }
 
 void LayerPass::add_bias(const DecoderLayer& layer, Rows<float> qkv) {

@@ -52,7 +52,7 @@ class DecoderBatch {
     void add_row(KvCache& cache, int slot, int position, int prefix, std::span<const int> tail = {});
     int rows() const { return static_cast<int>(places_.size()); }
     /// Keys and values one layer reads and writes for these rows, in bytes.
-    std::uint64_t kv_bytes(int kv_width) const;
+    std::uint64_t kv_bytes(int kv_width, std::size_t value_bytes = sizeof(float)) const;
 
   private:
     struct Place {
@@ -69,6 +69,7 @@ class DecoderBatch {
     std::vector<float> normed_, qkv_, attention_, gate_up_, projected_;
 
     friend class LayerPass;
+    friend class DeviceDecoder;
 };
 
 /// Runs the halves of a layer over a batch. `residual` is [rows, d] and is added to in place.

@@ -15,12 +15,28 @@ std::unique_ptr<float[]> reserve(int slots, int kv_width) {
 
 }  // namespace
 
-KvCache::KvCache(int layers, int slots, int kv_width) : slots_(slots), kv_width_(kv_width) {
+KvCache::KvCache(int layers, int slots, int kv_width, kernels::Device* device)
+    : layers_(layers), slots_(slots), kv_width_(kv_width), device_(device) {
     assert(layers > 0 && slots >= 0 && kv_width > 0);
+    if (device_ != nullptr) {
+        const std::lock_guard lock(device_->busy());
+        reserve_on_device();
+        return;
+    }
     for (int layer = 0; layer < layers; ++layer) {
         keys_.push_back(reserve(slots, kv_width));
         values_.push_back(reserve(slots, kv_width));
     }
+}
+
+void KvCache::reserve_on_device() {
+    const auto values = static_cast<std::size_t>(2 * layers_) * static_cast<std::size_t>(plane());
+    if (!on_device_.reserve(*device_, values * sizeof(kernels::Bf16)))
+        device_->fail(fmt::format("no memory for the keys and values of {} slots", slots_));
+}
+
+kernels::KvPlanes KvCache::planes() const {
+    return {on_device_.as<kernels::Bf16>(), plane()};
 }
 
 void KvCache::commit(int count) {
@@ -30,6 +46,13 @@ void KvCache::commit(int count) {
 
 void KvCache::commit_path(std::span<const int> path) {
     assert(static_cast<int>(path.size()) <= free_slots());
+    if (device_ != nullptr) {
+        const std::lock_guard lock(device_->busy());
+        device_->compact(
+            {planes(), 2 * layers_, kv_width_, length_, path.data(), static_cast<int>(path.size())});
+        length_ += static_cast<int>(path.size());
+        return;
+    }
     const std::size_t width = static_cast<std::size_t>(kv_width_);
     const auto move_rows = [&](float* base) {
         float* rows = base + static_cast<std::size_t>(length_) * width;
@@ -51,6 +74,7 @@ void KvCache::commit_path(std::span<const int> path) {
 void KvCache::ensure_free(int count) {
     if (free_slots() >= count) return;
     const int slots = length_ + count;
+    if (device_ != nullptr) return grow_on_device(slots);
     const std::size_t kept = static_cast<std::size_t>(length_) * static_cast<std::size_t>(kv_width_);
     const auto grow = [&](std::unique_ptr<float[]>& rows) {
         std::unique_ptr<float[]> larger = reserve(slots, kv_width_);
@@ -62,6 +86,21 @@ void KvCache::ensure_free(int count) {
         grow(values_[layer]);
     }
     slots_ = slots;
+}
+
+void KvCache::grow_on_device(int slots) {
+    const std::lock_guard lock(device_->busy());
+    const kernels::KvPlanes old = planes();
+    const kernels::DeviceBuffer kept = std::exchange(on_device_, kernels::DeviceBuffer());
+    slots_ = slots;
+    reserve_on_device();
+    const kernels::KvPlanes fresh = planes();
+    if (fresh.data == nullptr || old.data == nullptr) return;
+    const std::size_t bytes =
+        static_cast<std::size_t>(length_) * static_cast<std::size_t>(kv_width_) * sizeof(kernels::Bf16);
+    for (int p = 0; p < 2 * layers_; ++p)
+        device_->copy(fresh.data + p * fresh.plane, old.data + p * old.plane, bytes);
+    (void)device_->finish();  // before the old memory goes
 }
 
 }  // namespace draftscope

@@ -5,21 +5,24 @@
 #include <vector>
 
 #include "base/spans.h"
+#include "kernels/device.h"
 
 namespace draftscope {
 
-/// Keys and values of one sequence, f32, per layer [slots, kv_heads * head_dim]. `length` slots are committed
-/// and lie at their logical positions; a forward writes its rows behind them and `commit_path` keeps some of
-/// those.
+/// Keys and values of one sequence, f32 (on a device bf16), per layer [slots, kv_heads * head_dim]. `length`
+/// slots are committed and lie at their logical positions; a forward writes its rows behind them and
+/// `commit_path` keeps some of those.
 class KvCache {
   public:
     /// Memory is reserved for all slots but only touched when rows are written.
-    KvCache(int layers, int slots, int kv_width);
+    KvCache(int layers, int slots, int kv_width, kernels::Device* device = nullptr);
 
     int length() const { return length_; }
     int slots() const { return slots_; }
     int free_slots() const { return slots_ - length_; }
-    int layers() const { return static_cast<int>(keys_.size()); }
+    int layers() const { return layers_; }
+    /// Of a cache on a device.
+    kernels::KvPlanes planes() const;
     float* keys(int layer) { return keys_[static_cast<std::size_t>(layer)].get(); }
     float* values(int layer) { return values_[static_cast<std::size_t>(layer)].get(); }
     int kv_width() const { return kv_width_; }
@@ -35,10 +38,17 @@ class KvCache {
     void ensure_free(int count);
 
   private:
+    void reserve_on_device();
+    void grow_on_device(int slots);
+    std::int64_t plane() const { return std::int64_t{slots_} * kv_width_; }
+
+    int layers_;
     int slots_;
     int kv_width_;
     int length_ = 0;
     std::vector<std::unique_ptr<float[]>> keys_, values_;
+    kernels::Device* device_ = nullptr;
+    kernels::DeviceBuffer on_device_;
 };
 
 }  // namespace draftscope

@@ -8,6 +8,7 @@
 #include "engine/model/decoder_layer.h"
 #include "engine/model/memory_check.h"
 #include "engine/model/target_ends.h"
+#include "engine/model/target_on_device.h"
 #include "engine/model/weight_packing.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
@@ -110,6 +111,7 @@ struct Target::Impl {
     kernels::Matrix lm_head;
     kernels::RopeTable rope;
     std::size_t layer_bytes = 0;
+    TargetOnDevice on_device;  ///< ready when the weights lie on a device
 
     DecoderBatch batch;
     std::vector<float> residual;  ///< [rows, d]
@@ -121,11 +123,18 @@ struct Target::Impl {
     Status check(const ForwardRequest& request) const;
     Status check_sequence(const SequenceRows& sequence) const;
     void place_rows(const SequenceRows& sequence);
-    /// Runs the rows of `sequences` through every layer and the final norm. `aux` may be null.
-    void run(kernels::Exec& exec, std::span<const SequenceRows> sequences, std::span<const int> aux_layers,
-             float* hidden, float* aux);
+    /// Runs the rows of `sequences` through every layer and the final norm. `aux` may be null; `logits`
+    /// [rows, V] are filled on a device only.
+    Status run(kernels::Exec& exec, std::span<const SequenceRows> sequences, std::span<const int> aux_layers,
+               float* hidden, float* aux, float* logits = nullptr);
     void logits_of(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out);
     void embed(std::span<const TokenId> tokens, Rows<float> out) const;
+    kernels::Device* device() const { return lm_head.on_device() ? &lm_head.device() : nullptr; }
+    /// Of the latest pass, over all layers.
+    std::uint64_t kv_bytes() const {
+        const std::size_t value = device() != nullptr ? sizeof(kernels::Bf16) : sizeof(float);
+        return static_cast<std::uint64_t>(file.config.layers) * batch.kv_bytes(shape.kv_width(), value);
+    }
 };
 
 Status Target::Impl::load_layers(kernels::Exec& exec, const ProgressFn& progress) {
@@ -151,6 +160,8 @@ Status Target::Impl::load_weights(kernels::Exec& exec, const ProgressFn& progres
     if (progress) progress(config.layers / (config.layers + 1.0), "packing the LM head");
     const StackedTensor head{config.tied_head ? "token_embd.weight" : "output.weight", config.vocab};
     DS_ASSIGN(lm_head, pack_stacked(exec, precision, source, {&head, 1}, config.hidden));
+    if (kernels::Device* device = exec.device(); device != nullptr && !only_ends(config))
+        DS_TRY(on_device.prepare(*device, shape, rope, layers, output_norm, lm_head));
     if (progress) progress(1.0, "target ready");
     return {};
 }
@@ -231,12 +242,12 @@ void Target::Impl::place_rows(const SequenceRows& sequence) {
     }
 }
 
-void Target::Impl::run(kernels::Exec& exec, std::span<const SequenceRows> sequences,
-                       std::span<const int> aux_layers, float* hidden, float* aux) {
+Status Target::Impl::run(kernels::Exec& exec, std::span<const SequenceRows> sequences,
+                         std::span<const int> aux_layers, float* hidden, float* aux, float* logits) {
     batch.clear();
     for (const SequenceRows& sequence : sequences) place_rows(sequence);
     const int rows = batch.rows();
-    if (rows == 0) return;
+    if (rows == 0) return {};
     const int d = shape.hidden;
     if (residual.size() < count(rows, d)) residual.resize(count(rows, d));
     const Rows<float> x(residual.data(), rows, d);
@@ -246,6 +257,7 @@ void Target::Impl::run(kernels::Exec& exec, std::span<const SequenceRows> sequen
         embed(sequence.tokens, x.slice(first, n));
         first += n;
     }
+    if (on_device.ready()) return on_device.run(batch, x, aux_layers, hidden, aux, logits);
     LayerPass pass(exec, shape, rope, batch);
     const int aux_width = static_cast<int>(aux_layers.size()) * d;
     for (int i = 0; i < file.config.layers; ++i) {
@@ -259,6 +271,7 @@ void Target::Impl::run(kernels::Exec& exec, std::span<const SequenceRows> sequen
         pass.run(layers[static_cast<std::size_t>(i)], i, x);
     }
     kernels::rms_norm(exec, x, output_norm, shape.norm_eps, Rows<float>(hidden, rows, d));
+    return {};
 }
 
 void Target::Impl::logits_of(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out) {
@@ -289,9 +302,14 @@ Result<std::unique_ptr<Target>> Target::load(const std::string& path, kernels::E
                                              const ProgressFn& progress) {
     if (progress) progress(0.0, "opening the model");
     DS_ASSIGN(ModelFile file, open_model_file(path));
-    const kernels::Precision chosen =
-        precision.value_or(file.quantised ? kernels::Precision::int8 : kernels::Precision::bf16);
-    DS_TRY(check_memory(file, chosen, available_memory()));
+    const bool on_device = exec.device() != nullptr;
+    const kernels::Precision chosen = precision.value_or(
+        file.quantised && !on_device ? kernels::Precision::int8 : kernels::Precision::bf16);
+    if (on_device && chosen != kernels::Precision::bf16)
+        return bad_input("--precision {}: weights on a device are bf16; use bf16 or auto",
+                         kernels::to_text(chosen));
+    DS_TRY(check_memory(file, chosen,
+                        on_device ? std::optional(exec.device()->info().memory_bytes) : available_memory()));
     return build(std::move(file), exec, chosen, progress);
 }
 
@@ -302,7 +320,7 @@ Result<std::unique_ptr<Target>> Target::build(ModelFile file, kernels::Exec& exe
     auto impl = std::make_unique<Impl>();
     impl->file = std::move(file);
     impl->shape = layer_shape(impl->file.config);
-    impl->precision = precision;
+    impl->precision = exec.device() != nullptr ? kernels::Precision::bf16 : precision;
     impl->path = impl->file.weights->path();
     DS_TRY(impl->load_weights(exec, progress));
     return std::unique_ptr<Target>(new Target(std::move(impl)));
@@ -333,7 +351,7 @@ const kernels::RopeTable& Target::rope() const {
     return impl_->rope;
 }
 KvCache Target::make_cache(int slots) const {
-    return KvCache(config().layers, slots, impl_->shape.kv_width());
+    return KvCache(config().layers, slots, impl_->shape.kv_width(), impl_->device());
 }
 std::size_t Target::weight_bytes() const {
     return impl_->layer_bytes + impl_->output_norm.size() * sizeof(float) + impl_->lm_head.bytes();
@@ -348,9 +366,15 @@ Status Target::forward(kernels::Exec& exec, const ForwardRequest& request, Forwa
     out.rows = rows;
     out.hidden.resize(count(rows, d));
     out.aux.resize(count(rows, aux_width));
-    impl_->run(exec, request.sequences, request.aux_layers, out.hidden.data(), out.aux.data());
-    out.bytes = impl_->layer_bytes +
-                static_cast<std::uint64_t>(config().layers) * impl_->batch.kv_bytes(impl_->shape.kv_width());
+    const bool with_logits = impl_->on_device.ready() && request.all_logits;
+    if (with_logits) out.logits.resize(count(rows, impl_->lm_head.n()));
+    DS_TRY(impl_->run(exec, request.sequences, request.aux_layers, out.hidden.data(), out.aux.data(),
+                      with_logits ? out.logits.data() : nullptr));
+    out.bytes = impl_->layer_bytes + impl_->kv_bytes();
+    if (with_logits) {
+        out.bytes += impl_->lm_head.bytes();
+        return {};
+    }
     impl_->logits_of(exec, request, out);
     return {};
 }
@@ -376,10 +400,9 @@ Status Target::prefill(kernels::Exec& exec, KvCache& cache, std::span<const Toke
             tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows)),
             {},
             nullptr};
-        impl_->run(exec, {&chunk, 1}, aux_layers, out.hidden.data() + count(first, d),
-                   out.aux.data() + count(first, aux_width));
-        out.bytes += impl_->layer_bytes + static_cast<std::uint64_t>(config().layers) *
-                                              impl_->batch.kv_bytes(impl_->shape.kv_width());
+        DS_TRY(impl_->run(exec, {&chunk, 1}, aux_layers, out.hidden.data() + count(first, d),
+                          out.aux.data() + count(first, aux_width)));
+        out.bytes += impl_->layer_bytes + impl_->kv_bytes();
         cache.commit(rows);
     }
     const int last = n - 1;

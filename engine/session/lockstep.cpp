@@ -139,6 +139,9 @@ void Lockstep::accept() {
 }
 
 Acceptance Lockstep::judge(const Round& round) const {
+    if (core_.options.acceptance)
+        return accept_replayed(*core_.options.acceptance, round.tree, core_.options.sampling.seed,
+                               places_[static_cast<std::size_t>(round.first_row)], round.choices);
     const VerifyRows rows{core_.logits(round.first_row, round.tree.size()), core_.options.sampling};
     switch (rule()) {
         case VerifyRule::pq: {

@@ -10,7 +10,7 @@
 #include "capture/record.h"
 #include "engine/draft/drafter.h"
 #include "engine/session/gate.h"
-#include "engine/verify/verify.h"
+#include "engine/verify/replayed.h"
 
 namespace draftscope {
 
@@ -29,7 +29,8 @@ struct DecodeOptions {
     TreeSpec tree;
     Sampling sampling;
     VerifySpec verify;
-    int batch = 1;  ///< sequences in lockstep
+    std::optional<ReplayedAcceptance> acceptance;  ///< in place of the rule; the text then means nothing
+    int batch = 1;                                 ///< sequences in lockstep
     int max_new = 128;
     bool ignore_eos = false;
     int warmup_steps = 2;  ///< first steps of a run left out of statistics; our default

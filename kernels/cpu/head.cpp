@@ -8,6 +8,7 @@
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/selection.h"
 #include "kernels/cpu/split.h"
+#include "kernels/head_rows.h"
 #include "kernels/matmul.h"
 #include "kernels/topk.h"
 
@@ -216,6 +217,7 @@ void head_top_set(Exec& exec, const Matrix& weights, Rows<const float> x, int k,
     const int rows = x.rows, n = weights.n();
     assert(x.cols == weights.k() && k > 0 && k <= n && ids.rows == rows && ids.cols == k);
     if (rows == 0) return;
+    if (weights.on_device()) return device_top_set(weights, x, k, ids);
     const RowKernels& kernels = row_kernels(exec);
     const int place = bound_place(n, k);
     // A row that the sample misjudged, and every row of a small matrix: all its logits at once.

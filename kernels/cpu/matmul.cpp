@@ -5,6 +5,7 @@
 #include "kernels/cpu/activations.h"
 #include "kernels/cpu/amx.h"
 #include "kernels/cpu/split.h"
+#include "kernels/device/device_matrix.h"
 
 namespace draftscope::kernels {
 
@@ -93,6 +94,7 @@ void run(Exec& exec, const Matrix& weights, const std::span<const int>* chosen, 
 void matmul(Exec& exec, const Matrix& weights, Rows<const float> x, Rows<float> y, const float* bias) {
     assert(x.cols == weights.k() && y.cols == weights.n() && x.rows == y.rows);
     if (x.rows == 0 || weights.n() == 0) return;
+    if (weights.on_device()) return DeviceMatrixAccess::matmul(weights, nullptr, x, y, bias);
     run(exec, weights, nullptr, x, y, bias);
 }
 
@@ -100,6 +102,7 @@ void matmul_blocks(Exec& exec, const Matrix& weights, std::span<const int> block
                    Rows<float> y) {
     assert(x.cols == weights.k() && y.cols == static_cast<int>(blocks.size()) * lanes && x.rows == y.rows);
     if (x.rows == 0 || blocks.empty()) return;
+    if (weights.on_device()) return DeviceMatrixAccess::matmul(weights, &blocks, x, y, nullptr);
     run(exec, weights, &blocks, x, y, nullptr);
 }
 

@@ -5,6 +5,7 @@
 #include "kernels/cpu/activations.h"
 #include "kernels/cpu/row_layout.h"
 #include "kernels/cpu/split.h"
+#include "kernels/device/device_matrix.h"
 #include "kernels/row_store.h"
 
 namespace draftscope::kernels {
@@ -91,6 +92,8 @@ void matmul_rows(Exec& exec, const RowStore& store, std::span<const TokenId> ids
                  Rows<float> y) {
     assert(x.cols == store.k() && y.cols == static_cast<int>(ids.size()) && x.rows == y.rows);
     if (x.rows == 0 || ids.empty()) return;
+    if (Device* device = RowStoreAccess::device(store))
+        return DeviceMatrixAccess::matmul_rows(*device, RowStoreAccess::on_device(store), ids, x, y);
     const MatmulKernels& kernels = matmul_kernels_of(exec.isa());
     const MatmulBlocks kernel = blocks_kernel(kernels, store.precision());
     MatmulWork work;

@@ -13,6 +13,7 @@
 #endif
 
 #include "kernels/cpu/layout.h"
+#include "kernels/device/device_matrix.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -248,6 +249,7 @@ void MatrixAccess::copy_row(const Matrix& from, int from_row, Matrix& to, int to
 }
 
 Matrix Matrix::pack(Exec& exec, Precision precision, int n, int k, RowSource source) {
+    if (Device* device = exec.device()) return DeviceMatrixAccess::pack(exec, *device, n, k, source);
     Matrix matrix = MatrixAccess::allocate(precision, n, k);
     for_each_row(exec, n, [&](int first, int last) {
         std::vector<float> row(static_cast<std::size_t>(k));
@@ -282,6 +284,7 @@ Matrix pack_int4(Exec& exec, int n, int k, RowSource source, Int4Source stored) 
 }
 
 Matrix Matrix::gather_rows(Exec& exec, std::span<const TokenId> ids) const {
+    if (on_device()) return DeviceMatrixAccess::gather_rows(*this, ids);
     const int n = static_cast<int>(ids.size());
     Matrix matrix = MatrixAccess::allocate(precision_, n, k_);
     const std::vector<float> zeros(static_cast<std::size_t>(k_), 0.0f);
@@ -300,6 +303,7 @@ Matrix Matrix::gather_rows(Exec& exec, std::span<const TokenId> ids) const {
 
 void Matrix::unpack_row(int row, std::span<float> out) const {
     assert(row >= 0 && row < n_ && static_cast<int>(out.size()) == k_);
+    if (on_device()) return DeviceMatrixAccess::unpack_row(*this, row, out);
     const RowPlace place = place_of(data_.get(), precision_, n_, k_, row);
     for (int i = 0; i < k_; ++i) {
         if (precision_ == precision_int4) {

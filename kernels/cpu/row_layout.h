@@ -26,6 +26,9 @@ struct RowStoreAccess {
     static const std::byte* row(const RowStore& store, TokenId id) {
         return store.data_.get() + static_cast<std::size_t>(id) * store.row_bytes_;
     }
+    /// Null when the rows lie in this memory.
+    static Device* device(const RowStore& store) { return store.device_; }
+    static const DeviceMatrix& on_device(const RowStore& store) { return store.on_device_; }
 };
 
 Interleave16 interleave_of(const Exec& exec);

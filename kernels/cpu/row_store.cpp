@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/row_layout.h"
 #include "kernels/cpu/split.h"
+#include "kernels/device/device_matrix.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -69,6 +70,13 @@ RowStore RowStore::make(Exec& exec, const Matrix& matrix) {
     store.n_ = matrix.n();
     store.k_ = matrix.k();
     store.precision_ = matrix.precision();
+    if (matrix.on_device()) {
+        // Rows lie one after the other there already.
+        store.device_ = &matrix.device();
+        store.on_device_ = matrix.device_matrix();
+        store.row_bytes_ = static_cast<std::size_t>(store.on_device_.stride) * sizeof(Bf16);
+        return store;
+    }
     store.row_bytes_ = shape.bytes();
     store.data_.reset(MatrixAccess::allocate_bytes(store.row_bytes_ * static_cast<std::size_t>(store.n_)));
     split_range(
@@ -89,6 +97,13 @@ RowStore RowStore::make(Exec& exec, const Matrix& matrix) {
 
 void PackedRows::fill(Exec& exec, const RowStore& store, std::span<const TokenId> ids) {
     const int n = static_cast<int>(ids.size());
+    if (store.device_ != nullptr) {
+        if (n > capacity_ || !matrix_.on_device() || matrix_.k() != store.k_) {
+            capacity_ = round_up(n + n / 4, lanes);
+            DeviceMatrixAccess::make_room(matrix_, *store.device_, capacity_, store.k_);
+        }
+        return DeviceMatrixAccess::fill(matrix_, store.on_device_, ids);
+    }
     if (n > capacity_ || matrix_.k() != store.k_ || matrix_.precision() != store.precision_) {
         capacity_ = round_up(n + n / 4, lanes);
         matrix_ = MatrixAccess::allocate(store.precision_, capacity_, store.k_);

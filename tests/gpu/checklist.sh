@@ -1,25 +1,128 @@
 #!/usr/bin/env bash
-# Everything that waits for a machine with a GPU, most important first; each step under 10 minutes. Results go to the
-# folder given as $1 (default: ./gpu-results) and from there to docs/MEASUREMENTS.md with date and device.
+# Everything that waits for a machine with a GPU, most valuable first; each step under 10 minutes. Results go to one
+# folder (default: gpu-results), from there to docs/MEASUREMENTS.md with date and device. A step that has passed is not run
+# again; delete its .ok file, or the folder, to repeat it.
+#
+# usage: tests/gpu/checklist.sh [RESULTS [STEP...]]      all steps, or the named ones
+#
+# Programs come from build/cuda (cmake --preset cuda && ninja -C build/cuda). A machine without nvcc takes the bundle that
+# tests/gpu/bundle.sh made elsewhere: gpu-bundle/ with stripped programs and, if asked for, the demo model.
 set -uo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit 2
 out=${1:-gpu-results}
+[ $# -gt 0 ] && shift
+only=("$@")
 mkdir -p "$out"
+
+programs=build/cuda
+[ -x gpu-bundle/draftscope ] && programs=gpu-bundle
+draftscope=$programs/draftscope
+tests=$programs/tests
+model=${DRAFTSCOPE_MODEL:-}
+[ -z "$model" ] && [ -f gpu-bundle/model.gguf ] && model=gpu-bundle/model.gguf
+# A model that came in pieces (tests/gpu/bundle.sh --model FILE --pieces 40).
+if [ -z "$model" ] && ls gpu-model/piece.* >/dev/null 2>&1; then
+    [ -f gpu-model.gguf ] || cat gpu-model/piece.* >gpu-model.gguf
+    model=gpu-model.gguf
+fi
+export DRAFTSCOPE_SOURCE=$PWD DRAFTSCOPE_ASSETS=$PWD/assets
+[ -n "$model" ] && export DRAFTSCOPE_DEMO_MODEL=$model
+export LD_LIBRARY_PATH="$PWD/gpu-bundle/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+
+# What is missing is said at once.
+missing=0
+need() { # what test...
+    local what=$1
+    shift
+    if "$@" >/dev/null 2>&1; then
+        echo "has      $what"
+    else
+        echo "MISSING  $what"
+        missing=$((missing + 1))
+    fi
+}
+need "a GPU that nvidia-smi shows" nvidia-smi
+need "$draftscope (cmake --preset cuda && ninja -C build/cuda, or tests/gpu/bundle.sh)" test -x "$draftscope"
+need "its shared libraries" sh -c "! ldd '$draftscope' | grep -q 'not found'"
+need "CUDA by its own probe" sh -c "'$draftscope' doctor --no-probe | grep -q '^yes *CUDA'"
+need "$tests/test_device_ops" test -x "$tests/test_device_ops"
+need "the demo model (tools/fetch_deps.sh model, DRAFTSCOPE_MODEL=FILE or the bundle's)" \
+    sh -c "[ -n '$model' ] && test -f '$model' || '$draftscope' doctor --no-probe | grep '^demo model' | grep -qv 'not found'"
+for tool in compute-sanitizer nsys python3; do need "$tool (optional)" command -v "$tool"; done
+[ -x "$draftscope" ] || exit 2
 
 step() { # name command...
     local name=$1
     shift
+    if [ ${#only[@]} -gt 0 ] && [[ " ${only[*]} " != *" $name "* ]]; then return; fi
+    if [ -e "$out/$name.ok" ]; then
+        echo "== $name: passed before"
+        return
+    fi
     echo "== $name"
-    timeout 600 "$@" >"$out/$name.log" 2>&1
-    echo "   exit $? ($out/$name.log)"
+    local start=$SECONDS
+    timeout 590 "$@" >"$out/$name.log" 2>"$out/$name.err"
+    local code=$?
+    echo "   exit $code after $((SECONDS - start)) s ($out/$name.log)"
+    [ $code -eq 0 ] && touch "$out/$name.ok"
 }
+run=("$draftscope" run --backend cuda --quiet --json)
+synthetic=("$draftscope" run --backend cuda --quiet --json --raw --ignore-eos)
+text="Write a short story about a lighthouse keeper who finds a message in a bottle."
+llama=synthetic:llama-3.1-8b
 
+# 1. Is it right? Every op beside its twin; the engine beside the CPU; exactness for every drafter and head.
 step device nvidia-smi
-step build ./run build
-# The program must find the device, name the driver and say what CUPTI allows.
-step doctor build/release/draftscope doctor --json
+step doctor "$draftscope" doctor --json
+step ops "$tests/test_device_ops"
+step engine "$tests/test_device_engine"
+step demo_logits "$tests/test_device_demo"
+# 2. The head table and the open measurements: bandwidth by size, kernel boundary, cold, warm and in sequence.
+step kernels_llama_8b "$draftscope" kernels --backend cuda --vocab 128256 --hidden 4096 --rows 1,4,10,16,64 --json
+step kernels_demo "$draftscope" kernels --backend cuda --vocab 49152 --hidden 576 --rows 1,8 --json
+# 3. The demo model from end to end: the text must be the one that --drafter none gives.
+step demo_none "${run[@]}" --drafter none --prompt "$text" --max-new 128
+step demo_eagle3 "${run[@]}" --drafter eagle3 --head full --prompt "$text" --max-new 128 --baseline 1
+step demo_same_text python3 - "$out" <<'PY'
+import json, sys
+plain, drafted = (json.load(open(f"{sys.argv[1]}/{name}.log")) for name in ("demo_none", "demo_eagle3"))
+same = plain["prompts"][0]["tokens"] == drafted["prompts"][0]["tokens"]
+print("same text" if same else "TEXTS DIFFER")
+sys.exit(0 if same else 1)
+PY
+# 4. Real dimensions, random weights. The EAGLE-3 runs replay SlimSpec's published tau of 4.4 as one rate per depth.
+step synthetic_1b_none "${synthetic[@]}" --model synthetic:llama-3.2-1b --drafter none --prompt "$text" --max-new 256
+step synthetic_8b_none "${synthetic[@]}" --model $llama --drafter none --prompt "$text" --max-new 128
+step synthetic_8b_eagle3 "${synthetic[@]}" --model $llama --drafter eagle3:$llama --head full --tree chain=6 --acceptance rate:0.87 \
+    --prompt "$text" --max-new 256
+step synthetic_8b_eagle3_tree "${synthetic[@]}" --model $llama --drafter eagle3:$llama --head full --acceptance rate:0.87 \
+    --prompt "$text" --max-new 256
+# 5. The remaining heads' shapes.
+step kernels_qwen3_8b "$draftscope" kernels --backend cuda --vocab 151936 --hidden 4096 --rows 1,10 --json
+step kernels_gpt_oss_20b "$draftscope" kernels --backend cuda --vocab 201088 --hidden 2880 --rank 360 --rows 1,10 --json
+step kernels_olmo2_1b "$draftscope" kernels --backend cuda --vocab 100352 --hidden 2048 --rows 1,10 --json
+# 6. What CUPTI sees: every kernel inside a captured graph must land in the phase of its capture (T2); graph records at T1.
+if [ -x "$tests/gpu_cupti_graph_check" ]; then
+    step cupti_kernels "$tests/gpu_cupti_graph_check"
+    step cupti_graphs "$tests/gpu_cupti_graph_check" --tier1
+fi
 # With a driver present the whole CPU suite must still pass (NVTX injection and capability probes behave differently).
-step tests ./run test
-# Every kernel inside a captured graph must land in the phase of its capture (T2); graph records at T1.
-step cupti_kernels build/release/tests/gpu_cupti_graph_check
-step cupti_graphs build/release/tests/gpu_cupti_graph_check --tier1
+[ -f "$programs/build.ninja" ] && step suite ctest --test-dir "$programs" -j 8 --output-on-failure
+# 7. Races and bad accesses.
+if command -v compute-sanitizer >/dev/null; then
+    step memcheck compute-sanitizer --error-exitcode 1 "$tests/test_device_ops" --gtest_filter='*cuda'
+    step racecheck compute-sanitizer --tool racecheck --error-exitcode 1 "$tests/test_device_ops" --gtest_filter='*cuda'
+fi
+if command -v nsys >/dev/null; then
+    step nsys nsys profile -o "$out/eagle3" --force-overwrite true "$draftscope" run --backend cuda --drafter eagle3 \
+        --prompt "$text" --max-new 32 --quiet
+fi
+if [ -f "$out/kernels_llama_8b.log" ] && command -v python3 >/dev/null && python3 -c 'import torch' 2>/dev/null; then
+    step torch python3 tests/gpu/torch_peer.py
+fi
+nvidia-smi --query-gpu=name,clocks.sm,clocks.mem,power.draw,temperature.gpu --format=csv >"$out/clocks_at_the_end.csv" 2>/dev/null
+
+failed=$(for log in "$out"/*.log; do [ -e "${log%.log}.ok" ] || basename "${log%.log}"; done)
+echo
+echo "missing above: $missing; steps that did not pass: ${failed:-none}"
+[ -z "$failed" ]

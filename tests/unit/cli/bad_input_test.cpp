@@ -164,5 +164,32 @@ TEST_F(BadInput, AFailedLoadLeavesNoCaptureBehind) {
     EXPECT_FALSE(std::filesystem::exists(capture));
 }
 
+TEST_F(BadInput, BackendNumericsAndAcceptance) {
+    expect_one_line_error(decode({"--backend", "gpu"}), {"--backend gpu", "cpu, cuda, auto"});
+    expect_one_line_error(decode({"--numerics", "fast"}), {"--numerics fast", "exact"});
+    expect_one_line_error(decode({"--acceptance", "rate:2"}), {"--acceptance rate:2", "from 0 to 1"});
+    expect_one_line_error(decode({"--acceptance", "trace:/nonexistent.json"}), {"/nonexistent.json"});
+    expect_one_line_error(decode({"--acceptance", "rate:0.5", "--shadow", "full"}),
+                          {"--shadow", "--acceptance"});
+    expect_one_line_error(run(folder_, {"kernels", "--backend", "tpu"}), {"--backend tpu"});
+    // Where there is no GPU, or the build has no back end for one.
+    const Finished on_gpu = decode({"--backend", "cuda"});
+    if (on_gpu.exit_code != 0) expect_one_line_error(on_gpu, {"--backend cuda"});
+}
+
+TEST_F(BadInput, ReplayedAcceptanceIsNamedInEveryOutput) {
+    const std::vector<std::string> settings = {"--acceptance", "rate:1", "--tree", "chain=3"};
+    Finished text = decode(settings);
+    EXPECT_EQ(text.exit_code, 0) << text.err;
+    EXPECT_NE(text.out.find("ACCEPTANCE REPLAYED"), std::string::npos) << text.out;
+    std::vector<std::string> as_json = settings;
+    as_json.insert(as_json.end(), {"--json", "--quiet", "--save", folder_.file("r.dscope")});
+    const Finished json = decode(as_json);
+    EXPECT_NE(json.out.find("\"acceptance\": \"replayed\""), std::string::npos) << json.out;
+    EXPECT_NE(json.out.find("\"lossless\": \"lossy\""), std::string::npos) << json.out;
+    const Finished stats = run(folder_, {"stats", folder_.file("r.dscope")});
+    EXPECT_NE(stats.out.find("acceptance replayed"), std::string::npos) << stats.out;
+}
+
 }  // namespace
 }  // namespace draftscope::testing

@@ -55,12 +55,14 @@ DecodeRig::DecodeRig(std::unique_ptr<Target> target, std::map<std::string, std::
       drafter_folders_(std::move(drafter_folders)),
       ranking_path_(std::move(ranking_path)) {}
 
-std::unique_ptr<Target> DecodeRig::build(ModelFile file, kernels::Precision precision) {
+std::unique_ptr<Target> DecodeRig::build(ModelFile file, kernels::Precision precision, kernels::Exec* on) {
+    if (on != nullptr) return must(Target::build(std::move(file), *on, precision));
     const auto exec = kernels::make_cpu_exec(2);
     return must(Target::build(std::move(file), *exec, precision));
 }
 
 kernels::Exec& DecodeRig::exec(int threads) {
+    if (on_ != nullptr) return *on_;
     auto& exec = execs_[threads];
     if (exec == nullptr) exec = kernels::make_cpu_exec(threads);
     return *exec;

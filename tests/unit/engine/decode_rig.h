@@ -81,7 +81,11 @@ class DecodeRig {
     DecodeRig(std::unique_ptr<Target> target, std::map<std::string, std::string> drafter_folders,
               std::string ranking_path);
 
-    static std::unique_ptr<Target> build(ModelFile file, kernels::Precision precision);
+    /// `on` null: packed for this CPU.
+    static std::unique_ptr<Target> build(ModelFile file, kernels::Precision precision,
+                                         kernels::Exec* on = nullptr);
+    /// Everything runs there, whatever a setting says of threads; it outlives the rig. Before anything else.
+    void run_on(kernels::Exec& exec) { on_ = &exec; }
 
     Target& target() { return *target_; }
     kernels::Exec& exec(int threads);
@@ -112,6 +116,7 @@ class DecodeRig {
     std::string ranking_path_;
     std::map<std::string, std::string> artefacts_;  ///< by head id
     std::map<int, std::unique_ptr<kernels::Exec>> execs_;
+    kernels::Exec* on_ = nullptr;
     std::map<std::string, std::unique_ptr<Drafter>> drafters_;
     std::map<std::string, std::unique_ptr<Head>> heads_;
     RowIds ids_;

@@ -1,0 +1,85 @@
+#include "engine/model/target_on_device.h"
+
+#include <vector>
+
+namespace draftscope {
+namespace {
+
+std::size_t floats(int rows, int cols) {
+    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols) * sizeof(float);
+}
+
+}  // namespace
+
+Status TargetOnDevice::prepare(kernels::Device& device, const LayerShape& shape,
+                               const kernels::RopeTable& rope, std::span<const DecoderLayer> layers,
+                               std::span<const float> output_norm, const kernels::Matrix& lm_head) {
+    shape_ = shape;
+    layers_ = static_cast<int>(layers.size());
+    lm_head_ = &lm_head;
+    DS_TRY(decoder_.prepare(device, shape, rope, layers));
+    const std::lock_guard lock(device.busy());
+    output_norm_ = decoder_.keep(output_norm);
+    if (output_norm_ == nullptr) return failed("out of device memory for the target's weights");
+    return device.finish();
+}
+
+bool TargetOnDevice::reserve(int rows, int aux_width, bool logits) {
+    kernels::Device& device = decoder_.device();
+    const void* before[] = {hidden_.as<void>(), aux_.as<void>(), logits_.as<void>()};
+    const bool enough = hidden_.reserve(device, floats(rows, shape_.hidden)) &&
+                        (aux_width == 0 || aux_.reserve(device, floats(rows, aux_width))) &&
+                        (!logits || logits_.reserve(device, floats(rows, lm_head_->n())));
+    const void* after[] = {hidden_.as<void>(), aux_.as<void>(), logits_.as<void>()};
+    if (!std::equal(std::begin(before), std::end(before), std::begin(after))) decoder_.forget_graphs();
+    return enough;
+}
+
+Status TargetOnDevice::run(const DecoderBatch& batch, Rows<const float> embeddings,
+                           std::span<const int> aux_layers, float* hidden, float* aux, float* logits) {
+    kernels::Device& device = decoder_.device();
+    const std::lock_guard lock(device.busy());
+    const int rows = batch.rows(), d = shape_.hidden;
+    const int aux_width = static_cast<int>(aux_layers.size()) * d;
+    if (rows == 0) return {};
+    if (!reserve(rows, aux_width, logits != nullptr))
+        return failed("out of device memory for {} rows of the target; use a smaller batch or tree", rows);
+    DS_TRY(decoder_.begin(batch));
+    device.upload(decoder_.residual(), embeddings.data, floats(rows, d));
+    std::vector<int> extra(aux_layers.begin(), aux_layers.end());
+    extra.push_back(logits != nullptr ? 1 : 0);
+    decoder_.replay(extra, [&] {
+        for (int layer = 0; layer < layers_; ++layer) {
+            for (std::size_t a = 0; a < aux_layers.size(); ++a)
+                if (aux_layers[a] == layer)
+                    device.copy_rows({decoder_.residual(), d, nullptr, rows, d,
+                                      aux_.as<float>() + static_cast<std::ptrdiff_t>(a) * d, aux_width});
+            decoder_.run(layer);
+        }
+        kernels::RmsNormOp norm;
+        norm.x = decoder_.residual();
+        norm.x_stride = norm.y_stride = d;
+        norm.rows = rows;
+        norm.width = d;
+        norm.weight = output_norm_;
+        norm.eps = shape_.norm_eps;
+        norm.y = hidden_.as<float>();
+        norm.half = decoder_.input();
+        norm.half_stride = norm.half_columns = decoder_.hidden_stride();
+        device.rms_norm(norm);
+        if (logits == nullptr) return;
+        kernels::MatmulOp head;
+        head.weights = lm_head_->device_matrix();
+        head.x = decoder_.input();
+        head.rows = rows;
+        head.y = logits_.as<float>();
+        head.y_stride = lm_head_->n();
+        device.matmul(head);
+    });
+    device.download(hidden, hidden_.as<float>(), floats(rows, d));
+    if (aux_width > 0) device.download(aux, aux_.as<float>(), floats(rows, aux_width));
+    if (logits != nullptr) device.download(logits, logits_.as<float>(), floats(rows, lm_head_->n()));
+    return device.finish();
+}
+
+}  // namespace draftscope

@@ -1,0 +1,332 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <functional>
+
+#include "base/rng.h"
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/device_bench.h"
+
+namespace draftscope::kernels {
+namespace {
+
+/// Weights between two uses of the same copy, so that none is found in L2 again.
+constexpr double cold_bytes = 200e6;
+constexpr int most_copies = 64;
+
+std::string clocks_now() {
+    std::FILE* pipe = popen(
+        "nvidia-smi --query-gpu=clocks.sm,power.draw,temperature.gpu --format=csv,noheader 2>/dev/null", "r");
+    if (pipe == nullptr) return {};
+    std::array<char, 128> line{};
+    std::string text;
+    if (std::fgets(line.data(), line.size(), pipe) != nullptr) text = line.data();
+    pclose(pipe);
+    while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+    return text;
+}
+
+/// Copies of one matrix of random weights.
+class Copies {
+  public:
+    bool make(CudaDevice& device, int n, int k, std::uint64_t seed) {
+        n_ = n;
+        k_ = k;
+        const auto values = static_cast<std::size_t>(n) * static_cast<std::size_t>(padded_columns(k));
+        bytes_ = static_cast<double>(values) * sizeof(Bf16);
+        const int wanted = static_cast<int>(std::clamp(cold_bytes / bytes_ + 1, 1.0, 1.0 * most_copies));
+        for (int i = 0; i < wanted; ++i) {
+            DeviceBuffer buffer;
+            if (!buffer.reserve(device, values * sizeof(Bf16))) return false;
+            cuda::launch_fill_normal(buffer.as<Bf16>(), values, 0.02f, seed + static_cast<std::uint64_t>(i),
+                                     device.stream());
+            buffers_.push_back(std::move(buffer));
+        }
+        return true;
+    }
+    /// Of call number `call`; the first one alone when `warm`.
+    DeviceMatrix at(int call, bool warm) const {
+        const auto i = warm ? 0 : static_cast<std::size_t>(call) % buffers_.size();
+        return {buffers_[i].as<Bf16>(), n_, k_, padded_columns(k_)};
+    }
+    double bytes() const { return bytes_; }
+
+  private:
+    std::vector<DeviceBuffer> buffers_;
+    int n_ = 0, k_ = 0;
+    double bytes_ = 0;
+};
+
+class Bench {
+  public:
+    Bench(const DeviceBenchOptions& options, CudaDevice& device) : options_(options), device_(device) {}
+
+    Status run(DeviceBenchReport& report) {
+        if (!make_weights()) return failed("{}: not enough memory for these sizes", device_.info().name);
+        DS_TRY(device_.finish());
+        report.clocks_before = clocks_now();
+        memory(report);
+        for (const int rows : options_.rows) {
+            DS_TRY(make_rows(rows));
+            for (const char* mode : {"cold", "warm", "in sequence"}) heads(rows, mode);
+            DS_TRY(device_.finish());
+        }
+        report.clocks_after = clocks_now();
+        report.ops = std::move(results_);
+        return device_.finish();
+    }
+
+  private:
+    using Call = std::function<void(int call, bool warm)>;
+
+    int indexed_rows() const { return std::min(2048, options_.gather); }
+
+    template <typename T>
+    T* reserve(DeviceBuffer& buffer, std::size_t count) {
+        return buffer.reserve(device_, count * sizeof(T)) ? buffer.as<T>() : nullptr;
+    }
+
+    bool make_weights() {
+        const DeviceBenchOptions& o = options_;
+        const auto stream_bytes = static_cast<std::size_t>(4e9);
+        return full_.make(device_, o.vocab, o.hidden, 1) &&
+               trimmed_.make(device_, o.trimmed, o.hidden, 101) &&
+               down_.make(device_, o.rank, o.hidden, 201) && up_.make(device_, o.vocab, o.rank, 301) &&
+               packed_.make(device_, o.gather, o.hidden, 401) && stream_.reserve(device_, stream_bytes) &&
+               reserve<float>(sink_, 1) != nullptr;
+    }
+
+    Status make_rows(int rows) {
+        const DeviceBenchOptions& o = options_;
+        const auto m = static_cast<std::size_t>(rows);
+        const auto v = static_cast<std::size_t>(o.vocab);
+        const auto own = static_cast<std::size_t>(o.buckets) * static_cast<std::size_t>(o.per_bucket);
+        const std::size_t x_values = m * static_cast<std::size_t>(padded_columns(o.hidden));
+        const bool enough =
+            reserve<Bf16>(x_, x_values) && reserve<float>(y_, m * v) &&
+            reserve<float>(narrow_, m * static_cast<std::size_t>(o.rank)) &&
+            reserve<Bf16>(narrow_half_, m * static_cast<std::size_t>(padded_columns(o.rank))) &&
+            reserve<std::int32_t>(ids_, m * most_selected) && reserve<float>(values_, m * most_selected) &&
+            reserve<float>(sums_, m) && select_.reserve(device_, select_scratch(rows, o.vocab, o.k)) &&
+            reserve<std::int32_t>(own_, m * std::max<std::size_t>(own, 4096)) &&
+            reserve<std::uint32_t>(bitmap_, v / 32 + 1) &&
+            reserve<std::int32_t>(tokens_, std::min(m * own, v)) && reserve<std::int32_t>(columns_, v) &&
+            reserve<std::int32_t>(size_, 1) &&
+            reserve<std::int32_t>(random_, static_cast<std::size_t>(o.gather) + 1);
+        if (!enough) return failed("{}: not enough memory for {} rows", device_.info().name, rows);
+        cuda::launch_fill_normal(x_.as<Bf16>(), x_values, 1.0f, 7, device_.stream());
+        std::vector<std::int32_t> list = {indexed_rows()};
+        Rng rng(11);
+        for (int i = 0; i < o.gather; ++i)
+            list.push_back(static_cast<std::int32_t>(rng.below(static_cast<std::uint32_t>(o.vocab))));
+        std::sort(list.begin() + 1, list.end());
+        device_.upload(random_.as<void>(), list.data(), list.size() * sizeof(std::int32_t));
+        return device_.finish();
+    }
+
+    /// Device times of one graph of `calls` calls, in us per call: median, best.
+    std::pair<double, double> time(const Call& call, bool warm, bool between) {
+        DeviceTimer& timer = *device_.timer();
+        const std::uint64_t key = device_.new_key();
+        const auto layer = static_cast<std::size_t>(options_.layer_mb * 1e6) / 256 * 256;
+        const auto work = [&] {
+            for (int i = 0; i < options_.calls; ++i) {
+                if (between) {
+                    const std::size_t at = static_cast<std::size_t>(i) % 4 * layer;
+                    cuda::launch_read(stream_.as<std::byte>() + std::min(at, stream_.bytes() - layer), layer,
+                                      sink_.as<float>(), device_.stream());
+                }
+                if (call) call(i, warm);
+            }
+        };
+        std::vector<double> times;
+        for (int turn = 0; turn < options_.replays + 3; ++turn) {
+            timer.reset();
+            const std::uint32_t from = timer.mark();
+            device_.replay(key, work);
+            const std::uint32_t to = timer.mark();
+            if (!device_.finish().ok()) return {0, 0};
+            if (turn >= 3)
+                times.push_back(static_cast<double>(timer.elapsed_ns(from, to)) * 1e-3 / options_.calls);
+        }
+        std::sort(times.begin(), times.end());
+        return {times[times.size() / 2], times.front()};
+    }
+
+    void measure(const std::string& op, const std::string& mode, int rows, double bytes, const Call& call) {
+        const bool between = mode == "in sequence";
+        auto [median, best] = time(call, mode == "warm", between);
+        if (between) {
+            if (layer_us_.first == 0) layer_us_ = time({}, false, true);
+            median -= layer_us_.first;
+            best -= layer_us_.second;
+        }
+        DeviceMeasured result{op, mode, rows, median, best, bytes, 0};
+        for (const DeviceMeasured& other : results_)
+            if (other.op == "full head + top-k" && other.mode == mode && other.rows == rows)
+                result.nu = median / other.median_us;
+        results_.push_back(std::move(result));
+    }
+
+    void memory(DeviceBenchReport& report) {
+        for (const double mb : {25.0, 50.0, 100.0, 200.0, 400.0, 1000.0, 4000.0}) {
+            const auto bytes = static_cast<std::size_t>(mb * 1e6) / 256 * 256;
+            measure(fmt::format("read {:.0f} MB", mb), "warm", 0, static_cast<double>(bytes), [&](int, bool) {
+                cuda::launch_read(stream_.as<void>(), bytes, sink_.as<float>(), device_.stream());
+            });
+        }
+        constexpr auto half = static_cast<std::size_t>(1e9);
+        measure("copy 1000 MB", "warm", 0, 2.0 * half, [&](int, bool) {
+            device_.copy(stream_.as<std::byte>() + 2 * half, stream_.as<void>(), half);
+        });
+        report.copy_gb_per_s = results_.back().gb_per_s();
+        measure("kernel that does nothing", "warm", 0, 0,
+                [&](int, bool) { cuda::launch_empty(device_.stream()); });
+    }
+
+    void product(const DeviceMatrix& weights, const Bf16* x, float* y, int rows) {
+        MatmulOp op;
+        op.weights = weights;
+        op.x = x;
+        op.rows = rows;
+        op.y = y;
+        op.y_stride = weights.n;
+        device_.matmul(op);
+    }
+    void best(int rows, int support) {
+        SelectOp op;
+        op.logits = y_.as<float>();
+        op.stride = support;
+        op.rows = rows;
+        op.support = support;
+        op.k = options_.k;
+        op.ids = ids_.as<std::int32_t>();
+        op.values = values_.as<float>();
+        op.logsumexp = sums_.as<float>();
+        op.scratch = select_.as<void>();
+        device_.select(op);
+    }
+    void low_rank(int call, bool warm, int rows) {
+        const int r = options_.rank, stride = padded_columns(r);
+        product(down_.at(call, warm), x_.as<Bf16>(), narrow_.as<float>(), rows);
+        device_.round({narrow_.as<float>(), r, rows, r, narrow_half_.as<Bf16>(), stride, stride});
+        product(up_.at(call, warm), narrow_half_.as<Bf16>(), y_.as<float>(), rows);
+    }
+    void striped(int rows) {
+        device_.striped({y_.as<float>(), options_.vocab, rows, options_.vocab, options_.buckets,
+                         options_.per_bucket, own_.as<std::int32_t>()});
+    }
+    /// Outputs `list` of the full head, their number in front of them.
+    void indexed(int call, bool warm, int rows, const std::int32_t* list, const std::int32_t* count,
+                 int most) {
+        MatmulOp op;
+        op.weights = full_.at(call, warm);
+        op.x = x_.as<Bf16>();
+        op.rows = rows;
+        op.y = y_.as<float>();
+        op.y_stride = most;
+        op.chosen = list;
+        op.chosen_count = count;
+        op.most_chosen = most;
+        device_.matmul(op);
+    }
+    void spec_vocab(int call, bool warm, int rows) {
+        const int own = options_.buckets * options_.per_bucket;
+        const int most = std::min(rows * own, options_.vocab);
+        low_rank(call, warm, rows);
+        striped(rows);
+        device_.unite({own_.as<std::int32_t>(), std::int64_t{rows} * own, options_.vocab,
+                       bitmap_.as<std::uint32_t>(), tokens_.as<std::int32_t>(), columns_.as<std::int32_t>(),
+                       size_.as<std::int32_t>()});
+        indexed(call, warm, rows, tokens_.as<std::int32_t>(), size_.as<std::int32_t>(), most);
+        SelectOp op;
+        op.logits = y_.as<float>();
+        op.stride = most;
+        op.rows = rows;
+        op.support = own;
+        op.k = options_.k;
+        op.ids = ids_.as<std::int32_t>();
+        op.values = values_.as<float>();
+        op.logsumexp = sums_.as<float>();
+        op.scratch = select_.as<void>();
+        op.own = own_.as<std::int32_t>();
+        op.own_stride = own;
+        op.columns = columns_.as<std::int32_t>();
+        device_.select(op);
+    }
+
+    void heads(int rows, const std::string& mode) {
+        const DeviceBenchOptions& o = options_;
+        const double row = padded_columns(o.hidden) * 2.0, pair = down_.bytes() + up_.bytes();
+        const double own = o.buckets * o.per_bucket * row;
+        measure("full head + top-k", mode, rows, full_.bytes(), [&](int call, bool warm) {
+            product(full_.at(call, warm), x_.as<Bf16>(), y_.as<float>(), rows);
+            best(rows, o.vocab);
+        });
+        measure("full head, logits alone", mode, rows, full_.bytes(), [&](int call, bool warm) {
+            product(full_.at(call, warm), x_.as<Bf16>(), y_.as<float>(), rows);
+        });
+        measure(fmt::format("static head {} + top-k", o.trimmed), mode, rows, trimmed_.bytes(),
+                [&](int call, bool warm) {
+                    product(trimmed_.at(call, warm), x_.as<Bf16>(), y_.as<float>(), rows);
+                    best(rows, o.trimmed);
+                });
+        measure(fmt::format("low-rank head r={} + top-k", o.rank), mode, rows, pair,
+                [&](int call, bool warm) {
+                    low_rank(call, warm, rows);
+                    best(rows, o.vocab);
+                });
+        measure(fmt::format("router r={}", o.rank), mode, rows, pair,
+                [&](int call, bool warm) { low_rank(call, warm, rows); });
+        measure(fmt::format("router + striped {}x{}", o.buckets, o.per_bucket), mode, rows, pair,
+                [&](int call, bool warm) {
+                    low_rank(call, warm, rows);
+                    striped(rows);
+                });
+        const int exact = std::min(2048, o.vocab);
+        measure(fmt::format("router + exact top {}", exact), mode, rows, pair, [&](int call, bool warm) {
+            low_rank(call, warm, rows);
+            device_.top_set({y_.as<float>(), o.vocab, rows, o.vocab, exact, own_.as<std::int32_t>()});
+        });
+        measure("specvocab, all of it", mode, rows, pair + own,
+                [&](int call, bool warm) { spec_vocab(call, warm, rows); });
+        const int chosen = indexed_rows();
+        measure(fmt::format("indexed rows {}", chosen), mode, rows, chosen * row, [&](int call, bool warm) {
+            indexed(call, warm, rows, random_.as<std::int32_t>() + 1, random_.as<std::int32_t>(), chosen);
+        });
+        measure(fmt::format("gather {} rows", o.gather), mode, rows, 2 * packed_.bytes(),
+                [&](int call, bool warm) {
+                    const DeviceMatrix to = packed_.at(call, warm);
+                    device_.gather({full_.at(call, warm), random_.as<std::int32_t>() + 1, o.gather,
+                                    const_cast<Bf16*>(to.data)});
+                });
+        measure(fmt::format("packed head {} + top-k", o.gather), mode, rows, packed_.bytes(),
+                [&](int call, bool warm) {
+                    product(packed_.at(call, warm), x_.as<Bf16>(), y_.as<float>(), rows);
+                    best(rows, o.gather);
+                });
+    }
+
+    const DeviceBenchOptions& options_;
+    CudaDevice& device_;
+    Copies full_, trimmed_, down_, up_, packed_;
+    DeviceBuffer stream_, sink_, x_, y_, narrow_, narrow_half_, ids_, values_, sums_, select_, own_, bitmap_,
+        tokens_, columns_, size_, random_;
+    std::pair<double, double> layer_us_{0, 0};  ///< of the stream between calls alone
+    std::vector<DeviceMeasured> results_;
+};
+
+}  // namespace
+
+Result<DeviceBenchReport> bench_cuda(const DeviceBenchOptions& options) {
+    DS_ASSIGN(const auto device, open_cuda_device({}));
+    DeviceBenchReport report;
+    report.device = device->info();
+    DS_TRY(Bench(options, *device).run(report));
+    return report;
+}
+
+}  // namespace draftscope::kernels

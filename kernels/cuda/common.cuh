@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/simt.h"
+#include "kernels/device_ops.h"
+
+/// What several kernels share. A warp has 32 lanes and every lane of it takes part in each shuffle.
+namespace draftscope::kernels::cuda {
+
+inline constexpr int warp_size = 32;
+inline constexpr unsigned all_lanes = 0xffffffffu;
+
+__device__ __forceinline__ float from_bf16(Bf16 value) {
+    return __uint_as_float(static_cast<std::uint32_t>(value) << 16);
+}
+
+/// Nearest, ties to even; a NaN stays one. The host's to_bf16(), bit for bit.
+__device__ __forceinline__ Bf16 to_bf16(float value) {
+    const std::uint32_t bits = __float_as_uint(value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<Bf16>(bits >> 16 | 0x40u);
+    return static_cast<Bf16>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+/// (value, place) as one number: greater means larger value, then lower place. NaN is the lowest value.
+__device__ __forceinline__ std::uint64_t rank_key(float value, std::uint32_t place) {
+    const std::uint32_t bits = __float_as_uint(value + 0.0f);  // -0 becomes +0
+    std::uint32_t ordered = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+    if (value != value) ordered = 0;
+    return static_cast<std::uint64_t>(ordered) << 32 | (0xffffffffu - place);
+}
+__device__ __forceinline__ std::uint32_t place_of(std::uint64_t key) {
+    return 0xffffffffu - static_cast<std::uint32_t>(key);
+}
+/// No key of a value: below all of them.
+inline constexpr std::uint64_t no_key = 0;
+
+__device__ __forceinline__ std::uint64_t warp_max(std::uint64_t key) {
+    for (int offset = 16; offset > 0; offset /= 2) {
+        const std::uint64_t other = __shfl_xor_sync(all_lanes, key, offset);
+        key = other > key ? other : key;
+    }
+    return key;
+}
+__device__ __forceinline__ float warp_max(float value) {
+    for (int offset = 16; offset > 0; offset /= 2)
+        value = fmaxf(value, __shfl_xor_sync(all_lanes, value, offset));
+    return value;
+}
+/// Each lane gets the sum, added in the same order.
+__device__ __forceinline__ float warp_sum(float value) {
+    for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(all_lanes, value, offset);
+    return value;
+}
+
+}  // namespace draftscope::kernels::cuda

@@ -1,0 +1,346 @@
+#include "kernels/cuda/cuda_device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/launch.h"
+
+namespace draftscope::kernels {
+namespace {
+
+/// Transfers up to this size go through pinned memory and do not wait for the queue.
+constexpr std::size_t staging_bytes = std::size_t{64} << 20;
+/// Graphs kept before the oldest generation is dropped.
+constexpr std::size_t most_graphs = 512;
+
+std::string version_text(int version) {
+    return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+std::string text_of(cudaError_t error) {
+    return fmt::format("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+/// Pinned memory handed out from the front; what it held is free again after the queue was waited for.
+class Staging {
+  public:
+    ~Staging() {
+        if (data_ != nullptr) cudaFreeHost(data_);
+    }
+    /// Null when there is no room left, or no pinned memory at all.
+    std::byte* take(std::size_t bytes) {
+        if (data_ == nullptr && !asked_) {
+            asked_ = true;
+            if (cudaMallocHost(reinterpret_cast<void**>(&data_), staging_bytes) != cudaSuccess) {
+                data_ = nullptr;
+                (void)cudaGetLastError();
+            }
+        }
+        const std::size_t rounded = (bytes + 255) / 256 * 256;
+        if (data_ == nullptr || used_ + rounded > staging_bytes) return nullptr;
+        return data_ + std::exchange(used_, used_ + rounded);
+    }
+    void clear() { used_ = 0; }
+
+  private:
+    std::byte* data_ = nullptr;
+    std::size_t used_ = 0;
+    bool asked_ = false;
+};
+
+class CudaTimer final : public DeviceTimer {
+  public:
+    explicit CudaTimer(cudaStream_t stream) : stream_(stream) {}
+    ~CudaTimer() override {
+        for (cudaEvent_t event : events_) cudaEventDestroy(event);
+    }
+    std::uint32_t mark() override {
+        if (used_ == events_.size()) {
+            cudaEvent_t event = nullptr;
+            cudaEventCreate(&event);
+            events_.push_back(event);
+        }
+        cudaEventRecord(events_[used_], stream_);
+        return static_cast<std::uint32_t>(used_++);
+    }
+    TimeNs elapsed_ns(std::uint32_t from, std::uint32_t to) override {
+        float ms = 0;
+        if (from >= used_ || to >= used_ ||
+            cudaEventElapsedTime(&ms, events_[from], events_[to]) != cudaSuccess) {
+            (void)cudaGetLastError();
+            return -1;
+        }
+        return static_cast<TimeNs>(static_cast<double>(ms) * 1e6);
+    }
+    void reset() override { used_ = 0; }
+
+  private:
+    cudaStream_t stream_;
+    std::vector<cudaEvent_t> events_;
+    std::size_t used_ = 0;
+};
+
+class CudaDeviceImpl final : public CudaDevice {
+  public:
+    CudaDeviceImpl(cudaStream_t stream, DeviceInfo info, bool graphs)
+        : stream_(stream), info_(std::move(info)), graphs_on_(graphs), timer_(stream) {}
+    ~CudaDeviceImpl() override {
+        cudaStreamSynchronize(stream_);
+        drop_workspace();
+        path_ = DeviceBuffer();
+        moved_ = DeviceBuffer();
+        drop_graphs();
+        cudaStreamDestroy(stream_);
+    }
+
+    const DeviceInfo& info() const override { return info_; }
+    cudaStream_t stream() const override { return stream_; }
+
+    void* allocate(std::size_t bytes) override {
+        void* data = nullptr;
+        const std::size_t size = std::max<std::size_t>(bytes, 1);
+        if (cudaMalloc(&data, size) != cudaSuccess) {
+            (void)cudaGetLastError();  // out of memory leaves the device usable
+            return nullptr;
+        }
+        check(cudaMemsetAsync(data, 0, size, stream_), "clearing memory");
+        return data;
+    }
+    void release(void* data) override { cudaFree(data); }  // waits for what uses it
+
+    void upload(void* to, const void* from, std::size_t bytes) override {
+        if (bytes == 0) return;
+        std::byte* staged = bytes <= staging_bytes / 4 ? up_.take(bytes) : nullptr;
+        if (staged == nullptr && bytes <= staging_bytes / 4) {
+            check(cudaStreamSynchronize(stream_), "waiting for uploads");
+            up_.clear();
+            staged = up_.take(bytes);
+        }
+        if (staged != nullptr) std::memcpy(staged, from, bytes);
+        // From pageable memory the call returns once the data was taken.
+        check(cudaMemcpyAsync(to, staged != nullptr ? staged : from, bytes, cudaMemcpyHostToDevice, stream_),
+              "upload");
+        if (staged == nullptr) check(cudaStreamSynchronize(stream_), "upload");
+    }
+    void download(void* to, const void* from, std::size_t bytes) override {
+        if (bytes == 0) return;
+        std::byte* staged = is_pinned(to) ? nullptr : down_.take(bytes);
+        check(cudaMemcpyAsync(staged != nullptr ? staged : to, from, bytes, cudaMemcpyDeviceToHost, stream_),
+              "download");
+        if (staged != nullptr) arriving_.push_back({to, staged, bytes});
+    }
+    void copy(void* to, const void* from, std::size_t bytes) override {
+        if (bytes > 0) check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_), "copy");
+    }
+    Status finish() override {
+        check(cudaStreamSynchronize(stream_), "waiting for the device");
+        for (const Arrival& one : arriving_) std::memcpy(one.to, one.staged, one.bytes);
+        arriving_.clear();
+        up_.clear();
+        down_.clear();
+        return failure();
+    }
+
+    void matmul(const MatmulOp& op) override { launch(cuda::launch_matmul, op, "matmul"); }
+    void rms_norm(const RmsNormOp& op) override { launch(cuda::launch_rms_norm, op, "rms_norm"); }
+    void round(const RoundOp& op) override { launch(cuda::launch_round, op, "round"); }
+    void silu_mul(const SiluMulOp& op) override { launch(cuda::launch_silu_mul, op, "silu_mul"); }
+    void rope_store(const RopeStoreOp& op) override { launch(cuda::launch_rope_store, op, "rope_store"); }
+    void attention(const AttentionOp& op) override { launch(cuda::launch_attention, op, "attention"); }
+    void select(const SelectOp& op) override { launch(cuda::launch_select, op, "select"); }
+    void top_set(const TopSetOp& op) override { launch(cuda::launch_top_set, op, "top_set"); }
+    void striped(const StripedOp& op) override { launch(cuda::launch_striped, op, "striped"); }
+    void unite(const UnionOp& op) override { launch(cuda::launch_unite, op, "unite"); }
+    void gather(const GatherOp& op) override { launch(cuda::launch_gather, op, "gather"); }
+    void copy_rows(const CopyRowsOp& op) override { launch(cuda::launch_copy_rows, op, "copy_rows"); }
+
+    void compact(const CompactOp& op) override {
+        // What already lies in place stays.
+        int kept = 0;
+        while (kept < op.count && op.path[kept] == kept) ++kept;
+        if (kept == op.count) return;
+        CompactOp moved = op;
+        moved.first += kept;
+        moved.count -= kept;
+        std::vector<std::int32_t> path(op.path + kept, op.path + op.count);
+        for (std::int32_t& slot : path) slot -= kept;
+        const std::size_t bytes = static_cast<std::size_t>(op.planes) *
+                                  static_cast<std::size_t>(moved.count) * static_cast<std::size_t>(op.width) *
+                                  sizeof(Bf16);
+        if (!path_.reserve(*this, path.size() * sizeof(std::int32_t)) || !moved_.reserve(*this, bytes))
+            return fail("out of device memory for KV compaction");
+        upload(path_.as<void>(), path.data(), path.size() * sizeof(std::int32_t));
+        cuda::launch_compact(moved, path_.as<std::int32_t>(), moved_.as<Bf16>(), stream_);
+        check(cudaPeekAtLastError(), "compact");
+    }
+
+    void replay(std::uint64_t key, FunctionRef<void()> work) override {
+        if (!graphs_on_) return work();
+        if (graphs_.size() > most_graphs) drop_graphs();
+        Graph& graph = graphs_[key];
+        switch (graph.state) {
+            case Graph::State::unseen:
+                // The first pass runs as it is: it loads the kernels that a capture may not load.
+                graph.state = Graph::State::seen;
+                return work();
+            case Graph::State::seen:
+                if (!capture(graph, work)) {
+                    graph.state = Graph::State::refused;
+                    return work();
+                }
+                graph.state = Graph::State::ready;
+                break;
+            case Graph::State::ready:
+                break;
+            case Graph::State::refused:
+                return work();
+        }
+        check(cudaGraphLaunch(graph.exec, stream_), "graph launch");
+    }
+    std::uint64_t new_key() override { return ++keys_; }
+    DeviceTimer* timer() override { return &timer_; }
+
+  private:
+    struct Graph {
+        enum class State { unseen, seen, ready, refused } state = State::unseen;
+        cudaGraphExec_t exec = nullptr;
+    };
+    struct Arrival {
+        void* to;
+        const std::byte* staged;
+        std::size_t bytes;
+    };
+
+    void check(cudaError_t error, const char* what) {
+        if (error != cudaSuccess) fail(fmt::format("{}: {}", what, text_of(error)));
+    }
+    template <typename Op>
+    void launch(void (*run)(const Op&, cudaStream_t), const Op& op, const char* what) {
+        run(op, stream_);
+        check(cudaPeekAtLastError(), what);
+    }
+    static bool is_pinned(const void* data) {
+        cudaPointerAttributes attributes{};
+        if (cudaPointerGetAttributes(&attributes, data) != cudaSuccess) {
+            (void)cudaGetLastError();
+            return false;
+        }
+        return attributes.type == cudaMemoryTypeHost;
+    }
+
+    /// False, with the stream as before, when these ops cannot be captured.
+    bool capture(Graph& graph, FunctionRef<void()> work) {
+        cudaGraph_t captured = nullptr;
+        if (cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal) != cudaSuccess) {
+            (void)cudaGetLastError();
+            return false;
+        }
+        work();
+        bool good = cudaStreamEndCapture(stream_, &captured) == cudaSuccess && captured != nullptr;
+        good = good && cudaGraphInstantiate(&graph.exec, captured, 0) == cudaSuccess;
+        if (captured != nullptr) cudaGraphDestroy(captured);
+        if (!good) {
+            graph.exec = nullptr;
+            (void)cudaGetLastError();
+        }
+        return good;
+    }
+    void drop_graphs() {
+        for (auto& [key, graph] : graphs_)
+            if (graph.exec != nullptr) cudaGraphExecDestroy(graph.exec);
+        graphs_.clear();
+    }
+
+    cudaStream_t stream_;
+    DeviceInfo info_;
+    bool graphs_on_;
+    CudaTimer timer_;
+    Staging up_, down_;
+    std::vector<Arrival> arriving_;
+    DeviceBuffer path_, moved_;
+    std::map<std::uint64_t, Graph> graphs_;
+    std::uint64_t keys_ = 0;
+};
+
+DeviceInfo describe(const cudaDeviceProp& found) {
+    DeviceInfo info;
+    info.name = found.name;
+    info.architecture = fmt::format("sm_{}{}", found.major, found.minor);
+    info.processors = found.multiProcessorCount;
+    info.memory_bytes = found.totalGlobalMem;
+    info.l2_bytes = static_cast<std::uint64_t>(found.l2CacheSize);
+    info.persisting_l2_bytes = static_cast<std::uint64_t>(found.persistingL2CacheMaxSize);
+    info.access_window_bytes = static_cast<std::uint64_t>(found.accessPolicyMaxWindowSize);
+    info.shared_bytes = static_cast<int>(found.sharedMemPerBlockOptin);
+    int version = 0;
+    if (cudaDriverGetVersion(&version) == cudaSuccess) info.driver = version_text(version);
+    if (cudaRuntimeGetVersion(&version) == cudaSuccess) info.runtime = version_text(version);
+    return info;
+}
+
+constexpr int least_major = 8;
+
+DeviceProbe probe(int ordinal) {
+    DeviceProbe result;
+    int count = 0;
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    if (error == cudaErrorInsufficientDriver) {
+        result.why_not =
+            "no NVIDIA driver, or one too old for this build's CUDA; install or update it for GPU runs";
+    } else if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0)) {
+        result.why_not =
+            "the driver shows no GPU; pass one into this container, or check CUDA_VISIBLE_DEVICES";
+    } else if (error != cudaSuccess) {
+        result.why_not = "the driver does not answer: " + text_of(error);
+    } else if (ordinal >= count) {
+        result.why_not = fmt::format("there is no GPU {}; this machine has {}", ordinal, count);
+    }
+    if (!result.why_not.empty()) {
+        (void)cudaGetLastError();
+        return result;
+    }
+    cudaDeviceProp found{};
+    if (const cudaError_t asked = cudaGetDeviceProperties(&found, ordinal); asked != cudaSuccess) {
+        result.why_not = "the GPU does not say what it is: " + text_of(asked);
+        return result;
+    }
+    result.info = describe(found);
+    if (found.major < least_major) {
+        result.why_not = fmt::format("{} is {}; kernels are built for sm_80 and later", found.name,
+                                     result.info.architecture);
+        return result;
+    }
+    result.available = true;
+    return result;
+}
+
+}  // namespace
+
+DeviceProbe probe_cuda() {
+    return probe(0);
+}
+
+Result<std::unique_ptr<CudaDevice>> open_cuda_device(const CudaOptions& options) {
+    DeviceProbe found = probe(options.ordinal);
+    if (!found.available) return bad_input("CUDA is not available: {}", found.why_not);
+    if (const cudaError_t error = cudaSetDevice(options.ordinal); error != cudaSuccess)
+        return failed("GPU {} cannot be used: {}", options.ordinal, text_of(error));
+    cudaStream_t stream = nullptr;
+    if (const cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+        error != cudaSuccess)
+        return failed("GPU {}: no queue: {}", options.ordinal, text_of(error));
+    return std::unique_ptr<CudaDevice>(
+        std::make_unique<CudaDeviceImpl>(stream, std::move(found.info), options.graphs));
+}
+
+Result<std::unique_ptr<Device>> open_cuda(const CudaOptions& options) {
+    DS_ASSIGN(auto device, open_cuda_device(options));
+    return std::unique_ptr<Device>(std::move(device));
+}
+
+}  // namespace draftscope::kernels

@@ -1,0 +1,185 @@
+#include <cmath>
+
+#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/launch.h"
+
+namespace draftscope::kernels::cuda {
+namespace {
+
+constexpr int threads = 256;
+constexpr int warps = threads / warp_size;
+
+/// The sum over the block, to every thread, always added in the same order. `shared` holds a float per warp
+/// and may be used again after the next __syncthreads().
+__device__ float block_sum(float value, float* shared) {
+    value = warp_sum(value);
+    if (threadIdx.x % warp_size == 0) shared[threadIdx.x / warp_size] = value;
+    __syncthreads();
+    float sum = 0;
+#pragma unroll
+    for (int w = 0; w < warps; ++w) sum += shared[w];
+    return sum;
+}
+
+/// One block per row and group.
+__global__ void __launch_bounds__(threads) rms_norm_kernel(const RmsNormOp op) {
+    __shared__ float shared[warps];
+    const auto row = static_cast<std::int64_t>(blockIdx.x);
+    const int first = static_cast<int>(blockIdx.y) * op.width;
+    const float* x = op.x + row * op.x_stride + first;
+    float sum = 0;
+    for (int i = static_cast<int>(threadIdx.x); i < op.width; i += threads) sum += x[i] * x[i];
+    sum = block_sum(sum, shared);
+    const float scale = 1.0f / sqrtf(sum / static_cast<float>(op.width) + op.eps);
+    float* y = op.y == nullptr ? nullptr : op.y + row * op.y_stride + first;
+    Bf16* half = op.half == nullptr ? nullptr : op.half + row * op.half_stride + first;
+    for (int i = static_cast<int>(threadIdx.x); i < op.width; i += threads) {
+        // x may be y: each value is read before its own place is written, by the same thread.
+        const float value = x[i] * scale * op.weight[i];
+        if (y != nullptr) y[i] = op.add ? y[i] + value : value;
+        if (half != nullptr) half[i] = to_bf16(value);
+    }
+    if (half == nullptr || blockIdx.y != 0) return;
+    for (int i = op.groups * op.width + static_cast<int>(threadIdx.x); i < op.half_columns; i += threads)
+        half[i] = 0;
+}
+
+__global__ void round_kernel(const RoundOp op) {
+    const auto row = static_cast<std::int64_t>(blockIdx.y);
+    const int i = static_cast<int>(blockIdx.x) * threads + static_cast<int>(threadIdx.x);
+    if (i >= op.y_columns) return;
+    op.y[row * op.y_stride + i] = i < op.cols ? to_bf16(op.x[row * op.x_stride + i]) : Bf16{0};
+}
+
+__global__ void silu_mul_kernel(const SiluMulOp op) {
+    const auto row = static_cast<std::int64_t>(blockIdx.y);
+    const int i = static_cast<int>(blockIdx.x) * threads + static_cast<int>(threadIdx.x);
+    if (i >= op.y_stride) return;
+    Bf16 out = 0;
+    if (i < op.width) {
+        const float* x = op.x + row * op.x_stride;
+        const float gate = x[i];
+        out = to_bf16(gate / (1.0f + expf(-gate)) * x[op.width + i]);
+    }
+    op.y[row * op.y_stride + i] = out;
+}
+
+/// One block per row: pairs of q and k first, then v.
+__global__ void __launch_bounds__(threads) rope_store_kernel(const RopeStoreOp op) {
+    const int row = static_cast<int>(blockIdx.x);
+    const int half = op.shape.head_dim / 2;
+    const int kv = op.shape.kv_heads * op.shape.head_dim;
+    const int q_width = op.shape.heads * op.shape.head_dim;
+    float* x = op.qkv + row * op.stride;
+    const auto position = static_cast<std::int64_t>(op.places.position[row]);
+    const float* cos = op.cos + position * half;
+    const float* sin = op.sin + position * half;
+    const KvPlanes cache = op.places.caches[op.places.sequence[row]];
+    const std::int64_t slot = static_cast<std::int64_t>(op.places.slot[row]) * kv;
+    Bf16* keys = const_cast<Bf16*>(cache.keys(op.layer)) + slot;
+    Bf16* values = const_cast<Bf16*>(cache.values(op.layer)) + slot;
+    const int pairs = (op.shape.heads + op.shape.kv_heads) * half;
+    for (int p = static_cast<int>(threadIdx.x); p < pairs; p += threads) {
+        const int head = p / half, i = p % half;
+        const int at = head * op.shape.head_dim + i;
+        const float a = x[at], b = x[at + half];
+        const float low = a * cos[i] - b * sin[i], high = b * cos[i] + a * sin[i];
+        if (head < op.shape.heads) {
+            x[at] = low;
+            x[at + half] = high;
+        } else {
+            keys[at - q_width] = to_bf16(low);
+            keys[at - q_width + half] = to_bf16(high);
+        }
+    }
+    for (int i = static_cast<int>(threadIdx.x); i < kv; i += threads)
+        values[i] = to_bf16(x[q_width + kv + i]);
+}
+
+__global__ void copy_rows_kernel(const CopyRowsOp op) {
+    const int row = static_cast<int>(blockIdx.y);
+    const int i = static_cast<int>(blockIdx.x) * threads + static_cast<int>(threadIdx.x);
+    if (i >= op.cols) return;
+    const std::int64_t from = op.rows == nullptr ? row : op.rows[row];
+    op.to[row * op.to_stride + i] = op.from[from * op.from_stride + i];
+}
+
+/// A warp copies a row, 16 bytes a lane; strides are whole pieces of 64 values.
+__global__ void __launch_bounds__(threads) gather_kernel(const GatherOp op) {
+    const int row = static_cast<int>(blockIdx.x) * warps + static_cast<int>(threadIdx.x) / warp_size;
+    if (row >= op.count) return;
+    const int pieces = op.from.stride / 8;
+    const auto* from = reinterpret_cast<const uint4*>(op.from.data + static_cast<std::int64_t>(op.rows[row]) *
+                                                                         op.from.stride);
+    auto* to = reinterpret_cast<uint4*>(op.to + static_cast<std::int64_t>(row) * op.from.stride);
+#pragma unroll 4
+    for (int i = static_cast<int>(threadIdx.x) % warp_size; i < pieces; i += warp_size)
+        to[i] = __ldcs(from + i);
+}
+
+/// One block per (moved row, plane): into the scratch, then out of it.
+__global__ void compact_kernel(KvPlanes cache, int width, int first, const std::int32_t* path, int count,
+                               Bf16* scratch, bool out) {
+    const auto plane = static_cast<std::int64_t>(blockIdx.y);
+    const int i = static_cast<int>(blockIdx.x);
+    const int slot = first + (out ? i : path[i]);
+    Bf16* there = cache.data + plane * cache.plane + static_cast<std::int64_t>(slot) * width;
+    Bf16* kept = scratch + (plane * count + i) * width;
+    for (int c = static_cast<int>(threadIdx.x); c < width; c += threads) {
+        if (out)
+            there[c] = kept[c];
+        else
+            kept[c] = there[c];
+    }
+}
+
+unsigned blocks(std::int64_t count) {
+    return static_cast<unsigned>((count + threads - 1) / threads);
+}
+
+}  // namespace
+
+void launch_rms_norm(const RmsNormOp& op, cudaStream_t stream) {
+    if (op.rows == 0) return;
+    const dim3 grid(static_cast<unsigned>(op.rows), static_cast<unsigned>(op.groups));
+    DS_LAUNCH(rms_norm_kernel, grid, threads, 0, stream, op);
+}
+
+void launch_round(const RoundOp& op, cudaStream_t stream) {
+    if (op.rows == 0) return;
+    DS_LAUNCH(round_kernel, (dim3(blocks(op.y_columns), static_cast<unsigned>(op.rows))), threads, 0, stream,
+              op);
+}
+
+void launch_silu_mul(const SiluMulOp& op, cudaStream_t stream) {
+    if (op.rows == 0) return;
+    DS_LAUNCH(silu_mul_kernel, (dim3(blocks(op.y_stride), static_cast<unsigned>(op.rows))), threads, 0,
+              stream, op);
+}
+
+void launch_rope_store(const RopeStoreOp& op, cudaStream_t stream) {
+    if (op.rows == 0) return;
+    DS_LAUNCH(rope_store_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op);
+}
+
+void launch_copy_rows(const CopyRowsOp& op, cudaStream_t stream) {
+    if (op.count == 0 || op.cols == 0) return;
+    DS_LAUNCH(copy_rows_kernel, (dim3(blocks(op.cols), static_cast<unsigned>(op.count))), threads, 0, stream,
+              op);
+}
+
+void launch_gather(const GatherOp& op, cudaStream_t stream) {
+    if (op.count == 0) return;
+    DS_LAUNCH(gather_kernel, static_cast<unsigned>((op.count + warps - 1) / warps), threads, 0, stream, op);
+}
+
+void launch_compact(const CompactOp& op, const std::int32_t* path, Bf16* scratch, cudaStream_t stream) {
+    if (op.count == 0) return;
+    const dim3 grid(static_cast<unsigned>(op.count), static_cast<unsigned>(op.planes));
+    DS_LAUNCH(compact_kernel, grid, threads, 0, stream, op.cache, op.width, op.first, path, op.count, scratch,
+              false);
+    DS_LAUNCH(compact_kernel, grid, threads, 0, stream, op.cache, op.width, op.first, path, op.count, scratch,
+              true);
+}
+
+}  // namespace draftscope::kernels::cuda

@@ -1,0 +1,389 @@
+#include <cmath>
+
+#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/launch.h"
+
+namespace draftscope::kernels::cuda {
+namespace {
+
+/// Keys that one thread holds while a block looks for the largest.
+constexpr int held = 16;
+
+/// The k largest of the keys held by the threads of a warp, descending, to `out`. Keys differ, or are no_key.
+__device__ void warp_top(std::uint64_t (&keys)[held], int k, std::uint64_t* out) {
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    std::uint64_t best = no_key;
+#pragma unroll
+    for (int i = 0; i < held; ++i) best = keys[i] > best ? keys[i] : best;
+    for (int n = 0; n < k; ++n) {
+        const std::uint64_t top = warp_max(best);
+        if (lane == 0) out[n] = top;
+        if (top == no_key || best != top) continue;  // every lane comes back for the next shuffle
+        best = no_key;
+#pragma unroll
+        for (int i = 0; i < held; ++i) {
+            if (keys[i] == top) keys[i] = no_key;
+            best = keys[i] > best ? keys[i] : best;
+        }
+    }
+}
+
+/// The k largest of the keys held by a block of Warps warps, to `out`, which the first warp writes. `shared`
+/// holds Warps * most_selected keys.
+template <int Warps>
+__device__ void block_top(std::uint64_t (&keys)[held], int k, std::uint64_t* shared, std::uint64_t* out) {
+    static_assert(Warps * most_selected <= held * warp_size);
+    const int warp = static_cast<int>(threadIdx.x) / warp_size;
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    warp_top(keys, k, shared + warp * most_selected);
+    __syncthreads();
+    if (warp != 0) return;
+#pragma unroll
+    for (int i = 0; i < held; ++i) {
+        const int at = i * warp_size + lane;
+        const bool there = at < Warps * most_selected && at % most_selected < k;
+        keys[i] = there ? shared[at] : no_key;
+    }
+    warp_top(keys, k, out);
+}
+
+constexpr int select_warps = 8;
+constexpr int select_threads = select_warps * warp_size;
+static_assert(select_threads * held == select_chunk);
+
+struct Scratch {
+    __host__ __device__ Scratch(void* data, int rows, int support, int k_in)
+        : chunks((support + select_chunk - 1) / select_chunk),
+          k(k_in),
+          keys(static_cast<std::uint64_t*>(data)),
+          sums(reinterpret_cast<float*>(keys + static_cast<std::int64_t>(rows) * chunks * k_in)) {}
+    int chunks, k;
+    std::uint64_t* keys;  ///< [rows, chunks, k]
+    float* sums;          ///< [rows, chunks, 2]: maximum, sum of exponentials
+};
+
+/// Grid: chunks of columns, rows.
+__global__ void __launch_bounds__(select_threads) chunk_kernel(const SelectOp op, Scratch scratch) {
+    __shared__ std::uint64_t shared[select_warps * most_selected];
+    __shared__ float maxima[select_warps], sums[select_warps];
+    const auto row = static_cast<std::int64_t>(blockIdx.y);
+    const int warp = static_cast<int>(threadIdx.x) / warp_size;
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    const int first = static_cast<int>(blockIdx.x) * select_chunk + warp * held * warp_size + lane;
+    const float* logits = op.logits + row * op.stride;
+    std::uint64_t keys[held];
+    float values[held];
+    float most = -INFINITY;
+#pragma unroll
+    for (int i = 0; i < held; ++i) {
+        const int place = first + i * warp_size;
+        keys[i] = no_key;
+        values[i] = -INFINITY;
+        if (place >= op.support) continue;
+        int column = place;
+        if (op.own != nullptr) {
+            const int token = op.own[row * op.own_stride + place];
+            if (token < 0) continue;
+            column = op.columns[token];
+        }
+        const float value = logits[column];
+        keys[i] = rank_key(value, static_cast<std::uint32_t>(place));
+        values[i] = value == value ? value : -INFINITY;
+        most = fmaxf(most, values[i]);
+    }
+    most = warp_max(most);
+    if (lane == 0) maxima[warp] = most;
+    __syncthreads();
+#pragma unroll
+    for (int w = 0; w < select_warps; ++w) most = fmaxf(most, maxima[w]);
+    float sum = 0;
+    if (most != -INFINITY) {
+#pragma unroll
+        for (int i = 0; i < held; ++i) sum += expf(values[i] - most);
+    }
+    sum = warp_sum(sum);
+    if (lane == 0) sums[warp] = sum;
+    const std::int64_t part = row * scratch.chunks + blockIdx.x;
+    block_top<select_warps>(keys, op.k, shared, scratch.keys + part * op.k);  // waits for `sums` too
+    if (threadIdx.x != 0) return;
+    float total = 0;
+    for (int w = 0; w < select_warps; ++w) total += sums[w];
+    scratch.sums[2 * part] = most;
+    scratch.sums[2 * part + 1] = total;
+}
+
+/// One block per row joins its chunks.
+__global__ void __launch_bounds__(select_threads) join_kernel(const SelectOp op, Scratch scratch) {
+    __shared__ std::uint64_t shared[select_warps * most_selected];
+    __shared__ std::uint64_t best[most_selected];
+    const auto row = static_cast<std::int64_t>(blockIdx.x);
+    const std::int64_t first = row * scratch.chunks;
+    const int candidates = scratch.chunks * op.k;
+    std::uint64_t keys[held];
+#pragma unroll
+    for (int i = 0; i < held; ++i) {
+        const int at = i * select_threads + static_cast<int>(threadIdx.x);
+        keys[i] = at < candidates ? scratch.keys[first * op.k + at] : no_key;
+    }
+    block_top<select_warps>(keys, op.k, shared, best);
+    __syncthreads();
+    for (int i = static_cast<int>(threadIdx.x); i < op.k; i += select_threads) {
+        const bool there = best[i] != no_key;
+        const int place = there ? static_cast<int>(place_of(best[i])) : -1;
+        op.ids[row * op.k + i] = place;
+        float value = -INFINITY;
+        if (there) {
+            const int column = op.own == nullptr ? place : op.columns[op.own[row * op.own_stride + place]];
+            value = op.logits[row * op.stride + column];
+        }
+        op.values[row * op.k + i] = value;
+    }
+    if (threadIdx.x != 0) return;
+    float most = -INFINITY, total = 0;
+    for (int c = 0; c < scratch.chunks; ++c) most = fmaxf(most, scratch.sums[2 * (first + c)]);
+    for (int c = 0; c < scratch.chunks; ++c) {
+        const float maximum = scratch.sums[2 * (first + c)];
+        if (maximum != -INFINITY) total += scratch.sums[2 * (first + c) + 1] * expf(maximum - most);
+    }
+    op.logsumexp[row] = most == -INFINITY ? -INFINITY : most + logf(total);
+}
+
+constexpr int set_threads = 1024;
+constexpr int set_warps = set_threads / warp_size;
+constexpr int digits = 256;
+
+/// Larger values have larger numbers; -0 counts as +0, NaN as the lowest.
+__device__ __forceinline__ std::uint32_t ordered(float value) {
+    return static_cast<std::uint32_t>(rank_key(value, 0) >> 32);
+}
+
+/// Sum of `value` over the threads before this one, and over all threads.
+__device__ int block_before(int value, int* totals, int& all) {
+    const int warp = static_cast<int>(threadIdx.x) / warp_size;
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    int sum = value;  // inclusive, over the warp's lanes so far
+    for (int offset = 1; offset < warp_size; offset *= 2) {
+        const int other = __shfl_up_sync(all_lanes, sum, offset);
+        if (lane >= offset) sum += other;
+    }
+    __syncthreads();  // whoever read `totals` before is done
+    if (lane == warp_size - 1) totals[warp] = sum;
+    __syncthreads();
+    int before = sum - value;
+    all = 0;
+    for (int w = 0; w < set_warps; ++w) {
+        if (w < warp) before += totals[w];
+        all += totals[w];
+    }
+    return before;
+}
+
+/// One block per row. Digit by digit the k-th largest value is narrowed down; then the columns above it are
+/// listed in their order, and of those equal to it the first ones.
+__global__ void __launch_bounds__(set_threads) top_set_kernel(const TopSetOp op) {
+    __shared__ int counts[digits];
+    __shared__ int totals[set_warps];
+    __shared__ std::uint32_t found_digit;
+    __shared__ int found_left;
+    const auto row = static_cast<std::int64_t>(blockIdx.x);
+    const float* x = op.x + row * op.stride;
+    std::int32_t* ids = op.ids + row * op.k;
+    std::uint32_t prefix = 0;
+    int left = op.k;  // how many of the values that share the prefix are wanted
+    for (int shift = 24; shift >= 0; shift -= 8) {
+        for (int d = static_cast<int>(threadIdx.x); d < digits; d += set_threads) counts[d] = 0;
+        __syncthreads();
+        for (int c = static_cast<int>(threadIdx.x); c < op.columns; c += set_threads) {
+            const std::uint32_t key = ordered(x[c]);
+            // At the first digit nothing is known of the key yet.
+            if (shift == 24 || key >> (shift + 8) == prefix) atomicAdd(&counts[key >> shift & 0xffu], 1);
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            int above = 0;
+            int d = digits - 1;
+            while (d > 0 && above + counts[d] < left) above += counts[d--];
+            found_digit = static_cast<std::uint32_t>(d);
+            found_left = left - above;
+        }
+        __syncthreads();
+        prefix = prefix << 8 | found_digit;
+        left = found_left;
+        __syncthreads();  // before thread 0 writes them again
+    }
+    int written = 0, equal_seen = 0;
+    for (int first = 0; first < op.columns; first += set_threads) {
+        const int c = first + static_cast<int>(threadIdx.x);
+        const std::uint32_t key = c < op.columns ? ordered(x[c]) : 0;
+        const bool above = c < op.columns && key > prefix;
+        const bool equal = c < op.columns && key == prefix;
+        int equals = 0, kept = 0;
+        const int equal_place = equal_seen + block_before(equal ? 1 : 0, totals, equals);
+        const bool keep = above || (equal && equal_place < left);
+        const int place = written + block_before(keep ? 1 : 0, totals, kept);
+        if (keep) ids[place] = c;
+        written += kept;
+        equal_seen += equals;
+    }
+}
+
+constexpr int striped_warps = 4;
+constexpr int striped_threads = striped_warps * warp_size;
+
+/// Grid: buckets, rows. A bucket has at most striped_threads * held columns.
+__global__ void __launch_bounds__(striped_threads) striped_kernel(const StripedOp op) {
+    __shared__ std::uint64_t shared[striped_warps * most_selected];
+    __shared__ std::uint64_t best[most_selected];
+    const auto row = static_cast<std::int64_t>(blockIdx.y);
+    const int bucket = static_cast<int>(blockIdx.x);
+    const float* scores = op.scores + row * op.stride;
+    std::uint64_t keys[held];
+#pragma unroll
+    for (int i = 0; i < held; ++i) {
+        const std::int64_t column =
+            bucket +
+            static_cast<std::int64_t>(i * striped_threads + static_cast<int>(threadIdx.x)) * op.buckets;
+        keys[i] = column < op.columns ? rank_key(scores[column], static_cast<std::uint32_t>(column)) : no_key;
+    }
+    block_top<striped_warps>(keys, op.m, shared, best);
+    __syncthreads();
+    std::int32_t* ids = op.ids + (row * op.buckets + bucket) * op.m;
+    for (int i = static_cast<int>(threadIdx.x); i < op.m; i += striped_threads)
+        ids[i] = best[i] == no_key ? -1 : static_cast<int>(place_of(best[i]));
+}
+
+constexpr int mark_threads = 256;
+
+__global__ void mark_kernel(const UnionOp op) {
+    const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * mark_threads + threadIdx.x;
+    if (i >= op.count) return;
+    const int token = op.ids[i];
+    if (token >= 0) atomicOr(op.bitmap + token / 32, 1u << (token % 32));
+}
+
+constexpr int list_threads = 1024;
+
+/// One block: each thread lists the tokens of a run of words, behind those of the threads before it.
+__global__ void __launch_bounds__(list_threads) list_kernel(const UnionOp op) {
+    __shared__ int totals[warp_size];
+    const int words = (op.vocab + 31) / 32;
+    const int per_thread = (words + list_threads - 1) / list_threads;
+    const int first = min(static_cast<int>(threadIdx.x) * per_thread, words);
+    const int end = min(first + per_thread, words);
+    const int warp = static_cast<int>(threadIdx.x) / warp_size;
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    int mine = 0;
+    for (int w = first; w < end; ++w) mine += __popc(op.bitmap[w]);
+    int before = mine;  // inclusive sum over the warp's lanes so far
+    for (int offset = 1; offset < warp_size; offset *= 2) {
+        const int other = __shfl_up_sync(all_lanes, before, offset);
+        if (lane >= offset) before += other;
+    }
+    if (lane == warp_size - 1) totals[warp] = before;
+    before -= mine;
+    __syncthreads();
+    int at = before;
+    for (int w = 0; w < warp; ++w) at += totals[w];
+    for (int w = first; w < end; ++w) {
+        std::uint32_t word = op.bitmap[w];
+        op.bitmap[w] = 0;
+        while (word != 0) {
+            const int token = w * 32 + __ffs(static_cast<int>(word)) - 1;
+            word &= word - 1;
+            op.tokens[at] = token;
+            op.columns[token] = at++;
+        }
+    }
+    if (threadIdx.x == list_threads - 1) *op.size = at;
+}
+
+constexpr int read_threads = 256;
+
+/// Eight independent 16-byte loads per thread and turn.
+__global__ void __launch_bounds__(read_threads)
+    read_kernel(const uint4* data, std::size_t count, float* sink) {
+    constexpr int ahead = 8;
+    const std::size_t step = static_cast<std::size_t>(gridDim.x) * read_threads;
+    unsigned folded = 0;
+    std::size_t i = static_cast<std::size_t>(blockIdx.x) * read_threads + threadIdx.x;
+    for (; i + (ahead - 1) * step < count; i += ahead * step) {
+        uint4 v[ahead];
+#pragma unroll
+        for (int a = 0; a < ahead; ++a) v[a] = __ldcs(data + i + a * step);
+#pragma unroll
+        for (int a = 0; a < ahead; ++a) folded ^= v[a].x ^ v[a].y ^ v[a].z ^ v[a].w;
+    }
+    for (; i < count; i += step) {
+        const uint4 v = __ldcs(data + i);
+        folded ^= v.x ^ v.y ^ v.z ^ v.w;
+    }
+    // Practically never: keeps the loads alive.
+    if (folded == 0x9e3779b9u && threadIdx.x > read_threads) *sink = 1.0f;
+}
+
+__global__ void empty_kernel() {}
+
+__device__ std::uint32_t mixed(std::uint32_t x) {
+    x = (x ^ x >> 16) * 0x7feb352du;
+    x = (x ^ x >> 15) * 0x846ca68bu;
+    return x ^ x >> 16;
+}
+
+/// Box-Muller over a hash of the place.
+__global__ void fill_kernel(Bf16* data, std::size_t count, float scale, std::uint32_t seed) {
+    const std::size_t step = static_cast<std::size_t>(gridDim.x) * blockDim.x;
+    for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
+         i += step) {
+        const std::uint32_t a = mixed(static_cast<std::uint32_t>(i) * 2 + seed);
+        const std::uint32_t b = mixed(a ^ static_cast<std::uint32_t>(i >> 31) ^ 0x9e3779b9u);
+        const float u = (static_cast<float>(a >> 8) + 0.5f) / 16777216.0f;
+        const float v = static_cast<float>(b >> 8) / 16777216.0f;
+        data[i] = to_bf16(scale * sqrtf(-2.0f * logf(u)) * cospif(2.0f * v));
+    }
+}
+
+}  // namespace
+
+void launch_select(const SelectOp& op, cudaStream_t stream) {
+    if (op.rows == 0) return;
+    const Scratch scratch(op.scratch, op.rows, op.support, op.k);
+    DS_LAUNCH(chunk_kernel, (dim3(static_cast<unsigned>(scratch.chunks), static_cast<unsigned>(op.rows))),
+              select_threads, 0, stream, op, scratch);
+    DS_LAUNCH(join_kernel, static_cast<unsigned>(op.rows), select_threads, 0, stream, op, scratch);
+}
+
+void launch_top_set(const TopSetOp& op, cudaStream_t stream) {
+    if (op.rows == 0) return;
+    DS_LAUNCH(top_set_kernel, static_cast<unsigned>(op.rows), set_threads, 0, stream, op);
+}
+
+void launch_striped(const StripedOp& op, cudaStream_t stream) {
+    if (op.rows == 0) return;
+    DS_LAUNCH(striped_kernel, (dim3(static_cast<unsigned>(op.buckets), static_cast<unsigned>(op.rows))),
+              striped_threads, 0, stream, op);
+}
+
+void launch_unite(const UnionOp& op, cudaStream_t stream) {
+    if (op.count > 0) {
+        const auto blocks = static_cast<unsigned>((op.count + mark_threads - 1) / mark_threads);
+        DS_LAUNCH(mark_kernel, blocks, mark_threads, 0, stream, op);
+    }
+    DS_LAUNCH(list_kernel, 1, list_threads, 0, stream, op);
+}
+
+void launch_read(const void* data, std::size_t bytes, float* sink, cudaStream_t stream) {
+    constexpr unsigned blocks = 132 * 8;
+    DS_LAUNCH(read_kernel, blocks, read_threads, 0, stream, static_cast<const uint4*>(data),
+              bytes / sizeof(uint4), sink);
+}
+
+void launch_empty(cudaStream_t stream) {
+    DS_LAUNCH(empty_kernel, 1, 32, 0, stream);
+}
+
+void launch_fill_normal(Bf16* data, std::size_t count, float scale, std::uint64_t seed, cudaStream_t stream) {
+    DS_LAUNCH(fill_kernel, 2048, 256, 0, stream, data, count, scale,
+              static_cast<std::uint32_t>(seed * 0x9e3779b9u));
+}
+
+}  // namespace draftscope::kernels::cuda

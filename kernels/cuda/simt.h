@@ -1,0 +1,15 @@
+#pragma once
+
+/// Device code is written against CUDA or, for tests on machines without a GPU, against its stand-in.
+#if defined(DS_SIMT_HOST)
+#include "kernels/cuda/simt_host.h"
+#define DS_LAUNCH(kernel, grid, block, shared, stream, ...) \
+    ((void)(stream),                                        \
+     ::draftscope::kernels::cuda::simt::launch((grid), (block), (shared), [&] { (kernel)(__VA_ARGS__); }))
+#define DS_DYNAMIC_SHARED(name) char* name = ::draftscope::kernels::cuda::simt::dynamic_shared()
+#else
+#include <cuda_runtime_api.h>
+#define DS_LAUNCH(kernel, grid, block, shared, stream, ...) \
+    (kernel)<<<(grid), (block), (shared), (stream)>>>(__VA_ARGS__)
+#define DS_DYNAMIC_SHARED(name) extern __shared__ __align__(16) char name[]
+#endif

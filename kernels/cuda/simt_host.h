@@ -1,0 +1,137 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+
+/// Stands in for a GPU's threads when device code is compiled for the host (DS_SIMT_HOST): the threads of a
+/// block are fibres of one thread, which change at barriers and warp-wide operations. Slow, but the kernels
+/// themselves run, in several orders of their threads; a barrier that not every thread reaches ends the
+/// program.
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+/// Blocks run one after the other, so what a block shares may be static.
+#define __shared__ static
+
+namespace draftscope::kernels::cuda {
+
+struct Dim {
+    unsigned x = 1, y = 1, z = 1;
+    Dim() = default;
+    Dim(unsigned x_in, unsigned y_in = 1, unsigned z_in = 1) : x(x_in), y(y_in), z(z_in) {}
+};
+using dim3 = Dim;
+using cudaStream_t = void*;
+
+namespace simt {
+
+/// In which order the threads of a block take turns: 0 rising, 1 falling, others scattered by that number.
+void set_order(unsigned order);
+void launch(const Dim& grid, const Dim& block, std::size_t shared_bytes, const std::function<void()>& kernel);
+char* dynamic_shared();
+void sync_block();
+/// Each lane gives 32 bytes and sees those of all lanes of its warp until `leave`.
+struct Offer {
+    std::uint64_t words[4] = {};
+};
+const Offer* meet(const Offer& mine);
+void leave();
+
+extern Dim thread_index, block_index, block_size, grid_size;
+
+template <typename T>
+T shuffle(T value, int from_lane) {
+    static_assert(sizeof(T) <= sizeof(std::uint64_t));
+    Offer mine;
+    std::memcpy(mine.words, &value, sizeof(T));
+    const Offer* all = meet(mine);
+    T result;
+    std::memcpy(&result, all[from_lane].words, sizeof(T));
+    leave();
+    return result;
+}
+
+}  // namespace simt
+
+#define threadIdx ::draftscope::kernels::cuda::simt::thread_index
+#define blockIdx ::draftscope::kernels::cuda::simt::block_index
+#define blockDim ::draftscope::kernels::cuda::simt::block_size
+#define gridDim ::draftscope::kernels::cuda::simt::grid_size
+
+inline void __syncthreads() {
+    simt::sync_block();
+}
+template <typename T>
+T __shfl_xor_sync(unsigned, T value, int mask) {
+    return simt::shuffle(value, static_cast<int>(simt::thread_index.x % 32) ^ mask);
+}
+template <typename T>
+T __shfl_up_sync(unsigned, T value, int offset) {
+    const int lane = static_cast<int>(simt::thread_index.x % 32);
+    return simt::shuffle(value, lane >= offset ? lane - offset : lane);
+}
+inline int atomicAdd(int* at, int value) {
+    const int before = *at;
+    *at += value;
+    return before;
+}
+inline unsigned atomicOr(std::uint32_t* at, std::uint32_t value) {
+    const unsigned before = *at;
+    *at |= value;
+    return before;
+}
+inline int __popc(std::uint32_t value) {
+    return __builtin_popcount(value);
+}
+inline int __ffs(int value) {
+    return __builtin_ffs(value);
+}
+inline float __uint_as_float(std::uint32_t bits) {
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+inline std::uint32_t __float_as_uint(float value) {
+    std::uint32_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+inline float cospif(float x) {
+    return std::cos(3.14159265358979f * x);
+}
+
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
+struct alignas(8) float2 {
+    float x, y;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
+    return {x, y, z, w};
+}
+inline float2 make_float2(float x, float y) {
+    return {x, y};
+}
+template <typename T>
+T __ldcs(const T* from) {
+    return *from;
+}
+using std::max;
+using std::min;
+
+/// mma.m16n8k16 on bf16 as the PTX manual lays its fragments out.
+void mma_host(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1);
+
+inline constexpr int cudaFuncAttributeMaxDynamicSharedMemorySize = 0;
+template <typename Kernel>
+void cudaFuncSetAttribute(Kernel, int, int) {}
+
+}  // namespace draftscope::kernels::cuda

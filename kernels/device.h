@@ -1,0 +1,132 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/device_timer.h"
+#include "base/function_ref.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "kernels/device_ops.h"
+#include "kernels/exec.h"
+
+/// A machine that keeps weights and activations in a memory of its own. Ops name their operands by addresses
+/// in that memory and run in the order in which they are asked for; only finish() waits.
+/// kernels/cuda implements it; tests run the same engine code on a twin that computes on the host.
+namespace draftscope::kernels {
+
+struct DeviceInfo {
+    std::string name;          ///< "NVIDIA H200"
+    std::string architecture;  ///< "sm_90"
+    int processors = 0;        ///< multiprocessors
+    std::uint64_t memory_bytes = 0;
+    std::uint64_t l2_bytes = 0;
+    std::uint64_t persisting_l2_bytes = 0;  ///< most that may be set aside
+    std::uint64_t access_window_bytes = 0;  ///< largest access-policy window
+    int shared_bytes = 0;                   ///< most shared memory one block may ask for
+    std::string driver, runtime;            ///< versions, "13.0"
+};
+
+struct DeviceWorkspace;
+
+class Device {
+  public:
+    Device();
+    virtual ~Device();
+    virtual const DeviceInfo& info() const = 0;
+    /// Held by whoever asks for ops that belong together: the engine's thread, or a side lane's.
+    std::mutex& busy() { return busy_; }
+    /// What ops with operands on the host pass through.
+    DeviceWorkspace& workspace() { return *workspace_; }
+    /// Kept for finish(), unless an error came before.
+    void fail(std::string what) {
+        if (failure_.empty()) failure_ = std::move(what);
+    }
+
+    /// Zeroed memory, 256-byte aligned; null when there is none left.
+    virtual void* allocate(std::size_t bytes) = 0;
+    virtual void release(void* data) = 0;
+    /// The host memory may change as soon as upload() returns, and holds what download() brings after
+    /// finish().
+    virtual void upload(void* to, const void* from, std::size_t bytes) = 0;
+    virtual void download(void* to, const void* from, std::size_t bytes) = 0;
+    virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+    /// Waits for everything asked for. An error names the op that failed first; the device is then of no use.
+    virtual Status finish() = 0;
+
+    virtual void matmul(const MatmulOp& op) = 0;
+    virtual void rms_norm(const RmsNormOp& op) = 0;
+    virtual void round(const RoundOp& op) = 0;
+    virtual void silu_mul(const SiluMulOp& op) = 0;
+    virtual void rope_store(const RopeStoreOp& op) = 0;
+    virtual void attention(const AttentionOp& op) = 0;
+    virtual void select(const SelectOp& op) = 0;
+    virtual void top_set(const TopSetOp& op) = 0;
+    virtual void striped(const StripedOp& op) = 0;
+    virtual void unite(const UnionOp& op) = 0;
+    virtual void gather(const GatherOp& op) = 0;
+    virtual void copy_rows(const CopyRowsOp& op) = 0;
+    virtual void compact(const CompactOp& op) = 0;
+
+    /// Runs `work`, which only asks for ops. The same key promises the same ops on the same addresses, so
+    /// that they may be kept as a graph and launched as one. Keys come from new_key().
+    virtual void replay(std::uint64_t key, FunctionRef<void()> work) = 0;
+    /// A fresh number for keys of replay().
+    virtual std::uint64_t new_key() = 0;
+    /// Device time of what was asked for; null when it cannot be measured.
+    virtual DeviceTimer* timer() = 0;
+
+  protected:
+    /// To be called by destructors of implementations, whose memory the workspace holds.
+    void drop_workspace();
+    Status failure() const;
+
+  private:
+    std::mutex busy_;
+    std::string failure_;
+    std::unique_ptr<DeviceWorkspace> workspace_;
+};
+
+/// Memory of a device that only grows; what it held is lost when it does. Address null while empty.
+class DeviceBuffer {
+  public:
+    DeviceBuffer() = default;
+    explicit DeviceBuffer(Device& device) : device_(&device) {}
+    DeviceBuffer(DeviceBuffer&& other) noexcept;
+    DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
+    ~DeviceBuffer();
+
+    /// False when the device has not enough memory; the buffer is then empty.
+    bool reserve(Device& device, std::size_t bytes);
+    std::size_t bytes() const { return bytes_; }
+    template <typename T>
+    T* as() const {
+        return static_cast<T*>(data_);
+    }
+
+  private:
+    Device* device_ = nullptr;
+    void* data_ = nullptr;
+    std::size_t bytes_ = 0;
+};
+
+/// A pool of CPU threads in front of `device`, which it owns: matrices are kept there in bf16.
+std::unique_ptr<Exec> make_device_exec(int threads, std::unique_ptr<Device> device);
+
+/// What there is to run on, found without starting anything that a machine without a GPU lacks.
+struct DeviceProbe {
+    bool available = false;
+    std::string why_not;  ///< for a person, with what to do
+    DeviceInfo info;
+};
+DeviceProbe probe_cuda();
+struct CudaOptions {
+    int ordinal = 0;
+    bool graphs = true;
+};
+Result<std::unique_ptr<Device>> open_cuda(const CudaOptions& options = {});
+
+}  // namespace draftscope::kernels

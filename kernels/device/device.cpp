@@ -1,0 +1,70 @@
+#include "kernels/device.h"
+
+#include <utility>
+
+#include "kernels/device/workspace.h"
+
+namespace draftscope::kernels {
+namespace {
+
+/// Threads for what stays on the host, and the device that they feed.
+class DeviceExec final : public Exec {
+  public:
+    DeviceExec(int threads, std::unique_ptr<Device> device)
+        : device_(std::move(device)), cpu_(make_cpu_exec(threads)) {}
+    Device* device() override { return device_.get(); }
+    int threads() const override { return cpu_->threads(); }
+    Isa isa() const override { return cpu_->isa(); }
+    void parallel(int parts, FunctionRef<void(int part)> work) override { cpu_->parallel(parts, work); }
+    std::byte* scratch(int thread, std::size_t bytes) override { return cpu_->scratch(thread, bytes); }
+    std::byte* shared_scratch(std::size_t bytes) override { return cpu_->shared_scratch(bytes); }
+
+  private:
+    std::unique_ptr<Device> device_;
+    std::unique_ptr<Exec> cpu_;
+};
+
+}  // namespace
+
+Device::Device() : workspace_(std::make_unique<DeviceWorkspace>()) {}
+Device::~Device() = default;
+
+void Device::drop_workspace() {
+    workspace_.reset();
+}
+
+Status Device::failure() const {
+    if (failure_.empty()) return {};
+    return failed("{}: {}", info().name, failure_);
+}
+
+DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
+    : device_(other.device_),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
+
+DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+}
+
+DeviceBuffer::~DeviceBuffer() {
+    if (data_ != nullptr) device_->release(data_);
+}
+
+bool DeviceBuffer::reserve(Device& device, std::size_t bytes) {
+    if (bytes <= bytes_ && data_ != nullptr) return true;
+    if (data_ != nullptr) device_->release(data_);
+    device_ = &device;
+    data_ = device.allocate(bytes);
+    bytes_ = data_ == nullptr ? 0 : bytes;
+    return data_ != nullptr;
+}
+
+std::unique_ptr<Exec> make_device_exec(int threads, std::unique_ptr<Device> device) {
+    return std::make_unique<DeviceExec>(threads, std::move(device));
+}
+
+}  // namespace draftscope::kernels

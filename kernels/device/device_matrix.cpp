@@ -1,0 +1,190 @@
+#include "kernels/device/device_matrix.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <vector>
+
+#include "kernels/cpu/layout.h"
+#include "kernels/device/workspace.h"
+
+namespace draftscope::kernels {
+namespace {
+
+/// Rows packed on the host before they travel together.
+constexpr std::size_t upload_bytes = std::size_t{32} << 20;
+
+/// Where the values of contiguous rows can be read; strided ones are gathered first.
+const float* contiguous(Rows<const float> from, std::vector<float>& scratch) {
+    if (from.stride == from.cols) return from.data;
+    const auto cols = static_cast<std::size_t>(from.cols);
+    scratch.resize(static_cast<std::size_t>(from.rows) * cols);
+    for (int r = 0; r < from.rows; ++r)
+        std::memcpy(scratch.data() + static_cast<std::size_t>(r) * cols, from.row_data(r),
+                    cols * sizeof(float));
+    return scratch.data();
+}
+
+void download_rows(Device& device, const float* from, Rows<float> to, int cols, std::vector<float>& scratch) {
+    const auto count = static_cast<std::size_t>(to.rows) * static_cast<std::size_t>(cols);
+    if (to.stride == cols) {
+        device.download(to.data, from, count * sizeof(float));
+        return (void)device.finish();
+    }
+    scratch.resize(count);
+    device.download(scratch.data(), from, count * sizeof(float));
+    (void)device.finish();
+    for (int r = 0; r < to.rows; ++r)
+        std::memcpy(to.row_data(r),
+                    scratch.data() + static_cast<std::size_t>(r) * static_cast<std::size_t>(cols),
+                    static_cast<std::size_t>(cols) * sizeof(float));
+}
+
+}  // namespace
+
+const Bf16* DeviceWorkspace::upload_rounded(Device& device, const DeviceMatrix& matrix,
+                                            Rows<const float> from) {
+    const auto count = static_cast<std::size_t>(from.rows) * static_cast<std::size_t>(from.cols);
+    auto* plain = reserve<float>(device, x, count);
+    auto* half = reserve<Bf16>(device, x_half,
+                               static_cast<std::size_t>(from.rows) * static_cast<std::size_t>(matrix.stride));
+    if (plain == nullptr || half == nullptr) return nullptr;
+    device.upload(plain, contiguous(from, rows), count * sizeof(float));
+    device.round({plain, from.cols, from.rows, from.cols, half, matrix.stride, matrix.stride});
+    return half;
+}
+
+Matrix DeviceMatrixAccess::allocate(Device& device, int rows, int k) {
+    Matrix matrix;
+    matrix.n_ = rows;
+    matrix.k_ = k;
+    matrix.precision_ = Precision::bf16;
+    matrix.device_ = &device;
+    const int stride = padded_columns(k);
+    matrix.bytes_ = static_cast<std::size_t>(rows) * static_cast<std::size_t>(stride) * sizeof(Bf16);
+    if (!matrix.device_data_.reserve(device, std::max<std::size_t>(matrix.bytes_, 1)))
+        device.fail(fmt::format("no memory for a matrix of {} x {} ({:.2f} GB)", rows, k,
+                                static_cast<double>(matrix.bytes_) * 1e-9));
+    matrix.on_device_ = {matrix.device_data_.as<Bf16>(), rows, k, stride};
+    return matrix;
+}
+
+Matrix DeviceMatrixAccess::pack(Exec& exec, Device& device, int n, int k, RowSource source) {
+    Matrix matrix;
+    {
+        const std::lock_guard lock(device.busy());
+        matrix = allocate(device, n, k);
+    }
+    auto* to = matrix.device_data_.as<Bf16>();
+    if (to == nullptr) return matrix;
+    const auto stride = static_cast<std::size_t>(matrix.on_device_.stride);
+    const int batch = static_cast<int>(std::max<std::size_t>(
+        1, std::min<std::size_t>(static_cast<std::size_t>(n), upload_bytes / (stride * sizeof(Bf16)))));
+    std::vector<Bf16> packed(static_cast<std::size_t>(batch) * stride, 0);
+    for (int first = 0; first < n; first += batch) {
+        const int rows = std::min(batch, n - first);
+        exec.parallel(exec.threads(), [&](int part) {
+            std::vector<float> values(static_cast<std::size_t>(k));
+            for (int r = part; r < rows; r += exec.threads()) {
+                source(first + r, values.data());
+                Bf16* out = packed.data() + static_cast<std::size_t>(r) * stride;
+                std::transform(values.begin(), values.end(), out, to_bf16);
+            }
+        });
+        const std::lock_guard lock(device.busy());
+        device.upload(to + static_cast<std::size_t>(first) * stride, packed.data(),
+                      static_cast<std::size_t>(rows) * stride * sizeof(Bf16));
+    }
+    return matrix;
+}
+
+void DeviceMatrixAccess::fill(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids) {
+    Device& device = *to.device_;
+    const std::lock_guard lock(device.busy());
+    DeviceWorkspace& space = device.workspace();
+    to.n_ = static_cast<int>(ids.size());
+    to.on_device_.n = to.n_;
+    to.bytes_ = ids.size() * static_cast<std::size_t>(from.stride) * sizeof(Bf16);
+    auto* list = space.reserve<std::int32_t>(device, space.list, std::max<std::size_t>(ids.size(), 1));
+    auto* data = to.device_data_.as<Bf16>();
+    if (list == nullptr || data == nullptr || ids.empty()) return;
+    assert(to.device_data_.bytes() >= to.bytes_);
+    device.upload(list, ids.data(), ids.size_bytes());
+    device.gather({from, list, to.n_, data});
+}
+
+Matrix DeviceMatrixAccess::gather_rows(const Matrix& from, std::span<const TokenId> ids) {
+    Matrix matrix;
+    {
+        const std::lock_guard lock(from.device_->busy());
+        matrix = allocate(*from.device_, static_cast<int>(ids.size()), from.k_);
+    }
+    fill(matrix, from.on_device_, ids);
+    return matrix;
+}
+
+void DeviceMatrixAccess::unpack_row(const Matrix& from, int row, std::span<float> out) {
+    const std::lock_guard lock(from.device_->busy());
+    const auto stride = static_cast<std::size_t>(from.on_device_.stride);
+    std::vector<Bf16> packed(stride);
+    from.device_->download(packed.data(), from.on_device_.data + static_cast<std::size_t>(row) * stride,
+                           stride * sizeof(Bf16));
+    (void)from.device_->finish();
+    std::transform(packed.begin(), packed.begin() + from.k_, out.begin(), from_bf16);
+}
+
+void DeviceMatrixAccess::make_room(Matrix& matrix, Device& device, int rows, int k) {
+    const std::lock_guard lock(device.busy());
+    matrix = allocate(device, rows, k);  // the memory before goes while the device is ours
+}
+
+void DeviceMatrixAccess::run(Device& device, const DeviceMatrix& weights,
+                             const std::vector<std::int32_t>* chosen, Rows<const float> x, Rows<float> y,
+                             const float* bias) {
+    const std::lock_guard lock(device.busy());
+    DeviceWorkspace& space = device.workspace();
+    MatmulOp op;
+    op.weights = weights;
+    op.rows = x.rows;
+    op.x = space.upload_rounded(device, weights, x);
+    op.y = space.reserve<float>(device, space.y,
+                                static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(y.cols));
+    op.y_stride = y.cols;
+    if (op.x == nullptr || op.y == nullptr || weights.data == nullptr) return;
+    if (bias != nullptr) {
+        const auto count = static_cast<std::size_t>(weights.n);
+        auto* copy = space.reserve<float>(device, space.bias, count);
+        if (copy == nullptr) return;
+        device.upload(copy, bias, count * sizeof(float));
+        op.bias = copy;
+    }
+    if (chosen != nullptr) {
+        auto* list = space.reserve<std::int32_t>(device, space.list, chosen->size());
+        if (list == nullptr) return;
+        device.upload(list, chosen->data(), chosen->size() * sizeof(std::int32_t));
+        op.chosen_count = list;
+        op.chosen = list + 1;
+        op.most_chosen = y.cols;
+    }
+    device.matmul(op);
+    download_rows(device, op.y, y, y.cols, space.rows);
+}
+
+void DeviceMatrixAccess::matmul(const Matrix& weights, const std::span<const int>* blocks,
+                                Rows<const float> x, Rows<float> y, const float* bias) {
+    if (blocks == nullptr) return run(*weights.device_, weights.on_device_, nullptr, x, y, bias);
+    // Outputs past the matrix's last are read as its last: nobody looks at them.
+    std::vector<std::int32_t> chosen(1, y.cols);
+    for (const int block : *blocks)
+        for (int i = 0; i < lanes; ++i) chosen.push_back(std::min(block * lanes + i, weights.n_ - 1));
+    run(*weights.device_, weights.on_device_, &chosen, x, y, bias);
+}
+
+void DeviceMatrixAccess::matmul_rows(Device& device, const DeviceMatrix& weights,
+                                     std::span<const TokenId> ids, Rows<const float> x, Rows<float> y) {
+    std::vector<std::int32_t> chosen(1, y.cols);
+    chosen.insert(chosen.end(), ids.begin(), ids.end());
+    run(device, weights, &chosen, x, y, nullptr);
+}
+
+}  // namespace draftscope::kernels

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/matrix.h"
+
+/// The ops of matrix.h, matmul.h and row_store.h for matrices that lie on a device.
+namespace draftscope::kernels {
+
+struct DeviceMatrixAccess {
+    static Matrix pack(Exec& exec, Device& device, int n, int k, RowSource source);
+    static Matrix gather_rows(const Matrix& from, std::span<const TokenId> ids);
+    static void unpack_row(const Matrix& from, int row, std::span<float> out);
+    /// `blocks` null: all outputs; else blocks of 16, as matmul_blocks() has them.
+    static void matmul(const Matrix& weights, const std::span<const int>* blocks, Rows<const float> x,
+                       Rows<float> y, const float* bias);
+    /// Outputs `ids` of `weights`, in that order: y is [x.rows, ids].
+    static void matmul_rows(Device& device, const DeviceMatrix& weights, std::span<const TokenId> ids,
+                            Rows<const float> x, Rows<float> y);
+    /// `matrix` becomes one with room for `rows` rows of `k` values.
+    static void make_room(Matrix& matrix, Device& device, int rows, int k);
+    /// Rows `ids` of `from` become the first rows of `to`, which has room for them.
+    static void fill(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids);
+
+  private:
+    /// The caller holds Device::busy().
+    static Matrix allocate(Device& device, int rows, int k);
+    /// `chosen` null: all outputs, else its first value says how many follow.
+    static void run(Device& device, const DeviceMatrix& weights, const std::vector<std::int32_t>* chosen,
+                    Rows<const float> x, Rows<float> y, const float* bias);
+};
+
+}  // namespace draftscope::kernels

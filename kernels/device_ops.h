@@ -1,0 +1,218 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+/// What a device is asked for: operands by their addresses in its memory. Plain data, so that device code may
+/// include it. Every op obeys the contract of this folder: a row's result depends on that row's inputs alone.
+namespace draftscope::kernels {
+
+using Bf16 = std::uint16_t;  ///< the upper half of a float
+
+/// Weights [n, k] in row order; `stride` values lie between rows. Columns k .. stride - 1 are zeros.
+struct DeviceMatrix {
+    const Bf16* data = nullptr;
+    int n = 0;
+    int k = 0;
+    int stride = 0;
+};
+/// The stride of a row of `k` bf16 values: whole pieces of 64, so that no kernel has a tail in k.
+constexpr int padded_columns(int k) {
+    return (k + 63) / 64 * 64;
+}
+
+/// y[m] = x[m] W^T (+ bias), m < rows; with `accumulate` added to y.
+struct MatmulOp {
+    DeviceMatrix weights;
+    const Bf16* x = nullptr;  ///< [rows, weights.stride]
+    int rows = 0;
+    float* y = nullptr;  ///< [rows, y_stride >= outputs]
+    std::int64_t y_stride = 0;
+    const float* bias = nullptr;  ///< [n] or null
+    bool accumulate = false;
+    /// Chosen outputs: column c of y is output chosen[c], c < *chosen_count. Null = all.
+    const std::int32_t* chosen = nullptr;
+    const std::int32_t* chosen_count = nullptr;
+    int most_chosen = 0;  ///< upper bound of *chosen_count, known before the op runs
+};
+
+/// Groups of `width` neighbouring values, each divided by the root of its mean square and multiplied by
+/// `weight` [width]. Groups of a row lie side by side from x on.
+struct RmsNormOp {
+    const float* x = nullptr;  ///< [rows, x_stride]
+    std::int64_t x_stride = 0;
+    int rows = 0, groups = 1, width = 0;
+    const float* weight = nullptr;
+    float eps = 0;
+    float* y = nullptr;  ///< [rows, y_stride] or null; may be x
+    std::int64_t y_stride = 0;
+    bool add = false;      ///< y += instead of y =
+    Bf16* half = nullptr;  ///< [rows, half_stride] or null: the same, rounded; groups * width values a row
+    int half_stride = 0;   ///< padding columns up to half_columns are set to zero
+    int half_columns = 0;
+};
+
+/// Rounds rows to bf16; columns cols .. y_columns - 1 become zero.
+struct RoundOp {
+    const float* x = nullptr;
+    std::int64_t x_stride = 0;
+    int rows = 0, cols = 0;
+    Bf16* y = nullptr;
+    std::int64_t y_stride = 0;
+    int y_columns = 0;
+};
+
+/// y = silu(gate) * up from rows [gate | up] of 2 * width values, rounded to bf16, padded with zeros.
+struct SiluMulOp {
+    const float* x = nullptr;
+    std::int64_t x_stride = 0;
+    int rows = 0, width = 0;
+    Bf16* y = nullptr;
+    int y_stride = 0;
+};
+
+/// Keys and values of a sequence: per layer a plane of keys [slots, kv_width] and one of values behind it.
+struct KvPlanes {
+    Bf16* data = nullptr;
+    std::int64_t plane = 0;  ///< values in one plane
+    constexpr const Bf16* keys(int layer) const { return data + 2 * layer * plane; }
+    constexpr const Bf16* values(int layer) const { return data + (2 * layer + 1) * plane; }
+};
+
+/// Where the rows of a pass sit and what they see, as AttentionQuery says it; arrays in device memory.
+struct RowPlaces {
+    const KvPlanes* caches = nullptr;        ///< [sequences]
+    const std::int32_t* sequence = nullptr;  ///< [rows]
+    const std::int32_t* slot = nullptr;      ///< [rows] where the row's key goes
+    const std::int32_t* position = nullptr;  ///< [rows]
+    const std::int32_t* prefix = nullptr;    ///< [rows]
+    const std::int32_t* tail_first = nullptr;
+    const std::int32_t* tail_size = nullptr;
+    const std::int32_t* tails = nullptr;
+    /// Runs of rows of one sequence that share the read of its keys: first row, rows; [tiles, 2].
+    const std::int32_t* tiles = nullptr;
+};
+struct HeadShape {
+    int heads = 0, kv_heads = 0, head_dim = 0;
+};
+/// Rows of one attention tile: about 16 (row, head) pairs share each key.
+constexpr int attention_tile_rows(const HeadShape& shape) {
+    const int group = shape.heads / shape.kv_heads;
+    return group >= 16 ? 1 : 16 / group;
+}
+/// Logical positions that one partial sum of attention covers.
+inline constexpr int attention_block = 64;
+
+/// Rotates q and k of rows [q | k | v] (half-split pairs), leaves q in place and stores k and v, rounded, in
+/// the row's slot.
+struct RopeStoreOp {
+    float* qkv = nullptr;
+    std::int64_t stride = 0;
+    int rows = 0;
+    HeadShape shape;
+    const float* cos = nullptr;  ///< [positions, head_dim / 2]
+    const float* sin = nullptr;
+    RowPlaces places;
+    int layer = 0;
+};
+
+struct AttentionOp {
+    const float* q = nullptr;  ///< [rows, q_stride], rotated
+    std::int64_t q_stride = 0;
+    int first_row = 0, rows = 0;  ///< rows first_row .. first_row + rows - 1, those of the tiles
+    int tiles = 0;
+    HeadShape shape;
+    float scale = 1;
+    RowPlaces places;
+    int layer = 0;
+    int blocks = 0;  ///< at least ceil(positions / attention_block) of every row
+    /// [rows, heads, blocks, head_dim + 2]: partial sums, from first_row on.
+    float* partial = nullptr;
+    Bf16* y = nullptr;  ///< [rows, y_stride], padded with zeros
+    int y_stride = 0;
+};
+
+/// The k largest of the first `support` logits of each row, descending, ties to the lower column, and the log
+/// of the sum of all exponentials. NaN counts as the lowest.
+struct SelectOp {
+    const float* logits = nullptr;
+    std::int64_t stride = 0;
+    int rows = 0, support = 0, k = 0;
+    std::int32_t* ids = nullptr;  ///< [rows, k]
+    float* values = nullptr;      ///< [rows, k]
+    float* logsumexp = nullptr;   ///< [rows]
+    void* scratch = nullptr;      ///< select_scratch() bytes
+    /// Row m's candidates are tokens own[m * own_stride + i], i < own_count, and its logit of token t lies in
+    /// column columns[t]; ids are places i. Negative tokens do not count. Null = columns as they lie.
+    const std::int32_t* own = nullptr;
+    std::int64_t own_stride = 0;
+    const std::int32_t* columns = nullptr;
+};
+inline constexpr int select_chunk = 4096;  ///< columns one block takes; sums follow these borders
+inline constexpr int most_selected = 64;
+/// The chunks' candidates go through one block.
+constexpr bool can_select(int support, int k) {
+    return k >= 1 && k <= most_selected && (support + select_chunk - 1) / select_chunk * k <= select_chunk;
+}
+constexpr std::size_t select_scratch(int rows, int support, int k) {
+    const auto chunks = static_cast<std::size_t>((support + select_chunk - 1) / select_chunk);
+    return static_cast<std::size_t>(rows) *
+           (chunks * (2 * sizeof(float) + static_cast<std::size_t>(k) * 8) + sizeof(std::uint32_t));
+}
+
+/// The k largest of each row in the order of their columns; ties to the lower column, NaN the lowest.
+struct TopSetOp {
+    const float* x = nullptr;
+    std::int64_t stride = 0;
+    int rows = 0, columns = 0, k = 0;
+    std::int32_t* ids = nullptr;  ///< [rows, k], k <= columns
+};
+
+/// Striped selection (reference: a router need not rank exactly): bucket b holds the columns c with c %
+/// buckets == b, and the m largest of each bucket are kept, descending, ties to the lower column; -1 where a
+/// bucket has fewer. Every column of rank <= m is among them.
+struct StripedOp {
+    const float* scores = nullptr;
+    std::int64_t stride = 0;
+    int rows = 0, columns = 0, buckets = 0, m = 0;
+    std::int32_t* ids = nullptr;  ///< [rows, buckets * m], bucket after bucket
+};
+
+/// The tokens that occur in ids [rows, count], rising, and where each lies among them.
+struct UnionOp {
+    const std::int32_t* ids = nullptr;
+    std::int64_t count = 0;  ///< over all rows; negative ids do not count
+    int vocab = 0;
+    std::uint32_t* bitmap = nullptr;  ///< [ceil(vocab / 32)]; left all zero
+    std::int32_t* tokens = nullptr;   ///< [min(count, vocab)]
+    std::int32_t* columns = nullptr;  ///< [vocab]; places of those tokens, others as they were
+    std::int32_t* size = nullptr;     ///< [1]
+};
+
+struct GatherOp {
+    DeviceMatrix from;
+    const std::int32_t* rows = nullptr;  ///< [count] rows of `from`
+    int count = 0;
+    Bf16* to = nullptr;  ///< [count, from.stride]
+};
+
+/// Copies rows of f32: to[r] = from[rows[r]], or from[r] without `rows`.
+struct CopyRowsOp {
+    const float* from = nullptr;
+    std::int64_t from_stride = 0;
+    const std::int32_t* rows = nullptr;
+    int count = 0, cols = 0;
+    float* to = nullptr;
+    std::int64_t to_stride = 0;
+};
+
+/// KV compaction: in each of `planes` planes, slot first + i takes what slot first + path[i] held; path rises
+/// and path[i] >= i.
+struct CompactOp {
+    KvPlanes cache;
+    int planes = 0, width = 0, first = 0;
+    const std::int32_t* path = nullptr;  ///< in host memory
+    int count = 0;
+};
+
+}  // namespace draftscope::kernels

@@ -1,0 +1,224 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/rope.h"
+#include "tests/gpu/device_pair.h"
+
+namespace draftscope::testing {
+namespace {
+
+using kernels::Bf16;
+using kernels::HeadShape;
+
+/// Rows of several sequences, some in trees, over random keys.
+struct Pass {
+    HeadShape shape;
+    std::vector<std::int32_t> sequence, slot, position, prefix, tail_first, tail_size, tails, tiles;
+    int slots = 0;
+
+    void add(int in_sequence, int at_slot, int at_prefix, const std::vector<std::int32_t>& tail) {
+        sequence.push_back(in_sequence);
+        slot.push_back(at_slot);
+        prefix.push_back(at_prefix);
+        position.push_back(at_prefix + static_cast<int>(tail.size()) - 1);
+        tail_first.push_back(static_cast<std::int32_t>(tails.size()));
+        tail_size.push_back(static_cast<std::int32_t>(tail.size()));
+        tails.insert(tails.end(), tail.begin(), tail.end());
+        const int row = rows() - 1;
+        if (row > 0 && sequence[static_cast<std::size_t>(row - 1)] == in_sequence &&
+            tiles.back() < kernels::attention_tile_rows(shape))
+            ++tiles.back();
+        else
+            tiles.insert(tiles.end(), {row, 1});
+        slots = std::max(slots, at_slot + 1);
+    }
+    int rows() const { return static_cast<int>(sequence.size()); }
+};
+
+/// Three sequences: a chain, a tree with branches, one row alone.
+Pass mixed(const HeadShape& shape, int context) {
+    Pass pass;
+    pass.shape = shape;
+    for (int i = 0; i < 5; ++i) pass.add(0, context / 2 + i, context / 2 + i + 1, {});
+    const int p = context;
+    const std::vector<std::vector<std::int32_t>> paths = {
+        {p}, {p, p + 1}, {p, p + 2}, {p, p + 2, p + 3}, {p, p + 1, p + 4}, {p, p + 2, p + 3, p + 5}};
+    for (const auto& path : paths) pass.add(1, path.back(), p, path);
+    pass.add(2, 0, 1, {});
+    return pass;
+}
+
+class DeviceAttention : public DevicePair {
+  protected:
+    /// Attention of the pass on one device; queries and keys depend on their place alone.
+    std::vector<Bf16> run(const Pass& pass, bool on_twin, int extra_blocks = 0) {
+        kernels::Device& on = on_twin ? twin() : device();
+        const int q_width = pass.shape.heads * pass.shape.head_dim,
+                  kv = pass.shape.kv_heads * pass.shape.head_dim;
+        const int rows = pass.rows(), layers = 2, sequences = 3;
+        int longest = 0;
+        for (int r = 0; r < rows; ++r)
+            longest = std::max(longest, pass.prefix[at(r)] + pass.tail_size[at(r)]);
+        const int slots = std::max(pass.slots, longest) + 3;
+        std::vector<kernels::DeviceBuffer> caches;
+        std::vector<kernels::KvPlanes> planes;
+        for (int s = 0; s < sequences; ++s) {
+            std::vector<Bf16> values(at(2 * layers) * at(slots) * at(kv));
+            for (int plane = 0; plane < 2 * layers; ++plane)
+                for (int slot = 0; slot < slots; ++slot) {
+                    Rng rng(100 + at(s), at(plane) * 100000 + at(slot));
+                    for (int i = 0; i < kv; ++i)
+                        values[(at(plane) * at(slots) + at(slot)) * at(kv) + at(i)] =
+                            kernels::to_bf16(static_cast<float>(rng.normal()));
+                }
+            caches.push_back(upload(on, values));
+            planes.push_back({caches.back().as<Bf16>(), std::int64_t{slots} * kv});
+        }
+        std::vector<float> q;
+        for (int r = 0; r < rows; ++r) {
+            Rng rng(7, at(pass.sequence[at(r)]) * 100000 + at(pass.position[at(r)]));
+            for (int i = 0; i < q_width; ++i) q.push_back(static_cast<float>(rng.normal()));
+        }
+        const int blocks = (longest + kernels::attention_block - 1) / kernels::attention_block + extra_blocks;
+        const auto table = upload(on, planes), sequence = upload(on, pass.sequence),
+                   slot = upload(on, pass.slot), position = upload(on, pass.position),
+                   prefix = upload(on, pass.prefix), tail_first = upload(on, pass.tail_first),
+                   tail_size = upload(on, pass.tail_size), tails = upload(on, with_one(pass.tails)),
+                   tiles = upload(on, pass.tiles), queries = upload(on, q);
+        const int stride = kernels::padded_columns(q_width);
+        const auto partial = upload(
+            on, std::vector<float>(at(rows) * at(pass.shape.heads) * at(blocks) * at(pass.shape.head_dim + 2),
+                                   1e30f));
+        const auto y = upload(on, std::vector<Bf16>(at(rows) * at(stride), 0x7fc0));
+        kernels::AttentionOp op;
+        op.q = queries.template as<float>();
+        op.q_stride = q_width;
+        op.rows = rows;
+        op.tiles = static_cast<int>(pass.tiles.size()) / 2;
+        op.shape = pass.shape;
+        op.scale = 1.0f / std::sqrt(static_cast<float>(pass.shape.head_dim));
+        op.places = {
+            table.as<kernels::KvPlanes>(), sequence.as<std::int32_t>(), slot.as<std::int32_t>(),
+            position.as<std::int32_t>(),   prefix.as<std::int32_t>(),   tail_first.as<std::int32_t>(),
+            tail_size.as<std::int32_t>(),  tails.as<std::int32_t>(),    tiles.as<std::int32_t>()};
+        op.layer = 1;
+        op.blocks = blocks;
+        op.partial = partial.as<float>();
+        op.y = y.as<Bf16>();
+        op.y_stride = stride;
+        on.attention(op);
+        std::vector<Bf16> out(at(rows) * at(stride));
+        on.download(out.data(), op.y, out.size() * sizeof(Bf16));
+        const Status done = on.finish();
+        EXPECT_TRUE(done.ok()) << done.error().message;
+        return out;
+    }
+
+    static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+    static std::vector<std::int32_t> with_one(std::vector<std::int32_t> values) {
+        if (values.empty()) values.push_back(0);
+        return values;
+    }
+    template <typename T>
+    static kernels::DeviceBuffer upload(kernels::Device& on, const std::vector<T>& values) {
+        kernels::DeviceBuffer buffer;
+        EXPECT_TRUE(buffer.reserve(on, values.size() * sizeof(T)));
+        on.upload(buffer.as<T>(), values.data(), values.size() * sizeof(T));
+        return buffer;
+    }
+};
+
+TEST_P(DeviceAttention, EqualsTheTwinForEveryShape) {
+    for (const HeadShape& shape :
+         {HeadShape{9, 3, 64}, {32, 8, 128}, {4, 4, 16}, {14, 2, 128}, {5, 5, 8}, {8, 1, 256}, {40, 2, 64}})
+        for (const int context : {2, 60, 64, 65, 200, 515}) {
+            if (too_large(std::int64_t{shape.heads} * shape.head_dim * context * 50)) continue;
+            const Pass pass = mixed(shape, context);
+            expect_close(widened(run(pass, false)), widened(run(pass, true)), 0.01,
+                         fmt::format("{}/{} heads of {}, context {}", shape.heads, shape.kv_heads,
+                                     shape.head_dim, context));
+        }
+}
+
+/// The bits of a row do not depend on what shares the call, nor on whether its keys lie in the prefix.
+TEST_P(DeviceAttention, ARowIsTheSameBitsAloneAndInAChain) {
+    const HeadShape shape{9, 3, 64};
+    const int context = 190, width = kernels::padded_columns(9 * 64);
+    Pass chain, tree;
+    chain.shape = tree.shape = shape;
+    for (int i = 0; i < 7; ++i) {
+        chain.add(0, context + i, context + i + 1, {});
+        std::vector<std::int32_t> path;
+        for (int j = 0; j <= i; ++j) path.push_back(context + j);
+        tree.add(0, context + i, context, path);
+    }
+    const auto together = run(chain, false), as_tree = run(tree, false, 5);
+    EXPECT_EQ(together, as_tree);
+    for (int i = 0; i < 7; ++i) {
+        Pass alone;
+        alone.shape = shape;
+        alone.add(0, context + i, context + i + 1, {});
+        const auto row = run(alone, false);
+        EXPECT_TRUE(std::equal(row.begin(), row.end(), together.begin() + std::ptrdiff_t{i} * width)) << i;
+    }
+}
+
+TEST_P(DeviceAttention, RotationAndStore) {
+    const HeadShape shape{6, 2, 32};
+    const int rows = 5, kv = 64, width = 6 * 32 + 2 * kv, slots = 30;
+    const kernels::RopeTable rope = kernels::make_rope_table(32, 10000.0f, 50);
+    std::vector<std::vector<float>> qkv;
+    std::vector<std::vector<Bf16>> stored;
+    for (const bool on_twin : {false, true}) {
+        kernels::Device& on = on_twin ? twin() : device();
+        const auto cache = upload(on, std::vector<Bf16>(at(4 * slots * kv), 3));
+        const std::vector<kernels::KvPlanes> table = {{cache.as<Bf16>(), slots * kv}};
+        const auto x = upload(on, normal(at(rows * width), 1)), cos = upload(on, rope.cos),
+                   sin = upload(on, rope.sin);
+        const auto planes = upload(on, table);
+        const auto sequence = upload(on, std::vector<std::int32_t>(rows, 0)),
+                   slot = upload(on, std::vector<std::int32_t>{4, 29, 7, 0, 11}),
+                   position = upload(on, std::vector<std::int32_t>{0, 49, 3, 17, 18});
+        kernels::RopeStoreOp op;
+        op.qkv = x.as<float>();
+        op.stride = width;
+        op.rows = rows;
+        op.shape = shape;
+        op.cos = cos.as<float>();
+        op.sin = sin.as<float>();
+        op.places.caches = planes.as<kernels::KvPlanes>();
+        op.places.sequence = sequence.as<std::int32_t>();
+        op.places.slot = slot.as<std::int32_t>();
+        op.places.position = position.as<std::int32_t>();
+        op.layer = 1;
+        on.rope_store(op);
+        qkv.emplace_back(at(rows * width));
+        stored.emplace_back(at(4 * slots * kv));
+        on.download(qkv.back().data(), x.as<float>(), qkv.back().size() * sizeof(float));
+        on.download(stored.back().data(), cache.as<Bf16>(), stored.back().size() * sizeof(Bf16));
+        ASSERT_TRUE(on.finish().ok());
+    }
+    for (int r = 0; r < rows; ++r) {
+        const auto q = [&](int which) {
+            const auto first = qkv[at(which)].begin() + std::ptrdiff_t{r} * width;
+            return std::vector<float>(first, first + 6 * 32);
+        };
+        expect_close(q(0), q(1), 1e-6, "rotated queries");
+    }
+    expect_close(widened(stored[0]), widened(stored[1]), 0.004, "stored keys and values");
+}
+
+std::vector<std::string> devices() {
+#if defined(DS_HAVE_CUDA)
+    return {"simt1", "simt2", "cuda"};
+#else
+    return {"simt1", "simt2"};
+#endif
+}
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceAttention, ::testing::ValuesIn(devices()),
+                         [](const auto& instance) { return instance.param; });
+
+}  // namespace
+}  // namespace draftscope::testing

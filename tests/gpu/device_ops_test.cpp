@@ -1,0 +1,337 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "tests/gpu/device_pair.h"
+
+namespace draftscope::testing {
+namespace {
+
+using kernels::Bf16;
+using kernels::padded_columns;
+
+constexpr float poison = -12345.0f;
+
+std::size_t size(std::int64_t count) {
+    return static_cast<std::size_t>(count);
+}
+
+class DeviceOps : public DevicePair {};
+
+TEST_P(DeviceOps, MatmulOfOddSizes) {
+    for (const auto& [n, k] : {std::pair(1, 1), {16, 64}, {17, 65}, {50, 576}, {333, 200}, {1031, 1536}})
+        for (const int rows : {1, 2, 7, 8, 9, 16, 17, 33, 64, 65, 130}) {
+            if (too_large(std::int64_t{n} * k * rows)) continue;
+            const int stride = padded_columns(k);
+            const Both<Bf16> w(device(), twin(), normal_half(n, k, 1)),
+                x(device(), twin(), normal_half(rows, k, 2));
+            const Both<float> bias(device(), twin(), normal(size(n), 3));
+            for (const bool accumulate : {false, true}) {
+                const Both<float> y(device(), twin(), normal(size(rows) * size(n + 3), 4));
+                for (const bool on_twin : {false, true}) {
+                    kernels::MatmulOp op;
+                    op.weights = {w.on(on_twin), n, k, stride};
+                    op.x = x.on(on_twin);
+                    op.rows = rows;
+                    op.y = y.on(on_twin);
+                    op.y_stride = n + 3;
+                    op.bias = accumulate ? nullptr : bias.on(on_twin);
+                    op.accumulate = accumulate;
+                    (on_twin ? twin() : device()).matmul(op);
+                }
+                expect_close(y.read(false), y.read(true), 1e-5, fmt::format("{} x {} x {}", rows, n, k));
+            }
+        }
+}
+
+TEST_P(DeviceOps, MatmulOfARowIsTheSameBitsInEveryCall) {
+    const int n = GetParam() == "cuda" ? 301 : 35, k = 704, most = 130;
+    const Both<Bf16> w(device(), twin(), normal_half(n, k, 1)), x(device(), twin(), normal_half(most, k, 2));
+    const auto run = [&](int first, int rows) {
+        const Both<float> y(device(), twin(), size(rows) * size(n), poison);
+        kernels::MatmulOp op;
+        op.weights = {w.on(false), n, k, padded_columns(k)};
+        op.x = x.on(false) + std::int64_t{first} * padded_columns(k);
+        op.rows = rows;
+        op.y = y.on(false);
+        op.y_stride = n;
+        device().matmul(op);
+        return y.read(false);
+    };
+    const std::vector<float> all = run(0, most);
+    for (const int rows : {1, 3, 8, 12, 16, 30, 60})
+        for (const int first : {0, 5, 64}) {
+            const std::vector<float> some = run(first, rows);
+            const auto* from = all.data() + std::ptrdiff_t{first} * n;
+            EXPECT_TRUE(std::equal(some.begin(), some.end(), from)) << rows << " rows from " << first;
+        }
+}
+
+/// A block makes more outputs where rows are short; the bits are those of one that makes few.
+TEST_P(DeviceOps, MatmulOfManyShortRows) {
+    const int n = 8230, k = 64;
+    const Both<Bf16> w(device(), twin(), normal_half(n, k, 1)), x(device(), twin(), normal_half(16, k, 2));
+    for (const int rows : {1, 11}) {
+        const Both<float> y(device(), twin(), size(rows) * size(n), poison);
+        const Both<float> few(device(), twin(), size(rows) * 50, poison);
+        for (const bool on_twin : {false, true}) {
+            kernels::MatmulOp op;
+            op.weights = {w.on(on_twin), n, k, k};
+            op.x = x.on(on_twin);
+            op.rows = rows;
+            op.y = y.on(on_twin);
+            op.y_stride = n;
+            (on_twin ? twin() : device()).matmul(op);
+            op.weights.n = 50;
+            op.y = few.on(on_twin);
+            op.y_stride = 50;
+            (on_twin ? twin() : device()).matmul(op);
+        }
+        const auto all = y.read(false), some = few.read(false);
+        expect_close(all, y.read(true), 1e-5, "many outputs");
+        for (int r = 0; r < rows; ++r)
+            EXPECT_TRUE(std::equal(some.begin() + r * 50, some.begin() + (r + 1) * 50,
+                                   all.begin() + std::ptrdiff_t{r} * n));
+    }
+}
+
+TEST_P(DeviceOps, MatmulOfChosenOutputsIsThatOfAll) {
+    const int n = 500, k = 192, rows = 11;
+    const Both<Bf16> w(device(), twin(), normal_half(n, k, 1)), x(device(), twin(), normal_half(rows, k, 2));
+    std::vector<std::int32_t> list = {53};
+    Rng rng(8);
+    for (int i = 0; i < list[0]; ++i) list.push_back(static_cast<std::int32_t>(rng.below(n)));
+    const Both<std::int32_t> chosen(device(), twin(), list);
+    const Both<float> y(device(), twin(), size(rows) * 64, poison),
+        all(device(), twin(), size(rows) * size(n), poison);
+    kernels::MatmulOp op;
+    op.weights = {w.on(false), n, k, padded_columns(k)};
+    op.x = x.on(false);
+    op.rows = rows;
+    op.y = all.on(false);
+    op.y_stride = n;
+    device().matmul(op);
+    op.y = y.on(false);
+    op.y_stride = 64;
+    op.chosen_count = chosen.on(false);
+    op.chosen = chosen.on(false) + 1;
+    op.most_chosen = 64;
+    device().matmul(op);
+    const auto some = y.read(false), every = all.read(false);
+    for (int r = 0; r < rows; ++r)
+        for (int c = 0; c < 64; ++c)
+            EXPECT_EQ(some[size(r * 64 + c)], c < list[0] ? every[size(r * n + list[size(c + 1)])] : poison);
+}
+
+TEST_P(DeviceOps, RmsNorm) {
+    for (const auto& [groups, width] : {std::pair(1, 576), {1, 33}, {5, 64}, {3, 7}})
+        for (const bool add : {false, true}) {
+            const int rows = 9, cols = groups * width, stride = padded_columns(cols);
+            const Both<float> x(device(), twin(), normal(size(rows) * size(cols + 2), 1)),
+                weight(device(), twin(), normal(size(width), 2)),
+                y(device(), twin(), normal(size(rows) * size(cols), 3));
+            const Both<Bf16> half(device(), twin(), size(rows) * size(stride), Bf16{0x4321});
+            for (const bool on_twin : {false, true}) {
+                kernels::RmsNormOp op;
+                op.x = x.on(on_twin);
+                op.x_stride = cols + 2;
+                op.rows = rows;
+                op.groups = groups;
+                op.width = width;
+                op.weight = weight.on(on_twin);
+                op.eps = 1e-5f;
+                op.y = y.on(on_twin);
+                op.y_stride = cols;
+                op.add = add;
+                op.half = half.on(on_twin);
+                op.half_stride = op.half_columns = stride;
+                (on_twin ? twin() : device()).rms_norm(op);
+            }
+            expect_close(y.read(false), y.read(true), 1e-5, "norm");
+            expect_close(widened(half.read(false)), widened(half.read(true)), 0.004, "norm, rounded");
+        }
+}
+
+TEST_P(DeviceOps, RoundAndSiluMul) {
+    for (const int width : {1, 96, 200, 1536}) {
+        const int rows = 6, stride = padded_columns(width);
+        const Both<float> x(device(), twin(), normal(size(rows) * size(2 * width), 1));
+        const Both<Bf16> a(device(), twin(), size(rows) * size(stride), Bf16{7}),
+            b(device(), twin(), size(rows) * size(stride), Bf16{7});
+        for (const bool on_twin : {false, true}) {
+            kernels::Device& on = on_twin ? twin() : device();
+            on.round({x.on(on_twin), 2 * width, rows, width, a.on(on_twin), stride, stride});
+            on.silu_mul({x.on(on_twin), 2 * width, rows, width, b.on(on_twin), stride});
+        }
+        EXPECT_EQ(a.read(false), a.read(true));
+        expect_close(widened(b.read(false)), widened(b.read(true)), 0.004, "silu");
+    }
+}
+
+/// Ties, NaN, infinities and fewer values than asked for.
+TEST_P(DeviceOps, Select) {
+    for (const int support : {1, 5, 4096, 4097, 49152, 128256})
+        for (const int k : {1, 4, 10, 64}) {
+            if (k > support || too_large(std::int64_t{support} * 100)) continue;
+            const int rows = 3, stride = support + 5;
+            std::vector<float> values = normal(size(rows) * size(stride), 1);
+            for (std::size_t i = 0; i < values.size(); i += 7) values[i] = std::round(values[i] * 4);
+            values[size(support / 2)] = std::numeric_limits<float>::quiet_NaN();
+            for (int c = support; c < stride; ++c) values[size(c)] = 1e30f;  // padding, never looked at
+            const Both<float> logits(device(), twin(), values);
+            const Both<std::int32_t> ids(device(), twin(), size(rows * k), -7);
+            const Both<float> best(device(), twin(), size(rows * k), poison),
+                sums(device(), twin(), size(rows), poison);
+            const Both<std::byte> scratch(device(), twin(), kernels::select_scratch(rows, support, k),
+                                          std::byte{0x5a});
+            for (const bool on_twin : {false, true}) {
+                kernels::SelectOp op;
+                op.logits = logits.on(on_twin);
+                op.stride = stride;
+                op.rows = rows;
+                op.support = support;
+                op.k = k;
+                op.ids = ids.on(on_twin);
+                op.values = best.on(on_twin);
+                op.logsumexp = sums.on(on_twin);
+                op.scratch = scratch.on(on_twin);
+                (on_twin ? twin() : device()).select(op);
+            }
+            EXPECT_EQ(ids.read(false), ids.read(true)) << support << " " << k;
+            if (support > 1) expect_close(best.read(false), best.read(true), 0, "best");
+            if (support > 1) expect_close(sums.read(false), sums.read(true), 1e-6, "logsumexp");
+        }
+}
+
+TEST_P(DeviceOps, TopSet) {
+    for (const auto& [columns, k] :
+         {std::pair(1, 1), {7, 7}, {1000, 999}, {5000, 64}, {49152, 2048}, {128256, 2048}}) {
+        const int rows = 2;
+        if (too_large(std::int64_t{columns} * 100)) continue;
+        std::vector<float> values = normal(size(rows) * size(columns), 1);
+        for (std::size_t i = 0; i < values.size(); i += 3) values[i] = std::round(values[i] * 2) / 2;  // ties
+        const Both<float> x(device(), twin(), values);
+        const Both<std::int32_t> ids(device(), twin(), size(rows * k), -7);
+        for (const bool on_twin : {false, true})
+            (on_twin ? twin() : device())
+                .top_set({x.on(on_twin), columns, rows, columns, k, ids.on(on_twin)});
+        EXPECT_EQ(ids.read(false), ids.read(true)) << columns << " " << k;
+    }
+}
+
+TEST_P(DeviceOps, StripedUnionAndOwnCandidates) {
+    const int vocab = 5003, rows = GetParam() == "cuda" ? 7 : 3, buckets = 33, m = 6, k = 10;
+    const Both<float> scores(device(), twin(), normal(size(rows) * size(vocab), 1));
+    const int own = buckets * m;
+    const Both<std::int32_t> ids(device(), twin(), size(rows * own), -9),
+        tokens(device(), twin(), size(rows * own), -9), columns(device(), twin(), size(vocab), -9),
+        found(device(), twin(), 1, -9), picked(device(), twin(), size(rows * k), -9);
+    const Both<std::uint32_t> bitmap(device(), twin(), size((vocab + 31) / 32), 0);
+    const Both<float> best(device(), twin(), size(rows * k), poison),
+        sums(device(), twin(), size(rows), poison);
+    const Both<std::byte> scratch(device(), twin(), kernels::select_scratch(rows, own, k), std::byte{1});
+    // Logits over the union: token t has the value of its score halved, so that ranks agree with scores.
+    for (const bool on_twin : {false, true}) {
+        kernels::Device& on = on_twin ? twin() : device();
+        on.striped({scores.on(on_twin), vocab, rows, vocab, buckets, m, ids.on(on_twin)});
+        on.unite({ids.on(on_twin), std::int64_t{rows} * own, vocab, bitmap.on(on_twin), tokens.on(on_twin),
+                  columns.on(on_twin), found.on(on_twin)});
+    }
+    EXPECT_EQ(ids.read(false), ids.read(true));
+    EXPECT_EQ(found.read(false), found.read(true));
+    EXPECT_EQ(tokens.read(false), tokens.read(true));
+    EXPECT_EQ(columns.read(false), columns.read(true));
+    EXPECT_EQ(bitmap.read(false), std::vector<std::uint32_t>(size((vocab + 31) / 32), 0));
+    const int together = found.read(true)[0];
+    const Both<float> logits(device(), twin(), normal(size(rows) * size(together), 5));
+    for (const bool on_twin : {false, true}) {
+        kernels::SelectOp op;
+        op.logits = logits.on(on_twin);
+        op.stride = together;
+        op.rows = rows;
+        op.support = own;
+        op.k = k;
+        op.ids = picked.on(on_twin);
+        op.values = best.on(on_twin);
+        op.logsumexp = sums.on(on_twin);
+        op.scratch = scratch.on(on_twin);
+        op.own = ids.on(on_twin);
+        op.own_stride = own;
+        op.columns = columns.on(on_twin);
+        (on_twin ? twin() : device()).select(op);
+    }
+    EXPECT_EQ(picked.read(false), picked.read(true));
+    expect_close(best.read(false), best.read(true), 0, "best");
+    expect_close(sums.read(false), sums.read(true), 1e-6, "logsumexp");
+}
+
+TEST_P(DeviceOps, RowsMove) {
+    const int n = 90, k = 130, stride = padded_columns(k), count = 37;
+    const Both<Bf16> from(device(), twin(), normal_half(n, k, 1)),
+        to(device(), twin(), size(count * stride), Bf16{9});
+    std::vector<std::int32_t> list;
+    Rng rng(2);
+    for (int i = 0; i < count; ++i) list.push_back(static_cast<std::int32_t>(rng.below(n)));
+    const Both<std::int32_t> rows(device(), twin(), list);
+    const Both<float> plain(device(), twin(), normal(size(n) * 70, 3)),
+        copied(device(), twin(), size(count) * 80, poison);
+    // A path through a tree whose sources are destinations of others.
+    const int planes = 6, slots = 40, width = 24, first = 11;
+    const std::vector<std::int32_t> path = {0, 1, 3, 4, 9, 12};
+    const Both<Bf16> cache(device(), twin(), normal_half(planes * slots * width / 64, 64, 4));
+    for (const bool on_twin : {false, true}) {
+        kernels::Device& on = on_twin ? twin() : device();
+        on.gather({{from.on(on_twin), n, k, stride}, rows.on(on_twin), count, to.on(on_twin)});
+        on.copy_rows({plain.on(on_twin), 70, rows.on(on_twin), count, 67, copied.on(on_twin), 80});
+        on.compact({{cache.on(on_twin), slots * width},
+                    planes,
+                    width,
+                    first,
+                    path.data(),
+                    static_cast<int>(path.size())});
+    }
+    EXPECT_EQ(to.read(false), to.read(true));
+    EXPECT_EQ(copied.read(false), copied.read(true));
+    EXPECT_EQ(cache.read(false), cache.read(true));
+}
+
+TEST_P(DeviceOps, ReplayRunsWhatTheArraysSayNow) {
+    const int n = 40, k = 64;
+    const Both<Bf16> w(device(), twin(), normal_half(n, k, 1)), x(device(), twin(), normal_half(1, k, 2));
+    const Both<float> y(device(), twin(), size(n), poison);
+    const std::uint64_t key = device().new_key();
+    std::vector<std::vector<float>> found;
+    for (int turn = 0; turn < 5; ++turn) {
+        const std::vector<Bf16> input = normal_half(1, k, size(turn / 2));
+        device().upload(x.on(false), input.data(), input.size() * sizeof(Bf16));
+        device().replay(key, [&] {
+            kernels::MatmulOp op;
+            op.weights = {w.on(false), n, k, k};
+            op.x = x.on(false);
+            op.rows = 1;
+            op.y = y.on(false);
+            op.y_stride = n;
+            device().matmul(op);
+        });
+        found.push_back(y.read(false));
+    }
+    EXPECT_EQ(found[0], found[1]);
+    EXPECT_NE(found[1], found[2]);
+    EXPECT_EQ(found[2], found[3]);
+}
+
+std::vector<std::string> devices() {
+#if defined(DS_HAVE_CUDA)
+    return {"simt1", "simt2", "cuda"};
+#else
+    return {"simt1", "simt2"};
+#endif
+}
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceOps, ::testing::ValuesIn(devices()),
+                         [](const auto& instance) { return instance.param; });
+
+}  // namespace
+}  // namespace draftscope::testing

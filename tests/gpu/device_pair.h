@@ -1,0 +1,110 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "kernels/cpu/layout.h"
+#include "kernels/device.h"
+#include "tests/support/simt_device.h"
+#include "tests/support/twin_device.h"
+
+/// Ops of a device beside the twin's: "cuda", or "simt1" and "simt2", the same kernels on the host with their
+/// threads in different orders.
+namespace draftscope::testing {
+
+class DevicePair : public ::testing::TestWithParam<std::string> {
+  protected:
+    void SetUp() override {
+        if (GetParam().starts_with("simt")) {
+            device_ = make_simt_device(static_cast<unsigned>(GetParam().back() - '0'));
+            return;
+        }
+        auto opened = kernels::open_cuda();
+        if (!opened.ok()) GTEST_SKIP() << opened.error().message;
+        device_ = std::move(*opened);
+    }
+    kernels::Device& device() { return *device_; }
+    /// Threads that take turns are slow: they do small sizes.
+    bool too_large(std::int64_t operations) const { return GetParam() != "cuda" && operations > 250'000; }
+    kernels::Device& twin() { return twin_; }
+
+    std::unique_ptr<kernels::Device> device_;
+    TwinDevice twin_;
+};
+
+/// Equal memory on both devices.
+template <typename T>
+class Both {
+  public:
+    Both(kernels::Device& device, kernels::Device& twin, std::vector<T> values)
+        : count_(values.size()), on_{&device, &twin} {
+        for (int i = 0; i < 2; ++i) {
+            EXPECT_TRUE(memory_[i].reserve(*on_[i], count_ * sizeof(T)));
+            on_[i]->upload(memory_[i].template as<T>(), values.data(), count_ * sizeof(T));
+        }
+    }
+    /// Filled with a value that an op has to overwrite.
+    Both(kernels::Device& device, kernels::Device& twin, std::size_t count, T poison)
+        : Both(device, twin, std::vector<T>(count, poison)) {}
+    T* on(bool twin) const { return memory_[twin ? 1 : 0].template as<T>(); }
+    std::vector<T> read(bool twin) const {
+        std::vector<T> values(count_);
+        const int i = twin ? 1 : 0;
+        on_[i]->download(values.data(), on(twin), count_ * sizeof(T));
+        const Status done = on_[i]->finish();
+        EXPECT_TRUE(done.ok()) << done.error().message;
+        return values;
+    }
+
+  private:
+    std::size_t count_;
+    kernels::Device* on_[2];
+    kernels::DeviceBuffer memory_[2];
+};
+
+inline std::vector<float> normal(std::size_t count, std::uint64_t seed) {
+    Rng rng(seed);
+    std::vector<float> values(count);
+    for (float& value : values) value = static_cast<float>(rng.normal());
+    return values;
+}
+
+/// [rows, cols] random values with the padding of a device matrix.
+inline std::vector<kernels::Bf16> normal_half(int rows, int cols, std::uint64_t seed) {
+    const int stride = kernels::padded_columns(cols);
+    Rng rng(seed);
+    std::vector<kernels::Bf16> values(static_cast<std::size_t>(rows) * static_cast<std::size_t>(stride), 0);
+    for (int r = 0; r < rows; ++r)
+        for (int c = 0; c < cols; ++c)
+            values[static_cast<std::size_t>(r) * static_cast<std::size_t>(stride) +
+                   static_cast<std::size_t>(c)] = kernels::to_bf16(static_cast<float>(rng.normal()));
+    return values;
+}
+
+/// Largest difference against the largest value.
+inline void expect_close(const std::vector<float>& found, const std::vector<float>& expected,
+                         double tolerance, const std::string& what) {
+    ASSERT_EQ(found.size(), expected.size()) << what;
+    double largest = 1e-30, difference = 0;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        ASSERT_EQ(std::isfinite(found[i]), std::isfinite(expected[i])) << what << " at " << i;
+        if (!std::isfinite(expected[i])) continue;
+        largest = std::max(largest, std::fabs(static_cast<double>(expected[i])));
+        difference = std::max(difference, std::fabs(static_cast<double>(found[i] - expected[i])));
+    }
+    EXPECT_LE(difference, tolerance * largest) << what;
+}
+
+inline std::vector<float> widened(const std::vector<kernels::Bf16>& values) {
+    std::vector<float> out;
+    for (const kernels::Bf16 value : values) out.push_back(kernels::from_bf16(value));
+    return out;
+}
+
+}  // namespace draftscope::testing

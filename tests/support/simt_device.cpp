@@ -1,0 +1,99 @@
+#include "tests/support/simt_device.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "kernels/cuda/launch.h"
+
+namespace draftscope::testing {
+namespace {
+
+using namespace kernels;
+
+class SimtDevice final : public Device {
+  public:
+    explicit SimtDevice(unsigned order) : order_(order) {
+        info_.name = "kernels on the host";
+        info_.architecture = "simt";
+        info_.processors = 1;
+        info_.memory_bytes = std::uint64_t{4} << 30;
+    }
+    ~SimtDevice() override { drop_workspace(); }
+    const DeviceInfo& info() const override { return info_; }
+
+    /// The last 16-byte piece ends at a page that cannot be touched.
+    void* allocate(std::size_t bytes) override {
+        const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+        const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + 15) / 16 * 16;
+        const std::size_t mapped = (rounded + page - 1) / page * page;
+        auto* start = static_cast<char*>(
+            mmap(nullptr, mapped + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        if (start == MAP_FAILED) return nullptr;
+        mprotect(start + mapped, page, PROT_NONE);
+        char* data = start + mapped - rounded;
+        maps_[data] = {start, mapped + page};
+        return data;
+    }
+    void release(void* data) override {
+        const auto found = maps_.find(static_cast<char*>(data));
+        munmap(found->second.first, found->second.second);
+        maps_.erase(found);
+    }
+    void upload(void* to, const void* from, std::size_t bytes) override {
+        if (bytes > 0) std::memcpy(to, from, bytes);
+    }
+    void download(void* to, const void* from, std::size_t bytes) override {
+        if (bytes > 0) std::memcpy(to, from, bytes);
+    }
+    void copy(void* to, const void* from, std::size_t bytes) override {
+        if (bytes > 0) std::memmove(to, from, bytes);
+    }
+    Status finish() override { return failure(); }
+
+    void matmul(const MatmulOp& op) override { run(cuda::launch_matmul, op); }
+    void rms_norm(const RmsNormOp& op) override { run(cuda::launch_rms_norm, op); }
+    void round(const RoundOp& op) override { run(cuda::launch_round, op); }
+    void silu_mul(const SiluMulOp& op) override { run(cuda::launch_silu_mul, op); }
+    void rope_store(const RopeStoreOp& op) override { run(cuda::launch_rope_store, op); }
+    void attention(const AttentionOp& op) override { run(cuda::launch_attention, op); }
+    void select(const SelectOp& op) override { run(cuda::launch_select, op); }
+    void top_set(const TopSetOp& op) override { run(cuda::launch_top_set, op); }
+    void striped(const StripedOp& op) override { run(cuda::launch_striped, op); }
+    void unite(const UnionOp& op) override { run(cuda::launch_unite, op); }
+    void gather(const GatherOp& op) override { run(cuda::launch_gather, op); }
+    void copy_rows(const CopyRowsOp& op) override { run(cuda::launch_copy_rows, op); }
+    void compact(const CompactOp& op) override {
+        cuda::simt::set_order(order_);
+        const std::vector<std::int32_t> path(op.path, op.path + op.count);
+        std::vector<Bf16> scratch(static_cast<std::size_t>(op.planes) * path.size() *
+                                  static_cast<std::size_t>(op.width));
+        cuda::launch_compact(op, path.data(), scratch.data(), nullptr);
+    }
+    void replay(std::uint64_t, FunctionRef<void()> work) override { work(); }
+    std::uint64_t new_key() override { return ++keys_; }
+    DeviceTimer* timer() override { return nullptr; }
+
+  private:
+    template <typename Op>
+    void run(void (*launch)(const Op&, cuda::cudaStream_t), const Op& op) {
+        cuda::simt::set_order(order_);
+        launch(op, nullptr);
+    }
+
+    unsigned order_;
+    DeviceInfo info_;
+    std::map<char*, std::pair<char*, std::size_t>> maps_;
+    std::uint64_t keys_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<kernels::Device> make_simt_device(unsigned order) {
+    return std::make_unique<SimtDevice>(order);
+}
+
+}  // namespace draftscope::testing

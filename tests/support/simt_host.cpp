@@ -1,0 +1,216 @@
+#include "kernels/cuda/simt_host.h"
+
+#include <ucontext.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+namespace draftscope::kernels::cuda {
+namespace simt {
+
+Dim thread_index, block_index, block_size, grid_size;
+
+namespace {
+
+constexpr std::size_t stack_bytes = 64 << 10;
+constexpr int warp_lanes = 32;
+
+struct Barrier {
+    int arrived = 0;
+    unsigned turn = 0;
+};
+struct Warp {
+    Barrier barrier;
+    Offer offers[warp_lanes];
+    int live = 0;
+};
+struct Fibre {
+    ucontext_t context;
+    std::unique_ptr<char[]> stack;
+    unsigned index = 0;
+    bool done = false;
+};
+
+std::vector<std::unique_ptr<Fibre>> fibres;
+std::vector<Warp> warps;
+std::vector<unsigned> turn_order;
+std::vector<char> shared_memory;
+Barrier block_barrier;
+int live = 0;
+std::size_t current = 0;  ///< place in turn_order
+ucontext_t scheduler;
+const std::function<void()>* running = nullptr;
+unsigned order = 0;
+long idle_turns = 0;
+
+[[noreturn]] void stuck() {
+    std::fprintf(stderr,
+                 "simt: threads of block (%u, %u, %u) wait for ever: a barrier or a warp-wide operation is "
+                 "not reached "
+                 "by all of them\n",
+                 block_index.x, block_index.y, block_index.z);
+    std::abort();
+}
+
+Fibre& fibre_at(std::size_t place) {
+    return *fibres[turn_order[place]];
+}
+
+void choose(Fibre& fibre) {
+    thread_index = Dim(fibre.index);
+}
+
+/// Hands over to the next thread that has not ended.
+void yield() {
+    Fibre& from = fibre_at(current);
+    std::size_t next = current;
+    do next = (next + 1) % turn_order.size();
+    while (fibre_at(next).done);
+    if (++idle_turns > 64L * static_cast<long>(turn_order.size())) stuck();
+    if (next == current) return;
+    current = next;
+    choose(fibre_at(next));
+    swapcontext(&from.context, &fibre_at(next).context);
+}
+
+void wait_at(Barrier& barrier, const int& parties) {
+    const unsigned turn = barrier.turn;
+    ++barrier.arrived;
+    while (barrier.turn == turn) {
+        if (barrier.arrived >= parties) {
+            barrier.arrived = 0;
+            ++barrier.turn;
+            idle_turns = 0;
+            return;
+        }
+        yield();
+    }
+}
+
+void fibre_main() {
+    (*running)();
+    Fibre& self = fibre_at(current);
+    self.done = true;
+    --live;
+    --warps[self.index / warp_lanes].live;
+    idle_turns = 0;
+    if (live == 0) {
+        setcontext(&scheduler);
+    }
+    std::size_t next = current;
+    do next = (next + 1) % turn_order.size();
+    while (fibre_at(next).done);
+    current = next;
+    choose(fibre_at(next));
+    setcontext(&fibre_at(next).context);
+}
+
+void run_block(unsigned threads) {
+    warps.assign((threads + warp_lanes - 1) / warp_lanes, Warp());
+    for (unsigned t = 0; t < threads; ++t) ++warps[t / warp_lanes].live;
+    block_barrier = Barrier();
+    live = static_cast<int>(threads);
+    turn_order.resize(threads);
+    std::iota(turn_order.begin(), turn_order.end(), 0u);
+    if (order == 1) std::reverse(turn_order.begin(), turn_order.end());
+    if (order > 1) {
+        std::uint64_t state = order * 0x9e3779b97f4a7c15u + block_index.x;
+        for (unsigned t = threads - 1; t > 0; --t) {
+            state = state * 6364136223846793005u + 1442695040888963407u;
+            std::swap(turn_order[t], turn_order[(state >> 33) % (t + 1)]);
+        }
+    }
+    for (unsigned t = 0; t < threads; ++t) {
+        Fibre& fibre = *fibres[t];
+        fibre.index = t;
+        fibre.done = false;
+        getcontext(&fibre.context);
+        fibre.context.uc_stack.ss_sp = fibre.stack.get();
+        fibre.context.uc_stack.ss_size = stack_bytes;
+        fibre.context.uc_link = &scheduler;
+        makecontext(&fibre.context, fibre_main, 0);
+    }
+    idle_turns = 0;
+    current = 0;
+    choose(fibre_at(0));
+    swapcontext(&scheduler, &fibre_at(0).context);
+}
+
+}  // namespace
+
+void set_order(unsigned order_in) {
+    order = order_in;
+}
+
+char* dynamic_shared() {
+    return shared_memory.data() + (16 - reinterpret_cast<std::uintptr_t>(shared_memory.data()) % 16) % 16;
+}
+
+void sync_block() {
+    wait_at(block_barrier, live);
+}
+
+const Offer* meet(const Offer& mine) {
+    Warp& warp = warps[thread_index.x / warp_lanes];
+    warp.offers[thread_index.x % warp_lanes] = mine;
+    wait_at(warp.barrier, warp.live);
+    // A lane that has ended would give what it last had: no warp-wide operation may need it.
+    if (warp.live != warp_lanes && block_size.x % warp_lanes == 0) stuck();
+    return warps[thread_index.x / warp_lanes].offers;
+}
+
+void leave() {
+    Warp& warp = warps[thread_index.x / warp_lanes];
+    wait_at(warp.barrier, warp.live);
+}
+
+void launch(const Dim& grid, const Dim& block, std::size_t shared_bytes,
+            const std::function<void()>& kernel) {
+    if (block.y != 1 || block.z != 1) std::abort();
+    while (fibres.size() < block.x) {
+        fibres.push_back(std::make_unique<Fibre>());
+        fibres.back()->stack = std::make_unique<char[]>(stack_bytes);
+    }
+    grid_size = grid;
+    block_size = block;
+    running = &kernel;
+    for (unsigned z = 0; z < grid.z; ++z)
+        for (unsigned y = 0; y < grid.y; ++y)
+            for (unsigned x = 0; x < grid.x; ++x) {
+                block_index = Dim(x, y, z);
+                // What a block finds in its shared memory is not what the one before left.
+                shared_memory.assign(shared_bytes + 16, static_cast<char>(0xee));
+                run_block(block.x);
+            }
+}
+
+}  // namespace simt
+
+void mma_host(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
+    simt::Offer mine;
+    const unsigned words[6] = {a0, a1, a2, a3, b0, b1};
+    std::memcpy(mine.words, words, sizeof words);
+    const simt::Offer* all = simt::meet(mine);
+    const auto value = [&](int lane, int word, int half) {
+        unsigned packed;
+        std::memcpy(&packed, reinterpret_cast<const char*>(all[lane].words) + word * 4, 4);
+        return __uint_as_float(half == 0 ? packed << 16 : packed & 0xffff0000u);
+    };
+    const int lane = static_cast<int>(simt::thread_index.x % 32), g = lane / 4, t = lane % 4;
+    for (int i = 0; i < 4; ++i) {
+        const int row = g + (i >= 2 ? 8 : 0), column = 2 * t + i % 2;
+        float sum = c[i];
+        for (int k = 0; k < 16; ++k) {
+            const float a = value(row % 8 * 4 + k % 8 / 2, (row >= 8 ? 1 : 0) + (k >= 8 ? 2 : 0), k % 2);
+            const float b = value(column * 4 + k % 8 / 2, 4 + (k >= 8 ? 1 : 0), k % 2);
+            sum += a * b;
+        }
+        c[i] = sum;
+    }
+    simt::leave();
+}
+
+}  // namespace draftscope::kernels::cuda

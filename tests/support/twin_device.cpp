@@ -1,0 +1,404 @@
+#include "tests/support/twin_device.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "kernels/cpu/layout.h"
+
+namespace draftscope::testing {
+namespace {
+
+using namespace kernels;
+
+/// Makes an address that no user-space access reaches.
+constexpr std::uintptr_t mark = std::uintptr_t{1} << 60;
+constexpr float lowest = -std::numeric_limits<float>::infinity();
+
+[[noreturn]] void refuse(const char* what, const char* why) {
+    std::fprintf(stderr, "twin device: %s: %s\n", what, why);
+    std::abort();
+}
+
+std::size_t size(std::int64_t count) {
+    return static_cast<std::size_t>(count);
+}
+
+/// Greater = larger value, then lower place; NaN last.
+bool better(float a, std::int64_t at, float b, std::int64_t bt) {
+    if (a != a) a = lowest;
+    if (b != b) b = lowest;
+    return a != b ? a > b : at < bt;
+}
+
+}  // namespace
+
+TwinDevice::TwinDevice(std::size_t memory_bytes) : memory_(memory_bytes) {
+    info_.name = "twin of a device on this CPU";
+    info_.architecture = "twin";
+    info_.processors = 1;
+    info_.memory_bytes = memory_bytes;
+}
+
+TwinDevice::~TwinDevice() {
+    drop_workspace();
+    if (!blocks_.empty()) refuse("end", "memory was not given back");
+}
+
+void* TwinDevice::allocate(std::size_t bytes) {
+    if (in_replay_) refuse("allocate", "inside a graph");
+    if (used_ + bytes > memory_) return nullptr;
+    const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + 255) / 256 * 256;
+    auto* data = static_cast<std::byte*>(std::aligned_alloc(256, rounded));
+    std::memset(data, 0, rounded);
+    used_ += bytes;
+    blocks_[data] = bytes;
+    return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(data) | mark);
+}
+
+void TwinDevice::release(void* data) {
+    auto* real = reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(data) & ~mark);
+    const auto found = blocks_.find(real);
+    if (found == blocks_.end()) refuse("release", "not an allocation");
+    used_ -= found->second;
+    blocks_.erase(found);
+    std::free(real);
+}
+
+std::byte* TwinDevice::inside(const void* address, std::size_t bytes, const char* what) {
+    const auto number = reinterpret_cast<std::uintptr_t>(address);
+    if ((number & mark) == 0) refuse(what, address == nullptr ? "null address" : "an address of the host");
+    auto* real = reinterpret_cast<std::byte*>(number & ~mark);
+    auto after = blocks_.upper_bound(real);
+    if (after == blocks_.begin()) refuse(what, "outside every allocation");
+    const auto& [start, length] = *std::prev(after);
+    if (real + bytes > start + length) refuse(what, "past the end of an allocation");
+    return real;
+}
+
+void TwinDevice::upload(void* to, const void* from, std::size_t bytes) {
+    if (in_replay_) refuse("upload", "inside a graph");
+    if (bytes > 0) std::memcpy(inside(to, bytes, "upload"), from, bytes);
+}
+void TwinDevice::download(void* to, const void* from, std::size_t bytes) {
+    if (in_replay_) refuse("download", "inside a graph");
+    ++downloads_;
+    if (bytes == 0) return;
+    const std::byte* data = inside(from, bytes, "download");
+    downloads_under_way_.push_back({to, {data, data + bytes}});
+}
+void TwinDevice::copy(void* to, const void* from, std::size_t bytes) {
+    if (bytes > 0) std::memmove(inside(to, bytes, "copy to"), inside(from, bytes, "copy from"), bytes);
+}
+Status TwinDevice::finish() {
+    if (in_replay_) refuse("finish", "inside a graph");
+    ++finishes_;
+    for (const auto& [to, bytes] : downloads_under_way_) std::memcpy(to, bytes.data(), bytes.size());
+    downloads_under_way_.clear();
+    return failure();
+}
+
+void TwinDevice::replay(std::uint64_t key, FunctionRef<void()> work) {
+    if (key == 0) refuse("replay", "key 0");
+    in_replay_ = true;
+    asked_.clear();
+    work();
+    in_replay_ = false;
+    // A graph made of the first pass would run that pass again.
+    const auto [known, fresh] = graphs_.emplace(key, asked_);
+    if (!fresh && known->second != asked_) refuse("replay", "a key whose ops are others than before");
+    if (!fresh) ++replayed_;
+}
+
+void TwinDevice::matmul(const MatmulOp& op) {
+    note("matmul", op.weights.data, op.weights.n, op.x, op.rows, op.y, op.y_stride, op.bias, op.accumulate,
+         op.chosen, op.chosen_count, op.most_chosen);
+    const DeviceMatrix& w = op.weights;
+    const int outputs = op.chosen == nullptr ? w.n : *at(op.chosen_count, 1, "chosen_count");
+    if (op.chosen != nullptr && outputs > op.most_chosen) refuse("matmul", "more chosen than said");
+    const std::int32_t* chosen = op.chosen == nullptr ? nullptr : at(op.chosen, size(outputs), "chosen");
+    const Bf16* all = at(w.data, size(w.n) * size(w.stride), "matmul weights");
+    std::vector<double> x(size(w.stride));
+    for (int m = 0; m < op.rows; ++m) {
+        const Bf16* from = row(op.x, std::int64_t{m} * w.stride, size(w.stride), "matmul x");
+        for (std::size_t k = 0; k < x.size(); ++k) x[k] = static_cast<double>(from_bf16(from[k]));
+        float* y = row(op.y, m * op.y_stride, size(outputs), "matmul y");
+        for (int c = 0; c < outputs; ++c) {
+            const int n = chosen == nullptr ? c : chosen[c];
+            if (n < 0 || n >= w.n) refuse("matmul", "chosen output out of range");
+            const Bf16* weights = all + size(n) * x.size();
+            double sum = 0;
+            for (std::size_t k = 0; k < x.size(); ++k)
+                sum += x[k] * static_cast<double>(from_bf16(weights[k]));
+            if (op.bias != nullptr) sum += static_cast<double>(at(op.bias, size(w.n), "bias")[n]);
+            y[c] = op.accumulate ? y[c] + static_cast<float>(sum) : static_cast<float>(sum);
+        }
+    }
+}
+
+void TwinDevice::rms_norm(const RmsNormOp& op) {
+    note("rms_norm", op.x, op.x_stride, op.rows, op.groups, op.width, op.weight, op.y, op.y_stride, op.add,
+         op.half, op.half_stride, op.half_columns);
+    const float* weight = at(op.weight, size(op.width), "norm weight");
+    std::vector<float> out(size(op.width));
+    for (int m = 0; m < op.rows; ++m) {
+        for (int g = 0; g < op.groups; ++g) {
+            const std::int64_t first = std::int64_t{g} * op.width;
+            const float* x = row(op.x, m * op.x_stride + first, size(op.width), "norm x");
+            double sum = 0;
+            for (int i = 0; i < op.width; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+            const float scale =
+                static_cast<float>(1.0 / std::sqrt(sum / op.width + static_cast<double>(op.eps)));
+            for (int i = 0; i < op.width; ++i) out[size(i)] = x[i] * scale * weight[i];
+            if (op.y != nullptr) {
+                float* y = row(op.y, m * op.y_stride + first, size(op.width), "norm y");
+                for (int i = 0; i < op.width; ++i) y[i] = op.add ? y[i] + out[size(i)] : out[size(i)];
+            }
+            if (op.half == nullptr) continue;
+            Bf16* half = row(op.half, std::int64_t{m} * op.half_stride + first, size(op.width), "norm half");
+            std::transform(out.begin(), out.end(), half, to_bf16);
+        }
+        for (int c = op.groups * op.width; op.half != nullptr && c < op.half_columns; ++c)
+            *row(op.half, std::int64_t{m} * op.half_stride + c, 1, "norm padding") = 0;
+    }
+}
+
+void TwinDevice::round(const RoundOp& op) {
+    note("round", op.x, op.x_stride, op.rows, op.cols, op.y, op.y_stride, op.y_columns);
+    for (int m = 0; m < op.rows; ++m) {
+        const float* x = row(op.x, m * op.x_stride, size(op.cols), "round x");
+        Bf16* y = row(op.y, m * op.y_stride, size(op.y_columns), "round y");
+        std::transform(x, x + op.cols, y, to_bf16);
+        std::fill(y + op.cols, y + op.y_columns, Bf16{0});
+    }
+}
+
+void TwinDevice::silu_mul(const SiluMulOp& op) {
+    note("silu_mul", op.x, op.x_stride, op.rows, op.width, op.y, op.y_stride);
+    for (int m = 0; m < op.rows; ++m) {
+        const float* x = row(op.x, m * op.x_stride, 2 * size(op.width), "silu x");
+        Bf16* y = row(op.y, std::int64_t{m} * op.y_stride, size(op.y_stride), "silu y");
+        for (int i = 0; i < op.width; ++i) y[i] = to_bf16(x[i] / (1.0f + std::exp(-x[i])) * x[op.width + i]);
+        std::fill(y + op.width, y + op.y_stride, Bf16{0});
+    }
+}
+
+void TwinDevice::rope_store(const RopeStoreOp& op) {
+    note("rope_store", op.qkv, op.stride, op.rows, op.cos, op.sin, op.places.caches, op.places.slot,
+         op.places.position, op.layer);
+    const HeadShape& s = op.shape;
+    const int half = s.head_dim / 2, kv = s.kv_heads * s.head_dim;
+    const std::int64_t width = std::int64_t{s.heads} * s.head_dim + 2 * kv;
+    for (int m = 0; m < op.rows; ++m) {
+        float* x = row(op.qkv, m * op.stride, size(width), "rope qkv");
+        const int position = *row(op.places.position, m, 1, "position");
+        const float* cos = row(op.cos, std::int64_t{position} * half, size(half), "cos");
+        const float* sin = row(op.sin, std::int64_t{position} * half, size(half), "sin");
+        for (int h = 0; h < s.heads + s.kv_heads; ++h) {
+            float* v = x + std::int64_t{h} * s.head_dim;
+            for (int i = 0; i < half; ++i) {
+                const float a = v[i], b = v[half + i];
+                v[i] = a * cos[i] - b * sin[i];
+                v[half + i] = b * cos[i] + a * sin[i];
+            }
+        }
+        const KvPlanes cache =
+            *row(op.places.caches, *row(op.places.sequence, m, 1, "sequence"), 1, "caches");
+        const std::int64_t to = std::int64_t{*row(op.places.slot, m, 1, "slot")} * kv;
+        const float* k = x + std::int64_t{s.heads} * s.head_dim;
+        if (to + kv > cache.plane) refuse("rope_store", "slot past the cache");
+        std::transform(k, k + kv, const_cast<Bf16*>(row(cache.keys(op.layer), to, size(kv), "keys")),
+                       to_bf16);
+        std::transform(k + kv, k + 2 * kv,
+                       const_cast<Bf16*>(row(cache.values(op.layer), to, size(kv), "values")), to_bf16);
+    }
+}
+
+void TwinDevice::attention(const AttentionOp& op) {
+    note("attention", op.q, op.q_stride, op.first_row, op.rows, op.tiles, op.places.tiles, op.places.tails,
+         op.places.prefix, op.layer, op.blocks, op.partial, op.y, op.y_stride);
+    const HeadShape& s = op.shape;
+    const int kv = s.kv_heads * s.head_dim, group = s.heads / s.kv_heads;
+    (void)at(op.partial, size(std::int64_t{op.rows} * s.heads * op.blocks * (s.head_dim + 2)), "partial");
+    const int end = op.first_row + op.rows;
+    std::vector<int> seen(size(op.rows), 0);
+    for (int t = 0; t < op.tiles; ++t) {
+        const std::int32_t* tile = row(op.places.tiles, 2 * std::int64_t{t}, 2, "tiles");
+        if (tile[1] < 1 || tile[1] > attention_tile_rows(s)) refuse("attention", "tile too tall");
+        for (int m = tile[0]; m < tile[0] + tile[1]; ++m) {
+            if (*row(op.places.sequence, m, 1, "sequence") !=
+                *row(op.places.sequence, tile[0], 1, "sequence"))
+                refuse("attention", "a tile of two sequences");
+            if (m < op.first_row || m >= end) refuse("attention", "a tile past the rows");
+            ++seen[size(m - op.first_row)];
+        }
+    }
+    for (int m = op.first_row; m < end; ++m) {
+        if (seen[size(m - op.first_row)] != 1) refuse("attention", "a row that is in no tile, or in two");
+        const KvPlanes cache =
+            *row(op.places.caches, *row(op.places.sequence, m, 1, "sequence"), 1, "caches");
+        const int prefix = *row(op.places.prefix, m, 1, "prefix"),
+                  tail = *row(op.places.tail_size, m, 1, "tail");
+        const int count = prefix + tail;
+        if (count > op.blocks * attention_block) refuse("attention", "more positions than blocks");
+        std::vector<std::int64_t> slots(size(count));
+        for (int p = 0; p < count; ++p)
+            slots[size(p)] =
+                p < prefix ? p
+                           : *row(op.places.tails,
+                                  std::int64_t{*row(op.places.tail_first, m, 1, "tail_first")} + p - prefix,
+                                  1, "tails");
+        Bf16* y = row(op.y, std::int64_t{m} * op.y_stride, size(op.y_stride), "attention y");
+        const Bf16* keys = at(cache.keys(op.layer), size(cache.plane), "keys");
+        const Bf16* values = at(cache.values(op.layer), size(cache.plane), "values");
+        for (const std::int64_t slot : slots)
+            if (slot < 0 || (slot + 1) * kv > cache.plane) refuse("attention", "a slot outside the cache");
+        std::vector<double> weights(size(count));
+        for (int h = 0; h < s.heads; ++h) {
+            const float* q = row(op.q, m * op.q_stride + std::int64_t{h} * s.head_dim, size(s.head_dim), "q");
+            const std::int64_t column = std::int64_t{h / group} * s.head_dim;
+            double most = -1e300, sum = 0;
+            for (int p = 0; p < count; ++p) {
+                const Bf16* k = keys + slots[size(p)] * kv + column;
+                double dot = 0;
+                for (int i = 0; i < s.head_dim; ++i)
+                    dot += static_cast<double>(q[i]) * static_cast<double>(from_bf16(k[i]));
+                weights[size(p)] = dot * static_cast<double>(op.scale);
+                most = std::max(most, weights[size(p)]);
+            }
+            for (double& w : weights) sum += (w = std::exp(w - most));
+            std::vector<double> out(size(s.head_dim), 0.0);
+            for (int p = 0; p < count; ++p) {
+                const Bf16* v = values + slots[size(p)] * kv + column;
+                for (int i = 0; i < s.head_dim; ++i)
+                    out[size(i)] += weights[size(p)] / sum * static_cast<double>(from_bf16(v[i]));
+            }
+            for (int i = 0; i < s.head_dim; ++i)
+                y[std::int64_t{h} * s.head_dim + i] = to_bf16(static_cast<float>(out[size(i)]));
+        }
+        std::fill(y + std::int64_t{s.heads} * s.head_dim, y + op.y_stride, Bf16{0});
+    }
+}
+
+void TwinDevice::select(const SelectOp& op) {
+    note("select", op.logits, op.stride, op.rows, op.support, op.k, op.ids, op.values, op.logsumexp,
+         op.scratch, op.own, op.columns);
+    if (op.k < 1 || op.k > most_selected) refuse("select", "k");
+    (void)inside(op.scratch, select_scratch(op.rows, op.support, op.k), "select scratch");
+    for (int m = 0; m < op.rows; ++m) {
+        std::vector<float> values(size(op.support), lowest);
+        std::vector<bool> counts(size(op.support), true);
+        for (int i = 0; i < op.support; ++i) {
+            std::int64_t column = i;
+            if (op.own != nullptr) {
+                const int token = *row(op.own, m * op.own_stride + i, 1, "own");
+                counts[size(i)] = token >= 0;
+                if (token < 0) continue;
+                column = *row(op.columns, token, 1, "columns");
+            }
+            values[size(i)] = *row(op.logits, m * op.stride + column, 1, "logits");
+        }
+        std::vector<int> order;
+        for (int i = 0; i < op.support; ++i)
+            if (counts[size(i)]) order.push_back(i);
+        std::sort(order.begin(), order.end(),
+                  [&](int a, int b) { return better(values[size(a)], a, values[size(b)], b); });
+        double sum = 0;
+        const float most = order.empty() ? 0.0f : values[size(order[0])];
+        for (const int i : order)
+            if (values[size(i)] == values[size(i)])
+                sum += std::exp(static_cast<double>(values[size(i)] - most));
+        for (int i = 0; i < op.k; ++i) {
+            const bool there = i < static_cast<int>(order.size());
+            *row(op.ids, std::int64_t{m} * op.k + i, 1, "ids") = there ? order[size(i)] : -1;
+            *row(op.values, std::int64_t{m} * op.k + i, 1, "values") =
+                there ? values[size(order[size(i)])] : lowest;
+        }
+        *row(op.logsumexp, m, 1, "logsumexp") = static_cast<float>(static_cast<double>(most) + std::log(sum));
+    }
+}
+
+void TwinDevice::top_set(const TopSetOp& op) {
+    note("top_set", op.x, op.stride, op.rows, op.columns, op.k, op.ids);
+    for (int m = 0; m < op.rows; ++m) {
+        const float* x = row(op.x, m * op.stride, size(op.columns), "top_set x");
+        std::vector<int> order(size(op.columns));
+        std::iota(order.begin(), order.end(), 0);
+        std::sort(order.begin(), order.end(), [&](int a, int b) { return better(x[a], a, x[b], b); });
+        std::sort(order.begin(), order.begin() + op.k);
+        std::copy_n(order.begin(), op.k, row(op.ids, std::int64_t{m} * op.k, size(op.k), "top_set ids"));
+    }
+}
+
+void TwinDevice::striped(const StripedOp& op) {
+    note("striped", op.scores, op.stride, op.rows, op.columns, op.buckets, op.m, op.ids);
+    for (int m = 0; m < op.rows; ++m) {
+        const float* scores = row(op.scores, m * op.stride, size(op.columns), "scores");
+        for (int b = 0; b < op.buckets; ++b) {
+            std::vector<int> mine;
+            for (int c = b; c < op.columns; c += op.buckets) mine.push_back(c);
+            std::sort(mine.begin(), mine.end(),
+                      [&](int x, int y) { return better(scores[x], x, scores[y], y); });
+            std::int32_t* ids =
+                row(op.ids, (std::int64_t{m} * op.buckets + b) * op.m, size(op.m), "striped ids");
+            for (int i = 0; i < op.m; ++i) ids[i] = i < static_cast<int>(mine.size()) ? mine[size(i)] : -1;
+        }
+    }
+}
+
+void TwinDevice::unite(const UnionOp& op) {
+    note("unite", op.ids, op.count, op.vocab, op.bitmap, op.tokens, op.columns, op.size);
+    const std::int32_t* ids = at(op.ids, size(op.count), "union ids");
+    std::uint32_t* bitmap = at(op.bitmap, size((op.vocab + 31) / 32), "bitmap");
+    for (std::int64_t i = 0; i < op.count; ++i)
+        if (ids[i] >= 0) bitmap[ids[i] / 32] |= std::uint32_t{1} << (ids[i] % 32);
+    int found = 0;
+    for (int t = 0; t < op.vocab; ++t) {
+        if ((bitmap[t / 32] >> (t % 32) & 1u) == 0) continue;
+        *row(op.tokens, found, 1, "union tokens") = t;
+        *row(op.columns, t, 1, "union columns") = found++;
+    }
+    std::fill(bitmap, bitmap + (op.vocab + 31) / 32, 0u);
+    *at(op.size, 1, "union size") = found;
+}
+
+void TwinDevice::gather(const GatherOp& op) {
+    note("gather", op.from.data, op.rows, op.count, op.to);
+    for (int i = 0; i < op.count; ++i) {
+        const int from = *row(op.rows, i, 1, "gather rows");
+        if (from < 0 || from >= op.from.n) refuse("gather", "row out of range");
+        const std::size_t width = size(op.from.stride);
+        std::memcpy(row(op.to, std::int64_t{i} * op.from.stride, width, "gather to"),
+                    row(op.from.data, std::int64_t{from} * op.from.stride, width, "gather from"),
+                    width * sizeof(Bf16));
+    }
+}
+
+void TwinDevice::copy_rows(const CopyRowsOp& op) {
+    note("copy_rows", op.from, op.from_stride, op.rows, op.count, op.cols, op.to, op.to_stride);
+    for (int i = 0; i < op.count; ++i) {
+        const std::int64_t from = op.rows == nullptr ? i : *row(op.rows, i, 1, "copied rows");
+        std::memcpy(row(op.to, i * op.to_stride, size(op.cols), "copy_rows to"),
+                    row(op.from, from * op.from_stride, size(op.cols), "copy_rows from"),
+                    size(op.cols) * sizeof(float));
+    }
+}
+
+void TwinDevice::compact(const CompactOp& op) {
+    if (in_replay_) refuse("compact", "inside a graph");
+    for (int plane = 0; plane < op.planes; ++plane) {
+        Bf16* data = row(op.cache.data, plane * op.cache.plane, size(op.cache.plane), "compacted plane");
+        for (int i = 0; i < op.count; ++i) {
+            const std::int64_t from = op.first + op.path[i], to = op.first + i;
+            if ((from + 1) * op.width > op.cache.plane || op.path[i] < i) refuse("compact", "path");
+            std::memmove(data + to * op.width, data + from * op.width, size(op.width) * sizeof(Bf16));
+        }
+    }
+}
+
+}  // namespace draftscope::testing

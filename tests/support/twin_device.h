@@ -1,0 +1,93 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "kernels/device.h"
+
+namespace draftscope::testing {
+
+/// A device whose memory and arithmetic are this machine's: what the engine does with a device can be tested
+/// without one, and every kernel has something to be compared to. Its addresses cannot be read by the host
+/// and host addresses are refused by its ops, so a mix-up ends the test.
+class TwinDevice final : public kernels::Device {
+  public:
+    explicit TwinDevice(std::size_t memory_bytes = std::size_t{8} << 30);
+    ~TwinDevice() override;
+    const kernels::DeviceInfo& info() const override { return info_; }
+    void* allocate(std::size_t bytes) override;
+    void release(void* data) override;
+    void upload(void* to, const void* from, std::size_t bytes) override;
+    void download(void* to, const void* from, std::size_t bytes) override;
+    void copy(void* to, const void* from, std::size_t bytes) override;
+    Status finish() override;
+    void matmul(const kernels::MatmulOp& op) override;
+    void rms_norm(const kernels::RmsNormOp& op) override;
+    void round(const kernels::RoundOp& op) override;
+    void silu_mul(const kernels::SiluMulOp& op) override;
+    void rope_store(const kernels::RopeStoreOp& op) override;
+    void attention(const kernels::AttentionOp& op) override;
+    void select(const kernels::SelectOp& op) override;
+    void top_set(const kernels::TopSetOp& op) override;
+    void striped(const kernels::StripedOp& op) override;
+    void unite(const kernels::UnionOp& op) override;
+    void gather(const kernels::GatherOp& op) override;
+    void copy_rows(const kernels::CopyRowsOp& op) override;
+    void compact(const kernels::CompactOp& op) override;
+    void replay(std::uint64_t key, FunctionRef<void()> work) override;
+    std::uint64_t new_key() override { return ++keys_; }
+    DeviceTimer* timer() override { return nullptr; }
+
+    int finishes() const { return finishes_; }
+    int downloads() const { return downloads_; }
+    std::size_t used() const { return used_; }
+    int replayed() const { return replayed_; }  ///< passes that a graph would have run
+
+  private:
+    /// Checks that `bytes` from a device address lie in one allocation.
+    std::byte* inside(const void* address, std::size_t bytes, const char* what);
+    template <typename T>
+    T* at(T* address, std::size_t count, const char* what) {
+        return reinterpret_cast<T*>(inside(address, count * sizeof(T), what));
+    }
+    /// A row of an array, when there is one.
+    template <typename T>
+    T* row(T* address, std::int64_t offset, std::size_t count, const char* what) {
+        return at(address + offset, count, what);
+    }
+
+    /// What an op inside replay() was asked with.
+    template <typename... Fields>
+    void note(const char* op, Fields... fields) {
+        if (!in_replay_) return;
+        asked_ += op;
+        ((asked_ += fmt::format(" {}", number(fields))), ...);
+        asked_ += "\n";
+    }
+    template <typename T>
+    static std::int64_t number(T field) {
+        if constexpr (std::is_pointer_v<T>)
+            return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(field));
+        else
+            return static_cast<std::int64_t>(field);
+    }
+
+    kernels::DeviceInfo info_;
+    std::string asked_;
+    std::map<std::uint64_t, std::string> graphs_;
+    struct Download {
+        void* to;
+        std::vector<std::byte> bytes;
+    };
+    std::vector<Download> downloads_under_way_;       ///< arrive with finish()
+    std::map<const std::byte*, std::size_t> blocks_;  ///< by true address
+    std::size_t memory_, used_ = 0;
+    std::uint64_t keys_ = 0;
+    int finishes_ = 0, downloads_ = 0, replayed_ = 0;
+    bool in_replay_ = false;
+};
+
+}  // namespace draftscope::testing

@@ -1,0 +1,96 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/model/target.h"
+#include "tests/support/demo_model.h"
+#include "tests/support/twin_device.h"
+
+/// The demo model on a device against the CPU at the same precision, on the CPU's own tokens.
+namespace draftscope::testing {
+namespace {
+
+std::vector<std::string> devices() {
+#if defined(DS_HAVE_CUDA)
+    return {"twin", "cuda"};
+#else
+    return {"twin"};
+#endif
+}
+
+class DeviceDemo : public ::testing::TestWithParam<std::string> {};
+
+struct Row {
+    int best = 0;
+    float margin = 0;  ///< to the second best
+};
+Row row_of(std::span<const float> logits) {
+    Row row;
+    row.best = static_cast<int>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+    float second = -1e30f;
+    for (std::size_t i = 0; i < logits.size(); ++i)
+        if (static_cast<int>(i) != row.best) second = std::max(second, logits[i]);
+    row.margin = logits[static_cast<std::size_t>(row.best)] - second;
+    return row;
+}
+
+/// Where the two best logits lie further apart than the two back ends could move them, they agree.
+TEST_P(DeviceDemo, BestTokensAreTheCpusWhereTheyAreClear) {
+    ASSERT_TRUE(demo_model_present()) << demo_model_hint();
+    std::unique_ptr<kernels::Device> device;
+    if (GetParam() == "cuda") {
+        auto opened = kernels::open_cuda();
+        if (!opened.ok()) GTEST_SKIP() << opened.error().message;
+        device = std::move(*opened);
+    } else {
+        device = std::make_unique<TwinDevice>();
+    }
+    const auto there_exec = kernels::make_device_exec(2, std::move(device));
+    const auto here_exec = kernels::make_cpu_exec(2);
+    auto here = Target::load(demo_model_path(), *here_exec, kernels::Precision::bf16);
+    auto there = Target::load(demo_model_path(), *there_exec, std::nullopt);
+    ASSERT_TRUE(here.ok()) << here.error().message;
+    ASSERT_TRUE(there.ok()) << there.error().message;
+    const std::vector<TokenId> prompt = (*here)->tokenizer()->encode(
+        "The lighthouse stood at the end of the world, and its keeper was asleep.");
+    const int steps = GetParam() == "cuda" ? 200 : 6;
+    const int slots = static_cast<int>(prompt.size()) + steps + 1;
+    KvCache a = (*here)->make_cache(slots), b = (*there)->make_cache(slots);
+    ForwardOutput x, y;
+    ASSERT_TRUE((*here)->prefill(*here_exec, a, prompt, {}, x).ok());
+    const Status done = (*there)->prefill(*there_exec, b, prompt, {}, y);
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    int unclear = 0, exceptions = 0;
+    for (int step = 0; step <= steps; ++step) {
+        const Row mine = row_of(x.logits), theirs = row_of(y.logits);
+        float difference = 0;
+        for (std::size_t i = 0; i < x.logits.size(); ++i)
+            difference = std::max(difference, std::fabs(x.logits[i] - y.logits[i]));
+        // Logits reach from about -10 to 30; a wrong layer moves them by more than one.
+        EXPECT_LT(difference, 1.0f) << "step " << step;
+        if (mine.margin <= 2 * difference) {
+            ++unclear;
+        } else if (mine.best != theirs.best) {
+            ++exceptions;
+        }
+        if (step == steps) break;
+        const TokenId next = mine.best;
+        const auto forward = [&](Target& target, kernels::Exec& exec, KvCache& cache, ForwardOutput& out) {
+            const SequenceRows rows{&cache, {&next, 1}, {}, nullptr};
+            ASSERT_TRUE(target.forward(exec, {{&rows, 1}, {}, {}, true}, out).ok());
+            cache.commit(1);
+        };
+        forward(**here, *here_exec, a, x);
+        forward(**there, *there_exec, b, y);
+    }
+    EXPECT_EQ(exceptions, 0);
+    EXPECT_LT(unclear, steps / 2 + 1);
+    RecordProperty("unclear", unclear);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceDemo, ::testing::ValuesIn(devices()),
+                         [](const auto& instance) { return instance.param; });
+
+}  // namespace
+}  // namespace draftscope::testing

@@ -1,0 +1,259 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "base/rng.h"
+#include "engine/model/hf_folder.h"
+#include "tests/support/tiny_model.h"
+#include "tests/support/twin_device.h"
+#include "tests/unit/engine/decode_rig.h"
+#include "tests/unit/engine/ranking_file.h"
+#include "tests/unit/engine/tiny_artefacts.h"
+#include "tests/unit/engine/tiny_drafter.h"
+
+/// What the engine does with a device, on a twin that computes here: same logits as the CPU to bf16's
+/// rounding, and speculative text equal to plain text for every drafter and head.
+namespace draftscope::testing {
+namespace {
+
+constexpr int vocab = 13;
+
+ModelFile tiny() {
+    TinyModelOptions options;
+    options.vocab = vocab;
+    return make_tiny_model(21, options);
+}
+
+std::vector<std::vector<TokenId>> prompts() {
+    // The last one is longer than a prefill chunk and than an attention block.
+    std::vector<std::vector<TokenId>> all = {{5}, {}, {}};
+    for (int i = 0; i < 24; ++i) all[1].push_back(i % 6);
+    Rng rng(3);
+    for (int i = 0; i < 131; ++i) all[2].push_back(static_cast<TokenId>(rng.below(vocab)));
+    return all;
+}
+
+/// "twin", or "cuda" where there is one; `why_not` says why it is a twin after all.
+struct TwinExec {
+    explicit TwinExec(const std::string& kind = "twin") {
+        if (kind == "cuda") {
+            auto opened = kernels::open_cuda();
+            if (opened.ok()) {
+                exec = kernels::make_device_exec(2, std::move(*opened));
+                return;
+            }
+            why_not = opened.error().message;
+        }
+        auto made = std::make_unique<TwinDevice>();
+        twin = made.get();
+        exec = kernels::make_device_exec(2, std::move(made));
+    }
+    TwinDevice* twin = nullptr;
+    std::unique_ptr<kernels::Exec> exec;
+    std::string why_not;
+};
+
+std::vector<std::string> devices() {
+#if defined(DS_HAVE_CUDA)
+    return {"twin", "cuda"};
+#else
+    return {"twin"};
+#endif
+}
+
+class DeviceEngine : public ::testing::TestWithParam<std::string> {
+  protected:
+    void SetUp() override {
+        if (!on_.why_not.empty()) GTEST_SKIP() << on_.why_not;
+    }
+    DeviceEngine()
+        : target_(DecodeRig::build(tiny(), kernels::Precision::bf16, on_.exec.get())),
+          eagle_(target_->config(), 77),
+          eagle3_(target_->config(), 78, vocab),
+          medusa_(target_->config(), false, 79),
+          hydra_(target_->config(), true, 80),
+          ranking_(RankingFile::shuffled(vocab)),
+          rig_(std::move(target_),
+               {{"eagle2", eagle_.folder()},
+                {"eagle3", eagle3_.folder()},
+                {"medusa", medusa_.folder()},
+                {"hydra", hydra_.folder()}},
+               ranking_.path()) {
+        rig_.run_on(*on_.exec);
+    }
+
+    /// Accepted drafts of a run whose text must be the plain one.
+    std::int64_t accepted_by(RigSetting setting) {
+        RigSetting plain = setting;
+        plain.drafter = "none";
+        plain.tree = "chain=1";
+        plain.batch = 1;
+        const auto expected = rig_.decode(plain, prompts());
+        const auto found = rig_.decode(setting, prompts());
+        std::int64_t accepted = 0;
+        for (std::size_t p = 0; p < found.size(); ++p) {
+            EXPECT_EQ(found[p].tokens, expected[p].tokens) << to_text(setting) << " prompt " << p;
+            accepted += found[p].accepted;
+        }
+        return accepted;
+    }
+
+    TwinExec on_{GetParam()};
+    std::unique_ptr<Target> target_;
+    TinyEagle2 eagle_;
+    TinyEagle3 eagle3_;
+    TinyPathHeads medusa_, hydra_;
+    RankingFile ranking_;
+    DecodeRig rig_;
+};
+
+TEST_P(DeviceEngine, TextIsThatOfPlainDecodingForEveryDrafter) {
+    for (const double temperature : {0.0, 0.8})
+        for (const std::string drafter : {"ngram", "eagle2", "eagle3", "medusa", "hydra"}) {
+            std::int64_t accepted = 0;
+            for (const std::string tree : {"chain=4", "depth=3,topk=4,nodes=12"}) {
+                RigSetting setting;
+                setting.drafter = drafter;
+                setting.tree = tree;
+                setting.batch = tree == "chain=4" ? 1 : 3;
+                setting.temperature = temperature;
+                setting.max_new = 16;
+                accepted += accepted_by(setting);
+            }
+            EXPECT_GT(accepted, 3) << drafter;
+        }
+    EXPECT_TRUE(on_.twin == nullptr || on_.twin->replayed() > 100);
+}
+
+TEST_P(DeviceEngine, TextIsThatOfPlainDecodingForEveryHead) {
+    TinyArtefacts artefacts(rig_);
+    std::int64_t accepted = 0;
+    for (const std::string head :
+         {"full", "fr-spec:v=6", "pa-fr:v=8/4", "vocabtrim:v=6", "slimspec", "specvocab:k=4",
+          "specvocab:k=6/3/1,share=per-row", "vocabtrim-t", "bcl", "coral:active=2",
+          "dynaspec:kmax=3,kmin=1,decay=0.5", "dynaspec:kmax=2,share=per-row", "microspec:wmax=64",
+          "microspec:wmax=9,gather=sync", "microspec:wmax=9,gather=indexed"})
+        for (const std::string tree : {"chain=3", "depth=3,topk=4,nodes=12"}) {
+            RigSetting setting;
+            setting.head = head;
+            setting.tree = tree;
+            setting.batch = tree == "chain=3" ? 1 : 3;
+            setting.max_new = 12;
+            accepted += accepted_by(setting);
+        }
+    EXPECT_GT(accepted, 100);
+}
+
+/// The device and the CPU on one model: chain and tree rows, twice, so that a kept graph runs too.
+void expect_same_logits(TwinExec& twin, ModelFile on_cpu, ModelFile on_twin, double tolerance) {
+    const auto cpu_exec = kernels::make_cpu_exec(2);
+    const auto cpu = DecodeRig::build(std::move(on_cpu), kernels::Precision::bf16);
+    const auto there = DecodeRig::build(std::move(on_twin), kernels::Precision::bf16, twin.exec.get());
+    const int tokens = cpu->config().vocab, d = cpu->config().hidden;
+    std::vector<TokenId> prompt;
+    Rng rng(9);
+    for (int i = 0; i < 70; ++i)
+        prompt.push_back(static_cast<TokenId>(rng.below(static_cast<unsigned>(tokens))));
+    KvCache a = cpu->make_cache(120), b = there->make_cache(90);
+    ForwardOutput x, y;
+    const std::vector<int> aux = {0, 1};
+    ASSERT_TRUE(cpu->prefill(*cpu_exec, a, prompt, aux, x).ok());
+    ASSERT_TRUE(there->prefill(*twin.exec, b, prompt, aux, y).ok());
+    const auto compare = [&](const std::vector<float>& p, const std::vector<float>& q, const char* what) {
+        ASSERT_EQ(p.size(), q.size()) << what;
+        double power = 0, difference = 0;
+        for (std::size_t i = 0; i < p.size(); ++i) {
+            power += static_cast<double>(p[i]) * static_cast<double>(p[i]);
+            difference += static_cast<double>(p[i] - q[i]) * static_cast<double>(p[i] - q[i]);
+        }
+        EXPECT_LT(std::sqrt(difference / power), tolerance) << what;
+    };
+    const auto same = [&] {
+        ASSERT_EQ(x.rows, y.rows);
+        compare(x.hidden, y.hidden, "hidden");
+        compare(x.aux, y.aux, "aux");
+        compare(x.logits, y.logits, "logits");
+    };
+    same();
+    EXPECT_EQ(static_cast<int>(y.hidden.size()), 70 * d);
+    // A tree with two branches, of which one is kept and moves.
+    const std::vector<TokenId> tree = {1, 2, 3, 4, 5};
+    const std::vector<int> parents = {-1, 0, 0, 2, 3}, depths = {0, 1, 1, 2, 3};
+    const AncestorMask mask = AncestorMask::from_parents(parents);
+    for (int round = 0; round < 3; ++round) {
+        SequenceRows cpu_rows{&a, tree, depths, &mask}, twin_rows{&b, tree, depths, &mask};
+        ForwardRequest request{{&cpu_rows, 1}, aux, {}, true};
+        ASSERT_TRUE(cpu->forward(*cpu_exec, request, x).ok());
+        request.sequences = {&twin_rows, 1};
+        const Status done = there->forward(*twin.exec, request, y);
+        ASSERT_TRUE(done.ok()) << done.error().message;
+        same();
+        a.commit_path(std::vector<int>{0, 2, 3, 4});
+        b.commit_path(std::vector<int>{0, 2, 3, 4});
+        b.ensure_free(30);
+    }
+    EXPECT_TRUE(twin.twin == nullptr || twin.twin->replayed() > 0);
+}
+
+class DeviceTargets : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(DeviceTargets, LogitsAreTheCpusForEveryArchitecture) {
+    TwinExec on(GetParam());
+    if (!on.why_not.empty()) GTEST_SKIP() << on.why_not;
+    for (const char* name : {"llama", "qwen2", "qwen3", "olmo2"}) {
+        SCOPED_TRACE(name);
+        // Where the program was built is not where a GPU machine has the tree.
+        const char* moved = std::getenv("DRAFTSCOPE_SOURCE");
+        const std::string folder =
+            std::string(moved != nullptr ? moved : DS_SOURCE_DIR) + "/tests/golden/models/" + name;
+        auto first = open_hf_folder(folder), second = open_hf_folder(folder);
+        ASSERT_TRUE(first.ok() && second.ok());
+        expect_same_logits(on, std::move(*first), std::move(*second), 0.02);
+    }
+    // Heads that share no keys, and shapes that are no multiples of 64.
+    TinyModelOptions odd;
+    odd.hidden = 40;
+    odd.heads = odd.kv_heads = 5;
+    odd.head_dim = 8;
+    odd.ffn = 72;
+    odd.vocab = 101;
+    expect_same_logits(on, make_tiny_model(5, odd), make_tiny_model(5, odd), 0.02);
+}
+
+TEST(DeviceTarget, SaysWhenMemoryIsOut) {
+    auto small = std::make_unique<TwinDevice>(std::size_t{1} << 16);
+    const auto exec = kernels::make_device_exec(1, std::move(small));
+    const auto target = Target::build(tiny(), *exec, kernels::Precision::bf16);
+    ASSERT_FALSE(target.ok());
+    EXPECT_NE(target.error().message.find("memory"), std::string::npos) << target.error().message;
+}
+
+TEST(DeviceMatrix, OpsOfMatricesAreTheCpus) {
+    TwinExec on;
+    const auto cpu = kernels::make_cpu_exec(1);
+    const int n = 37, k = 70;
+    const auto source = [](int row, float* out) {
+        Rng rng(4, static_cast<std::uint64_t>(row));
+        for (int i = 0; i < k; ++i) out[i] = static_cast<float>(rng.normal());
+    };
+    const auto here = kernels::Matrix::pack(*cpu, kernels::Precision::bf16, n, k, source);
+    const auto there = kernels::Matrix::pack(*on.exec, kernels::Precision::bf16, n, k, source);
+    std::vector<float> a(k), b(k);
+    here.unpack_row(n - 1, a);
+    there.unpack_row(n - 1, b);
+    EXPECT_EQ(a, b);
+    const std::vector<TokenId> ids = {36, 0, 7, 7};
+    there.gather_rows(*on.exec, ids).unpack_row(2, b);
+    here.unpack_row(7, a);
+    EXPECT_EQ(a, b);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceEngine, ::testing::ValuesIn(devices()),
+                         [](const auto& instance) { return instance.param; });
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceTargets, ::testing::ValuesIn(devices()),
+                         [](const auto& instance) { return instance.param; });
+
+}  // namespace
+}  // namespace draftscope::testing
