@@ -8,14 +8,43 @@ usage: tools/make_sentencepiece_golden.py        needs the Python packages sente
 import io
 import json
 
+import jinja2
 import sentencepiece
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
-from make_tokenizer_golden import ROOT, TEXTS, random_texts
+from make_tokenizer_golden import CHATS, ROOT, TEXTS, random_texts
 
 OUT = ROOT / "tests" / "golden" / "model" / "sentencepiece.json"
 MARK = "\u2581"
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6  # GGUF's token types
 MORE = ["<s>hello</s>", "a<s> b</s>", " <s>", "<s><s>x", "[tool] call[tool]", "x[tool][tool] y", "<0x41>", "\u2581mark \u2581", "  two leading", "<unk>"]
+# The templates of models with such vocabularies, as they are published: TinyLlama 1.1B Chat (Zephyr's) and Llama 2 Chat.
+TEMPLATES = {
+    "zephyr": "{% for message in messages %}\n{% if message['role'] == 'user' %}\n{{ '<|user|>\n' + message['content'] + eos_token }}\n"
+              "{% elif message['role'] == 'system' %}\n{{ '<|system|>\n' + message['content'] + eos_token }}\n"
+              "{% elif message['role'] == 'assistant' %}\n{{ '<|assistant|>\n'  + message['content'] + eos_token }}\n{% endif %}\n"
+              "{% if loop.last and add_generation_prompt %}\n{{ '<|assistant|>' }}\n{% endif %}\n{% endfor %}",
+    "llama2": "{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}{% set system_message = messages[0]['content'] %}"
+              "{% else %}{% set loop_messages = messages %}{% set system_message = false %}{% endif %}{% for message in loop_messages %}"
+              "{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}"
+              "{% if loop.index0 == 0 and system_message != false %}{% set content = '<<SYS>>\\n' + system_message + '\\n<</SYS>>\\n\\n' "
+              "+ message['content'] %}{% else %}{% set content = message['content'] %}{% endif %}{% if message['role'] == 'user' %}"
+              "{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}{% elif message['role'] == 'assistant' %}"
+              "{{ ' '  + content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}",
+}
+
+
+def chats():
+    """Rendered by Jinja; conversations end with a question, and no template takes a late system message."""
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
+    for name, source in TEMPLATES.items():
+        rendered = []
+        for turns in CHATS:
+            if turns[-1][0] != "user" or any(role == "system" for role, _ in turns[1:]):
+                continue
+            messages = [{"role": r, "content": c} for r, c in turns]
+            text = environment.from_string(source).render(messages=messages, add_generation_prompt=True, bos_token="<s>", eos_token="</s>")
+            rendered.append({"messages": turns, "text": text})
+        yield name, {"template": source, "rendered": rendered}
 
 
 def sentences():
@@ -77,6 +106,7 @@ def main():
            "older": json.loads(older.to_str()), "newer": json.loads(newer.to_str()),
            "texts": [{"text": t, "sentencepiece": model.encode(t), "older": ids(older, t), "newer": ids(newer, t),
                       "decoded": model.decode(model.encode(t))} for t in texts]}
+    out["chats"] = dict(chats())
     for name in ("older", "newer"):  # the vocabulary is there once already
         del out[name]["model"]["vocab"], out[name]["model"]["merges"]
     OUT.write_text(json.dumps(out, separators=(",", ":")) + "\n", encoding="utf-8")

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/model/mapped_file.h"
+#include "engine/model/tokenizer.h"
 #include "engine/model/utf8.h"
 
 // A file's template is a Jinja program. The few that matter are recognised by their marks and rendered by
@@ -146,6 +147,43 @@ std::string render_llama31(const std::vector<ChatMessage>& messages) {
     return out + llama3_header("assistant");
 }
 
+/// Zephyr's kin (TinyLlama): plain text roles, every turn ends with the end-of-text token.
+std::string render_zephyr(const std::vector<ChatMessage>& messages, const TurnTokens& tokens) {
+    std::string out;
+    if (messages.empty()) return out;
+    for (const ChatMessage& message : messages)
+        out += "<|" + message.role + "|>\n" + message.content + tokens.eos + "\n";
+    return out + "<|assistant|>\n";
+}
+
+/// Each question begins a text of its own; a system message stands inside the first one.
+std::string render_llama2(const std::vector<ChatMessage>& messages, const TurnTokens& tokens) {
+    std::string out, system;
+    for (const ChatMessage& message : messages) {
+        if (message.role == "system") {
+            system.assign("<<SYS>>\n").append(message.content).append("\n<</SYS>>\n\n");
+        } else if (message.role == "user") {
+            out.append(tokens.bos).append("[INST] ").append(trimmed(system + message.content));
+            out.append(" [/INST]");
+            system.clear();
+        } else {
+            out.append(" ").append(trimmed(message.content)).append(" ").append(tokens.eos);
+        }
+    }
+    return out;
+}
+
+bool is_zephyr(std::string_view source) {
+    return first_of(source, {"'<|user|>\\n' + message['content'] + eos_token }}\n",
+                             "'<|user|>\n' + message['content'] + eos_token }}\n"}) &&
+           contains(source, "{{ '<|assistant|>' }}\n");
+}
+
+bool is_llama2(std::string_view source) {
+    return contains(source, "bos_token + '[INST] ' + content.strip() + ' [/INST]'") &&
+           contains(source, "<<SYS>>") && contains(source, "content.strip() + ' ' + eos_token");
+}
+
 Error unknown(std::string_view file, std::string_view source, std::string_view why) {
     return bad_input(
         "{}: the chat template is not recognised ({}); use --raw to send prompts as they are. It "
@@ -155,8 +193,15 @@ Error unknown(std::string_view file, std::string_view source, std::string_view w
 
 }  // namespace
 
-Result<ChatTemplate> ChatTemplate::from_source(std::string_view source, std::string_view file) {
+TurnTokens turn_tokens(const Tokenizer& tokenizer) {
+    const TokenId eos = tokenizer.eos().empty() ? no_token : tokenizer.eos().front();
+    return {tokenizer.token_bytes(tokenizer.bos()), tokenizer.token_bytes(eos)};
+}
+
+Result<ChatTemplate> ChatTemplate::from_source(std::string_view source, std::string_view file,
+                                               TurnTokens tokens) {
     ChatTemplate out;
+    out.tokens_ = std::move(tokens);
     if (trimmed(source).empty()) return out;
     if (contains(source, "<|im_start|>")) {
         if (!contains(source, "<|im_start|>assistant") || !contains(source, "<|im_end|>"))
@@ -188,7 +233,11 @@ Result<ChatTemplate> ChatTemplate::from_source(std::string_view source, std::str
         out.name_ = "olmo2";
         return out;
     }
-    return unknown(file, source, "neither ChatML, Llama 3, Qwen 3 nor OLMo 2");
+    if (is_zephyr(source) || is_llama2(source)) {
+        out.name_ = is_zephyr(source) ? "zephyr" : "llama2";
+        return out;
+    }
+    return unknown(file, source, "neither ChatML, Llama 2, Llama 3, Qwen 3, OLMo 2 nor Zephyr");
 }
 
 ChatTemplate ChatTemplate::raw_because(std::string problem) {
@@ -203,6 +252,8 @@ std::string ChatTemplate::render(const std::vector<ChatMessage>& messages) const
     if (name_ == "olmo2") return render_olmo2(messages);
     if (name_ == "llama3") return render_llama3(messages);
     if (name_ == "llama3.1") return render_llama31(messages);
+    if (name_ == "llama2") return render_llama2(messages, tokens_);
+    if (name_ == "zephyr") return render_zephyr(messages, tokens_);
     std::string out;
     for (const ChatMessage& message : messages) out += message.content;
     return out;

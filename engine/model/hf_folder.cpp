@@ -86,7 +86,7 @@ Result<ModelFile> open_hf_folder(const std::string& folder) {
     }
     // A template that is not recognised does not keep a model from being opened: raw prompts need none.
     DS_ASSIGN(const std::string source, read_template(root));
-    auto chat = ChatTemplate::from_source(source, folder);
+    auto chat = ChatTemplate::from_source(source, folder, turn_tokens(*out.tokenizer));
     out.chat = chat.ok() ? std::move(chat).value() : ChatTemplate::raw_because(chat.error().message);
     out.quantisation = dominant_type(*out.weights);
     return out;

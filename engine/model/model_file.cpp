@@ -30,7 +30,7 @@ const TensorType* dominant_type(const GgufFile& file) {
 /// A template that is not recognised does not keep a model from being opened: raw prompts need none.
 Status read_chat(const GgufFile& file, ModelFile& out) {
     DS_ASSIGN(const auto source, file.text("tokenizer.chat_template"));
-    auto chat = ChatTemplate::from_source(source.value_or(""), file.path());
+    auto chat = ChatTemplate::from_source(source.value_or(""), file.path(), turn_tokens(*out.tokenizer));
     out.chat = chat.ok() ? std::move(chat).value() : ChatTemplate::raw_because(chat.error().message);
     return {};
 }

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/model/chat_template.h"
 #include "engine/model/gguf_model.h"
 #include "engine/model/hf_folder.h"
 #include "tests/support/gguf_writer.h"
@@ -117,6 +118,22 @@ TEST(SentencePieces, WithoutASpaceInFront) {
     EXPECT_FALSE(tokenizer->add_bos());
     EXPECT_EQ(tokenizer->decode(tokenizer->encode("two words", false)), "two words");
     EXPECT_NE(tokenizer->fingerprint(), created(read(gguf_file()))->fingerprint());
+}
+
+TEST(SentencePieces, ChatsRenderAsJinjaRendersThem) {
+    ASSERT_EQ(golden()["chats"].size(), 2u);
+    for (const auto& [name, chat] : golden()["chats"].items()) {
+        const auto made =
+            ChatTemplate::from_source(chat["template"].get<std::string>(), "m.gguf", {"<s>", "</s>"});
+        ASSERT_TRUE(made.ok()) << made.error().message;
+        EXPECT_EQ(made->name(), name);
+        EXPECT_GE(chat["rendered"].size(), 4u);
+        for (const Json& row : chat["rendered"]) {
+            std::vector<ChatMessage> turns;
+            for (const Json& turn : row["messages"]) turns.push_back({turn[0], turn[1]});
+            EXPECT_EQ(made->render(turns), row["text"].get<std::string>()) << name;
+        }
+    }
 }
 
 RC_GTEST_PROP(SentencePieces, DecodeOfEncodeIsTheTextForAnyBytes, (const std::vector<std::uint8_t>& bytes)) {
