@@ -115,7 +115,9 @@ void label_marks(const Style& style, const CoverageModel& model, const std::vect
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::sort(order.begin(), order.end(),
               [&](std::size_t a, std::size_t b) { return places[a].y > places[b].y; });
+    const bool room = size.y > 13 * style.em;  // a small plot names the driving head; colours and tooltips the rest
     for (const std::size_t i : order) {
+        if (!room && model.heads[i].mode != HeadMode::drive) continue;
         const std::string text =
             fmt::format("{} {:.1f} %", model.heads[i].label, 100 * model.heads[i].coverage);
         const ImVec2 extent = style.ui->CalcTextSizeA(font, 1e9f, 0, text.c_str());
@@ -195,6 +197,13 @@ void draw_round_tokens(PanelContext& context, const CoverageModel& model, double
     }
 }
 
+/// A size below every head's shortlist, at most a few hundred tokens.
+double first_size(const CoverageModel& model) {
+    double size = 256;
+    for (const HeadMark& head : model.heads) size = std::min(size, 0.5 * head.active_rows);
+    return std::clamp(size, 1.0, std::max(1.0, model.vocab_size / 4.0));
+}
+
 void draw_coverage_plot(PanelContext& context, CoverageMemory& memory, float height, bool fit) {
     const Style& style = context.style;
     const CoverageModel& model = memory.model;
@@ -207,9 +216,12 @@ void draw_coverage_plot(PanelContext& context, CoverageMemory& memory, float hei
     ImPlot::SetupAxisFormat(ImAxis_X1, format_rank);
     double widest = model.vocab_size;
     for (const HeadMark& head : model.heads) widest = std::max(widest, head.active_rows);
-    ImPlot::SetupAxisLimits(ImAxis_X1, 1, widest * 1.4, when);
-    ImPlot::SetupAxisLimits(ImAxis_Y1, 0, 104, when);
-    ImPlot::SetupLegend(ImPlotLocation_NorthWest);
+    // Where shortlists are; the rest is a wheel turn away.
+    const double smallest = first_size(model);
+    const double least = 100 * coverage_at(memory.index.all(), static_cast<int>(smallest));
+    ImPlot::SetupAxisLimits(ImAxis_X1, smallest, widest * 1.4, when);
+    ImPlot::SetupAxisLimits(ImAxis_Y1, std::max(0.0, least - 2), 103, when);
+    ImPlot::SetupLegend(ImPlotLocation_SouthEast);
     if (model.least_v_for_99 > 0) {
         const double line = model.least_v_for_99;
         ImPlot::PlotInfLines("##99", &line, 1, {ImPlotProp_LineColor, to_vec(style.colours.text_dim, 0.7f)});
