@@ -3,7 +3,7 @@
 # uses, then fits each head on each demo drafter's hiddens over that trace. Run it again whenever a drafter changes:
 # an artefact names the drafter weights it was made for, and other weights refuse it.
 #   tools/make_head_artefacts.sh [drafter ...]      (default: eagle2 eagle3 medusa hydra)
-# One drafter takes some four minutes of one core, the trace two more.
+# One drafter takes some seven minutes of one core, the trace two more.
 # Environment: PROMPTS (JSONL), MAX_NEW, ROUNDS, THREADS, BINARY, OUT, TRACE (kept and reused when it is there).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -36,15 +36,17 @@ fit() { # head, drafter, options ...
     echo
 }
 
+# SlimSpec's factors are the whole head, so they get most of the time: all drafted rows, more often.
+whole_head=(--epochs 6 --drafted-share 3 --rate 2e-3 --batch 128 --int8)
 for drafter in "$@"; do
     case "$drafter" in
         # Medusa's and Hydra's levels are heads of their own: a down-projection for each.
         medusa | hydra)
-            fit slimspec "$drafter" --rounds "$rounds" --per-level --rank 36 --epochs 3 --batch 128 --int8
+            fit slimspec "$drafter" --rounds "$rounds" --per-level --rank 36 "${whole_head[@]}"
             fit specvocab "$drafter" --rounds "$rounds" --per-level --rank 36 --batch 128 --int8
             ;;
         *)
-            fit slimspec "$drafter" --rounds "$rounds" --rank 72 --epochs 3 --batch 128 --int8
+            fit slimspec "$drafter" --rounds "$rounds" --rank 72 "${whole_head[@]}"
             fit specvocab "$drafter" --rounds "$rounds" --rank 36 --batch 128 --int8
             fit vocabtrim-t "$drafter" --rounds "$rounds" -v 4096 --int8
             fit rdk "$drafter" --neighbours 4

@@ -12,6 +12,7 @@
 #include "app/jobs/replay_job.h"
 #include "app/jobs/resolve.h"
 #include "engine/replay/head_tally.h"
+#include "profiler/cost_model.h"
 
 namespace draftscope::cli {
 namespace {
@@ -52,6 +53,32 @@ std::optional<double> rho(std::optional<double> tau, std::optional<double> full)
     return *tau / *full;
 }
 
+/// tau and rho_tau with intervals: every prompt is one unit, under the head and under the full one.
+AcceptanceCost acceptance_of(const ReplayReport& report, std::size_t head) {
+    std::optional<std::size_t> full;
+    for (std::size_t h = 0; h < report.heads.size(); ++h)
+        if (report.heads[h].spec == "full") full = h;
+    const auto unit_of = [&](std::size_t h, std::size_t prompt) {
+        HeadTally tally;
+        tally.add(report.result.rounds[h][prompt]);
+        HeadUnit unit;
+        unit.rounds = static_cast<double>(tally.rounds);
+        unit.committed = static_cast<double>(tally.committed);
+        return unit;
+    };
+    std::vector<PairedUnit> units(report.result.rounds[head].size());
+    for (std::size_t p = 0; p < units.size(); ++p) {
+        units[p].head = unit_of(head, p);
+        if (full) units[p].full = unit_of(*full, p);
+    }
+    return acceptance_cost(units);
+}
+
+json interval_json(const std::optional<Estimate>& estimate) {
+    if (!estimate || !estimate->interval) return nullptr;
+    return {estimate->interval->low, estimate->interval->high};
+}
+
 json head_json(const HeadTally& tally, const ReplayedHead& head, std::optional<double> full) {
     return {{"head", head.spec.empty() ? json(nullptr) : json(head.spec)},
             {"tau", or_null(tally.tau())},
@@ -75,6 +102,14 @@ json heads_of(const ReplayReport& report, const std::vector<HeadTally>& tallies)
     for (std::size_t h = 0; h < tallies.size(); ++h) {
         heads.push_back(head_json(tallies[h], report.heads[h], full));
         if (!report.heads[h].estimates.empty()) heads.back()["estimate"] = report.heads[h].estimates;
+    }
+    return heads;
+}
+
+json with_intervals(const ReplayReport& report, json heads) {
+    for (std::size_t h = 0; h < heads.size(); ++h) {
+        const AcceptanceCost cost = acceptance_of(report, h);
+        heads[h]["intervals"] = {{"tau", interval_json(cost.tau)}, {"rho_tau", interval_json(cost.rho_tau)}};
     }
     return heads;
 }
@@ -114,7 +149,7 @@ json report_json(const ReplayReport& report) {
         {"seconds", report.seconds},
         {"rounds_per_second", report.seconds > 0 ? static_cast<double>(report.rounds()) / report.seconds : 0},
         {"agreement", or_null(report.result.agreement)},
-        {"heads", heads_of(report, tally(report, [](std::size_t) { return true; }))},
+        {"heads", with_intervals(report, heads_of(report, tally(report, [](std::size_t) { return true; })))},
         {"categories", std::move(categories)},
         {"prompts", std::move(prompts)},
         {"warnings", report.warnings}};
@@ -122,6 +157,12 @@ json report_json(const ReplayReport& report) {
 
 std::string number(const std::optional<double>& value, int digits) {
     return value ? fmt::format("{:.{}f}", *value, digits) : std::string("-");
+}
+
+std::string with_interval(const std::optional<double>& value, const std::optional<Estimate>& estimate) {
+    const std::string text = number(value, 3);
+    if (!value || !estimate || !estimate->interval) return text;
+    return fmt::format("{} [{:.3f}, {:.3f}]", text, estimate->interval->low, estimate->interval->high);
 }
 
 void print_report(const ReplayReport& report) {
@@ -141,7 +182,7 @@ void print_report(const ReplayReport& report) {
         const HeadTally& one = tallies[h];
         std::vector<std::string> row = {report.heads[h].spec.empty() ? "-" : report.heads[h].spec,
                                         number(one.tau(), 3),
-                                        number(rho(one.tau(), full), 3),
+                                        with_interval(rho(one.tau(), full), acceptance_of(report, h).rho_tau),
                                         std::to_string(one.rounds),
                                         number(one.coverage(), 4),
                                         number(one.covered_mass(), 4),
@@ -155,6 +196,8 @@ void print_report(const ReplayReport& report) {
     std::vector<std::string> header = {"head", "tau", "rho_tau", "rounds", "coverage", "mass", "rows", ""};
     for (std::size_t d = 0; d < depths; ++d) header.push_back(fmt::format("d{}", d + 1));
     std::printf("%s", format_table(header, rows).c_str());
+    if (info.prompts.size() >= CostModelOptions().least_units)
+        std::printf("rho_tau: 95 %% bootstrap by prompt\n");
     for (const std::string& reason : report.heads.front().estimates)
         std::printf("estimate: %s\n", reason.c_str());
     for (const std::string& warning : report.warnings) std::printf("warning: %s\n", warning.c_str());

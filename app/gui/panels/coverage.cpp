@@ -115,7 +115,8 @@ void label_marks(const Style& style, const CoverageModel& model, const std::vect
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::sort(order.begin(), order.end(),
               [&](std::size_t a, std::size_t b) { return places[a].y > places[b].y; });
-    const bool room = size.y > 13 * style.em;  // a small plot names the driving head; colours and tooltips the rest
+    const bool room =
+        size.y > 13 * style.em;  // a small plot names the driving head; colours and tooltips the rest
     for (const std::size_t i : order) {
         if (!room && model.heads[i].mode != HeadMode::drive) continue;
         const std::string text =

@@ -146,6 +146,9 @@ TEST_F(TraceReplay, ReplayGivesTheTauOfTheLiveRun) {
         EXPECT_GT(head["covered_mass"], 0);
     }
     EXPECT_DOUBLE_EQ(document["heads"][0]["rho_tau"], 1.0);
+    const json& interval = document["heads"][1]["intervals"]["rho_tau"];
+    EXPECT_LE(interval[0], document["heads"][1]["rho_tau"]);
+    EXPECT_GE(interval[1], document["heads"][1]["rho_tau"]);
     const Finished table = go(replay_words() + Words{"--heads", "full"});
     EXPECT_NE(table.out.find("exact"), std::string::npos) << table.out;
 }
