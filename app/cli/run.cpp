@@ -234,8 +234,6 @@ Status check_used(const CLI::App& command, const std::string& drafter) {
         if (command.get_option(option)->count() > 0 && !ranks)
             return bad_input("{}: drafter {} has no LM head; leave it out or choose another drafter", option,
                              id);
-    if (id == "none" && command.get_option("--tree")->count() > 0)
-        return bad_input("--tree: drafter none drafts nothing; leave it out or choose another drafter");
     return {};
 }
 

@@ -275,7 +275,6 @@ TEST_F(TraceReplay, OptionsWithoutAnEffectAreRefused) {
     const Words ngram = {"run",       "--model", model_,    "--prompt", "hello",
                          "--max-new", "4",       "--quiet", "--drafter"};
     expect_one_line_error(go(ngram + Words{"ngram", "--head", "microspec"}), {"--head", "ngram"});
-    expect_one_line_error(go(ngram + Words{"none", "--tree", "chain=3"}), {"--tree", "none"});
     EXPECT_EQ(go(ngram + Words{"none", "--limit", "3"}).exit_code, 2);  // of one prompt
     expect_one_line_error(go(run_words() + ranking()), {"--artefact", "fr-spec"});
     expect_one_line_error(go(run_words() + Words{"--artefact", "microspec=" + model_}), {"needs no file"});
