@@ -253,7 +253,8 @@ void draw_session(PanelContext& c) {
     edit_breakpoints(c, memory);
     ImGui::Spacing();
     const bool idle = c.status.state == JobState::idle;
-    if (icon_button(c.style, Icon::play, "Run", idle, idle)) c.commands.emplace_back(std::in_place_type<CmdStart>, c.config);
+    if (icon_button(c.style, Icon::play, "Run", idle, idle))
+        c.commands.emplace_back(std::in_place_type<CmdStart>, c.config);
     if (!idle) tooltip(c.style, "A run is going on; stop it first.");
     ImGui::SameLine();
     if (ImGui::Button(memory.copied ? "Copied##copy" : "Copy as command line##copy")) {

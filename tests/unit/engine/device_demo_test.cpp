@@ -52,8 +52,7 @@ TEST_P(DeviceDemo, BestTokensAreTheCpusWhereTheyAreClear) {
     auto there = Target::load(demo_model_path(), *there_exec, std::nullopt);
     ASSERT_TRUE(here.ok()) << here.error().message;
     ASSERT_TRUE(there.ok()) << there.error().message;
-    const std::vector<TokenId> prompt = (*here)->tokenizer()->encode(
-        "The lighthouse stood", false);
+    const std::vector<TokenId> prompt = (*here)->tokenizer()->encode("The lighthouse stood", false);
     const int steps = GetParam() == "cuda" ? 200 : 3;
     const int slots = static_cast<int>(prompt.size()) + steps + 1;
     KvCache a = (*here)->make_cache(slots), b = (*there)->make_cache(slots);
