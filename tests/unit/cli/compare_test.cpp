@@ -19,12 +19,11 @@ class TwoRuns : public ::testing::Test {
         write_text(folder_.file("p.jsonl"), lines);
         model_ = tiny_model(folder_);
     }
-    std::string recorded(const std::string& name, const std::string& drafter,
-                         const std::string& tree = "chain=3") {
+    std::string recorded(const std::string& name, const std::string& drafter) {
         const std::string path = folder_.file(name);
         const Finished done = run(
-            folder_, {"run", "--model", model_, "--drafter", drafter, "--tree", tree, "--prompts",
-                      folder_.file("p.jsonl"), "--ignore-eos", "--max-new", "24", "--save", path, "--quiet"});
+            folder_, {"run", "--model", model_, "--drafter", drafter, "--prompts", folder_.file("p.jsonl"),
+                      "--ignore-eos", "--max-new", "24", "--save", path, "--quiet"});
         EXPECT_EQ(done.exit_code, 0) << done.err;
         return path;
     }
