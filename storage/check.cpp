@@ -3,6 +3,7 @@
 
 #include "storage/capture_file.h"
 #include "storage/schema.h"
+#include "storage/step_phase.h"
 
 namespace draftscope {
 
@@ -115,7 +116,9 @@ Status check_integrity(const std::string& path, const Database& db, std::vector<
 
 /// Indexes are made at the end of a recording: without them every run ended, but the program did not live to
 /// finish the file.
-Status check_finished(const std::string& path, const Database& db, std::vector<CheckFinding>& out) {
+Status check_finished(const std::string& path, const Database& db, std::vector<CheckFinding>& out,
+                      bool& finished) {
+    finished = false;
     if (db.integer("SELECT count(*) FROM run WHERE ended IS NULL").value_or(0) > 0) return {};
     std::string missing;
     for (const std::string& name : storage::index_names()) {
@@ -124,6 +127,7 @@ Status check_finished(const std::string& path, const Database& db, std::vector<C
         if (!found) return storage::file_error(path, db, "reading the schema");
         if (*found == 0) missing += (missing.empty() ? "" : ", ") + name;
     }
+    finished = missing.empty();
     if (!missing.empty())
         out.push_back({fmt::format(
             "indexes are missing ({}): recording was cut off at its very end, queries are slow; `draftscope "
@@ -172,11 +176,30 @@ Result<CheckReport> check_capture(const std::string& path) {
     // On a damaged file the rules would only report the damage again.
     if (damaged) return report;
     for (const char* rule : rules) DS_TRY(collect(path, db, rule, report.findings));
-    DS_TRY(check_finished(path, db, report.findings));
+    bool finished = false;
+    DS_TRY(check_finished(path, db, report.findings, finished));
+    // Late spans are worked in when a recording ends: before that there is nothing to hold the table to.
+    if (finished && report.schema_version >= 2) {
+        std::vector<RowId> wrong;
+        if (storage::wrong_step_phases(db, max_findings_per_rule, wrong) != SQLITE_OK)
+            return storage::file_error(path, db, "checking table step_phase");
+        for (const RowId step : wrong)
+            report.findings.push_back(
+                {fmt::format("step {}: table step_phase is not what the step's spans say; `draftscope check "
+                             "--repair` works it "
+                             "out anew",
+                             step)});
+    }
     std::vector<CheckFinding> remarks;
     DS_TRY(collect(path, db, remarks_sql, remarks));
     for (CheckFinding& remark : remarks) report.remarks.push_back(std::move(remark.what));
     remark_log(path, report.remarks);
+    if (report.schema_version < capture_schema_version)
+        report.remarks.push_back(
+            fmt::format("schema version {}, read as it is; `draftscope check --repair` brings it to version "
+                        "{} and keeps a copy "
+                        "as {}.v{}.bak",
+                        report.schema_version, capture_schema_version, path, report.schema_version));
     return report;
 }
 
@@ -184,8 +207,13 @@ Status repair_capture(const std::string& path) {
     DS_ASSIGN(const Database db, storage::open_capture_for_repair(path));
     DS_TRY(storage::migrate(db, path, storage::migrations(), capture_schema_version));
     if (db.exec("BEGIN IMMEDIATE") != SQLITE_OK) return storage::file_error(path, db, "starting the repair");
-    const std::string script = std::string(recover_sql) + storage::index_sql + "COMMIT;";
-    if (db.exec(script) != SQLITE_OK) {
+    const std::string script = std::string(recover_sql) + storage::index_sql;
+    std::vector<RowId> wrong;
+    const bool done = db.exec(script) == SQLITE_OK && storage::wrong_step_phases(db, 1, wrong) == SQLITE_OK &&
+                      (wrong.empty() || (db.exec("DELETE FROM step_phase") == SQLITE_OK &&
+                                         storage::fill_step_phase(db) == SQLITE_OK)) &&
+                      db.exec("COMMIT") == SQLITE_OK;
+    if (!done) {
         const Error error = storage::file_error(path, db, "repairing");
         db.exec("ROLLBACK");
         return error;

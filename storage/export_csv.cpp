@@ -92,7 +92,14 @@ Status export_csv(const std::string& path, const std::string& out, bool drop_tex
         return write_csv(path, db, name, file, drop_text);
     };
     for (const std::string_view table : storage::table_names) DS_TRY(write(table));
-    for (const std::string_view view : storage::view_names) DS_TRY(write(view));
+    // A file of an older version has the views of its time.
+    const auto there = [&](std::string_view name) {
+        return db.integer("SELECT count(*) FROM sqlite_schema WHERE name = " +
+                          storage::sql_quoted(name, '\'')) == 1;
+    };
+    if (there(storage::step_phase_table)) DS_TRY(write(storage::step_phase_table));
+    for (const std::string_view view : storage::view_names)
+        if (there(view)) DS_TRY(write(view));
     return {};
 }
 

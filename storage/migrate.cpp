@@ -1,12 +1,39 @@
 #include <filesystem>
 #include <system_error>
 
+#include "storage/capture_file.h"
 #include "storage/schema.h"
+#include "storage/step_phase.h"
 
 namespace draftscope::storage {
 
+namespace {
+
+/// Views are definitions of the program, not data: old ones go, today's come.
+bool renew_views(const Database& db) {
+    std::string script;
+    {
+        Statement views = db.prepare("SELECT name FROM sqlite_schema WHERE type = 'view'");
+        while (views && views.step() == SQLITE_ROW)
+            script += "DROP VIEW " + sql_quoted(views.text(0), '"') + ";";
+    }
+    script +=
+        fmt::format("UPDATE meta SET value = '{}' WHERE key = 'schema_version';", capture_schema_version);
+    return db.exec(script + view_sql) == SQLITE_OK;
+}
+
+}  // namespace
+
 const std::vector<Migration>& migrations() {
-    static const std::vector<Migration> steps;
+    static const std::vector<Migration> steps = {
+        {1,
+         "CREATE TABLE step_phase(run_id INTEGER NOT NULL REFERENCES run(id), step_id INTEGER NOT NULL "
+         "REFERENCES step(id), phase_id INTEGER NOT NULL REFERENCES phase(id), busy_ns INTEGER NOT NULL, "
+         "exposed_ns INTEGER NOT NULL, bytes INTEGER NOT NULL, PRIMARY KEY (step_id, phase_id)) STRICT, "
+         "WITHOUT "
+         "ROWID",
+         fill_step_phase},
+    };
     return steps;
 }
 
@@ -32,13 +59,20 @@ Status migrate(const Database& db, const std::string& path, const std::vector<Mi
         const Migration* step = nullptr;
         for (const Migration& s : steps)
             if (s.from == version) step = &s;
-        const bool done = step != nullptr && db.exec(step->sql) == SQLITE_OK;
+        const bool done = step != nullptr && db.exec(step->sql) == SQLITE_OK &&
+                          (step->then == nullptr || step->then(db) == SQLITE_OK);
         if (!done) {
             const std::string why = step == nullptr ? "no such step" : db.message();
             db.exec("ROLLBACK");
             return failed("{}: migration from schema version {} to {} failed: {}; the file is unchanged",
                           path, version, version + 1, why);
         }
+    }
+    if (target_version == capture_schema_version && !renew_views(db)) {
+        const std::string why = db.message();
+        db.exec("ROLLBACK");
+        return failed("{}: migration to schema version {} failed: {}; the file is unchanged", path,
+                      target_version, why);
     }
     // The version is part of the transaction: a file is never half migrated.
     if (db.exec(fmt::format("PRAGMA user_version = {}; COMMIT", target_version)) != SQLITE_OK) {

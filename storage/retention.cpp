@@ -127,6 +127,9 @@ int Retention::drop_oldest() {
             code != SQLITE_OK)
             return code;
     }
+    if (const int code = db_.exec(fmt::format("DELETE FROM step_phase WHERE step_id <= {}", gone_step_));
+        code != SQLITE_OK)
+        return code;
     if (const int code =
             db_.exec(fmt::format("UPDATE note SET round_id = NULL WHERE round_id <= {}", gone_round_));
         code != SQLITE_OK)

@@ -43,7 +43,9 @@ RowWriter::RowWriter(const Database& db)
       vocab_(insert_into(db, "vocab", 6)),
       note_(insert_into(db, "note", 4)),
       find_step_(db.prepare("SELECT 1 FROM step WHERE id = ?")),
-      find_round_(db.prepare("SELECT 1 FROM round WHERE id = ?")) {
+      find_round_(db.prepare("SELECT 1 FROM round WHERE id = ?")),
+      step_phases_(db) {
+    if (!step_phases_) fail();
     for (const Statement* statement :
          {&run_,      &run_end_, &prompt_, &progress_, &step_,      &round_,     &node_,
           &node_top_, &token_,   &span_,   &gpu_op_,   &nvtx_,      &head_eval_, &counter_,
@@ -80,8 +82,11 @@ struct RowWriter::Visitor {
     void operator()(const StepRecord& record) { out.step(record); }
     void operator()(const LiveRound&) {}
     void operator()(const SpansRecorded& recorded) {
-        for (const SpanRow& row : recorded.spans)
-            if (out.has(out.find_step_, row.step_id) && out.has(out.find_round_, row.round_id)) out.span(row);
+        for (const SpanRow& row : recorded.spans) {
+            if (!out.has(out.find_step_, row.step_id) || !out.has(out.find_round_, row.round_id)) continue;
+            out.span(row);
+            if (row.step_id != 0) out.step_phases_.came_late(row.step_id);
+        }
     }
     void operator()(const HeadEvaluated& evaluated) {
         for (const HeadEvalRow& row : evaluated.rows)
@@ -191,6 +196,11 @@ void RowWriter::step(const StepRecord& record) {
            TextOrNull{to_text(r.excluded)});
     for (const RoundRecord& row : record.rounds) round(row);
     for (const SpanRow& row : record.spans) span(row);
+    if (!failed() && step_phases_.insert(r, record.spans) != SQLITE_DONE) fail();
+}
+
+void RowWriter::redo_late_steps() {
+    if (!failed() && step_phases_.redo_late() != SQLITE_DONE) fail();
 }
 
 void RowWriter::round(const RoundRecord& record) {

@@ -6,6 +6,7 @@
 
 #include "capture/record.h"
 #include "storage/sql.h"
+#include "storage/step_phase.h"
 
 namespace draftscope::storage {
 
@@ -32,6 +33,8 @@ class RowWriter {
     /// text.
     void expect_gaps() { gaps_ = true; }
     bool has_pending_progress() const { return !pending_.empty(); }
+    /// Phases of steps whose spans came late; once the indexes are there.
+    void redo_late_steps();
     bool failed() const { return error_ != SQLITE_OK; }
     const std::string& message() const { return message_; }
     std::int64_t rows() const { return rows_; }
@@ -67,6 +70,7 @@ class RowWriter {
     const Database& db_;
     Statement run_, run_end_, prompt_, progress_, step_, round_, node_, node_top_, token_, span_, gpu_op_,
         nvtx_, head_eval_, counter_, loss_, anchor_, vocab_, note_, find_step_, find_round_;
+    StepPhaseRows step_phases_;
     std::map<RowId, RunZero> zero_;
     struct LossSoFar {
         std::int64_t rowid = 0, count = 0, before = 0;  ///< before: counted in the file's earlier runs

@@ -131,6 +131,15 @@ CREATE TABLE span(
   rows INTEGER NOT NULL,
   bytes INTEGER NOT NULL
 ) STRICT;
+CREATE TABLE step_phase(
+  run_id INTEGER NOT NULL REFERENCES run(id),
+  step_id INTEGER NOT NULL REFERENCES step(id),
+  phase_id INTEGER NOT NULL REFERENCES phase(id),
+  busy_ns INTEGER NOT NULL,
+  exposed_ns INTEGER NOT NULL,
+  bytes INTEGER NOT NULL,
+  PRIMARY KEY (step_id, phase_id)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE gpu_op(
   id INTEGER PRIMARY KEY,
   run_id INTEGER NOT NULL REFERENCES run(id),

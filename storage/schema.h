@@ -15,11 +15,14 @@ inline constexpr std::array<std::string_view, 18> table_names = {
     "meta", "run",    "vocab", "phase",      "prompt",    "step",    "round", "node",         "node_top",
     "span", "gpu_op", "token", "nvtx_range", "head_eval", "counter", "loss",  "clock_anchor", "note"};
 /// The views, each after those that it uses.
-inline constexpr std::array<std::string_view, 9> view_names = {"v_span",     "v_step_phase", "v_phase",
-                                                               "v_round",    "v_head",       "v_prompt",
-                                                               "v_category", "v_coverage",   "v_draft_share"};
+inline constexpr std::array<std::string_view, 10> view_names = {
+    "v_span",   "v_step_phase_by_span", "v_step_phase", "v_phase",      "v_round", "v_head",
+    "v_prompt", "v_category",           "v_coverage",   "v_draft_share"};
 
-/// CREATE TABLE statements of schema version 1.
+/// Worked out from other tables, for speed: nothing is lost with it, and readers do without.
+inline constexpr std::string_view step_phase_table = "step_phase";
+
+/// CREATE TABLE statements of the current schema version.
 extern const char* const table_sql;
 /// CREATE VIEW statements, in views.cpp.
 extern const char* const view_sql;
@@ -34,12 +37,14 @@ int create_schema(const Database& db);
 /// Makes way for a new capture at `path`: nothing there, or (`overwrite`) a capture that nobody has open.
 Status prepare_new_capture(const std::string& path, bool overwrite);
 
-/// Takes the file from version `from` to `from + 1`. Runs inside the migration's transaction.
+/// Takes the tables of a file from version `from` to `from + 1`. Runs inside the migration's transaction.
+/// Views need no step: they are dropped and made anew.
 struct Migration {
     int from = 0;
     std::string sql;
+    int (*then)(const Database&) = nullptr;  ///< SQLITE_OK or the error code
 };
-/// Steps to the current version; empty while there is one version only.
+/// Steps to the current version.
 const std::vector<Migration>& migrations();
 /// Brings a file of an older version to `target_version`: first a copy to `<path>.v<N>.bak` by VACUUM INTO,
 /// then every step in one transaction. A newer file is refused. Nothing happens when it is current.

@@ -2,9 +2,9 @@
 
 namespace draftscope::storage {
 
-// The definitions of capture/queries.h in SQL. Helper views first: v_span (self times), v_step_phase (a row
-// per step and phase). A bare column beside min() comes from the row that holds the minimum (documented by
-// SQLite).
+// The definitions of capture/queries.h in SQL. Helper views first: v_span (self times), v_step_phase_by_span
+// (a row per step and phase, from the spans), v_step_phase (the same, worked out when the step was recorded).
+// A bare column beside min() comes from the row that holds the minimum (documented by SQLite).
 const char* const view_sql = R"sql(
 CREATE VIEW v_span AS
 WITH line AS (
@@ -26,7 +26,7 @@ SELECT s.id AS span_id, s.run_id, s.step_id, s.round_id, s.phase_id, s.level, s.
   s.end_ns - s.start_ns - coalesce(i.ns, 0) AS self_ns, n.parent_span_id
 FROM span s LEFT JOIN inner_time i ON i.id = s.id LEFT JOIN nested n ON n.id = s.id;
 
-CREATE VIEW v_step_phase AS
+CREATE VIEW v_step_phase_by_span AS
 WITH spans AS MATERIALIZED (
   SELECT span_id, run_id, step_id, phase_id, lane, start_ns, end_ns, bytes, self_ns, parent_span_id
   FROM v_span WHERE step_id IS NOT NULL),
@@ -50,20 +50,25 @@ SELECT t.run_id, t.id, (SELECT id FROM phase WHERE name = 'remainder'),
   max(0, t.end_ns - t.start_ns - t.paused_ns - coalesce(c.ns, 0)), 0
 FROM step t LEFT JOIN critical c ON c.step_id = t.id;
 
+CREATE VIEW v_step_phase AS
+SELECT run_id, step_id, phase_id, busy_ns, exposed_ns, bytes FROM step_phase;
+
 CREATE VIEW v_phase AS
 WITH counted AS (
   SELECT run_id, sum(end_ns - start_ns - paused_ns) AS ns FROM step WHERE excluded IS NULL GROUP BY run_id),
 sample AS (
-  SELECT v.*, row_number() OVER (PARTITION BY v.run_id, v.phase_id ORDER BY v.busy_ns) - 1 AS k,
+  SELECT v.run_id, v.phase_id, v.busy_ns, v.exposed_ns, v.bytes,
+    row_number() OVER (PARTITION BY v.run_id, v.phase_id ORDER BY v.busy_ns) - 1 AS k,
     count(*) OVER (PARTITION BY v.run_id, v.phase_id) AS n
   FROM v_step_phase v JOIN step t ON t.id = v.step_id WHERE t.excluded IS NULL),
 stat AS (
   SELECT run_id, phase_id, n, sum(busy_ns) AS total, sum(exposed_ns) AS exposed, sum(bytes) AS bytes,
     sum(busy_ns * max(0.0, 1.0 - abs(k - 0.5 * (n - 1)))) AS median,
-    CASE WHEN n >= 36 THEN sum(busy_ns * max(0.0, 1.0 - abs(k - 0.9 * (n - 1)))) END AS p90
+    CASE WHEN n >= 36 THEN sum(busy_ns * max(0.0, 1.0 - abs(k - 0.9 * (n - 1)))) END AS p90,
+    CASE WHEN n >= 368 THEN sum(busy_ns * max(0.0, 1.0 - abs(k - 0.99 * (n - 1)))) END AS p99
   FROM sample GROUP BY run_id, phase_id)
 SELECT c.run_id, p.id AS phase_id, p.name, p.parent_id, p.colour, p.sort, coalesce(s.n, 0) AS n,
-  coalesce(s.total, 0) AS total, s.median, s.p90, coalesce(1.0 * s.exposed / c.ns, 0.0) AS share,
+  coalesce(s.total, 0) AS total, 1.0 * s.total / s.n AS mean, s.median, s.p90, s.p99, coalesce(1.0 * s.exposed / c.ns, 0.0) AS share,
   coalesce(s.exposed, 0) AS exposed, coalesce(s.bytes, 0) AS bytes
 FROM counted c CROSS JOIN phase p LEFT JOIN stat s ON s.run_id = c.run_id AND s.phase_id = p.id
 WHERE s.n > 0 OR p.name IN ('backbone', 'head', 'topk', 'gather', 'verify', 'remainder')

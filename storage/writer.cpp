@@ -296,8 +296,11 @@ void CaptureWriter::Impl::loop() {
 void CaptureWriter::Impl::finish() {
     std::deque<Record> nothing;
     if (!write_batch(nothing, true)) return;
+    const bool indexed = db.exec(std::string("BEGIN IMMEDIATE;") + storage::index_sql) == SQLITE_OK;
+    if (indexed) rows->redo_late_steps();
+    const bool whole = indexed && !rows->failed();
     rows.reset();  // its statements would keep the journal mode from changing
-    if (db.exec(std::string("BEGIN IMMEDIATE;") + storage::index_sql + "COMMIT") != SQLITE_OK) {
+    if (!whole || db.exec("COMMIT") != SQLITE_OK) {
         fail_with_db("building the indexes: ");
         return;
     }

@@ -92,7 +92,7 @@ TEST_F(SoundFile, ChecksClean) {
     const auto report = check_capture(path());
     ASSERT_TRUE(report.ok()) << report.error().message;
     EXPECT_EQ(findings_text(*report), "");
-    EXPECT_EQ(report->schema_version, 1);
+    EXPECT_EQ(report->schema_version, 2);
     EXPECT_EQ(report->row_counts.size(), storage::table_names.size());
     std::int64_t steps = 0;
     for (const auto& [table, rows] : report->row_counts)
@@ -155,7 +155,7 @@ TEST_F(SoundFile, IsRefusedWithAReasonWhenItIsNoCapture) {
     ASSERT_EQ(other.exec("CREATE TABLE a(b)"), SQLITE_OK);
     expect_refused(folder_.file("other.db"), "application id 0x00000000");
     execute(path(), "PRAGMA user_version = 7");
-    expect_refused(path(), "schema version 7, this program reads up to 1");
+    expect_refused(path(), "schema version 7, this program reads up to 2");
     execute(path(), "PRAGMA user_version = 1; DROP TABLE note");
     expect_refused(path(), "table note is missing");
 }
@@ -230,14 +230,14 @@ TEST(Migration, TakesAnOlderFileForwardAndKeepsABackup) {
     {
         const storage::Database db = open_plain(path);
         const std::vector<storage::Migration> steps = {
-            {2, "UPDATE run SET name = name || ' three'"},
-            {1, "ALTER TABLE run ADD COLUMN extra TEXT; UPDATE run SET extra = 'two'"}};
-        const Status done = storage::migrate(db, path, steps, 3);
+            {3, "UPDATE run SET name = name || ' three'"},
+            {2, "ALTER TABLE run ADD COLUMN extra TEXT; UPDATE run SET extra = 'two'"}};
+        const Status done = storage::migrate(db, path, steps, 4);
         ASSERT_TRUE(done.ok()) << done.error().message;
         EXPECT_EQ(query(db, "SELECT extra, name FROM run"), std::vector<std::string>{"two|run 1 three"});
-        EXPECT_EQ(db.integer("PRAGMA user_version"), 3);
+        EXPECT_EQ(db.integer("PRAGMA user_version"), 4);
     }
-    const auto backup = load_capture(path + ".v1.bak");
+    const auto backup = load_capture(path + ".v2.bak");
     ASSERT_TRUE(backup.ok()) << backup.error().message;
     EXPECT_EQ((*backup)->runs[0].name, "run 1");
 }
@@ -248,13 +248,13 @@ TEST(Migration, ThatFailsLeavesTheFileAsItWas) {
     write_all(path, RandomCapture(1, {1, 1, 3, 1, true}).records());
     const storage::Database db = open_plain(path);
     const Status done =
-        storage::migrate(db, path, {{1, "UPDATE run SET name = 'x'"}, {2, "UPDATE nowhere SET a = 1"}}, 3);
+        storage::migrate(db, path, {{2, "UPDATE run SET name = 'x'"}, {3, "UPDATE nowhere SET a = 1"}}, 4);
     ASSERT_FALSE(done.ok());
-    EXPECT_NE(done.error().message.find("from schema version 2 to 3"), std::string::npos)
+    EXPECT_NE(done.error().message.find("from schema version 3 to 4"), std::string::npos)
         << done.error().message;
-    EXPECT_EQ(db.integer("PRAGMA user_version"), 1);
+    EXPECT_EQ(db.integer("PRAGMA user_version"), 2);
     EXPECT_EQ(query(db, "SELECT name FROM run"), std::vector<std::string>{"run 1"});
-    const Status again = storage::migrate(db, path, {}, 3);
+    const Status again = storage::migrate(db, path, {}, 4);
     ASSERT_FALSE(again.ok());
     EXPECT_NE(again.error().message.find("is in the way"), std::string::npos);
 }
@@ -265,10 +265,23 @@ TEST(Migration, RefusesANewerFileAndLeavesACurrentOne) {
     write_all(path, RandomCapture(1, {1, 1, 3, 1, true}).records());
     const storage::Database db = open_plain(path);
     EXPECT_TRUE(storage::migrate(db, path, storage::migrations(), capture_schema_version).ok());
-    EXPECT_FALSE(std::filesystem::exists(path + ".v1.bak"));
+    EXPECT_FALSE(std::filesystem::exists(path + ".v2.bak"));
     const Status newer = storage::migrate(db, path, {}, 0);
     ASSERT_FALSE(newer.ok());
     EXPECT_EQ(newer.error().kind, ErrorKind::bad_input);
+}
+
+TEST(Repair, WorksOutThePhasesOfStepsAnew) {
+    const TempFolder folder;
+    const std::string path = folder.file("a.dscope");
+    write_all(path, RandomCapture(1, {1, 1, 30, 1, true}).records());
+    testing::execute(path, "UPDATE step_phase SET busy_ns = busy_ns + 1 WHERE step_id = 7 AND phase_id = 13");
+    const auto found = check_capture(path);
+    ASSERT_TRUE(found.ok());
+    ASSERT_EQ(found->findings.size(), 1u);
+    EXPECT_NE(found->findings[0].what.find("step 7: table step_phase"), std::string::npos);
+    ASSERT_TRUE(repair_capture(path).ok());
+    EXPECT_TRUE(check_capture(path)->findings.empty());
 }
 
 TEST(Repair, RefusesARunThatIsAlive) {

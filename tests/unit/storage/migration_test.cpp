@@ -1,0 +1,93 @@
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <fstream>
+
+#include "capture/queries.h"
+#include "file_helpers.h"
+#include "random_capture.h"
+#include "storage/schema.h"
+
+// Files of earlier versions, as their programs wrote them (data/vN.dscope.gz).
+namespace draftscope {
+namespace {
+
+using testing::expect_equal;
+using testing::open_plain;
+using testing::query;
+using testing::TempFolder;
+
+void unpack(const std::string& name, const std::string& to) {
+    const gzFile file = gzopen((std::string(DS_SOURCE_DIR "/tests/unit/storage/data/") + name).c_str(), "rb");
+    ASSERT_NE(file, nullptr) << name;
+    std::ofstream out(to, std::ios::binary);
+    char buffer[4096];
+    for (int n = 0; (n = gzread(file, buffer, sizeof buffer)) > 0;) out.write(buffer, n);
+    gzclose(file);
+}
+
+TEST(Version1, IsReadAsItIsAndBroughtForwardWithTheSameNumbers) {
+    const TempFolder folder;
+    const std::string path = folder.file("old.dscope");
+    unpack("v1.dscope.gz", path);
+    const auto old = load_capture(path);
+    ASSERT_TRUE(old.ok()) << old.error().message;
+    EXPECT_EQ((*old)->steps.size(), 24u);
+    const auto found = check_capture(path);
+    ASSERT_TRUE(found.ok());
+    EXPECT_TRUE(found->findings.empty()) << found->findings[0].what;
+    ASSERT_FALSE(found->remarks.empty());
+    EXPECT_NE(found->remarks.back().find("schema version 1, read as it is"), std::string::npos);
+    EXPECT_TRUE(export_csv(path, folder.file("csv"), false).ok());
+    const std::string phases = "SELECT run_id, name, n, total, median, exposed, share, bytes FROM v_phase";
+    const auto before = query(open_plain(path, SQLITE_OPEN_READONLY), phases);
+    ASSERT_FALSE(before.empty());
+
+    const Status migrated = repair_capture(path);
+    ASSERT_TRUE(migrated.ok()) << migrated.error().message;
+    const auto report = check_capture(path);
+    ASSERT_TRUE(report.ok());
+    EXPECT_EQ(report->schema_version, capture_schema_version);
+    EXPECT_TRUE(report->findings.empty()) << report->findings[0].what;
+    EXPECT_EQ(query(open_plain(path), phases), before);
+    EXPECT_EQ(query(open_plain(path), "SELECT value FROM meta WHERE key = 'schema_version'"),
+              std::vector<std::string>{std::to_string(capture_schema_version)});
+    const auto now = load_capture(path);
+    ASSERT_TRUE(now.ok());
+    expect_equal(**old, **now);
+    const auto backup = load_capture(path + ".v1.bak");
+    ASSERT_TRUE(backup.ok());
+    expect_equal(**old, **backup);
+    // The same tables and views as in a new file.
+    const std::string fresh = folder.file("new.dscope");
+    testing::write_all(fresh, testing::RandomCapture(1, {1, 1, 3, 1, true}).records());
+    const std::string names =
+        "SELECT type, name FROM sqlite_schema WHERE name NOT LIKE 'sqlite%' ORDER BY 1, 2";
+    EXPECT_EQ(query(open_plain(path), names), query(open_plain(fresh), names));
+    const std::string columns =
+        "SELECT m.name, p.name, p.type, p.pk FROM sqlite_schema m JOIN pragma_table_info(m.name) p WHERE "
+        "m.type = "
+        "'table' ORDER BY m.name, p.cid";
+    EXPECT_EQ(query(open_plain(path), columns), query(open_plain(fresh), columns));
+}
+
+class StepPhases : public ::testing::TestWithParam<int> {};
+
+TEST_P(StepPhases, AreWhatTheDefinitionOverSpansSays) {
+    const TempFolder folder;
+    const std::string path = folder.file("a.dscope");
+    testing::write_all(
+        path, testing::RandomCapture(static_cast<std::uint64_t>(GetParam()), {2, 3, 40, 2, true}).records());
+    const auto rows = [&](const char* view) {
+        return query(open_plain(path),
+                     std::string("SELECT run_id, step_id, phase_id, busy_ns, exposed_ns, bytes FROM ") +
+                         view + " ORDER BY step_id, phase_id");
+    };
+    const auto stored = rows("v_step_phase");
+    EXPECT_GT(stored.size(), 200u);
+    EXPECT_EQ(stored, rows("v_step_phase_by_span"));
+}
+INSTANTIATE_TEST_SUITE_P(Seeds, StepPhases, ::testing::Range(1, 7));
+
+}  // namespace
+}  // namespace draftscope
