@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "app/jobs/kernel_report.h"
 #include "base/units.h"
 
 /// What the window asks of the jobs and what it may know of them. Plain data: panels include this and
@@ -81,8 +83,12 @@ struct CmdOpenFile {
 struct CmdSaveCopy {
     std::string path;
 };
+/// Measures the kernels; nothing else runs meanwhile.
+struct CmdMeasureKernels {
+    KernelSettings settings;
+};
 using Command = std::variant<CmdStart, CmdStop, CmdPause, CmdResume, CmdStepPhase, CmdStepLevel, CmdStepRound,
-                             CmdBreakpoints, CmdWatch, CmdOpenFile, CmdSaveCopy>;
+                             CmdBreakpoints, CmdWatch, CmdOpenFile, CmdSaveCopy, CmdMeasureKernels>;
 
 /// Panels append; the shell hands them to the jobs between frames.
 using Commands = std::vector<Command>;
@@ -118,6 +124,7 @@ struct JobStatus {
     std::string capability_line;
     std::string capability_details;  ///< the same at length, one capability a line, with remedies
     std::string opened_file;         ///< "" = live
+    std::shared_ptr<const KernelReport> kernels;  ///< the last measurement; null before the first
 };
 
 }  // namespace draftscope

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "app/jobs/artefacts.h"
+#include "app/jobs/kernels_job.h"
 #include "app/jobs/run_job.h"
 #include "app/jobs/snapshot_records.h"
 #include "base/log.h"
@@ -110,7 +111,7 @@ class JobController final : public Controller {
     }
 
   private:
-    using Job = std::variant<CmdStart, CmdOpenFile>;
+    using Job = std::variant<CmdStart, CmdOpenFile, CmdMeasureKernels>;
 
     // Ends what runs and drops what waits: a newer wish replaces older ones. Under the mutex.
     void stop_all() {
@@ -142,6 +143,7 @@ class JobController final : public Controller {
     }
     void take(const CmdStart& command) { replace_job(command); }
     void take(const CmdOpenFile& command) { replace_job(command); }
+    void take(const CmdMeasureKernels& command) { replace_job(command); }
     void take(const CmdSaveCopy& command) { save_copy(command.path); }
     void take(const CmdStop&) {
         const std::lock_guard lock(mutex_);
@@ -307,6 +309,25 @@ class JobController final : public Controller {
             wake_();
         }
         return !changed_.wait_for(lock, follow_interval, over);
+    }
+
+    void perform(const CmdMeasureKernels& command) {
+        KernelHooks hooks;
+        hooks.on_progress = [this](double fraction, const std::string& what) {
+            const std::lock_guard lock(mutex_);
+            status_.activity = "measuring " + what;
+            status_.progress = fraction;
+            wake_();
+        };
+        hooks.cancelled = [this] { return gate_.cancelled(); };
+        auto measured = measure_kernels(command.settings, hooks);
+        if (!measured.ok()) {
+            if (measured.error().kind != ErrorKind::cancelled) set_error(measured.error().message);
+            return;
+        }
+        auto report = std::make_shared<const KernelReport>(std::move(*measured));
+        const std::lock_guard lock(mutex_);
+        status_.kernels = std::move(report);
     }
 
     std::function<void()> wake_;

@@ -16,8 +16,8 @@
 #include "profiler/machine.h"
 
 /// The demo target against llama.cpp on the same file, in turns within one process: theirs, ours, ours,
-/// theirs. Arguments: folder=DIR (of tests/bench/make_peer_models.py), rounds=N, threads=N, clock=cpu for
-/// processor time (one thread). Built by tests/bench/compare_llama.sh.
+/// theirs. Arguments: folder=DIR (of tests/bench/make_peer_models.py), rounds=N, threads=N, type=q8_0, q4_0
+/// or bf16, clock=cpu for processor time (one thread). Built by tests/bench/compare_llama.sh.
 namespace draftscope {
 namespace {
 
@@ -28,6 +28,7 @@ constexpr int prompt_length = 512;
 
 struct Settings {
     std::string folder;
+    std::string type;  ///< of llama.cpp, "" = all
     int rounds = 5;
     int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 };
@@ -267,6 +268,7 @@ void run(const Settings& settings, const std::vector<Pair>& pairs) {
     std::printf("probe before %.1f GB/s\n\n", probe_read_bandwidth(settings.threads));
     std::printf("%-28s %10s %10s %8s   %s\n", "ms", "llama.cpp", "ours", "ratio", "middle half");
     for (const Pair& pair : pairs) {
+        if (!settings.type.empty() && settings.type != pair.type) continue;
         const std::string path = settings.folder + "/" + pair.file;
         Ours ours(path, pair.precision, *exec);
         Theirs theirs(path, settings.threads);
@@ -297,6 +299,7 @@ int main(int argc, char** argv) {
     for (int i = 1; i < argc; ++i) {
         const std::string argument = argv[i];
         if (argument.rfind("folder=", 0) == 0) settings.folder = argument.substr(7);
+        if (argument.rfind("type=", 0) == 0) settings.type = argument.substr(5);
         if (argument.rfind("rounds=", 0) == 0) settings.rounds = std::max(1, std::atoi(argv[i] + 7));
         if (argument.rfind("threads=", 0) == 0) settings.threads = std::max(1, std::atoi(argv[i] + 8));
         if (argument == "clock=cpu") processor_time = true;

@@ -243,6 +243,25 @@ TEST(Window, AllLayoutsShowEveryOpenPanel) {
     }
 }
 
+TEST(Window, KernelsAreMeasuredAndShown) {
+    Harness window(quiet());
+    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
+        ctx->WindowFocus("//Kernels###kernels");
+        ctx->SetRef("Kernels###kernels");
+        ctx->ItemClick("Measure##kernels");
+    }));
+    ASSERT_EQ(window.controller.count<CmdMeasureKernels>(), 1);
+    auto report = std::make_shared<KernelReport>();
+    report->probe_before = 20;
+    report->ops = {{"head", "int8", 1, 5, 1000, 900, 29e6}, {"low-rank r=72", "int8", 4, 5, 150, 140, 4e6}};
+    window.controller.edit_status().kernels = report;
+    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
+        ctx->SetRef("Kernels###kernels");
+        ctx->ItemClick("##rows");
+        ctx->ItemClick("//$FOCUSED/M = 4");
+    }));
+}
+
 TEST(Window, LossesAreShown) {
     Harness window(quiet());
     window.controller.submit({CmdStart{}});

@@ -1,0 +1,160 @@
+#include "app/gui/models/kernels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "app/gui/panels/panel.h"
+#include "app/gui/panels/widgets.h"
+
+namespace draftscope {
+namespace {
+
+struct KernelsMemory {
+    KernelSettings settings;
+    int rows = 0;           ///< 0 = all
+    std::string precision;  ///< "" = all
+    std::shared_ptr<const KernelReport> shown;
+    std::vector<KernelRow> measured;
+};
+
+void cell(const Style& style, const std::string& text, bool dim = false) {
+    ImGui::TableNextColumn();
+    const float room = ImGui::GetContentRegionAvail().x - ImGui::CalcTextSize(text.c_str()).x;
+    ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0f, room));
+    if (dim) ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
+    ImGui::TextUnformatted(text.c_str());
+    if (dim) ImGui::PopStyleColor();
+}
+
+/// The number over a bar of its share.
+void share_cell(const Style& style, double share) {
+    ImGui::TableNextColumn();
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float width = ImGui::GetContentRegionAvail().x, h = ImGui::GetTextLineHeight();
+    const float length = width * static_cast<float>(std::clamp(share, 0.0, 1.0));
+    ImGui::GetWindowDrawList()->AddRectFilled(ImVec2(at.x + width - length, at.y + 0.05f * h),
+                                              ImVec2(at.x + width, at.y + 0.95f * h),
+                                              to_im(style.colours.accent, 0.35f), 2);
+    const std::string text = fmt::format("{:.0f} %", 100 * share);
+    const float room = width - ImGui::CalcTextSize(text.c_str()).x;
+    ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0f, room));
+    ImGui::TextUnformatted(text.c_str());
+}
+
+std::string times(std::optional<double> ratio) {
+    return ratio ? fmt::format("{:.2f}", *ratio) : "-";
+}
+
+void draw_settings(PanelContext& c, KernelsMemory& memory) {
+    const auto number = [&](const char* label, int& value, int most, const char* help) {
+        ImGui::SetNextItemWidth(4.5f * c.style.em);
+        if (ImGui::InputInt(label, &value, 0)) value = std::clamp(value, 1, most);
+        tooltip(c.style, help);
+        ImGui::SameLine();
+    };
+    number("V", memory.settings.vocab, 300000, "Rows of the LM head: the vocabulary.");
+    number("d", memory.settings.hidden, 8192, "Columns of the LM head: the hidden size.");
+    number("rows", memory.settings.gather, 65536,
+           "Scattered rows of an indexed head, as SpecVocab and MicroSpec read.");
+    const JobState state = c.status.state;
+    if (state == JobState::idle) {
+        if (icon_button(c.style, Icon::play, "Measure##kernels", true, true)) {
+            KernelSettings settings = memory.settings;
+            settings.precisions = {"int8", "int4", "bf16"};
+            settings.threads = c.config.threads;
+            c.commands.push_back(CmdMeasureKernels{settings});
+        }
+        tooltip(c.style,
+                "Times the head, gather and selection kernels for some seconds, with the memory's "
+                "bandwidth probed before and after. The same as: draftscope kernels");
+    } else if (c.status.activity.rfind("measuring ", 0) == 0) {
+        if (icon_button(c.style, Icon::stop, "Stop##kernels")) c.commands.push_back(CmdStop{});
+        ImGui::SameLine();
+        text_cut(c.status.activity);
+    } else {
+        icon_button(c.style, Icon::play, "Measure##kernels", false);
+        tooltip(c.style, "While a run goes on, times would be of both.");
+    }
+}
+
+void draw_choice(PanelContext& c, KernelsMemory& memory, const KernelTable& table) {
+    const std::string rows = memory.rows == 0 ? "every M" : fmt::format("M = {}", memory.rows);
+    ImGui::SetNextItemWidth(6 * c.style.em);
+    if (ImGui::BeginCombo("##rows", rows.c_str())) {
+        if (ImGui::Selectable("every M", memory.rows == 0)) memory.rows = 0;
+        for (const int m : table.row_counts)
+            if (ImGui::Selectable(fmt::format("M = {}", m).c_str(), memory.rows == m)) memory.rows = m;
+        ImGui::EndCombo();
+    }
+    ImGui::SameLine();
+    ImGui::SetNextItemWidth(6 * c.style.em);
+    if (ImGui::BeginCombo("##precision",
+                          memory.precision.empty() ? "every type" : memory.precision.c_str())) {
+        if (ImGui::Selectable("every type", memory.precision.empty())) memory.precision.clear();
+        for (const std::string& name : table.precisions)
+            if (ImGui::Selectable(name.c_str(), memory.precision == name)) memory.precision = name;
+        ImGui::EndCombo();
+    }
+    ImGui::SameLine();
+    const KernelReport& report = *memory.shown;
+    text_cut(fmt::format("V {} · d {} · {} threads · {} · reads {:.1f} GB/s before, {:.1f} after",
+                         report.settings.vocab, report.settings.hidden, report.threads, report.isa,
+                         report.probe_before, report.probe_after));
+}
+
+void draw_table(const Style& style, const KernelTable& table) {
+    constexpr ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody |
+                                      ImGuiTableFlags_PadOuterX | ImGuiTableFlags_ScrollY;
+    const float width = ImGui::GetContentRegionAvail().x / style.em;
+    const bool ratios = width > 26, bytes = width > 32;
+    if (!ImGui::BeginTable("kernels", 6 + (ratios ? 2 : 0) + (bytes ? 1 : 0), flags)) return;
+    ImGui::TableSetupScrollFreeze(0, 1);
+    ImGui::TableSetupColumn("op", ImGuiTableColumnFlags_WidthStretch, 3.2f);
+    for (const char* name : {"type", "M", "us", "GB/s", "of probe"}) ImGui::TableSetupColumn(name);
+    if (ratios) ImGui::TableSetupColumn("to head");
+    if (ratios) ImGui::TableSetupColumn("to M=1");
+    if (bytes) ImGui::TableSetupColumn("MB");
+    ImGui::TableHeadersRow();
+    for (const KernelLine& line : table.lines) {
+        ImGui::TableNextRow();
+        ImGui::TableNextColumn();
+        ImGui::TextUnformatted(line.row.op.c_str());
+        cell(style, line.row.precision, true);
+        cell(style, line.row.rows > 0 ? std::to_string(line.row.rows) : "-");
+        cell(style, fmt::format("{:.1f}", line.row.median_us));
+        cell(style, fmt::format("{:.1f}", line.gb_per_s));
+        share_cell(style, line.share);
+        if (ratios) cell(style, times(line.of_head), !line.of_head);
+        if (ratios) cell(style, times(line.of_one), !line.of_one);
+        if (bytes) cell(style, fmt::format("{:.2f}", line.row.bytes / 1e6), true);
+    }
+    ImGui::EndTable();
+}
+
+}  // namespace
+
+void draw_kernels(PanelContext& c) {
+    auto& memory = c.memory.get<KernelsMemory>();
+    draw_settings(c, memory);
+    if (c.status.kernels == nullptr) {
+        draw_empty_text(
+            c.style,
+            "How fast this machine runs the kernels of a draft head, against what its memory gives. "
+            "Measure takes some ten seconds.");
+        return;
+    }
+    if (memory.shown != c.status.kernels) {
+        memory.shown = c.status.kernels;
+        memory.measured.clear();
+        for (const KernelTime& op : memory.shown->ops)
+            memory.measured.push_back({op.op, op.precision, op.rows, op.median_us, op.best_us, op.bytes});
+    }
+    const KernelTable table =
+        kernel_table(memory.measured, memory.shown->probe(), memory.rows, memory.precision);
+    draw_choice(c, memory, table);
+    draw_table(c.style, table);
+}
+
+}  // namespace draftscope
