@@ -137,4 +137,8 @@ Status export_csv(const std::string& path, const std::string& out, bool drop_tex
 /// Trace Event JSON that Perfetto and chrome://tracing open; `out` ending in .gz is compressed.
 Status export_chrome(const std::string& path, const std::string& out, bool drop_text);
 
+/// The SQLite tables of a Nsight Systems export (schema 3.16.1), for queries and scripts written for those;
+/// what speculation adds is in DRAFTSCOPE_* tables. No prompt text is in any of them.
+Status export_nsys(const std::string& path, const std::string& out);
+
 }  // namespace draftscope

@@ -104,7 +104,9 @@ class ChromeExport {
         DS_TRY(spans());
         DS_TRY(gpu_ops());
         DS_TRY(nvtx_ranges());
+        DS_TRY(flows());
         DS_TRY(counters());
+        DS_TRY(round_counters());
         DS_TRY(marks());
         file_.text("\n]}\n");
         return {};
@@ -125,15 +127,18 @@ class ChromeExport {
     std::string ts(RowId run, TimeNs ns) { return micros(ns + offset_[run]); }
     /// Thread ids are unique in the file, since some readers merge equal ones of different processes.
     std::int64_t tid(std::int64_t pid, const std::string& name);
-    void slice(std::int64_t pid, RowId run, const std::string& track, Tracks& tracks, TimeNs start,
-               TimeNs end, const std::string& name, const char* category, const std::string& args);
+    /// Returns the thread id of the track that took it.
+    std::int64_t slice(std::int64_t pid, RowId run, const std::string& track, Tracks& tracks, TimeNs start,
+                       TimeNs end, const std::string& name, const char* category, const std::string& args);
     Status processes();
     Status round_texts();
     Status steps();
     Status rounds();
     Status spans();
     Status gpu_ops();
+    Status flows();
     Status nvtx_ranges();
+    Status round_counters();
     Status counters();
     Status marks();
 
@@ -144,6 +149,17 @@ class ChromeExport {
     std::map<RowId, TimeNs> offset_;
     std::map<std::pair<std::int64_t, std::string>, std::int64_t> tids_;
     std::map<RowId, std::string> round_text_;
+    struct Launch {
+        std::int64_t tid = 0;
+        TimeNs start_ns = 0;
+    };
+    std::map<std::pair<RowId, std::int64_t>, Launch> launches_;  ///< by run and correlation id
+    struct Kernel {
+        RowId id, run;
+        std::int64_t correlation, tid;
+        TimeNs start_ns;
+    };
+    std::vector<Kernel> kernels_;  ///< those that a call launched
 };
 
 std::int64_t ChromeExport::tid(std::int64_t pid, const std::string& name) {
@@ -158,14 +174,16 @@ std::int64_t ChromeExport::tid(std::int64_t pid, const std::string& name) {
     return found->second;
 }
 
-void ChromeExport::slice(std::int64_t pid, RowId run, const std::string& track, Tracks& tracks, TimeNs start,
-                         TimeNs end, const std::string& name, const char* category, const std::string& args) {
+std::int64_t ChromeExport::slice(std::int64_t pid, RowId run, const std::string& track, Tracks& tracks,
+                                 TimeNs start, TimeNs end, const std::string& name, const char* category,
+                                 const std::string& args) {
     end = std::max(start, end);
     const std::size_t place = tracks.place(start, end);
     const std::int64_t thread = tid(pid, place == 0 ? track : fmt::format("{} ({})", track, place + 1));
     file_.event(
         fmt::format(R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"name":{},"cat":"{}","args":{{{}}}}})",
                     pid, thread, ts(run, start), micros(end - start), json_text(name), category, args));
+    return thread;
 }
 
 Status ChromeExport::processes() {
@@ -231,6 +249,9 @@ Status ChromeExport::rounds() {
             file_.event(
                 fmt::format(R"({{"ph":"b","ts":{},{},"args":{{{}}}}})", ts(run, row.integer(2)), head, args));
             file_.event(fmt::format(R"({{"ph":"e","ts":{},{}}})", ts(run, row.integer(3)), head));
+            file_.event(fmt::format(R"({{"ph":"i","ts":{},"pid":{},"tid":{},"s":"p","name":"round {}.{}"}})",
+                                    ts(run, row.integer(2)), run, tid(run, "rounds"), row.integer(4),
+                                    row.integer(5)));
             file_.event(fmt::format(
                 R"({{"ph":"C","pid":{},"ts":{},"name":"tokens per round","args":{{"accepted":{},"committed":{}}}}})",
                 run, ts(run, row.integer(3)), row.integer(7), row.integer(8)));
@@ -262,19 +283,37 @@ Status ChromeExport::gpu_ops() {
     return each(
         "SELECT g.run_id, g.stream, g.start_ns, g.end_ns, g.name, p.name, g.step_id, g.grid, g.block, "
         "g.bytes, "
-        "g.correlation_id, g.graph_node_id FROM gpu_op g JOIN phase p ON p.id = g.phase_id "
+        "g.correlation_id, g.graph_node_id, g.id FROM gpu_op g JOIN phase p ON p.id = g.phase_id "
         "ORDER BY g.run_id, g.stream, g.start_ns, g.end_ns DESC, g.id",
         [&](Statement& row) {
             const RowId run = row.integer(0);
             const std::int64_t stream = row.integer(1);
-            slice(
+            const std::int64_t thread = slice(
                 gpu_pid_offset + run, run, fmt::format("stream {}", stream), tracks[{run, stream}],
                 row.integer(2), row.integer(3), std::string(row.text(4)), "gpu",
                 fmt::format(
                     R"("phase":{},"step":{},"grid":{},"block":{},"bytes":{},"correlation":{},"graph node id":{})",
                     json_text(row.text(5)), row.integer(6), json_text(row.text(7)), json_text(row.text(8)),
                     row.integer(9), row.integer(10), row.integer(11)));
+            if (row.integer(10) != 0)
+                kernels_.push_back({row.integer(12), run, row.integer(10), thread, row.integer(2)});
         });
+}
+
+/// Arrows from the call that launched to the work on the GPU, as PyTorch's profiler draws them.
+Status ChromeExport::flows() {
+    for (const Kernel& kernel : kernels_) {
+        const auto launch = launches_.find({kernel.run, kernel.correlation});
+        if (launch == launches_.end()) continue;
+        const auto end_of = [&](const char* kind, std::int64_t pid, std::int64_t thread, TimeNs at) {
+            file_.event(fmt::format(
+                R"({{"ph":"{}","id":{},"pid":{},"tid":{},"ts":{},"cat":"ac2g","name":"ac2g"{}}})", kind,
+                kernel.id, pid, thread, ts(kernel.run, at), *kind == 'f' ? R"(,"bp":"e")" : ""));
+        };
+        end_of("s", kernel.run, launch->second.tid, launch->second.start_ns);
+        end_of("f", gpu_pid_offset + kernel.run, kernel.tid, kernel.start_ns);
+    }
+    return {};
 }
 
 Status ChromeExport::nvtx_ranges() {
@@ -285,8 +324,42 @@ Status ChromeExport::nvtx_ranges() {
         [&](Statement& row) {
             const RowId run = row.integer(0);
             const std::string track = fmt::format("NVTX {}, thread {}", row.text(1), row.integer(2));
+            if (row.text(1) == "CUDA API") {
+                const std::string calls = fmt::format("CUDA API, thread {}", row.integer(2));
+                const std::int64_t thread =
+                    slice(run, run, calls, tracks[fmt::format("{} {}", run, calls)], row.integer(3),
+                          row.integer(4), std::string(row.text(5)), "cuda_runtime",
+                          fmt::format(R"("correlation":{})", row.integer(6)));
+                launches_[{run, row.integer(6)}] = {thread, row.integer(3)};
+                return;
+            }
             slice(run, run, track, tracks[fmt::format("{} {}", run, track)], row.integer(3), row.integer(4),
                   std::string(row.text(5)), "nvtx", fmt::format(R"("payload":{})", row.integer(6)));
+        });
+}
+
+/// tau so far and the head's active rows, at the end of each round.
+Status ChromeExport::round_counters() {
+    struct SoFar {
+        std::int64_t rounds = 0, committed = 0;
+    };
+    std::map<RowId, SoFar> so_far;
+    return each(
+        "SELECT r.run_id, r.end_ns, r.committed, h.active_rows FROM round r LEFT JOIN head_eval h ON "
+        "h.round_id "
+        "= r.id AND h.mode = 'drive' ORDER BY r.run_id, r.end_ns, r.id",
+        [&](Statement& row) {
+            const RowId run = row.integer(0);
+            SoFar& count = so_far[run];
+            ++count.rounds;
+            count.committed += row.integer(2);
+            const auto counter = [&](const char* name, double value) {
+                if (!std::isfinite(value)) return;
+                file_.event(fmt::format(R"({{"ph":"C","pid":{},"ts":{},"name":"{}","args":{{"value":{}}}}})",
+                                        run, ts(run, row.integer(1)), name, value));
+            };
+            counter("tau", static_cast<double>(count.committed) / static_cast<double>(count.rounds));
+            if (!row.is_null(3)) counter("active rows", row.real(3));
         });
 }
 

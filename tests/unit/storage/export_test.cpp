@@ -160,8 +160,59 @@ TEST_F(Exports, CsvWithoutTextHasEmptyColumns) {
     }
 }
 
-/// Checks what trace viewers need: fields by event kind, nesting per track, unique thread ids.
+/// A member's text. (Compared as JSON, a literal becomes a temporary that GCC 12 warns about.)
+std::string text_of(const nlohmann::json& event, const char* key) {
+    return event.at(key).get<std::string>();
+}
+
+/// Flow arrows: one start and one end per id, each inside a slice of its thread, the end not before the
+/// start.
+void expect_good_flows(const nlohmann::json& trace) {
+    std::map<std::int64_t, std::vector<nlohmann::json>> flows;
+    for (const nlohmann::json& event : trace.at("traceEvents"))
+        if (text_of(event, "ph") == "s" || text_of(event, "ph") == "f")
+            flows[event.at("id")].push_back(event);
+    const auto in_slice = [&](const nlohmann::json& end) {
+        const double at = end.at("ts");
+        for (const nlohmann::json& slice : trace.at("traceEvents"))
+            if (text_of(slice, "ph") == "X" && slice.at("tid") == end.at("tid") &&
+                slice.at("ts").get<double>() <= at &&
+                at <= slice.at("ts").get<double>() + slice.at("dur").get<double>())
+                return true;
+        return false;
+    };
+    for (const auto& [id, ends] : flows) {
+        ASSERT_EQ(ends.size(), 2u) << id;
+        EXPECT_EQ(text_of(ends[0], "ph"), "s");
+        EXPECT_EQ(text_of(ends[1], "ph"), "f");
+        EXPECT_EQ(text_of(ends[1], "bp"), "e");
+        EXPECT_EQ(text_of(ends[0], "cat"), text_of(ends[1], "cat"));
+        EXPECT_EQ(text_of(ends[0], "name"), text_of(ends[1], "name"));
+        EXPECT_LE(ends[0].at("ts").get<double>(), ends[1].at("ts").get<double>());
+        for (const nlohmann::json& end : ends) EXPECT_TRUE(in_slice(end)) << end.dump();
+    }
+}
+
+/// Checks what trace viewers need, from the description of the Trace Event format: fields by event kind,
+/// nesting per track, unique thread ids, counters of numbers, paired asynchronous events.
 void expect_good_trace(const nlohmann::json& trace, std::map<std::string, int>& kinds) {
+    std::map<std::string, int> open_async;
+    for (const nlohmann::json& event : trace.at("traceEvents")) {
+        const std::string kind = event.at("ph");
+        if (kind == "C") {
+            ASSERT_FALSE(event.at("args").empty());
+            for (const nlohmann::json& value : event.at("args")) ASSERT_TRUE(value.is_number());
+        }
+        if (kind == "i") {
+            ASSERT_NE(std::string("gpt").find(text_of(event, "s")), std::string::npos);
+        }
+        if (kind != "b" && kind != "e") continue;
+        int& open = open_async[event.at("cat").get<std::string>() + event.at("id").dump()];
+        open += kind == "b" ? 1 : -1;
+        ASSERT_GE(open, 0);
+    }
+    for (const auto& [id, open] : open_async) ASSERT_EQ(open, 0) << id;
+    expect_good_flows(trace);
     std::map<std::int64_t, std::int64_t> process_of_thread;
     std::map<std::int64_t, std::vector<std::pair<double, double>>> slices;
     for (const nlohmann::json& event : trace.at("traceEvents")) {
@@ -196,8 +247,8 @@ TEST_F(Exports, ChromeTraceIsValid) {
                                            live.nvtx_ranges.size()));
     EXPECT_EQ(kinds["b"], static_cast<int>(live.rounds.size()));
     EXPECT_EQ(kinds["e"], static_cast<int>(live.rounds.size()));
-    EXPECT_EQ(kinds["C"], static_cast<int>(live.rounds.size() + live.counters.size()));
-    EXPECT_EQ(kinds["i"], static_cast<int>(live.losses.size() + live.notes.size()));
+    EXPECT_EQ(kinds["C"], static_cast<int>(3 * live.rounds.size() + live.counters.size()));
+    EXPECT_EQ(kinds["i"], static_cast<int>(live.rounds.size() + live.losses.size() + live.notes.size()));
 }
 
 TEST_F(Exports, ChromeTraceCompressesByName) {
@@ -214,6 +265,40 @@ TEST_F(Exports, ChromeTraceWithoutTextSaysNothing) {
     const std::string text = read_file(folder_.file("trace.json"));
     EXPECT_EQ(text.find("look, here"), std::string::npos);
     EXPECT_EQ(text.find("\"text\""), std::string::npos);
+}
+
+TEST(Export, FlowsGoFromTheLaunchToEachOfItsKernels) {
+    const TempFolder folder;
+    std::vector<Record> records = RandomCapture(3, {1, 1, 3, 1, true}).records();
+    std::erase_if(records, [](const Record& r) { return std::holds_alternative<std::vector<GpuOpRow>>(r); });
+    records.push_back(std::vector<NvtxRangeRow>{{1, "CUDA API", "cudaGraphLaunch", 5, 100, 120, 77}});
+    std::vector<GpuOpRow> ops(3);
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+        ops[i].id = 100 + static_cast<RowId>(i);
+        ops[i].run_id = 1;
+        ops[i].phase_id = 4;
+        ops[i].name = "k";
+        ops[i].start_ns = 130 + 20 * static_cast<TimeNs>(i);
+        ops[i].end_ns = ops[i].start_ns + 15;
+        ops[i].correlation_id = i < 2 ? 77 : 5;  // the launch of the last one was not seen
+    }
+    records.push_back(ops);
+    write_all(folder.file("a.dscope"), records);
+    ASSERT_TRUE(export_chrome(folder.file("a.dscope"), folder.file("t.json"), false).ok());
+    const nlohmann::json trace = nlohmann::json::parse(read_file(folder.file("t.json")), nullptr, false);
+    ASSERT_FALSE(trace.is_discarded());
+    std::map<std::string, int> kinds;
+    expect_good_trace(trace, kinds);
+    EXPECT_EQ(kinds["s"], 2);
+    EXPECT_EQ(kinds["f"], 2);
+    double tau = 0;
+    for (const nlohmann::json& event : trace.at("traceEvents"))
+        if (text_of(event, "ph") == "C" && text_of(event, "name") == "tau")
+            tau = event.at("args").at("value");
+    const Snapshot live = apply_all(records);
+    double committed = 0;
+    for (std::size_t i = 0; i < live.rounds.size(); ++i) committed += live.rounds[i].row.committed;
+    EXPECT_DOUBLE_EQ(tau, committed / static_cast<double>(live.rounds.size()));
 }
 
 TEST(Export, InvalidUtf8DoesNotSpoilTheTrace) {
