@@ -23,8 +23,9 @@ GpuContext current_gpu_context() {
     return stack.open[static_cast<std::size_t>(std::min(stack.depth, most_nested) - 1)];
 }
 
-void GpuPhaseStack::open(Phase phase, std::int32_t round, std::int16_t level) {
-    if (stack.depth < most_nested) stack.open[static_cast<std::size_t>(stack.depth)] = {phase, round, level};
+void GpuPhaseStack::open(const SpanEvent& opening) {
+    if (stack.depth < most_nested)
+        stack.open[static_cast<std::size_t>(stack.depth)] = {opening.phase, opening.round, opening.level};
     ++stack.depth;
 }
 

@@ -18,10 +18,11 @@ struct GpuContext {
 GpuContext current_gpu_context();
 
 /// Keeps the calling thread's stack of phases. Set it as a recorder's listener before anything is captured
-/// or launched; open and close come on the recording thread.
+/// or launched; open and close come on the recording thread. A back end captures its graphs inside the phase
+/// scopes of a decode, so that each node has its phase; what is captured while loading has none.
 class GpuPhaseStack : public RangeListener {
   public:
-    void open(Phase phase, std::int32_t round, std::int16_t level) override;
+    void open(const SpanEvent& opening) override;
     void close(const SpanEvent& ended) override;
 };
 
@@ -29,9 +30,9 @@ class GpuPhaseStack : public RangeListener {
 class ListenerPair : public RangeListener {
   public:
     ListenerPair(RangeListener* first, RangeListener* second) : first_(first), second_(second) {}
-    void open(Phase phase, std::int32_t round, std::int16_t level) override {
-        if (first_ != nullptr) first_->open(phase, round, level);
-        if (second_ != nullptr) second_->open(phase, round, level);
+    void open(const SpanEvent& opening) override {
+        if (first_ != nullptr) first_->open(opening);
+        if (second_ != nullptr) second_->open(opening);
     }
     void close(const SpanEvent& ended) override {
         if (second_ != nullptr) second_->close(ended);

@@ -95,10 +95,12 @@ struct GpuSession::Impl : CuptiListener {
     std::vector<std::unique_ptr<std::uint8_t[]>> buffers;
     std::vector<std::uint8_t*> free_buffers;
 
-    std::mutex arrival_mutex;
-    std::vector<Arrived> arrived;
+    std::mutex name_mutex;
     std::unordered_map<std::string, std::uint32_t> name_ids;
     std::deque<std::string> names;
+
+    std::mutex arrival_mutex;
+    std::vector<Arrived> arrived;
     std::uint64_t queue_full = 0;
 
     std::mutex window_mutex;
@@ -202,6 +204,7 @@ std::uint32_t GpuSession::Impl::name_id(const GpuActivity& activity) {
             text = "graph";
             break;
     }
+    const std::lock_guard lock(name_mutex);
     const auto found = name_ids.find(text);
     if (found != name_ids.end()) return found->second;
     names.push_back(activity.kind == GpuOpKind::kernel ? demangled(text.c_str()) : text);
@@ -212,12 +215,12 @@ std::uint32_t GpuSession::Impl::name_id(const GpuActivity& activity) {
 
 void GpuSession::Impl::buffer_filled(std::uint8_t* buffer, std::size_t valid) {
     std::vector<Arrived> batch;
+    api->read(buffer, valid, [&](const GpuActivity& activity) {
+        batch.push_back({activity, name_id(activity)});
+        batch.back().activity.name = nullptr;
+    });
     {
         const std::lock_guard lock(arrival_mutex);
-        api->read(buffer, valid, [&](const GpuActivity& activity) {
-            batch.push_back({activity, name_id(activity)});
-            batch.back().activity.name = nullptr;
-        });
         const std::size_t room = options.most_queued - std::min(options.most_queued, arrived.size());
         if (batch.size() > room) {
             queue_full += batch.size() - room;
@@ -402,7 +405,10 @@ void GpuSession::take(std::vector<GpuOp>& ops, std::vector<GpuCall>& calls) {
     {
         const std::lock_guard lock(s.arrival_mutex);
         records.swap(s.arrived);
-        if (!records.empty()) names = s.names;
+    }
+    if (!records.empty()) {
+        const std::lock_guard lock(s.name_mutex);
+        names = s.names;
     }
     GpuLosses lost;
     const std::size_t first = ops.size();

@@ -182,6 +182,7 @@ std::string to_json(const Machine& machine) {
         {"read_gb_per_s",
          machine.read_gb_per_s > 0 ? nlohmann::ordered_json(machine.read_gb_per_s) : nullptr},
         {"tsc_invariant", machine.tsc_invariant},
+        {"pid", getpid()},
         {"capabilities", capabilities}};
     // Names from the system may hold any bytes.
     return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);

@@ -10,7 +10,7 @@ NvtxMirror::~NvtxMirror() = default;
 bool NvtxMirror::attached() const {
     return false;
 }
-void NvtxMirror::open(Phase, std::int32_t, std::int16_t) {}
+void NvtxMirror::open(const SpanEvent&) {}
 void NvtxMirror::close(const SpanEvent&) {}
 
 void nvtx_capture_start() {}
@@ -18,6 +18,16 @@ std::vector<NvtxRange> nvtx_capture_take() {
     return {};
 }
 void nvtx_capture_stop() {}
+bool nvtx_capturing() {
+    return false;
+}
+std::uint64_t nvtx_capture_lost() {
+    return 0;
+}
+bool nvtx_tool_listens() {
+    return false;
+}
+void nvtx_listen_to_libraries(const std::string&) {}
 std::string nvtx_listener_name() {
     return "none (built without NVTX headers)";
 }

@@ -10,15 +10,16 @@
 
 namespace draftscope {
 
-/// Mirrors phases to NVTX ranges in domain "draftscope": registered string per phase, payload = round << 16 |
-/// level. One per recording thread. Cheap when nobody listens; `attached()` says whether a tool or our
-/// injection does.
+/// Mirrors phases to NVTX ranges in domain "draftscope": registered string and category per phase. To a tool
+/// that takes extended payloads a range carries round, level, rows and bytes by name (schema "draftscope
+/// phase"), to others a number, round << 16 | level. One per recording thread. Cheap when nobody listens;
+/// `attached()` says whether a tool or our injection does.
 class NvtxMirror : public RangeListener {
   public:
     NvtxMirror();
     ~NvtxMirror() override;
     bool attached() const;
-    void open(Phase phase, std::int32_t round, std::int16_t level) override;
+    void open(const SpanEvent& opening) override;
     void close(const SpanEvent& ended) override;
 
   private:
@@ -32,7 +33,9 @@ inline std::uint64_t nvtx_payload(std::int32_t round, std::int16_t level) {
            static_cast<std::uint16_t>(level);
 }
 
-/// A range our own static NVTX injection saw, of any domain in this executable.
+/// A range that our own injection saw, of any domain: in this executable, and, after
+/// nvtx_listen_to_libraries(), in the shared libraries of this process. Marks are ranges without length;
+/// ranges that start in one thread and end in another belong to the first.
 struct NvtxRange {
     std::string domain;
     std::string name;
@@ -46,6 +49,16 @@ struct NvtxRange {
 void nvtx_capture_start();
 std::vector<NvtxRange> nvtx_capture_take();
 void nvtx_capture_stop();
+bool nvtx_capturing();
+/// Ranges that found no room since the last call: nobody took the stored ones.
+std::uint64_t nvtx_capture_lost();
+/// Does a tool from outside listen (Nsight Systems)? Our own injection doesn't count: phases reach files
+/// without it.
+bool nvtx_tool_listens();
+/// Points NVTX_INJECTION64_PATH to `library` (libdraftscope_nvtx.so), through which the NVTX calls of shared
+/// libraries reach our injection too; before the first NVTX call of the process. Does nothing when the
+/// variable is set (a tool has it) or the file is missing.
+void nvtx_listen_to_libraries(const std::string& library);
 /// "our injection", "external tool (NVTX_INJECTION64_PATH)", or "none" with the reason where there is one.
 std::string nvtx_listener_name();
 

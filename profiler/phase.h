@@ -63,7 +63,8 @@ struct SpanEvent {
 class RangeListener {
   public:
     virtual ~RangeListener() = default;
-    virtual void open(Phase phase, std::int32_t round, std::int16_t level) = 0;
+    /// What is known by then: phase, round, level, usually rows and bytes.
+    virtual void open(const SpanEvent& opening) = 0;
     virtual void close(const SpanEvent& ended) = 0;
 };
 
@@ -136,7 +137,7 @@ class PhaseScope {
         event_.lane = lane;
         event_.round = recorder_.round_;
         event_.depth = recorder_.depth_++;
-        if (recorder_.listener_ != nullptr) recorder_.listener_->open(phase, event_.round, event_.level);
+        if (recorder_.listener_ != nullptr) recorder_.listener_->open(event_);
         event_.start_ticks = ticks_now();
     }
     PhaseScope(const PhaseScope&) = delete;

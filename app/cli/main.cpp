@@ -1,9 +1,11 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cstdio>
+#include <filesystem>
 
 #include "app/cli/cli.h"
 #include "app/cli/version.h"
+#include "profiler/nvtx_mirror.h"
 
 namespace draftscope::cli {
 
@@ -70,5 +72,9 @@ int run_program(int argc, char** argv) {
 }  // namespace draftscope::cli
 
 int main(int argc, char** argv) {
+    // Before any library makes its first NVTX call: later it would not look again.
+    std::error_code error;
+    const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+    if (!error) draftscope::nvtx_listen_to_libraries(program.parent_path() / "libdraftscope_nvtx.so");
     return draftscope::cli::run_program(argc, argv);
 }

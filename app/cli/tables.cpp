@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "capture/machine_facts.h"
 #include "capture/phase_names.h"
 #include "capture/queries.h"
 
@@ -47,6 +48,11 @@ std::string format_table(const std::vector<std::string>& header,
 }
 
 std::string phase_table_text(const Snapshot& snapshot, RowId run_id) {
+    const RunRow* run = snapshot.run(run_id);
+    const std::optional<double> probe = run != nullptr ? probed_gb_per_s(*run) : std::nullopt;
+    const auto of_probe = [&](double gb_per_s) {
+        return probe && gb_per_s > 0 ? fmt::format("{:.0f}", 100.0 * gb_per_s / *probe) : std::string("-");
+    };
     std::vector<std::vector<std::string>> rows;
     for (const PhaseStats& stats : phase_stats(snapshot, run_id)) {
         rows.push_back(
@@ -56,9 +62,10 @@ std::string phase_table_text(const Snapshot& snapshot, RowId run_id) {
              fmt::format("{:.1f}", stats.median_ns * 1e-3),
              stats.p90_ns ? fmt::format("{:.1f}", *stats.p90_ns * 1e-3) : std::string("n too small"),
              fmt::format("{:.1f}", 100.0 * stats.share),
-             stats.gb_per_s > 0 ? fmt::format("{:.1f}", stats.gb_per_s) : std::string("-")});
+             stats.gb_per_s > 0 ? fmt::format("{:.1f}", stats.gb_per_s) : std::string("-"),
+             of_probe(stats.gb_per_s)});
     }
-    return format_table({"phase", "n", "total ms", "exposed ms", "median us", "p90 us", "share %", "GB/s"},
+    return format_table({"phase", "n", "total ms", "exposed ms", "median us", "p90 us", "share %", "GB/s", "% of probe"},
                         rows);
 }
 
@@ -73,6 +80,8 @@ std::string excluded_text(const Snapshot& snapshot, RowId run_id) {
 }
 
 json phases_json(const Snapshot& snapshot, RowId run_id) {
+    const RunRow* run = snapshot.run(run_id);
+    const std::optional<double> probe = run != nullptr ? probed_gb_per_s(*run) : std::nullopt;
     json out = json::array();
     for (const PhaseStats& stats : phase_stats(snapshot, run_id)) {
         out.push_back({{"name", phase_name(stats.phase_id)},
@@ -82,7 +91,8 @@ json phases_json(const Snapshot& snapshot, RowId run_id) {
                        {"median_us", stats.median_ns * 1e-3},
                        {"p90_us", stats.p90_ns ? json(*stats.p90_ns * 1e-3) : json(nullptr)},
                        {"share", stats.share},
-                       {"gb_per_s", stats.gb_per_s}});
+                       {"gb_per_s", stats.gb_per_s},
+                       {"of_probe", probe ? json(stats.gb_per_s / *probe) : json(nullptr)}});
     }
     return out;
 }

@@ -14,6 +14,8 @@
 /// capture/ only.
 namespace draftscope {
 
+struct Snapshot;
+
 /// Everything a run is made of, as text a person would type; the same struct comes from the command line and
 /// the window. "" = default.
 struct RunConfig {
@@ -80,6 +82,10 @@ struct CmdWatch {
 struct CmdOpenFile {
     std::string path;
 };
+/// Another profiler's file as a read-only timeline beside what is shown; "" takes it away.
+struct CmdOpenBeside {
+    std::string path;
+};
 struct CmdSaveCopy {
     std::string path;
 };
@@ -87,8 +93,9 @@ struct CmdSaveCopy {
 struct CmdMeasureKernels {
     KernelSettings settings;
 };
-using Command = std::variant<CmdStart, CmdStop, CmdPause, CmdResume, CmdStepPhase, CmdStepLevel, CmdStepRound,
-                             CmdBreakpoints, CmdWatch, CmdOpenFile, CmdSaveCopy, CmdMeasureKernels>;
+using Command =
+    std::variant<CmdStart, CmdStop, CmdPause, CmdResume, CmdStepPhase, CmdStepLevel, CmdStepRound,
+                 CmdBreakpoints, CmdWatch, CmdOpenFile, CmdOpenBeside, CmdSaveCopy, CmdMeasureKernels>;
 
 /// Panels append; the shell hands them to the jobs between frames.
 using Commands = std::vector<Command>;
@@ -122,8 +129,9 @@ struct JobStatus {
     std::vector<DrafterChoice> drafters;
     std::string default_model;  ///< path of the demo model
     std::string capability_line;
-    std::string capability_details;  ///< the same at length, one capability a line, with remedies
-    std::string opened_file;         ///< "" = live
+    std::string capability_details;          ///< the same at length, one capability a line, with remedies
+    std::string opened_file;                 ///< "" = live
+    std::shared_ptr<const Snapshot> beside;  ///< timeline of another profiler; null = none
     std::shared_ptr<const KernelReport> kernels;  ///< the last measurement; null before the first
 };
 

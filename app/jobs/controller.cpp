@@ -15,6 +15,7 @@
 #include "engine/draft/drafter.h"
 #include "profiler/machine.h"
 #include "storage/capture_file.h"
+#include "storage/import_trace.h"
 
 namespace draftscope {
 namespace {
@@ -145,6 +146,7 @@ class JobController final : public Controller {
     void take(const CmdOpenFile& command) { replace_job(command); }
     void take(const CmdMeasureKernels& command) { replace_job(command); }
     void take(const CmdSaveCopy& command) { save_copy(command.path); }
+    void take(const CmdOpenBeside& command) { open_beside(command.path); }
     void take(const CmdStop&) {
         const std::lock_guard lock(mutex_);
         stop_all();
@@ -176,6 +178,27 @@ class JobController final : public Controller {
         log_error("{}", message);
         const std::lock_guard lock(mutex_);
         status_.error = message;
+    }
+
+    // Read by the helper thread: a run goes on meanwhile.
+    void open_beside(const std::string& path) {
+        const std::lock_guard lock(saver_mutex_);
+        saver_ = std::jthread([this, path, before = std::move(saver_)]() mutable {
+            if (before.joinable()) before.join();
+            std::shared_ptr<const Snapshot> beside;
+            if (!path.empty()) {
+                auto imported = import_trace(path);
+                if (imported.ok())
+                    beside = std::move(*imported);
+                else
+                    set_error(imported.error().message);
+            }
+            {
+                const std::lock_guard status_lock(mutex_);
+                status_.beside = std::move(beside);
+            }
+            wake_();
+        });
     }
 
     // A copy is written by a thread of its own: the run goes on and the window does not wait.
@@ -265,6 +288,10 @@ class JobController final : public Controller {
         }
     }
     void perform(const CmdOpenFile& command) {
+        if (trace_kind(command.path) != TraceKind::none) {
+            show_trace(command.path);
+            return;
+        }
         auto file = CaptureFollower::open(command.path);
         if (!file.ok()) {
             set_error(file.error().message);
@@ -291,6 +318,19 @@ class JobController final : public Controller {
             if (shown.grew()) show();
         }
         if (!read.ok() && read.error().kind != ErrorKind::cancelled) set_error(read.error().message);
+    }
+
+    /// Another profiler's file: whole at once, and nobody adds to it.
+    void show_trace(const std::string& path) {
+        auto imported = import_trace(path);
+        if (!imported.ok()) {
+            set_error(imported.error().message);
+            return;
+        }
+        recorder_.show(std::move(*imported));
+        showing_file_ = true;
+        const std::lock_guard lock(mutex_);
+        status_.opened_file = path;
     }
 
     /// Another job waits, or the user stopped this one.

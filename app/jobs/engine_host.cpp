@@ -7,6 +7,8 @@
 
 #include "app/jobs/conversation_feed.h"
 #include "app/jobs/gpu_tracing.h"
+#include "app/jobs/nvtx_rows.h"
+#include "app/jobs/probe_cache.h"
 #include "app/jobs/prompt_file.h"
 #include "app/jobs/resolve.h"
 #include "app/jobs/run_job.h"
@@ -316,6 +318,7 @@ RunRow EngineHost::Impl::describe_run(const ResolvedRun& run, const std::string&
     row.vocab_id = vocabulary.vocab->id;
     row.tier = std::string(to_text(tier.used));
     row.config_json = config_json(run, *target->tokenizer(), tier);
+    machine.read_gb_per_s = saved_probe(machine.cpu_name, exec->threads());
     row.machine_json = to_json(machine);
     return row;
 }
@@ -356,7 +359,10 @@ Status EngineHost::Impl::run_baseline(const ResolvedRun& run, const std::vector<
                                       Gate& gate, const RunHooks& hooks, RunReport& report) {
     DS_ASSIGN(const auto plain, make_drafter("none", "", *target, *exec));
     PhaseRecorder phases;
-    phases.set_enabled(false);
+    // What the baseline captures in a traced run, the run launches: its graphs need their phases too.
+    GpuPhaseStack gpu_phases;
+    phases.set_enabled(report.tier.used != Tier::t0);
+    phases.set_listener(&gpu_phases);
     DecodeOptions options = decode_options(run);
     options.calibration_rounds = 0;
     options.shadows.clear();
@@ -517,16 +523,20 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
     NvtxMirror mirror;
     GpuPhaseStack gpu_phases;
     ListenerPair listeners(&mirror, &gpu_phases);
+    // Ranges for a tool from outside, or for whoever captures in this process already; none for ourselves.
+    const bool mirrored = mirror.attached() && (nvtx_tool_listens() || nvtx_capturing());
+    NvtxRowSink nvtx_rows(recorder, row.id, row.started_monotonic);
     std::optional<GpuRowSink> gpu_rows;
     if (report.tier.used != Tier::t0) {
-        gpu_rows.emplace(recorder, gpu_session(), impl_->ids, row.id, row.started_monotonic);
-        phases.set_listener(&listeners);
-    } else if (mirror.attached()) {
+        gpu_rows.emplace(nvtx_rows, gpu_session(), impl_->ids, row.id, row.started_monotonic);
+        phases.set_listener(mirrored ? static_cast<RangeListener*>(&listeners) : &gpu_phases);
+    } else if (mirrored) {
         phases.set_listener(&mirror);
     }
+    phases.set_enabled(hooks.phases);
     phases.set_observer(&gate);
     Recording recording;
-    recording.sink = gpu_rows ? static_cast<RecordSink*>(&*gpu_rows) : &recorder;
+    recording.sink = gpu_rows ? static_cast<RecordSink*>(&*gpu_rows) : &nvtx_rows;
     recording.ids = &impl_->ids;
     recording.run_id = row.id;
     recording.run_start = row.started_monotonic;
@@ -536,6 +546,7 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
                           *impl_->exec, impl_->decode_options(run), recording, phases, gate);
     const Status played = impl_->play(run, conversations, session, hooks, report);
     if (gpu_rows) gpu_rows->finish();
+    nvtx_rows.finish();
 
     report.cancelled = gate.cancelled();
     end_run(recorder, row, !played.ok() ? RunEnd::error : report.cancelled ? RunEnd::cancelled : RunEnd::ok);

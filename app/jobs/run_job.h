@@ -43,6 +43,7 @@ struct RunHooks {
     std::function<void(double fraction, const std::string& what)> on_progress;  ///< fraction < 0 = unknown
     std::function<void()> on_started;  ///< everything is loaded; decoding begins
     std::string frontend = "cli";
+    bool phases = true;  ///< false: no phase is timed (to measure what timing costs)
 };
 
 /// Everything a run keeps between runs of one process: the loaded target, drafters and heads (reloaded only

@@ -95,7 +95,7 @@ TEST_F(RunJson, KeysAreTheDocumentedOnes) {
     ASSERT_FALSE(document()["phases"].empty());
     EXPECT_EQ(keys_of(document()["phases"][0]),
               (std::set<std::string>{"name", "count", "total_ms", "exposed_ms", "median_us", "p90_us",
-                                     "share", "gb_per_s"}));
+                                     "share", "gb_per_s", "of_probe"}));
     EXPECT_EQ(document()["tier"], "T0");
     EXPECT_EQ(document()["backend"], "cpu");
     EXPECT_EQ(document()["acceptance"], "real");

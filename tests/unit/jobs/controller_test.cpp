@@ -186,6 +186,22 @@ TEST_F(ControllerTest, FollowsAFileThatIsBeingWritten) {
     EXPECT_EQ(controller_->status().error, "");
 }
 
+TEST_F(ControllerTest, AnotherProfilersTimelineOpensBesideOrAlone) {
+    const std::string trace = std::string(DS_SOURCE_DIR) + "/tests/golden/traces/torch_profiler.json.gz";
+    controller_->submit({CmdOpenBeside{trace}});
+    ASSERT_TRUE(until([&] { return controller_->status().beside != nullptr; }));
+    EXPECT_EQ(controller_->status().beside->spans.size(), 12u);
+    EXPECT_TRUE(controller_->snapshot()->runs.empty());
+    controller_->submit({CmdOpenBeside{""}});
+    ASSERT_TRUE(until([&] { return controller_->status().beside == nullptr; }));
+    controller_->submit({CmdOpenBeside{"/nonexistent.json"}});
+    ASSERT_TRUE(until([&] { return !controller_->status().error.empty(); }));
+    EXPECT_NE(controller_->status().error.find("/nonexistent.json"), std::string::npos);
+    controller_->submit({CmdOpenFile{trace}});
+    ASSERT_TRUE(until([&] { return controller_->snapshot()->source == trace; }));
+    EXPECT_EQ(controller_->snapshot()->runs[0].frontend, "import");
+}
+
 TEST_F(ControllerTest, ErrorsAreOneLineOfStatus) {
     controller_->submit({CmdOpenFile{files_.model()}});
     ASSERT_TRUE(until([&] { return !controller_->status().error.empty(); }));

@@ -1,3 +1,4 @@
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -116,21 +117,95 @@ TEST(Nvtx, ListenerNameTellsWhoListens) {
     EXPECT_EQ(nvtx_listener_name(), "our injection");
 }
 
-// The loader must not be asked twice in one process, so another process is told of a tool (that does not
-// load).
-TEST(Nvtx, StandsBackForAnExternalTool) {
-    if (external_tool_wanted()) return;
+/// Runs one test of this program in a process of its own, whose NVTX loader is told of `library`.
+std::string in_child(const std::string& library, const std::string& test) {
     std::array<char, 4096> self{};
-    ASSERT_GT(readlink("/proc/self/exe", self.data(), self.size() - 1), 0);
-    const std::string command = "NVTX_INJECTION64_PATH=/nonexistent/libtool.so '" + std::string(self.data()) +
-                                "' --gtest_filter=Nvtx.ListenerNameTellsWhoListens 2>&1";
+    EXPECT_GT(readlink("/proc/self/exe", self.data(), self.size() - 1), 0);
+    const std::string command = "DS_NVTX_CHILD=1 NVTX_INJECTION64_PATH='" + library + "' '" +
+                                std::string(self.data()) + "' --gtest_filter=" + test + " 2>&1";
     FILE* child = popen(command.c_str(), "r");
-    ASSERT_NE(child, nullptr);
+    if (child == nullptr) return "no child";
     std::string output;
     std::array<char, 512> chunk{};
     while (fgets(chunk.data(), chunk.size(), child) != nullptr) output += chunk.data();
     EXPECT_EQ(pclose(child), 0) << output;
     EXPECT_NE(output.find("[  PASSED  ] 1 test"), std::string::npos) << output;
+    return output;
+}
+
+// The loader must not be asked twice in one process, so another process is told of a tool (that does not
+// load).
+TEST(Nvtx, StandsBackForAnExternalTool) {
+    if (external_tool_wanted()) return;
+    in_child("/nonexistent/libtool.so", "Nvtx.ListenerNameTellsWhoListens");
+}
+
+// Child of AToolGetsCategoriesAndExtendedPayloads.
+TEST(Nvtx, PlaysARoundForATool) {
+    if (!external_tool_wanted()) return;
+    NvtxMirror mirror;
+    EXPECT_TRUE(nvtx_tool_listens());
+    EXPECT_EQ(nvtx_listener_name(), "external tool (NVTX_INJECTION64_PATH)");
+    PhaseRecorder recorder;
+    recorder.set_listener(&mirror);
+    recorder.set_round(41);
+    PhaseScope topk(recorder, Phase::topk, 3, 5, 6000000000);
+    PhaseScope softmax(recorder, Phase::softmax, 3);
+}
+
+TEST(Nvtx, AToolGetsCategoriesAndExtendedPayloads) {
+    if (external_tool_wanted()) return;
+    const std::string output = in_child(DS_NVTX_TOOL, "Nvtx.PlaysARoundForATool");
+    for (const char* line :
+         {"schema draftscope phase of 24 bytes\n", "category 4 head\n", "category 10 verify\n",
+          "push draftscope/topk category 5 round=41 level=3 rows=5 bytes=6000000000\n",
+          "push draftscope/softmax category 6 round=41 level=3 rows=0 bytes=0\npop\npop\n"})
+        EXPECT_NE(output.find(line), std::string::npos) << line << "in:\n" << output;
+}
+
+// Child of RangesOfASharedLibraryAreSeenUnderItsDomain: here NVTX_INJECTION64_PATH names our own library.
+TEST(Nvtx, ListensToALibrary) {
+    if (std::getenv("DS_NVTX_CHILD") == nullptr) return;
+    void* library = dlopen(DS_NVTX_FOREIGN, RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(library, nullptr) << dlerror();
+    const auto work = reinterpret_cast<void (*)(int)>(dlsym(library, "foreign_work"));
+    ASSERT_NE(work, nullptr);
+    EXPECT_EQ(nvtx_listener_name(), "our injection");
+    nvtx_capture_start();
+    NvtxMirror mirror;  // our own ranges still arrive, beside the library's
+    PhaseRecorder recorder;
+    recorder.set_listener(&mirror);
+    {
+        PhaseScope verify(recorder, Phase::verify);
+        work(2);
+    }
+    nvtx_capture_stop();
+    std::vector<std::string> seen;
+    for (const NvtxRange& range : nvtx_capture_take()) {
+        seen.push_back(range.domain + "|" + range.name + "|" + std::to_string(range.payload));
+        EXPECT_LE(range.start_ns, range.end_ns);
+    }
+    EXPECT_EQ(seen, (std::vector<std::string>{"|inner|0", "foreign library|gemm|0", "|inner|0",
+                                              "foreign library|gemm|1", "|a mark|0", "|gr\u00f6\u00dfer|0",
+                                              "draftscope|verify|" + std::to_string(nvtx_payload(-1, 0))}));
+}
+
+TEST(Nvtx, RangesOfASharedLibraryAreSeenUnderItsDomain) {
+    if (external_tool_wanted()) return;
+    in_child(DS_NVTX_LIBRARY, "Nvtx.ListensToALibrary");
+}
+
+TEST(Nvtx, TheVariableIsSetForLibrariesOnlyWhenNoToolHasIt) {
+    if (external_tool_wanted()) return;
+    nvtx_listen_to_libraries("/nonexistent/libdraftscope_nvtx.so");
+    EXPECT_EQ(std::getenv("NVTX_INJECTION64_PATH"), nullptr);
+    setenv("NVTX_INJECTION64_PATH", "/some/tool.so", 1);
+    nvtx_listen_to_libraries(DS_NVTX_LIBRARY);
+    EXPECT_STREQ(std::getenv("NVTX_INJECTION64_PATH"), "/some/tool.so");
+    unsetenv("NVTX_INJECTION64_PATH");
+    nvtx_listen_to_libraries(DS_NVTX_LIBRARY);
+    EXPECT_STREQ(std::getenv("NVTX_INJECTION64_PATH"), DS_NVTX_LIBRARY);
+    unsetenv("NVTX_INJECTION64_PATH");
 }
 
 }  // namespace

@@ -1,0 +1,57 @@
+#include "app/jobs/probe_cache.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/log.h"
+
+namespace draftscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path cache_file() {
+    const char* xdg = std::getenv("XDG_CACHE_HOME");
+    const char* home = std::getenv("HOME");
+    const bool has_xdg = xdg != nullptr && *xdg != '\0';
+    if (!has_xdg && home == nullptr) return {};
+    const fs::path folder = has_xdg ? fs::path(xdg) : fs::path(home) / ".cache";
+    return folder / "draftscope" / "bandwidth.json";
+}
+
+}  // namespace
+
+void save_probe(const std::string& cpu_name, const ProbedBandwidth& measured) {
+    const fs::path path = cache_file();
+    if (path.empty()) return;
+    nlohmann::json threads = nlohmann::json::object();
+    for (const auto& [count, gb_per_s] : measured) threads[std::to_string(count)] = gb_per_s;
+    std::error_code error;
+    fs::create_directories(path.parent_path(), error);
+    const fs::path partial = path.string() + ".partial";
+    {
+        std::ofstream file(partial);
+        file << nlohmann::json({{"cpu", cpu_name}, {"read_gb_per_s", threads}})
+                    .dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+        if (!file) {
+            log_warning("{}: the bandwidth probe can't be kept", path.string());
+            return;
+        }
+    }
+    fs::rename(partial, path, error);
+}
+
+double saved_probe(const std::string& cpu_name, int threads) {
+    std::ifstream file(cache_file());
+    if (!file) return 0;
+    const nlohmann::json document = nlohmann::json::parse(file, nullptr, false);
+    if (!document.is_object() || document.value("cpu", nlohmann::json()) != cpu_name) return 0;
+    const auto table = document.find("read_gb_per_s");
+    if (table == document.end() || !table->is_object()) return 0;
+    const auto found = table->find(std::to_string(threads));
+    return found != table->end() && found->is_number() ? found->get<double>() : 0.0;
+}
+
+}  // namespace draftscope

@@ -1,0 +1,13 @@
+// libdraftscope_nvtx.so: what NVTX_INJECTION64_PATH names, so that the NVTX loaders of shared libraries find
+// our injection. The injection itself stays in the program; a process that isn't ours gets no listener from
+// here.
+#define NVTX_NO_IMPL
+#include <dlfcn.h>
+#include <nvtx3/nvToolsExt.h>
+
+extern "C" __attribute__((visibility("default"))) int InitializeInjectionNvtx2(
+    NvtxGetExportTableFunc_t export_table) {
+    using Initialize = int (*)(NvtxGetExportTableFunc_t);
+    const auto initialize = reinterpret_cast<Initialize>(dlsym(RTLD_DEFAULT, "draftscope_nvtx_initialize"));
+    return initialize != nullptr ? initialize(export_table) : 0;
+}
