@@ -8,6 +8,7 @@
 #include "app/gui/entry.h"
 #include "app/jobs/controller.h"
 #include "storage/capture_file.h"
+#include "storage/import_trace.h"
 #endif
 
 namespace draftscope::cli {
@@ -15,10 +16,21 @@ namespace draftscope::cli {
 #ifdef DRAFTSCOPE_WITH_GUI
 namespace {
 
+/// Big files are read once more by the window; a wrong one is known by then.
+Status check_trace(const std::string& file) {
+    if (const auto imported = import_trace(file); !imported.ok()) return imported.error();
+    return {};
+}
+
 int do_gui(const GuiOptions& options) {
     for (const std::string& file :
          options.files) {  // a wrong file is a line on the terminal, not an empty window
-        const auto checked = probe_capture(file);
+        const TraceKind kind = trace_kind(file);
+        const auto checked = kind == TraceKind::none ? probe_capture(file) : check_trace(file);
+        if (!checked.ok()) return report(checked.error());
+    }
+    if (!options.beside.empty()) {
+        const auto checked = check_trace(options.beside);
         if (!checked.ok()) return report(checked.error());
     }
     if (options.files.size() > 1) {
@@ -46,7 +58,11 @@ void add_gui(CLI::App& program, Action& action) {
     CLI::App* command =
         program.add_subcommand("gui", "Open the window, on capture files or with the demo running");
     command->footer("Example: draftscope gui run.dscope --screenshot run.png --frames 5 --theme light");
-    command->add_option("files", options->files, "capture file");
+    command->add_option(
+        "files", options->files,
+        "capture file, or a timeline of Nsight Systems (SQLite export) or PyTorch's profiler (JSON)");
+    command->add_option("--beside", options->beside,
+                        "timeline of Nsight Systems or PyTorch's profiler, shown under that of the capture");
     command->add_option("--screenshot", options->screenshot, "render off-screen into this PNG and leave");
     command->add_option("--frames", options->frames, "frames to draw before the screenshot")
         ->capture_default_str();

@@ -71,9 +71,15 @@ void wait_for_run(App& app, double wait_seconds) {
     }
 }
 
-void wait_for_file(App& app) {
+void wait_for_files(App& app, const GuiOptions& options) {
     const TimeNs until = monotonic_ns() + most_loading_ns;
-    while (app.status().opened_file.empty() && app.status().error.empty() && monotonic_ns() < until) {
+    const auto waits = [&] {
+        const JobStatus& status = app.status();
+        const bool file = !options.files.empty() && status.opened_file.empty();
+        const bool beside = !options.beside.empty() && status.beside == nullptr;
+        return (file || beside) && status.error.empty();
+    };
+    while (waits() && monotonic_ns() < until) {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
         app.prepare(1.0f);
     }
@@ -93,7 +99,7 @@ Status take_screenshot(Controller& controller, const GuiOptions& options) {
     const TimeNs ready_by = monotonic_ns() + most_startup_ns;
     while (!app.ready() && monotonic_ns() < ready_by) draw(1);
     draw(first_frames);
-    if (!options.files.empty()) wait_for_file(app);
+    wait_for_files(app, options);
     wait_for_run(app, options.wait_seconds);
     draw(std::max(options.frames, first_frames));
     DS_ASSIGN(const Image image, backend->read_pixels());

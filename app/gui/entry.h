@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,9 +11,11 @@
 namespace draftscope {
 
 class Controller;
+struct Snapshot;
 
 struct GuiOptions {
     std::vector<std::string> files;
+    std::string beside;       ///< another profiler's file, shown under our own timeline
     std::string screenshot;   ///< PNG path: render off-screen and leave
     int frames = 3;           ///< frames to draw before the screenshot
     double wait_seconds = 0;  ///< keep drawing up to this long until the live run has ended
@@ -22,6 +25,20 @@ struct GuiOptions {
     int width = 1600, height = 1000;
     bool run_demo = true;  ///< start the demo at once when nothing is opened
 };
+
+struct PlotOptions {
+    std::string out;                 ///< a folder, made when missing; or, for one plot, a file ending in .png
+    std::vector<std::string> plots;  ///< of plot_names(); empty = all
+    std::string theme = "light";
+    double scale = 1.0;
+    int width = 1200, height = 750;
+    std::int64_t run = 0;  ///< run id, 0 = the newest
+    int round = 0;         ///< for the tree: which round of the run, from 1; 0 = the one that committed most
+};
+/// breakdown, plane, coverage, tree.
+std::vector<std::string> plot_names();
+/// Draws panels into pictures by the window's own drawing code, off-screen. Returns the files written.
+Result<std::vector<std::string>> render_plots(const Snapshot& snapshot, const PlotOptions& options);
 
 /// Runs the window until it is closed. No display: an error that says so.
 Status run_gui(Controller& controller, const GuiOptions& options);

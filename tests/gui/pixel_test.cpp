@@ -132,5 +132,62 @@ TEST_F(Pixels, WrongOptionsAreRefusedBeforeDrawing) {
     EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
+TEST_F(Pixels, PlotsAreDrawnWithoutAWindow) {
+    FakeController controller;
+    controller.submit({CmdStart{}});
+    controller.advance(30);
+    PlotOptions options;
+    options.out = folder_.string();
+    options.width = 640;
+    options.height = 400;
+    const auto files = render_plots(*controller.snapshot(), options);
+    ASSERT_TRUE(files.ok()) << files.error().message;
+    ASSERT_EQ(files->size(), plot_names().size());
+    std::set<double> means;
+    for (const std::string& file : *files) {
+        const Picture picture = read_png(file);
+        EXPECT_EQ(picture.width, 640u);
+        EXPECT_EQ(picture.height, 400u);
+        EXPECT_GT(std::set<std::uint8_t>(picture.rgb.begin(), picture.rgb.end()).size(), 20u) << file;
+        means.insert(mean(picture));
+    }
+    EXPECT_EQ(means.size(), files->size());
+    // Another round is another tree; the same one is the same picture.
+    const auto tree = [&](int round) {
+        options.plots = {"tree"};
+        options.round = round;
+        options.out = (folder_ / "tree.png").string();
+        const auto done = render_plots(*controller.snapshot(), options);
+        EXPECT_TRUE(done.ok());
+        return read_png(options.out).rgb;
+    };
+    const auto fifth = tree(5);
+    EXPECT_EQ(fifth, tree(5));
+    EXPECT_NE(fifth, tree(6));
+    options.theme = "dark";
+    EXPECT_NE(fifth, tree(5));
+}
+
+TEST_F(Pixels, AnotherTimelineIsDrawnBesideOurs) {
+    const auto timeline = [&](bool beside) {
+        FakeController controller;
+        controller.submit({CmdStart{}});
+        controller.advance(30);
+        if (beside) {
+            FakeController other;
+            other.submit({CmdStart{}});
+            other.advance(40);
+            controller.edit_status().beside = other.snapshot();
+        }
+        GuiOptions options;
+        options.layout = "profile";
+        options.run_demo = false;
+        options.screenshot = (folder_ / "picture.png").string();
+        EXPECT_TRUE(run_gui(controller, options).ok());
+        return read_png(options.screenshot).rgb;
+    };
+    EXPECT_NE(timeline(false), timeline(true));
+}
+
 }  // namespace
 }  // namespace draftscope::test

@@ -7,6 +7,7 @@
 #include <set>
 #include <string_view>
 
+#include "capture/machine_facts.h"
 #include "capture/phase_names.h"
 
 namespace draftscope {
@@ -126,7 +127,7 @@ std::vector<CategoryShare> category_shares(const Snapshot& snapshot, RowId run_i
     return shares;
 }
 
-PhaseTableRow table_row(const PhaseStats& stats) {
+PhaseTableRow table_row(const PhaseStats& stats, const std::optional<double>& probe) {
     const PhaseRow& phase = phase_row(stats.phase_id);
     PhaseTableRow row;
     row.phase_id = stats.phase_id;
@@ -141,6 +142,7 @@ PhaseTableRow table_row(const PhaseStats& stats) {
     if (stats.p90_ns) row.p90_us = *stats.p90_ns * 1e-3;
     row.share = stats.share;
     if (stats.gb_per_s > 0) row.gb_per_s = stats.gb_per_s;
+    if (probe && row.gb_per_s) row.of_probe = *row.gb_per_s / *probe;
     return row;
 }
 
@@ -212,8 +214,9 @@ PhasesModel build_phases(const Snapshot& whole, RowId run_id, const std::optiona
     }
     const Snapshot part = range ? within(whole, *range) : Snapshot();
     const Snapshot& snapshot = range ? part : whole;
+    const std::optional<double> probe = probed_gb_per_s(*whole.run(run_id));
     for (const PhaseStats& stats : phase_stats(snapshot, run_id)) {
-        model.rows.push_back(table_row(stats));
+        model.rows.push_back(table_row(stats, probe));
         if (stats.phase_id == remainder_phase_id) model.counted_steps = stats.count;
         if (stats.phase_id == backbone_phase_id || is_head_phase(stats.phase_id))
             model.draft_share += stats.share;

@@ -41,6 +41,7 @@ struct PhaseTableRow {
     std::optional<double> p90_us;  ///< absent: too few samples
     double share = 0;
     std::optional<double> gb_per_s;
+    std::optional<double> of_probe;  ///< part of what `doctor` measured the memory to give
 };
 
 struct CategoryShare {

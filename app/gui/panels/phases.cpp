@@ -109,7 +109,12 @@ void draw_table(const Style& style, const PhasesModel& model) {
         cell_right(none ? "-" : number(row.median_us), none, style);
         cell_right(row.p90_us ? number(*row.p90_us) : none ? "-" : "n < 36", !row.p90_us, style);
         share_cell(style, row);
-        if (rate) cell_right(row.gb_per_s ? number(*row.gb_per_s) : "-", !row.gb_per_s, style);
+        if (!rate) continue;
+        cell_right(row.gb_per_s ? number(*row.gb_per_s) : "-", !row.gb_per_s, style);
+        if (row.of_probe)
+            tooltip(style, fmt::format("{:.0f} % of the read bandwidth that `draftscope doctor` measured on this "
+                                       "machine with as many threads; caches let a phase exceed it.",
+                                       100 * *row.of_probe));
     }
     ImGui::EndTable();
 }

@@ -25,6 +25,9 @@ struct TimelineMemory {
     std::optional<std::size_t> centred_round;
     std::optional<double> drag_from;  ///< time at which a range drag began
     std::vector<TimelineBlock> blocks;
+    TimelineIndex beside;  ///< lanes of another profiler's timeline (JobStatus::beside)
+    const Snapshot* beside_of = nullptr;
+    TimeNs beside_shift = 0;  ///< its time minus ours
 };
 
 struct Area {
@@ -213,6 +216,7 @@ std::string label_of(const Snapshot& snapshot, const TimelineLane& lane, const T
     switch (lane.kind) {
         case LaneKind::steps: {
             const StepEntry& entry = snapshot.steps[source];
+            if (entry.rounds.count == 0) return fmt::format("{}", entry.row.ordinal + 1);
             int committed = 0;
             for (std::uint32_t r = 0; r < entry.rounds.count; ++r)
                 committed += snapshot.rounds[entry.rounds.first + r].row.committed;
@@ -231,6 +235,7 @@ std::string label_of(const Snapshot& snapshot, const TimelineLane& lane, const T
 }
 
 struct Hover {
+    const Snapshot* snapshot = nullptr;
     const TimelineLane* lane = nullptr;
     const TimelineRow* row = nullptr;
     std::size_t index = 0;
@@ -258,7 +263,7 @@ std::optional<Hover> draw_row(PanelContext& context, TimelineMemory& memory, con
     const TimeNs slack = static_cast<TimeNs>(2 * memory.view.ns_per_column());
     const std::optional<std::size_t> at = interval_at(row, time_at(memory.view, area, mouse.x), slack);
     if (!at) return std::nullopt;
-    Hover hover{&lane, &row, *at, 1};
+    Hover hover{&context.snapshot, &lane, &row, *at, 1};
     for (const TimelineBlock& block : memory.blocks)
         if (*at >= block.index && *at < block.index + block.count) hover.merged = block.count;
     return hover;
@@ -362,10 +367,67 @@ std::optional<Hover> draw_lanes(PanelContext& context, TimelineMemory& memory, c
     return hover;
 }
 
+/// Of the other timeline, the step with the selected one's number starts where that one starts, so that both
+/// go on together; without steps the beginnings meet.
+TimeNs beside_shift(const TimelineMemory& memory, const PanelContext& context, const Snapshot& other) {
+    const StepRow* step = selected_step_row(context, memory.run_id);
+    if (step == nullptr || other.steps.empty()) return memory.beside.begin() - memory.index.begin();
+    const auto last = static_cast<int>(other.steps.size()) - 1;
+    return other.steps[static_cast<std::size_t>(std::clamp(step->ordinal, 0, last))].row.start_ns -
+           step->start_ns;
+}
+
+void update_beside(TimelineMemory& memory, const PanelContext& context) {
+    const Snapshot* other = context.status.beside.get();
+    if (other != memory.beside_of) {
+        memory.beside = TimelineIndex();
+        memory.beside_of = other;
+        if (other != nullptr && !other->runs.empty()) memory.beside.update(*other, other->runs.front().id);
+    }
+    if (other != nullptr) memory.beside_shift = beside_shift(memory, context, *other);
+}
+
+/// The lanes of the other timeline under ours, on our time scale.
+std::optional<Hover> draw_beside(PanelContext& context, TimelineMemory& memory, const Area& area, float y) {
+    if (memory.beside.empty()) return std::nullopt;
+    const Style& style = context.style;
+    const float size = 0.8f * style.em;
+    area.list->AddLine({area.min.x - area.names, y}, {area.max.x, y}, to_im(style.colours.line));
+    y += 0.3f * style.em;
+    const std::string title = fmt::format("beside: {}", memory.beside_of->runs.front().name);
+    area.list->AddText(style.ui, size, {area.min.x, y}, to_im(style.colours.text_dim), title.c_str());
+    y += 1.2f * style.em;
+    PanelContext other{*memory.beside_of, context.status, context.ui,    context.config,
+                       context.commands,  context.style,  context.memory};
+    const TimelineView ours = memory.view;
+    memory.view.begin += memory.beside_shift;
+    memory.view.end += memory.beside_shift;
+    std::optional<Hover> hover;
+    for (const TimelineLane& lane : memory.beside.lanes()) {
+        if (lane.kind == LaneKind::levels) continue;  // other engines' ranges say nothing of levels
+        const std::string name = lane.kind == LaneKind::cpu ? fmt::format("thread {}", lane.sub_key)
+                                 : lane.kind == LaneKind::steps || lane.kind == LaneKind::levels
+                                     ? std::string(group_name(lane.kind))
+                                     : fmt::format("{} {}", group_name(lane.kind), lane.name);
+        area.list->AddText(style.ui, size, {area.min.x - area.names, y + (area.row - size) / 2 - 1},
+                           to_im(style.colours.text_dim), name.c_str());
+        area.list->PushClipRect({area.min.x, area.min.y}, area.max, true);
+        for (const TimelineRow& row : lane.rows) {
+            if (y < area.max.y)
+                if (const auto at = draw_row(other, memory, area, lane, row, y)) hover = at;
+            y += area.row;
+        }
+        area.list->PopClipRect();
+        y += 0.45f * style.em;
+    }
+    memory.view = ours;
+    return hover;
+}
+
 void interval_tooltip(const PanelContext& context, const Hover& hover) {
     if (!ImGui::BeginTooltip()) return;
     const std::vector<std::string> lines =
-        describe_interval(context.snapshot, *hover.lane, *hover.row, hover.index);
+        describe_interval(*hover.snapshot, *hover.lane, *hover.row, hover.index);
     ImGui::PushFont(context.style.ui_bold, 0);
     ImGui::TextUnformatted(lines.front().c_str());
     ImGui::PopFont();
@@ -392,7 +454,7 @@ void act(PanelContext& context, TimelineMemory& memory, const std::optional<Hove
         io.MouseDragMaxDistanceSqr[ImGuiMouseButton_Left] >= 16)
         return;
     context.ui.range.reset();
-    if (!hover) return;
+    if (!hover || hover->snapshot != &context.snapshot) return;
     if (const auto round = round_of_interval(context.snapshot, *hover->lane, *hover->row, hover->index)) {
         memory.centred_round = *round;  // it is in sight already: the view stays
         context.ui.select_round(*round, context.snapshot.rounds.size());
@@ -410,6 +472,7 @@ void draw_timeline(PanelContext& context) {
         memory.data_key = context.ui.data_key;
         memory.run_id = context.ui.run_id;
     }
+    update_beside(memory, context);
     if (memory.index.empty())
         return draw_empty_text(style, context.snapshot.runs.empty()
                                           ? "No run yet. Each phase of each round appears here as a bar."
@@ -417,13 +480,18 @@ void draw_timeline(PanelContext& context) {
     const ImVec2 room = ImGui::GetContentRegionAvail();
     Area area;
     area.row = 1.35f * style.em;
-    const float least = lanes_height(memory.index, area.row, style.em);
+    const auto needed = [&](float row) {
+        const float beside =
+            memory.beside.empty() ? 0 : 1.5f * style.em + lanes_height(memory.beside, row, style.em);
+        return lanes_height(memory.index, row, style.em) + beside;
+    };
+    const float least = needed(area.row);
     const float table = std::min(room.y - least - style.em, round_phases_height(style));
     const bool with_table = table > 5 * style.em && selected_step(context, memory.run_id).has_value();
     const float lanes_room = room.y - (with_table ? table + style.em : 0);
     area.row = std::clamp(area.row * lanes_room / std::max(least, 1.0f), area.row, 2.4f * style.em);
     area.names = 5.4f * style.em;
-    const float height = std::max(lanes_room, lanes_height(memory.index, area.row, style.em));
+    const float height = std::max(lanes_room, needed(area.row));
     const ImVec2 start = ImGui::GetCursorScreenPos();
     area.min = {start.x + area.names, start.y};
     area.max = {start.x + std::max(room.x, area.names + 4 * style.em), start.y + height};
@@ -438,7 +506,9 @@ void draw_timeline(PanelContext& context) {
     area.list->PushClipRect({area.min.x, area.min.y}, area.max, true);
     draw_axis(area, style, memory.view);
     area.list->PopClipRect();
-    const std::optional<Hover> hover = draw_lanes(context, memory, area);
+    std::optional<Hover> hover = draw_lanes(context, memory, area);
+    const float below = area.min.y + lanes_height(memory.index, area.row, style.em);
+    if (const auto other = draw_beside(context, memory, area, below)) hover = other;
     area.list->PushClipRect({area.min.x, area.min.y}, area.max, true);
     draw_marks(context, memory, area);
     area.list->PopClipRect();

@@ -25,7 +25,7 @@ bool same_status(const JobStatus& a, const JobStatus& b) {
     return a.state == b.state && a.activity == b.activity && a.progress == b.progress &&
            a.hold_reason == b.hold_reason && a.error == b.error && a.heads.size() == b.heads.size() &&
            a.drafters.size() == b.drafters.size() && a.capability_line == b.capability_line &&
-           a.opened_file == b.opened_file;
+           a.opened_file == b.opened_file && a.beside == b.beside;
 }
 
 }  // namespace
@@ -43,6 +43,7 @@ App::App(Controller& controller, const GuiOptions& options)
     for (const Panel& panel : panels()) ui_.open.emplace(panel.id, panel.open);
     config_.prompt = demo_prompt;
     for (const std::string& file : options.files) commands_.push_back(CmdOpenFile{file});
+    if (!options.beside.empty()) commands_.push_back(CmdOpenBeside{options.beside});
 }
 
 App::~App() {

@@ -99,8 +99,55 @@ TEST_F(Files, Exports) {
               0);
     EXPECT_EQ(Sql(folder_.file("small.dscope")).text("SELECT text FROM prompt"), "");
     EXPECT_EQ(Sql(path).text("SELECT text FROM prompt"), "hello you");
+    ASSERT_EQ(run(folder_, {"export", path, "--to", "nsys", "--out", folder_.file("a.sqlite")}).exit_code, 0);
+    const Sql nsys(folder_.file("a.sqlite"));
+    EXPECT_EQ(nsys.number("SELECT count(*) FROM NVTX_EVENTS WHERE eventType = 59"),
+              Sql(path).number("SELECT (SELECT count(*) FROM span WHERE lane = 0) + (SELECT count(*) FROM step)"));
     expect_one_line_error(run(folder_, {"export", path, "--format", "xlsx", "--out", folder_.file("x")}),
                           {"xlsx", "sqlite, csv, chrome"});
+}
+
+#ifdef DS_WITH_GUI
+TEST_F(Files, PlotsAsPictures) {
+    const std::string path = recorded();
+    const Finished all = run(folder_, {"export", path, "--to", "png", "--out", folder_.file("plots")});
+    ASSERT_EQ(all.exit_code, 0) << all.err;
+    for (const char* plot : {"breakdown", "plane", "coverage", "tree"}) {
+        const std::string picture = read_text(folder_.file("plots/" + std::string(plot) + ".png"));
+        EXPECT_EQ(picture.substr(1, 3), "PNG") << plot;
+        EXPECT_NE(all.err.find(plot), std::string::npos);
+    }
+    const Finished one = run(folder_, {"export", path, "--to", "png", "--plots", "tree", "--round", "2", "--width",
+                                       "400", "--height", "300", "--out", folder_.file("tree.png")});
+    ASSERT_EQ(one.exit_code, 0) << one.err;
+    const auto plots = [&](std::vector<std::string> more) {
+        more.insert(more.begin(), {"export", path, "--to", "png", "--out", folder_.file("x.png")});
+        return run(folder_, more);
+    };
+    expect_one_line_error(plots({}), {"x.png", "--plots"});
+    expect_one_line_error(plots({"--plots", "pie"}), {"pie", "breakdown"});
+    expect_one_line_error(plots({"--plots", "tree", "--round", "9999"}), {"--round 9999"});
+    expect_one_line_error(plots({"--plots", "tree", "--run", "7"}), {"--run 7"});
+    expect_one_line_error(plots({"--plots", "tree", "--theme", "pink"}), {"pink"});
+}
+#endif
+
+TEST_F(Files, ATierThatCannotBeHadIsSaidAndKept) {
+    const std::string path = folder_.file("t.dscope");
+    const Finished done = run(folder_, command({"--save", path, "--tier", "2", "--json"}, 8));
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    const json document = json::parse(done.out, nullptr, false);
+    EXPECT_EQ(document["tier"], "T0");
+    EXPECT_EQ(document["tier_asked"], "T2");
+    EXPECT_TRUE(document["tier_note"].is_string());
+    EXPECT_TRUE(document["cupti"]["state"].is_string());
+    EXPECT_NE(done.err.find("T2"), std::string::npos);
+    const Sql sql(path);
+    EXPECT_EQ(sql.text("SELECT tier FROM run"), "T0");
+    EXPECT_EQ(sql.text("SELECT json_extract(config_json, '$.tier_asked') FROM run"), "T2");
+    EXPECT_EQ(sql.text("SELECT json_extract(config_json, '$.tier_note') FROM run"),
+              document["tier_note"].get<std::string>());
+    expect_one_line_error(run(folder_, command({"--tier", "five"})), {"--tier five", "0 (clocks)"});
 }
 
 TEST_F(Files, AFullDiskKeepsWhatWasRecorded) {

@@ -1,0 +1,214 @@
+// Panels as pictures: the draw functions of the window, each in a window of its own that fills the picture.
+#include <fmt/format.h>
+#include <imgui.h>
+#include <implot.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <system_error>
+
+#include "app/gui/entry.h"
+#include "app/gui/models/selection.h"
+#include "app/gui/panels/panel.h"
+#include "app/gui/shell/backend.h"
+#include "app/gui/shell/png.h"
+#include "app/gui/shell/theme.h"
+
+namespace draftscope {
+namespace {
+
+/// Plots fit their axes to what they saw in the frame before.
+constexpr int frames_until_settled = 4;
+
+struct Plot {
+    const char* name;
+    const char* panel;
+    const char* title;
+};
+constexpr std::array plots = {
+    Plot{"breakdown", "phases", "Where a step's time goes"},
+    Plot{"plane", "plane", "Acceptance-cost plane"},
+    Plot{"coverage", "coverage", "Coverage of the head's vocabulary"},
+    Plot{"tree", "draft_tree", "Draft tree"},
+};
+
+const Plot* find_plot(const std::string& name) {
+    const auto found =
+        std::find_if(plots.begin(), plots.end(), [&](const Plot& plot) { return plot.name == name; });
+    return found == plots.end() ? nullptr : &*found;
+}
+
+const Panel& panel_of(const Plot& plot) {
+    const auto all = panels();
+    return *std::find_if(all.begin(), all.end(),
+                         [&](const Panel& panel) { return std::string_view(panel.id) == plot.panel; });
+}
+
+std::string known_plots() {
+    std::string names;
+    for (const Plot& plot : plots) names += (names.empty() ? "" : ", ") + std::string(plot.name);
+    return names;
+}
+
+class Contexts {
+  public:
+    Contexts() {
+        ImGui::CreateContext();
+        ImPlot::CreateContext();
+        ImGui::GetIO().IniFilename = nullptr;
+    }
+    ~Contexts() {
+        ImPlot::DestroyContext();
+        ImGui::DestroyContext();
+    }
+    Contexts(const Contexts&) = delete;
+    Contexts& operator=(const Contexts&) = delete;
+};
+
+Result<RowId> chosen_run(const Snapshot& snapshot, const PlotOptions& options) {
+    if (snapshot.runs.empty()) return bad_input("the capture holds no run; there is nothing to draw");
+    if (options.run == 0) return snapshot.runs.back().id;
+    if (snapshot.run(options.run) == nullptr)
+        return bad_input("--run {}: the capture's runs are {} to {}", options.run, snapshot.runs.front().id,
+                         snapshot.runs.back().id);
+    return options.run;
+}
+
+/// Index into Snapshot::rounds; absent without rounds.
+Result<std::optional<std::size_t>> chosen_round(const Snapshot& snapshot, RowId run, int wanted) {
+    const RoundSpan span = rounds_of_run(snapshot, run);
+    if (wanted < 0 || wanted > static_cast<int>(span.size()))
+        return bad_input("--round {}: run {} has rounds 1 to {}", wanted, run, span.size());
+    if (span.size() == 0) return std::optional<std::size_t>();
+    if (wanted > 0) return std::optional(span.first + static_cast<std::size_t>(wanted) - 1);
+    std::size_t best = span.first;
+    for (std::size_t i = span.first; i < span.end; ++i)
+        if (snapshot.rounds[i].row.committed > snapshot.rounds[best].row.committed) best = i;
+    return std::optional(best);
+}
+
+std::string subtitle(const RunRow& run, const Plot& plot, const Snapshot& snapshot,
+                     const std::optional<std::size_t>& round) {
+    std::string text = fmt::format("{}  ·  {}  ·  {}  ·  {}  ·  {}", run.target, run.drafter,
+                                   run.head.empty() ? "no head" : run.head, run.tree, run.tier);
+    if (run.synthetic) text += "  ·  SYNTHETIC weights";
+    if (run.acceptance != "real") text += "  ·  acceptance " + run.acceptance;
+    if (std::string_view(plot.name) == "tree" && round) {
+        const RoundRow& row = snapshot.rounds[*round].row;
+        const PromptRow* prompt = snapshot.prompt(row.prompt_id);
+        text += fmt::format("  ·  prompt {}, round {}: {} of {} drafts accepted",
+                            prompt != nullptr ? prompt->ordinal + 1 : 0, row.ordinal + 1, row.accepted,
+                            row.drafted);
+    }
+    return text;
+}
+
+void draw_plot(const Plot& plot, const std::string& caption, PanelContext& context) {
+    const ImGuiViewport* viewport = ImGui::GetMainViewport();
+    ImGui::SetNextWindowPos(viewport->Pos);
+    ImGui::SetNextWindowSize(viewport->Size);
+    ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {context.style.em, 0.8f * context.style.em});
+    ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 0);
+    if (ImGui::Begin(
+            "plot", nullptr,
+            ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings)) {
+        ImGui::PushFont(context.style.ui_bold, 1.25f * context.style.em);
+        ImGui::TextUnformatted(plot.title);
+        ImGui::PopFont();
+        ImGui::PushStyleColor(ImGuiCol_Text, to_im(context.style.colours.text_dim));
+        ImGui::TextUnformatted(caption.c_str());
+        ImGui::PopStyleColor();
+        ImGui::Spacing();
+        if (ImGui::BeginChild("panel")) panel_of(plot).draw(context);
+        ImGui::EndChild();
+    }
+    ImGui::End();
+    ImGui::PopStyleVar(2);
+}
+
+Result<std::vector<const Plot*>> wanted_plots(const PlotOptions& options) {
+    std::vector<const Plot*> wanted;
+    for (const std::string& name : options.plots) {
+        const Plot* plot = find_plot(name);
+        if (plot == nullptr) return bad_input("--plots {}: unknown; known are {}", name, known_plots());
+        wanted.push_back(plot);
+    }
+    if (wanted.empty())
+        for (const Plot& plot : plots) wanted.push_back(&plot);
+    return wanted;
+}
+
+/// Where each plot goes; makes the folder.
+Result<std::vector<std::string>> target_files(const std::vector<const Plot*>& wanted,
+                                              const std::string& out) {
+    namespace fs = std::filesystem;
+    if (out.ends_with(".png")) {
+        if (wanted.size() != 1)
+            return bad_input("--out {}: {} plots do not fit one file; name a folder, or one plot by --plots",
+                             out, wanted.size());
+        return std::vector<std::string>{out};
+    }
+    std::error_code error;
+    fs::create_directories(out, error);
+    if (!fs::is_directory(out, error))
+        return bad_input("--out {}: is not a folder and can't be made one", out);
+    std::vector<std::string> files;
+    for (const Plot* plot : wanted) files.push_back((fs::path(out) / plot->name).string() + ".png");
+    return files;
+}
+
+}  // namespace
+
+std::vector<std::string> plot_names() {
+    std::vector<std::string> names;
+    for (const Plot& plot : plots) names.emplace_back(plot.name);
+    return names;
+}
+
+Result<std::vector<std::string>> render_plots(const Snapshot& snapshot, const PlotOptions& options) {
+    if (options.theme != "dark" && options.theme != "light")
+        return bad_input("--theme {}: not a theme. Choose dark or light", options.theme);
+    if (options.scale < 0.5 || options.scale > 4)
+        return bad_input("--scale {}: must be between 0.5 and 4", options.scale);
+    DS_ASSIGN(const std::vector<const Plot*> wanted, wanted_plots(options));
+    DS_ASSIGN(const RowId run, chosen_run(snapshot, options));
+    DS_ASSIGN(const std::optional<std::size_t> round, chosen_round(snapshot, run, options.round));
+    DS_ASSIGN(std::vector<std::string> files, target_files(wanted, options.out));
+
+    const Contexts contexts;
+    DS_ASSIGN(const std::unique_ptr<Backend> backend, make_offscreen_backend(options.width, options.height));
+    Style style;
+    load_fonts(style, find_assets());
+    apply_theme(style, options.theme == "light" ? ThemeId::light : ThemeId::dark,
+                static_cast<float>(options.scale));
+    UiState ui;
+    ui.source = snapshot.source;
+    ui.newest_run = snapshot.runs.back().id;
+    ui.run_id = run;
+    ui.follow = false;
+    ui.data_key = 1;
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+        const JobStatus status;
+        RunConfig config;
+        Commands commands;
+        PanelMemory memory;
+        PanelContext context{snapshot, status, ui, config, commands, style, memory};
+        ui.round = std::string_view(wanted[i]->name) == "tree" ? round : std::nullopt;
+        const std::string caption = subtitle(*snapshot.run(run), *wanted[i], snapshot, round);
+        for (int frame = 0; frame < frames_until_settled; ++frame) {
+            backend->new_frame();
+            ImGui::NewFrame();
+            style.em = ImGui::GetFontSize();
+            ui.fit_requested = frame == 1;
+            draw_plot(*wanted[i], caption, context);
+            ImGui::Render();
+            backend->present(ImGui::GetDrawData(), style.colours.ground);
+        }
+        DS_ASSIGN(const Image image, backend->read_pixels());
+        DS_TRY(write_png(files[i], image));
+    }
+    return files;
+}
+
+}  // namespace draftscope
