@@ -8,8 +8,9 @@
 
 namespace draftscope {
 
-/// What `draftscope doctor` measured this machine to read from memory on as many threads as the run uses, GB/s;
-/// absent when it was never asked. From the run's machine_json, whose writer puts the number after the key.
+/// What `draftscope doctor` measured this machine to read from memory on as many threads as the run uses,
+/// GB/s; absent when it was never asked. From the run's machine_json, whose writer puts the number after the
+/// key.
 inline std::optional<double> probed_gb_per_s(const RunRow& run) {
     constexpr std::string_view key = "\"read_gb_per_s\":";
     const std::size_t at = run.machine_json.find(key);

@@ -110,6 +110,7 @@ class NsysExport {
     std::map<std::string, Statement> tables_;
     std::map<std::string, std::int64_t> strings_;
     std::map<std::int64_t, std::int64_t> pids_, threads_;
+    std::map<std::int64_t, std::int64_t> engine_threads_;  ///< by run: the one that decodes
     std::map<std::int64_t, TimeNs> offsets_;
     std::map<std::string, std::int64_t> domains_;
     std::int64_t next_range_ = 1;
@@ -185,10 +186,16 @@ Status NsysExport::ranges() {
     DS_ASSIGN(Statement * events, table(nullptr, "NVTX_EVENTS", 19));
     const std::optional<std::int64_t> none;
     const std::optional<double> no_number;
+    DS_TRY(each("SELECT run_id, min(thread_id) FROM span WHERE lane = 0 GROUP BY run_id",
+                [&](Statement& row) -> Status {
+                    engine_threads_[row.integer(0)] = row.integer(1);
+                    return {};
+                }));
     const auto describe = [&](std::int64_t run, std::int64_t type, std::int64_t category,
                               std::string_view text, std::int64_t domain) {
-        return done(events->run(std::int64_t{0}, none, type, none, category, none, text, tid_of(run, 0), none,
-                                none, domain, none, none, no_number, none, none, no_number, none, none));
+        return done(events->run(std::int64_t{0}, none, type, none, category, none, text,
+                                tid_of(run, engine_threads_[run]), none, none, domain, none, none, no_number,
+                                none, none, no_number, none, none));
     };
     for (const auto& [run, pid] : pids_) {
         DS_TRY(describe(run, domain_row, 0, "draftscope", 1));
@@ -368,7 +375,8 @@ Status NsysExport::strings() {
     DS_ASSIGN(Statement * names, table(nullptr, "ThreadNames", 3));
     for (const auto& [tid, run] : threads_) {
         const std::int64_t thread = tid & 0xFFFFFF;
-        const std::string name = thread == 0 ? std::string("engine") : fmt::format("thread {}", thread);
+        const std::string name =
+            thread == engine_threads_[run] ? std::string("engine") : fmt::format("thread {}", thread);
         DS_TRY(done(names->run(string_id(name), std::int64_t{0}, tid)));
     }
     DS_ASSIGN(Statement * strings, table(nullptr, "StringIds", 2));

@@ -65,8 +65,9 @@ std::string phase_table_text(const Snapshot& snapshot, RowId run_id) {
              stats.gb_per_s > 0 ? fmt::format("{:.1f}", stats.gb_per_s) : std::string("-"),
              of_probe(stats.gb_per_s)});
     }
-    return format_table({"phase", "n", "total ms", "exposed ms", "median us", "p90 us", "share %", "GB/s", "% of probe"},
-                        rows);
+    return format_table(
+        {"phase", "n", "total ms", "exposed ms", "median us", "p90 us", "share %", "GB/s", "% of probe"},
+        rows);
 }
 
 std::string excluded_text(const Snapshot& snapshot, RowId run_id) {

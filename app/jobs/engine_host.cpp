@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -519,7 +521,8 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
             CounterRow{row.id, 0, std::string(baseline_counter), report.baseline.tokens_per_second});
     }
 
-    PhaseRecorder phases;
+    // The system's thread id, so that spans, NVTX ranges and CUDA calls of a thread can be joined.
+    PhaseRecorder phases(static_cast<std::uint32_t>(gettid()));
     NvtxMirror mirror;
     GpuPhaseStack gpu_phases;
     ListenerPair listeners(&mirror, &gpu_phases);

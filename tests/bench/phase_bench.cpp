@@ -1,5 +1,6 @@
-// What a phase scope costs: the ring alone, with NVTX and no listener, with our injection, with the phase stack of GPU
-// tracing. And what recording costs a decode of the demo model: pairs with the recorder on and off in ABBA order
+// What a phase scope costs: the ring alone, with NVTX and no listener, with our injection, with the phase
+// stack of GPU tracing. And what recording costs a decode of the demo model: pairs with the recorder on and
+// off in ABBA order
 // (--overhead N runs that instead, N blocks of four).
 #include <benchmark/benchmark.h>
 

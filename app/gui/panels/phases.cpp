@@ -112,9 +112,10 @@ void draw_table(const Style& style, const PhasesModel& model) {
         if (!rate) continue;
         cell_right(row.gb_per_s ? number(*row.gb_per_s) : "-", !row.gb_per_s, style);
         if (row.of_probe)
-            tooltip(style, fmt::format("{:.0f} % of the read bandwidth that `draftscope doctor` measured on this "
-                                       "machine with as many threads; caches let a phase exceed it.",
-                                       100 * *row.of_probe));
+            tooltip(style,
+                    fmt::format("{:.0f} % of the read bandwidth that `draftscope doctor` measured on this "
+                                "machine with as many threads; caches let a phase exceed it.",
+                                100 * *row.of_probe));
     }
     ImGui::EndTable();
 }

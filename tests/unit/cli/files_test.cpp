@@ -101,8 +101,9 @@ TEST_F(Files, Exports) {
     EXPECT_EQ(Sql(path).text("SELECT text FROM prompt"), "hello you");
     ASSERT_EQ(run(folder_, {"export", path, "--to", "nsys", "--out", folder_.file("a.sqlite")}).exit_code, 0);
     const Sql nsys(folder_.file("a.sqlite"));
-    EXPECT_EQ(nsys.number("SELECT count(*) FROM NVTX_EVENTS WHERE eventType = 59"),
-              Sql(path).number("SELECT (SELECT count(*) FROM span WHERE lane = 0) + (SELECT count(*) FROM step)"));
+    EXPECT_EQ(
+        nsys.number("SELECT count(*) FROM NVTX_EVENTS WHERE eventType = 59"),
+        Sql(path).number("SELECT (SELECT count(*) FROM span WHERE lane = 0) + (SELECT count(*) FROM step)"));
     expect_one_line_error(run(folder_, {"export", path, "--format", "xlsx", "--out", folder_.file("x")}),
                           {"xlsx", "sqlite, csv, chrome"});
 }
@@ -117,8 +118,9 @@ TEST_F(Files, PlotsAsPictures) {
         EXPECT_EQ(picture.substr(1, 3), "PNG") << plot;
         EXPECT_NE(all.err.find(plot), std::string::npos);
     }
-    const Finished one = run(folder_, {"export", path, "--to", "png", "--plots", "tree", "--round", "2", "--width",
-                                       "400", "--height", "300", "--out", folder_.file("tree.png")});
+    const Finished one =
+        run(folder_, {"export", path, "--to", "png", "--plots", "tree", "--round", "2", "--width", "400",
+                      "--height", "300", "--out", folder_.file("tree.png")});
     ASSERT_EQ(one.exit_code, 0) << one.err;
     const auto plots = [&](std::vector<std::string> more) {
         more.insert(more.begin(), {"export", path, "--to", "png", "--out", folder_.file("x.png")});

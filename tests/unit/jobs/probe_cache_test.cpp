@@ -22,7 +22,8 @@ TEST(ProbeCache, KeepsWhatDoctorMeasuredForThisCpu) {
     EXPECT_EQ(saved_probe("cpu", 1), 7.5);
     EXPECT_EQ(saved_probe("cpu", 3), 0);
     EXPECT_EQ(saved_probe("another cpu", 2), 0);
-    for (const char* broken : {"", "{", "[]", R"({"cpu": 3})", R"({"cpu": "cpu", "read_gb_per_s": {"2": "x"}})"}) {
+    for (const char* broken :
+         {"", "{", "[]", R"({"cpu": 3})", R"({"cpu": "cpu", "read_gb_per_s": {"2": "x"}})"}) {
         std::ofstream(folder.path() + "/draftscope/bandwidth.json") << broken;
         EXPECT_EQ(saved_probe("cpu", 2), 0) << broken;
     }
