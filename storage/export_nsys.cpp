@@ -328,7 +328,14 @@ Status NsysExport::gpu_ops() {
              [&](Statement& row) { return gpu_op(row); }));
     if (from_.integer("SELECT EXISTS (SELECT 1 FROM gpu_op)").value_or(0) == 0) return {};
     DS_TRY(script(storage::nsys_gpu_sql));
-    DS_TRY(script("INSERT INTO TARGET_INFO_GPU (vmId, id, name, cuDevice) VALUES (0, 0, 'GPU', 0)"));
+    const std::string gpu =
+        from_
+            .text(
+                "SELECT json_extract(c.value, '$.state') FROM run, json_each(run.machine_json, "
+                "'$.capabilities') c WHERE json_extract(c.value, '$.name') = 'GPU' LIMIT 1")
+            .value_or("GPU");
+    DS_TRY(script("INSERT INTO TARGET_INFO_GPU (vmId, id, name, cuDevice) VALUES (0, 0, " +
+                  storage::sql_quoted(gpu, '\'') + ", 0)"));
     DS_ASSIGN(Statement * streams, table(nullptr, "TARGET_INFO_CUDA_STREAM", 7));
     return each("SELECT DISTINCT run_id, stream FROM gpu_op ORDER BY 1, 2", [&](Statement& row) -> Status {
         const std::int64_t zero = 0;
