@@ -117,8 +117,8 @@ std::string statistics_text(const RunStatistics& s) {
         out += fmt::format("95 % intervals: bootstrap by {} ({} of them, {} resamples){}\n", s.unit, s.units,
                            s.resamples, s.units < 10 ? "; under 10, so narrower than they should be" : "");
     else
-        out += fmt::format("no intervals: {} {}s, at least {} are needed\n", s.units, s.unit,
-                           BootstrapOptions{}.least_units);
+        out += fmt::format("no intervals: they need {} units ({}), there are {}\n",
+                           BootstrapOptions{}.least_units, s.unit, s.units);
     return out + warmup_text(s);
 }
 
