@@ -202,8 +202,11 @@ def main():
     parser.add_argument("--no-measured", action="store_true", help="leave out the runs of each head by itself")
     parser.add_argument("--work", default="/tmp/draftscope-head-table")
     parser.add_argument("--out", help="Markdown file (default: standard output)")
-    runner = Runner(parser.parse_args())
-    options = runner.options
+    options = parser.parse_args()
+    for suite in options.suites.split(","):
+        if suite not in SUITES:
+            parser.error(f"--suites {suite}: unknown; known are {', '.join(SUITES)}")
+    runner = Runner(options)
     parts = []
     for suite in options.suites.split(","):
         for temperature in options.temperatures.split(","):
