@@ -149,8 +149,13 @@ struct RowKernelsOf {
         int found = 0;
         int i = first;
         for (; i + 16 <= n && found + 16 <= room; i += 16) {
-            for (std::uint32_t mask = V::greater(V::load(x + i), bound); mask != 0; mask &= mask - 1) {
-                out[found++] = i + __builtin_ctz(mask);
+            std::uint32_t mask = V::greater(V::load(x + i), bound);
+            // Which lanes pass cannot be predicted: where lanes can be packed, there is no branch on it.
+            if constexpr (requires { V::store_lanes(out, mask, i); }) {
+                V::store_lanes(out + found, mask, i);
+                found += __builtin_popcount(mask);
+            } else {
+                for (; mask != 0; mask &= mask - 1) out[found++] = i + __builtin_ctz(mask);
             }
         }
         for (; i < n && n - i < 16 && found < room; ++i) {

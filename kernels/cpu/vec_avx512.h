@@ -40,6 +40,12 @@ struct VecAvx512 {
         return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a, limit, _CMP_GE_OQ), value);
     }
     static std::uint32_t greater(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
+    /// first + the numbers of the set lanes, ascending; all 16 places of `out` are written.
+    static void store_lanes(std::int32_t* out, std::uint32_t mask, int first) {
+        const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        const __m512i index = _mm512_add_epi32(lane, _mm512_set1_epi32(first));
+        _mm512_storeu_si512(out, _mm512_maskz_compress_epi32(static_cast<__mmask16>(mask), index));
+    }
     static F to_bf16_and_back(F a) {
         const __m512i bits = _mm512_castps_si512(a);
         const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
