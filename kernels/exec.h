@@ -12,13 +12,9 @@
 /// (docs/ARCHITECTURE.md).
 namespace draftscope::kernels {
 
-enum class Isa {
-    portable,
-    avx2,
-    avx512,
-    avx512_vnni,
-    avx512_bf16
-};  ///< each level includes the ones before it
+/// Each level includes the ones before it. amx: tiles of int8 and bf16; bf16 sums of this level differ from
+/// those of the level below in their last bits, int8 sums do not.
+enum class Isa { portable, avx2, avx512, avx512_vnni, avx512_bf16, amx };
 std::string_view to_text(Isa isa);
 /// What this CPU and the operating system can run.
 Isa supported_isa();

@@ -7,10 +7,6 @@
 
 namespace draftscope::kernels {
 
-/// The precision below int8: one f16 scale and minimum per row and 32 columns, w = scale * q + minimum with q
-/// in 0 .. 15, which holds GGUF's Q4_0 and Q4_1 exactly. Activations are quantised as for int8. Named "int4".
-inline constexpr Precision precision_int4 = static_cast<Precision>(static_cast<int>(Precision::int8) + 1);
-
 /// Bits of the nearest f16 (ties to even), held at the largest.
 std::uint16_t f16_bits(float value);
 

@@ -14,9 +14,13 @@
 
 namespace draftscope::kernels {
 
-enum class Precision { f32, bf16, int8 };
+/// int4: one f16 scale and minimum per row and 32 columns, w = scale * q + minimum with q in 0 .. 15, which
+/// holds GGUF's Q4_0 and Q4_1 exactly; activations are quantised as for int8.
+enum class Precision { f32, bf16, int8, int4 };
 std::string_view to_text(Precision precision);
 std::optional<Precision> precision_from(std::string_view text);
+/// With the scales' share: what a packed matrix takes, but for padding.
+double bytes_per_weight(Precision precision);
 
 /// Fills `out` (K floats) with row `row` of the matrix being packed. Called from pool threads, one row at a
 /// time.

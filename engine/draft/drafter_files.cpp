@@ -87,11 +87,7 @@ Status check_drafter_memory(const WeightSource& weights, kernels::Precision prec
         const TensorInfo& info = *weights.find(name);
         elements += static_cast<double>(info.rows()) * static_cast<double>(info.cols());
     }
-    // int8 keeps one bf16 scale for 64 weights, int4 a scale and a minimum for 32; both pad.
-    const double bytes = precision == kernels::Precision::f32    ? 4
-                         : precision == kernels::Precision::bf16 ? 2
-                         : precision == kernels::Precision::int8 ? 1.0625
-                                                                 : 0.65;
+    const double bytes = kernels::bytes_per_weight(precision);
     const auto available = available_memory();
     constexpr double gib = 1024.0 * 1024.0 * 1024.0;
     if (!available || elements * bytes <= static_cast<double>(*available)) return {};

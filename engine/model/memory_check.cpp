@@ -13,12 +13,7 @@ std::uint64_t packed_bytes(const ModelFile& file, kernels::Precision precision) 
         const TensorInfo& info = *file.weights->find(name);
         elements += static_cast<double>(info.rows()) * static_cast<double>(info.cols());
     }
-    // int8 keeps one bf16 scale for 64 weights, int4 a scale and a minimum for 32; both pad.
-    const double bytes = precision == kernels::Precision::f32    ? 4
-                         : precision == kernels::Precision::bf16 ? 2
-                         : precision == kernels::Precision::int8 ? 1.0625
-                                                                 : 0.65;
-    return static_cast<std::uint64_t>(elements * bytes);
+    return static_cast<std::uint64_t>(elements * kernels::bytes_per_weight(precision));
 }
 
 std::optional<std::uint64_t> available_memory() {

@@ -46,7 +46,8 @@ Result<kernels::Matrix> pack_stacked(kernels::Exec& exec, kernels::Precision pre
         const auto part = part_of(row);
         source.read_row(*part->info, row - part->first, out);
     };
-    if (precision != kernels::precision_int4) return kernels::Matrix::pack(exec, precision, rows, cols, read);
+    if (precision != kernels::Precision::int4)
+        return kernels::Matrix::pack(exec, precision, rows, cols, read);
     const auto* stored = dynamic_cast<const Int4Rows*>(&source);
     return kernels::pack_int4(exec, rows, cols, read, [&](int row, const kernels::Int4Row& out) {
         const auto part = part_of(row);

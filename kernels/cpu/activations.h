@@ -16,7 +16,6 @@ inline constexpr int rows_prepared_twice = 8;
 const MatmulKernels& matmul_kernels_of(Isa isa);
 
 inline MatmulBlocks blocks_kernel(const MatmulKernels& kernels, Precision precision) {
-    if (precision == precision_int4) return kernels.int4;
     switch (precision) {
         case Precision::f32:
             return kernels.f32;
@@ -24,6 +23,8 @@ inline MatmulBlocks blocks_kernel(const MatmulKernels& kernels, Precision precis
             return kernels.bf16;
         case Precision::int8:
             return kernels.int8;
+        case Precision::int4:
+            return kernels.int4;
     }
     return nullptr;
 }
@@ -33,8 +34,8 @@ class Activations {
   public:
     Activations(const MatmulKernels& kernels, Precision precision, Rows<const float> x)
         : kernels_(kernels),
-          int8_(precision == Precision::int8 || precision == precision_int4),
-          int4_(precision == precision_int4),
+          int8_(precision == Precision::int8 || precision == Precision::int4),
+          int4_(precision == Precision::int4),
           bf16_(precision == Precision::bf16 && kernels.bf16_activations),
           x_(x),
           rows_(static_cast<std::size_t>(x.rows > rows_padding ? round_up(x.rows, rows_padding) : x.rows)),

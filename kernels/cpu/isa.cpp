@@ -1,4 +1,4 @@
-#include "kernels/cpu/amx.h"
+#include "kernels/exec.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 #include <cpuid.h>
@@ -28,7 +28,6 @@ bool amx_allowed() {
 }  // namespace
 
 std::string_view to_text(Isa isa) {
-    if (isa == isa_amx) return "amx";
     switch (isa) {
         case Isa::portable:
             return "portable";
@@ -40,6 +39,8 @@ std::string_view to_text(Isa isa) {
             return "avx512_vnni";
         case Isa::avx512_bf16:
             return "avx512_bf16";
+        case Isa::amx:
+            return "amx";
     }
     return "unknown";
 }
@@ -56,7 +57,7 @@ Isa supported_isa() {
     if (!__builtin_cpu_supports("avx512vnni")) return Isa::avx512;
     if (!__builtin_cpu_supports("avx512bf16")) return Isa::avx512_vnni;
     static const bool amx = amx_allowed();
-    return amx ? isa_amx : Isa::avx512_bf16;
+    return amx ? Isa::amx : Isa::avx512_bf16;
 #else
     return Isa::portable;
 #endif

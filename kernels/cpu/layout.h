@@ -32,7 +32,6 @@ inline constexpr int blocks_of(int value, int size) {
 
 /// Bytes of one block of 16 outputs, without scales.
 inline constexpr std::size_t block_bytes(Precision precision, int k) {
-    if (precision == precision_int4) return static_cast<std::size_t>(round_up(k, int4_block)) / 2 * lanes;
     switch (precision) {
         case Precision::f32:
             return static_cast<std::size_t>(k) * lanes * sizeof(float);
@@ -40,12 +39,14 @@ inline constexpr std::size_t block_bytes(Precision precision, int k) {
             return static_cast<std::size_t>(round_up(k, 2)) * lanes * sizeof(std::uint16_t);
         case Precision::int8:
             return static_cast<std::size_t>(round_up(k, int8_padding)) * lanes;
+        case Precision::int4:
+            return static_cast<std::size_t>(round_up(k, int4_block)) / 2 * lanes;
     }
     return 0;
 }
 /// Bytes of the scales of one block of 16 outputs.
 inline constexpr std::size_t scale_bytes(Precision precision, int k) {
-    if (precision == precision_int4)
+    if (precision == Precision::int4)
         return static_cast<std::size_t>(blocks_of(k, int4_block)) * 2 * lanes * sizeof(std::uint16_t);
     if (precision != Precision::int8) return 0;
     return static_cast<std::size_t>(blocks_of(k, quant_block)) * lanes * sizeof(std::uint16_t);

@@ -3,7 +3,6 @@
 #include <cassert>
 
 #include "kernels/cpu/activations.h"
-#include "kernels/cpu/amx.h"
 #include "kernels/cpu/split.h"
 #include "kernels/device/device_matrix.h"
 
@@ -11,8 +10,9 @@ namespace draftscope::kernels {
 
 const MatmulKernels& matmul_kernels_of(Isa isa) {
 #if defined(DS_KERNELS_X86)
-    if (isa == isa_amx) return matmul_kernels_amx;
     switch (isa) {
+        case Isa::amx:
+            return matmul_kernels_amx;
         case Isa::avx512_bf16:
             return matmul_kernels_bf16;
         case Isa::avx512_vnni:

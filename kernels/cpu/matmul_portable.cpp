@@ -83,7 +83,7 @@ void int4_blocks(const MatmulWork& work, int begin, int end) {
     const int wide = blocks_of(work.k, quant_block);
     for (int block = begin; block < end; ++block) {
         const auto* w = reinterpret_cast<const std::uint8_t*>(
-            work.weights + static_cast<std::size_t>(block) * block_bytes(precision_int4, work.k));
+            work.weights + static_cast<std::size_t>(block) * block_bytes(Precision::int4, work.k));
         const std::uint16_t* scales = work.scales + static_cast<std::size_t>(block) * groups * 2 * lanes;
         for (int row = 0; row < work.rows; ++row) {
             const std::int8_t* x = work.x_int8 + static_cast<std::size_t>(row) * wide * quant_block;

@@ -160,7 +160,6 @@ void for_each_row(Exec& exec, int n, Write write) {
 }  // namespace
 
 std::string_view to_text(Precision precision) {
-    if (precision == precision_int4) return "int4";
     switch (precision) {
         case Precision::f32:
             return "f32";
@@ -168,15 +167,31 @@ std::string_view to_text(Precision precision) {
             return "bf16";
         case Precision::int8:
             return "int8";
+        case Precision::int4:
+            return "int4";
     }
     return "unknown";
 }
 
 std::optional<Precision> precision_from(std::string_view text) {
-    for (const Precision precision : {Precision::f32, Precision::bf16, Precision::int8, precision_int4}) {
+    for (const Precision precision : {Precision::f32, Precision::bf16, Precision::int8, Precision::int4}) {
         if (text == to_text(precision)) return precision;
     }
     return std::nullopt;
+}
+
+double bytes_per_weight(Precision precision) {
+    switch (precision) {
+        case Precision::f32:
+            return 4;
+        case Precision::bf16:
+            return 2;
+        case Precision::int8:
+            return 1 + 2.0 / quant_block;
+        case Precision::int4:
+            return 0.5 + 4.0 / int4_block;
+    }
+    return 0;
 }
 
 std::uint16_t f16_bits(float value) {
@@ -209,7 +224,7 @@ void MatrixAccess::write_row(Matrix& matrix, int row, std::span<const float> val
     const RowPlace place = place_of(matrix.data_.get(), precision, matrix.n_, matrix.k_, row);
     const int k = static_cast<int>(values.size());
     if (precision == Precision::int8) return write_int8_row(place, values);
-    if (precision == precision_int4) {
+    if (precision == Precision::int4) {
         Int4Buffer buffer(k);
         quantise_int4(values, buffer.row());
         return write_int4_row(matrix, row, buffer.row());
@@ -266,7 +281,7 @@ Matrix Matrix::pack(Exec& exec, Precision precision, int n, int k, RowSource sou
 }
 
 Matrix pack_int4(Exec& exec, int n, int k, RowSource source, Int4Source stored) {
-    Matrix matrix = MatrixAccess::allocate(precision_int4, n, k);
+    Matrix matrix = MatrixAccess::allocate(Precision::int4, n, k);
     for_each_row(exec, n, [&](int first, int last) {
         std::vector<float> values(static_cast<std::size_t>(k));
         Int4Buffer buffer(k);
@@ -306,7 +321,7 @@ void Matrix::unpack_row(int row, std::span<float> out) const {
     if (on_device()) return DeviceMatrixAccess::unpack_row(*this, row, out);
     const RowPlace place = place_of(data_.get(), precision_, n_, k_, row);
     for (int i = 0; i < k_; ++i) {
-        if (precision_ == precision_int4) {
+        if (precision_ == Precision::int4) {
             const NibblePlace at = nibble(i, place.lane);
             const int q = std::to_integer<int>(place.block[at.byte]) >> at.shift & 15;
             const std::uint16_t* scale = place.scales + i / int4_block * 2 * lanes + place.lane;

@@ -144,13 +144,13 @@ int main(int argc, char** argv) {
     const struct {
         const char* type;
         Precision precision;
-    } pairs[] = {{"q8_0", Precision::int8}, {"q4_0", kernels::precision_int4}, {"bf16", Precision::bf16}};
+    } pairs[] = {{"q8_0", Precision::int8}, {"q4_0", kernels::Precision::int4}, {"bf16", Precision::bf16}};
     for (const auto& [type, precision] : pairs) {
         const std::string path = folder + "/demo." + type + ".gguf";
         // Four-bit weights are other weights than the f32 ones: the file's own, in f32, are the reference
         // too.
         std::vector<std::vector<float>> exact;
-        if (precision == kernels::precision_int4) {
+        if (precision == kernels::Precision::int4) {
             const auto same = load(path, Precision::f32, *exec);
             for_each_window(*same, *exec, text, [&](std::size_t, const float* logits) {
                 exact.emplace_back(logits, logits + static_cast<std::ptrdiff_t>(window) * vocab);

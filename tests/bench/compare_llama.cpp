@@ -308,7 +308,7 @@ int main(int argc, char** argv) {
     llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
     llama_backend_init();
     run(settings, {{"demo.q8_0.gguf", "q8_0", Precision::int8},
-                   {"demo.q4_0.gguf", "q4_0", kernels::precision_int4},
+                   {"demo.q4_0.gguf", "q4_0", kernels::Precision::int4},
                    {"demo.bf16.gguf", "bf16", Precision::bf16}});
     llama_backend_free();
     return 0;

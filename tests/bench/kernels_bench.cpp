@@ -9,7 +9,6 @@
 
 #include "base/rng.h"
 #include "kernels/attention.h"
-#include "kernels/cpu/amx.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
@@ -262,7 +261,7 @@ int main(int argc, char** argv) {
     using draftscope::kernels::Isa;
     for (int a = 1; a < argc; ++a) {
         for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512_vnni, Isa::avx512_bf16,
-                              draftscope::kernels::isa_amx}) {
+                              draftscope::kernels::Isa::amx}) {
             if (argv[a] == "isa=" + std::string(draftscope::kernels::to_text(isa))) {
                 draftscope::kernels::isa = isa;
             }

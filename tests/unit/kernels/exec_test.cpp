@@ -12,7 +12,7 @@ namespace {
 TEST(Exec, LowersTheInstructionSetToWhatTheMachineHas) {
     EXPECT_LE(best_isa(), supported_isa());
     EXPECT_EQ(make_cpu_exec(1, Isa::portable)->isa(), Isa::portable);
-    EXPECT_EQ(make_cpu_exec(1, isa_amx)->isa(), supported_isa());
+    EXPECT_EQ(make_cpu_exec(1, Isa::amx)->isa(), supported_isa());
     EXPECT_EQ(to_text(Isa::avx512_vnni), "avx512_vnni");
 }
 

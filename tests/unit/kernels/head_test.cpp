@@ -9,7 +9,7 @@
 namespace draftscope::kernels {
 namespace {
 
-constexpr Precision precisions[] = {Precision::f32, Precision::bf16, Precision::int8, precision_int4};
+constexpr Precision precisions[] = {Precision::f32, Precision::bf16, Precision::int8, Precision::int4};
 
 /// A head of n rows, of which every third repeats an earlier one, so that logits tie.
 Matrix head_of(Exec& exec, Precision precision, int n, int k) {

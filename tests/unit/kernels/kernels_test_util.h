@@ -10,7 +10,6 @@
 
 #include "base/rng.h"
 #include "base/spans.h"
-#include "kernels/cpu/amx.h"
 #include "kernels/int4.h"
 #include "kernels/matrix.h"
 
@@ -24,7 +23,7 @@ inline constexpr double f32_smallest = 1.2e-38;  ///< what flushing one denormal
 inline std::vector<Isa> isas() {
     std::vector<Isa> all;
     for (const Isa isa :
-         {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512_vnni, Isa::avx512_bf16, isa_amx}) {
+         {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512_vnni, Isa::avx512_bf16, Isa::amx}) {
         if (isa <= supported_isa()) all.push_back(isa);
     }
     return all;

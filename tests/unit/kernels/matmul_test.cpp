@@ -8,7 +8,7 @@
 namespace draftscope::kernels {
 namespace {
 
-constexpr Precision precisions[] = {Precision::f32, Precision::bf16, Precision::int8, precision_int4};
+constexpr Precision precisions[] = {Precision::f32, Precision::bf16, Precision::int8, Precision::int4};
 
 /// What one output may be off from the exact product of the packed weights and the given activations.
 ///   f32, bf16: K roundings of the running sum, and one bf16 rounding (2^-9) of each activation where dot
@@ -39,8 +39,8 @@ double error_bound(Precision precision, Isa isa, std::span<const float> w, const
     const double terms = static_cast<double>(w.size()) + 4.0;
     double bound = terms * (f32_epsilon * (magnitude + quantised) + f32_smallest * 2000.0);
     if (precision == Precision::bf16 && isa >= Isa::avx512_bf16) bound += magnitude / 256.0;
-    if (precision == Precision::int8 || precision == precision_int4) bound += quantised;
-    if (precision == precision_int4) bound += terms * f32_epsilon * apart;
+    if (precision == Precision::int8 || precision == Precision::int4) bound += quantised;
+    if (precision == Precision::int4) bound += terms * f32_epsilon * apart;
     return bound;
 }
 
@@ -182,7 +182,7 @@ TEST(Matmul, NeitherThreadsNorRowOrderNorStrideChangeABit) {
 /// Integer sums are exact and take the same f32 steps on every path that has fused multiply-add.
 TEST(Matmul, IntegerPathsWithFusedMultiplyAddAgreeBitForBit) {
     if (supported_isa() < Isa::avx512) return;
-    for (const Precision precision : {Precision::int8, precision_int4}) {
+    for (const Precision precision : {Precision::int8, Precision::int4}) {
         const Case reference = make_case(Isa::avx2, precision, 300, 577);
         for (const Isa isa : isas()) {
             if (isa == Isa::portable) continue;

@@ -16,7 +16,7 @@ std::vector<float> unpacked(const Matrix& matrix, int row) {
 }
 
 TEST(Matrix, PrecisionNamesRoundTrip) {
-    for (const Precision p : {Precision::f32, Precision::bf16, Precision::int8, precision_int4}) {
+    for (const Precision p : {Precision::f32, Precision::bf16, Precision::int8, Precision::int4}) {
         EXPECT_EQ(precision_from(to_text(p)), p);
     }
     EXPECT_FALSE(precision_from("fp8").has_value());
@@ -57,7 +57,7 @@ TEST(Matrix, Int4KeepsEveryWeightWithinHalfAStep) {
     auto exec = make_cpu_exec(2);
     for (const int k : {1, 31, 64, 97, 577}) {
         const Table w = hard_table(37, k, static_cast<std::uint64_t>(k));
-        const Matrix int4 = pack_table(*exec, precision_int4, w);
+        const Matrix int4 = pack_table(*exec, Precision::int4, w);
         for (int r = 0; r < w.rows; ++r) {
             const std::vector<float> nibbles = unpacked(int4, r);
             for (int c = 0; c < k; ++c) {
@@ -123,7 +123,7 @@ TEST(Matrix, CountsTheBytesOneMatmulReads) {
     EXPECT_EQ(pack_table(*exec, Precision::f32, w).bytes(), 32u * 64u * 4u);
     EXPECT_EQ(pack_table(*exec, Precision::bf16, w).bytes(), 32u * 64u * 2u);
     EXPECT_EQ(pack_table(*exec, Precision::int8, w).bytes(), 32u * (64u + 2u));
-    EXPECT_EQ(pack_table(*exec, precision_int4, w).bytes(), 32u * (32u + 2u * 4u));
+    EXPECT_EQ(pack_table(*exec, Precision::int4, w).bytes(), 32u * (32u + 2u * 4u));
 }
 
 TEST(Matrix, GatheredRowsGiveTheSameBitsAsTheFullMatrix) {

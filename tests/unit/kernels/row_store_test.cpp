@@ -110,7 +110,7 @@ TEST_P(RowStores, ChosenBlocksGiveTheWholeMatrixsBits) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, RowStores,
                          ::testing::Combine(::testing::Values(Precision::f32, Precision::bf16,
-                                                              Precision::int8, precision_int4),
+                                                              Precision::int8, Precision::int4),
                                             ::testing::Values(64, 97, 576)),
                          [](const auto& p) {
                              return std::string(to_text(std::get<0>(p.param))) + "_" +
