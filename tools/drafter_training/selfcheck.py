@@ -110,8 +110,8 @@ def same_features(decoded, repeated):
 
 
 def arguments(name, traces, out, **changes):
-    made = dict(target="tiny", drafter=name, traces=[traces], out=out, start=None, depth=None, steps=STEPS, tokens=200, rate=3e-3, cooldown=0.4, decay=0.8,
-                negatives=40, draft_vocab=0, seed=1, save_every=CUT, dtype="f32", threads=1)
+    made = dict(target="tiny", drafter=name, traces=[traces], out=out, start=None, depth=None, steps=STEPS, tokens=200, rate=2e-2, cooldown=0.4, decay=0.8,
+                negatives=40, draft_vocab=0, optimizer="muon", seed=1, save_every=CUT, dtype="f32", threads=1)
     return argparse.Namespace(**{**made, **changes})
 
 

@@ -141,7 +141,7 @@ class Trainer:
             self.trim(args.draft_vocab)
         self.step, self.epoch, self.done, self.seconds, self.tokens_seen, self.best = 0, 0, 0, 0.0, 0, None
         self.hashes = set()
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=args.rate, betas=(0.9, 0.95), weight_decay=0.0)
+        self.optimizers = self.make_optimizers()
         if not self.resume():
             rms = spread(self.data, target.config.hidden)
             if isinstance(self.model, drafters.Eagle):
@@ -162,12 +162,21 @@ class Trainer:
         counts[list(self.target.config.eos)] = torch.inf
         self.keep(counts.argsort(descending=True, stable=True)[:size].sort().values)
         self.model.own_head = torch.nn.Parameter(self.target.head[self.kept].float())
-        self.optimizer = None
 
     def keep(self, ids):
         self.kept = ids.to(self.target.device)
         self.place = torch.full((self.target.config.vocab,), -1, device=self.target.device)
         self.place[self.kept] = torch.arange(len(ids), device=self.target.device)
+
+    def make_optimizers(self):
+        """AdamW for everything, or Muon for the matrices between hidden states and AdamW for the rest."""
+        adamw = lambda parameters: torch.optim.AdamW(parameters, lr=self.args.rate, betas=(0.9, 0.95), weight_decay=0.0)
+        if self.args.optimizer == "adamw":
+            return [adamw(self.model.parameters())]
+        own_head = getattr(self.model, "own_head", None)
+        matrices = [p for p in self.model.parameters() if p.dim() == 2 and p is not own_head]
+        rest = [p for p in self.model.parameters() if p.dim() != 2 or p is own_head]
+        return [torch.optim.Muon(matrices, lr=self.args.rate, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"), adamw(rest)]
 
     def rate(self):
         """Warm-up, then constant, then linear to a twentieth over the cooldown."""
@@ -237,9 +246,10 @@ class Trainer:
         return {"first": share(right), "four": share(four), "chain": round(1 + runs / max(1, starts), 4)}
 
     def state(self):
-        return {"model": self.model.state_dict(), "scale": getattr(self.model, "scale", None), "optimizer": self.optimizer.state_dict(), "step": self.step,
-                "epoch": self.epoch, "done": self.done, "seconds": self.seconds, "tokens": self.tokens_seen, "best": self.best,
-                "hashes": sorted(self.hashes), "drafter": self.args.drafter, "depth": self.depth, "kept": self.kept}
+        return {"model": self.model.state_dict(), "scale": getattr(self.model, "scale", None), "optimizers": [o.state_dict() for o in self.optimizers],
+                "optimizer": self.args.optimizer, "step": self.step, "epoch": self.epoch, "done": self.done, "seconds": self.seconds,
+                "tokens": self.tokens_seen, "best": self.best, "hashes": sorted(self.hashes), "drafter": self.args.drafter, "depth": self.depth,
+                "kept": self.kept}
 
     def save(self):
         temporary = self.out / "state.pt.part"
@@ -248,20 +258,19 @@ class Trainer:
         self.write(self.out / "latest")
 
     def resume(self):
-        if self.optimizer is None:
-            self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=self.args.rate, betas=(0.9, 0.95), weight_decay=0.0)
         path = self.out / "state.pt"
         if not path.exists():
             return False
         saved = torch.load(path, weights_only=False, map_location=self.target.device)
-        if (saved["drafter"], saved["depth"]) != (self.args.drafter, self.depth):
-            raise SystemExit(f"{path} holds {saved['drafter']} of depth {saved['depth']}; choose another --out")
+        if (saved["drafter"], saved["depth"], saved["optimizer"]) != (self.args.drafter, self.depth, self.args.optimizer):
+            raise SystemExit(f"{path} holds {saved['drafter']} of depth {saved['depth']}, trained with {saved['optimizer']}; choose another --out")
         self.model.load_state_dict(saved["model"])
         if saved["kept"] is not None:
             self.keep(saved["kept"])
         if saved["scale"] is not None:
             self.model.scale.copy_(saved["scale"])
-        self.optimizer.load_state_dict(saved["optimizer"])
+        for optimizer, state in zip(self.optimizers, saved["optimizers"]):
+            optimizer.load_state_dict(state)
         self.step, self.epoch, self.done = saved["step"], saved["epoch"], saved["done"]
         self.seconds, self.tokens_seen, self.best, self.hashes = saved["seconds"], saved["tokens"], saved["best"], set(saved["hashes"])
         print(f"resumed at step {self.step}", flush=True)
@@ -310,13 +319,14 @@ class Trainer:
             while self.done < len(work) and self.step < a.steps:
                 chosen = work[self.done]
                 generator = torch.Generator().manual_seed(a.seed * 1_000_003 + self.step)
-                for group in self.optimizer.param_groups:
+                for group in (g for o in self.optimizers for g in o.param_groups):
                     group["lr"] = self.rate()
                 loss, parts = self.loss(self.make_batch(chosen, generator), generator)
-                self.optimizer.zero_grad()
+                self.model.zero_grad()
                 loss.backward()
                 norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-                self.optimizer.step()
+                for optimizer in self.optimizers:
+                    optimizer.step()
                 self.step, self.done = self.step + 1, self.done + 1
                 self.tokens_seen += sum(Data.cost(e) for _, e in chosen)
                 self.hashes.update(Data.key(e) for _, e in chosen)
