@@ -62,6 +62,11 @@ class Drafter {
     virtual bool needs_hidden() const = 0;
     virtual std::span<const int> aux_layers() const { return {}; }
     virtual std::unique_ptr<DrafterState> make_state(int slots) const = 0;
+    /// Asked of a state before its first catch_up: whether it keeps what it takes in, so that rewind() works.
+    virtual bool keep_slots(DrafterState&) const { return false; }
+    /// The state stands at no slots again. Catching up over slots that it has taken in before, which must
+    /// bring the same features and tokens, then costs nothing: heads of one text share that work.
+    virtual void rewind(DrafterState&) const {}
     /// Takes in the verified slots (catch-up, phase backbone level 0). Once per round, before expand().
     virtual Status catch_up(DraftContext& context, std::span<DraftJob> jobs) = 0;
     /// Drafts a tree per job. Leaves the stable state as catch_up left it, so it can be called again with

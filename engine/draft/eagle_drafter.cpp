@@ -24,6 +24,38 @@ struct EagleState final : DrafterState {
     KvCache cache;
     std::vector<float> input;   ///< [2d] of the last verified slot
     std::vector<float> output;  ///< [d] of the last verified slot: the root's candidates come from it
+
+    // Of a state that is rewound (Drafter::keep_slots): all that it ever took in.
+    bool keeps = false;
+    int known = 0;                       ///< slots whose keys and values the cache holds
+    std::vector<float> inputs, outputs;  ///< [known, 2d], [known, d]
+
+    /// First slot that a tree may write to.
+    int free_slot() const { return std::max(known, cache.length()); }
+    void make_room(int rows) {
+        const int length = cache.length();
+        cache.truncate(free_slot());
+        cache.ensure_free(rows);
+        cache.truncate(length);
+    }
+    void remember(std::vector<float>& all, Rows<const float> rows) const {
+        for (int r = 0; keeps && r < rows.rows; ++r)
+            all.insert(all.end(), rows.row(r).begin(), rows.row(r).end());
+    }
+    void commit(int rows) {
+        cache.commit(rows);
+        if (keeps) known = cache.length();
+    }
+    /// Takes in up to `wanted` slots that are known already; how many.
+    int recall(int wanted) {
+        const int count = std::clamp(known - cache.length(), 0, wanted);
+        if (count == 0) return 0;
+        cache.commit(count);
+        const auto last = static_cast<std::size_t>(cache.length() - 1);
+        std::copy_n(inputs.data() + last * input.size(), input.size(), input.data());
+        std::copy_n(outputs.data() + last * output.size(), output.size(), output.data());
+        return count;
+    }
 };
 
 EagleState& state_of(const DraftJob& job) {
@@ -55,11 +87,15 @@ void copy_row(std::span<const float> from, std::span<float> to) {
 /// A job's tree while it grows. Tree rows take the slots behind the stable ones in the order of their passes.
 struct Growth {
     Growth(const DraftContext& context, DraftJob& job_in)
-        : job(&job_in), beam(expansion_of(context, job_in)), committed(state_of(job_in).cache.length()) {}
+        : job(&job_in),
+          beam(expansion_of(context, job_in)),
+          committed(state_of(job_in).cache.length()),
+          free_slot(state_of(job_in).free_slot()) {}
 
     DraftJob* job;
     BeamExpansion beam;
     int committed = 0;      ///< P: stable slots
+    int free_slot = 0;      ///< first slot of tree rows
     int slots_used = 0;     ///< tree rows written
     int first_row = 0;      ///< of this job in the latest pass
     int parents_first = 0;  ///< of this job in the pass before
@@ -82,6 +118,11 @@ class EagleDrafter final : public Drafter {
     std::unique_ptr<DrafterState> make_state(int slots) const override {
         return std::make_unique<EagleState>(slots, model_->shape(), model_->device());
     }
+    bool keep_slots(DrafterState& state) const override {
+        if (model_->device() != nullptr) return false;
+        return static_cast<EagleState&>(state).keeps = true;
+    }
+    void rewind(DrafterState& state) const override { static_cast<EagleState&>(state).cache.clear(); }
     Status catch_up(DraftContext& context, std::span<DraftJob> jobs) override;
     Status expand(DraftContext& context, std::span<DraftJob> jobs) override;
     const kernels::Matrix* own_head() const override { return model_->own_head(); }
@@ -148,7 +189,11 @@ Status EagleDrafter::catch_up(DraftContext& context, std::span<DraftJob> jobs) {
     for (const DraftJob& job : jobs) DS_TRY(check_catch_up(job));
     std::vector<Slice> slices;
     int rows = 0, left = 0;
-    for (const DraftJob& job : jobs) left += new_slots(job);
+    std::vector<int> recalled;
+    for (const DraftJob& job : jobs) {
+        recalled.push_back(state_of(job).recall(new_slots(job)));
+        left += new_slots(job) - recalled.back();
+    }
     const auto flush = [&] {
         left -= rows;
         // The last pass is the one the head may work beside: by then every root's inputs are known.
@@ -156,9 +201,10 @@ Status EagleDrafter::catch_up(DraftContext& context, std::span<DraftJob> jobs) {
         slices.clear();
         rows = 0;
     };
-    for (DraftJob& job : jobs) {
-        state_of(job).cache.ensure_free(new_slots(job));
-        for (int first = 0; first < new_slots(job);) {
+    for (std::size_t j = 0; j < jobs.size(); ++j) {
+        DraftJob& job = jobs[j];
+        state_of(job).cache.ensure_free(new_slots(job) - recalled[j]);
+        for (int first = recalled[j]; first < new_slots(job);) {
             const int take = std::min(catch_up_chunk - rows, new_slots(job) - first);
             slices.push_back({&job, first, take});
             rows += take;
@@ -216,7 +262,9 @@ void EagleDrafter::catch_up_slices(DraftContext& context, std::span<const Slice>
                               Rows<float>(mine.data + d, slice.rows, d, mine.stride));
         for (int i = 0; i < slice.rows; ++i) batch_.add_row(cache, slot + i, slot + i, slot + i + 1);
         // Inputs of the last slot are kept before the pass, which may overwrite them.
-        copy_row(mine.row(slice.rows - 1), state_of(*slice.job).input);
+        EagleState& state = state_of(*slice.job);
+        copy_row(mine.row(slice.rows - 1), state.input);
+        state.remember(state.inputs, mine);
         row += slice.rows;
     }
     if (context.head != nullptr && !roots.empty()) begin_root(context, roots);
@@ -224,7 +272,8 @@ void EagleDrafter::catch_up_slices(DraftContext& context, std::span<const Slice>
     row = 0;
     for (const Slice& slice : slices) {
         EagleState& state = state_of(*slice.job);
-        state.cache.commit(slice.rows);
+        state.commit(slice.rows);
+        state.remember(state.outputs, outputs.slice(row, slice.rows));
         row += slice.rows;
         copy_row(outputs.row(row - 1), state.output);
     }
@@ -251,7 +300,7 @@ Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
     growths.reserve(jobs.size());
     for (DraftJob& job : jobs) {
         growths.emplace_back(context, job);
-        state_of(job).cache.ensure_free(job.tree.drafting_nodes());
+        state_of(job).make_room(job.tree.drafting_nodes());
         job.head_rows.clear();
     }
     std::vector<Growth*> active;
@@ -300,7 +349,7 @@ void EagleDrafter::gather_level(std::span<Growth*> active, int level, int rows) 
                 const int* above = growth->tails.data() + static_cast<std::size_t>(parent) * (width - 1);
                 std::copy_n(above, width - 1, tail);
             }
-            const int slot = growth->committed + growth->slots_used++;
+            const int slot = growth->free_slot + growth->slots_used++;
             tail[width - 1] = slot;
             batch_.add_row(cache, slot, growth->committed + level - 1, growth->committed, {tail, width});
         }

@@ -14,13 +14,14 @@ struct Text {
     const TracePrompt* prompt = nullptr;
     std::vector<TokenId> tokens;
     std::optional<TargetMass> mass;
+    std::unique_ptr<DrafterState> drafter;  ///< of one head after the other
+    bool rewinds = false;                   ///< it keeps the slots that the heads have in common
 };
 
 /// A head's lane.
 struct Lane {
     FollowLane follow;
     Text* text = nullptr;
-    std::unique_ptr<DrafterState> drafter;
     int taken = 0;                   ///< slots taken in by it
     std::vector<float> hidden, aux;  ///< features of the slots that it takes in next
     std::vector<HeadRound>* rounds = nullptr;
@@ -130,8 +131,13 @@ class Replayer {
             lane.follow.text.mass = [&text](int row, const Head& head, const HeadState* state, int level) {
                 return text.mass->on(row, head, state, level);
             };
-        lane.drafter = drafter_.make_state(static_cast<int>(text.tokens.size()));
-        lane.follow.drafter = lane.drafter.get();
+        if (text.rewinds) {
+            drafter_.rewind(*text.drafter);
+        } else {
+            text.drafter = drafter_.make_state(static_cast<int>(text.tokens.size()));
+            text.rewinds = drafter_.keep_slots(*text.drafter);
+        }
+        lane.follow.drafter = text.drafter.get();
         follower.begin(lane.follow);
     }
 

@@ -1,6 +1,7 @@
 #include "engine/replay/target_mass.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/matmul.h"
 
@@ -37,7 +38,11 @@ Result<TargetMass> TargetMass::make(const Trace& trace, const Target& ends, kern
             const auto i = static_cast<std::size_t>(r);
             const float* row = out.row_data(r);
             auto& likely = mass.likely_[static_cast<std::size_t>(first + r)];
+            // Most tokens have no mass worth an exponential; the bound leaves room for rounding.
+            const float scale = sampling.temperature > 0 ? static_cast<float>(sampling.temperature) : 1.0f;
+            const float bound = (choices[i].log_norm + std::log(negligible) - 0.01f) * scale;
             for (TokenId id = 0; id < vocab; ++id) {
+                if (row[id] < bound) continue;
                 const float p = probability_of(choices[i], sampling, row[id]);
                 if (p > negligible) likely.emplace_back(id, p);
             }

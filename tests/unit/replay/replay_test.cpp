@@ -186,6 +186,33 @@ TEST_F(Replay, EveryHeadAndDrafterAsLive) {
     EXPECT_GT(masses_, 1000);
 }
 
+/// Heads of one replay share what the drafter takes in of a text; each has the rounds that it has alone.
+TEST_F(Replay, HeadsOfOneTextDoNotMeet) {
+    RigSetting setting;
+    setting.max_new = 24;
+    setting.tree = "depth=3,topk=4,nodes=12";
+    const std::span<const int> layers = rig_.drafter("eagle3").aux_layers();
+    const auto trace = record(rig_, setting, prompts(), {layers.begin(), layers.end()}, scratch_.file("t"));
+    ASSERT_NE(trace, nullptr);
+    for (const std::string name : {"eagle2", "eagle3", "medusa"}) {
+        Drafter& drafter = rig_.drafter(name);
+        setting.drafter = name;
+        ReplayOptions options;
+        options.tree = parse_tree_spec(setting.tree).value();
+        std::vector<FollowedHead> heads;
+        for (const std::string head : {"microspec:wmax=6", "full", "slimspec", "full"})
+            heads.push_back({&rig_.head(head, drafter)});
+        const auto together = replay(*trace, ends(*trace), drafter, heads, rig_.exec(1), options);
+        ASSERT_TRUE(together.ok()) << together.error().message;
+        EXPECT_NE(together->rounds[0], together->rounds[1]);
+        for (std::size_t h = 0; h < heads.size(); ++h) {
+            const auto alone = replay(*trace, ends(*trace), drafter, {&heads[h], 1}, rig_.exec(1), options);
+            ASSERT_TRUE(alone.ok()) << alone.error().message;
+            EXPECT_EQ(together->rounds[h], alone->rounds[0]) << name << ", head " << h;
+        }
+    }
+}
+
 /// The oracle drafts from the target's own best m: with one it is always right, with all of them it is the
 /// full head.
 TEST_F(Replay, TheOracleKnowsTheText) {
