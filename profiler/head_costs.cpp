@@ -265,6 +265,27 @@ class UnitMaker {
     std::string_view unit_name_;
 };
 
+/// The run's full head with times and bytes; of several rows the first mode: driving, self-paced, aligned.
+const HeadStats* full_with_times(const std::vector<HeadCost>& heads) {
+    const HeadStats* best = nullptr;
+    for (const HeadCost& head : heads) {
+        if (head.stats.head != "full" || head.stats.head_ns_per_round <= 0 || head.stats.bytes_per_round <= 0)
+            continue;
+        if (best == nullptr || head.stats.mode < best->mode) best = &head.stats;
+    }
+    return best;
+}
+
+std::optional<HeadBytes> against_bytes(const HeadStats& head, const HeadStats& full) {
+    if (head.head_ns_per_round <= 0 || head.bytes_per_round <= 0) return std::nullopt;
+    HeadBytes out;
+    out.per_second = head.bytes_per_round / (head.head_ns_per_round * 1e-9);
+    out.explained = head.bytes_per_round / full.bytes_per_round;
+    out.constant_ns = head.head_ns_per_round - out.explained * full.head_ns_per_round;
+    out.times = head.head_ns_per_round / (out.explained * full.head_ns_per_round);
+    return out;
+}
+
 }  // namespace
 
 std::string_view to_text(FullReference reference) {
@@ -301,6 +322,8 @@ std::vector<HeadCost> head_costs(const Snapshot& snapshot, RowId run_id, const C
         head.stats = std::move(stats);
         out.push_back(std::move(head));
     }
+    if (const HeadStats* full = full_with_times(out); full != nullptr)
+        for (HeadCost& head : out) head.bytes = against_bytes(head.stats, *full);
     return out;
 }
 

@@ -27,9 +27,18 @@ namespace draftscope {
 enum class FullReference : std::uint8_t { none, drive, selfpaced, other_run, aligned, calibration };
 std::string_view to_text(FullReference reference);
 
+/// A head's time against the bytes it reads, the run's full head as the measure of both.
+struct HeadBytes {
+    double per_second = 0;   ///< bytes per round / T_head
+    double explained = 0;    ///< nu if time followed bytes: bytes / bytes of the full head, per round
+    double times = 0;        ///< nu / explained
+    double constant_ns = 0;  ///< per round, T_head - explained T_head,full: routing, selection, calls
+};
+
 struct HeadCost {
     HeadStats stats;
     AcceptanceCost cost;
+    std::optional<HeadBytes> bytes;  ///< absent without times of both, or without a full head in this run
     FullReference reference = FullReference::none;
     /// Rests on rounds that the head did not pace itself: aligned rows, or a full head seen in some rounds
     /// only.

@@ -98,6 +98,24 @@ std::string cost_table(const std::vector<HeadCost>& heads) {
                        how);
 }
 
+std::string bytes_table(const std::vector<HeadCost>& heads) {
+    std::vector<std::vector<std::string>> rows;
+    for (const HeadCost& head : heads) {
+        if (!head.bytes) continue;
+        const HeadBytes& bytes = *head.bytes;
+        rows.push_back({head.stats.head, mode_text(head),
+                        fmt::format("{:.0f}", head.stats.bytes_per_round / 1e3),
+                        fmt::format("{:.1f}", bytes.per_second / 1e9), fmt::format("{:.3f}", bytes.explained),
+                        fmt::format("{:.2f}", bytes.times), fmt::format("{:.0f}", bytes.constant_ns / 1e3)});
+    }
+    if (rows.size() < 2) return {};
+    return fmt::format(
+        "\n{}nu by bytes: kB / kB of full; x bytes: nu / nu by bytes; constant: us of T_head that bytes at "
+        "the "
+        "full head's rate leave\n",
+        format_table({"per round", "mode", "kB", "GB/s", "nu by bytes", "x bytes", "constant us"}, rows));
+}
+
 json or_null(const std::optional<double>& value) {
     return value ? json(*value) : json(nullptr);
 }
@@ -126,7 +144,7 @@ json intervals_json(const AcceptanceCost& cost) {
 std::string head_table_text(const Snapshot& snapshot, RowId run_id) {
     const std::vector<HeadCost> heads = head_costs(snapshot, run_id);
     if (heads.empty()) return {};
-    return acceptance_table(heads) + cost_table(heads);
+    return acceptance_table(heads) + cost_table(heads) + bytes_table(heads);
 }
 
 json heads_json(const Snapshot& snapshot, RowId run_id) {
@@ -155,6 +173,11 @@ json heads_json(const Snapshot& snapshot, RowId run_id) {
              {"active_rows", stats.active_rows},
              {"bytes_per_call", stats.bytes_per_call > 0 ? json(stats.bytes_per_call) : json(nullptr)},
              {"head_ns_per_round", stats.head_ns_per_round},
+             {"bytes_per_round", stats.bytes_per_round},
+             {"bytes_per_second", head.bytes ? json(head.bytes->per_second) : json(nullptr)},
+             {"nu_by_bytes", head.bytes ? json(head.bytes->explained) : json(nullptr)},
+             {"times_bytes", head.bytes ? json(head.bytes->times) : json(nullptr)},
+             {"constant_ns", head.bytes ? json(head.bytes->constant_ns) : json(nullptr)},
              {"coverage", or_null(stats.coverage)},
              {"covered_mass", or_null(stats.covered_mass)}});
     }

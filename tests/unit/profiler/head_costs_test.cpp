@@ -58,6 +58,16 @@ TEST(HeadCosts, CalibrationServesAsFullReference) {
     EXPECT_DOUBLE_EQ(full.cost.predicted->value, 1.0);
     EXPECT_DOUBLE_EQ(full.stats.active_rows, 64);
     EXPECT_FALSE(full.stats.covered_mass.has_value());
+
+    // Bytes at the full head's rate explain this much of 20 ns; the rest is the constant part.
+    ASSERT_TRUE(live.bytes && full.bytes);
+    const double explained = live.stats.bytes_per_round / full.stats.bytes_per_round;
+    EXPECT_DOUBLE_EQ(live.bytes->explained, explained);
+    EXPECT_DOUBLE_EQ(live.bytes->constant_ns, 20 - explained * 40);
+    EXPECT_DOUBLE_EQ(live.bytes->times, 0.5 / explained);
+    EXPECT_DOUBLE_EQ(live.bytes->per_second, live.stats.bytes_per_round / 20e-9);
+    EXPECT_DOUBLE_EQ(full.bytes->times, 1.0);
+    EXPECT_DOUBLE_EQ(full.bytes->constant_ns, 0.0);
 }
 
 TEST(HeadCosts, WithoutAFullHeadThereIsNoPlanePoint) {
@@ -67,6 +77,7 @@ TEST(HeadCosts, WithoutAFullHeadThereIsNoPlanePoint) {
     ASSERT_EQ(rows.size(), 1u);
     EXPECT_EQ(rows[0].reference, FullReference::none);
     EXPECT_FALSE(rows[0].cost.rho_tau || rows[0].cost.nu || rows[0].cost.kappa || rows[0].cost.predicted);
+    EXPECT_FALSE(rows[0].bytes);
     EXPECT_DOUBLE_EQ(*rows[0].stats.coverage, 0.5);
     EXPECT_TRUE(head_costs(builder.snapshot(), 9).empty());
 }
