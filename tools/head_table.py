@@ -5,23 +5,28 @@ speed-up, as Markdown.
 For each suite, temperature and drafter: (1) a trace of the target's decode, replayed with every head: tau and coverage;
 (2) a live run of the full head with every other one beside it (--shadow): tau again, rho_tau, nu, kappa and the
 predicted speed-up, with 95 % intervals by prompt; on prompts that both have, the rounds of replay and live run must be
-equal; (3) a live run of each head by itself, the full head between them: the measured speed-up. (2) and (3) take the
-first --live-limit conversations; sampled rounds are compared only where that is --limit, too, since a sampled text depends
-on the prompt's place in its run.
+equal; (3) a live run of each head by itself, the full head before and after every three: the measured speed-up. (2)
+takes the first --live-limit conversations, (3) the first --measured-limit; sampled rounds are compared only where
+--live-limit is --limit, too, since a sampled text depends on the prompt's place in its run.
 
-    tools/head_table.py --limit 78 --live-limit 12 --out table.md
+    tools/head_table.py --limit 78 --out table.md                  # half an hour of two idle cores
     tools/head_table.py --limit 4 --live-limit 2 --max-new 24 --drafters eagle2 --temperatures 0     # a minute's try
 
-Every command's JSON is kept in --work, so a second start goes on where the first one stopped.
+Every command's JSON is kept in --work by the command and the weights it used, and --out is written anew after each
+table, so a second start goes on where the first one stopped.
 """
 
 import argparse
+import concurrent.futures
 import hashlib
+import itertools
 import json
+import os
 import pathlib
 import sqlite3
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUITES = {
@@ -50,24 +55,28 @@ class Runner:
         self.work.mkdir(parents=True, exist_ok=True)
 
     def name(self, words):
-        # Weights that were trained anew make other results of the same words.
-        weights = sorted(ROOT.glob("assets/drafters/*/model.safetensors")) + sorted(ROOT.glob("assets/heads/*/*"))
+        # Weights that were trained anew make other results of the same words; a trace uses none.
+        drafter = words[words.index("--drafter") + 1] if "--drafter" in words else "none"
+        weights = [*ROOT.glob(f"assets/drafters/{drafter}/*.safetensors"), *sorted(ROOT.glob(f"assets/heads/{drafter}/*"))]
         key = "\0".join(words + [f"{p.name}{p.stat().st_size}{int(p.stat().st_mtime)}" for p in weights])
         return hashlib.sha256(key.encode()).hexdigest()[:16]
 
-    def run(self, words):
+    def run(self, words, threads=0):
         """JSON of a command; of an earlier run of the same command where there is one."""
         kept = self.work / (self.name(words) + ".json")
         if kept.exists():
             return json.loads(kept.read_text())
-        print("+ draftscope " + " ".join(words), file=sys.stderr, flush=True)
+        start = time.monotonic()
         command = [self.options.binary, *words, "--json", "--quiet"]
-        if self.options.threads:
-            command += ["--threads", str(self.options.threads)]
+        if threads or self.options.threads:
+            command += ["--threads", str(threads or self.options.threads)]
         done = subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT)
         if done.returncode != 0:
             sys.exit(f"draftscope {' '.join(words)}: exit code {done.returncode}")
-        kept.write_bytes(done.stdout)
+        print(f"{time.monotonic() - start:5.0f} s  draftscope {' '.join(words)}", file=sys.stderr, flush=True)
+        part = kept.with_suffix(".part")
+        part.write_bytes(done.stdout)
+        part.rename(kept)
         return json.loads(done.stdout)
 
     def decoding(self, suite, temperature, limit):
@@ -83,6 +92,10 @@ class Runner:
         folder = self.work / (self.name(words) + ".trace")
         self.run([*words, "--out", str(folder)])
         return str(folder)
+
+    def replay(self, trace, drafter):
+        # No result depends on the number of threads; one each is the most that a machine gives.
+        return self.run(["replay", "--trace", trace, "--drafter", drafter, "--heads", self.options.heads], threads=1)
 
 
 def head_of(document, head):
@@ -131,14 +144,14 @@ def measured_speeds(runner, drafter, suite, temperature, heads):
     """Tokens per second of each head against the full head just before and after it."""
     def speed(head):
         return runner.run(["run", "--drafter", drafter, "--head", head, "--calibrate", "0",
-                           *runner.decoding(suite, temperature, runner.options.live_limit)]
+                           *runner.decoding(suite, temperature, runner.options.measured_limit)]
                           )["totals"]["tokens_per_second"]
 
     def full(turn):
         # A run for each place between the heads: the words must differ to be run again.
         return runner.run(["run", "--drafter", drafter, "--head", "full", "--calibrate", "0", "--save",
                            str(runner.work / f"full{turn}.dscope"), "--overwrite",
-                           *runner.decoding(suite, temperature, runner.options.live_limit)]
+                           *runner.decoding(suite, temperature, runner.options.measured_limit)]
                           )["totals"]["tokens_per_second"]
 
     speeds = {"full": 1.0}
@@ -156,8 +169,7 @@ def measured_speeds(runner, drafter, suite, temperature, heads):
 def table(runner, suite, temperature, drafter):
     options = runner.options
     heads = split_specs(options.heads)
-    trace = runner.trace(suite, temperature)
-    replayed = runner.run(["replay", "--trace", trace, "--drafter", drafter, "--heads", options.heads])
+    replayed = runner.replay(runner.trace(suite, temperature), drafter)
     capture = runner.work / f"{suite}-{temperature:g}-{drafter}.dscope"
     shadows = ",".join(head for head in heads if head != "full")
     live = runner.run(["run", "--drafter", drafter, "--head", "full", "--shadow", shadows, "--save", str(capture),
@@ -200,7 +212,8 @@ def main():
     parser.add_argument("--temperatures", default="0,1")
     parser.add_argument("--heads", default=HEADS)
     parser.add_argument("--limit", type=int, default=78, help="conversations replayed (0 = all)")
-    parser.add_argument("--live-limit", type=int, default=12, help="conversations of the live runs")
+    parser.add_argument("--live-limit", type=int, default=12, help="conversations of the live run with all heads")
+    parser.add_argument("--measured-limit", type=int, default=6, help="conversations of the runs of each head by itself")
     parser.add_argument("--max-new", type=int, default=96)
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--no-measured", action="store_true", help="leave out the runs of each head by itself")
@@ -211,16 +224,19 @@ def main():
         if suite not in SUITES:
             parser.error(f"--suites {suite}: unknown; known are {', '.join(SUITES)}")
     runner = Runner(options)
+    cases = [(suite, float(temperature)) for suite in options.suites.split(",")
+             for temperature in options.temperatures.split(",")]
+    drafters = options.drafters.split(",")
+    traces = [runner.trace(*case) for case in cases]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:  # before anything is timed
+        list(pool.map(lambda one: runner.replay(*one), itertools.product(traces, drafters)))
     parts = []
-    for suite in options.suites.split(","):
-        for temperature in options.temperatures.split(","):
-            for drafter in options.drafters.split(","):
-                parts.append(table(runner, suite, float(temperature), drafter))
-    text = "\n".join(parts)
-    if options.out:
-        pathlib.Path(options.out).write_text(text)
-    else:
-        print(text, end="")
+    for case, drafter in itertools.product(cases, drafters):
+        parts.append(table(runner, *case, drafter))
+        if options.out:
+            pathlib.Path(options.out).write_text("\n".join(parts))
+    if not options.out:
+        print("\n".join(parts), end="")
 
 
 if __name__ == "__main__":
