@@ -1,58 +1,75 @@
 #!/usr/bin/env bash
-# Fits the head artefacts that ship with the demo model: records the target's answers to prompts that no evaluation
-# uses, then fits each head on each demo drafter's hiddens over that trace. Run it again whenever a drafter changes:
-# an artefact names the drafter weights it was made for, and other weights refuse it.
+# Fits the head artefacts that ship with the demo model, for each demo drafter, on the target's answers to prompts that
+# no evaluation uses. Run it again whenever a drafter changes: an artefact names the drafter weights it was made for,
+# and other weights refuse it.
 #   tools/make_head_artefacts.sh [drafter ...]      (default: eagle2 eagle3 medusa hydra)
-# One drafter takes some seven minutes of one core, the trace two more.
-# Environment: PROMPTS (JSONL), MAX_NEW, ROUNDS, THREADS, BINARY, OUT, TRACE (kept and reused when it is there).
+# Environment:
+#   TRACES   recorded traces, separated by blanks, patterns allowed: more and more varied text makes better heads. tools/train_demo_drafters.sh
+#            leaves some in OUT/traces/NNNN. Default: the answers to PROMPTS are recorded first (some three minutes).
+#   PROMPTS, MAX_NEW      of that trace; TRACE=FOLDER keeps it, and uses it when it is there
+#   ROUNDS   drafted over the traces for slimspec, which gets most of the time; the others take a share of it
+#   HEADS    which artefacts, default all; THREADS, BINARY, OUT
+# Two cores take seven minutes for an EAGLE drafter with ROUNDS=60000.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-prompts=${PROMPTS:-assets/prompts/fit_prompts.jsonl}
-max_new=${MAX_NEW:-64}
-rounds=${ROUNDS:-5000}
 binary=${BINARY:-build/release/draftscope}
 out=${OUT:-assets/heads}
-trace=${TRACE:-}
 threads=${THREADS:-0}
+rounds=${ROUNDS:-60000}
+wanted=${HEADS:-slimspec specvocab vocabtrim-t rdk coral dynaspec}
 [ $# -gt 0 ] || set -- eagle2 eagle3 medusa hydra
 
 [ -x "$binary" ] || { echo "make_head_artefacts: $binary is not there; ./run build makes it" >&2; exit 1; }
-if [ -z "$trace" ]; then
-    work=$(mktemp -d)
-    trap 'rm -rf "$work"' EXIT
-    trace=$work/trace
+if [ -z "${TRACES:-}" ]; then
+    trace=${TRACE:-}
+    if [ -z "$trace" ]; then
+        work=$(mktemp -d)
+        trap 'rm -rf "$work"' EXIT
+        trace=$work/trace
+    fi
+    if [ ! -f "$trace/trace.json" ]; then
+        "$binary" trace --prompts "${PROMPTS:-assets/prompts/fit_prompts.jsonl}" --max-new "${MAX_NEW:-160}" \
+            --no-times --threads "$threads" --out "$trace"
+    fi
+    TRACES=$trace
 fi
-if [ ! -f "$trace/trace.json" ]; then
-    "$binary" trace --prompts "$prompts" --max-new "$max_new" --no-times --threads "$threads" --out "$trace"
-fi
+from=()
+for folder in $TRACES; do
+    if [ -f "$folder/trace.json" ]; then from+=(--trace "$folder"); fi
+done
+[ ${#from[@]} -gt 0 ] || { echo "make_head_artefacts: no traces in TRACES=$TRACES" >&2; exit 1; }
 
 fit() { # head, drafter, options ...
     local head=$1 drafter=$2
     shift 2
+    case " $wanted " in *" $head "*) ;; *) return 0 ;; esac
     mkdir -p "$out/$drafter"
-    "$binary" fit "$head" --trace "$trace" --drafter "$drafter" --threads "$threads" \
+    "$binary" fit "$head" "${from[@]}" --drafter "$drafter" --precision int8 --threads "$threads" \
         --out "$out/$drafter/$head.safetensors" --overwrite "$@"
     echo
 }
 
-# SlimSpec's factors are the whole head, so they get most of the time: all drafted rows, more often.
-whole_head=(--epochs 6 --drafted-share 3 --rate 2e-3 --batch 128 --int8)
+# On the text the target itself teaches, and accepted drafts are text: trees are drafted for the report and for a tenth
+# of the rows. SlimSpec's factors are the whole head; SpecVocab's only choose candidates; routers learn from trees alone.
+# A down-projection for every level costs no time; levels weigh about as often as drafting gets there.
+text=(--drafted-every 10 --drafted-share 0.1 --batch 256 --int8)
+routed=(--rounds $((rounds / 8)) --drafted-every 1)
 for drafter in "$@"; do
     case "$drafter" in
         # Medusa's and Hydra's levels are heads of their own: a down-projection for each.
         medusa | hydra)
-            fit slimspec "$drafter" --rounds "$rounds" --per-level --rank 36 "${whole_head[@]}"
-            fit specvocab "$drafter" --rounds "$rounds" --per-level --rank 36 --batch 128 --int8
+            fit slimspec "$drafter" --rounds $((rounds / 2)) "${text[@]}" --epochs 3 --rate 1.5e-3 --per-level --rank 36
+            fit specvocab "$drafter" --rounds $((rounds / 4)) "${text[@]}" --epochs 2 --per-level --rank 36
             ;;
         *)
-            fit slimspec "$drafter" --rounds "$rounds" --rank 72 "${whole_head[@]}"
-            fit specvocab "$drafter" --rounds "$rounds" --rank 36 --batch 128 --int8
-            fit vocabtrim-t "$drafter" --rounds "$rounds" -v 4096 --int8
+            fit slimspec "$drafter" --rounds "$rounds" "${text[@]}" --epochs 3 --rate 1.5e-3 --rank 72 --per-level --level-decay 0.6
+            fit specvocab "$drafter" --rounds $((rounds / 4)) "${text[@]}" --epochs 2 --rank 36
+            fit vocabtrim-t "$drafter" --rounds $((rounds / 2)) "${text[@]}" --epochs 2 -v 4096
             fit rdk "$drafter" --neighbours 4
             ;;
     esac
-    fit coral "$drafter" --rounds "$rounds"
-    fit dynaspec "$drafter" --rounds "$rounds"
+    fit coral "$drafter" "${routed[@]}"
+    fit dynaspec "$drafter" "${routed[@]}"
 done
 du -ch "$out"/*/*.safetensors | tail -1

@@ -5,8 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/cli.h"
-#include "app/cli/interrupt.h"
-#include "app/cli/progress.h"
+#include "app/cli/job.h"
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
 #include "app/jobs/fit_job.h"
@@ -18,8 +17,7 @@ using nlohmann::json;
 
 struct Options {
     FitConfig config;
-    bool json = false;
-    bool quiet = false;
+    JobOutput output;
 };
 
 json report_json(const FitReport& done) {
@@ -52,20 +50,9 @@ void print_report(const FitReport& done) {
 }
 
 int do_fit(const Options& options) {
-    Gate gate;
-    ProgressBar bar(!options.quiet);
-    FitHooks hooks;
-    hooks.on_progress = [&](double fraction, const std::string& what) { bar.update(fraction, what); };
-    hooks.cancelled = [&] { return gate.cancelled(); };
-    const InterruptWatch watch(gate);
-    const auto done = run_fit(options.config, hooks);
-    bar.clear();
-    if (!done.ok()) return report(done.error());
-    if (options.json)
-        std::printf("%s\n", document_text(report_json(*done)).c_str());
-    else
-        print_report(*done);
-    return 0;
+    return run_job<FitHooks>(
+        options.output, [&](const FitHooks& hooks) { return run_fit(options.config, hooks); }, report_json,
+        print_report);
 }
 
 /// Options that some heads have no use for, and the heads that have one.
@@ -103,6 +90,7 @@ const std::vector<OptionUse>& option_uses() {
         {"--drafted-share", divergence},
         {"--lambda", {"specvocab"}},
         {"--rounds", drafted},
+        {"--drafted-every", drafted},
         {"--tree", drafted},
         {"--seed", drafted},
         {"--drafter", loads},
@@ -165,6 +153,11 @@ void add_training_options(CLI::App& command, FitConfig& config) {
                     "rounds drafted over the trace to learn from (our default)")
         ->capture_default_str();
     command
+        .add_option("--drafted-every", options.collect.drafted_every,
+                    "the full head's tree is drafted at each so many-th round (our default)")
+        ->check(CLI::Range(1, 1 << 20))
+        ->capture_default_str();
+    command
         .add_option("--label-topk", options.collect.label_topk,
                     "dynaspec, coral: tokens of the full head that make a group wanted (our default)")
         ->check(CLI::Range(1, 32))
@@ -213,7 +206,10 @@ void add_fit(CLI::App& program, Action& action) {
         "Example: draftscope fit slimspec --trace demo.trace --drafter eagle2 --rank 72 --out "
         "slimspec.safetensors");
     command->add_option("HEAD", config.head, "one of " + names)->required();
-    command->add_option("--trace", config.trace, "folder recorded by draftscope trace");
+    command
+        ->add_option("--trace", config.traces,
+                     "folder recorded by draftscope trace (repeatable: several are one long one)")
+        ->allow_extra_args(false);
     command->add_option("--drafter", config.drafter, "NAME[:PATH] whose hiddens the head will see")
         ->capture_default_str();
     command->add_option("--out", config.out, "file to write")->required();
@@ -228,8 +224,9 @@ void add_fit(CLI::App& program, Action& action) {
         ->capture_default_str();
     command->add_option("--threads", config.threads, "worker threads (default: all cores)");
     command->add_flag("--overwrite", config.overwrite, "replace an existing file");
-    command->add_flag("--json", options->json, "print one JSON document on stdout and nothing else there");
-    command->add_flag("--quiet", options->quiet, "no progress");
+    command->add_flag("--json", options->output.json,
+                      "print one JSON document on stdout and nothing else there");
+    command->add_flag("--quiet", options->output.quiet, "no progress");
     for (const char* option : {"--joint-epochs", "--joint-rate", "--lambda"})
         command->get_option(option)->needs("--joint");
     for (const char* option : {"--epochs", "--rate", "--batch", "--level-decay", "--drafted-share"})

@@ -3,10 +3,10 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "app/cli/cli.h"
-#include "app/cli/interrupt.h"
-#include "app/cli/progress.h"
+#include "app/cli/job.h"
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
 #include "app/jobs/replay_job.h"
@@ -22,8 +22,7 @@ using nlohmann::json;
 struct Options {
     ReplayConfig config;
     std::string heads = "full";
-    bool json = false;
-    bool quiet = false;
+    JobOutput output;
     bool no_mass = false;
 };
 
@@ -114,14 +113,24 @@ json with_intervals(const ReplayReport& report, json heads) {
     return heads;
 }
 
+/// In the order of the trace.
+std::vector<std::string> categories_of(const TraceInfo& info) {
+    std::vector<std::string> names;
+    for (const TracePrompt& prompt : info.prompts)
+        if (std::find(names.begin(), names.end(), prompt.category) == names.end())
+            names.push_back(prompt.category);
+    return names;
+}
+
+std::vector<HeadTally> tally_category(const ReplayReport& report, const std::string& name) {
+    return tally(report, [&](std::size_t p) { return report.trace->info().prompts[p].category == name; });
+}
+
 json report_json(const ReplayReport& report) {
     const TraceInfo& info = report.trace->info();
     json prompts = json::array(), categories = json::array();
-    std::vector<std::string> names;
     for (std::size_t p = 0; p < info.prompts.size(); ++p) {
         const TracePrompt& prompt = info.prompts[p];
-        if (std::find(names.begin(), names.end(), prompt.category) == names.end())
-            names.push_back(prompt.category);
         prompts.push_back(
             {{"id", prompt.id},
              {"category", prompt.category},
@@ -130,10 +139,8 @@ json report_json(const ReplayReport& report) {
              {"generated", prompt.generated_tokens},
              {"heads", heads_of(report, tally(report, [&](std::size_t q) { return q == p; }))}});
     }
-    for (const std::string& name : names) {
-        const auto in = [&](std::size_t p) { return info.prompts[p].category == name; };
-        categories.push_back({{"category", name}, {"heads", heads_of(report, tally(report, in))}});
-    }
+    for (const std::string& name : categories_of(info))
+        categories.push_back({{"category", name}, {"heads", heads_of(report, tally_category(report, name))}});
     return {
         {"version", version},
         {"trace", report.trace->folder()},
@@ -163,6 +170,22 @@ std::string with_interval(const std::optional<double>& value, const std::optiona
     const std::string text = number(value, 3);
     if (!value || !estimate || !estimate->interval) return text;
     return fmt::format("{} [{:.3f}, {:.3f}]", text, estimate->interval->low, estimate->interval->high);
+}
+
+/// tau of each head by category; "" for a trace of one kind.
+std::string category_table(const ReplayReport& report) {
+    const std::vector<std::string> names = categories_of(report.trace->info());
+    if (names.size() < 2) return {};
+    std::vector<std::string> header = {"tau by category", "prompts"};
+    for (const ReplayedHead& head : report.heads) header.push_back(head.spec.empty() ? "-" : head.spec);
+    std::vector<std::vector<std::string>> rows;
+    for (const std::string& name : names) {
+        const auto prompts = std::ranges::count(report.trace->info().prompts, name, &TracePrompt::category);
+        std::vector<std::string> row = {name.empty() ? "-" : name, std::to_string(prompts)};
+        for (const HeadTally& one : tally_category(report, name)) row.push_back(number(one.tau(), 3));
+        rows.push_back(std::move(row));
+    }
+    return "\n" + format_table(header, rows);
 }
 
 void print_report(const ReplayReport& report) {
@@ -198,8 +221,11 @@ void print_report(const ReplayReport& report) {
     std::printf("%s", format_table(header, rows).c_str());
     if (info.prompts.size() >= CostModelOptions().least_units)
         std::printf("rho_tau: 95 %% bootstrap by prompt\n");
-    for (const std::string& reason : report.heads.front().estimates)
-        std::printf("estimate: %s\n", reason.c_str());
+    std::printf("%s", category_table(report).c_str());
+    std::set<std::string> reasons;
+    for (const ReplayedHead& head : report.heads)
+        for (const std::string& reason : head.estimates)
+            if (reasons.insert(reason).second) std::printf("estimate: %s\n", reason.c_str());
     for (const std::string& warning : report.warnings) std::printf("warning: %s\n", warning.c_str());
     std::printf("\n%lld rounds in %.2f s: %.0f heads x rounds per second on %d threads\n",
                 static_cast<long long>(report.rounds()), report.seconds,
@@ -210,20 +236,9 @@ void print_report(const ReplayReport& report) {
 int do_replay(Options& options) {
     options.config.heads = split_specs(options.heads);
     options.config.mass = !options.no_mass;
-    Gate gate;
-    ProgressBar bar(!options.quiet);
-    ReplayHooks hooks;
-    hooks.on_progress = [&](double fraction, const std::string& what) { bar.update(fraction, what); };
-    hooks.cancelled = [&] { return gate.cancelled(); };
-    const InterruptWatch watch(gate);
-    const auto done = run_replay(options.config, hooks);
-    bar.clear();
-    if (!done.ok()) return report(done.error());
-    if (options.json)
-        std::printf("%s\n", document_text(report_json(*done)).c_str());
-    else
-        print_report(*done);
-    return 0;
+    return run_job<ReplayHooks>(
+        options.output, [&](const ReplayHooks& hooks) { return run_replay(options.config, hooks); },
+        report_json, print_report);
 }
 
 }  // namespace
@@ -261,8 +276,9 @@ void add_replay(CLI::App& program, Action& action) {
     command->add_option("--threads", config.threads, "worker threads (default: all cores)");
     command->add_flag("--no-mass", options->no_mass,
                       "leave covered_mass out: saves an LM head call per token");
-    command->add_flag("--json", options->json, "print one JSON document on stdout and nothing else there");
-    command->add_flag("--quiet", options->quiet, "no progress");
+    command->add_flag("--json", options->output.json,
+                      "print one JSON document on stdout and nothing else there");
+    command->add_flag("--quiet", options->output.quiet, "no progress");
     command->callback([options, &action] { action = [options] { return do_replay(*options); }; });
 }
 

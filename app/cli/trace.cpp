@@ -4,8 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/cli.h"
-#include "app/cli/interrupt.h"
-#include "app/cli/progress.h"
+#include "app/cli/job.h"
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
 #include "app/jobs/trace_job.h"
@@ -17,8 +16,7 @@ using nlohmann::json;
 
 struct Options {
     TraceConfig config;
-    bool json = false;
-    bool quiet = false;
+    JobOutput output;
     bool no_times = false;
 };
 
@@ -56,20 +54,12 @@ void print_report(const TraceReport& done, const std::string& folder) {
 int do_trace(Options& options) {
     options.config.times = !options.no_times;
     options.config.source = std::string("draftscope ") + version;
-    Gate gate;
-    ProgressBar bar(!options.quiet);
-    TraceHooks hooks;
-    hooks.on_progress = [&](double fraction, const std::string& what) { bar.update(fraction, what); };
-    hooks.cancelled = [&] { return gate.cancelled(); };
-    const InterruptWatch watch(gate);
-    const auto done = run_trace(options.config, hooks);
-    bar.clear();
-    if (!done.ok()) return report(done.error());
-    if (options.json)
-        std::printf("%s\n", document_text(report_json(*done, options.config.out)).c_str());
-    else
-        print_report(*done, options.config.out);
-    return done->info.complete ? 0 : 130;
+    const std::string& folder = options.config.out;
+    return run_job<TraceHooks>(
+        options.output, [&](const TraceHooks& hooks) { return run_trace(options.config, hooks); },
+        [&](const TraceReport& done) { return report_json(done, folder); },
+        [&](const TraceReport& done) { print_report(done, folder); },
+        [](const TraceReport& done) { return done.info.complete ? 0 : 130; });
 }
 
 }  // namespace
@@ -110,8 +100,9 @@ void add_trace(CLI::App& program, Action& action) {
     command->add_flag("--ignore-eos", run.ignore_eos, "decode on past the end of text");
     command->add_flag("--raw", run.raw, "no chat template");
     command->add_flag("--no-times", options->no_times, "leave out the measurement of verification times");
-    command->add_flag("--json", options->json, "print one JSON document on stdout and nothing else there");
-    command->add_flag("--quiet", options->quiet, "no progress");
+    command->add_flag("--json", options->output.json,
+                      "print one JSON document on stdout and nothing else there");
+    command->add_flag("--quiet", options->output.quiet, "no progress");
     command->callback([options, &action] { action = [options] { return do_trace(*options); }; });
 }
 

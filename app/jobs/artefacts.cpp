@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "app/jobs/run_job.h"
 #include "engine/draft/drafter.h"
@@ -130,6 +131,21 @@ Result<std::string> drafter_of_artefact(const HeadSpec& spec, const HeadArtefact
         return bad_input("{}: its drafter '{}' is not beside it; copy the folder there",
                          artefacts.artefact_path, name.string());
     return folder;
+}
+
+std::string overlap_warning(const HeadSpec& spec, const HeadArtefacts& artefacts,
+                            std::span<const std::string> prompts, std::string_view whose) {
+    if (artefacts.artefact_path.empty()) return {};
+    const auto artefact = HeadArtefact::open(artefacts.artefact_path, spec.id);
+    if (!artefact.ok()) return {};  // an artefact the head cannot do with was refused when it was made
+    const std::set<std::string> seen(artefact->info().prompts.begin(), artefact->info().prompts.end());
+    const auto known = std::count_if(prompts.begin(), prompts.end(), [&](const std::string& prompt) {
+        return !prompt.empty() && seen.contains(prompt);
+    });
+    if (known == 0) return {};
+    return fmt::format(
+        "head {}: its artefact was fitted on {} of {}'s {} prompts: its acceptance is too good",
+        to_text(spec), known, whose, prompts.size());
 }
 
 std::vector<HeadChoice> head_choices() {

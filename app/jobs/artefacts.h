@@ -31,6 +31,12 @@ std::string demo_ranking_path();
 /// named and not there is bad_input.
 Result<std::string> drafter_of_artefact(const HeadSpec& spec, const HeadArtefacts& artefacts);
 
+/// A head that was fitted on prompts it is judged by looks better than it is: the warning to give when its
+/// artefact saw some of `prompts` (prompt_hash() each, "" = not known), which are those of `whose`; "" =
+/// none.
+std::string overlap_warning(const HeadSpec& spec, const HeadArtefacts& artefacts,
+                            std::span<const std::string> prompts, std::string_view whose);
+
 /// The heads as the window offers them for the demo model.
 std::vector<HeadChoice> head_choices();
 

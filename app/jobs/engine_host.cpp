@@ -7,6 +7,7 @@
 #include <set>
 #include <thread>
 
+#include "app/jobs/artefacts.h"
 #include "app/jobs/conversation_feed.h"
 #include "app/jobs/gpu_tracing.h"
 #include "app/jobs/nvtx_rows.h"
@@ -479,6 +480,21 @@ class RunFile {
     bool started_ = false;
 };
 
+Status warn_of_overlap(const ResolvedRun& run, const std::vector<Conversation>& conversations) {
+    if (!run.head) return {};
+    std::vector<std::string> hashes;
+    for (const Conversation& conversation : conversations)
+        hashes.push_back(prompt_hash(conversation.turns.front()));
+    const auto warn = [&](const ResolvedRun& of) {
+        const std::string warning = overlap_warning(*of.head, of.artefacts, hashes, "the run");
+        if (!warning.empty()) log_warning("{}", warning);
+    };
+    warn(run);
+    DS_ASSIGN(const std::vector<ResolvedShadow> shadows, resolve_shadows(run));
+    for (const ResolvedShadow& shadow : shadows) warn(shadow.run);
+    return {};
+}
+
 }  // namespace
 
 Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, Gate& gate,
@@ -502,6 +518,7 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
     if (run.tier != Tier::t0) report.cupti = run.gpu ? gpu_session().state() : make_cupti_api()->probe();
     DS_TRY(impl_->load(run, hooks));
     DS_TRY(impl_->check_prompts(run, conversations));
+    DS_TRY(warn_of_overlap(run, conversations));
 
     report.frontend = hooks.frontend;
     if (hooks.on_started) hooks.on_started();

@@ -36,7 +36,7 @@ bool ranks_generations(const std::string& head) {
 
 /// Everything a fit of weights stands on.
 struct Loaded {
-    std::shared_ptr<const Trace> trace;
+    fit::Traces traces;
     std::unique_ptr<kernels::Exec> exec;
     std::unique_ptr<Target> ends;
     std::unique_ptr<Drafter> drafter;
@@ -44,6 +44,8 @@ struct Loaded {
     TreeSpec tree;
     HeadWeights weights;
     fit::Ranking ranking;
+
+    const Trace& first() const { return *traces.front(); }
 };
 
 Status check_config(const FitConfig& config) {
@@ -67,7 +69,7 @@ Status check_config(const FitConfig& config) {
             return bad_input("fit {}: ranks the tokens of raw text; give --text FILE", config.head);
         if (!fs::is_regular_file(config.text, error))
             return bad_input("--text {}: no such file", config.text);
-    } else if (config.trace.empty()) {
+    } else if (config.traces.empty()) {
         return bad_input("fit {}: give --trace FOLDER (draftscope trace records one)", config.head);
     }
     if (config.joint && !one_of(config.head, {"slimspec", "specvocab", "vocabtrim-t", "bcl"}))
@@ -108,23 +110,25 @@ RunConfig as_run(const FitConfig& config, const Trace& trace) {
     return run;
 }
 
-fit::Ranking count_trace(const Trace& trace) {
-    fit::TokenCounter counter(trace.info().target.tokens);
-    for (const TracePrompt& prompt : trace.prompts()) {
-        const std::vector<TokenId> tokens = trace.tokens(prompt);
-        counter.add(std::span(tokens).subspan(static_cast<std::size_t>(prompt.prompt_tokens)));
+fit::Ranking count_traces(const fit::Traces& traces) {
+    fit::TokenCounter counter(traces.front()->info().target.tokens);
+    for (const auto& trace : traces) {
+        for (const TracePrompt& prompt : trace->prompts()) {
+            const std::vector<TokenId> tokens = trace->tokens(prompt);
+            counter.add(std::span(tokens).subspan(static_cast<std::size_t>(prompt.prompt_tokens)));
+        }
     }
     return counter.ranking();
 }
 
-Result<fit::Ranking> load_or_count(const FitConfig& config, const Trace& trace) {
-    if (config.ranking.empty()) return count_trace(trace);
+Result<fit::Ranking> load_or_count(const FitConfig& config, const fit::Traces& traces) {
+    if (config.ranking.empty()) return count_traces(traces);
     fit::Ranking ranking;
+    const int tokens = traces.front()->info().target.tokens;
     DS_ASSIGN(const auto ids, load_ranking(config.ranking, config.head));
     for (const TokenId id : ids) {
-        if (id >= trace.info().target.tokens)
-            return bad_input("--ranking {}: names token {}, the target has {}", config.ranking, id,
-                             trace.info().target.tokens);
+        if (id >= tokens)
+            return bad_input("--ranking {}: names token {}, the target has {}", config.ranking, id, tokens);
         ranking.ids.push_back(id);
     }
     return ranking;
@@ -134,19 +138,32 @@ std::uint64_t number_of(const std::string& hex) {
     return hex.empty() ? 0 : std::strtoull(hex.c_str(), nullptr, 16);
 }
 
+/// Who the artefact is for. A trace recorded elsewhere may not know the tokenizer that runs will name.
+Status name_target(const Trace& trace, const std::string& model, HeadWeights& weights) {
+    const TraceTarget& target = trace.info().target;
+    weights.target = target.name;
+    weights.tokenizer = number_of(target.tokenizer_hash);
+    if (weights.tokenizer != 0 || model.empty()) return {};
+    DS_ASSIGN(const ModelFile file, open_model_file(model));
+    if (file.tokenizer == nullptr) return {};
+    weights.target = file.config.name;
+    weights.tokenizer = file.tokenizer->fingerprint();
+    return {};
+}
+
 /// Target ends, drafter, ranking and what a head is prepared with.
 Status load(const FitConfig& config, const FitHooks& hooks, Loaded& loaded, FitReport& report) {
     const auto tell = [&](const std::string& what) {
         if (hooks.on_progress) hooks.on_progress(-1, what);
     };
-    const TraceInfo& info = loaded.trace->info();
-    DS_ASSIGN(const ResolvedRun run, resolve_run(as_run(config, *loaded.trace)));
+    const TraceInfo& info = loaded.first().info();
+    DS_ASSIGN(const ResolvedRun run, resolve_run(as_run(config, loaded.first())));
     const kernels::Precision precision =
         run.precision ? *run.precision
                       : kernels::precision_from(info.precision).value_or(kernels::Precision::bf16);
     tell("packing the LM head");
-    const std::string model = loaded.trace->weights_path().empty() ? run.config.model : config.model;
-    DS_ASSIGN(loaded.ends, make_trace_target(*loaded.trace, model, *loaded.exec, precision));
+    const std::string model = loaded.first().weights_path().empty() ? run.config.model : config.model;
+    DS_ASSIGN(loaded.ends, make_trace_target(loaded.first(), model, *loaded.exec, precision));
     tell("loading drafter " + run.drafter_id);
     const std::string spec =
         run.drafter_path.empty() ? run.drafter_id : run.drafter_id + ":" + run.drafter_path;
@@ -161,11 +178,10 @@ Status load(const FitConfig& config, const FitHooks& hooks, Loaded& loaded, FitR
     weights.vocab = info.target.tokens;
     weights.hidden = info.target.hidden;
     weights.drafter_bytes = static_cast<double>(loaded.drafter->weight_bytes());
-    weights.target = info.target.name;
-    weights.tokenizer = number_of(info.target.tokenizer_hash);
+    DS_TRY(name_target(loaded.first(), model, weights));
     weights.drafter = run.drafter_id;
     DS_ASSIGN(weights.drafter_hash, checkpoint_hash(run.drafter_path));
-    DS_ASSIGN(loaded.ranking, load_or_count(config, *loaded.trace));
+    DS_ASSIGN(loaded.ranking, load_or_count(config, loaded.traces));
     loaded.tree = run.tree;
     loaded.drafter_path = run.drafter_path;
     report.target = weights.target;
@@ -179,10 +195,11 @@ std::string to_json(const fit::Report& held_out, const fit::Report& notes) {
     return document.dump();
 }
 
-std::vector<std::string> prompts_seen(const Trace& trace) {
+std::vector<std::string> prompts_seen(const fit::Traces& traces) {
     std::vector<std::string> hashes;
-    for (const TracePrompt& prompt : trace.prompts())
-        if (!prompt.hash.empty()) hashes.push_back(prompt.hash);
+    for (const auto& trace : traces)
+        for (const TracePrompt& prompt : trace->prompts())
+            if (!prompt.hash.empty()) hashes.push_back(prompt.hash);
     std::sort(hashes.begin(), hashes.end());
     hashes.erase(std::unique(hashes.begin(), hashes.end()), hashes.end());
     return hashes;
@@ -204,7 +221,7 @@ Status write_artefact(const FitConfig& config, const Loaded& loaded, const fit::
         info.drafter_weights = fs::path(trained_drafter).filename().string();
         DS_ASSIGN(info.drafter_hash, checkpoint_hash(trained_drafter));
     }
-    info.prompts = prompts_seen(*loaded.trace);
+    info.prompts = prompts_seen(loaded.traces);
     info.report = to_json(fitted.report, fitted.notes);
     std::vector<TensorToSave> tensors;
     for (const fit::FittedTensor& tensor : fitted.tensors)
@@ -276,12 +293,20 @@ Status fit_text_ranking(const FitConfig& config, const FitHooks& hooks, FitRepor
                          "raw text " + fs::path(config.text).filename().string());
 }
 
+std::string trace_names(const FitConfig& config) {
+    std::string names;
+    for (const std::string& trace : config.traces)
+        names += (names.empty() ? "" : ", ") + fs::path(trace).filename().string();
+    return names;
+}
+
 /// VocabTrim and post-hoc BCL: counts over the target's own generations; for BCL also its exact size.
 Status fit_generation_ranking(const FitConfig& config, const FitHooks& hooks, Loaded& loaded,
                               FitReport& report) {
-    const TraceInfo& info = loaded.trace->info();
-    fit::Ranking ranking = count_trace(*loaded.trace);
-    if (ranking.tokens == 0) return bad_input("{}: the trace holds no generated tokens", config.trace);
+    const TraceInfo& info = loaded.first().info();
+    fit::Ranking ranking = count_traces(loaded.traces);
+    if (ranking.tokens == 0)
+        return bad_input("{}: the trace holds no generated tokens", loaded.first().folder());
     describe_ranking(ranking, report);
     if (config.head == "bcl") {
         DS_TRY(load(config, hooks, loaded, report));
@@ -291,7 +316,7 @@ Status fit_generation_ranking(const FitConfig& config, const FitHooks& hooks, Lo
     }
     report.target = info.target.name;
     return write_ranking(config, ranking, info.target.name, info.target.tokenizer_hash,
-                         "generations of the target, trace " + fs::path(config.trace).filename().string());
+                         "generations of the target, trace " + trace_names(config));
 }
 
 /// A folder that is written under another name and takes its own once everything in it is there.
@@ -368,13 +393,13 @@ Status fit_weights(const FitConfig& config, const FitHooks& hooks, Loaded& loade
     options.collect.tree = loaded.tree;
     options.collect.text_levels = loaded.tree.levels();
     if (options.kl.epochs == 0) options.train = false;
-    if (config.head == "bcl") options.v = bcl_size(loaded, count_trace(*loaded.trace), options.alpha);
-    DS_ASSIGN(const auto texts, fit::make_trace_texts(loaded.trace, loaded.drafter->aux_layers()));
+    if (config.head == "bcl") options.v = bcl_size(loaded, count_traces(loaded.traces), options.alpha);
+    DS_ASSIGN(const auto texts, fit::make_trace_texts(loaded.traces, loaded.drafter->aux_layers()));
     fit::FitInputs inputs{*loaded.exec,
                           loaded.drafter.get(),
                           loaded.weights,
                           loaded.ends->lm_head(),
-                          loaded.trace->info().target.context,
+                          loaded.first().info().target.context,
                           texts.get(),
                           {}};
     inputs.ranking.assign(loaded.ranking.ids.begin(), loaded.ranking.ids.end());
@@ -411,7 +436,7 @@ Result<FitReport> run_fit(const FitConfig& config, const FitHooks& hooks) {
         Loaded loaded;
         const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
         loaded.exec = kernels::make_cpu_exec(config.threads > 0 ? config.threads : cores);
-        DS_ASSIGN(loaded.trace, Trace::open(config.trace));
+        DS_ASSIGN(loaded.traces, fit::open_traces(config.traces));
         const bool ranking = ranks_generations(config.head) && !config.joint;
         DS_TRY(ranking ? fit_generation_ranking(config, hooks, loaded, report)
                        : fit_weights(config, hooks, loaded, report));

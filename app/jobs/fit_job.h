@@ -13,15 +13,15 @@ namespace draftscope {
 
 /// Everything of a `draftscope fit`, as text a person would type. "" and 0 = default.
 struct FitConfig {
-    std::string head;                ///< registry id, or "rdk"
-    std::string trace;               ///< folder; not for rankings from text and rdk
-    std::string model;               ///< target's files; "" = what the trace carries, or the demo model
-    std::string drafter = "eagle2";  ///< NAME[:PATH]
-    std::string out;                 ///< artefact or ranking to write
-    std::string text;                ///< raw text to rank tokens by (fr-spec, pa-fr)
-    std::string ranking;             ///< ranking file; "" = counted on the trace
-    std::string rank;                ///< "72" or "72/36"
-    std::string tree;                ///< of the drafted rows; "" = the backend's default
+    std::string head;                 ///< registry id, or "rdk"
+    std::vector<std::string> traces;  ///< folders, all of one target; not for rankings from text
+    std::string model;                ///< target's files; "" = what the trace carries, or the demo model
+    std::string drafter = "eagle2";   ///< NAME[:PATH]
+    std::string out;                  ///< artefact or ranking to write
+    std::string text;                 ///< raw text to rank tokens by (fr-spec, pa-fr)
+    std::string ranking;              ///< ranking file; "" = counted on the trace
+    std::string rank;                 ///< "72" or "72/36"
+    std::string tree;                 ///< of the drafted rows; "" = the backend's default
     std::string precision = "auto";
     int threads = 0;
     bool overwrite = false;

@@ -79,23 +79,6 @@ Result<std::unique_ptr<Head>> load_head(const ResolvedRun& run, const HeadWeight
     return head;
 }
 
-/// Heads that were fitted on prompts of the trace look better than they are.
-std::string overlap_warning(const ResolvedRun& run, const TraceInfo& info) {
-    if (run.artefacts.artefact_path.empty()) return {};
-    const auto artefact = HeadArtefact::open(run.artefacts.artefact_path, run.head->id);
-    if (!artefact.ok()) return {};  // an artefact the head cannot do with was refused when it was made
-    const auto& prompts = artefact->info().prompts;
-    const std::set<std::string> seen(prompts.begin(), prompts.end());
-    const auto known = std::count_if(
-        info.prompts.begin(), info.prompts.end(),
-        [&](const TracePrompt& prompt) { return !prompt.hash.empty() && seen.contains(prompt.hash); });
-    if (known == 0) return {};
-    return fmt::format(
-        "head {}: its artefact was fitted on {} of the trace's {} prompts: its acceptance is "
-        "too good",
-        to_text(*run.head), known, info.prompts.size());
-}
-
 /// Differences between this machine and the one that recorded, under which a live run there could have
 /// drafted otherwise.
 std::vector<std::string> machine_estimates(const TraceInfo& info, const std::string& precision,
@@ -226,11 +209,14 @@ Result<ReplayReport> run_replay(const ReplayConfig& config, const ReplayHooks& h
     report.precision = std::string(kernels::to_text(precision));
     report.isa = std::string(kernels::to_text(loaded.exec->isa()));
     report.threads = loaded.exec->threads();
+    std::vector<std::string> hashes;
+    for (const TracePrompt& prompt : info.prompts) hashes.push_back(prompt.hash);
     for (const ResolvedRun& run : runs) {
         report.heads.push_back({to_text(*run.head), machine_estimates(info, report.precision, report.isa)});
         if (find_head(run.head->id)->replay_only)
             report.heads.back().estimates.push_back("a what-if: this head knows the recorded text");
-        if (const std::string warning = overlap_warning(run, info); !warning.empty())
+        if (const std::string warning = overlap_warning(*run.head, run.artefacts, hashes, "the trace");
+            !warning.empty())
             report.warnings.push_back(warning);
     }
     if (!info.complete) report.warnings.push_back("the trace was cancelled before its last prompt");

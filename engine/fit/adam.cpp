@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 
 namespace draftscope::fit {
 namespace {
@@ -19,10 +20,15 @@ double squared_norm(kernels::Exec& exec, std::span<const float> values) {
     exec.parallel(static_cast<int>(sums.size()), [&](int part) {
         const auto p = static_cast<std::size_t>(part);
         const std::size_t end = std::min(values.size(), (p + 1) * part_size);
-        double sum = 0;
-        for (std::size_t i = p * part_size; i < end; ++i)
-            sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
-        sums[p] = sum;
+        // Several sums side by side: one alone waits for each addition.
+        constexpr std::size_t lanes = 8;
+        double side[lanes] = {};
+        std::size_t i = p * part_size;
+        for (; i + lanes <= end; i += lanes)
+            for (std::size_t j = 0; j < lanes; ++j)
+                side[j] += static_cast<double>(values[i + j]) * static_cast<double>(values[i + j]);
+        for (; i < end; ++i) side[0] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+        sums[p] = std::accumulate(side, side + lanes, 0.0);
     });
     double total = 0;
     for (const double sum : sums) total += sum;

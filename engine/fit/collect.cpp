@@ -163,6 +163,8 @@ class Collector {
     int next_text_ = 0;
     int stride_ = 1;
     std::int64_t planned_ = 0;
+    int hold_out_every_ = 1;
+    std::int64_t rounds_ = 0;  ///< of all lanes together
 };
 
 Status Collector::plan() {
@@ -182,6 +184,9 @@ Status Collector::plan() {
         std::max<std::int64_t>(1, (places + options_.anchors - 1) / std::max(options_.anchors, 1)));
     planned_ = places / stride_;
     samples_.prompts = static_cast<int>(usable_.size());
+    // With few texts the last one is held out.
+    const int fewest = samples_.prompts / std::max(options_.most_held_out, 1);
+    hold_out_every_ = std::min(std::max(options_.hold_out_every, fewest), samples_.prompts);
     return {};
 }
 
@@ -190,9 +195,7 @@ Result<bool> Collector::fill(Lane& lane) {
     while (next_text_ < static_cast<int>(usable_.size())) {
         const int ordinal = next_text_++;
         DS_ASSIGN(lane.text, texts_.load(usable_[static_cast<std::size_t>(ordinal)]));
-        // With few texts the last one is held out.
-        const int every = std::min(options_.hold_out_every, samples_.prompts);
-        lane.held_out = ordinal % every == every - 1;
+        lane.held_out = ordinal % hold_out_every_ == hold_out_every_ - 1;
         samples_.held_out_prompts += lane.held_out ? 1 : 0;
         const auto tokens = static_cast<int>(lane.text.tokens.size());
         lane.drafter = drafter_.make_state(tokens + options_.tree.drafting_nodes() + levels() + 1);
@@ -242,7 +245,8 @@ Status Collector::round(std::span<Lane* const> lanes) {
     if (options_.text_rows) {
         DS_TRY(draft(jobs, TreeSpec{options_.text_levels - 1, 1, options_.text_levels + 1}, true));
     }
-    if (options_.drafted_rows) DS_TRY(draft(jobs, options_.tree, false));
+    if (options_.drafted_every > 0 && rounds_++ % options_.drafted_every == 0)
+        DS_TRY(draft(jobs, options_.tree, false));
     samples_.anchors += static_cast<std::int64_t>(jobs.size());
     return {};
 }

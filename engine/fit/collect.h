@@ -34,9 +34,10 @@ struct CollectOptions {
     int anchors = 6000;   ///< rounds drafted at most, spread evenly over the trace
     int label_topk = 10;  ///< the full head's best tokens kept per drafted row; our default
     bool text_rows = true;
-    bool drafted_rows = true;
+    int drafted_every = 1;  ///< trees are drafted at each so many-th round; 0 = at none
     bool router_inputs = false;
-    int hold_out_every = 10;  ///< each so many-th text is kept for the report
+    int hold_out_every = 10;  ///< each so many-th text is kept for the report ...
+    int most_held_out = 60;   ///< ... but no more than so many
     int lanes = 16;  ///< texts drafted side by side; rows come in this order, so it is part of a recipe
 };
 

@@ -80,7 +80,7 @@ void for_each_chunk(const std::vector<int>& rows, Use use) {
 
 void add_text_rows(Scorer& scorer, const SampleRows& rows, const Teacher& teacher,
                    const std::vector<TokenId>& support, Report& report) {
-    const std::vector<int> held = rows.of(true);
+    const std::vector<int> held = evenly(rows.of(true), judged_rows);
     if (held.empty()) return;
     Dense teacher_hidden;
     double kl = 0, kl_full = 0, hits = 0, hits_full = 0, covered = 0;
@@ -119,7 +119,7 @@ void add_text_rows(Scorer& scorer, const SampleRows& rows, const Teacher& teache
 
 void add_drafted_rows(Scorer& scorer, const SampleRows& rows, const Teacher& teacher,
                       const std::vector<TokenId>& support, Report& report) {
-    const std::vector<int> held = rows.of(true);
+    const std::vector<int> held = evenly(rows.of(true), judged_rows);
     if (held.empty() || rows.topk == 0) return;
     const int k = std::min({10, rows.topk, teacher.support});
     double kl = 0, top1 = 0, found = 0;
@@ -201,7 +201,8 @@ Report evaluate_router(kernels::Exec& exec, const Samples& samples, Router& rout
         if (group >= 0) ++sizes[static_cast<std::size_t>(group)];
     Choices choices(exec, router, input, group_of, chosen, always);
     double covered = 0, top1 = 0, found = 0, active = 0;
-    const std::vector<int> text = samples.text.of(true), drafted = samples.drafted.of(true);
+    const std::vector<int> text = evenly(samples.text.of(true), judged_rows);
+    const std::vector<int> drafted = evenly(samples.drafted.of(true), judged_rows);
     for_each_chunk(text, [&](std::span<const int> which) {
         choices.load(samples.text, which);
         for (std::size_t i = 0; i < which.size(); ++i)

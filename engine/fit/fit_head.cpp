@@ -156,7 +156,9 @@ std::vector<double> second_moment(kernels::Exec& exec, const Samples& samples) {
     return moment.mean();
 }
 
+/// "72/36", or "72" where all levels have that.
 std::string joined(const std::vector<int>& values) {
+    if (std::equal(values.begin() + 1, values.end(), values.begin())) return std::to_string(values.front());
     return fmt::format("{}", fmt::join(values, "/"));
 }
 

@@ -191,15 +191,6 @@ void shuffle(std::vector<RowRef>& rows, Rng& rng) {
         std::swap(rows[i - 1], rows[rng.below(static_cast<std::uint32_t>(i))]);
 }
 
-/// Every drafted row when the share allows it, else an even choice of them.
-std::vector<int> thin(std::vector<int> rows, double wanted) {
-    const auto keep = static_cast<std::size_t>(std::max(wanted, 0.0));
-    if (rows.size() <= keep) return rows;
-    std::vector<int> kept;
-    for (std::size_t i = 0; i < keep; ++i) kept.push_back(rows[i * rows.size() / keep]);
-    return kept;
-}
-
 class Trainer {
   public:
     Trainer(kernels::Exec& exec, const Samples& samples, const Teacher& teacher, Student& student,
@@ -210,9 +201,11 @@ class Trainer {
           student_(student),
           batch_(exec, samples, teacher, options.level_decay) {
         const auto rows_of = [&](bool held) {
-            const std::vector<int> text = samples.text.of(held);
+            std::vector<int> text = samples.text.of(held);
+            if (held) text = evenly(std::move(text), judged_rows);
             const double wanted = options.drafted_share * static_cast<double>(text.size());
-            return refs(text, thin(samples.drafted.of(held), wanted));
+            return refs(text,
+                        evenly(samples.drafted.of(held), static_cast<std::size_t>(std::max(wanted, 0.0))));
         };
         train_ = rows_of(false);
         held_ = rows_of(true);

@@ -28,4 +28,11 @@ std::vector<int> SampleRows::of(bool held) const {
     return found;
 }
 
+std::vector<int> evenly(std::vector<int> rows, std::size_t most) {
+    if (rows.size() <= most) return rows;
+    std::vector<int> kept;
+    for (std::size_t i = 0; i < most; ++i) kept.push_back(rows[i * rows.size() / most]);
+    return kept;
+}
+
 }  // namespace draftscope::fit

@@ -45,6 +45,13 @@ struct SampleRows {
     std::vector<int> of(bool held) const;
 };
 
+/// All of them when they are no more than `most`, else an even choice of so many.
+std::vector<int> evenly(std::vector<int> rows, std::size_t most);
+
+/// Held-out rows of each kind that a report or an epoch's loss looks at; our default. More would cost what
+/// training them does and say the same.
+constexpr std::size_t judged_rows = 3000;
+
 struct Samples {
     Samples(int width, int topk) : text(width), drafted(width, topk) {}
     SampleRows text;

@@ -9,27 +9,36 @@ namespace {
 
 class TraceTexts final : public TextSource {
   public:
-    TraceTexts(std::shared_ptr<const Trace> trace, bool aux) : trace_(std::move(trace)), aux_(aux) {}
+    TraceTexts(Traces traces, bool aux) : traces_(std::move(traces)), aux_(aux) {
+        for (std::size_t t = 0; t < traces_.size(); ++t)
+            for (const TracePrompt& prompt : traces_[t]->prompts()) places_.push_back({t, &prompt});
+    }
 
-    int texts() const override { return static_cast<int>(trace_->prompts().size()); }
-    int generated(int text) const override { return prompt(text).generated_tokens; }
+    int texts() const override { return static_cast<int>(places_.size()); }
+    int generated(int text) const override { return place(text).prompt->generated_tokens; }
     Result<FitText> load(int text) override {
-        const TracePrompt& from = prompt(text);
+        const TracePrompt& from = *place(text).prompt;
+        const Trace& trace = *traces_[place(text).trace];
         FitText result;
-        result.tokens = trace_->tokens(from);
+        result.tokens = trace.tokens(from);
         result.prompt_tokens = from.prompt_tokens;
-        result.hidden = Dense(from.rows(), trace_->info().target.hidden);
-        DS_TRY(trace_->hidden(from.first_row, result.hidden.view()));
+        result.hidden = Dense(from.rows(), trace.info().target.hidden);
+        DS_TRY(trace.hidden(from.first_row, result.hidden.view()));
         if (!aux_) return result;
-        result.aux = Dense(from.rows(), trace_->info().aux_width());
-        DS_TRY(trace_->aux(from.first_row, result.aux.view()));
+        result.aux = Dense(from.rows(), trace.info().aux_width());
+        DS_TRY(trace.aux(from.first_row, result.aux.view()));
         return result;
     }
 
   private:
-    const TracePrompt& prompt(int text) const { return trace_->prompts()[static_cast<std::size_t>(text)]; }
+    struct Place {
+        std::size_t trace;
+        const TracePrompt* prompt;
+    };
+    const Place& place(int text) const { return places_[static_cast<std::size_t>(text)]; }
 
-    std::shared_ptr<const Trace> trace_;
+    Traces traces_;
+    std::vector<Place> places_;
     bool aux_;
 };
 
@@ -39,15 +48,31 @@ std::string listed(std::span<const int> values) {
 
 }  // namespace
 
-Result<std::unique_ptr<TextSource>> make_trace_texts(std::shared_ptr<const Trace> trace,
-                                                     std::span<const int> aux_layers) {
-    const std::vector<int>& recorded = trace->info().aux_layers;
-    if (!aux_layers.empty() && !std::ranges::equal(aux_layers, recorded)) {
+Result<Traces> open_traces(std::span<const std::string> folders) {
+    Traces traces;
+    for (const std::string& folder : folders) {
+        DS_ASSIGN(auto trace, Trace::open(folder));
+        traces.push_back(std::move(trace));
+        const TraceTarget& first = traces.front()->info().target;
+        const TraceTarget& target = traces.back()->info().target;
+        if (target.name != first.name || target.tokens != first.tokens || target.hidden != first.hidden)
+            return bad_input("{}: trace.json: target is {} ({} tokens, {} wide), that of {} is {} ({}, {})",
+                             folder, target.name, target.tokens, target.hidden, folders.front(), first.name,
+                             first.tokens, first.hidden);
+    }
+    if (traces.empty()) return bad_input("no trace given; draftscope trace records one");
+    return traces;
+}
+
+Result<std::unique_ptr<TextSource>> make_trace_texts(Traces traces, std::span<const int> aux_layers) {
+    for (const auto& trace : traces) {
+        const std::vector<int>& recorded = trace->info().aux_layers;
+        if (aux_layers.empty() || std::ranges::equal(aux_layers, recorded)) continue;
         return bad_input(
             "{}: trace.json: aux_layers are {}, the drafter reads {}; record the trace again with --aux {}",
             trace->folder(), listed(recorded), listed(aux_layers), listed(aux_layers));
     }
-    return std::unique_ptr<TextSource>(std::make_unique<TraceTexts>(std::move(trace), !aux_layers.empty()));
+    return std::unique_ptr<TextSource>(std::make_unique<TraceTexts>(std::move(traces), !aux_layers.empty()));
 }
 
 }  // namespace draftscope::fit

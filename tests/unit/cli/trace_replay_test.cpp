@@ -212,8 +212,26 @@ TEST_F(TraceReplay, FitMakesWhatReplayTakes) {
     const json found = json::parse(replayed.out, nullptr, false);
     ASSERT_EQ(found["warnings"].size(), 1u);  // it was fitted on these prompts
     EXPECT_NE(found["warnings"][0].get<std::string>().find("fitted on"), std::string::npos);
+    const Finished live =
+        go(run_words() + Words{"--artefact", "slimspec=" + artefact, "--shadow", "slimspec"});
+    ASSERT_EQ(live.exit_code, 0) << live.err;
+    EXPECT_NE(live.err.find("was fitted on 8 of the run's 8 prompts"), std::string::npos) << live.err;
     expect_one_line_error(go(replay_words() + with + Words{"slimspec:rank=8"}), {"rank=16", "rank=8"});
     expect_one_line_error(go(fit_words("slimspec", artefact)), {artefact, "--overwrite"});
+}
+
+TEST_F(TraceReplay, SeveralTracesOfOneTargetMakeOneFit) {
+    const std::string again = folder_->file("again"), out = folder_->file("both.safetensors");
+    fs::copy(trace(), again);
+    const Words both = fit_words("slimspec", out) + Words{"--trace", again, "--rank", "16", "--epochs", "0"};
+    const Finished done = go(both + Words{"--json"});
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    EXPECT_EQ(json::parse(done.out, nullptr, false)["fit"]["texts"], 16);
+    json info = json::parse(read_text(again + "/trace.json"));
+    info["target"]["name"] = "another";
+    write_text(again + "/trace.json", info.dump());
+    expect_one_line_error(go(both + Words{"--overwrite"}), {again, "another"});
+    fs::remove_all(again);
 }
 
 TEST_F(TraceReplay, BadTraces) {

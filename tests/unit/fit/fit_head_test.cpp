@@ -176,6 +176,24 @@ TEST_F(FitHead, CollectsRowsThatStandWhereTheTextDoes) {
         EXPECT_NEAR(seen[j], embedding[j], 0.01f * std::abs(embedding[j]) + 1e-6f);
 }
 
+TEST_F(FitHead, TreesAreDraftedAndTextsHeldOutAsOftenAsAsked) {
+    CollectOptions collect = options("").collect;
+    collect.anchors = 10000;
+    collect.lanes = 1;
+    const auto rows = [&] {
+        auto samples = collect_samples(*exec_, *drafter_, weights_, 256, *texts_, collect, {});
+        EXPECT_TRUE(samples.ok()) << samples.error().message;
+        return std::move(samples).value();
+    };
+    collect.drafted_every = 4;
+    EXPECT_EQ(rows().drafted.rows(), 12 * 29 / 4 * (1 + 3 + 3));
+    collect.drafted_every = 0;
+    EXPECT_EQ(rows().drafted.rows(), 0);
+    EXPECT_EQ(rows().text.rows(), 12 * (29 + 28 + 27));
+    collect.most_held_out = 2;
+    EXPECT_EQ(rows().held_out_prompts, 2);
+}
+
 TEST_F(FitHead, AtFullRankTheLowRankHeadIsTheFullHead) {
     FitOptions full = options("slimspec");
     full.ranks = {32};

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "app/cli/cli.h"
+#include "app/cli/interrupt.h"
+#include "app/cli/progress.h"
+#include "app/cli/tables.h"
+
+namespace draftscope::cli {
+
+/// How a subcommand that works for minutes talks: --json, --quiet.
+struct JobOutput {
+    bool json = false;
+    bool quiet = false;
+};
+
+/// Runs `run(hooks)` with a progress bar, Ctrl-C asking it to stop, and prints its report, or its error.
+/// `Hooks` has on_progress and cancelled. Returns the exit code: `exit_code(report)`, or that of the error.
+template <typename Hooks, typename Run, typename ToJson, typename Print, typename ExitCode>
+int run_job(const JobOutput& output, Run run, ToJson to_json, Print print, ExitCode exit_code) {
+    Gate gate;
+    ProgressBar bar(!output.quiet);
+    Hooks hooks;
+    hooks.on_progress = [&](double fraction, const std::string& what) { bar.update(fraction, what); };
+    hooks.cancelled = [&] { return gate.cancelled(); };
+    const InterruptWatch watch(gate);
+    const auto done = run(hooks);
+    bar.clear();
+    if (!done.ok()) return report(done.error());
+    if (output.json)
+        std::printf("%s\n", document_text(to_json(*done)).c_str());
+    else
+        print(*done);
+    return exit_code(*done);
+}
+
+template <typename Hooks, typename Run, typename ToJson, typename Print>
+int run_job(const JobOutput& output, Run run, ToJson to_json, Print print) {
+    return run_job<Hooks>(output, run, to_json, print, [](const auto&) { return 0; });
+}
+
+}  // namespace draftscope::cli
