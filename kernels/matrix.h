@@ -27,7 +27,7 @@ double bytes_per_weight(Precision precision);
 using RowSource = FunctionRef<void(int row, float* out)>;
 
 /// A weight matrix W of shape [N, K] (N outputs, K inputs) in the tile order of the op that reads it.
-/// int8: symmetric, with one scale per row and 64 columns; activations are quantised per row on the fly.
+/// int8: symmetric, with one scale per row and 128 columns; activations get two bytes each on the fly.
 /// Packed by an Exec with a device it lies there, in bf16 and row order, and ops on it run there.
 class Matrix {
   public:

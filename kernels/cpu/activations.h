@@ -44,19 +44,20 @@ class Activations {
 
     bool needed() const { return int8_ || bf16_; }
     std::size_t bytes() const {
-        if (int8_)
-            return rows_ * groups_ *
-                   (quant_block + sizeof(float) + sizeof(std::int32_t) + (int4_ ? 2 * sizeof(float) : 0));
+        if (int8_) return rows_ * groups_ * (row_bytes + sizeof(float) + extra_bytes());
         return bf16_ ? rows_ * pairs_ * sizeof(std::uint32_t) : 0;
     }
 
     void prepare(std::byte* buffer, int begin, int end) const {
         for (int r = begin; r < end; ++r) {
             const auto row = static_cast<std::size_t>(r);
-            if (int8_) {
-                kernels_.quantise(x_.row_data(r), x_.cols, q(buffer) + row * groups_ * quant_block,
+            if (int4_) {
+                kernels_.quantise_int4(x_.row_data(r), x_.cols, q(buffer) + row * groups_ * row_bytes,
+                                       scale(buffer) + row * groups_,
+                                       sum(buffer) + row * groups_ * int4_sums);
+            } else if (int8_) {
+                kernels_.quantise(x_.row_data(r), x_.cols, q(buffer) + row * groups_ * row_bytes,
                                   scale(buffer) + row * groups_, start(buffer) + row * groups_);
-                if (int4_) add_up(buffer, row);
             } else {
                 kernels_.to_bf16(x_.row_data(r), x_.cols,
                                  reinterpret_cast<std::uint32_t*>(buffer) + row * pairs_);
@@ -68,34 +69,30 @@ class Activations {
         if (int8_) {
             work.x_int8 = q(buffer);
             work.x_scale = scale(buffer);
-            work.x_start = start(buffer);
-            if (int4_) work.x_sum = sum(buffer);
+            if (int4_) {
+                work.x_sum = sum(buffer);
+            } else {
+                work.x_start = start(buffer);
+            }
         } else if (bf16_) {
             work.x_bf16 = reinterpret_cast<const std::uint32_t*>(buffer);
         }
     }
 
   private:
+    static constexpr std::size_t row_bytes = 2 * quant_block;           ///< of one group of one row
+    static constexpr std::size_t int4_sums = quant_block / int4_block;  ///< of one group of one row
+
+    /// Behind the values and scales: starts of int8, sums of int4.
+    std::size_t extra_bytes() const { return int4_ ? int4_sums * sizeof(float) : sizeof(std::int32_t); }
     std::int8_t* q(std::byte* buffer) const { return reinterpret_cast<std::int8_t*>(buffer); }
     float* scale(std::byte* buffer) const {
-        return reinterpret_cast<float*>(buffer + rows_ * groups_ * quant_block);
+        return reinterpret_cast<float*>(buffer + rows_ * groups_ * row_bytes);
     }
     std::int32_t* start(std::byte* buffer) const {
         return reinterpret_cast<std::int32_t*>(scale(buffer) + rows_ * groups_);
     }
-
-    float* sum(std::byte* buffer) const { return reinterpret_cast<float*>(start(buffer) + rows_ * groups_); }
-
-    /// What a minimum of the weights is multiplied by.
-    void add_up(std::byte* buffer, std::size_t row) const {
-        const std::int8_t* values = q(buffer) + row * groups_ * quant_block;
-        float* out = sum(buffer) + row * groups_ * 2;
-        for (std::size_t half = 0; half < 2 * groups_; ++half, values += int4_block) {
-            int total = 0;
-            for (int i = 0; i < int4_block; ++i) total += values[i];
-            out[half] = static_cast<float>(total) * scale(buffer)[row * groups_ + half / 2];
-        }
-    }
+    float* sum(std::byte* buffer) const { return scale(buffer) + rows_ * groups_; }
 
     const MatmulKernels& kernels_;
     bool int8_;

@@ -41,54 +41,128 @@ inline void prefetch_tile(const std::int8_t* at) {
     }
 }
 
-/// int8. The tile yields the exact sums of one group of 64 inputs; they are scaled into the f32 sum as in
-/// Int8VnniTile, so both give the same bits.
-struct Int8Amx {
-    static constexpr int dots_ahead = 2;  ///< groups between a tile and the use of its sums
-    static constexpr int slots = 4;       ///< power of two above dots_ahead
-    using Dots = std::int32_t[tile_rows][lanes];
+/// Exact sums as a tile leaves them: [row][output].
+using Dots = std::int32_t[tile_rows][lanes];
 
-    /// tilestored of tile 0. GCC's intrinsic says that all memory may have changed, which would push the sums
-    /// in registers out to the stack and back.
-    static void store_dots(Dots& dots) {
+/// tilestored of tile `Tile`. GCC's intrinsic says that all memory may have changed, which would push the
+/// sums in registers out to the stack and back.
+template <int Tile>
+inline void store_dots(Dots& dots) {
 #if defined(__clang__)
-        _tile_stored(0, dots, row_bytes);
+    _tile_stored(Tile, dots, row_bytes);
 #else
-        asm volatile("tilestored %%tmm0, (%1,%2,1)" : "=m"(dots) : "r"(&dots), "r"(long{row_bytes}));
+    asm volatile("tilestored %%tmm%c3, (%1,%2,1)" : "=m"(dots) : "r"(&dots), "r"(long{row_bytes}), "i"(Tile));
 #endif
-    }
+}
 
+/// Walks blocks and rows: `Kernel::run<T>` computes one block of outputs for T rows, up to tile_rows of them.
+/// Below Kernel::fewest_rows vpdpbusd is faster, whose tile is Kernel::Narrow.
+template <typename Kernel>
+struct AmxWalk {
     template <int T>
-    [[gnu::always_inline]] static void add(const Dots& dots, __m512 w_scale, const float* x_scale,
-                                           long x_stride, __m512 (&sum)[T]) {
-#pragma GCC unroll 16
-        for (int t = 0; t < T; ++t) {
-            const __m512 factor = _mm512_mul_ps(w_scale, _mm512_set1_ps(x_scale[t * x_stride]));
-            sum[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(dots[t])), factor, sum[t]);
+    static void rows_of(const MatmulWork& work, int block, int row, int count) {
+        if (count == T) {
+            Kernel::template run<T>(work, block, row);
+        } else if constexpr (T > 1) {
+            rows_of<T - 1>(work, block, row, count);
         }
     }
 
-    /// Tile 0: sums of T rows, 2: activations, 3: weights.
+    static void blocks(const MatmulWork& work, int begin, int end) {
+        if (work.rows < Kernel::fewest_rows) return TileWalk<typename Kernel::Narrow>::run(work, begin, end);
+        const TileConfig config = Kernel::config(work.rows < tile_rows ? work.rows : tile_rows);
+        const TileScope scope(config);
+        for (int block = begin; block < end; ++block) {
+            for (int row = 0; row < work.rows; row += tile_rows) {
+                const int left = work.rows - row;
+                rows_of<tile_rows>(work, block, row, left < tile_rows ? left : tile_rows);
+            }
+        }
+    }
+};
+
+/// int8. A tile takes the high and low halves of 8 rows as 16 rows and yields the exact sums of one group of
+/// inputs; they are joined and scaled into the f32 sum as in Int8VnniTile, so both give the same bits.
+struct Int8Amx {
+    using Narrow = Int8VnniTile;
+    static constexpr int fewest_rows = 3;
+    static constexpr int half = tile_rows / 2;  ///< rows of activations in one tile
+    static constexpr int dots_ahead = 1;        ///< groups between a tile and the use of its sums
+    static constexpr int slots = 2;             ///< power of two above dots_ahead
+
+    /// Tiles 0 and 1: sums of rows 0 to 7 and 8 to 15; 2 and 3: their activations; 4: weights; 5 to 7: as 2
+    /// to 4.
+    static TileConfig config(int rows) {
+        TileConfig tiles;
+        const int first = 2 * (rows < half ? rows : half), second = 2 * rows - first;
+        tiles.set(0, first, row_bytes);
+        if (second > 0) tiles.set(1, second, row_bytes);
+        for (int inputs = 2; inputs <= 5; inputs += 3) {
+            tiles.set(inputs, first, row_bytes);
+            if (second > 0) tiles.set(inputs + 1, second, row_bytes);
+            tiles.set(inputs + 2, tile_rows, row_bytes);
+        }
+        return tiles;
+    }
+
+    template <int T>
+    [[gnu::always_inline]] static void add(const Dots (&dots)[2], __m512 w_scale, const float* x_scale,
+                                           long x_stride, __m512 (&sum)[T]) {
+#pragma GCC unroll 16
+        for (int t = 0; t < T; ++t) {
+            const __m512i high = _mm512_load_si512(dots[t / half][2 * (t % half)]);
+            const __m512i low = _mm512_load_si512(dots[t / half][2 * (t % half) + 1]);
+            const __m512i dot = _mm512_add_epi32(_mm512_slli_epi32(high, int8_low_bits), low);
+            const __m512 factor = _mm512_mul_ps(w_scale, _mm512_set1_ps(x_scale[t * x_stride]));
+            sum[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), factor, sum[t]);
+        }
+    }
+
+    /// The products of 64 inputs. Neighbours take other tiles, as a load waits for the product before it.
+    template <int T, bool Second>
+    [[gnu::always_inline]] static void multiply(const std::int8_t* w, const std::int8_t* x, long width) {
+        prefetch_tile(w + 2 * tile_bytes);
+        const std::int8_t* lower = x + 2 * half * width;
+        if constexpr (Second) {
+            _tile_loadd(7, w, row_bytes);
+            _tile_loadd(5, x, width);
+            _tile_dpbssd(0, 5, 7);
+            if constexpr (T <= half) return;
+            _tile_loadd(6, lower, width);
+            _tile_dpbssd(1, 6, 7);
+        } else {
+            _tile_loadd(4, w, row_bytes);
+            _tile_loadd(2, x, width);
+            _tile_dpbssd(0, 2, 4);
+            if constexpr (T <= half) return;
+            _tile_loadd(3, lower, width);
+            _tile_dpbssd(1, 3, 4);
+        }
+    }
+
     template <int T>
     static void run(const MatmulWork& work, int block, int row) {
         const long groups = (work.k + quant_block - 1) / quant_block;
         const long stride = (work.k + int8_padding - 1) / int8_padding * int8_padding * lanes;
         const auto* w = reinterpret_cast<const std::int8_t*>(work.weights) + block * stride;
         const std::uint16_t* scales = work.scales + block * groups * lanes;
-        const std::int8_t* x = work.x_int8 + row * groups * quant_block;
+        const long width = groups * quant_block;
+        const std::int8_t* x = work.x_int8 + row * 2 * width;
         const float* x_scale = work.x_scale + row * groups;
-        alignas(64) Dots dots[slots];
+        alignas(64) Dots dots[slots][2];
         __m512 sum[T];
 #pragma GCC unroll 16
         for (int t = 0; t < T; ++t) sum[t] = _mm512_setzero_ps();
         for (long g = 0; g < groups + dots_ahead; ++g) {
             if (g < groups) {
-                prefetch_tile(w + (g + 2) * tile_bytes);
-                _tile_loadd(2, x + g * quant_block, groups * quant_block);
-                _tile_loadd(3, w + g * tile_bytes, row_bytes);
                 _tile_zero(0);
-                _tile_dpbssd(0, 2, 3);
-                store_dots(dots[g % slots]);
+                if constexpr (T > half) _tile_zero(1);
+                const std::int8_t* at = w + g * quant_block * lanes;
+                multiply<T, false>(at, x + g * quant_block, width);
+                if (g * quant_block + tile_inputs < work.k)
+                    multiply<T, true>(at + tile_bytes, x + g * quant_block + tile_inputs, width);
+                store_dots<0>(dots[g % slots][0]);
+                if constexpr (T > half) store_dots<1>(dots[g % slots][1]);
             }
             const long ready = g - dots_ahead;
             if (ready < 0) continue;
@@ -97,50 +171,42 @@ struct Int8Amx {
 #pragma GCC unroll 16
         for (int t = 0; t < T; ++t) store_tile_row(work, block, row + t, sum[t]);
     }
-
-    template <int T>
-    static void rows_of(const MatmulWork& work, int block, int row, int count) {
-        if (count == T) {
-            run<T>(work, block, row);
-        } else if constexpr (T > 1) {
-            rows_of<T - 1>(work, block, row, count);
-        }
-    }
-
-    /// Below this vpdpbusd is faster.
-    static constexpr int fewest_rows = 3;
-
-    static void blocks(const MatmulWork& work, int begin, int end) {
-        if (work.rows < fewest_rows) return TileWalk<Int8VnniTile>::run(work, begin, end);
-        TileConfig config;
-        const int height = work.rows < tile_rows ? work.rows : tile_rows;
-        config.set(0, height, row_bytes);
-        config.set(2, height, row_bytes);
-        config.set(3, tile_rows, row_bytes);
-        const TileScope scope(config);
-        for (int block = begin; block < end; ++block) {
-            int row = 0;
-            for (; row + tile_rows <= work.rows; row += tile_rows) run<tile_rows>(work, block, row);
-            if (row < work.rows) rows_of<tile_rows - 1>(work, block, row, work.rows - row);
-        }
-    }
 };
 
-/// int4, as Int4VnniTile: a tile takes one group of 32 inputs, whose nibbles become bytes on the way.
+/// int4, as Int4VnniTile: a tile takes one group of 32 inputs, high halves of the activations against the
+/// weights times 16, low halves against the weights, whose nibbles become such bytes on the way.
 struct Int4Amx {
+    using Narrow = Int4VnniTile;
+    static constexpr int fewest_rows = 5;
     static constexpr int unpacked_ahead = 2;  ///< groups between unpacking and the tile that loads them
-    static constexpr int slots = 4;           ///< power of two above it
-    static constexpr int group_bytes = int4_block * lanes;
-    using Dots = Int8Amx::Dots;
+    static constexpr int dots_ahead = 2;      ///< groups between a tile and the use of its sums
+    static constexpr int slots = 4;           ///< power of two above both
+    static constexpr int packed_bytes = int4_block / 2 * lanes;
+    static constexpr int parts = quant_block / int4_block;
 
-    /// Group `g` of a block in the order of int8 weights: row r of the tile is inputs 4 r to 4 r + 3.
+    /// Tile 0: sums of T rows, 2: activations, 3: weights.
+    static TileConfig config(int rows) {
+        TileConfig tiles;
+        tiles.set(0, rows, row_bytes);
+        tiles.set(2, rows, row_bytes);
+        tiles.set(3, tile_rows, row_bytes);
+        return tiles;
+    }
+
+    /// One group of a block in the order of int8 weights, row r of the tile inputs 4 r to 4 r + 3: times 16
+    /// in its upper half, as they are in its lower.
     static void unpack(const std::uint8_t* w, std::uint8_t* out) {
         const __m512i low = _mm512_set1_epi8(15);
+        constexpr int lower = int4_block * lanes;
 #pragma GCC unroll 4
         for (int j = 0; j < int4_block / 8; ++j) {
             const __m512i both = _mm512_load_si512(w + j * 64);
-            _mm512_store_si512(out + 2 * j * 64, _mm512_and_si512(both, low));
-            _mm512_store_si512(out + (2 * j + 1) * 64, _mm512_and_si512(_mm512_srli_epi16(both, 4), low));
+            const __m512i first = _mm512_and_si512(both, low);
+            const __m512i second = _mm512_andnot_si512(low, both);
+            _mm512_store_si512(out + 2 * j * 64, _mm512_slli_epi16(first, int4_low_bits));
+            _mm512_store_si512(out + (2 * j + 1) * 64, second);
+            _mm512_store_si512(out + lower + 2 * j * 64, first);
+            _mm512_store_si512(out + lower + (2 * j + 1) * 64, _mm512_srli_epi16(second, int4_low_bits));
         }
     }
 
@@ -154,7 +220,7 @@ struct Int4Amx {
         for (int t = 0; t < T; ++t) {
             const __m512 factor = _mm512_mul_ps(scale, _mm512_set1_ps(x_scale[t * x_groups]));
             sum[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(dots[t])), factor, sum[t]);
-            sum[t] = _mm512_fmadd_ps(minimum, _mm512_set1_ps(x_sum[t * x_groups * 2]), sum[t]);
+            sum[t] = _mm512_fmadd_ps(minimum, _mm512_set1_ps(x_sum[t * x_groups * parts]), sum[t]);
         }
     }
 
@@ -162,64 +228,37 @@ struct Int4Amx {
     static void run(const MatmulWork& work, int block, int row) {
         const long groups = (work.k + int4_block - 1) / int4_block;
         const long x_groups = (work.k + quant_block - 1) / quant_block;
-        const auto* w =
-            reinterpret_cast<const std::uint8_t*>(work.weights) + block * groups * (group_bytes / 2);
+        const auto* w = reinterpret_cast<const std::uint8_t*>(work.weights) + block * groups * packed_bytes;
         const std::uint16_t* scales = work.scales + block * groups * 2 * lanes;
-        const std::int8_t* x = work.x_int8 + row * x_groups * quant_block;
+        const long width = 2 * x_groups * quant_block;
+        const std::int8_t* x = work.x_int8 + row * width;
         const float* x_scale = work.x_scale + row * x_groups;
-        const float* x_sum = work.x_sum + row * x_groups * 2;
-        alignas(64) std::uint8_t bytes[slots][group_bytes];
+        const float* x_sum = work.x_sum + row * x_groups * parts;
+        alignas(64) std::uint8_t bytes[slots][tile_bytes];
         alignas(64) Dots dots[slots];
         __m512 sum[T];
 #pragma GCC unroll 16
         for (int t = 0; t < T; ++t) sum[t] = _mm512_setzero_ps();
-        for (long g = 0; g < unpacked_ahead && g < groups; ++g) unpack(w + g * (group_bytes / 2), bytes[g]);
-        for (long g = 0; g < groups + Int8Amx::dots_ahead; ++g) {
+        for (long g = 0; g < unpacked_ahead && g < groups; ++g) unpack(w + g * packed_bytes, bytes[g]);
+        for (long g = 0; g < groups + dots_ahead; ++g) {
             if (g < groups) {
                 const long next = g + unpacked_ahead;
-                if (next < groups) unpack(w + next * (group_bytes / 2), bytes[next % slots]);
-                _mm_prefetch(reinterpret_cast<const char*>(w + next * (group_bytes / 2) + 2048), _MM_HINT_T0);
+                if (next < groups) unpack(w + next * packed_bytes, bytes[next % slots]);
+                _mm_prefetch(reinterpret_cast<const char*>(w + next * packed_bytes + 2048), _MM_HINT_T0);
                 asm volatile("" : : "m"(bytes));  // stored before the tile reads it
-                _tile_loadd(2, x + g * int4_block, x_groups * quant_block);
+                _tile_loadd(2, x + g * row_bytes, width);
                 _tile_loadd(3, bytes[g % slots], row_bytes);
                 _tile_zero(0);
-                _tile_dpbssd(0, 2, 3);
-                Int8Amx::store_dots(dots[g % slots]);
+                _tile_dpbsud(0, 2, 3);
+                store_dots<0>(dots[g % slots]);
             }
-            const long ready = g - Int8Amx::dots_ahead;
+            const long ready = g - dots_ahead;
             if (ready < 0) continue;
-            add<T>(dots[ready % slots], scales + ready * 2 * lanes, x_scale + ready / 2, x_sum + ready,
+            add<T>(dots[ready % slots], scales + ready * 2 * lanes, x_scale + ready / parts, x_sum + ready,
                    x_groups, sum);
         }
 #pragma GCC unroll 16
         for (int t = 0; t < T; ++t) store_tile_row(work, block, row + t, sum[t]);
-    }
-
-    template <int T>
-    static void rows_of(const MatmulWork& work, int block, int row, int count) {
-        if (count == T) {
-            run<T>(work, block, row);
-        } else if constexpr (T > 1) {
-            rows_of<T - 1>(work, block, row, count);
-        }
-    }
-
-    /// Below this vpdpbusd is faster.
-    static constexpr int fewest_rows = 6;
-
-    static void blocks(const MatmulWork& work, int begin, int end) {
-        if (work.rows < fewest_rows) return TileWalk<Int4VnniTile>::run(work, begin, end);
-        TileConfig config;
-        const int height = work.rows < tile_rows ? work.rows : tile_rows;
-        config.set(0, height, row_bytes);
-        config.set(2, height, int4_block);
-        config.set(3, int4_block / 4, row_bytes);
-        const TileScope scope(config);
-        for (int block = begin; block < end; ++block) {
-            int row = 0;
-            for (; row + tile_rows <= work.rows; row += tile_rows) run<tile_rows>(work, block, row);
-            if (row < work.rows) rows_of<tile_rows - 1>(work, block, row, work.rows - row);
-        }
     }
 };
 
@@ -345,8 +384,13 @@ struct Bf16Amx {
 
 }  // namespace
 
-const MatmulKernels matmul_kernels_amx = {
-    TileWalk<F32Tile>::run, Bf16Amx::blocks, Int8Amx::blocks, Int4Amx::blocks, true,
-    quantise_row,           to_bf16_pairs};
+const MatmulKernels matmul_kernels_amx = {TileWalk<F32Tile>::run,
+                                          Bf16Amx::blocks,
+                                          AmxWalk<Int8Amx>::blocks,
+                                          AmxWalk<Int4Amx>::blocks,
+                                          true,
+                                          quantise_row,
+                                          quantise_row_int4,
+                                          to_bf16_pairs};
 
 }  // namespace draftscope::kernels

@@ -99,9 +99,8 @@ struct Bf16Tile {
     }
 };
 
-/// int8 by vpmaddubsw. Its unsigned operand must be |x| and its signed one w with x's sign: both stay within
-/// 127, so that a pair of products fits 16 bits (2 * 127 * 127 < 32768) and nothing saturates. The sums of a
-/// group are exact, as on every other path.
+/// int8 by vpmaddwd on 16-bit values: the 128 products of a group, each up to 127 * 127 * 128, are summed
+/// exactly in 32 bits, as on every other path.
 struct Int8Tile {
     static constexpr int blocks = 1;
     static constexpr int rows = 2;
@@ -113,34 +112,30 @@ struct Int8Tile {
         const long padded = (work.k + int8_padding - 1) / int8_padding * int8_padding;
         const auto* w = reinterpret_cast<const std::int8_t*>(work.weights) + block * padded * lanes;
         const std::uint16_t* scales = work.scales + block * groups * lanes;
-        const std::int8_t* x = work.x_int8 + row * groups * quant_block;
-        const __m256i ones = _mm256_set1_epi16(1);
+        const long width = groups * quant_block;
+        const auto* x = reinterpret_cast<const std::int16_t*>(work.x_int8) + row * width;
         __m256 sum[T][halves];
         clear<T>(sum);
         for (long g = 0; g < groups; ++g) {
-            __m256i dot[T][halves] = {};
-            const long left = (padded - g * quant_block) / 4;
-            const long steps = left < quant_block / 4 ? left : quant_block / 4;
+            const long last = (g + 1) * quant_block < padded ? (g + 1) * quant_block : padded;
+            // One half after the other: both at once would not fit sixteen registers.
+            for (int h = 0; h < halves; ++h) {
+                __m256i dot[T][2] = {};  // of four outputs each, two sums an output
 #pragma GCC unroll 4
-            for (long j = 0; j < steps; ++j) {
-                __m256i wide[halves];
-                for (int h = 0; h < halves; ++h) {
-                    const auto* at = w + (g * quant_block + 4 * j) * lanes + 32 * h;
-                    wide[h] = _mm256_load_si256(reinterpret_cast<const __m256i*>(at));
-                }
+                for (long i = g * quant_block; i < last; i += 4) {
+                    const auto* at = reinterpret_cast<const __m128i*>(w + i * lanes + 32 * h);
+                    const __m256i first = _mm256_cvtepi8_epi16(_mm_load_si128(at));
+                    const __m256i second = _mm256_cvtepi8_epi16(_mm_load_si128(at + 1));
 #pragma GCC unroll 8
-                for (int t = 0; t < T; ++t) {
-                    int four;
-                    __builtin_memcpy(&four, x + (t * groups + g) * quant_block + 4 * j, sizeof(four));
-                    const __m256i values = _mm256_set1_epi32(four);
-                    const __m256i size = _mm256_abs_epi8(values);
-                    for (int h = 0; h < halves; ++h) {
-                        const __m256i pairs = _mm256_maddubs_epi16(size, _mm256_sign_epi8(wide[h], values));
-                        dot[t][h] = _mm256_add_epi32(dot[t][h], _mm256_madd_epi16(pairs, ones));
+                    for (int t = 0; t < T; ++t) {
+                        long long four;
+                        __builtin_memcpy(&four, x + t * width + i, sizeof(four));
+                        const __m256i values = _mm256_set1_epi64x(four);
+                        dot[t][0] = _mm256_add_epi32(dot[t][0], _mm256_madd_epi16(first, values));
+                        dot[t][1] = _mm256_add_epi32(dot[t][1], _mm256_madd_epi16(second, values));
                     }
                 }
-            }
-            for (int h = 0; h < halves; ++h) {
+                asm volatile("" : : : "memory");
                 const __m128i packed =
                     _mm_load_si128(reinterpret_cast<const __m128i*>(scales + g * lanes + 8 * h));
                 const __m256 w_scale =
@@ -148,8 +143,10 @@ struct Int8Tile {
 #pragma GCC unroll 8
                 for (int t = 0; t < T; ++t) {
                     const __m256 factor = _mm256_set1_ps(work.x_scale[(row + t) * groups + g]);
-                    sum[t][h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[t][h]), _mm256_mul_ps(w_scale, factor),
-                                                sum[t][h]);
+                    // Sums of pairs: outputs 0 1 4 5 and 2 3 6 7.
+                    const __m256i pairs = _mm256_hadd_epi32(dot[t][0], dot[t][1]);
+                    const __m256 all = _mm256_cvtepi32_ps(_mm256_permute4x64_epi64(pairs, 0xd8));
+                    sum[t][h] = _mm256_fmadd_ps(all, _mm256_mul_ps(w_scale, factor), sum[t][h]);
                 }
             }
         }
@@ -158,14 +155,23 @@ struct Int8Tile {
     }
 };
 
-/// int4 by vpmaddubsw: weights are the unsigned operand as they are. Eight products of up to 15 * 127 fit 16
-/// bits twice over, so a group of 32 is widened once.
+/// int4 by vpmaddubsw: weights are the unsigned operand as they are. Sixteen products of up to 15 * 127 fit
+/// 16 bits, so a group of 32 is widened once, the activations' high and low halves apart.
 struct Int4Tile {
     static constexpr int blocks = 1;
     static constexpr int rows = 2;
+    static constexpr int parts = quant_block / int4_block;
 
     static __m256 half_floats(const std::uint16_t* at) {
         return _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i*>(at)));
+    }
+    static __m256i four_inputs(const std::int8_t* x) {
+        int four;
+        __builtin_memcpy(&four, x, sizeof(four));
+        return _mm256_set1_epi32(four);
+    }
+    static void add_products(__m256i& pairs, __m256i w, const std::int8_t* x) {
+        pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16(w, four_inputs(x)));
     }
 
     template <int R, int T>
@@ -176,30 +182,30 @@ struct Int4Tile {
         const auto* w =
             reinterpret_cast<const std::uint8_t*>(work.weights) + block * groups * int4_block / 2 * lanes;
         const std::uint16_t* scales = work.scales + block * groups * 2 * lanes;
-        const std::int8_t* x = work.x_int8 + row * wide * quant_block;
+        const long width = 2 * wide * quant_block;
+        const std::int8_t* x = work.x_int8 + row * width;
         const __m256i ones = _mm256_set1_epi16(1);
-        const __m256i low = _mm256_set1_epi8(15);
+        const __m256i nibble = _mm256_set1_epi8(15);
         __m256 sum[T][halves];
         clear<T>(sum);
         for (long g = 0; g < groups; ++g) {
             // One half after the other: both at once would not fit sixteen registers.
             for (int h = 0; h < halves; ++h) {
-                __m256i pairs[T] = {};
+                __m256i high[T] = {};
+                __m256i low[T] = {};
 #pragma GCC unroll 4
                 for (int j = 0; j < int4_block / 8; ++j) {
                     const auto* at = w + (g * int4_block / 2 + 4 * j) * lanes + 32 * h;
                     const __m256i both = _mm256_load_si256(reinterpret_cast<const __m256i*>(at));
-                    const __m256i first = _mm256_and_si256(both, low);
-                    const __m256i second = _mm256_and_si256(_mm256_srli_epi16(both, 4), low);
+                    const __m256i first = _mm256_and_si256(both, nibble);
+                    const __m256i second = _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble);
 #pragma GCC unroll 8
                     for (int t = 0; t < T; ++t) {
-                        int four[2];
-                        __builtin_memcpy(four, x + t * wide * quant_block + g * int4_block + 8 * j,
-                                         sizeof(four));
-                        pairs[t] = _mm256_add_epi16(pairs[t],
-                                                    _mm256_maddubs_epi16(first, _mm256_set1_epi32(four[0])));
-                        pairs[t] = _mm256_add_epi16(pairs[t],
-                                                    _mm256_maddubs_epi16(second, _mm256_set1_epi32(four[1])));
+                        const std::int8_t* eight = x + t * width + g * 2 * int4_block + 8 * j;
+                        add_products(high[t], first, eight);
+                        add_products(high[t], second, eight + 4);
+                        add_products(low[t], first, eight + int4_block);
+                        add_products(low[t], second, eight + int4_block + 4);
                     }
                 }
                 // Else GCC keeps the activations of one half for the other, which costs more registers than
@@ -209,10 +215,13 @@ struct Int4Tile {
                 const __m256 minimum = half_floats(scales + (g * 2 + 1) * lanes + 8 * h);
 #pragma GCC unroll 8
                 for (int t = 0; t < T; ++t) {
-                    const __m256 x_scale = _mm256_set1_ps(work.x_scale[(row + t) * wide + g / 2]);
-                    const __m256 x_sum = _mm256_set1_ps(work.x_sum[(row + t) * wide * 2 + g]);
-                    const __m256 dot = _mm256_cvtepi32_ps(_mm256_madd_epi16(pairs[t], ones));
-                    sum[t][h] = _mm256_fmadd_ps(dot, _mm256_mul_ps(scale, x_scale), sum[t][h]);
+                    const __m256 x_scale = _mm256_set1_ps(work.x_scale[(row + t) * wide + g / parts]);
+                    const __m256 x_sum = _mm256_set1_ps(work.x_sum[(row + t) * wide * parts + g]);
+                    const __m256i dot =
+                        _mm256_add_epi32(_mm256_slli_epi32(_mm256_madd_epi16(high[t], ones), int4_low_bits),
+                                         _mm256_madd_epi16(low[t], ones));
+                    sum[t][h] =
+                        _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_mul_ps(scale, x_scale), sum[t][h]);
                     sum[t][h] = _mm256_fmadd_ps(minimum, x_sum, sum[t][h]);
                 }
             }
@@ -242,40 +251,79 @@ void matmul_int4_avx2(const MatmulWork& work, int begin, int end) {
     TileWalk<Int4Tile>::run(work, begin, end);
 }
 
-void matmul_quantise_avx2(const float* x, int k, std::int8_t* q, float* scale, std::int32_t*) {
+namespace {
+
+constexpr int group_parts = quant_block / 8;
+
+/// The values of one group as multiples of the scale it returns, up to `most`.
+float quantise_group(const float* x, int count, int most, __m256i (&q)[group_parts]) {
     // Below this the reciprocal would overflow; such a block adds nothing that f32 sums would keep.
     constexpr float smallest = 1e-30f;
     const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    for (int g = 0; g * quant_block < k; ++g) {
-        __m256 in[8];
-        __m256 most = _mm256_setzero_ps();
-        for (int v = 0; v < 8; ++v) {
-            const int first = g * quant_block + 8 * v;
-            in[v] = _mm256_maskload_ps(x + first, _mm256_cmpgt_epi32(_mm256_set1_epi32(k - first), index));
-            most = _mm256_max_ps(most, magnitude(in[v]));
-        }
-        const float largest = largest_of(most);
-        scale[g] = largest > smallest ? largest / 127.0f : 0.0f;
-        const __m256 inverse = _mm256_set1_ps(largest > smallest ? 127.0f / largest : 0.0f);
-        __m256i rounded[8];
-        for (int v = 0; v < 8; ++v) rounded[v] = _mm256_cvtps_epi32(_mm256_mul_ps(in[v], inverse));
-        for (int v = 0; v < 8; v += 4) {
-            // The packs work within 128-bit halves; the permutation puts the eight pieces back in order.
-            const __m256i low = _mm256_packs_epi32(rounded[v], rounded[v + 1]);
-            const __m256i high = _mm256_packs_epi32(rounded[v + 2], rounded[v + 3]);
-            const __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high),
-                                                              _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-            _mm256_storeu_si256(reinterpret_cast<__m256i*>(q + g * quant_block + 8 * v), bytes);
+    const auto part = [&](int v) {
+        return _mm256_maskload_ps(x + 8 * v, _mm256_cmpgt_epi32(_mm256_set1_epi32(count - 8 * v), index));
+    };
+    __m256 top = _mm256_setzero_ps();
+    for (int v = 0; v < group_parts; ++v) top = _mm256_max_ps(top, magnitude(part(v)));
+    const float largest = largest_of(top);
+    const auto limit = static_cast<float>(most);
+    const __m256 inverse = _mm256_set1_ps(largest > smallest ? limit / largest : 0.0f);
+    for (int v = 0; v < group_parts; ++v) q[v] = _mm256_cvtps_epi32(_mm256_mul_ps(part(v), inverse));
+    return largest > smallest ? largest / limit : 0.0f;
+}
+
+/// 32 values as bytes. The packs work within 128-bit halves; the permutation puts the eight pieces in order.
+void store_bytes(const __m256i* q, std::int8_t* out) {
+    const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out),
+                        _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+}
+
+int sum_of(__m256i a) {
+    __m128i half = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    half = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(half, _mm_shuffle_epi32(half, 0xb1)));
+}
+
+}  // namespace
+
+void matmul_quantise_avx2(const float* x, int k, std::int8_t* q, float* scale, std::int32_t*) {
+    auto* out = reinterpret_cast<std::int16_t*>(q);
+    for (int g = 0; g * quant_block < k; ++g, out += quant_block) {
+        __m256i values[group_parts];
+        scale[g] = quantise_group(x + g * quant_block, k - g * quant_block, 127 << int8_low_bits, values);
+        for (int v = 0; v < group_parts; v += 2) {
+            const __m256i packed = _mm256_packs_epi32(values[v], values[v + 1]);
+            _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 8 * v),
+                                _mm256_permute4x64_epi64(packed, 0xd8));
         }
     }
 }
 
-const MatmulKernels matmul_kernels_avx2 = {TileWalk<F32Tile>::run,
-                                           TileWalk<Bf16Tile>::run,
-                                           matmul_int8_avx2,
-                                           matmul_int4_avx2,
-                                           false,
-                                           matmul_quantise_avx2,
-                                           nullptr};
+void matmul_quantise_int4_avx2(const float* x, int k, std::int8_t* q, float* scale, float* sum) {
+    const __m256i up = _mm256_set1_epi32(1 << (int4_low_bits - 1));
+    for (int g = 0; g * quant_block < k; ++g) {
+        __m256i values[group_parts];
+        scale[g] = quantise_group(x + g * quant_block, k - g * quant_block, 127 << int4_low_bits, values);
+        for (int v = 0; v < group_parts; v += 4, q += 2 * int4_block) {
+            __m256i high[4];
+            __m256i low[4];
+            __m256i total = _mm256_setzero_si256();
+            for (int i = 0; i < 4; ++i) {
+                const __m256i value = values[v + i];
+                high[i] = _mm256_srai_epi32(_mm256_add_epi32(value, up), int4_low_bits);
+                low[i] = _mm256_sub_epi32(value, _mm256_slli_epi32(high[i], int4_low_bits));
+                total = _mm256_add_epi32(total, value);
+            }
+            store_bytes(high, q);
+            store_bytes(low, q + int4_block);
+            *sum++ = static_cast<float>(sum_of(total)) * scale[g];
+        }
+    }
+}
+
+const MatmulKernels matmul_kernels_avx2 = {
+    TileWalk<F32Tile>::run, TileWalk<Bf16Tile>::run,   matmul_int8_avx2, matmul_int4_avx2, false,
+    matmul_quantise_avx2,   matmul_quantise_int4_avx2, nullptr};
 
 }  // namespace draftscope::kernels

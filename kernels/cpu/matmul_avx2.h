@@ -8,5 +8,6 @@ namespace draftscope::kernels {
 void matmul_int8_avx2(const MatmulWork& work, int begin, int end);
 void matmul_int4_avx2(const MatmulWork& work, int begin, int end);
 void matmul_quantise_avx2(const float* x, int k, std::int8_t* q, float* scale, std::int32_t* start);
+void matmul_quantise_int4_avx2(const float* x, int k, std::int8_t* q, float* scale, float* sum);
 
 }  // namespace draftscope::kernels

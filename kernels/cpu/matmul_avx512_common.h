@@ -31,6 +31,13 @@ inline __m512 load_scales(const std::uint16_t* scales) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
+/// Four int8 activations in every lane.
+inline __m512i four_inputs(const std::int8_t* x) {
+    int packed;
+    __builtin_memcpy(&packed, x, sizeof(packed));
+    return _mm512_set1_epi32(packed);
+}
+
 /// f32: one multiply-add per input, ascending.
 struct F32Tile {
     static constexpr int blocks = 2;
@@ -69,34 +76,68 @@ struct F32Tile {
     }
 };
 
-/// Symmetric int8 of one row, 64 values a scale.
-inline void quantise_row(const float* x, int k, std::int8_t* q, float* scale, std::int32_t* start) {
+constexpr int group_parts = quant_block / lanes;
+
+/// The values of one group as multiples of the scale it returns, up to `most`.
+inline float quantise_group(const float* x, int count, int most, __m512i (&q)[group_parts]) {
     // Below this the reciprocal would overflow; such a block adds nothing that f32 sums would keep.
     constexpr float smallest = 1e-30f;
-    for (int g = 0; g * quant_block < k; ++g) {
-        const float* in = x + g * quant_block;
-        const int left = k - g * quant_block;
-        const std::uint64_t mask =
-            left >= quant_block ? ~std::uint64_t{0} : (std::uint64_t{1} << left) - std::uint64_t{1};
-        __m512 part[4];
-#pragma GCC unroll 4
-        for (int v = 0; v < 4; ++v) {
-            part[v] = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16 * v), in + 16 * v);
-        }
-        const __m512 low = _mm512_max_ps(_mm512_abs_ps(part[0]), _mm512_abs_ps(part[1]));
-        const __m512 high = _mm512_max_ps(_mm512_abs_ps(part[2]), _mm512_abs_ps(part[3]));
-        const float largest = _mm512_reduce_max_ps(_mm512_max_ps(low, high));
-        const float inverse = largest > smallest ? 127.0f / largest : 0.0f;
-        scale[g] = largest > smallest ? largest / 127.0f : 0.0f;
+    __m512 part[group_parts];
+    __m512 top = _mm512_setzero_ps();
+#pragma GCC unroll 8
+    for (int v = 0; v < group_parts; ++v) {
+        const int left = count - v * lanes;
+        const auto mask = static_cast<__mmask16>(left >= lanes ? 0xffffu
+                                                 : left <= 0   ? 0u
+                                                               : (1u << left) - 1u);
+        part[v] = _mm512_maskz_loadu_ps(mask, x + v * lanes);
+        top = _mm512_max_ps(top, _mm512_abs_ps(part[v]));
+    }
+    const float largest = _mm512_reduce_max_ps(top);
+    const auto limit = static_cast<float>(most);
+    const __m512 inverse = _mm512_set1_ps(largest > smallest ? limit / largest : 0.0f);
+#pragma GCC unroll 8
+    for (int v = 0; v < group_parts; ++v) q[v] = _mm512_cvtps_epi32(_mm512_mul_ps(part[v], inverse));
+    return largest > smallest ? largest / limit : 0.0f;
+}
+
+/// 16 values as two bytes each.
+template <int LowBits>
+inline void store_halves(__m512i q, std::int8_t* high, std::int8_t* low) {
+    const __m512i up = _mm512_srai_epi32(_mm512_add_epi32(q, _mm512_set1_epi32(1 << (LowBits - 1))), LowBits);
+    const __m512i rest = _mm512_sub_epi32(q, _mm512_slli_epi32(up, LowBits));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(high), _mm512_cvtepi32_epi8(up));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(low), _mm512_cvtepi32_epi8(rest));
+}
+
+/// One row for int8 weights (MatmulKernels::quantise).
+inline void quantise_row(const float* x, int k, std::int8_t* q, float* scale, std::int32_t* start) {
+    const int groups = (k + quant_block - 1) / quant_block;
+    for (int g = 0; g < groups; ++g, q += quant_block) {
+        __m512i values[group_parts];
+        scale[g] = quantise_group(x + g * quant_block, k - g * quant_block, 127 << int8_low_bits, values);
         __m512i sum = _mm512_setzero_si512();
-#pragma GCC unroll 4
-        for (int v = 0; v < 4; ++v) {
-            const __m512i rounded = _mm512_cvtps_epi32(_mm512_mul_ps(part[v], _mm512_set1_ps(inverse)));
-            sum = _mm512_add_epi32(sum, rounded);
-            _mm_storeu_si128(reinterpret_cast<__m128i*>(q + g * quant_block) + v,
-                             _mm512_cvtsepi32_epi8(rounded));
+#pragma GCC unroll 8
+        for (int v = 0; v < group_parts; ++v) {
+            sum = _mm512_add_epi32(sum, values[v]);
+            store_halves<int8_low_bits>(values[v], q + v * lanes, q + groups * quant_block + v * lanes);
         }
         start[g] = -int8_offset * _mm512_reduce_add_epi32(sum);
+    }
+}
+
+/// One row for int4 weights.
+inline void quantise_row_int4(const float* x, int k, std::int8_t* q, float* scale, float* sum) {
+    for (int g = 0; g * quant_block < k; ++g) {
+        __m512i values[group_parts];
+        scale[g] = quantise_group(x + g * quant_block, k - g * quant_block, 127 << int4_low_bits, values);
+#pragma GCC unroll 4
+        for (int v = 0; v < group_parts; v += 2, q += 2 * int4_block) {
+            store_halves<int4_low_bits>(values[v], q, q + int4_block);
+            store_halves<int4_low_bits>(values[v + 1], q + lanes, q + int4_block + lanes);
+            *sum++ = static_cast<float>(_mm512_reduce_add_epi32(_mm512_add_epi32(values[v], values[v + 1]))) *
+                     scale[g];
+        }
     }
 }
 

@@ -53,6 +53,7 @@ const MatmulKernels matmul_kernels_bf16 = {TileWalk<F32Tile>::run,
                                            TileWalk<Int4VnniTile>::run,
                                            true,
                                            quantise_row,
+                                           quantise_row_int4,
                                            to_bf16_pairs};
 
 }  // namespace draftscope::kernels

@@ -5,12 +5,13 @@
 namespace draftscope::kernels {
 namespace {
 
-/// int8 by vpdpbusd: the 64 products of a group are summed exactly in 32 bits, then scaled into the f32 sum,
-/// groups ascending. The instruction wants one unsigned operand: weights become value + 128 in the register,
-/// and a row's sum of a group starts at -128 times the sum of its activations.
+/// int8 by vpdpbusd: the 128 products of a group are summed exactly in 32 bits, those of the activations'
+/// high and low halves apart, then scaled into the f32 sum, groups ascending. The instruction wants one
+/// unsigned operand: weights become value + 128 in the register, and a row's sum of a group starts at -128
+/// times the sum of its activations.
 struct Int8VnniTile {
     static constexpr int blocks = 2;
-    static constexpr int rows = 6;
+    static constexpr int rows = 4;
 
     template <int R, int T>
     static void run(const MatmulWork& work, int block, int row) {
@@ -18,7 +19,8 @@ struct Int8VnniTile {
         const long stride = (work.k + int8_padding - 1) / int8_padding * int8_padding * lanes;
         const auto* w = reinterpret_cast<const std::int8_t*>(work.weights) + block * stride;
         const std::uint16_t* scales = work.scales + block * groups * lanes;
-        const std::int8_t* x = work.x_int8 + row * groups * quant_block;
+        const long width = groups * quant_block;
+        const std::int8_t* x = work.x_int8 + row * 2 * width;
         const float* x_scale = work.x_scale + row * groups;
         const std::int32_t* x_start = work.x_start + row * groups;
         const __m512i offset = _mm512_set1_epi8(static_cast<char>(int8_offset));
@@ -29,11 +31,15 @@ struct Int8VnniTile {
             for (int r = 0; r < R; ++r) sum[t][r] = _mm512_setzero_ps();
         }
         for (long g = 0; g < groups; ++g) {
-            __m512i dot[T][R];
+            __m512i high[T][R];
+            __m512i low[T][R];
 #pragma GCC unroll 16
             for (int t = 0; t < T; ++t) {
 #pragma GCC unroll 4
-                for (int r = 0; r < R; ++r) dot[t][r] = _mm512_set1_epi32(x_start[t * groups + g]);
+                for (int r = 0; r < R; ++r) {
+                    high[t][r] = _mm512_setzero_si512();
+                    low[t][r] = _mm512_set1_epi32(x_start[t * groups + g]);
+                }
             }
             const auto* at = w + g * quant_block * lanes;
             const std::int8_t* four = x + g * quant_block;
@@ -49,11 +55,13 @@ struct Int8VnniTile {
                 }
 #pragma GCC unroll 16
                 for (int t = 0; t < T; ++t) {
-                    int packed;
-                    __builtin_memcpy(&packed, four + t * groups * quant_block, sizeof(packed));
-                    const __m512i values = _mm512_set1_epi32(packed);
+                    const __m512i a = four_inputs(four + 2 * t * width);
+                    const __m512i b = four_inputs(four + (2 * t + 1) * width);
 #pragma GCC unroll 4
-                    for (int r = 0; r < R; ++r) dot[t][r] = _mm512_dpbusd_epi32(dot[t][r], wide[r], values);
+                    for (int r = 0; r < R; ++r) {
+                        high[t][r] = _mm512_dpbusd_epi32(high[t][r], wide[r], a);
+                        low[t][r] = _mm512_dpbusd_epi32(low[t][r], wide[r], b);
+                    }
                 }
             }
             __m512 w_scale[R];
@@ -64,8 +72,10 @@ struct Int8VnniTile {
                 const __m512 factor = _mm512_set1_ps(x_scale[t * groups + g]);
 #pragma GCC unroll 4
                 for (int r = 0; r < R; ++r) {
-                    sum[t][r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[t][r]),
-                                                _mm512_mul_ps(w_scale[r], factor), sum[t][r]);
+                    const __m512i dot =
+                        _mm512_add_epi32(_mm512_slli_epi32(high[t][r], int8_low_bits), low[t][r]);
+                    sum[t][r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(w_scale[r], factor),
+                                                sum[t][r]);
                 }
             }
         }

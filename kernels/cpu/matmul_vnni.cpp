@@ -10,6 +10,7 @@ const MatmulKernels matmul_kernels_vnni = {TileWalk<F32Tile>::run,
                                            TileWalk<Int4VnniTile>::run,
                                            false,
                                            quantise_row,
+                                           quantise_row_int4,
                                            nullptr};
 
 }  // namespace draftscope::kernels

@@ -40,7 +40,7 @@ TEST(Matrix, UnpacksWhatWasPackedWithinItsPrecision) {
                 for (int c = 0; c < k; ++c) {
                     const double value = w.at(r, c);
                     float largest = 0.0f;
-                    for (int i = c / 64 * 64; i < std::min(c / 64 * 64 + 64, k); ++i) {
+                    for (int i = c / 128 * 128; i < std::min(c / 128 * 128 + 128, k); ++i) {
                         largest = std::max(largest, std::fabs(w.at(r, i)));
                     }
                     const auto at = static_cast<std::size_t>(c);
