@@ -10,6 +10,7 @@ import torch
 
 from . import trace
 from .make_prompts import prompt_hash
+from .memory import give_back
 from .target import Cache
 
 SLOTS = 80_000  # cache positions of a batch, over all its sequences
@@ -186,3 +187,5 @@ def run(target, text, records, out, max_new, temperature, seed, name, worker=(0,
         spoken += sum(count for p in pieces for _, count in p.spoken)
         seconds = time.time() - began
         print(f"batch {number + 1}/{len(work)}: {len(pieces)} conversations, {spoken} tokens, {spoken / seconds:.0f} tok/s, {seconds:.0f} s", flush=True)
+        del pieces
+        give_back()

@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from . import drafters, trace
 from .loss import SoftCrossEntropy, Vocabulary
+from .memory import give_back
 
 HELD_OUT = 40  # one conversation in so many is evaluated on and never trained on, chosen by its prompt's hash
 EVALUATED = 96  # held-out conversations looked at
@@ -302,6 +303,7 @@ class Trainer:
 
     def report(self):
         held = self.evaluate()
+        give_back()
         print(f"step {self.step}: held out, first choice {held['first']}, first four {held['four']}, chain tau {held['chain']}", flush=True)
         held["of"] = sum(map(Data.cost, (e for _, e in self.data.held)))
         # New folders bring new held-out conversations: figures over another set do not compare.
