@@ -44,7 +44,7 @@ def prompts(args):
     for item in args.add:
         path, _, count = str(item).rpartition(":")
         path, count = (pathlib.Path(path), int(count)) if path and count.isdigit() else (item, None)
-        extra = [r for r in _records([path]) if not overlap.hits((r.get("turns") or [r["prompt"]])[0])]
+        extra = [r for r in _records([path]) if not any(map(overlap.hits, r.get("turns") or [r["prompt"]]))]
         made += random.Random(args.seed).sample(extra, min(count, len(extra))) if count else extra
     with open(args.out, "w", encoding="utf-8") as file:
         for record in made:

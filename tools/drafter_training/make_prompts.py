@@ -91,7 +91,7 @@ GERMAN_PARTS = (
 FOLLOW_UPS = {
     "writing": "Rewrite your previous response as {style}.|Take your previous response and make it shorter.|Rewrite your previous response in a more formal tone.|Now rewrite it for a ten-year-old reader.|Start every sentence with the letter {letter}.|Can you add a surprising ending?|Evaluate and critique your own response.|Now write a title and a one-sentence summary for it.|Rewrite it without using the word \"the\".|Translate the first two sentences into {language}.".split("|"),
     "roleplay": "What would you say to somebody who disagrees with you?|And what do you think about {t}?|How would you explain that to a child?|What is your biggest regret?|Can you give me three concrete pieces of advice?|I tried that already and it did not work. What else?|What do you like most about your work?|Stay in your role and answer: what should I do first?".split("|"),
-    "reasoning": "Can you explain why the above question is interesting?|What would the answer be if the order was reversed?|Explain your reasoning step by step.|Are you sure? Check your answer again.|Give another example of the same kind.|What assumption did you make?|How would the answer change if there was one more of them?".split("|"),
+    "reasoning": "What would the answer be if the order was reversed?|Explain your reasoning step by step.|Are you sure? Check your answer again.|Give another example of the same kind.|What assumption did you make?|How would the answer change if there was one more of them?".split("|"),
     "math": "What if the first number was doubled?|Show how to check the result.|Write the solution as a single equation.|How much is that in percent?|What is the answer if {n} also gets {a} more?|Explain each step in more detail.".split("|"),
     "coding": "Can you write tests for it?|Explain the time complexity.|Now rewrite it in {code}.|Can you make it faster?|Add comments to the code.|How would you handle invalid input?|Can you do it without a loop?|What would you change for very large inputs?".split("|"),
     "extraction": "Output it in JSON format.|Reformulate your previous reply as a bulleted list.|Now sort the items alphabetically.|Which of these is mentioned first?|Add one sentence of explanation to each item.|Summarize your answer in one sentence.".split("|"),
@@ -215,7 +215,7 @@ def make(seed, counts, passages, overlap):
             tries += 1
             turns = maker.conversation(kind) if kind in FOLLOW_UPS else [maker.single(kind)]
             key = words_key(turns[0])
-            if key in seen or any(overlap.hits(t) for t in turns[:1]):
+            if key in seen or any(overlap.hits(t) for t in turns):
                 continue
             seen.add(key)
             out.append({"id": f"made-{kind}-{made}", "source": "made", "category": kind, "turns": turns})
