@@ -57,6 +57,17 @@ std::string_view Snapshot::token_text(const RunRow& run, TokenId token) const {
     return known->rows[static_cast<std::size_t>(token)].text;
 }
 
+std::shared_ptr<const RoundTree> Snapshot::tree(std::size_t round) const {
+    const RoundEntry& entry = rounds[round];
+    if (stored_trees != nullptr) return stored_trees->tree(entry.row.id);
+    auto out = std::make_shared<RoundTree>();
+    out->nodes.reserve(entry.nodes.count);
+    for (std::uint32_t i = 0; i < entry.nodes.count; ++i) out->nodes.push_back(nodes[entry.nodes.first + i]);
+    out->tops.reserve(entry.tops.count);
+    for (std::uint32_t i = 0; i < entry.tops.count; ++i) out->tops.push_back(tops[entry.tops.first + i]);
+    return out;
+}
+
 RowRange Snapshot::late_range(RowId step_id) const {
     const auto first_with = [&](RowId newest) {
         std::size_t low = 0, high = late_spans.size();
@@ -132,6 +143,7 @@ struct Capture::Applier {
     void operator()(const NoteRow& row) { capture.base_.notes.push_back(row); }
     void operator()(const std::vector<NvtxRangeRow>& rows) { append_all(capture.nvtx_ranges_, rows); }
     void operator()(const std::vector<GpuOpRow>& rows) { append_all(capture.gpu_ops_, rows); }
+    void operator()(const std::vector<GpuCounterRow>& rows) { append_all(capture.gpu_counters_, rows); }
 };
 
 void Capture::apply(const Record& record) {
@@ -182,6 +194,7 @@ Snapshot Capture::snapshot(std::uint64_t version) const {
     out.head_evals = head_evals_.view();
     out.gpu_ops = gpu_ops_.view();
     out.nvtx_ranges = nvtx_ranges_.view();
+    out.gpu_counters = gpu_counters_.view();
     out.counters = counters_.view();
     return out;
 }

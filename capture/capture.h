@@ -32,6 +32,19 @@ struct LateSpan {
     RowId newest_step = 0;   ///< highest step id of the late spans up to this one: never falls
 };
 
+/// The draft tree of a round.
+struct RoundTree {
+    std::vector<NodeRow> nodes;  ///< parents before children; the root is first
+    std::vector<NodeTopRow> tops;
+    std::string problem;  ///< why it could not be read; "" = it could
+};
+/// Draft trees that stay in their file until somebody looks at one. Any thread may ask.
+class TreeSource {
+  public:
+    virtual ~TreeSource() = default;
+    virtual std::shared_ptr<const RoundTree> tree(RowId round_id) const = 0;
+};
+
 /// Everything the panels show: immutable, cheap to copy, the same whether it came live or from a file.
 struct Snapshot {
     std::uint64_t version = 0;  ///< grows with every publication
@@ -41,8 +54,9 @@ struct Snapshot {
     std::vector<std::shared_ptr<const PromptRow>> prompts;  ///< in id order
     LogTable<StepEntry>::View steps;
     LogTable<RoundEntry>::View rounds;
-    LogTable<NodeRow>::View nodes;
-    LogTable<NodeTopRow>::View tops;
+    LogTable<NodeRow>::View nodes;                   ///< empty with `stored_trees`: ask tree()
+    LogTable<NodeTopRow>::View tops;                 ///< as nodes
+    std::shared_ptr<const TreeSource> stored_trees;  ///< of a large file
     LogTable<TokenRow>::View tokens;
     LogTable<SpanRow>::View spans;
     LogTable<LateSpan>::View late_spans;
@@ -50,6 +64,7 @@ struct Snapshot {
     LogTable<HeadEvalRow>::View head_evals;
     LogTable<GpuOpRow>::View gpu_ops;
     LogTable<NvtxRangeRow>::View nvtx_ranges;
+    LogTable<GpuCounterRow>::View gpu_counters;
     LogTable<CounterRow>::View counters;
     std::vector<LossRow> losses;
     std::vector<NoteRow> notes;
@@ -62,6 +77,8 @@ struct Snapshot {
     const Vocab* vocab(RowId id) const;
     /// Printable text of a token of the run's target; "" when the vocabulary is not known.
     std::string_view token_text(const RunRow& run, TokenId token) const;
+    /// The draft tree of `rounds[round]`, wherever it is.
+    std::shared_ptr<const RoundTree> tree(std::size_t round) const;
     /// The part of `late_spans` in which all late spans of the step lie, others possibly too.
     RowRange late_range(RowId step_id) const;
 };
@@ -72,6 +89,7 @@ class Capture {
     void apply(const Record& record);
     Snapshot snapshot(std::uint64_t version) const;
     void set_source(std::string path) { base_.source = std::move(path); }
+    void set_stored_trees(std::shared_ptr<const TreeSource> trees) { base_.stored_trees = std::move(trees); }
 
   private:
     struct Applier;
@@ -90,6 +108,7 @@ class Capture {
     LogTable<HeadEvalRow> head_evals_;
     LogTable<GpuOpRow> gpu_ops_;
     LogTable<NvtxRangeRow> nvtx_ranges_;
+    LogTable<GpuCounterRow> gpu_counters_;
     LogTable<CounterRow> counters_;
 };
 

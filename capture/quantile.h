@@ -13,6 +13,9 @@ inline constexpr std::size_t min_samples_for_p90 = 36;
 /// The same for the 99th percentile (1 - 0.99^368).
 inline constexpr std::size_t min_samples_for_p99 = 368;
 
+/// A median absolute deviation times this is the standard deviation of normal samples.
+inline constexpr double gauss_mad = 1.4826;
+
 /// Linear interpolation between order statistics (type 7, numpy's default). 0 without samples.
 inline double sorted_quantile(std::span<const double> sorted, double q) {
     if (sorted.empty()) return 0;

@@ -18,9 +18,9 @@
 ///   overlap with outermost critical spans of the step (never negative). busy (`total`) = self times of all
 ///   lanes.
 /// - v_phase: one sample per counted step in which the phase has a span (the remainder: each counted step);
-///   count = samples; median and p90 over the samples' busy time, type 7 (linear interpolation, as numpy);
-///   share = exposed / summed time of counted steps. First-class phases are listed even with count 0, in
-///   `sort` order.
+///   count = samples; median, p90 and p99 over the samples' busy time, type 7 (linear interpolation, as
+///   numpy); mad = median distance from the median x 1.4826; share = exposed / summed time of counted steps.
+///   First-class phases are listed even with count 0, in `sort` order.
 /// - v_head: rows grouped by run, head, mode. Acceptance (rounds, tau, coverage, covered_mass) and cost in
 ///   rows and bytes are over all rows: leaving rounds out would compare heads on different texts. T_head is
 ///   the mean head_ns over rows whose times count: those of steps that are not excluded, of rows that do not
@@ -49,10 +49,11 @@ struct PhaseStats {
     std::int64_t count = 0;
     TimeNs total_ns = 0;
     TimeNs exposed_ns = 0;
-    double median_ns = 0;          ///< linear interpolation (type 7)
-    std::optional<double> p90_ns;  ///< absent with fewer than 36 samples
-    double share = 0;              ///< exposed time / summed step time
-    double gb_per_s = 0;           ///< bytes / total, 0 where bytes are unknown
+    double median_ns = 0;                  ///< linear interpolation (type 7)
+    double mad_ns = 0;                     ///< median absolute deviation x 1.4826
+    std::optional<double> p90_ns, p99_ns;  ///< absent with fewer than 36 and 368 samples
+    double share = 0;                      ///< exposed time / summed step time
+    double gb_per_s = 0;                   ///< bytes / total, 0 where bytes are unknown
 };
 /// Excluded steps (warm-up, paused, shadow) are left out, as in v_phase.
 std::vector<PhaseStats> phase_stats(const Snapshot& snapshot, RowId run_id);
@@ -105,6 +106,17 @@ struct HeadStats {
 };
 /// In the order of mode and head.
 std::vector<HeadStats> head_stats(const Snapshot& snapshot, RowId run_id);
+
+/// One row of v_gpu_counter (tier T3), over counted steps.
+struct GpuCounterStats {
+    int phase_id = 0;
+    std::string name;
+    std::int64_t count = 0;  ///< steps
+    double total = 0;
+    double per_step() const { return count > 0 ? total / static_cast<double>(count) : 0; }
+};
+/// By phase and name.
+std::vector<GpuCounterStats> gpu_counter_stats(const Snapshot& snapshot, RowId run_id);
 
 /// Index of a round in the snapshot, by its id; absent when it is not there.
 std::optional<std::size_t> round_index(const Snapshot& snapshot, RowId round_id);

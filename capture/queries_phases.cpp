@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <span>
 #include <vector>
@@ -156,8 +157,11 @@ PhaseStats summarise(int phase_id, const std::vector<PhaseSample>& samples, Time
     }
     row.median_ns = quantile(busy, 0.5);
     if (busy.size() >= min_samples_for_p90) row.p90_ns = quantile(busy, 0.9);
+    if (busy.size() >= min_samples_for_p99) row.p99_ns = quantile(busy, 0.99);
     if (all_steps > 0) row.share = static_cast<double>(row.exposed_ns) / static_cast<double>(all_steps);
     if (row.total_ns > 0) row.gb_per_s = static_cast<double>(bytes) / static_cast<double>(row.total_ns);
+    for (double& ns : busy) ns = std::abs(ns - row.median_ns);
+    row.mad_ns = gauss_mad * quantile(busy, 0.5);
     return row;
 }
 
@@ -212,6 +216,7 @@ void RunSamples::update(const Snapshot& snapshot, RowId run_id) {
         steps_.push_back(i);
         step_ns_.push_back(busy_ns(step.row));
         total_ns_ += step_ns_.back();
+        ++steps_read_;
         const StepTimes times = times_of(step.row, pieces_of(snapshot, step));
         for (std::size_t id = 0; id < times.phases.size(); ++id) {
             const StepTimes::Times& phase = times.phases[id];

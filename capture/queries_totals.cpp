@@ -1,4 +1,7 @@
+#include <map>
+#include <set>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "capture/queries.h"
@@ -102,6 +105,25 @@ std::vector<PromptStats> prompt_stats(const Snapshot& snapshot, RowId run_id) {
         of.tokens_per_second =
             counted[i].ns > 0 ? counted[i].per_second() : Speed{of.committed, of.decode_ns}.per_second();
     }
+    return out;
+}
+
+std::vector<GpuCounterStats> gpu_counter_stats(const Snapshot& snapshot, RowId run_id) {
+    std::set<RowId> excluded;
+    if (!snapshot.gpu_counters.empty())
+        for (std::size_t i = 0; i < snapshot.steps.size(); ++i)
+            if (snapshot.steps[i].row.excluded != Excluded::no) excluded.insert(snapshot.steps[i].row.id);
+    std::map<std::pair<int, std::string>, std::pair<std::set<RowId>, double>> sums;
+    for (std::size_t i = 0; i < snapshot.gpu_counters.size(); ++i) {
+        const GpuCounterRow& row = snapshot.gpu_counters[i];
+        if (row.run_id != run_id || excluded.contains(row.step_id)) continue;
+        auto& [steps, total] = sums[{row.phase_id, row.name}];
+        steps.insert(row.step_id);
+        total += row.value;
+    }
+    std::vector<GpuCounterStats> out;
+    for (const auto& [key, sum] : sums)
+        out.push_back({key.first, key.second, static_cast<std::int64_t>(sum.first.size()), sum.second});
     return out;
 }
 

@@ -75,7 +75,7 @@ struct RunEnded {
 
 using Record = std::variant<RunStarted, PromptStarted, PromptProgress, PromptEnded, StepRecord, LiveRound,
                             SpansRecorded, HeadEvaluated, RunEnded, LossRow, CounterRow, NoteRow,
-                            std::vector<NvtxRangeRow>, std::vector<GpuOpRow>>;
+                            std::vector<NvtxRangeRow>, std::vector<GpuOpRow>, std::vector<GpuCounterRow>>;
 
 /// Takes ownership; thread-safe; must not block longer than a short critical section unless the
 /// implementation says that it applies back-pressure.

@@ -166,6 +166,17 @@ struct GpuOpRow {
     std::string grid;
     std::string block;
     std::int64_t bytes = 0;
+    int device = 0;     ///< CUDA ordinal
+    int registers = 0;  ///< per thread; 0 = not known, or no kernel
+};
+
+/// What a hardware counter of the GPU counted while a phase of a step was open (tier T3).
+struct GpuCounterRow {
+    RowId run_id = 0;
+    RowId step_id = 0;
+    int phase_id = 0;
+    std::string name;  ///< CUPTI's metric, e.g. "dram__bytes_read.sum"
+    double value = 0;  ///< summed over the phase's spans in the step
 };
 
 struct NvtxRangeRow {

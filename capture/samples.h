@@ -30,6 +30,8 @@ class RunSamples {
     const std::vector<PhaseSample>& of(int phase_id) const {
         return phases_[static_cast<std::size_t>(phase_id)];
     }
+    /// Counted steps whose spans were looked at since this run was begun, those read again included.
+    std::size_t steps_read() const { return steps_read_; }
     /// Forgets the first `count` steps.
     void drop_first(std::size_t count);
     /// As phase_stats(snapshot, run_id).
@@ -44,6 +46,7 @@ class RunSamples {
     std::vector<std::uint32_t> steps_;
     std::vector<TimeNs> step_ns_;
     TimeNs total_ns_ = 0;
+    std::size_t steps_read_ = 0;
     std::array<std::vector<PhaseSample>, max_phases> phases_;
 };
 

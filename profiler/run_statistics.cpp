@@ -13,7 +13,6 @@ namespace draftscope {
 namespace {
 
 constexpr std::size_t block_steps = 25;
-constexpr double gauss_mad = 1.4826;  ///< of normal data: standard deviation / MAD
 
 /// (suite, external id) name a conversation, whose turns share their text.
 using ConversationKey = std::pair<std::string, std::string>;

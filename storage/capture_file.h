@@ -15,7 +15,7 @@
 namespace draftscope {
 
 inline constexpr std::int32_t capture_application_id = 0x44534350;
-inline constexpr int capture_schema_version = 2;
+inline constexpr int capture_schema_version = 3;
 
 /// What `push` does while the queue is full.
 enum class WhenQueueFull : std::uint8_t { wait, drop };
@@ -83,13 +83,22 @@ class CaptureWriter : public RecordSink {
 /// Reads a capture file (read-only) and replays it as records, so that `Capture` is filled as it would be
 /// live. Not a capture, newer schema, corrupt: bad_input with what was found.
 Status read_capture(const std::string& path, RecordSink& sink);
-Result<std::shared_ptr<const Snapshot>> load_capture(const std::string& path);
+
+/// Draft trees of larger files stay in the file until a round is looked at (a third of the rows, of which a
+/// screen shows one round's), once their runs have ended and the indexes are there.
+inline constexpr std::int64_t trees_ahead_bytes = 32 << 20;
+inline constexpr std::int64_t trees_always_ahead = std::int64_t{1} << 62;
+/// The file as a snapshot, which keeps it open if trees stay in it.
+Result<std::shared_ptr<const Snapshot>> load_capture(const std::string& path,
+                                                     std::int64_t trees_ahead = trees_ahead_bytes);
 
 /// Reads a capture that another process may still be writing, whenever it is asked to.
 class CaptureFollower {
   public:
-    /// Errors as read_capture.
-    static Result<std::unique_ptr<CaptureFollower>> open(const std::string& path);
+    /// Errors as read_capture. Files beyond `trees_ahead` bytes come without nodes and tops: see
+    /// stored_trees.
+    static Result<std::unique_ptr<CaptureFollower>> open(const std::string& path,
+                                                         std::int64_t trees_ahead = trees_always_ahead);
     ~CaptureFollower();
     /// Replays what was committed since the last call, the first time everything: together the records of
     /// read_capture, except that a growing prompt comes as progress and its end. Cheap when nothing was
@@ -97,6 +106,8 @@ class CaptureFollower {
     Status poll(RecordSink& sink, const std::function<bool()>& go_on = {});
     /// Some run has no end: it is being written, or its program was killed.
     bool live() const;
+    /// Where the trees are that poll() leaves out; null when it leaves none out.
+    std::shared_ptr<const TreeSource> stored_trees() const;
 
   private:
     struct Impl;

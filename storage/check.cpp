@@ -173,6 +173,10 @@ Result<CheckReport> check_capture(const std::string& path) {
         const auto rows = db.integer(fmt::format("SELECT count(*) FROM {}", table));
         report.row_counts.emplace_back(table, rows.value_or(0));
     }
+    for (const std::string_view table : storage::later_tables)
+        if (storage::has_table(db, table))
+            report.row_counts.emplace_back(
+                table, db.integer(fmt::format("SELECT count(*) FROM {}", table)).value_or(0));
     // On a damaged file the rules would only report the damage again.
     if (damaged) return report;
     for (const char* rule : rules) DS_TRY(collect(path, db, rule, report.findings));

@@ -97,7 +97,8 @@ Status export_csv(const std::string& path, const std::string& out, bool drop_tex
         return db.integer("SELECT count(*) FROM sqlite_schema WHERE name = " +
                           storage::sql_quoted(name, '\'')) == 1;
     };
-    if (there(storage::step_phase_table)) DS_TRY(write(storage::step_phase_table));
+    for (const std::string_view table : storage::later_tables)
+        if (there(table)) DS_TRY(write(table));
     for (const std::string_view view : storage::view_names)
         if (there(view)) DS_TRY(write(view));
     return {};

@@ -8,6 +8,7 @@
 #include "storage/capture_file.h"
 #include "storage/export.h"
 #include "storage/nsys_tables.h"
+#include "storage/schema.h"
 #include "storage/sql.h"
 
 namespace draftscope {
@@ -155,8 +156,7 @@ Status NsysExport::session() {
         {"EXPORT_PRODUCT_NAME", "Draftscope"},
         {"EXPORT_SCHEMA_VERSION", "3.16.1"},
         {"DRAFTSCOPE_CAPTURE_SCHEMA", std::to_string(capture_schema_version)},
-        {"DRAFTSCOPE_COLUMNS_NOT_RECORDED",
-         "deviceId, contextId, registersPerThread, *SharedMemory, localMemory*, gridId, returnValue"}};
+        {"DRAFTSCOPE_COLUMNS_NOT_RECORDED", "contextId, *SharedMemory, localMemory*, gridId, returnValue"}};
     for (const auto& [name, value] : facts) DS_TRY(done(info->run(name, value)));
     const std::int64_t utc = from_.integer("SELECT min(utc_ns) FROM clock_anchor").value_or(0);
     const std::string text =
@@ -282,7 +282,7 @@ Status NsysExport::gpu_op(const Statement& row) {
     const std::optional<std::int64_t> none;
     const std::int64_t run = row.integer(0), zero = 0, context = 1;
     const TimeNs start = at(run, row.integer(2)), end = at(run, row.integer(3));
-    const std::int64_t stream = row.integer(1), correlation = row.integer(5);
+    const std::int64_t stream = row.integer(1), correlation = row.integer(5), device = row.integer(10);
     const std::int64_t pid = global_pid(pids_[run]);
     const std::optional<std::int64_t> node =
         row.integer(6) != 0 ? std::optional<std::int64_t>(row.integer(6)) : none;
@@ -293,10 +293,10 @@ Status NsysExport::gpu_op(const Statement& row) {
         std::sscanf(block.c_str(), "%lld,%lld,%lld", &b[0], &b[1], &b[2]);
         DS_ASSIGN(Statement * kernels, table(storage::nsys_kernel_sql, "CUPTI_ACTIVITY_KIND_KERNEL", 28));
         const auto i64 = [](long long value) { return static_cast<std::int64_t>(value); };
-        return done(kernels->run(start, end, zero, context, none, stream, correlation, pid, string_id(name),
-                                 string_id(short_kernel_name(name)), none, std::int64_t{1}, none, zero,
-                                 i64(g[0]), i64(g[1]), i64(g[2]), i64(b[0]), i64(b[1]), i64(b[2]), zero, zero,
-                                 zero, zero, zero, none, node, none));
+        return done(kernels->run(start, end, device, context, none, stream, correlation, pid, string_id(name),
+                                 string_id(short_kernel_name(name)), none, std::int64_t{1}, none,
+                                 row.integer(11), i64(g[0]), i64(g[1]), i64(g[2]), i64(b[0]), i64(b[1]),
+                                 i64(b[2]), zero, zero, zero, zero, zero, none, node, none));
     }
     if (name.starts_with("memcpy")) {
         static const std::map<std::string, std::int64_t> kinds = {
@@ -308,24 +308,26 @@ Status NsysExport::gpu_op(const Statement& row) {
         const auto kind = kinds.find(name);
         const std::int64_t unknown_memory = 7;
         DS_ASSIGN(Statement * copies, table(storage::nsys_memcpy_sql, "CUPTI_ACTIVITY_KIND_MEMCPY", 20));
-        return done(copies->run(start, end, zero, context, none, stream, correlation, pid, row.integer(9),
+        return done(copies->run(start, end, device, context, none, stream, correlation, pid, row.integer(9),
                                 kind != kinds.end() ? kind->second : zero, none, unknown_memory,
                                 unknown_memory, none, none, none, none, none, node, none));
     }
     if (name == "graph") {
         DS_ASSIGN(Statement * graphs, table(storage::nsys_graph_sql, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", 10));
-        return done(graphs->run(start, end, zero, context, none, stream, correlation, pid, zero, zero));
+        return done(graphs->run(start, end, device, context, none, stream, correlation, pid, zero, zero));
     }
     DS_ASSIGN(Statement * fills, table(storage::nsys_memset_sql, "CUPTI_ACTIVITY_KIND_MEMSET", 12));
-    return done(fills->run(start, end, zero, context, none, stream, correlation, pid, zero, row.integer(9),
+    return done(fills->run(start, end, device, context, none, stream, correlation, pid, zero, row.integer(9),
                            node, std::int64_t{7}));
 }
 
 Status NsysExport::gpu_ops() {
-    DS_TRY(
-        each("SELECT run_id, stream, start_ns, end_ns, name, correlation_id, graph_node_id, grid, block, "
-             "bytes FROM gpu_op ORDER BY start_ns, id",
-             [&](Statement& row) { return gpu_op(row); }));
+    const char* later = storage::has_column(from_, "gpu_op", "device") ? "device, registers" : "0, 0";
+    DS_TRY(each(
+        fmt::format("SELECT run_id, stream, start_ns, end_ns, name, correlation_id, graph_node_id, grid, "
+                    "block, bytes, {} FROM gpu_op ORDER BY start_ns, id",
+                    later),
+        [&](Statement& row) { return gpu_op(row); }));
     if (from_.integer("SELECT EXISTS (SELECT 1 FROM gpu_op)").value_or(0) == 0) return {};
     DS_TRY(script(storage::nsys_gpu_sql));
     const std::string gpu =

@@ -128,6 +128,12 @@ class Renumber : public RecordSink {
                 to.shift(row.step_id, &RowIds::step);
             }
         }
+        void operator()(std::vector<GpuCounterRow>& rows) {
+            for (GpuCounterRow& row : rows) {
+                to.shift(row.run_id, &RowIds::run);
+                to.shift(row.step_id, &RowIds::step);
+            }
+        }
     };
 
     RecordSink& out_;

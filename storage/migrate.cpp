@@ -33,6 +33,12 @@ const std::vector<Migration>& migrations() {
          "WITHOUT "
          "ROWID",
          fill_step_phase},
+        {2,
+         "ALTER TABLE gpu_op ADD COLUMN device INTEGER NOT NULL DEFAULT 0;"
+         "ALTER TABLE gpu_op ADD COLUMN registers INTEGER NOT NULL DEFAULT 0;"
+         "CREATE TABLE gpu_counter(run_id INTEGER NOT NULL REFERENCES run(id), step_id INTEGER NOT NULL "
+         "REFERENCES step(id), phase_id INTEGER NOT NULL REFERENCES phase(id), name TEXT NOT NULL, "
+         "value REAL) STRICT"},
     };
     return steps;
 }

@@ -6,6 +6,7 @@
 #include "storage/capture_file.h"
 #include "storage/row_reader.h"
 #include "storage/schema.h"
+#include "storage/stored_trees.h"
 
 namespace draftscope {
 
@@ -38,7 +39,7 @@ void restore_nesting(std::vector<SpanRow>& spans) {
 struct ReadState {
     /// Highest rowids that were replayed.
     RowId run = 0, prompt = 0, step = 0, round = 0, node = 0, top = 0, token = 0, span = 0, eval = 0;
-    RowId gpu_op = 0, nvtx = 0, counter = 0, loss = 0, note = 0;
+    RowId gpu_op = 0, gpu_counter = 0, nvtx = 0, counter = 0, loss = 0, note = 0;
     std::map<RowId, std::shared_ptr<const Vocab>> vocabs;
     std::set<RowId> ended;                       ///< runs whose end was replayed
     std::map<RowId, PromptProgress> unfinished;  ///< prompts whose row will change
@@ -50,7 +51,7 @@ struct ReadState {
 class Replay {
   public:
     Replay(const std::string& path, const storage::Database& db, RecordSink& sink, ReadState& state,
-           const std::function<bool()>& go_on)
+           bool with_trees, const std::function<bool()>& go_on)
         : path_(path),
           db_(db),
           sink_(sink),
@@ -59,8 +60,8 @@ class Replay {
           prompts_(db, state.prompt),
           steps_(db, state.step),
           rounds_(db, state.round),
-          nodes_(db, state.node),
-          tops_(db, state.top),
+          nodes_(with_trees ? Cursor<NodeRow>(db, state.node) : Cursor<NodeRow>()),
+          tops_(with_trees ? Cursor<NodeTopRow>(db, state.top) : Cursor<NodeTopRow>()),
           tokens_(db, state.token),
           spans_(db, state.span),
           evals_(db, state.eval) {}
@@ -256,22 +257,14 @@ void Replay::late_evals(RowId before_round) {
 Status Replay::round(RoundRecord& record) {
     record.round = rounds_.take();
     const RowId id = record.round.id;
-    while (nodes_.has() && nodes_.peek().round_id == id) {
-        NodeRow row = nodes_.take();
-        const int at = static_cast<int>(record.nodes.size());
-        if (row.node != at || row.parent >= at || (row.parent < 0) != (at == 0))
-            return bad_input("{}: damaged capture: round {} has node {} with parent {} at position {}", path_,
-                             id, row.node, row.parent, at);
-        record.nodes.push_back(row);
-    }
+    RoundTree tree;
+    while (nodes_.has() && nodes_.peek().round_id == id) tree.nodes.push_back(nodes_.take());
     DS_TRY(sound(nodes_));
-    while (tops_.has() && tops_.peek().round_id == id) {
-        if (static_cast<std::size_t>(tops_.peek().node) >= record.nodes.size())
-            return bad_input(
-                "{}: damaged capture: table node_top names node {} of round {}, which has {} nodes", path_,
-                tops_.peek().node, id, record.nodes.size());
-        record.tops.push_back(tops_.take());
-    }
+    while (tops_.has() && tops_.peek().round_id == id) tree.tops.push_back(tops_.take());
+    if (const std::string problem = storage::tree_problem(id, tree); !problem.empty())
+        return bad_input("{}: {}", path_, problem);
+    record.nodes = std::move(tree.nodes);
+    record.tops = std::move(tree.tops);
     while (tokens_.has() && tokens_.peek().round_id == id) record.tokens.push_back(tokens_.take());
     while (evals_.has() && evals_.peek().round_id == id) record.head_evals.push_back(evals_.take());
     return {};
@@ -330,6 +323,7 @@ Status Replay::push_in_blocks(RowId after) {
 Status Replay::side_tables() {
     DS_TRY(push_in_blocks<GpuOpRow>(state_.gpu_op));
     DS_TRY(push_in_blocks<NvtxRangeRow>(state_.nvtx));
+    if (storage::has_table(db_, "gpu_counter")) DS_TRY(push_in_blocks<GpuCounterRow>(state_.gpu_counter));
     DS_TRY(push_each<CounterRow>(state_.counter));
     DS_TRY(push_each<LossRow>(state_.loss));
     DS_TRY(push_each<NoteRow>(state_.note));
@@ -380,10 +374,12 @@ Status Replay::remember() {
                                       {&state_.span, "span"},
                                       {&state_.eval, "head_eval"},
                                       {&state_.gpu_op, "gpu_op"},
+                                      {&state_.gpu_counter, "gpu_counter"},
                                       {&state_.nvtx, "nvtx_range"},
                                       {&state_.counter, "counter"},
                                       {&state_.loss, "loss"},
                                       {&state_.note, "note"}}) {
+        if (table == std::string_view("gpu_counter") && !storage::has_table(db_, table)) continue;
         storage::Statement newest = db_.prepare(fmt::format("SELECT max(rowid) FROM {}", table));
         if (!newest || newest.step() != SQLITE_ROW) return storage::file_error(path_, db_, "reading");
         *mark = std::max(*mark, newest.integer(0));
@@ -423,16 +419,23 @@ struct CaptureFollower::Impl {
     storage::Database db;
     ReadState state;
     std::int64_t data_version = -1;
+    std::shared_ptr<const TreeSource> trees;
 };
 
 CaptureFollower::CaptureFollower(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 CaptureFollower::~CaptureFollower() = default;
 
-Result<std::unique_ptr<CaptureFollower>> CaptureFollower::open(const std::string& path) {
+Result<std::unique_ptr<CaptureFollower>> CaptureFollower::open(const std::string& path,
+                                                               std::int64_t trees_ahead) {
     auto impl = std::make_unique<Impl>();
     impl->path = path;
     DS_ASSIGN(impl->db, storage::open_capture(path));
+    impl->trees = storage::stored_trees(path, impl->db, trees_ahead);
     return std::unique_ptr<CaptureFollower>(new CaptureFollower(std::move(impl)));
+}
+
+std::shared_ptr<const TreeSource> CaptureFollower::stored_trees() const {
+    return impl_->trees;
 }
 
 bool CaptureFollower::live() const {
@@ -446,7 +449,7 @@ Status CaptureFollower::poll(RecordSink& sink, const std::function<bool()>& go_o
     // One read transaction: a file that is still being written shows one moment of itself. It ends with the
     // poll, or the writer's log could never be used again.
     if (db.exec("BEGIN") != SQLITE_OK) return storage::file_error(impl_->path, db, "starting to read");
-    Status done = Replay(impl_->path, db, sink, impl_->state, go_on).run();
+    Status done = Replay(impl_->path, db, sink, impl_->state, impl_->trees == nullptr, go_on).run();
     db.exec("COMMIT");
     if (done.ok()) impl_->data_version = version;
     return done;
@@ -457,10 +460,12 @@ Status read_capture(const std::string& path, RecordSink& sink) {
     return file->poll(sink);
 }
 
-Result<std::shared_ptr<const Snapshot>> load_capture(const std::string& path) {
+Result<std::shared_ptr<const Snapshot>> load_capture(const std::string& path, std::int64_t trees_ahead) {
     Capture capture;
     CaptureSink sink(capture);
-    DS_TRY(read_capture(path, sink));
+    DS_ASSIGN(const auto file, CaptureFollower::open(path, trees_ahead));
+    DS_TRY(file->poll(sink));
+    capture.set_stored_trees(file->stored_trees());
     capture.set_source(path);
     return std::make_shared<const Snapshot>(capture.snapshot(1));
 }

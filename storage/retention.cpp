@@ -7,8 +7,9 @@ namespace draftscope::storage {
 namespace {
 
 /// Tables that the ring shortens; `step` and `round` first, since late rows name them.
-constexpr std::string_view ring_tables[] = {"step", "round",  "node",      "node_top", "token",
-                                            "span", "gpu_op", "head_eval", "counter",  "nvtx_range"};
+constexpr std::string_view ring_tables[] = {"step",    "round",      "node",       "node_top",
+                                            "token",   "span",       "gpu_op",     "head_eval",
+                                            "counter", "nvtx_range", "gpu_counter"};
 constexpr int chunks_per_limit = 8;
 
 template <typename Row, typename Gone>
@@ -28,6 +29,8 @@ std::int64_t row_weight(const Record& record) {
         n += ops->size();
     } else if (const auto* ranges = std::get_if<std::vector<NvtxRangeRow>>(&record)) {
         n += ranges->size();
+    } else if (const auto* counters = std::get_if<std::vector<GpuCounterRow>>(&record)) {
+        n += counters->size();
     } else if (const auto* spans = std::get_if<SpansRecorded>(&record)) {
         n += spans->spans.size();
     }
@@ -39,7 +42,8 @@ bool is_measurement(const Record& record) {
     return std::holds_alternative<StepRecord>(record) || std::holds_alternative<SpansRecorded>(record) ||
            std::holds_alternative<HeadEvaluated>(record) ||
            std::holds_alternative<std::vector<NvtxRangeRow>>(record) ||
-           std::holds_alternative<std::vector<GpuOpRow>>(record);
+           std::holds_alternative<std::vector<GpuOpRow>>(record) ||
+           std::holds_alternative<std::vector<GpuCounterRow>>(record);
 }
 
 bool Retention::admit(Record& record) {
@@ -51,6 +55,8 @@ bool Retention::admit(Record& record) {
         };
         if (auto* spans = std::get_if<SpansRecorded>(&record)) take_out(spans->spans, of_gone_step);
         if (auto* ops = std::get_if<std::vector<GpuOpRow>>(&record)) take_out(*ops, of_gone_step);
+        if (auto* counters = std::get_if<std::vector<GpuCounterRow>>(&record))
+            take_out(*counters, of_gone_step);
         if (auto* evals = std::get_if<HeadEvaluated>(&record))
             take_out(evals->rows,
                      [&](const auto& row) { return row.round_id > 0 && row.round_id <= gone_round_; });
@@ -120,7 +126,9 @@ int Retention::drop_oldest() {
             return code;
         // Device work may have come after the chunk of its step was closed.
         const bool by_round = ring_tables[t] == "head_eval";
-        if (!by_round && ring_tables[t] != "span" && ring_tables[t] != "gpu_op") continue;
+        if (!by_round && ring_tables[t] != "span" && ring_tables[t] != "gpu_op" &&
+            ring_tables[t] != "gpu_counter")
+            continue;
         if (const int code = remove(fmt::format(
                 "DELETE FROM {} WHERE rowid > {} AND rowid <= {} AND {} <= {}", ring_tables[t], oldest[t],
                 chunks_.front()[t], by_round ? "round_id" : "step_id", by_round ? gone_round_ : gone_step_));

@@ -31,7 +31,7 @@ class Retention {
     std::int64_t dropped_rows() const { return dropped_; }
 
   private:
-    static constexpr std::size_t tables = 10;
+    static constexpr std::size_t tables = 11;
     /// Highest rowid of each table when a chunk ended.
     using Marks = std::array<std::int64_t, tables>;
 

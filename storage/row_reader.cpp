@@ -1,6 +1,7 @@
 #include "storage/row_reader.h"
 
 #include "capture/queries.h"
+#include "storage/schema.h"
 
 namespace draftscope::storage {
 
@@ -24,6 +25,19 @@ void Fields::complain(int column) {
     if (!problem_.empty()) return;
     problem_ = fmt::format("column {} holds {}", sqlite3_column_name(statement_.get(), column),
                            one_line(std::string(statement_.text(column).substr(0, 40))));
+}
+
+std::string select_after(const Database& db, std::string select, RowId after) {
+    constexpr std::string_view later = ", device, registers FROM gpu_op";
+    const std::size_t at = select.find(later);
+    if (at != std::string::npos && !has_column(db, "gpu_op", "device"))
+        select.replace(at, later.size(), ", 0, 0 FROM gpu_op");
+    if (after > 0) select.insert(select.rfind(" ORDER BY"), fmt::format(" WHERE rowid > {}", after));
+    return select;
+}
+
+std::string select_of_round(std::string select) {
+    return select.insert(select.rfind(" ORDER BY"), " WHERE round_id = ?");
 }
 
 #define DS_ROW_SOURCE(Row, name, select)            \
@@ -188,7 +202,7 @@ DS_ROW_SOURCE(
 DS_ROW_SOURCE(
     GpuOpRow, "gpu_op",
     "SELECT id, run_id, step_id, phase_id, stream, name, start_ns, end_ns, graph_node_id, correlation_id, "
-    "grid, block, bytes FROM gpu_op ORDER BY id") {
+    "grid, block, bytes, device, registers FROM gpu_op ORDER BY id") {
     GpuOpRow r;
     r.id = f.id(0);
     r.run_id = f.id(1);
@@ -203,6 +217,19 @@ DS_ROW_SOURCE(
     r.grid = f.text(10);
     r.block = f.text(11);
     r.bytes = f.i64(12);
+    r.device = f.i32(13);
+    r.registers = f.i32(14);
+    return r;
+}
+
+DS_ROW_SOURCE(GpuCounterRow, "gpu_counter",
+              "SELECT run_id, step_id, phase_id, name, value FROM gpu_counter ORDER BY rowid") {
+    GpuCounterRow r;
+    r.run_id = f.id(0);
+    r.step_id = f.id(1);
+    r.phase_id = f.in_range(2, 0, max_phases - 1);
+    r.name = f.text(3);
+    r.value = f.real(4);
     return r;
 }
 

@@ -75,6 +75,7 @@ DS_ROW_SOURCE(NodeTopRow);
 DS_ROW_SOURCE(TokenRow);
 DS_ROW_SOURCE(SpanRow);
 DS_ROW_SOURCE(GpuOpRow);
+DS_ROW_SOURCE(GpuCounterRow);
 DS_ROW_SOURCE(NvtxRangeRow);
 DS_ROW_SOURCE(HeadEvalRow);
 DS_ROW_SOURCE(CounterRow);
@@ -84,21 +85,23 @@ DS_ROW_SOURCE(VocabRow);
 DS_ROW_SOURCE(NoteRow);
 #undef DS_ROW_SOURCE
 
-/// `select` for rows beyond `after` only.
-inline std::string select_after(std::string select, RowId after) {
-    if (after > 0) select.insert(select.rfind(" ORDER BY"), fmt::format(" WHERE rowid > {}", after));
-    return select;
-}
+/// `select` for rows beyond `after` only. In files of earlier versions columns that came later read as 0.
+std::string select_after(const Database& db, std::string select, RowId after);
+/// `select` for the rows of one round.
+std::string select_of_round(std::string select);
 
 /// One pass over a table in recording order, with one row of look-ahead; from the start, or beyond a rowid.
 template <typename Row>
 class Cursor {
   public:
     explicit Cursor(const Database& db, RowId after = 0)
-        : statement_(db.prepare(select_after(RowSource<Row>::sql, after))) {
+        : Cursor(db.prepare(select_after(db, RowSource<Row>::sql, after))) {}
+    explicit Cursor(Statement statement) : statement_(std::move(statement)) {
         if (!statement_) code_ = SQLITE_ERROR;
         advance();
     }
+    /// A cursor over nothing.
+    Cursor() = default;
     bool has() const { return has_; }
     const Row& peek() const { return row_; }
     Row take() {

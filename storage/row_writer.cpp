@@ -34,7 +34,8 @@ RowWriter::RowWriter(const Database& db)
       node_top_(insert_into(db, "node_top", 5)),
       token_(insert_into(db, "token", 8)),
       span_(insert_into(db, "span", 12)),
-      gpu_op_(insert_into(db, "gpu_op", 13)),
+      gpu_op_(insert_into(db, "gpu_op", 15)),
+      gpu_counter_(insert_into(db, "gpu_counter", 5)),
       nvtx_(insert_into(db, "nvtx_range", 7)),
       head_eval_(insert_into(db, "head_eval", 11)),
       counter_(insert_into(db, "counter", 4)),
@@ -107,7 +108,12 @@ struct RowWriter::Visitor {
             if (out.has(out.find_step_, r.step_id))
                 out.insert(out.gpu_op_, IdOrNull{r.id}, r.run_id, IdOrNull{r.step_id}, r.phase_id, r.stream,
                            r.name, r.start_ns, r.end_ns, r.graph_node_id, r.correlation_id, r.grid, r.block,
-                           r.bytes);
+                           r.bytes, r.device, r.registers);
+    }
+    void operator()(const std::vector<GpuCounterRow>& rows) {
+        for (const GpuCounterRow& r : rows)
+            if (r.step_id != 0 && out.has(out.find_step_, r.step_id))
+                out.insert(out.gpu_counter_, r.run_id, r.step_id, r.phase_id, r.name, r.value);
     }
 };
 

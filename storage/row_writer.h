@@ -69,7 +69,7 @@ class RowWriter {
 
     const Database& db_;
     Statement run_, run_end_, prompt_, progress_, step_, round_, node_, node_top_, token_, span_, gpu_op_,
-        nvtx_, head_eval_, counter_, loss_, anchor_, vocab_, note_, find_step_, find_round_;
+        gpu_counter_, nvtx_, head_eval_, counter_, loss_, anchor_, vocab_, note_, find_step_, find_round_;
     StepPhaseRows step_phases_;
     std::map<RowId, RunZero> zero_;
     struct LossSoFar {

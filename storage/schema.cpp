@@ -153,7 +153,16 @@ CREATE TABLE gpu_op(
   correlation_id INTEGER NOT NULL,
   grid TEXT NOT NULL,
   block TEXT NOT NULL,
-  bytes INTEGER NOT NULL
+  bytes INTEGER NOT NULL,
+  device INTEGER NOT NULL DEFAULT 0,
+  registers INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE gpu_counter(
+  run_id INTEGER NOT NULL REFERENCES run(id),
+  step_id INTEGER NOT NULL REFERENCES step(id),
+  phase_id INTEGER NOT NULL REFERENCES phase(id),
+  name TEXT NOT NULL,
+  value REAL
 ) STRICT;
 CREATE TABLE nvtx_range(
   run_id INTEGER NOT NULL REFERENCES run(id),
@@ -238,6 +247,16 @@ std::vector<std::string> index_names() {
         names.emplace_back(sql.substr(at, sql.find(' ', at) - at));
     }
     return names;
+}
+
+bool has_table(const Database& db, std::string_view name) {
+    return db.integer("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = " +
+                      sql_quoted(name, '\'')) == 1;
+}
+
+bool has_column(const Database& db, std::string_view table, std::string_view column) {
+    return db.integer(fmt::format("SELECT count(*) FROM pragma_table_info({}) WHERE name = {}",
+                                  sql_quoted(table, '\''), sql_quoted(column, '\''))) == 1;
 }
 
 int create_schema(const Database& db) {

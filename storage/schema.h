@@ -15,12 +15,15 @@ inline constexpr std::array<std::string_view, 18> table_names = {
     "meta", "run",    "vocab", "phase",      "prompt",    "step",    "round", "node",         "node_top",
     "span", "gpu_op", "token", "nvtx_range", "head_eval", "counter", "loss",  "clock_anchor", "note"};
 /// The views, each after those that it uses.
-inline constexpr std::array<std::string_view, 10> view_names = {
-    "v_span",   "v_step_phase_by_span", "v_step_phase", "v_phase",      "v_round", "v_head",
-    "v_prompt", "v_category",           "v_coverage",   "v_draft_share"};
+inline constexpr std::array<std::string_view, 11> view_names = {
+    "v_span",   "v_step_phase_by_span", "v_step_phase", "v_phase",       "v_round",      "v_head",
+    "v_prompt", "v_category",           "v_coverage",   "v_draft_share", "v_gpu_counter"};
 
-/// Worked out from other tables, for speed: nothing is lost with it, and readers do without.
-inline constexpr std::string_view step_phase_table = "step_phase";
+/// Tables that files of earlier versions lack; readers do without.
+inline constexpr std::array<std::string_view, 2> later_tables = {"step_phase", "gpu_counter"};
+bool has_table(const Database& db, std::string_view name);
+/// Version 3 added some to table gpu_op.
+bool has_column(const Database& db, std::string_view table, std::string_view column);
 
 /// CREATE TABLE statements of the current schema version.
 extern const char* const table_sql;

@@ -56,21 +56,29 @@ SELECT run_id, step_id, phase_id, busy_ns, exposed_ns, bytes FROM step_phase;
 CREATE VIEW v_phase AS
 WITH counted AS (
   SELECT run_id, sum(end_ns - start_ns - paused_ns) AS ns FROM step WHERE excluded IS NULL GROUP BY run_id),
-sample AS (
+sample AS MATERIALIZED (
   SELECT v.run_id, v.phase_id, v.busy_ns, v.exposed_ns, v.bytes,
     row_number() OVER (PARTITION BY v.run_id, v.phase_id ORDER BY v.busy_ns) - 1 AS k,
     count(*) OVER (PARTITION BY v.run_id, v.phase_id) AS n
   FROM v_step_phase v JOIN step t ON t.id = v.step_id WHERE t.excluded IS NULL),
-stat AS (
+stat AS MATERIALIZED (
   SELECT run_id, phase_id, n, sum(busy_ns) AS total, sum(exposed_ns) AS exposed, sum(bytes) AS bytes,
     sum(busy_ns * max(0.0, 1.0 - abs(k - 0.5 * (n - 1)))) AS median,
     CASE WHEN n >= 36 THEN sum(busy_ns * max(0.0, 1.0 - abs(k - 0.9 * (n - 1)))) END AS p90,
     CASE WHEN n >= 368 THEN sum(busy_ns * max(0.0, 1.0 - abs(k - 0.99 * (n - 1)))) END AS p99
-  FROM sample GROUP BY run_id, phase_id)
+  FROM sample GROUP BY run_id, phase_id),
+away AS (
+  SELECT s.run_id, s.phase_id, abs(s.busy_ns - m.median) AS ns, s.n,
+    row_number() OVER (PARTITION BY s.run_id, s.phase_id ORDER BY abs(s.busy_ns - m.median)) - 1 AS k
+  FROM sample s JOIN stat m ON m.run_id = s.run_id AND m.phase_id = s.phase_id),
+spread AS (
+  SELECT run_id, phase_id, 1.4826 * sum(ns * max(0.0, 1.0 - abs(k - 0.5 * (n - 1)))) AS mad
+  FROM away GROUP BY run_id, phase_id)
 SELECT c.run_id, p.id AS phase_id, p.name, p.parent_id, p.colour, p.sort, coalesce(s.n, 0) AS n,
-  coalesce(s.total, 0) AS total, 1.0 * s.total / s.n AS mean, s.median, s.p90, s.p99, coalesce(1.0 * s.exposed / c.ns, 0.0) AS share,
+  coalesce(s.total, 0) AS total, 1.0 * s.total / s.n AS mean, s.median, d.mad, s.p90, s.p99, coalesce(1.0 * s.exposed / c.ns, 0.0) AS share,
   coalesce(s.exposed, 0) AS exposed, coalesce(s.bytes, 0) AS bytes
 FROM counted c CROSS JOIN phase p LEFT JOIN stat s ON s.run_id = c.run_id AND s.phase_id = p.id
+LEFT JOIN spread d ON d.run_id = c.run_id AND d.phase_id = p.id
 WHERE s.n > 0 OR p.name IN ('backbone', 'head', 'topk', 'gather', 'verify', 'remainder')
 ORDER BY c.run_id, p.sort;
 
@@ -235,6 +243,18 @@ share AS (
 SELECT run_id, suite, category, step_ns, backbone_ns, head_ns, verify_ns,
   (backbone_ns + head_ns) / step_ns AS draft_share, head_ns / (backbone_ns + head_ns) AS head_share_of_draft
 FROM share;
+
+CREATE VIEW v_gpu_counter AS
+SELECT g.run_id, p.name AS phase, g.name, count(DISTINCT g.step_id) AS n, sum(g.value) AS total,
+  sum(g.value) / count(DISTINCT g.step_id) AS per_step,
+  CASE WHEN g.name GLOB 'dram__bytes_*' THEN
+    (SELECT sum(s.bytes) FROM step_phase s WHERE s.phase_id = g.phase_id AND s.step_id IN
+      (SELECT c.step_id FROM gpu_counter c JOIN step x ON x.id = c.step_id WHERE c.run_id = g.run_id
+        AND c.phase_id = g.phase_id AND c.name = g.name AND x.excluded IS NULL))
+  END AS needed_bytes
+FROM gpu_counter g JOIN phase p ON p.id = g.phase_id JOIN step t ON t.id = g.step_id
+WHERE t.excluded IS NULL
+GROUP BY g.run_id, g.phase_id, g.name ORDER BY g.run_id, p.sort, g.name;
 )sql";
 
 }  // namespace draftscope::storage

@@ -7,6 +7,7 @@
 #include "app/cli/head_tables.h"
 #include "app/cli/statistics_tables.h"
 #include "app/cli/tables.h"
+#include "capture/phase_names.h"
 #include "capture/queries.h"
 #include "storage/capture_file.h"
 
@@ -20,6 +21,17 @@ struct Options {
     bool json = false;
     bool cut_warmup = false;
 };
+
+json counters_json(const Snapshot& snapshot, RowId run_id) {
+    json out = json::array();
+    for (const GpuCounterStats& row : gpu_counter_stats(snapshot, run_id))
+        out.push_back({{"phase", phase_rows[static_cast<std::size_t>(row.phase_id)].name},
+                       {"name", row.name},
+                       {"steps", row.count},
+                       {"total", row.total},
+                       {"per_step", row.per_step()}});
+    return out;
+}
 
 json run_json(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
     return {{"id", run.id},
@@ -37,6 +49,7 @@ json run_json(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
             {"phases", phases_json(snapshot, run.id)},
             {"statistics", statistics_json(run_statistics(snapshot, run.id, cut_warmup))},
             {"heads", heads_json(snapshot, run.id)},
+            {"gpu_counters", counters_json(snapshot, run.id)},
             {"losses", losses_json(snapshot, run.id)}};
 }
 
@@ -53,6 +66,12 @@ void print_run(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
                 static_cast<long long>(totals.committed), static_cast<long long>(totals.rounds),
                 totals.tokens_per_second,
                 statistics_text(run_statistics(snapshot, run.id, cut_warmup)).c_str());
+    std::vector<std::vector<std::string>> counters;
+    for (const GpuCounterStats& row : gpu_counter_stats(snapshot, run.id))
+        counters.push_back({std::string(phase_rows[static_cast<std::size_t>(row.phase_id)].name), row.name,
+                            fmt::format("{}", row.count), fmt::format("{:.4g}", row.per_step())});
+    if (!counters.empty())
+        std::printf("\n%s", format_table({"phase", "GPU counter", "steps", "per step"}, counters).c_str());
     const std::string excluded = excluded_text(snapshot, run.id);
     if (!excluded.empty()) std::printf("%s\n", excluded.c_str());
     std::printf("\n%s\n", head_table_text(snapshot, run.id).c_str());

@@ -14,11 +14,13 @@ void copy_range(const View& view, const RowRange& range, std::vector<Row>& out) 
     for (std::uint32_t i = 0; i < range.count; ++i) out.push_back(view[range.first + i]);
 }
 
-RoundRecord round_record(const Snapshot& snapshot, const RoundEntry& entry) {
+RoundRecord round_record(const Snapshot& snapshot, std::size_t index) {
+    const RoundEntry& entry = snapshot.rounds[index];
     RoundRecord record;
     record.round = entry.row;
-    copy_range(snapshot.nodes, entry.nodes, record.nodes);
-    copy_range(snapshot.tops, entry.tops, record.tops);
+    const auto tree = snapshot.tree(index);
+    record.nodes = tree->nodes;
+    record.tops = tree->tops;
     copy_range(snapshot.tokens, entry.tokens, record.tokens);
     copy_range(snapshot.head_evals, entry.head_evals, record.head_evals);
     return record;
@@ -28,7 +30,7 @@ StepRecord step_record(const Snapshot& snapshot, const StepEntry& entry) {
     StepRecord record;
     record.step = entry.row;
     for (std::uint32_t i = 0; i < entry.rounds.count; ++i) {
-        record.rounds.push_back(round_record(snapshot, snapshot.rounds[entry.rounds.first + i]));
+        record.rounds.push_back(round_record(snapshot, entry.rounds.first + i));
     }
     copy_range(snapshot.spans, entry.spans, record.spans);
     return record;
@@ -100,6 +102,11 @@ void push_loose_rows(const Snapshot& snapshot, const Covered& covered, RowId run
         if (snapshot.gpu_ops[i].run_id == run_id) ops.push_back(snapshot.gpu_ops[i]);
     }
     if (!ops.empty()) sink.push(std::move(ops));
+    std::vector<GpuCounterRow> gpu_counters;
+    for (std::size_t i = 0; i < snapshot.gpu_counters.size(); ++i) {
+        if (snapshot.gpu_counters[i].run_id == run_id) gpu_counters.push_back(snapshot.gpu_counters[i]);
+    }
+    if (!gpu_counters.empty()) sink.push(std::move(gpu_counters));
 }
 
 std::shared_ptr<const Vocab> vocab_of(const Snapshot& snapshot, RowId id) {

@@ -2,14 +2,15 @@
 //   sink       rows/s from push to committed, through queue and thread, against bare prepared SQLite inserts
 //   of the
 //              same rows into the same table by one thread (WAL, synchronous=NORMAL, 1000 rows a transaction)
-//   load       time until a snapshot of a file with a million rows is there
-//   views      time of v_phase and v_head on that file
-// Repetitions of both sides alternate, medians are compared. Usage: storage_bench [rows] [repetitions]
-// [folder]
+//   open       time until the first data of a file with a million rows (or OPEN_ROWS) are there, and all of
+//   them views      time of v_phase and v_head on that file
+// Repetitions of both sides alternate, medians are compared.
+// Usage: storage_bench [rows = 400000, 0 = no sink] [repetitions = 5] [folder] [OPEN_ROWS = 1000000]
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <vector>
@@ -49,9 +50,8 @@ RunStarted run_record() {
     return {run, nullptr, {}};
 }
 
-/// Records of about `rows` rows; spans alone, or whole steps with rounds, nodes and tokens.
-std::vector<Record> make_records(std::int64_t rows, bool whole_steps) {
-    std::vector<Record> out;
+/// Steps of about `rows` rows; with spans alone, or also with rounds, nodes and tokens.
+void push_steps(std::int64_t rows, bool whole_steps, const std::function<void(Record)>& push) {
     Rng rng(1);
     RowId span_id = 0;
     std::int64_t made = 0;
@@ -98,9 +98,8 @@ std::vector<Record> make_records(std::int64_t rows, bool whole_steps) {
             made += 1 + nodes_per_round + 3 + 1;
             record.rounds.push_back(std::move(round));
         }
-        out.push_back(std::move(record));
+        push(std::move(record));
     }
-    return out;
 }
 
 void stop_on(const Status& status) {
@@ -158,7 +157,8 @@ double sink_inserts(const std::string& path, std::vector<Record> records) {
 }
 
 void bench_sink(const std::string& folder, std::int64_t rows, int repetitions) {
-    const std::vector<Record> records = make_records(rows, false);
+    std::vector<Record> records;
+    push_steps(rows, false, [&](Record record) { records.push_back(std::move(record)); });
     std::vector<double> bare, sink;
     for (int i = 0; i < repetitions; ++i) {
         bare.push_back(bare_inserts(fmt::format("{}/bare{}.db", folder, i), records));
@@ -169,7 +169,41 @@ void bench_sink(const std::string& folder, std::int64_t rows, int repetitions) {
                count / median(sink) * 1e-6, count / median(bare) * 1e-6, median(bare) / median(sink));
 }
 
-void bench_load(const std::string& folder, int repetitions) {
+TimeNs cpu_ns() {
+    timespec now{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return now.tv_sec * ns_per_s + now.tv_nsec;
+}
+
+struct Opening {
+    double first_s = 0, wall_s = 0, cpu_s = 0;
+};
+
+/// Opens a capture as the window does: first data is the first step with everything that came before it.
+Opening open_once(const std::string& path) {
+    class Sink : public RecordSink {
+      public:
+        void push(Record record) override { capture.apply(record); }
+        Capture capture;
+    } sink;
+    Opening out;
+    const TimeNs start = monotonic_ns(), cpu = cpu_ns();
+    auto file = CaptureFollower::open(path);
+    if (!file.ok()) stop_on(file.error());
+    stop_on((*file)->poll(sink, [&] {
+        if (out.first_s == 0) {
+            static_cast<void>(sink.capture.snapshot(1));
+            out.first_s = seconds(monotonic_ns() - start);
+        }
+        return true;
+    }));
+    static_cast<void>(sink.capture.snapshot(1));
+    out.wall_s = seconds(monotonic_ns() - start);
+    out.cpu_s = seconds(cpu_ns() - cpu);
+    return out;
+}
+
+void bench_load(const std::string& folder, std::int64_t rows, int repetitions) {
     const std::string path = folder + "/load.dscope";
     auto writer = CaptureWriter::create(path, false);
     if (!writer.ok()) stop_on(writer.error());
@@ -178,17 +212,21 @@ void bench_load(const std::string& folder, int repetitions) {
     prompt.id = 1;
     prompt.run_id = 1;
     (*writer)->push(PromptStarted{prompt});
-    for (Record& record : make_records(1'000'000, true)) (*writer)->push(std::move(record));
+    push_steps(rows, true, [&](Record record) { (*writer)->push(std::move(record)); });
     (*writer)->push(RunEnded{1, RunEnd::ok, 1, {}});
     const double close_s = seconds_of([&] { stop_on((*writer)->close()); });
-    std::vector<double> load;
-    for (int i = 0; i < repetitions; ++i)
-        load.push_back(seconds_of([&] {
-            const auto loaded = load_capture(path);
-            if (!loaded.ok()) stop_on(loaded.error());
-        }));
-    fmt::print("load   {:.2f} s for {} rows; close with indexes {:.2f} s\n", median(load),
-               (*writer)->stats().rows, close_s);
+    std::vector<double> first, wall, cpu;
+    for (int i = 0; i < repetitions; ++i) {
+        const Opening opening = open_once(path);
+        first.push_back(opening.first_s);
+        wall.push_back(opening.wall_s);
+        cpu.push_back(opening.cpu_s);
+    }
+    fmt::print(
+        "open   {} rows, {:.0f} MB: first data {:.4f} s, whole {:.2f} s ({:.2f} s of CPU); close with "
+        "indexes {:.2f} s\n",
+        (*writer)->stats().rows, static_cast<double>(std::filesystem::file_size(path)) * 1e-6, median(first),
+        median(wall), median(cpu), close_s);
     std::string message;
     const storage::Database db = storage::open_database(path, SQLITE_OPEN_READONLY, &message);
     for (const char* view : {"v_phase", "v_head"})
@@ -211,8 +249,9 @@ int main(int argc, char** argv) {
         fmt::print(stderr, "storage_bench: no folder {} can be made\n", folder);
         return 2;
     }
-    bench_sink(folder, rows, repetitions);
-    bench_load(folder, repetitions);
+    const std::int64_t open_rows = argc > 4 ? std::atoll(argv[4]) : 1'000'000;
+    if (rows > 0) bench_sink(folder, rows, repetitions);
+    bench_load(folder, open_rows, repetitions);
     std::filesystem::remove_all(folder);
     return 0;
 }

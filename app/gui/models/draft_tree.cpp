@@ -317,10 +317,14 @@ DraftTreeModel build_draft_tree(const Snapshot& snapshot, std::size_t round_inde
     RoundView view;
     view.run = snapshot.run(entry.row.run_id);
     view.round = &entry.row;
-    for (std::uint32_t i = 0; i < entry.nodes.count; ++i)
-        view.nodes.push_back(&snapshot.nodes[entry.nodes.first + i]);
-    for (std::uint32_t i = 0; i < entry.tops.count; ++i)
-        view.tops.push_back(&snapshot.tops[entry.tops.first + i]);
+    const std::shared_ptr<const RoundTree> tree = snapshot.tree(round_index);
+    if (!tree->problem.empty()) {
+        DraftTreeModel model;
+        model.empty_text = "This round's tree can't be read: " + tree->problem;
+        return model;
+    }
+    for (const NodeRow& node : tree->nodes) view.nodes.push_back(&node);
+    for (const NodeTopRow& top : tree->tops) view.tops.push_back(&top);
     return build(snapshot, view);
 }
 

@@ -92,8 +92,8 @@ TEST_F(SoundFile, ChecksClean) {
     const auto report = check_capture(path());
     ASSERT_TRUE(report.ok()) << report.error().message;
     EXPECT_EQ(findings_text(*report), "");
-    EXPECT_EQ(report->schema_version, 2);
-    EXPECT_EQ(report->row_counts.size(), storage::table_names.size());
+    EXPECT_EQ(report->schema_version, capture_schema_version);
+    EXPECT_EQ(report->row_counts.size(), storage::table_names.size() + storage::later_tables.size());
     std::int64_t steps = 0;
     for (const auto& [table, rows] : report->row_counts)
         if (table == "step") steps = rows;
@@ -155,7 +155,8 @@ TEST_F(SoundFile, IsRefusedWithAReasonWhenItIsNoCapture) {
     ASSERT_EQ(other.exec("CREATE TABLE a(b)"), SQLITE_OK);
     expect_refused(folder_.file("other.db"), "application id 0x00000000");
     execute(path(), "PRAGMA user_version = 7");
-    expect_refused(path(), "schema version 7, this program reads up to 2");
+    expect_refused(path(),
+                   "schema version 7, this program reads up to " + std::to_string(capture_schema_version));
     execute(path(), "PRAGMA user_version = 1; DROP TABLE note");
     expect_refused(path(), "table note is missing");
 }
@@ -223,6 +224,8 @@ TEST_F(SoundFile, ImpossibleValuesAreRefusedByName) {
     expect_refused("PRAGMA ignore_check_constraints = 1; UPDATE token SET source = 'magic'", "holds magic");
 }
 
+constexpr int now = capture_schema_version;
+
 TEST(Migration, TakesAnOlderFileForwardAndKeepsABackup) {
     const TempFolder folder;
     const std::string path = folder.file("a.dscope");
@@ -230,14 +233,14 @@ TEST(Migration, TakesAnOlderFileForwardAndKeepsABackup) {
     {
         const storage::Database db = open_plain(path);
         const std::vector<storage::Migration> steps = {
-            {3, "UPDATE run SET name = name || ' three'"},
-            {2, "ALTER TABLE run ADD COLUMN extra TEXT; UPDATE run SET extra = 'two'"}};
-        const Status done = storage::migrate(db, path, steps, 4);
+            {now + 1, "UPDATE run SET name = name || ' after'"},
+            {now, "ALTER TABLE run ADD COLUMN extra TEXT; UPDATE run SET extra = 'first'"}};
+        const Status done = storage::migrate(db, path, steps, now + 2);
         ASSERT_TRUE(done.ok()) << done.error().message;
-        EXPECT_EQ(query(db, "SELECT extra, name FROM run"), std::vector<std::string>{"two|run 1 three"});
-        EXPECT_EQ(db.integer("PRAGMA user_version"), 4);
+        EXPECT_EQ(query(db, "SELECT extra, name FROM run"), std::vector<std::string>{"first|run 1 after"});
+        EXPECT_EQ(db.integer("PRAGMA user_version"), now + 2);
     }
-    const auto backup = load_capture(path + ".v2.bak");
+    const auto backup = load_capture(fmt::format("{}.v{}.bak", path, now));
     ASSERT_TRUE(backup.ok()) << backup.error().message;
     EXPECT_EQ((*backup)->runs[0].name, "run 1");
 }
@@ -247,14 +250,15 @@ TEST(Migration, ThatFailsLeavesTheFileAsItWas) {
     const std::string path = folder.file("a.dscope");
     write_all(path, RandomCapture(1, {1, 1, 3, 1, true}).records());
     const storage::Database db = open_plain(path);
-    const Status done =
-        storage::migrate(db, path, {{2, "UPDATE run SET name = 'x'"}, {3, "UPDATE nowhere SET a = 1"}}, 4);
+    const Status done = storage::migrate(
+        db, path, {{now, "UPDATE run SET name = 'x'"}, {now + 1, "UPDATE nowhere SET a = 1"}}, now + 2);
     ASSERT_FALSE(done.ok());
-    EXPECT_NE(done.error().message.find("from schema version 3 to 4"), std::string::npos)
+    EXPECT_NE(done.error().message.find(fmt::format("from schema version {} to {}", now + 1, now + 2)),
+              std::string::npos)
         << done.error().message;
-    EXPECT_EQ(db.integer("PRAGMA user_version"), 2);
+    EXPECT_EQ(db.integer("PRAGMA user_version"), now);
     EXPECT_EQ(query(db, "SELECT name FROM run"), std::vector<std::string>{"run 1"});
-    const Status again = storage::migrate(db, path, {}, 4);
+    const Status again = storage::migrate(db, path, {}, now + 2);
     ASSERT_FALSE(again.ok());
     EXPECT_NE(again.error().message.find("is in the way"), std::string::npos);
 }
@@ -265,7 +269,7 @@ TEST(Migration, RefusesANewerFileAndLeavesACurrentOne) {
     write_all(path, RandomCapture(1, {1, 1, 3, 1, true}).records());
     const storage::Database db = open_plain(path);
     EXPECT_TRUE(storage::migrate(db, path, storage::migrations(), capture_schema_version).ok());
-    EXPECT_FALSE(std::filesystem::exists(path + ".v2.bak"));
+    EXPECT_FALSE(std::filesystem::exists(fmt::format("{}.v{}.bak", path, now)));
     const Status newer = storage::migrate(db, path, {}, 0);
     ASSERT_FALSE(newer.ok());
     EXPECT_EQ(newer.error().kind, ErrorKind::bad_input);

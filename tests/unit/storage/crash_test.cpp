@@ -73,7 +73,8 @@ void expect_prefix(const Snapshot& part, const Snapshot& whole) {
 TEST(CutLog, WhatIsLeftIsAConsistentBeginning) {
     const TempFolder folder;
     const std::string original = folder.file("whole.dscope");
-    const std::vector<Record> records = RandomCapture(3, {1, 2, 120, 1, false}).records();
+    // Not so many that the log is merged on the way.
+    const std::vector<Record> records = RandomCapture(3, {1, 2, 80, 1, false}).records();
     leave_log(original, records);
     const Snapshot whole = apply_all(records);
     const auto log_bytes = static_cast<std::uint32_t>(fs::file_size(original + "-wal"));

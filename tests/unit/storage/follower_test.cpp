@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "file_helpers.h"
 #include "random_capture.h"
 
@@ -21,6 +23,71 @@ class IntoCapture : public RecordSink {
     Capture capture;
     int records = 0;
 };
+
+TEST(StoredTrees, OfALargeFileAreReadRoundByRound) {
+    const TempFolder folder;
+    const std::string path = folder.file("a.dscope");
+    const std::vector<Record> records = RandomCapture(3, {2, 3, 60, 2, true}).records();
+    testing::write_all(path, records);
+    const auto whole = load_capture(path);
+    const auto part = load_capture(path, 0);
+    ASSERT_TRUE(whole.ok());
+    ASSERT_TRUE(part.ok()) << part.error().message;
+    EXPECT_EQ((*whole)->stored_trees, nullptr);
+    ASSERT_NE((*part)->stored_trees, nullptr);
+    EXPECT_EQ((*part)->nodes.size(), 0u);
+    EXPECT_EQ((*part)->tops.size(), 0u);
+    ASSERT_EQ((*part)->rounds.size(), (*whole)->rounds.size());
+    // Backwards and again, so that some come from what is kept and some do not; the file may be gone by then.
+    std::filesystem::remove(path);
+    std::size_t nodes = 0, tops = 0;
+    for (const int pass : {0, 1})
+        for (std::size_t i = (*part)->rounds.size(); i-- > 0;) {
+            const auto a = (*whole)->tree(i), b = (*part)->tree(i);
+            ASSERT_EQ(b->problem, "");
+            ASSERT_EQ(a->nodes.size(), b->nodes.size());
+            ASSERT_EQ(a->tops.size(), b->tops.size());
+            for (std::size_t n = 0; n < a->nodes.size(); ++n) {
+                EXPECT_EQ(a->nodes[n].parent, b->nodes[n].parent);
+                EXPECT_EQ(a->nodes[n].token_id, b->nodes[n].token_id);
+                EXPECT_EQ(a->nodes[n].draft_logprob, b->nodes[n].draft_logprob);
+                EXPECT_EQ(a->nodes[n].target_prob, b->nodes[n].target_prob);
+            }
+            for (std::size_t n = 0; n < a->tops.size(); ++n)
+                EXPECT_EQ(a->tops[n].token_id, b->tops[n].token_id);
+            nodes += pass == 0 ? b->nodes.size() : 0;
+            tops += pass == 0 ? b->tops.size() : 0;
+        }
+    EXPECT_EQ(nodes, (*whole)->nodes.size());
+    EXPECT_EQ(tops, (*whole)->tops.size());
+}
+
+TEST(StoredTrees, DamageIsToldWhereItIsSeen) {
+    const TempFolder folder;
+    const std::string path = folder.file("a.dscope");
+    testing::write_all(path, RandomCapture(3, {1, 3, 30, 1, true}).records());
+    testing::execute(path, "UPDATE node SET node = 9 WHERE round_id = 5 AND node = 0");
+    EXPECT_FALSE(load_capture(path).ok());
+    const auto part = load_capture(path, 0);
+    ASSERT_TRUE(part.ok()) << part.error().message;
+    EXPECT_NE((*part)->tree(4)->problem.find("round 5 has node 9"), std::string::npos)
+        << (*part)->tree(4)->problem;
+    EXPECT_TRUE((*part)->tree(4)->nodes.empty());
+    EXPECT_EQ((*part)->tree(3)->problem, "");
+}
+
+TEST(StoredTrees, AFileThatIsStillWrittenIsReadWhole) {
+    const TempFolder folder;
+    const std::string path = folder.file("live.dscope");
+    auto writer = CaptureWriter::create(path, false);
+    ASSERT_TRUE(writer.ok());
+    for (const Record& record : RandomCapture(3, {1, 3, 30, 1, false}).records()) (*writer)->push(record);
+    ASSERT_TRUE((*writer)->flush().ok());
+    const auto live = load_capture(path, 0);
+    ASSERT_TRUE(live.ok());
+    EXPECT_EQ((*live)->stored_trees, nullptr);
+    EXPECT_GT((*live)->nodes.size(), 0u);
+}
 
 class Following : public ::testing::TestWithParam<int> {};
 

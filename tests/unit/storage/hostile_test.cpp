@@ -105,6 +105,12 @@ class Disturb {
             row.correlation_id = number();
         }
     }
+    void disturb(std::vector<GpuCounterRow>& rows) {
+        for (GpuCounterRow& row : rows) {
+            row.name = text();
+            row.value = real();
+        }
+    }
     void disturb(std::vector<NvtxRangeRow>& rows) {
         for (NvtxRangeRow& row : rows) {
             row.domain = text();
@@ -171,6 +177,10 @@ TEST_P(Hostile, CaptureSurvivesWriteReadExportAndSqlUnchanged) {
     const storage::Database a = open_plain(path), b = open_plain(copy);
     for (const std::string_view table : storage::table_names)
         EXPECT_EQ(dump(a, table), dump(b, table)) << table;
+    for (const std::string_view table : storage::later_tables) {
+        EXPECT_EQ(dump(a, table), dump(b, table)) << table;
+        EXPECT_FALSE(dump(a, table).empty()) << table;
+    }
 
     ASSERT_TRUE(export_csv(path, csv, false).ok());
     EXPECT_TRUE(export_chrome(path, folder.file("trace.json"), false).ok());

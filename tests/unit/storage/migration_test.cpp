@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <zlib.h>
 
@@ -26,19 +27,26 @@ void unpack(const std::string& name, const std::string& to) {
     gzclose(file);
 }
 
-TEST(Version1, IsReadAsItIsAndBroughtForwardWithTheSameNumbers) {
+/// Parameter: the version. Each is brought forward step by step to today's.
+class OlderVersion : public ::testing::TestWithParam<int> {};
+
+TEST_P(OlderVersion, IsReadAsItIsAndBroughtForwardWithTheSameNumbers) {
     const TempFolder folder;
     const std::string path = folder.file("old.dscope");
-    unpack("v1.dscope.gz", path);
+    unpack(fmt::format("v{}.dscope.gz", GetParam()), path);
     const auto old = load_capture(path);
     ASSERT_TRUE(old.ok()) << old.error().message;
     EXPECT_EQ((*old)->steps.size(), 24u);
+    EXPECT_GT((*old)->gpu_ops.size(), 0u);
     const auto found = check_capture(path);
     ASSERT_TRUE(found.ok());
     EXPECT_TRUE(found->findings.empty()) << found->findings[0].what;
     ASSERT_FALSE(found->remarks.empty());
-    EXPECT_NE(found->remarks.back().find("schema version 1, read as it is"), std::string::npos);
+    EXPECT_NE(found->remarks.back().find(fmt::format("schema version {}, read as it is", GetParam())),
+              std::string::npos);
     EXPECT_TRUE(export_csv(path, folder.file("csv"), false).ok());
+    EXPECT_TRUE(export_nsys(path, folder.file("nsys.sqlite")).ok());
+    EXPECT_TRUE(export_chrome(path, folder.file("trace.json"), false).ok());
     const std::string phases = "SELECT run_id, name, n, total, median, exposed, share, bytes FROM v_phase";
     const auto before = query(open_plain(path, SQLITE_OPEN_READONLY), phases);
     ASSERT_FALSE(before.empty());
@@ -55,7 +63,7 @@ TEST(Version1, IsReadAsItIsAndBroughtForwardWithTheSameNumbers) {
     const auto now = load_capture(path);
     ASSERT_TRUE(now.ok());
     expect_equal(**old, **now);
-    const auto backup = load_capture(path + ".v1.bak");
+    const auto backup = load_capture(fmt::format("{}.v{}.bak", path, GetParam()));
     ASSERT_TRUE(backup.ok());
     expect_equal(**old, **backup);
     // The same tables and views as in a new file.
@@ -65,11 +73,11 @@ TEST(Version1, IsReadAsItIsAndBroughtForwardWithTheSameNumbers) {
         "SELECT type, name FROM sqlite_schema WHERE name NOT LIKE 'sqlite%' ORDER BY 1, 2";
     EXPECT_EQ(query(open_plain(path), names), query(open_plain(fresh), names));
     const std::string columns =
-        "SELECT m.name, p.name, p.type, p.pk FROM sqlite_schema m JOIN pragma_table_info(m.name) p WHERE "
-        "m.type = "
-        "'table' ORDER BY m.name, p.cid";
+        "SELECT m.name, p.name, p.type, p.pk, p.\"notnull\", p.dflt_value FROM sqlite_schema m JOIN "
+        "pragma_table_info(m.name) p WHERE m.type = 'table' ORDER BY m.name, p.cid";
     EXPECT_EQ(query(open_plain(path), columns), query(open_plain(fresh), columns));
 }
+INSTANTIATE_TEST_SUITE_P(Files, OlderVersion, ::testing::Range(1, capture_schema_version));
 
 class StepPhases : public ::testing::TestWithParam<int> {};
 

@@ -57,7 +57,10 @@ auto fields(const HeadEvalRow& r) {
 }
 auto fields(const GpuOpRow& r) {
     return std::tie(r.id, r.run_id, r.step_id, r.phase_id, r.stream, r.name, r.start_ns, r.end_ns,
-                    r.graph_node_id, r.correlation_id, r.grid, r.block, r.bytes);
+                    r.graph_node_id, r.correlation_id, r.grid, r.block, r.bytes, r.device, r.registers);
+}
+auto fields(const GpuCounterRow& r) {
+    return std::tie(r.run_id, r.step_id, r.phase_id, r.name, r.value);
 }
 auto fields(const NvtxRangeRow& r) {
     return std::tie(r.run_id, r.domain, r.name, r.thread_id, r.start_ns, r.end_ns, r.payload);
@@ -119,6 +122,7 @@ void expect_equal(const Snapshot& a, const Snapshot& b) {
     expect_table("late_spans", a.late_spans, b.late_spans);
     expect_table("head_evals", a.head_evals, b.head_evals);
     expect_table("gpu_ops", a.gpu_ops, b.gpu_ops);
+    expect_table("gpu_counters", a.gpu_counters, b.gpu_counters);
     expect_table("nvtx_ranges", a.nvtx_ranges, b.nvtx_ranges);
     expect_table("counters", a.counters, b.counters);
     expect_table("losses", a.losses, b.losses);

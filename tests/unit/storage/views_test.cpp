@@ -42,8 +42,8 @@ TEST_P(ViewsAndQueries, PhaseTablesAgree) {
     for (const RowId run : {1, 2}) {
         const std::vector<PhaseStats> expected = phase_stats(**loaded, run);
         storage::Statement rows = db.prepare(
-            "SELECT phase_id, n, total, exposed, coalesce(median, 0), p90, share, bytes FROM v_phase WHERE "
-            "run_id = ?");
+            "SELECT phase_id, n, total, exposed, coalesce(median, 0), p90, share, bytes, "
+            "coalesce(mad, 0), p99 FROM v_phase WHERE run_id = ?");
         ASSERT_TRUE(rows) << db.message();
         rows.bind(1, run);
         for (const PhaseStats& phase : expected) {
@@ -55,10 +55,39 @@ TEST_P(ViewsAndQueries, PhaseTablesAgree) {
             expect_same(rows.real(4), phase.median_ns, "median");
             expect_same(maybe(rows, 5), phase.p90_ns, "p90");
             expect_same(rows.real(6), phase.share, "share");
+            expect_same(rows.real(8), phase.mad_ns, "MAD");
+            expect_same(maybe(rows, 9), phase.p99_ns, "p99");
             if (phase.total_ns > 0)
                 expect_same(rows.real(7) / static_cast<double>(phase.total_ns), phase.gb_per_s, "GB/s");
         }
         EXPECT_EQ(rows.step(), SQLITE_DONE);
+    }
+}
+
+TEST_P(ViewsAndQueries, GpuCountersAgree) {
+    const TempFolder folder;
+    const std::string path = folder.file("a.dscope");
+    write_all(path, RandomCapture(static_cast<std::uint64_t>(GetParam()), {2, 3, 20, 1, true}).records());
+    const auto loaded = load_capture(path);
+    ASSERT_TRUE(loaded.ok());
+    const storage::Database db = open_plain(path);
+    for (const RowId run : {1, 2}) {
+        const auto expected = gpu_counter_stats(**loaded, run);
+        ASSERT_EQ(expected.size(), 1u);
+        EXPECT_EQ(expected[0].count, 17) << "three steps are excluded";
+        storage::Statement row = db.prepare(
+            "SELECT n, total, per_step, needed_bytes, (SELECT sum(v.bytes) FROM v_step_phase v JOIN step t "
+            "ON "
+            "t.id = v.step_id WHERE v.run_id = ?1 AND t.excluded IS NULL AND v.phase_id = 4) FROM "
+            "v_gpu_counter WHERE run_id = ?1 AND phase = 'head' AND name = 'dram__bytes_read.sum'");
+        ASSERT_TRUE(row) << db.message();
+        row.bind(1, run);
+        ASSERT_EQ(row.step(), SQLITE_ROW);
+        EXPECT_EQ(row.integer(0), expected[0].count);
+        expect_same(row.real(1), expected[0].total, "total");
+        expect_same(row.real(2), expected[0].per_step(), "per step");
+        EXPECT_EQ(row.integer(3), row.integer(4));
+        EXPECT_GT(row.integer(3), 0);
     }
 }
 

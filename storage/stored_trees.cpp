@@ -1,0 +1,98 @@
+#include "storage/stored_trees.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <list>
+#include <mutex>
+#include <system_error>
+#include <utility>
+
+#include "storage/row_reader.h"
+#include "storage/schema.h"
+
+namespace draftscope::storage {
+
+namespace {
+
+/// Walking back and forth in a run should not read again.
+constexpr std::size_t most_kept = 64;
+
+class StoredTrees final : public TreeSource {
+  public:
+    StoredTrees(std::string path, Database db) : path_(std::move(path)), db_(std::move(db)) {}
+
+    std::shared_ptr<const RoundTree> tree(RowId round_id) const override {
+        const std::lock_guard lock(mutex_);
+        const auto known = std::find_if(kept_.begin(), kept_.end(),
+                                        [&](const auto& entry) { return entry.first == round_id; });
+        if (known != kept_.end()) {
+            kept_.splice(kept_.begin(), kept_, known);
+            return kept_.front().second;
+        }
+        auto tree = std::make_shared<RoundTree>();
+        read<NodeRow>(round_id, tree->nodes, tree->problem);
+        read<NodeTopRow>(round_id, tree->tops, tree->problem);
+        if (tree->problem.empty()) tree->problem = tree_problem(round_id, *tree);
+        if (!tree->problem.empty()) {
+            tree->problem = path_ + ": " + tree->problem;
+            tree->nodes.clear();
+            tree->tops.clear();
+        }
+        kept_.emplace_front(round_id, std::move(tree));
+        if (kept_.size() > most_kept) kept_.pop_back();
+        return kept_.front().second;
+    }
+
+  private:
+    template <typename Row>
+    void read(RowId round_id, std::vector<Row>& out, std::string& problem) const {
+        Statement select = db_.prepare(select_of_round(RowSource<Row>::sql));
+        if (select) select.bind(1, round_id);
+        Cursor<Row> rows(std::move(select));
+        while (rows.has()) out.push_back(rows.take());
+        if (!problem.empty()) return;
+        if (!rows.problem().empty())
+            problem = fmt::format("damaged capture: {}, which can't be", rows.problem());
+        else if (rows.code() != SQLITE_OK)
+            problem = fmt::format("reading table {}: {}", RowSource<Row>::table, one_line(db_.message()));
+    }
+
+    std::string path_;
+    Database db_;
+    mutable std::mutex mutex_;
+    mutable std::list<std::pair<RowId, std::shared_ptr<const RoundTree>>> kept_;  ///< newest first
+};
+
+}  // namespace
+
+std::string tree_problem(RowId round_id, const RoundTree& tree) {
+    for (std::size_t i = 0; i < tree.nodes.size(); ++i) {
+        const NodeRow& row = tree.nodes[i];
+        const int at = static_cast<int>(i);
+        if (row.node != at || row.parent >= at || (row.parent < 0) != (at == 0))
+            return fmt::format("damaged capture: round {} has node {} with parent {} at position {}",
+                               round_id, row.node, row.parent, at);
+    }
+    for (const NodeTopRow& top : tree.tops)
+        if (static_cast<std::size_t>(top.node) >= tree.nodes.size())
+            return fmt::format(
+                "damaged capture: table node_top names node {} of round {}, which has {} nodes", top.node,
+                round_id, tree.nodes.size());
+    return {};
+}
+
+std::shared_ptr<const TreeSource> stored_trees(const std::string& path, const Database& db,
+                                               std::int64_t trees_ahead) {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(path, error);
+    if (error || size <= static_cast<std::uintmax_t>(trees_ahead)) return nullptr;
+    if (db.integer("SELECT count(*) FROM run WHERE ended IS NULL").value_or(1) > 0) return nullptr;
+    if (db.integer("SELECT count(*) FROM sqlite_schema WHERE name IN ('i_node_round', 'i_node_top_round')") !=
+        2)
+        return nullptr;
+    auto own = open_capture(path, Open::unchecked);
+    if (!own.ok()) return nullptr;
+    return std::make_shared<const StoredTrees>(path, std::move(*own));
+}
+
+}  // namespace draftscope::storage
