@@ -51,8 +51,9 @@ struct GpuActivity {
     std::uint32_t graph_exec = 0;
     std::int32_t grid[3] = {};
     std::int32_t block[3] = {};
-    std::uint64_t bytes = 0;     ///< copies and fills
-    std::uint8_t copy_kind = 0;  ///< CUPTI's number: 1 host to device, 2 device to host, 8 device to device
+    std::uint64_t bytes = 0;      ///< copies and fills
+    std::uint16_t registers = 0;  ///< kernels: per thread
+    std::uint8_t copy_kind = 0;   ///< CUPTI's number: 1 host to device, 2 device to host, 8 device to device
 };
 
 /// What CUPTI tells, on threads of its own or of the traced program. None of it may block.

@@ -7,10 +7,12 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "profiler/cupti_api.h"
+#include "profiler/cupti_open.h"
 
 namespace draftscope {
 
@@ -20,6 +22,7 @@ static_assert(offsetof(CUpti_ActivityKernel10, start) == 16);
 static_assert(offsetof(CUpti_ActivityKernel10, end) == 24);
 static_assert(offsetof(CUpti_ActivityKernel10, correlationId) == 92);
 static_assert(offsetof(CUpti_ActivityKernel10, name) == 104);
+static_assert(offsetof(CUpti_ActivityKernel10, registersPerThread) == 6);
 static_assert(offsetof(CUpti_ActivityKernel10, graphNodeId) == 144);
 static_assert(offsetof(CUpti_ActivityKernel10, graphId) == 156);
 static_assert(offsetof(CUpti_ActivityMemcpy6, graphNodeId) == offsetof(CUpti_ActivityMemcpy6, graphId) - 8);
@@ -169,24 +172,10 @@ class CuptiLibrary final : public CuptiApi {
 
 CuptiProbe CuptiLibrary::load() {
     if (handle_ != nullptr) return found_;
-    std::vector<std::string> names;
-    const char* set = std::getenv("DRAFTSCOPE_CUPTI");
-    if (!wanted_.empty())
-        names = {wanted_};
-    else if (set != nullptr && *set != '\0')
-        names = {set};
-    else
-        names = {"libcupti.so.13", "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.13",
-                 "/usr/local/cuda/lib/libcupti.so.13", "libcupti.so.12", "libcupti.so"};
-    for (const std::string& name : names) {
-        handle_ = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-        if (handle_ == nullptr) continue;
-        found_.library = name;
-        break;
-    }
+    handle_ = open_cupti(wanted_, found_.library);
     if (handle_ == nullptr) {
         found_.state = CuptiState::no_library;
-        found_.text = names.size() == 1 ? names[0] + " does not load" : std::string("libcupti was not found");
+        found_.text = std::exchange(found_.library, {});
         found_.remedy = "install CUPTI (part of the CUDA Toolkit), or set DRAFTSCOPE_CUPTI to its path";
         return found_;
     }
@@ -339,27 +328,9 @@ void CUPTIAPI CuptiLibrary::on_event(void* self, CUpti_CallbackDomain domain, CU
         library.listener_->call_left(call.correlationId);
 }
 
-GpuActivity kernel_of(const CUpti_ActivityKernel10& record) {
-    GpuActivity out;
-    out.kind = GpuOpKind::kernel;
-    out.name = record.name;
-    out.start_ns = static_cast<TimeNs>(record.start);
-    out.end_ns = static_cast<TimeNs>(record.end);
-    out.correlation = record.correlationId;
-    out.device = record.deviceId;
-    out.context = record.contextId;
-    out.stream = record.streamId;
-    out.graph_node = record.graphNodeId;
-    out.graph_exec = record.graphId;
-    const std::int32_t grid[] = {record.gridX, record.gridY, record.gridZ};
-    const std::int32_t block[] = {record.blockX, record.blockY, record.blockZ};
-    std::memcpy(out.grid, grid, sizeof grid);
-    std::memcpy(out.block, block, sizeof block);
-    return out;
-}
-
+/// What all kinds of records have under the same names.
 template <typename Record>
-GpuActivity movement_of(const Record& record, GpuOpKind kind) {
+GpuActivity common_of(const Record& record, GpuOpKind kind) {
     GpuActivity out;
     out.kind = kind;
     out.start_ns = static_cast<TimeNs>(record.start);
@@ -368,22 +339,20 @@ GpuActivity movement_of(const Record& record, GpuOpKind kind) {
     out.device = record.deviceId;
     out.context = record.contextId;
     out.stream = record.streamId;
-    out.graph_node = record.graphNodeId;
     out.graph_exec = record.graphId;
-    out.bytes = record.bytes;
+    if constexpr (requires { record.graphNodeId; }) out.graph_node = record.graphNodeId;
+    if constexpr (requires { record.bytes; }) out.bytes = record.bytes;
     return out;
 }
 
-GpuActivity graph_of(const CUpti_ActivityGraphTrace2& record) {
-    GpuActivity out;
-    out.kind = GpuOpKind::graph;
-    out.start_ns = static_cast<TimeNs>(record.start);
-    out.end_ns = static_cast<TimeNs>(record.end);
-    out.correlation = record.correlationId;
-    out.device = record.deviceId;
-    out.context = record.contextId;
-    out.stream = record.streamId;
-    out.graph_exec = record.graphId;
+GpuActivity kernel_of(const CUpti_ActivityKernel10& record) {
+    GpuActivity out = common_of(record, GpuOpKind::kernel);
+    out.name = record.name;
+    out.registers = record.registersPerThread;
+    const std::int32_t grid[] = {record.gridX, record.gridY, record.gridZ};
+    const std::int32_t block[] = {record.blockX, record.blockY, record.blockZ};
+    std::memcpy(out.grid, grid, sizeof grid);
+    std::memcpy(out.block, block, sizeof block);
     return out;
 }
 
@@ -398,17 +367,17 @@ void CuptiLibrary::read(std::uint8_t* buffer, std::size_t valid,
                 break;
             case CUPTI_ACTIVITY_KIND_MEMCPY: {
                 const auto& copy = *reinterpret_cast<const CUpti_ActivityMemcpy6*>(record);
-                GpuActivity out = movement_of(copy, GpuOpKind::memcpy);
+                GpuActivity out = common_of(copy, GpuOpKind::memcpy);
                 out.copy_kind = copy.copyKind;
                 visit(out);
                 break;
             }
             case CUPTI_ACTIVITY_KIND_MEMSET:
-                visit(
-                    movement_of(*reinterpret_cast<const CUpti_ActivityMemset4*>(record), GpuOpKind::memset));
+                visit(common_of(*reinterpret_cast<const CUpti_ActivityMemset4*>(record), GpuOpKind::memset));
                 break;
             case CUPTI_ACTIVITY_KIND_GRAPH_TRACE:
-                visit(graph_of(*reinterpret_cast<const CUpti_ActivityGraphTrace2*>(record)));
+                visit(
+                    common_of(*reinterpret_cast<const CUpti_ActivityGraphTrace2*>(record), GpuOpKind::graph));
                 break;
             default:
                 break;
@@ -417,6 +386,26 @@ void CuptiLibrary::read(std::uint8_t* buffer, std::size_t valid,
 }
 
 }  // namespace
+
+void* open_cupti(const std::string& wanted, std::string& name) {
+    std::vector<std::string> names;
+    const char* set = std::getenv("DRAFTSCOPE_CUPTI");
+    if (!wanted.empty())
+        names = {wanted};
+    else if (set != nullptr && *set != '\0')
+        names = {set};
+    else
+        names = {"libcupti.so.13", "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.13",
+                 "/usr/local/cuda/lib/libcupti.so.13", "libcupti.so.12", "libcupti.so"};
+    for (const std::string& tried : names) {
+        void* handle = dlopen(tried.c_str(), RTLD_NOW | RTLD_LOCAL);
+        if (handle == nullptr) continue;
+        name = tried;
+        return handle;
+    }
+    name = names.size() == 1 ? names[0] + " does not load" : std::string("libcupti was not found");
+    return nullptr;
+}
 
 std::unique_ptr<CuptiApi> make_cupti_api(const std::string& library) {
     return std::make_unique<CuptiLibrary>(library);

@@ -2,7 +2,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "profiler/cupti_api.h"
+#include "profiler/counter_api.h"
 
 namespace draftscope {
 
@@ -150,6 +150,15 @@ CuptiProbe probe_gpu_counters(const std::string& params, const std::string& stat
     out.text = "for administrators only (RmProfilingAdminOnly in /proc/driver/nvidia/params)";
     out.remedy = counter_remedy;
     return out;
+}
+
+CuptiProbe probe_counters() {
+    CuptiProbe permitted = probe_gpu_counters();
+    if (permitted.state != CuptiState::ready) return permitted;
+    CuptiProbe library = make_counter_api()->probe();
+    if (library.state != CuptiState::ready) return library;
+    permitted.library = library.library;
+    return permitted;
 }
 
 CuptiProbe probe_gpu_counters() {

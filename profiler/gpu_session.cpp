@@ -265,6 +265,7 @@ GpuOp GpuSession::Impl::attributed(const Arrived& from, const Launch* launch) {
     op.graph_node = activity.graph_node;
     op.graph_exec = activity.graph_exec;
     op.bytes = activity.bytes;
+    op.registers = activity.registers;
     std::copy(std::begin(activity.grid), std::end(activity.grid), op.grid);
     std::copy(std::begin(activity.block), std::end(activity.block), op.block);
     std::optional<Phase> phase;

@@ -26,6 +26,7 @@ struct GpuOp {
     std::int32_t grid[3] = {};
     std::int32_t block[3] = {};
     std::uint64_t bytes = 0;
+    std::uint16_t registers = 0;
     std::int32_t round = -1;  ///< in which it was launched, as SpanEvent
 };
 
@@ -56,9 +57,9 @@ struct GpuSessionOptions {
     TimeNs flush_every = 150 * ns_per_ms;  ///< by a thread of its own while a window is open; 0 = never
 };
 
-/// The CUPTI session of this process (tiers T1, T2): subscribed once, before any CUDA context or graph
-/// capture, never stopped; runs are windows of time in it. CUPTI threads deliver, one thread opens windows
-/// and takes.
+/// The CUPTI session of this process (tiers T1, T2; T3 has profiler/counter_session.h): subscribed once,
+/// before any CUDA context or graph capture, never stopped; runs are windows of time in it. CUPTI threads
+/// deliver, one thread opens windows and takes.
 class GpuSession {
   public:
     explicit GpuSession(std::unique_ptr<CuptiApi> api, const GpuSessionOptions& options = {});

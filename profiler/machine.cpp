@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "profiler/counter_api.h"
 #include "profiler/gpu_session.h"
 #include "profiler/nvtx_mirror.h"
 
@@ -160,7 +161,7 @@ Machine describe_machine(bool ask_cupti) {
     }
     out.tsc_invariant = TickScale::calibrate().uses_tsc();
     out.capabilities = {nvidia_driver(),  cuda_runtime(),
-                        cupti(ask_cupti), capability_of("GPU counters", probe_gpu_counters()),
+                        cupti(ask_cupti), capability_of("GPU counters", probe_counters()),
                         nvtx(),           cpu_counters()};
     return out;
 }

@@ -14,7 +14,7 @@ enum class Tier : std::uint8_t {
     t0,  ///< clocks and CUDA events: the only tier whose speeds may be compared
     t1,  ///< CUPTI, one interval per launched graph
     t2,  ///< CUPTI, every kernel, inside graphs too
-    t3,  ///< as T2, and GPU counters per phase
+    t3,  ///< GPU counters per phase; no kernels and no phase times that mean anything
 };
 std::string_view to_text(Tier tier);  ///< "T0" ... "T3"
 /// "0" ... "3", "T0" ... "t3", "auto" (= T0). Anything else is bad_input.

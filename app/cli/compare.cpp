@@ -1,4 +1,3 @@
-#include "profiler/compare.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -7,6 +6,7 @@
 
 #include "app/cli/cli.h"
 #include "app/cli/tables.h"
+#include "profiler/compare_text.h"
 #include "storage/capture_file.h"
 
 namespace draftscope::cli {
@@ -21,20 +21,6 @@ struct Options {
     bool json = false;
 };
 
-std::string_view word(Change change) {
-    switch (change) {
-        case Change::better:
-            return "better";
-        case Change::worse:
-            return "worse";
-        case Change::none_shown:
-            return "no change shown";
-        case Change::no_interval:
-            break;
-    }
-    return "too few prompts";
-}
-
 json interval_json(const std::optional<Interval>& interval) {
     if (!interval) return nullptr;
     return {interval->low, interval->high};
@@ -47,7 +33,7 @@ json quantity_json(const ComparedQuantity& q) {
             {"b", q.b},
             {"ratio", q.a > 0 ? json(q.ratio.value) : json(nullptr)},
             {"interval", interval_json(q.ratio.interval)},
-            {"change", word(q.change)}};
+            {"change", to_text(q.change)}};
 }
 
 json side_json(const RunRow& run, const std::string& file) {
@@ -80,39 +66,21 @@ json comparison_json(const Comparison& c, const Options& options) {
             {"verdict", c.verdict}};
 }
 
-std::vector<std::string> table_row(const ComparedQuantity& q) {
-    const int digits = q.name == "tau" ? 3 : 1;
-    const std::string range =
-        q.ratio.interval ? fmt::format("{:.3f} .. {:.3f}", q.ratio.interval->low, q.ratio.interval->high)
-                         : std::string("-");
-    return {q.unit.empty() ? q.name : q.name + ", " + q.unit,
-            fmt::format("{:.{}f}", q.a, digits),
-            fmt::format("{:.{}f}", q.b, digits),
-            q.a > 0 ? fmt::format("{:.3f}", q.ratio.value) : std::string("-"),
-            range,
-            std::string(word(q.change))};
-}
-
 void print_comparison(const Comparison& c) {
     std::printf("%s\n\n", c.verdict.c_str());
     for (const std::string& warning : c.warnings) std::printf("note: %s\n", warning.c_str());
     for (const auto& [letter, run] : {std::pair{'A', &c.a}, {'B', &c.b}})
-        std::printf("%c  run %lld  drafter %s  head %s  tree %s  %s  %d threads  %s\n", letter,
-                    static_cast<long long>(run->id), run->drafter.c_str(),
-                    run->head.empty() ? "-" : run->head.c_str(), run->tree.c_str(), run->precision.c_str(),
-                    run->threads, run->tier.c_str());
-    std::vector<std::vector<std::string>> rows = {table_row(c.speed), table_row(c.tau),
-                                                  table_row(c.round_time)};
-    for (const ComparedQuantity& phase : c.phases) rows.push_back(table_row(phase));
-    std::printf(
-        "\n%s",
-        format_table({c.forced ? "FORCED" : "", "A", "B", "B / A", "95 % interval", ""}, rows).c_str());
-    std::printf(
-        "%zu turns of %zu prompts, paired; ratios of sums, intervals by resampling prompts (%d times); "
-        "phases by exposed "
-        "time, "
-        "their changes after Holm's correction\n",
-        c.pairs, c.conversations, CompareOptions{}.bootstrap.resamples);
+        std::printf("%s\n", compare_side(letter, *run).c_str());
+    std::vector<std::vector<std::string>> rows;
+    const auto add = [&](const ComparedQuantity& quantity) {
+        const auto cells = compare_cells(quantity);
+        rows.emplace_back(cells.begin(), cells.end());
+    };
+    for (const ComparedQuantity* quantity : {&c.speed, &c.tau, &c.round_time}) add(*quantity);
+    for (const ComparedQuantity& phase : c.phases) add(phase);
+    std::vector<std::string> names(compare_columns.begin(), compare_columns.end());
+    if (c.forced) names.front() = "FORCED";
+    std::printf("\n%s%s\n", format_table(names, rows).c_str(), compare_footer(c).c_str());
 }
 
 /// The run to take of a file: the one asked for, else its only one.

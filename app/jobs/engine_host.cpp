@@ -143,9 +143,9 @@ void EngineHost::Impl::drop_target() {
 /// Before anything is loaded: CUPTI must see graphs captured to know what their kernels are for. What an
 /// untraced run left loaded is loaded anew.
 TierChoice EngineHost::Impl::open_tier_of(const ResolvedRun& run) {
-    TierChoice choice = open_tier(run.tier, run.gpu, gpu_session(), probe_gpu_counters());
+    TierChoice choice = open_tier(run.tier, run.gpu, gpu_session(), probe_counters());
     if (!choice.why.empty()) log_warning("{}", choice.why);
-    if (choice.used == Tier::t0 || traced) return choice;
+    if (choice.used == Tier::t0 || choice.used == Tier::t3 || traced) return choice;
     drop_target();
     exec.reset();
     traced = true;
@@ -519,6 +519,12 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
     DS_TRY(impl_->load(run, hooks));
     DS_TRY(impl_->check_prompts(run, conversations));
     DS_TRY(warn_of_overlap(run, conversations));
+    // Here, where the device has its context: what it refuses must be known before the run has a tier.
+    std::unique_ptr<CounterSession> counters;
+    if (report.tier.used == Tier::t3) {
+        counters = begin_counters(make_counter_api(), report.tier);
+        if (!counters) log_warning("{}", report.tier.why);
+    }
 
     report.frontend = hooks.frontend;
     if (hooks.on_started) hooks.on_started();
@@ -547,7 +553,12 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
     const bool mirrored = mirror.attached() && (nvtx_tool_listens() || nvtx_capturing());
     NvtxRowSink nvtx_rows(recorder, row.id, row.started_monotonic);
     std::optional<GpuRowSink> gpu_rows;
-    if (report.tier.used != Tier::t0) {
+    std::optional<CounterRowSink> counter_rows;
+    ListenerPair counted(&mirror, counters.get());
+    if (counters) {
+        counter_rows.emplace(nvtx_rows, *counters, row.id, row.started_monotonic);
+        phases.set_listener(mirrored ? static_cast<RangeListener*>(&counted) : counters.get());
+    } else if (report.tier.used != Tier::t0) {
         gpu_rows.emplace(nvtx_rows, gpu_session(), impl_->ids, row.id, row.started_monotonic);
         phases.set_listener(mirrored ? static_cast<RangeListener*>(&listeners) : &gpu_phases);
     } else if (mirrored) {
@@ -556,7 +567,9 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
     phases.set_enabled(hooks.phases);
     phases.set_observer(&gate);
     Recording recording;
-    recording.sink = gpu_rows ? static_cast<RecordSink*>(&*gpu_rows) : &nvtx_rows;
+    recording.sink = gpu_rows       ? static_cast<RecordSink*>(&*gpu_rows)
+                     : counter_rows ? static_cast<RecordSink*>(&*counter_rows)
+                                    : &nvtx_rows;
     recording.ids = &impl_->ids;
     recording.run_id = row.id;
     recording.run_start = row.started_monotonic;
@@ -566,6 +579,7 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
                           *impl_->exec, impl_->decode_options(run), recording, phases, gate);
     const Status played = impl_->play(run, conversations, session, hooks, report);
     if (gpu_rows) gpu_rows->finish();
+    if (counter_rows) counter_rows->finish();
     nvtx_rows.finish();
 
     report.cancelled = gate.cancelled();

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include "base/clock.h"
 
@@ -19,6 +22,10 @@ TierChoice open_tier(Tier asked, bool gpu_backend, GpuSession& session, const Cu
             to_text(asked));
         return out;
     }
+    if (asked == Tier::t3 && counters.state == CuptiState::ready) {
+        out.used = Tier::t3;
+        return out;
+    }
     const CuptiProbe state = session.open(asked);
     if (state.state != CuptiState::ready) {
         out.why = fmt::format("{} needs CUPTI: {}; {}. Measured at T0", to_text(asked), state.text,
@@ -27,11 +34,18 @@ TierChoice open_tier(Tier asked, bool gpu_backend, GpuSession& session, const Cu
     }
     out.used = session.tier();
     if (asked != Tier::t3) return out;
-    out.why =
-        counters.state == CuptiState::ready
-            ? std::string("T3's counters need replayed passes, which this version does not run; traced at T2")
-            : fmt::format("T3 needs GPU counters: {}; {}. Traced at T2", counters.text, counters.remedy);
+    out.why = fmt::format("T3 needs GPU counters: {}; {}. Traced at T2", counters.text, counters.remedy);
     return out;
+}
+
+std::unique_ptr<CounterSession> begin_counters(std::unique_ptr<CounterApi> api, TierChoice& choice) {
+    auto session = std::make_unique<CounterSession>(std::move(api));
+    const CuptiProbe state = session->begin();
+    if (state.state == CuptiState::ready) return session;
+    choice.used = Tier::t0;
+    choice.why = fmt::format("T3 needs GPU counters: {}; {}. Measured at T0", state.text,
+                             state.remedy.empty() ? "nothing to be done here" : state.remedy);
+    return nullptr;
 }
 
 void StepFinder::add(RowId id, TimeNs start_ns, TimeNs end_ns) {
@@ -82,6 +96,8 @@ void GpuRowSink::collect() {
         row.end_ns = op.end_ns - run_start_;
         row.graph_node_id = static_cast<std::int64_t>(op.graph_node);
         row.correlation_id = op.correlation;
+        row.device = static_cast<int>(op.device);
+        row.registers = op.registers;
         row.bytes = static_cast<std::int64_t>(op.bytes);
         if (op.kind == GpuOpKind::kernel) {
             row.grid = fmt::format("{},{},{}", op.grid[0], op.grid[1], op.grid[2]);
@@ -122,6 +138,56 @@ void GpuRowSink::finish() {
     steps_.finish();
     collect();
     push_losses();
+}
+
+CounterRowSink::CounterRowSink(RecordSink& next, CounterSession& session, RowId run_id, TimeNs run_start)
+    : next_(next), session_(session), run_id_(run_id), run_start_(run_start) {}
+
+void CounterRowSink::push(Record record) {
+    const auto* step = std::get_if<StepRecord>(&record);
+    const bool ended = step != nullptr;
+    if (ended) steps_.add(step->step.id, step->step.start_ns, step->step.end_ns);
+    next_.push(std::move(record));
+    if (ended) collect(false);
+}
+
+void CounterRowSink::collect(bool all) {
+    session_.take(readings_, all);
+    std::map<std::pair<RowId, Phase>, std::array<double, gpu_counter_names.size()>> sums;
+    std::vector<CounterReading> waiting;
+    for (const CounterReading& reading : readings_) {
+        const std::optional<RowId> step = steps_.find(reading.start_ns - run_start_);
+        if (!step) {
+            waiting.push_back(reading);
+            continue;
+        }
+        if (*step == 0) continue;  // prefill
+        auto& sum = sums[{*step, reading.phase}];
+        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += reading.values[i];
+    }
+    readings_ = std::move(waiting);
+    std::vector<GpuCounterRow> rows;
+    for (const auto& [key, values] : sums)
+        for (std::size_t i = 0; i < values.size(); ++i)
+            rows.push_back(
+                {run_id_, key.first, static_cast<int>(key.second), gpu_counter_names[i], values[i]});
+    if (!rows.empty()) next_.push(std::move(rows));
+}
+
+void CounterRowSink::finish() {
+    steps_.finish();
+    collect(true);
+    session_.end();
+    const CounterLosses losses = session_.take_losses();
+    const TimeNs now = std::max<TimeNs>(0, monotonic_ns() - run_start_);
+    const auto lost = [&](const char* kind, std::uint64_t count) {
+        if (count > 0) next_.push(LossRow{run_id_, now, kind, static_cast<std::int64_t>(count)});
+    };
+    lost("gpu_counter_no_room", losses.no_room);
+    lost("gpu_counter_dropped", losses.dropped);
+    if (losses.failure.empty()) return;
+    lost("gpu_counters_ended", 1);
+    next_.push(NoteRow{run_id_, 0, now, "counting ended: " + losses.failure});
 }
 
 }  // namespace draftscope

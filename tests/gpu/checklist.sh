@@ -105,7 +105,14 @@ step kernels_olmo2_1b "$draftscope" kernels --backend cuda --vocab 100352 --hidd
 if [ -x "$tests/gpu_cupti_graph_check" ]; then
     step cupti_kernels "$tests/gpu_cupti_graph_check"
     step cupti_graphs "$tests/gpu_cupti_graph_check" --tier1
+    # Counters need the right to read them (doctor says what is missing); without it this step fails and says so.
+    step cupti_counters "$tests/gpu_cupti_graph_check" --tier3
 fi
+for tier in 1 2 3; do
+    step run_tier$tier "${run[@]}" --drafter eagle3 --head full --prompt "$text" --max-new 64 --tier $tier --save "$out/tier$tier.dscope" --overwrite
+    step stats_tier$tier "$draftscope" stats "$out/tier$tier.dscope"
+    step check_tier$tier "$draftscope" check "$out/tier$tier.dscope"
+done
 # With a driver present the whole CPU suite must still pass (NVTX injection and capability probes behave differently).
 [ -f "$programs/build.ninja" ] && step suite ctest --test-dir "$programs" -j 8 --output-on-failure
 # 7. Races and bad accesses.

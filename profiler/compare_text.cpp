@@ -1,0 +1,47 @@
+#include "profiler/compare_text.h"
+
+#include <fmt/format.h>
+
+namespace draftscope {
+
+std::string_view to_text(Change change) {
+    switch (change) {
+        case Change::better:
+            return "better";
+        case Change::worse:
+            return "worse";
+        case Change::none_shown:
+            return "no change shown";
+        case Change::no_interval:
+            break;
+    }
+    return "too few prompts";
+}
+
+std::array<std::string, 6> compare_cells(const ComparedQuantity& q) {
+    const int digits = q.name == "tau" ? 3 : 1;
+    const std::string range =
+        q.ratio.interval ? fmt::format("{:.3f} .. {:.3f}", q.ratio.interval->low, q.ratio.interval->high)
+                         : std::string("-");
+    return {q.unit.empty() ? q.name : q.name + ", " + q.unit,
+            fmt::format("{:.{}f}", q.a, digits),
+            fmt::format("{:.{}f}", q.b, digits),
+            q.a > 0 ? fmt::format("{:.3f}", q.ratio.value) : std::string("-"),
+            range,
+            std::string(to_text(q.change))};
+}
+
+std::string compare_side(char letter, const RunRow& run) {
+    return fmt::format("{}  run {}  drafter {}  head {}  tree {}  {}  {} threads  {}{}", letter, run.id,
+                       run.drafter, run.head.empty() ? "-" : run.head, run.tree, run.precision, run.threads,
+                       run.tier, run.synthetic ? "  synthetic weights" : "");
+}
+
+std::string compare_footer(const Comparison& c) {
+    return fmt::format(
+        "{} turns of {} prompts, paired; ratios of sums, intervals by resampling prompts ({} times); phases "
+        "by exposed time, their changes after Holm's correction",
+        c.pairs, c.conversations, CompareOptions{}.bootstrap.resamples);
+}
+
+}  // namespace draftscope
