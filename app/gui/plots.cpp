@@ -193,7 +193,7 @@ Result<std::vector<std::string>> render_plots(const Snapshot& snapshot, const Pl
         RunConfig config;
         Commands commands;
         PanelMemory memory;
-        PanelContext context{snapshot, status, ui, config, commands, style, memory};
+        PanelContext context{snapshot, status, ui, config, commands, style, memory, true};
         ui.round = std::string_view(wanted[i]->name) == "tree" ? round : std::nullopt;
         const std::string caption = subtitle(*snapshot.run(run), *wanted[i], snapshot, round);
         for (int frame = 0; frame < frames_until_settled; ++frame) {

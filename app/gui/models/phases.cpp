@@ -98,25 +98,31 @@ std::string step_category(const Snapshot& snapshot, const StepEntry& entry) {
     return category;
 }
 
-std::vector<CategoryShare> category_shares(const Snapshot& snapshot, RowId run_id) {
-    std::map<std::string, CategorySum> sums;
+std::vector<CategoryShare> category_shares(const Snapshot& snapshot, RowId run_id,
+                                           const RunSamples& samples) {
     std::set<std::string_view> categories;
     for (const auto& prompt : snapshot.prompts)
         if (prompt->run_id == run_id && !prompt->category.empty()) categories.insert(prompt->category);
     if (categories.size() < 2) return {};
-    for (std::size_t i = 0; i < snapshot.steps.size(); ++i) {
-        const StepEntry& entry = snapshot.steps[i];
-        if (entry.row.run_id != run_id || entry.row.excluded != Excluded::no) continue;
-        const std::string category = step_category(snapshot, entry);
-        if (category.empty()) continue;
-        const StepPhases phases = step_phases(snapshot, i);
-        CategorySum& sum = sums[category];
-        ++sum.steps;
-        sum.step_ns += static_cast<double>(phases.step_ns);
-        sum.backbone_ns += static_cast<double>(phases.ns[backbone_phase_id]);
-        for (int p = 0; p < max_phases; ++p)
-            if (is_head_phase(p)) sum.head_ns += static_cast<double>(phases.ns[static_cast<std::size_t>(p)]);
+    std::map<std::string, CategorySum> sums;
+    std::vector<CategorySum*> of_step;  // parallel to samples.steps(); null = mixed or none
+    for (std::size_t i = 0; i < samples.steps().size(); ++i) {
+        const std::string category = step_category(snapshot, snapshot.steps[samples.steps()[i]]);
+        of_step.push_back(category.empty() ? nullptr : &sums[category]);
+        if (of_step.back() == nullptr) continue;
+        ++of_step.back()->steps;
+        of_step.back()->step_ns += static_cast<double>(samples.step_ns()[i]);
     }
+    const auto add = [&](int phase_id, double CategorySum::*field) {
+        std::size_t at = 0;
+        for (const PhaseSample& sample : samples.of(phase_id)) {
+            while (samples.steps()[at] < sample.step) ++at;
+            if (of_step[at] != nullptr) of_step[at]->*field += static_cast<double>(sample.exposed_ns);
+        }
+    };
+    add(backbone_phase_id, &CategorySum::backbone_ns);
+    for (int p = 0; p < max_phases; ++p)
+        if (is_head_phase(p)) add(p, &CategorySum::head_ns);
     std::vector<CategoryShare> shares;
     if (sums.size() < 2) return shares;
     for (const auto& [category, sum] : sums) {
@@ -138,8 +144,11 @@ PhaseTableRow table_row(const PhaseStats& stats, const std::optional<double>& pr
     row.count = stats.count;
     row.total_ms = milliseconds(stats.total_ns);
     row.exposed_ms = milliseconds(stats.exposed_ns);
+    if (stats.count > 0) row.mean_us = 1e3 * row.total_ms / static_cast<double>(stats.count);
     row.median_us = stats.median_ns * 1e-3;
+    row.mad_us = stats.mad_ns * 1e-3;
     if (stats.p90_ns) row.p90_us = *stats.p90_ns * 1e-3;
+    if (stats.p99_ns) row.p99_us = *stats.p99_ns * 1e-3;
     row.share = stats.share;
     if (stats.gb_per_s > 0) row.gb_per_s = stats.gb_per_s;
     if (probe && row.gb_per_s) row.of_probe = *row.gb_per_s / *probe;
@@ -201,7 +210,11 @@ PhaseBars build_phase_bars(const Snapshot& snapshot, RowId run_id, std::size_t f
     return out;
 }
 
-PhasesModel build_phases(const Snapshot& whole, RowId run_id, const std::optional<TimeRange>& range) {
+PhasesModel build_phases(const Snapshot& snapshot, RowId run_id, const std::optional<TimeRange>& range) {
+    return PhasesBuilder().build(snapshot, run_id, range);
+}
+
+PhasesModel PhasesBuilder::build(const Snapshot& whole, RowId run_id, const std::optional<TimeRange>& range) {
     PhasesModel model;
     if (whole.run(run_id) == nullptr) {
         model.empty_text = "No run yet. Phase times appear here with the first round.";
@@ -214,8 +227,11 @@ PhasesModel build_phases(const Snapshot& whole, RowId run_id, const std::optiona
     }
     const Snapshot part = range ? within(whole, *range) : Snapshot();
     const Snapshot& snapshot = range ? part : whole;
+    RunSamples of_range;
+    RunSamples& samples = range ? of_range : samples_;
+    samples.update(snapshot, run_id);
     const std::optional<double> probe = probed_gb_per_s(*whole.run(run_id));
-    for (const PhaseStats& stats : phase_stats(snapshot, run_id)) {
+    for (const PhaseStats& stats : samples.stats()) {
         model.rows.push_back(table_row(stats, probe));
         if (stats.phase_id == remainder_phase_id) model.counted_steps = stats.count;
         if (stats.phase_id == backbone_phase_id || is_head_phase(stats.phase_id))
@@ -224,8 +240,17 @@ PhasesModel build_phases(const Snapshot& whole, RowId run_id, const std::optiona
         if (stats.share > 0 && model.total_step_ms == 0)
             model.total_step_ms = milliseconds(stats.exposed_ns) / stats.share;
     }
+    for (const GpuCounterStats& counter : gpu_counter_stats(snapshot, run_id))
+        for (PhaseTableRow& row : model.rows) {
+            if (row.phase_id != counter.phase_id || !counter.name.starts_with("dram__bytes_")) continue;
+            row.dram_mb = row.dram_mb.value_or(0) + 1e-6 * counter.per_step();
+            double bytes = 0;
+            for (const PhaseSample& sample : samples.of(row.phase_id))
+                bytes += static_cast<double>(sample.bytes);
+            if (row.count > 0) row.needed_mb = 1e-6 * bytes / static_cast<double>(row.count);
+        }
     model.caption = steps_caption(snapshot, run_id, model.counted_steps, range.has_value());
-    model.categories = category_shares(snapshot, run_id);
+    model.categories = category_shares(snapshot, run_id, samples);
     return model;
 }
 

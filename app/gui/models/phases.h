@@ -7,6 +7,7 @@
 
 #include "app/gui/models/ui_state.h"
 #include "capture/queries.h"
+#include "capture/samples.h"
 
 /// What the Phases panel draws: where a step's time goes, per step and in total.
 namespace draftscope {
@@ -37,11 +38,13 @@ struct PhaseTableRow {
     bool child = false;    ///< part of another phase: indented
     bool hatched = false;  ///< the remainder
     std::int64_t count = 0;
-    double total_ms = 0, exposed_ms = 0, median_us = 0;
-    std::optional<double> p90_us;  ///< absent: too few samples
+    double total_ms = 0, exposed_ms = 0, mean_us = 0, median_us = 0;
+    double mad_us = 0;                     ///< median absolute deviation x 1.4826
+    std::optional<double> p90_us, p99_us;  ///< absent: too few samples
     double share = 0;
     std::optional<double> gb_per_s;
-    std::optional<double> of_probe;  ///< part of what `doctor` measured the memory to give
+    std::optional<double> dram_mb, needed_mb;  ///< per step: what GPU counters saw, what had to be moved (T3)
+    std::optional<double> of_probe;            ///< part of what `doctor` measured the memory to give
 };
 
 struct CategoryShare {
@@ -73,7 +76,19 @@ struct StepWindow {
 };
 StepWindow step_window(const Snapshot& snapshot, RowId run_id, std::optional<std::size_t> selected_step,
                        std::size_t count);
-/// With a range: only the steps that overlap it.
+/// Builds the table of a run as it grows: a step's spans are looked at once, however often it is asked.
+class PhasesBuilder {
+  public:
+    /// With a range: only the steps that overlap it, worked out anew.
+    PhasesModel build(const Snapshot& snapshot, RowId run_id,
+                      const std::optional<TimeRange>& range = std::nullopt);
+    /// Steps whose spans were looked at so far, for tests.
+    std::size_t steps_read() const { return samples_.steps_read(); }
+
+  private:
+    RunSamples samples_;
+};
+/// The same once.
 PhasesModel build_phases(const Snapshot& snapshot, RowId run_id,
                          const std::optional<TimeRange>& range = std::nullopt);
 

@@ -56,19 +56,21 @@ std::size_t TimelineRow::first_starting(TimeNs t, std::size_t from) const {
     return static_cast<std::size_t>(std::lower_bound(begin, start_.end(), t) - start_.begin());
 }
 
-void TimelineRow::busy_by_phase(std::size_t first, std::size_t last, std::array<TimeNs, 32>& out) const {
+std::size_t TimelineRow::busy_by_phase(std::size_t first, std::size_t last,
+                                       std::array<TimeNs, 32>& out) const {
     out.fill(0);
-    if (last <= first) return;
+    if (last <= first) return 0;
     const std::size_t first_block = (first + block - 1) / block, last_block = last / block;
     if (first_block >= last_block) {
         for (std::size_t i = first; i < last; ++i) out[phase_[i]] += end_[i] - start_[i];
-        return;
+        return last - first;
     }
     const auto& before = sums_[first_block];
     const auto& after = last_block < sums_.size() ? sums_[last_block] : running_;
     for (std::size_t p = 0; p < out.size(); ++p) out[p] = after[p] - before[p];
     for (std::size_t i = first; i < first_block * block; ++i) out[phase_[i]] += end_[i] - start_[i];
     for (std::size_t i = last_block * block; i < last; ++i) out[phase_[i]] += end_[i] - start_[i];
+    return (first_block * block - first) + (last - last_block * block);
 }
 
 TimelineIndex::Pending& TimelineIndex::pending(std::vector<Pending>& all, LaneKind kind, int key, int sub_key,
@@ -224,9 +226,11 @@ void TimelineIndex::update(const Snapshot& snapshot, RowId run_id) {
     }
 }
 
-void visible_blocks(const TimelineRow& row, const TimelineView& view, std::vector<TimelineBlock>& out) {
+std::size_t visible_blocks(const TimelineRow& row, const TimelineView& view,
+                           std::vector<TimelineBlock>& out) {
     const double column_ns = view.ns_per_column();
-    if (column_ns <= 0) return;
+    if (column_ns <= 0) return 0;
+    std::size_t looked_at = 0;
     const auto column_of = [&](TimeNs t) {
         return static_cast<int>(std::floor(static_cast<double>(t - view.begin) / column_ns));
     };
@@ -237,6 +241,7 @@ void visible_blocks(const TimelineRow& row, const TimelineView& view, std::vecto
         if (width >= column_ns) {
             out.push_back({row.start(i), row.end(i), 0, 1, row.phase(i), static_cast<std::uint32_t>(i), 1});
             ++i;
+            ++looked_at;
             continue;
         }
         const int column = column_of(row.start(i));
@@ -249,7 +254,7 @@ void visible_blocks(const TimelineRow& row, const TimelineView& view, std::vecto
         // At most the last one that starts in the column can be wide enough to stand alone.
         if (j > i + 1 && static_cast<double>(row.end(j - 1) - row.start(j - 1)) >= column_ns) --j;
         j = std::max(j, i + 1);
-        row.busy_by_phase(i, j, busy);
+        looked_at += row.busy_by_phase(i, j, busy);
         TimelineBlock block{row.start(i),
                             row.end(j - 1),
                             column,
@@ -265,6 +270,7 @@ void visible_blocks(const TimelineRow& row, const TimelineView& view, std::vecto
         out.push_back(block);
         i = j;
     }
+    return looked_at;
 }
 
 std::optional<std::size_t> interval_at(const TimelineRow& row, TimeNs t, TimeNs slack_ns) {

@@ -29,7 +29,8 @@ class TimelineRow {
     /// First interval, at or after `from`, that starts at or after `t`.
     std::size_t first_starting(TimeNs t, std::size_t from) const;
     /// Summed durations of [first, last) by phase.
-    void busy_by_phase(std::size_t first, std::size_t last, std::array<TimeNs, 32>& out) const;
+    /// Returns how many intervals it looked at one by one: under two blocks, however many there are.
+    std::size_t busy_by_phase(std::size_t first, std::size_t last, std::array<TimeNs, 32>& out) const;
 
   private:
     static constexpr std::size_t block = 64;
@@ -106,8 +107,10 @@ struct TimelineView {
     int columns = 1;
     double ns_per_column() const { return static_cast<double>(end - begin) / columns; }
 };
-/// At most two blocks per pixel column, whatever the number of intervals.
-void visible_blocks(const TimelineRow& row, const TimelineView& view, std::vector<TimelineBlock>& out);
+/// At most two blocks per pixel column, whatever the number of intervals. Returns how many of these it looked
+/// at one by one (the two searches per column not among them): at most 128 for each merged block. The sums of
+/// the row are the level of detail for every zoom, exact at each.
+std::size_t visible_blocks(const TimelineRow& row, const TimelineView& view, std::vector<TimelineBlock>& out);
 
 /// The interval at time `t`, within `slack_ns` of it (for narrow ones).
 std::optional<std::size_t> interval_at(const TimelineRow& row, TimeNs t, TimeNs slack_ns);

@@ -310,13 +310,14 @@ void draw_round_plot(const Style& style, const CoverageModel& model, float heigh
     ImPlot::EndPlot();
 }
 
-void caption(const Style& style, CoverageMemory& memory) {
+void caption(const Style& style, CoverageMemory& memory, bool picture) {
     const CoverageModel& model = memory.model;
     std::string text;
     if (model.least_v_for_99 > 0)
         text = fmt::format("99 % needs the {} most frequent tokens", model.least_v_for_99);
     if (model.unranked > 0)
         text += fmt::format("{}{} tokens unranked", text.empty() ? "" : "; ", model.unranked);
+    if (picture) return ImGui::TextUnformatted(text.c_str());
     const float switches = (model.curves.size() > 1 ? 12.5f : 6.5f) * style.em;
     text_cut(text, std::max(4 * style.em, ImGui::GetContentRegionAvail().x - switches));
     tooltip(
@@ -354,7 +355,7 @@ void draw_coverage(PanelContext& context) {
     if (!model.ranking_text.empty()) return draw_empty_text(style, model.ranking_text);
     const bool fit = context.ui.fit_requested || memory.fitted_run != context.ui.run_id;
     memory.fitted_run = context.ui.run_id;
-    caption(style, memory);
+    caption(style, memory, context.picture);
     const float room = ImGui::GetContentRegionAvail().y - ImGui::GetStyle().ItemSpacing.y;
     draw_coverage_plot(context, memory, 0.6f * room, fit);
     if (memory.by_round)

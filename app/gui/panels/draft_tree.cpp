@@ -253,7 +253,7 @@ void legend_item(const Style& style, TreeNodeKind kind, const char* text) {
     ImGui::SameLine(0, 1.1f * style.em);
 }
 
-void detail_strip(const Style& style, TreeMemory& memory) {
+void detail_strip(const Style& style, TreeMemory& memory, bool picture) {
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
     if (memory.selected && *memory.selected < memory.model.nodes.size()) {
         const std::vector<std::string> lines = describe_node(memory.model, *memory.selected);
@@ -266,7 +266,7 @@ void detail_strip(const Style& style, TreeMemory& memory) {
         legend_item(style, TreeNodeKind::accepted, "accepted");
         legend_item(style, TreeNodeKind::rejected, memory.model.live ? "drafted" : "rejected");
         legend_item(style, TreeNodeKind::target, "the target's own");
-        ImGui::TextUnformatted("edge: drafter's p   wheel zooms, F fits");
+        ImGui::TextUnformatted(picture ? "edge: drafter's p" : "edge: drafter's p   wheel zooms, F fits");
     }
     ImGui::PopStyleColor();
 }
@@ -380,7 +380,7 @@ void draw_draft_tree(PanelContext& context) {
     if (ImGui::IsItemHovered() && ImGui::IsMouseReleased(ImGuiMouseButton_Left) &&
         ImGui::GetIO().MouseDragMaxDistanceSqr[ImGuiMouseButton_Left] < 9)
         memory.selected = hovered;
-    detail_strip(style, memory);
+    detail_strip(style, memory, context.picture);
 }
 
 }  // namespace draftscope

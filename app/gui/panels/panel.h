@@ -37,6 +37,7 @@ struct PanelContext {
     Commands& commands;  ///< append; handed to the jobs after the frame
     const Style& style;
     PanelMemory& memory;
+    bool picture = false;  ///< for a file: nothing that only a person at the window can use
 };
 
 /// Places of the layouts; app/gui/shell/layout.cpp says how large each is.

@@ -79,22 +79,39 @@ void share_cell(const Style& style, const PhaseTableRow& row) {
     ImGui::TextUnformatted(text.c_str());
 }
 
-/// Narrow panels leave out what the others imply: first the exposed time, then the rate.
+/// All that is known of the distribution, for narrow panels.
+std::string spread_text(const PhaseTableRow& row) {
+    std::string text = fmt::format("per step: mean {} us, median {} us, MAD {} us", number(row.mean_us),
+                                   number(row.median_us), number(row.mad_us));
+    if (row.p90_us) text += fmt::format(", p90 {} us", number(*row.p90_us));
+    text += row.p99_us ? fmt::format(", p99 {} us", number(*row.p99_us))
+                       : fmt::format("; p{} needs {} steps", row.p90_us ? 99 : 90, row.p90_us ? 368 : 36);
+    if (row.dram_mb)
+        text += fmt::format("\nGPU memory: {} MB per step by its counters, {} MB were needed",
+                            number(*row.dram_mb), number(row.needed_mb.value_or(0)));
+    return text +
+           "\nMAD: median distance from the median x 1.4826, a standard deviation that outliers do not move";
+}
+
+/// Narrow panels leave out what the others imply: first the spread, then the exposed time, then the rate.
 void draw_table(const Style& style, const PhasesModel& model) {
     constexpr ImGuiTableFlags flags =
         ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody | ImGuiTableFlags_PadOuterX;
     const float width = ImGui::GetContentRegionAvail().x / style.em;
-    const bool exposed = width > 29, rate = width > 24;
-    if (!ImGui::BeginTable("phases", 6 + (exposed ? 1 : 0) + (rate ? 1 : 0), flags)) return;
-    ImGui::TableSetupColumn("phase", ImGuiTableColumnFlags_WidthFixed);
-    ImGui::TableSetupColumn("n", ImGuiTableColumnFlags_WidthStretch, 0.7f);
-    for (const char* name : {"total", "exposed", "median", "p90", "share", "rate"})
-        if ((exposed || name[0] != 'e') && (rate || name[0] != 'r'))
-            ImGui::TableSetupColumn(name, ImGuiTableColumnFlags_WidthStretch, 1.0f);
-    std::vector<const char*> heads = {"phase",   "n",      "total ms", "exp. ms",
-                                      "med. us", "p90 us", "share",    "GB/s"};
-    if (!exposed) heads.erase(heads.begin() + 3);
-    if (!rate) heads.pop_back();
+    const bool rate = width > 24, exposed = width > 29, spread = width > 34;
+    std::vector<const char*> heads = {"phase", "n", "total ms"};
+    if (exposed) heads.push_back("exp. ms");
+    heads.push_back("med. us");
+    if (spread) heads.push_back("MAD us");
+    heads.insert(heads.end(), {"p90 us", "share"});
+    if (rate) heads.push_back("GB/s");
+    if (!ImGui::BeginTable("phases", static_cast<int>(heads.size()), flags)) return;
+    for (std::size_t i = 0; i < heads.size(); ++i)
+        ImGui::TableSetupColumn(
+            heads[i], i == 0 ? ImGuiTableColumnFlags_WidthFixed : ImGuiTableColumnFlags_WidthStretch,
+            i == 0   ? 0.0f
+            : i == 1 ? 0.7f
+                     : 1.0f);
     header_right(style, heads);
     for (const PhaseTableRow& row : model.rows) {
         ImGui::TableNextRow();
@@ -107,6 +124,8 @@ void draw_table(const Style& style, const PhasesModel& model) {
         cell_right(number(row.total_ms), none, style);
         if (exposed) cell_right(number(row.exposed_ms), none, style);
         cell_right(none ? "-" : number(row.median_us), none, style);
+        if (!none) tooltip(style, spread_text(row));
+        if (spread) cell_right(none ? "-" : number(row.mad_us), none, style);
         cell_right(row.p90_us ? number(*row.p90_us) : none ? "-" : "n < 36", !row.p90_us, style);
         share_cell(style, row);
         if (!rate) continue;

@@ -292,8 +292,8 @@ void draw_bars(PanelContext& context, PlaneMemory& memory, ImVec2 size) {
     ImGui::EndChild();
 }
 
-void controls(PanelContext& context, PlaneMemory& memory) {
-    const Style& style = context.style;
+/// Which published results are shown beside the run's.
+void choose_published(const Style& style, PlaneMemory& memory) {
     ImGui::Checkbox("published", &memory.published);
     if (ImGui::IsItemHovered())
         ImGui::SetTooltip("results of the papers: triangles in the plane, outlined bars below");
@@ -308,6 +308,15 @@ void controls(PanelContext& context, PlaneMemory& memory) {
         ImGui::EndCombo();
     }
     ImGui::EndDisabled();
+}
+
+void controls(PanelContext& context, PlaneMemory& memory) {
+    const Style& style = context.style;
+    if (!context.picture)
+        choose_published(style, memory);
+    else if (memory.published)
+        ImGui::TextUnformatted(
+            ("Published: " + memory.groups[static_cast<std::size_t>(memory.group)].name).c_str());
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
     const std::string& intervals_text = memory.model.interval_text;
     ImGui::TextWrapped("%s%s%s", memory.model.kappa_text.c_str(), intervals_text.empty() ? "" : "; ",

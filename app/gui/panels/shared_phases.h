@@ -10,6 +10,7 @@ namespace draftscope {
 inline const PhasesModel& shared_phases(PanelContext& context) {
     struct Shared {
         Rebuild rebuild;
+        PhasesBuilder builder;
         PhasesModel model;
     };
     Shared& shared = context.memory.get<Shared>();
@@ -19,7 +20,7 @@ inline const PhasesModel& shared_phases(PanelContext& context) {
               static_cast<std::uint64_t>(range->end_ns);
     if (shared.rebuild.needed(context, key))
         shared.rebuild.run(context, key, [&] {
-            shared.model = build_phases(context.snapshot, context.ui.run_id, context.ui.range);
+            shared.model = shared.builder.build(context.snapshot, context.ui.run_id, context.ui.range);
         });
     return shared.model;
 }

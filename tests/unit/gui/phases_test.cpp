@@ -70,6 +70,43 @@ TEST(PhaseBars, ManyStepsBecomeMeansOfNeighbours) {
     for (const PhaseBar& bar : bars.bars) EXPECT_NEAR(sum(bar), bar.step_ns, 1e-9);
 }
 
+TEST(PhasesBuilder, AGrowingRunIsReadOnceAndGivesWhatReadingItWholeGives) {
+    HandBuilt built;
+    built.prompt(1, "chat");
+    built.prompt(2, "code");
+    PhasesBuilder builder;
+    for (int i = 0; i < 60; ++i) {
+        RoundRecord round;
+        round.round.prompt_id = 1 + i % 2;
+        built.step(round, spans_at(i * 10000, 1 + i % 7), i * 10000, i * 10000 + 100 * (1 + i % 7),
+                   i % 5 == 0 ? Excluded::warmup : Excluded::no);
+        if (i % 9 != 8) continue;
+        const Snapshot snapshot = built.snapshot();
+        const PhasesModel grown = builder.build(snapshot, 1), whole = build_phases(snapshot, 1);
+        ASSERT_EQ(grown.rows.size(), whole.rows.size());
+        for (std::size_t r = 0; r < whole.rows.size(); ++r) {
+            EXPECT_EQ(grown.rows[r].count, whole.rows[r].count);
+            EXPECT_EQ(grown.rows[r].median_us, whole.rows[r].median_us);
+            EXPECT_EQ(grown.rows[r].mad_us, whole.rows[r].mad_us);
+            EXPECT_EQ(grown.rows[r].share, whole.rows[r].share);
+        }
+        ASSERT_EQ(grown.categories.size(), 2u);
+        for (std::size_t c = 0; c < 2; ++c) {
+            EXPECT_EQ(grown.categories[c].steps, whole.categories[c].steps);
+            EXPECT_EQ(grown.categories[c].head, whole.categories[c].head);
+        }
+        EXPECT_EQ(grown.caption, whole.caption);
+        // No step twice: what is asked for costs what is new.
+        EXPECT_EQ(static_cast<std::int64_t>(builder.steps_read()), grown.counted_steps);
+    }
+    // A range in between leaves the rest alone.
+    const std::size_t before = builder.steps_read();
+    const PhasesModel part = builder.build(built.snapshot(), 1, TimeRange{100000, 200000});
+    EXPECT_EQ(part.counted_steps, 8);
+    builder.build(built.snapshot(), 1);
+    EXPECT_EQ(builder.steps_read() - before, 5u);  // the steps since the last build
+}
+
 TEST(PhaseBars, WindowSurroundsTheSelectedStep) {
     HandBuilt built;
     built.prompt(1);

@@ -97,6 +97,26 @@ RC_GTEST_PROP(TimelineDecimation, EqualsLookingAtEveryInterval, ()) {
     for (const auto& [column, what] : expected.columns) RC_ASSERT(columns[column] == what.count);
 }
 
+TEST(TimelineDecimation, TenMillionIntervalsAreNotLookedAtOneByOne) {
+    constexpr std::uint32_t count = 10'000'000;
+    TimelineRow row;
+    for (std::uint32_t i = 0; i < count; ++i)
+        row.append(TimeNs{i} * 10, TimeNs{i} * 10 + 3 + i % 7, static_cast<std::uint8_t>(1 + i % 9), i);
+    std::vector<TimelineBlock> blocks;
+    constexpr int columns = 800;
+    for (TimeNs span_ns = TimeNs{count} * 10; span_ns > 100; span_ns /= 3) {
+        blocks.clear();
+        const TimelineView view{TimeNs{count} * 5 - span_ns / 2, TimeNs{count} * 5 + span_ns / 2, columns};
+        EXPECT_LE(visible_blocks(row, view, blocks), 128u * (columns + 1)) << span_ns;
+        EXPECT_LE(blocks.size(), 2u * columns + 2) << span_ns;
+        // Nothing is left out either: every interval that starts in sight is in one of the blocks.
+        std::size_t shown = 0;
+        for (const TimelineBlock& block : blocks) shown += block.count;
+        const auto in_sight = row.first_starting(view.end, 0) - row.first_after(view.begin);
+        EXPECT_EQ(shown, in_sight) << span_ns;
+    }
+}
+
 TEST(TimelineDecimation, AMillionIntervalsGiveTwoBlocksPerPixelAtMost) {
     TimelineRow row;
     for (std::uint32_t i = 0; i < 1'000'000; ++i)
