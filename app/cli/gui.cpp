@@ -28,14 +28,13 @@ int do_gui(const GuiOptions& options) {
         const TraceKind kind = trace_kind(file);
         const auto checked = kind == TraceKind::none ? probe_capture(file) : check_trace(file);
         if (!checked.ok()) return report(checked.error());
+        if (kind != TraceKind::none && options.files.size() > 1)
+            return report(
+                bad_input("{}: another profiler's timeline is opened alone, or shown by --beside", file));
     }
     if (!options.beside.empty()) {
         const auto checked = check_trace(options.beside);
         if (!checked.ok()) return report(checked.error());
-    }
-    if (options.files.size() > 1) {
-        return report(
-            bad_input("{} files given; the window shows one capture at a time", options.files.size()));
     }
     if (options.screenshot.empty() && !display_available()) {
         return report(
@@ -57,10 +56,13 @@ void add_gui(CLI::App& program, Action& action) {
     auto options = std::make_shared<GuiOptions>();
     CLI::App* command =
         program.add_subcommand("gui", "Open the window, on capture files or with the demo running");
-    command->footer("Example: draftscope gui run.dscope --screenshot run.png --frames 5 --theme light");
+    command->footer(
+        "Example: draftscope gui run.dscope --screenshot run.png --frames 5 --theme light\n"
+        "         draftscope gui full.dscope slimspec.dscope --layout compare");
     command->add_option(
         "files", options->files,
-        "capture file, or a timeline of Nsight Systems (SQLite export) or PyTorch's profiler (JSON)");
+        "capture files: the first is shown, the others are compared with it; or one timeline of Nsight "
+        "Systems (SQLite export) or PyTorch's profiler (JSON)");
     command->add_option("--beside", options->beside,
                         "timeline of Nsight Systems or PyTorch's profiler, shown under that of the capture");
     command->add_option("--screenshot", options->screenshot, "render off-screen into this PNG and leave");

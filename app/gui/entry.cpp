@@ -77,7 +77,8 @@ void wait_for_files(App& app, const GuiOptions& options) {
         const JobStatus& status = app.status();
         const bool file = !options.files.empty() && status.opened_file.empty();
         const bool beside = !options.beside.empty() && status.beside == nullptr;
-        return (file || beside) && status.error.empty();
+        const bool others = status.others.size() + 1 < options.files.size();
+        return (file || beside || others || status.comparing) && status.error.empty();
     };
     while (waits() && monotonic_ns() < until) {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -101,6 +102,8 @@ Status take_screenshot(Controller& controller, const GuiOptions& options) {
     draw(first_frames);
     wait_for_files(app, options);
     wait_for_run(app, options.wait_seconds);
+    draw(first_frames);  // panels ask for what takes a while, such as a comparison
+    wait_for_files(app, options);
     draw(std::max(options.frames, first_frames));
     DS_ASSIGN(const Image image, backend->read_pixels());
     if (!app.status().error.empty()) return failed("{}", app.status().error);

@@ -14,11 +14,11 @@ class Controller;
 struct Snapshot;
 
 struct GuiOptions {
-    std::vector<std::string> files;
-    std::string beside;       ///< another profiler's file, shown under our own timeline
-    std::string screenshot;   ///< PNG path: render off-screen and leave
-    int frames = 3;           ///< frames to draw before the screenshot
-    double wait_seconds = 0;  ///< keep drawing up to this long until the live run has ended
+    std::vector<std::string> files;  ///< the first is shown, the others are there to be compared with
+    std::string beside;              ///< another profiler's file, shown under our own timeline
+    std::string screenshot;          ///< PNG path: render off-screen and leave
+    int frames = 3;                  ///< frames to draw before the screenshot
+    double wait_seconds = 0;         ///< keep drawing up to this long until the live run has ended
     std::string layout = "explain";
     std::string theme = "dark";
     double scale = 1.0;

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "app/jobs/compare_report.h"
 #include "app/jobs/kernel_report.h"
 #include "base/units.h"
 
@@ -86,6 +87,14 @@ struct CmdOpenFile {
 struct CmdOpenBeside {
     std::string path;
 };
+/// Another capture, kept beside the one that is shown for comparisons.
+struct CmdOpenOther {
+    std::string path;
+};
+/// Compares two runs of open captures; nothing else waits for it.
+struct CmdCompare {
+    CompareChoice choice;
+};
 struct CmdSaveCopy {
     std::string path;
 };
@@ -93,9 +102,9 @@ struct CmdSaveCopy {
 struct CmdMeasureKernels {
     KernelSettings settings;
 };
-using Command =
-    std::variant<CmdStart, CmdStop, CmdPause, CmdResume, CmdStepPhase, CmdStepLevel, CmdStepRound,
-                 CmdBreakpoints, CmdWatch, CmdOpenFile, CmdOpenBeside, CmdSaveCopy, CmdMeasureKernels>;
+using Command = std::variant<CmdStart, CmdStop, CmdPause, CmdResume, CmdStepPhase, CmdStepLevel, CmdStepRound,
+                             CmdBreakpoints, CmdWatch, CmdOpenFile, CmdOpenBeside, CmdOpenOther, CmdCompare,
+                             CmdSaveCopy, CmdMeasureKernels>;
 
 /// Panels append; the shell hands them to the jobs between frames.
 using Commands = std::vector<Command>;
@@ -132,7 +141,10 @@ struct JobStatus {
     std::string capability_details;          ///< the same at length, one capability a line, with remedies
     std::string opened_file;                 ///< "" = live
     std::shared_ptr<const Snapshot> beside;  ///< timeline of another profiler; null = none
-    std::shared_ptr<const KernelReport> kernels;  ///< the last measurement; null before the first
+    std::vector<std::shared_ptr<const Snapshot>> others;  ///< captures open for comparison
+    std::shared_ptr<const CompareReport> comparison;      ///< the last one; null before the first
+    bool comparing = false;                               ///< one is being worked out
+    std::shared_ptr<const KernelReport> kernels;          ///< the last measurement; null before the first
 };
 
 }  // namespace draftscope

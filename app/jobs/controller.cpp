@@ -57,7 +57,10 @@ constexpr std::chrono::milliseconds follow_interval{200};
 /// A file on its way into the window: applied as it is read, shown every now and then.
 class OpenedFile final : public RecordSink {
   public:
-    explicit OpenedFile(const std::string& path) { capture_.set_source(path); }
+    OpenedFile(const std::string& path, std::shared_ptr<const TreeSource> trees) {
+        capture_.set_source(path);
+        capture_.set_stored_trees(std::move(trees));
+    }
     void push(Record record) override {
         capture_.apply(record);
         grew_ = true;
@@ -147,6 +150,8 @@ class JobController final : public Controller {
     void take(const CmdMeasureKernels& command) { replace_job(command); }
     void take(const CmdSaveCopy& command) { save_copy(command.path); }
     void take(const CmdOpenBeside& command) { open_beside(command.path); }
+    void take(const CmdOpenOther& command) { open_other(command.path); }
+    void take(const CmdCompare& command) { compare(command.choice); }
     void take(const CmdStop&) {
         const std::lock_guard lock(mutex_);
         stop_all();
@@ -180,11 +185,53 @@ class JobController final : public Controller {
         status_.error = message;
     }
 
-    // Read by the helper thread: a run goes on meanwhile.
-    void open_beside(const std::string& path) {
-        const std::lock_guard lock(saver_mutex_);
-        saver_ = std::jthread([this, path, before = std::move(saver_)]() mutable {
+    /// On a thread of its own, after what was asked for before: a run goes on and the window does not wait.
+    void aside(std::function<void()> work) {
+        const std::lock_guard lock(aside_mutex_);
+        aside_ = std::jthread([this, work = std::move(work), before = std::move(aside_)]() mutable {
             if (before.joinable()) before.join();
+            work();
+            wake_();
+        });
+    }
+
+    void open_other(const std::string& path) {
+        aside([this, path] {
+            auto loaded = load_capture(path);
+            if (!loaded.ok()) return set_error(loaded.error().message);
+            const std::lock_guard lock(mutex_);
+            std::erase_if(status_.others, [&](const auto& other) { return other->source == path; });
+            status_.others.push_back(std::move(*loaded));
+        });
+    }
+
+    void compare(const CompareChoice& choice) {
+        {
+            const std::lock_guard lock(mutex_);
+            status_.comparing = true;
+        }
+        aside([this, choice] {
+            const auto shown = recorder_.snapshot();
+            std::vector<std::shared_ptr<const Snapshot>> open = {shown};
+            {
+                const std::lock_guard lock(mutex_);
+                open.insert(open.end(), status_.others.begin(), status_.others.end());
+            }
+            const auto of = [&](const CompareSide& side) {
+                for (const auto& snapshot : open)
+                    if (snapshot->source == side.source) return snapshot;
+                return shown;
+            };
+            auto report =
+                std::make_shared<const CompareReport>(compare_report(choice, *of(choice.a), *of(choice.b)));
+            const std::lock_guard lock(mutex_);
+            status_.comparison = std::move(report);
+            status_.comparing = false;
+        });
+    }
+
+    void open_beside(const std::string& path) {
+        aside([this, path] {
             std::shared_ptr<const Snapshot> beside;
             if (!path.empty()) {
                 auto imported = import_trace(path);
@@ -193,28 +240,17 @@ class JobController final : public Controller {
                 else
                     set_error(imported.error().message);
             }
-            {
-                const std::lock_guard status_lock(mutex_);
-                status_.beside = std::move(beside);
-            }
-            wake_();
+            const std::lock_guard lock(mutex_);
+            status_.beside = std::move(beside);
         });
     }
 
-    // A copy is written by a thread of its own: the run goes on and the window does not wait.
     void save_copy(const std::string& path) {
-        const std::lock_guard lock(saver_mutex_);
-        saver_ =
-            std::jthread([this, path, before = std::move(saver_), snapshot = recorder_.snapshot()]() mutable {
-                if (before.joinable()) before.join();
-                const Status saved = save_snapshot(*snapshot, path);
-                if (!saved.ok()) {
-                    set_error(saved.error().message);
-                } else {
-                    log_info("saved {}", path);
-                }
-                wake_();
-            });
+        aside([this, path, snapshot = recorder_.snapshot()] {
+            const Status saved = save_snapshot(*snapshot, path);
+            if (!saved.ok()) return set_error(saved.error().message);
+            log_info("saved {}", path);
+        });
     }
 
     void work() {
@@ -292,12 +328,12 @@ class JobController final : public Controller {
             show_trace(command.path);
             return;
         }
-        auto file = CaptureFollower::open(command.path);
+        auto file = CaptureFollower::open(command.path, trees_ahead_bytes);
         if (!file.ok()) {
             set_error(file.error().message);
             return;
         }
-        OpenedFile shown(command.path);
+        OpenedFile shown(command.path, (*file)->stored_trees());
         bool announced = false;
         const auto show = [&] {
             recorder_.show(shown.snapshot());
@@ -384,8 +420,8 @@ class JobController final : public Controller {
     JobStatus status_;
     bool stop_ = false;
 
-    std::mutex saver_mutex_;
-    std::jthread saver_;
+    std::mutex aside_mutex_;
+    std::jthread aside_;
     std::thread thread_;  ///< last: starts when everything above is there
 };
 

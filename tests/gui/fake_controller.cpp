@@ -21,6 +21,8 @@ void FakeController::submit(const Commands& commands) {
         received.push_back(command);
         if (const auto* start_command = std::get_if<CmdStart>(&command)) start(start_command->config);
         if (const auto* open_command = std::get_if<CmdOpenFile>(&command)) open(open_command->path);
+        if (const auto* other = std::get_if<CmdOpenOther>(&command)) open_other(other->path);
+        if (const auto* wanted = std::get_if<CmdCompare>(&command)) compare(wanted->choice);
         if (!run_ || run_->ended()) continue;
         if (std::holds_alternative<CmdPause>(command)) {
             status_.state = JobState::held;
@@ -66,6 +68,27 @@ void FakeController::open(const std::string& path) {
     snapshot_ = std::make_shared<const Snapshot>(std::move(stored));
     status_.opened_file = path;
     status_.error.clear();
+}
+
+void FakeController::open_other(const std::string& path) {
+    SyntheticOptions options;
+    options.seed = 98;
+    options.category = "stored";
+    options.head = "slimspec:rank=72";
+    auto stored = *synthetic_snapshot(12, options);
+    stored.source = path;
+    if (path.find("tier1") != std::string::npos) stored.runs.front().tier = "T1";
+    status_.others.push_back(std::make_shared<const Snapshot>(std::move(stored)));
+}
+
+void FakeController::compare(const CompareChoice& choice) {
+    const auto of = [&](const CompareSide& side) -> const Snapshot& {
+        for (const auto& other : status_.others)
+            if (other->source == side.source) return *other;
+        return *snapshot_;
+    };
+    status_.comparison =
+        std::make_shared<const CompareReport>(compare_report(choice, of(choice.a), of(choice.b)));
 }
 
 void FakeController::step(int level) {

@@ -28,7 +28,8 @@ struct UiState {
         no_token;                 ///< under the mouse in any panel: the others mark it too; reset each frame
     bool fit_requested = false;   ///< key F, for one frame: plots and trees fit their view
     bool find_requested = false;  ///< Ctrl+F, for one frame: the Text panel takes the focus
-    std::uint64_t data_key = 0;   ///< grows when the snapshot changes: rebuild cached models when it differs
+    bool open_other_requested = false;  ///< a panel wants the dialog for another capture
+    std::uint64_t data_key = 0;  ///< grows when the snapshot changes: rebuild cached models when it differs
     std::map<std::string, bool, std::less<>> open;  ///< panel id -> shown; kept with the layout
 
     RowId newest_run = 0;  ///< last run that took over the selection when it appeared

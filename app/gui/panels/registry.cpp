@@ -13,6 +13,7 @@ void draw_plane(PanelContext& context);
 void draw_timeline(PanelContext& context);
 void draw_phases(PanelContext& context);
 void draw_coverage(PanelContext& context);
+void draw_compare(PanelContext& context);
 void draw_rounds(PanelContext& context);
 void draw_kernels(PanelContext& context);
 void draw_log(PanelContext& context);
@@ -27,6 +28,7 @@ std::span<const Panel> panels() {
         Panel{"phases", "Phases", DockPlace::bottom_middle, 0, true, draw_phases},
         Panel{"coverage", "Coverage", DockPlace::bottom_right, 0, true, draw_coverage},
         Panel{"kernels", "Kernels", DockPlace::bottom_right, 1, true, draw_kernels},
+        Panel{"compare", "Compare", DockPlace::centre, 1, true, draw_compare},
         Panel{"rounds", "Rounds", DockPlace::strip, 0, true, draw_rounds},
         Panel{"log", "Log", DockPlace::left_bottom, 1, true, draw_log},
     };

@@ -25,7 +25,8 @@ bool same_status(const JobStatus& a, const JobStatus& b) {
     return a.state == b.state && a.activity == b.activity && a.progress == b.progress &&
            a.hold_reason == b.hold_reason && a.error == b.error && a.heads.size() == b.heads.size() &&
            a.drafters.size() == b.drafters.size() && a.capability_line == b.capability_line &&
-           a.opened_file == b.opened_file && a.beside == b.beside;
+           a.opened_file == b.opened_file && a.beside == b.beside && a.others == b.others &&
+           a.comparison == b.comparison && a.comparing == b.comparing;
 }
 
 }  // namespace
@@ -35,14 +36,20 @@ App::App(Controller& controller, const GuiOptions& options)
       options_(options),
       snapshot_(controller.snapshot()),
       open_dialog_("Open capture", "Open", true),
-      save_dialog_("Save a copy", "Save", false) {
+      save_dialog_("Save a copy", "Save", false),
+      other_dialog_("Open another capture", "Open", true) {
     load_fonts(style_, find_assets());
     register_settings();
     if (!options.theme.empty()) settings_.theme = options.theme == "light" ? ThemeId::light : ThemeId::dark;
     if (is_layout(options.layout)) settings_.layout = options.layout;
     for (const Panel& panel : panels()) ui_.open.emplace(panel.id, panel.open);
     config_.prompt = demo_prompt;
-    for (const std::string& file : options.files) commands_.push_back(CmdOpenFile{file});
+    for (const std::string& file : options.files) {
+        if (&file == &options.files.front())
+            commands_.push_back(CmdOpenFile{file});
+        else
+            commands_.push_back(CmdOpenOther{file});
+    }
     if (!options.beside.empty()) commands_.push_back(CmdOpenBeside{options.beside});
 }
 

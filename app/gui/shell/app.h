@@ -85,7 +85,7 @@ class App {
     std::uint64_t numbers_key_ = 0;
     RowId watched_prompt_ = 0;  ///< as the jobs know it
     RowId numbers_run_ = 0;
-    PathDialog open_dialog_, save_dialog_;
+    PathDialog open_dialog_, save_dialog_, other_dialog_;
     std::string palette_filter_;
     int palette_choice_ = 0;
     std::string dismissed_error_;

@@ -72,7 +72,9 @@ Fractions fractions_of(std::string_view name) {
 /// Layouts move a few panels; the rest stays where the registry puts it.
 DockPlace place_of(const Panel& panel, std::string_view layout) {
     const std::string_view id = panel.id;
-    if (layout == "compare" && id == "plane") return DockPlace::centre;
+    if (layout == "compare" && id == "compare") return DockPlace::centre;
+    if (layout == "compare" && id == "plane") return DockPlace::bottom_middle;
+    if (layout == "compare" && id == "phases") return DockPlace::bottom_left;
     if (layout == "compare" && id == "draft_tree") return DockPlace::right_top;
     return panel.place;
 }

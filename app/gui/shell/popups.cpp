@@ -163,6 +163,9 @@ void App::draw_popups() {
     draw_palette();
     if (const auto path = open_dialog_.draw(style_, {".dscope", ".sqlite", ".db"}))
         commands_.push_back(CmdOpenFile{*path});
+    if (ui_.open_other_requested) other_dialog_.request("");
+    ui_.open_other_requested = false;
+    if (const auto path = other_dialog_.draw(style_, {".dscope"})) commands_.push_back(CmdOpenOther{*path});
     if (const auto path = save_dialog_.draw(style_, {".dscope"})) commands_.push_back(CmdSaveCopy{*path});
 }
 

@@ -1,0 +1,205 @@
+#include "app/gui/models/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "app/gui/panels/panel.h"
+#include "app/gui/panels/widgets.h"
+#include "profiler/compare_text.h"
+
+namespace draftscope {
+namespace {
+
+struct CompareMemory {
+    std::optional<CompareSide> a, b;
+    bool force = false;
+    CompareChoice asked;  ///< the last one that the jobs were given
+    bool asked_any = false;
+};
+
+const CompareRun* find(const std::vector<CompareRun>& runs, const std::optional<CompareSide>& side) {
+    for (const CompareRun& run : runs)
+        if (side && run.source == side->source && run.run_id == side->run_id) return &run;
+    return nullptr;
+}
+
+CompareSide side_of(const CompareRun& run) {
+    return {run.source, run.run_id};
+}
+
+/// Keeps what was chosen while it is there, else begins anew.
+void settle(CompareMemory& memory, const std::vector<CompareRun>& runs) {
+    if (find(runs, memory.a) != nullptr && find(runs, memory.b) != nullptr) return;
+    memory.a.reset();
+    memory.b.reset();
+    memory.force = false;
+    const auto pair = first_pair(runs);
+    if (!pair) return;
+    memory.a = side_of(runs[pair->first]);
+    memory.b = side_of(runs[pair->second]);
+}
+
+void choose(PanelContext& c, CompareMemory& memory, const std::vector<CompareRun>& runs) {
+    const auto combo = [&](const char* id, std::optional<CompareSide>& side, float width) {
+        const CompareRun* chosen = find(runs, side);
+        ImGui::SetNextItemWidth(width);
+        if (!ImGui::BeginCombo(id, chosen == nullptr ? "choose a run" : chosen->label.c_str())) return;
+        for (const CompareRun& run : runs) {
+            ImGui::PushID(&run);
+            if (ImGui::Selectable(run.label.c_str(), &run == chosen)) {
+                side = side_of(run);
+                memory.force = false;
+            }
+            ImGui::PopID();
+        }
+        ImGui::EndCombo();
+    };
+    const float buttons = 11.5f * c.style.em;
+    const float width = std::max(8 * c.style.em, (ImGui::GetContentRegionAvail().x - buttons) / 2);
+    combo("##a", memory.a, width);
+    tooltip(c.style, "A: the reference");
+    ImGui::SameLine();
+    combo("##b", memory.b, width);
+    tooltip(c.style, "B: what is held against it");
+    ImGui::SameLine();
+    if (ImGui::Button("Swap##compare")) std::swap(memory.a, memory.b);
+    ImGui::SameLine();
+    if (ImGui::Button("Add capture...")) c.ui.open_other_requested = true;
+    tooltip(c.style, "Opens another capture beside the one that is shown, to compare their runs.");
+}
+
+void draw_scale(const Style& style, const Forest& forest, float x, float width, float top, float bottom) {
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    for (const double tick : forest.ticks) {
+        const float at = x + width * static_cast<float>(forest.at(tick));
+        list->AddLine({at, top}, {at, bottom},
+                      to_im(tick == 1 ? style.colours.text_dim : style.colours.line));
+    }
+}
+
+/// The interval as a line, the ratio as a dot; what no interval could be given is hollow.
+void interval_cell(const Style& style, const Forest& forest, const ForestRow& row) {
+    ImGui::TableNextColumn();
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float width = ImGui::GetContentRegionAvail().x, h = ImGui::GetTextLineHeight();
+    draw_scale(style, forest, at.x, width, at.y - 1, at.y + h + 1);
+    ImGui::Dummy({width, h});
+    if (row.ratio <= 0) return;
+    const Change change = row.quantity->change;
+    const std::uint32_t rgb = change == Change::better  ? style.colours.good
+                              : change == Change::worse ? style.colours.bad
+                                                        : style.colours.text;
+    const auto x = [&](double ratio) { return at.x + width * static_cast<float>(forest.at(ratio)); };
+    const float y = at.y + h / 2, radius = 0.22f * style.em;
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    if (row.interval) {
+        list->AddLine({x(row.interval->first), y}, {x(row.interval->second), y}, to_im(rgb), 2);
+        for (const double end : {row.interval->first, row.interval->second})
+            list->AddLine({x(end), y - radius}, {x(end), y + radius}, to_im(rgb), 1.5f);
+        list->AddCircleFilled({x(row.ratio), y}, radius, to_im(rgb));
+    } else {
+        list->AddCircle({x(row.ratio), y}, radius, to_im(rgb), 0, 1.5f);
+    }
+}
+
+void draw_table(const Style& style, const Comparison& comparison) {
+    constexpr ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody |
+                                      ImGuiTableFlags_PadOuterX | ImGuiTableFlags_ScrollY;
+    const Forest forest = build_forest(comparison);
+    const float foot = 2 * ImGui::GetTextLineHeightWithSpacing();
+    const float room = std::max(ImGui::GetContentRegionAvail().y - foot, 6 * style.em);
+    if (!ImGui::BeginTable("ratios", 7, flags, {0, room})) return;
+    ImGui::TableSetupScrollFreeze(0, 1);
+    ImGui::TableSetupColumn(comparison.forced ? "FORCED" : "", ImGuiTableColumnFlags_WidthFixed);
+    const float widths[] = {0.8f, 0.8f, 0.7f, 1.4f, 1.5f};
+    for (std::size_t i = 1; i < compare_columns.size(); ++i)
+        ImGui::TableSetupColumn(i == 5 ? "change" : compare_columns[i], ImGuiTableColumnFlags_WidthStretch,
+                                widths[i - 1]);
+    ImGui::TableSetupColumn("B / A, logarithmic", ImGuiTableColumnFlags_WidthStretch, 2.6f);
+    ImGui::TableHeadersRow();
+    for (const ForestRow& row : forest.rows) {
+        ImGui::TableNextRow();
+        const auto cells = compare_cells(*row.quantity);
+        for (std::size_t i = 0; i < cells.size(); ++i) {
+            ImGui::TableNextColumn();
+            if (i > 0 && i < 5) {
+                const float free = ImGui::GetContentRegionAvail().x - ImGui::CalcTextSize(cells[i].c_str()).x;
+                ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0f, free));
+            }
+            const Change change = row.quantity->change;
+            const std::uint32_t rgb = i < 5 || change == Change::none_shown ? style.colours.text
+                                      : change == Change::better            ? style.colours.good
+                                      : change == Change::worse             ? style.colours.bad
+                                                                            : style.colours.text_dim;
+            ImGui::PushStyleColor(ImGuiCol_Text, to_im(rgb));
+            ImGui::TextUnformatted(cells[i].c_str());
+            ImGui::PopStyleColor();
+        }
+        interval_cell(style, forest, row);
+    }
+    ImGui::EndTable();
+}
+
+void draw_comparison(const Style& style, const Comparison& comparison) {
+    ImGui::PushFont(style.ui_bold, 0);
+    ImGui::TextWrapped("%s", comparison.verdict.c_str());
+    ImGui::PopFont();
+    ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.warn));
+    for (const std::string& warning : comparison.warnings) ImGui::TextWrapped("%s", warning.c_str());
+    ImGui::PopStyleColor();
+    for (const auto& [letter, run] : {std::pair{'A', &comparison.a}, {'B', &comparison.b}}) {
+        text_cut(compare_side(letter, *run));
+    }
+    draw_table(style, comparison);
+    hint(style, compare_footer(comparison));
+}
+
+/// Asks for the comparison when the choice is another one; runs that go on only when a person wants it.
+void ask(PanelContext& c, CompareMemory& memory, bool live) {
+    const CompareChoice choice{*memory.a, *memory.b, memory.force};
+    const CompareReport* report = c.status.comparison.get();
+    const bool there = report != nullptr && report->choice == choice;
+    if (live) {
+        if (ImGui::Button("Compare what is there")) c.commands.push_back(CmdCompare{choice});
+        return;
+    }
+    if (there || c.status.comparing || (memory.asked_any && memory.asked == choice)) return;
+    memory.asked = choice;
+    memory.asked_any = true;
+    c.commands.push_back(CmdCompare{choice});
+}
+
+}  // namespace
+
+void draw_compare(PanelContext& c) {
+    auto& memory = c.memory.get<CompareMemory>();
+    const std::vector<CompareRun> runs = comparable_runs(c.snapshot, c.status.others);
+    settle(memory, runs);
+    choose(c, memory, runs);
+    if (!memory.a || !memory.b)
+        return draw_empty_text(
+            c.style,
+            "Two runs over the same prompts, compared prompt by prompt: is B faster than A, and "
+            "why? Record a second run here, or add another capture.");
+    if (*memory.a == *memory.b)
+        return draw_empty_text(c.style, "A and B are the same run: choose another one.");
+    const bool live = find(runs, memory.a)->live || find(runs, memory.b)->live;
+    ask(c, memory, live);
+    const CompareReport* report = c.status.comparison.get();
+    if (report == nullptr || !(report->choice == CompareChoice{*memory.a, *memory.b, memory.force})) {
+        if (c.status.comparing) hint(c.style, "comparing...");
+        return;
+    }
+    if (report->comparison) return draw_comparison(c.style, *report->comparison);
+    ImGui::PushStyleColor(ImGuiCol_Text, to_im(c.style.colours.warn));
+    ImGui::TextWrapped("%s", report->refusal.c_str());
+    ImGui::PopStyleColor();
+    if (!report->may_force) return;
+    if (ImGui::Button("Compare all the same")) memory.force = true;
+    tooltip(c.style,
+            "The result is marked as forced: part of the difference is not what was meant to be compared.");
+}
+
+}  // namespace draftscope
