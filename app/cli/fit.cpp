@@ -132,7 +132,7 @@ void add_size_options(CLI::App& command, FitConfig& config) {
     command.add_flag(
         "--int8", options.int8,
         "slimspec, specvocab, vocabtrim-t, bcl: store the large matrix in half the bytes, with a "
-        "scale for each 64 values; no loss for a head that runs at int8");
+        "scale for each 64 values; next to no loss for a head that runs at int8");
     command.add_option("--clusters", options.clusters, "dynaspec: clusters (our default)")
         ->capture_default_str();
     command.add_option("--groups", options.groups, "coral: groups of equal size (our default)")

@@ -34,7 +34,7 @@ void round_to_half(std::span<float> values) {
     for (float& value : values) value = f16_to_f32(f32_to_f16(value));
 }
 
-/// A matrix as 64 columns share a scale, as kernels::Matrix has it.
+/// A matrix as an artefact holds it: 64 columns share a scale.
 struct Int8Matrix {
     std::vector<std::int8_t> values;
     std::vector<float> scales;  ///< [rows, groups], as f16 holds them

@@ -25,8 +25,8 @@ FittedTensor half_tensor(std::string name, std::span<const float> values);
 FittedTensor integer_tensor(std::string name, std::vector<std::int64_t> shape,
                             std::span<const std::int32_t> values);
 
-/// `name` in I8 and its scales, `name`.scales F16 [rows, ceil(cols / 64)]: half of F16, and on an int8 head
-/// the very same numbers.
+/// `name` in I8 and its scales, `name`.scales F16 [rows, ceil(cols / 64)]: half the bytes of F16, and not
+/// coarser than what an int8 head rounds to.
 std::vector<FittedTensor> int8_tensors(const std::string& name, const Dense& values);
 
 struct FitOptions {
