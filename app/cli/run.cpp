@@ -1,4 +1,7 @@
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -12,6 +15,7 @@
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
 #include "app/jobs/run_job.h"
+#include "app/jobs/tree_pilot.h"
 #include "capture/queries.h"
 #include "engine/draft/drafter.h"
 #include "engine/heads/head.h"
@@ -46,6 +50,11 @@ json cupti_json(const CuptiProbe& probe) {
             {"library", probe.library},      {"version", probe.version}, {"holder", probe.holder}};
 }
 
+json tree_auto_json(const RunReport& report) {
+    if (report.forecasts.empty()) return nullptr;
+    return {{"pilot_rounds", report.pilot_rounds}, {"forecasts", to_json(report.forecasts)}};
+}
+
 json report_json(const RunReport& report, const Snapshot& snapshot, const std::string& capture) {
     const RunRow& run = *snapshot.run(report.run_id);
     json prompts = json::array();
@@ -66,6 +75,7 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const std::s
                     {"speedup", report.baseline.speedup}};
     }
     return {{"version", version},
+            {"tree_auto", tree_auto_json(report)},
             {"target", run.target},
             {"drafter", run.drafter},
             {"head", run.head},
@@ -92,6 +102,22 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const std::s
             {"losses", losses}};
 }
 
+/// What --tree auto chose from, one line.
+void print_tree_choice(const RunReport& report) {
+    if (report.forecasts.empty()) return;
+    const auto text = [](const TreeForecast& one) {
+        return fmt::format("{} {:.2f}x", to_text(spec_of(one.tree)), one.speedup);
+    };
+    std::string next;
+    for (std::size_t i = 1; i < std::min<std::size_t>(report.forecasts.size(), 4); ++i)
+        next += (next.empty() ? "" : ", ") + text(report.forecasts[i]);
+    std::printf("tree auto: %s of %zu trees, tau %.2f forecast from %d pilot rounds; next %s\n",
+                text(report.forecasts.front()).c_str(), report.forecasts.size(), report.forecasts.front().tau,
+                report.pilot_rounds, next.c_str());
+    if (report.forecasts.front().speedup < 1)
+        std::printf("tree auto: no tree of this drafter is forecast to be faster than --drafter none\n");
+}
+
 void print_summary(const RunReport& report, const Snapshot& snapshot, const RunConfig& config) {
     const RunRow& run = *snapshot.run(report.run_id);
     const RunTotals totals = run_totals(snapshot, report.run_id);
@@ -111,6 +137,7 @@ void print_summary(const RunReport& report, const Snapshot& snapshot, const RunC
     std::printf("tau %.3f  (%lld committed in %lld rounds)   %.1f tok/s decode, %.1f tok/s with prefill\n",
                 totals.tau, static_cast<long long>(totals.committed), static_cast<long long>(totals.rounds),
                 totals.tokens_per_second, totals.tokens_per_second_e2e);
+    print_tree_choice(report);
     if (report.baseline.present) {
         std::printf("autoregressive %.1f tok/s   speed-up %.2fx\n", report.baseline.tokens_per_second,
                     report.baseline.speedup);
@@ -189,7 +216,7 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
     command.add_option("--artefact", config.artefacts, "HEAD=PATH, file that a head needs (repeatable)");
     command.add_option("--tree", config.tree,
                        "depth=3,topk=4,nodes=12[,order=fr] | chain=6 | paper:fr-spec ... | "
-                       "choices:mc_sim_7b_63 | choices:FILE");
+                       "choices:mc_sim_7b_63 | choices:FILE | auto (measured on the first prompts)");
     command
         .add_option("--verify", config.verify,
                     "verification rule: match (the target's own text, token for token), pq (rejection "

@@ -15,6 +15,7 @@
 #include "app/jobs/prompt_file.h"
 #include "app/jobs/resolve.h"
 #include "app/jobs/run_job.h"
+#include "app/jobs/tree_pilot.h"
 #include "app/jobs/vocabulary.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -55,6 +56,7 @@ std::string config_json(const ResolvedRun& run, const Tokenizer& tokenizer, cons
         {"head", c.head},
         {"head_artefact", artefact_json(run)},
         {"tree", to_text(run.tree)},
+        {"tree_auto", run.auto_tree ? to_json(run.forecasts) : nlohmann::json()},
         {"temperature", c.temperature},
         {"top_p", c.top_p},
         {"top_k", c.top_k},
@@ -113,6 +115,8 @@ struct EngineHost::Impl {
     RunRow describe_run(const ResolvedRun& run, const std::string& frontend, const TierChoice& tier);
     DecodeOptions decode_options(const ResolvedRun& run) const;
     Status check_prompts(const ResolvedRun& run, const std::vector<Conversation>& conversations);
+    Status choose_tree(ResolvedRun& run, const std::vector<Conversation>& conversations, Gate& gate,
+                       const RunHooks& hooks, RunReport& report);
     Status run_baseline(const ResolvedRun& run, const std::vector<Conversation>& conversations, Gate& gate,
                         const RunHooks& hooks, RunReport& report);
     Status play(const ResolvedRun& run, const std::vector<Conversation>& conversations,
@@ -384,6 +388,23 @@ Status EngineHost::Impl::run_baseline(const ResolvedRun& run, const std::vector<
     return {};
 }
 
+/// --tree auto: the tree with the best forecast. Without one, as for drafters that draft nothing, the
+/// default.
+Status EngineHost::Impl::choose_tree(ResolvedRun& run, const std::vector<Conversation>& conversations,
+                                     Gate& gate, const RunHooks& hooks, RunReport& report) {
+    if (run.drafter_id == "none") return {};
+    const PilotParts parts{*target,        *drafter,
+                           head.get(),     full_head.get(),
+                           *exec,          decode_options(run),
+                           run.config.raw, run.drafter_id == "ngram"};
+    DS_ASSIGN(TreePilot pilot, pilot_trees(parts, conversations, gate, hooks));
+    report.pilot_rounds = pilot.rounds;
+    report.forecasts = pilot.forecasts;
+    run.forecasts = std::move(pilot.forecasts);
+    if (!run.forecasts.empty()) run.tree = spec_of(run.forecasts.front().tree);
+    return {};
+}
+
 Status EngineHost::Impl::play(const ResolvedRun& run, const std::vector<Conversation>& conversations,
                               DecodeSession& session, const RunHooks& hooks, RunReport& report) {
     ConversationFeed feed(*target, conversations,
@@ -499,7 +520,7 @@ Status warn_of_overlap(const ResolvedRun& run, const std::vector<Conversation>& 
 
 Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, Gate& gate,
                                   const RunHooks& hooks) {
-    DS_ASSIGN(const ResolvedRun run, resolve_run(config));
+    DS_ASSIGN(ResolvedRun run, resolve_run(config));
     std::vector<Conversation> conversations = single_prompt(run.config.prompt);
     if (!run.config.prompts_file.empty()) {
         DS_ASSIGN(conversations,
@@ -528,6 +549,7 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
 
     report.frontend = hooks.frontend;
     if (hooks.on_started) hooks.on_started();
+    if (run.auto_tree) DS_TRY(impl_->choose_tree(run, conversations, gate, hooks, report));
     if (run.config.baseline > 0) DS_TRY(impl_->run_baseline(run, conversations, gate, hooks, report));
     if (replaces) {
         DS_ASSIGN(file, RunFile::open(run.config));

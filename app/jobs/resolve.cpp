@@ -134,8 +134,13 @@ Status resolve_numbers(ResolvedRun& run) {
     RunConfig& config = run.config;
     DS_TRY(resolve_backend(run));
     DS_TRY(resolve_acceptance(run));
-    if (config.tree.empty()) config.tree = config.backend == "cuda" ? cuda_tree : cpu_tree;
-    DS_ASSIGN(run.tree, parse_tree_spec(config.tree));
+    const char* const usual = config.backend == "cuda" ? cuda_tree : cpu_tree;
+    if (config.tree.empty()) config.tree = usual;
+    run.auto_tree = config.tree == "auto";
+    if (run.auto_tree && config.batch > 1)
+        return bad_input("--tree auto: measures one sequence at a time; give a tree with --batch {}",
+                         config.batch);
+    DS_ASSIGN(run.tree, parse_tree_spec(run.auto_tree ? usual : config.tree));
     DS_ASSIGN(run.verify, parse_verify_spec(config.verify));
     if (run.verify.rule == VerifyRule::typical && (config.top_p < 1 || config.top_k > 0))
         return bad_input("--verify typical: has its own threshold; leave --top-p and --top-k out");
@@ -181,6 +186,8 @@ Result<ResolvedRun> resolve_run(const RunConfig& config, bool replay) {
     run.config = config;
     DS_ASSIGN(run.tier, parse_tier(config.tier));
     DS_TRY(resolve_numbers(run));
+    if (run.auto_tree && replay)
+        return bad_input("--tree auto: is measured on a live run; name a tree, e.g. --tree chain=3");
     DS_TRY(resolve_model(run));
     DS_TRY(resolve_drafter(run));
     DS_TRY(resolve_head(run, replay));

@@ -11,13 +11,16 @@
 #include "engine/tree/draft_tree.h"
 #include "kernels/matrix.h"
 #include "profiler/tier.h"
+#include "profiler/tree_choice.h"
 
 namespace draftscope {
 
 /// A config turned into the engine's own types; every field was checked.
 struct ResolvedRun {
-    RunConfig config;  ///< with defaults filled in; backend is cpu or cuda
-    TreeSpec tree;
+    RunConfig config;                     ///< with defaults filled in; backend is cpu or cuda
+    TreeSpec tree;                        ///< under --tree auto the default until the pilot has chosen
+    bool auto_tree = false;               ///< --tree auto
+    std::vector<TreeForecast> forecasts;  ///< of its pilot
     VerifySpec verify;
     std::optional<ReplayedAcceptance> acceptance;  ///< absent = the target decides
     std::optional<HeadSpec> head;                  ///< absent for drafters without one

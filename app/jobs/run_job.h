@@ -12,6 +12,7 @@
 #include "engine/session/session.h"
 #include "profiler/cupti_api.h"
 #include "profiler/tier.h"
+#include "profiler/tree_choice.h"
 
 namespace draftscope {
 
@@ -31,6 +32,8 @@ struct RunReport {
     std::string frontend;
     std::vector<PromptReport> prompts;
     BaselineReport baseline;
+    int pilot_rounds = 0;                 ///< that --tree auto decoded to choose
+    std::vector<TreeForecast> forecasts;  ///< of --tree auto, best first: the first was taken
     TierChoice tier;
     CuptiProbe cupti;  ///< as the run found it; empty text when nothing of CUPTI was asked
     bool cancelled = false;

@@ -80,6 +80,7 @@ TEST_F(BadInput, ImpossibleTree) {
     expect_one_line_error(decode({"--tree", "depth=3,topk=4,leaves=2"}), {"leaves"});
     expect_one_line_error(decode({"--tree", "chain=0"}), {"chain"});
     expect_one_line_error(decode({"--tree", "depth=x"}), {"depth"});
+    expect_one_line_error(decode({"--tree", "auto", "--batch", "4"}), {"--tree auto", "--batch 4"});
 }
 
 TEST_F(BadInput, PromptLongerThanTheContext) {

@@ -78,11 +78,12 @@ TEST_F(RunJson, StdoutIsOneDocument) {
 
 TEST_F(RunJson, KeysAreTheDocumentedOnes) {
     EXPECT_EQ(keys_of(document()),
-              (std::set<std::string>{"version",    "target",    "drafter",     "head",    "tree",
-                                     "verify",     "lossless",  "temperature", "seed",    "batch",
-                                     "tier_asked", "tier_note", "cupti",       "tier",    "backend",
-                                     "precision",  "synthetic", "acceptance",  "capture", "prompts",
-                                     "totals",     "baseline",  "phases",      "heads",   "losses"}));
+              (std::set<std::string>{
+                  "version",     "target",    "drafter",   "head",       "tree",      "verify",  "lossless",
+                  "temperature", "seed",      "batch",     "tier_asked", "tier_note", "cupti",   "tier",
+                  "backend",     "precision", "synthetic", "acceptance", "capture",   "prompts", "totals",
+                  "baseline",    "phases",    "heads",     "losses",     "tree_auto"}));
+    EXPECT_TRUE(document()["tree_auto"].is_null());  // a tree was named
     ASSERT_FALSE(document()["prompts"].empty());
     EXPECT_EQ(keys_of(document()["prompts"][0]),
               (std::set<std::string>{"id", "category", "prompt_tokens", "tokens", "text", "rounds", "tau",
@@ -105,6 +106,28 @@ TEST_F(RunJson, KeysAreTheDocumentedOnes) {
     EXPECT_EQ(document()["drafter"], "ngram");
     EXPECT_EQ(document()["losses"], json::array());
     EXPECT_GT(document()["baseline"]["tokens_per_second"], 0);
+}
+
+/// Which tree wins depends on the machine; the text does not.
+TEST_F(RunJson, AnAutomaticTreeIsTheBestForecastAndKeepsTheText) {
+    const Finished done =
+        run(*folder_, {"run", "--model", tiny_model(*folder_), "--drafter", "ngram", "--tree", "auto",
+                       "--prompts", folder_->file("prompts.jsonl"), "--max-new", "40", "--ignore-eos",
+                       "--threads", "2", "--precision", "f32", "--json"});
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    const json chosen = json::parse(done.out);
+    const json& forecasts = chosen["tree_auto"]["forecasts"];
+    ASSERT_GE(forecasts.size(), 6u);  // chains of 1 to 6
+    EXPECT_EQ(chosen["tree"], forecasts[0]["tree"]);
+    EXPECT_GT(chosen["tree_auto"]["pilot_rounds"], 0);
+    for (const json& one : forecasts) {
+        EXPECT_EQ(keys_of(one), (std::set<std::string>{"tree", "tau", "round_ms", "speedup"}));
+        EXPECT_LE(one["speedup"], forecasts[0]["speedup"]);
+        EXPECT_GE(one["tau"], 1.0);
+    }
+    ASSERT_EQ(chosen["prompts"].size(), document()["prompts"].size());
+    for (std::size_t i = 0; i < chosen["prompts"].size(); ++i)
+        EXPECT_EQ(chosen["prompts"][i]["tokens"], document()["prompts"][i]["tokens"]);
 }
 
 TEST_F(RunJson, PromptsAreTheConversationsOfTheFile) {

@@ -1,0 +1,190 @@
+#include "app/jobs/tree_pilot.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "app/jobs/conversation_feed.h"
+#include "base/clock.h"
+#include "profiler/phase.h"
+
+namespace draftscope {
+namespace {
+
+// Our defaults: the pilot's trees, how much it decodes and from how many conversations.
+constexpr TreeShape largest_tree{3, 4, 24};
+constexpr int longest_chain = 6;
+constexpr int pilot_tokens = 40;
+constexpr std::size_t pilot_conversations = 2;
+constexpr int verified_rows[] = {1, 2, 3, 4, 5, 7, 9, 12, 16, 24};
+constexpr int verify_repeats = 5;
+constexpr int verify_context = 128;
+
+double median(std::vector<double> values) {
+    if (values.empty()) return 0;
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+}
+
+bool drafts(int phase_id) {
+    switch (static_cast<Phase>(phase_id)) {
+        case Phase::backbone:
+        case Phase::router:
+        case Phase::head:
+        case Phase::topk:
+        case Phase::gather:
+            return true;
+        default:
+            return false;
+    }
+}
+
+/// Trees, what was accepted of them, and what their rounds cost.
+class PilotSink final : public RecordSink {
+  public:
+    explicit PilotSink(int depth) : depth_(depth) {}
+
+    void push(Record record) override {
+        const auto* step = std::get_if<StepRecord>(&record);
+        if (step == nullptr) return;
+        for (const RoundRecord& round : step->rounds) {
+            PilotRound nodes;
+            for (const NodeRow& node : round.nodes)
+                nodes.push_back({node.parent, node.depth, node.cum_logprob, node.accepted});
+            if (!nodes.empty()) rounds.push_back(std::move(nodes));
+        }
+        if (step->step.excluded != Excluded::no) return;
+        double verify = 0, levels = 0;
+        for (const SpanRow& span : step->spans) {
+            if (span.nesting > 0 || span.lane != 0) continue;
+            const auto took = static_cast<double>(span.end_ns - span.start_ns);
+            if (span.phase_id == static_cast<int>(Phase::verify)) verify += took;
+            if (drafts(span.phase_id) && span.level >= 1) levels += took;
+        }
+        const StepRow& row = step->step;
+        level_.push_back(depth_ > 0 ? levels / depth_ : 0);
+        fixed_.push_back(static_cast<double>(row.end_ns - row.start_ns - row.paused_ns) - verify - levels);
+    }
+    DraftCost cost() const { return {median(fixed_), median(level_)}; }
+
+    std::vector<PilotRound> rounds;
+
+  private:
+    int depth_;
+    std::vector<double> level_, fixed_;
+};
+
+/// Decodes the first conversations under `tree`.
+Status decode(const PilotParts& parts, const TreeSpec& tree, const std::vector<Conversation>& conversations,
+              Gate& gate, const RunHooks& hooks, PilotSink& sink) {
+    DecodeOptions options = parts.options;
+    options.tree = tree;
+    options.max_new = std::min(options.max_new, pilot_tokens);
+    options.calibration_rounds = 0;
+    options.shadows.clear();
+    RowIds ids;
+    Recording recording;
+    recording.sink = &sink;
+    recording.ids = &ids;
+    recording.run_id = ++ids.run;
+    recording.run_start = monotonic_ns();
+    PhaseRecorder phases;
+    phases.set_enabled(true);
+    DecodeSession session(parts.target, parts.drafter, parts.head, parts.full_head, parts.exec, options,
+                          recording, phases, gate);
+    RunHooks quiet;
+    quiet.on_progress = hooks.on_progress;
+    ConversationFeed feed(parts.target, conversations, {.raw = parts.raw, .first_turns = true, .suite = ""},
+                          quiet, "measuring for --tree auto: prompt");
+    return session.run(feed);
+}
+
+/// Medians over a few verifications of each size, after the first prompt.
+Result<std::vector<std::pair<int, double>>> time_verifications(const PilotParts& parts,
+                                                               const Conversation& conversation, int most) {
+    std::vector<TokenId> prompt = ConversationFeed::first_turn(parts.target, conversation, parts.raw);
+    const int room = parts.target.config().context - most;
+    prompt.resize(static_cast<std::size_t>(
+        std::clamp(static_cast<int>(prompt.size()), 1, std::max(1, std::min(verify_context, room)))));
+    KvCache cache = parts.target.make_cache(static_cast<int>(prompt.size()) + most);
+    ForwardOutput out;
+    DS_TRY(parts.target.prefill(parts.exec, cache, prompt, {}, out));
+    std::vector<std::pair<int, double>> times;
+    for (const int rows : verified_rows) {
+        if (rows > most || rows > room) break;
+        std::vector<TokenId> tokens(static_cast<std::size_t>(rows));
+        for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = prompt[i % prompt.size()];
+        const SequenceRows sequence{&cache, tokens, {}, nullptr};
+        std::vector<double> took;
+        for (int repeat = 0; repeat < verify_repeats; ++repeat) {
+            const TimeNs start = monotonic_ns();
+            DS_TRY(parts.target.forward(parts.exec, {{&sequence, 1}, {}, {}, true}, out));
+            took.push_back(static_cast<double>(monotonic_ns() - start));
+        }
+        times.emplace_back(rows, median(std::move(took)));
+    }
+    return times;
+}
+
+}  // namespace
+
+TreeSpec spec_of(const TreeShape& shape) {
+    TreeSpec spec;
+    spec.depth = shape.depth;
+    spec.topk = shape.topk;
+    spec.nodes = shape.nodes;
+    return spec;
+}
+
+nlohmann::json to_json(std::span<const TreeForecast> forecasts) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const TreeForecast& one : forecasts) {
+        list.push_back({{"tree", to_text(spec_of(one.tree))},
+                        {"tau", one.tau},
+                        {"round_ms", one.round_ns * 1e-6},
+                        {"speedup", one.speedup}});
+    }
+    return list;
+}
+
+Result<TreePilot> pilot_trees(const PilotParts& parts, const std::vector<Conversation>& conversations,
+                              Gate& gate, const RunHooks& hooks) {
+    if (hooks.on_progress) hooks.on_progress(0, "measuring for --tree auto");
+    const std::vector<Conversation> first(
+        conversations.begin(), conversations.begin() + static_cast<std::ptrdiff_t>(std::min(
+                                                           conversations.size(), pilot_conversations)));
+    // The deepest of both kinds that the drafter has heads for.
+    const auto deepest = [&](TreeShape shape) {
+        while (shape.depth > 0 && !check_tree(parts.drafter, spec_of(shape)).ok()) {
+            --shape.depth;
+            shape.nodes = shape.topk == 1
+                              ? shape.depth + 2
+                              : std::min(shape.nodes, 1 + shape.topk + shape.depth * shape.topk * shape.topk);
+        }
+        return shape;
+    };
+    const TreeShape chain = deepest({longest_chain - 1, 1, longest_chain + 1});
+    const TreeShape tree = parts.chains_only ? chain : deepest(largest_tree);
+    PilotSink chains(chain.depth), trees(tree.depth);
+    DS_TRY(decode(parts, spec_of(chain), first, gate, hooks, chains));
+    if (!parts.chains_only) DS_TRY(decode(parts, spec_of(tree), first, gate, hooks, trees));
+    TreePilot pilot;
+    if (gate.cancelled() || first.empty()) return pilot;
+    RoundCosts costs;
+    DS_ASSIGN(costs.verify, time_verifications(parts, first.front(), std::max(tree.nodes, chain.nodes)));
+    costs.chain = chains.cost();
+    costs.tree = trees.cost();
+    pilot.rounds = static_cast<int>(chains.rounds.size());
+    // Chains from the chain's own rounds, trees from the tree's: neither is bounded by the other's depth.
+    pilot.forecasts = forecast_trees(chains.rounds, chain, costs);
+    if (!parts.chains_only) {
+        pilot.rounds += static_cast<int>(trees.rounds.size());
+        for (const TreeForecast& one : forecast_trees(trees.rounds, tree, costs))
+            if (one.tree.topk > 1) pilot.forecasts.push_back(one);
+    }
+    std::stable_sort(pilot.forecasts.begin(), pilot.forecasts.end(),
+                     [](const TreeForecast& a, const TreeForecast& b) { return a.speedup > b.speedup; });
+    return pilot;
+}
+
+}  // namespace draftscope
