@@ -137,7 +137,8 @@ PerStep decode(testing::DecodeRig& rig, const std::vector<TokenId>& prompt, int 
     options.ignore_eos = true;
     DecodeSession session(rig.target(), drafter, &rig.head("full", drafter), nullptr, rig.exec(1), options,
                           recorded != nullptr ? recorded->recording : Recording{}, phases, rig.gate());
-    testing::PromptList list({prompt});
+    const std::vector<std::vector<TokenId>> prompts = {prompt};  // the list keeps a reference
+    testing::PromptList list(prompts);
     const TimeNs cpu = cpu_ns(), start = monotonic_ns();
     const Status done = session.run(list);
     const TimeNs wall = monotonic_ns() - start;
