@@ -42,7 +42,7 @@ std::size_t BreakpointWatch::bucket_of(std::uint64_t ticks) {
     const auto sub = static_cast<std::size_t>(ticks >> octave) & (sub_buckets - 1);
     const std::size_t bucket =
         static_cast<std::size_t>(octave + (ticks < sub_buckets ? 0 : 1)) * sub_buckets + sub;
-    return std::min(bucket, Times{}.counts.size() - 1);
+    return std::min(bucket, Times::buckets - 1);
 }
 
 /// The lower end of the bucket after the one that holds the 99th percentile.

@@ -49,7 +49,8 @@ class BreakpointWatch {
   private:
     /// Counts of times in steps of a sixteenth of an octave (4.4 %).
     struct Times {
-        std::array<std::uint32_t, 40 * 16> counts{};
+        static constexpr std::size_t buckets = 40 * 16;
+        std::array<std::uint32_t, buckets> counts{};
         std::uint64_t total = 0;
     };
     static std::size_t bucket_of(std::uint64_t ticks);

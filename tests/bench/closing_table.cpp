@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstdio>
 #include <map>
 
 #include "base/rng.h"
+#include "tests/bench/table_tools.h"
 #include "tests/support/demo_model.h"
 #include "tests/unit/engine/demo_rig.h"
 #include "tests/unit/engine/tiny_drafter.h"
@@ -76,13 +76,7 @@ int table_of(const std::string& name, DecodeRig& rig, const std::vector<std::vec
                 setting.ignore_eos = true;
                 const auto found = rig.decode(setting, prompts);
                 if (expected.empty()) expected = found;
-                PromptOutcome sum;
-                int wrong = static_cast<int>(expected.size() - found.size());
-                for (std::size_t p = 0; p < found.size(); ++p) {
-                    wrong += found[p].tokens != expected[p].tokens ? 1 : 0;
-                    sum.rounds += found[p].rounds;
-                    sum.committed += found[p].committed;
-                }
+                const auto [sum, wrong] = compare_runs(expected, found);
                 const double speed = rig.totals().tokens_per_second();
                 if (drafter == "none") plain_speed[batch] = speed;
                 fmt::print("| {} | {} | {} | {} | {:.3f} | {:.0f} | {:.2f} | {} |\n", name, drafter,
@@ -120,12 +114,6 @@ int run(std::size_t prompt_count, int tokens, kernels::Precision precision, cons
                               random_prompts(target.rig().target(), prompt_count), tokens);
     }
     return differing == 0 ? 0 : 1;
-}
-
-bool read_number(const char* text, std::size_t& out) {
-    const std::string_view view(text);
-    const auto [end, error] = std::from_chars(view.data(), view.data() + view.size(), out);
-    return error == std::errc() && end == view.data() + view.size() && out > 0;
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstdio>
 #include <map>
 #include <regex>
 
+#include "tests/bench/table_tools.h"
 #include "tests/support/demo_model.h"
 #include "tests/unit/engine/demo_rig.h"
 
@@ -71,14 +71,7 @@ int run(std::size_t prompt_count, int tokens, kernels::Precision precision, cons
             expected = rig->decode(reference, prompts);
         }
         const auto found = rig->decode(setting, prompts);
-        PromptOutcome sum;
-        int wrong = static_cast<int>(expected.size() - found.size());
-        for (std::size_t p = 0; p < found.size(); ++p) {
-            wrong += found[p].tokens != expected[p].tokens ? 1 : 0;
-            sum.rounds += found[p].rounds;
-            sum.committed += found[p].committed;
-            sum.decode_ns += found[p].decode_ns;
-        }
+        const auto [sum, wrong] = compare_runs(expected, found);
         fmt::print("| {} | {} | {} | {} | {} | {} | {:.3f} | {:.1f} | {} |\n", setting.drafter, setting.head,
                    setting.tree, setting.threads, setting.temperature, sum.rounds, sum.tau(),
                    sum.decode_ns > 0 ? static_cast<double>(sum.committed) / seconds(sum.decode_ns) : 0.0,
@@ -89,12 +82,6 @@ int run(std::size_t prompt_count, int tokens, kernels::Precision precision, cons
     }
     fmt::print("\n{} settings, {} prompts differ\n", rows, differing);
     return differing == 0 ? 0 : 1;
-}
-
-bool read_number(const char* text, std::size_t& out) {
-    const std::string_view view(text);
-    const auto [end, error] = std::from_chars(view.data(), view.data() + view.size(), out);
-    return error == std::errc() && end == view.data() + view.size() && out > 0;
 }
 
 }  // namespace
