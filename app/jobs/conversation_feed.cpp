@@ -15,7 +15,7 @@ ConversationFeed::ConversationFeed(const Target& target, const std::vector<Conve
       hooks_(hooks),
       activity_(std::move(activity)) {}
 
-std::vector<TokenId> ConversationFeed::take_turn(const Target& target, Talk& talk, bool raw) {
+Result<std::vector<TokenId>> ConversationFeed::take_turn(const Target& target, Talk& talk, bool raw) {
     const std::string& user = talk.conversation->turns[static_cast<std::size_t>(talk.turn)];
     std::vector<TokenId> tokens;
     if (raw) {
@@ -23,7 +23,8 @@ std::vector<TokenId> ConversationFeed::take_turn(const Target& target, Talk& tal
         tokens = target.tokenizer()->encode(talk.text, false);
     } else {
         talk.messages.push_back({"user", user});
-        tokens = target.tokenizer()->encode(target.chat().render(talk.messages), true);
+        DS_ASSIGN(const std::string text, target.chat().render(talk.messages));
+        tokens = target.tokenizer()->encode(text, true);
     }
     const TokenId bos = target.tokenizer()->bos();
     if (target.tokenizer()->add_bos() && bos != no_token && (tokens.empty() || tokens[0] != bos))
@@ -31,14 +32,28 @@ std::vector<TokenId> ConversationFeed::take_turn(const Target& target, Talk& tal
     return tokens;
 }
 
-std::vector<TokenId> ConversationFeed::first_turn(const Target& target, const Conversation& conversation,
-                                                  bool raw) {
+Result<std::vector<TokenId>> ConversationFeed::first_turn(const Target& target,
+                                                          const Conversation& conversation, bool raw) {
     Talk talk;
     talk.conversation = &conversation;
     return take_turn(target, talk, raw);
 }
 
-PromptInput ConversationFeed::input_of(Talk& talk) {
+Status ConversationFeed::check(const Target& target, const std::vector<Conversation>& conversations,
+                               bool raw) {
+    const int context = target.config().context;
+    for (const Conversation& conversation : conversations) {
+        const auto tokens = first_turn(target, conversation, raw);
+        if (!tokens.ok()) return bad_input("prompt {}: {}", conversation.id, tokens.error().message);
+        if (static_cast<int>(tokens->size()) < context) continue;
+        return bad_input(
+            "prompt {}: {} tokens leave no room in the model's context of {}; shorten the prompt",
+            conversation.id, tokens->size(), context);
+    }
+    return {};
+}
+
+Result<PromptInput> ConversationFeed::input_of(Talk& talk) {
     PromptInput input;
     input.id = talk.conversation->id;
     input.category = talk.conversation->category;
@@ -46,7 +61,7 @@ PromptInput ConversationFeed::input_of(Talk& talk) {
     input.turn = talk.turn;
     input.ordinal = talk.first_ordinal + talk.turn;
     input.text = talk.conversation->turns[static_cast<std::size_t>(talk.turn)];
-    input.tokens = take_turn(target_, talk, settings_.raw);
+    DS_ASSIGN(input.tokens, take_turn(target_, talk, settings_.raw));
     return input;
 }
 
@@ -58,23 +73,32 @@ std::optional<PromptInput> ConversationFeed::next() {
     while (!ready_.empty()) {
         Talk talk = std::move(ready_.front());
         ready_.pop_front();
-        PromptInput input = input_of(talk);
-        if (static_cast<int>(input.tokens.size()) < target_.config().context) {
+        auto input = input_of(talk);
+        if (!input.ok()) {
+            log_warning("prompt {}: the conversation ends before turn {}: {}", talk.conversation->id,
+                        talk.turn + 1, input.error().message);
+        } else if (static_cast<int>(input->tokens.size()) < target_.config().context) {
             playing_.push_back(std::move(talk));
-            return input;
+            return std::move(input).value();
+        } else {
+            log_warning("prompt {}: turn {} no longer fits the model's context; the conversation ends there",
+                        input->id, input->turn + 1);
         }
-        log_warning("prompt {}: turn {} no longer fits the model's context; the conversation ends there",
-                    input.id, input.turn + 1);
     }
-    if (begun_ == conversations_.size()) return std::nullopt;
-    tell_progress();
-    Talk talk;
-    talk.conversation = &conversations_[begun_++];
-    talk.first_ordinal = ordinals_;
-    ordinals_ += turns_of(*talk.conversation);
-    PromptInput input = input_of(talk);
-    playing_.push_back(std::move(talk));
-    return input;
+    while (begun_ < conversations_.size()) {
+        tell_progress();
+        Talk talk;
+        talk.conversation = &conversations_[begun_++];
+        talk.first_ordinal = ordinals_;
+        ordinals_ += turns_of(*talk.conversation);
+        auto input = input_of(talk);
+        if (input.ok()) {
+            playing_.push_back(std::move(talk));
+            return std::move(input).value();
+        }
+        log_warning("prompt {} is left out: {}", talk.conversation->id, input.error().message);
+    }
+    return std::nullopt;
 }
 
 void ConversationFeed::text(const PromptInput&, const std::string& piece) {

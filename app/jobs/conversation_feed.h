@@ -34,8 +34,12 @@ class ConversationFeed final : public PromptFeed {
     /// What ended so far, in the order of the run's prompts.
     std::vector<PromptReport> take_reports();
 
-    /// The first turn of a conversation as tokens, for checks before a run.
-    static std::vector<TokenId> first_turn(const Target& target, const Conversation& conversation, bool raw);
+    /// The first turn of a conversation as tokens; an error is the chat template's.
+    static Result<std::vector<TokenId>> first_turn(const Target& target, const Conversation& conversation,
+                                                   bool raw);
+    /// Whether every conversation's first turn can be written and leaves room for an answer; for checks
+    /// before a run.
+    static Status check(const Target& target, const std::vector<Conversation>& conversations, bool raw);
 
   private:
     struct Talk {
@@ -45,9 +49,10 @@ class ConversationFeed final : public PromptFeed {
         std::vector<ChatMessage> messages;
         std::string text;  ///< of a raw conversation
     };
-    /// Puts the next user turn behind the talk and returns everything as tokens.
-    static std::vector<TokenId> take_turn(const Target& target, Talk& talk, bool raw);
-    PromptInput input_of(Talk& talk);
+    /// Puts the next user turn behind the talk and returns everything as tokens; an error is the chat
+    /// template's.
+    static Result<std::vector<TokenId>> take_turn(const Target& target, Talk& talk, bool raw);
+    Result<PromptInput> input_of(Talk& talk);
     int turns_of(const Conversation& conversation) const;
     void tell_progress() const;
 

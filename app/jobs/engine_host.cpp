@@ -114,7 +114,6 @@ struct EngineHost::Impl {
     HeadWeights head_weights(const ResolvedRun& run) const;
     RunRow describe_run(const ResolvedRun& run, const std::string& frontend, const TierChoice& tier);
     DecodeOptions decode_options(const ResolvedRun& run) const;
-    Status check_prompts(const ResolvedRun& run, const std::vector<Conversation>& conversations);
     Status choose_tree(ResolvedRun& run, const std::vector<Conversation>& conversations, Gate& gate,
                        const RunHooks& hooks, RunReport& report);
     Status run_baseline(const ResolvedRun& run, const std::vector<Conversation>& conversations, Gate& gate,
@@ -349,19 +348,6 @@ DecodeOptions EngineHost::Impl::decode_options(const ResolvedRun& run) const {
     return options;
 }
 
-Status EngineHost::Impl::check_prompts(const ResolvedRun& run,
-                                       const std::vector<Conversation>& conversations) {
-    const int context = target->config().context;
-    for (const Conversation& conversation : conversations) {
-        const std::size_t tokens = ConversationFeed::first_turn(*target, conversation, run.config.raw).size();
-        if (static_cast<int>(tokens) < context) continue;
-        return bad_input(
-            "prompt {}: {} tokens leave no room in the model's context of {}; shorten the prompt",
-            conversation.id, tokens, context);
-    }
-    return {};
-}
-
 Status EngineHost::Impl::run_baseline(const ResolvedRun& run, const std::vector<Conversation>& conversations,
                                       Gate& gate, const RunHooks& hooks, RunReport& report) {
     DS_ASSIGN(const auto plain, make_drafter("none", "", *target, *exec));
@@ -538,7 +524,7 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
     report.tier = impl_->open_tier_of(run);
     if (run.tier != Tier::t0) report.cupti = run.gpu ? gpu_session().state() : make_cupti_api()->probe();
     DS_TRY(impl_->load(run, hooks));
-    DS_TRY(impl_->check_prompts(run, conversations));
+    DS_TRY(ConversationFeed::check(*impl_->target, conversations, run.config.raw));
     DS_TRY(warn_of_overlap(run, conversations));
     // Here, where the device has its context: what it refuses must be known before the run has a tier.
     std::unique_ptr<CounterSession> counters;

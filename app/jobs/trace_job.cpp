@@ -31,18 +31,6 @@ Result<std::vector<int>> aux_layers(const std::string& text, int layers) {
     return out;
 }
 
-/// The first turn of every conversation leaves room for an answer.
-Status check_prompts(const Target& target, const std::vector<Conversation>& conversations, bool raw) {
-    for (const Conversation& conversation : conversations) {
-        const std::size_t tokens = ConversationFeed::first_turn(target, conversation, raw).size();
-        if (static_cast<int>(tokens) < target.config().context) continue;
-        return bad_input(
-            "prompt {}: {} tokens leave no room in the model's context of {}; shorten the prompt",
-            conversation.id, tokens, target.config().context);
-    }
-    return {};
-}
-
 /// prompt_hash() of each prompt of the run, by ordinal.
 std::vector<std::string> hashes_of(const std::vector<Conversation>& conversations) {
     std::vector<std::string> hashes;
@@ -74,7 +62,7 @@ Result<TraceReport> run_trace(const TraceConfig& config, const TraceHooks& hooks
     if (target->tokenizer() == nullptr) return bad_input("--model {}: has no tokenizer", run.config.model);
     if (const std::string& problem = target->chat().problem(); !run.config.raw && !problem.empty())
         return bad_input("{}", problem);
-    DS_TRY(check_prompts(*target, conversations, run.config.raw));
+    DS_TRY(ConversationFeed::check(*target, conversations, run.config.raw));
 
     TraceInfo info;
     info.source = config.source;

@@ -102,7 +102,8 @@ Status decode(const PilotParts& parts, const TreeSpec& tree, const std::vector<C
 /// Medians over a few verifications of each size, after the first prompt.
 Result<std::vector<std::pair<int, double>>> time_verifications(const PilotParts& parts,
                                                                const Conversation& conversation, int most) {
-    std::vector<TokenId> prompt = ConversationFeed::first_turn(parts.target, conversation, parts.raw);
+    DS_ASSIGN(std::vector<TokenId> prompt,
+              ConversationFeed::first_turn(parts.target, conversation, parts.raw));
     const int room = parts.target.config().context - most;
     prompt.resize(static_cast<std::size_t>(
         std::clamp(static_cast<int>(prompt.size()), 1, std::max(1, std::min(verify_context, room)))));

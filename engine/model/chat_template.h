@@ -1,10 +1,12 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "engine/model/jinja/template.h"
 
 namespace draftscope {
 
@@ -13,7 +15,7 @@ struct ChatMessage {
     std::string content;
 };
 
-/// What templates call bos_token and eos_token.
+/// What templates call bos_token and eos_token; an empty one is undefined to them.
 struct TurnTokens {
     std::string bos = "<s>", eos = "</s>";
 };
@@ -21,28 +23,28 @@ struct TurnTokens {
 class Tokenizer;
 TurnTokens turn_tokens(const Tokenizer& tokenizer);
 
-/// A model's chat format, recognised from the template text in its file (ChatML and its kin, Llama 2 and 3,
-/// Qwen 3, OLMo 2, Zephyr).
+/// A model's chat format: the Jinja template of its file, with the names that Hugging Face's libraries give
+/// it (messages, add_generation_prompt, tools, bos_token, eos_token).
 class ChatTemplate {
   public:
-    /// A file without a template gives the raw format: contents joined, nothing added. A template that is not
-    /// recognised is an error that names what was found and points to --raw.
+    /// A file without a template gives the raw format: contents joined, nothing added. A template that cannot
+    /// be used, even for one question, is an error that names the line and points to --raw.
     static Result<ChatTemplate> from_source(std::string_view template_text, std::string_view file,
                                             TurnTokens tokens = {});
-    /// The raw format of a file whose template was not recognised; `problem` is what from_source said.
+    /// The raw format of a file whose template cannot be used; `problem` is what from_source said.
     static ChatTemplate raw_because(std::string problem);
 
-    /// Ends with the header of the assistant's turn. Encode the result with parse_special = true.
-    std::string render(const std::vector<ChatMessage>& messages) const;
-    /// "chatml", "llama2", "llama3", "llama3.1", "qwen3", "olmo2", "zephyr" or "raw".
-    const std::string& name() const { return name_; }
-    /// Not empty: the file has a template that this program does not know. To be shown unless the user asked
-    /// for raw text.
+    /// Ends with the header of the assistant's turn. Encode the result with parse_special = true. An error is
+    /// what the template has against these messages ("roles must alternate").
+    Result<std::string> render(const std::vector<ChatMessage>& messages) const;
+    bool is_raw() const { return !template_.has_value(); }
+    /// Not empty: the file has a template that this program cannot use. To be shown unless the user asked for
+    /// raw text.
     const std::string& problem() const { return problem_; }
 
   private:
-    std::string name_ = "raw";
-    std::string default_system_;
+    std::optional<jinja::Template> template_;
+    std::string file_;
     TurnTokens tokens_;
     std::string problem_;
 };

@@ -57,6 +57,7 @@ Status read_sentence_pieces(const GgufFile& file, TokenizerSpec& spec) {
     DS_ASSIGN(spec.bos, id_or("tokenizer.ggml.bos_token_id", 1));
     DS_ASSIGN(const TokenId end, id_or("tokenizer.ggml.eos_token_id", 2));
     if (end != no_token) spec.eos.push_back(end);
+    spec.named_eos = end;
     DS_TRY(read_ends(file, spec));
     DS_ASSIGN(const auto prefix, file.boolean("tokenizer.ggml.add_space_prefix"));
     spec.space_prefix = prefix.value_or(true) ? SpacePrefix::always : SpacePrefix::never;
@@ -94,6 +95,7 @@ Result<TokenizerSpec> read_gguf_tokenizer(const GgufFile& file) {
     if (spec.model != "gpt2") return spec;
     DS_ASSIGN(spec.merges, required(file.texts("tokenizer.ggml.merges"), file, "tokenizer.ggml.merges"));
     DS_ASSIGN(spec.bos, read_id(file, "tokenizer.ggml.bos_token_id"));
+    DS_ASSIGN(spec.named_eos, read_id(file, "tokenizer.ggml.eos_token_id"));
     DS_TRY(read_ends(file, spec));
     DS_ASSIGN(const auto add_bos, file.boolean("tokenizer.ggml.add_bos_token"));
     if (add_bos) {

@@ -1,14 +1,16 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "engine/model/hf_folder.h"
 #include "engine/model/mapped_file.h"
 
-// tokenizer.json describes a pipeline of steps. The few pipelines of byte-level BPE models and of Llama 2's
-// SentencePiece are recognised by their exact steps and run by this program's own tokenizer; any other is
-// refused by name.
+// tokenizer.json describes a pipeline of steps. Splitting steps of byte-level BPE models are run as they
+// stand; how Llama 2's SentencePiece writes its spaces is recognised by the exact steps. A step that is not
+// known is refused by name.
 namespace draftscope {
 namespace {
 
@@ -21,8 +23,6 @@ constexpr int type_user_defined = 4;
 constexpr int type_unused = 5;
 constexpr int type_byte = 6;
 
-constexpr std::string_view gpt2_pattern =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr std::string_view llama3_pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view qwen2_pattern =
@@ -94,18 +94,73 @@ std::string step_names(const JsonFile& file, const char* field, const char* list
     return out;
 }
 
-Result<std::string> recognise_splitting(const JsonFile& file, bool whole_pieces) {
+/// The step as the pre-tokenizer runs it; nothing for one that this version does not know.
+std::optional<std::vector<SplitStep>> split_steps(const Json& step) {
+    using Behaviour = SplitStep::Behaviour;
+    const std::map<std::string, Behaviour> behaviours = {
+        {"Isolated", Behaviour::isolated},
+        {"Removed", Behaviour::removed},
+        {"MergedWithPrevious", Behaviour::merged_with_previous},
+        {"MergedWithNext", Behaviour::merged_with_next},
+        {"Contiguous", Behaviour::contiguous}};
+    if (!step.is_object()) return std::nullopt;
+    const std::string type = text_of(step, "type");
+    const auto named = behaviours.find(text_of(step, "behavior"));
+    const Behaviour behaviour = named == behaviours.end() ? Behaviour::isolated : named->second;
+    if (type == "Digits") {
+        const bool single = flag_of(step, "individual_digits", false);
+        return {{{R"(\p{N})", single ? Behaviour::isolated : Behaviour::contiguous, false}}};
+    }
+    if (type == "Punctuation") return {{{R"([!-/:-@\[-`{-~\p{P}])", behaviour, false}}};
+    if (type == "ByteLevel" && !flag_of(step, "add_prefix_space", true)) {
+        std::vector<SplitStep> out;
+        if (flag_of(step, "use_regex", true)) out.push_back({gpt2_split_pattern, Behaviour::isolated, false});
+        out.push_back({"", Behaviour::isolated, false});
+        return out;
+    }
+    const auto pattern = step.find("pattern");
+    if (type != "Split" || named == behaviours.end() || pattern == step.end() || !pattern->is_object())
+        return std::nullopt;
+    std::string regex = text_of(*pattern, "Regex");
+    if (regex.empty()) {
+        for (const char c : text_of(*pattern, "String")) {
+            const bool special = std::string_view(R"(\^$.[]|()?*+{}-#)").find(c) != std::string_view::npos;
+            if (special) regex += '\\';
+            regex += c;
+        }
+    }
+    if (regex.empty()) return std::nullopt;
+    return {{{regex, behaviour, flag_of(step, "invert", false)}}};
+}
+
+/// A name for the pipelines of the families, so that their vocabularies are the same ones as in GGUF files;
+/// the steps themselves for any other.
+Status read_splitting(const JsonFile& file, TokenizerSpec& spec) {
     const std::string found = step_names(file, "pre_tokenizer", "pretokenizers");
     const auto split = [](std::string_view pattern) { return fmt::format("Split({}) > ByteLevel", pattern); };
-    if (found == "ByteLevel(words)" || found == split(gpt2_pattern)) return std::string("gpt-2");
-    if (found == "Digits > ByteLevel(words)") return std::string("smollm");
-    if (found == split(llama3_pattern)) return std::string(whole_pieces ? "llama-bpe" : "dbrx");
-    if (found == split(qwen2_pattern)) return std::string("qwen2");
-    return bad_input(
-        "{}: pre_tokenizer is {}, which this version does not know (it knows those of GPT-2, SmolLM, Llama "
-        "3, "
-        "Qwen 2 and 3, OLMo 2)",
-        file.path(), found.empty() ? "missing" : "'" + printable(found) + "'");
+    spec.pre = found == "ByteLevel(words)" || found == split(gpt2_split_pattern) ? "gpt-2"
+               : found == "Digits > ByteLevel(words)"                            ? "smollm"
+               : found == split(llama3_pattern) ? (*spec.whole_pieces ? "llama-bpe" : "dbrx")
+               : found == split(qwen2_pattern)  ? "qwen2"
+                                                : "";
+    if (!spec.pre.empty()) return {};
+    spec.pre = found;
+    bool byte_level = false;
+    for (const Json& step : steps_of(file.find("pre_tokenizer"), "pretokenizers")) {
+        const auto steps = split_steps(step);
+        if (!steps) {
+            return bad_input(
+                "{}: pre_tokenizer has the step '{}', which this version does not know (it knows Split, "
+                "Digits, "
+                "Punctuation and ByteLevel without a prefix space)",
+                file.path(), printable(step_name(step)));
+        }
+        spec.steps.insert(spec.steps.end(), steps->begin(), steps->end());
+        byte_level = byte_level || text_of(step, "type") == "ByteLevel";
+    }
+    if (byte_level) return {};
+    return bad_input("{}: pre_tokenizer is {}, expected steps with ByteLevel among them", file.path(),
+                     found.empty() ? "missing" : "'" + printable(found) + "'");
 }
 
 Result<bool> recognise_normaliser(const JsonFile& file) {
@@ -122,9 +177,10 @@ Result<bool> recognise_normaliser(const JsonFile& file) {
 }
 
 /// How a SentencePiece model's spaces are written: by normalisers (older files) or by a Metaspace step.
-Result<SpacePrefix> recognise_spaces(const JsonFile& file) {
+Result<SpacePrefix> recognise_spaces(const JsonFile& file, TokenizerSpec& spec) {
     const std::string steps = step_names(file, "normalizer", "normalizers") + " | " +
                               step_names(file, "pre_tokenizer", "pretokenizers");
+    spec.marks_by_normaliser = steps.ends_with("Replace( , \u2581) | ");
     if (steps == "Prepend(\u2581) > Replace( , \u2581) | ") return SpacePrefix::always;
     if (steps == "Replace( , \u2581) | ") return SpacePrefix::never;
     if (steps == " | Metaspace(\u2581, always)") return SpacePrefix::unless_there;
@@ -236,18 +292,16 @@ Status HfTokenizerReader::read_added() {
     for (const Json& token : *added) {
         if (!token.is_object() || text_of(token, "content").empty() || !token.contains("id"))
             return bad_input("{}: added token {} lacks content or id", file_.path(), printable_json(token));
-        for (const char* setting : {"lstrip", "rstrip", "single_word"}) {
-            if (flag_of(token, setting, false)) {
-                return bad_input("{}: added token '{}' has {}, which this version does not do", file_.path(),
-                                 printable(text_of(token, "content")), setting);
-            }
-        }
-        if (spec_.model == "llama" && flag_of(token, "normalized", false))
-            return bad_input(
-                "{}: added token '{}' is normalized, which this version does not do in a SentencePiece model",
-                file_.path(), printable(text_of(token, "content")));
         const int type = flag_of(token, "special", false) ? type_control : type_user_defined;
         DS_TRY(place(text_of(token, "content"), token["id"], type));
+        const AddedToken found = {token["id"].get<TokenId>(),
+                                  {.takes_space_before = flag_of(token, "lstrip", false),
+                                   .takes_space_behind = flag_of(token, "rstrip", false),
+                                   .whole_word = flag_of(token, "single_word", false)},
+                                  flag_of(token, "normalized", false)};
+        if (found.normalised || found.edges.takes_space_before || found.edges.takes_space_behind ||
+            found.edges.whole_word)
+            spec_.added.push_back(found);
     }
     return {};
 }
@@ -285,9 +339,9 @@ Status HfTokenizerReader::read() {
     DS_TRY(read_added());
     if (spec_.model == "llama") {
         spec_.pre = "(none)";
-        DS_ASSIGN(spec_.space_prefix, recognise_spaces(file_));
+        DS_ASSIGN(spec_.space_prefix, recognise_spaces(file_, spec_));
     } else {
-        DS_ASSIGN(spec_.pre, recognise_splitting(file_, *spec_.whole_pieces));
+        DS_TRY(read_splitting(file_, spec_));
         DS_ASSIGN(spec_.normalises, recognise_normaliser(file_));
     }
     for (const Json& step : steps_of(file_.find("post_processor"), "processors")) {
@@ -342,6 +396,7 @@ Result<TokenizerSpec> read_hf_tokenizer(const std::string& folder, const JsonFil
     DS_ASSIGN(const auto settings, JsonFile::read_if_present((root / "tokenizer_config.json").string()));
     if (settings) {
         const TokenId end = named_token(*settings, "eos_token", reader);
+        spec.named_eos = end;
         if (end != no_token && std::count(spec.eos.begin(), spec.eos.end(), end) == 0)
             spec.eos.push_back(end);
         if (spec.bos == no_token) spec.bos = named_token(*settings, "bos_token", reader);

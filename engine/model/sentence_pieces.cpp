@@ -69,6 +69,13 @@ Result<SentencePieces> SentencePieces::create(const TokenizerSpec& spec) {
         if (type == type_normal || type == type_user_defined) out.ids_.emplace(token, id);
         if (type == type_user_defined && by_score) out.user_defined_.add(with_marks(token), id, false);
     }
+    for (const AddedToken& added : spec.added) {
+        if (!added.normalised || !spec.marks_by_normaliser) continue;
+        const auto i = static_cast<std::size_t>(added.id);
+        const std::string front(spec.space_prefix == SpacePrefix::always ? space_mark : "");
+        out.user_defined_.add(front + with_marks(spec.tokens[i]), added.id,
+                              spec.types[i] != type_user_defined, added.edges);
+    }
     return out;
 }
 
@@ -160,16 +167,19 @@ void SentencePieces::merge_by_rank(std::string_view text, Scratch& scratch, std:
     merges_.apply(scratch.characters, scratch.merging, out);
 }
 
-void SentencePieces::encode(std::string_view text, bool at_start, Scratch& scratch,
+void SentencePieces::encode(std::string_view text, bool at_start, bool parse_special, Scratch& scratch,
                             std::vector<TokenId>& out) const {
     if (text.empty()) return;
     escape(text, at_start, scratch.escaped);
     const std::string_view escaped = scratch.escaped;
-    if (scores_.empty()) return merge_by_rank(escaped, scratch, out);
     for (std::size_t done = 0; done < escaped.size();) {
-        const SpecialTokens::Hit hit = user_defined_.find(escaped, done, false);
+        const SpecialTokens::Hit hit = user_defined_.find(escaped, done, parse_special);
         const std::size_t end = hit.id == no_token ? escaped.size() : hit.begin;
-        merge_by_score(escaped.substr(done, end - done), scratch, out);
+        const std::string_view plain = escaped.substr(done, end - done);
+        if (scores_.empty())
+            merge_by_rank(plain, scratch, out);
+        else
+            merge_by_score(plain, scratch, out);
         if (hit.id != no_token) out.push_back(hit.id);
         done = end + hit.length;
     }

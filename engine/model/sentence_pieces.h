@@ -36,8 +36,10 @@ class SentencePieces {
         std::vector<TokenId> characters;
         BpeMerges::Scratch merging;
     };
-    /// Appends the ids of `text`, any bytes without control tokens. `at_start`: nothing came before it.
-    void encode(std::string_view text, bool at_start, Scratch& scratch, std::vector<TokenId>& out) const;
+    /// Appends the ids of `text`, any bytes. `at_start`: nothing came before it. Control tokens are found in
+    /// it only where the file wants them looked for after spaces became U+2581.
+    void encode(std::string_view text, bool at_start, bool parse_special, Scratch& scratch,
+                std::vector<TokenId>& out) const;
 
     /// What a token writes: its text with spaces, or its byte.
     static std::string bytes_of(std::string_view token, int type);
@@ -59,7 +61,7 @@ class SentencePieces {
     std::unordered_map<std::string, TokenId> ids_;  ///< of the pieces that text may become
     std::vector<float> scores_;                     ///< by id; empty = by rank
     BpeMerges merges_;
-    SpecialTokens user_defined_;  ///< escaped; found inside text when merging by score
+    SpecialTokens user_defined_;  ///< escaped; found inside escaped text
     std::array<TokenId, 256> byte_ids_{};
     TokenId unknown_ = no_token;
     SpacePrefix prefix_ = SpacePrefix::always;

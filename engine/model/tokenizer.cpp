@@ -99,6 +99,10 @@ Status check_spec(const TokenizerSpec& spec) {
     if (spec.add_bos && spec.bos == no_token)
         return bad_input("{}: text shall start with a beginning-of-text token, but the file names none",
                          spec.file);
+    for (const AddedToken& token : spec.added) {
+        if (token.id < 0 || token.id >= count)
+            return bad_input("{}: added token id {} is outside the {} tokens", spec.file, token.id, count);
+    }
     for (const TokenId id : spec.eos) {
         if (id < 0 || id >= count)
             return bad_input("{}: end-of-text id {} is outside the {} tokens", spec.file, id, count);
@@ -138,6 +142,9 @@ struct Tokenizer::Impl {
         SentencePieces::Scratch sentence;
     };
     Status make_byte_level(TokenizerSpec& spec);
+    void add_special(const TokenizerSpec& spec, TokenId id, bool control);
+    void encode_segment(std::string_view text, bool at_start, bool parse_special, Scratch& scratch,
+                        std::vector<TokenId>& out) const;
     Status make_sentence_pieces(const TokenizerSpec& spec);
     void encode_plain(std::string_view text, Scratch& scratch, std::vector<TokenId>& out) const;
     void encode_piece(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
@@ -151,12 +158,14 @@ struct Tokenizer::Impl {
     std::optional<SentencePieces> sentence;
     BpeMerges merges = BpeMerges(0);
     SpecialTokens special;
+    SpecialTokens late;                              ///< looked for in what `special` left
     std::array<TokenId, 256> byte_ids{};             ///< no_token: the vocabulary has no token for this byte
     std::vector<std::string> bytes;                  ///< by id
     std::vector<int> types;                          ///< by id
     std::unordered_map<std::string, TokenId> whole;  ///< by bytes; only when pieces may be taken whole
     std::vector<TokenId> eos;
     TokenId bos = no_token;
+    TokenId named_eos = no_token;
     bool add_bos = false;
     bool normalises = false;
     std::uint64_t fingerprint = 0;
@@ -206,7 +215,8 @@ void add_known_ends(TokenizerSpec& spec) {
 }
 
 Status Tokenizer::Impl::make_byte_level(TokenizerSpec& spec) {
-    DS_ASSIGN(PreTokenizer made, PreTokenizer::create(spec.pre, spec.file));
+    DS_ASSIGN(PreTokenizer made, spec.steps.empty() ? PreTokenizer::create(spec.pre, spec.file)
+                                                    : PreTokenizer::from_steps(spec.steps, spec.file));
     splitter.emplace(std::move(made));
     DS_ASSIGN(merges, read_merges(spec));
     const Vocabulary vocabulary = vocabulary_of(spec);
@@ -225,10 +235,19 @@ Status Tokenizer::Impl::make_byte_level(TokenizerSpec& spec) {
             continue;
         }
         if (type == type_control || type == type_unknown || type == type_user_defined)
-            special.add(token, static_cast<TokenId>(id), type != type_user_defined);
+            add_special(spec, static_cast<TokenId>(id), type != type_user_defined);
         bytes.push_back(type == type_unused ? std::string() : std::move(token));
     }
     return {};
+}
+
+void Tokenizer::Impl::add_special(const TokenizerSpec& spec, TokenId id, bool control) {
+    const std::string& token = spec.tokens[static_cast<std::size_t>(id)];
+    const auto found = std::find_if(spec.added.begin(), spec.added.end(),
+                                    [&](const AddedToken& added) { return added.id == id; });
+    if (found == spec.added.end()) return special.add(token, id, control);
+    if (!found->normalised) return special.add(token, id, control, found->edges);
+    if (!spec.marks_by_normaliser) late.add(token, id, control, found->edges);
 }
 
 /// User-defined tokens are found inside the text (by score) or split it first (a tokenizer.json's added
@@ -240,7 +259,7 @@ Status Tokenizer::Impl::make_sentence_pieces(const TokenizerSpec& spec) {
         const int type = spec.types[i];
         const bool control = type == type_control || type == type_unknown;
         if (control || (type == type_user_defined && !spec.merges.empty()))
-            special.add(token, static_cast<TokenId>(i), control);
+            add_special(spec, static_cast<TokenId>(i), control);
         bytes.push_back(control               ? token
                         : type == type_unused ? std::string()
                                               : SentencePieces::bytes_of(token, type));
@@ -257,8 +276,26 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::create(TokenizerSpec spec) {
     impl->types = std::move(spec.types);
     impl->eos = std::move(spec.eos);
     impl->bos = spec.bos;
+    impl->named_eos = spec.named_eos != no_token ? spec.named_eos
+                      : impl->eos.empty()        ? no_token
+                                                 : impl->eos.front();
     impl->add_bos = spec.add_bos;
     return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(impl)));
+}
+
+void Tokenizer::Impl::encode_segment(std::string_view text, bool at_start, bool parse_special,
+                                     Scratch& scratch, std::vector<TokenId>& out) const {
+    for (std::size_t done = 0; done < text.size();) {
+        const SpecialTokens::Hit hit = late.find(text, done, parse_special);
+        const std::size_t end = hit.id == no_token ? text.size() : hit.begin;
+        const std::string_view plain = text.substr(done, end - done);
+        if (sentence)
+            sentence->encode(plain, at_start && done == 0, parse_special, scratch.sentence, out);
+        else
+            encode_plain(plain, scratch, out);
+        if (hit.id != no_token) out.push_back(hit.id);
+        done = end + hit.length;
+    }
 }
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, bool parse_special) const {
@@ -268,11 +305,7 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, bool parse_special
     while (done < text.size()) {
         const SpecialTokens::Hit hit = impl_->special.find(text, done, parse_special);
         const std::size_t end = hit.id == no_token ? text.size() : hit.begin;
-        const std::string_view plain = text.substr(done, end - done);
-        if (impl_->sentence)
-            impl_->sentence->encode(plain, done == 0, scratch.sentence, out);
-        else
-            impl_->encode_plain(plain, scratch, out);
+        impl_->encode_segment(text.substr(done, end - done), done == 0, parse_special, scratch, out);
         if (hit.id != no_token) out.push_back(hit.id);
         done = end + hit.length;
     }
@@ -306,6 +339,9 @@ bool Tokenizer::is_eos(TokenId id) const {
         if (end == id) return true;
     }
     return false;
+}
+TokenId Tokenizer::named_eos() const {
+    return impl_->named_eos;
 }
 TokenId Tokenizer::bos() const {
     return impl_->bos;

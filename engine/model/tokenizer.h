@@ -8,6 +8,8 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "engine/model/pretokenizer.h"
+#include "engine/model/special_tokens.h"
 
 namespace draftscope {
 
@@ -21,19 +23,31 @@ enum class SpacePrefix {
     first_unless_there,  ///< only the start of a text, where no space stands already
 };
 
+/// What a tokenizer.json says about a token of its own that is found in text, where it is not the usual.
+struct AddedToken {
+    TokenId id = no_token;
+    TokenEdges edges;
+    bool normalised = false;  ///< found in what the others left, after normalisation
+};
+
 /// What a model file says about its tokenizer, whatever the file format.
 struct TokenizerSpec {
     std::string file;                 ///< for messages
     std::string model;                ///< "gpt2" = byte-level BPE, "llama" = SentencePiece's BPE
     std::string pre;                  ///< splitting pattern: "smollm", ...
+    std::vector<SplitStep> steps;     ///< splitting that has no name; `pre` then says it in words
     std::vector<std::string> tokens;  ///< in byte-to-unicode form, indexed by id
     std::vector<int> types;           ///< GGUF token types: 1 normal, 3 control, 4 user-defined, ...
     std::vector<std::string> merges;  ///< "left right", best first
     std::vector<float> scores;        ///< SentencePiece without merges: by id, the highest merges first
     SpacePrefix space_prefix = SpacePrefix::always;  ///< SentencePiece
     TokenId unknown = no_token;                      ///< SentencePiece: for what has no bytes either
+    bool marks_by_normaliser =
+        false;  ///< SentencePiece: spaces become U+2581 before added tokens are looked for
+    std::vector<AddedToken> added;
     TokenId bos = no_token;
-    std::vector<TokenId> eos;  ///< every id that ends a turn
+    std::vector<TokenId> eos;      ///< every id that ends a turn
+    TokenId named_eos = no_token;  ///< the one that chat templates call eos_token, if the file names one
     bool add_bos = false;
     // What `pre` implies, where the file says something else.
     std::optional<bool> normalises;    ///< text is put into Unicode normal form C first
@@ -65,6 +79,8 @@ class Tokenizer {
     bool is_control(TokenId id) const;
     const std::vector<TokenId>& eos() const;
     bool is_eos(TokenId id) const;
+    /// What chat templates call eos_token: the one that the file names, else the first that ends a turn.
+    TokenId named_eos() const;
     TokenId bos() const;
     bool add_bos() const;
     /// FNV-1a over tokens, merges and pre-tokenizer name: names the vocabulary in artefacts and traces.

@@ -45,7 +45,7 @@ std::vector<std::vector<TokenId>> demo_prompts(const Target& target, std::size_t
             if (round >= texts.size() || prompts.size() == count) continue;
             any = true;
             prompts.push_back(
-                target.tokenizer()->encode(target.chat().render({{"user", texts[round]}}), true));
+                target.tokenizer()->encode(*target.chat().render({{"user", texts[round]}}), true));
         }
         if (!any) break;
     }

@@ -51,7 +51,7 @@ std::string open_bytes(const std::string& bytes) {
     }
     for (const TokenId id : file->tokenizer->encode("The hello, 12 <|im_end|>", true))
         EXPECT_LT(id, file->config.vocab);
-    file->chat.render({{"user", "x"}});
+    EXPECT_TRUE(file->chat.render({{"user", "x"}}).ok());
     return "";
 }
 
@@ -256,7 +256,7 @@ TEST(Gguf, TokenizerMetadataIsChecked) {
     EXPECT_THAT(open_with("tokenizer.ggml.model", std::string("bert")), HasSubstr("tokenizer model 'bert'"));
     EXPECT_THAT(open_with("tokenizer.ggml.model", std::string("llama")),
                 HasSubstr("'tokenizer.ggml.scores' is missing"));
-    EXPECT_THAT(open_with("tokenizer.ggml.pre", std::string("tekken")), HasSubstr("pre-tokenizer 'tekken'"));
+    EXPECT_THAT(open_with("tokenizer.ggml.pre", std::string("viking")), HasSubstr("pre-tokenizer 'viking'"));
     EXPECT_THAT(open_changed([](GgufWriter& file) { file.remove("tokenizer.ggml.pre"); }),
                 HasSubstr("pre-tokenizer '(none)'"));
     EXPECT_THAT(open_with("tokenizer.ggml.tokens", 5u), HasSubstr("expected an array of strings"));
@@ -279,12 +279,12 @@ TEST(Gguf, TokenizerMetadataIsChecked) {
 TEST(Gguf, AnUnknownChatTemplateDoesNotKeepAModelFromOpening) {
     GgufWriter writer = small_file();
     writer.remove("tokenizer.chat_template");
-    writer.add("tokenizer.chat_template", std::string("[INST]"));
+    writer.add("tokenizer.chat_template", std::string("{% strange %}"));
     const std::string path = scratch("chat.gguf");
     ASSERT_TRUE(writer.write(path).ok());
     const auto file = open_model_file(path);
     ASSERT_TRUE(file.ok()) << file.error().message;
-    EXPECT_EQ(file->chat.name(), "raw");
+    EXPECT_TRUE(file->chat.is_raw());
     EXPECT_THAT(file->chat.problem(), HasSubstr("--raw"));
 }
 

@@ -209,8 +209,8 @@ TEST(Tokenizer, ImpossibleSpecsAreRefusedWithTheReason) {
     spec.model = "bert";
     EXPECT_THAT(refused(spec), HasSubstr("m.gguf: tokenizer model 'bert'"));
     spec = small_spec();
-    spec.pre = "tekken";
-    EXPECT_THAT(refused(spec), HasSubstr("m.gguf: pre-tokenizer 'tekken' is not supported"));
+    spec.pre = "viking";
+    EXPECT_THAT(refused(spec), HasSubstr("m.gguf: pre-tokenizer 'viking' is not supported"));
     spec = small_spec();
     spec.types.pop_back();
     EXPECT_THAT(refused(spec), HasSubstr("token types"));

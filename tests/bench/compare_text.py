@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Holds chat templates and tokenizers of published models against the libraries that define them: every *.jinja file of a
+folder against jinja2 set up as transformers does, every tokenizer.json against `tokenizers`. Needs the Python packages
+transformers, jinja2 and tokenizers, and files that it does not bring along.
+
+usage: tests/bench/compare_text.py build/release/text_peer FOLDER...
+    FOLDER holds *.jinja (llama.cpp's models/templates) or is a model folder with tokenizer.json and config.json
+"""
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jinja2
+from jinja2.ext import loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+CONVERSATIONS = [
+    [["user", "Hello"]],
+    [["user", "  spaces kept? \n\n"], ["assistant", "\nyes\n"], ["user", "{{ x }} {% y %} 'quoted' \"twice\" \\n"]],
+    [["system", "Be brief."], ["user", "Hi there"]],
+    [["system", "Be brief."], ["user", "one"], ["assistant", "two"], ["user", "three"], ["assistant", "four"], ["user", "five"]],
+    [["user", "one"], ["assistant", "<think>\nhm</think>\n\ntwo\n"], ["user", "three"]],
+    [["system", ""], ["user", ""]],
+    [["user", "one"], ["assistant", ""], ["user", "\u00fcber \u4f60\u597d \U0001f600"]],
+    [["user", "one"], ["system", "late"], ["user", "two"]],
+    [["system", "a"], ["user", "b"], ["assistant", "c"]],
+]
+
+
+class Generation(jinja2.ext.Extension):
+    """{% generation %} marks answers for training; it writes what stands inside."""
+    tags = {"generation"}
+
+    def parse(self, parser):
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
+        return jinja2.nodes.CallBlock(self.call_method("_inside"), [], [], body).set_lineno(line)
+
+    def _inside(self, caller):
+        return caller()
+
+
+class TemplateSays(Exception):
+    pass
+
+
+def rendered(source, messages):
+    """As transformers renders, with the one date that the engine knows and no strftime_now that is defined."""
+    def raise_exception(message):
+        raise TemplateSays(message)
+
+    def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
+    environment.filters["tojson"] = tojson
+    environment.globals["raise_exception"] = raise_exception
+    if "strftime_now is defined" not in source and "strftime_now" in source:
+        import datetime
+        environment.globals["strftime_now"] = lambda form: datetime.date(2024, 7, 26).strftime(form)
+    return environment.from_string(source).render(
+        messages=[{"role": r, "content": c} for r, c in messages], add_generation_prompt=True, tools=None, documents=None,
+        bos_token="<s>", eos_token="</s>")
+
+
+class Peer:
+    def __init__(self, program):
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
+
+    def ask(self, request):
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+
+def compare_templates(peer, files):
+    equal = refused = different = 0
+    for file in files:
+        source = file.read_text(encoding="utf-8")
+        for number, messages in enumerate(CONVERSATIONS):
+            try:
+                expected, why = rendered(source, messages), ""
+            except Exception as error:  # a template may raise anything
+                expected, why = None, f"{type(error).__name__}: {error}"
+            answer = peer.ask({"template": source, "messages": messages, "bos": "<s>", "eos": "</s>"})
+            if expected is None and "error" in answer:
+                refused += 1
+            elif expected == answer.get("text"):
+                equal += 1
+            else:
+                different += 1
+                print(f"{file.name}, conversation {number}:\n  expected {expected!r} {why}\n  found    {answer.get('text', answer.get('error'))!r}")
+    print(f"templates: {equal} prompts equal, {refused} refused by both, {different} different")
+    return different
+
+
+def corpus():
+    sys.path.insert(0, str(ROOT / "tools"))
+    from make_tokenizer_golden import TEXTS, random_texts
+    yield from TEXTS
+    yield from random_texts(600)
+    for name in ("spec_bench_half", "humaneval_half"):
+        for line in (ROOT / "assets" / "prompts" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines():
+            row = json.loads(line)
+            yield row["turns"][0] if "turns" in row else row["prompt"]
+
+
+def compare_tokenizer(peer, folder):
+    from tokenizers import Tokenizer
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    added = [token["content"] for token in json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["added_tokens"]]
+    texts = list(corpus()) + [t for token in added[:300] for t in (token, f"a{token}b", f" {token} c", f"x {token}{token}")]
+    answer = peer.ask({"model": str(folder), "texts": texts})
+    if "error" in answer:
+        print(f"{folder}: {answer['error']}")
+        return 1
+    different = 0
+    for field, special in (("ids", True), ("plain", False)):
+        tokenizer.encode_special_tokens = not special
+        for text, found in zip(texts, answer[field]):
+            expected = tokenizer.encode(text, add_special_tokens=False).ids
+            if expected != found:
+                different += 1
+                if different < 6:
+                    print(f"{folder.name} ({field}): {text[:100]!r}\n  expected {expected[:40]}\n  found    {found[:40]}")
+    print(f"{folder}: {2 * len(texts)} texts, {different} different")
+    return different
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    peer, different = Peer(sys.argv[1]), 0
+    for name in sys.argv[2:]:
+        folder = Path(name)
+        if (folder / "tokenizer.json").exists():
+            different += compare_tokenizer(peer, folder)
+        templates = sorted(folder.glob("*.jinja"))
+        if templates:
+            different += compare_templates(peer, templates)
+    sys.exit(1 if different else 0)
+
+
+if __name__ == "__main__":
+    main()
