@@ -16,6 +16,9 @@ TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output"
 LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 SPLITS = {"llama-bpe": LLAMA3, "qwen2": LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}"), "olmo": None, "gpt-2": None, "smollm": None, "dbrx": LLAMA3}
 
+CONTROL = 3  # gguf's type of control tokens
+KNOWN_ENDS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")
+
 
 def unpermuted(weight, heads):
     """GGUF stores llama's q and k for interleaved rope; torch's way splits each head in halves."""
@@ -62,7 +65,10 @@ def read(path):
             raw.pop(f"model.layers.{i}.input_layernorm.weight", None)
     text = tokenizer(value)
     config.tokens = min(config.vocab, text.tokenizer.get_vocab_size())
-    ends = {value("tokenizer.ggml.eos_token_id"), value("tokenizer.ggml.eot_token_id")}
+    ends = {value(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot", "eom")}
+    # Those that the engine ends a text at: fits on a trace keep its end tokens in every vocabulary.
+    kinds = zip(value("tokenizer.ggml.tokens"), value("tokenizer.ggml.token_type") or [])
+    ends |= {i for i, (token, kind) in enumerate(kinds) if kind == CONTROL and token in KNOWN_ENDS}
     config.eos = tuple(sorted(e for e in ends if e is not None))
     return config, raw, text
 

@@ -34,7 +34,7 @@ TEST(Kernels, JsonHasEveryOpAtEveryRowCountAndPrecision) {
         EXPECT_GE(op["calls"], 5);
         seen.insert(op["op"].get<std::string>() + "/" + op["precision"].get<std::string>() + "/" +
                     std::to_string(op["rows"].get<int>()));
-        // 640 rows of 96 int8 weights and two bf16 scales.
+        // 640 rows of 96 int8 weights and a bf16 scale.
         if (op["op"] != "head") continue;
         EXPECT_EQ(bytes, op["precision"] == "int8" ? 640 * (96 + 2) : 640 * 96 * 4);
     }
