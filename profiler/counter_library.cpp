@@ -79,13 +79,7 @@ class CounterLibrary final : public CounterApi {
     int stop(FunctionRef<void(std::string_view, std::span<const double>)> visit,
              std::uint64_t& dropped) override;
     void close() override;
-    std::string message(int code) override {
-        const char* text = nullptr;
-        if (entries_.result_string != nullptr &&
-            entries_.result_string(static_cast<CUptiResult>(code), &text) == CUPTI_SUCCESS && text != nullptr)
-            return text;
-        return "CUPTI error";
-    }
+    std::string message(int code) override { return cupti_message(entries_.result_string, code); }
 
   private:
     CuptiProbe load();

@@ -146,13 +146,7 @@ class CuptiLibrary final : public CuptiApi {
         return count;
     }
     void read(std::uint8_t* buffer, std::size_t valid, FunctionRef<void(const GpuActivity&)> visit) override;
-    std::string message(int code) override {
-        const char* text = nullptr;
-        if (entries_.result_string != nullptr &&
-            entries_.result_string(static_cast<CUptiResult>(code), &text) == CUPTI_SUCCESS && text != nullptr)
-            return text;
-        return "CUPTI error";
-    }
+    std::string message(int code) override { return cupti_message(entries_.result_string, code); }
 
   private:
     CuptiProbe load();
@@ -405,6 +399,14 @@ void* open_cupti(const std::string& wanted, std::string& name) {
     }
     name = names.size() == 1 ? names[0] + " does not load" : std::string("libcupti was not found");
     return nullptr;
+}
+
+std::string cupti_message(decltype(&cuptiGetResultString) result_string, int code) {
+    const char* text = nullptr;
+    if (result_string != nullptr && result_string(static_cast<CUptiResult>(code), &text) == CUPTI_SUCCESS &&
+        text != nullptr)
+        return text;
+    return "CUPTI error";
 }
 
 std::unique_ptr<CuptiApi> make_cupti_api(const std::string& library) {
