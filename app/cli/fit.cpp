@@ -166,7 +166,7 @@ void add_training_options(CLI::App& command, FitConfig& config) {
         .add_option("--epochs", options.kl.epochs, "over the rows, 0 = stop at the closed form (our default)")
         ->capture_default_str();
     command.add_option("--rate", options.kl.rate, "peak learning rate (our default)")->capture_default_str();
-    command.add_option("--batch", options.kl.batch, "rows per step")
+    command.add_option("--batch", options.kl.batch, "rows per step (our default)")
         ->check(CLI::Range(1, 1 << 16))
         ->capture_default_str();
     command
@@ -203,7 +203,7 @@ void add_fit(CLI::App& program, Action& action) {
     CLI::App* command =
         program.add_subcommand("fit", "Make the artefact of a draft LM head from a recorded trace");
     command->footer(
-        "Example: draftscope fit slimspec --trace demo.trace --drafter eagle2 --rank 72 --out "
+        "Example: draftscope fit slimspec --trace demo.trace --drafter eagle3 --rank 72 --out "
         "slimspec.safetensors");
     command->add_option("HEAD", config.head, "one of " + names)->required();
     command

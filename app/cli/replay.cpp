@@ -250,8 +250,7 @@ void add_replay(CLI::App& program, Action& action) {
         "replay", "Exact acceptance of heads, drafters and trees along a recorded trace, without the target");
     command->footer(
         "Example: draftscope replay --trace demo.trace --heads full,fr-spec:v=8192,microspec --drafter "
-        "eagle2 "
-        "--tree depth=3,topk=4,nodes=12");
+        "eagle3 --tree depth=3,topk=4,nodes=12");
     command->add_option("--trace", config.trace, "folder that `draftscope trace` or record_trace.py wrote")
         ->required();
     command

@@ -21,7 +21,7 @@ struct Snapshot;
 /// the window. "" = default.
 struct RunConfig {
     std::string model;               ///< "" = demo model
-    std::string drafter = "eagle2";  ///< NAME[:PATH]
+    std::string drafter = "eagle3";  ///< NAME[:PATH]
     std::string head = "full";
     std::vector<std::string> artefacts;  ///< HEAD=PATH
     std::string tree;                    ///< "" = the backend's default

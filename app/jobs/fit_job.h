@@ -16,7 +16,7 @@ struct FitConfig {
     std::string head;                 ///< registry id, or "rdk"
     std::vector<std::string> traces;  ///< folders, all of one target; not for rankings from text
     std::string model;                ///< target's files; "" = what the trace carries, or the demo model
-    std::string drafter = "eagle2";   ///< NAME[:PATH]
+    std::string drafter = "eagle3";   ///< NAME[:PATH]
     std::string out;                  ///< artefact or ranking to write
     std::string text;                 ///< raw text to rank tokens by (fr-spec, pa-fr)
     std::string ranking;              ///< ranking file; "" = counted on the trace

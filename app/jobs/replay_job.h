@@ -14,7 +14,7 @@ namespace draftscope {
 struct ReplayConfig {
     std::string trace;  ///< folder
     std::string model;  ///< target's files, for its LM head and embedding; "" = trace or demo model
-    std::string drafter = "eagle2";      ///< NAME[:PATH]
+    std::string drafter = "eagle3";      ///< NAME[:PATH]
     std::vector<std::string> heads;      ///< specs
     std::vector<std::string> artefacts;  ///< HEAD=PATH
     std::string tree;                    ///< "" = the backend's default

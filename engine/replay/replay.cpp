@@ -76,9 +76,10 @@ class Replayer {
         if (options_.max_new > 0 && text.prompt->generated_tokens > options_.max_new)
             text.tokens.resize(static_cast<std::size_t>(text.prompt->prompt_tokens + options_.max_new));
         if (!options_.mass || heads_.empty()) return {};
-        DS_ASSIGN(text.mass,
-                  TargetMass::make(trace_, ends_, exec_, *text.prompt,
-                                   static_cast<int>(text.tokens.size()) - text.prompt->prompt_tokens));
+        DS_ASSIGN(
+            text.mass,
+            TargetMass::make(trace_, ends_, exec_, *text.prompt,
+                             static_cast<int>(text.tokens.size()) - text.prompt->prompt_tokens, scratch_));
         agreed_ += text.mass->agreed();
         seen_ += text.mass->rows();
         return {};
@@ -135,7 +136,7 @@ class Replayer {
             drafter_.rewind(*text.drafter);
         } else {
             text.drafter = drafter_.make_state(static_cast<int>(text.tokens.size()));
-            text.rewinds = drafter_.keep_slots(*text.drafter);
+            text.rewinds = heads_.size() > 1 && drafter_.keep_slots(*text.drafter);
         }
         lane.follow.drafter = text.drafter.get();
         follower.begin(lane.follow);
@@ -184,6 +185,7 @@ class Replayer {
     const ReplayOptions& options_;
     PhaseRecorder phases_;
     ReplayResult result_;
+    TargetMass::Scratch scratch_;
     double done_ = 0;
     std::int64_t agreed_ = 0, seen_ = 0;
 };

@@ -14,7 +14,7 @@ constexpr int chunk = 32;  // rows of logits held at once
 }  // namespace
 
 Result<TargetMass> TargetMass::make(const Trace& trace, const Target& ends, kernels::Exec& exec,
-                                    const TracePrompt& prompt, int generated) {
+                                    const TracePrompt& prompt, int generated, Scratch& scratch) {
     TargetMass mass;
     mass.first_row_ = prompt.prompt_tokens - 1;
     mass.likely_.resize(static_cast<std::size_t>(generated));
@@ -22,9 +22,9 @@ Result<TargetMass> TargetMass::make(const Trace& trace, const Target& ends, kern
               columns = ends.lm_head().n();
     mass.active_.resize(static_cast<std::size_t>(vocab));
     const Sampling& sampling = trace.info().sampling;
-    std::vector<float> hidden(static_cast<std::size_t>(chunk) * static_cast<std::size_t>(d));
-    std::vector<float> logits(static_cast<std::size_t>(chunk) * static_cast<std::size_t>(columns));
-    std::vector<TargetChoice> choices;
+    auto& [hidden, logits, choices] = scratch;
+    hidden.resize(static_cast<std::size_t>(chunk) * static_cast<std::size_t>(d));
+    logits.resize(static_cast<std::size_t>(chunk) * static_cast<std::size_t>(columns));
     for (int first = 0; first < generated; first += chunk) {
         const int rows = std::min(chunk, generated - first);
         const Rows<float> in(hidden.data(), rows, d), out(logits.data(), rows, columns);
@@ -41,6 +41,8 @@ Result<TargetMass> TargetMass::make(const Trace& trace, const Target& ends, kern
             // Most tokens have no mass worth an exponential; the bound leaves room for rounding.
             const float scale = sampling.temperature > 0 ? static_cast<float>(sampling.temperature) : 1.0f;
             const float bound = (choices[i].log_norm + std::log(negligible) - 0.01f) * scale;
+            likely.reserve(static_cast<std::size_t>(
+                std::count_if(row, row + vocab, [&](float logit) { return logit >= bound; })));
             for (TokenId id = 0; id < vocab; ++id) {
                 if (row[id] < bound) continue;
                 const float p = probability_of(choices[i], sampling, row[id]);

@@ -7,6 +7,7 @@
 #include "engine/heads/head.h"
 #include "engine/model/target.h"
 #include "engine/replay/trace.h"
+#include "engine/verify/verify.h"
 
 namespace draftscope {
 
@@ -14,9 +15,14 @@ namespace draftscope {
 /// the LM head, by the trace's sampling. Tokens below 1e-9 are left out: less than 2e-4 of the mass.
 class TargetMass {
   public:
+    /// Space for one prompt after the other: fresh memory would cost as much as the LM head.
+    struct Scratch {
+        std::vector<float> hidden, logits;
+        std::vector<TargetChoice> choices;
+    };
     /// Of the positions that emitted the first `generated` tokens.
     static Result<TargetMass> make(const Trace& trace, const Target& ends, kernels::Exec& exec,
-                                   const TracePrompt& prompt, int generated);
+                                   const TracePrompt& prompt, int generated, Scratch& scratch);
     /// Probability over the head's active set after token `row` of the text.
     double on(int row, const Head& head, const HeadState* state, int level);
 

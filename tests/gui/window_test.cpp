@@ -16,7 +16,7 @@ TEST(Window, StartsTheDemoOnceWhenNothingIsOpened) {
     Harness window(options);
     window.draw_frames(5);
     ASSERT_EQ(window.controller.runs.size(), 1u);
-    EXPECT_EQ(window.controller.runs[0].drafter, "eagle2");
+    EXPECT_EQ(window.controller.runs[0].drafter, "eagle3");
     EXPECT_FALSE(window.controller.runs[0].prompt.empty());
 }
 

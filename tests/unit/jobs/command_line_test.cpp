@@ -8,7 +8,7 @@ namespace {
 TEST(CommandLine, DefaultsAreShort) {
     RunConfig config;
     config.prompt = "Hi";
-    EXPECT_EQ(to_command_line(config), "draftscope run --drafter eagle2 --head full --prompt Hi");
+    EXPECT_EQ(to_command_line(config), "draftscope run --drafter eagle3 --head full --prompt Hi");
 }
 
 TEST(CommandLine, QuotesForTheShell) {
