@@ -53,6 +53,19 @@ class GgufWeights final : public WeightSource, public Int4Rows {
         return unpack_int4(*stored.type, stored.data + stored_row * entry->row_bytes, out);
     }
 
+    std::vector<std::string> files() const override { return {path()}; }
+    std::span<const std::uint8_t> stored(const TensorInfo& tensor) const override {
+        const Entry* entry = entries_.find(tensor.name);
+        if (entry == nullptr) return {};
+        return {entry->tensor->data, static_cast<std::size_t>(entry->tensor->info.bytes)};
+    }
+    const std::uint8_t* stored_row(const TensorInfo& tensor, std::int64_t row) const override {
+        const Entry* entry = entries_.find(tensor.name);
+        if (entry == nullptr) return nullptr;
+        const std::int64_t stored_row = entry->permuted ? interleaved_row(row, head_dim_) : row;
+        return entry->tensor->data + stored_row * entry->row_bytes;
+    }
+
     Result<std::vector<std::int64_t>> read_integers(std::string_view name) const override {
         const Entry* entry = entries_.find(name);
         if (entry == nullptr) return bad_input("{}: tensor '{}' is missing", path(), name);

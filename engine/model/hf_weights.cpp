@@ -78,6 +78,21 @@ class HfWeights final : public WeightSource {
         entry->place.file->read_row(*entry->place.info, row, out);
     }
 
+    std::vector<std::string> files() const override {
+        std::vector<std::string> out;
+        for (const auto& file : files_) out.push_back(file->path());
+        return out;
+    }
+    std::span<const std::uint8_t> stored(const TensorInfo& tensor) const override {
+        const Entry* entry = entries_.find(tensor.name);
+        if (entry == nullptr) return {};
+        return entry->place.file->stored(*entry->place.info);
+    }
+    const std::uint8_t* stored_row(const TensorInfo& tensor, std::int64_t row) const override {
+        const Entry* entry = entries_.find(tensor.name);
+        return entry == nullptr ? nullptr : entry->place.file->stored_row(*entry->place.info, row);
+    }
+
   private:
     struct Place {
         const WeightSource* file;

@@ -91,6 +91,12 @@ std::span<const std::uint8_t> MappedTensors::stored(const TensorInfo& tensor) co
     return {entry->data, static_cast<std::size_t>(entry->info.bytes)};
 }
 
+const std::uint8_t* MappedTensors::stored_row(const TensorInfo& tensor, std::int64_t row) const {
+    const Entry* entry = entries_.find(tensor.name);
+    if (entry == nullptr) return nullptr;
+    return entry->data + row * static_cast<std::int64_t>(entry->type->bytes) * tensor.cols();
+}
+
 std::span<const std::uint8_t> stored_bytes(const WeightSource& source, const TensorInfo& tensor) {
     const auto* file = dynamic_cast<const MappedTensors*>(&source);
     return file == nullptr ? std::span<const std::uint8_t>() : file->stored(tensor);

@@ -37,7 +37,9 @@ class MappedTensors : public WeightSource {
     void read_row(const TensorInfo& tensor, std::int64_t row, float* out) const override;
     Result<std::vector<std::int64_t>> read_integers(std::string_view name) const override;
     std::string metadata(std::string_view key) const override;
-    std::span<const std::uint8_t> stored(const TensorInfo& tensor) const;  ///< see stored_bytes.h
+    std::vector<std::string> files() const override { return {path()}; }
+    std::span<const std::uint8_t> stored(const TensorInfo& tensor) const override;
+    const std::uint8_t* stored_row(const TensorInfo& tensor, std::int64_t row) const override;
 
   protected:
     const MappedFile& file() const { return *file_; }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/model/int4_rows.h"
+#include "kernels/stored_rows.h"
 
 namespace draftscope {
 
@@ -46,6 +47,16 @@ Result<kernels::Matrix> pack_stacked(kernels::Exec& exec, kernels::Precision pre
         const auto part = part_of(row);
         source.read_row(*part->info, row - part->first, out);
     };
+    const bool moved = precision == kernels::Precision::bf16 &&
+                       std::all_of(stack.begin(), stack.end(), [&](const Part& part) {
+                           return part.info->type == "BF16" && source.stored_row(*part.info, 0) != nullptr;
+                       });
+    if (moved) {
+        return kernels::pack_bf16(exec, rows, cols, [&](int row) {
+            const auto part = part_of(row);
+            return source.stored_row(*part->info, row - part->first);
+        });
+    }
     if (precision != kernels::Precision::int4)
         return kernels::Matrix::pack(exec, precision, rows, cols, read);
     const auto* stored = dynamic_cast<const Int4Rows*>(&source);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,14 @@ class WeightSource {
     virtual std::vector<std::string> names() const = 0;
     /// Dequantises row `row` (all of a 1-D tensor is row 0) into `out`, which holds cols() floats.
     virtual void read_row(const TensorInfo& tensor, std::int64_t row, float* out) const = 0;
+    /// The files that hold the tensors; none where values are made or come from elsewhere.
+    virtual std::vector<std::string> files() const { return {}; }
+    /// A tensor's bytes as they lie in a mapped file, info.type saying how; empty where there is no such
+    /// file.
+    virtual std::span<const std::uint8_t> stored(const TensorInfo&) const { return {}; }
+    /// Row `row` there, where the file may keep it in another place than row order has it; null where
+    /// stored() is empty.
+    virtual const std::uint8_t* stored_row(const TensorInfo&, std::int64_t) const { return nullptr; }
     /// All values of an integer tensor (rankings, id maps), exactly and in storage order. An absent tensor
     /// and one of another type are errors that name file and tensor.
     virtual Result<std::vector<std::int64_t>> read_integers(std::string_view name) const {

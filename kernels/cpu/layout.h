@@ -23,6 +23,10 @@
 /// Behind the last byte lie tile_bytes that kernels may read.
 namespace draftscope::kernels {
 
+/// Another number for every change of the bytes that weights are packed to: files of packed weights carry it
+/// (kernels/packed.h).
+inline constexpr std::uint32_t f32_layout = 1, bf16_layout = 1, int8_layout = 1, int4_layout = 1;
+
 inline constexpr int round_up(int value, int multiple) {
     return (value + multiple - 1) / multiple * multiple;
 }
@@ -59,6 +63,13 @@ inline std::uint16_t to_bf16(float value) {
 }
 inline float from_bf16(std::uint16_t value) {
     return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16);
+}
+
+/// Of weights up to `largest` (>= 0): the smallest bf16 at or above its 127th part, so that no quotient
+/// exceeds 127.
+inline std::uint16_t int8_scale(float largest) {
+    const auto bits = std::bit_cast<std::uint32_t>(largest / 127.0f);
+    return static_cast<std::uint16_t>((bits + 0xffffu) >> 16);
 }
 
 /// Exact, subnormals included.

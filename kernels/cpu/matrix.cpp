@@ -13,6 +13,7 @@
 #endif
 
 #include "kernels/cpu/layout.h"
+#include "kernels/cpu/pack.h"
 #include "kernels/device/device_matrix.h"
 
 namespace draftscope::kernels {
@@ -47,12 +48,6 @@ RowPlace place_of(std::byte* data, Precision precision, int n, int k, int row) {
     return {data + block * block_bytes(precision, k), reinterpret_cast<std::uint16_t*>(scales), row % lanes};
 }
 
-/// The smallest bf16 at or above `value` (>= 0), so that no quotient exceeds 127.
-std::uint16_t bf16_at_least(float value) {
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    return static_cast<std::uint16_t>((bits + 0xffffu) >> 16);
-}
-
 /// Position of input `i` of lane `lane` in a block, in elements.
 std::size_t element(Precision precision, int i, int lane) {
     const int group = precision == Precision::f32 ? 1 : precision == Precision::bf16 ? 2 : 4;
@@ -71,7 +66,7 @@ void write_int8_row(const RowPlace& place, std::span<const float> values) {
         for (int i = first; i < last; ++i) {
             largest = std::max(largest, std::fabs(values[static_cast<std::size_t>(i)]));
         }
-        const std::uint16_t scale = bf16_at_least(largest / 127.0f);
+        const std::uint16_t scale = int8_scale(largest);
         const float step = from_bf16(scale);
         place.scales[b * lanes + place.lane] = scale;
         for (int i = first; i < std::min(first + quant_block, round_up(k, int8_padding)); ++i) {
@@ -265,18 +260,10 @@ void MatrixAccess::copy_row(const Matrix& from, int from_row, Matrix& to, int to
 
 Matrix Matrix::pack(Exec& exec, Precision precision, int n, int k, RowSource source) {
     if (Device* device = exec.device()) return DeviceMatrixAccess::pack(exec, *device, n, k, source);
+    if (precision == Precision::int4)
+        return pack_int4(exec, n, k, source, [](int, const Int4Row&) { return false; });
     Matrix matrix = MatrixAccess::allocate(precision, n, k);
-    for_each_row(exec, n, [&](int first, int last) {
-        std::vector<float> row(static_cast<std::size_t>(k));
-        for (int r = first; r < last; ++r) {
-            if (r < n) {
-                source(r, row.data());
-            } else {
-                std::fill(row.begin(), row.end(), 0.0f);
-            }
-            MatrixAccess::write_row(matrix, r, row);
-        }
-    });
+    pack_blocks(exec, matrix, source);
     return matrix;
 }
 

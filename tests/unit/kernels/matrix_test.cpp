@@ -2,8 +2,11 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/layout.h"
 #include "kernels/int4.h"
 #include "kernels/matmul.h"
+#include "kernels/packed.h"
+#include "kernels/stored_rows.h"
 #include "kernels_test_util.h"
 
 namespace draftscope::kernels {
@@ -50,6 +53,72 @@ TEST(Matrix, UnpacksWhatWasPackedWithinItsPrecision) {
                 }
             }
         }
+    }
+}
+
+bool same_bytes(const Matrix& a, const Matrix& b) {
+    return a.bytes() == b.bytes() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
+}
+
+TEST(Matrix, PacksBlocksToTheBytesOfSingleRows) {
+    for (const Isa isa : {Isa::portable, best_isa()}) {
+        auto exec = make_cpu_exec(3, isa);
+        for (const int n : {1, 16, 37, 200}) {
+            for (const int k : {1, 2, 31, 64, 97, 128, 577}) {
+                const Table w = hard_table(n, k, static_cast<std::uint64_t>(n * 1000 + k));
+                for (const Precision p : {Precision::f32, Precision::bf16, Precision::int8}) {
+                    Matrix expected = MatrixAccess::allocate(p, n, k);
+                    const std::vector<float> zeros(static_cast<std::size_t>(k));
+                    // The pool's threads flush denormals, as the caller does for the length of each op.
+                    exec->parallel(1, [&](int) {
+                        for (int r = 0; r < round_up(n, lanes); ++r)
+                            MatrixAccess::write_row(
+                                expected, r,
+                                r < n ? std::span<const float>(w.row(r), static_cast<std::size_t>(k))
+                                      : zeros);
+                    });
+                    EXPECT_TRUE(same_bytes(pack_table(*exec, p, w), expected))
+                        << to_text(p) << " [" << n << ", " << k << "]";
+                }
+            }
+        }
+    }
+}
+
+TEST(Matrix, Bf16RowsOfAFileArePackedAsTheyAreAtAnyAlignment) {
+    auto exec = make_cpu_exec(2);
+    for (const int k : {1, 31, 64, 577}) {
+        constexpr int n = 37;
+        const Table w = hard_table(n, k, static_cast<std::uint64_t>(k));
+        const std::size_t row_bytes = static_cast<std::size_t>(k) * 2;
+        std::vector<std::byte> file(1 + n * row_bytes);
+        for (int r = 0; r < n; ++r) {
+            for (int c = 0; c < k; ++c) {
+                const std::uint16_t value = to_bf16(w.at(r, c));
+                std::memcpy(
+                    &file[1 + static_cast<std::size_t>(r) * row_bytes + 2 * static_cast<std::size_t>(c)],
+                    &value, 2);
+            }
+        }
+        const Matrix stored =
+            pack_bf16(*exec, n, k, [&](int r) { return &file[1 + static_cast<std::size_t>(r) * row_bytes]; });
+        EXPECT_TRUE(same_bytes(stored, pack_table(*exec, Precision::bf16, w)));
+    }
+}
+
+TEST(Matrix, BytesOfAPackedMatrixMakeTheSameMatrix) {
+    auto exec = make_cpu_exec(2);
+    const Table w = hard_table(37, 97, 5);
+    for (const Precision p : {Precision::f32, Precision::bf16, Precision::int8, Precision::int4}) {
+        const Matrix matrix = pack_table(*exec, p, w);
+        std::span<std::byte> bytes;
+        const Matrix copy = unfilled_matrix(packed_shape(matrix), &bytes);
+        ASSERT_EQ(bytes.size(), matrix.bytes());
+        std::ranges::copy(packed_bytes(matrix), bytes.begin());
+        EXPECT_TRUE(same_bits(unpacked(copy, 36).data(), unpacked(matrix, 36).data(), 97)) << to_text(p);
+        PackedShape later = packed_shape(matrix);
+        later.layout += 1000;
+        EXPECT_TRUE(unfilled_matrix(later, &bytes).empty());
     }
 }
 

@@ -1,0 +1,39 @@
+#include "kernels/packed.h"
+
+#include <cassert>
+
+#include "kernels/cpu/layout.h"
+
+namespace draftscope::kernels {
+
+std::uint32_t packing_layout(Precision precision) {
+    switch (precision) {
+        case Precision::f32:
+            return f32_layout;
+        case Precision::bf16:
+            return bf16_layout;
+        case Precision::int8:
+            return int8_layout;
+        case Precision::int4:
+            return int4_layout;
+    }
+    return 0;
+}
+
+PackedShape packed_shape(const Matrix& matrix) {
+    return {matrix.precision(), matrix.n(), matrix.k(), packing_layout(matrix.precision())};
+}
+
+std::span<const std::byte> packed_bytes(const Matrix& matrix) {
+    assert(!matrix.on_device());
+    return {matrix.data(), matrix.bytes()};
+}
+
+Matrix unfilled_matrix(const PackedShape& shape, std::span<std::byte>* bytes) {
+    if (shape.layout != packing_layout(shape.precision)) return {};
+    Matrix matrix = MatrixAccess::allocate(shape.precision, shape.n, shape.k);
+    *bytes = {const_cast<std::byte*>(matrix.data()), matrix.bytes()};
+    return matrix;
+}
+
+}  // namespace draftscope::kernels
