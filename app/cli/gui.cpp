@@ -68,8 +68,10 @@ void add_gui(CLI::App& program, Action& action) {
     command->add_option("--screenshot", options->screenshot, "render off-screen into this PNG and leave");
     command->add_option("--frames", options->frames, "frames to draw before the screenshot")
         ->capture_default_str();
-    command->add_option("--wait", options->wait_seconds,
-                        "with --screenshot: wait up to this many seconds for the run");
+    command
+        ->add_option("--wait", options->wait_seconds,
+                     "with --screenshot: wait up to this many seconds for the demo to end")
+        ->capture_default_str();
     command->add_option("--layout", options->layout, "explain, profile or compare")->capture_default_str();
     command->add_option("--theme", options->theme, "dark or light")->capture_default_str();
     command->add_option("--scale", options->scale, "size of everything, 1 = normal")->capture_default_str();

@@ -18,7 +18,7 @@ struct GuiOptions {
     std::string beside;              ///< another profiler's file, shown under our own timeline
     std::string screenshot;          ///< PNG path: render off-screen and leave
     int frames = 3;                  ///< frames to draw before the screenshot
-    double wait_seconds = 0;         ///< keep drawing up to this long until the live run has ended
+    double wait_seconds = 120;       ///< keep drawing up to this long until the live run has ended
     std::string layout = "explain";
     std::string theme = "dark";
     double scale = 1.0;
