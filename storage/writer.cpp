@@ -1,3 +1,6 @@
+#include <pthread.h>
+#include <sched.h>
+
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -20,10 +23,18 @@ namespace {
 using Clock = std::chrono::steady_clock;
 // A commit by whichever comes first: so many rows, or so long that a reader would notice.
 constexpr std::int64_t commit_rows = 1000;
-constexpr std::chrono::milliseconds commit_interval{100};
+constexpr std::chrono::milliseconds commit_interval{250};
 // Text of a growing output is rewritten at most this often; the tokens themselves are rows and always
 // written.
 constexpr std::chrono::milliseconds progress_interval{500};
+
+/// What is recorded must not hold up what is measured: this thread waits for a free core rather than taking
+/// one from a thread that computes.
+void yield_to_computation() {
+    pthread_setname_np(pthread_self(), "ds-writer");
+    sched_param none{};
+    pthread_setschedparam(pthread_self(), SCHED_BATCH, &none);
+}
 
 /// The first free name beside a capture whose own name was taken from it.
 std::string rescue_name(const std::string& path) {
@@ -39,6 +50,7 @@ struct CaptureWriter::Impl {
     std::string path;
     WriterOptions options;
     storage::Database db;
+    storage::Statement begin_now, commit_all;
     std::unique_ptr<storage::RowWriter> rows;
     std::unique_ptr<storage::Retention> retention;
     storage::WriterLosses losses;
@@ -179,11 +191,11 @@ bool CaptureWriter::Impl::fail_with_db(const std::string& doing) {
 }
 
 bool CaptureWriter::Impl::begin() {
-    return db.exec("BEGIN IMMEDIATE") == SQLITE_OK || fail_with_db();
+    return begin_now.run() == SQLITE_DONE || fail_with_db();
 }
 
 bool CaptureWriter::Impl::commit() {
-    if (db.exec("COMMIT") != SQLITE_OK) return fail_with_db();
+    if (commit_all.run() != SQLITE_DONE) return fail_with_db();
     if (retention->after_commit() != SQLITE_OK) return fail_with_db("dropping the oldest steps: ");
     const std::lock_guard lock(mutex);
     rows_under_way -= rows_to_commit;
@@ -247,6 +259,7 @@ void CaptureWriter::Impl::look_after_file() {
 }
 
 void CaptureWriter::Impl::loop() {
+    yield_to_computation();
     auto next_progress = Clock::now() + progress_interval;
     for (;;) {
         std::deque<Record> batch;
@@ -299,7 +312,9 @@ void CaptureWriter::Impl::finish() {
     const bool indexed = db.exec(std::string("BEGIN IMMEDIATE;") + storage::index_sql) == SQLITE_OK;
     if (indexed) rows->redo_late_steps();
     const bool whole = indexed && !rows->failed();
-    rows.reset();  // its statements would keep the journal mode from changing
+    rows.reset();  // statements would keep the journal mode from changing
+    begin_now = {};
+    commit_all = {};
     if (!whole || db.exec("COMMIT") != SQLITE_OK) {
         fail_with_db("building the indexes: ");
         return;
@@ -330,6 +345,8 @@ Status CaptureWriter::Impl::close() {
     }
     if (thread.joinable()) thread.join();
     rows.reset();
+    begin_now = {};
+    commit_all = {};
     db.close();
     const std::lock_guard lock(mutex);
     closed = true;
@@ -360,7 +377,10 @@ Result<std::unique_ptr<CaptureWriter>> CaptureWriter::create(const std::string& 
         db.exec("COMMIT; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL") != SQLITE_OK)
         return failed("{}: can't be written: {}; free space or choose another place", path, db.message());
     impl->rows = std::make_unique<storage::RowWriter>(db);
-    if (impl->rows->failed()) return failed("{}: can't be written: {}", path, impl->rows->message());
+    impl->begin_now = db.prepare("BEGIN IMMEDIATE");
+    impl->commit_all = db.prepare("COMMIT");
+    if (impl->rows->failed() || !impl->begin_now || !impl->commit_all)
+        return failed("{}: can't be written: {}", path, db.message());
     impl->retention = std::make_unique<storage::Retention>(impl->db, options);
     Impl* raw = impl.get();
     impl->thread = std::thread([raw] { raw->loop(); });

@@ -161,7 +161,7 @@ void print_summary(const RunReport& report, const Snapshot& snapshot, const RunC
 
 int do_run(const Options& options) {
     EngineHost host;
-    Recorder recorder;
+    Recorder recorder({}, unwatched_interval);
     Gate gate;
     ProgressBar bar(!options.quiet);
     RunHooks hooks;

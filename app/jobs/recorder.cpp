@@ -1,5 +1,7 @@
 #include "app/jobs/recorder.h"
 
+#include <pthread.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -21,11 +23,19 @@ struct StorageRequest {
 };
 using Item = std::variant<Record, ShowRequest, StorageRequest>;
 
+// So many wait at most for the next publication: what is queued must not grow without bound.
+constexpr std::size_t gathered_items = 256;
+
 // A held engine has pushed its round in flight and waits for the user: that must be seen at once.
 bool wants_publication_now(const Record& record) {
     const auto* live = std::get_if<LiveRound>(&record);
     return (live != nullptr && live->active) || std::holds_alternative<RunEnded>(record) ||
            std::holds_alternative<RunStarted>(record);
+}
+
+bool wants_publication_now(const Item& item) {
+    const auto* record = std::get_if<Record>(&item);
+    return record == nullptr || wants_publication_now(*record);
 }
 
 }  // namespace
@@ -45,6 +55,8 @@ struct Recorder::Impl {
     std::uint64_t pushed = 0;     ///< items ever queued
     std::uint64_t completed = 0;  ///< of them, those published and handed to the storage
     int flushing = 0;             ///< callers waiting in wait_for()
+    bool urgent = false;          ///< something queued is to be published at once
+    bool asleep = false;          ///< the thread waits for anything at all, not for a time
     bool stop = false;
 
     // Recorder thread only.
@@ -65,16 +77,23 @@ struct Recorder::Impl {
     void wait_for_all();
 };
 
-// Waits for work, a flush, or (with unpublished changes) the next publication time. False = stop.
+// Waits until something queued is urgent, or the next publication is due. Whoever records wakes this thread
+// only from a long sleep: a wake-up costs the decoding thread more than making the record did. False = stop.
 bool Recorder::Impl::take(std::vector<Item>& items, bool dirty, std::uint64_t& upto, bool& flush) {
     std::unique_lock lock(mutex);
-    const auto ready = [&] { return stop || !queue.empty() || (flushing > 0 && completed < pushed); };
-    if (dirty)
-        work.wait_until(lock, last_publication + interval, ready);
-    else
-        work.wait(lock, ready);
+    const auto at_once = [&] {
+        return stop || urgent || queue.size() >= gathered_items || (flushing > 0 && completed < pushed);
+    };
+    for (;;) {
+        work.wait_until(lock, last_publication + interval, at_once);
+        if (at_once() || dirty || !queue.empty()) break;
+        asleep = true;
+        work.wait(lock, [&] { return at_once() || !queue.empty(); });
+        asleep = false;
+    }
     items.clear();
     std::swap(items, queue);
+    urgent = false;
     upto = pushed;
     flush = flushing > 0 || stop;
     return !(stop && items.empty() && !dirty);
@@ -118,6 +137,7 @@ void Recorder::Impl::publish() {
 }
 
 void Recorder::Impl::run() {
+    pthread_setname_np(pthread_self(), "ds-recorder");
     std::vector<Item> items;
     bool dirty = false;
     std::uint64_t upto = 0;
@@ -144,12 +164,15 @@ void Recorder::Impl::run() {
 }
 
 void Recorder::Impl::enqueue(Item item) {
+    bool wake = false;
     {
         const std::lock_guard lock(mutex);
+        urgent |= wants_publication_now(item);
         queue.push_back(std::move(item));
         ++pushed;
+        wake = asleep || urgent || queue.size() == gathered_items;
     }
-    work.notify_one();
+    if (wake) work.notify_one();
 }
 
 void Recorder::Impl::wait_for_all() {

@@ -8,8 +8,12 @@
 
 namespace draftscope {
 
+/// Between publications where no window looks: only the capture file waits for the records.
+inline constexpr TimeNs unwatched_interval = 250 * ns_per_ms;
+
 /// The recorder thread: alone owns a Capture, takes records from any thread, publishes immutable snapshots
 /// (at most every `interval`, at once when the engine holds), and forwards each record to the storage sink.
+/// Between two publications it gathers and sleeps: pushing a record seldom wakes it.
 class Recorder : public RecordSink {
   public:
     /// `on_publish` runs on the recorder thread after each publication (wakes the window). `interval` in ns.

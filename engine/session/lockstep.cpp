@@ -213,7 +213,7 @@ void Lockstep::note_round(Round& round) {
     record.tokens = token_rows(facts, active, sequence.row.id, sequence.generated(), core_.records.ranks());
     for (const TokenRow& token : record.tokens) round.uncovered += token.covered ? 0 : 1;
     if (nodes) {
-        record.nodes = node_rows(core_.exec, facts, active);
+        record.nodes = node_rows(core_.exec, facts, active, round.best);
         record.tops = top_rows(facts, round.best, shown);
     }
     if (core_.drafting_head() == nullptr) return;

@@ -35,8 +35,22 @@ std::vector<NodeRow> draft_rows(const DraftTree& tree) {
     return rows;
 }
 
-std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundFacts& facts, const ActiveSets& active) {
+std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundFacts& facts, const ActiveSets& active,
+                               std::span<const TokenId> best) {
     std::vector<NodeRow> rows = draft_rows(facts.tree);
+    const std::size_t width = facts.path.empty() ? 0 : best.size() / facts.path.size();
+    const auto rank_after = [&](int parent, TokenId token) {
+        if (facts.sampling.temperature <= 0 && facts.choices[static_cast<std::size_t>(parent)].token == token)
+            return 0;
+        const auto on_path = std::find(facts.path.begin(), facts.path.end(), parent);
+        if (on_path != facts.path.end()) {
+            const auto known =
+                best.subspan(static_cast<std::size_t>(on_path - facts.path.begin()) * width, width);
+            const auto found = std::find(known.begin(), known.end(), token);
+            if (found != known.end()) return static_cast<int>(found - known.begin());
+        }
+        return rank_in(facts.logits.row(parent), token);
+    };
     exec.parallel(static_cast<int>(rows.size()), [&](int part) {
         const auto i = static_cast<std::size_t>(part);
         NodeRow& row = rows[i];
@@ -48,7 +62,7 @@ std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundFacts& facts, con
         const std::span<const float> logits = facts.logits.row(row.parent);
         row.target_prob = probability_of(facts.choices[static_cast<std::size_t>(row.parent)], facts.sampling,
                                          logits[static_cast<std::size_t>(row.token_id)]);
-        row.target_rank = rank_in(logits, row.token_id);
+        row.target_rank = rank_after(row.parent, row.token_id);
     });
     // A node on the verified path was kept when its token was committed: the i-th draft is token i of the
     // round.

@@ -27,8 +27,10 @@ struct RoundFacts {
 /// Nodes as drafted, without the target's view (a round in flight).
 std::vector<NodeRow> draft_rows(const DraftTree& tree);
 /// Nodes with the target's probabilities and choices. Accepted = on the path to a committed token, the root
-/// included. Reads each row of logits once per child; rows run in parallel.
-std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundFacts& facts, const ActiveSets& active);
+/// included. `best` holds the target's best tokens at the path's nodes, [path, any number], best first; a
+/// child that is not among them costs a pass over its parent's logits. Rows run in parallel.
+std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundFacts& facts, const ActiveSets& active,
+                               std::span<const TokenId> best);
 /// The target's k best tokens at the path's nodes; `best` is [path, >= k], best first.
 std::vector<NodeTopRow> top_rows(const RoundFacts& facts, std::span<const TokenId> best, int k);
 /// Ids of the k best tokens of each of `nodes`, [nodes, k].

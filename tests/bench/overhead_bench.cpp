@@ -97,7 +97,7 @@ TimeNs cpu_ns() {
 /// One capture for all recorded decodes, as one run records many prompts: recorder thread, storage thread,
 /// file.
 struct Recorded {
-    Recorder recorder;
+    Recorder recorder{{}, unwatched_interval};
     std::unique_ptr<CaptureWriter> writer;
     RowIds ids;
     Recording recording;

@@ -119,7 +119,7 @@ int measure_overhead(int blocks) {
     config.head = "fr-spec";
     std::vector<double> on, off;
     const auto decode = [&](bool phases) {
-        Recorder recorder;
+        Recorder recorder({}, unwatched_interval);
         Gate gate;
         RunHooks hooks;
         hooks.phases = phases;

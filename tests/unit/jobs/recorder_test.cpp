@@ -151,6 +151,44 @@ TEST(Recorder, WhoeverRecordsWaitsForTheDiskAndSnapshotsGoOn) {
     recorder.set_storage(nullptr);
 }
 
+/// Says when it has a number of records.
+struct CountingSink : RecordSink {
+    std::mutex mutex;
+    std::condition_variable changed;
+    int taken = 0;
+    void push(Record) override {
+        const std::lock_guard lock(mutex);
+        ++taken;
+        changed.notify_all();
+    }
+    void wait_for(int count) {
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [&] { return taken >= count; });
+    }
+};
+
+TEST(Recorder, ManyRecordsDoNotWaitForThePublicationThatIsDue) {
+    CountingSink sink;
+    Recorder recorder({}, an_hour);
+    recorder.set_storage(&sink);
+    for (RowId id = 1; id <= 10'000; ++id) recorder.push(step(id));
+    sink.wait_for(9'000);  // the last few may wait for the hour
+    recorder.set_storage(nullptr);
+    EXPECT_EQ(sink.taken, 10'000);
+}
+
+TEST(Recorder, FewRecordsArriveWithThePublicationThatIsDue) {
+    CountingSink sink;
+    Recorder recorder({}, 5 * ns_per_ms);
+    recorder.set_storage(&sink);
+    for (RowId id = 1; id <= 20; ++id) {  // each finds the thread awake, asleep or waiting
+        recorder.push(step(id));
+        sink.wait_for(static_cast<int>(id));
+        if (id % 5 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    recorder.set_storage(nullptr);
+}
+
 TEST(Recorder, AnOpenedFileIsShownUntilTheNextRecord) {
     auto file = std::make_shared<Snapshot>();
     file->source = "run.dscope";
