@@ -107,13 +107,8 @@ class CounterLibrary final : public CounterApi {
 
 CuptiProbe CounterLibrary::load() {
     if (handle_ != nullptr) return found_;
-    handle_ = open_cupti(wanted_, found_.library);
-    if (handle_ == nullptr) {
-        found_.state = CuptiState::no_library;
-        found_.text = found_.library;
-        found_.remedy = "install CUPTI (part of the CUDA Toolkit), or set DRAFTSCOPE_CUPTI to its path";
-        return found_;
-    }
+    handle_ = open_cupti(wanted_, found_);
+    if (handle_ == nullptr) return found_;
     bool whole = true;
     const auto need = [&](auto& entry, const char* name) {
         entry = reinterpret_cast<std::decay_t<decltype(entry)>>(dlsym(handle_, name));

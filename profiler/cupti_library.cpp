@@ -166,13 +166,8 @@ class CuptiLibrary final : public CuptiApi {
 
 CuptiProbe CuptiLibrary::load() {
     if (handle_ != nullptr) return found_;
-    handle_ = open_cupti(wanted_, found_.library);
-    if (handle_ == nullptr) {
-        found_.state = CuptiState::no_library;
-        found_.text = std::exchange(found_.library, {});
-        found_.remedy = "install CUPTI (part of the CUDA Toolkit), or set DRAFTSCOPE_CUPTI to its path";
-        return found_;
-    }
+    handle_ = open_cupti(wanted_, found_);
+    if (handle_ == nullptr) return found_;
     const auto need = [&](auto& entry, const char* name) {
         entry = reinterpret_cast<std::decay_t<decltype(entry)>>(dlsym(handle_, name));
         return entry != nullptr;
@@ -381,7 +376,7 @@ void CuptiLibrary::read(std::uint8_t* buffer, std::size_t valid,
 
 }  // namespace
 
-void* open_cupti(const std::string& wanted, std::string& name) {
+void* open_cupti(const std::string& wanted, CuptiProbe& found) {
     std::vector<std::string> names;
     const char* set = std::getenv("DRAFTSCOPE_CUPTI");
     if (!wanted.empty())
@@ -394,10 +389,12 @@ void* open_cupti(const std::string& wanted, std::string& name) {
     for (const std::string& tried : names) {
         void* handle = dlopen(tried.c_str(), RTLD_NOW | RTLD_LOCAL);
         if (handle == nullptr) continue;
-        name = tried;
+        found.library = tried;
         return handle;
     }
-    name = names.size() == 1 ? names[0] + " does not load" : std::string("libcupti was not found");
+    found.state = CuptiState::no_library;
+    found.text = names.size() == 1 ? names[0] + " does not load" : std::string("libcupti was not found");
+    found.remedy = "install CUPTI (part of the CUDA Toolkit), or set DRAFTSCOPE_CUPTI to its path";
     return nullptr;
 }
 

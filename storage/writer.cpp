@@ -24,6 +24,8 @@ using Clock = std::chrono::steady_clock;
 // A commit by whichever comes first: so many rows, or so long that a reader would notice.
 constexpr std::int64_t commit_rows = 1000;
 constexpr std::chrono::milliseconds commit_interval{250};
+// What is pushed at one go arrives within this.
+constexpr std::chrono::milliseconds gather_interval{5};
 // Text of a growing output is rewritten at most this often; the tokens themselves are rows and always
 // written.
 constexpr std::chrono::milliseconds progress_interval{500};
@@ -261,6 +263,7 @@ void CaptureWriter::Impl::look_after_file() {
 void CaptureWriter::Impl::loop() {
     yield_to_computation();
     auto next_progress = Clock::now() + progress_interval;
+    auto next_commit = Clock::now() + commit_interval;
     for (;;) {
         std::deque<Record> batch;
         std::uint64_t ticket = 0;
@@ -276,7 +279,8 @@ void CaptureWriter::Impl::loop() {
                 work.wait(lock, something);
             // Let a transaction fill up, unless someone waits for it or the rows already suffice.
             if (queued_rows < commit_rows && !queue.empty())
-                work.wait_for(lock, commit_interval, [&] { return queued_rows >= commit_rows || urgent(); });
+                work.wait_until(lock, std::max(next_commit, Clock::now() + gather_interval),
+                                [&] { return queued_rows >= commit_rows || urgent(); });
             copy = !copy_to.empty();
             if (queue.empty() && closing && !copy) break;
             batch.swap(queue);
@@ -293,6 +297,7 @@ void CaptureWriter::Impl::loop() {
             committed.notify_all();
             return;
         }
+        next_commit = Clock::now() + commit_interval;
         look_after_file();
         if (copy) write_copy();
         if (all_progress) next_progress = Clock::now() + progress_interval;

@@ -36,7 +36,7 @@ std::string quantile_text(const std::optional<double>& value, std::size_t least,
 
 std::vector<std::string> table_row(std::string name, const Summary& ns, const std::optional<Interval>& median,
                                    const std::string& share, const std::string& share_interval,
-                                   const std::string& bandwidth) {
+                                   const std::string& bandwidth, const std::string& of_probe) {
     const bool some = ns.n > 0;
     return {std::move(name),
             fmt::format("{}", ns.n),
@@ -49,7 +49,8 @@ std::vector<std::string> table_row(std::string name, const Summary& ns, const st
             quantile_text(ns.p99, min_samples_for_p99, ns.n),
             share,
             share_interval,
-            bandwidth};
+            bandwidth,
+            of_probe};
 }
 
 json interval_json(const std::optional<Interval>& interval, double factor) {
@@ -84,7 +85,7 @@ std::string estimate_text(const char* name, const std::optional<Estimate>& estim
     if (estimate->interval)
         out += fmt::format(" ({:.{}f} .. {:.{}f})", estimate->interval->low, digits, estimate->interval->high,
                            digits);
-    return out + "   ";
+    return out;
 }
 
 std::string warmup_text(const RunStatistics& s) {
@@ -100,19 +101,20 @@ std::string warmup_text(const RunStatistics& s) {
 
 }  // namespace
 
-std::string statistics_text(const RunStatistics& s) {
+std::string statistics_text(const RunStatistics& s, const std::optional<double>& probe) {
     std::vector<std::vector<std::string>> rows = {
-        table_row("step", s.step_ns, s.step_interval, "100.0", "", "")};
+        table_row("step", s.step_ns, s.step_interval, "100.0", "", "", "")};
     for (const PhaseStatistics& phase : s.phases)
         rows.push_back(table_row(std::string(phase_name(phase.phase_id)), phase.ns, phase.median_interval,
                                  fmt::format("{:.1f}", 100 * phase.share), range(phase.share_interval, 100),
-                                 phase.gb_per_s > 0 ? fmt::format("{:.1f}", phase.gb_per_s) : "-"));
+                                 bandwidth_text(phase.gb_per_s), of_probe_text(phase.gb_per_s, probe)));
     std::string out = format_table({"phase", "n", "total ms", "mean us", "median us", "95 %", "MAD us",
-                                    "p90 us", "p99 us", "share %", "95 %", "GB/s"},
+                                    "p90 us", "p99 us", "share %", "95 %", "GB/s", "% of probe"},
                                    rows);
-    const std::string totals =
-        estimate_text("tau", s.tau, 3) + estimate_text("tok/s", s.tokens_per_second, 1);
-    if (!totals.empty()) out += totals + "\n";
+    const std::string tau = estimate_text("tau", s.tau, 3);
+    const std::string speed = estimate_text("tok/s", s.tokens_per_second, 1);
+    if (!tau.empty() || !speed.empty())
+        out += "over these steps: " + tau + (tau.empty() || speed.empty() ? "" : "   ") + speed + "\n";
     if (s.units >= BootstrapOptions{}.least_units)
         out += fmt::format("95 % intervals: bootstrap by {} ({} of them, {} resamples){}\n", s.unit, s.units,
                            s.resamples, s.units < 10 ? "; under 10, so narrower than they should be" : "");

@@ -7,6 +7,7 @@
 #include "app/cli/head_tables.h"
 #include "app/cli/statistics_tables.h"
 #include "app/cli/tables.h"
+#include "capture/machine_facts.h"
 #include "capture/phase_names.h"
 #include "capture/queries.h"
 #include "storage/capture_file.h"
@@ -65,7 +66,7 @@ void print_run(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
     std::printf("tau %.3f  (%lld committed in %lld rounds)   %.1f tok/s decode\n\n%s", totals.tau,
                 static_cast<long long>(totals.committed), static_cast<long long>(totals.rounds),
                 totals.tokens_per_second,
-                statistics_text(run_statistics(snapshot, run.id, cut_warmup)).c_str());
+                statistics_text(run_statistics(snapshot, run.id, cut_warmup), probed_gb_per_s(run)).c_str());
     std::vector<std::vector<std::string>> counters;
     for (const GpuCounterStats& row : gpu_counter_stats(snapshot, run.id))
         counters.push_back({std::string(phase_rows[static_cast<std::size_t>(row.phase_id)].name), row.name,

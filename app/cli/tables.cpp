@@ -47,12 +47,20 @@ std::string format_table(const std::vector<std::string>& header,
     return out;
 }
 
+std::string bandwidth_text(double gb_per_s) {
+    if (gb_per_s <= 0) return "-";
+    return gb_per_s < 0.05 ? "< 0.1" : fmt::format("{:.1f}", gb_per_s);
+}
+
+std::string of_probe_text(double gb_per_s, const std::optional<double>& probe) {
+    if (!probe || *probe <= 0 || gb_per_s <= 0) return "-";
+    const double percent = 100.0 * gb_per_s / *probe;
+    return percent < 0.5 ? "< 1" : fmt::format("{:.0f}", percent);
+}
+
 std::string phase_table_text(const Snapshot& snapshot, RowId run_id) {
     const RunRow* run = snapshot.run(run_id);
     const std::optional<double> probe = run != nullptr ? probed_gb_per_s(*run) : std::nullopt;
-    const auto of_probe = [&](double gb_per_s) {
-        return probe && gb_per_s > 0 ? fmt::format("{:.0f}", 100.0 * gb_per_s / *probe) : std::string("-");
-    };
     std::vector<std::vector<std::string>> rows;
     for (const PhaseStats& stats : phase_stats(snapshot, run_id)) {
         rows.push_back(
@@ -61,9 +69,8 @@ std::string phase_table_text(const Snapshot& snapshot, RowId run_id) {
              fmt::format("{:.2f}", milliseconds(stats.exposed_ns)),
              fmt::format("{:.1f}", stats.median_ns * 1e-3),
              stats.p90_ns ? fmt::format("{:.1f}", *stats.p90_ns * 1e-3) : std::string("n too small"),
-             fmt::format("{:.1f}", 100.0 * stats.share),
-             stats.gb_per_s > 0 ? fmt::format("{:.1f}", stats.gb_per_s) : std::string("-"),
-             of_probe(stats.gb_per_s)});
+             fmt::format("{:.1f}", 100.0 * stats.share), bandwidth_text(stats.gb_per_s),
+             of_probe_text(stats.gb_per_s, probe)});
     }
     return format_table(
         {"phase", "n", "total ms", "exposed ms", "median us", "p90 us", "share %", "GB/s", "% of probe"},

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,10 @@ namespace draftscope::cli {
 std::string format_table(const std::vector<std::string>& header,
                          const std::vector<std::vector<std::string>>& rows);
 
+/// Of a phase: "7.1", "< 0.1", "-" where bytes are unknown; and its part of what `doctor` measured, in
+/// percent.
+std::string bandwidth_text(double gb_per_s);
+std::string of_probe_text(double gb_per_s, const std::optional<double>& probe);
 /// Tables of one run for people, all derived from the snapshot.
 std::string phase_table_text(const Snapshot& snapshot, RowId run_id);
 /// "2 warm-up, 3 paused, 8 shadow steps excluded", or "" when none were.

@@ -6,12 +6,14 @@
 //   frame   the worst time, and the most intervals looked at one by one, of the timeline's blocks over all
 //   zooms
 //           from the whole run to one span
-// Usage: large_capture_bench [spans = 10000000] [folder]
+// Usage: large_capture_bench [spans = 10000000] [folder] [keep]; with "keep" the file stays, for other
+// commands
 #include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -19,53 +21,32 @@
 #include "app/gui/models/timeline.h"
 #include "base/clock.h"
 #include "storage/capture_file.h"
+#include "tests/bench/made_steps.h"
 
 namespace draftscope {
 namespace {
 
-constexpr int spans_per_step = 40;
-constexpr int nodes_per_round = 12;
 constexpr int columns = 1600;
+
+/// Wall time, and processor time of all threads: the machine may be shared.
+class Stopwatch {
+  public:
+    double wall_s() const { return seconds(monotonic_ns() - wall_); }
+    double cpu_s() const { return seconds(cpu_now() - cpu_); }
+
+  private:
+    static TimeNs cpu_now() {
+        timespec now{};
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+        return now.tv_sec * ns_per_s + now.tv_nsec;
+    }
+    TimeNs wall_ = monotonic_ns(), cpu_ = cpu_now();
+};
 
 void stop_on(const Status& status) {
     if (status.ok()) return;
     fmt::print(stderr, "large_capture_bench: {}\n", status.error().message);
     std::exit(1);
-}
-
-StepRecord make_step(RowId id) {
-    StepRecord record;
-    const TimeNs start = id * spans_per_step * 1000;
-    record.step = {id, 1, static_cast<int>(id), start, start + spans_per_step * 1000, 0, Excluded::no};
-    for (int i = 0; i < spans_per_step; ++i) {
-        SpanRow span;
-        span.id = (id - 1) * spans_per_step + i + 1;
-        span.run_id = 1;
-        span.step_id = span.round_id = id;
-        span.phase_id = 2 + i % 9;
-        span.level = i % 4;
-        span.start_ns = start + i * 1000;
-        span.end_ns = span.start_ns + 400 + (span.id * 7919) % 600;
-        record.spans.push_back(span);
-    }
-    RoundRecord round;
-    round.round.id = id;
-    round.round.run_id = 1;
-    round.round.step_id = id;
-    round.round.prompt_id = 1;
-    round.round.tree_nodes = nodes_per_round;
-    round.round.committed = 1;
-    for (int n = 0; n < nodes_per_round; ++n) {
-        NodeRow node;
-        node.round_id = id;
-        node.node = n;
-        node.parent = n - 1;
-        node.depth = n;
-        node.token_id = n;
-        round.nodes.push_back(node);
-    }
-    record.rounds.push_back(std::move(round));
-    return record;
 }
 
 void write_file(const std::string& path, std::int64_t spans) {
@@ -79,10 +60,17 @@ void write_file(const std::string& path, std::int64_t spans) {
     prompt.id = 1;
     prompt.run_id = 1;
     (*writer)->push(PromptStarted{prompt});
-    const std::int64_t steps = spans / spans_per_step;
-    for (RowId id = 1; id <= steps; ++id) (*writer)->push(make_step(id));
-    (*writer)->push(RunEnded{1, RunEnd::ok, steps * spans_per_step * 1000, {}});
+    const std::int64_t steps = spans / made_spans_per_step;
+    Rng rng(1);
+    const Stopwatch watch;
+    for (RowId id = 1; id <= steps; ++id) (*writer)->push(made_step(id, true, rng));
+    (*writer)->push(RunEnded{1, RunEnd::ok, steps * made_step_ns, {}});
+    stop_on((*writer)->flush());
+    const double written_s = watch.wall_s(), written_cpu_s = watch.cpu_s();
     stop_on((*writer)->close());
+    fmt::print("write  {} rows, {:.2f} M rows/s of wall time, {:.2f} M of CPU time; with indexes {:.1f} s\n",
+               (*writer)->stats().rows, static_cast<double>((*writer)->stats().rows) / written_s * 1e-6,
+               static_cast<double>((*writer)->stats().rows) / written_cpu_s * 1e-6, watch.wall_s());
 }
 
 struct Window : RecordSink {
@@ -90,18 +78,19 @@ struct Window : RecordSink {
     /// What the window does with a new snapshot, on its own thread.
     void show() {
         const Snapshot snapshot = capture.snapshot(1);
-        const TimeNs start = monotonic_ns();
+        const Stopwatch watch;
         index.update(snapshot, 1);
-        worst_update = std::max(worst_update, monotonic_ns() - start);
+        worst_update_s = std::max(worst_update_s, watch.cpu_s());
         ++updates;
     }
     Capture capture;
     TimelineIndex index;
-    TimeNs worst_update = 0;
+    double worst_update_s = 0;
     int updates = 0;
 };
 
 void bench_open(const std::string& path, Window& window) {
+    const Stopwatch watch;
     const TimeNs start = monotonic_ns();
     auto file = CaptureFollower::open(path, trees_ahead_bytes);
     if (!file.ok()) stop_on(file.error());
@@ -117,22 +106,25 @@ void bench_open(const std::string& path, Window& window) {
     window.show();
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
-    fmt::print("open   {:.0f} MB: first data {:.3f} s, whole {:.2f} s; {:.0f} MB of memory at most\n",
-               static_cast<double>(std::filesystem::file_size(path)) * 1e-6, seconds(first),
-               seconds(monotonic_ns() - start), static_cast<double>(usage.ru_maxrss) * 1.024e-3);
-    fmt::print("lanes  {} updates, the worst {:.1f} ms\n", window.updates, milliseconds(window.worst_update));
+    fmt::print(
+        "open   {:.0f} MB: first data {:.3f} s, whole {:.2f} s ({:.2f} s of CPU); {:.0f} MB of memory at "
+        "most\n",
+        static_cast<double>(std::filesystem::file_size(path)) * 1e-6, seconds(first), watch.wall_s(),
+        watch.cpu_s(), static_cast<double>(usage.ru_maxrss) * 1.024e-3);
+    fmt::print("lanes  {} updates, the worst {:.1f} ms of CPU\n", window.updates,
+               window.worst_update_s * 1e3);
 }
 
 void bench_frames(const TimelineIndex& index) {
     std::vector<TimelineBlock> blocks;
-    TimeNs worst = 0;
+    double worst_s = 0;
     std::size_t most_touched = 0, most_blocks = 0, rows = 0;
     for (double span = static_cast<double>(index.end() - index.begin()); span > 1000; span /= 1.5)
         for (const double at : {0.0, 0.37, 0.93}) {
             const auto begin =
                 index.begin() + static_cast<TimeNs>(at * static_cast<double>(index.end() - index.begin()));
             const TimelineView view{begin, begin + static_cast<TimeNs>(span), columns};
-            const TimeNs start = monotonic_ns();
+            const Stopwatch watch;
             std::size_t touched = 0, drawn = 0;
             rows = 0;
             for (const TimelineLane& lane : index.lanes())
@@ -142,12 +134,13 @@ void bench_frames(const TimelineIndex& index) {
                     drawn += blocks.size();
                     ++rows;
                 }
-            worst = std::max(worst, monotonic_ns() - start);
+            worst_s = std::max(worst_s, watch.cpu_s());
             most_touched = std::max(most_touched, touched);
             most_blocks = std::max(most_blocks, drawn);
         }
-    fmt::print("frame  {} rows of lanes, {} pixels: the worst {:.2f} ms, {} intervals looked at, {} blocks\n",
-               rows, columns, milliseconds(worst), most_touched, most_blocks);
+    fmt::print(
+        "frame  {} rows of lanes, {} pixels: the worst {:.2f} ms of CPU, {} intervals looked at, {} blocks\n",
+        rows, columns, worst_s * 1e3, most_touched, most_blocks);
 }
 
 }  // namespace
@@ -167,6 +160,9 @@ int main(int argc, char** argv) {
     Window window;
     bench_open(folder + "/large.dscope", window);
     bench_frames(window.index);
-    std::filesystem::remove_all(folder);
+    if (argc > 3 && std::string_view(argv[3]) == "keep")
+        fmt::print("kept   {}/large.dscope\n", folder);
+    else
+        std::filesystem::remove_all(folder);
     return 0;
 }

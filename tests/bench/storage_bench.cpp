@@ -16,31 +16,13 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/rng.h"
 #include "storage/capture_file.h"
 #include "storage/schema.h"
 #include "storage/sql.h"
+#include "tests/bench/made_steps.h"
 
 namespace draftscope {
 namespace {
-
-constexpr int spans_per_step = 40;
-constexpr int nodes_per_round = 12;
-
-SpanRow span_of(RowId id, RowId step_id) {
-    SpanRow span;
-    span.id = id;
-    span.run_id = 1;
-    span.step_id = step_id;
-    span.round_id = step_id;
-    span.phase_id = 2 + static_cast<int>(id % 9);
-    span.level = static_cast<int>(id % 4);
-    span.start_ns = id * 1000;
-    span.end_ns = id * 1000 + 900;
-    span.rows = 8;
-    span.bytes = 123456 + id;
-    return span;
-}
 
 RunStarted run_record() {
     RunRow run;
@@ -53,53 +35,9 @@ RunStarted run_record() {
 /// Steps of about `rows` rows; with spans alone, or also with rounds, nodes and tokens.
 void push_steps(std::int64_t rows, bool whole_steps, const std::function<void(Record)>& push) {
     Rng rng(1);
-    RowId span_id = 0;
     std::int64_t made = 0;
-    for (RowId step_id = 1; made < rows; ++step_id) {
-        StepRecord record;
-        record.step = {
-            step_id,     1, static_cast<int>(step_id), span_id * 1000, (span_id + spans_per_step) * 1000, 0,
-            Excluded::no};
-        for (int i = 0; i < spans_per_step; ++i) record.spans.push_back(span_of(++span_id, step_id));
-        made += spans_per_step + 1;
-        if (whole_steps) {
-            RoundRecord round;
-            round.round.id = step_id;
-            round.round.run_id = 1;
-            round.round.step_id = step_id;
-            round.round.prompt_id = 1;
-            round.round.tree_nodes = nodes_per_round;
-            round.round.committed = 3;
-            for (int n = 0; n < nodes_per_round; ++n) {
-                NodeRow node;
-                node.round_id = step_id;
-                node.node = n;
-                node.parent = n - 1;
-                node.depth = n;
-                node.token_id = static_cast<TokenId>(rng.below(49152));
-                node.draft_logprob = static_cast<float>(-rng.uniform());
-                round.nodes.push_back(node);
-            }
-            for (int t = 0; t < 3; ++t) {
-                TokenRow token;
-                token.prompt_id = 1;
-                token.position = static_cast<int>(step_id) * 3 + t;
-                token.round_id = step_id;
-                token.token_id = static_cast<TokenId>(rng.below(49152));
-                round.tokens.push_back(token);
-            }
-            HeadEvalRow eval;
-            eval.run_id = 1;
-            eval.round_id = step_id;
-            eval.head = "full";
-            eval.head_ns = 1000;
-            eval.committed = 3;
-            round.head_evals.push_back(eval);
-            made += 1 + nodes_per_round + 3 + 1;
-            record.rounds.push_back(std::move(round));
-        }
-        push(std::move(record));
-    }
+    for (RowId id = 1; made < rows; ++id, made += made_rows(whole_steps))
+        push(made_step(id, whole_steps, rng));
 }
 
 void stop_on(const Status& status) {

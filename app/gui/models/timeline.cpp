@@ -35,12 +35,20 @@ std::string_view phase_name(std::uint8_t phase) {
 }  // namespace
 
 void TimelineRow::append(TimeNs start, TimeNs end, std::uint8_t phase, std::uint32_t source) {
-    if (start_.size() % block == 0) sums_.push_back(running_);
-    start_.push_back(start);
-    end_.push_back(end);
-    phase_.push_back(phase & phase_mask);
-    source_.push_back(source);
+    const std::size_t at = size_ % piece_rows;
+    if (at == 0) {
+        pieces_.emplace_back();
+        last_start_.push_back(start);
+        last_end_.push_back(end);
+    }
+    Piece& piece = pieces_.back();
+    if (at % block == 0) piece.sums[at / block] = running_;
+    piece.start[at] = last_start_.back() = start;
+    piece.end[at] = last_end_.back() = end;
+    piece.phase[at] = phase & phase_mask;
+    piece.source[at] = source;
     running_[phase & phase_mask] += end - start;
+    ++size_;
 }
 
 void TimelineRow::clear() {
@@ -48,29 +56,48 @@ void TimelineRow::clear() {
 }
 
 std::size_t TimelineRow::first_after(TimeNs t) const {
-    return static_cast<std::size_t>(std::upper_bound(end_.begin(), end_.end(), t) - end_.begin());
+    const auto p =
+        static_cast<std::size_t>(std::upper_bound(last_end_.begin(), last_end_.end(), t) - last_end_.begin());
+    if (p == pieces_.size()) return size_;
+    const TimeNs* ends = pieces_[p].end.data();
+    const std::size_t rows = std::min(piece_rows, size_ - p * piece_rows);
+    return p * piece_rows + static_cast<std::size_t>(std::upper_bound(ends, ends + rows, t) - ends);
 }
 
 std::size_t TimelineRow::first_starting(TimeNs t, std::size_t from) const {
-    const auto begin = start_.begin() + static_cast<std::ptrdiff_t>(from);
-    return static_cast<std::size_t>(std::lower_bound(begin, start_.end(), t) - start_.begin());
+    const auto first = last_start_.begin() + static_cast<std::ptrdiff_t>(std::min(from, size_) / piece_rows);
+    const auto p =
+        static_cast<std::size_t>(std::lower_bound(first, last_start_.end(), t) - last_start_.begin());
+    if (p >= pieces_.size()) return size_;
+    const TimeNs* starts = pieces_[p].start.data();
+    const std::size_t rows = std::min(piece_rows, size_ - p * piece_rows);
+    return std::max(
+        from, p * piece_rows + static_cast<std::size_t>(std::lower_bound(starts, starts + rows, t) - starts));
 }
 
-std::size_t TimelineRow::busy_by_phase(std::size_t first, std::size_t last,
-                                       std::array<TimeNs, 32>& out) const {
+std::size_t TimelineRow::busy_before(std::size_t count, PhaseSums& out) const {
+    if (count >= size_) {
+        out = running_;
+        return 0;
+    }
+    const Piece& last = piece(count);
+    const std::size_t rows = count % piece_rows, whole = rows / block * block;
+    out = last.sums[rows / block];
+    for (std::size_t i = whole; i < rows; ++i) out[last.phase[i]] += last.end[i] - last.start[i];
+    return rows - whole;
+}
+
+std::size_t TimelineRow::busy_by_phase(std::size_t first, std::size_t last, PhaseSums& out) const {
     out.fill(0);
     if (last <= first) return 0;
-    const std::size_t first_block = (first + block - 1) / block, last_block = last / block;
-    if (first_block >= last_block) {
-        for (std::size_t i = first; i < last; ++i) out[phase_[i]] += end_[i] - start_[i];
+    if (last - first <= block) {
+        for (std::size_t i = first; i < last; ++i) out[phase(i)] += end(i) - start(i);
         return last - first;
     }
-    const auto& before = sums_[first_block];
-    const auto& after = last_block < sums_.size() ? sums_[last_block] : running_;
-    for (std::size_t p = 0; p < out.size(); ++p) out[p] = after[p] - before[p];
-    for (std::size_t i = first; i < first_block * block; ++i) out[phase_[i]] += end_[i] - start_[i];
-    for (std::size_t i = last_block * block; i < last; ++i) out[phase_[i]] += end_[i] - start_[i];
-    return (first_block * block - first) + (last - last_block * block);
+    PhaseSums before;
+    const std::size_t looked_at = busy_before(first, before) + busy_before(last, out);
+    for (std::size_t p = 0; p < out.size(); ++p) out[p] -= before[p];
+    return looked_at;
 }
 
 TimelineIndex::Pending& TimelineIndex::pending(std::vector<Pending>& all, LaneKind kind, int key, int sub_key,
@@ -234,7 +261,8 @@ std::size_t visible_blocks(const TimelineRow& row, const TimelineView& view,
     const auto column_of = [&](TimeNs t) {
         return static_cast<int>(std::floor(static_cast<double>(t - view.begin) / column_ns));
     };
-    std::array<TimeNs, 32> busy{};
+    PhaseSums busy{}, before{}, after{};
+    std::size_t summed_to = 0;  // `before` has the sums up to here: where one column ends the next begins
     std::size_t i = row.first_after(view.begin);
     while (i < row.size() && row.start(i) < view.end) {
         const double width = static_cast<double>(row.end(i) - row.start(i));
@@ -254,7 +282,15 @@ std::size_t visible_blocks(const TimelineRow& row, const TimelineView& view,
         // At most the last one that starts in the column can be wide enough to stand alone.
         if (j > i + 1 && static_cast<double>(row.end(j - 1) - row.start(j - 1)) >= column_ns) --j;
         j = std::max(j, i + 1);
-        looked_at += row.busy_by_phase(i, j, busy);
+        if (j - i <= 64) {
+            looked_at += row.busy_by_phase(i, j, busy);
+        } else {
+            if (summed_to != i) looked_at += row.busy_before(i, before);
+            looked_at += row.busy_before(j, after);
+            for (std::size_t p = 0; p < busy.size(); ++p) busy[p] = after[p] - before[p];
+            before = after;
+            summed_to = j;
+        }
         TimelineBlock block{row.start(i),
                             row.end(j - 1),
                             column,

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,31 +15,45 @@ namespace draftscope {
 /// `levels`: the draft levels of the critical lane, each from its first span to its last.
 enum class LaneKind { steps, levels, cpu, gpu, nvtx };
 
-/// Intervals that do not overlap, in time order; kept apart by field so that a search touches little memory.
+/// Busy time by phase.
+using PhaseSums = std::array<TimeNs, 32>;
+
+/// Intervals that do not overlap, in time order; kept apart by field, so that a search touches little memory,
+/// and in pieces, so that growing never moves what is there.
 class TimelineRow {
   public:
     void append(TimeNs start, TimeNs end, std::uint8_t phase, std::uint32_t source);
     void clear();
-    std::size_t size() const { return start_.size(); }
-    TimeNs start(std::size_t i) const { return start_[i]; }
-    TimeNs end(std::size_t i) const { return end_[i]; }
-    std::uint8_t phase(std::size_t i) const { return phase_[i]; }
-    std::uint32_t source(std::size_t i) const { return source_[i]; }  ///< index into the lane's table
+    std::size_t size() const { return size_; }
+    TimeNs start(std::size_t i) const { return piece(i).start[i % piece_rows]; }
+    TimeNs end(std::size_t i) const { return piece(i).end[i % piece_rows]; }
+    std::uint8_t phase(std::size_t i) const { return piece(i).phase[i % piece_rows]; }
+    /// Index into the lane's table.
+    std::uint32_t source(std::size_t i) const { return piece(i).source[i % piece_rows]; }
     /// First interval that ends after `t`.
     std::size_t first_after(TimeNs t) const;
     /// First interval, at or after `from`, that starts at or after `t`.
     std::size_t first_starting(TimeNs t, std::size_t from) const;
-    /// Summed durations of [first, last) by phase.
-    /// Returns how many intervals it looked at one by one: under two blocks, however many there are.
-    std::size_t busy_by_phase(std::size_t first, std::size_t last, std::array<TimeNs, 32>& out) const;
+    /// Summed durations of the first `count` intervals by phase. Returns how many of them it looked at one by
+    /// one: under 64, however many there are.
+    std::size_t busy_before(std::size_t count, PhaseSums& out) const;
+    /// The same of [first, last).
+    std::size_t busy_by_phase(std::size_t first, std::size_t last, PhaseSums& out) const;
 
   private:
-    static constexpr std::size_t block = 64;
-    std::vector<TimeNs> start_, end_;
-    std::vector<std::uint8_t> phase_;
-    std::vector<std::uint32_t> source_;
-    std::vector<std::array<TimeNs, 32>> sums_;  ///< busy time by phase of everything before each block
-    std::array<TimeNs, 32> running_{};
+    static constexpr std::size_t piece_rows = 1024, block = 64;
+    struct Piece {
+        std::array<TimeNs, piece_rows> start, end;
+        std::array<std::uint32_t, piece_rows> source;
+        std::array<std::uint8_t, piece_rows> phase;
+        std::array<PhaseSums, piece_rows / block> sums;  ///< of everything before each block
+    };
+    const Piece& piece(std::size_t i) const { return pieces_[i / piece_rows]; }
+
+    std::deque<Piece> pieces_;
+    std::vector<TimeNs> last_start_, last_end_;  ///< of each piece, for the searches
+    std::size_t size_ = 0;
+    PhaseSums running_{};
 };
 
 struct TimelineLane {
@@ -108,8 +123,8 @@ struct TimelineView {
     double ns_per_column() const { return static_cast<double>(end - begin) / columns; }
 };
 /// At most two blocks per pixel column, whatever the number of intervals. Returns how many of these it looked
-/// at one by one (the two searches per column not among them): at most 128 for each merged block. The sums of
-/// the row are the level of detail for every zoom, exact at each.
+/// at one by one (the search per column not among them): under 128 for each merged block, and under 64 for
+/// those behind another one. The sums of the row are the level of detail for every zoom, exact at each.
 std::size_t visible_blocks(const TimelineRow& row, const TimelineView& view, std::vector<TimelineBlock>& out);
 
 /// The interval at time `t`, within `slack_ns` of it (for narrow ones).

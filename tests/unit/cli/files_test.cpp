@@ -211,7 +211,7 @@ TEST_F(Files, TenKilledRunsAreRecovered) {
         const Child child = start(folder_, command({"--save", path, "--quiet"}, 60000, 65536));
         for (int i = 0; i < 2000 && !std::filesystem::exists(path + "-wal") && !child.ended(); ++i)
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        std::this_thread::sleep_for(std::chrono::milliseconds(37 * kill_number));
+        std::this_thread::sleep_for(std::chrono::milliseconds(70 * kill_number));
         kill(child.pid, SIGKILL);
         ASSERT_EQ(child.wait().exit_code, 128 + SIGKILL);
         const Finished found = run(folder_, {"check", path});

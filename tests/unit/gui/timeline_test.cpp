@@ -25,7 +25,9 @@ struct Random {
 
 Random random_row() {
     Random out;
-    const int n = *rc::gen::inRange(0, 400);
+    // Seldom so long that it comes in several pieces.
+    const int n =
+        *rc::gen::weightedOneOf<int>({{7, rc::gen::inRange(0, 400)}, {1, rc::gen::inRange(0, 5000)}});
     for (int i = 0; i < n; ++i) {
         out.end += *rc::gen::inRange<TimeNs>(0, 30);
         const TimeNs length = *rc::gen::weightedElement<TimeNs>(
@@ -188,6 +190,60 @@ TEST(TimelineIndex, GrowsToTheSameAsBuiltAtOnceEvenWithLateSpans) {
     TimelineIndex whole;
     whole.update(built.snapshot(), 1);
     EXPECT_EQ(lane_texts(grown), lane_texts(whole));
+}
+
+struct Interval {
+    TimeNs start, end;
+    int phase;
+};
+/// Spans as a faulty clock and a late GPU may leave them: any order, empty, nested, crossing, ending before
+/// they start.
+std::vector<Interval> wild_intervals() {
+    return *rc::gen::container<std::vector<Interval>>(rc::gen::apply(
+        [](TimeNs start, TimeNs length, int phase) {
+            return Interval{start, start + length, phase};
+        },
+        rc::gen::inRange<TimeNs>(0, 3000), rc::gen::inRange<TimeNs>(-40, 400), rc::gen::inRange(1, 11)));
+}
+
+RC_GTEST_PROP(TimelineIndex, HoldsEverySpanOnceAndSumsThemUpAtEveryZoom, ()) {
+    const std::vector<Interval> all = wild_intervals();
+    HandBuilt built;
+    built.prompt(1);
+    TimelineIndex index;
+    PhaseSums expected{};
+    for (std::size_t i = 0; i < all.size();) {  // some with their step, some late, some at once
+        SpansRecorded some;
+        for (int n = *rc::gen::inRange(1, 20); n > 0 && i < all.size(); --n, ++i) {
+            some.spans.push_back(span(all[i].phase, all[i].start, all[i].end));
+            some.spans.back().run_id = 1;
+            expected[static_cast<std::size_t>(all[i].phase)] +=
+                std::max<TimeNs>(all[i].end - all[i].start, 0);
+        }
+        built.capture().apply(some);
+        index.update(built.snapshot(), 1);
+    }
+    PhaseSums sums{};
+    std::size_t held = 0, shown = 0;
+    for (const TimelineLane& lane : index.lanes()) {
+        if (lane.kind != LaneKind::cpu) continue;
+        for (const TimelineRow& row : lane.rows) {
+            held += row.size();
+            PhaseSums part;
+            row.busy_by_phase(0, row.size(), part);
+            for (std::size_t p = 0; p < part.size(); ++p) sums[p] += part[p];
+            for (std::size_t i = 1; i < row.size(); ++i) {
+                RC_ASSERT(row.start(i) >= row.end(i - 1));
+                RC_ASSERT(row.start(i) >= row.start(i - 1));
+            }
+            std::vector<TimelineBlock> blocks;
+            visible_blocks(row, {-10, 4000, *rc::gen::inRange(1, 300)}, blocks);
+            for (const TimelineBlock& block : blocks) shown += block.count;
+        }
+    }
+    RC_ASSERT(held == all.size());
+    RC_ASSERT(shown == all.size());
+    RC_ASSERT(sums == expected);
 }
 
 TEST(TimelineIndex, JoinsTheDraftSpansOfALevel) {
