@@ -20,6 +20,8 @@ struct Int4Row {
 using Int4Source = FunctionRef<bool(int row, const Int4Row& out)>;
 
 /// Matrix::pack() in int4, from `stored` where a row is stored in four bits, else quantised from `source`.
+/// Without minimums where every row's are -8 times the scales, as of a tensor in Q4_0; rows may be asked for
+/// twice, to find out.
 Matrix pack_int4(Exec& exec, int n, int k, RowSource source, Int4Source stored);
 
 }  // namespace draftscope::kernels

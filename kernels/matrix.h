@@ -15,12 +15,19 @@
 namespace draftscope::kernels {
 
 /// int4: one f16 scale and minimum per row and 32 columns, w = scale * q + minimum with q in 0 .. 15, which
-/// holds GGUF's Q4_0 and Q4_1 exactly; activations are quantised as for int8.
+/// holds GGUF's Q4_0 and Q4_1 exactly; activations get one byte each and a scale for 32 of them.
 enum class Precision { f32, bf16, int8, int4 };
 std::string_view to_text(Precision precision);
 std::optional<Precision> precision_from(std::string_view text);
 /// With the scales' share: what a packed matrix takes, but for padding.
 double bytes_per_weight(Precision precision);
+
+/// What a packed matrix holds. Symmetric int4 stores no minimums: each is -8 times its scale, as in Q4_0.
+struct Packing {
+    Precision precision = Precision::f32;
+    bool symmetric = false;
+    bool operator==(const Packing&) const = default;
+};
 
 /// Fills `out` (K floats) with row `row` of the matrix being packed. Called from pool threads, one row at a
 /// time.
@@ -42,7 +49,8 @@ class Matrix {
 
     int n() const { return n_; }
     int k() const { return k_; }
-    Precision precision() const { return precision_; }
+    Precision precision() const { return packing_.precision; }
+    Packing packing() const { return packing_; }
     bool empty() const { return n_ == 0; }
     std::size_t bytes() const { return bytes_; }  ///< what one matmul has to read
     /// Row `row` as floats, exactly as matmul sees it.
@@ -62,7 +70,7 @@ class Matrix {
     std::size_t bytes_ = 0;
     int n_ = 0;
     int k_ = 0;
-    Precision precision_ = Precision::f32;
+    Packing packing_;
     Device* device_ = nullptr;
     DeviceBuffer device_data_;
     DeviceMatrix on_device_;

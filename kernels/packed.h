@@ -21,7 +21,7 @@ struct PackedShape {
 PackedShape packed_shape(const Matrix& matrix);
 /// Of a matrix in this memory.
 std::span<const std::byte> packed_bytes(const Matrix& matrix);
-/// The layout that Matrix::pack() gives.
+/// The layout that Matrix::pack() gives; symmetric int4 has another.
 std::uint32_t packing_layout(Precision precision);
 /// A matrix whose `bytes` the caller fills with those of such a matrix before it is used; empty where this
 /// version knows no such layout. Sizes must not be negative.

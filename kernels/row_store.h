@@ -19,7 +19,7 @@ class RowStore {
 
     int n() const { return n_; }
     int k() const { return k_; }
-    Precision precision() const { return precision_; }
+    Packing packing() const { return packing_; }
     bool empty() const { return n_ == 0; }
     std::size_t row_bytes() const { return row_bytes_; }  ///< what reading one row moves
 
@@ -31,7 +31,7 @@ class RowStore {
     std::size_t row_bytes_ = 0;
     int n_ = 0;
     int k_ = 0;
-    Precision precision_ = Precision::f32;
+    Packing packing_;
     Device* device_ = nullptr;
     DeviceMatrix on_device_;
     friend class PackedRows;

@@ -15,8 +15,8 @@ inline constexpr int rows_prepared_twice = 8;
 /// The matmul kernels of an instruction set.
 const MatmulKernels& matmul_kernels_of(Isa isa);
 
-inline MatmulBlocks blocks_kernel(const MatmulKernels& kernels, Precision precision) {
-    switch (precision) {
+inline MatmulBlocks blocks_kernel(const MatmulKernels& kernels, Packing packing) {
+    switch (packing.precision) {
         case Precision::f32:
             return kernels.f32;
         case Precision::bf16:
@@ -24,7 +24,7 @@ inline MatmulBlocks blocks_kernel(const MatmulKernels& kernels, Precision precis
         case Precision::int8:
             return kernels.int8;
         case Precision::int4:
-            return kernels.int4;
+            return packing.symmetric ? kernels.int4_symmetric : kernels.int4;
     }
     return nullptr;
 }
@@ -39,12 +39,13 @@ class Activations {
           bf16_(precision == Precision::bf16 && kernels.bf16_activations),
           x_(x),
           rows_(static_cast<std::size_t>(x.rows > rows_padding ? round_up(x.rows, rows_padding) : x.rows)),
-          groups_(static_cast<std::size_t>(blocks_of(x.cols, quant_block))),
+          groups_(static_cast<std::size_t>(blocks_of(x.cols, int4_ ? int4_block : quant_block))),
           pairs_(static_cast<std::size_t>(blocks_of(x.cols, 2))) {}
 
     bool needed() const { return int8_ || bf16_; }
     std::size_t bytes() const {
-        if (int8_) return rows_ * groups_ * (row_bytes + sizeof(float) + extra_bytes());
+        constexpr std::size_t scale_and_start = sizeof(float) + sizeof(std::int32_t);
+        if (int8_) return rows_ * groups_ * (row_bytes() + scale_and_start + (int4_ ? sizeof(float) : 0));
         return bf16_ ? rows_ * pairs_ * sizeof(std::uint32_t) : 0;
     }
 
@@ -52,11 +53,11 @@ class Activations {
         for (int r = begin; r < end; ++r) {
             const auto row = static_cast<std::size_t>(r);
             if (int4_) {
-                kernels_.quantise_int4(x_.row_data(r), x_.cols, q(buffer) + row * groups_ * row_bytes,
-                                       scale(buffer) + row * groups_,
-                                       sum(buffer) + row * groups_ * int4_sums);
+                kernels_.quantise_int4(x_.row_data(r), x_.cols, q(buffer) + row * groups_ * row_bytes(),
+                                       scale(buffer) + row * groups_, start(buffer) + row * groups_,
+                                       sum(buffer) + row * groups_);
             } else if (int8_) {
-                kernels_.quantise(x_.row_data(r), x_.cols, q(buffer) + row * groups_ * row_bytes,
+                kernels_.quantise(x_.row_data(r), x_.cols, q(buffer) + row * groups_ * row_bytes(),
                                   scale(buffer) + row * groups_, start(buffer) + row * groups_);
             } else {
                 kernels_.to_bf16(x_.row_data(r), x_.cols,
@@ -69,30 +70,24 @@ class Activations {
         if (int8_) {
             work.x_int8 = q(buffer);
             work.x_scale = scale(buffer);
-            if (int4_) {
-                work.x_sum = sum(buffer);
-            } else {
-                work.x_start = start(buffer);
-            }
+            work.x_start = start(buffer);
+            if (int4_) work.x_sum = sum(buffer);
         } else if (bf16_) {
             work.x_bf16 = reinterpret_cast<const std::uint32_t*>(buffer);
         }
     }
 
   private:
-    static constexpr std::size_t row_bytes = 2 * quant_block;           ///< of one group of one row
-    static constexpr std::size_t int4_sums = quant_block / int4_block;  ///< of one group of one row
-
-    /// Behind the values and scales: starts of int8, sums of int4.
-    std::size_t extra_bytes() const { return int4_ ? int4_sums * sizeof(float) : sizeof(std::int32_t); }
+    /// Of one group of one row.
+    std::size_t row_bytes() const { return int4_ ? int4_block : 2 * quant_block; }
     std::int8_t* q(std::byte* buffer) const { return reinterpret_cast<std::int8_t*>(buffer); }
     float* scale(std::byte* buffer) const {
-        return reinterpret_cast<float*>(buffer + rows_ * groups_ * row_bytes);
+        return reinterpret_cast<float*>(buffer + rows_ * groups_ * row_bytes());
     }
     std::int32_t* start(std::byte* buffer) const {
         return reinterpret_cast<std::int32_t*>(scale(buffer) + rows_ * groups_);
     }
-    float* sum(std::byte* buffer) const { return scale(buffer) + rows_ * groups_; }
+    float* sum(std::byte* buffer) const { return reinterpret_cast<float*>(start(buffer) + rows_ * groups_); }
 
     const MatmulKernels& kernels_;
     bool int8_;

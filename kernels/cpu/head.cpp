@@ -27,13 +27,14 @@ class Stretches {
     Stretches(Exec& exec, const Matrix& weights, Rows<const float> x, const float* bias)
         : exec_(exec),
           kernels_(matmul_kernels_of(exec.isa())),
-          kernel_(blocks_kernel(kernels_, weights.precision())),
-          precision_(weights.precision()),
+          kernel_(blocks_kernel(kernels_, weights.packing())),
+          packing_(weights.packing()),
           activations_(kernels_, weights.precision(), x),
           blocks_(blocks_of(weights.n(), lanes)) {
         work_.weights = weights.data();
         work_.scales = reinterpret_cast<const std::uint16_t*>(
-            weights.data() + static_cast<std::size_t>(blocks_) * block_bytes(precision_, weights.k()));
+            weights.data() +
+            static_cast<std::size_t>(blocks_) * block_bytes(packing_.precision, weights.k()));
         work_.n = weights.n();
         work_.k = weights.k();
         work_.rows = x.rows;
@@ -56,8 +57,8 @@ class Stretches {
     void run(int first, int count, float* y, int stride) const {
         MatmulWork part = work_;
         const auto skipped = static_cast<std::size_t>(first);
-        part.weights += skipped * block_bytes(precision_, work_.k);
-        part.scales += skipped * scale_bytes(precision_, work_.k) / sizeof(std::uint16_t);
+        part.weights += skipped * block_bytes(packing_.precision, work_.k);
+        part.scales += skipped * scale_bytes(packing_, work_.k) / sizeof(std::uint16_t);
         part.n -= first * lanes;
         if (part.bias != nullptr) part.bias += first * lanes;
         part.y = y;
@@ -69,7 +70,7 @@ class Stretches {
     Exec& exec_;
     const MatmulKernels& kernels_;
     MatmulBlocks kernel_;
-    Precision precision_;
+    Packing packing_;
     Activations activations_;
     int blocks_;
     MatmulWork work_;

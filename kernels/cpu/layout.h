@@ -20,12 +20,14 @@
 ///   ones
 ///                                             8 j + 4 to 8 j + 7; K padded to 32
 ///         then [N/16][K/32][2][16]            f16 scale and minimum of (output, 32 inputs)
+///         symmetric: [N/16][K/32][16]         f16 scale of (output, 32 inputs), its minimum -8 times that
 /// Behind the last byte lie tile_bytes that kernels may read.
 namespace draftscope::kernels {
 
 /// Another number for every change of the bytes that weights are packed to: files of packed weights carry it
 /// (kernels/packed.h).
-inline constexpr std::uint32_t f32_layout = 1, bf16_layout = 1, int8_layout = 1, int4_layout = 1;
+inline constexpr std::uint32_t f32_layout = 1, bf16_layout = 1, int8_layout = 1, int4_layout = 1,
+                               int4_symmetric_layout = 2;
 
 inline constexpr int round_up(int value, int multiple) {
     return (value + multiple - 1) / multiple * multiple;
@@ -49,10 +51,11 @@ inline constexpr std::size_t block_bytes(Precision precision, int k) {
     return 0;
 }
 /// Bytes of the scales of one block of 16 outputs.
-inline constexpr std::size_t scale_bytes(Precision precision, int k) {
-    if (precision == Precision::int4)
-        return static_cast<std::size_t>(blocks_of(k, int4_block)) * 2 * lanes * sizeof(std::uint16_t);
-    if (precision != Precision::int8) return 0;
+inline constexpr std::size_t scale_bytes(Packing packing, int k) {
+    const std::size_t row = packing.symmetric ? 1 : 2;
+    if (packing.precision == Precision::int4)
+        return static_cast<std::size_t>(blocks_of(k, int4_block)) * row * lanes * sizeof(std::uint16_t);
+    if (packing.precision != Precision::int8) return 0;
     return static_cast<std::size_t>(blocks_of(k, quant_block)) * lanes * sizeof(std::uint16_t);
 }
 
@@ -97,7 +100,7 @@ inline std::uint16_t to_f16(float value) {
 
 /// Writes and reads single rows of a packed matrix.
 struct MatrixAccess {
-    static Matrix allocate(Precision precision, int n, int k);
+    static Matrix allocate(Packing packing, int n, int k);
     static void write_row(Matrix& matrix, int row, std::span<const float> values);
     static void write_int4_row(Matrix& matrix, int row, const Int4Row& values);
     static void copy_row(const Matrix& from, int from_row, Matrix& to, int to_row);

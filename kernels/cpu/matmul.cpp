@@ -48,14 +48,14 @@ void for_each_run(std::span<const int> chosen, int begin, int end, Visit visit) 
 void run(Exec& exec, const Matrix& weights, const std::span<const int>* chosen, Rows<const float> x,
          Rows<float> y, const float* bias) {
     const MatmulKernels& kernels = matmul_kernels_of(exec.isa());
-    const Precision precision = weights.precision();
-    const MatmulBlocks blocks = blocks_kernel(kernels, precision);
+    const Packing packing = weights.packing();
+    const MatmulBlocks blocks = blocks_kernel(kernels, packing);
     const int all = blocks_of(weights.n(), lanes);
     const int count = chosen == nullptr ? all : static_cast<int>(chosen->size());
     MatmulWork work;
     work.weights = weights.data();
     work.scales = reinterpret_cast<const std::uint16_t*>(
-        weights.data() + static_cast<std::size_t>(all) * block_bytes(precision, weights.k()));
+        weights.data() + static_cast<std::size_t>(all) * block_bytes(packing.precision, weights.k()));
     work.n = weights.n();
     work.k = weights.k();
     work.rows = x.rows;
@@ -65,7 +65,7 @@ void run(Exec& exec, const Matrix& weights, const std::span<const int>* chosen, 
     work.y = y.data;
     work.y_stride = y.stride;
 
-    const Activations activations(kernels, precision, x);
+    const Activations activations(kernels, packing.precision, x);
     std::byte* shared = nullptr;
     if (activations.needed() && x.rows > rows_prepared_twice) {
         shared = exec.shared_scratch(activations.bytes());

@@ -173,68 +173,69 @@ struct Int8Amx {
     }
 };
 
-/// int4, as Int4VnniTile: a tile takes one group of 32 inputs, high halves of the activations against the
-/// weights times 16, low halves against the weights, whose nibbles become such bytes on the way.
+/// int4, as Int4VnniTile: a tile takes one group of 32 inputs, whose nibbles become bytes on the way; those
+/// of symmetric weights lose 8.
+template <bool Symmetric>
 struct Int4Amx {
-    using Narrow = Int4VnniTile;
-    static constexpr int fewest_rows = 5;
+    using Narrow = Int4VnniTile<Symmetric>;
+    static constexpr int fewest_rows = 9;
     static constexpr int unpacked_ahead = 2;  ///< groups between unpacking and the tile that loads them
     static constexpr int dots_ahead = 2;      ///< groups between a tile and the use of its sums
     static constexpr int slots = 4;           ///< power of two above both
-    static constexpr int packed_bytes = int4_block / 2 * lanes;
-    static constexpr int parts = quant_block / int4_block;
+    static constexpr int scale_rows = Narrow::scale_rows;
+    static constexpr int group_bytes = int4_block * lanes;
+    static constexpr int packed_bytes = group_bytes / 2;
 
     /// Tile 0: sums of T rows, 2: activations, 3: weights.
     static TileConfig config(int rows) {
         TileConfig tiles;
         tiles.set(0, rows, row_bytes);
-        tiles.set(2, rows, row_bytes);
-        tiles.set(3, tile_rows, row_bytes);
+        tiles.set(2, rows, int4_block);
+        tiles.set(3, int4_block / 4, row_bytes);
         return tiles;
     }
 
-    /// One group of a block in the order of int8 weights, row r of the tile inputs 4 r to 4 r + 3: times 16
-    /// in its upper half, as they are in its lower.
+    /// One group of a block in the order of int8 weights: row r of the tile is inputs 4 r to 4 r + 3.
     static void unpack(const std::uint8_t* w, std::uint8_t* out) {
         const __m512i low = _mm512_set1_epi8(15);
-        constexpr int lower = int4_block * lanes;
+        const __m512i offset = _mm512_set1_epi8(Symmetric ? int4_offset : 0);
 #pragma GCC unroll 4
         for (int j = 0; j < int4_block / 8; ++j) {
             const __m512i both = _mm512_load_si512(w + j * 64);
             const __m512i first = _mm512_and_si512(both, low);
-            const __m512i second = _mm512_andnot_si512(low, both);
-            _mm512_store_si512(out + 2 * j * 64, _mm512_slli_epi16(first, int4_low_bits));
-            _mm512_store_si512(out + (2 * j + 1) * 64, second);
-            _mm512_store_si512(out + lower + 2 * j * 64, first);
-            _mm512_store_si512(out + lower + (2 * j + 1) * 64, _mm512_srli_epi16(second, int4_low_bits));
+            const __m512i second = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
+            _mm512_store_si512(out + 2 * j * 64, _mm512_sub_epi8(first, offset));
+            _mm512_store_si512(out + (2 * j + 1) * 64, _mm512_sub_epi8(second, offset));
         }
     }
 
     template <int T>
     [[gnu::always_inline]] static void add(const Dots& dots, const std::uint16_t* scales,
-                                           const float* x_scale, const float* x_sum, long x_groups,
+                                           const float* x_scale, const float* x_sum, long groups,
                                            __m512 (&sum)[T]) {
-        const __m512 scale = Int4VnniTile::half_floats(scales);
-        const __m512 minimum = Int4VnniTile::half_floats(scales + lanes);
+        const __m512 scale = half_floats(scales);
 #pragma GCC unroll 16
         for (int t = 0; t < T; ++t) {
-            const __m512 factor = _mm512_mul_ps(scale, _mm512_set1_ps(x_scale[t * x_groups]));
+            const __m512 factor = _mm512_mul_ps(scale, _mm512_set1_ps(x_scale[t * groups]));
             sum[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(dots[t])), factor, sum[t]);
-            sum[t] = _mm512_fmadd_ps(minimum, _mm512_set1_ps(x_sum[t * x_groups * parts]), sum[t]);
+        }
+        if constexpr (!Symmetric) {
+            const __m512 minimum = half_floats(scales + lanes);
+#pragma GCC unroll 16
+            for (int t = 0; t < T; ++t)
+                sum[t] = _mm512_fmadd_ps(minimum, _mm512_set1_ps(x_sum[t * groups]), sum[t]);
         }
     }
 
     template <int T>
     static void run(const MatmulWork& work, int block, int row) {
         const long groups = (work.k + int4_block - 1) / int4_block;
-        const long x_groups = (work.k + quant_block - 1) / quant_block;
         const auto* w = reinterpret_cast<const std::uint8_t*>(work.weights) + block * groups * packed_bytes;
-        const std::uint16_t* scales = work.scales + block * groups * 2 * lanes;
-        const long width = 2 * x_groups * quant_block;
-        const std::int8_t* x = work.x_int8 + row * width;
-        const float* x_scale = work.x_scale + row * x_groups;
-        const float* x_sum = work.x_sum + row * x_groups * parts;
-        alignas(64) std::uint8_t bytes[slots][tile_bytes];
+        const std::uint16_t* scales = work.scales + block * groups * scale_rows * lanes;
+        const std::int8_t* x = work.x_int8 + row * groups * int4_block;
+        const float* x_scale = work.x_scale + row * groups;
+        const float* x_sum = work.x_sum + row * groups;
+        alignas(64) std::uint8_t bytes[slots][group_bytes];
         alignas(64) Dots dots[slots];
         __m512 sum[T];
 #pragma GCC unroll 16
@@ -246,16 +247,16 @@ struct Int4Amx {
                 if (next < groups) unpack(w + next * packed_bytes, bytes[next % slots]);
                 _mm_prefetch(reinterpret_cast<const char*>(w + next * packed_bytes + 2048), _MM_HINT_T0);
                 asm volatile("" : : "m"(bytes));  // stored before the tile reads it
-                _tile_loadd(2, x + g * row_bytes, width);
+                _tile_loadd(2, x + g * int4_block, groups * int4_block);
                 _tile_loadd(3, bytes[g % slots], row_bytes);
                 _tile_zero(0);
-                _tile_dpbsud(0, 2, 3);
+                _tile_dpbssd(0, 2, 3);
                 store_dots<0>(dots[g % slots]);
             }
             const long ready = g - dots_ahead;
             if (ready < 0) continue;
-            add<T>(dots[ready % slots], scales + ready * 2 * lanes, x_scale + ready / parts, x_sum + ready,
-                   x_groups, sum);
+            add<T>(dots[ready % slots], scales + ready * scale_rows * lanes, x_scale + ready, x_sum + ready,
+                   groups, sum);
         }
 #pragma GCC unroll 16
         for (int t = 0; t < T; ++t) store_tile_row(work, block, row + t, sum[t]);
@@ -387,7 +388,8 @@ struct Bf16Amx {
 const MatmulKernels matmul_kernels_amx = {TileWalk<F32Tile>::run,
                                           Bf16Amx::blocks,
                                           AmxWalk<Int8Amx>::blocks,
-                                          AmxWalk<Int4Amx>::blocks,
+                                          AmxWalk<Int4Amx<false>>::blocks,
+                                          AmxWalk<Int4Amx<true>>::blocks,
                                           true,
                                           quantise_row,
                                           quantise_row_int4,

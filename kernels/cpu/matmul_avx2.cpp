@@ -10,16 +10,32 @@ namespace {
 /// A block of 16 outputs is two registers.
 constexpr int halves = 2;
 
-void store_tile_row(const MatmulWork& work, int block, int row, const __m256 (&sum)[halves]) {
-    for (int h = 0; h < halves; ++h) {
-        const int first = block * lanes + 8 * h;
-        const __m256i mask =
-            _mm256_cmpgt_epi32(_mm256_set1_epi32(work.n - first), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-        __m256 y = sum[h];
-        if (work.bias != nullptr) y = _mm256_add_ps(y, _mm256_maskload_ps(work.bias + first, mask));
-        _mm256_maskstore_ps(work.y + row * work.y_stride + first, mask, y);
-    }
+/// Half `h` of one row of a block.
+void store_half(const MatmulWork& work, int block, int row, int h, __m256 y) {
+    const int first = block * lanes + 8 * h;
+    const __m256i mask =
+        _mm256_cmpgt_epi32(_mm256_set1_epi32(work.n - first), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    if (work.bias != nullptr) y = _mm256_add_ps(y, _mm256_maskload_ps(work.bias + first, mask));
+    _mm256_maskstore_ps(work.y + row * work.y_stride + first, mask, y);
 }
+
+void store_tile_row(const MatmulWork& work, int block, int row, const __m256 (&sum)[halves]) {
+    for (int h = 0; h < halves; ++h) store_half(work, block, row, h, sum[h]);
+}
+
+/// A tile of integers takes one half of a block after the other: both at once would not fit sixteen
+/// registers, and the block is in the nearest cache the second time.
+template <typename Tile>
+struct Halved {
+    static constexpr int blocks = 1;
+    static constexpr int rows = Tile::rows;
+
+    template <int R, int T>
+    static void run(const MatmulWork& work, int block, int row) {
+        static_assert(R == 1);
+        for (int h = 0; h < halves; ++h) Tile::template run<T>(work, block, row, h);
+    }
+};
 
 template <int T>
 void clear(__m256 (&sum)[T][halves]) {
@@ -102,65 +118,56 @@ struct Bf16Tile {
 /// int8 by vpmaddwd on 16-bit values: the 128 products of a group, each up to 127 * 127 * 128, are summed
 /// exactly in 32 bits, as on every other path.
 struct Int8Tile {
-    static constexpr int blocks = 1;
-    static constexpr int rows = 2;
+    static constexpr int rows = 3;
 
-    template <int R, int T>
-    static void run(const MatmulWork& work, int block, int row) {
-        static_assert(R == 1);
+    template <int T>
+    [[gnu::noinline]] static void run(const MatmulWork& work, int block, int row, int h) {
         const long groups = (work.k + quant_block - 1) / quant_block;
         const long padded = (work.k + int8_padding - 1) / int8_padding * int8_padding;
-        const auto* w = reinterpret_cast<const std::int8_t*>(work.weights) + block * padded * lanes;
-        const std::uint16_t* scales = work.scales + block * groups * lanes;
+        const auto* w = reinterpret_cast<const std::int8_t*>(work.weights) + block * padded * lanes + 32 * h;
+        const std::uint16_t* scales = work.scales + block * groups * lanes + 8 * h;
         const long width = groups * quant_block;
         const auto* x = reinterpret_cast<const std::int16_t*>(work.x_int8) + row * width;
-        __m256 sum[T][halves];
-        clear<T>(sum);
+        __m256 sum[T] = {};
         for (long g = 0; g < groups; ++g) {
             const long last = (g + 1) * quant_block < padded ? (g + 1) * quant_block : padded;
-            // One half after the other: both at once would not fit sixteen registers.
-            for (int h = 0; h < halves; ++h) {
-                __m256i dot[T][2] = {};  // of four outputs each, two sums an output
-#pragma GCC unroll 4
-                for (long i = g * quant_block; i < last; i += 4) {
-                    const auto* at = reinterpret_cast<const __m128i*>(w + i * lanes + 32 * h);
-                    const __m256i first = _mm256_cvtepi8_epi16(_mm_load_si128(at));
-                    const __m256i second = _mm256_cvtepi8_epi16(_mm_load_si128(at + 1));
-#pragma GCC unroll 8
-                    for (int t = 0; t < T; ++t) {
-                        long long four;
-                        __builtin_memcpy(&four, x + t * width + i, sizeof(four));
-                        const __m256i values = _mm256_set1_epi64x(four);
-                        dot[t][0] = _mm256_add_epi32(dot[t][0], _mm256_madd_epi16(first, values));
-                        dot[t][1] = _mm256_add_epi32(dot[t][1], _mm256_madd_epi16(second, values));
-                    }
-                }
-                asm volatile("" : : : "memory");
-                const __m128i packed =
-                    _mm_load_si128(reinterpret_cast<const __m128i*>(scales + g * lanes + 8 * h));
-                const __m256 w_scale =
-                    _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(packed), 16));
+            __m256i dot[T][2] = {};  // of four outputs each, two sums an output
+#pragma GCC unroll 2
+            for (long i = g * quant_block; i < last; i += 4) {
+                const auto* at = reinterpret_cast<const __m128i*>(w + i * lanes);
+                const __m256i first = _mm256_cvtepi8_epi16(_mm_load_si128(at));
+                const __m256i second = _mm256_cvtepi8_epi16(_mm_load_si128(at + 1));
 #pragma GCC unroll 8
                 for (int t = 0; t < T; ++t) {
-                    const __m256 factor = _mm256_set1_ps(work.x_scale[(row + t) * groups + g]);
-                    // Sums of pairs: outputs 0 1 4 5 and 2 3 6 7.
-                    const __m256i pairs = _mm256_hadd_epi32(dot[t][0], dot[t][1]);
-                    const __m256 all = _mm256_cvtepi32_ps(_mm256_permute4x64_epi64(pairs, 0xd8));
-                    sum[t][h] = _mm256_fmadd_ps(all, _mm256_mul_ps(w_scale, factor), sum[t][h]);
+                    long long four;
+                    __builtin_memcpy(&four, x + t * width + i, sizeof(four));
+                    const __m256i values = _mm256_set1_epi64x(four);
+                    dot[t][0] = _mm256_add_epi32(dot[t][0], _mm256_madd_epi16(first, values));
+                    dot[t][1] = _mm256_add_epi32(dot[t][1], _mm256_madd_epi16(second, values));
                 }
+            }
+            const __m128i packed = _mm_load_si128(reinterpret_cast<const __m128i*>(scales + g * lanes));
+            const __m256 w_scale = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(packed), 16));
+#pragma GCC unroll 8
+            for (int t = 0; t < T; ++t) {
+                const __m256 factor = _mm256_set1_ps(work.x_scale[(row + t) * groups + g]);
+                // Sums of pairs: outputs 0 1 4 5 and 2 3 6 7.
+                const __m256i pairs = _mm256_hadd_epi32(dot[t][0], dot[t][1]);
+                const __m256 all = _mm256_cvtepi32_ps(_mm256_permute4x64_epi64(pairs, 0xd8));
+                sum[t] = _mm256_fmadd_ps(all, _mm256_mul_ps(w_scale, factor), sum[t]);
             }
         }
 #pragma GCC unroll 8
-        for (int t = 0; t < T; ++t) store_tile_row(work, block, row + t, sum[t]);
+        for (int t = 0; t < T; ++t) store_half(work, block, row + t, h, sum[t]);
     }
 };
 
 /// int4 by vpmaddubsw: weights are the unsigned operand as they are. Sixteen products of up to 15 * 127 fit
-/// 16 bits, so a group of 32 is widened once, the activations' high and low halves apart.
+/// 16 bits, so a group of 32 is widened once.
+template <bool Symmetric>
 struct Int4Tile {
-    static constexpr int blocks = 1;
-    static constexpr int rows = 2;
-    static constexpr int parts = quant_block / int4_block;
+    static constexpr int rows = 4;
+    static constexpr int scale_rows = Symmetric ? 1 : 2;
 
     static __m256 half_floats(const std::uint16_t* at) {
         return _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i*>(at)));
@@ -174,60 +181,48 @@ struct Int4Tile {
         pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16(w, four_inputs(x)));
     }
 
-    template <int R, int T>
-    static void run(const MatmulWork& work, int block, int row) {
-        static_assert(R == 1);
+    template <int T>
+    [[gnu::noinline]] static void run(const MatmulWork& work, int block, int row, int h) {
         const long groups = (work.k + int4_block - 1) / int4_block;
-        const long wide = (work.k + quant_block - 1) / quant_block;
-        const auto* w =
-            reinterpret_cast<const std::uint8_t*>(work.weights) + block * groups * int4_block / 2 * lanes;
-        const std::uint16_t* scales = work.scales + block * groups * 2 * lanes;
-        const long width = 2 * wide * quant_block;
-        const std::int8_t* x = work.x_int8 + row * width;
+        const auto* w = reinterpret_cast<const std::uint8_t*>(work.weights) +
+                        block * groups * int4_block / 2 * lanes + 32 * h;
+        const std::uint16_t* scales = work.scales + block * groups * scale_rows * lanes + 8 * h;
+        const std::int8_t* x = work.x_int8 + row * groups * int4_block;
         const __m256i ones = _mm256_set1_epi16(1);
         const __m256i nibble = _mm256_set1_epi8(15);
-        __m256 sum[T][halves];
-        clear<T>(sum);
+        __m256 sum[T] = {};
         for (long g = 0; g < groups; ++g) {
-            // One half after the other: both at once would not fit sixteen registers.
-            for (int h = 0; h < halves; ++h) {
-                __m256i high[T] = {};
-                __m256i low[T] = {};
-#pragma GCC unroll 4
-                for (int j = 0; j < int4_block / 8; ++j) {
-                    const auto* at = w + (g * int4_block / 2 + 4 * j) * lanes + 32 * h;
-                    const __m256i both = _mm256_load_si256(reinterpret_cast<const __m256i*>(at));
-                    const __m256i first = _mm256_and_si256(both, nibble);
-                    const __m256i second = _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble);
-#pragma GCC unroll 8
-                    for (int t = 0; t < T; ++t) {
-                        const std::int8_t* eight = x + t * width + g * 2 * int4_block + 8 * j;
-                        add_products(high[t], first, eight);
-                        add_products(high[t], second, eight + 4);
-                        add_products(low[t], first, eight + int4_block);
-                        add_products(low[t], second, eight + int4_block + 4);
-                    }
-                }
-                // Else GCC keeps the activations of one half for the other, which costs more registers than
-                // there are.
-                asm volatile("" : : : "memory");
-                const __m256 scale = half_floats(scales + g * 2 * lanes + 8 * h);
-                const __m256 minimum = half_floats(scales + (g * 2 + 1) * lanes + 8 * h);
+            __m256i pairs[T] = {};
+#pragma GCC unroll 2
+            for (int j = 0; j < int4_block / 8; ++j) {
+                const auto* at = w + (g * int4_block / 2 + 4 * j) * lanes;
+                const __m256i both = _mm256_load_si256(reinterpret_cast<const __m256i*>(at));
+                const __m256i first = _mm256_and_si256(both, nibble);
+                const __m256i second = _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble);
 #pragma GCC unroll 8
                 for (int t = 0; t < T; ++t) {
-                    const __m256 x_scale = _mm256_set1_ps(work.x_scale[(row + t) * wide + g / parts]);
-                    const __m256 x_sum = _mm256_set1_ps(work.x_sum[(row + t) * wide * parts + g]);
-                    const __m256i dot =
-                        _mm256_add_epi32(_mm256_slli_epi32(_mm256_madd_epi16(high[t], ones), int4_low_bits),
-                                         _mm256_madd_epi16(low[t], ones));
-                    sum[t][h] =
-                        _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_mul_ps(scale, x_scale), sum[t][h]);
-                    sum[t][h] = _mm256_fmadd_ps(minimum, x_sum, sum[t][h]);
+                    const std::int8_t* eight = x + (t * groups + g) * int4_block + 8 * j;
+                    add_products(pairs[t], first, eight);
+                    add_products(pairs[t], second, eight + 4);
+                }
+            }
+            const std::uint16_t* own = scales + g * scale_rows * lanes;
+            const __m256 scale = half_floats(own);
+#pragma GCC unroll 8
+            for (int t = 0; t < T; ++t) {
+                const long at = (row + t) * groups + g;
+                __m256i dot = _mm256_madd_epi16(pairs[t], ones);
+                if constexpr (Symmetric) dot = _mm256_add_epi32(dot, _mm256_set1_epi32(work.x_start[at]));
+                const __m256 factor = _mm256_mul_ps(scale, _mm256_set1_ps(work.x_scale[at]));
+                sum[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), factor, sum[t]);
+                if constexpr (!Symmetric) {
+                    sum[t] =
+                        _mm256_fmadd_ps(half_floats(own + lanes), _mm256_set1_ps(work.x_sum[at]), sum[t]);
                 }
             }
         }
 #pragma GCC unroll 8
-        for (int t = 0; t < T; ++t) store_tile_row(work, block, row + t, sum[t]);
+        for (int t = 0; t < T; ++t) store_half(work, block, row + t, h, sum[t]);
     }
 };
 
@@ -244,19 +239,22 @@ float largest_of(__m256 a) {
 }  // namespace
 
 void matmul_int8_avx2(const MatmulWork& work, int begin, int end) {
-    TileWalk<Int8Tile>::run(work, begin, end);
+    TileWalk<Halved<Int8Tile>>::run(work, begin, end);
 }
 
 void matmul_int4_avx2(const MatmulWork& work, int begin, int end) {
-    TileWalk<Int4Tile>::run(work, begin, end);
+    TileWalk<Halved<Int4Tile<false>>>::run(work, begin, end);
+}
+
+void matmul_int4_symmetric_avx2(const MatmulWork& work, int begin, int end) {
+    TileWalk<Halved<Int4Tile<true>>>::run(work, begin, end);
 }
 
 namespace {
 
-constexpr int group_parts = quant_block / 8;
-
-/// The values of one group as multiples of the scale it returns, up to `most`.
-float quantise_group(const float* x, int count, int most, __m256i (&q)[group_parts]) {
+/// `Parts` times 8 values of one group as multiples of the scale it returns, up to `most`.
+template <int Parts>
+float quantise_group(const float* x, int count, int most, __m256i (&q)[Parts]) {
     // Below this the reciprocal would overflow; such a block adds nothing that f32 sums would keep.
     constexpr float smallest = 1e-30f;
     const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -264,11 +262,11 @@ float quantise_group(const float* x, int count, int most, __m256i (&q)[group_par
         return _mm256_maskload_ps(x + 8 * v, _mm256_cmpgt_epi32(_mm256_set1_epi32(count - 8 * v), index));
     };
     __m256 top = _mm256_setzero_ps();
-    for (int v = 0; v < group_parts; ++v) top = _mm256_max_ps(top, magnitude(part(v)));
+    for (int v = 0; v < Parts; ++v) top = _mm256_max_ps(top, magnitude(part(v)));
     const float largest = largest_of(top);
     const auto limit = static_cast<float>(most);
     const __m256 inverse = _mm256_set1_ps(largest > smallest ? limit / largest : 0.0f);
-    for (int v = 0; v < group_parts; ++v) q[v] = _mm256_cvtps_epi32(_mm256_mul_ps(part(v), inverse));
+    for (int v = 0; v < Parts; ++v) q[v] = _mm256_cvtps_epi32(_mm256_mul_ps(part(v), inverse));
     return largest > smallest ? largest / limit : 0.0f;
 }
 
@@ -290,9 +288,9 @@ int sum_of(__m256i a) {
 void matmul_quantise_avx2(const float* x, int k, std::int8_t* q, float* scale, std::int32_t*) {
     auto* out = reinterpret_cast<std::int16_t*>(q);
     for (int g = 0; g * quant_block < k; ++g, out += quant_block) {
-        __m256i values[group_parts];
+        __m256i values[quant_block / 8];
         scale[g] = quantise_group(x + g * quant_block, k - g * quant_block, 127 << int8_low_bits, values);
-        for (int v = 0; v < group_parts; v += 2) {
+        for (int v = 0; v < quant_block / 8; v += 2) {
             const __m256i packed = _mm256_packs_epi32(values[v], values[v + 1]);
             _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 8 * v),
                                 _mm256_permute4x64_epi64(packed, 0xd8));
@@ -300,30 +298,22 @@ void matmul_quantise_avx2(const float* x, int k, std::int8_t* q, float* scale, s
     }
 }
 
-void matmul_quantise_int4_avx2(const float* x, int k, std::int8_t* q, float* scale, float* sum) {
-    const __m256i up = _mm256_set1_epi32(1 << (int4_low_bits - 1));
-    for (int g = 0; g * quant_block < k; ++g) {
-        __m256i values[group_parts];
-        scale[g] = quantise_group(x + g * quant_block, k - g * quant_block, 127 << int4_low_bits, values);
-        for (int v = 0; v < group_parts; v += 4, q += 2 * int4_block) {
-            __m256i high[4];
-            __m256i low[4];
-            __m256i total = _mm256_setzero_si256();
-            for (int i = 0; i < 4; ++i) {
-                const __m256i value = values[v + i];
-                high[i] = _mm256_srai_epi32(_mm256_add_epi32(value, up), int4_low_bits);
-                low[i] = _mm256_sub_epi32(value, _mm256_slli_epi32(high[i], int4_low_bits));
-                total = _mm256_add_epi32(total, value);
-            }
-            store_bytes(high, q);
-            store_bytes(low, q + int4_block);
-            *sum++ = static_cast<float>(sum_of(total)) * scale[g];
-        }
+void matmul_quantise_int4_avx2(const float* x, int k, std::int8_t* q, float* scale, std::int32_t* start,
+                               float* sum) {
+    for (int g = 0; g * int4_block < k; ++g, q += int4_block) {
+        __m256i values[int4_block / 8];
+        scale[g] = quantise_group(x + g * int4_block, k - g * int4_block, 127, values);
+        store_bytes(values, q);
+        const int total = sum_of(
+            _mm256_add_epi32(_mm256_add_epi32(values[0], values[1]), _mm256_add_epi32(values[2], values[3])));
+        start[g] = -int4_offset * total;
+        sum[g] = static_cast<float>(total) * scale[g];
     }
 }
 
 const MatmulKernels matmul_kernels_avx2 = {
-    TileWalk<F32Tile>::run, TileWalk<Bf16Tile>::run,   matmul_int8_avx2, matmul_int4_avx2, false,
-    matmul_quantise_avx2,   matmul_quantise_int4_avx2, nullptr};
+    TileWalk<F32Tile>::run, TileWalk<Bf16Tile>::run,    matmul_int8_avx2,
+    matmul_int4_avx2,       matmul_int4_symmetric_avx2, false,
+    matmul_quantise_avx2,   matmul_quantise_int4_avx2,  nullptr};
 
 }  // namespace draftscope::kernels

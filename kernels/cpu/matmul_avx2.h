@@ -7,7 +7,9 @@ namespace draftscope::kernels {
 /// The AVX2 integer paths, which AVX-512 without VNNI uses too.
 void matmul_int8_avx2(const MatmulWork& work, int begin, int end);
 void matmul_int4_avx2(const MatmulWork& work, int begin, int end);
+void matmul_int4_symmetric_avx2(const MatmulWork& work, int begin, int end);
 void matmul_quantise_avx2(const float* x, int k, std::int8_t* q, float* scale, std::int32_t* start);
-void matmul_quantise_int4_avx2(const float* x, int k, std::int8_t* q, float* scale, float* sum);
+void matmul_quantise_int4_avx2(const float* x, int k, std::int8_t* q, float* scale, std::int32_t* start,
+                               float* sum);
 
 }  // namespace draftscope::kernels

@@ -5,7 +5,8 @@ namespace draftscope::kernels {
 
 // Without VNNI 512-bit byte products gain nothing over 256 bits, so integers stay on the AVX2 path.
 const MatmulKernels matmul_kernels_avx512 = {
-    TileWalk<F32Tile>::run, TileWalk<Bf16FmaTile>::run, matmul_int8_avx2, matmul_int4_avx2, false,
+    TileWalk<F32Tile>::run, TileWalk<Bf16FmaTile>::run, matmul_int8_avx2,
+    matmul_int4_avx2,       matmul_int4_symmetric_avx2, false,
     matmul_quantise_avx2,   matmul_quantise_int4_avx2,  nullptr};
 
 }  // namespace draftscope::kernels

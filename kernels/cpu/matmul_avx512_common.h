@@ -76,16 +76,15 @@ struct F32Tile {
     }
 };
 
-constexpr int group_parts = quant_block / lanes;
-
-/// The values of one group as multiples of the scale it returns, up to `most`.
-inline float quantise_group(const float* x, int count, int most, __m512i (&q)[group_parts]) {
+/// `Parts` times 16 values of one group as multiples of the scale it returns, up to `most`.
+template <int Parts>
+inline float quantise_group(const float* x, int count, int most, __m512i (&q)[Parts]) {
     // Below this the reciprocal would overflow; such a block adds nothing that f32 sums would keep.
     constexpr float smallest = 1e-30f;
-    __m512 part[group_parts];
+    __m512 part[Parts];
     __m512 top = _mm512_setzero_ps();
 #pragma GCC unroll 8
-    for (int v = 0; v < group_parts; ++v) {
+    for (int v = 0; v < Parts; ++v) {
         const int left = count - v * lanes;
         const auto mask = static_cast<__mmask16>(left >= lanes ? 0xffffu
                                                  : left <= 0   ? 0u
@@ -97,7 +96,7 @@ inline float quantise_group(const float* x, int count, int most, __m512i (&q)[gr
     const auto limit = static_cast<float>(most);
     const __m512 inverse = _mm512_set1_ps(largest > smallest ? limit / largest : 0.0f);
 #pragma GCC unroll 8
-    for (int v = 0; v < group_parts; ++v) q[v] = _mm512_cvtps_epi32(_mm512_mul_ps(part[v], inverse));
+    for (int v = 0; v < Parts; ++v) q[v] = _mm512_cvtps_epi32(_mm512_mul_ps(part[v], inverse));
     return largest > smallest ? largest / limit : 0.0f;
 }
 
@@ -112,13 +111,14 @@ inline void store_halves(__m512i q, std::int8_t* high, std::int8_t* low) {
 
 /// One row for int8 weights (MatmulKernels::quantise).
 inline void quantise_row(const float* x, int k, std::int8_t* q, float* scale, std::int32_t* start) {
+    constexpr int parts = quant_block / lanes;
     const int groups = (k + quant_block - 1) / quant_block;
     for (int g = 0; g < groups; ++g, q += quant_block) {
-        __m512i values[group_parts];
+        __m512i values[parts];
         scale[g] = quantise_group(x + g * quant_block, k - g * quant_block, 127 << int8_low_bits, values);
         __m512i sum = _mm512_setzero_si512();
 #pragma GCC unroll 8
-        for (int v = 0; v < group_parts; ++v) {
+        for (int v = 0; v < parts; ++v) {
             sum = _mm512_add_epi32(sum, values[v]);
             store_halves<int8_low_bits>(values[v], q + v * lanes, q + groups * quant_block + v * lanes);
         }
@@ -127,17 +127,16 @@ inline void quantise_row(const float* x, int k, std::int8_t* q, float* scale, st
 }
 
 /// One row for int4 weights.
-inline void quantise_row_int4(const float* x, int k, std::int8_t* q, float* scale, float* sum) {
-    for (int g = 0; g * quant_block < k; ++g) {
-        __m512i values[group_parts];
-        scale[g] = quantise_group(x + g * quant_block, k - g * quant_block, 127 << int4_low_bits, values);
-#pragma GCC unroll 4
-        for (int v = 0; v < group_parts; v += 2, q += 2 * int4_block) {
-            store_halves<int4_low_bits>(values[v], q, q + int4_block);
-            store_halves<int4_low_bits>(values[v + 1], q + lanes, q + int4_block + lanes);
-            *sum++ = static_cast<float>(_mm512_reduce_add_epi32(_mm512_add_epi32(values[v], values[v + 1]))) *
-                     scale[g];
-        }
+inline void quantise_row_int4(const float* x, int k, std::int8_t* q, float* scale, std::int32_t* start,
+                              float* sum) {
+    for (int g = 0; g * int4_block < k; ++g, q += int4_block) {
+        __m512i values[int4_block / lanes];
+        scale[g] = quantise_group(x + g * int4_block, k - g * int4_block, 127, values);
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(q), _mm512_cvtepi32_epi8(values[0]));
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(q + lanes), _mm512_cvtepi32_epi8(values[1]));
+        const int total = _mm512_reduce_add_epi32(_mm512_add_epi32(values[0], values[1]));
+        start[g] = -int4_offset * total;
+        sum[g] = static_cast<float>(total) * scale[g];
     }
 }
 

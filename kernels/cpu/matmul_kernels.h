@@ -11,21 +11,22 @@ namespace draftscope::kernels {
 /// rows_padding rows where M is larger than that.
 struct MatmulWork {
     const std::byte* weights = nullptr;
-    const std::uint16_t* scales = nullptr;  ///< int8: bf16 [N/16][K/128][16]; int4: f16 [N/16][K/32][2][16]
+    /// int8: bf16 [N/16][K/128][16]. int4: f16 [N/16][K/32][2][16], symmetric [N/16][K/32][16].
+    const std::uint16_t* scales = nullptr;
     int n = 0;
     int k = 0;
     int rows = 0;              ///< M
     const float* x = nullptr;  ///< f32 and bf16: [M, x_stride]
     std::int64_t x_stride = 0;
     const std::uint32_t* x_bf16 = nullptr;  ///< bf16 dot products: [M, round_up(K, 2) / 2] pairs
-    /// int8: [M][2][round_up(K, 128)], high halves, then low ones. int4: [M][round_up(K, 128) / 32][2][32].
+    /// int8: [M][2][round_up(K, 128)], high halves, then low ones. int4: [M][round_up(K, 32)].
     /// The AVX2 paths take int8's values as [M][round_up(K, 128)] of 16 bits. Zeros behind K.
     const std::int8_t* x_int8 = nullptr;
-    const float* x_scale = nullptr;         ///< int8, int4: [M, K/128]
-    const std::int32_t* x_start = nullptr;  ///< int8: [M, K/128], -128 * sum of the block, for kernels that
-                                            ///< take weights as value + 128
-    const float* x_sum = nullptr;  ///< int4: [M, round_up(K, 128) / 32], sum of 32 quantised values times
-                                   ///< their scale
+    const float* x_scale = nullptr;  ///< int8: [M, K/128], int4: [M, K/32]
+    /// The same shape. int8: -128 * sum of the group, for kernels that take weights as value + 128; int4: -8
+    /// times the sum, for symmetric weights.
+    const std::int32_t* x_start = nullptr;
+    const float* x_sum = nullptr;  ///< int4: [M, K/32], sum of the group times its scale, for minimums
     const float* bias = nullptr;   ///< [N] or null
     float* y = nullptr;            ///< [M, y_stride]
     std::int64_t y_stride = 0;
@@ -39,12 +40,14 @@ struct MatmulKernels {
     MatmulBlocks bf16;
     MatmulBlocks int8;
     MatmulBlocks int4;
+    MatmulBlocks int4_symmetric;
     bool bf16_activations;  ///< `bf16` reads x_bf16
     /// One row of k floats as int8 weights want it: symmetric, 128 values share one scale. q takes
     /// 2 * round_up(k, 128) bytes.
     void (*quantise)(const float* x, int k, std::int8_t* q, float* scale, std::int32_t* start);
-    /// The same for int4 weights.
-    void (*quantise_int4)(const float* x, int k, std::int8_t* q, float* scale, float* sum);
+    /// The same for int4 weights: one byte each, 32 share a scale.
+    void (*quantise_int4)(const float* x, int k, std::int8_t* q, float* scale, std::int32_t* start,
+                          float* sum);
     /// One row as pairs of bf16 (null unless bf16_activations).
     void (*to_bf16)(const float* x, int k, std::uint32_t* out);
 };

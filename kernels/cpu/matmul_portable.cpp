@@ -80,30 +80,29 @@ void int8_blocks(const MatmulWork& work, int begin, int end) {
     }
 }
 
+template <bool Symmetric>
 void int4_blocks(const MatmulWork& work, int begin, int end) {
     const int groups = blocks_of(work.k, int4_block);
-    const int wide = blocks_of(work.k, quant_block);
-    constexpr int parts = quant_block / int4_block;
+    constexpr int scale_rows = Symmetric ? 1 : 2;
     for (int block = begin; block < end; ++block) {
         const auto* w = reinterpret_cast<const std::uint8_t*>(
             work.weights + static_cast<std::size_t>(block) * block_bytes(Precision::int4, work.k));
-        const std::uint16_t* scales = work.scales + static_cast<std::size_t>(block) * groups * 2 * lanes;
+        const std::uint16_t* scales =
+            work.scales + static_cast<std::size_t>(block) * groups * scale_rows * lanes;
         for (int row = 0; row < work.rows; ++row) {
-            const std::int8_t* x = work.x_int8 + static_cast<std::size_t>(row) * wide * 2 * quant_block;
+            const std::int8_t* x = work.x_int8 + static_cast<std::size_t>(row) * groups * int4_block;
             float sum[lanes] = {};
-            for (int g = 0; g < groups; ++g, x += 2 * int4_block) {
-                const float x_scale = work.x_scale[row * wide + g / parts];
-                const float x_sum = work.x_sum[row * wide * parts + g];
-                const std::uint16_t* scale = scales + g * 2 * lanes;
+            for (int g = 0; g < groups; ++g, x += int4_block) {
+                const float x_scale = work.x_scale[row * groups + g];
+                const std::uint16_t* scale = scales + g * scale_rows * lanes;
                 for (int l = 0; l < lanes; ++l) {
-                    std::int32_t dot = 0;
+                    std::int32_t dot = Symmetric ? work.x_start[row * groups + g] : 0;
                     for (int i = 0; i < int4_block; ++i) {
                         const int byte = w[((g * int4_block + i) / 8 * lanes + l) * 4 + i % 4];
-                        const int q = x[i] * (1 << int4_low_bits) + x[int4_block + i];
-                        dot += (byte >> (i % 8 < 4 ? 0 : 4) & 15) * q;
+                        dot += (byte >> (i % 8 < 4 ? 0 : 4) & 15) * x[i];
                     }
                     sum[l] += static_cast<float>(dot) * (from_f16(scale[l]) * x_scale);
-                    sum[l] += from_f16(scale[lanes + l]) * x_sum;
+                    if (!Symmetric) sum[l] += from_f16(scale[lanes + l]) * work.x_sum[row * groups + g];
                 }
             }
             store_block(work, block, row, sum);
@@ -112,26 +111,20 @@ void int4_blocks(const MatmulWork& work, int begin, int end) {
 }
 
 /// The values of one group as multiples of the scale it returns, up to `most`.
-float quantise_group(const float* x, int count, int most, std::int32_t (&q)[quant_block]) {
+template <int Size>
+float quantise_group(const float* x, int count, int most, std::int32_t (&q)[Size]) {
     // Below this the reciprocal would overflow; such a block adds nothing that f32 sums would keep.
     constexpr float smallest = 1e-30f;
     float largest = 0.0f;
     for (int i = 0; i < count; ++i) largest = std::max(largest, std::fabs(x[i]));
     const auto limit = static_cast<float>(most);
     const float inverse = largest > smallest ? limit / largest : 0.0f;
-    for (int i = 0; i < quant_block; ++i) {
+    for (int i = 0; i < Size; ++i) {
         const float scaled = i < count ? x[i] * inverse : 0.0f;
         q[i] = static_cast<std::int32_t>(std::nearbyint(std::clamp(scaled, -limit, limit)));
     }
     return largest > smallest ? largest / limit : 0.0f;
 }
-
-struct Halves {
-    Halves(std::int32_t q, int low_bits)
-        : high(static_cast<std::int8_t>((q + (1 << (low_bits - 1))) >> low_bits)),
-          low(static_cast<std::int8_t>(q - high * (1 << low_bits))) {}
-    std::int8_t high, low;
-};
 
 void quantise_row(const float* x, int k, std::int8_t* q, float* scale, std::int32_t*) {
     const int groups = blocks_of(k, quant_block);
@@ -140,34 +133,33 @@ void quantise_row(const float* x, int k, std::int8_t* q, float* scale, std::int3
         std::int32_t values[quant_block];
         scale[g] = quantise_group(x + first, std::min(quant_block, k - first), 127 << int8_low_bits, values);
         for (int i = 0; i < quant_block; ++i) {
-            const Halves halves(values[i], int8_low_bits);
-            q[first + i] = halves.high;
-            q[groups * quant_block + first + i] = halves.low;
+            const int high = (values[i] + (1 << (int8_low_bits - 1))) >> int8_low_bits;
+            q[first + i] = static_cast<std::int8_t>(high);
+            q[groups * quant_block + first + i] =
+                static_cast<std::int8_t>(values[i] - high * (1 << int8_low_bits));
         }
     }
 }
 
-void quantise_row_int4(const float* x, int k, std::int8_t* q, float* scale, float* sum) {
-    for (int g = 0; g < blocks_of(k, quant_block); ++g) {
-        const int first = g * quant_block;
-        std::int32_t values[quant_block];
-        scale[g] = quantise_group(x + first, std::min(quant_block, k - first), 127 << int4_low_bits, values);
-        for (int part = 0; part < quant_block; part += int4_block, q += 2 * int4_block) {
-            int total = 0;
-            for (int i = 0; i < int4_block; ++i) {
-                const Halves halves(values[part + i], int4_low_bits);
-                q[i] = halves.high;
-                q[int4_block + i] = halves.low;
-                total += values[part + i];
-            }
-            *sum++ = static_cast<float>(total) * scale[g];
+void quantise_row_int4(const float* x, int k, std::int8_t* q, float* scale, std::int32_t* start, float* sum) {
+    for (int g = 0; g < blocks_of(k, int4_block); ++g, q += int4_block) {
+        const int first = g * int4_block;
+        std::int32_t values[int4_block];
+        scale[g] = quantise_group(x + first, std::min(int4_block, k - first), 127, values);
+        int total = 0;
+        for (int i = 0; i < int4_block; ++i) {
+            q[i] = static_cast<std::int8_t>(values[i]);
+            total += values[i];
         }
+        start[g] = -int4_offset * total;
+        sum[g] = static_cast<float>(total) * scale[g];
     }
 }
 
 }  // namespace
 
-const MatmulKernels matmul_kernels_portable = {f32_blocks, bf16_blocks,  int8_blocks,       int4_blocks,
-                                               false,      quantise_row, quantise_row_int4, nullptr};
+const MatmulKernels matmul_kernels_portable = {f32_blocks,         bf16_blocks,       int8_blocks,
+                                               int4_blocks<false>, int4_blocks<true>, false,
+                                               quantise_row,       quantise_row_int4, nullptr};
 
 }  // namespace draftscope::kernels

@@ -28,10 +28,10 @@ class GatheredBlocks {
     GatheredBlocks(Exec& exec, const RowStore& store, std::span<const TokenId> ids)
         : store_(store),
           ids_(ids),
-          shape_(store.precision(), store.k()),
+          shape_(store.packing(), store.k()),
           interleave_(interleave_of(exec)),
-          block_(block_bytes(store.precision(), store.k())),
-          scales_(scale_bytes(store.precision(), store.k())),
+          block_(block_bytes(store.packing().precision, store.k())),
+          scales_(scale_bytes(store.packing(), store.k())),
           rows_ahead_(
               std::clamp(static_cast<int>(bytes_ahead / store.row_bytes()), lanes, together * lanes)) {}
 
@@ -95,7 +95,7 @@ void matmul_rows(Exec& exec, const RowStore& store, std::span<const TokenId> ids
     if (Device* device = RowStoreAccess::device(store))
         return DeviceMatrixAccess::matmul_rows(*device, RowStoreAccess::on_device(store), ids, x, y);
     const MatmulKernels& kernels = matmul_kernels_of(exec.isa());
-    const MatmulBlocks kernel = blocks_kernel(kernels, store.precision());
+    const MatmulBlocks kernel = blocks_kernel(kernels, store.packing());
     MatmulWork work;
     work.k = store.k();
     work.rows = x.rows;
@@ -103,7 +103,7 @@ void matmul_rows(Exec& exec, const RowStore& store, std::span<const TokenId> ids
     work.x_stride = x.stride;
     work.y = y.data;
     work.y_stride = y.stride;
-    const Activations activations(kernels, store.precision(), x);
+    const Activations activations(kernels, store.packing().precision, x);
     std::byte* shared = nullptr;
     if (activations.needed() && x.rows > rows_prepared_twice) {
         shared = exec.shared_scratch(activations.bytes());

@@ -1,6 +1,7 @@
 #include "kernels/matrix.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cassert>
 #include <cmath>
 #include <cstdlib>
@@ -41,10 +42,11 @@ struct RowPlace {
     int lane;
 };
 
-RowPlace place_of(std::byte* data, Precision precision, int n, int k, int row) {
+RowPlace place_of(std::byte* data, Packing packing, int n, int k, int row) {
+    const Precision precision = packing.precision;
     const std::size_t block = static_cast<std::size_t>(row / lanes);
     const std::size_t blocks = static_cast<std::size_t>(blocks_of(n, lanes));
-    std::byte* scales = data + blocks * block_bytes(precision, k) + block * scale_bytes(precision, k);
+    std::byte* scales = data + blocks * block_bytes(precision, k) + block * scale_bytes(packing, k);
     return {data + block * block_bytes(precision, k), reinterpret_cast<std::uint16_t*>(scales), row % lanes};
 }
 
@@ -89,7 +91,7 @@ NibblePlace nibble(int i, int lane) {
 }
 
 /// `row` and its scales, inputs padded with zeros, into its place.
-void store_int4_row(const RowPlace& place, int k, const Int4Row& row) {
+void store_int4_row(const RowPlace& place, int k, bool symmetric, const Int4Row& row) {
     auto* out = reinterpret_cast<std::uint8_t*>(place.block);
     for (int i = 0; i < round_up(k, int4_block); i += 8) {
         for (int b = 0; b < 4; ++b) {
@@ -99,9 +101,11 @@ void store_int4_row(const RowPlace& place, int k, const Int4Row& row) {
             out[nibble(i + b, place.lane).byte] = static_cast<std::uint8_t>(q(i + b) | q(i + b + 4) << 4);
         }
     }
+    const int scale_rows = symmetric ? 1 : 2;
     for (int b = 0; b < blocks_of(k, int4_block); ++b) {
-        place.scales[2 * b * lanes + place.lane] = row.scales[static_cast<std::size_t>(b)];
-        place.scales[(2 * b + 1) * lanes + place.lane] = row.minimums[static_cast<std::size_t>(b)];
+        std::uint16_t* own = place.scales + b * scale_rows * lanes + place.lane;
+        own[0] = row.scales[static_cast<std::size_t>(b)];
+        if (!symmetric) own[lanes] = row.minimums[static_cast<std::size_t>(b)];
     }
 }
 
@@ -125,6 +129,13 @@ void quantise_int4(std::span<const float> values, const Int4Row& row) {
             row.q[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(std::clamp(q, 0.0f, 15.0f));
         }
     }
+}
+
+bool is_symmetric(const Int4Row& row) {
+    for (std::size_t b = 0; b < row.scales.size(); ++b) {
+        if (from_f16(row.minimums[b]) != -int4_offset * from_f16(row.scales[b])) return false;
+    }
+    return true;
 }
 
 /// Memory for one row in four bits.
@@ -201,22 +212,22 @@ std::byte* MatrixAccess::allocate_bytes(std::size_t bytes) {
     return allocate_weights(bytes);
 }
 
-Matrix MatrixAccess::allocate(Precision precision, int n, int k) {
+Matrix MatrixAccess::allocate(Packing packing, int n, int k) {
     assert(n >= 0 && k >= 0);
     Matrix matrix;
     matrix.n_ = n;
     matrix.k_ = k;
-    matrix.precision_ = precision;
+    matrix.packing_ = packing;
     matrix.bytes_ = static_cast<std::size_t>(blocks_of(n, lanes)) *
-                    (block_bytes(precision, k) + scale_bytes(precision, k));
+                    (block_bytes(packing.precision, k) + scale_bytes(packing, k));
     matrix.data_.reset(allocate_weights(matrix.bytes_ + tile_bytes));
     std::memset(matrix.data_.get() + matrix.bytes_, 0, tile_bytes);
     return matrix;
 }
 
 void MatrixAccess::write_row(Matrix& matrix, int row, std::span<const float> values) {
-    const Precision precision = matrix.precision_;
-    const RowPlace place = place_of(matrix.data_.get(), precision, matrix.n_, matrix.k_, row);
+    const Precision precision = matrix.precision();
+    const RowPlace place = place_of(matrix.data_.get(), matrix.packing_, matrix.n_, matrix.k_, row);
     const int k = static_cast<int>(values.size());
     if (precision == Precision::int8) return write_int8_row(place, values);
     if (precision == Precision::int4) {
@@ -239,20 +250,19 @@ void MatrixAccess::write_row(Matrix& matrix, int row, std::span<const float> val
 }
 
 void MatrixAccess::write_int4_row(Matrix& matrix, int row, const Int4Row& values) {
-    const RowPlace place = place_of(matrix.data_.get(), matrix.precision_, matrix.n_, matrix.k_, row);
-    store_int4_row(place, matrix.k_, values);
+    const RowPlace place = place_of(matrix.data_.get(), matrix.packing_, matrix.n_, matrix.k_, row);
+    store_int4_row(place, matrix.k_, matrix.packing_.symmetric, values);
 }
 
 void MatrixAccess::copy_row(const Matrix& from, int from_row, Matrix& to, int to_row) {
-    const Precision precision = from.precision_;
-    const RowPlace source = place_of(from.data_.get(), precision, from.n_, from.k_, from_row);
-    const RowPlace target = place_of(to.data_.get(), precision, to.n_, to.k_, to_row);
+    const RowPlace source = place_of(from.data_.get(), from.packing_, from.n_, from.k_, from_row);
+    const RowPlace target = place_of(to.data_.get(), to.packing_, to.n_, to.k_, to_row);
     // Whatever the precision, one group of inputs of one output is 4 bytes.
-    const std::size_t groups = block_bytes(precision, from.k_) / (lanes * sizeof(std::uint32_t));
+    const std::size_t groups = block_bytes(from.precision(), from.k_) / (lanes * sizeof(std::uint32_t));
     const auto* in = reinterpret_cast<const std::uint32_t*>(source.block) + source.lane;
     auto* out = reinterpret_cast<std::uint32_t*>(target.block) + target.lane;
     for (std::size_t g = 0; g < groups; ++g) out[g * lanes] = in[g * lanes];
-    const std::size_t scales = scale_bytes(precision, from.k_) / (lanes * sizeof(std::uint16_t));
+    const std::size_t scales = scale_bytes(from.packing_, from.k_) / (lanes * sizeof(std::uint16_t));
     for (std::size_t b = 0; b < scales; ++b)
         target.scales[b * lanes + static_cast<std::size_t>(target.lane)] =
             source.scales[b * lanes + static_cast<std::size_t>(source.lane)];
@@ -262,33 +272,51 @@ Matrix Matrix::pack(Exec& exec, Precision precision, int n, int k, RowSource sou
     if (Device* device = exec.device()) return DeviceMatrixAccess::pack(exec, *device, n, k, source);
     if (precision == Precision::int4)
         return pack_int4(exec, n, k, source, [](int, const Int4Row&) { return false; });
-    Matrix matrix = MatrixAccess::allocate(precision, n, k);
+    Matrix matrix = MatrixAccess::allocate({precision, false}, n, k);
     pack_blocks(exec, matrix, source);
     return matrix;
 }
 
-Matrix pack_int4(Exec& exec, int n, int k, RowSource source, Int4Source stored) {
-    Matrix matrix = MatrixAccess::allocate(Precision::int4, n, k);
+namespace {
+
+/// False when `symmetric` and a row is not; what is in `matrix` then means nothing.
+bool fill_int4(Exec& exec, Matrix& matrix, RowSource source, Int4Source stored) {
+    const int n = matrix.n(), k = matrix.k();
+    const bool symmetric = matrix.packing().symmetric;
+    std::atomic<bool> fits{true};
     for_each_row(exec, n, [&](int first, int last) {
         std::vector<float> values(static_cast<std::size_t>(k));
         Int4Buffer buffer(k);
-        for (int r = first; r < last; ++r) {
-            if (r < n && stored(r, buffer.row())) {
-                MatrixAccess::write_int4_row(matrix, r, buffer.row());
-                continue;
+        for (int r = first; r < last && fits.load(std::memory_order_relaxed); ++r) {
+            if (r >= n || !stored(r, buffer.row())) {
+                std::fill(values.begin(), values.end(), 0.0f);
+                if (r < n) source(r, values.data());
+                quantise_int4(values, buffer.row());
             }
-            std::fill(values.begin(), values.end(), 0.0f);
-            if (r < n) source(r, values.data());
-            MatrixAccess::write_row(matrix, r, values);
+            if (symmetric && !is_symmetric(buffer.row())) fits.store(false, std::memory_order_relaxed);
+            MatrixAccess::write_int4_row(matrix, r, buffer.row());
         }
     });
+    return fits;
+}
+
+}  // namespace
+
+Matrix pack_int4(Exec& exec, int n, int k, RowSource source, Int4Source stored) {
+    Int4Buffer first(k);
+    if (n > 0 && stored(0, first.row()) && is_symmetric(first.row())) {
+        Matrix matrix = MatrixAccess::allocate({Precision::int4, true}, n, k);
+        if (fill_int4(exec, matrix, source, stored)) return matrix;
+    }
+    Matrix matrix = MatrixAccess::allocate({Precision::int4, false}, n, k);
+    fill_int4(exec, matrix, source, stored);
     return matrix;
 }
 
 Matrix Matrix::gather_rows(Exec& exec, std::span<const TokenId> ids) const {
     if (on_device()) return DeviceMatrixAccess::gather_rows(*this, ids);
     const int n = static_cast<int>(ids.size());
-    Matrix matrix = MatrixAccess::allocate(precision_, n, k_);
+    Matrix matrix = MatrixAccess::allocate(packing_, n, k_);
     const std::vector<float> zeros(static_cast<std::size_t>(k_), 0.0f);
     for_each_row(exec, n, [&](int first, int last) {
         for (int r = first; r < last; ++r) {
@@ -306,21 +334,25 @@ Matrix Matrix::gather_rows(Exec& exec, std::span<const TokenId> ids) const {
 void Matrix::unpack_row(int row, std::span<float> out) const {
     assert(row >= 0 && row < n_ && static_cast<int>(out.size()) == k_);
     if (on_device()) return DeviceMatrixAccess::unpack_row(*this, row, out);
-    const RowPlace place = place_of(data_.get(), precision_, n_, k_, row);
+    const RowPlace place = place_of(data_.get(), packing_, n_, k_, row);
+    const Precision precision = packing_.precision;
     for (int i = 0; i < k_; ++i) {
-        if (precision_ == Precision::int4) {
+        if (precision == Precision::int4) {
             const NibblePlace at = nibble(i, place.lane);
             const int q = std::to_integer<int>(place.block[at.byte]) >> at.shift & 15;
-            const std::uint16_t* scale = place.scales + i / int4_block * 2 * lanes + place.lane;
-            out[static_cast<std::size_t>(i)] =
-                static_cast<float>(q) * from_f16(scale[0]) + from_f16(scale[lanes]);
+            const int scale_rows = packing_.symmetric ? 1 : 2;
+            const std::uint16_t* own = place.scales + i / int4_block * scale_rows * lanes + place.lane;
+            const float scale = from_f16(own[0]);
+            out[static_cast<std::size_t>(i)] = packing_.symmetric
+                                                   ? static_cast<float>(q - int4_offset) * scale
+                                                   : static_cast<float>(q) * scale + from_f16(own[lanes]);
             continue;
         }
-        const std::size_t at = element(precision_, i, place.lane);
+        const std::size_t at = element(precision, i, place.lane);
         float& value = out[static_cast<std::size_t>(i)];
-        if (precision_ == Precision::f32) {
+        if (precision == Precision::f32) {
             value = reinterpret_cast<const float*>(place.block)[at];
-        } else if (precision_ == Precision::bf16) {
+        } else if (precision == Precision::bf16) {
             value = from_bf16(reinterpret_cast<const std::uint16_t*>(place.block)[at]);
         } else {
             const auto q = reinterpret_cast<const std::int8_t*>(place.block)[at];

@@ -57,8 +57,8 @@ class BlockWriter {
   public:
     BlockWriter(Exec& exec, const Matrix& matrix)
         : interleave_(interleave_of(exec)),
-          precision_(matrix.precision()),
-          shape_(precision_, matrix.k()),
+          packing_(matrix.packing()),
+          shape_(packing_, matrix.k()),
           stride_(round_up_bytes(shape_.groups * sizeof(std::uint32_t))),
           blocks_(blocks_of(matrix.n(), lanes)),
           data_(const_cast<std::byte*>(matrix.data())),
@@ -75,8 +75,8 @@ class BlockWriter {
     float* values(std::byte* scratch) const { return reinterpret_cast<float*>(scratch + lanes * stride_); }
     void clear(std::byte* scratch, int lane) const { std::memset(row(scratch, lane), 0, stride_); }
     std::uint16_t* scales(int block) const {
-        const std::size_t at = static_cast<std::size_t>(blocks_) * block_bytes(precision_, k_) +
-                               static_cast<std::size_t>(block) * scale_bytes(precision_, k_);
+        const std::size_t at = static_cast<std::size_t>(blocks_) * block_bytes(packing_.precision, k_) +
+                               static_cast<std::size_t>(block) * scale_bytes(packing_, k_);
         return reinterpret_cast<std::uint16_t*>(data_ + at);
     }
     void write(std::byte* scratch, int block) const {
@@ -85,7 +85,7 @@ class BlockWriter {
             rows[lane] = reinterpret_cast<const std::uint32_t*>(row(scratch, lane));
         interleave_(rows, static_cast<int>(shape_.groups),
                     reinterpret_cast<std::uint32_t*>(data_ + static_cast<std::size_t>(block) *
-                                                                 block_bytes(precision_, k_)));
+                                                                 block_bytes(packing_.precision, k_)));
     }
 
   private:
@@ -93,7 +93,7 @@ class BlockWriter {
         return (bytes + RowShape::alignment - 1) / RowShape::alignment * RowShape::alignment;
     }
     Interleave16 interleave_;
-    Precision precision_;
+    Packing packing_;
     RowShape shape_;
     std::size_t stride_;
     int blocks_;
@@ -118,7 +118,7 @@ void for_each_block(Exec& exec, const Matrix& matrix, const BlockWriter& writer,
                 }
                 writer.clear(scratch, lane);
                 const std::size_t scales =
-                    scale_bytes(matrix.precision(), matrix.k()) / (lanes * sizeof(std::uint16_t));
+                    scale_bytes(matrix.packing(), matrix.k()) / (lanes * sizeof(std::uint16_t));
                 for (std::size_t s = 0; s < scales; ++s)
                     writer.scales(block)[s * lanes + static_cast<std::size_t>(lane)] = 0;
             }
@@ -158,7 +158,7 @@ Matrix pack_bf16(Exec& exec, int n, int k, Bf16Source stored) {
             }
         });
     }
-    Matrix matrix = MatrixAccess::allocate(Precision::bf16, n, k);
+    Matrix matrix = MatrixAccess::allocate({Precision::bf16, false}, n, k);
     const BlockWriter writer(exec, matrix);
     for_each_block(exec, matrix, writer, [&](int row, int lane, int, std::byte* scratch) {
         auto* out = reinterpret_cast<std::uint16_t*>(writer.row(scratch, lane));

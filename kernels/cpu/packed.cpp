@@ -21,7 +21,9 @@ std::uint32_t packing_layout(Precision precision) {
 }
 
 PackedShape packed_shape(const Matrix& matrix) {
-    return {matrix.precision(), matrix.n(), matrix.k(), packing_layout(matrix.precision())};
+    const std::uint32_t layout =
+        matrix.packing().symmetric ? int4_symmetric_layout : packing_layout(matrix.precision());
+    return {matrix.precision(), matrix.n(), matrix.k(), layout};
 }
 
 std::span<const std::byte> packed_bytes(const Matrix& matrix) {
@@ -30,8 +32,9 @@ std::span<const std::byte> packed_bytes(const Matrix& matrix) {
 }
 
 Matrix unfilled_matrix(const PackedShape& shape, std::span<std::byte>* bytes) {
-    if (shape.layout != packing_layout(shape.precision)) return {};
-    Matrix matrix = MatrixAccess::allocate(shape.precision, shape.n, shape.k);
+    const bool symmetric = shape.precision == Precision::int4 && shape.layout == int4_symmetric_layout;
+    if (!symmetric && shape.layout != packing_layout(shape.precision)) return {};
+    Matrix matrix = MatrixAccess::allocate({shape.precision, symmetric}, shape.n, shape.k);
     *bytes = {const_cast<std::byte*>(matrix.data()), matrix.bytes()};
     return matrix;
 }

@@ -12,9 +12,9 @@ namespace draftscope::kernels {
 
 struct RowShape {
     static constexpr std::size_t alignment = 64;
-    RowShape(Precision precision, int k)
-        : groups(block_bytes(precision, k) / (lanes * sizeof(std::uint32_t))),
-          scales(scale_bytes(precision, k) / (lanes * sizeof(std::uint16_t))) {}
+    RowShape(Packing packing, int k)
+        : groups(block_bytes(packing.precision, k) / (lanes * sizeof(std::uint32_t))),
+          scales(scale_bytes(packing, k) / (lanes * sizeof(std::uint16_t))) {}
     std::size_t bytes() const {
         const std::size_t used = groups * sizeof(std::uint32_t) + scales * sizeof(std::uint16_t);
         return (used + alignment - 1) / alignment * alignment;

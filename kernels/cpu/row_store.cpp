@@ -15,12 +15,12 @@ namespace {
 
 /// Where block `block` of a packed matrix of `n` rows lies.
 struct BlockPlace {
-    BlockPlace(const std::byte* data, Precision precision, int n, int k, int block) {
+    BlockPlace(const std::byte* data, Packing packing, int n, int k, int block) {
         const auto b = static_cast<std::size_t>(block);
-        const std::size_t size = block_bytes(precision, k);
+        const std::size_t size = block_bytes(packing.precision, k);
         values = reinterpret_cast<const std::uint32_t*>(data + b * size);
         scales = reinterpret_cast<const std::uint16_t*>(
-            data + static_cast<std::size_t>(blocks_of(n, lanes)) * size + b * scale_bytes(precision, k));
+            data + static_cast<std::size_t>(blocks_of(n, lanes)) * size + b * scale_bytes(packing, k));
     }
     const std::uint32_t* values;
     const std::uint16_t* scales;
@@ -60,16 +60,17 @@ void RowStore::Free::operator()(std::byte* p) const {
 
 void MatrixAccess::set_rows(Matrix& matrix, int n) {
     matrix.n_ = n;
-    matrix.bytes_ = static_cast<std::size_t>(blocks_of(n, lanes)) *
-                    (block_bytes(matrix.precision_, matrix.k_) + scale_bytes(matrix.precision_, matrix.k_));
+    matrix.bytes_ =
+        static_cast<std::size_t>(blocks_of(n, lanes)) *
+        (block_bytes(matrix.packing_.precision, matrix.k_) + scale_bytes(matrix.packing_, matrix.k_));
 }
 
 RowStore RowStore::make(Exec& exec, const Matrix& matrix) {
-    const RowShape shape(matrix.precision(), matrix.k());
+    const RowShape shape(matrix.packing(), matrix.k());
     RowStore store;
     store.n_ = matrix.n();
     store.k_ = matrix.k();
-    store.precision_ = matrix.precision();
+    store.packing_ = matrix.packing();
     if (matrix.on_device()) {
         // Rows lie one after the other there already.
         store.device_ = &matrix.device();
@@ -79,19 +80,19 @@ RowStore RowStore::make(Exec& exec, const Matrix& matrix) {
     }
     store.row_bytes_ = shape.bytes();
     store.data_.reset(MatrixAccess::allocate_bytes(store.row_bytes_ * static_cast<std::size_t>(store.n_)));
-    split_range(
-        exec, blocks_of(store.n_, lanes), std::int64_t{store.n_} * store.k_, [&](int, int begin, int end) {
-            for (int row = begin * lanes; row < std::min(end * lanes, store.n_); ++row) {
-                const BlockPlace from(matrix.data(), store.precision_, store.n_, store.k_, row / lanes);
-                std::byte* to = store.data_.get() + static_cast<std::size_t>(row) * store.row_bytes_;
-                const auto lane = static_cast<std::size_t>(row % lanes);
-                for (std::size_t g = 0; g < shape.groups; ++g)
-                    std::memcpy(to + 4 * g, &from.values[g * lanes + lane], 4);
-                to += 4 * shape.groups;
-                for (std::size_t s = 0; s < shape.scales; ++s)
-                    std::memcpy(to + 2 * s, &from.scales[s * lanes + lane], 2);
-            }
-        });
+    split_range(exec, blocks_of(store.n_, lanes), std::int64_t{store.n_} * store.k_,
+                [&](int, int begin, int end) {
+                    for (int row = begin * lanes; row < std::min(end * lanes, store.n_); ++row) {
+                        const BlockPlace from(matrix.data(), store.packing_, store.n_, store.k_, row / lanes);
+                        std::byte* to = store.data_.get() + static_cast<std::size_t>(row) * store.row_bytes_;
+                        const auto lane = static_cast<std::size_t>(row % lanes);
+                        for (std::size_t g = 0; g < shape.groups; ++g)
+                            std::memcpy(to + 4 * g, &from.values[g * lanes + lane], 4);
+                        to += 4 * shape.groups;
+                        for (std::size_t s = 0; s < shape.scales; ++s)
+                            std::memcpy(to + 2 * s, &from.scales[s * lanes + lane], 2);
+                    }
+                });
     return store;
 }
 
@@ -104,12 +105,12 @@ void PackedRows::fill(Exec& exec, const RowStore& store, std::span<const TokenId
         }
         return DeviceMatrixAccess::fill(matrix_, store.on_device_, ids);
     }
-    if (n > capacity_ || matrix_.k() != store.k_ || matrix_.precision() != store.precision_) {
+    if (n > capacity_ || matrix_.k() != store.k_ || matrix_.packing() != store.packing_) {
         capacity_ = round_up(n + n / 4, lanes);
-        matrix_ = MatrixAccess::allocate(store.precision_, capacity_, store.k_);
+        matrix_ = MatrixAccess::allocate(store.packing_, capacity_, store.k_);
     }
     MatrixAccess::set_rows(matrix_, n);
-    const RowShape shape(store.precision_, store.k_);
+    const RowShape shape(store.packing_, store.k_);
     const Interleave16 interleave = interleave_of(exec);
     split_range(exec, blocks_of(n, lanes), std::int64_t{n} * store.k_, [&](int, int begin, int end) {
         // A padding row is zeros. What interleave reads past a row's groups are its own scales and padding.
@@ -121,7 +122,7 @@ void PackedRows::fill(Exec& exec, const RowStore& store, std::span<const TokenId
                        : zeros.data();
         };
         for (int block = begin; block < end; ++block) {
-            const BlockPlace place(matrix_.data(), store.precision_, n, store.k_, block);
+            const BlockPlace place(matrix_.data(), store.packing_, n, store.k_, block);
             auto* values = const_cast<std::uint32_t*>(place.values);
             auto* scales = const_cast<std::uint16_t*>(place.scales);
             const std::uint32_t* rows[lanes];

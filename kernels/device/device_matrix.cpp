@@ -58,7 +58,7 @@ Matrix DeviceMatrixAccess::allocate(Device& device, int rows, int k) {
     Matrix matrix;
     matrix.n_ = rows;
     matrix.k_ = k;
-    matrix.precision_ = Precision::bf16;
+    matrix.packing_ = {Precision::bf16, false};
     matrix.device_ = &device;
     const int stride = padded_columns(k);
     matrix.bytes_ = static_cast<std::size_t>(rows) * static_cast<std::size_t>(stride) * sizeof(Bf16);

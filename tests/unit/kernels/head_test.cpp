@@ -9,15 +9,12 @@
 namespace draftscope::kernels {
 namespace {
 
-constexpr Precision precisions[] = {Precision::f32, Precision::bf16, Precision::int8, Precision::int4};
-
 /// A head of n rows, of which every third repeats an earlier one, so that logits tie.
-Matrix head_of(Exec& exec, Precision precision, int n, int k) {
+Matrix head_of(Exec& exec, Packing packing, int n, int k) {
     const Table base = hard_table(n, k, static_cast<std::uint64_t>(n + k));
-    return Matrix::pack(exec, precision, n, k, [&](int row, float* out) {
-        const int from = row % 3 == 2 ? row / 2 : row;
-        std::copy_n(base.row(from), k, out);
-    });
+    Table rows(n, k);
+    for (int row = 0; row < n; ++row) std::copy_n(base.row(row % 3 == 2 ? row / 2 : row), k, rows.row(row));
+    return pack_as(exec, packing, rows);
 }
 
 void expect_plain_bits(Exec& exec, const Matrix& head, const Table& x, int support, int k,
@@ -45,12 +42,12 @@ TEST(HeadPass, GivesTheBitsOfMatmulTopkAndLogsumexp) {
     for (const Isa isa : isas()) {
         for (const int threads : {1, 3}) {
             const std::unique_ptr<Exec> exec = make_cpu_exec(threads, isa);
-            for (const Precision precision : precisions) {
+            for (const Packing packing : packings) {
                 for (const int n : {40, 2048, 2500}) {
-                    const Matrix head = head_of(*exec, precision, n, 97);
+                    const Matrix head = head_of(*exec, packing, n, 97);
                     const Table bias = hard_table(1, n, 3);
                     for (const int rows : {1, 19}) {
-                        SCOPED_TRACE(name_of(isa) + " " + name_of(precision) + " threads " +
+                        SCOPED_TRACE(name_of(isa) + " " + name_of(packing) + " threads " +
                                      std::to_string(threads) + " n " + std::to_string(n) + " rows " +
                                      std::to_string(rows));
                         const Table x = hard_table(rows, 97, static_cast<std::uint64_t>(rows));
@@ -100,10 +97,10 @@ TEST(HeadTopSet, GivesTheSetOfTopk) {
     for (const Isa isa : isas()) {
         for (const int threads : {1, 2}) {
             const std::unique_ptr<Exec> exec = make_cpu_exec(threads, isa);
-            for (const Precision precision : precisions) {
+            for (const Packing packing : packings) {
                 // Above and below the size from which a sample is taken; the last is no whole block.
                 for (const int n : {200, 9001}) {
-                    const Matrix head = head_of(*exec, precision, n, 24);
+                    const Matrix head = head_of(*exec, packing, n, 24);
                     for (const int rows : {1, 6}) {
                         const Table x = hard_table(rows, 24, static_cast<std::uint64_t>(rows + 1));
                         for (const int k : {1, 200}) expect_plain_set(*exec, head, x, k);

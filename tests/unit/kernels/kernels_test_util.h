@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -35,6 +36,16 @@ inline std::string name_of(Isa isa) {
 inline std::string name_of(Precision precision) {
     return std::string(to_text(precision));
 }
+inline std::string name_of(Packing packing) {
+    return name_of(packing.precision) + (packing.symmetric ? " symmetric" : "");
+}
+
+/// Every form that matrices are packed in.
+inline constexpr Packing packings[] = {{Precision::f32, false},
+                                       {Precision::bf16, false},
+                                       {Precision::int8, false},
+                                       {Precision::int4, false},
+                                       {Precision::int4, true}};
 
 /// A dense row-major table that owns its numbers.
 struct Table {
@@ -92,6 +103,37 @@ inline Matrix pack_table(Exec& exec, Precision precision, const Table& table) {
     return Matrix::pack(exec, precision, table.rows, table.cols, [&](int row, float* out) {
         std::memcpy(out, table.row(row), static_cast<std::size_t>(table.cols) * sizeof(float));
     });
+}
+
+/// As pack_table(); symmetric ones from rows as Q4_0 holds them: 32 weights in steps from -8 to 7 of a scale
+/// that puts the largest of them at -8.
+inline Matrix pack_as(Exec& exec, Packing packing, const Table& table) {
+    if (!packing.symmetric) return pack_table(exec, packing.precision, table);
+    const auto floats = [](int, float*) { ADD_FAILURE() << "rows in four bits are taken as they are"; };
+    Matrix matrix = pack_int4(exec, table.rows, table.cols, floats, [&](int row, const Int4Row& out) {
+        for (int first = 0; first < table.cols; first += 32) {
+            const int last = std::min(first + 32, table.cols);
+            float largest = 0.0f;
+            for (int c = first; c < last; ++c)
+                if (std::fabs(table.at(row, c)) > std::fabs(largest)) largest = table.at(row, c);
+            const std::uint16_t scale = f16_bits(-largest / 8.0f);
+            const float step = -largest / 8.0f;
+            out.scales[static_cast<std::size_t>(first / 32)] = scale;
+            // Three exponents up and the other sign; scales below the normals become zero.
+            const bool normal = (scale & 0x7fffu) >= 0x400u;
+            if (!normal) out.scales[static_cast<std::size_t>(first / 32)] = 0;
+            out.minimums[static_cast<std::size_t>(first / 32)] =
+                normal ? static_cast<std::uint16_t>((scale ^ 0x8000u) + 0xc00u) : std::uint16_t{0};
+            for (int c = first; c < last; ++c) {
+                const float q = normal ? std::nearbyint(table.at(row, c) / step) + 8.0f : 8.0f;
+                out.q[static_cast<std::size_t>(c)] =
+                    static_cast<std::uint8_t>(std::fmin(std::fmax(q, 0.0f), 15.0f));
+            }
+        }
+        return true;
+    });
+    EXPECT_TRUE(matrix.packing().symmetric);
+    return matrix;
 }
 
 }  // namespace draftscope::kernels

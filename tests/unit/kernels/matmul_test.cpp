@@ -8,26 +8,25 @@
 namespace draftscope::kernels {
 namespace {
 
-constexpr Precision precisions[] = {Precision::f32, Precision::bf16, Precision::int8, Precision::int4};
-
 /// What one output may be off from the exact product of the packed weights and the given activations.
 ///   f32, bf16: K roundings of the running sum, and one bf16 rounding (2^-9) of each activation where dot
 ///   products take bf16 pairs.
 ///   int8: the activations of 128 columns share the scale largest/16256 (two bytes each), so each is off by
 ///   at most half a step; the integer sums are exact up to 24 bits, and the sum over groups rounds like f32.
-///   int4: the same with largest/2032; scale * q and the minimum are added apart, so what rounds is as large
-///   as the largest weight of a group against every activation.
+///   int4: the same with 32 columns and largest/127; scale * q and the minimum are added apart, so what
+///   rounds is as large as the largest weight of a group against every activation.
 double error_bound(Precision precision, Isa isa, std::span<const float> w, const float* x) {
     double magnitude = 0;
     double quantised = 0;
     double apart = 0;
-    const double steps = precision == Precision::int8 ? 16256.0 : 2032.0;
-    for (std::size_t block = 0; block < w.size(); block += 128) {
+    const double steps = precision == Precision::int8 ? 16256.0 : 127.0;
+    const std::size_t group = precision == Precision::int8 ? 128 : 32;
+    for (std::size_t block = 0; block < w.size(); block += group) {
         double largest = 0;
         double weights = 0;
         double heaviest = 0;
         double activations = 0;
-        for (std::size_t i = block; i < std::min(block + 128, w.size()); ++i) {
+        for (std::size_t i = block; i < std::min(block + group, w.size()); ++i) {
             magnitude += std::fabs(static_cast<double>(w[i]) * static_cast<double>(x[i]));
             largest = std::max(largest, std::fabs(static_cast<double>(x[i])));
             weights += std::fabs(static_cast<double>(w[i]));
@@ -45,13 +44,13 @@ double error_bound(Precision precision, Isa isa, std::span<const float> w, const
     return bound;
 }
 
-void check_against_double(Exec& exec, Precision precision, int n, int k, int m, bool with_bias) {
-    SCOPED_TRACE(name_of(exec.isa()) + " " + name_of(precision) + " n " + std::to_string(n) + " k " +
+void check_against_double(Exec& exec, Packing packing, int n, int k, int m, bool with_bias) {
+    SCOPED_TRACE(name_of(exec.isa()) + " " + name_of(packing) + " n " + std::to_string(n) + " k " +
                  std::to_string(k) + " m " + std::to_string(m));
     const Table w = hard_table(n, k, static_cast<std::uint64_t>(n + 7 * k));
     const Table x = hard_table(m, k, static_cast<std::uint64_t>(m + 3 * k));
     const Table bias = hard_table(1, n, 9);
-    const Matrix matrix = pack_table(exec, precision, w);
+    const Matrix matrix = pack_as(exec, packing, w);
     Table y(m, n);
     matmul(exec, matrix, x.view(), y.view(), with_bias ? bias.row(0) : nullptr);
     std::vector<float> row(static_cast<std::size_t>(k));
@@ -63,8 +62,8 @@ void check_against_double(Exec& exec, Precision precision, int n, int k, int m, 
                 expected +=
                     static_cast<double>(row[static_cast<std::size_t>(c)]) * static_cast<double>(x.at(i, c));
             }
-            const double allowed =
-                error_bound(precision, exec.isa(), row, x.row(i)) + 2.0 * f32_epsilon * std::fabs(expected);
+            const double allowed = error_bound(packing.precision, exec.isa(), row, x.row(i)) +
+                                   2.0 * f32_epsilon * std::fabs(expected);
             ASSERT_LE(std::fabs(y.at(i, j) - expected), allowed) << "row " << i << " output " << j;
         }
     }
@@ -73,12 +72,12 @@ void check_against_double(Exec& exec, Precision precision, int n, int k, int m, 
 TEST(Matmul, MatchesDoublePrecision) {
     for (const Isa isa : isas()) {
         auto exec = make_cpu_exec(2, isa);
-        for (const Precision precision : precisions) {
-            check_against_double(*exec, precision, 1, 1, 1, false);
-            check_against_double(*exec, precision, 15, 33, 3, true);
-            check_against_double(*exec, precision, 33, 64, 13, false);
-            check_against_double(*exec, precision, 50, 577, 8, true);
-            check_against_double(*exec, precision, 35, 1729, 25, false);
+        for (const Packing packing : packings) {
+            check_against_double(*exec, packing, 1, 1, 1, false);
+            check_against_double(*exec, packing, 15, 33, 3, true);
+            check_against_double(*exec, packing, 33, 64, 13, false);
+            check_against_double(*exec, packing, 50, 577, 8, true);
+            check_against_double(*exec, packing, 35, 1729, 25, false);
         }
     }
 }
@@ -117,10 +116,10 @@ struct Case {
     Table expected;  ///< all 80 rows at once on one thread
 };
 
-Case make_case(Isa isa, Precision precision, int n, int k) {
+Case make_case(Isa isa, Packing packing, int n, int k) {
     Case c{hard_table(n, k, 11), hard_table(80, k, 12), Table(80, n)};
     auto exec = make_cpu_exec(1, isa);
-    matmul(*exec, pack_table(*exec, precision, c.w), c.x.view(), c.expected.view());
+    matmul(*exec, pack_as(*exec, packing, c.w), c.x.view(), c.expected.view());
     return c;
 }
 
@@ -128,12 +127,12 @@ constexpr int odd_shapes[][2] = {{300, 577}, {17, 1729}, {64, 64}, {48, 72}};
 
 TEST(Matmul, ARowDoesNotDependOnHowManyShareTheCall) {
     for (const Isa isa : isas()) {
-        for (const Precision precision : precisions) {
+        for (const Packing packing : packings) {
             for (const auto& [n, k] : odd_shapes) {
-                SCOPED_TRACE(name_of(isa) + " " + name_of(precision) + " k " + std::to_string(k));
-                const Case c = make_case(isa, precision, n, k);
+                SCOPED_TRACE(name_of(isa) + " " + name_of(packing) + " k " + std::to_string(k));
+                const Case c = make_case(isa, packing, n, k);
                 auto exec = make_cpu_exec(2, isa);
-                const Matrix matrix = pack_table(*exec, precision, c.w);
+                const Matrix matrix = pack_as(*exec, packing, c.w);
                 for (const int m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 31, 33, 64}) {
                     for (int first = 0; first + m <= 80; first += 29) {
                         Table y(m, n);
@@ -148,10 +147,10 @@ TEST(Matmul, ARowDoesNotDependOnHowManyShareTheCall) {
 
 TEST(Matmul, NeitherThreadsNorRowOrderNorStrideChangeABit) {
     for (const Isa isa : isas()) {
-        for (const Precision precision : precisions) {
+        for (const Packing packing : packings) {
             for (const auto& [n, k] : odd_shapes) {
-                SCOPED_TRACE(name_of(isa) + " " + name_of(precision) + " k " + std::to_string(k));
-                const Case c = make_case(isa, precision, n, k);
+                SCOPED_TRACE(name_of(isa) + " " + name_of(packing) + " k " + std::to_string(k));
+                const Case c = make_case(isa, packing, n, k);
                 std::vector<int> order(80);
                 std::iota(order.begin(), order.end(), 0);
                 Rng rng(13);
@@ -164,7 +163,7 @@ TEST(Matmul, NeitherThreadsNorRowOrderNorStrideChangeABit) {
                 }
                 for (const int threads : {1, 2, 3, 4}) {
                     auto exec = make_cpu_exec(threads, isa);
-                    const Matrix matrix = pack_table(*exec, precision, c.w);
+                    const Matrix matrix = pack_as(*exec, packing, c.w);
                     Table y(80, n + 5);
                     std::fill(y.data.begin(), y.data.end(), 42.0f);
                     matmul(*exec, matrix, Rows<const float>(shuffled.data.data(), 80, k, k + 3),
@@ -183,13 +182,14 @@ TEST(Matmul, NeitherThreadsNorRowOrderNorStrideChangeABit) {
 /// Integer sums are exact and take the same f32 steps on every path that has fused multiply-add.
 TEST(Matmul, IntegerPathsWithFusedMultiplyAddAgreeBitForBit) {
     if (supported_isa() < Isa::avx512) return;
-    for (const Precision precision : {Precision::int8, Precision::int4}) {
-        const Case reference = make_case(Isa::avx2, precision, 300, 577);
+    for (const Packing packing : packings) {
+        if (packing.precision != Precision::int8 && packing.precision != Precision::int4) continue;
+        const Case reference = make_case(Isa::avx2, packing, 300, 577);
         for (const Isa isa : isas()) {
             if (isa == Isa::portable) continue;
-            const Case c = make_case(isa, precision, 300, 577);
+            const Case c = make_case(isa, packing, 300, 577);
             EXPECT_TRUE(same_bits(c.expected.row(0), reference.expected.row(0), 80 * 300))
-                << name_of(isa) << " " << name_of(precision);
+                << name_of(isa) << " " << name_of(packing);
         }
     }
 }

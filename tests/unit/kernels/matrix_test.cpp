@@ -109,13 +109,13 @@ TEST(Matrix, Bf16RowsOfAFileArePackedAsTheyAreAtAnyAlignment) {
 TEST(Matrix, BytesOfAPackedMatrixMakeTheSameMatrix) {
     auto exec = make_cpu_exec(2);
     const Table w = hard_table(37, 97, 5);
-    for (const Precision p : {Precision::f32, Precision::bf16, Precision::int8, Precision::int4}) {
-        const Matrix matrix = pack_table(*exec, p, w);
+    for (const Packing p : packings) {
+        const Matrix matrix = pack_as(*exec, p, w);
         std::span<std::byte> bytes;
         const Matrix copy = unfilled_matrix(packed_shape(matrix), &bytes);
         ASSERT_EQ(bytes.size(), matrix.bytes());
         std::ranges::copy(packed_bytes(matrix), bytes.begin());
-        EXPECT_TRUE(same_bits(unpacked(copy, 36).data(), unpacked(matrix, 36).data(), 97)) << to_text(p);
+        EXPECT_TRUE(same_bits(unpacked(copy, 36).data(), unpacked(matrix, 36).data(), 97)) << name_of(p);
         PackedShape later = packed_shape(matrix);
         later.layout += 1000;
         EXPECT_TRUE(unfilled_matrix(later, &bytes).empty());
@@ -162,6 +162,7 @@ TEST(Matrix, Int4TakesStoredNibblesAsTheyAre) {
         }
         return true;
     });
+    EXPECT_FALSE(matrix.packing().symmetric);
     for (int r = 0; r < n; ++r) {
         const std::vector<float> row = unpacked(matrix, r);
         for (int c = 0; c < k; ++c) {
@@ -169,6 +170,45 @@ TEST(Matrix, Int4TakesStoredNibblesAsTheyAre) {
                                               : scale(r, c / 32) * (static_cast<float>(nibble(r, c)) - 2.0f);
             EXPECT_NEAR(row[static_cast<std::size_t>(c)], expected, r % 4 == 3 ? 0.01f : 0.0f);
         }
+    }
+}
+
+TEST(Matrix, SymmetricInt4StoresNoMinimumsAndTheSameWeights) {
+    auto exec = make_cpu_exec(2);
+    for (const int k : {31, 64, 577}) {
+        const Table w = hard_table(37, k, static_cast<std::uint64_t>(k));
+        const Matrix symmetric = pack_as(*exec, {Precision::int4, true}, w);
+        EXPECT_EQ(symmetric.bytes(), static_cast<std::size_t>((k + 31) / 32) * 48 * (16 + 2));
+        for (int r = 0; r < w.rows; ++r) {
+            const std::vector<float> row = unpacked(symmetric, r);
+            for (int c = 0; c < k; ++c) {
+                float largest = 0.0f;
+                for (int i = c / 32 * 32; i < std::min(c / 32 * 32 + 32, k); ++i)
+                    largest = std::max(largest, std::fabs(w.at(r, i)));
+                // A whole step, as +8 is not held, and the f16 scale's rounding; the smallest scales are
+                // none.
+                const double allowed = largest / 8.0 * (1 + 1.0 / 128) + 8 * 0x1p-14;
+                EXPECT_LE(std::fabs(row[static_cast<std::size_t>(c)] - w.at(r, c)), allowed);
+            }
+        }
+    }
+}
+
+/// One row that is not symmetric, the last, and all keep minimums.
+TEST(Matrix, OneRowWithAnotherMinimumKeepsThemAll) {
+    auto exec = make_cpu_exec(2);
+    constexpr int n = 40, k = 64;
+    const auto floats = [](int, float*) {};
+    const Matrix matrix = pack_int4(*exec, n, k, floats, [&](int row, const Int4Row& out) {
+        std::fill(out.q.begin(), out.q.end(), static_cast<std::uint8_t>(row % 16));
+        std::fill(out.scales.begin(), out.scales.end(), f16_bits(0.5f));
+        std::fill(out.minimums.begin(), out.minimums.end(), f16_bits(row == n - 1 ? -3.5f : -4.0f));
+        return true;
+    });
+    EXPECT_FALSE(matrix.packing().symmetric);
+    for (int r = 0; r < n; ++r) {
+        const float expected = 0.5f * static_cast<float>(r % 16) - (r == n - 1 ? 3.5f : 4.0f);
+        EXPECT_EQ(unpacked(matrix, r), std::vector<float>(k, expected));
     }
 }
 
@@ -193,6 +233,7 @@ TEST(Matrix, CountsTheBytesOneMatmulReads) {
     EXPECT_EQ(pack_table(*exec, Precision::bf16, w).bytes(), 32u * 64u * 2u);
     EXPECT_EQ(pack_table(*exec, Precision::int8, w).bytes(), 32u * (64u + 2u));
     EXPECT_EQ(pack_table(*exec, Precision::int4, w).bytes(), 32u * (32u + 2u * 4u));
+    EXPECT_EQ(pack_as(*exec, {Precision::int4, true}, w).bytes(), 32u * (32u + 2u * 2u));
 }
 
 TEST(Matrix, GatheredRowsGiveTheSameBitsAsTheFullMatrix) {
@@ -206,9 +247,9 @@ TEST(Matrix, GatheredRowsGiveTheSameBitsAsTheFullMatrix) {
             std::vector<TokenId> ids;
             for (int i = 0; i < 77; ++i) ids.push_back(static_cast<TokenId>(rng.below(n)));
             ids.push_back(n - 1);
-            for (const Precision precision : {Precision::f32, Precision::bf16, Precision::int8}) {
-                SCOPED_TRACE(name_of(isa) + " " + name_of(precision) + " k " + std::to_string(k));
-                const Matrix full = pack_table(*exec, precision, w);
+            for (const Packing packing : packings) {
+                SCOPED_TRACE(name_of(isa) + " " + name_of(packing) + " k " + std::to_string(k));
+                const Matrix full = pack_as(*exec, packing, w);
                 const Matrix kept = full.gather_rows(*exec, ids);
                 Table all(x.rows, n);
                 Table some(x.rows, static_cast<int>(ids.size()));

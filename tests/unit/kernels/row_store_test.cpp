@@ -13,23 +13,21 @@ namespace {
 
 constexpr int n = 101;
 
-class RowStores : public ::testing::TestWithParam<std::tuple<Precision, int>> {
+class RowStores : public ::testing::TestWithParam<std::tuple<Packing, int>> {
   protected:
     RowStores() {
         Rng rng(5);
-        weights_.resize(static_cast<std::size_t>(n * k()));
-        for (float& v : weights_) v = static_cast<float>(rng.normal());
+        Table weights(n, k());
+        for (float& v : weights.data) v = static_cast<float>(rng.normal());
         x_.resize(static_cast<std::size_t>(7 * k()));
         for (float& v : x_) v = static_cast<float>(rng.normal());
-        matrix_ = Matrix::pack(*exec_, std::get<0>(GetParam()), n, k(), [&](int row, float* out) {
-            std::copy_n(weights_.begin() + std::ptrdiff_t{row} * k(), k(), out);
-        });
+        matrix_ = pack_as(*exec_, std::get<0>(GetParam()), weights);
     }
     static int k() { return std::get<1>(GetParam()); }
     Rows<const float> x(int rows) const { return {x_.data(), rows, k()}; }
 
     std::unique_ptr<Exec> exec_ = make_cpu_exec(2);
-    std::vector<float> weights_, x_;
+    std::vector<float> x_;
     Matrix matrix_;
 };
 
@@ -109,11 +107,10 @@ TEST_P(RowStores, ChosenBlocksGiveTheWholeMatrixsBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, RowStores,
-                         ::testing::Combine(::testing::Values(Precision::f32, Precision::bf16,
-                                                              Precision::int8, Precision::int4),
-                                            ::testing::Values(64, 97, 576)),
+                         ::testing::Combine(::testing::ValuesIn(packings), ::testing::Values(64, 97, 576)),
                          [](const auto& p) {
-                             return std::string(to_text(std::get<0>(p.param))) + "_" +
+                             const Packing packing = std::get<0>(p.param);
+                             return name_of(packing.precision) + (packing.symmetric ? "_symmetric_" : "_") +
                                     std::to_string(std::get<1>(p.param));
                          });
 
