@@ -182,6 +182,8 @@ std::string to_json(const Machine& machine) {
         {"kernel", machine.kernel},
         {"read_gb_per_s",
          machine.read_gb_per_s > 0 ? nlohmann::ordered_json(machine.read_gb_per_s) : nullptr},
+        {"cached_read_gb_per_s",
+         machine.cached_read_gb_per_s > 0 ? nlohmann::ordered_json(machine.cached_read_gb_per_s) : nullptr},
         {"tsc_invariant", machine.tsc_invariant},
         {"pid", getpid()},
         {"capabilities", capabilities}};

@@ -23,15 +23,22 @@ struct Machine {
     std::uint64_t memory_bytes = 0;
     std::string os;
     std::string kernel;
-    double read_gb_per_s = 0;  ///< measured, 0 = not probed
+    double read_gb_per_s = 0;         ///< from memory, measured, 0 = not probed
+    double cached_read_gb_per_s = 0;  ///< the same from the last cache
     bool tsc_invariant = false;
     std::vector<Capability> capabilities;
 };
 /// Fast facts only (no bandwidth probe). `ask_cupti` also takes CUPTI's one subscription and gives it back,
 /// to learn who holds it: not in a process that traces.
 Machine describe_machine(bool ask_cupti = false);
-/// Reads `megabytes` of memory repeatedly on `threads` threads; best of several passes, about 0.5 s in all.
-double probe_read_bandwidth(int threads, int megabytes = 256);
+/// GB/s of reads: `megabytes` of memory, again and again, on `threads` threads with the loop of the matmul
+/// kernels; best of several passes, under a second. What fits a cache is read from it, so that the figure
+/// belongs to that size.
+double probe_read_bandwidth(int threads, int megabytes);
+/// A size that caches hold little of: four times the last one, within an eighth of the memory.
+int memory_probe_megabytes();
+/// A size for one thread that lies in a shared cache, past the thread's own.
+inline constexpr int cached_probe_megabytes = 8;
 std::string to_json(const Machine& machine);
 
 }  // namespace draftscope

@@ -49,8 +49,11 @@ int do_doctor(const Options& options) {
         // Runs use all cores, the window all but one; what they reach is told as a part of this.
         ProbedBandwidth measured;
         for (const int threads : {1, machine.cores - 1, machine.cores})
-            if (threads > 0 && !measured.contains(threads)) measured[threads] = probe_read_bandwidth(threads);
+            if (threads > 0 && !measured.contains(threads))
+                measured[threads] = probe_read_bandwidth(threads, memory_probe_megabytes());
         machine.read_gb_per_s = measured[machine.cores];
+        machine.cached_read_gb_per_s =
+            probe_read_bandwidth(machine.cores, machine.cores * cached_probe_megabytes);
         save_probe(machine.cpu_name, measured);
     }
     const std::string model = find_demo_model();
@@ -65,7 +68,10 @@ int do_doctor(const Options& options) {
     std::printf("memory     %.1f GiB",
                 static_cast<double>(machine.memory_bytes) / (1024.0 * 1024.0 * 1024.0));
     if (machine.read_gb_per_s > 0)
-        std::printf(", reads %.1f GB/s on %d threads", machine.read_gb_per_s, machine.cores);
+        std::printf(
+            ", reads %.1f GB/s on %d threads (%d MiB, past the caches; %.1f GB/s from %d MiB in cache)",
+            machine.read_gb_per_s, machine.cores, memory_probe_megabytes(), machine.cached_read_gb_per_s,
+            machine.cores * cached_probe_megabytes);
     std::printf("\nsystem     %s, kernel %s\n", machine.os.c_str(), machine.kernel.c_str());
     std::printf("clock      %s\n",
                 machine.tsc_invariant ? "invariant TSC" : "CLOCK_MONOTONIC (no invariant TSC)");

@@ -26,6 +26,8 @@ std::vector<float> normal(std::size_t count, std::uint64_t seed) {
     return values;
 }
 
+constexpr int cold_megabytes = 64;  ///< of weights that calls go through; the probe reads as much
+
 class Bench {
   public:
     Bench(const KernelSettings& options, kernels::Exec& exec, const KernelHooks& hooks)
@@ -46,7 +48,7 @@ class Bench {
 
   private:
     /// Enough copies that a call finds none of its weights in the inner caches.
-    static constexpr double cold_bytes = 64e6;
+    static constexpr double cold_bytes = 1e6 * cold_megabytes;
     static constexpr int most_copies = 16;
 
     template <typename Call>
@@ -228,11 +230,11 @@ Result<KernelReport> measure_kernels(const KernelSettings& settings, const Kerne
     report.settings = settings;
     report.isa = std::string(kernels::to_text(exec->isa()));
     report.threads = exec->threads();
-    report.probe_before = probe_read_bandwidth(exec->threads());
+    report.probe_before = probe_read_bandwidth(exec->threads(), cold_megabytes);
     report.ops = Bench(settings, *exec, hooks).run();
     if (hooks.cancelled && hooks.cancelled())
         return Error{ErrorKind::cancelled, "stopped while measuring kernels"};
-    report.probe_after = probe_read_bandwidth(exec->threads());
+    report.probe_after = probe_read_bandwidth(exec->threads(), cold_megabytes);
     return report;
 }
 

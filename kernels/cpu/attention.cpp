@@ -68,6 +68,13 @@ class Call {
     std::size_t weight_floats() const {
         return static_cast<std::size_t>(tile_queries * group_) * attention_chunk;
     }
+    /// Positions of all queries in one chunk.
+    std::int64_t held_by(int chunk) const {
+        std::int64_t held = 0;
+        for (const AttentionQuery& query : queries_)
+            held += std::clamp(positions_of(query) - chunk * attention_chunk, 0, attention_chunk);
+        return held;
+    }
     int tile_end(int first) const {
         return std::min(first + tile_queries, static_cast<int>(queries_.size()));
     }
@@ -98,15 +105,18 @@ class Call {
             exec_.shared_scratch(per_head * static_cast<std::size_t>(shape_.kv_heads) * sizeof(float)));
         exec_.parallel(threads, [&](int part) {
             auto* weights = reinterpret_cast<float*>(exec_.scratch(part, weight_floats() * sizeof(float)));
-            // Whole stretches of positions a thread: all heads of a slot lie side by side in memory.
-            const int items = most_chunks_ * shape_.kv_heads;
-            for (int item = items * part / threads; item < items * (part + 1) / threads; ++item) {
-                const int kv_head = item % shape_.kv_heads;
-                const int chunk = item / shape_.kv_heads;
-                float* head = partials + static_cast<std::size_t>(kv_head) * per_head;
-                for (int first = 0; first < count; first += tile_queries) {
-                    attend(first, kv_head, chunk, weights, head + static_cast<std::size_t>(first) * per_query,
-                           per_query);
+            // Whole stretches of positions a thread: all heads of a slot lie side by side in memory. Shares
+            // are even in positions, not in chunks, of which the last may hold a single one.
+            std::int64_t before = 0;
+            for (int chunk = 0; chunk < most_chunks_; ++chunk) {
+                const std::int64_t held = held_by(chunk);
+                for (int kv_head = 0; kv_head < shape_.kv_heads; ++kv_head, before += held) {
+                    if ((2 * before + held) * threads / (2 * positions_ * shape_.kv_heads) != part) continue;
+                    float* head = partials + static_cast<std::size_t>(kv_head) * per_head;
+                    for (int first = 0; first < count; first += tile_queries) {
+                        attend(first, kv_head, chunk, weights,
+                               head + static_cast<std::size_t>(first) * per_query, per_query);
+                    }
                 }
             }
         });

@@ -87,8 +87,9 @@ struct Int8Amx {
     using Narrow = Int8VnniTile;
     static constexpr int fewest_rows = 3;
     static constexpr int half = tile_rows / 2;  ///< rows of activations in one tile
-    static constexpr int dots_ahead = 1;        ///< groups between a tile and the use of its sums
-    static constexpr int slots = 2;             ///< power of two above dots_ahead
+    static constexpr int tiles_ahead = 5;  ///< of weights that are fetched: one stream hides memory's latency
+    static constexpr int dots_ahead = 1;   ///< groups between a tile and the use of its sums
+    static constexpr int slots = 2;        ///< power of two above dots_ahead
 
     /// Tiles 0 and 1: sums of rows 0 to 7 and 8 to 15; 2 and 3: their activations; 4: weights; 5 to 7: as 2
     /// to 4.
@@ -121,7 +122,7 @@ struct Int8Amx {
     /// The products of 64 inputs. Neighbours take other tiles, as a load waits for the product before it.
     template <int T, bool Second>
     [[gnu::always_inline]] static void multiply(const std::int8_t* w, const std::int8_t* x, long width) {
-        prefetch_tile(w + 2 * tile_bytes);
+        prefetch_tile(w + tiles_ahead * tile_bytes);
         const std::int8_t* lower = x + 2 * half * width;
         if constexpr (Second) {
             _tile_loadd(7, w, row_bytes);

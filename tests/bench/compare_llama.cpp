@@ -118,6 +118,9 @@ class Ours {
         });
     }
 
+    /// Read by the last step: weights, keys and values.
+    double bytes() const { return static_cast<double>(out_.bytes); }
+
   private:
     kernels::Exec& exec_;
     std::unique_ptr<Target> target_;
@@ -254,6 +257,18 @@ double compare(const std::string& what, int rounds, A theirs, B ours) {
     return median(our_times);
 }
 
+/// How near decoding comes to what the machine reads: of the same bytes again and again, part of which caches
+/// may hold, and from memory alone.
+void print_share(const Settings& settings, double bytes, double ms, double memory) {
+    constexpr double mebibyte = 1 << 20;
+    const double same = probe_read_bandwidth(settings.threads, static_cast<int>(bytes / mebibyte));
+    const double reached = bytes / (ms * 1e6);
+    std::printf(
+        "  ours reads %.1f MB, %.1f GB/s: %.0f %% of %.1f GB/s (as many bytes), %.0f %% of memory's\n",
+        bytes * 1e-6, reached, 100 * reached / same, same, 100 * reached / memory);
+    std::fflush(stdout);
+}
+
 struct Pair {
     const char* file;
     const char* type;
@@ -265,7 +280,10 @@ void run(const Settings& settings, const std::vector<Pair>& pairs) {
     std::printf("threads %d, kernels %s, llama.cpp: %s\n", settings.threads,
                 std::string(kernels::to_text(exec->isa())).c_str(), llama_print_system_info());
     if (processor_time && settings.threads > 1) fail("clock=cpu: only with threads=1");
-    std::printf("probe before %.1f GB/s\n\n", probe_read_bandwidth(settings.threads));
+    const double memory = probe_read_bandwidth(settings.threads, memory_probe_megabytes());
+    std::printf("reads before: %.1f GB/s from memory (%d MiB), %.1f GB/s from the cache\n\n", memory,
+                memory_probe_megabytes(),
+                probe_read_bandwidth(settings.threads, settings.threads * cached_probe_megabytes));
     std::printf("%-28s %10s %10s %8s   %s\n", "ms", "llama.cpp", "ours", "ratio", "middle half");
     for (const Pair& pair : pairs) {
         if (!settings.type.empty() && settings.type != pair.type) continue;
@@ -278,6 +296,7 @@ void run(const Settings& settings, const std::vector<Pair>& pairs) {
                 name + " " + what, settings.rounds, [&] { return call(theirs); }, [&] { return call(ours); });
         };
         const double one = row("decode", [](auto& side) { return side.decode(1, 24); });
+        print_share(settings, ours.bytes(), one, memory);
         for (const int m : {4, 8, 12}) {
             const double many =
                 row("verify M=" + std::to_string(m), [m](auto& side) { return side.verify(m, 12); });
@@ -287,7 +306,8 @@ void run(const Settings& settings, const std::vector<Pair>& pairs) {
             row("batch " + std::to_string(m), [m](auto& side) { return side.decode(m, 8); });
         row("prefill 512", [](auto& side) { return side.prefill(2); });
     }
-    std::printf("\nprobe after %.1f GB/s\n", probe_read_bandwidth(settings.threads));
+    std::printf("\nreads after: %.1f GB/s from memory\n",
+                probe_read_bandwidth(settings.threads, memory_probe_megabytes()));
 }
 
 }  // namespace
