@@ -10,10 +10,18 @@ namespace draftscope {
 void TokenUnion::take(std::vector<TokenId>& out) {
     out.clear();
     for (std::size_t w = 0; w < words_.size(); ++w) {
-        for (std::uint64_t left = words_[w]; left != 0; left &= left - 1)
-            out.push_back(static_cast<TokenId>(w * 64 + static_cast<std::size_t>(std::countr_zero(left))));
+        for (std::uint64_t left = words_[w]; left != 0; left &= left - 1) {
+            const std::size_t id = w * 64 + static_cast<std::size_t>(std::countr_zero(left));
+            place_[id] = static_cast<std::int32_t>(out.size());
+            out.push_back(static_cast<TokenId>(id));
+        }
         words_[w] = 0;
     }
+}
+
+void TokenUnion::places(std::span<const TokenId> ids, std::vector<std::int32_t>& out) const {
+    out.resize(ids.size());
+    for (std::size_t i = 0; i < ids.size(); ++i) out[i] = place_[static_cast<std::size_t>(ids[i])];
 }
 
 void select_own(kernels::Exec& exec, Rows<const float> logits,

@@ -34,16 +34,20 @@ struct ShortlistState final : HeadState {
 /// Marks of tokens, kept between calls so that a union costs what it holds, not the vocabulary.
 class TokenUnion {
   public:
-    explicit TokenUnion(int vocab = 0) : words_((static_cast<std::size_t>(vocab) + 63) / 64) {}
+    explicit TokenUnion(int vocab = 0)
+        : words_((static_cast<std::size_t>(vocab) + 63) / 64), place_(words_.size() * 64) {}
     void add(std::span<const TokenId> ids) {
         for (const TokenId id : ids)
             words_[static_cast<std::size_t>(id) / 64] |= std::uint64_t{1} << (id % 64);
     }
     /// The tokens added since the last call, rising.
     void take(std::vector<TokenId>& out);
+    /// Where the tokens `ids` lie in what the last take() gave; all must be in it.
+    void places(std::span<const TokenId> ids, std::vector<std::int32_t>& out) const;
 
   private:
     std::vector<std::uint64_t> words_;
+    std::vector<std::int32_t> place_;  ///< of each token of the last take(); of others anything
 };
 
 /// Candidates of hidden rows `first` on from logits over a longer list: columns[i] are the places of row

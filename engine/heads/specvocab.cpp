@@ -170,8 +170,8 @@ class SpecVocabHead final : public Head {
                              static_cast<std::uint64_t>(size_at(context.level)) * sizeof(float));
         columns_.resize(static_cast<std::size_t>(rows));
         for (int r = 0; r < rows; ++r)
-            place_own(shortlists_[static_cast<std::size_t>(first + r)],
-                      columns_[static_cast<std::size_t>(r)]);
+            together_.places(shortlists_[static_cast<std::size_t>(first + r)],
+                             columns_[static_cast<std::size_t>(r)]);
         select_own(context.exec, exact, columns_, first, out);
         if (context.support == nullptr) return;
         for (int r = 0; r < rows; ++r) {
@@ -179,16 +179,6 @@ class SpecVocabHead final : public Head {
             for (const std::int32_t at : columns_[static_cast<std::size_t>(r)])
                 support.logits.push_back(exact.row_data(r)[at]);
             context.support->push_back(std::move(support));
-        }
-    }
-
-    /// columns = places of `own` in union_; both rise.
-    void place_own(const std::vector<TokenId>& own, std::vector<std::int32_t>& columns) {
-        columns.clear();
-        std::size_t at = 0;
-        for (const TokenId id : own) {
-            while (union_[at] != id) ++at;
-            columns.push_back(static_cast<std::int32_t>(at));
         }
     }
 

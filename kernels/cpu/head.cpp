@@ -147,7 +147,9 @@ struct Passed {
 class PassedLists {
   public:
     PassedLists(int threads, int rows, int room)
-        : threads_(threads), rows_(static_cast<std::size_t>(rows)), room_(static_cast<std::size_t>(room)) {}
+        : threads_(threads),
+          rows_(static_cast<std::size_t>(rows)),
+          room_(static_cast<std::size_t>(room + SetScratch::slack)) {}
     std::size_t bytes() const {
         return lists() * (room_ * (sizeof(float) + sizeof(std::int32_t)) + sizeof(int)) +
                rows_ * sizeof(float);
@@ -160,7 +162,8 @@ class PassedLists {
     float& bound(int row) const {
         return reinterpret_cast<float*>(counts() + lists())[static_cast<std::size_t>(row)];
     }
-    int room() const { return static_cast<int>(room_); }
+    /// Values that a list takes; a few more places may be written.
+    int room() const { return static_cast<int>(room_) - SetScratch::slack; }
     int threads() const { return threads_; }
     void clear() { std::fill_n(counts(), lists(), 0); }
 
@@ -183,12 +186,8 @@ void keep_passing(const RowKernels& kernels, const float* y, int n, int first, f
         *list.count = -1;
         return;
     }
-    for_each_above(
-        kernels, y, 0, n, [bound] { return bound; },
-        [&](int i) {
-            list.values[*list.count] = y[i];
-            list.index[(*list.count)++] = first + i;
-        });
+    *list.count +=
+        kernels.take_above(y, n, first, bound, list.values + *list.count, list.index + *list.count);
 }
 
 /// Bounds of all rows from 64 blocks of outputs spread over the matrix; +inf where there is none.
@@ -265,7 +264,8 @@ void head_top_set(Exec& exec, const Matrix& weights, Rows<const float> x, int k,
                     found += *list.count;
                 }
                 ids.row_data(r)[0] = -1;
-                if (complete && found >= k) write_set(kernels, values, index, found, k, ids.row_data(r));
+                if (complete && found >= k)
+                    write_set(kernels, values, index, found, k, ids.row_data(r), lists.bound(r));
             }
         });
         for (int r = 0; r < rows; ++r)

@@ -37,6 +37,13 @@ struct RowKernels {
     float (*sum_exp)(const float* x, int n, float shift);
     /// Indices above `limit` among x[0, n), ascending, at most `room`; `next` is where to go on.
     int (*above)(const float* x, int first, int n, float limit, std::int32_t* out, int room, int* next);
+    /// The values above `limit` among x[0, n) and their places plus `first`, in order; returns how many. Both
+    /// lists have room for n + 16, of which any part may be written.
+    int (*take_above)(const float* x, int n, int first, float limit, float* values, std::int32_t* places);
+    /// Of values[0, n), none NaN, those above `limit` and the first `ties` that equal it: their places, in
+    /// order, `most` in all.
+    void (*take_places)(const float* values, const std::int32_t* places, int n, float limit, int ties,
+                        int most, std::int32_t* out);
     /// How many of x[0, n) are above `limit`.
     int (*count_above)(const float* x, int n, float limit);
     /// Fills weights with exp(score - maximum) and the maximum and sum in `out`.

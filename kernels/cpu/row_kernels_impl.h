@@ -165,6 +165,58 @@ struct RowKernelsOf {
         return found;
     }
 
+    static int take_above(const float* x, int n, int first, float limit, float* values,
+                          std::int32_t* places) {
+        const F bound = V::set1(limit);
+        int found = 0;
+        int i = 0;
+        for (; i + 16 <= n; i += 16) {
+            const F all = V::load(x + i);
+            std::uint32_t mask = V::greater(all, bound);
+            if constexpr (requires { V::store_packed(values, mask, all); }) {
+                V::store_packed(values + found, mask, all);
+                V::store_lanes(places + found, mask, first + i);
+                found += __builtin_popcount(mask);
+            } else {
+                for (; mask != 0; mask &= mask - 1, ++found) {
+                    const int lane = __builtin_ctz(mask);
+                    values[found] = x[i + lane];
+                    places[found] = first + i + lane;
+                }
+            }
+        }
+        for (; i < n; ++i) {
+            values[found] = x[i];
+            places[found] = first + i;
+            found += x[i] > limit ? 1 : 0;
+        }
+        return found;
+    }
+
+    static void take_places(const float* values, const std::int32_t* places, int n, float limit, int ties,
+                            int most, std::int32_t* out) {
+        int found = 0;
+        int i = 0;
+        if constexpr (requires { V::store_packed(out, 0u, places); }) {
+            const F bound = V::set1(limit);
+            for (; i + 16 <= n && found + 16 <= most; i += 16) {
+                const F all = V::load(values + i);
+                std::uint32_t mask = V::greater(all, bound);
+                std::uint32_t equal = ~(mask | V::greater(bound, all)) & 0xffffu;
+                for (; equal != 0 && ties > 0; equal &= equal - 1, --ties) mask |= equal & (0u - equal);
+                V::store_packed(out + found, mask, places + i);
+                found += __builtin_popcount(mask);
+            }
+        }
+        for (; i < n && found < most; ++i) {
+            // No branch on what cannot be predicted: a place that is not taken is written over.
+            const bool tie = values[i] == limit && ties > 0;
+            ties -= tie ? 1 : 0;
+            out[found] = places[i];
+            found += values[i] > limit || tie ? 1 : 0;
+        }
+    }
+
     /// weights[r][p] = q[row + r] . key(p) for R heads, V::dot_keys keys at a time: each load of a key serves
     /// R rows.
     template <int R>
@@ -357,8 +409,8 @@ struct RowKernelsOf {
     }
 
     static constexpr RowKernels table() {
-        return {rms_norm, silu_mul,    add,         round_to_bf16, rope,        largest,   sum_exp,
-                above,    count_above, score_chunk, mix_chunk,     join_chunks, forward_kl};
+        return {rms_norm,   silu_mul,    add,         round_to_bf16, rope,      largest,     sum_exp,   above,
+                take_above, take_places, count_above, score_chunk,   mix_chunk, join_chunks, forward_kl};
     }
 };
 

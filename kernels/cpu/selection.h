@@ -118,10 +118,10 @@ inline float ordered_value(std::uint32_t order) {
     return value_of(static_cast<std::uint64_t>(order) << 32);
 }
 
-/// The k-th largest of x[0, n), 1 <= k <= n, none NaN: halves the range of values until fewer than k lie
-/// above, about thirty passes over what is in the nearest cache.
-inline float kth_largest(const RowKernels& kernels, const float* x, int n, int k) {
-    std::uint32_t low = order_of(lowest);                  // at least k values lie at or above `low`
+/// The k-th largest of x[0, n), 1 <= k <= n, none NaN or below `least`: halves the range of values until
+/// fewer than k lie above, about thirty passes over what is in the nearest cache.
+inline float kth_largest(const RowKernels& kernels, const float* x, int n, int k, float least = lowest) {
+    std::uint32_t low = order_of(least);                   // at least k values lie at or above `low`
     std::uint32_t high = order_of(kernels.largest(x, n));  // fewer than k values lie above `high`
     while (low < high) {
         const std::uint32_t middle = low + (high - low) / 2;
@@ -145,19 +145,13 @@ inline int bound_place(int n, int k) {
     return place < bound_samples ? place : 0;
 }
 
-/// Of `count` values, numbered by `index` (rising), the k largest, ties to the lower number, in rising order.
+/// Of `count` values (none below `least`), numbered by `index` (rising), the k largest, ties to the lower
+/// number, in rising order.
 inline void write_set(const RowKernels& kernels, const float* values, const std::int32_t* index, int count,
-                      int k, std::int32_t* out) {
-    const float last = kth_largest(kernels, values, count, k);
-    int ties = k - kernels.count_above(values, count, last);
-    for (int i = 0; i < count; ++i) {
-        if (values[i] > last) {
-            *out++ = index[i];
-        } else if (values[i] == last && ties > 0) {
-            --ties;
-            *out++ = index[i];
-        }
-    }
+                      int k, std::int32_t* out, float least = lowest) {
+    const float last = kth_largest(kernels, values, count, k, least);
+    const int ties = k - kernels.count_above(values, count, last);
+    kernels.take_places(values, index, count, last, ties, k, out);
 }
 
 /// Keys of at least the k largest of x[0, n), in the order of their indices; `keys` holds n. Returns how
@@ -165,8 +159,9 @@ inline void write_set(const RowKernels& kernels, const float* values, const std:
 int keys_by_sample(const RowKernels& kernels, const float* x, int n, int k, std::uint64_t* keys);
 /// The set of the k largest of x[0, n), ties to the lower index, in the order of their indices.
 struct SetScratch {
-    float* values;        ///< [n]
-    std::int32_t* index;  ///< [n]
+    static constexpr int slack = 16;
+    float* values;        ///< [n + slack]
+    std::int32_t* index;  ///< [n + slack]
 };
 void top_set_row(const RowKernels& kernels, const float* x, int n, int k, const SetScratch& scratch,
                  std::int32_t* out);

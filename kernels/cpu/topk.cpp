@@ -74,31 +74,26 @@ int keys_by_sample(const RowKernels& kernels, const float* x, int n, int k, std:
 
 void top_set_row(const RowKernels& kernels, const float* x, int n, int k, const SetScratch& scratch,
                  std::int32_t* out) {
-    const auto take = [&](float limit) {
-        int found = 0;
-        for_each_above(
-            kernels, x, 0, n, [limit] { return limit; },
-            [&](int index) {
-                scratch.values[found] = x[index];
-                scratch.index[found++] = index;
-            });
-        return found;
-    };
     int found = 0;
+    float least = lowest;
     if (const int place = bound_place(n, k); place > 0) {
         float* sample = scratch.values;
         for (int i = 0; i < bound_samples; ++i) sample[i] = x[i * (n / bound_samples)];
         const float limit = kth_largest(kernels, sample, bound_samples, place);
-        if (std::isfinite(limit)) found = take(limit);
+        if (std::isfinite(limit)) {
+            found = kernels.take_above(x, n, 0, limit, scratch.values, scratch.index);
+            least = limit;
+        }
     }
     if (found < k) {
+        least = lowest;
         // NaN is below -inf here as in topk().
         for (found = 0; found < n; ++found) {
             scratch.values[found] = x[found] == x[found] ? x[found] : lowest;
             scratch.index[found] = found;
         }
     }
-    write_set(kernels, scratch.values, scratch.index, found, k, out);
+    write_set(kernels, scratch.values, scratch.index, found, k, out, least);
 }
 
 void logsumexp(Exec& exec, Rows<const float> x, std::span<float> out) {
@@ -141,7 +136,7 @@ void top_set(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids) {
     assert(k > 0 && k <= x.cols && ids.rows == x.rows && ids.cols == k);
     const RowKernels& kernels = row_kernels(exec);
     split_range(exec, x.rows, std::int64_t{x.rows} * x.cols, [&](int thread, int begin, int end) {
-        const auto room = static_cast<std::size_t>(std::max(x.cols, bound_samples));
+        const auto room = static_cast<std::size_t>(std::max(x.cols, bound_samples) + SetScratch::slack);
         std::byte* scratch = exec.scratch(thread, room * (sizeof(float) + sizeof(std::int32_t)));
         const SetScratch own{reinterpret_cast<float*>(scratch),
                              reinterpret_cast<std::int32_t*>(scratch + room * sizeof(float))};

@@ -46,6 +46,14 @@ struct VecAvx512 {
         const __m512i index = _mm512_add_epi32(lane, _mm512_set1_epi32(first));
         _mm512_storeu_si512(out, _mm512_maskz_compress_epi32(static_cast<__mmask16>(mask), index));
     }
+    /// The set lanes of `a` next to each other; all 16 places of `out` are written.
+    static void store_packed(float* out, std::uint32_t mask, F a) {
+        _mm512_storeu_ps(out, _mm512_maskz_compress_ps(static_cast<__mmask16>(mask), a));
+    }
+    static void store_packed(std::int32_t* out, std::uint32_t mask, const std::int32_t* from) {
+        _mm512_storeu_si512(
+            out, _mm512_maskz_compress_epi32(static_cast<__mmask16>(mask), _mm512_loadu_si512(from)));
+    }
     static F to_bf16_and_back(F a) {
         const __m512i bits = _mm512_castps_si512(a);
         const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));

@@ -67,7 +67,7 @@ TEST(Matrix, PacksBlocksToTheBytesOfSingleRows) {
             for (const int k : {1, 2, 31, 64, 97, 128, 577}) {
                 const Table w = hard_table(n, k, static_cast<std::uint64_t>(n * 1000 + k));
                 for (const Precision p : {Precision::f32, Precision::bf16, Precision::int8}) {
-                    Matrix expected = MatrixAccess::allocate(p, n, k);
+                    Matrix expected = MatrixAccess::allocate({p, false}, n, k);
                     const std::vector<float> zeros(static_cast<std::size_t>(k));
                     // The pool's threads flush denormals, as the caller does for the length of each op.
                     exec->parallel(1, [&](int) {
