@@ -138,8 +138,14 @@ PerStep decode(testing::DecodeRig& rig, const std::vector<TokenId>& prompt, int 
     DecodeSession session(rig.target(), drafter, &rig.head("full", drafter), nullptr, rig.exec(1), options,
                           recorded != nullptr ? recorded->recording : Recording{}, phases, rig.gate());
     const std::vector<std::vector<TokenId>> prompts = {prompt};  // the list keeps a reference
-    testing::PromptList list(prompts);
-    const TimeNs cpu = cpu_ns(), start = monotonic_ns();
+    // From the first token on, which the prefill gives; from outside, so that work between two steps counts
+    // too.
+    TimeNs cpu = 0, start = 0;
+    testing::PromptList list(prompts, [&](const std::string&) {
+        if (start != 0) return;
+        start = monotonic_ns();
+        cpu = cpu_ns();
+    });
     const Status done = session.run(list);
     const TimeNs wall = monotonic_ns() - start;
     if (recorded != nullptr) {  // what other threads still do for these steps belongs to them
@@ -148,10 +154,8 @@ PerStep decode(testing::DecodeRig& rig, const std::vector<TokenId>& prompt, int 
     }
     const TimeNs used = cpu_ns() - cpu;
     if (!done.ok()) std::exit(1);
-    const TimeNs prefill = list.outcomes.begin()->second.prefill_ns;
     const auto steps = static_cast<double>(std::max<std::int64_t>(1, session.totals().steps));
-    // From outside, so that work between two steps counts too.
-    return {static_cast<double>(wall - prefill) / steps, static_cast<double>(used - prefill) / steps};
+    return {static_cast<double>(wall) / steps, static_cast<double>(used) / steps};
 }
 
 void report(const char* what, const std::vector<double>& off, const std::vector<double>& on) {
