@@ -266,9 +266,9 @@ class UnitMaker {
 };
 
 /// The run's full head with times and bytes; of several rows the first mode: driving, self-paced, aligned.
-const HeadStats* full_with_times(const std::vector<HeadCost>& heads) {
+const HeadStats* full_with_times(const std::vector<HeadComparison>& heads) {
     const HeadStats* best = nullptr;
-    for (const HeadCost& head : heads) {
+    for (const HeadComparison& head : heads) {
         if (head.stats.head != "full" || head.stats.head_ns_per_round <= 0 || head.stats.bytes_per_round <= 0)
             continue;
         if (best == nullptr || head.stats.mode < best->mode) best = &head.stats;
@@ -306,15 +306,16 @@ std::string_view to_text(FullReference reference) {
     return "";
 }
 
-std::vector<HeadCost> head_costs(const Snapshot& snapshot, RowId run_id, const CostModelOptions& options) {
-    std::vector<HeadCost> out;
+std::vector<HeadComparison> head_costs(const Snapshot& snapshot, RowId run_id,
+                                       const CostModelOptions& options) {
+    std::vector<HeadComparison> out;
     const RunRow* run = snapshot.run(run_id);
     if (run == nullptr) return out;
     const UnitMaker maker(snapshot, *run);
     const bool sampled =
         maker.reference() == FullReference::aligned || maker.reference() == FullReference::calibration;
     for (HeadStats& stats : head_stats(snapshot, run_id)) {
-        HeadCost head;
+        HeadComparison head;
         head.cost = acceptance_cost(maker.units(stats), options);
         head.reference = maker.reference();
         head.estimate = stats.mode == HeadMode::aligned || (sampled && stats.head != "full");
@@ -323,7 +324,32 @@ std::vector<HeadCost> head_costs(const Snapshot& snapshot, RowId run_id, const C
         out.push_back(std::move(head));
     }
     if (const HeadStats* full = full_with_times(out); full != nullptr)
-        for (HeadCost& head : out) head.bytes = against_bytes(head.stats, *full);
+        for (HeadComparison& head : out) head.bytes = against_bytes(head.stats, *full);
+    return out;
+}
+
+std::vector<DrivenPrompt> driven_prompts(const Snapshot& snapshot, RowId run_id) {
+    std::vector<DrivenPrompt> out;
+    std::map<RowId, std::size_t> places;
+    const auto at = [&](std::size_t round) -> DrivenPrompt& {
+        const RowId prompt = snapshot.rounds[round].row.prompt_id;
+        const auto [found, is_new] = places.try_emplace(prompt, out.size());
+        if (is_new) out.push_back({prompt, {}, 0});
+        return out[found->second];
+    };
+    const RunRows rows(snapshot, run_id);
+    for (const std::size_t round : rows.rounds) {
+        HeadUnit& unit = at(round).unit;
+        unit.rounds += 1;
+        unit.committed += snapshot.rounds[round].row.committed;
+        unit += time_of(snapshot, round);
+    }
+    for (const Eval& eval : rows.driving) {
+        if (!eval.round) continue;
+        DrivenPrompt& prompt = at(*eval.round);
+        prompt.unit.head_ns += unit_of(eval).head_ns;
+        prompt.active_rows += eval.row->active_rows;
+    }
     return out;
 }
 

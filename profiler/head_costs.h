@@ -35,7 +35,7 @@ struct HeadBytes {
     double constant_ns = 0;  ///< per round, T_head - explained T_head,full: routing, selection, calls
 };
 
-struct HeadCost {
+struct HeadComparison {
     HeadStats stats;
     AcceptanceCost cost;
     std::optional<HeadBytes> bytes;  ///< absent without times of both, or without a full head in this run
@@ -47,7 +47,17 @@ struct HeadCost {
         unit;  ///< what the intervals resample: "prompt", "round", "block of 8 rounds"; "" = none
 };
 /// One per row of head_stats(), in its order.
-std::vector<HeadCost> head_costs(const Snapshot& snapshot, RowId run_id,
-                                 const CostModelOptions& options = {});
+std::vector<HeadComparison> head_costs(const Snapshot& snapshot, RowId run_id,
+                                       const CostModelOptions& options = {});
+
+/// What a run did in one of its prompts: acceptance of every round, times of counted steps. `unit.head_ns` is
+/// the driving head's.
+struct DrivenPrompt {
+    RowId prompt_id = 0;
+    HeadUnit unit;
+    double active_rows = 0;  ///< summed over rounds: rows read per call of the head; 0 without a head
+};
+/// In the order of the prompts' first rounds.
+std::vector<DrivenPrompt> driven_prompts(const Snapshot& snapshot, RowId run_id);
 
 }  // namespace draftscope

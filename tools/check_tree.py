@@ -110,12 +110,23 @@ def check_functions(path, text):
             start = None
 
 
+def defined_types(text):
+    """(namespace, name) of the classes that a header defines at the top level of a namespace."""
+    namespace = ""
+    for line in text.splitlines():
+        opened = re.match(r"namespace ([\w:]+) \{", line)
+        namespace = opened.group(1) if opened else namespace
+        defined = re.match(r"(?:class|struct|enum class) (\w+)(?: final)?(?: *:[^:].*)? *\{", line)
+        if defined:
+            yield namespace, defined.group(1)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--root", default=str(Path(__file__).resolve().parent.parent))
     root = Path(parser.parse_args().root)
     names = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=True).stdout.split("\n")
-    findings, sizes = [], []
+    findings, sizes, types = [], [], {}
     for name in filter(None, names):
         path = root / name
         if not path.is_file() or path.stat().st_size > 2_000_000:
@@ -132,11 +143,18 @@ def main():
                 findings.append(f"{name}: {count} lines (most {MAX_FILE_LINES})")
             findings += check_includes(name, text)
             findings += check_functions(name, text)
+            if path.suffix == ".h" and folder_of(name):
+                for one in defined_types(text):
+                    types.setdefault(one, []).append(name)
         if not is_data and name != "tools/check_tree.py":
             for number, line in enumerate(text.splitlines(), 1):
                 for pattern, what in FORBIDDEN_TEXT:
                     if pattern.search(line):
                         findings.append(f"{name}:{number}: contains {what}")
+    for (namespace, one), where in types.items():
+        if len(where) > 1:
+            # The linker keeps one of their templates and inline functions without a word.
+            findings.append(f"{where[1]}: {namespace}::{one} is another type in {where[0]}")
     sizes.sort()
     if sizes:
         p90 = sizes[int(0.9 * (len(sizes) - 1))][0]

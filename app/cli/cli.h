@@ -24,6 +24,7 @@ std::span<const Subcommand> subcommands();
 
 void add_gui(CLI::App& program, Action& action);
 void add_run(CLI::App& program, Action& action);
+void add_bench(CLI::App& program, Action& action);
 void add_trace(CLI::App& program, Action& action);
 void add_replay(CLI::App& program, Action& action);
 void add_fit(CLI::App& program, Action& action);

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "app/cli/estimates.h"
 #include "app/cli/tables.h"
 #include "profiler/head_costs.h"
 
@@ -12,35 +13,17 @@ namespace {
 
 using nlohmann::json;
 
-std::string number(const std::optional<double>& value, int digits) {
-    return value ? fmt::format("{:.{}f}", *value, digits) : std::string("-");
-}
-
 std::string percent(const std::optional<double>& value) {
     return value ? fmt::format("{:.1f}", 100 * *value) : std::string("-");
 }
 
-std::string with_interval(const std::optional<Estimate>& estimate) {
-    if (!estimate) return "-";
-    if (!estimate->interval) return fmt::format("{:.3f}", estimate->value);
-    return fmt::format("{:.3f} [{:.3f}, {:.3f}]", estimate->value, estimate->interval->low,
-                       estimate->interval->high);
-}
-
-std::string difference(const std::optional<Estimate>& estimate) {
-    if (!estimate) return "-";
-    if (!estimate->interval) return fmt::format("{:+.3f}", estimate->value);
-    return fmt::format("{:+.3f} [{:+.3f}, {:+.3f}]", estimate->value, estimate->interval->low,
-                       estimate->interval->high);
-}
-
-std::string mode_text(const HeadCost& head) {
+std::string mode_text(const HeadComparison& head) {
     return std::string(to_text(head.stats.mode)) + (head.estimate ? ", estimate" : "");
 }
 
-std::string acceptance_table(const std::vector<HeadCost>& heads) {
+std::string acceptance_table(const std::vector<HeadComparison>& heads) {
     std::vector<std::vector<std::string>> rows;
-    for (const HeadCost& head : heads) {
+    for (const HeadComparison& head : heads) {
         const HeadStats& stats = head.stats;
         rows.push_back({stats.head, mode_text(head), fmt::format("{}", stats.rounds),
                         fmt::format("{:.3f}", stats.tau), percent(stats.coverage),
@@ -53,7 +36,7 @@ std::string acceptance_table(const std::vector<HeadCost>& heads) {
         rows);
 }
 
-std::string reference_text(const HeadCost& head) {
+std::string reference_text(const HeadComparison& head) {
     switch (head.reference) {
         case FullReference::drive:
             return "full drove this run";
@@ -71,11 +54,11 @@ std::string reference_text(const HeadCost& head) {
     return "no full head to compare with";
 }
 
-std::string cost_table(const std::vector<HeadCost>& heads) {
+std::string cost_table(const std::vector<HeadComparison>& heads) {
     std::vector<std::vector<std::string>> rows;
     std::string_view unit;
     bool measured = false;
-    for (const HeadCost& head : heads) {
+    for (const HeadComparison& head : heads) {
         const AcceptanceCost& cost = head.cost;
         if (!cost.rho_tau || head.stats.head == "full") continue;
         unit = head.unit;
@@ -98,9 +81,9 @@ std::string cost_table(const std::vector<HeadCost>& heads) {
                        how);
 }
 
-std::string bytes_table(const std::vector<HeadCost>& heads) {
+std::string bytes_table(const std::vector<HeadComparison>& heads) {
     std::vector<std::vector<std::string>> rows;
-    for (const HeadCost& head : heads) {
+    for (const HeadComparison& head : heads) {
         if (!head.bytes) continue;
         const HeadBytes& bytes = *head.bytes;
         rows.push_back({head.stats.head, mode_text(head),
@@ -116,40 +99,17 @@ std::string bytes_table(const std::vector<HeadCost>& heads) {
         format_table({"per round", "mode", "kB", "GB/s", "nu by bytes", "x bytes", "constant us"}, rows));
 }
 
-json or_null(const std::optional<double>& value) {
-    return value ? json(*value) : json(nullptr);
-}
-
-json value_of(const std::optional<Estimate>& estimate) {
-    return estimate ? json(estimate->value) : json(nullptr);
-}
-
-json intervals_json(const AcceptanceCost& cost) {
-    json out = json::object();
-    const auto put = [&](const char* name, const std::optional<Estimate>& estimate) {
-        if (estimate && estimate->interval) out[name] = {estimate->interval->low, estimate->interval->high};
-    };
-    put("tau", cost.tau);
-    put("rho_tau", cost.rho_tau);
-    put("nu", cost.nu);
-    put("kappa", cost.kappa);
-    put("predicted_speedup", cost.predicted);
-    put("measured_speedup", cost.measured);
-    put("unexplained", cost.unexplained);
-    return out;
-}
-
 }  // namespace
 
 std::string head_table_text(const Snapshot& snapshot, RowId run_id) {
-    const std::vector<HeadCost> heads = head_costs(snapshot, run_id);
+    const std::vector<HeadComparison> heads = head_costs(snapshot, run_id);
     if (heads.empty()) return {};
     return acceptance_table(heads) + cost_table(heads) + bytes_table(heads);
 }
 
 json heads_json(const Snapshot& snapshot, RowId run_id) {
     json out = json::array();
-    for (const HeadCost& head : head_costs(snapshot, run_id)) {
+    for (const HeadComparison& head : head_costs(snapshot, run_id)) {
         const HeadStats& stats = head.stats;
         const AcceptanceCost& cost = head.cost;
         out.push_back(
@@ -168,7 +128,7 @@ json heads_json(const Snapshot& snapshot, RowId run_id) {
              {"reference",
               head.reference == FullReference::none ? json(nullptr) : json(to_text(head.reference))},
              {"estimate", head.estimate},
-             {"intervals", intervals_json(cost)},
+             {"intervals", intervals_of(cost)},
              {"interval_unit", head.unit.empty() ? json(nullptr) : json(head.unit)},
              {"active_rows", stats.active_rows},
              {"bytes_per_call", stats.bytes_per_call > 0 ? json(stats.bytes_per_call) : json(nullptr)},

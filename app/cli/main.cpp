@@ -10,9 +10,10 @@
 namespace draftscope::cli {
 
 std::span<const Subcommand> subcommands() {
-    static constexpr std::array<Subcommand, 12> table = {{
+    static constexpr std::array<Subcommand, 13> table = {{
         {"gui", add_gui},
         {"run", add_run},
+        {"bench", add_bench},
         {"trace", add_trace},
         {"replay", add_replay},
         {"fit", add_fit},

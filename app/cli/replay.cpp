@@ -6,6 +6,7 @@
 #include <set>
 
 #include "app/cli/cli.h"
+#include "app/cli/estimates.h"
 #include "app/cli/job.h"
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
@@ -25,10 +26,6 @@ struct Options {
     JobOutput output;
     bool no_mass = false;
 };
-
-json or_null(const std::optional<double>& value) {
-    return value ? json(*value) : json(nullptr);
-}
 
 /// One tally per head over the prompts that `wanted` names.
 template <typename Wanted>
@@ -73,11 +70,6 @@ AcceptanceCost acceptance_of(const ReplayReport& report, std::size_t head) {
     return acceptance_cost(units);
 }
 
-json interval_json(const std::optional<Estimate>& estimate) {
-    if (!estimate || !estimate->interval) return nullptr;
-    return {estimate->interval->low, estimate->interval->high};
-}
-
 json head_json(const HeadTally& tally, const ReplayedHead& head, std::optional<double> full) {
     return {{"head", head.spec.empty() ? json(nullptr) : json(head.spec)},
             {"tau", or_null(tally.tau())},
@@ -108,7 +100,7 @@ json heads_of(const ReplayReport& report, const std::vector<HeadTally>& tallies)
 json with_intervals(const ReplayReport& report, json heads) {
     for (std::size_t h = 0; h < heads.size(); ++h) {
         const AcceptanceCost cost = acceptance_of(report, h);
-        heads[h]["intervals"] = {{"tau", interval_json(cost.tau)}, {"rho_tau", interval_json(cost.rho_tau)}};
+        heads[h]["intervals"] = {{"tau", interval_of(cost.tau)}, {"rho_tau", interval_of(cost.rho_tau)}};
     }
     return heads;
 }
@@ -162,11 +154,7 @@ json report_json(const ReplayReport& report) {
         {"warnings", report.warnings}};
 }
 
-std::string number(const std::optional<double>& value, int digits) {
-    return value ? fmt::format("{:.{}f}", *value, digits) : std::string("-");
-}
-
-std::string with_interval(const std::optional<double>& value, const std::optional<Estimate>& estimate) {
+std::string beside_interval(const std::optional<double>& value, const std::optional<Estimate>& estimate) {
     const std::string text = number(value, 3);
     if (!value || !estimate || !estimate->interval) return text;
     return fmt::format("{} [{:.3f}, {:.3f}]", text, estimate->interval->low, estimate->interval->high);
@@ -203,14 +191,15 @@ void print_report(const ReplayReport& report) {
     for (const HeadTally& one : tallies) depths = std::max(depths, one.reached.size());
     for (std::size_t h = 0; h < tallies.size(); ++h) {
         const HeadTally& one = tallies[h];
-        std::vector<std::string> row = {report.heads[h].spec.empty() ? "-" : report.heads[h].spec,
-                                        number(one.tau(), 3),
-                                        with_interval(rho(one.tau(), full), acceptance_of(report, h).rho_tau),
-                                        std::to_string(one.rounds),
-                                        number(one.coverage(), 4),
-                                        number(one.covered_mass(), 4),
-                                        fmt::format("{:.0f}", one.active_rows()),
-                                        report.heads[h].estimates.empty() ? "exact" : "estimate"};
+        std::vector<std::string> row = {
+            report.heads[h].spec.empty() ? "-" : report.heads[h].spec,
+            number(one.tau(), 3),
+            beside_interval(rho(one.tau(), full), acceptance_of(report, h).rho_tau),
+            std::to_string(one.rounds),
+            number(one.coverage(), 4),
+            number(one.covered_mass(), 4),
+            fmt::format("{:.0f}", one.active_rows()),
+            report.heads[h].estimates.empty() ? "exact" : "estimate"};
         const auto per_depth = one.per_depth();
         for (std::size_t d = 0; d < depths; ++d)
             row.push_back(d < per_depth.size() ? fmt::format("{:.2f}", per_depth[d]) : "-");

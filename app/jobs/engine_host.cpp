@@ -487,6 +487,13 @@ class RunFile {
     bool started_ = false;
 };
 
+void take_window(std::vector<Conversation>& conversations, const RunHooks& hooks) {
+    const auto first = std::min(static_cast<std::size_t>(hooks.first_conversation), conversations.size());
+    conversations.erase(conversations.begin(), conversations.begin() + static_cast<std::ptrdiff_t>(first));
+    if (hooks.conversations > 0 && conversations.size() > static_cast<std::size_t>(hooks.conversations))
+        conversations.resize(static_cast<std::size_t>(hooks.conversations));
+}
+
 Status warn_of_overlap(const ResolvedRun& run, const std::vector<Conversation>& conversations) {
     if (!run.head) return {};
     std::vector<std::string> hashes;
@@ -512,6 +519,7 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
         DS_ASSIGN(conversations,
                   read_prompt_file(run.config.prompts_file, run.config.limit, run.config.stratify));
     }
+    take_window(conversations, hooks);
     // A file that cannot be written is said before the model is read; one that is to be replaced lives until
     // there is something to replace it with.
     std::error_code ignored;

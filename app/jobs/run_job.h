@@ -47,6 +47,8 @@ struct RunHooks {
     std::function<void()> on_started;  ///< everything is loaded; decoding begins
     std::string frontend = "cli";
     bool phases = true;  ///< false: no phase is timed (to measure what timing costs)
+    /// Of the conversations that the config chooses, only these; 0 = all that follow the first.
+    int first_conversation = 0, conversations = 0;
 };
 
 /// Everything a run keeps between runs of one process: the loaded target, drafters and heads (reloaded only

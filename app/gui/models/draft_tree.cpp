@@ -54,14 +54,14 @@ int last_accepted_index(const Ordered& ordered) {
     return last;
 }
 
-std::vector<TargetChoice> choices_of(const Snapshot& snapshot, const RoundView& view, int node) {
-    std::vector<TargetChoice> choices;
+std::vector<WantedToken> choices_of(const Snapshot& snapshot, const RoundView& view, int node) {
+    std::vector<WantedToken> choices;
     for (const NodeTopRow* top : view.tops)
         if (top->node == node)
             choices.push_back(
                 {top->token_id, token_label(snapshot, view.run, top->token_id), top->target_prob, top->rank});
     std::sort(choices.begin(), choices.end(),
-              [](const TargetChoice& a, const TargetChoice& b) { return a.rank < b.rank; });
+              [](const WantedToken& a, const WantedToken& b) { return a.rank < b.rank; });
     return choices;
 }
 
@@ -103,7 +103,7 @@ TreeNode make_target_node(const TreeNode& last, const NodeRow& row, int parent) 
     node.edge_probability = row.target_token_prob.value_or(0);
     node.path_probability = 0;
     if (row.target_token_prob) node.target_probability = *row.target_token_prob;
-    for (const TargetChoice& choice : last.top)
+    for (const WantedToken& choice : last.top)
         if (choice.token_id == row.target_token_id) node.target_rank = choice.rank;
     node.covered = row.target_covered;
     return node;

@@ -18,7 +18,7 @@ enum class TreeNodeKind {
     target,    ///< the target's own token at the end of the accepted path; in no draft
 };
 
-struct TargetChoice {
+struct WantedToken {
     TokenId token_id = no_token;
     std::string text;  ///< quoted
     double probability = 0;
@@ -42,7 +42,7 @@ struct TreeNode {
     bool last_accepted = false;                ///< the round's tree ended being followed here
     TokenId next_token_id = no_token;          ///< what the target emits after this node
     std::string next_text;
-    std::vector<TargetChoice> top;  ///< the target's first choices after this node; accepted path only
+    std::vector<WantedToken> top;  ///< the target's first choices after this node; accepted path only
 };
 
 struct TreeEdge {

@@ -20,7 +20,7 @@ std::string short_label(const HeadStats& stats) {
     return label;
 }
 
-PlanePoint make_point(const HeadCost& head, double kappa) {
+PlanePoint make_point(const HeadComparison& head, double kappa) {
     const HeadStats& stats = head.stats;
     const AcceptanceCost& cost = head.cost;
     PlanePoint point;
@@ -45,7 +45,7 @@ PlanePoint make_point(const HeadCost& head, double kappa) {
     return point;
 }
 
-std::string missing(const HeadCost* live) {
+std::string missing(const HeadComparison* live) {
     if (live == nullptr) return "No round of this run counts yet: its head appears after the first ones.";
     if (live->reference == FullReference::none)
         return "No full-head reference: nu and rho_tau need calibration rounds with the full head, a "
@@ -53,9 +53,9 @@ std::string missing(const HeadCost* live) {
     return "The live head has no measured time yet.";
 }
 
-void add_points(PlaneModel& model, const std::vector<HeadCost>& heads) {
+void add_points(PlaneModel& model, const std::vector<HeadComparison>& heads) {
     std::string_view unit;
-    for (const HeadCost& head : heads) {
+    for (const HeadComparison& head : heads) {
         if (!head.cost.nu || !head.cost.rho_tau) continue;
         PlanePoint point = make_point(head, model.kappa_shown);
         if (!point.reference && point.rho_interval) unit = head.unit;
@@ -125,9 +125,9 @@ PlaneModel build_plane(const Snapshot& snapshot, RowId run_id) {
     }
     CostModelOptions options;
     options.resamples = resamples;
-    const std::vector<HeadCost> heads = head_costs(snapshot, run_id, options);
-    const HeadCost* live = nullptr;
-    for (const HeadCost& head : heads) {
+    const std::vector<HeadComparison> heads = head_costs(snapshot, run_id, options);
+    const HeadComparison* live = nullptr;
+    for (const HeadComparison& head : heads) {
         if (head.stats.mode == HeadMode::drive) live = &head;
         if (head.cost.kappa && !model.kappa) model.kappa = head.cost.kappa->value;
     }
@@ -136,7 +136,7 @@ PlaneModel build_plane(const Snapshot& snapshot, RowId run_id) {
                                    : fmt::format("kappa {:.2f} (SlimSpec, figure 3)", published_kappa);
     add_points(model, heads);
     if (live == nullptr || !live->cost.nu || !live->cost.rho_tau) model.missing_text = missing(live);
-    for (const HeadCost& head : heads) {
+    for (const HeadComparison& head : heads) {
         std::optional<double> predicted;
         if (head.cost.predicted) predicted = head.cost.predicted->value;
         model.bars.push_back({short_label(head.stats), head.stats.head, head.stats.tau, predicted,

@@ -205,7 +205,7 @@ void top_table(const Style& style, const TreeNode& node) {
     ImGui::Text("the target's first choices after it");
     ImGui::PopStyleColor();
     if (!ImGui::BeginTable("top", 3, ImGuiTableFlags_SizingFixedFit)) return;
-    for (const TargetChoice& choice : node.top) {
+    for (const WantedToken& choice : node.top) {
         ImGui::TableNextRow();
         ImGui::TableNextColumn();
         ImGui::Text("%d", choice.rank + 1);

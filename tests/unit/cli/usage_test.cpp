@@ -7,7 +7,7 @@ TEST(Usage, EverySubcommandHasHelpWithAnExample) {
     const ScratchFolder folder;
     const Finished all = run(folder, {"--help"});
     EXPECT_EQ(all.exit_code, 0);
-    for (const char* name : {"gui", "run", "stats", "check", "export", "doctor", "kernels"}) {
+    for (const char* name : {"gui", "run", "bench", "stats", "check", "export", "doctor", "kernels"}) {
         EXPECT_NE(all.out.find(name), std::string::npos) << name;
         const Finished help = run(folder, {name, "--help"});
         EXPECT_EQ(help.exit_code, 0) << name;

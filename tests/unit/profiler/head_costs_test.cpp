@@ -29,7 +29,7 @@ RunBuilder calibrated_run() {
 TEST(HeadCosts, CalibrationServesAsFullReference) {
     const auto rows = head_costs(calibrated_run().snapshot(), 1);
     ASSERT_EQ(rows.size(), 2u);
-    const HeadCost& live = rows[0];
+    const HeadComparison& live = rows[0];
     EXPECT_EQ(live.stats.head, "fr-spec:v=8");
     EXPECT_EQ(live.stats.mode, HeadMode::drive);
     EXPECT_EQ(live.reference, FullReference::calibration);
@@ -50,7 +50,7 @@ TEST(HeadCosts, CalibrationServesAsFullReference) {
     EXPECT_DOUBLE_EQ(live.stats.bytes_per_call, live.stats.bytes_per_round / 2);  // two head spans a round
     EXPECT_EQ(live.unit, "");
 
-    const HeadCost& full = rows[1];
+    const HeadComparison& full = rows[1];
     EXPECT_EQ(full.stats.mode, HeadMode::calibration);
     EXPECT_FALSE(full.estimate);
     EXPECT_DOUBLE_EQ(full.cost.rho_tau->value, 1.0);

@@ -153,7 +153,7 @@ TEST_P(ViewsAndQueries, HeadTablesAgree) {
         const auto value = [](const std::optional<Estimate>& estimate) {
             return estimate ? std::optional(estimate->value) : std::nullopt;
         };
-        for (const HeadCost& head : head_costs(**loaded, run)) {
+        for (const HeadComparison& head : head_costs(**loaded, run)) {
             ASSERT_EQ(rows.step(), SQLITE_ROW) << db.message();
             EXPECT_EQ(rows.text(0), head.stats.head);
             EXPECT_EQ(rows.text(1), to_text(head.stats.mode));

@@ -1,0 +1,211 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "app/cli/decoding_options.h"
+#include "app/cli/estimates.h"
+#include "app/cli/job.h"
+#include "app/cli/version.h"
+#include "app/jobs/bench_job.h"
+#include "app/jobs/resolve.h"
+
+namespace draftscope::cli {
+namespace {
+
+using nlohmann::json;
+
+struct Options {
+    BenchConfig config;
+    std::string heads;
+    bool no_plain = false;
+    JobOutput output;
+};
+
+bool has_text_of_first(const BenchReport& report, std::size_t m) {
+    return report.same[m] == report.compared[m];
+}
+
+json cell_json(const BenchCell& cell) {
+    return {{"prompts", cell.prompts},
+            {"tau", cell.tau},
+            {"tokens_per_second", cell.tokens_per_second},
+            {"speedup", value_of(cell.speedup)},
+            {"speedup_interval", interval_of(cell.speedup)},
+            {"speedup_sd", or_null(cell.spread)},
+            {"active_rows", cell.active_rows}};
+}
+
+json method_json(const BenchReport& report, std::size_t m) {
+    const BenchMethod& method = report.methods[m];
+    const BenchRow& row = report.table.rows[m];
+    json out = cell_json(row.all);
+    out["method"] = method.name;
+    out["drafter"] = method.drafter;
+    out["head"] = method.head;
+    out["tree"] = method.tree;
+    out["same_text"] = has_text_of_first(report, m);
+    json categories = json::array();
+    for (std::size_t c = 0; c < row.categories.size(); ++c) {
+        categories.push_back(cell_json(row.categories[c]));
+        categories.back()["category"] = report.table.categories[c];
+    }
+    out["categories"] = std::move(categories);
+    out["against_full"] = nullptr;
+    if (report.samples.methods[m].full) {
+        out["against_full"] = {{"rho_tau", value_of(row.cost.rho_tau)},
+                               {"nu", value_of(row.cost.nu)},
+                               {"kappa", value_of(row.cost.kappa)},
+                               {"predicted_speedup", value_of(row.cost.predicted)},
+                               {"measured_speedup", value_of(row.cost.measured)},
+                               {"unexplained", value_of(row.cost.unexplained)},
+                               {"intervals", intervals_of(row.cost)}};
+    }
+    return out;
+}
+
+json report_json(const BenchReport& report) {
+    json methods = json::array();
+    for (std::size_t m = 0; m < report.methods.size(); ++m) methods.push_back(method_json(report, m));
+    return {{"version", version},
+            {"target", report.target},
+            {"synthetic", report.synthetic},
+            {"precision", report.precision},
+            {"backend", report.backend},
+            {"verify", report.verify},
+            {"temperature", report.temperature},
+            {"threads", report.threads},
+            {"batch", report.batch},
+            {"tier", "T0"},
+            {"repeat", report.repeat},
+            {"complete", !report.cancelled},
+            {"seconds", report.seconds},
+            {"methods", std::move(methods)}};
+}
+
+std::string method_table(const BenchReport& report) {
+    std::vector<std::string> header = {"method", "prompts", "tau", "tok/s", "x none", "SD", "rows", "text"};
+    if (!report.samples.plain) header[4] = "-";
+    std::vector<std::vector<std::string>> rows;
+    for (std::size_t m = 0; m < report.methods.size(); ++m) {
+        const BenchCell& cell = report.table.rows[m].all;
+        rows.push_back(
+            {report.methods[m].name, std::to_string(cell.prompts), fmt::format("{:.3f}", cell.tau),
+             fmt::format("{:.1f}", cell.tokens_per_second), with_interval(cell.speedup),
+             number(cell.spread, 3), cell.active_rows > 0 ? fmt::format("{:.0f}", cell.active_rows) : "-",
+             has_text_of_first(report, m)
+                 ? "same"
+                 : fmt::format("{} of {} differ", report.compared[m] - report.same[m], report.compared[m])});
+    }
+    return format_table(header, rows);
+}
+
+std::string model_table(const BenchReport& report) {
+    std::vector<std::vector<std::string>> rows;
+    for (std::size_t m = 0; m < report.methods.size(); ++m) {
+        const auto full = report.samples.methods[m].full;
+        if (!full || *full == m) continue;
+        const AcceptanceCost& cost = report.table.rows[m].cost;
+        rows.push_back({report.methods[m].name, with_interval(cost.rho_tau), with_interval(cost.nu),
+                        with_interval(cost.kappa), with_interval(cost.predicted),
+                        with_interval(cost.measured), difference(cost.unexplained)});
+    }
+    if (rows.empty()) return {};
+    return "\n" +
+           format_table(
+               {"against full", "rho_tau", "nu", "kappa", "predicted x", "measured x", "unexplained"}, rows);
+}
+
+/// Method x category: the speed-up, or tokens per second where nothing decoded plainly.
+std::string matrix(const BenchReport& report) {
+    if (report.table.categories.size() < 2) return {};
+    std::vector<std::string> header = {report.samples.plain ? "x none by category" : "tok/s by category"};
+    for (const std::string& category : report.table.categories)
+        header.push_back(category.empty() ? "-" : category);
+    std::vector<std::vector<std::string>> rows;
+    for (std::size_t m = 0; m < report.methods.size(); ++m) {
+        std::vector<std::string> row = {report.methods[m].name};
+        for (const BenchCell& cell : report.table.rows[m].categories) {
+            if (!report.samples.plain) {
+                row.push_back(fmt::format("{:.1f}", cell.tokens_per_second));
+                continue;
+            }
+            std::string text = cell.speedup ? number(cell.speedup->value, 2) : "-";
+            if (cell.spread) text += fmt::format(" +-{:.2f}", *cell.spread);
+            row.push_back(std::move(text));
+        }
+        rows.push_back(std::move(row));
+    }
+    return "\n" + format_table(header, rows);
+}
+
+void print_report(const BenchReport& report) {
+    std::printf("%s%s  %s  %d threads  batch %d  %s  T0\n\n", report.target.c_str(),
+                report.synthetic ? " (SYNTHETIC weights)" : "", report.precision.c_str(), report.threads,
+                report.batch,
+                report.temperature > 0 ? fmt::format("T={:g}", report.temperature).c_str() : "greedy");
+    std::printf("%s%s%s", method_table(report).c_str(), model_table(report).c_str(), matrix(report).c_str());
+    std::printf(
+        "\nblocks in turns, forwards and backwards; 95 %% bootstrap by conversation; SD and +- over %d "
+        "repetition%s; %.0f s\n",
+        report.repeat, report.repeat == 1 ? "" : "s", report.seconds);
+    if (report.cancelled) std::printf("stopped: of the blocks that every method had finished\n");
+}
+
+int do_bench(Options& options) {
+    if (!options.heads.empty()) options.config.heads = split_specs(options.heads);
+    options.config.plain = !options.no_plain;
+    Gate gate;
+    ProgressBar bar(!options.output.quiet);
+    BenchHooks hooks;
+    hooks.on_progress = [&](double fraction, const std::string& what) { bar.update(fraction, what); };
+    const InterruptWatch watch(gate);
+    const auto done = run_bench(options.config, gate, hooks);
+    bar.clear();
+    if (!done.ok()) return report(done.error());
+    if (options.output.json)
+        std::printf("%s\n", document_text(report_json(*done)).c_str());
+    else
+        print_report(*done);
+    return done->cancelled ? 130 : 0;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& program, Action& action) {
+    auto options = std::make_shared<Options>();
+    BenchConfig& config = options->config;
+    CLI::App* command = program.add_subcommand(
+        "bench",
+        "Heads, drafters and trees over the same prompts in turns: method x category, with intervals");
+    command->footer(
+        "Example: draftscope bench --prompts assets/prompts/spec_bench_half.jsonl --limit 24 --stratify "
+        "--heads full,fr-spec:v=8192,microspec --tree chain=3 --method \"ngram @ chain=3\"");
+    auto* prompts =
+        command->add_option("--prompts", config.run.prompts_file, "JSONL with `prompt` or `turns` per line");
+    prompts->required();
+    command->add_option("--heads", options->heads,
+                        "head specs with --drafter and --tree, comma-separated; a piece key=value continues "
+                        "the spec before it; of " +
+                            known_heads());
+    command->add_option("--method", config.methods,
+                        "further method (repeatable): \"DRAFTER[ x HEAD][ @ TREE]\", e.g. \"eagle3 x "
+                        "microspec @ chain=2\"");
+    add_decoding_options(*command, config.run);
+    command->add_option("--limit", config.run.limit, "conversations taken from the file (0 = all)");
+    command->add_flag("--stratify", config.run.stratify, "take them evenly over the categories");
+    command->add_option("--repeat", config.repeat, "times that every block is decoded (our default)")
+        ->capture_default_str();
+    command
+        ->add_option("--block", config.block,
+                     "conversations that a method decodes before it is the next one's turn (our default)")
+        ->capture_default_str();
+    command->add_flag("--no-plain", options->no_plain, "without --drafter none, so no speed-up");
+    command->add_flag("--json", options->output.json,
+                      "print one JSON document on stdout and nothing else there");
+    command->add_flag("--quiet", options->output.quiet, "no progress");
+    command->callback([options, &action] { action = [options] { return do_bench(*options); }; });
+}
+
+}  // namespace draftscope::cli

@@ -1,0 +1,64 @@
+#include "app/cli/decoding_options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "engine/draft/drafter.h"
+#include "engine/heads/head.h"
+
+namespace draftscope::cli {
+namespace {
+
+std::string known_drafters() {
+    std::string names;
+    for (const DrafterInfo& info : drafter_registry())
+        names += (names.empty() ? "" : ", ") + std::string(info.id);
+    return names;
+}
+
+}  // namespace
+
+std::string known_heads() {
+    std::string names;
+    for (const HeadInfo& info : head_registry()) names += (names.empty() ? "" : ", ") + std::string(info.id);
+    return names;
+}
+
+void add_decoding_options(CLI::App& command, RunConfig& config) {
+    command.add_option("--model", config.model,
+                       "target: a GGUF file, a model folder or synthetic:NAME (default: the demo model)");
+    command.add_option("--drafter", config.drafter, "NAME[:PATH], one of " + known_drafters())
+        ->capture_default_str();
+    command.add_option("--artefact", config.artefacts, "HEAD=PATH, file that a head needs (repeatable)");
+    command.add_option("--tree", config.tree,
+                       "depth=3,topk=4,nodes=12[,order=fr] | chain=6 | paper:fr-spec ... | "
+                       "choices:mc_sim_7b_63 | choices:FILE | auto (measured on the first prompts)");
+    command
+        .add_option("--verify", config.verify,
+                    "verification rule: match (the target's own text, token for token), pq (rejection "
+                    "sampling of drawn drafts: lossless in distribution) or typical[:epsilon=0.09,delta=0.3] "
+                    "(Medusa's typical acceptance: LOSSY). At temperature 0 all are greedy exact match")
+        ->capture_default_str();
+    command.add_option("--temperature", config.temperature, "0 = greedy")->capture_default_str();
+    command.add_option("--top-p", config.top_p, "nucleus, 1 = off")->capture_default_str();
+    command.add_option("--top-k", config.top_k, "0 = off")->capture_default_str();
+    command.add_option("--seed", config.seed, "of the sampling")->capture_default_str();
+    command.add_option("--max-new", config.max_new, "tokens to generate per prompt")->capture_default_str();
+    command.add_option("--batch", config.batch, "sequences decoded in lockstep; every text stays the same")
+        ->capture_default_str();
+    command.add_option("--backend", config.backend, "cpu, cuda, or auto: cuda where there is a GPU")
+        ->capture_default_str();
+    command.add_option("--numerics", config.numerics, "exact: the text does not depend on batch and tree")
+        ->capture_default_str();
+    command
+        .add_option("--acceptance", config.acceptance,
+                    "real, or drafts kept by rate:R (by depth: rate:0.9/0.8) or as in trace:FILE of replay "
+                    "--json: times rounds of targets with random weights; the text means nothing")
+        ->capture_default_str();
+    command.add_option("--precision", config.precision, "f32, bf16, int8, int4 or auto")
+        ->capture_default_str();
+    command.add_option("--threads", config.threads, "worker threads (default: all cores)");
+    command.add_flag("--ignore-eos", config.ignore_eos, "decode on past the end of text");
+    command.add_flag("--raw", config.raw, "no chat template");
+}
+
+}  // namespace draftscope::cli

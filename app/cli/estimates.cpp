@@ -1,0 +1,57 @@
+#include "app/cli/estimates.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+namespace draftscope::cli {
+
+using nlohmann::json;
+
+std::string number(const std::optional<double>& value, int digits) {
+    return value ? fmt::format("{:.{}f}", *value, digits) : std::string("-");
+}
+
+std::string with_interval(const std::optional<Estimate>& estimate, int digits) {
+    if (!estimate) return "-";
+    if (!estimate->interval) return number(estimate->value, digits);
+    return fmt::format("{:.{}f} [{:.{}f}, {:.{}f}]", estimate->value, digits, estimate->interval->low, digits,
+                       estimate->interval->high, digits);
+}
+
+std::string difference(const std::optional<Estimate>& estimate) {
+    if (!estimate) return "-";
+    if (!estimate->interval) return fmt::format("{:+.3f}", estimate->value);
+    return fmt::format("{:+.3f} [{:+.3f}, {:+.3f}]", estimate->value, estimate->interval->low,
+                       estimate->interval->high);
+}
+
+json or_null(const std::optional<double>& value) {
+    return value ? json(*value) : json(nullptr);
+}
+
+json value_of(const std::optional<Estimate>& estimate) {
+    return estimate ? json(estimate->value) : json(nullptr);
+}
+
+json interval_of(const std::optional<Estimate>& estimate) {
+    if (!estimate || !estimate->interval) return nullptr;
+    return {estimate->interval->low, estimate->interval->high};
+}
+
+json intervals_of(const AcceptanceCost& cost) {
+    json out = json::object();
+    const auto put = [&](const char* name, const std::optional<Estimate>& estimate) {
+        if (estimate && estimate->interval) out[name] = interval_of(estimate);
+    };
+    put("tau", cost.tau);
+    put("rho_tau", cost.rho_tau);
+    put("nu", cost.nu);
+    put("kappa", cost.kappa);
+    put("predicted_speedup", cost.predicted);
+    put("measured_speedup", cost.measured);
+    put("unexplained", cost.unexplained);
+    return out;
+}
+
+}  // namespace draftscope::cli

@@ -1,0 +1,86 @@
+#include <nlohmann/json.hpp>
+
+#include "tests/support/tiny_checkpoint.h"
+#include "tests/unit/cli/program.h"
+
+namespace draftscope::testing {
+namespace {
+
+using nlohmann::json;
+using Words = std::vector<std::string>;
+
+class BenchCommand : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        ModelConfig config;
+        config.hidden = TinyModelOptions().hidden;
+        config.vocab = tiny_gguf_vocab();
+        ASSERT_TRUE(write_tiny_eagle2(folder_.file("eagle2"), 5, config).ok());
+        std::string lines;
+        for (int i = 0; i < 7; ++i)
+            lines += json{{"id", i}, {"category", i % 2 ? "a" : "b"}, {"prompt", "hello you"}}.dump() + "\n";
+        write_text(folder_.file("prompts.jsonl"), lines);
+    }
+    Finished bench(const Words& more) const {
+        Words words = {"bench",
+                       "--model",
+                       tiny_model(folder_, 512),
+                       "--prompts",
+                       folder_.file("prompts.jsonl"),
+                       "--drafter",
+                       "eagle2:" + folder_.file("eagle2"),
+                       "--max-new",
+                       "10",
+                       "--raw",
+                       "--threads",
+                       "1",
+                       "--quiet",
+                       "--ignore-eos"};
+        words.insert(words.end(), more.begin(), more.end());
+        return run(folder_, words);
+    }
+    ScratchFolder folder_;
+};
+
+TEST_F(BenchCommand, WritesOneDocument) {
+    const Finished done =
+        bench({"--heads", "full,microspec:wmax=64,source=ctx", "--method", "ngram @ chain=2", "--json"});
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    const json document = json::parse(done.out);
+    EXPECT_EQ(document["tier"], "T0");
+    EXPECT_EQ(document["complete"], true);
+    ASSERT_EQ(document["methods"].size(), 4u);
+    EXPECT_EQ(document["methods"][2]["head"], "microspec:wmax=64,source=ctx");
+    for (const json& method : document["methods"]) {
+        EXPECT_EQ(method["prompts"], 7);
+        EXPECT_EQ(method["same_text"], true);
+        EXPECT_GT(method["speedup"].get<double>(), 0);
+        EXPECT_TRUE(method["speedup_interval"].is_array());
+        ASSERT_EQ(method["categories"].size(), 2u);
+        EXPECT_EQ(method["categories"][0]["category"], "b");
+        EXPECT_EQ(method["categories"][0]["prompts"], 4);
+    }
+    EXPECT_TRUE(document["methods"][0]["against_full"].is_null());
+    EXPECT_TRUE(document["methods"][3]["against_full"].is_null());
+    const json& against = document["methods"][2]["against_full"];
+    EXPECT_NEAR(against["unexplained"].get<double>(),
+                against["measured_speedup"].get<double>() - against["predicted_speedup"].get<double>(), 1e-9);
+}
+
+TEST_F(BenchCommand, PrintsMethodsAgainstPlainDecodingAndByCategory) {
+    const Finished done = bench({"--heads", "full"});
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    for (const char* part : {"x none", "eagle2 x full", "x none by category", "same", "greedy"})
+        EXPECT_NE(done.out.find(part), std::string::npos) << part << "\n" << done.out;
+}
+
+TEST_F(BenchCommand, SaysWhatIsWrong) {
+    expect_one_line_error(bench({}), {"--heads", "--method"});
+    expect_one_line_error(bench({"--heads", "nope"}), {"nope"});
+    expect_one_line_error(bench({"--method", "eagle9"}), {"eagle9"});
+    expect_one_line_error(bench({"--heads", "full", "--repeat", "0"}), {"--repeat"});
+    expect_one_line_error(run(folder_, {"bench", "--heads", "full"}), {"--prompts"});
+}
+
+}  // namespace
+}  // namespace draftscope::testing
