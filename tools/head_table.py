@@ -5,7 +5,7 @@ speed-up, as Markdown.
 For each suite, temperature and drafter: (1) a trace of the target's decode, replayed with every head: tau and coverage;
 (2) a live run of the full head with every other one beside it (--shadow): tau again, rho_tau, nu, kappa and the
 predicted speed-up, with 95 % intervals by prompt; on prompts that both have, the rounds of replay and live run must be
-equal; (3) a live run of each head by itself, the full head before and after every three: the measured speed-up. (2)
+equal; (3) `bench`, each head by itself in turns with the others and plain decoding: the measured speed-ups. (2)
 takes the first --live-limit conversations, (3) the first --measured-limit; sampled rounds are compared only where
 --live-limit is --limit, too, since a sampled text depends on the prompt's place in its run.
 
@@ -140,30 +140,11 @@ def with_interval(row, name):
     return f"{value:.3f}" if interval is None else f"{value:.3f} [{interval[0]:.3f}, {interval[1]:.3f}]"
 
 
-def measured_speeds(runner, drafter, suite, temperature, heads):
-    """Tokens per second of each head against the full head just before and after it."""
-    def speed(head):
-        return runner.run(["run", "--drafter", drafter, "--head", head, "--calibrate", "0",
-                           *runner.decoding(suite, temperature, runner.options.measured_limit)]
-                          )["totals"]["tokens_per_second"]
-
-    def full(turn):
-        # A run for each place between the heads: the words must differ to be run again.
-        return runner.run(["run", "--drafter", drafter, "--head", "full", "--calibrate", "0", "--save",
-                           str(runner.work / f"full{turn}.dscope"), "--overwrite",
-                           *runner.decoding(suite, temperature, runner.options.measured_limit)]
-                          )["totals"]["tokens_per_second"]
-
-    speeds = {"full": 1.0}
-    others = [head for head in heads if head != "full"]
-    before = full(0)
-    for first in range(0, len(others), 3):
-        found = {head: speed(head) for head in others[first:first + 3]}
-        after = full(first // 3 + 1)
-        for head, value in found.items():
-            speeds[head] = value / (0.5 * (before + after))
-        before = after
-    return speeds
+def measured_heads(runner, drafter, suite, temperature, heads):
+    """Each head by itself, block by block in turns with the others and with plain decoding: rows of `bench --json`."""
+    document = runner.run(["bench", "--drafter", drafter, "--heads", ",".join(heads), "--block", "2",
+                           *runner.decoding(suite, temperature, runner.options.measured_limit)])
+    return {method["head"]: method for method in document["methods"] if method["drafter"] == drafter}
 
 
 def table(runner, suite, temperature, drafter):
@@ -177,7 +158,7 @@ def table(runner, suite, temperature, drafter):
     # Sampled texts depend on a prompt's place in the run, which another limit changes.
     same_texts = temperature == 0 or options.limit == options.live_limit
     compared = check_equal(replayed, live_rounds(capture)) if same_texts else 0
-    speeds = {} if options.no_measured else measured_speeds(runner, drafter, suite, temperature, heads)
+    measured = {} if options.no_measured else measured_heads(runner, drafter, suite, temperature, heads)
     lines = [
         f"### {suite}, {drafter}, " + ("greedy" if temperature == 0 else f"T={temperature:g}"),
         "",
@@ -186,18 +167,21 @@ def table(runner, suite, temperature, drafter):
         (f"replay and live run have the same rounds in {compared} of {compared} pairs of head and prompt that both have."
          if same_texts else "replay and live run sampled other texts (--limit differs), so their rounds were not compared."),
         "",
-        "| head | tau, replay | tau, live | rho_tau | nu | kappa | predicted x full | measured | unexplained | "
-        "active rows | coverage % | mass % |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| head | tau, replay | tau, live | rho_tau | nu | kappa | predicted x full | measured x full | "
+        "unexplained | x none | active rows | coverage % | mass % |",
+        "| --- " * 13 + "|",
     ]
     for head in heads:
         offline, online = head_of(replayed, head), head_of(live, head)
-        predicted, measured = online["predicted_speedup"], speeds.get(head)
-        unexplained = None if predicted is None or measured is None else measured - predicted
+        alone = measured.get(head, {})
+        against, plain = alone.get("against_full") or {}, {"speedup": alone.get("speedup"), "intervals": {}}
+        if alone.get("speedup_interval"):
+            plain["intervals"]["speedup"] = alone["speedup_interval"]
         cells = [
             head, number(offline["tau"]), number(online["tau"]), with_interval(online, "rho_tau"),
             with_interval(online, "nu"), number(online["kappa"]), with_interval(online, "predicted_speedup"),
-            number(measured), "-" if unexplained is None else f"{unexplained:+.3f}", f"{offline['active_rows']:.0f}",
+            with_interval(against, "measured_speedup"), with_interval(against, "unexplained"), with_interval(plain, "speedup"),
+            f"{offline['active_rows']:.0f}",
             number(100 * offline["coverage"], 1), number(100 * offline["covered_mass"], 1),
         ]
         lines.append("| " + " | ".join(cells) + " |")
@@ -213,10 +197,10 @@ def main():
     parser.add_argument("--heads", default=HEADS)
     parser.add_argument("--limit", type=int, default=78, help="conversations replayed (0 = all)")
     parser.add_argument("--live-limit", type=int, default=12, help="conversations of the live run with all heads")
-    parser.add_argument("--measured-limit", type=int, default=6, help="conversations of the runs of each head by itself")
+    parser.add_argument("--measured-limit", type=int, default=6, help="conversations of `bench`")
     parser.add_argument("--max-new", type=int, default=96)
     parser.add_argument("--threads", type=int, default=0)
-    parser.add_argument("--no-measured", action="store_true", help="leave out the runs of each head by itself")
+    parser.add_argument("--no-measured", action="store_true", help="leave `bench` out")
     parser.add_argument("--work", default="/tmp/draftscope-head-table")
     parser.add_argument("--out", help="Markdown file (default: standard output)")
     options = parser.parse_args()
