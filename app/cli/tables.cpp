@@ -63,14 +63,15 @@ std::string phase_table_text(const Snapshot& snapshot, RowId run_id) {
     const std::optional<double> probe = run != nullptr ? probed_gb_per_s(*run) : std::nullopt;
     std::vector<std::vector<std::string>> rows;
     for (const PhaseStats& stats : phase_stats(snapshot, run_id)) {
-        rows.push_back(
-            {phase_name(stats.phase_id), fmt::format("{}", stats.count),
-             fmt::format("{:.2f}", milliseconds(stats.total_ns)),
-             fmt::format("{:.2f}", milliseconds(stats.exposed_ns)),
-             fmt::format("{:.1f}", stats.median_ns * 1e-3),
-             stats.p90_ns ? fmt::format("{:.1f}", *stats.p90_ns * 1e-3) : std::string("n too small"),
-             fmt::format("{:.1f}", 100.0 * stats.share), bandwidth_text(stats.gb_per_s),
-             of_probe_text(stats.gb_per_s, probe)});
+        rows.push_back({phase_name(stats.phase_id), fmt::format("{}", stats.count),
+                        fmt::format("{:.2f}", milliseconds(stats.total_ns)),
+                        fmt::format("{:.2f}", milliseconds(stats.exposed_ns)),
+                        stats.count > 0 ? fmt::format("{:.1f}", stats.median_ns * 1e-3) : std::string("-"),
+                        stats.p90_ns      ? fmt::format("{:.1f}", *stats.p90_ns * 1e-3)
+                        : stats.count > 0 ? std::string("n too small")
+                                          : std::string("-"),
+                        fmt::format("{:.1f}", 100.0 * stats.share), bandwidth_text(stats.gb_per_s),
+                        of_probe_text(stats.gb_per_s, probe)});
     }
     return format_table(
         {"phase", "n", "total ms", "exposed ms", "median us", "p90 us", "share %", "GB/s", "% of probe"},
