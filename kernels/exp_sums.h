@@ -16,4 +16,8 @@ inline constexpr int exp_sums_block = 512;
 /// a draw falls into.
 void exp_sums(Exec& exec, Rows<const float> x, float scale, std::span<float> tops, Rows<float> sums);
 
+/// out[j] = exp((x[j] - shift) * scale) to about 1e-7 relative, at most e^88; a NaN counts as exp(-inf). Runs
+/// on the calling thread; `exec` names the instruction set. `out` may be x.
+void exp_row(const Exec& exec, std::span<const float> x, float shift, float scale, std::span<float> out);
+
 }  // namespace draftscope::kernels

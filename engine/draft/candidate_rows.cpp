@@ -51,8 +51,8 @@ void CandidateRows::draw(DraftContext& context, std::span<const DraftJob* const>
     context.exec.parallel(rows, [&](int row) {
         const auto r = static_cast<std::size_t>(row);
         const DraftJob& job = *jobs[r];
-        auto q = std::make_shared<DraftDistribution>(
-            draft_distribution(std::move(support_[r].ids), support_[r].logits, *context.sampled));
+        auto q = std::make_shared<DraftDistribution>(draft_distribution(
+            context.exec, std::move(support_[r].ids), std::move(support_[r].logits), *context.sampled));
         const auto position = static_cast<std::int64_t>(job.tokens.size()) + level;
         const std::vector<DrawnDraft> drawn =
             draw_drafts(*q, k, *context.sampled, static_cast<std::uint64_t>(job.sequence), position);

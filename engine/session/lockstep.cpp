@@ -147,7 +147,7 @@ Acceptance Lockstep::judge(const Round& round) const {
         case VerifyRule::pq: {
             // The root's own row draws the token that follows the root.
             const TokenPlace& place = places_[static_cast<std::size_t>(round.first_row)];
-            return accept_pq(round.tree, rows, place, round.choices);
+            return accept_pq(core_.exec, round.tree, rows, place, round.choices);
         }
         case VerifyRule::typical:
             return accept_typical(core_.exec, core_.options.verify, round.tree, rows, round.choices);

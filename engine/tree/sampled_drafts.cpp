@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/rng.h"
+#include "kernels/exp_sums.h"
 
 namespace draftscope {
 namespace {
@@ -70,23 +71,48 @@ double accept_uniform(std::uint64_t seed, std::uint64_t sequence, std::int64_t p
     return purpose_uniform(Purpose::accept, seed, sequence, position, order);
 }
 
-DraftDistribution draft_distribution(std::vector<TokenId> ids, std::span<const float> logits,
-                                     const SampledDrafts& settings) {
+double sum_of(std::span<const float> probs) {
+    constexpr std::size_t lanes = 16;
+    float part[lanes] = {};
+    const std::size_t whole = probs.size() / lanes * lanes;
+    for (std::size_t i = 0; i < whole; i += lanes)
+        for (std::size_t j = 0; j < lanes; ++j) part[j] += probs[i + j];
+    double sum = 0;
+    for (const float value : part) sum += static_cast<double>(value);
+    for (std::size_t i = whole; i < probs.size(); ++i) sum += static_cast<double>(probs[i]);
+    return sum;
+}
+
+namespace {
+
+constexpr std::size_t block = 512;
+
+std::span<const float> block_at(std::span<const float> probs, std::size_t b) {
+    return probs.subspan(b * block, std::min(block, probs.size() - b * block));
+}
+
+std::vector<double> block_sums(std::span<const float> probs) {
+    std::vector<double> out((probs.size() + block - 1) / block);
+    for (std::size_t b = 0; b < out.size(); ++b) out[b] = sum_of(block_at(probs, b));
+    return out;
+}
+
+}  // namespace
+
+DraftDistribution draft_distribution(const kernels::Exec& exec, std::vector<TokenId> ids,
+                                     std::vector<float> logits, const SampledDrafts& settings) {
     DraftDistribution q;
     q.ids = std::move(ids);
-    q.probs.assign(logits.size(), 0.0f);
+    q.probs = std::move(logits);
     float most = -std::numeric_limits<float>::infinity();
-    for (const float logit : logits)
-        if (logit > most) most = logit;
-    if (most == -std::numeric_limits<float>::infinity()) return q;
-    const auto inverse = static_cast<float>(1.0 / settings.temperature);
-    double sum = 0;
-    for (std::size_t i = 0; i < logits.size(); ++i) {
-        if (std::isnan(logits[i])) continue;
-        q.probs[i] = std::exp((logits[i] - most) * inverse);
-        sum += static_cast<double>(q.probs[i]);
+    for (const float logit : q.probs) most = logit > most ? logit : most;
+    if (most == -std::numeric_limits<float>::infinity()) {
+        q.probs.assign(q.probs.size(), 0.0f);
+        return q;
     }
-    const auto share = static_cast<float>(1.0 / sum);
+    kernels::exp_row(exec, q.probs, most, static_cast<float>(1.0 / settings.temperature), q.probs);
+    const std::vector<double> sums = block_sums(q.probs);
+    const auto share = static_cast<float>(1.0 / std::accumulate(sums.begin(), sums.end(), 0.0));
     for (float& prob : q.probs) prob *= share;
     if (settings.top_k > 0 || settings.top_p < 1.0) cut(q, settings);
     return q;
@@ -97,15 +123,11 @@ namespace {
 /// What is left of q while drafts are drawn from it, with sums by block so that a draw looks into one.
 class Remaining {
   public:
-    explicit Remaining(const DraftDistribution& q)
-        : left_(q.probs), sums_((left_.size() + block - 1) / block, 0.0) {
-        for (std::size_t b = 0; b < sums_.size(); ++b) sum_block(b);
-    }
+    explicit Remaining(const DraftDistribution& q) : probs_(q.probs), sums_(block_sums(q.probs)) {}
+
     /// The entry that `uniform` falls on, taken out; size() when nothing is left.
     std::size_t draw(double uniform) {
-        double sum = 0;
-        for (const double part : sums_) sum += part;
-        const double target = uniform * sum;
+        const double target = uniform * std::accumulate(sums_.begin(), sums_.end(), 0.0);
         std::size_t chosen_block = sums_.size();
         double before = 0, seen = 0;
         // Here and below the last with any weight catches what rounding leaves over.
@@ -116,31 +138,33 @@ class Remaining {
             }
             seen += sums_[b];
         }
-        if (chosen_block == sums_.size()) return left_.size();
-        std::size_t chosen = left_.size();
-        const std::size_t first = chosen_block * block, end = std::min(left_.size(), first + block);
+        if (chosen_block == sums_.size()) return probs_.size();
+        std::size_t chosen = probs_.size();
+        const std::size_t first = chosen_block * block, end = std::min(probs_.size(), first + block);
+        double left = 0;
         for (std::size_t i = first; i < end; ++i) {
-            if (left_[i] <= 0) continue;
-            if (chosen != left_.size() && before > target) break;
-            chosen = i;
-            before += static_cast<double>(left_[i]);
+            if (is_drawn(i) || probs_[i] <= 0) continue;
+            const auto weight = static_cast<double>(probs_[i]);
+            if (chosen == probs_.size() || before <= target) {
+                if (chosen != probs_.size()) left += static_cast<double>(probs_[chosen]);
+                chosen = i;
+                before += weight;
+            } else {
+                left += weight;
+            }
         }
-        left_[chosen] = 0;
-        sum_block(chosen_block);
+        sums_[chosen_block] = left;
+        if (chosen != probs_.size()) drawn_.push_back(chosen);
         return chosen;
     }
-    std::size_t size() const { return left_.size(); }
+    std::size_t size() const { return probs_.size(); }
 
   private:
-    static constexpr std::size_t block = 512;
-    void sum_block(std::size_t b) {
-        sums_[b] = 0;
-        for (std::size_t i = b * block; i < std::min(left_.size(), (b + 1) * block); ++i)
-            sums_[b] += static_cast<double>(left_[i]);
-    }
+    bool is_drawn(std::size_t i) const { return std::find(drawn_.begin(), drawn_.end(), i) != drawn_.end(); }
 
-    std::vector<float> left_;
+    std::span<const float> probs_;
     std::vector<double> sums_;
+    std::vector<std::size_t> drawn_;
 };
 
 }  // namespace

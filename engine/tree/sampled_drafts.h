@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "kernels/exec.h"
 
 /// Drafts that are drawn from the draft distribution q instead of taken as its best tokens: what rejection
 /// sampling (`--verify pq`) needs to know of them.
@@ -28,8 +29,12 @@ struct SampledDrafts {
 /// softmax(logits / temperature) over a support, then top-k, then top-p of what is left, as the target's own
 /// row is cut (choose_tokens): drafts that the target could never emit would only be rejected. Any q gives
 /// the same texts in distribution. NaN counts as impossible.
-DraftDistribution draft_distribution(std::vector<TokenId> ids, std::span<const float> logits,
-                                     const SampledDrafts& settings);
+DraftDistribution draft_distribution(const kernels::Exec& exec, std::vector<TokenId> ids,
+                                     std::vector<float> logits, const SampledDrafts& settings);
+
+/// The sum of probabilities, of at most 512: partial sums side by side, so that it does not wait for each
+/// addition.
+double sum_of(std::span<const float> probs);
 
 struct DrawnDraft {
     TokenId token = no_token;

@@ -18,10 +18,6 @@ constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 /// Below this a temperature is as good as zero, and its inverse would overflow.
 constexpr double lowest_temperature = 1e-4;
 
-float inverse_temperature(const Sampling& sampling) {
-    return static_cast<float>(1.0 / std::max(sampling.temperature, lowest_temperature));
-}
-
 /// One row's distribution. Its total comes from the kernel's sums by block; everything else runs over few
 /// tokens, in double.
 class RowSampler {
@@ -211,6 +207,10 @@ void choose_greedy(kernels::Exec& exec, Rows<const float> logits, std::vector<Ta
 }
 
 }  // namespace
+
+float inverse_temperature(const Sampling& sampling) {
+    return static_cast<float>(1.0 / std::max(sampling.temperature, lowest_temperature));
+}
 
 float probability_of(const TargetChoice& choice, const Sampling& sampling, float logit) {
     if (!(logit >= choice.lowest)) return 0.0f;

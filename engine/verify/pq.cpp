@@ -1,107 +1,179 @@
 #include <algorithm>
 #include <cassert>
-#include <numeric>
+#include <cmath>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "base/rng.h"
 #include "engine/verify/verify.h"
 #include "engine/verify/walk.h"
+#include "kernels/exp_sums.h"
 
 namespace draftscope {
 namespace {
 
+constexpr std::size_t block = 512;
+
 /// The target's distribution after a node while drafts are tried against it: p at first, then what is left of
-/// it after each rejection. Weights need not add up to 1; `sum` says what they add up to.
+/// it after each rejection. Nothing but the token asked for is computed before the first rejection. Weights
+/// need not add up to 1; `sum` says what they add up to.
 class Residual {
   public:
-    Residual(const VerifyRows& rows, const TargetChoice& choice, int node) {
-        const std::span<const float> logits = rows.logits.row(node);
-        weights_.resize(logits.size());
-        for (std::size_t i = 0; i < logits.size(); ++i) {
-            weights_[i] = static_cast<double>(probability_of(choice, rows.sampling, logits[i]));
-            sum_ += weights_[i];
-        }
-    }
+    Residual(const kernels::Exec& exec, const VerifyRows& rows, const TargetChoice& choice, int node)
+        : exec_(exec), rows_(rows), choice_(choice), logits_(rows.logits.row(node)) {}
+
     double probability(TokenId token) const {
-        return sum_ > 0 ? weights_[static_cast<std::size_t>(token)] / sum_ : 0.0;
+        const auto i = static_cast<std::size_t>(token);
+        if (weights_.empty()) return static_cast<double>(probability_of(choice_, rows_.sampling, logits_[i]));
+        return sum_ > 0 ? static_cast<double>(weights_[i]) / sum_ : 0.0;
     }
-    /// p := norm(max(0, p - q)). Nothing left, which only rounding can bring about: p stays.
-    void take_out(const DraftDistribution& q, const std::vector<double>& left, double left_sum) {
-        std::vector<double> rest(weights_);
-        for (double& weight : rest) weight /= sum_;
-        for (std::size_t i = 0; i < left.size(); ++i)
-            if (left[i] > 0) {
-                double& weight = rest[static_cast<std::size_t>(q.id_at(i))];
-                weight = std::max(0.0, weight - left[i] / left_sum);
+    /// p := norm(max(0, p - q)), q being `left` / left_sum. Nothing left, which only rounding can bring
+    /// about: p stays.
+    void take_out(const DraftDistribution& q, std::span<const float> left, double left_sum) {
+        fill();
+        const auto scale = static_cast<float>(sum_ / left_sum);
+        rest_ = weights_;
+        if (q.ids.empty()) {
+            float* rest = rest_.data();
+            for (std::size_t i = 0; i < left.size(); ++i) {
+                const float over = rest[i] - left[i] * scale;
+                rest[i] = over > 0 ? over : 0.0f;
             }
-        replace(std::move(rest));
+        } else {
+            for (std::size_t i = 0; i < left.size(); ++i) {
+                float& weight = rest_[static_cast<std::size_t>(q.ids[i])];
+                weight = std::max(0.0f, weight - left[i] * scale);
+            }
+        }
+        replace();
     }
     /// A draft that was certain: q has all its mass on it.
     void take_out(TokenId token) {
-        std::vector<double> rest(weights_);
-        rest[static_cast<std::size_t>(token)] = 0;
-        replace(std::move(rest));
+        fill();
+        rest_ = weights_;
+        rest_[static_cast<std::size_t>(token)] = 0;
+        replace();
     }
     /// Inverse CDF in id order.
-    TokenId draw(double uniform) const {
+    TokenId draw(double uniform) {
+        fill();
         const double target = uniform * sum_;
-        double before = 0;
+        // Here and below the last with any weight catches what rounding leaves over.
+        std::size_t chosen_block = 0;
+        double before = 0, seen = 0;
+        for (std::size_t b = 0; b < sums_.size(); ++b) {
+            if (sums_[b] > 0 && seen <= target) {
+                chosen_block = b;
+                before = seen;
+            }
+            seen += sums_[b];
+        }
         std::size_t chosen = weights_.size();
-        for (std::size_t i = 0; i < weights_.size(); ++i) {
+        const std::size_t end = std::min(weights_.size(), (chosen_block + 1) * block);
+        for (std::size_t i = chosen_block * block; i < end; ++i) {
             if (weights_[i] <= 0) continue;
             if (chosen != weights_.size() && before > target) break;
             chosen = i;
-            before += weights_[i];
+            before += static_cast<double>(weights_[i]);
         }
         return static_cast<TokenId>(chosen);
     }
 
   private:
-    void replace(std::vector<double> rest) {
+    void fill() {
+        if (!weights_.empty()) return;
+        rest_.resize(logits_.size());
+        if (std::isinf(choice_.lowest)) {
+            const float inverse = inverse_temperature(rows_.sampling);
+            kernels::exp_row(exec_, logits_, choice_.log_norm / inverse, inverse, rest_);
+        } else {
+            for (std::size_t i = 0; i < logits_.size(); ++i)
+                rest_[i] = probability_of(choice_, rows_.sampling, logits_[i]);
+        }
+        replace();
+    }
+    void replace() {
+        std::vector<double> sums((rest_.size() + block - 1) / block);
         double sum = 0;
-        for (const double weight : rest) sum += weight;
-        if (sum <= 0) return;
-        weights_ = std::move(rest);
+        for (std::size_t b = 0; b < sums.size(); ++b) {
+            sums[b] = sum_of(std::span<const float>(rest_).subspan(b * block).first(
+                std::min(block, rest_.size() - b * block)));
+            sum += sums[b];
+        }
+        if (sum <= 0 && !weights_.empty()) return;
+        std::swap(weights_, rest_);
+        sums_ = std::move(sums);
         sum_ = sum;
     }
 
-    std::vector<double> weights_;
+    const kernels::Exec& exec_;
+    const VerifyRows& rows_;
+    const TargetChoice& choice_;
+    std::span<const float> logits_;
+    std::vector<float> weights_, rest_;
+    std::vector<double> sums_;  ///< of weights, by block
     double sum_ = 0;
+};
+
+/// What is left of q while drafts of it are rejected.
+class Undrawn {
+  public:
+    explicit Undrawn(const DraftDistribution& q) : q_(q) {}
+
+    /// Of `token`, a draft from q.
+    double probability(TokenId token) const {
+        const std::size_t i = index_of(token);
+        return static_cast<double>(probs()[i]) / sum_;
+    }
+    std::span<const float> probs() const { return left_.empty() ? q_.probs : left_; }
+    double sum() const { return sum_; }
+    void take_out(TokenId token) {
+        if (left_.empty()) left_ = q_.probs;
+        left_[index_of(token)] = 0;
+        sum_ = 0;
+        for (std::size_t at = 0; at < left_.size(); at += block)
+            sum_ +=
+                sum_of(std::span<const float>(left_).subspan(at).first(std::min(block, left_.size() - at)));
+    }
+
+  private:
+    std::size_t index_of(TokenId token) const {
+        if (q_.ids.empty()) return static_cast<std::size_t>(token);
+        const auto found = std::find(q_.ids.begin(), q_.ids.end(), token);
+        assert(found != q_.ids.end());
+        return static_cast<std::size_t>(found - q_.ids.begin());
+    }
+
+    const DraftDistribution& q_;
+    std::vector<float> left_;  ///< empty: all of it
+    double sum_ = 1;
 };
 
 /// Tries the children of `node` in the order in which they were drawn. Returns the accepted one, or -1 with
 /// the bonus drawn from what is left.
-int try_children(const DraftTree& tree, const VerifyRows& rows, const TokenPlace& place, int node,
-                 const TargetChoice& choice, TokenId& bonus) {
+int try_children(const kernels::Exec& exec, const DraftTree& tree, const VerifyRows& rows,
+                 const TokenPlace& place, int node, const TargetChoice& choice, TokenId& bonus) {
     const auto n = static_cast<std::size_t>(node);
     const std::int64_t position = place.position + tree.depths[n];
     const std::uint64_t seed = rows.sampling.seed;
     const DraftDistribution* q = tree.drawn_from.empty() ? nullptr : tree.drawn_from[n].get();
-    std::vector<double> left;
-    double left_sum = 0;
-    if (q != nullptr) {
-        left.assign(q->probs.begin(), q->probs.end());
-        left_sum = std::accumulate(left.begin(), left.end(), 0.0);
-    }
-    Residual residual(rows, choice, node);
+    std::optional<Undrawn> left;
+    if (q != nullptr) left.emplace(*q);
+    Residual residual(exec, rows, choice, node);
     int order = 0;
     for (std::size_t i = n + 1; i < tree.tokens.size(); ++i) {
         if (tree.parents[i] != node) continue;
         const TokenId token = tree.tokens[i];
         const double uniform = accept_uniform(seed, place.sequence, position, order++);
-        const double p = residual.probability(token);
-        if (q == nullptr) {
-            if (uniform < p) return static_cast<int>(i);
+        const double share = left ? left->probability(token) : 1.0;
+        if (uniform * share < residual.probability(token)) return static_cast<int>(i);
+        if (left) {
+            residual.take_out(*q, left->probs(), left->sum());
+            left->take_out(token);
+        } else {
             residual.take_out(token);
-            continue;
         }
-        std::size_t index = 0;
-        while (index < left.size() && q->id_at(index) != token) ++index;
-        assert(index < left.size() && left_sum > 0);
-        if (uniform * left[index] / left_sum < p) return static_cast<int>(i);
-        residual.take_out(*q, left, left_sum);
-        left[index] = 0;
-        left_sum = std::accumulate(left.begin(), left.end(), 0.0);
     }
     // Without drafts this is the target's own draw, number for number.
     bonus = order == 0
@@ -112,13 +184,14 @@ int try_children(const DraftTree& tree, const VerifyRows& rows, const TokenPlace
 
 }  // namespace
 
-Acceptance accept_pq(const DraftTree& tree, const VerifyRows& rows, const TokenPlace& place,
-                     std::span<TargetChoice> choices) {
+Acceptance accept_pq(const kernels::Exec& exec, const DraftTree& tree, const VerifyRows& rows,
+                     const TokenPlace& place, std::span<TargetChoice> choices) {
     assert(choices.size() == tree.tokens.size() && rows.sampling.temperature > 0);
     Acceptance result;
     for (int node = 0; node >= 0;) {
         result.path.push_back(node);
-        node = try_children(tree, rows, place, node, choices[static_cast<std::size_t>(node)], result.bonus);
+        node = try_children(exec, tree, rows, place, node, choices[static_cast<std::size_t>(node)],
+                            result.bonus);
     }
     emit_path(tree, rows, result, choices);
     return result;

@@ -19,6 +19,9 @@ struct Sampling {
     std::uint64_t seed = 0;
 };
 
+/// Held where it would overflow.
+float inverse_temperature(const Sampling& sampling);
+
 struct TargetChoice {
     TokenId token = no_token;  ///< what the target emits after the node
     float prob = 0;            ///< its probability (softmax of raw logits when greedy)
@@ -87,7 +90,7 @@ Acceptance accept_typical(kernels::Exec& exec, const VerifySpec& spec, const Dra
 /// := norm(max(0, p - q)) and takes the draft out of q; the bonus is drawn from what is left of p. A tree
 /// that was not drawn has certain drafts, q = 1. `place` is that of the token after the root; `choices` as
 /// for accept_typical; temperature > 0.
-Acceptance accept_pq(const DraftTree& tree, const VerifyRows& rows, const TokenPlace& place,
-                     std::span<TargetChoice> choices);
+Acceptance accept_pq(const kernels::Exec& exec, const DraftTree& tree, const VerifyRows& rows,
+                     const TokenPlace& place, std::span<TargetChoice> choices);
 
 }  // namespace draftscope

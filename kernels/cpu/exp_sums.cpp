@@ -33,4 +33,9 @@ void exp_sums(Exec& exec, Rows<const float> x, float scale, std::span<float> top
                 });
 }
 
+void exp_row(const Exec& exec, std::span<const float> x, float shift, float scale, std::span<float> out) {
+    assert(x.size() == out.size());
+    row_kernels(exec).exp_scaled(x.data(), static_cast<int>(x.size()), shift, scale, out.data());
+}
+
 }  // namespace draftscope::kernels

@@ -57,6 +57,8 @@ struct RowKernels {
     /// they are the same row; returns sum_j exp(teacher[j] - ts) ((teacher[j] - ts) - (student[j] - ss)).
     float (*forward_kl)(const float* teacher, float ts, const float* student, float ss, int n, float weight,
                         float* gradient);
+    /// y[j] = exp((x[j] - shift) * scale), 0 for NaN.
+    void (*exp_scaled)(const float* x, int n, float shift, float scale, float* y);
 };
 
 extern const RowKernels row_kernels_portable;

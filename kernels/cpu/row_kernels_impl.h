@@ -135,6 +135,15 @@ struct RowKernelsOf {
         return V::sum(V::add(total[0], total[1]));
     }
 
+    static void exp_scaled(const float* x, int n, float shift, float scale, float* y) {
+        const F minus = V::set1(-shift), factor = V::set1(scale), low = V::set1(-100.0f);
+        for (int i = 0; i < n; i += 16) {
+            const F t = V::mul(V::add(load_row(x, i, n), minus), factor);
+            // The operand that max() gives for a NaN is its second.
+            store_row(y, i, n, exp(V::max(t, low)));
+        }
+    }
+
     static int count_above(const float* x, int n, float limit) {
         const F bound = V::set1(limit);
         int found = 0;
@@ -409,8 +418,9 @@ struct RowKernelsOf {
     }
 
     static constexpr RowKernels table() {
-        return {rms_norm,   silu_mul,    add,         round_to_bf16, rope,      largest,     sum_exp,   above,
-                take_above, take_places, count_above, score_chunk,   mix_chunk, join_chunks, forward_kl};
+        return {rms_norm,  silu_mul,    add,        round_to_bf16, rope,        largest,
+                sum_exp,   above,       take_above, take_places,   count_above, score_chunk,
+                mix_chunk, join_chunks, forward_kl, exp_scaled};
     }
 };
 

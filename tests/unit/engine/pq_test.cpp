@@ -80,7 +80,8 @@ ChiSquare chi_square(const std::vector<double>& probabilities, const std::vector
 
 TEST(DrawDrafts, AreDrawsWithoutReplacement) {
     const std::vector<float> logits = {0.0f, 1.0f, -1.0f, 2.0f, 0.5f};
-    const DraftDistribution q = draft_distribution({2, 3, 5, 7, 11}, logits, {0.8});
+    const auto exec = kernels::make_cpu_exec(1);
+    const DraftDistribution q = draft_distribution(*exec, {2, 3, 5, 7, 11}, logits, {0.8});
     EXPECT_NEAR(std::accumulate(q.probs.begin(), q.probs.end(), 0.0), 1.0, 1e-6);
     std::vector<double> pairs;
     for (std::size_t a = 0; a < 5; ++a)
@@ -117,7 +118,8 @@ TEST(DraftDistribution, IsCutAsTheTargetsRowIs) {
         std::vector<float> rising;
         for (const std::size_t i : by_id) rising.push_back(logits[i]);
         const std::vector<double> expected = distribution(rising, sampling);
-        const DraftDistribution q = draft_distribution(ids, logits, settings);
+        const auto exec = kernels::make_cpu_exec(1);
+        const DraftDistribution q = draft_distribution(*exec, ids, logits, settings);
         for (std::size_t i = 0; i < by_id.size(); ++i)
             EXPECT_NEAR(static_cast<double>(q.probs[by_id[i]]), expected[i], 1e-6)
                 << "T=" << sampling.temperature << " p=" << sampling.top_p << " k=" << sampling.top_k;
@@ -134,8 +136,8 @@ ChiSquare first_token(const Sampling& sampling, int children, bool pick_best = f
     // Token 7 is out of the draft's reach.
     const std::vector<float> draft = {0.1f, 1.8f, 0.0f, 1.0f, -3.0f, 2.0f, 0.5f};
     const SampledDrafts drafts{sampling.temperature, sampling.seed, sampling.top_p, sampling.top_k};
-    const auto q = std::make_shared<DraftDistribution>(draft_distribution({}, draft, drafts));
     const auto exec = kernels::make_cpu_exec(1);
+    const auto q = std::make_shared<DraftDistribution>(draft_distribution(*exec, {}, draft, drafts));
     std::vector<int> counts(target.size(), 0);
     for (std::uint64_t sequence = 0; sequence < 8000; ++sequence) {
         std::vector<DrawnDraft> drawn = draw_drafts(*q, children, drafts, sequence, 5);
@@ -156,7 +158,7 @@ ChiSquare first_token(const Sampling& sampling, int children, bool pick_best = f
         for (const int depth : tree.depths) places.push_back({sequence, 5 + depth});
         std::vector<TargetChoice> choices;
         choose_tokens(*exec, rows, rows.cols, sampling, places, choices);
-        const Acceptance result = accept_pq(tree, {rows, sampling}, places[0], choices);
+        const Acceptance result = accept_pq(*exec, tree, {rows, sampling}, places[0], choices);
         const TokenId token =
             result.path.size() > 1 ? tree.tokens[static_cast<std::size_t>(result.path[1])] : result.bonus;
         EXPECT_EQ(choices[0].token, token);
