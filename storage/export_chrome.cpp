@@ -192,7 +192,9 @@ Status ChromeExport::processes() {
         "GROUP BY run_id",
         [&](Statement& row) { offset_[row.integer(0)] = row.integer(1); }));
     return each(
-        "SELECT id, name, target, drafter, head, tier, synthetic, "
+        "SELECT id, name, target, drafter, head, tier || CASE WHEN temperature <= 0 OR verify = 'match' THEN "
+        "'' "
+        "WHEN verify = 'pq' THEN ', lossless in distribution' ELSE ', LOSSY ' || verify END, synthetic, "
         "EXISTS (SELECT 1 FROM gpu_op WHERE run_id = run.id) FROM run ORDER BY id",
         [&](Statement& row) {
             const std::int64_t pid = row.integer(0);

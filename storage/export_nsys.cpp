@@ -145,11 +145,13 @@ Status NsysExport::session() {
         DS_TRY(done(
             processes->run(global_pid(pids_[run]), pids_[run],
                            fmt::format("draftscope: {}, {}, {}", row.text(2), row.text(3), row.text(4)))));
+        DS_TRY(done(meta->run(fmt::format("DRAFTSCOPE_RUN_{}_VERIFY", run), row.text(7))));
         return done(meta->run(fmt::format("DRAFTSCOPE_RUN_{}_TIER", run), row.text(5)));
     };
     DS_TRY(
         each("SELECT id, name, target, drafter, head, tier, coalesce(json_extract(machine_json, '$.pid'), "
-             "id) FROM run ORDER BY id",
+             "id), verify || CASE WHEN temperature <= 0 OR verify = 'match' THEN '' WHEN verify = 'pq' "
+             "THEN ' (lossless in distribution)' ELSE ' (LOSSY)' END FROM run ORDER BY id",
              process));
     DS_ASSIGN(Statement * info, table(nullptr, "META_DATA_EXPORT", 2));
     const std::pair<std::string, std::string> facts[] = {

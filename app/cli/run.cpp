@@ -128,10 +128,8 @@ void print_summary(const RunReport& report, const Snapshot& snapshot, const RunC
         std::printf(
             "ACCEPTANCE REPLAYED: drafts were kept by %s, not by the target; the text means nothing\n",
             config.acceptance.c_str());
-    } else if (losslessness(run) == "lossy") {
-        std::printf("verify %s: LOSSY, the text is not the target's own\n", run.verify.c_str());
-    } else if (losslessness(run) == "distribution") {
-        std::printf("verify %s: lossless in distribution, not token for token\n", run.verify.c_str());
+    } else {
+        std::printf("%s", verify_text(run).c_str());
     }
     std::printf("tau %.3f  (%lld committed in %lld rounds)   %.1f tok/s decode, %.1f tok/s with prefill\n",
                 totals.tau, static_cast<long long>(totals.committed), static_cast<long long>(totals.rounds),

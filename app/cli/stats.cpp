@@ -43,6 +43,8 @@ json run_json(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
             {"drafter", run.drafter},
             {"head", run.head},
             {"tree", run.tree},
+            {"verify", run.verify},
+            {"lossless", losslessness(run)},
             {"tier", run.tier},
             {"synthetic", run.synthetic},
             {"acceptance", run.acceptance},
@@ -63,6 +65,7 @@ void print_run(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
     std::printf("%s  drafter %s  head %s  tree %s  %s  %d threads  %s\n", run.target.c_str(),
                 run.drafter.c_str(), run.head.empty() ? "-" : run.head.c_str(), run.tree.c_str(),
                 run.precision.c_str(), run.threads, run.tier.c_str());
+    std::printf("%s", verify_text(run).c_str());
     std::printf("tau %.3f  (%lld committed in %lld rounds)   %.1f tok/s decode\n\n%s", totals.tau,
                 static_cast<long long>(totals.committed), static_cast<long long>(totals.rounds),
                 totals.tokens_per_second,

@@ -88,6 +88,16 @@ std::string excluded_text(const Snapshot& snapshot, RowId run_id) {
     return fmt::format("{} steps excluded from the tables ({} in all)", fmt::join(parts, ", "), totals.steps);
 }
 
+std::string verify_text(const RunRow& run) {
+    if (run.acceptance != "real")
+        return "ACCEPTANCE REPLAYED: drafts were not kept by the target; the text means nothing\n";
+    if (losslessness(run) == "lossy")
+        return fmt::format("verify {}: LOSSY, the text is not the target's own\n", run.verify);
+    if (losslessness(run) == "distribution")
+        return fmt::format("verify {}: lossless in distribution, not token for token\n", run.verify);
+    return {};
+}
+
 json phases_json(const Snapshot& snapshot, RowId run_id) {
     const RunRow* run = snapshot.run(run_id);
     const std::optional<double> probe = run != nullptr ? probed_gb_per_s(*run) : std::nullopt;

@@ -22,6 +22,10 @@ std::string phase_table_text(const Snapshot& snapshot, RowId run_id);
 /// "2 warm-up, 3 paused, 8 shadow steps excluded", or "" when none were.
 std::string excluded_text(const Snapshot& snapshot, RowId run_id);
 
+/// How the text of a run that is not the target's own, token for token, came to be; a whole line, "" for
+/// others.
+std::string verify_text(const RunRow& run);
+
 /// The same as JSON, with the keys of `run --json`.
 nlohmann::json phases_json(const Snapshot& snapshot, RowId run_id);
 nlohmann::json losses_json(const Snapshot& snapshot, RowId run_id);
