@@ -29,6 +29,13 @@ Result<std::vector<TokenId>> ConversationFeed::take_turn(const Target& target, T
     const TokenId bos = target.tokenizer()->bos();
     if (target.tokenizer()->add_bos() && bos != no_token && (tokens.empty() || tokens[0] != bos))
         tokens.insert(tokens.begin(), bos);
+    const int rows = target.config().vocab;
+    for (const TokenId token : tokens) {
+        if (token < rows) continue;
+        return bad_input(
+            "'{}' is token {}, for which the model's embedding has no row (it has {}); leave it out",
+            target.tokenizer()->token_bytes(token), token, rows);
+    }
     return tokens;
 }
 

@@ -14,6 +14,13 @@ constexpr std::array architectures = {
     Architecture{"olmo2", "Olmo2ForCausalLM", false, false, QkNorm::full, true},
 };
 
+/// Classes that compute what another family's does, under a name of their own; what their configs may ask for
+/// beyond it is refused (hf_config.cpp).
+struct Alias {
+    std::string_view hf_class, name;
+};
+constexpr std::array aliases = {Alias{"MistralForCausalLM", "llama"}};
+
 std::string listed(std::string_view Architecture::*field) {
     std::string out;
     for (const Architecture& architecture : architectures)
@@ -61,13 +68,18 @@ const Architecture* architecture_by_name(std::string_view name) {
     return with(&Architecture::name, name);
 }
 const Architecture* architecture_by_hf_class(std::string_view hf_class) {
+    for (const Alias& alias : aliases) {
+        if (alias.hf_class == hf_class) return architecture_by_name(alias.name);
+    }
     return with(&Architecture::hf_class, hf_class);
 }
 std::string known_architectures() {
     return listed(&Architecture::name);
 }
 std::string known_hf_classes() {
-    return listed(&Architecture::hf_class);
+    std::string out = listed(&Architecture::hf_class);
+    for (const Alias& alias : aliases) out += ", " + std::string(alias.hf_class);
+    return out;
 }
 
 void apply_architecture(const Architecture& architecture, ModelConfig& config) {

@@ -45,6 +45,19 @@ Status refuse_variants(const JsonFile& file, const Architecture& architecture) {
     return {};
 }
 
+/// A window as long as the context is none. Qwen's configs carry one that they switch off.
+Status refuse_window(const JsonFile& file, int context) {
+    DS_ASSIGN(const auto window, file.count("sliding_window", INT32_MAX));
+    DS_ASSIGN(const auto used, file.boolean("use_sliding_window"));
+    if (!window || *window >= context || used.has_value()) return {};
+    return bad_input(
+        "{}: sliding_window is {}, shorter than max_position_embeddings {}; this version attends to the "
+        "whole "
+        "context. Set max_position_embeddings to the window to use the model within it, where both are the "
+        "same",
+        file.path(), *window, context);
+}
+
 Status read_heads(const JsonFile& file, ModelConfig& config) {
     DS_ASSIGN(config.heads, file.required_count("num_attention_heads", largest_extent));
     DS_ASSIGN(const auto kv_heads, file.count("num_key_value_heads", largest_extent));
@@ -81,6 +94,7 @@ Result<HfConfig> read_hf_config(const JsonFile& file) {
     DS_ASSIGN(config.hidden, file.required_count("hidden_size", largest_extent));
     DS_ASSIGN(config.ffn, file.required_count("intermediate_size", largest_extent));
     DS_ASSIGN(config.context, file.required_count("max_position_embeddings", largest_extent));
+    DS_TRY(refuse_window(file, config.context));
     DS_ASSIGN(config.vocab, file.required_count("vocab_size", largest_extent));
     DS_TRY(read_heads(file, config));
     DS_ASSIGN(HfRope rope, read_hf_rope(file, config.head_dim));

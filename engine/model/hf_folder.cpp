@@ -79,11 +79,8 @@ Result<ModelFile> open_hf_folder(const std::string& folder) {
     DS_ASSIGN(out.weights, open_hf_weights(folder, hf));
     out.config = std::move(hf.config);
     DS_ASSIGN(TokenizerSpec spec, read_hf_tokenizer(folder, config));
+    DS_TRY(fit_to_embedding(spec, out.config.vocab));
     DS_ASSIGN(out.tokenizer, Tokenizer::create(std::move(spec)));
-    if (out.tokenizer->size() > out.config.vocab) {
-        return bad_input("{}: the tokenizer has {} tokens, the embedding only {} rows", folder,
-                         out.tokenizer->size(), out.config.vocab);
-    }
     // A template that is not recognised does not keep a model from being opened: raw prompts need none.
     DS_ASSIGN(const std::string source, read_template(root));
     auto chat = ChatTemplate::from_source(source, folder, turn_tokens(*out.tokenizer));

@@ -46,11 +46,8 @@ Result<ModelFile> open_model_file(const std::string& path) {
     ModelFile out;
     DS_ASSIGN(out.config, read_gguf_config(file, *architecture));
     DS_ASSIGN(TokenizerSpec spec, read_gguf_tokenizer(file));
+    DS_TRY(fit_to_embedding(spec, out.config.vocab));
     DS_ASSIGN(out.tokenizer, Tokenizer::create(std::move(spec)));
-    if (out.tokenizer->size() > out.config.vocab) {
-        return bad_input("{}: the tokenizer has {} tokens, token_embd.weight only {} rows", path,
-                         out.tokenizer->size(), out.config.vocab);
-    }
     DS_TRY(read_chat(file, out));
     const TensorType* type = dominant_type(file);
     out.quantisation = type->name;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "engine/model/mapped_file.h"
+#include "engine/model/tokenizer.h"
 #include "engine/model/utf8.h"
 
 namespace draftscope {
@@ -71,6 +73,23 @@ SpecialTokens::Hit SpecialTokens::find(std::string_view text, std::size_t from, 
             return {begin, end - begin, entry.id};
         }
     }
+    return {};
+}
+
+Status fit_to_embedding(TokenizerSpec& spec, int rows) {
+    constexpr int control = 3, unused = 5;
+    // What create() refuses is left for it to name.
+    if (spec.types.size() != spec.tokens.size()) return {};
+    const auto beyond = [&](TokenId id) { return id >= rows && id < static_cast<int>(spec.tokens.size()); };
+    for (auto id = static_cast<std::size_t>(rows); id < spec.tokens.size(); ++id) {
+        if (spec.types[id] >= control && spec.types[id] <= unused) continue;
+        return bad_input(
+            "{}: the tokenizer has {} tokens, the embedding only {} rows, and token {} '{}' beyond them "
+            "is one that any text may hold",
+            spec.file, spec.tokens.size(), rows, id, printable(spec.tokens[id]));
+    }
+    std::erase_if(spec.eos, beyond);
+    if (beyond(spec.named_eos)) spec.named_eos = no_token;
     return {};
 }
 

@@ -57,6 +57,10 @@ struct TokenizerSpec {
 /// Adds the control tokens that end a turn in every model that has them; files often name only some of
 /// theirs.
 void add_known_ends(TokenizerSpec& spec);
+/// Takes from the spec what an embedding of `rows` rows does not hold. Added tokens beyond it (published
+/// models have some, for tools or pictures) may stay, since no text need hold them; they end nothing. Other
+/// tokens there are an error: any text may hold them.
+Status fit_to_embedding(TokenizerSpec& spec, int rows);
 /// The spec's merges by ids; one that does not join two tokens into a third is an error naming it.
 Result<BpeMerges> read_merges(const TokenizerSpec& spec);
 

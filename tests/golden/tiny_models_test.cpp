@@ -194,7 +194,8 @@ TEST_P(TinyModels, TokenizerEqualsTheTokenizersLibrary) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Architectures, TinyModels, ::testing::Values("llama", "qwen2", "qwen3", "olmo2"),
+INSTANTIATE_TEST_SUITE_P(Architectures, TinyModels,
+                         ::testing::Values("llama", "qwen2", "qwen3", "olmo2", "mistral"),
                          [](const auto& instance) { return std::string(instance.param); });
 
 }  // namespace

@@ -204,9 +204,14 @@ TEST(HfFolder, TensorsAreCheckedAgainstTheConfig) {
 }
 
 TEST(HfFolder, UnsupportedModelsAreNamed) {
-    EXPECT_THAT(with_config("llama", "architectures", {"MistralForCausalLM"}),
-                HasSubstr("architecture 'MistralForCausalLM' is not supported by this version (supported: "
-                          "LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, Olmo2ForCausalLM)"));
+    EXPECT_THAT(
+        with_config("llama", "architectures", {"FalconForCausalLM"}),
+        HasSubstr(
+            "architecture 'FalconForCausalLM' is not supported by this version (supported: "
+            "LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, Olmo2ForCausalLM, MistralForCausalLM)"));
+    EXPECT_THAT(with_config("mistral", "sliding_window", 64),
+                HasSubstr("sliding_window is 64, shorter than max_position_embeddings 256"));
+    EXPECT_EQ(with_config("mistral", "sliding_window", Json()), "(opened)");
     EXPECT_THAT(with_config("llama", "architectures", Json()), HasSubstr("architectures is missing"));
     EXPECT_THAT(with_config("llama", "rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}),
                 HasSubstr("rope_scaling.type is \"yarn\", expected 'default' or 'llama3'"));
@@ -217,6 +222,22 @@ TEST(HfFolder, UnsupportedModelsAreNamed) {
     EXPECT_THAT(with_config("qwen2", "use_sliding_window", true), HasSubstr("use_sliding_window is true"));
     EXPECT_THAT(with_config("qwen2", "hidden_act", "gelu"), HasSubstr("hidden_act is \"gelu\""));
     EXPECT_THAT(with_config("qwen2", "quantization_config", {{"bits", 4}}), HasSubstr("are quantised"));
+}
+
+TEST(HfFolder, AddedTokensMayGoBeyondTheEmbeddingWhereTextNeedNotHoldThem) {
+    const ModelFile mistral = open_golden("mistral");
+    EXPECT_EQ(mistral.config.architecture, "llama");
+    EXPECT_EQ(mistral.tokenizer->size(), mistral.config.vocab + 2);
+    EXPECT_EQ(mistral.tokenizer->encode("<think>", true).at(0), mistral.config.vocab);
+    // A token that ends a turn but cannot be generated ends nothing.
+    const Copy copy("mistral");
+    copy.edit("generation_config.json", [&](Json& json) {
+        json["eos_token_id"] = {296, mistral.config.vocab + 1};
+    });
+    const auto opened = open_model_file(copy.path());
+    ASSERT_TRUE(opened.ok()) << opened.error().message;
+    EXPECT_FALSE(opened->tokenizer->is_eos(mistral.config.vocab + 1));
+    EXPECT_TRUE(opened->tokenizer->is_eos(296));
 }
 
 TEST(HfFolder, ImpossibleConfigsAreRefused) {
