@@ -7,6 +7,7 @@
 #include "app/cli/tables.h"
 #include "app/jobs/probe_cache.h"
 #include "app/jobs/run_job.h"
+#include "app/jobs/weight_cache_place.h"
 #include "kernels/device.h"
 #include "kernels/exec.h"
 #include "profiler/machine.h"
@@ -60,6 +61,9 @@ int do_doctor(const Options& options) {
     if (options.json) {
         auto document = nlohmann::json::parse(to_json(machine));
         document["demo_model"] = model.empty() ? nlohmann::json(nullptr) : nlohmann::json(model);
+        document["packed_weights"] = nlohmann::json::array();
+        for (const KeptWeights& kept : kept_weights())
+            document["packed_weights"].push_back({{"file", kept.path}, {"bytes", kept.bytes}});
         std::printf("%s\n", document_text(document).c_str());
         return 0;
     }
@@ -77,6 +81,8 @@ int do_doctor(const Options& options) {
                 machine.tsc_invariant ? "invariant TSC" : "CLOCK_MONOTONIC (no invariant TSC)");
     std::printf("demo model %s\n",
                 model.empty() ? "not found: run tools/fetch_deps.sh model" : model.c_str());
+    for (const KeptWeights& kept : kept_weights())
+        std::printf("packed     %s, %.2f GB\n", kept.path.c_str(), static_cast<double>(kept.bytes) / 1e9);
     for (const Capability& capability : machine.capabilities) {
         std::printf("%-10s %s: %s%s%s\n", capability.available ? "yes" : "no", capability.name.c_str(),
                     capability.state.c_str(), capability.remedy.empty() ? "" : "; ",

@@ -17,6 +17,7 @@
 #include "app/jobs/run_job.h"
 #include "app/jobs/tree_pilot.h"
 #include "app/jobs/vocabulary.h"
+#include "app/jobs/weight_cache_place.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/draft/drafter.h"
@@ -188,7 +189,8 @@ Status EngineHost::Impl::load_target(const ResolvedRun& run, const RunHooks& hoo
         const auto progress = [&](double fraction, const std::string& what) {
             if (hooks.on_progress) hooks.on_progress(fraction, what);
         };
-        DS_ASSIGN(target, Target::load(run.config.model, *exec, run.precision, progress));
+        DS_ASSIGN(const WeightCacheOptions cache, weight_cache_options());
+        DS_ASSIGN(target, Target::load(run.config.model, *exec, run.precision, progress, cache));
         if (target->tokenizer() == nullptr)
             return bad_input("--model {}: has no tokenizer", run.config.model);
         target_key = key;

@@ -7,6 +7,7 @@
 #include "app/jobs/conversation_feed.h"
 #include "app/jobs/prompt_file.h"
 #include "app/jobs/resolve.h"
+#include "app/jobs/weight_cache_place.h"
 #include "base/clock.h"
 #include "engine/heads/artefact.h"
 #include "engine/replay/record.h"
@@ -58,7 +59,8 @@ Result<TraceReport> run_trace(const TraceConfig& config, const TraceHooks& hooks
     }
     const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
     const auto exec = kernels::make_cpu_exec(run.config.threads > 0 ? run.config.threads : cores);
-    DS_ASSIGN(const auto target, Target::load(run.config.model, *exec, run.precision, tell));
+    DS_ASSIGN(const WeightCacheOptions cache, weight_cache_options());
+    DS_ASSIGN(const auto target, Target::load(run.config.model, *exec, run.precision, tell, cache));
     if (target->tokenizer() == nullptr) return bad_input("--model {}: has no tokenizer", run.config.model);
     if (const std::string& problem = target->chat().problem(); !run.config.raw && !problem.empty())
         return bad_input("{}", problem);

@@ -77,24 +77,40 @@ Status load_layer_vectors(const WeightSource& source, const ModelConfig& config,
     return {};
 }
 
-Result<DecoderLayer> load_layer(kernels::Exec& exec, kernels::Precision precision, const ModelFile& file,
-                                const LayerShape& shape, int index) {
+void plan_layer(const LayerShape& shape, int index, std::vector<PlannedMatrix>& plan) {
     const std::string prefix = fmt::format("blk.{}.", index);
-    const auto stack = [&](std::initializer_list<StackedTensor> parts, int cols) {
-        std::vector<StackedTensor> named(parts);
-        for (StackedTensor& part : named) part.name = prefix + part.name;
-        return pack_stacked(exec, precision, *file.weights, named, cols, "from the model's config");
+    const auto stack = [&](const char* name, std::vector<StackedTensor> parts, int cols) {
+        for (StackedTensor& part : parts) part.name = prefix + part.name;
+        plan.push_back({prefix + name, std::move(parts), cols, "from the model's config"});
     };
+    stack("attn_qkv",
+          {{"attn_q.weight", shape.q_width()},
+           {"attn_k.weight", shape.kv_width()},
+           {"attn_v.weight", shape.kv_width()}},
+          shape.hidden);
+    stack("attn_output", {{"attn_output.weight", shape.hidden}}, shape.q_width());
+    stack("ffn_gate_up", {{"ffn_gate.weight", shape.ffn}, {"ffn_up.weight", shape.ffn}}, shape.hidden);
+    stack("ffn_down", {{"ffn_down.weight", shape.hidden}}, shape.ffn);
+}
+
+/// Every packed matrix of a model in the order in which load_layers() takes them, the LM head last.
+std::vector<PlannedMatrix> plan_of(const ModelConfig& config, const LayerShape& shape) {
+    std::vector<PlannedMatrix> plan;
+    for (int i = 0; !only_ends(config) && i < config.layers; ++i) plan_layer(shape, i, plan);
+    plan.push_back({"output",
+                    {{config.tied_head ? "token_embd.weight" : "output.weight", config.vocab}},
+                    config.hidden,
+                    {}});
+    return plan;
+}
+
+Result<DecoderLayer> load_layer(WeightLoader& loader, const ModelFile& file, int index) {
     DecoderLayer layer;
-    DS_TRY(load_layer_vectors(*file.weights, file.config, prefix, layer));
-    DS_ASSIGN(layer.qkv, stack({{"attn_q.weight", shape.q_width()},
-                                {"attn_k.weight", shape.kv_width()},
-                                {"attn_v.weight", shape.kv_width()}},
-                               shape.hidden));
-    DS_ASSIGN(layer.attn_out, stack({{"attn_output.weight", shape.hidden}}, shape.q_width()));
-    DS_ASSIGN(layer.gate_up,
-              stack({{"ffn_gate.weight", shape.ffn}, {"ffn_up.weight", shape.ffn}}, shape.hidden));
-    DS_ASSIGN(layer.down, stack({{"ffn_down.weight", shape.hidden}}, shape.ffn));
+    DS_TRY(load_layer_vectors(*file.weights, file.config, fmt::format("blk.{}.", index), layer));
+    DS_ASSIGN(layer.qkv, loader.next());
+    DS_ASSIGN(layer.attn_out, loader.next());
+    DS_ASSIGN(layer.gate_up, loader.next());
+    DS_ASSIGN(layer.down, loader.next());
     return layer;
 }
 
@@ -118,8 +134,10 @@ struct Target::Impl {
     std::vector<float> wanted;    ///< [logit rows, d], gathered
     std::vector<int> node_path;
 
-    Status load_weights(kernels::Exec& exec, const ProgressFn& progress);
-    Status load_layers(kernels::Exec& exec, const ProgressFn& progress);
+    LoadReport load_report;
+
+    Status load_weights(kernels::Exec& exec, const ProgressFn& progress, const WeightCacheOptions& cache);
+    Status load_layers(WeightLoader& loader, const ProgressFn& progress);
     Status check(const ForwardRequest& request) const;
     Status check_sequence(const SequenceRows& sequence) const;
     void place_rows(const SequenceRows& sequence);
@@ -137,13 +155,14 @@ struct Target::Impl {
     }
 };
 
-Status Target::Impl::load_layers(kernels::Exec& exec, const ProgressFn& progress) {
+Status Target::Impl::load_layers(WeightLoader& loader, const ProgressFn& progress) {
     const ModelConfig& config = file.config;
     layers.reserve(static_cast<std::size_t>(config.layers));
     for (int i = 0; i < config.layers; ++i) {
         if (progress)
-            progress(i / (config.layers + 1.0), fmt::format("packing layer {} of {}", i + 1, config.layers));
-        DS_ASSIGN(DecoderLayer layer, load_layer(exec, precision, file, shape, i));
+            progress(i / (config.layers + 1.0),
+                     fmt::format("{} layer {} of {}", loader.doing(), i + 1, config.layers));
+        DS_ASSIGN(DecoderLayer layer, load_layer(loader, file, i));
         layer_bytes += layer.bytes();
         layers.push_back(std::move(layer));
     }
@@ -152,14 +171,18 @@ Status Target::Impl::load_layers(kernels::Exec& exec, const ProgressFn& progress
     return {};
 }
 
-Status Target::Impl::load_weights(kernels::Exec& exec, const ProgressFn& progress) {
+Status Target::Impl::load_weights(kernels::Exec& exec, const ProgressFn& progress,
+                                  const WeightCacheOptions& cache) {
     const WeightSource& source = *file.weights;
     const ModelConfig& config = file.config;
     DS_ASSIGN(embedding, require_tensor(source, "token_embd.weight", {config.vocab, config.hidden}));
-    if (!only_ends(config)) DS_TRY(load_layers(exec, progress));
-    if (progress) progress(config.layers / (config.layers + 1.0), "packing the LM head");
-    const StackedTensor head{config.tied_head ? "token_embd.weight" : "output.weight", config.vocab};
-    DS_ASSIGN(lm_head, pack_stacked(exec, precision, source, {&head, 1}, config.hidden));
+    WeightLoader loader(exec, precision, source, plan_of(config, shape), cache);
+    if (!only_ends(config)) DS_TRY(load_layers(loader, progress));
+    if (progress)
+        progress(config.layers / (config.layers + 1.0), fmt::format("{} the LM head", loader.doing()));
+    DS_ASSIGN(lm_head, loader.next());
+    if (progress && loader.writing()) progress(1.0, "waiting for the disk to take the packed weights");
+    load_report = loader.finish();
     if (kernels::Device* device = exec.device(); device != nullptr && !only_ends(config))
         DS_TRY(on_device.prepare(*device, shape, rope, layers, output_norm, lm_head));
     if (progress) progress(1.0, "target ready");
@@ -299,7 +322,7 @@ Target::~Target() = default;
 
 Result<std::unique_ptr<Target>> Target::load(const std::string& path, kernels::Exec& exec,
                                              std::optional<kernels::Precision> precision,
-                                             const ProgressFn& progress) {
+                                             const ProgressFn& progress, const WeightCacheOptions& cache) {
     if (progress) progress(0.0, "opening the model");
     DS_ASSIGN(ModelFile file, open_model_file(path));
     const bool on_device = exec.device() != nullptr;
@@ -310,11 +333,12 @@ Result<std::unique_ptr<Target>> Target::load(const std::string& path, kernels::E
                          kernels::to_text(chosen));
     DS_TRY(check_memory(file, chosen,
                         on_device ? std::optional(exec.device()->info().memory_bytes) : available_memory()));
-    return build(std::move(file), exec, chosen, progress);
+    return build(std::move(file), exec, chosen, progress, cache);
 }
 
 Result<std::unique_ptr<Target>> Target::build(ModelFile file, kernels::Exec& exec,
-                                              kernels::Precision precision, const ProgressFn& progress) {
+                                              kernels::Precision precision, const ProgressFn& progress,
+                                              const WeightCacheOptions& cache) {
     if (file.weights == nullptr) return failed("a target needs weights");
     DS_TRY(check_config(file.config, file.weights->path()));
     auto impl = std::make_unique<Impl>();
@@ -322,7 +346,7 @@ Result<std::unique_ptr<Target>> Target::build(ModelFile file, kernels::Exec& exe
     impl->shape = layer_shape(impl->file.config);
     impl->precision = exec.device() != nullptr ? kernels::Precision::bf16 : precision;
     impl->path = impl->file.weights->path();
-    DS_TRY(impl->load_weights(exec, progress));
+    DS_TRY(impl->load_weights(exec, progress, cache));
     return std::unique_ptr<Target>(new Target(std::move(impl)));
 }
 
@@ -340,6 +364,9 @@ kernels::Precision Target::precision() const {
 }
 const std::string& Target::path() const {
     return impl_->path;
+}
+const LoadReport& Target::load_report() const {
+    return impl_->load_report;
 }
 const kernels::Matrix& Target::lm_head() const {
     return impl_->lm_head;

@@ -14,6 +14,7 @@
 #include "engine/model/kv_cache.h"
 #include "engine/model/model_config.h"
 #include "engine/model/model_file.h"
+#include "engine/model/weight_loader.h"
 #include "kernels/matrix.h"
 #include "kernels/rope.h"
 
@@ -55,12 +56,14 @@ class Target {
     /// `precision` absent = auto (int8 for a quantised file, else bf16).
     static Result<std::unique_ptr<Target>> load(const std::string& path, kernels::Exec& exec,
                                                 std::optional<kernels::Precision> precision,
-                                                const ProgressFn& progress = {});
+                                                const ProgressFn& progress = {},
+                                                const WeightCacheOptions& cache = {});
     /// Takes any weights under GGUF names (random models in tests, synthetic targets). The tokenizer may be
     /// null.
     static Result<std::unique_ptr<Target>> build(ModelFile file, kernels::Exec& exec,
                                                  kernels::Precision precision,
-                                                 const ProgressFn& progress = {});
+                                                 const ProgressFn& progress = {},
+                                                 const WeightCacheOptions& cache = {});
     ~Target();
 
     const ModelConfig& config() const;
@@ -68,6 +71,7 @@ class Target {
     const ChatTemplate& chat() const;
     kernels::Precision precision() const;
     const std::string& path() const;
+    const LoadReport& load_report() const;
     /// [V, d]; shared with draft heads.
     const kernels::Matrix& lm_head() const;
     /// Token embeddings as f32 rows, out is [tokens, d]: the values of the file, dequantised, also where the
