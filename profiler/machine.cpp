@@ -1,6 +1,7 @@
 #include "profiler/machine.h"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <linux/perf_event.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -136,11 +137,16 @@ Capability cpu_counters() {
         close(static_cast<int>(fd));
         return {"CPU counters", true, "yes", "perf events", ""};
     }
-    const std::string why = std::strerror(errno);
+    const int error = errno;
+    if (error != EACCES && error != EPERM)
+        return {"CPU counters", false, "none",
+                fmt::format("no hardware counters (perf_event_open: {})", std::strerror(error)),
+                "virtual machines often have none; nothing here depends on them"};
     const std::string paranoid = first_line("/proc/sys/kernel/perf_event_paranoid");
     return {"CPU counters", false, "none",
-            "perf_event_open: " + why + (paranoid.empty() ? "" : ", perf_event_paranoid " + paranoid),
-            "set kernel.perf_event_paranoid to 2 or lower; virtual machines often have no counters"};
+            fmt::format("perf_event_open: {}{}", std::strerror(error),
+                        paranoid.empty() ? "" : ", perf_event_paranoid " + paranoid),
+            "sudo sysctl kernel.perf_event_paranoid=2"};
 }
 
 }  // namespace
