@@ -18,7 +18,8 @@ bool ActiveSets::covers(TokenId token, int level) const {
 
 void ActiveSets::freeze(int levels) {
     for (int level = 0; level < levels; ++level) at(level);
-    for (auto& [level, set] : sets_) std::sort(set.ids.begin(), set.ids.end());
+    for (auto& [level, set] : sets_)
+        if (!std::ranges::is_sorted(set.ids)) std::ranges::sort(set.ids);
     frozen_ = levels;
 }
 
