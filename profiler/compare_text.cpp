@@ -23,12 +23,13 @@ std::array<std::string, 6> compare_cells(const ComparedQuantity& q) {
     const std::string range =
         q.ratio.interval ? fmt::format("{:.3f} .. {:.3f}", q.ratio.interval->low, q.ratio.interval->high)
                          : std::string("-");
+    const bool one_sided = q.phase_id != 0 && (q.a > 0) != (q.b > 0);
     return {q.unit.empty() ? q.name : q.name + ", " + q.unit,
             fmt::format("{:.{}f}", q.a, digits),
             fmt::format("{:.{}f}", q.b, digits),
             q.a > 0 ? fmt::format("{:.3f}", q.ratio.value) : std::string("-"),
             range,
-            std::string(to_text(q.change))};
+            one_sided ? fmt::format("only in {}", q.a > 0 ? 'A' : 'B') : std::string(to_text(q.change))};
 }
 
 std::string compare_side(char letter, const RunRow& run) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
+#include "profiler/compare_text.h"
 #include "tests/unit/capture/builders.h"
 
 namespace draftscope {
@@ -211,6 +212,20 @@ TEST(Compare, OtherTokensAreSaid) {
     EXPECT_EQ(c.same_tokens, 0u);
     EXPECT_NEAR(c.tau.ratio.value, 1.5, 1e-9);
     EXPECT_THAT(c.warnings[0], HasSubstr("20 of 20 prompts have other tokens"));
+}
+
+TEST(CompareText, APhaseOfOneRunAloneIsSaidToBe) {
+    ComparedQuantity gather;
+    gather.name = "gather";
+    gather.unit = "us per round";
+    gather.phase_id = 5;
+    gather.b = 8.9;
+    EXPECT_EQ(compare_cells(gather)[3], "-");
+    EXPECT_EQ(compare_cells(gather)[5], "only in B");
+    std::swap(gather.a, gather.b);
+    EXPECT_EQ(compare_cells(gather)[5], "only in A");
+    gather.b = gather.a;
+    EXPECT_EQ(compare_cells(gather)[5], "too few prompts");
 }
 
 }  // namespace
