@@ -2,7 +2,7 @@
 import numpy as np
 import torch
 
-from .target import Config
+from .config import Config
 from .text import Text
 
 NAMES = {

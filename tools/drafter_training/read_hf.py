@@ -1,7 +1,7 @@
 """A target from a Hugging Face folder: config.json, model*.safetensors, tokenizer.json, tokenizer_config.json."""
 import json
 
-from .target import Config
+from .config import Config
 from .text import Text
 
 
@@ -24,9 +24,14 @@ def read(path):
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind not in ("default", "llama3"):
         raise SystemExit(f"{path}/config.json: rope type '{kind}' is neither default nor llama3")
+    architecture, window = c["model_type"], c.get("sliding_window")
+    if architecture == "mistral":
+        if window is not None and window < c.get("max_position_embeddings", 8192):
+            raise SystemExit(f"{path}/config.json: sliding_window {window} is shorter than the context; full attention is all there is here")
+        architecture = "llama"
     eos = c.get("eos_token_id")
     config = Config(
-        architecture=c["model_type"], vocab=c["vocab_size"], hidden=c["hidden_size"], intermediate=c["intermediate_size"],
+        architecture=architecture, vocab=c["vocab_size"], hidden=c["hidden_size"], intermediate=c["intermediate_size"],
         layers=c["num_hidden_layers"], heads=heads, kv_heads=c.get("num_key_value_heads", heads),
         head_dim=c.get("head_dim") or c["hidden_size"] // heads, eps=c["rms_norm_eps"],
         rope_base=c.get("rope_theta") or rope.get("rope_theta", 10000.0), rope_scaling=rope if kind == "llama3" else {},

@@ -8,7 +8,8 @@ import tempfile
 import torch
 
 from . import features, generate, training
-from .target import Config, Target, rms
+from .config import Config
+from .target import Target, rms
 from .text import Text
 
 STEPS, CUT = 60, 30
