@@ -1,9 +1,11 @@
 #include "engine/replay/target_mass.h"
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
 
+#include "kernels/exp_sums.h"
 #include "kernels/matmul.h"
+#include "kernels/topk.h"
 
 namespace draftscope {
 namespace {
@@ -22,9 +24,10 @@ Result<TargetMass> TargetMass::make(const Trace& trace, const Target& ends, kern
               columns = ends.lm_head().n();
     mass.active_.resize(static_cast<std::size_t>(vocab));
     const Sampling& sampling = trace.info().sampling;
-    auto& [hidden, logits, choices] = scratch;
+    auto& [hidden, logits, choices, best] = scratch;
     hidden.resize(static_cast<std::size_t>(chunk) * static_cast<std::size_t>(d));
     logits.resize(static_cast<std::size_t>(chunk) * static_cast<std::size_t>(columns));
+    const auto above = [](float p) { return p > negligible; };
     for (int first = 0; first < generated; first += chunk) {
         const int rows = std::min(chunk, generated - first);
         const Rows<float> in(hidden.data(), rows, d), out(logits.data(), rows, columns);
@@ -33,25 +36,24 @@ Result<TargetMass> TargetMass::make(const Trace& trace, const Target& ends, kern
         kernels::matmul(exec, ends.lm_head(), in, out);
         const std::vector<TokenPlace> places(static_cast<std::size_t>(rows));
         choose_tokens(exec, out, vocab, sampling, places, choices);
-        std::vector<char> same(static_cast<std::size_t>(rows));
+        best.resize(static_cast<std::size_t>(rows));
+        kernels::argmax(exec, Rows<const float>(out.data, rows, vocab, out.stride), best);
+        const float inverse = sampling.temperature > 0 ? inverse_temperature(sampling) : 1.0f;
         exec.parallel(rows, [&](int r) {
-            const auto i = static_cast<std::size_t>(r);
-            const float* row = out.row_data(r);
+            const TargetChoice& choice = choices[static_cast<std::size_t>(r)];
+            const std::span<float> row(out.row_data(r), static_cast<std::size_t>(vocab));
+            // Where probability_of() says 0.
+            for (float& logit : row)
+                if (!(logit >= choice.lowest)) logit = -std::numeric_limits<float>::infinity();
+            kernels::exp_row(exec, row, choice.log_norm / inverse, inverse, row);
             auto& likely = mass.likely_[static_cast<std::size_t>(first + r)];
-            // Most tokens have no mass worth an exponential; the bound leaves room for rounding.
-            const float scale = sampling.temperature > 0 ? static_cast<float>(sampling.temperature) : 1.0f;
-            const float bound = (choices[i].log_norm + std::log(negligible) - 0.01f) * scale;
-            likely.reserve(static_cast<std::size_t>(
-                std::count_if(row, row + vocab, [&](float logit) { return logit >= bound; })));
-            for (TokenId id = 0; id < vocab; ++id) {
-                if (row[id] < bound) continue;
-                const float p = probability_of(choices[i], sampling, row[id]);
-                if (p > negligible) likely.emplace_back(id, p);
-            }
-            const auto best = std::max_element(row, row + vocab) - row;
-            same[i] = trace.best(at + r, 1).front() == static_cast<TokenId>(best) ? 1 : 0;
+            likely.reserve(static_cast<std::size_t>(std::ranges::count_if(row, above)));
+            for (TokenId id = 0; id < vocab; ++id)
+                if (const float p = row[static_cast<std::size_t>(id)]; above(p))
+                    likely.emplace_back(id, std::min(p, 1.0f));
         });
-        mass.agreed_ += std::count(same.begin(), same.end(), 1);
+        for (int r = 0; r < rows; ++r)
+            mass.agreed_ += trace.best(at + r, 1).front() == best[static_cast<std::size_t>(r)] ? 1 : 0;
     }
     return mass;
 }

@@ -19,6 +19,7 @@ class TargetMass {
     struct Scratch {
         std::vector<float> hidden, logits;
         std::vector<TargetChoice> choices;
+        std::vector<std::int32_t> best;
     };
     /// Of the positions that emitted the first `generated` tokens.
     static Result<TargetMass> make(const Trace& trace, const Target& ends, kernels::Exec& exec,
