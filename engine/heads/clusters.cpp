@@ -1,7 +1,6 @@
 #include "engine/heads/clusters.h"
 
 #include <algorithm>
-#include <bit>
 #include <numeric>
 #include <utility>
 
@@ -204,17 +203,10 @@ bool ClusteredVocab::covers(const ClusterState& state, TokenId token, int level)
 bool ClusteredVocab::active_ids(const ClusterState& state, int level, std::vector<TokenId>& out) const {
     const auto* seen = latest_level(state.levels, level);
     if (seen == nullptr) return false;
-    out.clear();
-    // Marks instead of a sort: thousands of tokens, and asked for in every round that is recorded.
-    std::vector<std::uint64_t> marks((static_cast<std::size_t>(weights_.vocab) + 63) / 64);
-    for (std::size_t c = 0; c < parts_.size(); ++c) {
-        if (!seen->chosen[c]) continue;
-        for (const TokenId id : parts_[c].ids)
-            marks[static_cast<std::size_t>(id) / 64] |= std::uint64_t{1} << (id % 64);
-    }
-    for (std::size_t w = 0; w < marks.size(); ++w)
-        for (std::uint64_t left = marks[w]; left != 0; left &= left - 1)
-            out.push_back(static_cast<TokenId>(64 * w + static_cast<std::size_t>(std::countr_zero(left))));
+    TokenMarks active(weights_.vocab);
+    for (std::size_t c = 0; c < parts_.size(); ++c)
+        if (seen->chosen[c]) active.add(parts_[c].ids);
+    active.take(out);
     return true;
 }
 

@@ -7,16 +7,19 @@
 
 namespace draftscope {
 
-void TokenUnion::take(std::vector<TokenId>& out) {
+void TokenMarks::take(std::vector<TokenId>& out) {
     out.clear();
     for (std::size_t w = 0; w < words_.size(); ++w) {
-        for (std::uint64_t left = words_[w]; left != 0; left &= left - 1) {
-            const std::size_t id = w * 64 + static_cast<std::size_t>(std::countr_zero(left));
-            place_[id] = static_cast<std::int32_t>(out.size());
-            out.push_back(static_cast<TokenId>(id));
-        }
+        for (std::uint64_t left = words_[w]; left != 0; left &= left - 1)
+            out.push_back(static_cast<TokenId>(w * 64 + static_cast<std::size_t>(std::countr_zero(left))));
         words_[w] = 0;
     }
+}
+
+void TokenUnion::take(std::vector<TokenId>& out) {
+    marks_.take(out);
+    for (std::size_t i = 0; i < out.size(); ++i)
+        place_[static_cast<std::size_t>(out[i])] = static_cast<std::int32_t>(i);
 }
 
 void TokenUnion::places(std::span<const TokenId> ids, std::vector<std::int32_t>& out) const {

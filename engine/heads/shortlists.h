@@ -31,22 +31,33 @@ struct ShortlistState final : HeadState {
     const Level* at(int level) const { return latest_level(levels, level); }
 };
 
-/// Marks of tokens, kept between calls so that a union costs what it holds, not the vocabulary.
-class TokenUnion {
+/// A set of tokens as marks: thousands of them are in order without a sort.
+class TokenMarks {
   public:
-    explicit TokenUnion(int vocab = 0)
-        : words_((static_cast<std::size_t>(vocab) + 63) / 64), place_(words_.size() * 64) {}
+    explicit TokenMarks(int vocab = 0) : words_((static_cast<std::size_t>(vocab) + 63) / 64) {}
     void add(std::span<const TokenId> ids) {
         for (const TokenId id : ids)
             words_[static_cast<std::size_t>(id) / 64] |= std::uint64_t{1} << (id % 64);
     }
     /// The tokens added since the last call, rising.
     void take(std::vector<TokenId>& out);
+
+  private:
+    std::vector<std::uint64_t> words_;
+};
+
+/// Such a set, kept between calls so that a union costs what it holds, not the vocabulary, with the places of
+/// what was taken.
+class TokenUnion {
+  public:
+    explicit TokenUnion(int vocab = 0) : marks_(vocab), place_(static_cast<std::size_t>(vocab)) {}
+    void add(std::span<const TokenId> ids) { marks_.add(ids); }
+    void take(std::vector<TokenId>& out);
     /// Where the tokens `ids` lie in what the last take() gave; all must be in it.
     void places(std::span<const TokenId> ids, std::vector<std::int32_t>& out) const;
 
   private:
-    std::vector<std::uint64_t> words_;
+    TokenMarks marks_;
     std::vector<std::int32_t> place_;  ///< of each token of the last take(); of others anything
 };
 
