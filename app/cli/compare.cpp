@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/cli.h"
+#include "app/cli/estimates.h"
 #include "app/cli/tables.h"
 #include "profiler/compare_text.h"
 #include "storage/capture_file.h"
@@ -21,18 +22,13 @@ struct Options {
     bool json = false;
 };
 
-json interval_json(const std::optional<Interval>& interval) {
-    if (!interval) return nullptr;
-    return {interval->low, interval->high};
-}
-
 json quantity_json(const ComparedQuantity& q) {
     return {{"name", q.name},
             {"unit", q.unit},
             {"a", q.a},
             {"b", q.b},
             {"ratio", q.a > 0 ? json(q.ratio.value) : json(nullptr)},
-            {"interval", interval_json(q.ratio.interval)},
+            {"interval", interval_of(q.ratio)},
             {"change", to_text(q.change)}};
 }
 

@@ -154,12 +154,6 @@ json report_json(const ReplayReport& report) {
         {"warnings", report.warnings}};
 }
 
-std::string beside_interval(const std::optional<double>& value, const std::optional<Estimate>& estimate) {
-    const std::string text = number(value, 3);
-    if (!value || !estimate || !estimate->interval) return text;
-    return fmt::format("{} [{:.3f}, {:.3f}]", text, estimate->interval->low, estimate->interval->high);
-}
-
 /// tau of each head by category; "" for a trace of one kind.
 std::string category_table(const ReplayReport& report) {
     const std::vector<std::string> names = categories_of(report.trace->info());
@@ -185,21 +179,19 @@ void print_report(const ReplayReport& report) {
         report.tree.c_str(), report.precision.c_str(),
         info.sampling.temperature > 0 ? fmt::format("T={:g}", info.sampling.temperature).c_str() : "greedy");
     const auto tallies = tally(report, [](std::size_t) { return true; });
-    const auto full = full_tau(report, tallies);
     std::vector<std::vector<std::string>> rows;
     std::size_t depths = 0;
     for (const HeadTally& one : tallies) depths = std::max(depths, one.reached.size());
     for (std::size_t h = 0; h < tallies.size(); ++h) {
         const HeadTally& one = tallies[h];
-        std::vector<std::string> row = {
-            report.heads[h].spec.empty() ? "-" : report.heads[h].spec,
-            number(one.tau(), 3),
-            beside_interval(rho(one.tau(), full), acceptance_of(report, h).rho_tau),
-            std::to_string(one.rounds),
-            number(one.coverage(), 4),
-            number(one.covered_mass(), 4),
-            fmt::format("{:.0f}", one.active_rows()),
-            report.heads[h].estimates.empty() ? "exact" : "estimate"};
+        std::vector<std::string> row = {report.heads[h].spec.empty() ? "-" : report.heads[h].spec,
+                                        number(one.tau(), 3),
+                                        with_interval(acceptance_of(report, h).rho_tau),
+                                        std::to_string(one.rounds),
+                                        number(one.coverage(), 4),
+                                        number(one.covered_mass(), 4),
+                                        fmt::format("{:.0f}", one.active_rows()),
+                                        report.heads[h].estimates.empty() ? "exact" : "estimate"};
         const auto per_depth = one.per_depth();
         for (std::size_t d = 0; d < depths; ++d)
             row.push_back(d < per_depth.size() ? fmt::format("{:.2f}", per_depth[d]) : "-");
