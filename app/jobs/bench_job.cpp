@@ -210,7 +210,7 @@ class Bench {
     Gate& gate_;
     const BenchHooks& hooks_;
     EngineHost host_;
-    Recorder recorder_;
+    Recorder recorder_{{}, unwatched_interval};
     BenchReport report_;
     int conversations_ = 0;
     std::vector<std::size_t> first_prompt_;                    ///< of each conversation, and the end

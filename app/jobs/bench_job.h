@@ -31,7 +31,7 @@ struct BenchConfig {
 };
 
 struct BenchReport {
-    std::string target, precision, backend, verify, machine;
+    std::string target, precision, backend, verify;
     bool synthetic = false;
     int threads = 0, batch = 1, repeat = 0;
     double temperature = 0;
