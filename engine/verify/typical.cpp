@@ -30,26 +30,31 @@ Acceptance accept_typical(kernels::Exec& exec, const VerifySpec& spec, const Dra
     std::vector<double> thresholds(nodes, 0.0);
     std::vector<char> inner(nodes, 0);
     for (std::size_t i = 1; i < nodes; ++i) inner[static_cast<std::size_t>(tree.parents[i])] = 1;
-    exec.parallel(static_cast<int>(nodes), [&](int node) {
-        const auto i = static_cast<std::size_t>(node);
-        if (inner[i] != 0) thresholds[i] = threshold_of(spec, rows, choices[i], node);
-    });
 
-    // The longest accepted path; of several the likeliest, then the first.
+    // The longest accepted path; of several the likeliest, then the first. Level by level: an entropy costs a
+    // pass over the vocabulary, and most nodes lie behind one that was refused.
     std::vector<char> accepted(nodes, 0);
     std::vector<double> likelihood(nodes, 0.0);
     accepted[0] = 1;
     std::size_t best = 0;
-    for (std::size_t i = 1; i < nodes; ++i) {
-        const auto parent = static_cast<std::size_t>(tree.parents[i]);
-        if (accepted[parent] == 0) continue;
-        const float logit = rows.logits.row_data(tree.parents[i])[tree.tokens[i]];
-        const auto p = static_cast<double>(probability_of(choices[parent], rows.sampling, logit));
-        if (!(p > thresholds[parent])) continue;
-        accepted[i] = 1;
-        likelihood[i] = likelihood[parent] + std::log(p);
-        const int deeper = tree.depths[i] - tree.depths[best];
-        if (deeper > 0 || (deeper == 0 && likelihood[i] > likelihood[best])) best = i;
+    std::vector<std::size_t> wanted{0};
+    for (int depth = tree.depths[0] + 1; !wanted.empty(); ++depth) {
+        exec.parallel(static_cast<int>(wanted.size()), [&](int w) {
+            const std::size_t i = wanted[static_cast<std::size_t>(w)];
+            if (inner[i] != 0) thresholds[i] = threshold_of(spec, rows, choices[i], static_cast<int>(i));
+        });
+        wanted.clear();
+        for (std::size_t i = 1; i < nodes; ++i) {
+            const auto parent = static_cast<std::size_t>(tree.parents[i]);
+            if (tree.depths[i] != depth || accepted[parent] == 0) continue;
+            const float logit = rows.logits.row_data(tree.parents[i])[tree.tokens[i]];
+            const auto p = static_cast<double>(probability_of(choices[parent], rows.sampling, logit));
+            if (!(p > thresholds[parent])) continue;
+            accepted[i] = 1;
+            wanted.push_back(i);
+            likelihood[i] = likelihood[parent] + std::log(p);
+            if (tree.depths[best] < depth || likelihood[i] > likelihood[best]) best = i;
+        }
     }
     Acceptance result;
     result.path = path_to(tree, static_cast<int>(best));
