@@ -64,6 +64,9 @@ class Device {
     virtual void rope_store(const RopeStoreOp& op) = 0;
     virtual void attention(const AttentionOp& op) = 0;
     virtual void select(const SelectOp& op) = 0;
+    virtual void draw(const DrawOp& op) = 0;
+    virtual void rank(const RankOp& op) = 0;
+    virtual void mass(const MassOp& op) = 0;
     virtual void top_set(const TopSetOp& op) = 0;
     virtual void striped(const StripedOp& op) = 0;
     virtual void unite(const UnionOp& op) = 0;

@@ -160,6 +160,49 @@ constexpr std::size_t select_scratch(int rows, int support, int k) {
            (chunks * (2 * sizeof(float) + static_cast<std::size_t>(k) * 8) + sizeof(std::uint32_t));
 }
 
+/// What a verifier draws of each row: the token of an inverse CDF in the order of ids, weights exp(logit *
+/// scale). NaN has no weight; a row without any gives token 0. One row's sums go tile by tile in a fixed
+/// order, whatever shares the call.
+struct DrawOp {
+    const float* logits = nullptr;
+    std::int64_t stride = 0;
+    int rows = 0, vocab = 0;
+    float scale = 1;                   ///< 1 / temperature
+    const double* uniforms = nullptr;  ///< [rows], in [0, 1)
+    std::int32_t* tokens = nullptr;    ///< [rows]
+    float* values = nullptr;           ///< [rows], the tokens' logits
+    float* log_norm = nullptr;         ///< [rows], log of the sum of all weights; 0 without any
+};
+inline constexpr int draw_tile = 32;               ///< columns of one sum
+inline constexpr int most_draw_columns = 1 << 18;  ///< whose sums one block holds
+
+/// Of chosen tokens the logit, and how many tokens come before it in its row: larger, or equal and a lower
+/// id.
+struct RankOp {
+    const float* logits = nullptr;
+    std::int64_t stride = 0;
+    int vocab = 0, count = 0;
+    const std::int32_t* rows = nullptr;    ///< [count]
+    const std::int32_t* tokens = nullptr;  ///< [count]
+    float* values = nullptr;               ///< [count]
+    std::int32_t* ranks = nullptr;         ///< [count]
+};
+
+/// Probability over sets of tokens: out[i] is the sum of exp(logit * scale - log_norm) of row rows[i] over
+/// ids[first[i]] .. ids[first[i] + size[i] - 1].
+struct MassOp {
+    const float* logits = nullptr;
+    std::int64_t stride = 0;
+    int count = 0;
+    float scale = 1;
+    const float* log_norm = nullptr;     ///< of each row of the logits
+    const std::int32_t* rows = nullptr;  ///< [count]
+    const std::int32_t* first = nullptr;
+    const std::int32_t* size = nullptr;
+    const std::int32_t* ids = nullptr;
+    float* out = nullptr;  ///< [count]
+};
+
 /// The k largest of each row in the order of their columns; ties to the lower column, NaN the lowest.
 struct TopSetOp {
     const float* x = nullptr;

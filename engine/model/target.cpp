@@ -142,9 +142,10 @@ struct Target::Impl {
     Status check_sequence(const SequenceRows& sequence) const;
     void place_rows(const SequenceRows& sequence);
     /// Runs the rows of `sequences` through every layer and the final norm. `aux` may be null; `logits`
-    /// [rows, V] are filled on a device only.
+    /// [rows, V] are filled, and questions answered, on a device only.
     Status run(kernels::Exec& exec, std::span<const SequenceRows> sequences, std::span<const int> aux_layers,
-               float* hidden, float* aux, float* logits = nullptr);
+               float* hidden, float* aux, float* logits = nullptr, const RowQuestion* question = nullptr,
+               RowAnswers* answers = nullptr);
     void logits_of(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out);
     void embed(std::span<const TokenId> tokens, Rows<float> out) const;
     kernels::Device* device() const { return lm_head.on_device() ? &lm_head.device() : nullptr; }
@@ -266,7 +267,8 @@ void Target::Impl::place_rows(const SequenceRows& sequence) {
 }
 
 Status Target::Impl::run(kernels::Exec& exec, std::span<const SequenceRows> sequences,
-                         std::span<const int> aux_layers, float* hidden, float* aux, float* logits) {
+                         std::span<const int> aux_layers, float* hidden, float* aux, float* logits,
+                         const RowQuestion* question, RowAnswers* answers) {
     batch.clear();
     for (const SequenceRows& sequence : sequences) place_rows(sequence);
     const int rows = batch.rows();
@@ -280,7 +282,7 @@ Status Target::Impl::run(kernels::Exec& exec, std::span<const SequenceRows> sequ
         embed(sequence.tokens, x.slice(first, n));
         first += n;
     }
-    if (on_device.ready()) return on_device.run(batch, x, aux_layers, hidden, aux, logits);
+    if (on_device.ready()) return on_device.run(batch, x, aux_layers, hidden, aux, logits, question, answers);
     LayerPass pass(exec, shape, rope, batch);
     const int aux_width = static_cast<int>(aux_layers.size()) * d;
     for (int i = 0; i < file.config.layers; ++i) {
@@ -394,9 +396,12 @@ Status Target::forward(kernels::Exec& exec, const ForwardRequest& request, Forwa
     out.hidden.resize(count(rows, d));
     out.aux.resize(count(rows, aux_width));
     const bool with_logits = impl_->on_device.ready() && request.all_logits;
-    if (with_logits) out.logits.resize(count(rows, impl_->lm_head.n()));
+    const bool answered = with_logits && request.question != nullptr && can_answer(*request.question);
+    out.there = answered ? &impl_->on_device.logits() : nullptr;
+    if (with_logits && !answered) out.logits.resize(count(rows, impl_->lm_head.n()));
     DS_TRY(impl_->run(exec, request.sequences, request.aux_layers, out.hidden.data(), out.aux.data(),
-                      with_logits ? out.logits.data() : nullptr));
+                      with_logits && !answered ? out.logits.data() : nullptr,
+                      answered ? request.question : nullptr, &out.answers));
     out.bytes = impl_->layer_bytes + impl_->kv_bytes();
     if (with_logits) {
         out.bytes += impl_->lm_head.bytes();
@@ -418,6 +423,7 @@ Status Target::prefill(kernels::Exec& exec, KvCache& cache, std::span<const Toke
     out.rows = n;
     out.hidden.resize(count(n, d));
     out.aux.resize(count(n, aux_width));
+    out.there = nullptr;
     out.bytes = 0;
     for (int first = 0; first < n; first += prefill_chunk) {
         if (cancelled && cancelled()) return Error{ErrorKind::cancelled, "stopped while reading the prompt"};

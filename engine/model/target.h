@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "base/spans.h"
 #include "engine/model/ancestor_mask.h"
+#include "engine/model/device_logits.h"
 #include "engine/model/kv_cache.h"
 #include "engine/model/model_config.h"
 #include "engine/model/model_file.h"
@@ -35,10 +36,12 @@ struct SequenceRows {
 /// What a forward leaves behind; rows of all sequences in order. Buffers are reused between calls.
 struct ForwardOutput {
     int rows = 0;
-    std::vector<float> hidden;  ///< [rows, d], after the final norm: EAGLE's feature
-    std::vector<float> aux;     ///< [rows, 3d] when asked for: EAGLE-3's three residual-stream snapshots
-    std::vector<float> logits;  ///< [logit_rows, V]
-    std::uint64_t bytes = 0;    ///< weights, keys and values this call had to read
+    std::vector<float> hidden;      ///< [rows, d], after the final norm: EAGLE's feature
+    std::vector<float> aux;         ///< [rows, 3d] when asked for: EAGLE-3's three residual-stream snapshots
+    std::vector<float> logits;      ///< [logit_rows, V], unless they stayed where they are:
+    DeviceLogits* there = nullptr;  ///< valid until the target's next forward; null = in `logits`
+    RowAnswers answers;             ///< to the request's question, with `there`
+    std::uint64_t bytes = 0;        ///< weights, keys and values this call had to read
 };
 
 struct ForwardRequest {
@@ -47,6 +50,9 @@ struct ForwardRequest {
     /// Rows (over all sequences) that need logits; `all_logits` ignores the list.
     std::span<const int> logit_rows;
     bool all_logits = false;
+    /// With all_logits: what is wanted to know of them. Where they are made on a device that can answer it,
+    /// they stay there; else they come as ever.
+    const RowQuestion* question = nullptr;
 };
 
 /// A llama-family transformer with its packed weights. Immutable after load apart from scratch: one forward

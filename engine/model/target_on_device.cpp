@@ -26,28 +26,30 @@ Status TargetOnDevice::prepare(kernels::Device& device, const LayerShape& shape,
 
 bool TargetOnDevice::reserve(int rows, int aux_width, bool logits) {
     kernels::Device& device = decoder_.device();
-    const void* before[] = {hidden_.as<void>(), aux_.as<void>(), logits_.as<void>()};
+    const void* before[] = {hidden_.as<void>(), aux_.as<void>(), logits_.data()};
     const bool enough = hidden_.reserve(device, floats(rows, shape_.hidden)) &&
                         (aux_width == 0 || aux_.reserve(device, floats(rows, aux_width))) &&
-                        (!logits || logits_.reserve(device, floats(rows, lm_head_->n())));
-    const void* after[] = {hidden_.as<void>(), aux_.as<void>(), logits_.as<void>()};
+                        (!logits || logits_.reserve(device, rows, lm_head_->n()));
+    const void* after[] = {hidden_.as<void>(), aux_.as<void>(), logits_.data()};
     if (!std::equal(std::begin(before), std::end(before), std::begin(after))) decoder_.forget_graphs();
     return enough;
 }
 
 Status TargetOnDevice::run(const DecoderBatch& batch, Rows<const float> embeddings,
-                           std::span<const int> aux_layers, float* hidden, float* aux, float* logits) {
+                           std::span<const int> aux_layers, float* hidden, float* aux, float* logits,
+                           const RowQuestion* question, RowAnswers* answers) {
     kernels::Device& device = decoder_.device();
     const std::lock_guard lock(device.busy());
     const int rows = batch.rows(), d = shape_.hidden;
     const int aux_width = static_cast<int>(aux_layers.size()) * d;
     if (rows == 0) return {};
-    if (!reserve(rows, aux_width, logits != nullptr))
+    const bool with_logits = logits != nullptr || question != nullptr;
+    if (!reserve(rows, aux_width, with_logits))
         return failed("out of device memory for {} rows of the target; use a smaller batch or tree", rows);
     DS_TRY(decoder_.begin(batch));
     device.upload(decoder_.residual(), embeddings.data, floats(rows, d));
     std::vector<int> extra(aux_layers.begin(), aux_layers.end());
-    extra.push_back(logits != nullptr ? 1 : 0);
+    extra.push_back(with_logits ? 1 : 0);
     decoder_.replay(extra, [&] {
         for (int layer = 0; layer < layers_; ++layer) {
             for (std::size_t a = 0; a < aux_layers.size(); ++a)
@@ -67,19 +69,25 @@ Status TargetOnDevice::run(const DecoderBatch& batch, Rows<const float> embeddin
         norm.half = decoder_.input();
         norm.half_stride = norm.half_columns = decoder_.hidden_stride();
         device.rms_norm(norm);
-        if (logits == nullptr) return;
+        if (!with_logits) return;
         kernels::MatmulOp head;
         head.weights = lm_head_->device_matrix();
         head.x = decoder_.input();
         head.rows = rows;
-        head.y = logits_.as<float>();
+        head.y = logits_.data();
         head.y_stride = lm_head_->n();
         device.matmul(head);
     });
     device.download(hidden, hidden_.as<float>(), floats(rows, d));
     if (aux_width > 0) device.download(aux, aux_.as<float>(), floats(rows, aux_width));
-    if (logits != nullptr) device.download(logits, logits_.as<float>(), floats(rows, lm_head_->n()));
-    return device.finish();
+    if (question != nullptr) {
+        if (!logits_.ask(*question)) return failed("out of device memory for choices of {} rows", rows);
+    } else if (logits != nullptr) {
+        device.download(logits, logits_.data(), floats(rows, lm_head_->n()));
+    }
+    DS_TRY(device.finish());
+    if (question != nullptr) logits_.collect(*answers);
+    return {};
 }
 
 }  // namespace draftscope

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "engine/model/device_decoder.h"
+#include "engine/model/device_logits.h"
 
 namespace draftscope {
 
@@ -16,9 +17,12 @@ class TargetOnDevice {
                    const kernels::Matrix& lm_head);
     bool ready() const { return decoder_.ready(); }
     /// Rows of `batch` from their embeddings [rows, d] to `hidden` [rows, d] and, where they are not null,
-    /// `aux` [rows, aux_layers * d] and `logits` [rows, V].
+    /// `aux` [rows, aux_layers * d] and `logits` [rows, V]. With a question, the logits stay there, in
+    /// logits(), and `answers` are what leaves.
     Status run(const DecoderBatch& batch, Rows<const float> embeddings, std::span<const int> aux_layers,
-               float* hidden, float* aux, float* logits);
+               float* hidden, float* aux, float* logits, const RowQuestion* question = nullptr,
+               RowAnswers* answers = nullptr);
+    DeviceLogits& logits() { return logits_; }
 
   private:
     bool reserve(int rows, int aux_width, bool logits);
@@ -28,7 +32,8 @@ class TargetOnDevice {
     int layers_ = 0;
     const float* output_norm_ = nullptr;
     const kernels::Matrix* lm_head_ = nullptr;
-    kernels::DeviceBuffer hidden_, aux_, logits_;
+    kernels::DeviceBuffer hidden_, aux_;
+    DeviceLogits logits_;
 };
 
 }  // namespace draftscope

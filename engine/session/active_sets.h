@@ -19,6 +19,11 @@ class ActiveSets {
     bool covers(TokenId token, int level) const;
     /// Target probability over the active set of `level`, for a row of target logits [>= vocab].
     double mass(const float* logits, const TargetChoice& choice, const Sampling& sampling, int level);
+    /// The active set of `level`, unless it is the whole vocabulary: then null.
+    const std::vector<TokenId>* part_of_vocab(int level) {
+        const Set& set = at(level);
+        return set.everything ? nullptr : &set.ids;
+    }
     /// Asks for levels 0 .. levels - 1 now and for nothing afterwards: the state may go on. A deeper level is
     /// taken for the last one.
     void freeze(int levels);

@@ -99,7 +99,10 @@ Status Lockstep::draft_beside() {
 Status Lockstep::verify() {
     std::vector<SequenceRows> sequences;
     int rows = 0;
+    places_.clear();
     for (Round& round : rounds_) {
+        const auto length = static_cast<std::int64_t>(round.sequence->tokens.size());
+        for (const int depth : round.tree.depths) places_.push_back({round.sequence->number, length + depth});
         round.first_row = rows;
         rows += round.tree.size();
         sequences.push_back({&round.sequence->cache, round.tree.tokens, round.tree.depths, &round.tree.mask});
@@ -109,6 +112,7 @@ Status Lockstep::verify() {
     request.sequences = sequences;
     request.aux_layers = core_.drafter.aux_layers();
     request.all_logits = true;
+    request.question = judged_.ask(rounds_, places_);
     DS_TRY(core_.target.forward(core_.exec, request, core_.forward));
     scope.add_bytes(core_.forward.bytes);
     return {};
@@ -116,13 +120,11 @@ Status Lockstep::verify() {
 
 void Lockstep::accept() {
     PhaseScope scope(core_.phases, Phase::accept, 0, core_.forward.rows);
-    places_.clear();
-    for (const Round& round : rounds_) {
-        const auto length = static_cast<std::int64_t>(round.sequence->tokens.size());
-        for (const int depth : round.tree.depths) places_.push_back({round.sequence->number, length + depth});
-    }
-    choose_tokens(core_.exec, core_.logits(0, core_.forward.rows), core_.vocab, core_.options.sampling,
-                  places_, choices_);
+    if (core_.forward.there != nullptr)
+        judged_.choose(choices_);
+    else
+        choose_tokens(core_.exec, core_.logits(0, core_.forward.rows), core_.vocab, core_.options.sampling,
+                      places_, choices_);
     for (Round& round : rounds_)
         round.choices = std::span(choices_).subspan(static_cast<std::size_t>(round.first_row),
                                                     static_cast<std::size_t>(round.tree.size()));
@@ -142,19 +144,13 @@ Acceptance Lockstep::judge(const Round& round) const {
     if (core_.options.acceptance)
         return accept_replayed(*core_.options.acceptance, round.tree, core_.options.sampling.seed,
                                places_[static_cast<std::size_t>(round.first_row)], round.choices);
+    if (rule() == VerifyRule::match) return accept_match(round.tree, round.choices);
     const VerifyRows rows{core_.logits(round.first_row, round.tree.size()), core_.options.sampling};
-    switch (rule()) {
-        case VerifyRule::pq: {
-            // The root's own row draws the token that follows the root.
-            const TokenPlace& place = places_[static_cast<std::size_t>(round.first_row)];
-            return accept_pq(core_.exec, round.tree, rows, place, round.choices);
-        }
-        case VerifyRule::typical:
-            return accept_typical(core_.exec, core_.options.verify, round.tree, rows, round.choices);
-        case VerifyRule::match:
-            break;
-    }
-    return accept_match(round.tree, round.choices);
+    if (rule() == VerifyRule::typical)
+        return accept_typical(core_.exec, core_.options.verify, round.tree, rows, round.choices);
+    // The root's own row draws the token that follows the root.
+    const TokenPlace& place = places_[static_cast<std::size_t>(round.first_row)];
+    return accept_pq(core_.exec, round.tree, rows, place, round.choices);
 }
 
 void Lockstep::accept_round(Round& round) {
@@ -192,12 +188,7 @@ void Lockstep::observe() {
 void Lockstep::note_round(Round& round) {
     Sequence& sequence = *round.sequence;
     ActiveSets& active = *sequence.active;
-    const RoundFacts facts{round.tree,
-                           round.choices,
-                           round.acceptance.path,
-                           round.emitted,
-                           core_.logits(round.first_row, round.tree.size()),
-                           core_.options.sampling};
+    const RoundFacts facts = facts_of(core_, round);
     const bool nodes = core_.records.on() && core_.options.record_nodes;
     const int shown = nodes ? std::min(top_tokens, core_.vocab) : 0;
     round.best_k =

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "engine/session/beside.h"
+#include "engine/session/judged_rows.h"
 #include "engine/session/live_view.h"
 #include "engine/session/round.h"
 
@@ -14,6 +15,7 @@ class Lockstep {
         : core_(core),
           live_(core),
           beside_(core),
+          judged_(core),
           drawn_{core.options.sampling.temperature, core.options.sampling.seed, core.options.sampling.top_p,
                  core.options.sampling.top_k} {}
 
@@ -41,10 +43,11 @@ class Lockstep {
     SessionCore& core_;
     LiveView live_;
     BesideDrafts beside_;
+    JudgedRows judged_;
     SampledDrafts drawn_;  ///< how drafts are drawn, where the rule wants draws
     DecodeTotals totals_;
     std::vector<Round> rounds_;
-    std::vector<TokenPlace> places_;
+    std::vector<TokenPlace> places_;     ///< of every row of the step
     std::vector<TargetChoice> choices_;  ///< of every row of the step
     std::vector<DraftJob> jobs_;         ///< of the rounds that draft
     std::vector<std::size_t> drafting_;  ///< index of each job's round

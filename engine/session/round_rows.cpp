@@ -1,6 +1,7 @@
 #include "engine/session/round_rows.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 
@@ -18,6 +19,13 @@ int rank_in(std::span<const float> logits, TokenId token) {
     for (std::size_t i = 0; i < t; ++i) before += logits[i] >= value ? 1 : 0;
     for (std::size_t i = t + 1; i < logits.size(); ++i) before += logits[i] > value ? 1 : 0;
     return before;
+}
+
+float logit_of_best(const RoundFacts& facts, int node, int rank, TokenId token) {
+    if (facts.there == nullptr) return facts.logits.row_data(node)[token];
+    const RowAnswers& answers = *facts.there;
+    const auto row = static_cast<std::size_t>(facts.first_row + node);
+    return answers.best_logits[row * static_cast<std::size_t>(answers.best) + static_cast<std::size_t>(rank)];
 }
 
 }  // namespace
@@ -51,6 +59,19 @@ std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundFacts& facts, con
         }
         return rank_in(facts.logits.row(parent), token);
     };
+    const auto see_child = [&](NodeRow& row) {
+        const TargetChoice& parent = facts.choices[static_cast<std::size_t>(row.parent)];
+        if (facts.there != nullptr) {
+            const auto at = static_cast<std::size_t>(facts.first_row + row.node);
+            row.target_prob = probability_of(parent, facts.sampling, facts.there->logits[at]);
+            row.target_rank = facts.there->ranks[at];
+            return;
+        }
+        const std::span<const float> logits = facts.logits.row(row.parent);
+        row.target_prob =
+            probability_of(parent, facts.sampling, logits[static_cast<std::size_t>(row.token_id)]);
+        row.target_rank = rank_after(row.parent, row.token_id);
+    };
     exec.parallel(static_cast<int>(rows.size()), [&](int part) {
         const auto i = static_cast<std::size_t>(part);
         NodeRow& row = rows[i];
@@ -58,11 +79,7 @@ std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundFacts& facts, con
         row.target_token_id = own.token;
         row.target_token_prob = own.prob;
         row.target_covered = active.covers(own.token, row.depth);
-        if (row.parent < 0) return;
-        const std::span<const float> logits = facts.logits.row(row.parent);
-        row.target_prob = probability_of(facts.choices[static_cast<std::size_t>(row.parent)], facts.sampling,
-                                         logits[static_cast<std::size_t>(row.token_id)]);
-        row.target_rank = rank_after(row.parent, row.token_id);
+        if (row.parent >= 0) see_child(row);
     });
     // A node on the verified path was kept when its token was committed: the i-th draft is token i of the
     // round.
@@ -75,6 +92,16 @@ std::vector<TokenId> best_of_nodes(kernels::Exec& exec, const RoundFacts& facts,
                                    int k) {
     const auto width = static_cast<std::size_t>(k);
     std::vector<TokenId> ids(nodes.size() * width);
+    if (facts.there != nullptr) {
+        const RowAnswers& answers = *facts.there;
+        assert(k <= answers.best);
+        for (std::size_t i = 0; i < nodes.size(); ++i) {
+            const auto row = static_cast<std::size_t>(facts.first_row + nodes[i]);
+            std::copy_n(answers.best_ids.data() + row * static_cast<std::size_t>(answers.best), width,
+                        ids.data() + i * width);
+        }
+        return ids;
+    }
     std::vector<float> values(width);
     for (std::size_t i = 0; i < nodes.size(); ++i)
         kernels::topk(exec, facts.logits.slice(nodes[i], 1), k,
@@ -115,7 +142,7 @@ std::vector<NodeTopRow> top_rows(const RoundFacts& facts, std::span<const TokenI
             const TokenId token = best[i * width + static_cast<std::size_t>(r)];
             rows.push_back({0, node, r, token,
                             probability_of(facts.choices[static_cast<std::size_t>(node)], facts.sampling,
-                                           facts.logits.row_data(node)[token])});
+                                           logit_of_best(facts, node, r, token))});
         }
     }
     return rows;
@@ -169,6 +196,12 @@ double covered_mass(const RoundFacts& facts, ActiveSets& active) {
     double sum = 0;
     for (std::size_t i = 0; i < nodes; ++i) {
         const int node = facts.path[i];
+        if (facts.there != nullptr) {
+            const auto level = static_cast<int>(i);
+            const float mass = facts.there->masses[static_cast<std::size_t>(facts.first_row + node)];
+            sum += active.part_of_vocab(level) == nullptr ? 1.0 : std::min(static_cast<double>(mass), 1.0);
+            continue;
+        }
         sum += active.mass(facts.logits.row_data(node), facts.choices[static_cast<std::size_t>(node)],
                            facts.sampling, static_cast<int>(i));
     }

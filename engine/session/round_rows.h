@@ -6,6 +6,7 @@
 
 #include "capture/record.h"
 #include "engine/draft/drafter.h"
+#include "engine/model/device_logits.h"
 #include "engine/session/active_sets.h"
 #include "engine/verify/verify.h"
 
@@ -20,8 +21,12 @@ struct RoundFacts {
     std::span<const TargetChoice> choices;  ///< per node
     std::span<const int> path;              ///< accepted nodes, root first, as verified (before clipping)
     std::span<const TokenId> emitted;       ///< what was committed, after clipping
-    Rows<const float> logits;               ///< [nodes, vocab]
+    Rows<const float> logits;               ///< [nodes, vocab]; empty with `there`
     const Sampling& sampling;
+    /// With `there` the rows stayed on a device: its answers to JudgedRows::ask() of all rows of the step, of
+    /// which this tree's begin at `first_row`.
+    const RowAnswers* there = nullptr;
+    int first_row = 0;
 };
 
 /// Nodes as drafted, without the target's view (a round in flight).
@@ -34,6 +39,7 @@ std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundFacts& facts, con
 /// The target's k best tokens at the path's nodes; `best` is [path, >= k], best first.
 std::vector<NodeTopRow> top_rows(const RoundFacts& facts, std::span<const TokenId> best, int k);
 /// Ids of the k best tokens of each of `nodes`, [nodes, k].
+/// k is at most what was asked for where the rows stayed on a device.
 std::vector<TokenId> best_of_nodes(kernels::Exec& exec, const RoundFacts& facts, std::span<const int> nodes,
                                    int k);
 
@@ -58,7 +64,7 @@ std::vector<TokenRow> token_rows(const RoundFacts& facts, const ActiveSets& acti
 /// state reads in a call serves every job in it, and each has its part. Outcome and time are left 0.
 HeadEvalRow head_row(const Head& head, std::span<const DraftJob> jobs, std::size_t index, std::string text,
                      HeadMode mode);
-/// Mean over the nodes that committed a token.
+/// Mean over the nodes that committed a token. Where the rows stayed on a device, the question asked for it.
 double covered_mass(const RoundFacts& facts, ActiveSets& active);
 std::optional<int> frequency_rank(const std::vector<std::optional<int>>* ranks, TokenId token);
 

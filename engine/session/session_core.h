@@ -44,9 +44,14 @@ struct SessionCore {
         sequence.take_features(exec, forward, first, rows, drafter.needs_hidden() ? d : 0,
                                static_cast<int>(drafter.aux_layers().size()) * d);
     }
-    /// Logits of rows [first, first + count) of the latest forward over all its rows, padding left out.
-    Rows<const float> logits(int first, int count) const {
+    /// Logits of rows [first, first + count) of the latest forward over all its rows, padding left out. Rows
+    /// that stayed on a device are fetched: ask for those alone that are read in full.
+    Rows<const float> logits(int first, int count) {
         const int columns = target.config().vocab;
+        if (forward.there != nullptr) {
+            const Rows<const float> rows = forward.there->rows(first, count);
+            return {rows.data, count, vocab, rows.stride};
+        }
         return {forward.logits.data() + static_cast<std::ptrdiff_t>(first) * columns, count, vocab, columns};
     }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/session/beside.h"
+#include "engine/session/judged_rows.h"
 #include "engine/session/round_rows.h"
 
 namespace draftscope {
@@ -90,7 +91,8 @@ void ShadowHeads::keep_features(Sequence& sequence) {
     shadows.aux.insert(shadows.aux.end(), sequence.aux.begin(), sequence.aux.end());
 }
 
-/// The target's rows of the nodes that committed a token.
+/// The target's rows of the nodes that committed a token: whole, as other heads' sets are judged by them
+/// later.
 void ShadowHeads::keep_rows(const Round& round) {
     const Sequence& sequence = *round.sequence;
     const int root = static_cast<int>(sequence.tokens.size() - round.emitted.size()) - 1;
@@ -120,12 +122,7 @@ Status ShadowHeads::follow(std::span<const Round> rounds) {
         if (keeps_rows()) keep_rows(round);
         std::vector<TokenId> ids;
         if (best_k_ > 0) {
-            const RoundFacts facts{round.tree,
-                                   round.choices,
-                                   round.acceptance.path,
-                                   round.emitted,
-                                   core_.logits(round.first_row, round.tree.size()),
-                                   core_.options.sampling};
+            const RoundFacts facts = facts_of(core_, round);
             ids = best_of_nodes(core_.exec, facts, round.acceptance.path, best_k_);
             SequenceShadows& shadows = *round.sequence->shadows;
             shadows.best.insert(shadows.best.end(), ids.begin(), ids.end());

@@ -153,6 +153,9 @@ class CudaDeviceImpl final : public CudaDevice {
     void rope_store(const RopeStoreOp& op) override { launch(cuda::launch_rope_store, op, "rope_store"); }
     void attention(const AttentionOp& op) override { launch(cuda::launch_attention, op, "attention"); }
     void select(const SelectOp& op) override { launch(cuda::launch_select, op, "select"); }
+    void draw(const DrawOp& op) override { launch(cuda::launch_draw, op, "draw"); }
+    void rank(const RankOp& op) override { launch(cuda::launch_rank, op, "rank"); }
+    void mass(const MassOp& op) override { launch(cuda::launch_mass, op, "mass"); }
     void top_set(const TopSetOp& op) override { launch(cuda::launch_top_set, op, "top_set"); }
     void striped(const StripedOp& op) override { launch(cuda::launch_striped, op, "striped"); }
     void unite(const UnionOp& op) override { launch(cuda::launch_unite, op, "unite"); }

@@ -80,6 +80,11 @@ inline int atomicAdd(int* at, int value) {
     *at += value;
     return before;
 }
+inline int atomicMax(int* at, int value) {
+    const int before = *at;
+    *at = before > value ? before : value;
+    return before;
+}
 inline unsigned atomicOr(std::uint32_t* at, std::uint32_t value) {
     const unsigned before = *at;
     *at |= value;

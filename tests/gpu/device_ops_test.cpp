@@ -206,6 +206,100 @@ TEST_P(DeviceOps, Select) {
         }
 }
 
+/// A draw lies in the weights' running sum where its number says, up to the rounding of float sums; tiles
+/// with no weight, NaN and rows without any weight are among the rows.
+TEST_P(DeviceOps, Draw) {
+    for (const int vocab : {1, 31, 33, 1000, 5003, 49152, 151936})
+        for (const float scale : {1.0f, 3.0f}) {
+            if (too_large(std::int64_t{vocab} * 20)) continue;
+            const int rows = 5, stride = vocab + 3;
+            std::vector<float> values = normal(size(rows) * size(stride), vocab);
+            for (int c = 0; c < std::min(vocab, 100); ++c)
+                values[size(c)] = -std::numeric_limits<float>::infinity();
+            for (int c = 0; c < vocab; c += 3)
+                values[size(stride + c)] = std::numeric_limits<float>::quiet_NaN();
+            for (int c = 0; c < vocab; ++c)
+                values[size(2 * stride + c)] = -std::numeric_limits<float>::infinity();
+            std::vector<double> numbers = {0.0, 0.25, 0.5, 1.0 - 1e-12, 0.7316};
+            const Both<float> logits(device(), twin(), values);
+            const Both<double> uniforms(device(), twin(), numbers);
+            const Both<std::int32_t> tokens(device(), twin(), size(rows), -7);
+            const Both<float> drawn(device(), twin(), size(rows), poison),
+                norms(device(), twin(), size(rows), poison);
+            for (const bool on_twin : {false, true}) {
+                kernels::DrawOp op;
+                op.logits = logits.on(on_twin);
+                op.stride = stride;
+                op.rows = rows;
+                op.vocab = vocab;
+                op.scale = scale;
+                op.uniforms = uniforms.on(on_twin);
+                op.tokens = tokens.on(on_twin);
+                op.values = drawn.on(on_twin);
+                op.log_norm = norms.on(on_twin);
+                (on_twin ? twin() : device()).draw(op);
+            }
+            expect_close(norms.read(false), norms.read(true), 1e-5, "log_norm");
+            const std::vector<std::int32_t> found = tokens.read(false);
+            const std::vector<float> of_found = drawn.read(false);
+            for (int r = 0; r < rows; ++r) {
+                const float* row = values.data() + size(r) * size(stride);
+                const auto weight = [&](int c) {
+                    return row[c] == row[c] ? std::exp(static_cast<double>(row[c] * scale)) : 0.0;
+                };
+                double sum = 0, before = 0;
+                for (int c = 0; c < vocab; ++c) sum += weight(c);
+                const int token = found[size(r)];
+                ASSERT_TRUE(token >= 0 && token < vocab);
+                if (sum == 0) {
+                    EXPECT_EQ(token, 0);
+                    continue;
+                }
+                EXPECT_EQ(of_found[size(r)], row[token]);
+                EXPECT_GT(weight(token), 0.0);
+                for (int c = 0; c < token; ++c) before += weight(c);
+                EXPECT_LE(before / sum, numbers[size(r)] + 1e-5) << vocab;
+                EXPECT_GE((before + weight(token)) / sum, numbers[size(r)] - 1e-5) << vocab;
+            }
+        }
+}
+
+TEST_P(DeviceOps, RanksAndMasses) {
+    for (const int vocab : {1, 70, 1000, 5003, 128256}) {
+        const int rows = 4, stride = vocab + 9, count = 7;
+        if (too_large(std::int64_t{vocab} * 40)) continue;
+        std::vector<float> values = normal(size(rows) * size(stride), 1);
+        for (std::size_t i = 0; i < values.size(); i += 2) values[i] = std::round(values[i]);  // ties
+        values[size(vocab / 3)] = std::numeric_limits<float>::quiet_NaN();
+        std::vector<std::int32_t> of, tokens, first, sizes, ids;
+        Rng rng(8);
+        for (int i = 0; i < count; ++i) {
+            of.push_back(static_cast<std::int32_t>(rng.below(size(rows))));
+            tokens.push_back(static_cast<std::int32_t>(rng.below(static_cast<unsigned>(vocab))));
+            first.push_back(static_cast<std::int32_t>(ids.size()));
+            sizes.push_back(i == 0 ? 0 : std::min(vocab, 300 * i));
+            for (int j = 0; j < sizes.back(); ++j)
+                ids.push_back(static_cast<std::int32_t>((std::int64_t{j} * vocab) / sizes.back()));
+        }
+        const Both<float> logits(device(), twin(), values), norms(device(), twin(), {3.0f, 2.5f, 4.0f, 3.5f}),
+            found(device(), twin(), size(count), poison), masses(device(), twin(), size(count), poison);
+        const Both<std::int32_t> rows_there(device(), twin(), of), tokens_there(device(), twin(), tokens),
+            first_there(device(), twin(), first), sizes_there(device(), twin(), sizes),
+            ids_there(device(), twin(), ids), ranks(device(), twin(), size(count), -7);
+        for (const bool on_twin : {false, true}) {
+            kernels::Device& on = on_twin ? twin() : device();
+            on.rank({logits.on(on_twin), stride, vocab, count, rows_there.on(on_twin),
+                     tokens_there.on(on_twin), found.on(on_twin), ranks.on(on_twin)});
+            on.mass({logits.on(on_twin), stride, count, 0.7f, norms.on(on_twin), rows_there.on(on_twin),
+                     first_there.on(on_twin), sizes_there.on(on_twin), ids_there.on(on_twin),
+                     masses.on(on_twin)});
+        }
+        EXPECT_EQ(ranks.read(false), ranks.read(true)) << vocab;
+        if (vocab > 1) expect_close(found.read(false), found.read(true), 0, "logits of tokens");
+        if (vocab > 1) expect_close(masses.read(false), masses.read(true), 1e-5, "masses");
+    }
+}
+
 TEST_P(DeviceOps, TopSet) {
     for (const auto& [columns, k] :
          {std::pair(1, 1), {7, 7}, {1000, 999}, {5000, 64}, {49152, 2048}, {128256, 2048}}) {

@@ -61,6 +61,9 @@ class SimtDevice final : public Device {
     void rope_store(const RopeStoreOp& op) override { run(cuda::launch_rope_store, op); }
     void attention(const AttentionOp& op) override { run(cuda::launch_attention, op); }
     void select(const SelectOp& op) override { run(cuda::launch_select, op); }
+    void draw(const DrawOp& op) override { run(cuda::launch_draw, op); }
+    void rank(const RankOp& op) override { run(cuda::launch_rank, op); }
+    void mass(const MassOp& op) override { run(cuda::launch_mass, op); }
     void top_set(const TopSetOp& op) override { run(cuda::launch_top_set, op); }
     void striped(const StripedOp& op) override { run(cuda::launch_striped, op); }
     void unite(const UnionOp& op) override { run(cuda::launch_unite, op); }

@@ -31,6 +31,9 @@ class TwinDevice final : public kernels::Device {
     void rope_store(const kernels::RopeStoreOp& op) override;
     void attention(const kernels::AttentionOp& op) override;
     void select(const kernels::SelectOp& op) override;
+    void draw(const kernels::DrawOp& op) override;
+    void rank(const kernels::RankOp& op) override;
+    void mass(const kernels::MassOp& op) override;
     void top_set(const kernels::TopSetOp& op) override;
     void striped(const kernels::StripedOp& op) override;
     void unite(const kernels::UnionOp& op) override;

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <map>
 
 #include "base/rng.h"
 #include "engine/model/hf_folder.h"
+#include "engine/verify/verify.h"
+#include "kernels/topk.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/twin_device.h"
 #include "tests/unit/engine/decode_rig.h"
@@ -195,6 +198,146 @@ void expect_same_logits(TwinExec& twin, ModelFile on_cpu, ModelFile on_twin, dou
         b.ensure_free(30);
     }
     EXPECT_TRUE(twin.twin == nullptr || twin.twin->replayed() > 0);
+}
+
+/// A forward with a question beside the same forward without one: the answers are what the host finds in the
+/// logits, and no logits leave the device.
+TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
+    Target& target = rig_.target();
+    kernels::Exec& exec = *on_.exec;
+    const std::vector<TokenId> prompt = {5, 1, 2, 3}, tree = {1, 2, 3, 4, 5};
+    const std::vector<int> parents = {-1, 0, 0, 2, 3}, depths = {0, 1, 1, 2, 3};
+    const AncestorMask mask = AncestorMask::from_parents(parents);
+    KvCache cache = target.make_cache(40);
+    ForwardOutput plain, asked;
+    ASSERT_TRUE(target.prefill(exec, cache, prompt, {}, plain).ok());
+    const SequenceRows rows{&cache, tree, depths, &mask};
+    ForwardRequest request;
+    request.sequences = {&rows, 1};
+    request.all_logits = true;
+    const std::vector<TokenId> few = {0, 4, 7, 12};
+    const std::vector<const std::vector<TokenId>*> sets = {&few, nullptr, &few, &few, nullptr};
+    const std::vector<std::int32_t> of = {0, 0, 0, 2, 3}, tokens = {1, 2, 3, 4, 5};
+    for (const double temperature : {0.0, 0.7}) {
+        ASSERT_TRUE(target.forward(exec, request, plain).ok());
+        EXPECT_EQ(plain.there, nullptr);
+        Sampling sampling;
+        sampling.temperature = temperature;
+        std::vector<TokenPlace> places;
+        std::vector<double> uniforms;
+        for (int i = 0; i < 5; ++i) {
+            places.push_back({3, 100 + i});
+            uniforms.push_back(token_uniform(sampling.seed, 3, static_cast<std::uint64_t>(100 + i)));
+        }
+        RowQuestion question;
+        question.vocab = vocab;
+        question.best = 4;
+        if (temperature > 0) {
+            question.uniforms = uniforms;
+            question.scale = inverse_temperature(sampling);
+        }
+        question.rows = of;
+        question.tokens = tokens;
+        question.sets = sets;
+        request.question = &question;
+        const int before = on_.twin == nullptr ? 0 : on_.twin->finishes();
+        ASSERT_TRUE(target.forward(exec, request, asked).ok());
+        request.question = nullptr;
+        EXPECT_TRUE(on_.twin == nullptr || on_.twin->finishes() == before + 1);
+        ASSERT_NE(asked.there, nullptr);
+        EXPECT_EQ(asked.hidden, plain.hidden);
+        const RowAnswers& answers = asked.answers;
+        const Rows<const float> logits(plain.logits.data(), 5, vocab, target.config().vocab);
+        std::vector<TargetChoice> choices;
+        choose_tokens(exec, logits, vocab, sampling, places, choices);
+        for (int r = 0; r < 5; ++r) {
+            const auto row = static_cast<std::size_t>(r);
+            EXPECT_EQ(answers.choices[row], choices[row].token) << r;
+            EXPECT_NEAR(answers.log_norm[row], choices[row].log_norm, 1e-5);
+            EXPECT_EQ(answers.choice_logits[row], logits.row_data(r)[choices[row].token]);
+            std::vector<std::int32_t> best(4);
+            std::vector<float> values(4);
+            kernels::topk(exec, logits.slice(r, 1), 4, Rows<std::int32_t>(best.data(), 1, 4),
+                          Rows<float>(values.data(), 1, 4));
+            for (std::size_t i = 0; i < 4; ++i) {
+                EXPECT_EQ(answers.best_ids[row * 4 + i], best[i]);
+                EXPECT_EQ(answers.best_logits[row * 4 + i], values[i]);
+            }
+            const float* parent = logits.row_data(of[row]);
+            EXPECT_EQ(answers.logits[row], parent[tokens[row]]);
+            int rank = 0;
+            for (int t = 0; t < vocab; ++t)
+                rank +=
+                    parent[t] > parent[tokens[row]] || (parent[t] == parent[tokens[row]] && t < tokens[row]);
+            EXPECT_EQ(answers.ranks[row], rank);
+            double mass = 0;
+            for (const TokenId id : few)
+                mass += static_cast<double>(probability_of(choices[row], sampling, logits.row_data(r)[id]));
+            EXPECT_NEAR(static_cast<double>(answers.masses[row]), sets[row] == nullptr ? 0.0 : mass, 1e-5);
+        }
+        // A row that somebody wants in full comes on its own.
+        const Rows<const float> fetched = asked.there->rows(2, 2);
+        for (int r = 0; r < 2; ++r)
+            for (int t = 0; t < vocab; ++t) EXPECT_EQ(fetched.row_data(r)[t], logits.row_data(2 + r)[t]);
+    }
+}
+
+/// What is recorded of rounds whose logits stayed there agrees with itself, and the text does not depend on
+/// being recorded.
+TEST_P(DeviceEngine, RoundsAreRecordedWithoutTheLogits) {
+    for (const double temperature : {0.0, 0.8}) {
+        RigSetting setting;
+        setting.drafter = "eagle2";
+        setting.head = "fr-spec:v=6";
+        setting.temperature = temperature;
+        setting.max_new = 16;
+        setting.batch = 2;
+        RecordList list;
+        const auto recorded = rig_.decode(setting, prompts(), &list);
+        const auto silent = rig_.decode(setting, prompts());
+        ASSERT_EQ(recorded.size(), silent.size());
+        for (std::size_t p = 0; p < recorded.size(); ++p) EXPECT_EQ(recorded[p].tokens, silent[p].tokens);
+        int drafts = 0;
+        for (const StepRecord& step : RecordList::of<StepRecord>(list.take()))
+            for (const RoundRecord& round : step.rounds) {
+                std::map<int, double> seen;
+                for (const NodeRow& node : round.nodes) {
+                    if (node.parent < 0) continue;
+                    ++drafts;
+                    const NodeRow& parent = round.nodes[static_cast<std::size_t>(node.parent)];
+                    EXPECT_TRUE(*node.target_prob >= 0 && *node.target_prob <= 1);
+                    seen[node.parent] += static_cast<double>(*node.target_prob);
+                    if (node.token_id == parent.target_token_id) {
+                        EXPECT_NEAR(*node.target_prob, *parent.target_token_prob, 1e-5);
+                        if (temperature == 0) {
+                            EXPECT_EQ(node.target_rank, 0);
+                        }
+                    } else if (temperature == 0) {
+                        EXPECT_GT(node.target_rank, 0);
+                    }
+                    if (node.accepted) {
+                        EXPECT_EQ(node.token_id, parent.target_token_id);
+                    }
+                }
+                for (const auto& [parent, sum] : seen) EXPECT_LE(sum, 1.0 + 1e-5);
+                for (const NodeTopRow& top : round.tops) {
+                    const NodeRow& node = round.nodes[static_cast<std::size_t>(top.node)];
+                    if (temperature == 0 && top.rank == 0) {
+                        EXPECT_EQ(top.token_id, node.target_token_id);
+                    }
+                    for (const NodeRow& child : round.nodes)
+                        if (child.parent == top.node && child.token_id == top.token_id) {
+                            EXPECT_EQ(child.target_rank, top.rank);
+                            EXPECT_NEAR(*child.target_prob, top.target_prob, 1e-6);
+                        }
+                }
+                for (const HeadEvalRow& row : round.head_evals) {
+                    ASSERT_TRUE(row.covered_mass.has_value());
+                    EXPECT_TRUE(*row.covered_mass > 0 && *row.covered_mass <= 1);
+                }
+            }
+        EXPECT_GT(drafts, 100);
+    }
 }
 
 class DeviceTargets : public ::testing::TestWithParam<std::string> {};

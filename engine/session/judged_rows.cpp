@@ -1,0 +1,98 @@
+#include "engine/session/judged_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/rng.h"
+#include "engine/session/shadows.h"
+
+namespace draftscope {
+
+JudgedRows::JudgedRows(SessionCore& core) : core_(core) {
+    if (core.records.on() && core.options.record_nodes) best_ = top_tokens;
+    if (core.head != nullptr) best_ = std::max(best_, core.head->verify_topk());
+    if (can_judge_beside(core))
+        for (const ShadowHead& shadow : core.options.shadows)
+            best_ = std::max({best_, shadow.head->prefill_topk(), shadow.head->verify_topk()});
+    best_ = std::min(best_, core.vocab);
+}
+
+bool JudgedRows::needs_whole_rows() const {
+    const Sampling& sampling = core_.options.sampling;
+    if (core_.exec.device() == nullptr ||
+        rule_at(core_.options.verify, sampling.temperature) != VerifyRule::match)
+        return true;
+    return sampling.temperature > 0 &&
+           (sampling.top_p < 1.0 || (sampling.top_k > 0 && sampling.top_k < core_.vocab));
+}
+
+const RowQuestion* JudgedRows::ask(std::span<const Round> rounds, std::span<const TokenPlace> places) {
+    if (needs_whole_rows()) return nullptr;
+    const Sampling& sampling = core_.options.sampling;
+    question_ = {};
+    question_.vocab = core_.vocab;
+    question_.best = best_;
+    uniforms_.clear();
+    if (sampling.temperature > 0) {
+        question_.scale = inverse_temperature(sampling);
+        for (const TokenPlace& place : places)
+            uniforms_.push_back(
+                token_uniform(sampling.seed, place.sequence, static_cast<std::uint64_t>(place.position)));
+        question_.uniforms = uniforms_;
+    }
+    if (!core_.records.on() || !core_.options.record_nodes) return &question_;
+    list_drafts(rounds);
+    if (core_.drafting_head() != nullptr) list_sets(rounds);
+    return &question_;
+}
+
+/// One question per row, so that a node's answer lies at its row; the root's is not looked at.
+void JudgedRows::list_drafts(std::span<const Round> rounds) {
+    rows_.clear();
+    tokens_.clear();
+    for (const Round& round : rounds) {
+        const DraftTree& tree = round.tree;
+        for (std::size_t i = 0; i < tree.tokens.size(); ++i) {
+            rows_.push_back(round.first_row + std::max(tree.parents[i], 0));
+            tokens_.push_back(tree.tokens[i]);
+        }
+    }
+    question_.rows = rows_;
+    question_.tokens = tokens_;
+}
+
+/// A token after a node of depth t was drafted at level t, if at all.
+void JudgedRows::list_sets(std::span<const Round> rounds) {
+    sets_.clear();
+    for (const Round& round : rounds)
+        for (const int depth : round.tree.depths)
+            sets_.push_back(round.sequence->active->part_of_vocab(depth));
+    question_.sets = sets_;
+}
+
+void JudgedRows::choose(std::vector<TargetChoice>& out) const {
+    const RowAnswers& answers = core_.forward.answers;
+    out.resize(answers.choices.size());
+    for (std::size_t r = 0; r < out.size(); ++r) {
+        TargetChoice& choice = out[r];
+        choice.token = answers.choices[r];
+        choice.log_norm = answers.log_norm[r];
+        choice.lowest = -std::numeric_limits<float>::infinity();
+        choice.prob = probability_of(choice, core_.options.sampling, answers.choice_logits[r]);
+    }
+}
+
+RoundFacts facts_of(SessionCore& core, const Round& round) {
+    const bool there = core.forward.there != nullptr;
+    return {round.tree,
+            round.choices,
+            round.acceptance.path,
+            round.emitted,
+            there ? Rows<const float>() : core.logits(round.first_row, round.tree.size()),
+            core.options.sampling,
+            there ? &core.forward.answers : nullptr,
+            round.first_row};
+}
+
+}  // namespace draftscope

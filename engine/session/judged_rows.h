@@ -1,0 +1,42 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/session/round.h"
+#include "engine/session/round_rows.h"
+#include "engine/session/session_core.h"
+
+namespace draftscope {
+
+/// What a step wants to know of the target's rows, said before the forward, so that the logits may stay on
+/// the device that makes them: who emits what, and what recorder and heads will ask for.
+class JudgedRows {
+  public:
+    explicit JudgedRows(SessionCore& core);
+
+    /// The question about the rows of a step, in the order of `rounds`; valid until the next call. Null where
+    /// whole rows are needed: on the CPU; for rules that look at distributions (pq, typical); for top-k and
+    /// top-p, which cut a row before it is drawn from.
+    const RowQuestion* ask(std::span<const Round> rounds, std::span<const TokenPlace> places);
+    /// The target's choices, from the answers of the latest forward.
+    void choose(std::vector<TargetChoice>& out) const;
+
+  private:
+    bool needs_whole_rows() const;
+    void list_drafts(std::span<const Round> rounds);
+    void list_sets(std::span<const Round> rounds);
+
+    SessionCore& core_;
+    int best_ = 1;
+    RowQuestion question_;
+    std::vector<double> uniforms_;
+    std::vector<std::int32_t> rows_, tokens_;
+    std::vector<const std::vector<TokenId>*> sets_;
+};
+
+/// What is known of a round after its acceptance. Asks for the logits of its rows where they did not stay on
+/// a device.
+RoundFacts facts_of(SessionCore& core, const Round& round);
+
+}  // namespace draftscope
