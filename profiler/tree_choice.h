@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,7 @@ struct RoundCosts {
 };
 
 struct TreeForecast {
+    std::string head;  ///< under which it was measured; "" = the drafter has none to choose
     TreeShape tree;
     double tau = 1;  ///< over the pilot rounds
     double round_ns = 0;

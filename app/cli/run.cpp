@@ -104,13 +104,17 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const std::s
 /// What --tree auto chose from, one line.
 void print_tree_choice(const RunReport& report) {
     if (report.forecasts.empty()) return;
-    const auto text = [](const TreeForecast& one) {
-        return fmt::format("{} {:.2f}x", to_text(spec_of(one.tree)), one.speedup);
+    const bool heads = std::any_of(report.forecasts.begin(), report.forecasts.end(), [&](const auto& one) {
+        return one.head != report.forecasts.front().head;
+    });
+    const auto text = [&](const TreeForecast& one) {
+        return fmt::format("{}{}{} {:.2f}x", heads ? one.head : "", heads ? " " : "",
+                           to_text(spec_of(one.tree)), one.speedup);
     };
     std::string next;
     for (std::size_t i = 1; i < std::min<std::size_t>(report.forecasts.size(), 4); ++i)
         next += (next.empty() ? "" : ", ") + text(report.forecasts[i]);
-    std::printf("tree auto: %s of %zu trees, tau %.2f forecast from %d pilot rounds; next %s\n",
+    std::printf("tree auto: %s of %zu forecasts, tau %.2f forecast from %d pilot rounds; next %s\n",
                 text(report.forecasts.front()).c_str(), report.forecasts.size(), report.forecasts.front().tau,
                 report.pilot_rounds, next.c_str());
     if (report.forecasts.front().speedup < 1)
@@ -218,8 +222,11 @@ void add_run(CLI::App& program, Action& action) {
     prompt->excludes(prompts);
     add_decoding_options(*command, config);
     command
-        ->add_option("--head", config.head,
-                     "draft LM head, one of " + known_heads() + "; e.g. fr-spec:v=8192")
+        ->add_option(
+            "--head", config.head,
+            "draft LM head, one of " + known_heads() +
+                "; e.g. fr-spec:v=8192. With --tree auto also auto, the default there: the head that "
+                "decodes fastest on the first prompts")
         ->capture_default_str();
     command
         ->add_option("--tier", config.tier,
@@ -256,6 +263,8 @@ void add_run(CLI::App& program, Action& action) {
     command->add_flag("--quiet", options->quiet, "no text while decoding, no progress");
     command->callback([options, command, &action] {
         action = [options, command] {
+            RunConfig& asked = options->config;
+            if (asked.tree == "auto" && command->get_option("--head")->count() == 0) asked.head = "auto";
             // What is wrong with an option is said before that it has no use.
             const Status used = check_used(*command, options->config.drafter);
             if (!used.ok() && validate(options->config).ok()) return report(used.error());

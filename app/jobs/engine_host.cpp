@@ -376,20 +376,40 @@ Status EngineHost::Impl::run_baseline(const ResolvedRun& run, const std::vector<
     return {};
 }
 
-/// --tree auto: the tree with the best forecast. Without one, as for drafters that draft nothing, the
-/// default.
+/// --tree auto: the tree with the best forecast, under --head auto with its head. Without one, as for
+/// drafters that draft nothing, the defaults.
 Status EngineHost::Impl::choose_tree(ResolvedRun& run, const std::vector<Conversation>& conversations,
                                      Gate& gate, const RunHooks& hooks, RunReport& report) {
     if (run.drafter_id == "none") return {};
-    const PilotParts parts{*target,        *drafter,
-                           head.get(),     full_head.get(),
-                           *exec,          decode_options(run),
-                           run.config.raw, run.drafter_id == "ngram"};
-    DS_ASSIGN(TreePilot pilot, pilot_trees(parts, conversations, gate, hooks));
-    report.pilot_rounds = pilot.rounds;
-    report.forecasts = pilot.forecasts;
-    run.forecasts = std::move(pilot.forecasts);
+    TreePilot pilot(
+        {*target, *drafter, *exec, decode_options(run), run.config.raw, run.drafter_id == "ngram"},
+        conversations, gate, hooks);
+    if (!drafter->uses_head()) run.head_candidates.clear();
+    const std::vector<HeadCandidate>& candidates = run.head_candidates;
+    std::vector<std::string> heads;
+    for (const HeadCandidate& one : candidates) heads.push_back(to_text(one.spec));
+    const auto use = [&](std::size_t h) -> Result<PilotHead> {
+        run.head = candidates[h].spec;
+        run.artefacts = candidates[h].artefacts;
+        DS_TRY(load_heads(run));
+        return PilotHead{heads[h], head.get(), full_head.get()};
+    };
+    if (candidates.empty()) {
+        const PilotHead given{drafter->uses_head() ? to_text(*run.head) : "", head.get(), full_head.get()};
+        DS_TRY(pilot.chains(given));
+        DS_TRY(pilot.trees(given));
+    } else {
+        DS_TRY(measure_heads(pilot, heads, use));
+    }
+    report.pilot_rounds = pilot.rounds();
+    report.forecasts = run.forecasts = pilot.forecasts();
     if (!run.forecasts.empty()) run.tree = spec_of(run.forecasts.front().tree);
+    if (candidates.empty()) return {};
+    // A pilot that was cancelled has no forecasts: the first candidate stays.
+    const auto best = run.forecasts.empty()
+                          ? heads.begin()
+                          : std::find(heads.begin(), heads.end(), run.forecasts.front().head);
+    DS_ASSIGN([[maybe_unused]] const PilotHead chosen, use(static_cast<std::size_t>(best - heads.begin())));
     return {};
 }
 
@@ -535,7 +555,6 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
     if (run.tier != Tier::t0) report.cupti = run.gpu ? gpu_session().state() : make_cupti_api()->probe();
     DS_TRY(impl_->load(run, hooks));
     DS_TRY(ConversationFeed::check(*impl_->target, conversations, run.config.raw));
-    DS_TRY(warn_of_overlap(run, conversations));
     // Here, where the device has its context: what it refuses must be known before the run has a tier.
     std::unique_ptr<CounterSession> counters;
     if (report.tier.used == Tier::t3) {
@@ -546,6 +565,7 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
     report.frontend = hooks.frontend;
     if (hooks.on_started) hooks.on_started();
     if (run.auto_tree) DS_TRY(impl_->choose_tree(run, conversations, gate, hooks, report));
+    DS_TRY(warn_of_overlap(run, conversations));
     if (run.config.baseline > 0) DS_TRY(impl_->run_baseline(run, conversations, gate, hooks, report));
     if (replaces) {
         DS_ASSIGN(file, RunFile::open(run.config));

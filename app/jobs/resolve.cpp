@@ -86,9 +86,30 @@ Status resolve_drafter(ResolvedRun& run) {
     return {};
 }
 
+/// --head auto: the heads that are there for this target and drafter. One that brings a drafter of its own
+/// would be another drafter's run.
+Status find_head_candidates(ResolvedRun& run, bool replay) {
+    if (replay) return bad_input("--head auto: is measured on a live run; name the heads");
+    if (!run.auto_tree)
+        return bad_input(
+            "--head auto: is chosen together with the tree; use --tree auto, or compare heads under one tree "
+            "with draftscope bench --heads");
+    for (const HeadInfo& info : head_registry()) {
+        if (info.replay_only) continue;
+        HeadCandidate one{{std::string(info.id), {}}, {}};
+        one.artefacts = find_artefacts(one.spec, {run.config.artefacts, run.demo_model, run.drafter_id});
+        if (!make_head(one.spec, one.artefacts).ok()) continue;
+        const auto trained_with = drafter_of_artefact(one.spec, one.artefacts);
+        if (trained_with.ok() && trained_with->empty()) run.head_candidates.push_back(std::move(one));
+    }
+    return {};
+}
+
 Status resolve_head(ResolvedRun& run, bool replay) {
-    DS_ASSIGN(HeadSpec spec, parse_head_spec(run.config.head));
+    const bool choose = run.config.head == "auto";
+    DS_ASSIGN(HeadSpec spec, parse_head_spec(choose ? "full" : run.config.head));
     DS_TRY(check_given_artefacts(run.config.artefacts));
+    if (choose) DS_TRY(find_head_candidates(run, replay));
     run.artefacts = find_artefacts(spec, {run.config.artefacts, run.demo_model, run.drafter_id});
     run.ranking_path = run.artefacts.ranking_path;
     if (run.ranking_path.empty() && run.demo_model) run.ranking_path = demo_ranking_path();
@@ -215,6 +236,7 @@ Result<std::vector<ResolvedShadow>> resolve_shadows(const ResolvedRun& run) {
     std::vector<ResolvedShadow> shadows;
     std::vector<HeadSpec> heads;
     if (run.head) heads.push_back(*run.head);
+    for (const HeadCandidate& one : run.head_candidates) heads.push_back(one.spec);
     if (run.config.shadow.empty()) {
         DS_TRY(check_artefacts_used(run.config.artefacts, heads));
         return shadows;
@@ -232,6 +254,7 @@ Result<std::vector<ResolvedShadow>> resolve_shadows(const ResolvedRun& run) {
         shadow.aligned = piece.starts_with(aligned);
         config.head = shadow.aligned ? piece.substr(aligned.size()) : piece;
         config.shadow.clear();
+        if (config.head == "auto") return bad_input("--shadow {}: name the heads to set beside it", piece);
         auto resolved = resolve_run(config);
         if (!resolved.ok()) return bad_input("--shadow: {}", resolved.error().message);
         shadow.run = std::move(*resolved);

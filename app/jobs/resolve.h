@@ -15,12 +15,19 @@
 
 namespace draftscope {
 
+struct HeadCandidate {
+    HeadSpec spec;
+    HeadArtefacts artefacts;
+};
+
 /// A config turned into the engine's own types; every field was checked.
 struct ResolvedRun {
     RunConfig config;                     ///< with defaults filled in; backend is cpu or cuda
     TreeSpec tree;                        ///< under --tree auto the default until the pilot has chosen
     bool auto_tree = false;               ///< --tree auto
     std::vector<TreeForecast> forecasts;  ///< of its pilot
+    /// --head auto: every head that has what it needs; `head` is the first until the pilot has chosen.
+    std::vector<HeadCandidate> head_candidates;
     VerifySpec verify;
     std::optional<ReplayedAcceptance> acceptance;  ///< absent = the target decides
     std::optional<HeadSpec> head;                  ///< absent for drafters without one

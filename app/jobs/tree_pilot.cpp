@@ -1,10 +1,13 @@
 #include "app/jobs/tree_pilot.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "app/jobs/conversation_feed.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "profiler/phase.h"
 
 namespace draftscope {
@@ -75,8 +78,9 @@ class PilotSink final : public RecordSink {
 };
 
 /// Decodes the first conversations under `tree`.
-Status decode(const PilotParts& parts, const TreeSpec& tree, const std::vector<Conversation>& conversations,
-              Gate& gate, const RunHooks& hooks, PilotSink& sink) {
+Status decode(const PilotParts& parts, const PilotHead& head, const TreeSpec& tree,
+              const std::vector<Conversation>& conversations, Gate& gate, const RunHooks& hooks,
+              PilotSink& sink) {
     DecodeOptions options = parts.options;
     options.tree = tree;
     options.max_new = std::min(options.max_new, pilot_tokens);
@@ -90,16 +94,17 @@ Status decode(const PilotParts& parts, const TreeSpec& tree, const std::vector<C
     recording.run_start = monotonic_ns();
     PhaseRecorder phases;
     phases.set_enabled(true);
-    DecodeSession session(parts.target, parts.drafter, parts.head, parts.full_head, parts.exec, options,
-                          recording, phases, gate);
+    DecodeSession session(parts.target, parts.drafter, head.head, head.full, parts.exec, options, recording,
+                          phases, gate);
     RunHooks quiet;
     quiet.on_progress = hooks.on_progress;
-    ConversationFeed feed(parts.target, conversations, {.raw = parts.raw, .first_turns = true, .suite = ""},
-                          quiet, "measuring for --tree auto: prompt");
+    ConversationFeed feed(
+        parts.target, conversations, {.raw = parts.raw, .first_turns = true, .suite = ""}, quiet,
+        fmt::format("measuring for --tree auto{}{}: prompt", head.text.empty() ? "" : ", ", head.text));
     return session.run(feed);
 }
 
-/// Medians over a few verifications of each size, after the first prompt.
+/// Medians over a few verifications of each size, after the first prompt, rising.
 Result<std::vector<std::pair<int, double>>> time_verifications(const PilotParts& parts,
                                                                const Conversation& conversation, int most) {
     DS_ASSIGN(std::vector<TokenId> prompt,
@@ -110,20 +115,26 @@ Result<std::vector<std::pair<int, double>>> time_verifications(const PilotParts&
     KvCache cache = parts.target.make_cache(static_cast<int>(prompt.size()) + most);
     ForwardOutput out;
     DS_TRY(parts.target.prefill(parts.exec, cache, prompt, {}, out));
-    std::vector<std::pair<int, double>> times;
-    for (const int rows : verified_rows) {
-        if (rows > most || rows > room) break;
-        std::vector<TokenId> tokens(static_cast<std::size_t>(rows));
-        for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = prompt[i % prompt.size()];
-        const SequenceRows sequence{&cache, tokens, {}, nullptr};
-        std::vector<double> took;
-        for (int repeat = 0; repeat < verify_repeats; ++repeat) {
+    std::vector<int> sizes;
+    for (const int rows : verified_rows)
+        if (rows <= most && rows <= room) sizes.push_back(rows);
+    // In turns, so that a slow moment of the machine does not fall on one size.
+    std::vector<std::vector<double>> took(sizes.size());
+    for (int repeat = 0; repeat < verify_repeats; ++repeat) {
+        for (std::size_t s = 0; s < sizes.size(); ++s) {
+            std::vector<TokenId> tokens(static_cast<std::size_t>(sizes[s]));
+            for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = prompt[i % prompt.size()];
+            const SequenceRows sequence{&cache, tokens, {}, nullptr};
             const TimeNs start = monotonic_ns();
             DS_TRY(parts.target.forward(parts.exec, {{&sequence, 1}, {}, {}, true}, out));
-            took.push_back(static_cast<double>(monotonic_ns() - start));
+            took[s].push_back(static_cast<double>(monotonic_ns() - start));
         }
-        times.emplace_back(rows, median(std::move(took)));
     }
+    std::vector<std::pair<int, double>> times;
+    for (std::size_t s = 0; s < sizes.size(); ++s) times.emplace_back(sizes[s], median(std::move(took[s])));
+    // Fewer rows are never slower: what says so is noise.
+    for (std::size_t s = times.size(); s-- > 1;)
+        times[s - 1].second = std::min(times[s - 1].second, times[s].second);
     return times;
 }
 
@@ -140,7 +151,8 @@ TreeSpec spec_of(const TreeShape& shape) {
 nlohmann::json to_json(std::span<const TreeForecast> forecasts) {
     nlohmann::json list = nlohmann::json::array();
     for (const TreeForecast& one : forecasts) {
-        list.push_back({{"tree", to_text(spec_of(one.tree))},
+        list.push_back({{"head", one.head.empty() ? nlohmann::json() : nlohmann::json(one.head)},
+                        {"tree", to_text(spec_of(one.tree))},
                         {"tau", one.tau},
                         {"round_ms", one.round_ns * 1e-6},
                         {"speedup", one.speedup}});
@@ -148,15 +160,13 @@ nlohmann::json to_json(std::span<const TreeForecast> forecasts) {
     return list;
 }
 
-Result<TreePilot> pilot_trees(const PilotParts& parts, const std::vector<Conversation>& conversations,
-                              Gate& gate, const RunHooks& hooks) {
-    if (hooks.on_progress) hooks.on_progress(0, "measuring for --tree auto");
-    const std::vector<Conversation> first(
-        conversations.begin(), conversations.begin() + static_cast<std::ptrdiff_t>(std::min(
-                                                           conversations.size(), pilot_conversations)));
+TreePilot::TreePilot(const PilotParts& parts, std::vector<Conversation> conversations, Gate& gate,
+                     const RunHooks& hooks)
+    : parts_(parts), conversations_(std::move(conversations)), gate_(gate), hooks_(hooks) {
+    conversations_.resize(std::min(conversations_.size(), pilot_conversations));
     // The deepest of both kinds that the drafter has heads for.
     const auto deepest = [&](TreeShape shape) {
-        while (shape.depth > 0 && !check_tree(parts.drafter, spec_of(shape)).ok()) {
+        while (shape.depth > 0 && !check_tree(parts_.drafter, spec_of(shape)).ok()) {
             --shape.depth;
             shape.nodes = shape.topk == 1
                               ? shape.depth + 2
@@ -164,28 +174,63 @@ Result<TreePilot> pilot_trees(const PilotParts& parts, const std::vector<Convers
         }
         return shape;
     };
-    const TreeShape chain = deepest({longest_chain - 1, 1, longest_chain + 1});
-    const TreeShape tree = parts.chains_only ? chain : deepest(largest_tree);
-    PilotSink chains(chain.depth), trees(tree.depth);
-    DS_TRY(decode(parts, spec_of(chain), first, gate, hooks, chains));
-    if (!parts.chains_only) DS_TRY(decode(parts, spec_of(tree), first, gate, hooks, trees));
-    TreePilot pilot;
-    if (gate.cancelled() || first.empty()) return pilot;
-    RoundCosts costs;
-    DS_ASSIGN(costs.verify, time_verifications(parts, first.front(), std::max(tree.nodes, chain.nodes)));
-    costs.chain = chains.cost();
-    costs.tree = trees.cost();
-    pilot.rounds = static_cast<int>(chains.rounds.size());
-    // Chains from the chain's own rounds, trees from the tree's: neither is bounded by the other's depth.
-    pilot.forecasts = forecast_trees(chains.rounds, chain, costs);
-    if (!parts.chains_only) {
-        pilot.rounds += static_cast<int>(trees.rounds.size());
-        for (const TreeForecast& one : forecast_trees(trees.rounds, tree, costs))
-            if (one.tree.topk > 1) pilot.forecasts.push_back(one);
+    chain_ = deepest({longest_chain - 1, 1, longest_chain + 1});
+    tree_ = parts_.chains_only ? chain_ : deepest(largest_tree);
+}
+
+Status TreePilot::chains(const PilotHead& head) {
+    return measure(head, chain_, false);
+}
+
+Status TreePilot::trees(const PilotHead& head) {
+    return parts_.chains_only ? Status{} : measure(head, tree_, true);
+}
+
+/// Chains are forecast from a chain's own rounds, grown trees from a tree's: neither is bounded by the
+/// other's depth.
+Status TreePilot::measure(const PilotHead& head, const TreeShape& shape, bool only_grown) {
+    if (conversations_.empty() || gate_.cancelled()) return {};
+    if (hooks_.on_progress) hooks_.on_progress(0, "measuring for --tree auto");
+    PilotSink sink(shape.depth);
+    DS_TRY(decode(parts_, head, spec_of(shape), conversations_, gate_, hooks_, sink));
+    if (gate_.cancelled()) return {};
+    if (costs_.verify.empty()) {
+        DS_ASSIGN(costs_.verify,
+                  time_verifications(parts_, conversations_.front(), std::max(tree_.nodes, chain_.nodes)));
     }
-    std::stable_sort(pilot.forecasts.begin(), pilot.forecasts.end(),
+    (only_grown ? costs_.tree : costs_.chain) = sink.cost();
+    rounds_ += static_cast<int>(sink.rounds.size());
+    for (TreeForecast& one : forecast_trees(sink.rounds, shape, costs_)) {
+        if (only_grown && one.tree.topk == 1) continue;
+        one.head = head.text;
+        forecasts_.push_back(std::move(one));
+    }
+    std::stable_sort(forecasts_.begin(), forecasts_.end(),
                      [](const TreeForecast& a, const TreeForecast& b) { return a.speedup > b.speedup; });
-    return pilot;
+    return {};
+}
+
+Status measure_heads(TreePilot& pilot, std::span<const std::string> heads,
+                     FunctionRef<Result<PilotHead>(std::size_t)> load) {
+    constexpr std::size_t heads_under_trees = 3;  // our default
+    for (std::size_t h = 0; h < heads.size(); ++h) {
+        const auto loaded = load(h);
+        if (loaded.ok()) {
+            DS_TRY(pilot.chains(*loaded));
+        } else {
+            log_warning("--head auto leaves {} out: {}", heads[h], loaded.error().message);
+        }
+    }
+    std::vector<std::string> fastest;
+    for (const TreeForecast& one : pilot.forecasts())
+        if (std::find(fastest.begin(), fastest.end(), one.head) == fastest.end()) fastest.push_back(one.head);
+    fastest.resize(std::min(fastest.size(), heads_under_trees));
+    for (std::size_t h = 0; h < heads.size(); ++h) {
+        if (std::find(fastest.begin(), fastest.end(), heads[h]) == fastest.end()) continue;
+        DS_ASSIGN(const PilotHead loaded, load(h));
+        DS_TRY(pilot.trees(loaded));
+    }
+    return {};
 }
 
 }  // namespace draftscope

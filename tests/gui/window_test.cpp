@@ -117,6 +117,24 @@ TEST(Window, TypingInTheFilterDoesNotTriggerKeys) {
     EXPECT_EQ(window.app().settings().theme, ThemeId::light) << "the palette did what was typed";
 }
 
+TEST(Window, TheFastestTreeComesWithItsHead) {
+    Harness window(quiet());
+    RunConfig& config = window.app().config();
+    const auto choose = [](ImGuiTestContext* ctx, const char* tree) {
+        ctx->SetRef(ctx->WindowInfo("//###session/##scroll").ID);
+        ctx->ItemClick("##tree");
+        ctx->ItemClick(tree);
+        ctx->Yield(2);
+    };
+    EXPECT_TRUE(
+        window.run([&](ImGuiTestContext* ctx) { choose(ctx, "//$FOCUSED/fastest, measured first"); }));
+    EXPECT_EQ(config.tree, "auto");
+    EXPECT_EQ(config.head, "auto");
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) { choose(ctx, "//$FOCUSED/chain"); }));
+    EXPECT_EQ(config.tree, "chain=4");
+    EXPECT_EQ(config.head, "full") << "a head is only measured with its trees";
+}
+
 TEST(Window, OpensAFileByTyping) {
     Harness window(quiet());
     EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {

@@ -65,13 +65,20 @@ void choose_drafter(PanelContext& c) {
     ImGui::EndCombo();
 }
 
+/// `--tree auto --head auto`.
+constexpr const char* automatic = "auto";
+constexpr const char* fastest = "fastest, measured first";
+
 void choose_head(PanelContext& c) {
     label(c.style, "Head", "How the drafter's vocabulary scores are computed: the thing to compare.");
     if (c.status.heads.empty()) {
         ImGui::InputText("##head", &c.config.head);
         return;
     }
-    if (ImGui::BeginCombo("##head", c.config.head.c_str(), ImGuiComboFlags_HeightLarge)) {
+    const bool measured = c.config.head == automatic;
+    if (ImGui::BeginCombo("##head", measured ? fastest : c.config.head.c_str(),
+                          ImGuiComboFlags_HeightLarge)) {
+        if (c.config.tree == automatic && ImGui::Selectable(fastest, measured)) c.config.head = automatic;
         for (const HeadChoice& choice : c.status.heads) {
             const bool chosen = spec_name(choice.spec) == spec_name(c.config.head);
             const ImGuiSelectableFlags flags = choice.usable ? 0 : ImGuiSelectableFlags_Disabled;
@@ -98,20 +105,25 @@ void choose_head(PanelContext& c) {
 void edit_tree(PanelContext& c) {
     std::string& spec = c.config.tree;
     const std::optional<TreeFields> fields = parse_tree(spec);
-    const char* kind = spec.empty()    ? "default of this machine"
-                       : !fields       ? "as text"
-                       : fields->chain ? "chain"
-                                       : "tree";
+    const char* kind = spec.empty()        ? "default of this machine"
+                       : spec == automatic ? fastest
+                       : !fields           ? "as text"
+                       : fields->chain     ? "chain"
+                                           : "tree";
     label(c.style, "Tree", "What the drafter builds each round before the model checks it.");
     if (ImGui::BeginCombo("##tree", kind)) {
         if (ImGui::Selectable("default of this machine", spec.empty())) spec.clear();
         if (ImGui::Selectable("tree", fields && !fields->chain)) spec = format_tree({});
         if (ImGui::Selectable("chain", fields && fields->chain))
             spec = format_tree({.chain = true, .depth = 4});
-        if (ImGui::Selectable("as text", !spec.empty() && !fields)) spec = "auto";
+        if (ImGui::Selectable(fastest, spec == automatic)) spec = c.config.head = automatic;
+        if (ImGui::Selectable("as text", !spec.empty() && !fields && spec != automatic))
+            spec = "choices:mc_sim_7b_63,levels=3";
         ImGui::EndCombo();
     }
-    if (spec.empty()) return;
+    // A head is measured under the trees that it is to draft.
+    if (spec != automatic && c.config.head == automatic) c.config.head = "full";
+    if (spec.empty() || spec == automatic) return;
     if (!fields) {
         label(c.style, "");
         ImGui::InputText("##spec", &spec);

@@ -1,0 +1,93 @@
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tests/support/tiny_checkpoint.h"
+#include "tests/unit/cli/program.h"
+
+namespace draftscope::testing {
+namespace {
+
+using nlohmann::json;
+using Words = std::vector<std::string>;
+
+/// What is fastest depends on the machine; the text does not.
+class Automatic : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        ModelConfig config;
+        config.hidden = TinyModelOptions().hidden;
+        config.vocab = tiny_gguf_vocab();
+        ASSERT_TRUE(write_tiny_eagle2(folder_.file("eagle2"), 5, config).ok());
+        std::string lines;
+        for (int i = 0; i < 3; ++i) lines += json{{"id", i}, {"prompt", "hello you"}}.dump() + "\n";
+        write_text(folder_.file("prompts.jsonl"), lines);
+    }
+    Finished decode(const Words& more) const {
+        Words words = {"run",
+                       "--model",
+                       tiny_model(folder_, 512),
+                       "--prompts",
+                       folder_.file("prompts.jsonl"),
+                       "--max-new",
+                       "20",
+                       "--ignore-eos",
+                       "--raw",
+                       "--threads",
+                       "1",
+                       "--precision",
+                       "f32",
+                       "--quiet"};
+        words.insert(words.end(), more.begin(), more.end());
+        return run(folder_, words);
+    }
+    json document(const Words& more) const {
+        Words words = {"--drafter", "eagle2:" + folder_.file("eagle2"), "--json"};
+        words.insert(words.end(), more.begin(), more.end());
+        const Finished done = decode(words);
+        EXPECT_EQ(done.exit_code, 0) << done.err;
+        return json::parse(done.out);
+    }
+    ScratchFolder folder_;
+};
+
+std::set<std::string> heads_of(const json& document) {
+    std::set<std::string> heads;
+    for (const json& one : document["tree_auto"]["forecasts"]) heads.insert(one["head"].get<std::string>());
+    return heads;
+}
+
+TEST_F(Automatic, TreeChoosesTheHeadToo) {
+    const json chosen = document({"--tree", "auto"});
+    // The heads that need no file; those that need one are not there.
+    EXPECT_EQ(heads_of(chosen), (std::set<std::string>{"full", "microspec"}));
+    const json& best = chosen["tree_auto"]["forecasts"][0];
+    EXPECT_EQ(chosen["head"], best["head"]);
+    EXPECT_EQ(chosen["tree"], best["tree"]);
+    const json plain = document({"--tree", "chain=2"});
+    for (std::size_t i = 0; i < plain["prompts"].size(); ++i)
+        EXPECT_EQ(chosen["prompts"][i]["tokens"], plain["prompts"][i]["tokens"]);
+}
+
+TEST_F(Automatic, AHeadThatWasNamedStays) {
+    const json chosen = document({"--tree", "auto", "--head", "microspec:wmax=64"});
+    EXPECT_EQ(heads_of(chosen), std::set<std::string>{"microspec:wmax=64"});
+    EXPECT_EQ(chosen["head"], "microspec:wmax=64");
+}
+
+TEST_F(Automatic, DraftersWithoutAHeadHaveNoneToChoose) {
+    const Finished done = decode({"--drafter", "ngram", "--tree", "auto", "--json"});
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    for (const json& one : json::parse(done.out)["tree_auto"]["forecasts"])
+        EXPECT_TRUE(one["head"].is_null());
+}
+
+TEST_F(Automatic, HeadAloneIsRefused) {
+    const std::string drafter = "eagle2:" + folder_.file("eagle2");
+    expect_one_line_error(decode({"--drafter", drafter, "--head", "auto"}),
+                          {"--head auto", "--tree auto", "bench"});
+    expect_one_line_error(decode({"--drafter", drafter, "--tree", "auto", "--shadow", "auto"}),
+                          {"--shadow auto"});
+}
+
+}  // namespace
+}  // namespace draftscope::testing
