@@ -2,18 +2,24 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "kernels/topk.h"
 
 namespace draftscope {
 
 void TokenMarks::take(std::vector<TokenId>& out) {
-    out.clear();
-    for (std::size_t w = 0; w < words_.size(); ++w) {
-        for (std::uint64_t left = words_[w]; left != 0; left &= left - 1)
-            out.push_back(static_cast<TokenId>(w * 64 + static_cast<std::size_t>(std::countr_zero(left))));
-        words_[w] = 0;
+    std::size_t count = 0;
+    for (const std::uint8_t mark : marks_) count += mark;
+    out.resize(count);
+    TokenId* next = out.data();
+    for (std::size_t first = 0; first < marks_.size(); first += 8) {
+        std::uint64_t eight;
+        std::memcpy(&eight, marks_.data() + first, sizeof(eight));
+        for (; eight != 0; eight &= eight - 1)
+            *next++ = static_cast<TokenId>(first + static_cast<std::size_t>(std::countr_zero(eight)) / 8);
     }
+    std::fill(marks_.begin(), marks_.end(), std::uint8_t{0});
 }
 
 void TokenUnion::take(std::vector<TokenId>& out) {

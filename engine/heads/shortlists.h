@@ -31,19 +31,19 @@ struct ShortlistState final : HeadState {
     const Level* at(int level) const { return latest_level(levels, level); }
 };
 
-/// A set of tokens as marks: thousands of them are in order without a sort.
+/// A set of tokens as marks: thousands of them are in order without a sort. A byte each, as neighbours that
+/// share a word would wait for one another.
 class TokenMarks {
   public:
-    explicit TokenMarks(int vocab = 0) : words_((static_cast<std::size_t>(vocab) + 63) / 64) {}
+    explicit TokenMarks(int vocab = 0) : marks_((static_cast<std::size_t>(vocab) + 7) / 8 * 8) {}
     void add(std::span<const TokenId> ids) {
-        for (const TokenId id : ids)
-            words_[static_cast<std::size_t>(id) / 64] |= std::uint64_t{1} << (id % 64);
+        for (const TokenId id : ids) marks_[static_cast<std::size_t>(id)] = 1;
     }
     /// The tokens added since the last call, rising.
     void take(std::vector<TokenId>& out);
 
   private:
-    std::vector<std::uint64_t> words_;
+    std::vector<std::uint8_t> marks_;  ///< 0 or 1
 };
 
 /// Such a set, kept between calls so that a union costs what it holds, not the vocabulary, with the places of

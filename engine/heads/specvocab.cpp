@@ -56,7 +56,7 @@ class SpecVocabHead final : public Head {
         PhaseScope remap(context.phases, Phase::remap, context.level, hidden.rows,
                          out.ids.size() * 2 * sizeof(TokenId));
         for (int r = 0; r < hidden.rows; ++r) {
-            const auto& own = shortlists_[static_cast<std::size_t>(r)];
+            const auto own = shortlist(r);
             for (TokenId& id : std::span(out.ids).subspan(static_cast<std::size_t>(r) * k, k))
                 if (id != no_token) id = own[static_cast<std::size_t>(id)];
         }
@@ -97,7 +97,7 @@ class SpecVocabHead final : public Head {
         choose(context, hidden);
         full_->scores(exec, hidden, nullptr, level, out);
         for (int r = 0; r < out.rows; ++r) {
-            const auto& own = shortlists_[static_cast<std::size_t>(r)];
+            const auto own = shortlist(r);
             auto next = own.begin();
             for (TokenId id = 0; id < out.cols; ++id) {
                 if (next != own.end() && *next == id) {
@@ -119,9 +119,15 @@ class SpecVocabHead final : public Head {
         return static_cast<std::uint64_t>(rows * static_cast<double>(store_.row_bytes()));
     }
 
-    /// Fills shortlists_: the tokens of each row, rising.
+    /// The tokens of a row of the call, rising.
+    std::span<const TokenId> shortlist(int row) const {
+        const auto size = static_cast<std::size_t>(chosen_size_);
+        return std::span(chosen_).subspan(static_cast<std::size_t>(row) * size, size);
+    }
+
+    /// Fills the shortlists of all rows.
     void choose(ProposeContext& context, Rows<const float> hidden) {
-        const int size = size_at(context.level);
+        const int size = chosen_size_ = size_at(context.level);
         chosen_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(size));
         {
             // The best of the speculator's scores are kept as they arise.
@@ -136,16 +142,10 @@ class SpecVocabHead final : public Head {
                                       speculator_.narrow(context.exec, context.level, hidden), size, chosen);
             }
         }
+        if (speculator_.ids().empty()) return;
         PhaseScope scope(context.phases, Phase::topk, context.level, hidden.rows,
-                         chosen_.size() * sizeof(std::int32_t));
-        shortlists_.resize(static_cast<std::size_t>(hidden.rows));
-        for (int r = 0; r < hidden.rows; ++r) {
-            auto& own = shortlists_[static_cast<std::size_t>(r)];
-            own.assign(chosen_.begin() + std::ptrdiff_t{r} * size,
-                       chosen_.begin() + std::ptrdiff_t{r + 1} * size);
-            if (!speculator_.ids().empty())
-                for (TokenId& id : own) id = speculator_.token(id);
-        }
+                         chosen_.size() * sizeof(TokenId));
+        for (TokenId& id : chosen_) id = speculator_.token(id);
     }
 
     /// Exact logits of rows [first, end) over the union of their shortlists, and each row's own candidates.
@@ -154,7 +154,7 @@ class SpecVocabHead final : public Head {
         const int rows = end - first;
         {
             PhaseScope scope(context.phases, Phase::gather, context.level, rows);
-            for (int r = first; r < end; ++r) together_.add(shortlists_[static_cast<std::size_t>(r)]);
+            for (int r = first; r < end; ++r) together_.add(shortlist(r));
             together_.take(union_);
         }
         logits_.resize(static_cast<std::size_t>(rows) * union_.size());
@@ -170,12 +170,12 @@ class SpecVocabHead final : public Head {
                              static_cast<std::uint64_t>(size_at(context.level)) * sizeof(float));
         columns_.resize(static_cast<std::size_t>(rows));
         for (int r = 0; r < rows; ++r)
-            together_.places(shortlists_[static_cast<std::size_t>(first + r)],
-                             columns_[static_cast<std::size_t>(r)]);
+            together_.places(shortlist(first + r), columns_[static_cast<std::size_t>(r)]);
         select_own(context.exec, exact, columns_, first, out);
         if (context.support == nullptr) return;
         for (int r = 0; r < rows; ++r) {
-            SupportRow support{shortlists_[static_cast<std::size_t>(first + r)], {}};
+            const auto own = shortlist(first + r);
+            SupportRow support{{own.begin(), own.end()}, {}};
             for (const std::int32_t at : columns_[static_cast<std::size_t>(r)])
                 support.logits.push_back(exact.row_data(r)[at]);
             context.support->push_back(std::move(support));
@@ -186,12 +186,13 @@ class SpecVocabHead final : public Head {
     void note(std::span<HeadState* const> states, int level) {
         for_each_sequence(states, [&](ShortlistState& state, int first, int end) {
             ShortlistState::Level& seen = state.levels[level];
-            double read = 0;
-            for (int r = first; r < end; ++r) {
-                together_.add(shortlists_[static_cast<std::size_t>(r)]);
-                read += static_cast<double>(shortlists_[static_cast<std::size_t>(r)].size());
+            const double read = static_cast<double>(end - first) * chosen_size_;
+            if (!per_row_ && static_cast<std::size_t>(end - first) == states.size()) {
+                seen.ids = union_;  // one sequence: what the call read
+            } else {
+                for (int r = first; r < end; ++r) together_.add(shortlist(r));
+                together_.take(seen.ids);
             }
-            together_.take(seen.ids);
             seen.active_rows = per_row_ ? read : static_cast<double>(seen.ids.size());
             seen.bytes = speculator_.bytes(level) + rows_bytes(seen.active_rows);
         });
@@ -206,9 +207,9 @@ class SpecVocabHead final : public Head {
     std::unique_ptr<Head> full_;
     TokenUnion together_;
     std::vector<float> logits_;
-    std::vector<std::int32_t> chosen_;
+    std::vector<TokenId> chosen_;  ///< [rows, chosen_size_], the shortlists of the call
+    int chosen_size_ = 0;
     std::vector<std::vector<std::int32_t>> columns_;  ///< of each row's shortlist in union_
-    std::vector<std::vector<TokenId>> shortlists_;    ///< of the rows of the call
     std::vector<TokenId> union_;
 };
 

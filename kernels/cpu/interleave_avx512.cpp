@@ -4,12 +4,18 @@
 
 namespace draftscope::kernels {
 
-void interleave16_avx512(const std::uint32_t* const* rows, int groups, std::uint32_t* out) {
+void interleave16_avx512(const std::uint32_t* const* rows, int groups, std::uint32_t* out,
+                         const std::uint32_t* const* ahead) {
     for (int first = 0; first < groups; first += 16) {
         __m512i a[16], b[16];
 #pragma GCC unroll 16
         for (int r = 0; r < 16; ++r) a[r] = _mm512_load_si512(rows[r] + first);
-            // Pairs of rows, then fours, then whole quarters of a register change places.
+        if (ahead != nullptr) {
+#pragma GCC unroll 16
+            for (int r = 0; r < 16; ++r)
+                _mm_prefetch(reinterpret_cast<const char*>(ahead[r] + first), _MM_HINT_T1);
+        }
+        // Pairs of rows, then fours, then whole quarters of a register change places.
 #pragma GCC unroll 8
         for (int r = 0; r < 16; r += 2) {
             b[r] = _mm512_unpacklo_epi32(a[r], a[r + 1]);
@@ -36,8 +42,11 @@ void interleave16_avx512(const std::uint32_t* const* rows, int groups, std::uint
             a[g + 8] = _mm512_shuffle_i32x4(b[g], b[g + 8], 0xdd);
             a[g + 12] = _mm512_shuffle_i32x4(b[g + 4], b[g + 12], 0xdd);
         }
-        const int left = groups - first < 16 ? groups - first : 16;
-        for (int g = 0; g < left; ++g) _mm512_store_si512(out + (first + g) * 16, a[g]);
+        // Of constant length: GCC makes a string move through the stack of a loop over what is left.
+        const int left = groups - first;
+#pragma GCC unroll 16
+        for (int g = 0; g < 16; ++g)
+            if (g < left) _mm512_store_si512(out + (first + g) * 16, a[g]);
     }
 }
 

@@ -55,16 +55,16 @@ inline void store_dots(Dots& dots) {
 #endif
 }
 
-/// Walks blocks and rows: `Kernel::run<T>` computes one block of outputs for T rows, up to tile_rows of them.
-/// Below Kernel::fewest_rows vpdpbusd is faster, whose tile is Kernel::Narrow.
+/// Walks blocks and rows: `Kernel::run<T>` computes blocks [begin, end) of outputs for T rows, up to
+/// tile_rows of them. Below Kernel::fewest_rows vpdpbusd is faster, whose tile is Kernel::Narrow.
 template <typename Kernel>
 struct AmxWalk {
     template <int T>
-    static void rows_of(const MatmulWork& work, int block, int row, int count) {
+    static void rows_of(const MatmulWork& work, int begin, int end, int row, int count) {
         if (count == T) {
-            Kernel::template run<T>(work, block, row);
+            Kernel::template run<T>(work, begin, end, row);
         } else if constexpr (T > 1) {
-            rows_of<T - 1>(work, block, row, count);
+            rows_of<T - 1>(work, begin, end, row, count);
         }
     }
 
@@ -72,10 +72,12 @@ struct AmxWalk {
         if (work.rows < Kernel::fewest_rows) return TileWalk<typename Kernel::Narrow>::run(work, begin, end);
         const TileConfig config = Kernel::config(work.rows < tile_rows ? work.rows : tile_rows);
         const TileScope scope(config);
-        for (int block = begin; block < end; ++block) {
+        // Rows that need a tile more go through a block while it is in the caches.
+        const int step = work.rows > tile_rows ? 1 : end - begin;
+        for (int block = begin; block < end; block += step) {
             for (int row = 0; row < work.rows; row += tile_rows) {
                 const int left = work.rows - row;
-                rows_of<tile_rows>(work, block, row, left < tile_rows ? left : tile_rows);
+                rows_of<tile_rows>(work, block, block + step, row, left < tile_rows ? left : tile_rows);
             }
         }
     }
@@ -141,36 +143,51 @@ struct Int8Amx {
         }
     }
 
+    /// One group of one block after the other, whatever block it is of: between a tile and the use of its
+    /// sums lies the work of others.
     template <int T>
-    static void run(const MatmulWork& work, int block, int row) {
+    static void run(const MatmulWork& work, int begin, int end, int row) {
         const long groups = (work.k + quant_block - 1) / quant_block;
         const long stride = (work.k + int8_padding - 1) / int8_padding * int8_padding * lanes;
-        const auto* w = reinterpret_cast<const std::int8_t*>(work.weights) + block * stride;
-        const std::uint16_t* scales = work.scales + block * groups * lanes;
+        const auto* w = reinterpret_cast<const std::int8_t*>(work.weights) + begin * stride;
+        const std::uint16_t* scales = work.scales + begin * groups * lanes;
         const long width = groups * quant_block;
         const std::int8_t* x = work.x_int8 + row * 2 * width;
         const float* x_scale = work.x_scale + row * groups;
+        const long items = (end - begin) * groups;
         alignas(64) Dots dots[slots][2];
         __m512 sum[T];
 #pragma GCC unroll 16
         for (int t = 0; t < T; ++t) sum[t] = _mm512_setzero_ps();
-        for (long g = 0; g < groups + dots_ahead; ++g) {
-            if (g < groups) {
+        long g = 0, ready = 0;
+        int block = begin;
+        for (long item = 0; item < items + dots_ahead; ++item) {
+            if (item < items) {
                 _tile_zero(0);
                 if constexpr (T > half) _tile_zero(1);
                 const std::int8_t* at = w + g * quant_block * lanes;
                 multiply<T, false>(at, x + g * quant_block, width);
                 if (g * quant_block + tile_inputs < work.k)
                     multiply<T, true>(at + tile_bytes, x + g * quant_block + tile_inputs, width);
-                store_dots<0>(dots[g % slots][0]);
-                if constexpr (T > half) store_dots<1>(dots[g % slots][1]);
+                store_dots<0>(dots[item % slots][0]);
+                if constexpr (T > half) store_dots<1>(dots[item % slots][1]);
+                if (++g == groups) {
+                    g = 0;
+                    w += stride;
+                }
             }
-            const long ready = g - dots_ahead;
-            if (ready < 0) continue;
-            add<T>(dots[ready % slots], load_scales(scales + ready * lanes), x_scale + ready, groups, sum);
-        }
+            if (item < dots_ahead) continue;
+            add<T>(dots[(item - dots_ahead) % slots], load_scales(scales), x_scale + ready, groups, sum);
+            scales += lanes;
+            if (++ready < groups) continue;
+            ready = 0;
 #pragma GCC unroll 16
-        for (int t = 0; t < T; ++t) store_tile_row(work, block, row + t, sum[t]);
+            for (int t = 0; t < T; ++t) {
+                store_tile_row(work, block, row + t, sum[t]);
+                sum[t] = _mm512_setzero_ps();
+            }
+            ++block;
+        }
     }
 };
 
@@ -229,7 +246,12 @@ struct Int4Amx {
     }
 
     template <int T>
-    static void run(const MatmulWork& work, int block, int row) {
+    static void run(const MatmulWork& work, int begin, int end, int row) {
+        for (int block = begin; block < end; ++block) one_block<T>(work, block, row);
+    }
+
+    template <int T>
+    static void one_block(const MatmulWork& work, int block, int row) {
         const long groups = (work.k + int4_block - 1) / int4_block;
         const auto* w = reinterpret_cast<const std::uint8_t*>(work.weights) + block * groups * packed_bytes;
         const std::uint16_t* scales = work.scales + block * groups * scale_rows * lanes;

@@ -85,7 +85,8 @@ class BlockWriter {
             rows[lane] = reinterpret_cast<const std::uint32_t*>(row(scratch, lane));
         interleave_(rows, static_cast<int>(shape_.groups),
                     reinterpret_cast<std::uint32_t*>(data_ + static_cast<std::size_t>(block) *
-                                                                 block_bytes(packing_.precision, k_)));
+                                                                 block_bytes(packing_.precision, k_)),
+                    nullptr);
     }
 
   private:

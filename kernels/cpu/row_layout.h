@@ -33,10 +33,16 @@ struct RowStoreAccess {
 
 Interleave16 interleave_of(const Exec& exec);
 
-/// Writes one block of a packed matrix from 16 stored rows; `values` and `scales` are the block's.
+/// Writes one block of a packed matrix from 16 stored rows; `values` and `scales` are the block's. The 16
+/// rows `ahead` (null = none) are fetched on the way.
 inline void write_block(Interleave16 interleave, const RowShape& shape, const std::uint32_t* const* rows,
-                        std::uint32_t* values, std::uint16_t* scales) {
-    interleave(rows, static_cast<int>(shape.groups), values);
+                        std::uint32_t* values, std::uint16_t* scales, const std::uint32_t* const* ahead) {
+    interleave(rows, static_cast<int>(shape.groups), values, ahead);
+    // What interleave has not fetched: lines of scales alone.
+    constexpr std::size_t line_groups = RowShape::alignment / sizeof(std::uint32_t);
+    for (std::size_t at = (shape.groups + line_groups - 1) / line_groups * line_groups;
+         ahead != nullptr && at * sizeof(std::uint32_t) < shape.bytes(); at += line_groups)
+        for (int lane = 0; lane < lanes; ++lane) __builtin_prefetch(ahead[lane] + at, 0, 2);
     for (std::size_t s = 0; s < shape.scales; ++s)
         for (int lane = 0; lane < lanes; ++lane)
             std::memcpy(&scales[s * lanes + static_cast<std::size_t>(lane)],

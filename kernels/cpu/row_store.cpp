@@ -49,7 +49,10 @@ Interleave16 interleave_of(const Exec& exec) {
     return interleave16_portable;
 }
 
-void interleave16_portable(const std::uint32_t* const* rows, int groups, std::uint32_t* out) {
+void interleave16_portable(const std::uint32_t* const* rows, int groups, std::uint32_t* out,
+                           const std::uint32_t* const* ahead) {
+    for (int g = 0; ahead != nullptr && g < groups; g += RowShape::alignment / sizeof(std::uint32_t))
+        for (int r = 0; r < lanes; ++r) __builtin_prefetch(ahead[r] + g, 0, 2);
     for (int g = 0; g < groups; ++g)
         for (int r = 0; r < lanes; ++r) out[g * lanes + r] = rows[r][g];
 }
@@ -125,16 +128,16 @@ void PackedRows::fill(Exec& exec, const RowStore& store, std::span<const TokenId
             const BlockPlace place(matrix_.data(), store.packing_, n, store.k_, block);
             auto* values = const_cast<std::uint32_t*>(place.values);
             auto* scales = const_cast<std::uint16_t*>(place.scales);
-            const std::uint32_t* rows[lanes];
+            const std::uint32_t *rows[lanes], *next[lanes];
             for (int lane = 0; lane < lanes; ++lane) {
                 assert(block * lanes + lane >= n ||
                        (ids[static_cast<std::size_t>(block * lanes + lane)] >= 0 &&
                         ids[static_cast<std::size_t>(block * lanes + lane)] < store.n_));
                 rows[lane] = reinterpret_cast<const std::uint32_t*>(row_of(block * lanes + lane));
                 // Rows lie anywhere: the hardware does not guess the next block's.
-                prefetch_row(row_of((block + 1) * lanes + lane), store.row_bytes_);
+                next[lane] = reinterpret_cast<const std::uint32_t*>(row_of((block + 1) * lanes + lane));
             }
-            write_block(interleave, shape, rows, values, scales);
+            write_block(interleave, shape, rows, values, scales, next);
         }
     });
 }
