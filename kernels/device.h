@@ -30,6 +30,15 @@ struct DeviceInfo {
     std::string driver, runtime;            ///< versions, "13.0"
 };
 
+/// How a device was used: what doctor and run say about it.
+struct DeviceUse {
+    bool graphs_on = false;
+    int graphs = 0;                 ///< kept
+    int refused = 0;                ///< passes that could not be captured and run op by op
+    std::string why_refused;        ///< of the first one
+    std::uint64_t cache_bytes = 0;  ///< held in the cache by keep_in_cache()
+};
+
 struct DeviceWorkspace;
 
 class Device {
@@ -67,6 +76,8 @@ class Device {
     virtual void draw(const DrawOp& op) = 0;
     virtual void rank(const RankOp& op) = 0;
     virtual void mass(const MassOp& op) = 0;
+    virtual void head(const HeadOp& op) = 0;
+    virtual void beam(const BeamOp& op) = 0;
     virtual void top_set(const TopSetOp& op) = 0;
     virtual void striped(const StripedOp& op) = 0;
     virtual void unite(const UnionOp& op) = 0;
@@ -79,6 +90,10 @@ class Device {
     virtual void replay(std::uint64_t key, FunctionRef<void()> work) = 0;
     /// A fresh number for keys of replay().
     virtual std::uint64_t new_key() = 0;
+    /// Wishes that `data` stays in the cache between ops; false where nothing can be said about that.
+    virtual bool keep_in_cache(const void* /*data*/, std::size_t /*bytes*/) { return false; }
+    /// What became of replays and wishes so far.
+    virtual DeviceUse use() const { return {}; }
     /// Device time of what was asked for; null when it cannot be measured.
     virtual DeviceTimer* timer() = 0;
 
@@ -129,6 +144,7 @@ DeviceProbe probe_cuda();
 struct CudaOptions {
     int ordinal = 0;
     bool graphs = true;
+    bool cache_windows = false;  ///< keep_in_cache() sets L2 access-policy windows
 };
 Result<std::unique_ptr<Device>> open_cuda(const CudaOptions& options = {});
 

@@ -160,6 +160,49 @@ constexpr std::size_t select_scratch(int rows, int support, int k) {
            (chunks * (2 * sizeof(float) + static_cast<std::size_t>(k) * 8) + sizeof(std::uint32_t));
 }
 
+/// A product whose logits nobody else wants, with its selection: the k best of the first `support` outputs of
+/// each row as SelectOp orders them, and the log of the sum of all exponentials. The logits are MatmulOp's,
+/// bit for bit; they are not written.
+struct HeadOp {
+    DeviceMatrix weights;
+    const Bf16* x = nullptr;  ///< [rows, weights.stride]
+    int rows = 0, support = 0, k = 0;
+    const float* bias = nullptr;  ///< [n] or null
+    std::int32_t* ids = nullptr;  ///< [rows, k], k <= support
+    float* values = nullptr;      ///< [rows, k]
+    float* logsumexp = nullptr;   ///< [rows]
+    void* scratch = nullptr;      ///< head_scratch() bytes
+};
+inline constexpr int head_chunk = 256;  ///< outputs of one block; sums follow these borders
+constexpr std::size_t head_scratch(int rows, int support, int k) {
+    const auto chunks = static_cast<std::size_t>((support + head_chunk - 1) / head_chunk);
+    return static_cast<std::size_t>(rows) * chunks * (2 * sizeof(float) + static_cast<std::size_t>(k) * 8);
+}
+
+/// A level of a tree grown by score (EAGLE-2): each row's k candidates get their row's score and their own
+/// log-probability; the best `keep` of the level, ties to the earlier candidate, are the rows of the next
+/// one.
+struct BeamOp {
+    int level = 0, rows = 0, k = 0;        ///< rows * k <= most_beam; one row at level 0, whose score is 0
+    const std::int32_t* ids = nullptr;     ///< [rows, k], as HeadOp leaves them
+    const float* logits = nullptr;         ///< [rows, k]
+    const float* logsumexp = nullptr;      ///< [rows]
+    const std::int32_t* tokens = nullptr;  ///< of each id; null = ids are tokens
+    std::int32_t* pool_tokens = nullptr;   ///< [rows, k]
+    float* pool_logprobs = nullptr;        ///< [rows, k], at most 0; NaN becomes -inf
+    int keep = 0;                          ///< <= most_selected; 0 = the last level
+    int first_row = 0;                     ///< of this sequence in the pass that made the candidates
+    int first_slot = 0;                    ///< where the next level's keys go, one slot a row
+    float* scores = nullptr;               ///< [most_selected]: of the rows, then of the next level's
+    std::int32_t* next_tokens = nullptr;   ///< [keep]
+    std::int32_t* next_rows = nullptr;     ///< [keep], which row proposed it, first_row included
+    /// Slots of the rows' tree ancestors and themselves, [rows, level], and the next level's [keep, level +
+    /// 1].
+    const std::int32_t* tails = nullptr;
+    std::int32_t* next_tails = nullptr;
+};
+inline constexpr int most_beam = 4096;
+
 /// What a verifier draws of each row: the token of an inverse CDF in the order of ids, weights exp(logit *
 /// scale). NaN has no weight; a row without any gives token 0. One row's sums go tile by tile in a fixed
 /// order, whatever shares the call.

@@ -84,6 +84,8 @@ class PhaseRecorder {
     void set_round(std::int32_t round) { round_ = round; }
     std::int32_t round() const { return round_; }
     void set_listener(RangeListener* listener) { listener_ = listener; }
+    /// For work whose times are known only later: it opens and closes its ranges itself, and record()s them.
+    RangeListener* listener() const { return listener_; }
     void set_observer(PhaseObserver* observer) { observer_ = observer; }
     void set_enabled(bool enabled) { enabled_ = enabled; }
     bool enabled() const { return enabled_; }

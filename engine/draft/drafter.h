@@ -19,6 +19,8 @@ namespace draftscope {
 class LevelWatcher {
   public:
     virtual ~LevelWatcher() = default;
+    /// Does anybody want to see, or hold, the levels of this step one by one?
+    virtual bool watching() const { return true; }
     /// After each level's candidates are in; may block (step level). `partial` is only built when asked for.
     virtual void level_done(int sequence, int level, FunctionRef<DraftTree()> partial) = 0;
 };

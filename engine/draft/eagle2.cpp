@@ -36,7 +36,7 @@ class Eagle2Model final : public EagleModel {
         DS_ASSIGN(layer_, load_eagle_layer(exec, precision, checkpoint_, d));
         if (kernels::Device* device = exec.device()) {
             DS_TRY(on_device_.prepare(*device, checkpoint_.shape, checkpoint_.rope, layer_, d));
-            bias_there_ = on_device_.keep(fc_bias_);
+            on_device_.set_fused(fc_, on_device_.keep(fc_bias_));
         }
         return checkpoint_.nothing_left();
     }
@@ -54,7 +54,7 @@ class Eagle2Model final : public EagleModel {
         }
     }
     void run(kernels::Exec& exec, DecoderBatch& batch, Rows<float> inputs, Rows<float> out) override {
-        if (on_device_.ready()) return on_device_.run_fused(batch, inputs, fc_, bias_there_, out);
+        if (on_device_.ready()) return on_device_.run(batch, inputs, out);
         kernels::matmul(exec, fc_, inputs, out, fc_bias_.empty() ? nullptr : fc_bias_.data());
         LayerPass pass(exec, checkpoint_.shape, checkpoint_.rope, batch);
         pass.attend(layer_, 0, out, out);
@@ -66,12 +66,13 @@ class Eagle2Model final : public EagleModel {
     }
 
     kernels::Device* device() const override { return fc_.on_device() ? &fc_.device() : nullptr; }
+    EagleOnDevice* on_device() override { return on_device_.ready() ? &on_device_ : nullptr; }
+    int vocab() const override { return target_.config().vocab; }
 
   private:
     EagleCheckpoint checkpoint_;
     const Target& target_;
     EagleOnDevice on_device_;
-    const float* bias_there_ = nullptr;
     kernels::Matrix fc_;          ///< [d, 2d], embedding columns first
     std::vector<float> fc_bias_;  ///< [d] or empty
     DecoderLayer layer_;

@@ -38,9 +38,11 @@ class Eagle3Model final : public EagleModel {
         DS_TRY(load_head(exec, precision));
         if (kernels::Device* device = exec.device()) {
             DS_TRY(on_device_.prepare(*device, checkpoint_.shape, checkpoint_.rope, layer_, 2 * d));
-            norms_there_ = {on_device_.keep(input_norm_), on_device_.keep(hidden_norm_),
-                            checkpoint_.norm_output ? on_device_.keep(final_norm_) : nullptr,
-                            checkpoint_.norm_before_residual};
+            const float* last = on_device_.keep(final_norm_);
+            const bool given_out = checkpoint_.norm_output;
+            on_device_.set_joined({on_device_.keep(input_norm_), on_device_.keep(hidden_norm_),
+                                   given_out ? last : nullptr, given_out ? nullptr : last,
+                                   checkpoint_.norm_before_residual});
         }
         return checkpoint_.nothing_left();
     }
@@ -59,7 +61,7 @@ class Eagle3Model final : public EagleModel {
         kernels::matmul(exec, fc_, normed_features(exec, aux), out);
     }
     void run(kernels::Exec& exec, DecoderBatch& batch, Rows<float> inputs, Rows<float> out) override {
-        if (on_device_.ready()) return on_device_.run_joined(batch, inputs, norms_there_, out);
+        if (on_device_.ready()) return on_device_.run(batch, inputs, out);
         const int d = checkpoint_.shape.hidden;
         const float eps = checkpoint_.shape.norm_eps;
         const Rows<float> embedding(inputs.data, inputs.rows, d, inputs.stride);
@@ -84,6 +86,8 @@ class Eagle3Model final : public EagleModel {
     std::span<const TokenId> own_head_ids() const override { return head_ids_; }
     std::size_t weight_bytes() const override { return layer_.bytes(); }
     kernels::Device* device() const override { return fc_.on_device() ? &fc_.device() : nullptr; }
+    EagleOnDevice* on_device() override { return on_device_.ready() ? &on_device_ : nullptr; }
+    int vocab() const override { return target_.config().vocab; }
 
   private:
     static void copy_rows(Rows<const float> from, Rows<float> to) {
@@ -197,7 +201,6 @@ class Eagle3Model final : public EagleModel {
     EagleCheckpoint checkpoint_;
     const Target& target_;
     EagleOnDevice on_device_;
-    EagleOnDevice::Norms norms_there_;
     kernels::Matrix fc_;  ///< [d, aux layers * d]
     DecoderLayer layer_;
     std::vector<float> hidden_norm_, input_norm_, final_norm_;

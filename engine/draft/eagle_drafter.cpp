@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/draft/candidate_rows.h"
+#include "engine/draft/eagle_growth.h"
 
 namespace draftscope {
 namespace {
@@ -110,7 +111,7 @@ struct Growth {
 class EagleDrafter final : public Drafter {
   public:
     EagleDrafter(std::unique_ptr<EagleModel> model, std::string_view name)
-        : model_(std::move(model)), name_(name) {}
+        : model_(std::move(model)), name_(name), growth_(*model_) {}
 
     bool uses_head() const override { return true; }
     bool needs_hidden() const override { return model_->aux_layers().empty(); }
@@ -146,6 +147,7 @@ class EagleDrafter final : public Drafter {
                          std::span<DraftJob> roots);
     void gather_level(std::span<Growth*> active, int level, int rows);
     void begin_root(DraftContext& context, std::span<DraftJob> jobs);
+    Result<bool> grow_there(DraftContext& context, std::span<Growth* const> active);
     void run_level(DraftContext& context, std::span<Growth*> active, int level, int rows);
     void list_rows(std::span<Growth*> active, int level);
     void propose(DraftContext& context, std::span<Growth*> active, int level, int rows);
@@ -155,6 +157,7 @@ class EagleDrafter final : public Drafter {
 
     std::unique_ptr<EagleModel> model_;
     std::string name_;
+    EagleGrowth growth_;  ///< of trees on a device
     DecoderBatch batch_;
     RowBuffer inputs_;    ///< [rows, 2d]: embedding, hidden
     RowBuffer outputs_;   ///< [rows, d] of the latest pass
@@ -307,6 +310,11 @@ Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
     for (Growth& growth : growths) {
         if (growth.job->tree.nodes > 1) active.push_back(&growth);
     }
+    DS_ASSIGN(const bool grown, grow_there(context, active));
+    if (grown) {
+        begun_head_ = nullptr;
+        return rerank_all(context, growths);
+    }
     // The catch-up began level 0 for its own head and sequences; another head drafts from the same state.
     if (begun_head_ != context.head ||
         !std::equal(begun_for_.begin(), begun_for_.end(), active.begin(), active.end(),
@@ -325,6 +333,18 @@ Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
         std::erase_if(active, [&](const Growth* growth) { return !growth->expands(level + 1); });
     }
     return rerank_all(context, growths);
+}
+
+/// False: level by level from here.
+Result<bool> EagleDrafter::grow_there(DraftContext& context, std::span<Growth* const> active) {
+    std::vector<GrowingTree> trees;
+    for (Growth* growth : active) {
+        EagleState& state = state_of(*growth->job);
+        trees.push_back(
+            {growth->job, &growth->beam, &state.cache, growth->committed, growth->free_slot, state.output});
+    }
+    if (!growth_.fits(context, trees)) return false;
+    return growth_.grow(context, trees);
 }
 
 void EagleDrafter::gather_level(std::span<Growth*> active, int level, int rows) {

@@ -9,6 +9,8 @@
 
 namespace draftscope {
 
+class EagleOnDevice;
+
 /// What tells the EAGLE generations apart: how a target feature enters, and the layer. A drafter row pairs
 /// the hidden of a token with the embedding of the *next* token; d is the drafter's hidden size.
 class EagleModel {
@@ -34,6 +36,9 @@ class EagleModel {
     virtual std::size_t weight_bytes() const = 0;
     /// Where run() keeps keys and values; null = in this memory.
     virtual kernels::Device* device() const { return nullptr; }
+    /// The layer on that device.
+    virtual EagleOnDevice* on_device() { return nullptr; }
+    virtual int vocab() const = 0;  ///< tokens that embed() knows
 };
 
 /// The round of EAGLE-2 and EAGLE-3 around one of their models (EAGLE-2, arXiv 2406.16858, sections 4.1 and

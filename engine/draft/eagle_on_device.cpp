@@ -23,17 +23,33 @@ const float* EagleOnDevice::keep(std::span<const float> values) {
     return decoder_.keep(values);
 }
 
+void EagleOnDevice::set_fused(const kernels::Matrix& fc, const float* bias) {
+    fc_ = &fc;
+    fc_bias_ = bias;
+}
+
+void EagleOnDevice::set_joined(const Norms& norms) {
+    norms_ = norms;
+}
+
+bool EagleOnDevice::make_room(int rows) {
+    kernels::Device& on = device();
+    const int width = 2 * shape_.hidden;
+    const void* before[] = {inputs_.as<void>(), fused_.as<void>()};
+    const bool enough =
+        decoder_.make_room(rows) && inputs_.reserve(on, count(rows, width) * sizeof(float)) &&
+        fused_.reserve(on, count(rows, kernels::padded_columns(width)) * sizeof(kernels::Bf16));
+    if (before[0] != inputs_.as<void>() || before[1] != fused_.as<void>()) decoder_.forget_graphs();
+    return enough;
+}
+
 bool EagleOnDevice::begin(const DecoderBatch& batch, Rows<const float> inputs) {
     kernels::Device& on = device();
-    const int rows = inputs.rows, stride = kernels::padded_columns(inputs.cols);
-    const void* before[] = {inputs_.as<void>(), fused_.as<void>()};
-    const Status begun = decoder_.begin(batch);
-    if (!begun.ok() || !inputs_.reserve(on, count(rows, inputs.cols) * sizeof(float)) ||
-        !fused_.reserve(on, count(rows, stride) * sizeof(kernels::Bf16))) {
+    const int rows = inputs.rows;
+    if (!decoder_.begin(batch).ok() || !make_room(rows)) {
         on.fail("out of device memory for the drafter's rows");
         return false;
     }
-    if (before[0] != inputs_.as<void>() || before[1] != fused_.as<void>()) decoder_.forget_graphs();
     const float* data = inputs.data;
     if (inputs.stride != inputs.cols) {
         staging_.resize(count(rows, inputs.cols));
@@ -57,74 +73,101 @@ void EagleOnDevice::end(Rows<float> out) {
     (void)device().finish();
 }
 
-void EagleOnDevice::run_fused(const DecoderBatch& batch, Rows<const float> inputs, const kernels::Matrix& fc,
-                              const float* bias, Rows<float> out) {
+void EagleOnDevice::run(const DecoderBatch& batch, Rows<const float> inputs, Rows<float> out) {
     const std::lock_guard lock(device().busy());
     if (inputs.rows == 0 || !begin(batch, inputs)) return;
-    kernels::Device& on = device();
-    decoder_.replay({}, [&] {
-        const int stride = fc.device_matrix().stride;
-        on.round({inputs_.as<float>(), inputs.cols, inputs.rows, inputs.cols, fused_.as<kernels::Bf16>(),
-                  stride, stride});
-        kernels::MatmulOp op;
-        op.weights = fc.device_matrix();
-        op.x = fused_.as<kernels::Bf16>();
-        op.rows = inputs.rows;
-        op.y = decoder_.residual();
-        op.y_stride = shape_.hidden;
-        op.bias = bias;
-        on.matmul(op);
-        decoder_.take_residual(nullptr);
-        decoder_.attend(0, 0, decoder_.input());
-        decoder_.feed_forward(0);
-    });
+    decoder_.replay({}, [&] { ask_layer(inputs.rows); });
     end(out);
 }
 
-void EagleOnDevice::run_joined(const DecoderBatch& batch, Rows<const float> inputs, const Norms& norms,
-                               Rows<float> out) {
-    const std::lock_guard lock(device().busy());
-    if (inputs.rows == 0 || !begin(batch, inputs)) return;
+Status EagleOnDevice::ask(const DecoderBatch& batch, const std::int32_t* tails, int tag) {
+    DS_TRY(decoder_.begin(batch));
+    decoder_.use_tails(tails);
+    // No pass of run() has a tag.
+    decoder_.replay({&tag, 1}, [&] { ask_layer(batch.rows()); });
+    return {};
+}
+
+const kernels::Bf16* EagleOnDevice::ask_head_rows(int rows) {
+    const int stride = hidden_stride();
+    if (norms_.head == nullptr) {
+        device().round({outputs(), shape_.hidden, rows, shape_.hidden, decoder_.input(), stride, stride});
+        return decoder_.input();
+    }
+    kernels::RmsNormOp norm;
+    norm.x = outputs();
+    norm.x_stride = shape_.hidden;
+    norm.rows = rows;
+    norm.width = shape_.hidden;
+    norm.weight = norms_.head;
+    norm.eps = shape_.norm_eps;
+    norm.half = decoder_.input();
+    norm.half_stride = norm.half_columns = stride;
+    device().rms_norm(norm);
+    return decoder_.input();
+}
+
+void EagleOnDevice::ask_layer(int rows) {
+    if (fc_ != nullptr)
+        ask_fused(rows);
+    else
+        ask_joined(rows);
+}
+
+void EagleOnDevice::ask_fused(int rows) {
     kernels::Device& on = device();
-    const int d = shape_.hidden;
-    decoder_.replay({}, [&] {
-        const int stride = kernels::padded_columns(2 * d);
-        kernels::RmsNormOp norm;
-        norm.x = inputs_.as<float>();
-        norm.x_stride = 2 * d;
-        norm.rows = inputs.rows;
-        norm.width = d;
-        norm.weight = norms.input;
-        norm.eps = shape_.norm_eps;
-        norm.half = fused_.as<kernels::Bf16>();
-        norm.half_stride = stride;
-        norm.half_columns = d;
-        on.rms_norm(norm);
-        norm.x = inputs_.as<float>() + d;
-        norm.weight = norms.hidden;
-        norm.half = fused_.as<kernels::Bf16>() + d;
-        norm.half_columns = stride - d;
-        if (norms.before_residual) {
-            norm.y = decoder_.residual();
-            norm.y_stride = d;
-        } else {
-            on.copy_rows({norm.x, 2 * d, nullptr, inputs.rows, d, decoder_.residual(), d});
-        }
-        on.rms_norm(norm);
-        decoder_.attend(0, 0, fused_.as<kernels::Bf16>());
-        decoder_.feed_forward(0);
-        if (norms.output == nullptr) return;
-        kernels::RmsNormOp last;
-        last.x = decoder_.residual();
-        last.y = decoder_.residual();
-        last.x_stride = last.y_stride = d;
-        last.rows = inputs.rows;
-        last.width = d;
-        last.weight = norms.output;
-        last.eps = shape_.norm_eps;
-        on.rms_norm(last);
-    });
-    end(out);
+    const int stride = fc_->device_matrix().stride, width = 2 * shape_.hidden;
+    on.round({inputs(), width, rows, width, fused_.as<kernels::Bf16>(), stride, stride});
+    kernels::MatmulOp op;
+    op.weights = fc_->device_matrix();
+    op.x = fused_.as<kernels::Bf16>();
+    op.rows = rows;
+    op.y = decoder_.residual();
+    op.y_stride = shape_.hidden;
+    op.bias = fc_bias_;
+    on.matmul(op);
+    decoder_.take_residual(nullptr);
+    decoder_.attend(0, 0, decoder_.input());
+    decoder_.feed_forward(0);
+}
+
+void EagleOnDevice::ask_joined(int rows) {
+    kernels::Device& on = device();
+    const int d = shape_.hidden, stride = kernels::padded_columns(2 * d);
+    kernels::RmsNormOp norm;
+    norm.x = inputs();
+    norm.x_stride = 2 * d;
+    norm.rows = rows;
+    norm.width = d;
+    norm.weight = norms_.input;
+    norm.eps = shape_.norm_eps;
+    norm.half = fused_.as<kernels::Bf16>();
+    norm.half_stride = stride;
+    norm.half_columns = d;
+    on.rms_norm(norm);
+    norm.x = inputs() + d;
+    norm.weight = norms_.hidden;
+    norm.half = fused_.as<kernels::Bf16>() + d;
+    norm.half_columns = stride - d;
+    if (norms_.before_residual) {
+        norm.y = decoder_.residual();
+        norm.y_stride = d;
+    } else {
+        on.copy_rows({norm.x, 2 * d, nullptr, rows, d, decoder_.residual(), d});
+    }
+    on.rms_norm(norm);
+    decoder_.attend(0, 0, fused_.as<kernels::Bf16>());
+    decoder_.feed_forward(0);
+    if (norms_.output == nullptr) return;
+    kernels::RmsNormOp last;
+    last.x = decoder_.residual();
+    last.y = decoder_.residual();
+    last.x_stride = last.y_stride = d;
+    last.rows = rows;
+    last.width = d;
+    last.weight = norms_.output;
+    last.eps = shape_.norm_eps;
+    on.rms_norm(last);
 }
 
 }  // namespace draftscope

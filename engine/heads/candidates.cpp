@@ -59,7 +59,10 @@ void DenseProposal::propose(ProposeContext& context, const kernels::Matrix& rows
     const int kept = std::min(k, support);
     if (stays_there(context, rows, support, kept, hidden.rows))
         return propose_there(
-            context, rows, support, hidden.rows, k, bytes, [&] { kernels::head_logits(rows, hidden, bias); },
+            context, support, hidden.rows, k, bytes,
+            [&](Rows<std::int32_t> best, Rows<float> logits) {
+                kernels::head_candidates(rows, hidden, bias, support, kept, best, logits, out.logsumexp);
+            },
             out);
     if (context.support != nullptr || rows.on_device() ||
         !kernels::head_pass_pays(context.exec, support, kept)) {
@@ -95,21 +98,14 @@ bool DenseProposal::stays_there(const ProposeContext& context, const kernels::Ma
     return context.support == nullptr && hidden_rows > 0 && kernels::selects_on_device(rows, support, k);
 }
 
-void DenseProposal::propose_there(ProposeContext& context, const kernels::Matrix& rows, int support,
-                                  int hidden_rows, int k, std::uint64_t bytes, FunctionRef<void()> make,
-                                  Proposal& out) {
+void DenseProposal::propose_there(ProposeContext& context, int support, int hidden_rows, int k,
+                                  std::uint64_t bytes,
+                                  FunctionRef<void(Rows<std::int32_t>, Rows<float>)> make, Proposal& out) {
+    PhaseScope scope(context.phases, Phase::head, context.level, hidden_rows, bytes);
     const int kept = std::min(k, support);
-    {
-        PhaseScope scope(context.phases, Phase::head, context.level, hidden_rows, bytes);
-        make();
-    }
-    PhaseScope scope(
-        context.phases, Phase::topk, context.level, hidden_rows,
-        static_cast<std::uint64_t>(hidden_rows) * static_cast<std::uint64_t>(support) * sizeof(float));
     out.resize(hidden_rows, k);
-    kernels::select_logits(rows, hidden_rows, support, kept,
-                           Rows<std::int32_t>(out.ids.data(), hidden_rows, kept, k),
-                           Rows<float>(out.logits.data(), hidden_rows, kept, k), out.logsumexp);
+    make(Rows<std::int32_t>(out.ids.data(), hidden_rows, kept, k),
+         Rows<float>(out.logits.data(), hidden_rows, kept, k));
     std::fill(out.counts.begin(), out.counts.end(), kept);
 }
 
@@ -118,8 +114,11 @@ bool DenseProposal::propose_through(ProposeContext& context, const kernels::Matr
                                     Proposal& out) {
     if (!stays_there(context, up, support, std::min(k, support), hidden.rows)) return false;
     propose_there(
-        context, up, support, hidden.rows, k, down.bytes() + up.bytes(),
-        [&] { kernels::head_logits(down, up, hidden); }, out);
+        context, support, hidden.rows, k, down.bytes() + up.bytes(),
+        [&](Rows<std::int32_t> best, Rows<float> logits) {
+            kernels::head_candidates(down, up, hidden, support, best.cols, best, logits, out.logsumexp);
+        },
+        out);
     return true;
 }
 

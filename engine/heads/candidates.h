@@ -17,7 +17,8 @@ void select_candidates(ProposeContext& context, Rows<const float> logits, int su
 
 /// Proposals from the first `support` outputs of a matrix, the same as select_candidates() of the product: in
 /// one pass that never writes the logits in full where that pays and no draft is drawn from them, else by way
-/// of `logits`. Ids are row numbers. Records phases head and topk with its child softmax, and hands the
+/// of `logits`. Ids are row numbers. Records phases head and topk with its child softmax (on a device the
+/// selection is part of the head's pass), and hands the
 /// logits of drawn drafts to keep_support() under `ids`.
 class DenseProposal {
   public:
@@ -31,9 +32,10 @@ class DenseProposal {
                          int support, Rows<const float> hidden, int k, Proposal& out);
 
   private:
-    /// Where the matrix lies on a device, the logits stay there; `make` asks for them.
-    void propose_there(ProposeContext& context, const kernels::Matrix& rows, int support, int hidden_rows,
-                       int k, std::uint64_t bytes, FunctionRef<void()> make, Proposal& out);
+    /// Where the matrix lies on a device, product and selection are one pass, all of it phase head; `make`
+    /// runs it.
+    void propose_there(ProposeContext& context, int support, int hidden_rows, int k, std::uint64_t bytes,
+                       FunctionRef<void(Rows<std::int32_t>, Rows<float>)> make, Proposal& out);
     static bool stays_there(const ProposeContext& context, const kernels::Matrix& rows, int support, int k,
                             int hidden_rows);
 

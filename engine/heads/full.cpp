@@ -28,6 +28,10 @@ class FullHead final : public Head {
         remap_ids(context, weights_.row_ids, hidden.rows, out);
     }
 
+    std::optional<DirectHead> direct(int) const override {
+        return DirectHead{nullptr, weights_.lm_head, support_, weights_.row_ids};
+    }
+
     HeadCost cost(int) const override {
         const kernels::Matrix& head = *weights_.lm_head;
         return {static_cast<double>(head.n()), head.bytes(),

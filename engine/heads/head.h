@@ -67,6 +67,15 @@ struct SupportRow {
     std::vector<float> logits;
 };
 
+/// A head whose proposal is the best rows of one product, so that a device can go from level to level without
+/// asking the host: logits are up (down h), or up h.
+struct DirectHead {
+    const kernels::Matrix* down = nullptr;  ///< null = none
+    const kernels::Matrix* up = nullptr;
+    int support = 0;               ///< first outputs of `up` that count
+    std::span<const TokenId> ids;  ///< token of each output; empty = output i is token i
+};
+
 /// One draft level of a step, over the rows of all its sequences.
 struct ProposeContext {
     kernels::Exec& exec;
@@ -114,6 +123,8 @@ class Head {
     /// states[r] belongs to row r's sequence (null for stateless heads); rows of one sequence are adjacent.
     virtual void propose(ProposeContext& context, Rows<const float> hidden,
                          std::span<HeadState* const> states, int k, Proposal& out) = 0;
+    /// What propose() does at `level`, where that is all it does.
+    virtual std::optional<DirectHead> direct(int /*level*/) const { return std::nullopt; }
     virtual void observe(HeadState*, const DraftTree&, const Outcome&) {}
     /// Of a call of `rows` rows at level 0, the most where it depends on them.
     virtual HeadCost cost(int rows) const = 0;

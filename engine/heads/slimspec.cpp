@@ -40,6 +40,10 @@ class SlimSpecHead final : public Head {
         if (!factors_.ids().empty()) remap_ids(context, factors_.ids(), hidden.rows, out);
     }
 
+    std::optional<DirectHead> direct(int level) const override {
+        return DirectHead{&factors_.down(level), &factors_.up(level), factors_.rows(), factors_.ids()};
+    }
+
     HeadCost cost(int rows) const override { return cost_at(nullptr, rows, 0); }
     HeadCost cost_at(const HeadState*, int, int level) const override {
         return {static_cast<double>(factors_.rows()), factors_.bytes(level), factors_.flops_per_row(level),

@@ -27,6 +27,10 @@ class StaticHead final : public Head {
         propose_rows(context, vocab_.rows(), vocab_.ids(), hidden, k, dense_, out);
     }
 
+    std::optional<DirectHead> direct(int) const override {
+        return DirectHead{nullptr, &vocab_.rows(), vocab_.rows().n(), vocab_.ids()};
+    }
+
     HeadCost cost(int) const override { return cost_of(vocab_.rows()); }
 
     bool covers(const HeadState*, TokenId token, int) const override { return vocab_.has(token); }

@@ -37,6 +37,10 @@ class TrainedVocabHead final : public Head {
         propose_rows(context, at(context.level), ids_, hidden, k, dense_, out);
     }
 
+    std::optional<DirectHead> direct(int level) const override {
+        return DirectHead{nullptr, &at(level), at(level).n(), ids_};
+    }
+
     HeadCost cost(int) const override { return cost_of(at(0)); }
     HeadCost cost_at(const HeadState*, int, int level) const override { return cost_of(at(level)); }
 

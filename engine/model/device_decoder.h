@@ -28,6 +28,10 @@ class DeviceDecoder {
 
     /// Places the rows of `batch`, whose caches lie on the device.
     Status begin(const DecoderBatch& batch);
+    /// The rows' tree ancestors come from an array there, [as begin() placed them], instead of the batch's.
+    void use_tails(const std::int32_t* there) { places_.tails = there; }
+    /// Memory for passes of `rows` rows: smaller ones then leave what others wrote. False when there is none.
+    bool make_room(int rows) { return reserve(rows); }
     int rows() const { return rows_; }
     /// [rows, hidden] f32: what the layers add to.
     float* residual() const { return residual_.as<float>(); }

@@ -18,6 +18,7 @@ class LiveView final : public LevelWatcher {
     void set_tree(const DraftTree& tree) { tree_ = tree; }
     void end() { watched_ = nullptr; }
 
+    bool watching() const override { return core_.gate.paused(); }
     void level_done(int sequence, int level, FunctionRef<DraftTree()> partial) override;
 
   private:

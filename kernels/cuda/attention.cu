@@ -19,18 +19,19 @@ constexpr int most_pairs = 16;  ///< (row, head) pairs of a tile, unless one row
 
 /// Dynamic shared memory: keys and values of a block, queries of the tile, weights.
 struct Layout {
-    __host__ __device__ Layout(int head_dim, int pairs) : dim(head_dim), row(head_dim + 8), pairs(pairs) {}
+    __host__ __device__ Layout(int head_dim, int pairs)
+        : dim(head_dim), wide((head_dim + 7) / 8 * 8), row(wide + 8), pairs(pairs) {}
     // 8 values of padding, so that lanes that read the same column of neighbouring keys hit other banks.
     __host__ __device__ std::size_t keys() const { return 0; }
     __host__ __device__ std::size_t values() const { return static_cast<std::size_t>(block) * row * 2; }
     __host__ __device__ std::size_t queries() const { return 2 * values(); }
     __host__ __device__ std::size_t weights() const {
-        return queries() + static_cast<std::size_t>(pairs) * dim * sizeof(float);
+        return queries() + static_cast<std::size_t>(pairs) * wide * sizeof(float);
     }
     __host__ __device__ std::size_t bytes() const {
         return weights() + static_cast<std::size_t>(pairs) * block * sizeof(float);
     }
-    int dim, row, pairs;
+    int dim, wide, row, pairs;  ///< values of a head; padded with zeros to whole pieces of 16 bytes
 };
 
 /// Copies the keys and values of `count` positions from `start` on; what lies behind them becomes zero.
@@ -41,6 +42,22 @@ __device__ void load_block(const AttentionOp& op, const KvPlanes& cache, int kv_
     const std::int32_t* tail = op.places.tails + op.places.tail_first[row];
     const Bf16* all_keys = cache.keys(op.layer) + static_cast<std::int64_t>(kv_head) * layout.dim;
     const Bf16* all_values = cache.values(op.layer) + static_cast<std::int64_t>(kv_head) * layout.dim;
+    if (layout.wide != layout.dim) {
+        // A head's values need not begin at a multiple of 16 bytes: rare, and one by one.
+        for (int i = static_cast<int>(threadIdx.x); i < block * layout.wide; i += threads) {
+            const int p = i / layout.wide, column = i % layout.wide;
+            Bf16 k = 0, v = 0;
+            if (p < count && column < layout.dim) {
+                const int position = start + p;
+                const std::int64_t slot = position < prefix ? position : tail[position - prefix];
+                k = all_keys[slot * kv + column];
+                v = all_values[slot * kv + column];
+            }
+            keys[p * layout.row + column] = k;
+            values[p * layout.row + column] = v;
+        }
+        return;
+    }
     // head_dim is a multiple of 8 and kv of head_dim, so pieces of 16 bytes are aligned.
     const int pieces = layout.dim / 8;
     for (int i = static_cast<int>(threadIdx.x); i < block * pieces; i += threads) {
@@ -99,7 +116,7 @@ __device__ void sum_block(const AttentionOp& op, int kv_head, int first_row, int
         const int count = op.places.prefix[row] + op.places.tail_size[row];
         weights[p * block + position] =
             start + position < count
-                ? op.scale * dot(queries + p * layout.dim, keys + position * layout.row, layout.dim)
+                ? op.scale * dot(queries + p * layout.wide, keys + position * layout.row, layout.wide)
                 : -INFINITY;
     }
     __syncthreads();
@@ -146,15 +163,15 @@ __device__ void sum_block(const AttentionOp& op, int kv_head, int first_row, int
     }
 }
 
-/// Grid: blocks of positions, key heads, tiles.
+/// Grid: tiles, key heads, blocks of positions.
 __global__ void __launch_bounds__(threads) partial_kernel(const AttentionOp op, int pairs) {
     DS_DYNAMIC_SHARED(shared);
     const Layout layout(op.shape.head_dim, pairs);
     auto* keys = reinterpret_cast<Bf16*>(shared + layout.keys());
     auto* values = reinterpret_cast<Bf16*>(shared + layout.values());
     auto* queries = reinterpret_cast<float*>(shared + layout.queries());
-    const int number = static_cast<int>(blockIdx.x), kv_head = static_cast<int>(blockIdx.y);
-    const int first_row = op.places.tiles[2 * blockIdx.z], rows = op.places.tiles[2 * blockIdx.z + 1];
+    const int number = static_cast<int>(blockIdx.z), kv_head = static_cast<int>(blockIdx.y);
+    const int first_row = op.places.tiles[2 * blockIdx.x], rows = op.places.tiles[2 * blockIdx.x + 1];
     const int start = number * block;
     const int group = op.shape.heads / op.shape.kv_heads;
 
@@ -165,10 +182,12 @@ __global__ void __launch_bounds__(threads) partial_kernel(const AttentionOp op, 
     }
     if (start >= longest) return;  // all threads of the block alike
 
-    for (int i = static_cast<int>(threadIdx.x); i < rows * group * layout.dim; i += threads) {
-        const int p = i / layout.dim, column = i % layout.dim;
-        queries[i] = op.q[(first_row + p / group) * op.q_stride +
-                          static_cast<std::int64_t>(kv_head * group + p % group) * layout.dim + column];
+    for (int i = static_cast<int>(threadIdx.x); i < rows * group * layout.wide; i += threads) {
+        const int p = i / layout.wide, column = i % layout.wide;
+        queries[i] = column >= layout.dim
+                         ? 0.0f
+                         : op.q[(first_row + p / group) * op.q_stride +
+                                static_cast<std::int64_t>(kv_head * group + p % group) * layout.dim + column];
     }
     const KvPlanes cache = op.places.caches[op.places.sequence[first_row]];
     if (start + block <= shortest_prefix) {
@@ -225,8 +244,8 @@ void launch_attention(const AttentionOp& op, cudaStream_t stream) {
     if (layout.bytes() > plain_limit)
         cudaFuncSetAttribute(partial_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              static_cast<int>(layout.bytes()));
-    const dim3 grid(static_cast<unsigned>(op.blocks), static_cast<unsigned>(op.shape.kv_heads),
-                    static_cast<unsigned>(op.tiles));
+    const dim3 grid(static_cast<unsigned>(op.tiles), static_cast<unsigned>(op.shape.kv_heads),
+                    static_cast<unsigned>(op.blocks));
     DS_LAUNCH(partial_kernel, grid, threads, layout.bytes(), stream, op, pairs);
     DS_LAUNCH(join_kernel, (dim3(static_cast<unsigned>(op.rows), static_cast<unsigned>(op.shape.heads))), 128,
               0, stream, op);

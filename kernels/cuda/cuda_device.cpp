@@ -57,20 +57,22 @@ class CudaTimer final : public DeviceTimer {
   public:
     explicit CudaTimer(cudaStream_t stream) : stream_(stream) {}
     ~CudaTimer() override {
-        for (cudaEvent_t event : events_) cudaEventDestroy(event);
+        for (cudaEvent_t event : events_)
+            if (event != nullptr) cudaEventDestroy(event);
     }
     std::uint32_t mark() override {
         if (used_ == events_.size()) {
             cudaEvent_t event = nullptr;
-            cudaEventCreate(&event);
+            if (cudaEventCreate(&event) != cudaSuccess) event = nullptr;
             events_.push_back(event);
         }
-        cudaEventRecord(events_[used_], stream_);
+        if (events_[used_] == nullptr || cudaEventRecord(events_[used_], stream_) != cudaSuccess)
+            (void)cudaGetLastError();  // elapsed_ns() then says that it is not known
         return static_cast<std::uint32_t>(used_++);
     }
     TimeNs elapsed_ns(std::uint32_t from, std::uint32_t to) override {
         float ms = 0;
-        if (from >= used_ || to >= used_ ||
+        if (from >= used_ || to >= used_ || events_[from] == nullptr || events_[to] == nullptr ||
             cudaEventElapsedTime(&ms, events_[from], events_[to]) != cudaSuccess) {
             (void)cudaGetLastError();
             return -1;
@@ -87,8 +89,10 @@ class CudaTimer final : public DeviceTimer {
 
 class CudaDeviceImpl final : public CudaDevice {
   public:
-    CudaDeviceImpl(cudaStream_t stream, DeviceInfo info, bool graphs)
-        : stream_(stream), info_(std::move(info)), graphs_on_(graphs), timer_(stream) {}
+    CudaDeviceImpl(cudaStream_t stream, DeviceInfo info, const CudaOptions& options)
+        : stream_(stream), info_(std::move(info)), options_(options), timer_(stream) {
+        use_.graphs_on = options.graphs;
+    }
     ~CudaDeviceImpl() override {
         cudaStreamSynchronize(stream_);
         drop_workspace();
@@ -102,6 +106,7 @@ class CudaDeviceImpl final : public CudaDevice {
     cudaStream_t stream() const override { return stream_; }
 
     void* allocate(std::size_t bytes) override {
+        enter();
         void* data = nullptr;
         const std::size_t size = std::max<std::size_t>(bytes, 1);
         if (cudaMalloc(&data, size) != cudaSuccess) {
@@ -111,10 +116,14 @@ class CudaDeviceImpl final : public CudaDevice {
         check(cudaMemsetAsync(data, 0, size, stream_), "clearing memory");
         return data;
     }
-    void release(void* data) override { cudaFree(data); }  // waits for what uses it
+    void release(void* data) override {
+        enter();
+        cudaFree(data);  // waits for what uses it
+    }
 
     void upload(void* to, const void* from, std::size_t bytes) override {
         if (bytes == 0) return;
+        enter();
         std::byte* staged = bytes <= staging_bytes / 4 ? up_.take(bytes) : nullptr;
         if (staged == nullptr && bytes <= staging_bytes / 4) {
             check(cudaStreamSynchronize(stream_), "waiting for uploads");
@@ -129,6 +138,7 @@ class CudaDeviceImpl final : public CudaDevice {
     }
     void download(void* to, const void* from, std::size_t bytes) override {
         if (bytes == 0) return;
+        enter();
         std::byte* staged = is_pinned(to) ? nullptr : down_.take(bytes);
         check(cudaMemcpyAsync(staged != nullptr ? staged : to, from, bytes, cudaMemcpyDeviceToHost, stream_),
               "download");
@@ -138,6 +148,7 @@ class CudaDeviceImpl final : public CudaDevice {
         if (bytes > 0) check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_), "copy");
     }
     Status finish() override {
+        enter();
         check(cudaStreamSynchronize(stream_), "waiting for the device");
         for (const Arrival& one : arriving_) std::memcpy(one.to, one.staged, one.bytes);
         arriving_.clear();
@@ -156,6 +167,8 @@ class CudaDeviceImpl final : public CudaDevice {
     void draw(const DrawOp& op) override { launch(cuda::launch_draw, op, "draw"); }
     void rank(const RankOp& op) override { launch(cuda::launch_rank, op, "rank"); }
     void mass(const MassOp& op) override { launch(cuda::launch_mass, op, "mass"); }
+    void head(const HeadOp& op) override { launch(cuda::launch_head, op, "head"); }
+    void beam(const BeamOp& op) override { launch(cuda::launch_beam, op, "beam"); }
     void top_set(const TopSetOp& op) override { launch(cuda::launch_top_set, op, "top_set"); }
     void striped(const StripedOp& op) override { launch(cuda::launch_striped, op, "striped"); }
     void unite(const UnionOp& op) override { launch(cuda::launch_unite, op, "unite"); }
@@ -183,7 +196,8 @@ class CudaDeviceImpl final : public CudaDevice {
     }
 
     void replay(std::uint64_t key, FunctionRef<void()> work) override {
-        if (!graphs_on_) return work();
+        enter();
+        if (!options_.graphs) return work();
         if (graphs_.size() > most_graphs) drop_graphs();
         Graph& graph = graphs_[key];
         switch (graph.state) {
@@ -194,9 +208,11 @@ class CudaDeviceImpl final : public CudaDevice {
             case Graph::State::seen:
                 if (!capture(graph, work)) {
                     graph.state = Graph::State::refused;
+                    ++use_.refused;
                     return work();
                 }
                 graph.state = Graph::State::ready;
+                ++use_.graphs;
                 break;
             case Graph::State::ready:
                 break;
@@ -207,6 +223,32 @@ class CudaDeviceImpl final : public CudaDevice {
     }
     std::uint64_t new_key() override { return ++keys_; }
     DeviceTimer* timer() override { return &timer_; }
+    DeviceUse use() const override { return use_; }
+
+    bool keep_in_cache(const void* data, std::size_t bytes) override {
+        if (!options_.cache_windows || info_.access_window_bytes == 0 || data == nullptr || bytes == 0)
+            return false;
+        enter();
+        const std::size_t most = std::min<std::size_t>(info_.persisting_l2_bytes, info_.access_window_bytes);
+        if (cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, std::min(bytes, most)) != cudaSuccess) {
+            (void)cudaGetLastError();  // a wish that is not granted changes no result
+            return false;
+        }
+        cudaStreamAttrValue value{};
+        value.accessPolicyWindow.base_ptr = const_cast<void*>(data);
+        value.accessPolicyWindow.num_bytes = std::min<std::size_t>(bytes, info_.access_window_bytes);
+        // What is larger than the part set aside would push itself out.
+        value.accessPolicyWindow.hitRatio =
+            std::min(1.0f, static_cast<float>(most) / static_cast<float>(bytes));
+        value.accessPolicyWindow.hitProp = cudaAccessPropertyPersisting;
+        value.accessPolicyWindow.missProp = cudaAccessPropertyStreaming;
+        if (cudaStreamSetAttribute(stream_, cudaStreamAttributeAccessPolicyWindow, &value) != cudaSuccess) {
+            (void)cudaGetLastError();
+            return false;
+        }
+        use_.cache_bytes = std::min(bytes, most);
+        return true;
+    }
 
   private:
     struct Graph {
@@ -219,11 +261,24 @@ class CudaDeviceImpl final : public CudaDevice {
         std::size_t bytes;
     };
 
+    /// CUDA's current device is each thread's own: a side lane's thread has not chosen one yet.
+    void enter() const {
+        thread_local int chosen = -1;
+        if (chosen == options_.ordinal) return;
+        if (cudaSetDevice(options_.ordinal) == cudaSuccess) chosen = options_.ordinal;
+    }
     void check(cudaError_t error, const char* what) {
-        if (error != cudaSuccess) fail(fmt::format("{}: {}", what, text_of(error)));
+        if (error == cudaSuccess) return;
+        // What a capture does not take is asked for again without one.
+        if (capturing_) {
+            if (capture_error_.empty()) capture_error_ = fmt::format("{}: {}", what, text_of(error));
+            return;
+        }
+        fail(fmt::format("{}: {}", what, text_of(error)));
     }
     template <typename Op>
     void launch(void (*run)(const Op&, cudaStream_t), const Op& op, const char* what) {
+        enter();
         run(op, stream_);
         check(cudaPeekAtLastError(), what);
     }
@@ -239,19 +294,21 @@ class CudaDeviceImpl final : public CudaDevice {
     /// False, with the stream as before, when these ops cannot be captured.
     bool capture(Graph& graph, FunctionRef<void()> work) {
         cudaGraph_t captured = nullptr;
-        if (cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal) != cudaSuccess) {
-            (void)cudaGetLastError();
-            return false;
+        capturing_ = true;
+        capture_error_.clear();
+        check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "begin of a capture");
+        if (capture_error_.empty()) {
+            work();
+            check(cudaStreamEndCapture(stream_, &captured), "end of a capture");
         }
-        work();
-        bool good = cudaStreamEndCapture(stream_, &captured) == cudaSuccess && captured != nullptr;
-        good = good && cudaGraphInstantiate(&graph.exec, captured, 0) == cudaSuccess;
+        if (capture_error_.empty()) check(cudaGraphInstantiate(&graph.exec, captured, 0), "graph");
+        capturing_ = false;
         if (captured != nullptr) cudaGraphDestroy(captured);
-        if (!good) {
-            graph.exec = nullptr;
-            (void)cudaGetLastError();
-        }
-        return good;
+        if (capture_error_.empty()) return true;
+        graph.exec = nullptr;
+        (void)cudaGetLastError();
+        if (use_.why_refused.empty()) use_.why_refused = capture_error_;
+        return false;
     }
     void drop_graphs() {
         for (auto& [key, graph] : graphs_)
@@ -261,7 +318,10 @@ class CudaDeviceImpl final : public CudaDevice {
 
     cudaStream_t stream_;
     DeviceInfo info_;
-    bool graphs_on_;
+    CudaOptions options_;
+    DeviceUse use_;
+    bool capturing_ = false;
+    std::string capture_error_;
     CudaTimer timer_;
     Staging up_, down_;
     std::vector<Arrival> arriving_;
@@ -338,7 +398,7 @@ Result<std::unique_ptr<CudaDevice>> open_cuda_device(const CudaOptions& options)
         error != cudaSuccess)
         return failed("GPU {}: no queue: {}", options.ordinal, text_of(error));
     return std::unique_ptr<CudaDevice>(
-        std::make_unique<CudaDeviceImpl>(stream, std::move(found.info), options.graphs));
+        std::make_unique<CudaDeviceImpl>(stream, std::move(found.info), options));
 }
 
 Result<std::unique_ptr<Device>> open_cuda(const CudaOptions& options) {

@@ -44,16 +44,17 @@ __global__ void __launch_bounds__(threads) rms_norm_kernel(const RmsNormOp op) {
         half[i] = 0;
 }
 
+// Rows go along x, which has room for 2^31 of them.
 __global__ void round_kernel(const RoundOp op) {
-    const auto row = static_cast<std::int64_t>(blockIdx.y);
-    const int i = static_cast<int>(blockIdx.x) * threads + static_cast<int>(threadIdx.x);
+    const auto row = static_cast<std::int64_t>(blockIdx.x);
+    const int i = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
     if (i >= op.y_columns) return;
     op.y[row * op.y_stride + i] = i < op.cols ? to_bf16(op.x[row * op.x_stride + i]) : Bf16{0};
 }
 
 __global__ void silu_mul_kernel(const SiluMulOp op) {
-    const auto row = static_cast<std::int64_t>(blockIdx.y);
-    const int i = static_cast<int>(blockIdx.x) * threads + static_cast<int>(threadIdx.x);
+    const auto row = static_cast<std::int64_t>(blockIdx.x);
+    const int i = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
     if (i >= op.y_stride) return;
     Bf16 out = 0;
     if (i < op.width) {
@@ -97,8 +98,8 @@ __global__ void __launch_bounds__(threads) rope_store_kernel(const RopeStoreOp o
 }
 
 __global__ void copy_rows_kernel(const CopyRowsOp op) {
-    const int row = static_cast<int>(blockIdx.y);
-    const int i = static_cast<int>(blockIdx.x) * threads + static_cast<int>(threadIdx.x);
+    const int row = static_cast<int>(blockIdx.x);
+    const int i = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
     if (i >= op.cols) return;
     const std::int64_t from = op.rows == nullptr ? row : op.rows[row];
     op.to[row * op.to_stride + i] = op.from[from * op.from_stride + i];
@@ -147,13 +148,13 @@ void launch_rms_norm(const RmsNormOp& op, cudaStream_t stream) {
 
 void launch_round(const RoundOp& op, cudaStream_t stream) {
     if (op.rows == 0) return;
-    DS_LAUNCH(round_kernel, (dim3(blocks(op.y_columns), static_cast<unsigned>(op.rows))), threads, 0, stream,
+    DS_LAUNCH(round_kernel, (dim3(static_cast<unsigned>(op.rows), blocks(op.y_columns))), threads, 0, stream,
               op);
 }
 
 void launch_silu_mul(const SiluMulOp& op, cudaStream_t stream) {
     if (op.rows == 0) return;
-    DS_LAUNCH(silu_mul_kernel, (dim3(blocks(op.y_stride), static_cast<unsigned>(op.rows))), threads, 0,
+    DS_LAUNCH(silu_mul_kernel, (dim3(static_cast<unsigned>(op.rows), blocks(op.y_stride))), threads, 0,
               stream, op);
 }
 
@@ -164,7 +165,7 @@ void launch_rope_store(const RopeStoreOp& op, cudaStream_t stream) {
 
 void launch_copy_rows(const CopyRowsOp& op, cudaStream_t stream) {
     if (op.count == 0 || op.cols == 0) return;
-    DS_LAUNCH(copy_rows_kernel, (dim3(blocks(op.cols), static_cast<unsigned>(op.count))), threads, 0, stream,
+    DS_LAUNCH(copy_rows_kernel, (dim3(static_cast<unsigned>(op.count), blocks(op.cols))), threads, 0, stream,
               op);
 }
 

@@ -1,51 +1,10 @@
 #include <cmath>
 
-#include "kernels/cuda/common.cuh"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/top.cuh"
 
 namespace draftscope::kernels::cuda {
 namespace {
-
-/// Keys that one thread holds while a block looks for the largest.
-constexpr int held = 16;
-
-/// The k largest of the keys held by the threads of a warp, descending, to `out`. Keys differ, or are no_key.
-__device__ void warp_top(std::uint64_t (&keys)[held], int k, std::uint64_t* out) {
-    const int lane = static_cast<int>(threadIdx.x) % warp_size;
-    std::uint64_t best = no_key;
-#pragma unroll
-    for (int i = 0; i < held; ++i) best = keys[i] > best ? keys[i] : best;
-    for (int n = 0; n < k; ++n) {
-        const std::uint64_t top = warp_max(best);
-        if (lane == 0) out[n] = top;
-        if (top == no_key || best != top) continue;  // every lane comes back for the next shuffle
-        best = no_key;
-#pragma unroll
-        for (int i = 0; i < held; ++i) {
-            if (keys[i] == top) keys[i] = no_key;
-            best = keys[i] > best ? keys[i] : best;
-        }
-    }
-}
-
-/// The k largest of the keys held by a block of Warps warps, to `out`, which the first warp writes. `shared`
-/// holds Warps * most_selected keys.
-template <int Warps>
-__device__ void block_top(std::uint64_t (&keys)[held], int k, std::uint64_t* shared, std::uint64_t* out) {
-    static_assert(Warps * most_selected <= held * warp_size);
-    const int warp = static_cast<int>(threadIdx.x) / warp_size;
-    const int lane = static_cast<int>(threadIdx.x) % warp_size;
-    warp_top(keys, k, shared + warp * most_selected);
-    __syncthreads();
-    if (warp != 0) return;
-#pragma unroll
-    for (int i = 0; i < held; ++i) {
-        const int at = i * warp_size + lane;
-        const bool there = at < Warps * most_selected && at % most_selected < k;
-        keys[i] = there ? shared[at] : no_key;
-    }
-    warp_top(keys, k, out);
-}
 
 constexpr int select_warps = 8;
 constexpr int select_threads = select_warps * warp_size;
@@ -62,14 +21,14 @@ struct Scratch {
     float* sums;          ///< [rows, chunks, 2]: maximum, sum of exponentials
 };
 
-/// Grid: chunks of columns, rows.
+/// Grid: rows, chunks of columns.
 __global__ void __launch_bounds__(select_threads) chunk_kernel(const SelectOp op, Scratch scratch) {
     __shared__ std::uint64_t shared[select_warps * most_selected];
     __shared__ float maxima[select_warps], sums[select_warps];
-    const auto row = static_cast<std::int64_t>(blockIdx.y);
+    const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
-    const int first = static_cast<int>(blockIdx.x) * select_chunk + warp * held * warp_size + lane;
+    const int first = static_cast<int>(blockIdx.y) * select_chunk + warp * held * warp_size + lane;
     const float* logits = op.logits + row * op.stride;
     std::uint64_t keys[held];
     float values[held];
@@ -103,7 +62,7 @@ __global__ void __launch_bounds__(select_threads) chunk_kernel(const SelectOp op
     }
     sum = warp_sum(sum);
     if (lane == 0) sums[warp] = sum;
-    const std::int64_t part = row * scratch.chunks + blockIdx.x;
+    const std::int64_t part = row * scratch.chunks + blockIdx.y;
     block_top<select_warps>(keys, op.k, shared, scratch.keys + part * op.k);  // waits for `sums` too
     if (threadIdx.x != 0) return;
     float total = 0;
@@ -230,12 +189,12 @@ __global__ void __launch_bounds__(set_threads) top_set_kernel(const TopSetOp op)
 constexpr int striped_warps = 4;
 constexpr int striped_threads = striped_warps * warp_size;
 
-/// Grid: buckets, rows. A bucket has at most striped_threads * held columns.
+/// Grid: rows, buckets. A bucket has at most striped_threads * held columns.
 __global__ void __launch_bounds__(striped_threads) striped_kernel(const StripedOp op) {
     __shared__ std::uint64_t shared[striped_warps * most_selected];
     __shared__ std::uint64_t best[most_selected];
-    const auto row = static_cast<std::int64_t>(blockIdx.y);
-    const int bucket = static_cast<int>(blockIdx.x);
+    const auto row = static_cast<std::int64_t>(blockIdx.x);
+    const int bucket = static_cast<int>(blockIdx.y);
     const float* scores = op.scores + row * op.stride;
     std::uint64_t keys[held];
 #pragma unroll
@@ -347,7 +306,7 @@ __global__ void fill_kernel(Bf16* data, std::size_t count, float scale, std::uin
 void launch_select(const SelectOp& op, cudaStream_t stream) {
     if (op.rows == 0) return;
     const Scratch scratch(op.scratch, op.rows, op.support, op.k);
-    DS_LAUNCH(chunk_kernel, (dim3(static_cast<unsigned>(scratch.chunks), static_cast<unsigned>(op.rows))),
+    DS_LAUNCH(chunk_kernel, (dim3(static_cast<unsigned>(op.rows), static_cast<unsigned>(scratch.chunks))),
               select_threads, 0, stream, op, scratch);
     DS_LAUNCH(join_kernel, static_cast<unsigned>(op.rows), select_threads, 0, stream, op, scratch);
 }
@@ -359,7 +318,7 @@ void launch_top_set(const TopSetOp& op, cudaStream_t stream) {
 
 void launch_striped(const StripedOp& op, cudaStream_t stream) {
     if (op.rows == 0) return;
-    DS_LAUNCH(striped_kernel, (dim3(static_cast<unsigned>(op.buckets), static_cast<unsigned>(op.rows))),
+    DS_LAUNCH(striped_kernel, (dim3(static_cast<unsigned>(op.rows), static_cast<unsigned>(op.buckets))),
               striped_threads, 0, stream, op);
 }
 

@@ -33,33 +33,30 @@ float* ask_product(Device& device, const Matrix& weights, const Bf16* x, int row
     return op.y;
 }
 
-/// Asks for the logits of a matrix, or of two factors. False when memory is out.
-bool ask_logits(Device& device, const Matrix* down, const Matrix& up, Rows<const float> x,
-                const float* bias) {
+/// Rows in bf16 as `up` reads them: x, or down x. Null when memory is out.
+const Bf16* ask_rows(Device& device, const Matrix* down, const Matrix& up, Rows<const float> x) {
     DeviceWorkspace& space = device.workspace();
-    if (down == nullptr) {
-        const Bf16* half = space.upload_rounded(device, up.device_matrix(), x);
-        return ask_product(device, up, half, x.rows, bias, space.logits) != nullptr;
-    }
+    if (down == nullptr) return space.upload_rounded(device, up.device_matrix(), x);
     const Bf16* half = space.upload_rounded(device, down->device_matrix(), x);
     const float* narrow = ask_product(device, *down, half, x.rows, nullptr, space.narrow);
     const int stride = up.device_matrix().stride;
     auto* rounded = space.reserve<Bf16>(device, space.narrow_half,
                                         static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(stride));
-    if (narrow == nullptr || rounded == nullptr) return false;
+    if (narrow == nullptr || rounded == nullptr) return nullptr;
     device.round({narrow, down->n(), x.rows, down->n(), rounded, stride, stride});
-    return ask_product(device, up, rounded, x.rows, bias, space.logits) != nullptr;
+    return rounded;
 }
 
 void top_set_of(const Matrix* down, const Matrix& up, Rows<const float> x, int k, Rows<std::int32_t> ids) {
     Device& device = up.device();
     const std::lock_guard lock(device.busy());
     DeviceWorkspace& space = device.workspace();
-    if (!ask_logits(device, down, up, x, nullptr)) return;
+    const float* logits =
+        ask_product(device, up, ask_rows(device, down, up, x), x.rows, nullptr, space.logits);
     const auto cells = static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(k);
     auto* found = space.reserve<std::int32_t>(device, space.ids, cells);
-    if (found == nullptr) return;
-    device.top_set({space.logits.as<float>(), up.n(), x.rows, up.n(), k, found});
+    if (logits == nullptr || found == nullptr) return;
+    device.top_set({logits, up.n(), x.rows, up.n(), k, found});
     std::vector<std::int32_t> host(cells);
     device.download(host.data(), found, cells * sizeof(std::int32_t));
     (void)device.finish();
@@ -69,24 +66,65 @@ void top_set_of(const Matrix* down, const Matrix& up, Rows<const float> x, int k
                     width * sizeof(std::int32_t));
 }
 
-void logits_of(const Matrix* down, const Matrix& up, Rows<const float> x, const float* bias) {
+/// Downloads what a selection left and waits for it.
+void bring(Device& device, const std::int32_t* packed, int rows, int k, Rows<std::int32_t> ids,
+           Rows<float> values, std::span<float> sums) {
+    const auto width = static_cast<std::size_t>(k), cells = static_cast<std::size_t>(rows) * width;
+    std::vector<std::int32_t> host(2 * cells + static_cast<std::size_t>(rows));
+    device.download(host.data(), packed, host.size() * sizeof(std::int32_t));
+    (void)device.finish();
+    for (int r = 0; r < rows; ++r) {
+        const std::size_t at = static_cast<std::size_t>(r) * width;
+        std::memcpy(ids.row_data(r), host.data() + at, width * sizeof(std::int32_t));
+        std::memcpy(values.row_data(r), host.data() + cells + at, width * sizeof(float));
+    }
+    std::memcpy(sums.data(), host.data() + 2 * cells, static_cast<std::size_t>(rows) * sizeof(float));
+}
+
+void candidates_of(const Matrix* down, const Matrix& up, Rows<const float> x, const float* bias, int support,
+                   int k, Rows<std::int32_t> ids, Rows<float> values, std::span<float> sums) {
+    assert(k <= support && support <= up.n() && k <= most_selected);
     Device& device = up.device();
     const std::lock_guard lock(device.busy());
-    (void)ask_logits(device, down, up, x, bias);
-    (void)device.finish();
+    DeviceWorkspace& space = device.workspace();
+    const auto rows = static_cast<std::size_t>(x.rows), cells = rows * static_cast<std::size_t>(k);
+    HeadOp op;
+    op.weights = up.device_matrix();
+    op.x = ask_rows(device, down, up, x);
+    op.rows = x.rows;
+    op.support = support;
+    op.k = k;
+    op.scratch = space.reserve<std::byte>(device, space.select, head_scratch(x.rows, support, k));
+    // One buffer, so that one download brings all three.
+    auto* packed = space.reserve<std::int32_t>(device, space.ids, 2 * cells + rows);
+    if (op.weights.data == nullptr || op.x == nullptr || op.scratch == nullptr || packed == nullptr) return;
+    if (bias != nullptr) {
+        const auto count = static_cast<std::size_t>(op.weights.n);
+        auto* copy = space.reserve<float>(device, space.bias, count);
+        if (copy == nullptr) return;
+        device.upload(copy, bias, count * sizeof(float));
+        op.bias = copy;
+    }
+    op.ids = packed;
+    op.values = reinterpret_cast<float*>(packed + cells);
+    op.logsumexp = op.values + cells;
+    device.head(op);
+    bring(device, packed, x.rows, k, ids, values, sums);
 }
 
 }  // namespace
 
 bool selects_on_device(const Matrix& weights, int support, int k) {
-    return weights.on_device() && can_select(support, k);
+    return weights.on_device() && k >= 1 && k <= most_selected && k <= support;
 }
 
-void head_logits(const Matrix& weights, Rows<const float> x, const float* bias) {
-    logits_of(nullptr, weights, x, bias);
+void head_candidates(const Matrix& weights, Rows<const float> x, const float* bias, int support, int k,
+                     Rows<std::int32_t> ids, Rows<float> values, std::span<float> sums) {
+    candidates_of(nullptr, weights, x, bias, support, k, ids, values, sums);
 }
-void head_logits(const Matrix& down, const Matrix& up, Rows<const float> x) {
-    logits_of(&down, up, x, nullptr);
+void head_candidates(const Matrix& down, const Matrix& up, Rows<const float> x, int support, int k,
+                     Rows<std::int32_t> ids, Rows<float> values, std::span<float> sums) {
+    candidates_of(&down, up, x, nullptr, support, k, ids, values, sums);
 }
 
 void device_top_set(const Matrix& weights, Rows<const float> x, int k, Rows<std::int32_t> ids) {
@@ -95,39 +133,6 @@ void device_top_set(const Matrix& weights, Rows<const float> x, int k, Rows<std:
 void device_top_set(const Matrix& down, const Matrix& up, Rows<const float> x, int k,
                     Rows<std::int32_t> ids) {
     top_set_of(&down, up, x, k, ids);
-}
-
-void select_logits(const Matrix& weights, int rows, int support, int k, Rows<std::int32_t> ids,
-                   Rows<float> values, std::span<float> sums) {
-    assert(k <= support && support <= weights.n() && k <= most_selected);
-    Device& device = weights.device();
-    const std::lock_guard lock(device.busy());
-    DeviceWorkspace& space = device.workspace();
-    const auto cells = static_cast<std::size_t>(rows) * static_cast<std::size_t>(k);
-    SelectOp op;
-    op.logits = space.logits.as<float>();
-    op.stride = weights.n();
-    op.rows = rows;
-    op.support = support;
-    op.k = k;
-    op.scratch = space.reserve<std::byte>(device, space.select, select_scratch(rows, support, k));
-    // One buffer, so that one download brings all three.
-    auto* packed = space.reserve<std::int32_t>(device, space.ids, 2 * cells + static_cast<std::size_t>(rows));
-    if (op.logits == nullptr || op.scratch == nullptr || packed == nullptr || rows == 0) return;
-    op.ids = packed;
-    op.values = reinterpret_cast<float*>(packed + cells);
-    op.logsumexp = op.values + cells;
-    device.select(op);
-    std::vector<std::int32_t> host(2 * cells + static_cast<std::size_t>(rows));
-    device.download(host.data(), packed, host.size() * sizeof(std::int32_t));
-    (void)device.finish();
-    const auto width = static_cast<std::size_t>(k);
-    for (int r = 0; r < rows; ++r) {
-        const std::size_t at = static_cast<std::size_t>(r) * width;
-        std::memcpy(ids.row_data(r), host.data() + at, width * sizeof(std::int32_t));
-        std::memcpy(values.row_data(r), host.data() + cells + at, width * sizeof(float));
-    }
-    std::memcpy(sums.data(), host.data() + 2 * cells, static_cast<std::size_t>(rows) * sizeof(float));
 }
 
 }  // namespace draftscope::kernels

@@ -11,7 +11,7 @@ namespace draftscope::kernels {
 struct DeviceWorkspace {
     DeviceBuffer x, x_half, y, bias, list, select, ids;
     DeviceBuffer narrow, narrow_half;  ///< between two factors
-    DeviceBuffer logits;  ///< of head_logits(): stays until select_logits(), whatever a side lane asks for
+    DeviceBuffer logits;
     std::vector<float> rows;  ///< on the host, contiguous
 
     /// Rows [x.rows, matrix.stride] in bf16 on the device; null when its memory is used up.

@@ -131,8 +131,15 @@ class DeviceAttention : public DevicePair {
 };
 
 TEST_P(DeviceAttention, EqualsTheTwinForEveryShape) {
-    for (const HeadShape& shape :
-         {HeadShape{9, 3, 64}, {32, 8, 128}, {4, 4, 16}, {14, 2, 128}, {5, 5, 8}, {8, 1, 256}, {40, 2, 64}})
+    for (const HeadShape& shape : {HeadShape{9, 3, 64},
+                                   {4, 2, 12},
+                                   {3, 3, 6},
+                                   {32, 8, 128},
+                                   {4, 4, 16},
+                                   {14, 2, 128},
+                                   {5, 5, 8},
+                                   {8, 1, 256},
+                                   {40, 2, 64}})
         for (const int context : {2, 60, 64, 65, 200, 515}) {
             if (too_large(std::int64_t{shape.heads} * shape.head_dim * context * 50)) continue;
             const Pass pass = mixed(shape, context);

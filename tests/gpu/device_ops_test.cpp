@@ -300,6 +300,136 @@ TEST_P(DeviceOps, RanksAndMasses) {
     }
 }
 
+/// A head's pass against product and selection: the same bits, more chunks than one join holds, ties, a
+/// padded support and a bias.
+TEST_P(DeviceOps, HeadIsProductAndSelection) {
+    const bool gpu = GetParam() == "cuda";
+    for (const auto& [n, k] :
+         {std::pair(1, 64), {255, 64}, {257, 130}, {600, 576}, {17000, 64}, {128256, 512}})
+        for (const int rows : {1, 9, 17, 33})
+            for (const int best : {1, 10, 64}) {
+                if (best > n || (n > 600 && best < 64)) continue;
+                // More candidates than one turn of the join takes need a long row.
+                const bool long_row = n == 17000 && rows == 1 && GetParam() == "simt1";
+                if (!gpu && !long_row && too_large(std::int64_t{n} * k * rows * 3)) continue;
+                const int stride = padded_columns(k), support = n > 300 ? n - 7 : n;
+                std::vector<Bf16> weights = normal_half(n, k, 1);
+                for (int r = 40; r < std::min(n, 80); ++r)  // equal rows make ties
+                    std::copy_n(weights.begin(), stride, weights.begin() + std::ptrdiff_t{r} * stride);
+                const Both<Bf16> w(device(), twin(), weights), x(device(), twin(), normal_half(rows, k, 2));
+                const Both<float> bias(device(), twin(), std::vector<float>(size(n), 0.25f));
+                const Both<std::int32_t> ids(device(), twin(), size(rows * best), -7);
+                const Both<float> values(device(), twin(), size(rows * best), poison),
+                    sums(device(), twin(), size(rows), poison);
+                const Both<std::byte> scratch(device(), twin(), kernels::head_scratch(rows, support, best),
+                                              std::byte{0x5a});
+                for (const bool on_twin : {false, true})
+                    (on_twin ? twin() : device())
+                        .head({{w.on(on_twin), n, k, stride},
+                               x.on(on_twin),
+                               rows,
+                               support,
+                               best,
+                               bias.on(on_twin),
+                               ids.on(on_twin),
+                               values.on(on_twin),
+                               sums.on(on_twin),
+                               scratch.on(on_twin)});
+                const std::string what = fmt::format("{} rows, best {} of {} x {}", rows, best, n, k);
+                expect_close(sums.read(false), sums.read(true), 1e-5, what);
+                expect_close(values.read(false), values.read(true), 1e-5, what);
+                // The same device's product and selection are the same bits.
+                const Both<float> logits(device(), twin(), size(rows) * size(n), poison),
+                    best_values(device(), twin(), size(rows * best), poison);
+                const Both<std::int32_t> best_ids(device(), twin(), size(rows * best), -7);
+                const Both<std::byte> more(device(), twin(), kernels::select_scratch(rows, support, best),
+                                           std::byte{0});
+                kernels::MatmulOp product;
+                product.weights = {w.on(false), n, k, stride};
+                product.x = x.on(false);
+                product.rows = rows;
+                product.y = logits.on(false);
+                product.y_stride = n;
+                product.bias = bias.on(false);
+                device().matmul(product);
+                kernels::SelectOp select;
+                select.logits = logits.on(false);
+                select.stride = n;
+                select.rows = rows;
+                select.support = support;
+                select.k = best;
+                select.ids = best_ids.on(false);
+                select.values = best_values.on(false);
+                select.logsumexp = sums.on(false);
+                select.scratch = more.on(false);
+                device().select(select);
+                EXPECT_EQ(ids.read(false), best_ids.read(false)) << what;
+                EXPECT_EQ(values.read(false), best_values.read(false)) << what;
+            }
+}
+
+/// Levels of a beam, one after the other, with ties, NaN and trimmed ids.
+TEST_P(DeviceOps, Beam) {
+    for (const auto& [k, keep, renamed] :
+         {std::tuple(1, 1, false), {4, 4, true}, {10, 10, true}, {64, 64, false}}) {
+        const int levels = 4, pool = keep * k;
+        const Both<float> scores(device(), twin(), size(kernels::most_selected), poison);
+        const Both<std::int32_t> tokens(device(), twin(), size(keep), -7),
+            rows(device(), twin(), size(keep), -7);
+        std::vector<std::int32_t> names;
+        for (int i = 0; i < 1000; ++i) names.push_back(3 * i + 1);
+        const Both<std::int32_t> table(device(), twin(), names);
+        std::vector<Both<std::int32_t>> tails;
+        for (int l = 0; l <= levels; ++l) tails.emplace_back(device(), twin(), size(keep * (l + 1)), -7);
+        for (int level = 0; level < levels; ++level) {
+            const int count = level == 0 ? 1 : keep;
+            std::vector<float> logits = normal(size(count * k), size(level));
+            std::vector<std::int32_t> ids;
+            for (int i = 0; i < count * k; ++i) {
+                if (i % 3 == 0) logits[size(i)] = std::round(logits[size(i)]);
+                ids.push_back((i * 7 + level) % 1000);
+            }
+            if (level == 2) logits[size(count * k - 1)] = std::numeric_limits<float>::quiet_NaN();
+            const Both<float> there(device(), twin(), logits), sums(device(), twin(), normal(size(count), 9)),
+                logprobs(device(), twin(), size(pool), poison);
+            const Both<std::int32_t> ids_there(device(), twin(), ids),
+                pooled(device(), twin(), size(pool), -7);
+            for (const bool on_twin : {false, true}) {
+                kernels::BeamOp op;
+                op.level = level;
+                op.rows = count;
+                op.k = k;
+                op.ids = ids_there.on(on_twin);
+                op.logits = there.on(on_twin);
+                op.logsumexp = sums.on(on_twin);
+                op.tokens = renamed ? table.on(on_twin) : nullptr;
+                op.pool_tokens = pooled.on(on_twin);
+                op.pool_logprobs = logprobs.on(on_twin);
+                op.keep = level + 1 < levels ? keep : 0;
+                op.first_row = 5;
+                op.first_slot = 100 + level * keep;
+                op.scores = scores.on(on_twin);
+                op.next_tokens = tokens.on(on_twin);
+                op.next_rows = rows.on(on_twin);
+                op.tails = level == 0 ? nullptr : tails[size(level - 1)].on(on_twin);
+                op.next_tails = tails[size(level)].on(on_twin);
+                (on_twin ? twin() : device()).beam(op);
+            }
+            EXPECT_EQ(pooled.read(false), pooled.read(true));
+            EXPECT_EQ(tokens.read(false), tokens.read(true)) << k << " level " << level;
+            EXPECT_EQ(rows.read(false), rows.read(true));
+            EXPECT_EQ(tails[size(level)].read(false), tails[size(level)].read(true));
+            expect_close(logprobs.read(false), logprobs.read(true), 0, "log-probabilities");
+            if (level + 1 < levels) {
+                std::vector<float> a = scores.read(false), b = scores.read(true);
+                a.resize(size(keep));
+                b.resize(size(keep));
+                expect_close(a, b, 0, "scores");
+            }
+        }
+    }
+}
+
 TEST_P(DeviceOps, TopSet) {
     for (const auto& [columns, k] :
          {std::pair(1, 1), {7, 7}, {1000, 999}, {5000, 64}, {49152, 2048}, {128256, 2048}}) {

@@ -64,6 +64,8 @@ class SimtDevice final : public Device {
     void draw(const DrawOp& op) override { run(cuda::launch_draw, op); }
     void rank(const RankOp& op) override { run(cuda::launch_rank, op); }
     void mass(const MassOp& op) override { run(cuda::launch_mass, op); }
+    void head(const HeadOp& op) override { run(cuda::launch_head, op); }
+    void beam(const BeamOp& op) override { run(cuda::launch_beam, op); }
     void top_set(const TopSetOp& op) override { run(cuda::launch_top_set, op); }
     void striped(const StripedOp& op) override { run(cuda::launch_striped, op); }
     void unite(const UnionOp& op) override { run(cuda::launch_unite, op); }

@@ -111,7 +111,10 @@ void TwinDevice::replay(std::uint64_t key, FunctionRef<void()> work) {
     in_replay_ = false;
     // A graph made of the first pass would run that pass again.
     const auto [known, fresh] = graphs_.emplace(key, asked_);
-    if (!fresh && known->second != asked_) refuse("replay", "a key whose ops are others than before");
+    if (!fresh && known->second != asked_) {
+        std::fprintf(stderr, "asked before:\n%s\nasked now:\n%s\n", known->second.c_str(), asked_.c_str());
+        refuse("replay", "a key whose ops are others than before");
+    }
     if (!fresh) ++replayed_;
 }
 
@@ -376,6 +379,78 @@ void TwinDevice::mass(const MassOp& op) {
             if (logit == logit) sum += std::exp(static_cast<double>(logit * op.scale - norm));
         }
         *row(op.out, i, 1, "mass out") = static_cast<float>(sum);
+    }
+}
+
+void TwinDevice::head(const HeadOp& op) {
+    note("head", op.weights.data, op.weights.n, op.x, op.rows, op.support, op.k, op.bias, op.ids, op.values,
+         op.logsumexp, op.scratch);
+    if (op.k < 1 || op.k > most_selected || op.k > op.support || op.support > op.weights.n)
+        refuse("head", "k or support");
+    (void)inside(op.scratch, head_scratch(op.rows, op.support, op.k), "head scratch");
+    const auto stride = size(op.weights.stride);
+    const Bf16* all = at(op.weights.data, size(op.weights.n) * stride, "head weights");
+    std::vector<float> logits(size(op.support));
+    std::vector<int> order(size(op.support));
+    for (int m = 0; m < op.rows; ++m) {
+        const Bf16* x = row(op.x, static_cast<std::int64_t>(size(m) * stride), stride, "head x");
+        for (int n = 0; n < op.support; ++n) {
+            double sum = op.bias == nullptr ? 0.0 : static_cast<double>(*row(op.bias, n, 1, "head bias"));
+            for (std::size_t k = 0; k < stride; ++k)
+                sum += static_cast<double>(from_bf16(x[k])) *
+                       static_cast<double>(from_bf16(all[size(n) * stride + k]));
+            logits[size(n)] = static_cast<float>(sum);
+        }
+        std::iota(order.begin(), order.end(), 0);
+        std::sort(order.begin(), order.end(),
+                  [&](int a, int b) { return better(logits[size(a)], a, logits[size(b)], b); });
+        double sum = 0;
+        for (const float logit : logits)
+            if (logit == logit) sum += std::exp(static_cast<double>(logit - logits[size(order[0])]));
+        for (int i = 0; i < op.k; ++i) {
+            *row(op.ids, std::int64_t{m} * op.k + i, 1, "head ids") = order[size(i)];
+            *row(op.values, std::int64_t{m} * op.k + i, 1, "head values") = logits[size(order[size(i)])];
+        }
+        *row(op.logsumexp, m, 1, "head sums") =
+            static_cast<float>(static_cast<double>(logits[size(order[0])]) + std::log(sum));
+    }
+}
+
+void TwinDevice::beam(const BeamOp& op) {
+    note("beam", op.level, op.rows, op.k, op.ids, op.logits, op.logsumexp, op.tokens, op.pool_tokens,
+         op.pool_logprobs, op.keep, op.first_row, op.first_slot, op.scores, op.next_tokens, op.next_rows,
+         op.tails, op.next_tails);
+    const int count = op.rows * op.k;
+    if (count > most_beam || op.rows > most_selected || op.keep > std::min(count, most_selected) ||
+        (op.level == 0 && op.rows != 1))
+        refuse("beam", "shape");
+    std::vector<float> scores(size(count));
+    std::vector<int> order(size(count));
+    std::iota(order.begin(), order.end(), 0);
+    for (int i = 0; i < count; ++i) {
+        const int id = *row(op.ids, i, 1, "beam ids");
+        float logprob = *row(op.logits, i, 1, "logits") - *row(op.logsumexp, i / op.k, 1, "sums");
+        logprob = logprob == logprob ? std::min(logprob, 0.0f) : lowest;
+        *row(op.pool_tokens, i, 1, "pool") =
+            op.tokens == nullptr ? id : *row(op.tokens, id, 1, "tokens of ids");
+        *row(op.pool_logprobs, i, 1, "pool") = logprob;
+        scores[size(i)] = (op.level == 0 ? 0.0f : *row(op.scores, i / op.k, 1, "scores")) + logprob;
+    }
+    if (op.level > 0)
+        std::stable_sort(order.begin(), order.end(),
+                         [&](int a, int b) { return scores[size(a)] > scores[size(b)]; });
+    std::vector<std::int32_t> tails(size(op.rows) * size(op.level));
+    if (op.level > 0 && op.keep > 0)
+        std::copy_n(row(op.tails, 0, tails.size(), "tails"), tails.size(), tails.begin());
+    for (int b = 0; b < op.keep; ++b) {
+        const int i = order[size(b)], from = i / op.k;
+        *row(op.scores, b, 1, "scores") = scores[size(i)];
+        *row(op.next_tokens, b, 1, "next tokens") = *row(op.pool_tokens, i, 1, "pool");
+        *row(op.next_rows, b, 1, "next rows") = op.first_row + from;
+        std::int32_t* tail =
+            row(op.next_tails, std::int64_t{b} * (op.level + 1), size(op.level + 1), "next tails");
+        std::copy_n(tails.begin() + std::ptrdiff_t{from} * op.level, op.level, tail);
+        tail[op.level] = op.first_slot + b;
     }
 }
 

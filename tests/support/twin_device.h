@@ -34,6 +34,8 @@ class TwinDevice final : public kernels::Device {
     void draw(const kernels::DrawOp& op) override;
     void rank(const kernels::RankOp& op) override;
     void mass(const kernels::MassOp& op) override;
+    void head(const kernels::HeadOp& op) override;
+    void beam(const kernels::BeamOp& op) override;
     void top_set(const kernels::TopSetOp& op) override;
     void striped(const kernels::StripedOp& op) override;
     void unite(const kernels::UnionOp& op) override;

@@ -200,6 +200,93 @@ void expect_same_logits(TwinExec& twin, ModelFile on_cpu, ModelFile on_twin, dou
     EXPECT_TRUE(twin.twin == nullptr || twin.twin->replayed() > 0);
 }
 
+/// Says whether it wants to see the levels of a step: then they are the host's.
+class Watcher final : public LevelWatcher {
+  public:
+    explicit Watcher(bool watching) : watching_(watching) {}
+    bool watching() const override { return watching_; }
+    void level_done(int, int, FunctionRef<DraftTree()>) override { ++levels; }
+    int levels = 0;
+
+  private:
+    bool watching_;
+};
+
+/// Trees that grow without the host, with one wait for all their levels, are the ones that it grows level by
+/// level: tokens, shape and probabilities, for sequences that end at different depths and share a pass.
+TEST_P(DeviceEngine, TreesGrownThereAreTheHosts) {
+    TinyArtefacts artefacts(rig_);
+    Target& target = rig_.target();
+    const int d = target.config().hidden;
+    Rng rng(17);
+    int compared = 0;
+    for (const std::string name : {"eagle2", "eagle3"})
+        for (const std::string head_name : {"full", "fr-spec:v=6", "vocabtrim-t", "slimspec"})
+            for (const std::string tree :
+                 {"chain=1", "chain=5", "depth=3,topk=4,nodes=12", "depth=4,topk=5,nodes=40"}) {
+                Drafter& drafter = rig_.drafter(name);
+                Head& head = rig_.head(head_name, drafter);
+                ASSERT_TRUE(head.direct(0).has_value()) << head_name;
+                PhaseRecorder phases;
+                Watcher hosts(true), nobody(false);
+                DraftContext context{*on_.exec, phases, &head, *parse_tree_spec(tree), &hosts};
+                const int aux_width = static_cast<int>(drafter.aux_layers().size()) * d;
+                std::vector<std::vector<TokenId>> texts(3);
+                std::vector<std::vector<float>> features(3);
+                std::vector<std::unique_ptr<DrafterState>> states;
+                std::vector<DraftJob> jobs(3);
+                for (int j = 0; j < 3; ++j) {
+                    const auto i = static_cast<std::size_t>(j);
+                    const int slots = 1 + static_cast<int>(rng.below(70));
+                    for (int t = 0; t <= slots; ++t)
+                        texts[i].push_back(static_cast<TokenId>(rng.below(vocab)));
+                    const int width = drafter.needs_hidden() ? d : aux_width;
+                    for (int v = 0; v < slots * width; ++v)
+                        features[i].push_back(static_cast<float>(rng.normal()));
+                    states.push_back(drafter.make_state(120));
+                    jobs[i].sequence = j;
+                    jobs[i].tokens = texts[i];
+                    (drafter.needs_hidden() ? jobs[i].new_hidden : jobs[i].new_aux) =
+                        Rows<const float>(features[i].data(), slots, width);
+                    jobs[i].state = states[i].get();
+                    jobs[i].tree = clip_tree(context.tree, j == 1 ? 2 : 100);
+                }
+                ASSERT_TRUE(drafter.catch_up(context, jobs).ok());
+                ASSERT_TRUE(drafter.expand(context, jobs).ok());
+                EXPECT_GT(hosts.levels, 0);
+                std::vector<DraftTree> expected;
+                std::vector<std::vector<int>> rows;
+                for (DraftJob& job : jobs) {
+                    expected.push_back(std::move(job.out));
+                    rows.push_back(std::move(job.head_rows));
+                }
+                context.watcher = &nobody;
+                std::vector<SpanEvent> spans;
+                phases.drain(spans);
+                for (int turn = 0; turn < 3; ++turn) {  // the second time as graphs
+                    const int before = on_.twin == nullptr ? 0 : on_.twin->finishes();
+                    ASSERT_TRUE(drafter.expand(context, jobs).ok());
+                    EXPECT_EQ(on_.twin == nullptr ? 1 : on_.twin->finishes() - before, 1);
+                    for (std::size_t j = 0; j < jobs.size(); ++j) {
+                        EXPECT_EQ(jobs[j].out.tokens, expected[j].tokens) << name << head_name << tree << j;
+                        EXPECT_EQ(jobs[j].out.parents, expected[j].parents);
+                        EXPECT_EQ(jobs[j].out.logprobs, expected[j].logprobs);
+                        EXPECT_EQ(jobs[j].head_rows, rows[j]);
+                        compared += jobs[j].out.size();
+                    }
+                }
+                EXPECT_EQ(nobody.levels, 0);
+                spans.clear();
+                phases.drain(spans);
+                const int levels = context.tree.levels();
+                EXPECT_EQ(std::count_if(spans.begin(), spans.end(),
+                                        [](const SpanEvent& e) { return e.phase == Phase::head; }),
+                          3 * levels);
+                for (const SpanEvent& event : spans) EXPECT_LE(event.start_ticks, event.end_ticks);
+            }
+    EXPECT_GT(compared, 1000);
+}
+
 /// A forward with a question beside the same forward without one: the answers are what the host finds in the
 /// logits, and no logits leave the device.
 TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {

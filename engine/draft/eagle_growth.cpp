@@ -1,0 +1,310 @@
+#include "engine/draft/eagle_growth.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <vector>
+
+namespace draftscope {
+namespace {
+
+/// Embeddings that travel together.
+constexpr int embedding_rows = 1024;
+
+std::size_t count(int rows, int cols) {
+    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
+}
+
+int most_levels(std::span<const GrowingTree> trees) {
+    int levels = 0;
+    for (const GrowingTree& tree : trees) levels = std::max(levels, tree.job->tree.levels());
+    return levels;
+}
+
+int rows_of(int level, int topk) {
+    return level == 0 ? 1 : topk;
+}
+
+}  // namespace
+
+/// A span whose work is asked for while it is open. Listeners hear of it as of any other range, so that GPU
+/// work asked for inside is known to be this phase's.
+class EagleGrowth::Asked {
+  public:
+    Asked(EagleGrowth& growth, PhaseRecorder& phases, Phase phase, int level, int rows, std::uint64_t bytes)
+        : growth_(growth), timer_(growth.model_.device()->timer()) {
+        SpanEvent& event = timed_.event;
+        event.phase = phase;
+        event.level = static_cast<std::int16_t>(level);
+        event.rows = rows;
+        event.bytes = bytes;
+        event.round = phases.round();
+        listener_ = phases.enabled() ? phases.listener() : nullptr;
+        if (listener_ != nullptr) listener_->open(event);
+        event.start_ticks = ticks_now();
+        if (timer_ != nullptr) timed_.from = timer_->mark();
+    }
+    Asked(const Asked&) = delete;
+    Asked& operator=(const Asked&) = delete;
+    ~Asked() {
+        if (timer_ != nullptr) timed_.to = timer_->mark();
+        timed_.event.end_ticks = ticks_now();
+        if (listener_ != nullptr) listener_->close(timed_.event);
+        growth_.timed_.push_back(timed_);
+    }
+
+  private:
+    EagleGrowth& growth_;
+    RangeListener* listener_ = nullptr;
+    DeviceTimer* timer_;
+    Timed timed_;
+};
+
+bool EagleGrowth::fits(const DraftContext& context, std::span<const GrowingTree> trees) const {
+    if (model_.device() == nullptr || embeddings_refused_ || trees.empty() || context.sampled != nullptr ||
+        (context.watcher != nullptr && context.watcher->watching()))
+        return false;
+    const TreeSpec& first = trees.front().job->tree;
+    if (first.topk > kernels::most_selected) return false;
+    static_assert(kernels::most_selected * kernels::most_selected <= kernels::most_beam);
+    for (const GrowingTree& tree : trees)
+        if (tree.job->tree.choices || tree.job->tree.topk != first.topk) return false;
+    const TokenId* ids = nullptr;
+    for (int level = 0; level < most_levels(trees); ++level) {
+        const auto direct = context.head->direct(level);
+        if (!direct || direct->support < first.topk || !direct->up->on_device() ||
+            (direct->down != nullptr && !direct->down->on_device()))
+            return false;
+        if (level > 0 && direct->ids.data() != ids) return false;
+        ids = direct->ids.data();
+    }
+    return true;
+}
+
+bool EagleGrowth::keep_embeddings() {
+    if (embeddings_.as<float>() != nullptr) return true;
+    kernels::Device& device = *model_.device();
+    const int vocab = model_.vocab(), d = hidden();
+    if (!embeddings_.reserve(device, count(vocab, d) * sizeof(float))) {
+        embeddings_refused_ = true;
+        return false;
+    }
+    std::vector<TokenId> tokens;
+    std::vector<float> rows(count(embedding_rows, d));
+    for (int first = 0; first < vocab; first += embedding_rows) {
+        const int n = std::min(embedding_rows, vocab - first);
+        tokens.clear();
+        for (int i = 0; i < n; ++i) tokens.push_back(first + i);
+        model_.embed(tokens, Rows<float>(rows.data(), n, d));
+        device.upload(embeddings_.as<float>() + count(first, d), rows.data(), count(n, d) * sizeof(float));
+    }
+    return true;
+}
+
+bool EagleGrowth::keep_ids(std::span<const TokenId> ids) {
+    if (std::equal(ids.begin(), ids.end(), ids_.begin(), ids_.end())) return true;
+    ids_.assign(ids.begin(), ids.end());
+    if (!ids_there_.reserve(*model_.device(), std::max<std::size_t>(ids.size_bytes(), 4))) return false;
+    model_.device()->upload(ids_there_.as<void>(), ids.data(), ids.size_bytes());
+    return true;
+}
+
+bool EagleGrowth::reserve_head(const DirectHead& direct, int rows) {
+    kernels::Device& device = *model_.device();
+    const int narrow = direct.down == nullptr ? 0 : direct.down->n();
+    return (narrow == 0 || (narrow_.reserve(device, count(rows, narrow) * sizeof(float)) &&
+                            narrow_half_.reserve(device, count(rows, kernels::padded_columns(narrow)) *
+                                                             sizeof(kernels::Bf16)))) &&
+           scratch_.reserve(device, kernels::head_scratch(rows, direct.support, topk_));
+}
+
+/// Memory for all levels, before the first: what moves later would lose what it held.
+bool EagleGrowth::prepare(std::span<const GrowingTree> trees, const Head& head) {
+    kernels::Device& device = *model_.device();
+    topk_ = trees.front().job->tree.topk;
+    levels_ = most_levels(trees);
+    rows_ = static_cast<int>(trees.size()) * topk_;
+    cells_ = 0;
+    for (const GrowingTree& tree : trees) cells_ += count(1 + tree.job->tree.depth * topk_, topk_);
+    const std::size_t rows = static_cast<std::size_t>(rows_);
+    bool enough = model_.on_device()->make_room(rows_) && keep_embeddings();
+    for (int level = 0; enough && level < levels_; ++level) enough = reserve_head(*head.direct(level), rows_);
+    const auto words = [&](kernels::DeviceBuffer& buffer, std::size_t values) {
+        enough = enough && buffer.reserve(device, values * sizeof(float));
+    };
+    words(best_, rows * static_cast<std::size_t>(topk_));
+    words(logits_, rows * static_cast<std::size_t>(topk_));
+    words(sums_, rows);
+    words(scores_, trees.size() * kernels::most_selected);
+    words(tokens_, rows);
+    words(parents_, rows);
+    words(pool_, 2 * cells_);
+    const void* before[] = {tails(0), tails(1)};
+    for (kernels::DeviceBuffer& one : tails_) words(one, rows * static_cast<std::size_t>(levels_));
+    if (before[0] != tails(0) || before[1] != tails(1)) model_.on_device()->forget_graphs();
+    return enough && keep_ids(head.direct(0)->ids);
+}
+
+Result<bool> EagleGrowth::grow(DraftContext& context, std::span<GrowingTree> trees) {
+    kernels::Device& device = *model_.device();
+    const std::lock_guard lock(device.busy());
+    if (!prepare(trees, *context.head)) return false;
+    timed_.clear();
+    // What was asked for before has been waited for, so the first mark is now.
+    if (DeviceTimer* timer = device.timer()) {
+        timer->reset();
+        (void)timer->mark();
+    }
+    const std::uint64_t start_ticks = ticks_now();
+    start(trees);
+    std::vector<GrowingTree*> active;
+    for (GrowingTree& tree : trees) active.push_back(&tree);
+    for (int level = 0; !active.empty(); ++level) {
+        const int rows = static_cast<int>(active.size()) * rows_of(level, topk_);
+        if (level > 0) DS_TRY(pass(context, active, level, rows));
+        propose(context, active, level, rows);
+    }
+    candidates_.resize(2 * cells_);
+    device.download(candidates_.data(), pool_.as<void>(), 2 * cells_ * sizeof(std::int32_t));
+    DS_TRY(device.finish());
+    record(context.phases, start_ticks);
+    fill(trees);
+    return true;
+}
+
+void EagleGrowth::start(std::span<GrowingTree> trees) {
+    const int d = hidden();
+    std::size_t pool = 0;
+    for (std::size_t i = 0; i < trees.size(); ++i) {
+        GrowingTree& tree = trees[i];
+        tree.place = tree.first_row = static_cast<int>(i);
+        tree.pool = pool;
+        pool += count(1 + tree.job->tree.depth * topk_, topk_);
+        model_.device()->upload(model_.on_device()->outputs() + count(tree.first_row, d), tree.output.data(),
+                                tree.output.size_bytes());
+    }
+}
+
+/// The layer over the rows that the level before has chosen.
+Status EagleGrowth::pass(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows) {
+    kernels::Device& device = *model_.device();
+    EagleOnDevice& layer = *model_.on_device();
+    const int d = hidden();
+    batch_.clear();
+    slots_.assign(static_cast<std::size_t>(level), 0);  // the device knows which
+    for (const GrowingTree* tree : active)
+        for (int b = 0; b < topk_; ++b)
+            batch_.add_row(*tree->cache, tree->free_slot + (level - 1) * topk_ + b,
+                           tree->committed + level - 1, tree->committed, slots_);
+    Asked asked(*this, context.phases, Phase::backbone, level, rows,
+                model_.weight_bytes() + batch_.kv_bytes(model_.shape().kv_width(), sizeof(kernels::Bf16)));
+    device.copy_rows(
+        {embeddings_.as<float>(), d, tokens_.as<std::int32_t>(), rows, d, layer.inputs(), 2 * d});
+    device.copy_rows({layer.outputs(), d, parents_.as<std::int32_t>(), rows, d, layer.inputs() + d, 2 * d});
+    return layer.ask(batch_, tails(level - 1), (level - 1) % 2);
+}
+
+/// Candidates of the level's rows, and the rows of the next one. Trees that end here leave `active`.
+void EagleGrowth::propose(DraftContext& context, std::vector<GrowingTree*>& active, int level, int rows) {
+    kernels::Device& device = *model_.device();
+    const DirectHead direct = *context.head->direct(level);
+    const std::uint64_t bytes = direct.up->bytes() + (direct.down == nullptr ? 0 : direct.down->bytes());
+    {
+        Asked asked(*this, context.phases, Phase::head, level, rows, bytes);
+        const kernels::Bf16* x = model_.on_device()->ask_head_rows(rows);
+        if (direct.down != nullptr) {
+            kernels::MatmulOp down;
+            down.weights = direct.down->device_matrix();
+            down.x = x;
+            down.rows = rows;
+            down.y = narrow_.as<float>();
+            down.y_stride = down.weights.n;
+            device.matmul(down);
+            const int stride = direct.up->device_matrix().stride;
+            device.round({narrow_.as<float>(), down.weights.n, rows, down.weights.n,
+                          narrow_half_.as<kernels::Bf16>(), stride, stride});
+            x = narrow_half_.as<kernels::Bf16>();
+        }
+        device.head({direct.up->device_matrix(), x, rows, direct.support, topk_, nullptr,
+                     best_.as<std::int32_t>(), logits_.as<float>(), sums_.as<float>(), scratch_.as<void>()});
+    }
+    Asked asked(*this, context.phases, Phase::topk, level, rows,
+                count(rows, topk_) * (sizeof(float) + sizeof(std::int32_t)));
+    int next_first = 0;
+    for (GrowingTree* tree : active) {
+        tree->job->head_rows.push_back(rows_of(level, topk_));
+        const bool goes_on = level < tree->job->tree.depth;
+        extend(*tree, level, goes_on, next_first);
+        tree->first_row = next_first;
+        if (goes_on) next_first += topk_;
+    }
+    std::erase_if(active, [&](const GrowingTree* tree) { return level >= tree->job->tree.depth; });
+}
+
+/// Puts the level's candidates into the tree's pool; where it goes on, its next rows begin at `next_first`.
+void EagleGrowth::extend(GrowingTree& tree, int level, bool goes_on, int next_first) {
+    const int rows = rows_of(level, topk_);
+    const std::size_t first = count(tree.first_row, topk_);
+    auto* pool = pool_.as<std::int32_t>();
+    kernels::BeamOp op;
+    op.level = level;
+    op.rows = rows;
+    op.k = topk_;
+    op.ids = best_.as<std::int32_t>() + first;
+    op.logits = logits_.as<float>() + first;
+    op.logsumexp = sums_.as<float>() + tree.first_row;
+    op.tokens = ids_.empty() ? nullptr : ids_there_.as<std::int32_t>();
+    op.pool_tokens = pool + tree.pool;
+    op.pool_logprobs = pool_.as<float>() + cells_ + tree.pool;
+    op.keep = goes_on ? topk_ : 0;
+    op.first_row = tree.first_row;
+    op.first_slot = tree.free_slot + level * topk_;
+    op.scores = scores_.as<float>() + count(tree.place, kernels::most_selected);
+    op.next_tokens = tokens_.as<std::int32_t>() + next_first;
+    op.next_rows = parents_.as<std::int32_t>() + next_first;
+    // A row of level l sees l rows of the levels before and itself.
+    op.tails = level == 0 ? nullptr : tails(level - 1) + count(tree.first_row, level);
+    op.next_tails = tails(level) + count(next_first, level + 1);
+    model_.device()->beam(op);
+    tree.pool += count(rows, topk_);
+}
+
+/// The expansions see what the device saw, and come to the same trees.
+void EagleGrowth::fill(std::span<GrowingTree> trees) {
+    std::size_t at = 0;
+    std::vector<float> logprobs;
+    for (GrowingTree& tree : trees) {
+        for (int level = 0; level < tree.job->tree.levels(); ++level) {
+            const int rows = rows_of(level, topk_);
+            const std::size_t cells = count(rows, topk_);
+            const std::span<const TokenId> tokens(candidates_.data() + at, cells);
+            logprobs.resize(cells);
+            std::memcpy(logprobs.data(), candidates_.data() + cells_ + at, cells * sizeof(float));
+            if (level == 0) {
+                tree.beam->start(tokens, logprobs);
+            } else {
+                counts_.assign(static_cast<std::size_t>(rows), topk_);
+                tree.beam->extend(tokens, logprobs, counts_);
+            }
+            at += cells;
+        }
+    }
+}
+
+/// Spans as the device saw them. A mark that cannot be read leaves the host's time.
+void EagleGrowth::record(PhaseRecorder& phases, std::uint64_t start_ticks) {
+    DeviceTimer* timer = model_.device()->timer();
+    for (Timed& timed : timed_) {
+        const TimeNs from = timer == nullptr ? -1 : timer->elapsed_ns(0, timed.from);
+        const TimeNs to = timer == nullptr ? -1 : timer->elapsed_ns(0, timed.to);
+        if (from >= 0 && to >= from) {
+            const double ticks = 1.0 / TickScale::calibrate().ns_per_tick();
+            timed.event.start_ticks =
+                start_ticks + static_cast<std::uint64_t>(static_cast<double>(from) * ticks);
+            timed.event.end_ticks = start_ticks + static_cast<std::uint64_t>(static_cast<double>(to) * ticks);
+        }
+        phases.record(timed.event);
+    }
+}
+
+}  // namespace draftscope

@@ -1,0 +1,187 @@
+#include <cmath>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/top.cuh"
+
+// A head's product and what is wanted of it in one pass: a block makes the logits of head_chunk outputs tile
+// by tile, keeps them in shared memory, and leaves of each row the k best, their maximum and their sum. One
+// more block per row joins those. The logits themselves are never written.
+namespace draftscope::kernels::cuda {
+namespace {
+
+constexpr int most_head_tiles = 4;  ///< of eight rows: what 48 KB of shared memory hold
+
+struct Scratch {
+    Scratch(const HeadOp& op)
+        : chunks((op.support + head_chunk - 1) / head_chunk),
+          keys(static_cast<std::uint64_t*>(op.scratch)),
+          sums(reinterpret_cast<float*>(keys + static_cast<std::int64_t>(op.rows) * chunks * op.k)) {}
+    int chunks;
+    std::uint64_t* keys;  ///< [rows, chunks, k]
+    float* sums;          ///< [rows, chunks, 2]: maximum, sum of exponentials
+};
+
+/// What a warp leaves of one row's logits of the chunk.
+__device__ void keep_best(const HeadOp& op, const Scratch& scratch, const float* logits, int row, int first) {
+    constexpr int each = head_chunk / warp_size;
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    std::uint64_t keys[each];
+    float values[each];
+    float most = -INFINITY;
+#pragma unroll
+    for (int i = 0; i < each; ++i) {
+        const int at = i * warp_size + lane;
+        keys[i] = no_key;
+        values[i] = -INFINITY;
+        if (first + at >= op.support) continue;
+        const float value = logits[at];
+        keys[i] = rank_key(value, static_cast<std::uint32_t>(first + at));
+        values[i] = value == value ? value : -INFINITY;
+        most = fmaxf(most, values[i]);
+    }
+    most = warp_max(most);
+    float sum = 0;
+    if (most != -INFINITY) {
+#pragma unroll
+        for (int i = 0; i < each; ++i) sum += expf(values[i] - most);
+    }
+    sum = warp_sum(sum);
+    const std::int64_t part = static_cast<std::int64_t>(row) * scratch.chunks + blockIdx.x;
+    warp_top(keys, op.k, scratch.keys + part * op.k);
+    if (lane != 0) return;
+    scratch.sums[2 * part] = most;
+    scratch.sums[2 * part + 1] = sum;
+}
+
+/// Grid: chunks of outputs, tiles of rows.
+template <int TokenTiles, int RowTiles, int Unroll>
+__global__ void __launch_bounds__(threads) head_kernel(const HeadOp op, const Scratch scratch) {
+    constexpr int width = TokenTiles * tile_rows;
+    constexpr int at_once = tile_outputs * RowTiles;
+    static_assert(head_chunk % at_once == 0);
+    __shared__ float sums[warps][tile_outputs][width];
+    __shared__ float logits[width][head_chunk];
+    const int first = static_cast<int>(blockIdx.x) * head_chunk;
+    const int first_row = static_cast<int>(blockIdx.y) * width;
+    const int warp = static_cast<int>(threadIdx.x) / warp_size;
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    const int g = lane / 4, t = lane % 4;
+    const Bf16* rows[TokenTiles];
+#pragma unroll
+    for (int i = 0; i < TokenTiles; ++i) {
+        const int row = min(first_row + i * tile_rows + g, op.rows - 1);
+        rows[i] = op.x + static_cast<std::int64_t>(row) * op.weights.stride + t * 8;
+    }
+    for (int base = first; base < min(first + head_chunk, op.support); base += at_once) {
+        const Bf16* from[RowTiles][2];
+#pragma unroll
+        for (int r = 0; r < RowTiles; ++r)
+#pragma unroll
+            for (int h = 0; h < 2; ++h) {
+                const int output = min(base + r * tile_outputs + h * 8 + g, op.support - 1);
+                from[r][h] = op.weights.data + static_cast<std::int64_t>(output) * op.weights.stride + t * 8;
+            }
+        Fragments<TokenTiles, RowTiles, Unroll> f;
+        tile_product(f, from, rows, op.weights.stride);
+#pragma unroll
+        for (int r = 0; r < RowTiles; ++r) {
+            __syncthreads();  // whoever read the sums before is done
+            share_part(f, r, sums[warp]);
+            __syncthreads();
+            for (int e = static_cast<int>(threadIdx.x); e < tile_outputs * width; e += threads) {
+                const int o = e % tile_outputs, row = e / tile_outputs;
+                const int output = base + r * tile_outputs + o;
+                float sum = sums[0][o][row];
+#pragma unroll
+                for (int w = 1; w < warps; ++w) sum += sums[w][o][row];
+                if (op.bias != nullptr && output < op.support) sum += op.bias[output];
+                logits[row][output - first] = sum;
+            }
+        }
+    }
+    __syncthreads();
+    for (int row = warp; row < min(width, op.rows - first_row); row += warps)
+        keep_best(op, scratch, logits[row], first_row + row, first);
+}
+
+/// The value that a key was made of; -0 comes back as +0.
+__device__ __forceinline__ float value_of(std::uint64_t key) {
+    const auto ordered = static_cast<std::uint32_t>(key >> 32);
+    if (ordered == 0) return __uint_as_float(0x7fc00000u);
+    return __uint_as_float((ordered & 0x80000000u) != 0 ? ordered ^ 0x80000000u : ~ordered);
+}
+
+/// One block per row. More candidates than the block holds go through it in turns, beside the best so far.
+__global__ void __launch_bounds__(threads) join_kernel(const HeadOp op, const Scratch scratch) {
+    __shared__ std::uint64_t shared[warps * most_selected];
+    __shared__ std::uint64_t best[most_selected];
+    __shared__ float maxima[warps], sums[warps];
+    const auto row = static_cast<std::int64_t>(blockIdx.x);
+    const std::uint64_t* candidates = scratch.keys + row * scratch.chunks * op.k;
+    const int count = scratch.chunks * op.k;
+    int kept = 0;
+    for (int next = 0; next < count;) {
+        std::uint64_t keys[held];
+#pragma unroll
+        for (int i = 0; i < held; ++i) {
+            const int at = i * threads + static_cast<int>(threadIdx.x);
+            const int from = next + at - kept;
+            keys[i] = at < kept ? best[at] : from < count ? candidates[from] : no_key;
+        }
+        next += held * threads - kept;
+        block_top<warps>(keys, op.k, shared, best);  // everyone has read `best` before it is written
+        kept = op.k;
+        __syncthreads();
+    }
+    for (int i = static_cast<int>(threadIdx.x); i < op.k; i += threads) {
+        const bool there = best[i] != no_key;
+        op.ids[row * op.k + i] = there ? static_cast<int>(place_of(best[i])) : -1;
+        op.values[row * op.k + i] = there ? value_of(best[i]) : -INFINITY;
+    }
+    const float* parts = scratch.sums + 2 * row * scratch.chunks;
+    const int warp = static_cast<int>(threadIdx.x) / warp_size;
+    float most = -INFINITY;
+    for (int c = static_cast<int>(threadIdx.x); c < scratch.chunks; c += threads)
+        most = fmaxf(most, parts[2 * c]);
+    most = warp_max(most);
+    if (threadIdx.x % warp_size == 0) maxima[warp] = most;
+    __syncthreads();
+    for (int w = 0; w < warps; ++w) most = fmaxf(most, maxima[w]);
+    float sum = 0;
+    for (int c = static_cast<int>(threadIdx.x); c < scratch.chunks; c += threads)
+        if (parts[2 * c] != -INFINITY) sum += parts[2 * c + 1] * expf(parts[2 * c] - most);
+    sum = warp_sum(sum);
+    if (threadIdx.x % warp_size == 0) sums[warp] = sum;
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    float total = 0;
+    for (int w = 0; w < warps; ++w) total += sums[w];
+    op.logsumexp[row] = most == -INFINITY ? -INFINITY : most + logf(total);
+}
+
+template <int TokenTiles, int RowTiles, int Unroll>
+void launch(const HeadOp& op, const Scratch& scratch, cudaStream_t stream) {
+    constexpr int width = TokenTiles * tile_rows;
+    const dim3 grid(static_cast<unsigned>(scratch.chunks),
+                    static_cast<unsigned>((op.rows + width - 1) / width));
+    DS_LAUNCH((head_kernel<TokenTiles, RowTiles, Unroll>), grid, threads, 0, stream, op, scratch);
+}
+
+}  // namespace
+
+void launch_head(const HeadOp& op, cudaStream_t stream) {
+    if (op.rows == 0) return;
+    const Scratch scratch(op);
+    const int tiles = (op.rows + tile_rows - 1) / tile_rows;
+    static_assert(most_head_tiles == 4);
+    if (tiles <= 1)
+        launch<1, 2, 2>(op, scratch, stream);
+    else if (tiles <= 2)
+        launch<2, 2, 2>(op, scratch, stream);
+    else
+        launch<4, 2, 2>(op, scratch, stream);
+    DS_LAUNCH(join_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op, scratch);
+}
+
+}  // namespace draftscope::kernels::cuda

@@ -1,0 +1,125 @@
+#pragma once
+
+#include "kernels/cuda/common.cuh"
+
+/// Products of few rows with tensor cores, shared by plain products and heads, whose values must be the same
+/// bits.
+namespace draftscope::kernels::cuda {
+
+// A block makes 16 * RowTiles outputs for 8 * TokenTiles rows of x: its eight warps take an eighth of k each,
+// and their sums are added in the order of the warps. mma.m16n8k16 does the products (16 outputs by 8 rows);
+// whether 1 or 64 rows share a call, each value is summed in the same order, so that a row's result does not
+// depend on the others.
+//
+// Fragments come straight from memory: lane (g = lane / 4, t = lane % 4) reads 16 bytes, values 8 t .. 8 t +
+// 7 of a chunk of 32, of output g and g + 8 and of row g. Two mma steps eat a chunk; which k a step calls its
+// i-th does not matter as long as both operands agree.
+inline constexpr int warps = 8;
+inline constexpr int threads = warps * warp_size;
+inline constexpr int chunk = 32;
+inline constexpr int tile_outputs = 16;
+inline constexpr int tile_rows = 8;
+
+/// Weights are read once: they should not push activations out of L1.
+__device__ __forceinline__ uint4 load_weights(const Bf16* from) {
+#if defined(DS_SIMT_HOST)
+    return *reinterpret_cast<const uint4*>(from);
+#else
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(from));
+    return v;
+#endif
+}
+
+/// Not through the read-only path: in a graph the kernel before has just written them.
+__device__ __forceinline__ uint4 load_row(const Bf16* from) {
+    return *reinterpret_cast<const uint4*>(from);
+}
+
+__device__ __forceinline__ void mma(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+                                    unsigned b0, unsigned b1) {
+#if defined(DS_SIMT_HOST)
+    mma_host(c, a0, a1, a2, a3, b0, b1);
+#else
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+#endif
+}
+
+template <int TokenTiles, int RowTiles, int Unroll>
+struct Fragments {
+    uint4 a[Unroll][RowTiles][2];
+    float c[RowTiles][TokenTiles][4];
+};
+
+template <int TokenTiles, int RowTiles, int Unroll>
+__device__ __forceinline__ void step(Fragments<TokenTiles, RowTiles, Unroll>& f,
+                                     const Bf16* const (&outputs)[RowTiles][2],
+                                     const Bf16* const (&rows)[TokenTiles], int first, int count) {
+#pragma unroll
+    for (int u = 0; u < Unroll; ++u) {
+        if (u >= count) break;
+#pragma unroll
+        for (int r = 0; r < RowTiles; ++r) {
+            f.a[u][r][0] = load_weights(outputs[r][0] + (first + u) * chunk);
+            f.a[u][r][1] = load_weights(outputs[r][1] + (first + u) * chunk);
+        }
+    }
+#pragma unroll
+    for (int u = 0; u < Unroll; ++u) {
+        if (u >= count) break;
+#pragma unroll
+        for (int t = 0; t < TokenTiles; ++t) {
+            const uint4 b = load_row(rows[t] + (first + u) * chunk);
+#pragma unroll
+            for (int r = 0; r < RowTiles; ++r) {
+                const uint4& low = f.a[u][r][0];
+                const uint4& high = f.a[u][r][1];
+                mma(f.c[r][t], low.x, high.x, low.y, high.y, b.x, b.y);
+                mma(f.c[r][t], low.z, high.z, low.w, high.w, b.z, b.w);
+            }
+        }
+    }
+}
+
+/// The pointers of a block's tile: outputs from `base` on, rows from `first_row` on. Outputs and rows past
+/// the end read the last ones again; nothing of them is stored.
+template <int TokenTiles, int RowTiles, int Unroll>
+__device__ __forceinline__ void tile_product(Fragments<TokenTiles, RowTiles, Unroll>& f,
+                                             const Bf16* const (&from)[RowTiles][2],
+                                             const Bf16* const (&rows)[TokenTiles], int stride) {
+#pragma unroll
+    for (int r = 0; r < RowTiles; ++r)
+#pragma unroll
+        for (int i = 0; i < TokenTiles; ++i)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) f.c[r][i][e] = 0.0f;
+    const int warp = static_cast<int>(threadIdx.x) / warp_size;
+    const int chunks = stride / chunk;
+    const int end = chunks * (warp + 1) / warps;
+    int at = chunks * warp / warps;
+    for (; at + Unroll <= end; at += Unroll) step(f, from, rows, at, Unroll);
+    if (at < end) step(f, from, rows, at, end - at);
+}
+
+/// Leaves this warp's part of row tile `r` in shared memory.
+template <int TokenTiles, int RowTiles, int Unroll>
+__device__ __forceinline__ void share_part(const Fragments<TokenTiles, RowTiles, Unroll>& f, int r,
+                                           float (&part)[tile_outputs][TokenTiles * tile_rows]) {
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    const int g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int i = 0; i < TokenTiles; ++i) {
+        part[g][i * tile_rows + 2 * t] = f.c[r][i][0];
+        part[g][i * tile_rows + 2 * t + 1] = f.c[r][i][1];
+        part[g + 8][i * tile_rows + 2 * t] = f.c[r][i][2];
+        part[g + 8][i * tile_rows + 2 * t + 1] = f.c[r][i][3];
+    }
+}
+
+}  // namespace draftscope::kernels::cuda

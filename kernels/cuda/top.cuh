@@ -1,0 +1,50 @@
+#pragma once
+
+#include "kernels/cuda/common.cuh"
+
+/// The largest of keys (common.cuh) that threads hold.
+namespace draftscope::kernels::cuda {
+
+/// Keys that one thread holds while a block looks for the largest.
+inline constexpr int held = 16;
+
+/// The k largest of the keys held by the threads of a warp, descending, to `out`. Keys differ, or are no_key.
+template <int Held>
+__device__ void warp_top(std::uint64_t (&keys)[Held], int k, std::uint64_t* out) {
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    std::uint64_t best = no_key;
+#pragma unroll
+    for (int i = 0; i < Held; ++i) best = keys[i] > best ? keys[i] : best;
+    for (int n = 0; n < k; ++n) {
+        const std::uint64_t top = warp_max(best);
+        if (lane == 0) out[n] = top;
+        if (top == no_key || best != top) continue;  // every lane comes back for the next shuffle
+        best = no_key;
+#pragma unroll
+        for (int i = 0; i < Held; ++i) {
+            if (keys[i] == top) keys[i] = no_key;
+            best = keys[i] > best ? keys[i] : best;
+        }
+    }
+}
+
+/// The k largest of the keys held by a block of Warps warps, to `out`, which the first warp writes. `shared`
+/// holds Warps * most_selected keys.
+template <int Warps>
+__device__ void block_top(std::uint64_t (&keys)[held], int k, std::uint64_t* shared, std::uint64_t* out) {
+    static_assert(Warps * most_selected <= held * warp_size);
+    const int warp = static_cast<int>(threadIdx.x) / warp_size;
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    warp_top(keys, k, shared + warp * most_selected);
+    __syncthreads();
+    if (warp != 0) return;
+#pragma unroll
+    for (int i = 0; i < held; ++i) {
+        const int at = i * warp_size + lane;
+        const bool there = at < Warps * most_selected && at % most_selected < k;
+        keys[i] = there ? shared[at] : no_key;
+    }
+    warp_top(keys, k, out);
+}
+
+}  // namespace draftscope::kernels::cuda
