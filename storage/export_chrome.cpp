@@ -192,10 +192,12 @@ Status ChromeExport::processes() {
         "GROUP BY run_id",
         [&](Statement& row) { offset_[row.integer(0)] = row.integer(1); }));
     return each(
-        "SELECT id, name, target, drafter, head, tier || CASE WHEN temperature <= 0 OR verify = 'match' THEN "
-        "'' "
-        "WHEN verify = 'pq' THEN ', lossless in distribution' ELSE ', LOSSY ' || verify END, synthetic, "
-        "EXISTS (SELECT 1 FROM gpu_op WHERE run_id = run.id) FROM run ORDER BY id",
+        fmt::format(
+            "SELECT id, name, target, drafter, head, tier || CASE {} WHEN 'exact' THEN '' WHEN "
+            "'LOSSY' THEN ', LOSSY ' || iif(acceptance = 'real', verify, acceptance || ' acceptance') "
+            "ELSE ', lossless in distribution' END, synthetic, "
+            "EXISTS (SELECT 1 FROM gpu_op WHERE run_id = run.id) FROM run ORDER BY id",
+            storage::losslessness_sql),
         [&](Statement& row) {
             const std::int64_t pid = row.integer(0);
             const std::string name =

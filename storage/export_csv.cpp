@@ -1,6 +1,9 @@
 #include <cstdio>
 #include <filesystem>
+#include <map>
+#include <string>
 #include <system_error>
+#include <vector>
 
 #include "storage/capture_file.h"
 #include "storage/export.h"
@@ -43,21 +46,53 @@ void append_value(std::string& line, const storage::Statement& row, int column) 
     }
 }
 
+/// What a run's text is to the target's own: `exact`, `in distribution` or `LOSSY`. A table of tau and speed
+/// must not leave home without it.
+using Losslessness = std::map<std::int64_t, std::string>;
+
+Result<Losslessness> losslessness_by_run(const std::string& path, const storage::Database& db) {
+    storage::Statement runs = db.prepare(fmt::format("SELECT id, {} FROM run", storage::losslessness_sql));
+    Losslessness out;
+    int code = runs ? runs.step() : SQLITE_ERROR;
+    for (; code == SQLITE_ROW; code = runs.step()) out[runs.integer(0)] = runs.text(1);
+    if (code != SQLITE_DONE) return storage::file_error(path, db, "reading run");
+    return out;
+}
+
+/// The columns of one file: those of its table or view, and for what tells of acceptance one more.
+struct Columns {
+    int count = 0;
+    int run = -1;  ///< column with the run of a row whose losslessness is added; -1 = not added
+    std::vector<bool> hidden;
+    std::string header;
+};
+
+Columns columns_of(const storage::Statement& rows, std::string_view name, bool drop_text) {
+    Columns out;
+    out.count = sqlite3_column_count(rows.get());
+    bool accepts = name == "run";
+    for (int c = 0; c < out.count; ++c) {
+        const std::string_view column = sqlite3_column_name(rows.get(), c);
+        out.hidden.push_back(drop_text && storage::is_private_column(name, column));
+        if (c > 0) out.header += ',';
+        append_text(out.header, column);
+        if (column == (name == "run" ? "id" : "run_id")) out.run = c;
+        accepts |=
+            name.starts_with("v_") && (column == "tau" || column == "committed" || column == "covered");
+    }
+    if (!accepts) out.run = -1;
+    if (out.run >= 0) out.header += ",losslessness";
+    return out;
+}
+
 Status write_csv(const std::string& path, const storage::Database& db, std::string_view name,
-                 const std::string& file_name, bool drop_text) {
+                 const std::string& file_name, bool drop_text, const Losslessness& losslessness) {
     storage::Statement rows = db.prepare(fmt::format("SELECT * FROM {}", name));
     if (!rows) return storage::file_error(path, db, fmt::format("reading {}", name));
     const File file(std::fopen(file_name.c_str(), "wb"));
     if (!file) return failed("{}: can't be written; check the folder", file_name);
-    const int columns = sqlite3_column_count(rows.get());
-    std::vector<bool> hidden;
-    std::string line;
-    for (int c = 0; c < columns; ++c) {
-        const char* column = sqlite3_column_name(rows.get(), c);
-        hidden.push_back(drop_text && storage::is_private_column(name, column));
-        if (c > 0) line += ',';
-        append_text(line, column);
-    }
+    const Columns columns = columns_of(rows, name, drop_text);
+    std::string line = columns.header;
     int code = SQLITE_ROW;
     bool written = true;
     do {
@@ -65,10 +100,14 @@ Status write_csv(const std::string& path, const storage::Database& db, std::stri
         written = written && std::fwrite(line.data(), 1, line.size(), file.get()) == line.size();
         line.clear();
         code = rows.step();
-        for (int c = 0; code == SQLITE_ROW && c < columns; ++c) {
+        for (int c = 0; code == SQLITE_ROW && c < columns.count; ++c) {
             if (c > 0) line += ',';
-            if (!hidden[static_cast<std::size_t>(c)]) append_value(line, rows, c);
+            if (!columns.hidden[static_cast<std::size_t>(c)]) append_value(line, rows, c);
         }
+        if (code != SQLITE_ROW || columns.run < 0) continue;
+        line += ',';
+        const auto found = losslessness.find(rows.integer(columns.run));
+        if (found != losslessness.end()) append_text(line, found->second);
     } while (code == SQLITE_ROW && written);
     if (!written || std::fflush(file.get()) != 0)
         return failed("{}: writing failed; is the disk full?", file_name);
@@ -87,9 +126,10 @@ Status export_csv(const std::string& path, const std::string& out, bool drop_tex
     if (!std::filesystem::is_directory(out, error))
         return bad_input("{}: folder can't be created; create it or choose another", out);
     if (db.exec("BEGIN") != SQLITE_OK) return storage::file_error(path, db, "starting to read");
+    DS_ASSIGN(const Losslessness losslessness, losslessness_by_run(path, db));
     const auto write = [&](std::string_view name) {
         const std::string file = (std::filesystem::path(out) / fmt::format("{}.csv", name)).string();
-        return write_csv(path, db, name, file, drop_text);
+        return write_csv(path, db, name, file, drop_text, losslessness);
     };
     for (const std::string_view table : storage::table_names) DS_TRY(write(table));
     // A file of an older version has the views of its time.

@@ -149,9 +149,10 @@ Status NsysExport::session() {
         return done(meta->run(fmt::format("DRAFTSCOPE_RUN_{}_TIER", run), row.text(5)));
     };
     DS_TRY(
-        each("SELECT id, name, target, drafter, head, tier, coalesce(json_extract(machine_json, '$.pid'), "
-             "id), verify || CASE WHEN temperature <= 0 OR verify = 'match' THEN '' WHEN verify = 'pq' "
-             "THEN ' (lossless in distribution)' ELSE ' (LOSSY)' END FROM run ORDER BY id",
+        each(fmt::format("SELECT id, name, target, drafter, head, tier, coalesce(json_extract(machine_json, "
+                         "'$.pid'), id), verify || CASE {} WHEN 'exact' THEN '' WHEN 'LOSSY' THEN ' (LOSSY)' "
+                         "ELSE ' (lossless in distribution)' END FROM run ORDER BY id",
+                         storage::losslessness_sql),
              process));
     DS_ASSIGN(Statement * info, table(nullptr, "META_DATA_EXPORT", 2));
     const std::pair<std::string, std::string> facts[] = {

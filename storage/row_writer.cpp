@@ -30,10 +30,7 @@ RowWriter::RowWriter(const Database& db)
           db.prepare("UPDATE prompt SET output = ?2, generated_tokens = ?3, prefill_ns = ?4 WHERE id = ?1")),
       step_(insert_into(db, "step", 7)),
       round_(insert_into(db, "round", 14)),
-      node_(insert_into(db, "node", 13)),
-      node_top_(insert_into(db, "node_top", 5)),
       token_(insert_into(db, "token", 8)),
-      span_(insert_into(db, "span", 12)),
       gpu_op_(insert_into(db, "gpu_op", 15)),
       gpu_counter_(insert_into(db, "gpu_counter", 5)),
       nvtx_(insert_into(db, "nvtx_range", 7)),
@@ -45,12 +42,14 @@ RowWriter::RowWriter(const Database& db)
       note_(insert_into(db, "note", 4)),
       find_step_(db.prepare("SELECT 1 FROM step WHERE id = ?")),
       find_round_(db.prepare("SELECT 1 FROM round WHERE id = ?")),
+      nodes_(db, "node", 13),
+      tops_(db, "node_top", 5),
+      spans_(db, "span", 12),
       step_phases_(db) {
-    if (!step_phases_) fail();
+    if (!step_phases_ || !nodes_ || !tops_ || !spans_) fail();
     for (const Statement* statement :
-         {&run_,      &run_end_, &prompt_, &progress_, &step_,      &round_,     &node_,
-          &node_top_, &token_,   &span_,   &gpu_op_,   &nvtx_,      &head_eval_, &counter_,
-          &loss_,     &anchor_,  &vocab_,  &note_,     &find_step_, &find_round_})
+         {&run_, &run_end_, &prompt_, &progress_, &step_, &round_, &token_, &gpu_op_, &gpu_counter_, &nvtx_,
+          &head_eval_, &counter_, &loss_, &anchor_, &vocab_, &note_, &find_step_, &find_round_})
         if (!*statement) fail();
 }
 
@@ -85,7 +84,7 @@ struct RowWriter::Visitor {
     void operator()(const SpansRecorded& recorded) {
         for (const SpanRow& row : recorded.spans) {
             if (!out.has(out.find_step_, row.step_id) || !out.has(out.find_round_, row.round_id)) continue;
-            out.span(row);
+            out.hold(out.spans_, row);
             if (row.step_id != 0) out.step_phases_.came_late(row.step_id);
         }
     }
@@ -201,8 +200,27 @@ void RowWriter::step(const StepRecord& record) {
     insert(step_, r.id, r.run_id, r.ordinal, r.start_ns, r.end_ns, r.paused_ns,
            TextOrNull{to_text(r.excluded)});
     for (const RoundRecord& row : record.rounds) round(row);
-    for (const SpanRow& row : record.spans) span(row);
-    if (!failed() && step_phases_.insert(r, record.spans) != SQLITE_DONE) fail();
+    for (const SpanRow& row : record.spans) hold(spans_, row);
+    if (!failed()) step_phases_.hold(r, record.spans);
+}
+
+void RowWriter::flush() {
+    if (failed()) return;
+    const auto node = [](Statement& to, int first, const NodeRow* n) {
+        to.bind_from(first, n->round_id, n->node, null_if_negative(n->parent), n->depth, n->token_id,
+                     n->draft_logprob, n->cum_logprob, n->target_prob, n->target_rank, n->accepted,
+                     null_if_negative(n->target_token_id), n->target_token_prob, n->target_covered);
+    };
+    const auto top = [](Statement& to, int first, const NodeTopRow* t) {
+        to.bind_from(first, t->round_id, t->node, t->rank, t->token_id, t->target_prob);
+    };
+    const auto span = [](Statement& to, int first, const SpanRow* s) {
+        to.bind_from(first, IdOrNull{s->id}, s->run_id, IdOrNull{s->step_id}, IdOrNull{s->round_id},
+                     s->phase_id, s->level, s->lane, s->thread_id, s->start_ns, s->end_ns, s->rows, s->bytes);
+    };
+    if (nodes_.flush(node) != SQLITE_DONE || tops_.flush(top) != SQLITE_DONE ||
+        spans_.flush(span) != SQLITE_DONE || step_phases_.flush() != SQLITE_DONE)
+        fail();
 }
 
 void RowWriter::redo_late_steps() {
@@ -213,12 +231,8 @@ void RowWriter::round(const RoundRecord& record) {
     const RoundRow& r = record.round;
     insert(round_, r.id, r.run_id, r.step_id, r.prompt_id, r.ordinal, r.start_ns, r.end_ns, r.context_length,
            r.tree_nodes, r.tree_depth, r.drafted, r.accepted, r.committed, r.clipped);
-    for (const NodeRow& n : record.nodes)
-        insert(node_, n.round_id, n.node, null_if_negative(n.parent), n.depth, n.token_id, n.draft_logprob,
-               n.cum_logprob, n.target_prob, n.target_rank, n.accepted, null_if_negative(n.target_token_id),
-               n.target_token_prob, n.target_covered);
-    for (const NodeTopRow& t : record.tops)
-        insert(node_top_, t.round_id, t.node, t.rank, t.token_id, t.target_prob);
+    for (const NodeRow& row : record.nodes) hold(nodes_, row);
+    for (const NodeTopRow& row : record.tops) hold(tops_, row);
     for (const TokenRow& row : record.tokens) token(row);
     for (const HeadEvalRow& row : record.head_evals) head_eval(row);
 }
@@ -226,11 +240,6 @@ void RowWriter::round(const RoundRecord& record) {
 void RowWriter::token(const TokenRow& r) {
     insert(token_, r.prompt_id, r.position, IdOrNull{r.round_id}, r.token_id, to_text(r.source), r.depth,
            r.rank, r.covered);
-}
-
-void RowWriter::span(const SpanRow& r) {
-    insert(span_, IdOrNull{r.id}, r.run_id, IdOrNull{r.step_id}, IdOrNull{r.round_id}, r.phase_id, r.level,
-           r.lane, r.thread_id, r.start_ns, r.end_ns, r.rows, r.bytes);
 }
 
 void RowWriter::head_eval(const HeadEvalRow& r) {

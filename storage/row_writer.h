@@ -5,6 +5,7 @@
 #include <string>
 
 #include "capture/record.h"
+#include "storage/many_rows.h"
 #include "storage/sql.h"
 #include "storage/step_phase.h"
 
@@ -18,13 +19,17 @@ struct WriterLosses {
 };
 
 /// Turns records into rows through prepared statements. Used by the writer thread alone, inside its
-/// transactions. The first failing statement sets `error()`; everything after it is ignored.
+/// transactions. Rows of which a step has many are held, by pointer into their record, until `flush`. The
+/// first failing statement sets `failed()`; everything after it is ignored.
 class RowWriter {
   public:
     /// Prepares all inserts; the schema must exist.
     explicit RowWriter(const Database& db);
 
+    /// `record` must stay where it is until the next `flush`.
     void write(const Record& record);
+    /// Before every commit: inserts what is held.
+    void flush();
     /// Writes the prompt outputs held back by coalescing.
     void write_pending_progress();
     /// Brings the file's `loss` rows of the writer up to date: one of each kind per run.
@@ -51,6 +56,11 @@ class RowWriter {
         if (statement.run(args...) != SQLITE_DONE) return fail();
         ++rows_;
     }
+    template <typename Row>
+    void hold(ManyRows<const Row*>& rows, const Row& row) {
+        rows.add(&row);
+        ++rows_;
+    }
     void fail();
     /// Whether a late row's step or round (0 = none) is in the file.
     bool has(Statement& find, RowId id);
@@ -64,12 +74,14 @@ class RowWriter {
     void step(const StepRecord& record);
     void round(const RoundRecord& record);
     void token(const TokenRow& row);
-    void span(const SpanRow& row);
     void head_eval(const HeadEvalRow& row);
 
     const Database& db_;
-    Statement run_, run_end_, prompt_, progress_, step_, round_, node_, node_top_, token_, span_, gpu_op_,
-        gpu_counter_, nvtx_, head_eval_, counter_, loss_, anchor_, vocab_, note_, find_step_, find_round_;
+    Statement run_, run_end_, prompt_, progress_, step_, round_, token_, gpu_op_, gpu_counter_, nvtx_,
+        head_eval_, counter_, loss_, anchor_, vocab_, note_, find_step_, find_round_;
+    ManyRows<const NodeRow*> nodes_;
+    ManyRows<const NodeTopRow*> tops_;
+    ManyRows<const SpanRow*> spans_;
     StepPhaseRows step_phases_;
     std::map<RowId, RunZero> zero_;
     struct LossSoFar {

@@ -238,6 +238,10 @@ CREATE INDEX IF NOT EXISTS i_head_eval_round ON head_eval(round_id);
 CREATE INDEX IF NOT EXISTS i_counter_run ON counter(run_id, name, time_ns);
 )sql";
 
+const char* const losslessness_sql =
+    "CASE WHEN acceptance <> 'real' THEN 'LOSSY' WHEN temperature <= 0 OR verify = 'match' THEN 'exact' "
+    "WHEN verify = 'pq' THEN 'in distribution' ELSE 'LOSSY' END";
+
 std::vector<std::string> index_names() {
     constexpr std::string_view before = "IF NOT EXISTS ";
     const std::string_view sql = index_sql;

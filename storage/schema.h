@@ -31,6 +31,9 @@ extern const char* const table_sql;
 extern const char* const view_sql;
 /// CREATE INDEX IF NOT EXISTS statements; run when the run ends, since live ones halve the insert rate.
 extern const char* const index_sql;
+/// An expression over table run: losslessness() of capture/queries.h as exports say it, `exact`,
+/// `in distribution` or `LOSSY`.
+extern const char* const losslessness_sql;
 /// The names in `index_sql`.
 std::vector<std::string> index_names();
 

@@ -38,11 +38,16 @@ class Statement {
     /// Binds all arguments in order, steps once and resets. SQLITE_DONE on success (of a write).
     template <typename... Args>
     int run(const Args&... args) {
-        int i = 0;
-        (bind(++i, args), ...);
+        bind_from(1, args...);
         const int code = step();
         reset();
         return code;
+    }
+
+    /// Binds all arguments to the parameters from the `first` on.
+    template <typename... Args>
+    void bind_from(int first, const Args&... args) {
+        (bind(first++, args), ...);
     }
 
     void bind(int i, std::int64_t v) { sqlite3_bind_int64(get(), i, v); }

@@ -57,23 +57,29 @@ int each_step(const Database& db, Visit visit) {
                                                                                              : step_code;
 }
 
-int insert_rows(Statement& insert, const StepRow& step, const std::vector<SpanRow>& spans,
-                std::int64_t& rows) {
+int insert_rows(Statement& insert, const StepRow& step, const std::vector<SpanRow>& spans) {
     for (const StepPhaseRow& row : step_phase_rows(step, spans)) {
         const int code =
             insert.run(step.run_id, step.id, row.phase_id, row.busy_ns, row.exposed_ns, row.bytes);
         if (code != SQLITE_DONE) return code;
-        ++rows;
     }
     return SQLITE_DONE;
 }
 
 }  // namespace
 
-StepPhaseRows::StepPhaseRows(const Database& db) : db_(db), insert_(db.prepare(insert_sql)) {}
+StepPhaseRows::StepPhaseRows(const Database& db) : db_(db), rows_held_(db, "step_phase", 6) {}
 
-int StepPhaseRows::insert(const StepRow& step, const std::vector<SpanRow>& spans) {
-    return insert_rows(insert_, step, spans, rows_);
+void StepPhaseRows::hold(const StepRow& step, const std::vector<SpanRow>& spans) {
+    for (const StepPhaseRow& phase : step_phase_rows(step, spans))
+        rows_held_.add({step.run_id, step.id, phase});
+}
+
+int StepPhaseRows::flush() {
+    return rows_held_.flush([](Statement& to, int first, const Row& row) {
+        to.bind_from(first, row.run_id, row.step_id, row.phase.phase_id, row.phase.busy_ns,
+                     row.phase.exposed_ns, row.phase.bytes);
+    });
 }
 
 int StepPhaseRows::redo_late() {
@@ -81,7 +87,8 @@ int StepPhaseRows::redo_late() {
     Statement find = db_.prepare(std::string(steps_sql) + "WHERE id = ?");
     Statement spans = db_.prepare(std::string(spans_sql) + "= ? ORDER BY id");
     Statement remove = db_.prepare("DELETE FROM step_phase WHERE step_id = ?");
-    if (!find || !spans || !remove) return SQLITE_ERROR;
+    Statement insert = db_.prepare(insert_sql);
+    if (!find || !spans || !remove || !insert) return SQLITE_ERROR;
     for (const RowId id : late_) {
         find.bind(1, id);
         if (find.step() == SQLITE_ROW) {
@@ -92,7 +99,7 @@ int StepPhaseRows::redo_late() {
             while ((code = spans.step()) == SQLITE_ROW) own.push_back(span_from(spans));
             spans.reset();
             if (code == SQLITE_DONE) code = remove.run(id);
-            if (code == SQLITE_DONE) code = insert_rows(insert_, step, own, rows_);
+            if (code == SQLITE_DONE) code = insert_rows(insert, step, own);
             if (code != SQLITE_DONE) return code;
         }
         find.reset();
@@ -104,9 +111,8 @@ int StepPhaseRows::redo_late() {
 int fill_step_phase(const Database& db) {
     Statement insert = db.prepare(insert_sql);
     if (!insert) return SQLITE_ERROR;
-    std::int64_t rows = 0;
     return each_step(db, [&](const StepRow& step, const std::vector<SpanRow>& spans) {
-        return insert_rows(insert, step, spans, rows);
+        return insert_rows(insert, step, spans);
     });
 }
 

@@ -4,7 +4,8 @@
 #include <vector>
 
 #include "capture/record.h"
-#include "storage/sql.h"
+#include "capture/step_phases.h"
+#include "storage/many_rows.h"
 
 namespace draftscope::storage {
 
@@ -14,20 +15,24 @@ namespace draftscope::storage {
 class StepPhaseRows {
   public:
     explicit StepPhaseRows(const Database& db);
+    /// Works the rows out and holds them until `flush`.
+    void hold(const StepRow& step, const std::vector<SpanRow>& spans);
     /// SQLITE_DONE, or the error code.
-    int insert(const StepRow& step, const std::vector<SpanRow>& spans);
-    std::int64_t rows() const { return rows_; }
+    int flush();
     /// Steps with late spans since the last call; their rows are worked out anew from the table `span`.
     void came_late(RowId step_id) { late_.insert(step_id); }
     /// Needs the index over span(step_id) to be quick. SQLITE_DONE, or the error code.
     int redo_late();
-    explicit operator bool() const { return static_cast<bool>(insert_); }
+    explicit operator bool() const { return static_cast<bool>(rows_held_); }
 
   private:
+    struct Row {
+        RowId run_id, step_id;
+        StepPhaseRow phase;
+    };
     const Database& db_;
-    Statement insert_;
+    ManyRows<Row> rows_held_;
     std::set<RowId> late_;
-    std::int64_t rows_ = 0;
 };
 
 /// Fills an empty table `step_phase` from all steps and spans. SQLITE_OK or the error code.

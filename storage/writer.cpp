@@ -22,8 +22,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 // A commit by whichever comes first: so many rows, or so long that a reader would notice.
-constexpr std::int64_t commit_rows = 1000;
-constexpr std::chrono::milliseconds commit_interval{250};
+// A transaction writes the last page of each table again, with caches that the computation has emptied: few
+// large ones cost half of what many small ones do.
+constexpr std::int64_t commit_rows = 2000;
+constexpr std::chrono::milliseconds commit_interval{500};
 // What is pushed at one go arrives within this.
 constexpr std::chrono::milliseconds gather_interval{5};
 // Text of a growing output is rewritten at most this often; the tokens themselves are rows and always
@@ -197,6 +199,11 @@ bool CaptureWriter::Impl::begin() {
 }
 
 bool CaptureWriter::Impl::commit() {
+    rows->flush();
+    if (rows->failed()) {
+        give_up(rows->message());
+        return false;
+    }
     if (commit_all.run() != SQLITE_DONE) return fail_with_db();
     if (retention->after_commit() != SQLITE_OK) return fail_with_db("dropping the oldest steps: ");
     const std::lock_guard lock(mutex);
@@ -243,10 +250,6 @@ bool CaptureWriter::Impl::write_batch(std::deque<Record>& batch, bool all_progre
     if (all_progress) {
         rows->write_pending_progress();
         rows->write_losses(losses);
-    }
-    if (rows->failed()) {
-        give_up(rows->message());
-        return false;
     }
     return commit();
 }

@@ -9,7 +9,7 @@
 namespace draftscope {
 
 /// Between publications where no window looks: only the capture file waits for the records.
-inline constexpr TimeNs unwatched_interval = 250 * ns_per_ms;
+inline constexpr TimeNs unwatched_interval = 500 * ns_per_ms;
 
 /// The recorder thread: alone owns a Capture, takes records from any thread, publishes immutable snapshots
 /// (at most every `interval`, at once when the engine holds), and forwards each record to the storage sink.

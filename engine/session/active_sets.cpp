@@ -1,6 +1,11 @@
 #include "engine/session/active_sets.h"
 
 #include <algorithm>
+#include <array>
+#include <limits>
+#include <span>
+
+#include "kernels/exp_sums.h"
 
 namespace draftscope {
 
@@ -28,21 +33,34 @@ const ActiveSets::Set& ActiveSets::at(int level) {
     const auto [found, is_new] = sets_.try_emplace(level);
     Set& set = found->second;
     if (!is_new) return set;
+    TokenId first_out = 0;
+    while (first_out < vocab_ && covers(first_out, level)) ++first_out;
+    set.everything = first_out == vocab_;
+    if (set.everything) return set;
     if (head_ == nullptr || !head_->active_ids(state_, level, set.ids)) {
         for (TokenId token = 0; token < vocab_; ++token)
             if (covers(token, level)) set.ids.push_back(token);
     }
-    set.everything = set.ids.size() == static_cast<std::size_t>(vocab_);
-    if (set.everything) set.ids = {};
     return set;
 }
 
-double ActiveSets::mass(const float* logits, const TargetChoice& choice, const Sampling& sampling,
-                        int level) {
+double ActiveSets::mass(const kernels::Exec& exec, const float* logits, const TargetChoice& choice,
+                        const Sampling& sampling, int level) {
     const Set& set = at(level);
     if (set.everything) return 1.0;
+    const float inverse = sampling.temperature > 0 ? inverse_temperature(sampling) : 1.0f;
+    std::array<float, 512> some;
     double sum = 0;
-    for (const TokenId id : set.ids) sum += static_cast<double>(probability_of(choice, sampling, logits[id]));
+    for (std::size_t first = 0; first < set.ids.size(); first += some.size()) {
+        const std::size_t count = std::min(some.size(), set.ids.size() - first);
+        for (std::size_t i = 0; i < count; ++i) {
+            const float logit = logits[set.ids[first + i]];
+            some[i] = logit >= choice.lowest ? logit : -std::numeric_limits<float>::infinity();
+        }
+        const std::span<float> now(some.data(), count);
+        kernels::exp_row(exec, now, choice.log_norm / inverse, inverse, now);
+        for (const float p : now) sum += static_cast<double>(std::min(p, 1.0f));
+    }
     return std::min(sum, 1.0);
 }
 

@@ -18,7 +18,9 @@ class ActiveSets {
     void begin_round(const HeadState* state);
     bool covers(TokenId token, int level) const;
     /// Target probability over the active set of `level`, for a row of target logits [>= vocab].
-    double mass(const float* logits, const TargetChoice& choice, const Sampling& sampling, int level);
+    /// On the calling thread; `exec` names the instruction set.
+    double mass(const kernels::Exec& exec, const float* logits, const TargetChoice& choice,
+                const Sampling& sampling, int level);
     /// The active set of `level`, unless it is the whole vocabulary: then null.
     const std::vector<TokenId>* part_of_vocab(int level) {
         const Set& set = at(level);

@@ -38,8 +38,9 @@ std::optional<std::size_t> AlignedTrees::oldest_row() const {
     return oldest;
 }
 
-std::vector<HeadEvalRow> AlignedTrees::judge(std::span<const TokenId> tokens, bool at_end,
-                                             const VerifiedRows* verified, const Sampling& sampling) {
+std::vector<HeadEvalRow> AlignedTrees::judge(const kernels::Exec& exec, std::span<const TokenId> tokens,
+                                             bool at_end, const VerifiedRows* verified,
+                                             const Sampling& sampling) {
     std::vector<HeadEvalRow> rows;
     std::erase_if(waiting_, [&](Waiting& waiting) {
         const auto known = tokens.subspan(std::min(waiting.first, tokens.size()));
@@ -59,8 +60,8 @@ std::vector<HeadEvalRow> AlignedTrees::judge(std::span<const TokenId> tokens, bo
             for (int i = 0; i < row.committed; ++i) {
                 row.covered += waiting.active->covers(known[static_cast<std::size_t>(i)], i) ? 1 : 0;
                 if (verified != nullptr)
-                    mass +=
-                        verified->mass(static_cast<int>(waiting.first) - 1 + i, *waiting.active, sampling, i);
+                    mass += verified->mass(exec, static_cast<int>(waiting.first) - 1 + i, *waiting.active,
+                                           sampling, i);
             }
             if (verified != nullptr) row.covered_mass = mass / row.committed;
         }

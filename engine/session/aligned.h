@@ -31,8 +31,8 @@ class AlignedTrees {
     /// Rows of the trees that `tokens` decides. At the prompt's end every tree is decided, clipped like the
     /// last round. `verified` has the target's rows after each committed token; null = covered_mass is not
     /// wanted.
-    std::vector<HeadEvalRow> judge(std::span<const TokenId> tokens, bool at_end, const VerifiedRows* verified,
-                                   const Sampling& sampling);
+    std::vector<HeadEvalRow> judge(const kernels::Exec& exec, std::span<const TokenId> tokens, bool at_end,
+                                   const VerifiedRows* verified, const Sampling& sampling);
 
   private:
     std::vector<Waiting> waiting_;

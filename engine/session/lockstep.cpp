@@ -215,7 +215,7 @@ void Lockstep::note_round(Round& round) {
     row.accepted = round.accepted();
     row.committed = static_cast<int>(round.emitted.size());
     row.covered = row.committed - round.uncovered;
-    if (nodes) row.covered_mass = covered_mass(facts, active);
+    if (nodes) row.covered_mass = covered_mass(core_.exec, facts, active);
     record.head_evals.push_back(std::move(row));
 }
 

@@ -6,19 +6,30 @@
 #include <limits>
 
 #include "kernels/matmul.h"
+#include "kernels/ranks.h"
 #include "kernels/topk.h"
 
 namespace draftscope {
 namespace {
 
-/// Tokens that come before `token` in the row's order: larger logit, or equal and a lower id.
-int rank_in(std::span<const float> logits, TokenId token) {
-    const auto t = static_cast<std::size_t>(token);
-    const float value = logits[t];
-    int before = 0;
-    for (std::size_t i = 0; i < t; ++i) before += logits[i] >= value ? 1 : 0;
-    for (std::size_t i = t + 1; i < logits.size(); ++i) before += logits[i] > value ? 1 : 0;
-    return before;
+/// Nodes whose rank is asked for, with the rows and columns of the logits that it is counted in.
+struct RanksWanted {
+    std::vector<std::size_t> nodes;
+    std::vector<std::int32_t> rows, columns;
+};
+
+/// What `best` does not say, siblings together: they are counted in one pass over their parent's logits.
+void count_ranks(kernels::Exec& exec, Rows<const float> logits, RanksWanted& wanted,
+                 std::vector<NodeRow>& rows) {
+    std::stable_sort(wanted.nodes.begin(), wanted.nodes.end(),
+                     [&](std::size_t a, std::size_t b) { return rows[a].parent < rows[b].parent; });
+    for (const std::size_t node : wanted.nodes) {
+        wanted.rows.push_back(rows[node].parent);
+        wanted.columns.push_back(rows[node].token_id);
+    }
+    std::vector<std::int32_t> ranks(wanted.nodes.size());
+    kernels::ranks_of(exec, logits, wanted.rows, wanted.columns, ranks);
+    for (std::size_t i = 0; i < ranks.size(); ++i) rows[wanted.nodes[i]].target_rank = ranks[i];
 }
 
 float logit_of_best(const RoundFacts& facts, int node, int rank, TokenId token) {
@@ -47,19 +58,20 @@ std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundFacts& facts, con
                                std::span<const TokenId> best) {
     std::vector<NodeRow> rows = draft_rows(facts.tree);
     const std::size_t width = facts.path.empty() ? 0 : best.size() / facts.path.size();
-    const auto rank_after = [&](int parent, TokenId token) {
+    const auto known_rank = [&](int parent, TokenId token) -> std::optional<int> {
         if (facts.sampling.temperature <= 0 && facts.choices[static_cast<std::size_t>(parent)].token == token)
             return 0;
         const auto on_path = std::find(facts.path.begin(), facts.path.end(), parent);
-        if (on_path != facts.path.end()) {
-            const auto known =
-                best.subspan(static_cast<std::size_t>(on_path - facts.path.begin()) * width, width);
-            const auto found = std::find(known.begin(), known.end(), token);
-            if (found != known.end()) return static_cast<int>(found - known.begin());
-        }
-        return rank_in(facts.logits.row(parent), token);
+        if (on_path == facts.path.end()) return std::nullopt;
+        const auto known =
+            best.subspan(static_cast<std::size_t>(on_path - facts.path.begin()) * width, width);
+        const auto found = std::find(known.begin(), known.end(), token);
+        if (found == known.end()) return std::nullopt;
+        return static_cast<int>(found - known.begin());
     };
-    const auto see_child = [&](NodeRow& row) {
+    RanksWanted wanted;
+    const auto see_child = [&](std::size_t i) {
+        NodeRow& row = rows[i];
         const TargetChoice& parent = facts.choices[static_cast<std::size_t>(row.parent)];
         if (facts.there != nullptr) {
             const auto at = static_cast<std::size_t>(facts.first_row + row.node);
@@ -70,17 +82,18 @@ std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundFacts& facts, con
         const std::span<const float> logits = facts.logits.row(row.parent);
         row.target_prob =
             probability_of(parent, facts.sampling, logits[static_cast<std::size_t>(row.token_id)]);
-        row.target_rank = rank_after(row.parent, row.token_id);
+        row.target_rank = known_rank(row.parent, row.token_id);
+        if (!row.target_rank) wanted.nodes.push_back(i);
     };
-    exec.parallel(static_cast<int>(rows.size()), [&](int part) {
-        const auto i = static_cast<std::size_t>(part);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
         NodeRow& row = rows[i];
         const TargetChoice& own = facts.choices[i];
         row.target_token_id = own.token;
         row.target_token_prob = own.prob;
         row.target_covered = active.covers(own.token, row.depth);
-        if (row.parent >= 0) see_child(row);
-    });
+        if (row.parent >= 0) see_child(i);
+    }
+    if (!wanted.nodes.empty()) count_ranks(exec, facts.logits, wanted, rows);
     // A node on the verified path was kept when its token was committed: the i-th draft is token i of the
     // round.
     const std::size_t kept = std::min(facts.path.size(), facts.emitted.size() + 1);
@@ -191,7 +204,7 @@ HeadEvalRow head_row(const Head& head, std::span<const DraftJob> jobs, std::size
     return row;
 }
 
-double covered_mass(const RoundFacts& facts, ActiveSets& active) {
+double covered_mass(const kernels::Exec& exec, const RoundFacts& facts, ActiveSets& active) {
     const std::size_t nodes = std::min(facts.path.size(), facts.emitted.size());
     double sum = 0;
     for (std::size_t i = 0; i < nodes; ++i) {
@@ -202,7 +215,7 @@ double covered_mass(const RoundFacts& facts, ActiveSets& active) {
             sum += active.part_of_vocab(level) == nullptr ? 1.0 : std::min(static_cast<double>(mass), 1.0);
             continue;
         }
-        sum += active.mass(facts.logits.row_data(node), facts.choices[static_cast<std::size_t>(node)],
+        sum += active.mass(exec, facts.logits.row_data(node), facts.choices[static_cast<std::size_t>(node)],
                            facts.sampling, static_cast<int>(i));
     }
     return nodes == 0 ? 0.0 : sum / static_cast<double>(nodes);

@@ -32,8 +32,8 @@ struct RoundFacts {
 /// Nodes as drafted, without the target's view (a round in flight).
 std::vector<NodeRow> draft_rows(const DraftTree& tree);
 /// Nodes with the target's probabilities and choices. Accepted = on the path to a committed token, the root
-/// included. `best` holds the target's best tokens at the path's nodes, [path, any number], best first; a
-/// child that is not among them costs a pass over its parent's logits. Rows run in parallel.
+/// included. `best` holds the target's best tokens at the path's nodes, [path, any number], best first;
+/// children that are not among them cost a pass over their parent's logits.
 std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundFacts& facts, const ActiveSets& active,
                                std::span<const TokenId> best);
 /// The target's k best tokens at the path's nodes; `best` is [path, >= k], best first.
@@ -65,7 +65,7 @@ std::vector<TokenRow> token_rows(const RoundFacts& facts, const ActiveSets& acti
 HeadEvalRow head_row(const Head& head, std::span<const DraftJob> jobs, std::size_t index, std::string text,
                      HeadMode mode);
 /// Mean over the nodes that committed a token. Where the rows stayed on a device, the question asked for it.
-double covered_mass(const RoundFacts& facts, ActiveSets& active);
+double covered_mass(const kernels::Exec& exec, const RoundFacts& facts, ActiveSets& active);
 std::optional<int> frequency_rank(const std::vector<std::optional<int>>* ranks, TokenId token);
 
 }  // namespace draftscope

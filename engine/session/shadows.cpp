@@ -57,7 +57,7 @@ Status ShadowHeads::begin(Sequence& sequence) {
         if (keeps_rows())
             lane.follow.text.mass = [this, kept = &shadows, &lane](int row, const Head&, const HeadState*,
                                                                    int level) {
-                return kept->verified.mass(row, *lane.active, core_.options.sampling, level);
+                return kept->verified.mass(core_.exec, row, *lane.active, core_.options.sampling, level);
             };
         heads_[i].follower.begin(lane.follow);
         if (lane.follow.head)
@@ -157,7 +157,8 @@ void ShadowHeads::observe_aligned(const Round& round, std::span<const TokenId> b
 void ShadowHeads::judge_aligned(Sequence& sequence, bool at_end) {
     if (sequence.aligned.empty()) return;
     const VerifiedRows* rows = keeps_rows() && sequence.shadows ? &sequence.shadows->verified : nullptr;
-    core_.records.evaluated(sequence.aligned.judge(sequence.tokens, at_end, rows, core_.options.sampling));
+    core_.records.evaluated(
+        sequence.aligned.judge(core_.exec, sequence.tokens, at_end, rows, core_.options.sampling));
 }
 
 void ShadowHeads::end(Sequence& sequence) {

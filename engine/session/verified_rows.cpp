@@ -23,9 +23,10 @@ void VerifiedRows::forget_before(int row) {
     }
 }
 
-double VerifiedRows::mass(int row, ActiveSets& active, const Sampling& sampling, int level) const {
+double VerifiedRows::mass(const kernels::Exec& exec, int row, ActiveSets& active, const Sampling& sampling,
+                          int level) const {
     const Row& kept = rows_[static_cast<std::size_t>(row - first_)];
-    return active.mass(kept.logits.data(), kept.choice, sampling, level);
+    return active.mass(exec, kept.logits.data(), kept.choice, sampling, level);
 }
 
 }  // namespace draftscope

@@ -17,7 +17,8 @@ class VerifiedRows {
     /// Rows before `row` are not asked for any more.
     void forget_before(int row);
     /// Probability over the active set at draft level `level`, of what follows token `row`.
-    double mass(int row, ActiveSets& active, const Sampling& sampling, int level) const;
+    double mass(const kernels::Exec& exec, int row, ActiveSets& active, const Sampling& sampling,
+                int level) const;
 
   private:
     struct Row {

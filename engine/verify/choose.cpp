@@ -194,15 +194,23 @@ void choose_sampled(kernels::Exec& exec, Rows<const float> logits, const Samplin
     }
 }
 
+/// A few rows at a time, so that the second pass finds them in the cache, and from the last row on, so that
+/// the root and its children, which whoever records the round looks at again, are still there afterwards.
 void choose_greedy(kernels::Exec& exec, Rows<const float> logits, std::vector<TargetChoice>& out) {
-    const auto rows = static_cast<std::size_t>(logits.rows);
-    std::vector<std::int32_t> best(rows);
-    std::vector<float> log_norm(rows);
-    kernels::argmax(exec, logits, best);
-    kernels::logsumexp(exec, logits, log_norm);
-    for (std::size_t r = 0; r < rows; ++r) {
-        const float logit = logits.row_data(static_cast<int>(r))[best[r]];
-        out[r] = {best[r], std::exp(logit - log_norm[r]), log_norm[r], minus_infinity};
+    constexpr int rows_at_once = 4;
+    std::int32_t best[rows_at_once];
+    float log_norm[rows_at_once];
+    for (int end = logits.rows; end > 0; end -= rows_at_once) {
+        const int first = std::max(0, end - rows_at_once);
+        const auto count = static_cast<std::size_t>(end - first);
+        const Rows<const float> rows = logits.slice(first, end - first);
+        kernels::argmax(exec, rows, std::span(best, count));
+        kernels::logsumexp(exec, rows, std::span(log_norm, count));
+        for (std::size_t i = 0; i < count; ++i) {
+            const float logit = rows.row_data(static_cast<int>(i))[best[i]];
+            out[static_cast<std::size_t>(first) + i] = {best[i], std::exp(logit - log_norm[i]), log_norm[i],
+                                                        minus_infinity};
+        }
     }
 }
 

@@ -1,15 +1,18 @@
 // What recording costs.
 //   scope   nanoseconds of one phase scope (two clock reads and the push into its ring): plain, nested in
-//   another, and
-//           with the NVTX mirror, which is a plain call without a listener
+//           another
+//   mirror  the same with the NVTX mirror: without a listener (in a process of its own, since NVTX asks for
+//           listeners once), and with our injection
 //   push    the push alone; the goal is 12 ns
 //   T0      time per step of the demo model with phases, records, recorder thread and capture file, against
-//   none of
-//           it: the same prompts in ABBA order; wall time of the decoding thread (the goal is 1 %), and
-//           processor time of all threads
+//           none of it: the same prompts in ABBA order; wall time of the decoding thread (the goal is 1 %),
+//           its processor time, and that of all threads. What the recorder's and the writer's threads take is
+//           no difference of two large numbers and is exact on a busy machine too.
 // Medians. Usage: overhead_bench [seconds = 60] [tokens = 16]; 0 seconds leave out T0, which needs the demo
 // model.
 #include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -17,6 +20,7 @@
 #include <filesystem>
 #include <functional>
 #include <numeric>
+#include <string_view>
 #include <vector>
 
 #include "app/jobs/recorder.h"
@@ -54,9 +58,35 @@ double ns_each(PhaseRecorder& recorder, const std::function<void()>& all) {
     return median(ns);
 }
 
-void bench_scopes() {
+void one_scope_each(PhaseRecorder& recorder) {
+    for (int i = 0; i < scopes; ++i) PhaseScope scope(recorder, Phase::head, 1, 8, 4096);
+}
+
+void bench_mirror() {
     PhaseRecorder recorder;
     NvtxMirror mirror;
+    recorder.set_listener(&mirror);
+    const double ns = ns_each(recorder, [&] { one_scope_each(recorder); });
+    fmt::print("mirror   {:.1f} ns a scope with the NVTX mirror; listener: {}\n", ns, nvtx_listener_name());
+}
+
+constexpr const char* mirror_alone = "mirror";
+
+void bench_mirror_without_listener() {
+    std::fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        setenv("NVTX_INJECTION64_PATH", "", 1);  // set, so that the loader doesn't look for our injection
+        execl("/proc/self/exe", "overhead_bench", mirror_alone, nullptr);
+        _exit(127);
+    }
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
+        fmt::print(stderr, "overhead_bench: the NVTX mirror without a listener was not measured\n");
+}
+
+void bench_scopes() {
+    PhaseRecorder recorder;
     volatile std::uint64_t sink = 0;
     const double clocks = ns_each(recorder, [&] {
         for (int i = 0; i < scopes; ++i) sink = ticks_now() + ticks_now();
@@ -69,28 +99,23 @@ void bench_scopes() {
             recorder.record(event);
         }
     });
-    const auto plain = [&] {
-        for (int i = 0; i < scopes; ++i) PhaseScope scope(recorder, Phase::head, 1, 8, 4096);
-    };
-    const double scope = ns_each(recorder, plain);
+    const double scope = ns_each(recorder, [&] { one_scope_each(recorder); });
     const double nested = ns_each(recorder, [&] {
         for (int i = 0; i < scopes / 2; ++i) {
             const PhaseScope outer(recorder, Phase::topk);
             const PhaseScope inner(recorder, Phase::softmax);
         }
     });
-    recorder.set_listener(&mirror);
-    const double mirrored = ns_each(recorder, plain);
     fmt::print("push     {:.1f} ns (goal 12)\n", push);
     fmt::print("scope    {:.1f} ns, nested {:.1f} ns each; two clock reads alone {:.1f} ns ({})\n", scope,
                nested, clocks, TickScale::calibrate().uses_tsc() ? "invariant TSC" : "CLOCK_MONOTONIC");
-    fmt::print("mirror   {:.1f} ns a scope with the NVTX mirror; listener: {}\n", mirrored,
-               nvtx_listener_name());
+    bench_mirror_without_listener();
+    bench_mirror();
 }
 
-TimeNs cpu_ns() {
+TimeNs cpu_ns(clockid_t clock) {
     timespec now{};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    clock_gettime(clock, &now);
     return now.tv_sec * ns_per_s + now.tv_nsec;
 }
 
@@ -123,9 +148,15 @@ struct Recorded {
     }
 };
 
-/// Of a step: elapsed time on the decoding thread, and processor time of all threads of the process.
+/// Of a step: elapsed time on the decoding thread, its processor time, and that of all other threads.
 struct PerStep {
-    double wall_ns = 0, cpu_ns = 0;
+    double wall_ns = 0, own_ns = 0, others_ns = 0;
+    PerStep& operator+=(const PerStep& other) {
+        wall_ns += other.wall_ns;
+        own_ns += other.own_ns;
+        others_ns += other.others_ns;
+        return *this;
+    }
 };
 
 PerStep decode(testing::DecodeRig& rig, const std::vector<TokenId>& prompt, int tokens, Recorded* recorded) {
@@ -140,31 +171,40 @@ PerStep decode(testing::DecodeRig& rig, const std::vector<TokenId>& prompt, int 
     const std::vector<std::vector<TokenId>> prompts = {prompt};  // the list keeps a reference
     // From the first token on, which the prefill gives; from outside, so that work between two steps counts
     // too.
-    TimeNs cpu = 0, start = 0;
+    TimeNs all = 0, own = 0, start = 0;
     testing::PromptList list(prompts, [&](const std::string&) {
         if (start != 0) return;
         start = monotonic_ns();
-        cpu = cpu_ns();
+        all = cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
+        own = cpu_ns(CLOCK_THREAD_CPUTIME_ID);
     });
     const Status done = session.run(list);
     const TimeNs wall = monotonic_ns() - start;
+    own = cpu_ns(CLOCK_THREAD_CPUTIME_ID) - own;
     if (recorded != nullptr) {  // what other threads still do for these steps belongs to them
         recorded->recorder.flush();
         static_cast<void>(recorded->writer->flush());
     }
-    const TimeNs used = cpu_ns() - cpu;
+    const TimeNs used = cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - all;
     if (!done.ok()) std::exit(1);
     const auto steps = static_cast<double>(std::max<std::int64_t>(1, session.totals().steps));
-    return {static_cast<double>(wall) / steps, static_cast<double>(used) / steps};
+    return {static_cast<double>(wall) / steps, static_cast<double>(own) / steps,
+            static_cast<double>(used - own) / steps};
 }
 
-void report(const char* what, const std::vector<double>& off, const std::vector<double>& on) {
-    std::vector<double> ratios;
-    for (std::size_t i = 0; i < off.size(); ++i) ratios.push_back(on[i] / off[i]);
+/// Each block holds the sum of two decodes.
+void report(const char* what, const std::vector<PerStep>& off, const std::vector<PerStep>& on,
+            double (*part)(const PerStep&)) {
+    std::vector<double> off_ns, on_ns, ratios;
+    for (std::size_t i = 0; i < off.size(); ++i) {
+        off_ns.push_back(0.5 * part(off[i]));
+        on_ns.push_back(0.5 * part(on[i]));
+        ratios.push_back(on_ns[i] / off_ns[i]);
+    }
     std::vector<std::uint32_t> unit(ratios.size());
     std::iota(unit.begin(), unit.end(), 0u);
-    fmt::print("T0 {}  off {:.1f} us a step, on {:.1f} us, ratio {:.4f}", what, median(off) * 1e-3,
-               median(on) * 1e-3, median(ratios));
+    fmt::print("T0 {}  off {:.1f} us a step, on {:.1f} us, ratio {:.4f}", what, median(off_ns) * 1e-3,
+               median(on_ns) * 1e-3, median(ratios));
     if (const auto interval = median_interval(ratios, unit, unit.size()))
         fmt::print(" (95 % {:.4f} .. {:.4f}, {} ABBA blocks): the goal of {} is {}", interval->low,
                    interval->high, ratios.size(), goal,
@@ -181,34 +221,41 @@ void bench_t0(double seconds_to_spend, int tokens) {
     const auto prompts = testing::demo_prompts(rig->target(), 12);
     std::string folder = std::filesystem::temp_directory_path() / "overhead_bench_XXXXXX";
     if (mkdtemp(folder.data()) == nullptr) std::exit(2);
-    std::vector<double> off_wall, on_wall, off_cpu, on_cpu;
+    std::vector<PerStep> off, on;
     {
         Recorded recorded(folder + "/a.dscope");
         for (const auto& prompt : prompts) decode(*rig, prompt, tokens, &recorded);  // warm-up
         const TimeNs until = monotonic_ns() + static_cast<TimeNs>(seconds_to_spend * 1e9);
         for (std::size_t block = 0; block < 8 || monotonic_ns() < until; ++block) {
             PerStep sum[2];
-            for (const bool on : {false, true, true, false}) {
-                const PerStep one =
-                    decode(*rig, prompts[block % prompts.size()], tokens, on ? &recorded : nullptr);
-                sum[on ? 1 : 0].wall_ns += 0.5 * one.wall_ns;
-                sum[on ? 1 : 0].cpu_ns += 0.5 * one.cpu_ns;
-            }
-            off_wall.push_back(sum[0].wall_ns);
-            on_wall.push_back(sum[1].wall_ns);
-            off_cpu.push_back(sum[0].cpu_ns);
-            on_cpu.push_back(sum[1].cpu_ns);
+            for (const bool recording : {false, true, true, false})
+                sum[recording ? 1 : 0] +=
+                    decode(*rig, prompts[block % prompts.size()], tokens, recording ? &recorded : nullptr);
+            off.push_back(sum[0]);
+            on.push_back(sum[1]);
         }
     }
     std::filesystem::remove_all(folder);
-    report("wall", off_wall, on_wall);
-    report("CPU ", off_cpu, on_cpu);
+    report("wall           ", off, on, [](const PerStep& step) { return step.wall_ns; });
+    report("CPU, own thread", off, on, [](const PerStep& step) { return step.own_ns; });
+    report("CPU, all       ", off, on, [](const PerStep& step) { return step.own_ns + step.others_ns; });
+    std::vector<double> others, shares;
+    for (std::size_t i = 0; i < off.size(); ++i) {
+        others.push_back(0.5 * on[i].others_ns);
+        shares.push_back(on[i].others_ns / off[i].own_ns);
+    }
+    fmt::print("T0 recorder and writer  {:.1f} us of CPU a step, {:.2f} % of it\n", median(others) * 1e-3,
+               median(shares) * 100);
 }
 
 }  // namespace
 }  // namespace draftscope
 
 int main(int argc, char** argv) {
+    if (argc > 1 && std::string_view(argv[1]) == draftscope::mirror_alone) {
+        draftscope::bench_mirror();
+        return 0;
+    }
     const double seconds = argc > 1 ? std::atof(argv[1]) : 60;
     const int tokens = argc > 2 ? std::atoi(argv[2]) : 16;
     draftscope::bench_scopes();

@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "capture/queries.h"
 #include "file_helpers.h"
 #include "random_capture.h"
 #include "storage/schema.h"
@@ -148,6 +149,62 @@ TEST_F(Exports, CsvHasEveryTableAndViewAndReadsBack) {
     const auto counters = parse_csv(read_file(out + "/counter.csv"));
     for (std::size_t i = 0; i < live.counters.size(); ++i)
         EXPECT_EQ(std::stod(counters[i + 1][3]), live.counters[i].value);
+}
+
+/// One value of a CSV file by row (0 = the first below the header) and column name.
+std::string csv_cell(const std::vector<std::vector<std::string>>& rows, std::size_t row,
+                     std::string_view column) {
+    const auto at = std::find(rows[0].begin(), rows[0].end(), column);
+    if (at == rows[0].end()) return fmt::format("no column {}", column);
+    return rows.at(row + 1).at(static_cast<std::size_t>(at - rows[0].begin()));
+}
+
+TEST_F(Exports, SayWhichRunsAreLossy) {
+    struct Rule {
+        const char *verify, *acceptance;
+        double temperature;
+    };
+    for (const Rule& rule : {Rule{"match", "real", 0.0}, Rule{"match", "real", 1.0}, Rule{"pq", "real", 0.7},
+                             Rule{"typical", "real", 0.0}, Rule{"typical", "real", 0.7},
+                             Rule{"match", "replayed", 0.0}, Rule{"pq", "replayed", 1.0}}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", rule.verify, rule.acceptance, rule.temperature));
+        const TempFolder folder;
+        std::vector<Record> records = records_;
+        RunRow run;
+        for (Record& record : records)
+            if (auto* started = std::get_if<RunStarted>(&record)) {
+                started->run.verify = rule.verify;
+                started->run.acceptance = rule.acceptance;
+                started->run.temperature = rule.temperature;
+                run = started->run;
+            }
+        const bool lossy = losslessness(run) == "lossy";
+        const std::string word = lossy                                 ? "LOSSY"
+                                 : losslessness(run) == "distribution" ? "in distribution"
+                                                                       : "exact";
+        const std::string file = folder.file("a.dscope"), csv = folder.file("csv"),
+                          trace = folder.file("trace.json"), nsys = folder.file("a.sqlite");
+        write_all(file, records);
+        ASSERT_TRUE(export_csv(file, csv, false).ok());
+        for (const char* name : {"run", "v_prompt", "v_round", "v_head", "v_category", "v_coverage"}) {
+            const auto rows = parse_csv(read_file(fmt::format("{}/{}.csv", csv, name)));
+            ASSERT_GT(rows.size(), 1u) << name;
+            for (std::size_t i = 0; i + 1 < rows.size(); ++i)
+                EXPECT_EQ(csv_cell(rows, i, "losslessness"), word) << name;
+        }
+        // Times and rows of the tables themselves are what they are under every rule.
+        EXPECT_EQ(read_file(csv + "/v_phase.csv").find("losslessness"), std::string::npos);
+        EXPECT_EQ(read_file(csv + "/round.csv").find("losslessness"), std::string::npos);
+        ASSERT_TRUE(export_chrome(file, trace, false).ok());
+        EXPECT_EQ(read_file(trace).find("LOSSY") != std::string::npos, lossy);
+        ASSERT_TRUE(export_nsys(file, nsys).ok());
+        const auto said =
+            query(open_plain(nsys),
+                  "SELECT value FROM META_DATA_CAPTURE WHERE name LIKE 'DRAFTSCOPE_RUN_%_VERIFY'");
+        ASSERT_FALSE(said.empty());
+        for (const std::string& value : said)
+            EXPECT_EQ(value.find("LOSSY") != std::string::npos, lossy) << value;
+    }
 }
 
 TEST_F(Exports, CsvWithoutTextHasEmptyColumns) {

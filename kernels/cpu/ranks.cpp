@@ -1,0 +1,65 @@
+#include "kernels/ranks.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <limits>
+
+#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/split.h"
+
+namespace draftscope::kernels {
+namespace {
+
+/// Values that stay in the inner cache while every column of the row is counted over them.
+constexpr int stretch = 4096;
+
+/// "Above this" is "at least `value`", where denormals count as zero.
+float just_below(float value) {
+    constexpr float smallest = std::numeric_limits<float>::min();
+    if (std::abs(value) < smallest) return -smallest;
+    return std::nextafter(value, -std::numeric_limits<float>::infinity());
+}
+
+int at_least(const RowKernels& kernels, const float* x, int n, float value) {
+    if (value == -std::numeric_limits<float>::infinity())
+        return static_cast<int>(std::count_if(x, x + n, [](float v) { return !std::isnan(v); }));
+    return kernels.count_above(x, n, just_below(value));
+}
+
+/// The part of a column's rank that lies in x[begin, end).
+int before_in(const RowKernels& kernels, const float* x, int begin, int end, int column) {
+    const float value = x[column];
+    const int border = std::clamp(column, begin, end);
+    const int after = std::clamp(column + 1, begin, end);
+    return at_least(kernels, x + begin, border - begin, value) +
+           kernels.count_above(x + after, end - after, value);
+}
+
+}  // namespace
+
+void ranks_of(Exec& exec, Rows<const float> x, std::span<const std::int32_t> rows,
+              std::span<const std::int32_t> columns, std::span<std::int32_t> ranks) {
+    assert(rows.size() == columns.size() && rows.size() == ranks.size());
+    const RowKernels& kernels = row_kernels(exec);
+    constexpr int values_per_operation = 8;
+    const int count = static_cast<int>(rows.size());
+    split_range(exec, count, std::int64_t{count} * x.cols / values_per_operation,
+                [&](int, int begin, int end) {
+                    std::fill(ranks.begin() + begin, ranks.begin() + end, 0);
+                    for (int first = begin; first < end;) {
+                        const auto row = rows[static_cast<std::size_t>(first)];
+                        int last = first;
+                        while (last < end && rows[static_cast<std::size_t>(last)] == row) ++last;
+                        const float* values = x.row_data(row);
+                        for (int at = 0; at < x.cols; at += stretch)
+                            for (int i = first; i < last; ++i)
+                                ranks[static_cast<std::size_t>(i)] +=
+                                    before_in(kernels, values, at, std::min(at + stretch, x.cols),
+                                              columns[static_cast<std::size_t>(i)]);
+                        first = last;
+                    }
+                });
+}
+
+}  // namespace draftscope::kernels
