@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "storage/capture_file.h"
+#include "storage/read_ahead.h"
 #include "storage/row_reader.h"
 #include "storage/schema.h"
 #include "storage/stored_trees.h"
@@ -13,6 +14,7 @@ namespace draftscope {
 namespace {
 
 using storage::Cursor;
+using storage::ReadAhead;
 
 /// Nesting is not stored; it follows from the intervals, since spans of one thread open and close in turn.
 void restore_nesting(std::vector<SpanRow>& spans) {
@@ -63,7 +65,7 @@ class Replay {
           nodes_(with_trees ? Cursor<NodeRow>(db, state.node) : Cursor<NodeRow>()),
           tops_(with_trees ? Cursor<NodeTopRow>(db, state.top) : Cursor<NodeTopRow>()),
           tokens_(db, state.token),
-          spans_(db, state.span),
+          spans_(path, db, state.span, spans_from(with_trees, state)),
           evals_(db, state.eval) {}
 
     Status run() {
@@ -99,23 +101,30 @@ class Replay {
         TimeNs end_ns = 0;
     };
 
-    template <typename Row>
-    Status sound(const Cursor<Row>& cursor) const {
-        if (!cursor.problem().empty())
-            return bad_input("{}: damaged capture: {}, which can't be", path_, cursor.problem());
-        if (cursor.code() != SQLITE_OK)
-            return storage::file_error(path_, db_,
-                                       fmt::format("reading table {}", storage::RowSource<Row>::table));
-        return {};
+    /// A file whose trees stay in it is large, and nobody writes it.
+    static ReadAhead<SpanRow>::Where spans_from(bool with_trees, const ReadState& state) {
+        return with_trees || state.span > 0 ? ReadAhead<SpanRow>::Where::here
+                                            : ReadAhead<SpanRow>::Where::other_thread;
+    }
+
+    template <typename Source>
+    Status sound(const Source& source) const {
+        if (!source.problem().empty())
+            return bad_input("{}: damaged capture: {}, which can't be", path_, source.problem());
+        if (source.code() == SQLITE_OK) return {};
+        if constexpr (requires { source.failure(); })
+            if (source.failure()) return *source.failure();
+        return storage::file_error(
+            path_, db_, fmt::format("reading table {}", storage::RowSource<typename Source::RowType>::table));
     }
     /// Nothing may be left: a row that was not taken belongs to no step or round, or stands in the wrong
     /// place.
-    template <typename Row>
-    Status drained(const Cursor<Row>& cursor) const {
-        DS_TRY(sound(cursor));
-        if (cursor.has())
+    template <typename Source>
+    Status drained(const Source& source) const {
+        DS_TRY(sound(source));
+        if (source.has())
             return bad_input("{}: damaged capture: table {} has rows that belong to nothing before them",
-                             path_, storage::RowSource<Row>::table);
+                             path_, storage::RowSource<typename Source::RowType>::table);
         return {};
     }
 
@@ -151,7 +160,7 @@ class Replay {
     Cursor<NodeRow> nodes_;
     Cursor<NodeTopRow> tops_;
     Cursor<TokenRow> tokens_;
-    Cursor<SpanRow> spans_;
+    ReadAhead<SpanRow> spans_;
     Cursor<HeadEvalRow> evals_;
     std::map<RowId, PromptProgress> outputs_;  ///< what a prompt's late tokens must not overwrite
 };

@@ -94,6 +94,7 @@ std::string select_of_round(std::string select);
 template <typename Row>
 class Cursor {
   public:
+    using RowType = Row;
     explicit Cursor(const Database& db, RowId after = 0)
         : Cursor(db.prepare(select_after(db, RowSource<Row>::sql, after))) {}
     explicit Cursor(Statement statement) : statement_(std::move(statement)) {

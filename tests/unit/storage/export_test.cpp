@@ -19,17 +19,12 @@ namespace {
 using testing::apply_all;
 using testing::expect_equal;
 using testing::open_plain;
+using testing::parse_csv;
 using testing::query;
 using testing::RandomCapture;
+using testing::read_file;
 using testing::TempFolder;
 using testing::write_all;
-
-std::string read_file(const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    std::stringstream out;
-    out << in.rdbuf();
-    return out.str();
-}
 
 std::string read_gzip(const std::string& path) {
     gzFile file = gzopen(path.c_str(), "rb");
@@ -38,35 +33,6 @@ std::string read_gzip(const std::string& path) {
         static_cast<std::size_t>(std::max(0, gzread(file, out.data(), static_cast<unsigned>(out.size())))));
     gzclose(file);
     return out;
-}
-
-/// RFC 4180, the reader's side.
-std::vector<std::vector<std::string>> parse_csv(const std::string& text) {
-    std::vector<std::vector<std::string>> rows(1);
-    std::string field;
-    bool quoted = false;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        const char c = text[i];
-        if (quoted) {
-            if (c != '"')
-                field += c;
-            else if (i + 1 < text.size() && text[i + 1] == '"')
-                field += text[++i];
-            else
-                quoted = false;
-        } else if (c == '"') {
-            quoted = true;
-        } else if (c == ',' || c == '\r') {
-            rows.back().push_back(std::move(field));
-            field.clear();
-        } else if (c == '\n') {
-            rows.emplace_back();
-        } else {
-            field += c;
-        }
-    }
-    rows.pop_back();
-    return rows;
 }
 
 class Exports : public ::testing::Test {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -51,6 +53,42 @@ inline std::vector<std::string> query(const storage::Database& db, const std::st
 inline void execute(const std::string& path, const std::string& sql) {
     const storage::Database db = open_plain(path);
     ASSERT_EQ(db.exec(sql), SQLITE_OK) << db.message();
+}
+
+inline std::string read_file(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    std::stringstream out;
+    out << in.rdbuf();
+    return out.str();
+}
+
+/// RFC 4180, the reader's side.
+inline std::vector<std::vector<std::string>> parse_csv(const std::string& text) {
+    std::vector<std::vector<std::string>> rows(1);
+    std::string field;
+    bool quoted = false;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const char c = text[i];
+        if (quoted) {
+            if (c != '"')
+                field += c;
+            else if (i + 1 < text.size() && text[i + 1] == '"')
+                field += text[++i];
+            else
+                quoted = false;
+        } else if (c == '"') {
+            quoted = true;
+        } else if (c == ',' || c == '\r') {
+            rows.back().push_back(std::move(field));
+            field.clear();
+        } else if (c == '\n') {
+            rows.emplace_back();
+        } else {
+            field += c;
+        }
+    }
+    rows.pop_back();
+    return rows;
 }
 
 }  // namespace draftscope::testing

@@ -89,6 +89,68 @@ TEST(StoredTrees, AFileThatIsStillWrittenIsReadWhole) {
     EXPECT_GT((*live)->nodes.size(), 0u);
 }
 
+/// A file whose spans fill several blocks of the thread that reads them ahead.
+std::string write_many_spans(const TempFolder& folder, int steps) {
+    const std::string path = folder.file("many.dscope");
+    std::vector<Record> records = RandomCapture(5, {1, 3, steps, 1, true}).records();
+    RowId last_id = 0;
+    for (Record& record : records) {
+        if (auto* late = std::get_if<SpansRecorded>(&record))
+            for (SpanRow& span : late->spans) span.id = ++last_id;
+        auto* step = std::get_if<StepRecord>(&record);
+        if (step == nullptr || step->spans.empty()) continue;
+        step->spans.resize(step->spans.size() + 100, step->spans.front());
+        for (SpanRow& span : step->spans) span.id = ++last_id;
+    }
+    testing::write_all(path, records);
+    return path;
+}
+
+std::vector<std::string> span_texts(const Snapshot& snapshot) {
+    std::vector<std::string> out;
+    for (std::size_t i = 0; i < snapshot.spans.size(); ++i) {
+        const SpanRow& s = snapshot.spans[i];
+        out.push_back(fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}", s.id, s.step_id, s.round_id,
+                                  s.phase_id, s.level, s.lane, s.thread_id, s.start_ns, s.end_ns, s.rows,
+                                  s.bytes, s.nesting));
+    }
+    return out;
+}
+
+TEST(SpansReadAhead, AreThoseThatOneThreadReads) {
+    const TempFolder folder;
+    const std::string path = write_many_spans(folder, 300);
+    const auto alone = load_capture(path, trees_always_ahead), ahead = load_capture(path, 0);
+    ASSERT_TRUE(alone.ok()) << alone.error().message;
+    ASSERT_TRUE(ahead.ok()) << ahead.error().message;
+    ASSERT_NE((*ahead)->stored_trees, nullptr);
+    ASSERT_GT((*alone)->spans.size(), 20'000u);
+    EXPECT_EQ(span_texts(**alone), span_texts(**ahead));
+}
+
+TEST(SpansReadAhead, DamageIsToldAsWithoutIt) {
+    const TempFolder folder;
+    const std::string path = write_many_spans(folder, 120);
+    testing::execute(path, "UPDATE span SET phase_id = 99 WHERE id = (SELECT max(id) FROM span)");
+    const auto alone = load_capture(path, trees_always_ahead), ahead = load_capture(path, 0);
+    ASSERT_FALSE(alone.ok());
+    ASSERT_FALSE(ahead.ok());
+    EXPECT_EQ(alone.error().message, ahead.error().message);
+    EXPECT_EQ(alone.error().kind, ahead.error().kind);
+}
+
+TEST(SpansReadAhead, StopWithTheirReader) {
+    const TempFolder folder;
+    const std::string path = write_many_spans(folder, 300);
+    auto follower = CaptureFollower::open(path, 0);
+    ASSERT_TRUE(follower.ok());
+    IntoCapture into;
+    int steps = 0;
+    const Status stopped = (*follower)->poll(into, [&] { return ++steps < 3; });
+    ASSERT_FALSE(stopped.ok());
+    EXPECT_EQ(stopped.error().kind, ErrorKind::cancelled);
+}
+
 class Following : public ::testing::TestWithParam<int> {};
 
 TEST_P(Following, SeesTheGrowingFileAsItsWriterMeantIt) {
