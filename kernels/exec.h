@@ -12,12 +12,14 @@
 /// (docs/ARCHITECTURE.md).
 namespace draftscope::kernels {
 
-/// Each level includes the ones before it. amx: tiles of int8 and bf16; bf16 sums of this level differ from
+/// Each level includes the ones before it, but for avx_vnni (8-bit dot products of 256 bits), which CPUs with
+/// AVX-512 may lack. amx: tiles of int8 and bf16; bf16 sums of this level differ from
 /// those of the level below in their last bits, int8 sums do not.
-enum class Isa { portable, avx2, avx512, avx512_vnni, avx512_bf16, amx };
+enum class Isa { portable, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16, amx };
 std::string_view to_text(Isa isa);
 /// What this CPU and the operating system can run.
 Isa supported_isa();
+bool can_run(Isa isa);
 /// The fastest of those: supported_isa(), but avx512_vnni where vdpbf16ps is slower than the two
 /// multiply-adds it replaces (Intel up to Sapphire Rapids).
 Isa best_isa();
@@ -42,7 +44,8 @@ class Exec {
 };
 
 /// Worker pool on the CPU, `threads` including the caller. Spins briefly, then sleeps. Sets FTZ/DAZ in every
-/// worker and, for the length of each op, in the caller. `isa` above supported_isa() is lowered to it.
+/// worker and, for the length of each op, in the caller. `isa` above
+/// supported_isa() is lowered to it.
 std::unique_ptr<Exec> make_cpu_exec(int threads, Isa isa = best_isa());
 
 }  // namespace draftscope::kernels

@@ -174,7 +174,8 @@ class CpuExec final : public Exec {
 }  // namespace
 
 std::unique_ptr<Exec> make_cpu_exec(int threads, Isa isa) {
-    return std::make_unique<CpuExec>(threads, std::min(isa, supported_isa()));
+    isa = std::min(isa, supported_isa());
+    return std::make_unique<CpuExec>(threads, can_run(isa) ? isa : Isa::avx2);
 }
 
 }  // namespace draftscope::kernels

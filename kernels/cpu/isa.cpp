@@ -33,6 +33,8 @@ std::string_view to_text(Isa isa) {
             return "portable";
         case Isa::avx2:
             return "avx2";
+        case Isa::avx_vnni:
+            return "avx_vnni";
         case Isa::avx512:
             return "avx512";
         case Isa::avx512_vnni:
@@ -52,7 +54,7 @@ Isa supported_isa() {
         return Isa::portable;
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
         !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl")) {
-        return Isa::avx2;
+        return __builtin_cpu_supports("avxvnni") ? Isa::avx_vnni : Isa::avx2;
     }
     if (!__builtin_cpu_supports("avx512vnni")) return Isa::avx512;
     if (!__builtin_cpu_supports("avx512bf16")) return Isa::avx512_vnni;
@@ -61,6 +63,14 @@ Isa supported_isa() {
 #else
     return Isa::portable;
 #endif
+}
+
+bool can_run(Isa isa) {
+#if defined(__x86_64__) && defined(__GNUC__)
+    // The one that those above it need not have.
+    if (isa == Isa::avx_vnni && !__builtin_cpu_supports("avxvnni")) return false;
+#endif
+    return isa <= supported_isa();
 }
 
 Isa best_isa() {

@@ -19,6 +19,8 @@ const MatmulKernels& matmul_kernels_of(Isa isa) {
             return matmul_kernels_vnni;
         case Isa::avx512:
             return matmul_kernels_avx512;
+        case Isa::avx_vnni:
+            return matmul_kernels_avx_vnni;
         case Isa::avx2:
             return matmul_kernels_avx2;
         case Isa::portable:

@@ -1,27 +1,9 @@
 #include "kernels/cpu/matmul_avx2.h"
 
-#include <immintrin.h>
-
-#include "kernels/cpu/matmul_tiles.h"
+#include "kernels/cpu/matmul_avx2_common.h"
 
 namespace draftscope::kernels {
 namespace {
-
-/// A block of 16 outputs is two registers.
-constexpr int halves = 2;
-
-/// Half `h` of one row of a block.
-void store_half(const MatmulWork& work, int block, int row, int h, __m256 y) {
-    const int first = block * lanes + 8 * h;
-    const __m256i mask =
-        _mm256_cmpgt_epi32(_mm256_set1_epi32(work.n - first), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-    if (work.bias != nullptr) y = _mm256_add_ps(y, _mm256_maskload_ps(work.bias + first, mask));
-    _mm256_maskstore_ps(work.y + row * work.y_stride + first, mask, y);
-}
-
-void store_tile_row(const MatmulWork& work, int block, int row, const __m256 (&sum)[halves]) {
-    for (int h = 0; h < halves; ++h) store_half(work, block, row, h, sum[h]);
-}
 
 /// A tile of integers takes one half of a block after the other: both at once would not fit sixteen
 /// registers, and the block is in the nearest cache the second time.
@@ -169,14 +151,6 @@ struct Int4Tile {
     static constexpr int rows = 4;
     static constexpr int scale_rows = Symmetric ? 1 : 2;
 
-    static __m256 half_floats(const std::uint16_t* at) {
-        return _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i*>(at)));
-    }
-    static __m256i four_inputs(const std::int8_t* x) {
-        int four;
-        __builtin_memcpy(&four, x, sizeof(four));
-        return _mm256_set1_epi32(four);
-    }
     static void add_products(__m256i& pairs, __m256i w, const std::int8_t* x) {
         pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16(w, four_inputs(x)));
     }
@@ -237,6 +211,14 @@ float largest_of(__m256 a) {
 }
 
 }  // namespace
+
+void matmul_f32_avx2(const MatmulWork& work, int begin, int end) {
+    TileWalk<F32Tile>::run(work, begin, end);
+}
+
+void matmul_bf16_avx2(const MatmulWork& work, int begin, int end) {
+    TileWalk<Bf16Tile>::run(work, begin, end);
+}
 
 void matmul_int8_avx2(const MatmulWork& work, int begin, int end) {
     TileWalk<Halved<Int8Tile>>::run(work, begin, end);
@@ -311,9 +293,8 @@ void matmul_quantise_int4_avx2(const float* x, int k, std::int8_t* q, float* sca
     }
 }
 
-const MatmulKernels matmul_kernels_avx2 = {
-    TileWalk<F32Tile>::run, TileWalk<Bf16Tile>::run,    matmul_int8_avx2,
-    matmul_int4_avx2,       matmul_int4_symmetric_avx2, false,
-    matmul_quantise_avx2,   matmul_quantise_int4_avx2,  nullptr};
+const MatmulKernels matmul_kernels_avx2 = {matmul_f32_avx2,      matmul_bf16_avx2,           matmul_int8_avx2,
+                                           matmul_int4_avx2,     matmul_int4_symmetric_avx2, false,
+                                           matmul_quantise_avx2, matmul_quantise_int4_avx2,  nullptr};
 
 }  // namespace draftscope::kernels

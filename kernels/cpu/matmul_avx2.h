@@ -4,7 +4,9 @@
 
 namespace draftscope::kernels {
 
-/// The AVX2 integer paths, which AVX-512 without VNNI uses too.
+/// The AVX2 paths. AVX-512 without VNNI uses those of integers too, AVX-VNNI those of floats.
+void matmul_f32_avx2(const MatmulWork& work, int begin, int end);
+void matmul_bf16_avx2(const MatmulWork& work, int begin, int end);
 void matmul_int8_avx2(const MatmulWork& work, int begin, int end);
 void matmul_int4_avx2(const MatmulWork& work, int begin, int end);
 void matmul_int4_symmetric_avx2(const MatmulWork& work, int begin, int end);

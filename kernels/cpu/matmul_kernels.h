@@ -54,6 +54,7 @@ struct MatmulKernels {
 
 extern const MatmulKernels matmul_kernels_portable;
 extern const MatmulKernels matmul_kernels_avx2;
+extern const MatmulKernels matmul_kernels_avx_vnni;
 extern const MatmulKernels matmul_kernels_avx512;
 extern const MatmulKernels matmul_kernels_vnni;
 extern const MatmulKernels matmul_kernels_bf16;

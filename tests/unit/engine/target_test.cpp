@@ -257,6 +257,30 @@ TEST(Target, SteadyStateAllocatesNothing) {
     EXPECT_EQ(after - before, 0);
 }
 
+TEST(Target, DecodedTokensAllocateNothing) {
+    std::mt19937 rng(4);
+    const auto exec = kernels::make_cpu_exec(2);
+    for (const Precision precision : {Precision::bf16, Precision::int8, Precision::int4}) {
+        const auto target = make_target(*exec, precision);
+        KvCache cache = prefilled(*target, *exec, random_tokens(rng, 12, 97));
+        ForwardOutput out;
+        std::int64_t allocated = 0;
+        int decoded = 0;
+        for (TokenId token = 5; cache.free_slots() > 0 && decoded < 16; ++decoded) {
+            const SequenceRows row{&cache, {&token, 1}, {}, nullptr};
+            const std::int64_t before = testing::allocations_so_far();
+            ASSERT_TRUE(target->forward(*exec, {{&row, 1}, {}, {}, true}, out).ok());
+            cache.commit(1);
+            // The first token makes what the others use again.
+            if (decoded > 0) allocated += testing::allocations_so_far() - before;
+            token = static_cast<TokenId>(std::max_element(out.logits.begin(), out.logits.begin() + 97) -
+                                         out.logits.begin());
+        }
+        EXPECT_GT(decoded, 8);
+        EXPECT_EQ(allocated, 0) << kernels::to_text(precision);
+    }
+}
+
 TEST(Target, EmbedsTheValuesOfTheFileUnderATiedHead) {
     const auto exec = kernels::make_cpu_exec(1);
     TinyModelOptions options;

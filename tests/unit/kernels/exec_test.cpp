@@ -1,5 +1,6 @@
 #include "kernels/exec.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <thread>
@@ -14,6 +15,18 @@ TEST(Exec, LowersTheInstructionSetToWhatTheMachineHas) {
     EXPECT_EQ(make_cpu_exec(1, Isa::portable)->isa(), Isa::portable);
     EXPECT_EQ(make_cpu_exec(1, Isa::amx)->isa(), supported_isa());
     EXPECT_EQ(to_text(Isa::avx512_vnni), "avx512_vnni");
+    // The one level that higher ones need not have.
+    if (supported_isa() >= Isa::avx_vnni) {
+        const Isa expected = can_run(Isa::avx_vnni) ? Isa::avx_vnni : Isa::avx2;
+        EXPECT_EQ(make_cpu_exec(1, Isa::avx_vnni)->isa(), expected);
+    }
+}
+
+TEST(Exec, AvxVnniIsAmongTheTestedPaths) {
+    if (!can_run(Isa::avx_vnni))
+        GTEST_SKIP() << "this CPU has no AVX-VNNI: its kernels are compiled here but not run";
+    const std::vector<Isa> all = isas();
+    EXPECT_NE(std::find(all.begin(), all.end(), Isa::avx_vnni), all.end());
 }
 
 TEST(Exec, RunsEveryPartOnceAndAShareOnOneThread) {

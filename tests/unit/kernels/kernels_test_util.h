@@ -23,9 +23,9 @@ inline constexpr double f32_smallest = 1.2e-38;  ///< what flushing one denormal
 /// Every instruction set this machine can run: each is a path of its own and tested as such.
 inline std::vector<Isa> isas() {
     std::vector<Isa> all;
-    for (const Isa isa :
-         {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512_vnni, Isa::avx512_bf16, Isa::amx}) {
-        if (isa <= supported_isa()) all.push_back(isa);
+    for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx_vnni, Isa::avx512, Isa::avx512_vnni,
+                          Isa::avx512_bf16, Isa::amx}) {
+        if (can_run(isa)) all.push_back(isa);
     }
     return all;
 }
