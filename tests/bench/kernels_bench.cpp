@@ -260,8 +260,8 @@ int main(int argc, char** argv) {
     benchmark::Initialize(&argc, argv);
     using draftscope::kernels::Isa;
     for (int a = 1; a < argc; ++a) {
-        for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx_vnni, Isa::avx512, Isa::avx512_vnni, Isa::avx512_bf16,
-                              draftscope::kernels::Isa::amx}) {
+        for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx_vnni, Isa::avx512, Isa::avx512_vnni,
+                              Isa::avx512_bf16, draftscope::kernels::Isa::amx}) {
             if (argv[a] == "isa=" + std::string(draftscope::kernels::to_text(isa))) {
                 draftscope::kernels::isa = isa;
             }
