@@ -90,6 +90,9 @@ class Device {
     virtual void replay(std::uint64_t key, FunctionRef<void()> work) = 0;
     /// A fresh number for keys of replay().
     virtual std::uint64_t new_key() = 0;
+    /// Another queue on the same machine, which runs beside this one's and owns what is allocated through it;
+    /// null where there is none. Ends before this device does.
+    virtual std::unique_ptr<Device> beside() { return nullptr; }
     /// Wishes that `data` stays in the cache between ops; false where nothing can be said about that.
     virtual bool keep_in_cache(const void* /*data*/, std::size_t /*bytes*/) { return false; }
     /// What became of replays and wishes so far.

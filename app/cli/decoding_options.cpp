@@ -49,6 +49,10 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
         ->capture_default_str();
     command.add_option("--numerics", config.numerics, "exact: the text does not depend on batch and tree")
         ->capture_default_str();
+    command.add_flag("!--no-gpu-graphs", config.gpu_graphs,
+                     "launch the GPU's ops one by one, not as CUDA graphs");
+    command.add_flag("--l2-window", config.l2_window,
+                     "keep a head's packed rows in the GPU's L2 by an access-policy window");
     command
         .add_option("--acceptance", config.acceptance,
                     "real, or drafts kept by rate:R (by depth: rate:0.9/0.8) or as in trace:FILE of replay "

@@ -49,6 +49,16 @@ json cupti_json(const CuptiProbe& probe) {
             {"library", probe.library},      {"version", probe.version}, {"holder", probe.holder}};
 }
 
+json gpu_json(const RunReport& report) {
+    if (!report.gpu) return nullptr;
+    const kernels::DeviceUse& use = *report.gpu;
+    return {{"graphs_on", use.graphs_on},
+            {"graphs", use.graphs},
+            {"graphs_refused", use.refused},
+            {"why_refused", use.why_refused.empty() ? json(nullptr) : json(use.why_refused)},
+            {"l2_window_bytes", use.cache_bytes}};
+}
+
 json tree_auto_json(const RunReport& report) {
     if (report.forecasts.empty()) return nullptr;
     return {{"pilot_rounds", report.pilot_rounds}, {"forecasts", to_json(report.forecasts)}};
@@ -89,6 +99,7 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const std::s
             {"tier_note", report.tier.why.empty() ? json(nullptr) : json(report.tier.why)},
             {"cupti", cupti_json(report.cupti)},
             {"backend", run.backend},
+            {"gpu", gpu_json(report)},
             {"precision", run.precision},
             {"synthetic", run.synthetic},
             {"acceptance", run.acceptance},
@@ -153,6 +164,9 @@ void print_summary(const RunReport& report, const Snapshot& snapshot, const RunC
             std::printf("lost: %lld %s\n", static_cast<long long>(loss.count), loss.kind.c_str());
         }
     }
+    if (report.gpu && report.gpu->refused > 0)
+        std::printf("%d passes could not be kept as CUDA graphs and ran op by op: %s\n", report.gpu->refused,
+                    report.gpu->why_refused.c_str());
     if (!report.tier.why.empty()) std::printf("tier: %s\n", report.tier.why.c_str());
     for (const LossRow& loss : report.storage_losses)
         std::printf("not in the capture: %lld rows, %s\n", static_cast<long long>(loss.count),

@@ -52,6 +52,8 @@ std::string to_command_line(const RunConfig& config) {
     number("--batch", config.batch, defaults.batch);
     text("--backend", config.backend, defaults.backend);
     text("--numerics", config.numerics, defaults.numerics);
+    flag("--no-gpu-graphs", !config.gpu_graphs);
+    flag("--l2-window", config.l2_window);
     text("--acceptance", config.acceptance, defaults.acceptance);
     text("--precision", config.precision, defaults.precision);
     number("--threads", config.threads, defaults.threads);

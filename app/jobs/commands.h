@@ -28,6 +28,8 @@ struct RunConfig {
     std::string verify = "match";
     std::string backend = "cpu";      ///< cpu, cuda, auto
     std::string numerics = "exact";   ///< exact
+    bool gpu_graphs = true;           ///< keep passes as CUDA graphs
+    bool l2_window = false;           ///< keep a head's packed rows in the GPU's L2
     std::string acceptance = "real";  ///< real, rate:R, trace:FILE
     std::string precision = "auto";   ///< f32, bf16, int8, auto
     double temperature = 0;

@@ -64,6 +64,8 @@ std::string config_json(const ResolvedRun& run, const Tokenizer& tokenizer, cons
         {"seed", c.seed},
         {"verify", to_text(run.verify)},
         {"backend", c.backend},
+        {"gpu_graphs", c.gpu_graphs},
+        {"l2_window", c.l2_window},
         {"acceptance", c.acceptance},
         {"batch", c.batch},
         {"tier_asked", to_text(tier.asked)},
@@ -90,6 +92,7 @@ struct EngineHost::Impl {
     RowId vocab_ids = 0;
     std::unique_ptr<kernels::Exec> exec;
     std::string backend;  ///< of exec
+    bool gpu_graphs = true, l2_window = false;
     std::unique_ptr<Target> target;
     std::string target_key;
     Vocabulary vocabulary;
@@ -161,13 +164,19 @@ Status EngineHost::Impl::load_exec(const ResolvedRun& run, const RunHooks& hooks
     const int cores = std::max(1u, std::thread::hardware_concurrency());
     const int usual = hooks.frontend == "gui" ? std::max(1, cores - 1) : cores;
     const int threads = run.config.threads > 0 ? run.config.threads : usual;
-    if (exec && exec->threads() == threads && backend == run.config.backend) return {};
+    const bool same_device =
+        backend == run.config.backend &&
+        (backend != "cuda" || (gpu_graphs == run.config.gpu_graphs && l2_window == run.config.l2_window));
+    if (exec && exec->threads() == threads && same_device) return {};
     if (backend == "cuda" || run.config.backend == "cuda") drop_target();
     if (run.config.backend == "cpu") {
         exec = kernels::make_cpu_exec(threads);
     } else {
         exec.reset();
-        DS_ASSIGN(auto device, kernels::open_cuda());
+        kernels::CudaOptions options;
+        options.graphs = gpu_graphs = run.config.gpu_graphs;
+        options.cache_windows = l2_window = run.config.l2_window;
+        DS_ASSIGN(auto device, kernels::open_cuda(options));
         const kernels::DeviceInfo& info = device->info();
         Capability gpu;
         gpu.name = "GPU";
@@ -620,6 +629,7 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
     if (counter_rows) counter_rows->finish();
     nvtx_rows.finish();
 
+    if (const kernels::Device* device = impl_->exec->device()) report.gpu = device->use();
     report.cancelled = gate.cancelled();
     end_run(recorder, row, !played.ok() ? RunEnd::error : report.cancelled ? RunEnd::cancelled : RunEnd::ok);
     if (report.baseline.tokens_per_second > 0) {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "base/result.h"
 #include "engine/session/gate.h"
 #include "engine/session/session.h"
+#include "kernels/device.h"
 #include "profiler/cupti_api.h"
 #include "profiler/tier.h"
 #include "profiler/tree_choice.h"
@@ -36,6 +38,7 @@ struct RunReport {
     std::vector<TreeForecast> forecasts;  ///< of --tree auto, best first: the first was taken
     TierChoice tier;
     CuptiProbe cupti;  ///< as the run found it; empty text when nothing of CUPTI was asked
+    std::optional<kernels::DeviceUse> gpu;  ///< how the run used its GPU; absent on the CPU
     bool cancelled = false;
     std::string storage_error;            ///< the disk filled: what was committed before is kept
     std::vector<LossRow> storage_losses;  ///< rows that the capture file does not have

@@ -44,7 +44,12 @@ class DynaSpecHead final : public Head {
             return bad_input("head dynaspec: kmax={} of {} clusters; use kmax=1..{}", budget_.most, clusters_,
                              clusters_);
         DS_ASSIGN(vocab_, ClusteredVocab::make(exec, weights, artefact_, "clusters", clusters_));
-        DS_ASSIGN(router_, Router::load(exec, weights, artefact_, 2 * weights.hidden, clusters_));
+        router_ = Router();
+        beside_.reset();
+        if (kernels::Device* device = exec.device())
+            if (auto queue = device->beside()) beside_ = kernels::make_device_exec(1, std::move(queue));
+        DS_ASSIGN(router_,
+                  Router::load(beside_ ? *beside_ : exec, weights, artefact_, 2 * weights.hidden, clusters_));
         lane_ = std::make_unique<SideLane>(exec, Phase::router);
         DS_ASSIGN(full_, make_full_head({}, {}));
         return full_->prepare(exec, weights);
@@ -132,6 +137,9 @@ class DynaSpecHead final : public Head {
     bool per_row_;
     ClusteredVocab vocab_;
     std::unique_ptr<Head> full_;
+    /// The router's own queue on a device: its inputs and choices are host rows, so the two queues need no
+    /// order.
+    std::unique_ptr<kernels::Exec> beside_;
     // The side lane's own between begin_level() and propose().
     Router router_;
     std::vector<float> inputs_;  ///< [rows, 2d]

@@ -225,6 +225,16 @@ class CudaDeviceImpl final : public CudaDevice {
     DeviceTimer* timer() override { return &timer_; }
     DeviceUse use() const override { return use_; }
 
+    std::unique_ptr<Device> beside() override {
+        enter();
+        cudaStream_t stream = nullptr;
+        if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess) {
+            (void)cudaGetLastError();
+            return nullptr;
+        }
+        return std::make_unique<CudaDeviceImpl>(stream, info_, options_);
+    }
+
     bool keep_in_cache(const void* data, std::size_t bytes) override {
         if (!options_.cache_windows || info_.access_window_bytes == 0 || data == nullptr || bytes == 0)
             return false;

@@ -90,6 +90,29 @@ same = plain["prompts"][0]["tokens"] == drafted["prompts"][0]["tokens"]
 print("same text" if same else "TEXTS DIFFER")
 sys.exit(0 if same else 1)
 PY
+# Graphs change no token, nor do windows of L2; `gpu` of the output says how many passes were kept and how many refused.
+step demo_no_graphs "${run[@]}" --no-gpu-graphs --drafter eagle3 --head full --prompt "$text" --max-new 128
+step demo_l2_window "${run[@]}" --l2-window --drafter eagle3 --head microspec --prompt "$text" --max-new 128
+step demo_graphs_same_text python3 - "$out" <<'PY'
+import json, sys
+runs = {name: json.load(open(f"{sys.argv[1]}/{name}.log")) for name in ("demo_none", "demo_eagle3", "demo_no_graphs", "demo_l2_window")}
+for name, run in runs.items():
+    print(name, run["gpu"])
+texts = {json.dumps(run["prompts"][0]["tokens"]) for run in runs.values()}
+refused = sum(run["gpu"]["graphs_refused"] for run in runs.values())
+print("same text" if len(texts) == 1 else "TEXTS DIFFER", "refused", refused)
+sys.exit(0 if len(texts) == 1 and refused == 0 and runs["demo_eagle3"]["gpu"]["graphs"] > 0 else 1)
+PY
+# Sampled text: the draws are the device's own, and the same for every drafter.
+step demo_sampled_none "${run[@]}" --temperature 0.8 --drafter none --prompt "$text" --max-new 128
+step demo_sampled_eagle3 "${run[@]}" --temperature 0.8 --drafter eagle3 --head full --prompt "$text" --max-new 128
+step demo_sampled_same_text python3 - "$out" <<'PY'
+import json, sys
+plain, drafted = (json.load(open(f"{sys.argv[1]}/{name}.log")) for name in ("demo_sampled_none", "demo_sampled_eagle3"))
+same = plain["prompts"][0]["tokens"] == drafted["prompts"][0]["tokens"]
+print("same text" if same else "TEXTS DIFFER")
+sys.exit(0 if same else 1)
+PY
 # 4. Real dimensions, random weights. The EAGLE-3 runs replay SlimSpec's published tau of 4.4 as one rate per depth.
 step synthetic_1b_none "${synthetic[@]}" --model synthetic:llama-3.2-1b --drafter none --prompt "$text" --max-new 256
 step synthetic_8b_none "${synthetic[@]}" --model $llama --drafter none --prompt "$text" --max-new 128

@@ -45,6 +45,12 @@ class TwinDevice final : public kernels::Device {
     void replay(std::uint64_t key, FunctionRef<void()> work) override;
     std::uint64_t new_key() override { return ++keys_; }
     DeviceTimer* timer() override { return nullptr; }
+    /// Has a memory of its own, so that an op on the wrong queue is refused.
+    std::unique_ptr<kernels::Device> beside() override {
+        ++besides_;
+        return std::make_unique<TwinDevice>();
+    }
+    int besides() const { return besides_; }
 
     int finishes() const { return finishes_; }
     int downloads() const { return downloads_; }
@@ -91,7 +97,7 @@ class TwinDevice final : public kernels::Device {
     std::map<const std::byte*, std::size_t> blocks_;  ///< by true address
     std::size_t memory_, used_ = 0;
     std::uint64_t keys_ = 0;
-    int finishes_ = 0, downloads_ = 0, replayed_ = 0;
+    int finishes_ = 0, downloads_ = 0, replayed_ = 0, besides_ = 0;
     bool in_replay_ = false;
 };
 

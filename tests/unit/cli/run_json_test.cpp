@@ -82,7 +82,8 @@ TEST_F(RunJson, KeysAreTheDocumentedOnes) {
                   "version",     "target",    "drafter",   "head",       "tree",      "verify",  "lossless",
                   "temperature", "seed",      "batch",     "tier_asked", "tier_note", "cupti",   "tier",
                   "backend",     "precision", "synthetic", "acceptance", "capture",   "prompts", "totals",
-                  "baseline",    "phases",    "heads",     "losses",     "tree_auto"}));
+                  "baseline",    "phases",    "heads",     "losses",     "tree_auto", "gpu"}));
+    EXPECT_TRUE(document()["gpu"].is_null());        // it ran on the CPU
     EXPECT_TRUE(document()["tree_auto"].is_null());  // a tree was named
     ASSERT_FALSE(document()["prompts"].empty());
     EXPECT_EQ(keys_of(document()["prompts"][0]),

@@ -147,6 +147,7 @@ TEST_P(DeviceEngine, TextIsThatOfPlainDecodingForEveryHead) {
             accepted += accepted_by(setting);
         }
     EXPECT_GT(accepted, 100);
+    EXPECT_TRUE(on_.twin == nullptr || on_.twin->besides() > 0);  // DynaSpec's router
 }
 
 /// The device and the CPU on one model: chain and tree rows, twice, so that a kept graph runs too.

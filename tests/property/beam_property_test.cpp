@@ -1,0 +1,136 @@
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+
+#include "base/rng.h"
+#include "engine/tree/expansion.h"
+#include "tests/support/simt_device.h"
+#include "tests/support/twin_device.h"
+
+/// A tree that grows by BeamOp on a device, thread by thread or on the twin, against the host's expansion fed
+/// with what the device left: the same beams, parents and ancestors at every level. Few distinct values make
+/// ties everywhere; some are NaN or -inf.
+namespace draftscope::testing {
+namespace {
+
+template <typename T>
+class There {
+  public:
+    There(kernels::Device& device, std::vector<T> values) : device_(device), count_(values.size()) {
+        EXPECT_TRUE(memory_.reserve(device, std::max<std::size_t>(count_, 1) * sizeof(T)));
+        device.upload(memory_.as<T>(), values.data(), count_ * sizeof(T));
+    }
+    T* at() const { return memory_.as<T>(); }
+    std::vector<T> read() const {
+        std::vector<T> values(count_);
+        device_.download(values.data(), at(), count_ * sizeof(T));
+        EXPECT_TRUE(device_.finish().ok());
+        return values;
+    }
+
+  private:
+    kernels::Device& device_;
+    std::size_t count_;
+    kernels::DeviceBuffer memory_;
+};
+
+std::vector<float> some_logits(Rng& rng, std::size_t count) {
+    std::vector<float> values;
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::uint32_t kind = rng.below(12);
+        values.push_back(kind == 0   ? std::numeric_limits<float>::quiet_NaN()
+                         : kind == 1 ? -std::numeric_limits<float>::infinity()
+                                     : 0.25f * static_cast<float>(rng.below(9)) - 1.0f);
+    }
+    return values;
+}
+
+void grow_and_compare(kernels::Device& device, int topk, int depth, std::uint64_t seed) {
+    Rng rng(seed);
+    const auto width = static_cast<std::size_t>(topk);
+    TreeSpec spec;
+    spec.depth = depth;
+    spec.topk = topk;
+    spec.nodes = topk * (depth + 1) + 1;
+    BeamExpansion host(1, spec);
+    const int first_row = static_cast<int>(rng.below(5)), first_slot = 40;
+    There<float> scores(device, std::vector<float>(kernels::most_selected, 7.0f));
+    There<std::int32_t> tokens(device, std::vector<std::int32_t>(width, -1)),
+        parents(device, std::vector<std::int32_t>(width, -1));
+    std::unique_ptr<There<std::int32_t>> tails;
+    for (int level = 0; level <= depth; ++level) {
+        const int rows = level == 0 ? 1 : topk;
+        const auto cells = static_cast<std::size_t>(rows) * width;
+        std::vector<std::int32_t> ids;
+        for (std::size_t i = 0; i < cells; ++i) ids.push_back(static_cast<std::int32_t>(rng.below(1000)));
+        std::vector<float> norms;
+        for (int r = 0; r < rows; ++r) norms.push_back(0.5f * static_cast<float>(rng.below(4)));
+        const There<std::int32_t> ids_there(device, ids), pool(device, std::vector<std::int32_t>(cells, -1));
+        const There<float> logits(device, some_logits(rng, cells)), sums(device, norms),
+            logprobs(device, std::vector<float>(cells, 9.0f));
+        auto next = std::make_unique<There<std::int32_t>>(
+            device, std::vector<std::int32_t>(width * static_cast<std::size_t>(level + 1), -1));
+        kernels::BeamOp op;
+        op.level = level;
+        op.rows = rows;
+        op.k = topk;
+        op.ids = ids_there.at();
+        op.logits = logits.at();
+        op.logsumexp = sums.at();
+        op.pool_tokens = pool.at();
+        op.pool_logprobs = logprobs.at();
+        op.keep = level < depth ? topk : 0;
+        op.first_row = first_row;
+        op.first_slot = first_slot + level * topk;
+        op.scores = scores.at();
+        op.next_tokens = tokens.at();
+        op.next_rows = parents.at();
+        op.tails = tails ? tails->at() : nullptr;
+        op.next_tails = next->at();
+        device.beam(op);
+        tails = std::move(next);
+        const std::vector<std::int32_t> drafted = pool.read();
+        RC_ASSERT(drafted == ids);
+        if (level == 0)
+            host.start(drafted, logprobs.read());
+        else
+            host.extend(drafted, logprobs.read(), std::vector<int>(static_cast<std::size_t>(rows), topk));
+        if (level == depth) continue;
+        const std::vector<std::int32_t> found = tokens.read(), rows_found = parents.read(),
+                                        seen = tails->read();
+        const std::vector<float> sums_found = scores.read();
+        RC_ASSERT(host.beam().size() == width);
+        for (std::size_t b = 0; b < width; ++b) {
+            const BeamExpansion::BeamNode& node = host.beam()[b];
+            RC_ASSERT(found[b] == node.token);
+            RC_ASSERT(rows_found[b] == first_row + node.parent_row);
+            RC_ASSERT(sums_found[b] == node.score);
+            const std::vector<int> ancestors = host.ancestor_rows(static_cast<int>(b));
+            RC_ASSERT(ancestors.size() == static_cast<std::size_t>(level));
+            for (int l = 0; l <= level; ++l) {
+                const int row = l < level ? ancestors[static_cast<std::size_t>(l)] : static_cast<int>(b);
+                RC_ASSERT(seen[b * static_cast<std::size_t>(level + 1) + static_cast<std::size_t>(l)] ==
+                          first_slot + l * topk + row);
+            }
+        }
+    }
+}
+
+RC_GTEST_PROP(BeamOnADevice, GrowsTheHostsTreeThreadByThread, ()) {
+    const auto order = *rc::gen::inRange(0u, 4u);
+    const auto device = make_simt_device(order);
+    const int topk = *rc::gen::inRange(1, 9), depth = *rc::gen::inRange(0, 4);
+    grow_and_compare(*device, topk, depth, *rc::gen::arbitrary<std::uint64_t>());
+}
+
+RC_GTEST_PROP(BeamOnADevice, GrowsTheHostsTreeOnTheTwin, ()) {
+    TwinDevice twin;
+    const int topk = *rc::gen::inRange(1, 33), depth = *rc::gen::inRange(0, 6);
+    grow_and_compare(twin, topk, depth, *rc::gen::arbitrary<std::uint64_t>());
+}
+
+}  // namespace
+}  // namespace draftscope::testing
