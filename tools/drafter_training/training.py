@@ -142,6 +142,7 @@ class Trainer:
             self.trim(args.draft_vocab)
         self.step, self.epoch, self.done, self.seconds, self.tokens_seen, self.best = 0, 0, 0, 0.0, 0, None
         self.hashes = set()
+        self.earlier = earlier_training(args.start)
         self.optimizers = self.make_optimizers()
         if not self.resume():
             rms = spread(self.data, target.config.hidden)
@@ -293,7 +294,8 @@ class Trainer:
         config["training"] = {
             "tool": "draftscope train_drafter.py", "target": pathlib.Path(self.args.target).name, "steps": self.step, "epochs": round(self.passes(), 2),
             "response_tokens_seen": self.tokens_seen, "seconds": round(self.seconds), "depth": self.depth, "seed": self.args.seed, "held_out": self.best,
-            "started_from": str(self.args.start.name) if self.args.start else "target", "prompt_hashes": " ".join(sorted(self.hashes))}
+            "started_from": str(self.args.start.name) if self.args.start else "target"}
+        add_earlier(config["training"], self.hashes, self.earlier)
         save_file(tensors, folder / "model.safetensors.part")
         os.replace(folder / "model.safetensors.part", folder / "model.safetensors")
         (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
@@ -352,6 +354,22 @@ def start_from_folder(model, folder):
         if tensors[name].shape != named[parameter].shape:
             raise SystemExit(f"{folder}/model.safetensors: '{name}' is {list(tensors[name].shape)}, expected {list(named[parameter].shape)}")
         named[parameter].data.copy_(tensors[name].float())
+
+
+def earlier_training(folder):
+    """The `training` object of the drafter that a run starts from; None without one."""
+    if folder is None or not (folder / "config.json").exists():
+        return None
+    return json.loads((folder / "config.json").read_text()).get("training")
+
+
+def add_earlier(training, hashes, earlier):
+    """What the weights learnt from before counts as seen: its prompts join `hashes`, its runs are listed, oldest first."""
+    if earlier is not None:
+        hashes = hashes | set(earlier.get("prompt_hashes", "").split())
+        told = {name: value for name, value in earlier.items() if name not in ("prompt_hashes", "earlier")}
+        training["earlier"] = earlier.get("earlier", []) + [told]
+    training["prompt_hashes"] = " ".join(sorted(hashes))
 
 
 def run(args, target):
