@@ -17,7 +17,7 @@ binary=${BINARY:-build/release/draftscope}
 out=${OUT:-assets/heads}
 threads=${THREADS:-0}
 rounds=${ROUNDS:-60000}
-wanted=${HEADS:-slimspec specvocab vocabtrim-t bcl rdk coral dynaspec}
+wanted=${HEADS:-slimspec specvocab vocabtrim-t rdk coral dynaspec}
 [ $# -gt 0 ] || set -- eagle2 eagle3 medusa hydra
 
 [ -x "$binary" ] || { echo "make_head_artefacts: $binary is not there; ./run build makes it" >&2; exit 1; }
@@ -66,7 +66,6 @@ for drafter in "$@"; do
             fit slimspec "$drafter" --rounds "$rounds" "${text[@]}" --epochs 3 --rate 1.5e-3 --rank 72 --per-level --level-decay 0.6
             fit specvocab "$drafter" --rounds $((rounds / 4)) "${text[@]}" --epochs 2 --rank 36
             fit vocabtrim-t "$drafter" --rounds $((rounds / 2)) "${text[@]}" --epochs 2 -v 4096
-            fit bcl "$drafter" --rounds $((rounds / 4)) "${text[@]}" --epochs 2
             fit rdk "$drafter" --neighbours 4
             ;;
     esac
