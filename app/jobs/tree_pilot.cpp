@@ -118,13 +118,14 @@ Result<std::vector<std::pair<int, double>>> time_verifications(const PilotParts&
     std::vector<int> sizes;
     for (const int rows : verified_rows)
         if (rows <= most && rows <= room) sizes.push_back(rows);
+    std::vector<TokenId> tokens;
+    for (int i = 0; i < most; ++i) tokens.push_back(prompt[static_cast<std::size_t>(i) % prompt.size()]);
     // In turns, so that a slow moment of the machine does not fall on one size.
     std::vector<std::vector<double>> took(sizes.size());
     for (int repeat = 0; repeat < verify_repeats; ++repeat) {
         for (std::size_t s = 0; s < sizes.size(); ++s) {
-            std::vector<TokenId> tokens(static_cast<std::size_t>(sizes[s]));
-            for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = prompt[i % prompt.size()];
-            const SequenceRows sequence{&cache, tokens, {}, nullptr};
+            const SequenceRows sequence{
+                &cache, std::span(tokens).first(static_cast<std::size_t>(sizes[s])), {}, nullptr};
             const TimeNs start = monotonic_ns();
             DS_TRY(parts.target.forward(parts.exec, {{&sequence, 1}, {}, {}, true}, out));
             took[s].push_back(static_cast<double>(monotonic_ns() - start));
@@ -194,13 +195,12 @@ Status TreePilot::measure(const PilotHead& head, const TreeShape& shape, bool on
     PilotSink sink(shape.depth);
     DS_TRY(decode(parts_, head, spec_of(shape), conversations_, gate_, hooks_, sink));
     if (gate_.cancelled()) return {};
-    if (costs_.verify.empty()) {
-        DS_ASSIGN(costs_.verify,
+    if (verify_.empty()) {
+        DS_ASSIGN(verify_,
                   time_verifications(parts_, conversations_.front(), std::max(tree_.nodes, chain_.nodes)));
     }
-    (only_grown ? costs_.tree : costs_.chain) = sink.cost();
     rounds_ += static_cast<int>(sink.rounds.size());
-    for (TreeForecast& one : forecast_trees(sink.rounds, shape, costs_)) {
+    for (TreeForecast& one : forecast_trees(sink.rounds, shape, {verify_, sink.cost(), sink.cost()})) {
         if (only_grown && one.tree.topk == 1) continue;
         one.head = head.text;
         forecasts_.push_back(std::move(one));

@@ -3,6 +3,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/jobs/prompt_file.h"
@@ -52,7 +53,7 @@ class TreePilot {
     Gate& gate_;
     const RunHooks& hooks_;
     TreeShape chain_, tree_;
-    RoundCosts costs_;
+    std::vector<std::pair<int, double>> verify_;  ///< as in RoundCosts; empty until measured
     int rounds_ = 0;
     std::vector<TreeForecast> forecasts_;
 };

@@ -337,6 +337,7 @@ Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
 
 /// False: level by level from here.
 Result<bool> EagleDrafter::grow_there(DraftContext& context, std::span<Growth* const> active) {
+    if (model_->device() == nullptr) return false;
     std::vector<GrowingTree> trees;
     for (Growth* growth : active) {
         EagleState& state = state_of(*growth->job);

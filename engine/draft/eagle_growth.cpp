@@ -61,7 +61,7 @@ class EagleGrowth::Asked {
 };
 
 bool EagleGrowth::fits(const DraftContext& context, std::span<const GrowingTree> trees) const {
-    if (model_.device() == nullptr || embeddings_refused_ || trees.empty() || context.sampled != nullptr ||
+    if (embeddings_refused_ || trees.empty() || context.sampled != nullptr ||
         (context.watcher != nullptr && context.watcher->watching()))
         return false;
     const TreeSpec& first = trees.front().job->tree;
@@ -122,13 +122,13 @@ bool EagleGrowth::reserve_head(const DirectHead& direct, int rows) {
 bool EagleGrowth::prepare(std::span<const GrowingTree> trees, const Head& head) {
     kernels::Device& device = *model_.device();
     topk_ = trees.front().job->tree.topk;
-    levels_ = most_levels(trees);
-    rows_ = static_cast<int>(trees.size()) * topk_;
+    const int levels = most_levels(trees), most_rows = static_cast<int>(trees.size()) * topk_;
     cells_ = 0;
     for (const GrowingTree& tree : trees) cells_ += count(1 + tree.job->tree.depth * topk_, topk_);
-    const std::size_t rows = static_cast<std::size_t>(rows_);
-    bool enough = model_.on_device()->make_room(rows_) && keep_embeddings();
-    for (int level = 0; enough && level < levels_; ++level) enough = reserve_head(*head.direct(level), rows_);
+    const auto rows = static_cast<std::size_t>(most_rows);
+    bool enough = model_.on_device()->make_room(most_rows) && keep_embeddings();
+    for (int level = 0; enough && level < levels; ++level)
+        enough = reserve_head(*head.direct(level), most_rows);
     const auto words = [&](kernels::DeviceBuffer& buffer, std::size_t values) {
         enough = enough && buffer.reserve(device, values * sizeof(float));
     };
@@ -140,7 +140,7 @@ bool EagleGrowth::prepare(std::span<const GrowingTree> trees, const Head& head) 
     words(parents_, rows);
     words(pool_, 2 * cells_);
     const void* before[] = {tails(0), tails(1)};
-    for (kernels::DeviceBuffer& one : tails_) words(one, rows * static_cast<std::size_t>(levels_));
+    for (kernels::DeviceBuffer& one : tails_) words(one, rows * static_cast<std::size_t>(levels));
     if (before[0] != tails(0) || before[1] != tails(1)) model_.on_device()->forget_graphs();
     return enough && keep_ids(head.direct(0)->ids);
 }

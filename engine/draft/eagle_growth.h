@@ -30,6 +30,7 @@ struct GrowingTree {
 /// For heads that are one product (Head::direct); the trees are those that the host would grow.
 class EagleGrowth {
   public:
+    /// `model` lies on a device when trees are to grow.
     explicit EagleGrowth(EagleModel& model) : model_(model) {}
 
     /// Would grow() do for these? Trees fixed in advance, drawn drafts, heads with more to do than a product
@@ -66,7 +67,7 @@ class EagleGrowth {
     EagleModel& model_;
     DecoderBatch batch_;
     bool embeddings_refused_ = false;
-    int topk_ = 0, levels_ = 0, rows_ = 0;
+    int topk_ = 0;
     std::vector<TokenId> ids_;  ///< as they lie there
     std::vector<Timed> timed_;
     std::vector<std::int32_t> candidates_;  ///< tokens, then log-probabilities, of all levels

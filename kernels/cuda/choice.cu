@@ -12,28 +12,6 @@ constexpr int warps = threads / warp_size;
 static_assert(draw_tile == warp_size);
 constexpr int most_tiles = most_draw_columns / draw_tile;
 
-/// Sum of `value` over the threads before this one, and over all of them. `totals` holds one value per warp.
-__device__ double sum_before(double value, double* totals, double& all) {
-    const int warp = static_cast<int>(threadIdx.x) / warp_size;
-    const int lane = static_cast<int>(threadIdx.x) % warp_size;
-    double sum = value;  // inclusive, over the warp's lanes so far
-    for (int offset = 1; offset < warp_size; offset *= 2) {
-        const double other = __shfl_up_sync(all_lanes, sum, offset);
-        if (lane >= offset) sum += other;
-    }
-    if (lane == warp_size - 1) totals[warp] = sum;
-    // An inclusive sum less one's own is not the sum of those before: rounding.
-    double before = __shfl_up_sync(all_lanes, sum, 1);
-    if (lane == 0) before = 0;
-    __syncthreads();
-    all = 0;
-    for (int w = 0; w < warps; ++w) {
-        if (w < warp) before += totals[w];
-        all += totals[w];
-    }
-    return before;
-}
-
 /// One block per row: the sums of its tiles stay in shared memory, a scan of them finds the tile that the
 /// draw falls into, and one thread the column.
 __global__ void __launch_bounds__(threads) draw_kernel(const DrawOp op) {
@@ -73,7 +51,7 @@ __global__ void __launch_bounds__(threads) draw_kernel(const DrawOp op) {
     double mine = 0;
     for (int t = first; t < end; ++t) mine += static_cast<double>(tiles[t]);
     double all = 0;
-    double before = sum_before(mine, totals, all);
+    double before = block_before<warps>(mine, totals, all);
     const double target = op.uniforms[row] * all;
     // The last thread with any weight whose part begins at or below the target.
     if (mine > 0 && before <= target) atomicMax(&chosen, static_cast<int>(threadIdx.x));
@@ -116,7 +94,7 @@ __global__ void __launch_bounds__(threads) rank_kernel(const RankOp op) {
         const float other = logits[t];
         before += other > value || (t < token && other == value) ? 1 : 0;
     }
-    for (int offset = 16; offset > 0; offset /= 2) before += __shfl_xor_sync(all_lanes, before, offset);
+    before = warp_sum(before);
     if (threadIdx.x % warp_size == 0) counts[threadIdx.x / warp_size] = before;
     __syncthreads();
     if (threadIdx.x != 0) return;

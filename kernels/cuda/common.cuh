@@ -48,9 +48,35 @@ __device__ __forceinline__ float warp_max(float value) {
     return value;
 }
 /// Each lane gets the sum, added in the same order.
-__device__ __forceinline__ float warp_sum(float value) {
+template <typename T>
+__device__ __forceinline__ T warp_sum(T value) {
     for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(all_lanes, value, offset);
     return value;
+}
+
+/// Sum of `value` over the threads of a block of Warps warps before this one, and over all of them. `totals`
+/// [Warps] is shared; every thread of the block takes part.
+template <int Warps, typename T>
+__device__ T block_before(T value, T* totals, T& all) {
+    const int warp = static_cast<int>(threadIdx.x) / warp_size;
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    T sum = value;  // inclusive, over the warp's lanes so far
+    for (int offset = 1; offset < warp_size; offset *= 2) {
+        const T other = __shfl_up_sync(all_lanes, sum, offset);
+        if (lane >= offset) sum += other;
+    }
+    // An inclusive sum less one's own is not the sum of those before: rounding.
+    T before = __shfl_up_sync(all_lanes, sum, 1);
+    if (lane == 0) before = 0;
+    __syncthreads();  // whoever read `totals` before is done
+    if (lane == warp_size - 1) totals[warp] = sum;
+    __syncthreads();
+    all = 0;
+    for (int w = 0; w < Warps; ++w) {
+        if (w < warp) before += totals[w];
+        all += totals[w];
+    }
+    return before;
 }
 
 }  // namespace draftscope::kernels::cuda

@@ -87,8 +87,8 @@ __device__ __forceinline__ void step(Fragments<TokenTiles, RowTiles, Unroll>& f,
     }
 }
 
-/// The pointers of a block's tile: outputs from `base` on, rows from `first_row` on. Outputs and rows past
-/// the end read the last ones again; nothing of them is stored.
+/// This warp's eighth of the products of a tile. Each lane gives the addresses of its two outputs of each row
+/// tile and of its row of each token tile, from its own eight values on.
 template <int TokenTiles, int RowTiles, int Unroll>
 __device__ __forceinline__ void tile_product(Fragments<TokenTiles, RowTiles, Unroll>& f,
                                              const Bf16* const (&from)[RowTiles][2],

@@ -116,27 +116,6 @@ __device__ __forceinline__ std::uint32_t ordered(float value) {
     return static_cast<std::uint32_t>(rank_key(value, 0) >> 32);
 }
 
-/// Sum of `value` over the threads before this one, and over all threads.
-__device__ int block_before(int value, int* totals, int& all) {
-    const int warp = static_cast<int>(threadIdx.x) / warp_size;
-    const int lane = static_cast<int>(threadIdx.x) % warp_size;
-    int sum = value;  // inclusive, over the warp's lanes so far
-    for (int offset = 1; offset < warp_size; offset *= 2) {
-        const int other = __shfl_up_sync(all_lanes, sum, offset);
-        if (lane >= offset) sum += other;
-    }
-    __syncthreads();  // whoever read `totals` before is done
-    if (lane == warp_size - 1) totals[warp] = sum;
-    __syncthreads();
-    int before = sum - value;
-    all = 0;
-    for (int w = 0; w < set_warps; ++w) {
-        if (w < warp) before += totals[w];
-        all += totals[w];
-    }
-    return before;
-}
-
 /// One block per row. Digit by digit the k-th largest value is narrowed down; then the columns above it are
 /// listed in their order, and of those equal to it the first ones.
 __global__ void __launch_bounds__(set_threads) top_set_kernel(const TopSetOp op) {
@@ -177,9 +156,9 @@ __global__ void __launch_bounds__(set_threads) top_set_kernel(const TopSetOp op)
         const bool above = c < op.columns && key > prefix;
         const bool equal = c < op.columns && key == prefix;
         int equals = 0, kept = 0;
-        const int equal_place = equal_seen + block_before(equal ? 1 : 0, totals, equals);
+        const int equal_place = equal_seen + block_before<set_warps>(equal ? 1 : 0, totals, equals);
         const bool keep = above || (equal && equal_place < left);
-        const int place = written + block_before(keep ? 1 : 0, totals, kept);
+        const int place = written + block_before<set_warps>(keep ? 1 : 0, totals, kept);
         if (keep) ids[place] = c;
         written += kept;
         equal_seen += equals;
@@ -221,28 +200,18 @@ __global__ void mark_kernel(const UnionOp op) {
 }
 
 constexpr int list_threads = 1024;
+constexpr int list_warps = list_threads / warp_size;
 
 /// One block: each thread lists the tokens of a run of words, behind those of the threads before it.
 __global__ void __launch_bounds__(list_threads) list_kernel(const UnionOp op) {
-    __shared__ int totals[warp_size];
+    __shared__ int totals[list_warps];
     const int words = (op.vocab + 31) / 32;
     const int per_thread = (words + list_threads - 1) / list_threads;
     const int first = min(static_cast<int>(threadIdx.x) * per_thread, words);
     const int end = min(first + per_thread, words);
-    const int warp = static_cast<int>(threadIdx.x) / warp_size;
-    const int lane = static_cast<int>(threadIdx.x) % warp_size;
-    int mine = 0;
+    int mine = 0, all = 0;
     for (int w = first; w < end; ++w) mine += __popc(op.bitmap[w]);
-    int before = mine;  // inclusive sum over the warp's lanes so far
-    for (int offset = 1; offset < warp_size; offset *= 2) {
-        const int other = __shfl_up_sync(all_lanes, before, offset);
-        if (lane >= offset) before += other;
-    }
-    if (lane == warp_size - 1) totals[warp] = before;
-    before -= mine;
-    __syncthreads();
-    int at = before;
-    for (int w = 0; w < warp; ++w) at += totals[w];
+    int at = block_before<list_warps>(mine, totals, all);
     for (int w = first; w < end; ++w) {
         std::uint32_t word = op.bitmap[w];
         op.bitmap[w] = 0;
@@ -253,7 +222,7 @@ __global__ void __launch_bounds__(list_threads) list_kernel(const UnionOp op) {
             op.columns[token] = at++;
         }
     }
-    if (threadIdx.x == list_threads - 1) *op.size = at;
+    if (threadIdx.x == 0) *op.size = all;
 }
 
 constexpr int read_threads = 256;

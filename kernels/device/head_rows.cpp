@@ -10,9 +10,8 @@ namespace draftscope::kernels {
 
 namespace {
 
-/// Asks for x W^T (+ bias), x on the device. Null when its memory is out. The caller holds Device::busy().
-float* ask_product(Device& device, const Matrix& weights, const Bf16* x, int rows, const float* bias,
-                   DeviceBuffer& into) {
+/// Asks for x W^T, x on the device. Null when its memory is out. The caller holds Device::busy().
+float* ask_product(Device& device, const Matrix& weights, const Bf16* x, int rows, DeviceBuffer& into) {
     DeviceWorkspace& space = device.workspace();
     MatmulOp op;
     op.weights = weights.device_matrix();
@@ -22,13 +21,6 @@ float* ask_product(Device& device, const Matrix& weights, const Bf16* x, int row
                                 static_cast<std::size_t>(rows) * static_cast<std::size_t>(op.weights.n));
     op.y_stride = op.weights.n;
     if (op.x == nullptr || op.y == nullptr || op.weights.data == nullptr || rows == 0) return nullptr;
-    if (bias != nullptr) {
-        const auto count = static_cast<std::size_t>(op.weights.n);
-        auto* copy = space.reserve<float>(device, space.bias, count);
-        if (copy == nullptr) return nullptr;
-        device.upload(copy, bias, count * sizeof(float));
-        op.bias = copy;
-    }
     device.matmul(op);
     return op.y;
 }
@@ -38,7 +30,7 @@ const Bf16* ask_rows(Device& device, const Matrix* down, const Matrix& up, Rows<
     DeviceWorkspace& space = device.workspace();
     if (down == nullptr) return space.upload_rounded(device, up.device_matrix(), x);
     const Bf16* half = space.upload_rounded(device, down->device_matrix(), x);
-    const float* narrow = ask_product(device, *down, half, x.rows, nullptr, space.narrow);
+    const float* narrow = ask_product(device, *down, half, x.rows, space.narrow);
     const int stride = up.device_matrix().stride;
     auto* rounded = space.reserve<Bf16>(device, space.narrow_half,
                                         static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(stride));
@@ -51,8 +43,7 @@ void top_set_of(const Matrix* down, const Matrix& up, Rows<const float> x, int k
     Device& device = up.device();
     const std::lock_guard lock(device.busy());
     DeviceWorkspace& space = device.workspace();
-    const float* logits =
-        ask_product(device, up, ask_rows(device, down, up, x), x.rows, nullptr, space.logits);
+    const float* logits = ask_product(device, up, ask_rows(device, down, up, x), x.rows, space.logits);
     const auto cells = static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(k);
     auto* found = space.reserve<std::int32_t>(device, space.ids, cells);
     if (logits == nullptr || found == nullptr) return;

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <random>
 
+#include "tests/support/tiny_model.h"
+
 namespace draftscope::testing {
 namespace {
 
@@ -92,6 +94,13 @@ Status write_tiny_eagle2(const std::string& folder, std::uint64_t seed, const Mo
     if (error) return failed("{}: {}", folder, error.message());
     std::ofstream(folder + "/config.json") << tiny_eagle2_config(config, options);
     return write_safetensors(folder + "/model.safetensors", tiny_eagle2_tensors(seed, config, options));
+}
+
+Status write_tiny_eagle2(const std::string& folder, std::uint64_t seed) {
+    ModelConfig config;
+    config.hidden = TinyModelOptions().hidden;
+    config.vocab = tiny_gguf_vocab();
+    return write_tiny_eagle2(folder, seed, config);
 }
 
 }  // namespace draftscope::testing

@@ -32,6 +32,8 @@ std::vector<NamedTensor> tiny_eagle2_tensors(std::uint64_t seed, const ModelConf
 /// Writes config.json and model.safetensors into `folder`, which is made.
 Status write_tiny_eagle2(const std::string& folder, std::uint64_t seed, const ModelConfig& config,
                          const TinyEagleOptions& options = {});
+/// The same for the target that write_tiny_gguf() writes unless told otherwise.
+Status write_tiny_eagle2(const std::string& folder, std::uint64_t seed);
 /// The config.json of such a checkpoint.
 std::string tiny_eagle2_config(const ModelConfig& config, const TinyEagleOptions& options = {});
 

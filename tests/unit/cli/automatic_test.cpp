@@ -14,10 +14,7 @@ using Words = std::vector<std::string>;
 class Automatic : public ::testing::Test {
   protected:
     void SetUp() override {
-        ModelConfig config;
-        config.hidden = TinyModelOptions().hidden;
-        config.vocab = tiny_gguf_vocab();
-        ASSERT_TRUE(write_tiny_eagle2(folder_.file("eagle2"), 5, config).ok());
+        ASSERT_TRUE(write_tiny_eagle2(folder_.file("eagle2"), 5).ok());
         std::string lines;
         for (int i = 0; i < 3; ++i) lines += json{{"id", i}, {"prompt", "hello you"}}.dump() + "\n";
         write_text(folder_.file("prompts.jsonl"), lines);

@@ -12,10 +12,7 @@ using Words = std::vector<std::string>;
 class BenchCommand : public ::testing::Test {
   protected:
     void SetUp() override {
-        ModelConfig config;
-        config.hidden = TinyModelOptions().hidden;
-        config.vocab = tiny_gguf_vocab();
-        ASSERT_TRUE(write_tiny_eagle2(folder_.file("eagle2"), 5, config).ok());
+        ASSERT_TRUE(write_tiny_eagle2(folder_.file("eagle2"), 5).ok());
         std::string lines;
         for (int i = 0; i < 7; ++i)
             lines += json{{"id", i}, {"category", i % 2 ? "a" : "b"}, {"prompt", "hello you"}}.dump() + "\n";

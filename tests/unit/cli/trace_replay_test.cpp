@@ -26,10 +26,7 @@ class TraceReplay : public ::testing::Test {
     static void SetUpTestSuite() {
         folder_ = new ScratchFolder;
         model_ = tiny_model(*folder_, 512);
-        ModelConfig config;
-        config.hidden = TinyModelOptions().hidden;
-        config.vocab = tiny_gguf_vocab();
-        ASSERT_TRUE(write_tiny_eagle2(folder_->file("eagle2"), 5, config).ok());
+        ASSERT_TRUE(write_tiny_eagle2(folder_->file("eagle2"), 5).ok());
         std::string lines;
         for (int i = 0; i < 8; ++i)
             lines += R"({"id": "q)" + std::to_string(i) + R"(", "category": ")" + (i % 2 ? "a" : "b") +

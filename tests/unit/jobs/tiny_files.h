@@ -16,10 +16,7 @@ class TinyFiles {
         TinyModelOptions options;
         options.context = 2048;
         EXPECT_TRUE(write_tiny_gguf(model(), 3, options).ok());
-        ModelConfig config;
-        config.hidden = options.hidden;
-        config.vocab = tiny_gguf_vocab();
-        EXPECT_TRUE(write_tiny_eagle2(folder_.file("eagle2"), 5, config).ok());
+        EXPECT_TRUE(write_tiny_eagle2(folder_.file("eagle2"), 5).ok());
     }
     std::string model() const { return folder_.file("tiny.gguf"); }
     std::string file(const std::string& name) const { return folder_.file(name); }
