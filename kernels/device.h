@@ -78,6 +78,8 @@ class Device {
     virtual void mass(const MassOp& op) = 0;
     virtual void head(const HeadOp& op) = 0;
     virtual void beam(const BeamOp& op) = 0;
+    virtual void rerank(const RerankOp& op) = 0;
+    virtual void accept(const AcceptOp& op) = 0;
     virtual void top_set(const TopSetOp& op) = 0;
     virtual void striped(const StripedOp& op) = 0;
     virtual void unite(const UnionOp& op) = 0;

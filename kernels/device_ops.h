@@ -200,8 +200,61 @@ struct BeamOp {
     /// 1].
     const std::int32_t* tails = nullptr;
     std::int32_t* next_tails = nullptr;
+    // For RerankOp; null = not wanted.
+    float* pool_scores = nullptr;          ///< [rows, k]
+    std::int32_t* pool_parents = nullptr;  ///< [rows, k], places in the pool; -1 = the root
+    std::int32_t* row_places = nullptr;    ///< [most_selected]: the rows' own, then the next level's
+    int first_place = 0;                   ///< of the level's candidates in the pool
 };
 inline constexpr int most_beam = 4096;
+
+/// Trees as the rows of a target's pass, arrays over all rows of the step. Node i of a tree is row first + i.
+struct TreeRows {
+    std::int32_t* tokens = nullptr;
+    std::int32_t* parents = nullptr;    ///< rows; a root's is its own
+    std::int32_t* positions = nullptr;  ///< as RowPlaces has it
+    std::int32_t* tail_sizes = nullptr;
+    std::int32_t* tails = nullptr;  ///< [rows, width]: slots of a row's ancestors and its own
+    int width = 0;                  ///< at least the deepest tree's levels of nodes
+    float* logprobs = nullptr;
+    // What a row is asked, by its depth; null = not wanted.
+    double* uniforms = nullptr;
+    std::int32_t* set_first = nullptr;
+    std::int32_t* set_size = nullptr;
+};
+
+/// EAGLE-2's re-ranking: of a pool of candidates, `topk` of the root and topk * topk of each level after it,
+/// the `nodes` - 1 of the highest score, ties to the earlier candidate, become a tree with the root.
+struct RerankOp {
+    int candidates = 0, topk = 0;  ///< can_rerank()
+    int nodes = 0;                 ///< the root's included; at most candidates + 1
+    bool by_score = false;         ///< nodes in falling score instead of the candidates' order
+    const std::int32_t* pool_tokens = nullptr;
+    const float* pool_logprobs = nullptr;
+    const float* pool_scores = nullptr;
+    const std::int32_t* pool_parents = nullptr;
+    std::int32_t root = 0;  ///< token
+    int first_row = 0, first_slot = 0, first_position = 0;
+    TreeRows rows;
+    // By depth, [width of rows]; where the rows want them.
+    const double* uniforms = nullptr;
+    const std::int32_t* set_first = nullptr;
+    const std::int32_t* set_size = nullptr;
+};
+inline constexpr int most_pool = 4096;
+constexpr bool can_rerank(int candidates, int nodes) {
+    return candidates >= 1 && candidates <= most_pool && nodes >= 1 && nodes <= candidates + 1;
+}
+
+/// Exact match: from the root to the child whose token is its parent's choice, as far as there is one.
+struct AcceptOp {
+    TreeRows rows;
+    int first_row = 0, nodes = 0;
+    const std::int32_t* choices = nullptr;  ///< of row r at r * choice_stride
+    std::int64_t choice_stride = 1;
+    std::int32_t* path = nullptr;   ///< [width of rows]: nodes, root first, rising
+    std::int32_t* count = nullptr;  ///< [1]
+};
 
 /// What a verifier draws of each row: the token of an inverse CDF in the order of ids, weights exp(logit *
 /// scale). NaN has no weight; a row without any gives token 0. One row's sums go tile by tile in a fixed
@@ -239,7 +292,7 @@ struct MassOp {
     int count = 0;
     float scale = 1;
     const float* log_norm = nullptr;     ///< of each row of the logits
-    const std::int32_t* rows = nullptr;  ///< [count]
+    const std::int32_t* rows = nullptr;  ///< [count]; null = 0, 1, ..
     const std::int32_t* first = nullptr;
     const std::int32_t* size = nullptr;
     const std::int32_t* ids = nullptr;
@@ -299,6 +352,9 @@ struct CompactOp {
     int planes = 0, width = 0, first = 0;
     const std::int32_t* path = nullptr;  ///< in host memory
     int count = 0;
+    /// Instead of `path`, an array there, of which *count_there <= count places count.
+    const std::int32_t* path_there = nullptr;
+    const std::int32_t* count_there = nullptr;
 };
 
 }  // namespace draftscope::kernels

@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(threads) rank_kernel(const RankOp op) {
 __global__ void __launch_bounds__(threads) mass_kernel(const MassOp op) {
     __shared__ float sums[warps];
     const int i = static_cast<int>(blockIdx.x);
-    const std::int64_t row = op.rows[i];
+    const std::int64_t row = op.rows == nullptr ? i : op.rows[i];
     const float* logits = op.logits + row * op.stride;
     const float norm = op.log_norm[row];
     const std::int32_t* ids = op.ids + op.first[i];

@@ -169,6 +169,8 @@ class CudaDeviceImpl final : public CudaDevice {
     void mass(const MassOp& op) override { launch(cuda::launch_mass, op, "mass"); }
     void head(const HeadOp& op) override { launch(cuda::launch_head, op, "head"); }
     void beam(const BeamOp& op) override { launch(cuda::launch_beam, op, "beam"); }
+    void rerank(const RerankOp& op) override { launch(cuda::launch_rerank, op, "rerank"); }
+    void accept(const AcceptOp& op) override { launch(cuda::launch_accept, op, "accept"); }
     void top_set(const TopSetOp& op) override { launch(cuda::launch_top_set, op, "top_set"); }
     void striped(const StripedOp& op) override { launch(cuda::launch_striped, op, "striped"); }
     void unite(const UnionOp& op) override { launch(cuda::launch_unite, op, "unite"); }
@@ -176,6 +178,16 @@ class CudaDeviceImpl final : public CudaDevice {
     void copy_rows(const CopyRowsOp& op) override { launch(cuda::launch_copy_rows, op, "copy_rows"); }
 
     void compact(const CompactOp& op) override {
+        enter();
+        const auto room = [&](int count) {
+            return static_cast<std::size_t>(op.planes) * static_cast<std::size_t>(count) *
+                   static_cast<std::size_t>(op.width) * sizeof(Bf16);
+        };
+        if (op.path_there != nullptr) {
+            if (!moved_.reserve(*this, room(op.count))) return fail("out of device memory for KV compaction");
+            cuda::launch_compact(op, op.path_there, moved_.as<Bf16>(), stream_);
+            return check(cudaPeekAtLastError(), "compact");
+        }
         // What already lies in place stays.
         int kept = 0;
         while (kept < op.count && op.path[kept] == kept) ++kept;
@@ -185,10 +197,8 @@ class CudaDeviceImpl final : public CudaDevice {
         moved.count -= kept;
         std::vector<std::int32_t> path(op.path + kept, op.path + op.count);
         for (std::int32_t& slot : path) slot -= kept;
-        const std::size_t bytes = static_cast<std::size_t>(op.planes) *
-                                  static_cast<std::size_t>(moved.count) * static_cast<std::size_t>(op.width) *
-                                  sizeof(Bf16);
-        if (!path_.reserve(*this, path.size() * sizeof(std::int32_t)) || !moved_.reserve(*this, bytes))
+        if (!path_.reserve(*this, path.size() * sizeof(std::int32_t)) ||
+            !moved_.reserve(*this, room(moved.count)))
             return fail("out of device memory for KV compaction");
         upload(path_.as<void>(), path.data(), path.size() * sizeof(std::int32_t));
         cuda::launch_compact(moved, path_.as<std::int32_t>(), moved_.as<Bf16>(), stream_);

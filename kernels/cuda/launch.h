@@ -20,6 +20,8 @@ void launch_rank(const RankOp& op, cudaStream_t stream);
 void launch_mass(const MassOp& op, cudaStream_t stream);
 void launch_head(const HeadOp& op, cudaStream_t stream);
 void launch_beam(const BeamOp& op, cudaStream_t stream);
+void launch_rerank(const RerankOp& op, cudaStream_t stream);
+void launch_accept(const AcceptOp& op, cudaStream_t stream);
 void launch_top_set(const TopSetOp& op, cudaStream_t stream);
 void launch_striped(const StripedOp& op, cudaStream_t stream);
 void launch_unite(const UnionOp& op, cudaStream_t stream);

@@ -119,10 +119,11 @@ __global__ void __launch_bounds__(threads) gather_kernel(const GatherOp op) {
 }
 
 /// One block per (moved row, plane): into the scratch, then out of it.
-__global__ void compact_kernel(KvPlanes cache, int width, int first, const std::int32_t* path, int count,
-                               Bf16* scratch, bool out) {
+__global__ void compact_kernel(KvPlanes cache, int width, int first, const std::int32_t* path,
+                               const std::int32_t* places, int count, Bf16* scratch, bool out) {
     const auto plane = static_cast<std::int64_t>(blockIdx.y);
     const int i = static_cast<int>(blockIdx.x);
+    if (places != nullptr && i >= *places) return;
     const int slot = first + (out ? i : path[i]);
     Bf16* there = cache.data + plane * cache.plane + static_cast<std::int64_t>(slot) * width;
     Bf16* kept = scratch + (plane * count + i) * width;
@@ -177,10 +178,9 @@ void launch_gather(const GatherOp& op, cudaStream_t stream) {
 void launch_compact(const CompactOp& op, const std::int32_t* path, Bf16* scratch, cudaStream_t stream) {
     if (op.count == 0) return;
     const dim3 grid(static_cast<unsigned>(op.count), static_cast<unsigned>(op.planes));
-    DS_LAUNCH(compact_kernel, grid, threads, 0, stream, op.cache, op.width, op.first, path, op.count, scratch,
-              false);
-    DS_LAUNCH(compact_kernel, grid, threads, 0, stream, op.cache, op.width, op.first, path, op.count, scratch,
-              true);
+    for (const bool out : {false, true})
+        DS_LAUNCH(compact_kernel, grid, threads, 0, stream, op.cache, op.width, op.first, path,
+                  op.count_there, op.count, scratch, out);
 }
 
 }  // namespace draftscope::kernels::cuda

@@ -15,9 +15,12 @@ __global__ void __launch_bounds__(beam_threads) beam_kernel(const BeamOp op) {
     __shared__ std::uint64_t shared[beam_warps * most_selected];
     __shared__ std::uint64_t best[most_selected];
     __shared__ float above[most_selected];
+    __shared__ int places[most_selected];
     const int count = op.rows * op.k;
-    for (int r = static_cast<int>(threadIdx.x); r < op.rows; r += beam_threads)
+    for (int r = static_cast<int>(threadIdx.x); r < op.rows; r += beam_threads) {
         above[r] = op.level == 0 ? 0.0f : op.scores[r];
+        places[r] = op.level == 0 || op.row_places == nullptr ? -1 : op.row_places[r];
+    }
     __syncthreads();
     std::uint64_t keys[held];
 #pragma unroll
@@ -31,6 +34,8 @@ __global__ void __launch_bounds__(beam_threads) beam_kernel(const BeamOp op) {
         const int id = op.ids[at];
         op.pool_tokens[at] = op.tokens == nullptr ? id : op.tokens[id];
         op.pool_logprobs[at] = logprob;
+        if (op.pool_scores != nullptr) op.pool_scores[at] = above[row] + logprob;
+        if (op.pool_parents != nullptr) op.pool_parents[at] = places[row];
         // At the first level candidates stay in their order, whatever their values are.
         const float score = op.level == 0 ? -static_cast<float>(at) : above[row] + logprob;
         keys[i] = rank_key(score, static_cast<std::uint32_t>(at));
@@ -42,6 +47,7 @@ __global__ void __launch_bounds__(beam_threads) beam_kernel(const BeamOp op) {
         const auto at = static_cast<int>(place_of(best[b]));
         const int row = at / op.k;
         op.scores[b] = above[row] + op.pool_logprobs[at];
+        if (op.row_places != nullptr) op.row_places[b] = op.first_place + at;
         op.next_tokens[b] = op.pool_tokens[at];
         op.next_rows[b] = op.first_row + row;
         std::int32_t* tail = op.next_tails + static_cast<std::int64_t>(b) * (op.level + 1);
@@ -50,7 +56,105 @@ __global__ void __launch_bounds__(beam_threads) beam_kernel(const BeamOp op) {
     }
 }
 
+constexpr int rerank_warps = 32;
+constexpr int rerank_threads = rerank_warps * warp_size;
+
+/// One block: the pool sorted by score, the best of it numbered, and what each node is as a row.
+__global__ void __launch_bounds__(rerank_threads) rerank_kernel(const RerankOp op) {
+    __shared__ std::uint64_t keys[most_pool];
+    __shared__ std::int16_t node_of[most_pool];
+    __shared__ int totals[rerank_warps];
+    const int thread = static_cast<int>(threadIdx.x), keep = op.nodes - 1;
+    int padded = 2;
+    while (padded < op.candidates) padded *= 2;
+    for (int i = thread; i < padded; i += rerank_threads) {
+        const bool there = i < op.candidates;
+        keys[i] = there ? rank_key(op.pool_scores[i], static_cast<std::uint32_t>(i)) : no_key;
+        node_of[i] = 0;
+    }
+    __syncthreads();
+    // Bitonic, falling.
+    for (int size = 2; size <= padded; size *= 2)
+        for (int apart = size / 2; apart > 0; apart /= 2) {
+            for (int i = thread; i < padded; i += rerank_threads) {
+                const int other = i ^ apart;
+                if (other <= i) continue;
+                const std::uint64_t a = keys[i], b = keys[other];
+                if ((a < b) == ((i & size) == 0)) {
+                    keys[i] = b;
+                    keys[other] = a;
+                }
+            }
+            __syncthreads();
+        }
+    // Numbers of the kept, from 1; 0 = left out.
+    for (int i = thread; i < keep; i += rerank_threads)
+        node_of[place_of(keys[i])] = static_cast<std::int16_t>(op.by_score ? i + 1 : 1);
+    __syncthreads();
+    if (!op.by_score) {
+        const int each = (op.candidates + rerank_threads - 1) / rerank_threads;
+        const int first = min(thread * each, op.candidates), end = min(first + each, op.candidates);
+        int mine = 0, all = 0;
+        for (int i = first; i < end; ++i) mine += node_of[i];
+        int node = block_before<rerank_warps>(mine, totals, all);
+        for (int i = first; i < end; ++i)
+            if (node_of[i] != 0) node_of[i] = static_cast<std::int16_t>(++node);
+    }
+    __syncthreads();
+    const TreeRows& rows = op.rows;
+    for (int i = thread - 1; i < op.candidates; i += rerank_threads) {
+        // The first thread's first turn is the root's.
+        const int node = i < 0 ? 0 : node_of[i];
+        if (i >= 0 && node == 0) continue;
+        const int depth = i < 0 ? 0 : i < op.topk ? 1 : 2 + (i - op.topk) / (op.topk * op.topk);
+        const std::int64_t row = op.first_row + node;
+        const int parent = i < 0 || op.pool_parents[i] < 0 ? 0 : node_of[op.pool_parents[i]];
+        rows.tokens[row] = i < 0 ? op.root : op.pool_tokens[i];
+        rows.parents[row] = op.first_row + parent;
+        rows.positions[row] = op.first_position + depth;
+        rows.tail_sizes[row] = depth + 1;
+        rows.logprobs[row] = i < 0 ? 0.0f : op.pool_logprobs[i];
+        std::int32_t* tail = rows.tails + row * rows.width;
+        for (int at = i, d = depth; d > 0; at = op.pool_parents[at], --d)
+            tail[d] = op.first_slot + node_of[at];
+        tail[0] = op.first_slot;
+        if (rows.uniforms != nullptr) rows.uniforms[row] = op.uniforms[depth];
+        if (rows.set_first == nullptr) continue;
+        rows.set_first[row] = op.set_first[depth];
+        rows.set_size[row] = op.set_size[depth];
+    }
+}
+
+/// One warp: its lanes look for the next node together. A node has one child of a token at most.
+__global__ void __launch_bounds__(warp_size) accept_kernel(const AcceptOp op) {
+    const int lane = static_cast<int>(threadIdx.x);
+    int at = 0, count = 1;
+    if (lane == 0) op.path[0] = 0;
+    while (true) {
+        const int parent = op.first_row + at;
+        const std::int32_t token = op.choices[parent * op.choice_stride];
+        std::uint64_t found = 0;
+        for (int i = at + 1 + lane; i < op.nodes; i += warp_size)
+            if (op.rows.parents[op.first_row + i] == parent && op.rows.tokens[op.first_row + i] == token)
+                found = static_cast<std::uint64_t>(i);
+        at = static_cast<int>(warp_max(found));
+        if (at == 0 || count == op.rows.width) break;
+        if (lane == 0) op.path[count] = at;
+        ++count;
+    }
+    if (lane == 0) *op.count = count;
+}
+
 }  // namespace
+
+void launch_rerank(const RerankOp& op, cudaStream_t stream) {
+    DS_LAUNCH(rerank_kernel, 1, rerank_threads, 0, stream, op);
+}
+
+void launch_accept(const AcceptOp& op, cudaStream_t stream) {
+    if (op.nodes == 0) return;
+    DS_LAUNCH(accept_kernel, 1, warp_size, 0, stream, op);
+}
 
 void launch_beam(const BeamOp& op, cudaStream_t stream) {
     if (op.rows == 0) return;

@@ -375,7 +375,8 @@ TEST_P(DeviceOps, Beam) {
         const int levels = 4, pool = keep * k;
         const Both<float> scores(device(), twin(), size(kernels::most_selected), poison);
         const Both<std::int32_t> tokens(device(), twin(), size(keep), -7),
-            rows(device(), twin(), size(keep), -7);
+            rows(device(), twin(), size(keep), -7),
+            places(device(), twin(), size(kernels::most_selected), -7);
         std::vector<std::int32_t> names;
         for (int i = 0; i < 1000; ++i) names.push_back(3 * i + 1);
         const Both<std::int32_t> table(device(), twin(), names);
@@ -393,7 +394,8 @@ TEST_P(DeviceOps, Beam) {
             const Both<float> there(device(), twin(), logits), sums(device(), twin(), normal(size(count), 9)),
                 logprobs(device(), twin(), size(pool), poison);
             const Both<std::int32_t> ids_there(device(), twin(), ids),
-                pooled(device(), twin(), size(pool), -7);
+                pooled(device(), twin(), size(pool), -7), pool_parents(device(), twin(), size(pool), -7);
+            const Both<float> pool_scores(device(), twin(), size(pool), poison);
             for (const bool on_twin : {false, true}) {
                 kernels::BeamOp op;
                 op.level = level;
@@ -413,9 +415,15 @@ TEST_P(DeviceOps, Beam) {
                 op.next_rows = rows.on(on_twin);
                 op.tails = level == 0 ? nullptr : tails[size(level - 1)].on(on_twin);
                 op.next_tails = tails[size(level)].on(on_twin);
+                op.pool_scores = pool_scores.on(on_twin);
+                op.pool_parents = pool_parents.on(on_twin);
+                op.row_places = places.on(on_twin);
+                op.first_place = level * 1000;
                 (on_twin ? twin() : device()).beam(op);
             }
             EXPECT_EQ(pooled.read(false), pooled.read(true));
+            EXPECT_EQ(pool_parents.read(false), pool_parents.read(true));
+            expect_close(pool_scores.read(false), pool_scores.read(true), 0, "scores of the pool");
             EXPECT_EQ(tokens.read(false), tokens.read(true)) << k << " level " << level;
             EXPECT_EQ(rows.read(false), rows.read(true));
             EXPECT_EQ(tails[size(level)].read(false), tails[size(level)].read(true));

@@ -66,6 +66,8 @@ class SimtDevice final : public Device {
     void mass(const MassOp& op) override { run(cuda::launch_mass, op); }
     void head(const HeadOp& op) override { run(cuda::launch_head, op); }
     void beam(const BeamOp& op) override { run(cuda::launch_beam, op); }
+    void rerank(const RerankOp& op) override { run(cuda::launch_rerank, op); }
+    void accept(const AcceptOp& op) override { run(cuda::launch_accept, op); }
     void top_set(const TopSetOp& op) override { run(cuda::launch_top_set, op); }
     void striped(const StripedOp& op) override { run(cuda::launch_striped, op); }
     void unite(const UnionOp& op) override { run(cuda::launch_unite, op); }
@@ -73,10 +75,9 @@ class SimtDevice final : public Device {
     void copy_rows(const CopyRowsOp& op) override { run(cuda::launch_copy_rows, op); }
     void compact(const CompactOp& op) override {
         cuda::simt::set_order(order_);
-        const std::vector<std::int32_t> path(op.path, op.path + op.count);
-        std::vector<Bf16> scratch(static_cast<std::size_t>(op.planes) * path.size() *
+        std::vector<Bf16> scratch(static_cast<std::size_t>(op.planes) * static_cast<std::size_t>(op.count) *
                                   static_cast<std::size_t>(op.width));
-        cuda::launch_compact(op, path.data(), scratch.data(), nullptr);
+        cuda::launch_compact(op, op.path_there != nullptr ? op.path_there : op.path, scratch.data(), nullptr);
     }
     void replay(std::uint64_t, FunctionRef<void()> work) override { work(); }
     std::uint64_t new_key() override { return ++keys_; }

@@ -370,7 +370,7 @@ void TwinDevice::rank(const RankOp& op) {
 void TwinDevice::mass(const MassOp& op) {
     note("mass", op.logits, op.stride, op.count, op.log_norm, op.rows, op.first, op.size, op.ids, op.out);
     for (int i = 0; i < op.count; ++i) {
-        const std::int64_t m = *row(op.rows, i, 1, "mass rows");
+        const std::int64_t m = op.rows == nullptr ? i : *row(op.rows, i, 1, "mass rows");
         const float norm = *row(op.log_norm, m, 1, "log_norm");
         const int first = *row(op.first, i, 1, "mass first"), count = *row(op.size, i, 1, "mass size");
         double sum = 0;
@@ -419,7 +419,7 @@ void TwinDevice::head(const HeadOp& op) {
 void TwinDevice::beam(const BeamOp& op) {
     note("beam", op.level, op.rows, op.k, op.ids, op.logits, op.logsumexp, op.tokens, op.pool_tokens,
          op.pool_logprobs, op.keep, op.first_row, op.first_slot, op.scores, op.next_tokens, op.next_rows,
-         op.tails, op.next_tails);
+         op.tails, op.next_tails, op.pool_scores, op.pool_parents, op.row_places, op.first_place);
     const int count = op.rows * op.k;
     if (count > most_beam || op.rows > most_selected || op.keep > std::min(count, most_selected) ||
         (op.level == 0 && op.rows != 1))
@@ -434,8 +434,13 @@ void TwinDevice::beam(const BeamOp& op) {
         *row(op.pool_tokens, i, 1, "pool") =
             op.tokens == nullptr ? id : *row(op.tokens, id, 1, "tokens of ids");
         *row(op.pool_logprobs, i, 1, "pool") = logprob;
+        if (op.pool_parents != nullptr)
+            *row(op.pool_parents, i, 1, "pool parents") =
+                op.level == 0 ? -1 : *row(op.row_places, i / op.k, 1, "row places");
         scores[size(i)] = (op.level == 0 ? 0.0f : *row(op.scores, i / op.k, 1, "scores")) + logprob;
     }
+    if (op.pool_scores != nullptr)
+        std::copy(scores.begin(), scores.end(), row(op.pool_scores, 0, scores.size(), "pool scores"));
     if (op.level > 0)
         std::stable_sort(order.begin(), order.end(),
                          [&](int a, int b) { return scores[size(a)] > scores[size(b)]; });
@@ -447,11 +452,64 @@ void TwinDevice::beam(const BeamOp& op) {
         *row(op.scores, b, 1, "scores") = scores[size(i)];
         *row(op.next_tokens, b, 1, "next tokens") = *row(op.pool_tokens, i, 1, "pool");
         *row(op.next_rows, b, 1, "next rows") = op.first_row + from;
+        if (op.row_places != nullptr) *row(op.row_places, b, 1, "row places") = op.first_place + i;
         std::int32_t* tail =
             row(op.next_tails, std::int64_t{b} * (op.level + 1), size(op.level + 1), "next tails");
         std::copy_n(tails.begin() + std::ptrdiff_t{from} * op.level, op.level, tail);
         tail[op.level] = op.first_slot + b;
     }
+}
+
+void TwinDevice::rerank(const RerankOp& op) {
+    if (in_replay_) refuse("rerank", "inside a graph");
+    if (!can_rerank(op.candidates, op.nodes)) refuse("rerank", "shape");
+    const float* scores = row(op.pool_scores, 0, size(op.candidates), "pool scores");
+    const std::int32_t* parents = row(op.pool_parents, 0, size(op.candidates), "pool parents");
+    std::vector<int> order(size(op.candidates)), node_of(size(op.candidates), -1);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return scores[a] > scores[b]; });
+    order.resize(size(op.nodes - 1));
+    if (!op.by_score) std::sort(order.begin(), order.end());
+    for (int node = 0; node < op.nodes; ++node) {
+        const int place = node == 0 ? -1 : order[size(node - 1)];
+        std::vector<int> tail;
+        for (int at = place; at >= 0; at = parents[at]) {
+            if (at != place && node_of[size(at)] < 0) refuse("rerank", "a child without its parent");
+            tail.push_back(op.first_slot + (at == place ? node : node_of[size(at)]));
+        }
+        tail.push_back(op.first_slot);
+        if (place >= 0) node_of[size(place)] = node;
+        const int above = place < 0 || parents[place] < 0 ? 0 : node_of[size(parents[place])];
+        const int depth = static_cast<int>(tail.size()) - 1;
+        const std::int64_t r = op.first_row + node;
+        if (depth >= op.rows.width) refuse("rerank", "deeper than its rows are wide");
+        *row(op.rows.tokens, r, 1, "tokens") = place < 0 ? op.root : *row(op.pool_tokens, place, 1, "pool");
+        *row(op.rows.parents, r, 1, "parents") = op.first_row + above;
+        *row(op.rows.positions, r, 1, "positions") = op.first_position + depth;
+        *row(op.rows.tail_sizes, r, 1, "tail sizes") = depth + 1;
+        *row(op.rows.logprobs, r, 1, "logprobs") =
+            place < 0 ? 0.0f : *row(op.pool_logprobs, place, 1, "pool");
+        std::copy(tail.rbegin(), tail.rend(), row(op.rows.tails, r * op.rows.width, tail.size(), "tails"));
+        if (op.rows.uniforms != nullptr)
+            *row(op.rows.uniforms, r, 1, "uniforms") = *row(op.uniforms, depth, 1, "uniforms by depth");
+        if (op.rows.set_first == nullptr) continue;
+        *row(op.rows.set_first, r, 1, "set first") = *row(op.set_first, depth, 1, "set first by depth");
+        *row(op.rows.set_size, r, 1, "set size") = *row(op.set_size, depth, 1, "set size by depth");
+    }
+}
+
+void TwinDevice::accept(const AcceptOp& op) {
+    if (in_replay_) refuse("accept", "inside a graph");
+    std::vector<std::int32_t> path = {0};
+    for (int i = 1; i < op.nodes; ++i) {
+        const int parent = op.first_row + path.back();
+        if (*row(op.rows.parents, op.first_row + i, 1, "parents") == parent &&
+            *row(op.rows.tokens, op.first_row + i, 1, "tokens") ==
+                *row(op.choices, parent * op.choice_stride, 1, "choices"))
+            path.push_back(i);
+    }
+    std::copy(path.begin(), path.end(), row(op.path, 0, path.size(), "path"));
+    *row(op.count, 0, 1, "path's count") = static_cast<std::int32_t>(path.size());
 }
 
 void TwinDevice::top_set(const TopSetOp& op) {
@@ -522,11 +580,15 @@ void TwinDevice::copy_rows(const CopyRowsOp& op) {
 
 void TwinDevice::compact(const CompactOp& op) {
     if (in_replay_) refuse("compact", "inside a graph");
+    const int count = op.path_there == nullptr ? op.count : *at(op.count_there, 1, "path's count");
+    if (count > op.count) refuse("compact", "a longer path than said");
+    const std::int32_t* path =
+        op.path_there == nullptr ? op.path : at(op.path_there, size(count), "path there");
     for (int plane = 0; plane < op.planes; ++plane) {
         Bf16* data = row(op.cache.data, plane * op.cache.plane, size(op.cache.plane), "compacted plane");
-        for (int i = 0; i < op.count; ++i) {
-            const std::int64_t from = op.first + op.path[i], to = op.first + i;
-            if ((from + 1) * op.width > op.cache.plane || op.path[i] < i) refuse("compact", "path");
+        for (int i = 0; i < count; ++i) {
+            const std::int64_t from = op.first + path[i], to = op.first + i;
+            if ((from + 1) * op.width > op.cache.plane || path[i] < i) refuse("compact", "path");
             std::memmove(data + to * op.width, data + from * op.width, size(op.width) * sizeof(Bf16));
         }
     }

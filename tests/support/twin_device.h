@@ -36,6 +36,8 @@ class TwinDevice final : public kernels::Device {
     void mass(const kernels::MassOp& op) override;
     void head(const kernels::HeadOp& op) override;
     void beam(const kernels::BeamOp& op) override;
+    void rerank(const kernels::RerankOp& op) override;
+    void accept(const kernels::AcceptOp& op) override;
     void top_set(const kernels::TopSetOp& op) override;
     void striped(const kernels::StripedOp& op) override;
     void unite(const kernels::UnionOp& op) override;

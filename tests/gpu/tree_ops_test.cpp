@@ -1,0 +1,244 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "engine/tree/expansion.h"
+#include "engine/verify/verify.h"
+#include "tests/gpu/device_pair.h"
+
+/// Re-ranking, acceptance and compaction on a device beside the twin's and the host's own.
+namespace draftscope::testing {
+namespace {
+
+using kernels::Bf16;
+
+std::size_t size(std::int64_t count) {
+    return static_cast<std::size_t>(count);
+}
+
+class TreeOps : public DevicePair {};
+
+/// A pool as levels of BeamOp leave it, and the expansion that took the same candidates in.
+struct Pool {
+    Pool(const TreeSpec& spec, std::uint64_t seed) : beam(99, spec) {
+        Rng rng(seed);
+        const auto k = size(spec.topk);
+        std::vector<int> places(1, -1);  // of the level's rows
+        std::vector<float> above(1, 0.0f);
+        for (int level = 0; level <= spec.depth; ++level) {
+            const std::size_t rows = places.size(), first = tokens.size();
+            std::vector<std::int32_t> ids;
+            std::vector<float> values;
+            for (std::size_t i = 0; i < rows * k; ++i) {
+                ids.push_back(static_cast<std::int32_t>(i % k + 10 * rng.below(100) * k));
+                // Ties on purpose, and some that are as unlikely as can be.
+                const float value = -0.25f * static_cast<float>(rng.below(9));
+                values.push_back(rng.below(17) == 0 ? -INFINITY : value);
+                tokens.push_back(ids.back());
+                logprobs.push_back(values.back());
+                scores.push_back(above[i / k] + values.back());
+                parents.push_back(places[i / k]);
+            }
+            if (level == 0) {
+                beam.start(ids, values);
+            } else {
+                beam.extend(ids, values, std::vector<int>(rows, spec.topk));
+            }
+            places.clear();
+            above.clear();
+            for (const BeamExpansion::BeamNode& node : beam.beam()) {
+                EXPECT_GE(size(node.flat), first);
+                places.push_back(node.flat);
+                above.push_back(node.score);
+            }
+        }
+    }
+    BeamExpansion beam;
+    std::vector<std::int32_t> tokens, parents;
+    std::vector<float> logprobs, scores;
+};
+
+/// Rows of a step on both devices.
+struct StepRows {
+    StepRows(kernels::Device& device, kernels::Device& twin, int rows, int width_in)
+        : width(width_in),
+          tokens(device, twin, size(rows), -7),
+          parents(device, twin, size(rows), -7),
+          positions(device, twin, size(rows), -7),
+          sizes(device, twin, size(rows), -7),
+          tails(device, twin, size(rows) * size(width), -7),
+          first(device, twin, size(rows), -7),
+          count(device, twin, size(rows), -7),
+          logprobs(device, twin, size(rows), -7.0f),
+          uniforms(device, twin, size(rows), -7.0) {}
+    kernels::TreeRows on(bool twin, bool asked) const {
+        kernels::TreeRows rows{tokens.on(twin),  parents.on(twin), positions.on(twin),
+                               sizes.on(twin),   tails.on(twin),   width,
+                               logprobs.on(twin)};
+        if (!asked) return rows;
+        rows.uniforms = uniforms.on(twin);
+        rows.set_first = first.on(twin);
+        rows.set_size = count.on(twin);
+        return rows;
+    }
+    int width;
+    Both<std::int32_t> tokens, parents, positions, sizes, tails, first, count;
+    Both<float> logprobs;
+    Both<double> uniforms;
+};
+
+TEST_P(TreeOps, RerankIsTheHostsTreeAsRows) {
+    for (const char* text :
+         {"chain=1", "chain=6", "depth=3,topk=4,nodes=12", "depth=3,topk=4,nodes=12,order=fr",
+          "depth=5,topk=10,nodes=60", "depth=7,topk=10,nodes=60,order=fr", "depth=3,topk=10,nodes=311",
+          "depth=1,topk=63,nodes=1000"}) {
+        SCOPED_TRACE(text);
+        const TreeSpec spec = *parse_tree_spec(text);
+        const Pool pool(spec, 3);
+        DraftTree tree = pool.beam.rerank();
+        ASSERT_TRUE(tree.finish().ok() || spec.topk > 1);
+        const int n = tree.size(), first_row = 3, width = spec.depth + 3;
+        ASSERT_TRUE(kernels::can_rerank(static_cast<int>(pool.tokens.size()), n));
+        const Both<std::int32_t> tokens(device(), twin(), pool.tokens),
+            parents(device(), twin(), pool.parents);
+        const Both<float> logprobs(device(), twin(), pool.logprobs), scores(device(), twin(), pool.scores);
+        const StepRows rows(device(), twin(), first_row + n + 2, width);
+        std::vector<double> uniforms;
+        std::vector<std::int32_t> firsts, sizes;
+        for (int d = 0; d < width; ++d) {
+            uniforms.push_back(d / 64.0);
+            firsts.push_back(100 + d);
+            sizes.push_back(1000 + d);
+        }
+        const Both<double> by_depth(device(), twin(), uniforms);
+        const Both<std::int32_t> first(device(), twin(), firsts), count(device(), twin(), sizes);
+        for (const bool on_twin : {false, true}) {
+            kernels::RerankOp op;
+            op.candidates = static_cast<int>(pool.tokens.size());
+            op.topk = spec.topk;
+            op.nodes = n;
+            op.by_score = spec.order == TreeOrder::fr;
+            op.pool_tokens = tokens.on(on_twin);
+            op.pool_logprobs = logprobs.on(on_twin);
+            op.pool_scores = scores.on(on_twin);
+            op.pool_parents = parents.on(on_twin);
+            op.root = 99;
+            op.first_row = first_row;
+            op.first_slot = 50;
+            op.first_position = 70;
+            op.rows = rows.on(on_twin, spec.topk != 4);
+            op.uniforms = by_depth.on(on_twin);
+            op.set_first = first.on(on_twin);
+            op.set_size = count.on(on_twin);
+            (on_twin ? twin() : device()).rerank(op);
+        }
+        EXPECT_EQ(rows.tokens.read(false), rows.tokens.read(true));
+        EXPECT_EQ(rows.parents.read(false), rows.parents.read(true));
+        EXPECT_EQ(rows.positions.read(false), rows.positions.read(true));
+        EXPECT_EQ(rows.sizes.read(false), rows.sizes.read(true));
+        EXPECT_EQ(rows.tails.read(false), rows.tails.read(true));
+        EXPECT_EQ(rows.first.read(false), rows.first.read(true));
+        EXPECT_EQ(rows.count.read(false), rows.count.read(true));
+        EXPECT_EQ(rows.logprobs.read(false), rows.logprobs.read(true));
+        EXPECT_EQ(rows.uniforms.read(false), rows.uniforms.read(true));
+        const auto found = rows.tokens.read(false), above = rows.parents.read(false),
+                   tails = rows.tails.read(false), positions = rows.positions.read(false);
+        std::vector<int> path;
+        const AncestorMask mask = AncestorMask::from_parents(tree.parents);
+        for (int i = 0; i < n; ++i) {
+            const std::size_t r = size(first_row + i);
+            EXPECT_EQ(found[r], tree.tokens[size(i)]);
+            EXPECT_EQ(above[r], first_row + std::max(tree.parents[size(i)], 0));
+            EXPECT_EQ(positions[r], 70 + tree.depths[size(i)]);
+            mask.path(i, path);
+            for (std::size_t p = 0; p < path.size(); ++p) EXPECT_EQ(tails[r * size(width) + p], 50 + path[p]);
+        }
+        EXPECT_EQ(found[size(first_row - 1)], -7);
+        EXPECT_EQ(found[size(first_row + n)], -7);
+    }
+}
+
+TEST_P(TreeOps, AcceptanceAndCompactionFollowTheHostsPath) {
+    Rng rng(11);
+    std::size_t longest = 0;
+    for (int turn = 0; turn < 30; ++turn) {
+        // A random tree whose siblings differ, and choices that often are a child's token.
+        const int n = 1 + static_cast<int>(rng.below(70)), first_row = static_cast<int>(rng.below(4));
+        DraftTree tree = DraftTree::with_root(5);
+        for (int i = 1; i < n; ++i) {
+            const auto back = static_cast<int>(rng.below(4));
+            tree.add(1000 + i, std::max(0, i - 1 - back), -1.0f);
+        }
+        std::vector<TargetChoice> choices(size(n));
+        std::vector<std::int32_t> parents(size(first_row + n), 0), tokens(size(first_row + n), 5),
+            chosen(size(3 * (first_row + n)), 1001);
+        for (int i = 0; i < n; ++i) {
+            std::vector<int> children;
+            for (int c = 0; c < n; ++c)
+                if (tree.parents[size(c)] == i) children.push_back(c);
+            const bool follow = !children.empty() && rng.below(8) != 0;
+            choices[size(i)].token =
+                follow ? tree.tokens[size(children[rng.below(children.size())])] : TokenId{77};
+            parents[size(first_row + i)] = first_row + std::max(tree.parents[size(i)], 0);
+            tokens[size(first_row + i)] = tree.tokens[size(i)];
+            chosen[size(3 * (first_row + i))] = choices[size(i)].token;
+        }
+        const Acceptance expected = accept_match(tree, choices);
+        longest = std::max(longest, expected.path.size());
+        const int width = n + 1, planes = 4, kv = 24, slots = first_row + n + 9;
+        const Both<std::int32_t> above(device(), twin(), parents), ids(device(), twin(), tokens),
+            wanted(device(), twin(), chosen), path(device(), twin(), size(width), -7),
+            count(device(), twin(), 1, -7);
+        const std::vector<Bf16> before = normal_half(planes * slots, kv, 4);
+        const Both<Bf16> cache(device(), twin(), before), other(device(), twin(), before);
+        for (const bool on_twin : {false, true}) {
+            kernels::Device& on = on_twin ? twin() : device();
+            kernels::AcceptOp op;
+            op.rows.tokens = ids.on(on_twin);
+            op.rows.parents = above.on(on_twin);
+            op.rows.width = width;
+            op.first_row = first_row;
+            op.nodes = n;
+            op.choices = wanted.on(on_twin);
+            op.choice_stride = 3;
+            op.path = path.on(on_twin);
+            op.count = count.on(on_twin);
+            on.accept(op);
+            kernels::CompactOp moved{
+                {cache.on(on_twin), std::int64_t{slots} * kv}, planes, kv, 5, nullptr, n};
+            moved.path_there = path.on(on_twin);
+            moved.count_there = count.on(on_twin);
+            on.compact(moved);
+            const std::vector<std::int32_t> here(expected.path.begin(), expected.path.end());
+            on.compact({{other.on(on_twin), std::int64_t{slots} * kv},
+                        planes,
+                        kv,
+                        5,
+                        here.data(),
+                        static_cast<int>(here.size())});
+        }
+        for (const bool on_twin : {false, true}) {
+            std::vector<std::int32_t> found = path.read(on_twin);
+            ASSERT_EQ(count.read(on_twin)[0], static_cast<std::int32_t>(expected.path.size()));
+            found.resize(expected.path.size());
+            EXPECT_EQ(found, std::vector<std::int32_t>(expected.path.begin(), expected.path.end()));
+            EXPECT_EQ(cache.read(on_twin), other.read(on_twin));
+        }
+        EXPECT_EQ(cache.read(false), cache.read(true));
+    }
+    EXPECT_GT(longest, 8u);
+}
+
+std::vector<std::string> devices() {
+#if defined(DS_HAVE_CUDA)
+    return {"simt1", "simt2", "cuda"};
+#else
+    return {"simt1", "simt2"};
+#endif
+}
+INSTANTIATE_TEST_SUITE_P(Devices, TreeOps, ::testing::ValuesIn(devices()),
+                         [](const auto& instance) { return instance.param; });
+
+}  // namespace
+}  // namespace draftscope::testing
