@@ -53,6 +53,7 @@ class GgufFile {
     static Result<GgufFile> open(const std::string& path);
 
     const std::string& path() const { return file_->path(); }
+    const MappedFile& mapped() const { return *file_; }
     const std::map<std::string, GgufTensor, std::less<>>& tensors() const { return tensors_; }
     bool has(std::string_view key) const { return values_.find(key) != values_.end(); }
 

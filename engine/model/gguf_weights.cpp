@@ -36,24 +36,18 @@ class GgufWeights final : public WeightSource, public Int4Rows {
     std::vector<std::string> names() const override { return entries_.names(); }
 
     void read_row(const TensorInfo& tensor, std::int64_t row, float* out) const override {
-        const Entry* entry = entries_.find(tensor.name);
-        assert(entry != nullptr && row >= 0 && row < tensor.rows());
-        const GgufTensor& stored = *entry->tensor;
-        const std::int64_t stored_row = entry->permuted ? interleaved_row(row, head_dim_) : row;
-        stored.type->dequantise(stored.data + stored_row * entry->row_bytes,
-                                tensor.cols() / stored.type->block_elements, out);
+        assert(row >= 0 && row < tensor.rows());
+        decode_row(tensor, stored_row(tensor, row), out);
     }
 
-    bool read_int4_row(const TensorInfo& tensor, std::int64_t row,
-                       const kernels::Int4Row& out) const override {
+    bool decode_int4_row(const TensorInfo& tensor, const std::uint8_t* bytes,
+                         const kernels::Int4Row& out) const override {
         const Entry* entry = entries_.find(tensor.name);
-        assert(entry != nullptr && row >= 0 && row < tensor.rows());
-        const GgufTensor& stored = *entry->tensor;
-        const std::int64_t stored_row = entry->permuted ? interleaved_row(row, head_dim_) : row;
-        return unpack_int4(*stored.type, stored.data + stored_row * entry->row_bytes, out);
+        assert(entry != nullptr);
+        return unpack_int4(*entry->tensor->type, bytes, out);
     }
 
-    std::vector<std::string> files() const override { return {path()}; }
+    std::vector<const MappedFile*> files() const override { return {&file_.mapped()}; }
     std::span<const std::uint8_t> stored(const TensorInfo& tensor) const override {
         const Entry* entry = entries_.find(tensor.name);
         if (entry == nullptr) return {};
@@ -64,6 +58,12 @@ class GgufWeights final : public WeightSource, public Int4Rows {
         if (entry == nullptr) return nullptr;
         const std::int64_t stored_row = entry->permuted ? interleaved_row(row, head_dim_) : row;
         return entry->tensor->data + stored_row * entry->row_bytes;
+    }
+    void decode_row(const TensorInfo& tensor, const std::uint8_t* bytes, float* out) const override {
+        const Entry* entry = entries_.find(tensor.name);
+        assert(entry != nullptr);
+        const TensorType& type = *entry->tensor->type;
+        type.dequantise(bytes, tensor.cols() / type.block_elements, out);
     }
 
     Result<std::vector<std::int64_t>> read_integers(std::string_view name) const override {

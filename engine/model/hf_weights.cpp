@@ -78,9 +78,11 @@ class HfWeights final : public WeightSource {
         entry->place.file->read_row(*entry->place.info, row, out);
     }
 
-    std::vector<std::string> files() const override {
-        std::vector<std::string> out;
-        for (const auto& file : files_) out.push_back(file->path());
+    std::vector<const MappedFile*> files() const override {
+        std::vector<const MappedFile*> out;
+        for (const auto& source : files_) {
+            for (const MappedFile* file : source->files()) out.push_back(file);
+        }
         return out;
     }
     std::span<const std::uint8_t> stored(const TensorInfo& tensor) const override {
@@ -91,6 +93,11 @@ class HfWeights final : public WeightSource {
     const std::uint8_t* stored_row(const TensorInfo& tensor, std::int64_t row) const override {
         const Entry* entry = entries_.find(tensor.name);
         return entry == nullptr ? nullptr : entry->place.file->stored_row(*entry->place.info, row);
+    }
+    void decode_row(const TensorInfo& tensor, const std::uint8_t* bytes, float* out) const override {
+        const Entry* entry = entries_.find(tensor.name);
+        assert(entry != nullptr);
+        entry->place.file->decode_row(*entry->place.info, bytes, out);
     }
 
   private:

@@ -13,9 +13,9 @@ namespace draftscope {
 class Int4Rows {
   public:
     virtual ~Int4Rows() = default;
-    /// False for a tensor stored in another way. The buffers are of the row's size.
-    virtual bool read_int4_row(const TensorInfo& tensor, std::int64_t row,
-                               const kernels::Int4Row& out) const = 0;
+    /// Of a row's stored bytes; false for a tensor stored in another way. The buffers are of the row's size.
+    virtual bool decode_int4_row(const TensorInfo& tensor, const std::uint8_t* bytes,
+                                 const kernels::Int4Row& out) const = 0;
 };
 
 /// A row of Q4_0 or Q4_1 as it is, without a float in between; false for other types.

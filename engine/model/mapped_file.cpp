@@ -46,7 +46,18 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
     if (data == MAP_FAILED)
         return failed("{}: {} bytes cannot be mapped into memory: {}", path, size, reason(errno));
     return std::shared_ptr<const MappedFile>(
-        new MappedFile(path, static_cast<const std::uint8_t*>(data), size));
+        new MappedFile(path, static_cast<const std::uint8_t*>(data), info));
+}
+
+MappedFile::MappedFile(std::string path, const std::uint8_t* data, const struct stat& info)
+    : path_(std::move(path)),
+      data_(data),
+      size_(static_cast<std::size_t>(info.st_size)),
+      device_(info.st_dev),
+      inode_(info.st_ino) {}
+
+bool MappedFile::is(const struct stat& info) const {
+    return info.st_dev == device_ && info.st_ino == inode_ && static_cast<std::size_t>(info.st_size) == size_;
 }
 
 MappedFile::~MappedFile() {

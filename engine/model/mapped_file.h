@@ -12,6 +12,8 @@
 
 #include "base/result.h"
 
+struct stat;
+
 namespace draftscope {
 
 static_assert(std::is_same_v<unsigned char, std::uint8_t>);
@@ -28,14 +30,16 @@ class MappedFile {
 
     const std::string& path() const { return path_; }
     std::span<const std::uint8_t> bytes() const { return {data_, size_}; }
+    /// Is this the file that was mapped, as long as it was then?
+    bool is(const struct stat& info) const;
 
   private:
-    MappedFile(std::string path, const std::uint8_t* data, std::size_t size)
-        : path_(std::move(path)), data_(data), size_(size) {}
+    MappedFile(std::string path, const std::uint8_t* data, const struct stat& info);
 
     std::string path_;
     const std::uint8_t* data_;
     std::size_t size_;
+    std::uint64_t device_, inode_;
 };
 
 /// Reads little-endian values one after the other and never past the end: a read that does not fit gives

@@ -67,10 +67,12 @@ const TensorInfo* MappedTensors::find(std::string_view name) const {
 }
 
 void MappedTensors::read_row(const TensorInfo& tensor, std::int64_t row, float* out) const {
-    const Entry* entry = entries_.find(tensor.name);
-    assert(entry != nullptr && row >= 0 && row < tensor.rows());
-    const auto row_bytes = static_cast<std::int64_t>(entry->type->bytes) * tensor.cols();
-    entry->type->floats(entry->data + row * row_bytes, tensor.cols(), out);
+    assert(row >= 0 && row < tensor.rows());
+    decode_row(tensor, stored_row(tensor, row), out);
+}
+
+void MappedTensors::decode_row(const TensorInfo& tensor, const std::uint8_t* bytes, float* out) const {
+    data_type(tensor.type)->floats(bytes, tensor.cols(), out);
 }
 
 Result<std::vector<std::int64_t>> MappedTensors::read_integers(std::string_view name) const {

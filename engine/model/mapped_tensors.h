@@ -37,9 +37,10 @@ class MappedTensors : public WeightSource {
     void read_row(const TensorInfo& tensor, std::int64_t row, float* out) const override;
     Result<std::vector<std::int64_t>> read_integers(std::string_view name) const override;
     std::string metadata(std::string_view key) const override;
-    std::vector<std::string> files() const override { return {path()}; }
+    std::vector<const MappedFile*> files() const override { return {file_.get()}; }
     std::span<const std::uint8_t> stored(const TensorInfo& tensor) const override;
     const std::uint8_t* stored_row(const TensorInfo& tensor, std::int64_t row) const override;
+    void decode_row(const TensorInfo& tensor, const std::uint8_t* bytes, float* out) const override;
 
   protected:
     const MappedFile& file() const { return *file_; }

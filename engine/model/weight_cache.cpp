@@ -19,6 +19,7 @@
 #include <system_error>
 
 #include "base/hash.h"
+#include "engine/model/mapped_file.h"
 #include "kernels/packed.h"
 
 // Layout: safetensors, so that common tools open it: u64 header length, JSON {name: {dtype U8, shape [bytes],
@@ -145,8 +146,8 @@ Result<WeightCacheOptions::When> weight_cache_from(std::string_view text) {
 
 std::string source_identity(const WeightSource& source) {
     std::string out;
-    for (const std::string& path : source.files()) {
-        const std::string one = file_identity(path);
+    for (const MappedFile* file : source.files()) {
+        const std::string one = file_identity(file->path());
         if (one.empty()) return {};
         out += one;
     }

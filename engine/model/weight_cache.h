@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct WeightCacheOptions {
     std::uint64_t least_bytes = std::uint64_t{512} << 20;  ///< smaller packed weights are not kept
     std::string folder;  ///< for models that lie where nothing may be written; "" = no such folder
     bool beside = true;  ///< beside the model where its folder may be written; else in `folder` alone
+    std::optional<bool>
+        past_cache;  ///< read the model's files past the system's cache; nothing: where it pays
 };
 /// "auto", "on", "off".
 Result<WeightCacheOptions::When> weight_cache_from(std::string_view text);

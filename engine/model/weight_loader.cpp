@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -61,7 +62,11 @@ std::vector<std::string> weight_cache_places(const std::string& model, kernels::
 
 WeightLoader::WeightLoader(kernels::Exec& exec, kernels::Precision precision, const WeightSource& source,
                            std::vector<PlannedMatrix> plan, const WeightCacheOptions& cache)
-    : exec_(exec), precision_(precision), source_(source), plan_(std::move(plan)) {
+    : exec_(exec),
+      precision_(precision),
+      source_(source),
+      plan_(std::move(plan)),
+      past_cache_(cache.past_cache) {
     if (cache.when != WeightCacheOptions::When::off && exec.device() == nullptr) open_cache(cache);
     if (reader_ == nullptr) read_ahead();
 }
@@ -94,19 +99,51 @@ void WeightLoader::open_cache(const WeightCacheOptions& cache) {
     }
 }
 
+bool WeightLoader::past_cache(std::span<const DirectReader::Group> groups) const {
+    constexpr std::uint64_t worth = std::uint64_t{1} << 30;
+    constexpr double mostly = 0.5;
+    std::uint64_t bytes = 0, largest = 0;
+    for (const DirectReader::Group& group : groups) {
+        std::uint64_t one = 0;
+        for (const auto stretch : group) one += stretch.size();
+        bytes += one;
+        largest = std::max(largest, one);
+    }
+    if (bytes < worth) return false;
+    const std::uint64_t packed = exec_.device() != nullptr ? 0 : packed_bytes_of(plan_, precision_);
+    const std::optional<std::uint64_t> free = available_memory();
+    if (!free || packed + largest + DirectReader::usual_window > *free) return false;
+    // Kept packed weights are what the next load reads; files that fill half of the memory beside theirs
+    // push out what others keep there.
+    if (writer_ == nullptr && bytes + packed <= *free / 2) return false;
+    return cached_share(groups) < mostly;
+}
+
 void WeightLoader::read_ahead() {
-    std::vector<std::span<const std::uint8_t>> stretches;
-    std::uint64_t bytes = 0;
+    std::vector<DirectReader::Group> groups;
+    bool stored = true;
     for (std::size_t i = next_; i < plan_.size(); ++i) {
+        DirectReader::Group& group = groups.emplace_back();
         for (const StackedTensor& part : plan_[i].parts) {
             const TensorInfo* info = source_.find(part.name);
-            if (info == nullptr) continue;
-            const auto stretch = source_.stored(*info);
-            if (!stretch.empty()) stretches.push_back(stretch);
+            const auto stretch = info == nullptr ? std::span<const std::uint8_t>() : source_.stored(*info);
+            stored = stored && !stretch.empty();
+            if (!stretch.empty()) group.push_back(stretch);
+        }
+    }
+    if (stored && (past_cache_ ? *past_cache_ : past_cache(groups)))
+        direct_ = DirectReader::open(source_.files(), groups);
+    report_.past_cache = direct_ != nullptr;
+    if (direct_ != nullptr) return;
+    std::vector<std::span<const std::uint8_t>> stretches;
+    std::uint64_t bytes = 0;
+    stretches_.assign(plan_.size(), 0);
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+        for (const auto stretch : groups[g]) {
+            stretches.push_back(stretch);
             bytes += stretch.size();
         }
-        stretches_.resize(plan_.size());
-        stretches_[i] = stretches.size();
+        stretches_[next_ + g] = stretches.size();
     }
     if (stretches.empty()) return;
     const std::optional<std::uint64_t> free = available_memory();
@@ -116,8 +153,12 @@ void WeightLoader::read_ahead() {
 }
 
 Result<kernels::Matrix> WeightLoader::pack(const PlannedMatrix& planned) {
+    std::vector<std::span<const std::uint8_t>> brought;
+    if (direct_ != nullptr) {
+        DS_ASSIGN(brought, direct_->next());
+    }
     DS_ASSIGN(kernels::Matrix matrix,
-              pack_stacked(exec_, precision_, source_, planned.parts, planned.cols, planned.reason));
+              pack_stacked(exec_, precision_, source_, planned.parts, planned.cols, planned.reason, brought));
     if (writer_ != nullptr) {
         if (const Status added = writer_->add(exec_, planned.name, matrix); !added.ok()) {
             report_.said.push_back(added.error().message);
@@ -155,6 +196,7 @@ Result<kernels::Matrix> WeightLoader::next() {
 
 LoadReport WeightLoader::finish() {
     ahead_.reset();
+    direct_.reset();
     if (writer_ != nullptr) {
         if (const Status written = writer_->finish(); !written.ok()) {
             report_.said.push_back(written.error().message);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/model/direct_reader.h"
 #include "engine/model/read_ahead.h"
 #include "engine/model/weight_cache.h"
 #include "engine/model/weight_packing.h"
@@ -26,6 +27,7 @@ struct PlannedMatrix {
 struct LoadReport {
     std::uint64_t bytes = 0;        ///< packed weights in memory
     std::uint64_t from_cache = 0;   ///< of those, read from the weight cache
+    bool past_cache = false;        ///< the model's files were read past the system's cache
     std::string cache;              ///< the file read or written; "" = none
     std::vector<std::string> said;  ///< what kept the cache from being used or written
 };
@@ -49,7 +51,10 @@ class WeightLoader {
 
   private:
     void open_cache(const WeightCacheOptions& cache);
+    /// Begins to bring what next() will pack into memory.
     void read_ahead();
+    /// Is what the model's files hold of `groups` better read past the system's cache?
+    bool past_cache(std::span<const DirectReader::Group> groups) const;
     Result<kernels::Matrix> pack(const PlannedMatrix& planned);
 
     kernels::Exec& exec_;
@@ -57,8 +62,10 @@ class WeightLoader {
     const WeightSource& source_;
     const std::vector<PlannedMatrix> plan_;
     std::size_t next_ = 0;
+    const std::optional<bool> past_cache_;
+    std::unique_ptr<DirectReader> direct_;
     std::vector<std::size_t> stretches_;  ///< of the source, read up to and including matrix i
-    std::unique_ptr<ReadAhead> ahead_;
+    std::unique_ptr<ReadAhead> ahead_;    ///< where `direct_` is not
     std::unique_ptr<WeightCacheReader> reader_;
     std::unique_ptr<WeightCacheWriter> writer_;
     LoadReport report_;

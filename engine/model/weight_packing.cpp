@@ -3,6 +3,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cassert>
+#include <cstdint>
 
 #include "engine/model/int4_rows.h"
 #include "kernels/stored_rows.h"
@@ -26,16 +28,28 @@ Result<const TensorInfo*> require_tensor(const WeightSource& source, const std::
 
 Result<kernels::Matrix> pack_stacked(kernels::Exec& exec, kernels::Precision precision,
                                      const WeightSource& source, std::span<const StackedTensor> parts,
-                                     int cols, std::string_view reason) {
+                                     int cols, std::string_view reason,
+                                     std::span<const std::span<const std::uint8_t>> brought) {
     struct Part {
         const TensorInfo* info;
         int first;
+        std::ptrdiff_t away;  ///< from where its bytes are mapped to where they lie
     };
     std::vector<Part> stack;
     int rows = 0;
+    bool all_bf16 = true, all_stored = true;
     for (const StackedTensor& part : parts) {
         DS_ASSIGN(const TensorInfo* info, require_tensor(source, part.name, {part.rows, cols}, reason));
-        stack.push_back({info, rows});
+        const std::span<const std::uint8_t> mapped = source.stored(*info);
+        std::ptrdiff_t away = 0;
+        if (!brought.empty()) {
+            assert(brought.size() == parts.size() && brought[stack.size()].size() == mapped.size());
+            away = reinterpret_cast<std::intptr_t>(brought[stack.size()].data()) -
+                   reinterpret_cast<std::intptr_t>(mapped.data());
+        }
+        all_stored = all_stored && !mapped.empty();
+        all_bf16 = all_bf16 && info->type == "BF16";
+        stack.push_back({info, rows, away});
         rows += part.rows;
     }
     const auto part_of = [&](int row) {
@@ -43,26 +57,28 @@ Result<kernels::Matrix> pack_stacked(kernels::Exec& exec, kernels::Precision pre
         while (part->first > row) --part;
         return part;
     };
+    /// Of a row that is stored.
+    const auto bytes_of = [&](const Part& part, int row) {
+        const auto mapped = reinterpret_cast<std::intptr_t>(source.stored_row(*part.info, row - part.first));
+        return reinterpret_cast<const std::uint8_t*>(mapped + part.away);
+    };
     const auto read = [&](int row, float* out) {
         const auto part = part_of(row);
-        source.read_row(*part->info, row - part->first, out);
+        if (all_stored)
+            source.decode_row(*part->info, bytes_of(*part, row), out);
+        else
+            source.read_row(*part->info, row - part->first, out);
     };
-    const bool moved = precision == kernels::Precision::bf16 &&
-                       std::all_of(stack.begin(), stack.end(), [&](const Part& part) {
-                           return part.info->type == "BF16" && source.stored_row(*part.info, 0) != nullptr;
-                       });
-    if (moved) {
-        return kernels::pack_bf16(exec, rows, cols, [&](int row) {
-            const auto part = part_of(row);
-            return source.stored_row(*part->info, row - part->first);
-        });
+    if (precision == kernels::Precision::bf16 && all_bf16 && all_stored) {
+        return kernels::pack_bf16(exec, rows, cols, [&](int row) { return bytes_of(*part_of(row), row); });
     }
     if (precision != kernels::Precision::int4)
         return kernels::Matrix::pack(exec, precision, rows, cols, read);
     const auto* stored = dynamic_cast<const Int4Rows*>(&source);
     return kernels::pack_int4(exec, rows, cols, read, [&](int row, const kernels::Int4Row& out) {
         const auto part = part_of(row);
-        return stored != nullptr && stored->read_int4_row(*part->info, row - part->first, out);
+        return stored != nullptr && all_stored &&
+               stored->decode_int4_row(*part->info, bytes_of(*part, row), out);
     });
 }
 

@@ -23,10 +23,12 @@ Result<const TensorInfo*> require_tensor(const WeightSource& source, const std::
                                          std::initializer_list<std::int64_t> shape,
                                          std::string_view reason = {});
 
-/// Packs the rows of `parts`, each [rows, cols], one below the other.
+/// Packs the rows of `parts`, each [rows, cols], one below the other. `brought`, unless empty, holds what
+/// source.stored() would give for each part.
 Result<kernels::Matrix> pack_stacked(kernels::Exec& exec, kernels::Precision precision,
                                      const WeightSource& source, std::span<const StackedTensor> parts,
-                                     int cols, std::string_view reason = {});
+                                     int cols, std::string_view reason = {},
+                                     std::span<const std::span<const std::uint8_t>> brought = {});
 
 /// A 1-D tensor of `size` values.
 Result<std::vector<float>> read_vector(const WeightSource& source, const std::string& name, int size,

@@ -1,13 +1,17 @@
 #include "engine/model/weight_cache.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "base/rng.h"
+#include "engine/model/direct_reader.h"
 #include "engine/model/target.h"
 #include "tests/support/scratch_folder.h"
+#include "tests/support/tiny_model.h"
 
 namespace draftscope {
 namespace {
@@ -33,7 +37,7 @@ class WeightCache : public ::testing::Test {
         return loaded.ok() ? std::move(loaded).value() : nullptr;
     }
     std::vector<float> logits(Target& target) {
-        const std::vector<TokenId> tokens = {5, 17, 230, 44};
+        const std::vector<TokenId> tokens = {5, 17, 23, 44};
         KvCache kv = target.make_cache(8);
         const SequenceRows rows{&kv, tokens, {}, nullptr};
         ForwardOutput out;
@@ -132,6 +136,29 @@ TEST_F(WeightCache, DamagedFilesAreNoticedAndReplaced) {
     EXPECT_NE(cut->load_report().said[0].find(cache()), std::string::npos);
     load();
     EXPECT_EQ(load()->load_report().said.size(), 0u);
+}
+
+TEST_F(WeightCache, PastTheSystemsCacheTheSameWeightsArePacked) {
+    options_.when = WeightCacheOptions::When::off;
+    const int probe = ::open((model() + "/config.json").c_str(), O_RDONLY | DirectReader::past_cache);
+    if (probe >= 0) ::close(probe);
+    ASSERT_TRUE(testing::write_tiny_gguf(scratch_.file("tiny.gguf"), 3).ok());
+    for (const std::string& path : {model(), scratch_.file("tiny.gguf")}) {
+        for (const Precision precision :
+             {Precision::f32, Precision::bf16, Precision::int8, Precision::int4}) {
+            std::vector<float> expected;
+            for (const bool past_cache : {false, true}) {
+                options_.past_cache = past_cache;
+                auto loaded = Target::load(path, *exec_, precision, {}, options_);
+                ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+                EXPECT_EQ((*loaded)->load_report().past_cache, past_cache && probe >= 0);
+                if (past_cache)
+                    EXPECT_EQ(logits(**loaded), expected) << path;
+                else
+                    expected = logits(**loaded);
+            }
+        }
+    }
 }
 
 TEST_F(WeightCache, GoesToTheUsersFolderWhereTheModelsMayNotBeWritten) {
