@@ -35,7 +35,8 @@ struct ShortlistState final : HeadState {
 /// share a word would wait for one another.
 class TokenMarks {
   public:
-    explicit TokenMarks(int vocab = 0) : marks_((static_cast<std::size_t>(vocab) + 7) / 8 * 8) {}
+    explicit TokenMarks(int vocab = 0)
+        : marks_((static_cast<std::size_t>(vocab) + 63) / 64 * 64), bits_(marks_.size() / 64) {}
     void add(std::span<const TokenId> ids) {
         for (const TokenId id : ids) marks_[static_cast<std::size_t>(id)] = 1;
     }
@@ -44,6 +45,7 @@ class TokenMarks {
 
   private:
     std::vector<std::uint8_t> marks_;  ///< 0 or 1
+    std::vector<std::uint64_t> bits_;  ///< the same, 64 a word; made by take()
 };
 
 /// Such a set, kept between calls so that a union costs what it holds, not the vocabulary, with the places of
@@ -53,20 +55,21 @@ class TokenUnion {
     explicit TokenUnion(int vocab = 0) : marks_(vocab), place_(static_cast<std::size_t>(vocab)) {}
     void add(std::span<const TokenId> ids) { marks_.add(ids); }
     void take(std::vector<TokenId>& out);
-    /// Where the tokens `ids` lie in what the last take() gave; all must be in it.
-    void places(std::span<const TokenId> ids, std::vector<std::int32_t>& out) const;
+    /// [vocab]: where each token lies in what the last take() gave; of tokens that are not in it, anything.
+    std::span<const std::int32_t> places() const { return place_; }
 
   private:
     TokenMarks marks_;
-    std::vector<std::int32_t> place_;  ///< of each token of the last take(); of others anything
+    std::vector<std::int32_t> place_;
 };
 
-/// Candidates of hidden rows `first` on from logits over a longer list: columns[i] are the places of row
-/// first + i's own shortlist in its logits, in the order in which a static head would hold them, so that
-/// neither top-k nor logsumexp can tell which other rows shared the call. Ids in `out` are places in
-/// columns[i].
+/// Candidates of hidden rows `first` on from logits over a longer list: lists[i] are row first + i's own
+/// tokens in the order in which a static head would hold them, so that neither top-k nor logsumexp can tell
+/// which other rows shared the call; places[token] is a token's place in its logits. Ids in `out` are places
+/// in lists[i].
 void select_own(kernels::Exec& exec, Rows<const float> logits,
-                std::span<const std::vector<std::int32_t>> columns, int first, Proposal& out);
+                std::span<const std::span<const TokenId>> lists, std::span<const std::int32_t> places,
+                int first, Proposal& out);
 
 /// The states of adjacent rows of one sequence: [first, end) ranges of `states`, null states left out.
 template <typename Visit>

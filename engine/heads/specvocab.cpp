@@ -162,22 +162,24 @@ class SpecVocabHead final : public Head {
         {
             PhaseScope scope(context.phases, Phase::head, context.level, rows,
                              rows_bytes(static_cast<double>(union_.size())));
-            kernels::matmul_rows(context.exec, store_, head_rows(weights_, union_), hidden.slice(first, rows),
-                                 exact);
+            std::vector<TokenId> rows_of;  // where the head has no row for some tokens
+            if (!weights_.row_ids.empty()) rows_of = head_rows(weights_, union_);
+            kernels::matmul_rows(context.exec, store_,
+                                 weights_.row_ids.empty() ? std::span<const TokenId>(union_) : rows_of,
+                                 hidden.slice(first, rows), exact);
         }
         PhaseScope scope(context.phases, Phase::topk, context.level, rows,
                          3 * static_cast<std::uint64_t>(rows) *
                              static_cast<std::uint64_t>(size_at(context.level)) * sizeof(float));
-        columns_.resize(static_cast<std::size_t>(rows));
-        for (int r = 0; r < rows; ++r)
-            together_.places(shortlist(first + r), columns_[static_cast<std::size_t>(r)]);
-        select_own(context.exec, exact, columns_, first, out);
+        lists_.clear();
+        for (int r = first; r < end; ++r) lists_.push_back(shortlist(r));
+        select_own(context.exec, exact, lists_, together_.places(), first, out);
         if (context.support == nullptr) return;
         for (int r = 0; r < rows; ++r) {
             const auto own = shortlist(first + r);
             SupportRow support{{own.begin(), own.end()}, {}};
-            for (const std::int32_t at : columns_[static_cast<std::size_t>(r)])
-                support.logits.push_back(exact.row_data(r)[at]);
+            for (const TokenId id : own)
+                support.logits.push_back(exact.row_data(r)[together_.places()[static_cast<std::size_t>(id)]]);
             context.support->push_back(std::move(support));
         }
     }
@@ -209,7 +211,7 @@ class SpecVocabHead final : public Head {
     std::vector<float> logits_;
     std::vector<TokenId> chosen_;  ///< [rows, chosen_size_], the shortlists of the call
     int chosen_size_ = 0;
-    std::vector<std::vector<std::int32_t>> columns_;  ///< of each row's shortlist in union_
+    std::vector<std::span<const TokenId>> lists_;  ///< the shortlists of the rows scored together
     std::vector<TokenId> union_;
 };
 

@@ -44,21 +44,34 @@ class Stretches {
     }
 
     int blocks() const { return blocks_; }
-    std::size_t activation_bytes() const { return aligned(activations_.bytes()); }
-    /// Once, before run(), into memory that all threads see.
+    /// Do the threads prepare the activations together, before they part?
+    bool shared() const { return activations_.needed() && work_.rows > rows_prepared_twice; }
+    std::size_t shared_bytes() const { return shared() ? aligned(activations_.bytes()) : 0; }
     void prepare(std::byte* buffer) {
-        if (!activations_.needed()) return;
+        if (!shared()) return;
         split_range(exec_, work_.rows, std::int64_t{work_.rows} * work_.k,
                     [&](int, int begin, int end) { activations_.prepare(buffer, begin, end); });
         activations_.point(work_, buffer);
     }
 
+    /// One thread's own view, with memory of its own for activations that are not shared.
+    std::size_t own_bytes() const {
+        return activations_.needed() && !shared() ? aligned(activations_.bytes()) : 0;
+    }
+    MatmulWork own(std::byte* buffer) const {
+        MatmulWork work = work_;
+        if (own_bytes() == 0) return work;
+        activations_.prepare(buffer, 0, work.rows);
+        activations_.point(work, buffer);
+        return work;
+    }
+
     /// Blocks [first, first + count) into y [M, stride].
-    void run(int first, int count, float* y, int stride) const {
-        MatmulWork part = work_;
+    void run(const MatmulWork& own, int first, int count, float* y, int stride) const {
+        MatmulWork part = own;
         const auto skipped = static_cast<std::size_t>(first);
-        part.weights += skipped * block_bytes(packing_.precision, work_.k);
-        part.scales += skipped * scale_bytes(packing_, work_.k) / sizeof(std::uint16_t);
+        part.weights += skipped * block_bytes(packing_.precision, part.k);
+        part.scales += skipped * scale_bytes(packing_, part.k) / sizeof(std::uint16_t);
         part.n -= first * lanes;
         if (part.bias != nullptr) part.bias += first * lanes;
         part.y = y;
@@ -99,23 +112,34 @@ void head_pass(Exec& exec, const Matrix& weights, Rows<const float> x, int suppo
     out.sums.resize(rows * static_cast<std::size_t>(out.parts));
     if (x.rows == 0) return;
     Stretches product(exec, weights, x, bias);
-    product.prepare(exec.shared_scratch(product.activation_bytes()));
+    product.prepare(exec.shared_scratch(product.shared_bytes()));
     const std::int64_t operations = std::int64_t{x.rows} * support * weights.k();
     split_range(exec, out.parts, operations, [&](int thread, int begin, int end) {
-        auto* y = reinterpret_cast<float*>(exec.scratch(thread, rows * segment * sizeof(float)));
+        // A thread's lists lie apart from the others' until they are whole: what shares a line with another
+        // thread's is slow to write.
+        const std::size_t own_keys = rows * static_cast<std::size_t>(k);
+        std::byte* scratch = exec.scratch(thread, product.own_bytes() + rows * segment * sizeof(float) +
+                                                      aligned(own_keys * sizeof(std::uint64_t)));
+        const MatmulWork own = product.own(scratch);
+        auto* y = reinterpret_cast<float*>(scratch + product.own_bytes());
+        auto* lists = reinterpret_cast<std::uint64_t*>(y + rows * segment);
+        std::fill_n(lists, own_keys, std::uint64_t{0});
         for (int s = begin; s < end; ++s) {
             const int first = s * segment, count = std::min(segment, support - first);
-            product.run(s * segment_blocks, blocks_of(count, lanes), y, segment);
+            product.run(own, s * segment_blocks, blocks_of(count, lanes), y, segment);
             for (std::size_t r = 0; r < rows; ++r) {
                 const float* row = y + r * segment;
                 const SumPart part = sum_part(kernels, row, count);
                 out.sums[r * static_cast<std::size_t>(out.parts) + static_cast<std::size_t>(s)] = {part.top,
                                                                                                    part.sum};
-                std::uint64_t* keys = out.keys.data() + r * row_keys + static_cast<std::size_t>(thread * k);
-                BestKeys best{keys, k, std::min(k, first - begin * segment)};
+                BestKeys best{lists + r * static_cast<std::size_t>(k), k,
+                              std::min(k, first - begin * segment)};
                 best.add(kernels, row, first, count);
             }
         }
+        for (std::size_t r = 0; r < rows; ++r)
+            std::copy_n(lists + r * static_cast<std::size_t>(k), k,
+                        out.keys.data() + r * row_keys + static_cast<std::size_t>(thread * k));
     });
 }
 
@@ -140,73 +164,148 @@ namespace {
 struct Passed {
     float* values;
     std::int32_t* index;
-    int* count;  ///< -1: more passed than there is room for
 };
 
-/// head_top_set()'s memory: for each thread and row a list of what passed, and each row's bound.
+/// head_top_set()'s memory: for each thread and row a list of what passed and its length, -1 where more
+/// passed than there is room for.
 class PassedLists {
   public:
     PassedLists(int threads, int rows, int room)
         : threads_(threads),
           rows_(static_cast<std::size_t>(rows)),
-          room_(static_cast<std::size_t>(room + SetScratch::slack)) {}
+          room_(aligned(static_cast<std::size_t>(room + SetScratch::slack) * sizeof(float)) / sizeof(float)),
+          counts_(aligned(rows_ * sizeof(int)) / sizeof(int)) {}
     std::size_t bytes() const {
-        return lists() * (room_ * (sizeof(float) + sizeof(std::int32_t)) + sizeof(int)) +
-               rows_ * sizeof(float);
+        return static_cast<std::size_t>(threads_) *
+               (rows_ * room_ * (sizeof(float) + sizeof(std::int32_t)) + counts_ * sizeof(int));
     }
-    void place(std::byte* at) { at_ = at; }
+    void place(std::byte* at) {
+        values_ = reinterpret_cast<float*>(at);
+        index_ =
+            reinterpret_cast<std::int32_t*>(values_ + static_cast<std::size_t>(threads_) * rows_ * room_);
+        count_ = reinterpret_cast<int*>(index_ + static_cast<std::size_t>(threads_) * rows_ * room_);
+        std::fill_n(count_, static_cast<std::size_t>(threads_) * counts_, 0);
+    }
     Passed of(int thread, int row) const {
         const std::size_t list = static_cast<std::size_t>(thread) * rows_ + static_cast<std::size_t>(row);
-        return {floats() + list * room_, indices() + list * room_, counts() + list};
+        return {values_ + list * room_, index_ + list * room_};
     }
-    float& bound(int row) const {
-        return reinterpret_cast<float*>(counts() + lists())[static_cast<std::size_t>(row)];
+    /// In a line of memory that no other thread writes.
+    int& count(int thread, int row) const {
+        return count_[static_cast<std::size_t>(thread) * counts_ + static_cast<std::size_t>(row)];
     }
     /// Values that a list takes; a few more places may be written.
     int room() const { return static_cast<int>(room_) - SetScratch::slack; }
     int threads() const { return threads_; }
-    void clear() { std::fill_n(counts(), lists(), 0); }
 
   private:
-    std::size_t lists() const { return static_cast<std::size_t>(threads_) * rows_; }
-    float* floats() const { return reinterpret_cast<float*>(at_); }
-    std::int32_t* indices() const { return reinterpret_cast<std::int32_t*>(floats() + lists() * room_); }
-    int* counts() const { return reinterpret_cast<int*>(indices() + lists() * room_); }
-
     int threads_;
-    std::size_t rows_, room_;
-    std::byte* at_ = nullptr;
+    std::size_t rows_, room_, counts_;
+    float* values_ = nullptr;
+    std::int32_t* index_ = nullptr;
+    int* count_ = nullptr;
 };
 
-/// Appends the values of y[0, n) above `bound`; column 0 is output number `first`.
-void keep_passing(const RowKernels& kernels, const float* y, int n, int first, float bound, int room,
-                  const Passed& list) {
-    if (*list.count < 0) return;
-    if (*list.count + n > room && *list.count + kernels.count_above(y, n, bound) > room) {
-        *list.count = -1;
-        return;
-    }
-    *list.count +=
-        kernels.take_above(y, n, first, bound, list.values + *list.count, list.index + *list.count);
+/// Appends the values of y[0, n) above `bound` to a list of `found`; column 0 is output number `first`.
+/// Returns what it holds then.
+int keep_passing(const RowKernels& kernels, const float* y, int n, int first, float bound, int room,
+                 const Passed& list, int found) {
+    if (found < 0 || (found + n > room && found + kernels.count_above(y, n, bound) > room)) return -1;
+    return found + kernels.take_above(y, n, first, bound, list.values + found, list.index + found);
 }
 
-/// Bounds of all rows from 64 blocks of outputs spread over the matrix; +inf where there is none.
-void find_bounds(Exec& exec, const Stretches& product, const RowKernels& kernels, int rows, int place,
-                 const PassedLists& lists) {
-    constexpr int blocks = bound_samples / lanes;
-    auto* sample = reinterpret_cast<float*>(
-        exec.scratch(0, static_cast<std::size_t>(rows) * bound_samples * sizeof(float)));
-    const std::int64_t operations = std::int64_t{rows} * bound_samples * 32;
-    split_range(exec, blocks, operations, [&](int, int begin, int end) {
-        for (int b = begin; b < end; ++b)
-            product.run(static_cast<int>(std::int64_t{b} * (product.blocks() - 1) / (blocks - 1)), 1,
-                        sample + std::ptrdiff_t{b} * lanes, bound_samples);
+constexpr int sample_blocks = bound_samples / lanes;
+
+/// The samples of all rows, [rows, bound_samples], from blocks [begin, end) of sample_blocks spread over the
+/// matrix.
+void take_samples(const Stretches& product, const MatmulWork& own, int begin, int end, float* samples) {
+    for (int b = begin; b < end; ++b)
+        product.run(own, static_cast<int>(std::int64_t{b} * (product.blocks() - 1) / (sample_blocks - 1)), 1,
+                    samples + std::ptrdiff_t{b} * lanes, bound_samples);
+}
+/// What to keep above; +inf where a sample gives no bound.
+float bound_of(const RowKernels& kernels, const float* sample, int place) {
+    const float bound = kth_largest(kernels, sample, bound_samples, place);
+    return std::isfinite(bound) ? bound : -lowest;
+}
+
+/// The sets of head_top_set() from what passes each row's bound; the first id of a row that the sample
+/// misjudged is -1.
+void keep_best(Exec& exec, const Matrix& weights, Rows<const float> x, int k, int place,
+               Rows<std::int32_t> ids) {
+    const int rows = x.rows, n = weights.n();
+    const RowKernels& kernels = row_kernels(exec);
+    Stretches product(exec, weights, x, nullptr);
+    const int segments = blocks_of(n, segment);
+    PassedLists lists(std::min(exec.threads(), segments), rows, 2 * k + segment);
+    // Every thread finds the bounds of a few rows itself, for less than a meeting of the pool costs.
+    const bool meet = rows > rows_prepared_twice;
+    const std::size_t row_bounds = aligned(static_cast<std::size_t>(rows) * sizeof(float));
+    const std::size_t samples_bytes = static_cast<std::size_t>(rows) * bound_samples * sizeof(float);
+    std::byte* shared =
+        exec.shared_scratch(product.shared_bytes() + lists.bytes() + row_bounds + (meet ? samples_bytes : 0));
+    product.prepare(shared);
+    lists.place(shared + product.shared_bytes());
+    auto* common = reinterpret_cast<float*>(shared + product.shared_bytes() + lists.bytes());
+    const auto find_bounds = [&](int begin, int end, const float* samples, float* bounds) {
+        for (int r = begin; r < end; ++r)
+            bounds[r] = bound_of(kernels, samples + std::ptrdiff_t{r} * bound_samples, place);
+    };
+    if (meet) {
+        float* samples = common + row_bounds / sizeof(float);
+        const std::int64_t operations = std::int64_t{rows} * bound_samples * 32;
+        split_range(exec, sample_blocks, operations, [&](int thread, int begin, int end) {
+            take_samples(product, product.own(exec.scratch(thread, product.own_bytes())), begin, end,
+                         samples);
+        });
+        split_range(exec, rows, operations,
+                    [&](int, int begin, int end) { find_bounds(begin, end, samples, common); });
+    }
+    split_range(exec, segments, std::int64_t{rows} * n * weights.k(), [&](int thread, int begin, int end) {
+        std::byte* scratch = exec.scratch(thread, product.own_bytes() + row_bounds + samples_bytes);
+        const MatmulWork own = product.own(scratch);
+        float* bounds = reinterpret_cast<float*>(scratch + product.own_bytes());
+        auto* y = bounds + row_bounds / sizeof(float);
+        if (meet) {
+            bounds = common;
+        } else {
+            take_samples(product, own, 0, sample_blocks, y);
+            find_bounds(0, rows, y, bounds);
+            if (begin == 0) std::copy_n(bounds, rows, common);
+        }
+        static_assert(bound_samples == segment);
+        for (int s = begin; s < end; ++s) {
+            const int first = s * segment, count = std::min(segment, n - first);
+            product.run(own, s * segment_blocks, blocks_of(count, lanes), y, segment);
+            for (int r = 0; r < rows; ++r) {
+                int& found = lists.count(thread, r);
+                found = keep_passing(kernels, y + std::ptrdiff_t{r} * segment, count, first, bounds[r],
+                                     lists.room(), lists.of(thread, r), found);
+            }
+        }
     });
-    split_range(exec, rows, operations, [&](int, int begin, int end) {
+    const std::int64_t operations = std::int64_t{rows} * k * 32;
+    split_range(exec, rows, operations, [&](int thread, int begin, int end) {
+        const std::size_t room =
+            static_cast<std::size_t>(lists.threads()) * static_cast<std::size_t>(lists.room());
+        std::byte* scratch = exec.scratch(thread, room * (sizeof(float) + sizeof(std::int32_t)));
+        auto* values = reinterpret_cast<float*>(scratch);
+        auto* index = reinterpret_cast<std::int32_t*>(values + room);
         for (int r = begin; r < end; ++r) {
-            const float bound =
-                kth_largest(kernels, sample + std::ptrdiff_t{r} * bound_samples, bound_samples, place);
-            lists.bound(r) = std::isfinite(bound) ? bound : -lowest;
+            int found = 0;
+            bool complete = true;
+            for (int t = 0; t < lists.threads(); ++t) {
+                const int count = lists.count(t, r);
+                complete = complete && count >= 0;
+                if (!complete) break;
+                const Passed list = lists.of(t, r);
+                std::copy_n(list.values, count, values + found);
+                std::copy_n(list.index, count, index + found);
+                found += count;
+            }
+            ids.row_data(r)[0] = -1;
+            if (complete && found >= k)
+                write_set(kernels, values, index, found, k, ids.row_data(r), common[r]);
         }
     });
 }
@@ -218,56 +317,13 @@ void head_top_set(Exec& exec, const Matrix& weights, Rows<const float> x, int k,
     assert(x.cols == weights.k() && k > 0 && k <= n && ids.rows == rows && ids.cols == k);
     if (rows == 0) return;
     if (weights.on_device()) return device_top_set(weights, x, k, ids);
-    const RowKernels& kernels = row_kernels(exec);
     const int place = bound_place(n, k);
     // A row that the sample misjudged, and every row of a small matrix: all its logits at once.
     std::vector<int> whole;
     if (place == 0) {
         for (int r = 0; r < rows; ++r) whole.push_back(r);
     } else {
-        Stretches product(exec, weights, x, nullptr);
-        const int segments = blocks_of(n, segment);
-        PassedLists lists(std::min(exec.threads(), segments), rows, 2 * k + segment);
-        std::byte* shared = exec.shared_scratch(product.activation_bytes() + lists.bytes());
-        product.prepare(shared);
-        lists.place(shared + product.activation_bytes());
-        lists.clear();
-        find_bounds(exec, product, kernels, rows, place, lists);
-        split_range(exec, segments, std::int64_t{rows} * n * weights.k(),
-                    [&](int thread, int begin, int end) {
-                        auto* y = reinterpret_cast<float*>(
-                            exec.scratch(thread, static_cast<std::size_t>(rows) * segment * sizeof(float)));
-                        for (int s = begin; s < end; ++s) {
-                            const int first = s * segment, count = std::min(segment, n - first);
-                            product.run(s * segment_blocks, blocks_of(count, lanes), y, segment);
-                            for (int r = 0; r < rows; ++r)
-                                keep_passing(kernels, y + std::ptrdiff_t{r} * segment, count, first,
-                                             lists.bound(r), lists.room(), lists.of(thread, r));
-                        }
-                    });
-        const std::int64_t operations = std::int64_t{rows} * k * 16;
-        split_range(exec, rows, operations, [&](int thread, int begin, int end) {
-            const std::size_t room =
-                static_cast<std::size_t>(lists.threads()) * static_cast<std::size_t>(lists.room());
-            std::byte* scratch = exec.scratch(thread, room * (sizeof(float) + sizeof(std::int32_t)));
-            auto* values = reinterpret_cast<float*>(scratch);
-            auto* index = reinterpret_cast<std::int32_t*>(values + room);
-            for (int r = begin; r < end; ++r) {
-                int found = 0;
-                bool complete = true;
-                for (int t = 0; t < lists.threads(); ++t) {
-                    const Passed list = lists.of(t, r);
-                    complete = complete && *list.count >= 0;
-                    if (!complete) break;
-                    std::copy_n(list.values, *list.count, values + found);
-                    std::copy_n(list.index, *list.count, index + found);
-                    found += *list.count;
-                }
-                ids.row_data(r)[0] = -1;
-                if (complete && found >= k)
-                    write_set(kernels, values, index, found, k, ids.row_data(r), lists.bound(r));
-            }
-        });
+        keep_best(exec, weights, x, k, place, ids);
         for (int r = 0; r < rows; ++r)
             if (ids.row_data(r)[0] < 0) whole.push_back(r);
     }

@@ -14,7 +14,7 @@
 /// dot products). Outputs are padded to 16 and inputs to the group with zeros.
 ///   f32   [N/16][K][16]                       float
 ///   bf16  [N/16][K/2][16][2]                  bf16
-///   int8  [N/16][K/4][16][4]                  K padded to 16
+///   int8  [N/16][K/4][16][4]                  K padded to 4
 ///         then [N/16][K/128][16]              bf16 scale of (output, 128 inputs), K padded to 128
 ///   int4  [N/16][K/8][16][4]                  two inputs a byte: low nibbles are inputs 8 j to 8 j + 3, high
 ///   ones

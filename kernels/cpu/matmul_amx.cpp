@@ -1,3 +1,5 @@
+#include "kernels/cpu/amx_tiles.h"
+#include "kernels/cpu/gathered.h"
 #include "kernels/cpu/matmul_bf16_pairs.h"
 #include "kernels/cpu/matmul_int4_vnni.h"
 #include "kernels/cpu/matmul_int8_vnni.h"
@@ -6,33 +8,6 @@
 /// at nearly the same cost for 2 rows as for 16.
 namespace draftscope::kernels {
 namespace {
-
-constexpr int tile_rows = 16;
-constexpr int row_bytes = 64;
-
-/// The operand of ldtilecfg.
-struct TileConfig {
-    std::uint8_t palette = 1;
-    std::uint8_t start_row = 0;
-    std::uint8_t reserved[14] = {};
-    std::uint16_t columns[16] = {};  ///< bytes of a row
-    std::uint8_t rows[16] = {};
-
-    void set(int tile, int rows_in, int bytes) {
-        rows[tile] = static_cast<std::uint8_t>(rows_in);
-        columns[tile] = static_cast<std::uint16_t>(bytes);
-    }
-};
-
-/// Tiles are set up for one call and given back after it: threads without live tiles switch faster.
-struct TileScope {
-    /// GCC 12's _tile_loadconfig names 8 of the 64 bytes as read, so that stores to the others may be
-    /// dropped.
-    explicit TileScope(const TileConfig& config) { asm volatile("ldtilecfg %0" : : "m"(config)); }
-    ~TileScope() { _tile_release(); }
-    TileScope(const TileScope&) = delete;
-    TileScope& operator=(const TileScope&) = delete;
-};
 
 inline void prefetch_tile(const std::int8_t* at) {
 #pragma GCC unroll 16
@@ -70,7 +45,7 @@ struct AmxWalk {
 
     static void blocks(const MatmulWork& work, int begin, int end) {
         if (work.rows < Kernel::fewest_rows) return TileWalk<typename Kernel::Narrow>::run(work, begin, end);
-        const TileConfig config = Kernel::config(work.rows < tile_rows ? work.rows : tile_rows);
+        const TileConfig config = Kernel::config(work.rows < tile_rows ? work.rows : tile_rows, work.k);
         const TileScope scope(config);
         // Rows that need a tile more go through a block while it is in the caches.
         const int step = work.rows > tile_rows ? 1 : end - begin;
@@ -95,17 +70,25 @@ struct Int8Amx {
 
     /// Tiles 0 and 1: sums of rows 0 to 7 and 8 to 15; 2 and 3: their activations; 4: weights; 5 to 7: as 2
     /// to 4.
-    static TileConfig config(int rows) {
+    /// A matrix of one group of inputs has tiles of as many as it has.
+    static TileConfig config(int rows, int k) {
         TileConfig tiles;
         const int first = 2 * (rows < half ? rows : half), second = 2 * rows - first;
         tiles.set(0, first, row_bytes);
         if (second > 0) tiles.set(1, second, row_bytes);
         for (int inputs = 2; inputs <= 5; inputs += 3) {
-            tiles.set(inputs, first, row_bytes);
-            if (second > 0) tiles.set(inputs + 1, second, row_bytes);
-            tiles.set(inputs + 2, tile_rows, row_bytes);
+            const int fours = k > quant_block ? tile_rows : fours_of(k, inputs == 2 ? 0 : 1);
+            if (fours == 0) break;
+            tiles.set(inputs, first, 4 * fours);
+            if (second > 0) tiles.set(inputs + 1, second, 4 * fours);
+            tiles.set(inputs + 2, fours, row_bytes);
         }
         return tiles;
+    }
+    /// Fours of inputs, up to a tile's, of the first or second tile of one group.
+    static int fours_of(int k, int tile) {
+        const int left = (k - tile * tile_inputs + 3) / 4;
+        return left < 0 ? 0 : left < tile_rows ? left : tile_rows;
     }
 
     template <int T>
@@ -143,10 +126,58 @@ struct Int8Amx {
         }
     }
 
+    /// Of a matrix of one group: the activations' tiles stay where they are.
+    template <int T>
+    static void one_group(const MatmulWork& work, int begin, int end, int row) {
+        const long stride = (work.k + int8_padding - 1) / int8_padding * int8_padding * lanes;
+        const auto* w = reinterpret_cast<const std::int8_t*>(work.weights) + begin * stride;
+        const std::uint16_t* scales = work.scales + begin * lanes;
+        const std::int8_t* x = work.x_int8 + row * 2 * quant_block;
+        const std::int8_t* lower = x + 2 * half * quant_block;
+        const bool second = work.k > tile_inputs;
+        _tile_loadd(2, x, quant_block);
+        if constexpr (T > half) _tile_loadd(3, lower, quant_block);
+        if (second) {
+            _tile_loadd(5, x + tile_inputs, quant_block);
+            if constexpr (T > half) _tile_loadd(6, lower + tile_inputs, quant_block);
+        }
+        alignas(64) Dots dots[slots][2];
+        for (int block = begin; block < end + dots_ahead; ++block, w += stride) {
+            if (block < end) {
+                for (long line = 0; line < stride; line += 64)
+                    _mm_prefetch(reinterpret_cast<const char*>(w) + tiles_ahead * tile_bytes + line,
+                                 _MM_HINT_T0);
+                _tile_zero(0);
+                if constexpr (T > half) _tile_zero(1);
+                _tile_loadd(4, w, row_bytes);
+                _tile_dpbssd(0, 2, 4);
+                if constexpr (T > half) _tile_dpbssd(1, 3, 4);
+                if (second) {
+                    _tile_loadd(7, w + tile_bytes, row_bytes);
+                    _tile_dpbssd(0, 5, 7);
+                    if constexpr (T > half) _tile_dpbssd(1, 6, 7);
+                }
+            }
+            if (block >= begin + dots_ahead) {
+                __m512 sum[T];
+#pragma GCC unroll 16
+                for (int t = 0; t < T; ++t) sum[t] = _mm512_setzero_ps();
+                add<T>(dots[(block - dots_ahead) % slots], load_scales(scales), work.x_scale + row, 1, sum);
+                scales += lanes;
+#pragma GCC unroll 16
+                for (int t = 0; t < T; ++t) store_tile_row(work, block - dots_ahead, row + t, sum[t]);
+            }
+            if (block == end) break;
+            store_dots<0>(dots[block % slots][0]);
+            if constexpr (T > half) store_dots<1>(dots[block % slots][1]);
+        }
+    }
+
     /// One group of one block after the other, whatever block it is of: between a tile and the use of its
     /// sums lies the work of others.
     template <int T>
     static void run(const MatmulWork& work, int begin, int end, int row) {
+        if (work.k <= quant_block) return one_group<T>(work, begin, end, row);
         const long groups = (work.k + quant_block - 1) / quant_block;
         const long stride = (work.k + int8_padding - 1) / int8_padding * int8_padding * lanes;
         const auto* w = reinterpret_cast<const std::int8_t*>(work.weights) + begin * stride;
@@ -205,7 +236,7 @@ struct Int4Amx {
     static constexpr int packed_bytes = group_bytes / 2;
 
     /// Tile 0: sums of T rows, 2: activations, 3: weights.
-    static TileConfig config(int rows) {
+    static TileConfig config(int rows, int) {
         TileConfig tiles;
         tiles.set(0, rows, row_bytes);
         tiles.set(2, rows, int4_block);
@@ -416,6 +447,8 @@ const MatmulKernels matmul_kernels_amx = {TileWalk<F32Tile>::run,
                                           true,
                                           quantise_row,
                                           quantise_row_int4,
-                                          to_bf16_pairs};
+                                          to_bf16_pairs,
+                                          &gathered_int8_amx,
+                                          &gathered_bf16_amx};
 
 }  // namespace draftscope::kernels

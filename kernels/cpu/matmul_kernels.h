@@ -35,6 +35,8 @@ struct MatmulWork {
 /// Computes output blocks (of 16) [begin, end) for all M rows.
 using MatmulBlocks = void (*)(const MatmulWork& work, int begin, int end);
 
+struct GatheredKernel;
+
 struct MatmulKernels {
     MatmulBlocks f32;
     MatmulBlocks bf16;
@@ -50,6 +52,9 @@ struct MatmulKernels {
                           float* sum);
     /// One row as pairs of bf16 (null unless bf16_activations).
     void (*to_bf16)(const float* x, int k, std::uint32_t* out);
+    /// Scattered rows (kernels/cpu/gathered.h); null where they are put in block order for the ones above.
+    const GatheredKernel* gathered_int8 = nullptr;
+    const GatheredKernel* gathered_bf16 = nullptr;
 };
 
 extern const MatmulKernels matmul_kernels_portable;

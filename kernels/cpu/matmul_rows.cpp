@@ -3,6 +3,7 @@
 #include <cassert>
 
 #include "kernels/cpu/activations.h"
+#include "kernels/cpu/gathered.h"
 #include "kernels/cpu/row_layout.h"
 #include "kernels/cpu/split.h"
 #include "kernels/device/device_matrix.h"
@@ -22,7 +23,11 @@ constexpr std::size_t aligned(std::size_t bytes) {
     return (bytes + RowShape::alignment - 1) / RowShape::alignment * RowShape::alignment;
 }
 
-/// One thread's share: blocks [begin, end) of 16 rows of `ids`.
+int rows_ahead_of(const RowStore& store) {
+    return std::clamp(static_cast<int>(bytes_ahead / store.row_bytes()), lanes, together * lanes);
+}
+
+/// One thread's share: blocks [begin, end) of 16 rows of `ids`, put in tile order on the way.
 class GatheredBlocks {
   public:
     GatheredBlocks(Exec& exec, const RowStore& store, std::span<const TokenId> ids)
@@ -32,8 +37,7 @@ class GatheredBlocks {
           interleave_(interleave_of(exec)),
           block_(block_bytes(store.packing().precision, store.k())),
           scales_(scale_bytes(store.packing(), store.k())),
-          rows_ahead_(
-              std::clamp(static_cast<int>(bytes_ahead / store.row_bytes()), lanes, together * lanes)) {}
+          rows_ahead_(rows_ahead_of(store)) {}
 
     std::size_t scratch_bytes() const {
         return aligned(together * block_) + aligned(tile_bytes) + aligned(together * scales_);
@@ -89,6 +93,31 @@ class GatheredBlocks {
     int rows_ahead_;
 };
 
+const GatheredKernel* gathered_kernel(const MatmulKernels& kernels, Packing packing) {
+    return packing.precision == Precision::int8   ? kernels.gathered_int8
+           : packing.precision == Precision::bf16 ? kernels.gathered_bf16
+                                                  : nullptr;
+}
+
+/// One thread's share of rows that are multiplied as they lie. `scratch` holds gathered_bytes().
+void run_gathered(const GatheredKernel& kernel, const MatmulWork& work, const RowStore& store,
+                  std::span<const TokenId> ids, std::byte* scratch, int begin, int end) {
+    GatheredWork gathered;
+    gathered.store = RowStoreAccess::row(store, 0);
+    gathered.row_bytes = store.row_bytes();
+    gathered.ids = ids.data();
+    gathered.count = static_cast<int>(ids.size());
+    gathered.k = work.k;
+    gathered.rows = work.rows;
+    gathered.x = scratch;
+    gathered.scratch = scratch + aligned(kernel.x_bytes(work.k, work.rows));
+    gathered.rows_ahead = rows_ahead_of(store);
+    gathered.y = work.y;
+    gathered.y_stride = work.y_stride;
+    kernel.prepare(work, scratch);
+    kernel.run(gathered, begin, end);
+}
+
 }  // namespace
 
 void matmul_rows(Exec& exec, const RowStore& store, std::span<const TokenId> ids, Rows<const float> x,
@@ -118,13 +147,20 @@ void matmul_rows(Exec& exec, const RowStore& store, std::span<const TokenId> ids
     constexpr int rows_of_reading = 4;
     const std::int64_t operations =
         static_cast<std::int64_t>(ids.size()) * store.k() * (x.rows + rows_of_reading);
+    const GatheredKernel* gathered = gathered_kernel(kernels, store.packing());
+    const std::size_t scratch_bytes = gathered == nullptr
+                                          ? blocks.scratch_bytes()
+                                          : aligned(gathered->x_bytes(work.k, work.rows)) +
+                                                gathered->scratch_bytes(work.k, store.row_bytes());
     split_range(exec, blocks_of(static_cast<int>(ids.size()), lanes), operations,
                 [&](int thread, int begin, int end) {
                     const std::size_t own = shared == nullptr ? aligned(activations.bytes()) : 0;
-                    std::byte* buffer = exec.scratch(thread, own + blocks.scratch_bytes());
+                    std::byte* buffer = exec.scratch(thread, own + scratch_bytes);
                     MatmulWork mine = work;
                     if (activations.needed() && shared == nullptr) activations.prepare(buffer, 0, x.rows);
                     activations.point(mine, shared == nullptr ? buffer : shared);
+                    if (gathered != nullptr)
+                        return run_gathered(*gathered, mine, store, ids, buffer + own, begin, end);
                     blocks.run(kernel, mine, buffer + own, begin, end);
                 });
 }

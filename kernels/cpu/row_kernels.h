@@ -46,6 +46,9 @@ struct RowKernels {
                         int most, std::int32_t* out);
     /// How many of x[0, n) are above `limit`.
     int (*count_above)(const float* x, int n, float limit);
+    /// The values above `low` but not above `high` among x[0, n), in order; returns how many. `values` has
+    /// room for 16 more than that.
+    int (*take_between)(const float* x, int n, float low, float high, float* values);
     /// Fills weights with exp(score - maximum) and the maximum and sum in `out`.
     void (*score_chunk)(const AttentionChunk& chunk);
     /// Fills the unnormalised output in `out` from weights and values.

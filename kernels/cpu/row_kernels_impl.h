@@ -202,6 +202,27 @@ struct RowKernelsOf {
         return found;
     }
 
+    static int take_between(const float* x, int n, float low, float high, float* values) {
+        const F least = V::set1(low), most = V::set1(high);
+        int found = 0;
+        int i = 0;
+        for (; i + 16 <= n; i += 16) {
+            const F all = V::load(x + i);
+            std::uint32_t mask = V::greater(all, least) & ~V::greater(all, most);
+            if constexpr (requires { V::store_packed(values, mask, all); }) {
+                V::store_packed(values + found, mask, all);
+                found += __builtin_popcount(mask);
+            } else {
+                for (; mask != 0; mask &= mask - 1) values[found++] = x[i + __builtin_ctz(mask)];
+            }
+        }
+        for (; i < n; ++i) {
+            values[found] = x[i];
+            found += x[i] > low && !(x[i] > high) ? 1 : 0;
+        }
+        return found;
+    }
+
     static void take_places(const float* values, const std::int32_t* places, int n, float limit, int ties,
                             int most, std::int32_t* out) {
         int found = 0;
@@ -418,9 +439,9 @@ struct RowKernelsOf {
     }
 
     static constexpr RowKernels table() {
-        return {rms_norm,  silu_mul,    add,        round_to_bf16, rope,        largest,
-                sum_exp,   above,       take_above, take_places,   count_above, score_chunk,
-                mix_chunk, join_chunks, forward_kl, exp_scaled};
+        return {rms_norm,    silu_mul,  add,         round_to_bf16, rope,        largest,
+                sum_exp,     above,     take_above,  take_places,   count_above, take_between,
+                score_chunk, mix_chunk, join_chunks, forward_kl,    exp_scaled};
     }
 };
 

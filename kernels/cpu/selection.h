@@ -118,21 +118,8 @@ inline float ordered_value(std::uint32_t order) {
     return value_of(static_cast<std::uint64_t>(order) << 32);
 }
 
-/// The k-th largest of x[0, n), 1 <= k <= n, none NaN or below `least`: halves the range of values until
-/// fewer than k lie above, about thirty passes over what is in the nearest cache.
-inline float kth_largest(const RowKernels& kernels, const float* x, int n, int k, float least = lowest) {
-    std::uint32_t low = order_of(least);                   // at least k values lie at or above `low`
-    std::uint32_t high = order_of(kernels.largest(x, n));  // fewer than k values lie above `high`
-    while (low < high) {
-        const std::uint32_t middle = low + (high - low) / 2;
-        if (kernels.count_above(x, n, ordered_value(middle)) >= k) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return ordered_value(low);
-}
+/// The k-th largest of x[0, n), 1 <= k <= n, none NaN or below `least`.
+float kth_largest(const RowKernels& kernels, const float* x, int n, int k, float least = lowest);
 
 /// Numbers of samples and, among them, the place of a bound that a few more than the k largest of n values
 /// pass: a quarter more than k's share, and three deviations of what such a small sample gets wrong. 0: the

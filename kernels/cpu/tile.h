@@ -7,10 +7,10 @@ namespace draftscope::kernels {
 inline constexpr int lanes = 16;  ///< outputs in one block
 inline constexpr int quant_block =
     128;  ///< inputs that share one scale of int8 weights, and their activations
-inline constexpr int tile_inputs = 64;   ///< int8 inputs in one row of an AMX tile
-inline constexpr int int8_padding = 16;  ///< int8 weights are padded to whole multiples of so many inputs
-inline constexpr int int4_block = 32;    ///< inputs that share one int4 scale, and their activations; K is
-                                         ///< padded to it
+inline constexpr int tile_inputs = 64;  ///< int8 inputs in one row of an AMX tile
+inline constexpr int int8_padding = 4;  ///< int8 weights are padded to whole multiples of so many inputs
+inline constexpr int int4_block = 32;   ///< inputs that share one int4 scale, and their activations; K is
+                                        ///< padded to it
 inline constexpr int int8_offset = 128;
 inline constexpr int int4_offset = 8;  ///< of symmetric int4: a weight is scale * (q - 8)
 /// Activations against int8 weights are two bytes, high * 2^bits + low with low in -2^(bits - 1) ..

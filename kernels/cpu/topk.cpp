@@ -55,7 +55,57 @@ int keys_by_histogram(const float* x, int n, int k, std::uint64_t* keys) {
     return found;
 }
 
+/// Where the values between `low` and `high` (as order_of()), of which `above_low` lie above the range's
+/// lower end and `above_high` above its upper one, may be split so that `wanted` lie above: values thin out
+/// about exponentially towards the largest. Always in [low, high).
+std::uint32_t guess(std::uint32_t low, std::uint32_t high, int above_low, int above_high, float wanted) {
+    const float bottom = ordered_value(low), top = ordered_value(high);
+    const float many = static_cast<float>(above_low), few = static_cast<float>(above_high) + 0.5f;
+    const float at = bottom + (top - bottom) * (std::log(many / wanted) / std::log(many / few));
+    if (!std::isfinite(at)) return low + (high - low) / 2;
+    return std::clamp(order_of(at), low, high - 1);
+}
+
 }  // namespace
+
+float kth_largest(const RowKernels& kernels, const float* x, int n, int k, float least) {
+    // Narrows [low, high]: at least k values lie at or above `low`, fewer than k above `high`. Guesses to
+    // either side of the k-th value leave few values between; where one leaves half of them, the range is
+    // halved next.
+    constexpr int near_by = 256;
+    float between[near_by + SetScratch::slack];
+    std::uint32_t low = order_of(least), high = order_of(kernels.largest(x, n));
+    int above_low = n, above_high = 0;
+    bool guessed = false, upper = false;
+    while (low < high) {
+        const int left = above_low - above_high;
+        if (left <= near_by && n >= 2 * left && low > order_of(lowest)) {
+            n = kernels.take_between(x, n, ordered_value(low - 1), ordered_value(high), between);
+            x = between;
+            k -= above_high;
+            above_low = n;
+            above_high = 0;
+        }
+        std::uint32_t middle = low + (high - low) / 2;
+        if (!guessed) {
+            const float step = static_cast<float>(left) / 16.0f;
+            const float wanted = static_cast<float>(k) + (upper ? -step : step);
+            upper = !upper;
+            if (wanted > static_cast<float>(above_high) && wanted < static_cast<float>(above_low))
+                middle = guess(low, high, above_low, above_high, wanted);
+        }
+        const int above = kernels.count_above(x, n, ordered_value(middle));
+        if (above >= k) {
+            low = middle + 1;
+            above_low = above;
+        } else {
+            high = middle;
+            above_high = above;
+        }
+        guessed = 2 * (above_low - above_high) > left;
+    }
+    return ordered_value(low);
+}
 
 int keys_by_sample(const RowKernels& kernels, const float* x, int n, int k, std::uint64_t* keys) {
     const int place = bound_place(n, k);
@@ -146,7 +196,8 @@ void top_set(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids) {
 }
 
 void topk_of_columns(Exec& exec, Rows<const float> x, std::span<const std::span<const std::int32_t>> columns,
-                     int k, Rows<std::int32_t> ids, Rows<float> values, std::span<float> logsumexp) {
+                     int k, Rows<std::int32_t> ids, Rows<float> values, std::span<float> logsumexp,
+                     std::span<const std::int32_t> places) {
     assert(k > 0 && static_cast<int>(columns.size()) == x.rows && ids.rows == x.rows);
     const RowKernels& kernels = row_kernels(exec);
     std::size_t most = 0;
@@ -157,7 +208,8 @@ void topk_of_columns(Exec& exec, Rows<const float> x, std::span<const std::span<
     }
     const std::size_t parts_bytes = (most / segment + 1) * sizeof(SumPart);
     const std::size_t keys_bytes = std::max(most, static_cast<std::size_t>(k)) * sizeof(std::uint64_t);
-    constexpr std::int64_t operations_per_value = 8;
+    constexpr std::int64_t operations_per_value =
+        64;  // two reads from anywhere, an exponential, a comparison
     split_range(exec, x.rows, all * operations_per_value, [&](int thread, int begin, int end) {
         std::byte* scratch = exec.scratch(thread, keys_bytes + parts_bytes + most * sizeof(float));
         auto* keys = reinterpret_cast<std::uint64_t*>(scratch);
@@ -167,7 +219,14 @@ void topk_of_columns(Exec& exec, Rows<const float> x, std::span<const std::span<
             const std::span<const std::int32_t> at = columns[static_cast<std::size_t>(r)];
             const int n = static_cast<int>(at.size()), kept = std::min(k, n);
             const float* row = x.row_data(r);
-            for (int i = 0; i < n; ++i) own[i] = row[at[static_cast<std::size_t>(i)]];
+            const auto column = [at](int i) {
+                return static_cast<std::size_t>(at[static_cast<std::size_t>(i)]);
+            };
+            if (places.empty()) {
+                for (int i = 0; i < n; ++i) own[i] = row[column(i)];
+            } else {
+                for (int i = 0; i < n; ++i) own[i] = row[places[column(i)]];
+            }
             for (int s = 0; s * segment < n; ++s)
                 parts[s] = sum_part(kernels, own + s * segment, std::min(segment, n - s * segment));
             logsumexp[static_cast<std::size_t>(r)] = join_sums(parts, blocks_of(n, segment));
