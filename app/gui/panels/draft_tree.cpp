@@ -266,7 +266,9 @@ void detail_strip(const Style& style, TreeMemory& memory, bool picture) {
         legend_item(style, TreeNodeKind::accepted, "accepted");
         legend_item(style, TreeNodeKind::rejected, memory.model.live ? "drafted" : "rejected");
         legend_item(style, TreeNodeKind::target, "the target's own");
-        ImGui::TextUnformatted(picture ? "edge: drafter's p" : "edge: drafter's p   wheel zooms, F fits");
+        const char* words = picture ? "edge: drafter's p" : "edge: drafter's p   wheel zooms, F fits";
+        if (ImGui::CalcTextSize(words).x > ImGui::GetContentRegionAvail().x) words = "edge: drafter's p";
+        ImGui::TextUnformatted(words);
     }
     ImGui::PopStyleColor();
 }

@@ -44,7 +44,8 @@ void label(const Style& style, const char* text, const char* what = nullptr) {
     ImGui::TextUnformatted(text);
     ImGui::PopStyleColor();
     if (what != nullptr) tooltip(style, what);
-    ImGui::SameLine(start + std::max(width * label_share, style.em * 5.6f));
+    const float longest = ImGui::CalcTextSize("Shadow heads").x + 0.6f * style.em;
+    ImGui::SameLine(start + std::max(width * label_share, longest));
     ImGui::SetNextItemWidth(-FLT_MIN);
 }
 
