@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/draft/device_spans.h"
 #include "engine/heads/head.h"
 #include "engine/model/target.h"
 #include "engine/tree/draft_tree.h"
@@ -49,6 +50,9 @@ struct DraftJob {
     std::span<const TokenId> tokens;
     Rows<const float> new_hidden;  ///< [new, d]
     Rows<const float> new_aux;     ///< [new, 3d] or empty
+    /// The same where they stayed on the target's device, in place of both; draft_there() alone reads them.
+    const float* new_there = nullptr;
+    int new_rows_there = 0;
     DrafterState* state = nullptr;
     HeadState* head_state = nullptr;
     TreeSpec tree;  ///< context.tree, clipped near the context limit
@@ -74,6 +78,13 @@ class Drafter {
     /// Drafts a tree per job. Leaves the stable state as catch_up left it, so it can be called again with
     /// another head in the same round.
     virtual Status expand(DraftContext& context, std::span<DraftJob> jobs) = 0;
+    /// Can draft_there() do for these jobs, in place of catch_up() and expand()? Makes room for them.
+    virtual bool fits_there(const DraftContext&, std::span<const DraftJob>) { return false; }
+    /// Asks a device for all of a round's drafting, and waits for nothing: the trees, one per job, become
+    /// rows of `step`, and `out` stays empty. The caller holds Device::busy().
+    virtual Status draft_there(DraftContext&, std::span<DraftJob>, TreeStep&, DeviceSpans&) {
+        return failed("this drafter does not draft on a device alone");
+    }
     /// The head matrix this drafter was trained with; null = the target's.
     virtual const kernels::Matrix* own_head() const { return nullptr; }
     /// Target id of each row of a trimmed own head, rising; empty = row i is token i.

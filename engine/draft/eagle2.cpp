@@ -6,6 +6,7 @@
 #include "engine/draft/eagle_checkpoint.h"
 #include "engine/draft/eagle_drafter.h"
 #include "engine/draft/eagle_on_device.h"
+#include "engine/model/device_embeddings.h"
 #include "engine/model/weight_packing.h"
 #include "kernels/matmul.h"
 
@@ -68,13 +69,26 @@ class Eagle2Model final : public EagleModel {
     kernels::Device* device() const override { return fc_.on_device() ? &fc_.device() : nullptr; }
     EagleOnDevice* on_device() override { return on_device_.ready() ? &on_device_ : nullptr; }
     int vocab() const override { return target_.config().vocab; }
+    const float* embeddings_there() override {
+        if (checkpoint_.embedding == nullptr) return target_.embeddings_there();
+        return embeddings_.get(
+            *device(), vocab(), checkpoint_.shape.hidden,
+            [this](std::span<const TokenId> tokens, Rows<float> out) { embed(tokens, out); });
+    }
+    bool ask_features(const float* there, int rows) override {
+        if (rows == 0) return true;
+        const int d = checkpoint_.shape.hidden;
+        device()->copy_rows({there, d, nullptr, rows, d, on_device_.inputs() + d, 2 * d});
+        return true;
+    }
 
   private:
     EagleCheckpoint checkpoint_;
     const Target& target_;
     EagleOnDevice on_device_;
-    kernels::Matrix fc_;          ///< [d, 2d], embedding columns first
-    std::vector<float> fc_bias_;  ///< [d] or empty
+    DeviceEmbeddings embeddings_;  ///< of the checkpoint's own
+    kernels::Matrix fc_;           ///< [d, 2d], embedding columns first
+    std::vector<float> fc_bias_;   ///< [d] or empty
     DecoderLayer layer_;
 };
 

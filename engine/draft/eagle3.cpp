@@ -7,6 +7,7 @@
 #include "engine/draft/eagle_checkpoint.h"
 #include "engine/draft/eagle_drafter.h"
 #include "engine/draft/eagle_on_device.h"
+#include "engine/model/device_embeddings.h"
 #include "engine/model/weight_packing.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
@@ -88,6 +89,33 @@ class Eagle3Model final : public EagleModel {
     kernels::Device* device() const override { return fc_.on_device() ? &fc_.device() : nullptr; }
     EagleOnDevice* on_device() override { return on_device_.ready() ? &on_device_ : nullptr; }
     int vocab() const override { return target_.config().vocab; }
+    const float* embeddings_there() override {
+        if (checkpoint_.embedding == nullptr) return target_.embeddings_there();
+        return embeddings_.get(
+            *device(), vocab(), checkpoint_.shape.hidden,
+            [this](std::span<const TokenId> tokens, Rows<float> out) { embed(tokens, out); });
+    }
+    bool ask_features(const float* there, int rows) override {
+        if (!feature_norm_.empty()) return false;
+        if (rows == 0) return true;
+        const int d = checkpoint_.shape.hidden, width = feature_width();
+        const kernels::DeviceMatrix& fc = fc_.device_matrix();
+        const std::size_t cells = static_cast<std::size_t>(rows) * static_cast<std::size_t>(fc.stride);
+        if (!features_there_.reserve(*device(), cells * sizeof(kernels::Bf16))) {
+            device()->fail("out of device memory for the drafter's rows");
+            return true;
+        }
+        auto* half = features_there_.as<kernels::Bf16>();
+        device()->round({there, width, rows, width, half, fc.stride, fc.stride});
+        kernels::MatmulOp op;
+        op.weights = fc;
+        op.x = half;
+        op.rows = rows;
+        op.y = on_device_.inputs() + d;
+        op.y_stride = 2 * d;
+        device()->matmul(op);
+        return true;
+    }
 
   private:
     static void copy_rows(Rows<const float> from, Rows<float> to) {
@@ -201,7 +229,9 @@ class Eagle3Model final : public EagleModel {
     EagleCheckpoint checkpoint_;
     const Target& target_;
     EagleOnDevice on_device_;
-    kernels::Matrix fc_;  ///< [d, aux layers * d]
+    DeviceEmbeddings embeddings_;           ///< of the checkpoint's own
+    kernels::DeviceBuffer features_there_;  ///< rounded
+    kernels::Matrix fc_;                    ///< [d, aux layers * d]
     DecoderLayer layer_;
     std::vector<float> hidden_norm_, input_norm_, final_norm_;
     kernels::Matrix own_head_;

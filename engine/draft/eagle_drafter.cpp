@@ -23,7 +23,9 @@ struct EagleState final : DrafterState {
           input(static_cast<std::size_t>(2 * shape.hidden)),
           output(static_cast<std::size_t>(shape.hidden)) {}
     KvCache cache;
-    std::vector<float> input;   ///< [2d] of the last verified slot
+    kernels::DeviceBuffer output_there;  ///< `output` where a round was drafted without the host
+    bool is_there = false;               ///< and `output` is of an earlier one
+    std::vector<float> input;            ///< [2d] of the last verified slot
     std::vector<float> output;  ///< [d] of the last verified slot: the root's candidates come from it
 
     // Of a state that is rewound (Drafter::keep_slots): all that it ever took in.
@@ -126,6 +128,9 @@ class EagleDrafter final : public Drafter {
     void rewind(DrafterState& state) const override { static_cast<EagleState&>(state).cache.clear(); }
     Status catch_up(DraftContext& context, std::span<DraftJob> jobs) override;
     Status expand(DraftContext& context, std::span<DraftJob> jobs) override;
+    bool fits_there(const DraftContext& context, std::span<const DraftJob> jobs) override;
+    Status draft_there(DraftContext& context, std::span<DraftJob> jobs, TreeStep& step,
+                       DeviceSpans& spans) override;
     const kernels::Matrix* own_head() const override { return model_->own_head(); }
     std::span<const TokenId> own_head_ids() const override { return model_->own_head_ids(); }
     std::size_t weight_bytes() const override { return model_->weight_bytes(); }
@@ -139,12 +144,16 @@ class EagleDrafter final : public Drafter {
 
     int hidden() const { return model_->shape().hidden; }
     int new_slots(const DraftJob& job) const {
+        if (job.new_there != nullptr) return job.new_rows_there;
         return needs_hidden() ? job.new_hidden.rows : job.new_aux.rows;
     }
     Status check_catch_up(const DraftJob& job) const;
     Status check_expand(const DraftContext& context, const DraftJob& job) const;
     void catch_up_slices(DraftContext& context, std::span<const Slice> slices, int rows,
                          std::span<DraftJob> roots);
+    Status catch_up_there(DraftContext& context, std::span<const Slice> slices, int rows, DeviceSpans& spans);
+    bool upload_slices(std::span<const Slice> slices, int rows);
+    Status bring_output(EagleState& state) const;
     void gather_level(std::span<Growth*> active, int level, int rows);
     void begin_root(DraftContext& context, std::span<DraftJob> jobs);
     Result<bool> grow_there(DraftContext& context, std::span<Growth* const> active);
@@ -169,15 +178,16 @@ class EagleDrafter final : public Drafter {
     const Head* begun_head_ = nullptr;  ///< whose level 0 began, and for which sequences
     std::vector<const DrafterState*> begun_for_;
     std::vector<TokenId> tokens_;
+    kernels::DeviceBuffer tokens_there_, features_there_;  ///< of the slots being taken in
 };
 
 Status EagleDrafter::check_catch_up(const DraftJob& job) const {
     const int width = model_->feature_width();
     const Rows<const float>& features = needs_hidden() ? job.new_hidden : job.new_aux;
-    if (features.rows > 0 && features.cols != width) {
+    if (job.new_there == nullptr && features.rows > 0 && features.cols != width) {
         return failed("{}: target features are {} wide, expected {}", name_, features.cols, width);
     }
-    const int slots = state_of(job).cache.length() + features.rows;
+    const int slots = state_of(job).cache.length() + new_slots(job);
     if (static_cast<int>(job.tokens.size()) != slots + 1) {
         return failed("{}: {} verified slots go with {} tokens, not {}: a round was left out", name_, slots,
                       slots + 1, job.tokens.size());
@@ -279,6 +289,7 @@ void EagleDrafter::catch_up_slices(DraftContext& context, std::span<const Slice>
         state.remember(state.outputs, outputs.slice(row, slice.rows));
         row += slice.rows;
         copy_row(outputs.row(row - 1), state.output);
+        state.is_there = false;
     }
     scope.add_bytes(pass_bytes());
 }
@@ -306,6 +317,7 @@ Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
         state_of(job).make_room(job.tree.drafting_nodes());
         job.head_rows.clear();
     }
+    for (DraftJob& job : jobs) DS_TRY(bring_output(state_of(job)));
     std::vector<Growth*> active;
     for (Growth& growth : growths) {
         if (growth.job->tree.nodes > 1) active.push_back(&growth);
@@ -335,17 +347,156 @@ Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
     return rerank_all(context, growths);
 }
 
+/// The root's output after a round that the host did not see.
+Status EagleDrafter::bring_output(EagleState& state) const {
+    if (!state.is_there) return {};
+    const std::lock_guard lock(model_->device()->busy());
+    model_->device()->download(state.output.data(), state.output_there.as<float>(),
+                               state.output.size() * sizeof(float));
+    state.is_there = false;
+    return model_->device()->finish();
+}
+
 /// False: level by level from here.
 Result<bool> EagleDrafter::grow_there(DraftContext& context, std::span<Growth* const> active) {
     if (model_->device() == nullptr) return false;
     std::vector<GrowingTree> trees;
+    std::vector<const DraftJob*> jobs;
     for (Growth* growth : active) {
         EagleState& state = state_of(*growth->job);
+        jobs.push_back(growth->job);
         trees.push_back(
             {growth->job, &growth->beam, &state.cache, growth->committed, growth->free_slot, state.output});
     }
-    if (!growth_.fits(context, trees)) return false;
+    if (!growth_.fits(context, jobs)) return false;
     return growth_.grow(context, trees);
+}
+
+bool EagleDrafter::fits_there(const DraftContext& context, std::span<const DraftJob> jobs) {
+    if (model_->on_device() == nullptr || context.head == nullptr || !model_->ask_features(nullptr, 0))
+        return false;
+    std::vector<const DraftJob*> all;
+    for (const DraftJob& job : jobs) {
+        const int topk = job.tree.topk, candidates = topk + job.tree.depth * topk * topk;
+        if (job.tree.choices || job.tree.nodes <= 1 || topk > kernels::most_selected ||
+            !kernels::can_rerank(candidates, std::min(job.tree.nodes, candidates + 1)) ||
+            state_of(job).keeps || new_slots(job) == 0)
+            return false;
+        all.push_back(&job);
+    }
+    if (!growth_.fits(context, all)) return false;
+    for (const DraftJob& job : jobs)
+        state_of(job).cache.ensure_free(new_slots(job) + job.tree.drafting_nodes());
+    const std::lock_guard lock(model_->device()->busy());
+    return model_->embeddings_there() != nullptr;
+}
+
+Status EagleDrafter::draft_there(DraftContext& context, std::span<DraftJob> jobs, TreeStep& step,
+                                 DeviceSpans& spans) {
+    kernels::Device& device = *model_->device();
+    std::vector<GrowingTree> trees;
+    for (DraftJob& job : jobs) {
+        DS_TRY(check_catch_up(job));
+        EagleState& state = state_of(job);
+        const int committed = state.cache.length() + new_slots(job);
+        if (committed + job.tree.depth > model_->rope().positions)
+            return failed("{}: a tree of depth {} at position {} passes its {} positions; clip the tree",
+                          name_, job.tree.depth, committed, model_->rope().positions);
+        if (!state.output_there.reserve(device, static_cast<std::size_t>(hidden()) * sizeof(float)))
+            return failed("{}: out of device memory for a sequence's state", name_);
+        job.head_rows.clear();
+        trees.push_back(
+            {&job, nullptr, &state.cache, committed, committed, {}, state.output_there.as<float>()});
+    }
+    // Before anything is asked for: memory that grows later would lose what it holds.
+    if (!growth_.prepare(trees, *context.head))
+        return failed("{}: out of device memory for its trees; use a smaller batch or tree", name_);
+    std::vector<Slice> slices;
+    int rows = 0;
+    const auto flush = [&]() -> Status {
+        if (rows > 0) DS_TRY(catch_up_there(context, slices, rows, spans));
+        slices.clear();
+        rows = 0;
+        return {};
+    };
+    for (DraftJob& job : jobs)
+        for (int first = 0; first < new_slots(job);) {
+            const int take = std::min(catch_up_chunk - rows, new_slots(job) - first);
+            slices.push_back({&job, first, take});
+            rows += take;
+            first += take;
+            if (rows == catch_up_chunk) DS_TRY(flush());
+        }
+    DS_TRY(flush());
+    begun_head_ = nullptr;
+    return growth_.ask(context, trees, spans, &step);
+}
+
+/// Tokens and features of the slots, one slice behind the other.
+bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
+    kernels::Device& device = *model_->device();
+    const auto width = static_cast<std::size_t>(model_->feature_width());
+    if (!tokens_there_.reserve(device, static_cast<std::size_t>(catch_up_chunk) * sizeof(TokenId)) ||
+        !features_there_.reserve(device, static_cast<std::size_t>(rows) * width * sizeof(float)))
+        return false;
+    tokens_.clear();
+    float* to = features_there_.as<float>();
+    for (const Slice& slice : slices) {
+        const DraftJob& job = *slice.job;
+        // Slot i holds the hidden of token i and the embedding of token i + 1.
+        const int slot = state_of(job).cache.length();
+        const auto next =
+            job.tokens.subspan(static_cast<std::size_t>(slot) + 1, static_cast<std::size_t>(slice.rows));
+        tokens_.insert(tokens_.end(), next.begin(), next.end());
+        const std::size_t values = static_cast<std::size_t>(slice.rows) * width;
+        if (job.new_there != nullptr) {
+            device.copy(to, job.new_there + static_cast<std::size_t>(slice.first) * width,
+                        values * sizeof(float));
+        } else {
+            const Rows<const float> mine =
+                (needs_hidden() ? job.new_hidden : job.new_aux).slice(slice.first, slice.rows);
+            for (int r = 0; r < mine.rows; ++r)
+                device.upload(to + static_cast<std::size_t>(r) * width, mine.row_data(r),
+                              width * sizeof(float));
+        }
+        to += values;
+    }
+    device.upload(tokens_there_.as<void>(), tokens_.data(), tokens_.size() * sizeof(TokenId));
+    return true;
+}
+
+/// catch_up_slices() that asks and does not wait. A sequence may be in it once.
+Status EagleDrafter::catch_up_there(DraftContext& context, std::span<const Slice> slices, int rows,
+                                    DeviceSpans& spans) {
+    kernels::Device& device = *model_->device();
+    EagleOnDevice& layer = *model_->on_device();
+    const int d = hidden();
+    if (!layer.make_room(rows) || !upload_slices(slices, rows))
+        return failed("{}: out of device memory for {} verified slots", name_, rows);
+    batch_.clear();
+    for (const Slice& slice : slices) {
+        EagleState& state = state_of(*slice.job);
+        const int slot = state.cache.length();
+        for (int i = 0; i < slice.rows; ++i) batch_.add_row(state.cache, slot + i, slot + i, slot + i + 1);
+    }
+    {
+        DeviceSpans::Scope scope(spans, context.phases, Phase::backbone, 0, rows, pass_bytes());
+        device.copy_rows({model_->embeddings_there(), d, tokens_there_.as<std::int32_t>(), rows, d,
+                          layer.inputs(), 2 * d});
+        (void)model_->ask_features(features_there_.as<float>(), rows);
+        DS_TRY(layer.ask_chain(batch_));
+    }
+    int end = 0;
+    for (const Slice& slice : slices) {
+        EagleState& state = state_of(*slice.job);
+        end += slice.rows;
+        device.copy(state.output_there.as<float>(),
+                    layer.outputs() + static_cast<std::size_t>(end - 1) * static_cast<std::size_t>(d),
+                    static_cast<std::size_t>(d) * sizeof(float));
+        state.is_there = true;
+        state.commit(slice.rows);
+    }
+    return {};
 }
 
 void EagleDrafter::gather_level(std::span<Growth*> active, int level, int rows) {

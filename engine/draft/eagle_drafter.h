@@ -39,6 +39,12 @@ class EagleModel {
     /// The layer on that device.
     virtual EagleOnDevice* on_device() { return nullptr; }
     virtual int vocab() const = 0;  ///< tokens that embed() knows
+    /// What embed() gives, of all tokens, [vocab, d] on the device; null when there is no room. The caller
+    /// holds Device::busy().
+    virtual const float* embeddings_there() { return nullptr; }
+    /// take_features() on the device, of rows [rows, feature_width()] there, into on_device()'s inputs. False
+    /// when this model needs the host for it; nothing is asked for then, nor with 0 rows.
+    virtual bool ask_features(const float* /*there*/, int /*rows*/) { return false; }
 };
 
 /// The round of EAGLE-2 and EAGLE-3 around one of their models (EAGLE-2, arXiv 2406.16858, sections 4.1 and

@@ -8,9 +8,6 @@
 namespace draftscope {
 namespace {
 
-/// Embeddings that travel together.
-constexpr int embedding_rows = 1024;
-
 std::size_t count(int rows, int cols) {
     return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
 }
@@ -27,76 +24,26 @@ int rows_of(int level, int topk) {
 
 }  // namespace
 
-/// A span whose work is asked for while it is open. Listeners hear of it as of any other range, so that GPU
-/// work asked for inside is known to be this phase's.
-class EagleGrowth::Asked {
-  public:
-    Asked(EagleGrowth& growth, PhaseRecorder& phases, Phase phase, int level, int rows, std::uint64_t bytes)
-        : growth_(growth), timer_(growth.model_.device()->timer()) {
-        SpanEvent& event = timed_.event;
-        event.phase = phase;
-        event.level = static_cast<std::int16_t>(level);
-        event.rows = rows;
-        event.bytes = bytes;
-        event.round = phases.round();
-        listener_ = phases.enabled() ? phases.listener() : nullptr;
-        if (listener_ != nullptr) listener_->open(event);
-        event.start_ticks = ticks_now();
-        if (timer_ != nullptr) timed_.from = timer_->mark();
-    }
-    Asked(const Asked&) = delete;
-    Asked& operator=(const Asked&) = delete;
-    ~Asked() {
-        if (timer_ != nullptr) timed_.to = timer_->mark();
-        timed_.event.end_ticks = ticks_now();
-        if (listener_ != nullptr) listener_->close(timed_.event);
-        growth_.timed_.push_back(timed_);
-    }
-
-  private:
-    EagleGrowth& growth_;
-    RangeListener* listener_ = nullptr;
-    DeviceTimer* timer_;
-    Timed timed_;
-};
-
-bool EagleGrowth::fits(const DraftContext& context, std::span<const GrowingTree> trees) const {
-    if (embeddings_refused_ || trees.empty() || context.sampled != nullptr ||
+bool EagleGrowth::fits(const DraftContext& context, std::span<const DraftJob* const> jobs) const {
+    if (jobs.empty() || context.sampled != nullptr ||
         (context.watcher != nullptr && context.watcher->watching()))
         return false;
-    const TreeSpec& first = trees.front().job->tree;
+    const TreeSpec& first = jobs.front()->tree;
     if (first.topk > kernels::most_selected) return false;
     static_assert(kernels::most_selected * kernels::most_selected <= kernels::most_beam);
-    for (const GrowingTree& tree : trees)
-        if (tree.job->tree.choices || tree.job->tree.topk != first.topk) return false;
+    int levels = 0;
+    for (const DraftJob* job : jobs) {
+        if (job->tree.choices || job->tree.topk != first.topk) return false;
+        levels = std::max(levels, job->tree.levels());
+    }
     const TokenId* ids = nullptr;
-    for (int level = 0; level < most_levels(trees); ++level) {
+    for (int level = 0; level < levels; ++level) {
         const auto direct = context.head->direct(level);
         if (!direct || direct->support < first.topk || !direct->up->on_device() ||
             (direct->down != nullptr && !direct->down->on_device()))
             return false;
         if (level > 0 && direct->ids.data() != ids) return false;
         ids = direct->ids.data();
-    }
-    return true;
-}
-
-bool EagleGrowth::keep_embeddings() {
-    if (embeddings_.as<float>() != nullptr) return true;
-    kernels::Device& device = *model_.device();
-    const int vocab = model_.vocab(), d = hidden();
-    if (!embeddings_.reserve(device, count(vocab, d) * sizeof(float))) {
-        embeddings_refused_ = true;
-        return false;
-    }
-    std::vector<TokenId> tokens;
-    std::vector<float> rows(count(embedding_rows, d));
-    for (int first = 0; first < vocab; first += embedding_rows) {
-        const int n = std::min(embedding_rows, vocab - first);
-        tokens.clear();
-        for (int i = 0; i < n; ++i) tokens.push_back(first + i);
-        model_.embed(tokens, Rows<float>(rows.data(), n, d));
-        device.upload(embeddings_.as<float>() + count(first, d), rows.data(), count(n, d) * sizeof(float));
     }
     return true;
 }
@@ -126,7 +73,8 @@ bool EagleGrowth::prepare(std::span<const GrowingTree> trees, const Head& head) 
     cells_ = 0;
     for (const GrowingTree& tree : trees) cells_ += count(1 + tree.job->tree.depth * topk_, topk_);
     const auto rows = static_cast<std::size_t>(most_rows);
-    bool enough = model_.on_device()->make_room(most_rows) && keep_embeddings();
+    embeddings_ = model_.embeddings_there();
+    bool enough = embeddings_ != nullptr && model_.on_device()->make_room(most_rows);
     for (int level = 0; enough && level < levels; ++level)
         enough = reserve_head(*head.direct(level), most_rows);
     const auto words = [&](kernels::DeviceBuffer& buffer, std::size_t values) {
@@ -136,9 +84,10 @@ bool EagleGrowth::prepare(std::span<const GrowingTree> trees, const Head& head) 
     words(logits_, rows * static_cast<std::size_t>(topk_));
     words(sums_, rows);
     words(scores_, trees.size() * kernels::most_selected);
+    words(places_, trees.size() * kernels::most_selected);
     words(tokens_, rows);
     words(parents_, rows);
-    words(pool_, 2 * cells_);
+    words(pool_, 4 * cells_);
     const void* before[] = {tails(0), tails(1)};
     for (kernels::DeviceBuffer& one : tails_) words(one, rows * static_cast<std::size_t>(levels));
     if (before[0] != tails(0) || before[1] != tails(1)) model_.on_device()->forget_graphs();
@@ -149,13 +98,19 @@ Result<bool> EagleGrowth::grow(DraftContext& context, std::span<GrowingTree> tre
     kernels::Device& device = *model_.device();
     const std::lock_guard lock(device.busy());
     if (!prepare(trees, *context.head)) return false;
-    timed_.clear();
-    // What was asked for before has been waited for, so the first mark is now.
-    if (DeviceTimer* timer = device.timer()) {
-        timer->reset();
-        (void)timer->mark();
-    }
-    const std::uint64_t start_ticks = ticks_now();
+    own_spans_.begin(device.timer());
+    DS_TRY(ask(context, trees, own_spans_, nullptr));
+    candidates_.resize(2 * cells_);
+    device.download(candidates_.data(), pool_.as<void>(), 2 * cells_ * sizeof(std::int32_t));
+    DS_TRY(device.finish());
+    own_spans_.record(context.phases);
+    fill(trees);
+    return true;
+}
+
+Status EagleGrowth::ask(DraftContext& context, std::span<GrowingTree> trees, DeviceSpans& spans,
+                        TreeStep* step) {
+    spans_ = &spans;
     start(trees);
     std::vector<GrowingTree*> active;
     for (GrowingTree& tree : trees) active.push_back(&tree);
@@ -164,12 +119,30 @@ Result<bool> EagleGrowth::grow(DraftContext& context, std::span<GrowingTree> tre
         if (level > 0) DS_TRY(pass(context, active, level, rows));
         propose(context, active, level, rows);
     }
-    candidates_.resize(2 * cells_);
-    device.download(candidates_.data(), pool_.as<void>(), 2 * cells_ * sizeof(std::int32_t));
-    DS_TRY(device.finish());
-    record(context.phases, start_ticks);
-    fill(trees);
-    return true;
+    if (step != nullptr) rerank(context.phases, trees, *step);
+    return {};
+}
+
+/// The trees that BeamExpansion::rerank() makes of the pools, as rows.
+void EagleGrowth::rerank(PhaseRecorder& phases, std::span<const GrowingTree> trees, TreeStep& step) {
+    int candidates = 0;
+    for (const GrowingTree& tree : trees) candidates += tree.proposed;
+    DeviceSpans::Scope scope(*spans_, phases, Phase::rerank, 0, candidates, 0);
+    for (const GrowingTree& tree : trees) {
+        kernels::RerankOp op;
+        op.candidates = tree.proposed;
+        op.topk = topk_;
+        op.by_score = tree.job->tree.order == TreeOrder::fr;
+        op.pool_tokens = pool_.as<std::int32_t>() + tree.pool;
+        op.pool_logprobs = pool_.as<float>() + cells_ + tree.pool;
+        op.pool_scores = pool_.as<float>() + 2 * cells_ + tree.pool;
+        op.pool_parents = pool_.as<std::int32_t>() + 3 * cells_ + tree.pool;
+        op.root = tree.job->tokens.back();
+        // The target has as many slots as there are tokens before the root.
+        op.first_slot = op.first_position = static_cast<int>(tree.job->tokens.size()) - 1;
+        step.aim(op, tree.place);
+        model_.device()->rerank(op);
+    }
 }
 
 void EagleGrowth::start(std::span<GrowingTree> trees) {
@@ -179,9 +152,14 @@ void EagleGrowth::start(std::span<GrowingTree> trees) {
         GrowingTree& tree = trees[i];
         tree.place = tree.first_row = static_cast<int>(i);
         tree.pool = pool;
+        tree.proposed = 0;
         pool += count(1 + tree.job->tree.depth * topk_, topk_);
-        model_.device()->upload(model_.on_device()->outputs() + count(tree.first_row, d), tree.output.data(),
-                                tree.output.size_bytes());
+        float* root = model_.on_device()->outputs() + count(tree.first_row, d);
+        const std::size_t bytes = count(1, d) * sizeof(float);
+        if (tree.output_there != nullptr)
+            model_.device()->copy(root, tree.output_there, bytes);
+        else
+            model_.device()->upload(root, tree.output.data(), bytes);
     }
 }
 
@@ -196,10 +174,10 @@ Status EagleGrowth::pass(DraftContext& context, std::span<GrowingTree* const> ac
         for (int b = 0; b < topk_; ++b)
             batch_.add_row(*tree->cache, tree->free_slot + (level - 1) * topk_ + b,
                            tree->committed + level - 1, tree->committed, slots_);
-    Asked asked(*this, context.phases, Phase::backbone, level, rows,
-                model_.weight_bytes() + batch_.kv_bytes(model_.shape().kv_width(), sizeof(kernels::Bf16)));
-    device.copy_rows(
-        {embeddings_.as<float>(), d, tokens_.as<std::int32_t>(), rows, d, layer.inputs(), 2 * d});
+    DeviceSpans::Scope asked(
+        *spans_, context.phases, Phase::backbone, level, rows,
+        model_.weight_bytes() + batch_.kv_bytes(model_.shape().kv_width(), sizeof(kernels::Bf16)));
+    device.copy_rows({embeddings_, d, tokens_.as<std::int32_t>(), rows, d, layer.inputs(), 2 * d});
     device.copy_rows({layer.outputs(), d, parents_.as<std::int32_t>(), rows, d, layer.inputs() + d, 2 * d});
     return layer.ask(batch_, tails(level - 1), (level - 1) % 2);
 }
@@ -210,7 +188,7 @@ void EagleGrowth::propose(DraftContext& context, std::vector<GrowingTree*>& acti
     const DirectHead direct = *context.head->direct(level);
     const std::uint64_t bytes = direct.up->bytes() + (direct.down == nullptr ? 0 : direct.down->bytes());
     {
-        Asked asked(*this, context.phases, Phase::head, level, rows, bytes);
+        DeviceSpans::Scope asked(*spans_, context.phases, Phase::head, level, rows, bytes);
         const kernels::Bf16* x = model_.on_device()->ask_head_rows(rows);
         if (direct.down != nullptr) {
             kernels::MatmulOp down;
@@ -228,8 +206,8 @@ void EagleGrowth::propose(DraftContext& context, std::vector<GrowingTree*>& acti
         device.head({direct.up->device_matrix(), x, rows, direct.support, topk_, nullptr,
                      best_.as<std::int32_t>(), logits_.as<float>(), sums_.as<float>(), scratch_.as<void>()});
     }
-    Asked asked(*this, context.phases, Phase::topk, level, rows,
-                count(rows, topk_) * (sizeof(float) + sizeof(std::int32_t)));
+    DeviceSpans::Scope asked(*spans_, context.phases, Phase::topk, level, rows,
+                             count(rows, topk_) * (sizeof(float) + sizeof(std::int32_t)));
     int next_first = 0;
     for (GrowingTree* tree : active) {
         tree->job->head_rows.push_back(rows_of(level, topk_));
@@ -254,8 +232,13 @@ void EagleGrowth::extend(GrowingTree& tree, int level, bool goes_on, int next_fi
     op.logits = logits_.as<float>() + first;
     op.logsumexp = sums_.as<float>() + tree.first_row;
     op.tokens = ids_.empty() ? nullptr : ids_there_.as<std::int32_t>();
-    op.pool_tokens = pool + tree.pool;
-    op.pool_logprobs = pool_.as<float>() + cells_ + tree.pool;
+    const std::size_t at = tree.pool + static_cast<std::size_t>(tree.proposed);
+    op.pool_tokens = pool + at;
+    op.pool_logprobs = pool_.as<float>() + cells_ + at;
+    op.pool_scores = pool_.as<float>() + 2 * cells_ + at;
+    op.pool_parents = pool + 3 * cells_ + at;
+    op.row_places = places_.as<std::int32_t>() + count(tree.place, kernels::most_selected);
+    op.first_place = tree.proposed;
     op.keep = goes_on ? topk_ : 0;
     op.first_row = tree.first_row;
     op.first_slot = tree.free_slot + level * topk_;
@@ -266,7 +249,7 @@ void EagleGrowth::extend(GrowingTree& tree, int level, bool goes_on, int next_fi
     op.tails = level == 0 ? nullptr : tails(level - 1) + count(tree.first_row, level);
     op.next_tails = tails(level) + count(next_first, level + 1);
     model_.device()->beam(op);
-    tree.pool += count(rows, topk_);
+    tree.proposed += rows * topk_;
 }
 
 /// The expansions see what the device saw, and come to the same trees.
@@ -288,22 +271,6 @@ void EagleGrowth::fill(std::span<GrowingTree> trees) {
             }
             at += cells;
         }
-    }
-}
-
-/// Spans as the device saw them. A mark that cannot be read leaves the host's time.
-void EagleGrowth::record(PhaseRecorder& phases, std::uint64_t start_ticks) {
-    DeviceTimer* timer = model_.device()->timer();
-    for (Timed& timed : timed_) {
-        const TimeNs from = timer == nullptr ? -1 : timer->elapsed_ns(0, timed.from);
-        const TimeNs to = timer == nullptr ? -1 : timer->elapsed_ns(0, timed.to);
-        if (from >= 0 && to >= from) {
-            const double ticks = 1.0 / TickScale::calibrate().ns_per_tick();
-            timed.event.start_ticks =
-                start_ticks + static_cast<std::uint64_t>(static_cast<double>(from) * ticks);
-            timed.event.end_ticks = start_ticks + static_cast<std::uint64_t>(static_cast<double>(to) * ticks);
-        }
-        phases.record(timed.event);
     }
 }
 

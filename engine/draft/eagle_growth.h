@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/draft/device_spans.h"
 #include "engine/draft/drafter.h"
 #include "engine/draft/eagle_drafter.h"
 #include "engine/draft/eagle_on_device.h"
@@ -20,9 +21,11 @@ struct GrowingTree {
     int committed = 0;              ///< stable slots
     int free_slot = 0;              ///< first slot of tree rows
     std::span<const float> output;  ///< [d], the last verified slot's: the root's candidates come from it
-    int place = 0;                  ///< among the trees
-    int first_row = 0;              ///< in the latest pass
-    std::size_t pool = 0;           ///< where its candidates of the level begin
+    const float* output_there = nullptr;  ///< in place of it
+    int place = 0;                        ///< among the trees
+    int first_row = 0;                    ///< in the latest pass
+    std::size_t pool = 0;                 ///< where its candidates begin
+    int proposed = 0;                     ///< how many it has
 };
 
 /// Grows EAGLE trees level by level without the host in between: candidates, the next level's rows, their
@@ -35,30 +38,27 @@ class EagleGrowth {
 
     /// Would grow() do for these? Trees fixed in advance, drawn drafts, heads with more to do than a product
     /// and steps that somebody watches are the host's.
-    bool fits(const DraftContext& context, std::span<const GrowingTree> trees) const;
+    bool fits(const DraftContext& context, std::span<const DraftJob* const> jobs) const;
     /// Proposes all levels of `trees`, whose expansions then hold them, and notes their rows per level.
     /// False, with nothing done, when the device has no memory for the token embeddings.
     Result<bool> grow(DraftContext& context, std::span<GrowingTree> trees);
 
-  private:
-    struct Timed {
-        SpanEvent event;
-        std::uint32_t from = 0, to = 0;  ///< marks
-    };
-    /// A phase whose work is being asked for; its times come from the device.
-    class Asked;
-
-    int hidden() const { return model_.shape().hidden; }
+    /// The same in two steps that wait for nothing, for a caller that holds Device::busy(). Memory first:
+    /// false when there is not enough.
     bool prepare(std::span<const GrowingTree> trees, const Head& head);
-    bool keep_embeddings();
+    /// Asks for all levels; with a step, the trees are re-ranked there into its rows.
+    Status ask(DraftContext& context, std::span<GrowingTree> trees, DeviceSpans& spans, TreeStep* step);
+
+  private:
+    int hidden() const { return model_.shape().hidden; }
     bool keep_ids(std::span<const TokenId> ids);
     bool reserve_head(const DirectHead& direct, int rows);
     void start(std::span<GrowingTree> trees);
+    void rerank(PhaseRecorder& phases, std::span<const GrowingTree> trees, TreeStep& step);
     Status pass(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows);
     void propose(DraftContext& context, std::vector<GrowingTree*>& active, int level, int rows);
     void extend(GrowingTree& tree, int level, bool goes_on, int next_first);
     void fill(std::span<GrowingTree> trees);
-    void record(PhaseRecorder& phases, std::uint64_t start_ticks);
 
     std::int32_t* tails(int level) const {
         return tails_[static_cast<std::size_t>(level % 2)].as<std::int32_t>();
@@ -66,15 +66,16 @@ class EagleGrowth {
 
     EagleModel& model_;
     DecoderBatch batch_;
-    bool embeddings_refused_ = false;
+    const float* embeddings_ = nullptr;  ///< there
+    DeviceSpans own_spans_;
+    DeviceSpans* spans_ = nullptr;  ///< while asking
     int topk_ = 0;
-    std::vector<TokenId> ids_;  ///< as they lie there
-    std::vector<Timed> timed_;
+    std::vector<TokenId> ids_;              ///< as they lie there
     std::vector<std::int32_t> candidates_;  ///< tokens, then log-probabilities, of all levels
     std::size_t cells_ = 0;                 ///< of either
     std::vector<int> slots_, counts_;
-    kernels::DeviceBuffer embeddings_, ids_there_, narrow_, narrow_half_, scratch_, best_, logits_, sums_,
-        scores_, tokens_, parents_, pool_, tails_[2];
+    kernels::DeviceBuffer ids_there_, narrow_, narrow_half_, scratch_, best_, logits_, sums_, scores_,
+        places_, tokens_, parents_, pool_, tails_[2];
 };
 
 }  // namespace draftscope

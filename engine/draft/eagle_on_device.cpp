@@ -88,6 +88,12 @@ Status EagleOnDevice::ask(const DecoderBatch& batch, const std::int32_t* tails, 
     return {};
 }
 
+Status EagleOnDevice::ask_chain(const DecoderBatch& batch) {
+    DS_TRY(decoder_.begin(batch));
+    decoder_.replay({}, [&] { ask_layer(batch.rows()); });
+    return {};
+}
+
 const kernels::Bf16* EagleOnDevice::ask_head_rows(int rows) {
     const int stride = hidden_stride();
     if (norms_.head == nullptr) {

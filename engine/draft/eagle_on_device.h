@@ -42,6 +42,8 @@ class EagleOnDevice {
     /// A pass over inputs(). The rows' ancestors are `tails`, an array there; `tag` differs where `tails`
     /// does.
     Status ask(const DecoderBatch& batch, const std::int32_t* tails, int tag);
+    /// A pass over inputs() of rows that only see slots before them, as run() does it.
+    Status ask_chain(const DecoderBatch& batch);
     /// The first `rows` outputs as the LM head reads them, [rows, hidden_stride()].
     const kernels::Bf16* ask_head_rows(int rows);
 

@@ -30,6 +30,12 @@ class DeviceDecoder {
     Status begin(const DecoderBatch& batch);
     /// The rows' tree ancestors come from an array there, [as begin() placed them], instead of the batch's.
     void use_tails(const std::int32_t* there) { places_.tails = there; }
+    /// So do the rows' positions and how many ancestors they have; as many as begin() was told at most.
+    void use_places(const kernels::TreeRows& there) {
+        places_.position = there.positions;
+        places_.tail_size = there.tail_sizes;
+        places_.tails = there.tails;
+    }
     /// Memory for passes of `rows` rows: smaller ones then leave what others wrote. False when there is none.
     bool make_room(int rows) { return reserve(rows); }
     int rows() const { return rows_; }

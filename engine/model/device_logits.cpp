@@ -72,12 +72,12 @@ bool DeviceLogits::upload_question(const RowQuestion& question) {
     return true;
 }
 
-bool DeviceLogits::ask(const RowQuestion& question) {
-    assert(can_answer(question) && question.rows.size() == question.tokens.size());
-    assert(question.uniforms.empty() || static_cast<int>(question.uniforms.size()) == rows_);
+/// Places of the answers, and memory for them.
+bool DeviceLogits::lay_out(const RowQuestion& question, std::size_t tokens) {
+    assert(can_answer(question));
     best_ = std::clamp(question.best, 1, question.vocab);
-    tokens_ = static_cast<int>(question.tokens.size());
-    const auto rows = static_cast<std::size_t>(rows_), tokens = question.tokens.size();
+    tokens_ = static_cast<int>(tokens);
+    const auto rows = static_cast<std::size_t>(rows_);
     at_.best_ids = 0;
     at_.best_logits = cells(rows_, best_);
     at_.choices = 2 * at_.best_logits;
@@ -88,12 +88,15 @@ bool DeviceLogits::ask(const RowQuestion& question) {
     at_.masses = at_.ranks + tokens;
     at_.end = at_.masses + rows;
     const std::size_t scratch = kernels::select_scratch(rows_, question.vocab, best_);
-    if (!answers_there_.reserve(*device_, std::bit_ceil(at_.end * sizeof(std::int32_t))) ||
-        !scratch_.reserve(*device_, std::bit_ceil(scratch)) || !upload_question(question))
-        return false;
+    return answers_there_.reserve(*device_, std::bit_ceil(at_.end * sizeof(std::int32_t))) &&
+           scratch_.reserve(*device_, std::bit_ceil(scratch));
+}
+
+/// Best tokens and choices; `uniforms` null = the best tokens are the choices.
+void DeviceLogits::ask_choices(const RowQuestion& question, const double* uniforms) {
     auto* ints = answers_there_.as<std::int32_t>();
     auto* floats = answers_there_.as<float>();
-    drawn_ = !question.uniforms.empty();
+    drawn_ = uniforms != nullptr;
     kernels::SelectOp select;
     select.logits = data();
     select.stride = columns_;
@@ -106,27 +109,68 @@ bool DeviceLogits::ask(const RowQuestion& question) {
     select.logsumexp = floats + (drawn_ ? at_.choice_logits : at_.log_norm);
     select.scratch = scratch_.as<void>();
     device_->select(select);
-    if (drawn_) {
-        kernels::DrawOp draw;
-        draw.logits = data();
-        draw.stride = columns_;
-        draw.rows = rows_;
-        draw.vocab = question.vocab;
-        draw.scale = question.scale;
-        draw.uniforms = uniforms_there_.as<double>();
-        draw.tokens = ints + at_.choices;
-        draw.values = floats + at_.choice_logits;
-        draw.log_norm = floats + at_.log_norm;
-        device_->draw(draw);
-    }
+    if (!drawn_) return;
+    kernels::DrawOp draw;
+    draw.logits = data();
+    draw.stride = columns_;
+    draw.rows = rows_;
+    draw.vocab = question.vocab;
+    draw.scale = question.scale;
+    draw.uniforms = uniforms;
+    draw.tokens = ints + at_.choices;
+    draw.values = floats + at_.choice_logits;
+    draw.log_norm = floats + at_.log_norm;
+    device_->draw(draw);
+}
+
+void DeviceLogits::ask_download() {
+    answers_.resize(at_.end);
+    device_->download(answers_.data(), answers_there_.as<void>(), at_.end * sizeof(std::int32_t));
+}
+
+bool DeviceLogits::ask(const RowQuestion& question) {
+    assert(question.rows.size() == question.tokens.size());
+    assert(question.uniforms.empty() || static_cast<int>(question.uniforms.size()) == rows_);
+    if (!lay_out(question, question.tokens.size()) || !upload_question(question)) return false;
+    ask_choices(question, question.uniforms.empty() ? nullptr : uniforms_there_.as<double>());
     if (tokens_ > 0) {
         const auto* asked = asked_there_.as<std::int32_t>();
-        device_->rank({data(), columns_, question.vocab, tokens_, asked, asked + tokens_, floats + at_.logits,
-                       ints + at_.ranks});
+        device_->rank({data(), columns_, question.vocab, tokens_, asked, asked + tokens_,
+                       answers_there_.as<float>() + at_.logits,
+                       answers_there_.as<std::int32_t>() + at_.ranks});
     }
     if (!mass_rows_.empty()) ask_masses(question);
-    answers_.resize(at_.end);
-    device_->download(answers_.data(), ints, at_.end * sizeof(std::int32_t));
+    ask_download();
+    return true;
+}
+
+bool DeviceLogits::ask_trees(const RowQuestion& question, TreeStep& step, bool accept) {
+    assert(step.rows() == rows_);
+    if (!lay_out(question, question.drafts ? static_cast<std::size_t>(rows_) : 0)) return false;
+    auto* ints = answers_there_.as<std::int32_t>();
+    auto* floats = answers_there_.as<float>();
+    const kernels::TreeRows& there = step.there();
+    ask_choices(question, there.uniforms);
+    if (accept) step.ask_acceptance(ints + (drawn_ ? at_.choices : at_.best_ids), drawn_ ? 1 : best_);
+    if (question.drafts)
+        device_->rank({data(), columns_, question.vocab, rows_, there.parents, there.tokens,
+                       floats + at_.logits, ints + at_.ranks});
+    mass_rows_.clear();
+    if (step.has_sets()) {
+        for (int r = 0; r < rows_; ++r) mass_rows_.push_back(r);
+        kernels::MassOp mass;
+        mass.logits = data();
+        mass.stride = columns_;
+        mass.count = rows_;
+        mass.scale = drawn_ ? question.scale : 1.0f;
+        mass.log_norm = floats + at_.log_norm;
+        mass.first = there.set_first;
+        mass.size = there.set_size;
+        mass.ids = step.set_ids();
+        mass.out = floats + at_.masses;
+        device_->mass(mass);
+    }
+    ask_download();
     return true;
 }
 

@@ -7,6 +7,7 @@
 #include "base/result.h"
 #include "base/spans.h"
 #include "base/units.h"
+#include "engine/model/tree_step.h"
 #include "kernels/device.h"
 
 namespace draftscope {
@@ -24,6 +25,9 @@ struct RowQuestion {
     std::span<const std::int32_t> rows, tokens;
     /// Sets of tokens whose probability is wanted, [rows]: null = not this row's. May be empty.
     std::span<const std::vector<TokenId>* const> sets;
+    /// Of rows that are trees grown there (TreeStep), which then has uniforms and sets: are the logits and
+    /// ranks of the drafts wanted? Row r's is of its token in its parent's row.
+    bool drafts = false;
 };
 
 /// Can a device answer it?
@@ -51,6 +55,8 @@ class DeviceLogits {
     /// Asks for the ops that answer `question` about the rows to come. `collect` after the device's
     /// finish(). The caller holds Device::busy().
     bool ask(const RowQuestion& question);
+    /// The same about the rows of `step`, which also gets the path that the choices accept where `accept`.
+    bool ask_trees(const RowQuestion& question, TreeStep& step, bool accept);
     void collect(RowAnswers& out);
 
     /// Rows [first, first + count) in host memory, padding columns included; downloads those that are not
@@ -64,7 +70,10 @@ class DeviceLogits {
                     ranks = 0, masses = 0, end = 0;
     };
     bool upload_question(const RowQuestion& question);
+    bool lay_out(const RowQuestion& question, std::size_t tokens);
+    void ask_choices(const RowQuestion& question, const double* uniforms);
     void ask_masses(const RowQuestion& question);
+    void ask_download();
 
     kernels::Device* device_ = nullptr;
     int rows_ = 0, columns_ = 0;

@@ -71,10 +71,23 @@ void KvCache::commit_path(std::span<const int> path) {
     length_ += static_cast<int>(path.size());
 }
 
+void KvCache::move_path(const std::int32_t* path, const std::int32_t* count, int most) {
+    kernels::CompactOp op;
+    op.cache = planes();
+    op.planes = 2 * layers_;
+    op.width = kv_width_;
+    op.first = length_;
+    op.count = most;
+    op.path_there = path;
+    op.count_there = count;
+    device_->compact(op);
+}
+
 void KvCache::ensure_free(int count) {
     if (free_slots() >= count) return;
     const int slots = length_ + count;
-    if (device_ != nullptr) return grow_on_device(slots);
+    // Growing waits for the device: once is enough for a text that stays within the slots it was made for.
+    if (device_ != nullptr) return grow_on_device(slots_ + count);
     const std::size_t kept = static_cast<std::size_t>(length_) * static_cast<std::size_t>(kv_width_);
     const auto grow = [&](std::unique_ptr<float[]>& rows) {
         std::unique_ptr<float[]> larger = reserve(slots, kv_width_);

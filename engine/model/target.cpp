@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/model/decoder_layer.h"
+#include "engine/model/device_embeddings.h"
 #include "engine/model/memory_check.h"
 #include "engine/model/target_ends.h"
 #include "engine/model/target_on_device.h"
@@ -128,6 +129,7 @@ struct Target::Impl {
     kernels::RopeTable rope;
     std::size_t layer_bytes = 0;
     TargetOnDevice on_device;  ///< ready when the weights lie on a device
+    DeviceEmbeddings embeddings_there;
 
     DecoderBatch batch;
     std::vector<float> residual;  ///< [rows, d]
@@ -382,6 +384,13 @@ const kernels::RopeTable& Target::rope() const {
 KvCache Target::make_cache(int slots) const {
     return KvCache(config().layers, slots, impl_->shape.kv_width(), impl_->device());
 }
+const float* Target::embeddings_there() const {
+    Impl& impl = *impl_;
+    if (!impl.on_device.ready()) return nullptr;
+    return impl.embeddings_there.get(
+        *impl.device(), config().vocab, impl.shape.hidden,
+        [&](std::span<const TokenId> tokens, Rows<float> out) { impl.embed(tokens, out); });
+}
 std::size_t Target::weight_bytes() const {
     return impl_->layer_bytes + impl_->output_norm.size() * sizeof(float) + impl_->lm_head.bytes();
 }
@@ -409,6 +418,47 @@ Status Target::forward(kernels::Exec& exec, const ForwardRequest& request, Forwa
     }
     impl_->logits_of(exec, request, out);
     return {};
+}
+
+Result<std::uint64_t> Target::ask_trees(const TreesRequest& request, TreeStep& step) {
+    Impl& impl = *impl_;
+    const float* embeddings = embeddings_there();
+    if (embeddings == nullptr) return failed("out of device memory for the target's embeddings");
+    const std::vector<int> ancestors(static_cast<std::size_t>(step.there().width),
+                                     0);  // there they are known
+    impl.batch.clear();
+    for (std::size_t i = 0; i < request.caches.size(); ++i) {
+        KvCache& cache = *request.caches[i];
+        const TreeStep::Tree& tree = step.trees()[i];
+        const int committed = cache.length();
+        if (tree.nodes > cache.free_slots() || committed + tree.levels >= config().context)
+            return failed(
+                "target forward: a tree of {} nodes and {} levels does not fit behind {} of {} slots",
+                tree.nodes, tree.levels, committed, cache.slots());
+        for (int n = 0; n < tree.nodes; ++n)
+            impl.batch.add_row(cache, committed + n, committed, committed, ancestors);
+    }
+    DS_TRY(impl.on_device.ask_trees(impl.batch, embeddings, request.aux_layers, step, *request.question,
+                                    request.accept));
+    for (std::size_t i = 0; request.accept && i < request.caches.size(); ++i) {
+        const auto index = static_cast<int>(i);
+        request.caches[i]->move_path(step.path_there(index), step.path_count_there(index),
+                                     std::min(step.there().width, step.trees()[i].nodes));
+    }
+    return impl.layer_bytes + impl.kv_bytes() + impl.lm_head.bytes();
+}
+
+void Target::collect_trees(const TreeStep& step, ForwardOutput& out) {
+    out.rows = step.rows();
+    out.hidden.clear();
+    out.aux.clear();
+    out.there = &impl_->on_device.logits();
+    impl_->on_device.logits().collect(out.answers);
+    out.bytes = impl_->layer_bytes + impl_->kv_bytes() + impl_->lm_head.bytes();
+}
+
+const float* Target::features_there(bool hidden) const {
+    return hidden ? impl_->on_device.hidden_there() : impl_->on_device.aux_there();
 }
 
 Status Target::prefill(kernels::Exec& exec, KvCache& cache, std::span<const TokenId> tokens,

@@ -44,6 +44,14 @@ struct ForwardOutput {
     std::uint64_t bytes = 0;        ///< weights, keys and values this call had to read
 };
 
+/// A forward of trees that a device grows, rows in the order of the step's trees.
+struct TreesRequest {
+    std::span<KvCache* const> caches;  ///< of each tree's sequence
+    std::span<const int> aux_layers;
+    const RowQuestion* question = nullptr;
+    bool accept = false;  ///< follow the choices there, and move the keys and values of the path together
+};
+
 struct ForwardRequest {
     std::span<const SequenceRows> sequences;
     std::span<const int> aux_layers;  ///< residual stream entering these 0-based layers; empty = none
@@ -86,6 +94,9 @@ class Target {
     void embed(std::span<const TokenId> tokens, Rows<float> out) const;
     const kernels::RopeTable& rope() const;
     KvCache make_cache(int slots) const;
+    /// Embeddings of all tokens [V, d] on the device that the weights lie on; null without one, or room on
+    /// it. The caller holds Device::busy().
+    const float* embeddings_there() const;
     std::size_t weight_bytes() const;  ///< read by one forward, LM head included
 
     /// Appends rows behind each cache's committed slots (no commit). Fails, with the caches untouched, when a
@@ -97,6 +108,15 @@ class Target {
                    std::span<const int> aux_layers, ForwardOutput& out,
                    const std::function<bool()>& cancelled = {});
     static constexpr int prefill_chunk = 128;
+
+    /// Asks for a forward over trees that the device has by then; see forward(). Nothing is committed here.
+    /// The caller holds Device::busy(), asks for the rest of its round, waits, and calls collect_trees().
+    /// What has to be read for it, in bytes.
+    Result<std::uint64_t> ask_trees(const TreesRequest& request, TreeStep& step);
+    /// What forward() leaves, after the wait; features stay there.
+    void collect_trees(const TreeStep& step, ForwardOutput& out);
+    /// Features of the latest ask_trees(): hidden [rows, d], or with aux layers [rows, layers * d].
+    const float* features_there(bool hidden) const;
 
   private:
     struct Impl;

@@ -48,8 +48,48 @@ Status TargetOnDevice::run(const DecoderBatch& batch, Rows<const float> embeddin
         return failed("out of device memory for {} rows of the target; use a smaller batch or tree", rows);
     DS_TRY(decoder_.begin(batch));
     device.upload(decoder_.residual(), embeddings.data, floats(rows, d));
+    ask_layers(rows, aux_layers, with_logits, with_logits ? 1 : 0);
+    device.download(hidden, hidden_.as<float>(), floats(rows, d));
+    if (aux_width > 0) device.download(aux, aux_.as<float>(), floats(rows, aux_width));
+    if (question != nullptr) {
+        if (!logits_.ask(*question)) return failed("out of device memory for choices of {} rows", rows);
+    } else if (logits != nullptr) {
+        device.download(logits, logits_.data(), floats(rows, lm_head_->n()));
+    }
+    DS_TRY(device.finish());
+    if (question != nullptr) logits_.collect(*answers);
+    return {};
+}
+
+Status TargetOnDevice::ask_trees(const DecoderBatch& batch, const float* embeddings,
+                                 std::span<const int> aux_layers, TreeStep& step, const RowQuestion& question,
+                                 bool accept) {
+    kernels::Device& device = decoder_.device();
+    const int rows = batch.rows(), d = shape_.hidden;
+    const kernels::TreeRows& there = step.there();
+    if (!reserve(rows, static_cast<int>(aux_layers.size()) * d, true))
+        return failed("out of device memory for {} rows of the target; use a smaller batch or tree", rows);
+    DS_TRY(decoder_.begin(batch));
+    if (there.positions != latest_.positions || there.tail_sizes != latest_.tail_sizes ||
+        there.tails != latest_.tails)
+        decoder_.forget_graphs();
+    latest_ = there;
+    decoder_.use_places(there);
+    device.copy_rows({embeddings, d, there.tokens, rows, d, decoder_.residual(), d});
+    constexpr int grown_there = 2;
+    ask_layers(rows, aux_layers, true, grown_there);
+    if (!logits_.ask_trees(question, step, accept))
+        return failed("out of device memory for choices of {} rows", rows);
+    return {};
+}
+
+/// All layers, the final norm and, if wanted, the LM head. `tag` tells passes apart that find their rows'
+/// places elsewhere.
+void TargetOnDevice::ask_layers(int rows, std::span<const int> aux_layers, bool with_logits, int tag) {
+    kernels::Device& device = decoder_.device();
+    const int d = shape_.hidden, aux_width = static_cast<int>(aux_layers.size()) * d;
     std::vector<int> extra(aux_layers.begin(), aux_layers.end());
-    extra.push_back(with_logits ? 1 : 0);
+    extra.push_back(tag);
     decoder_.replay(extra, [&] {
         for (int layer = 0; layer < layers_; ++layer) {
             for (std::size_t a = 0; a < aux_layers.size(); ++a)
@@ -78,16 +118,6 @@ Status TargetOnDevice::run(const DecoderBatch& batch, Rows<const float> embeddin
         head.y_stride = lm_head_->n();
         device.matmul(head);
     });
-    device.download(hidden, hidden_.as<float>(), floats(rows, d));
-    if (aux_width > 0) device.download(aux, aux_.as<float>(), floats(rows, aux_width));
-    if (question != nullptr) {
-        if (!logits_.ask(*question)) return failed("out of device memory for choices of {} rows", rows);
-    } else if (logits != nullptr) {
-        device.download(logits, logits_.data(), floats(rows, lm_head_->n()));
-    }
-    DS_TRY(device.finish());
-    if (question != nullptr) logits_.collect(*answers);
-    return {};
 }
 
 }  // namespace draftscope

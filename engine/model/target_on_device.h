@@ -24,8 +24,17 @@ class TargetOnDevice {
                RowAnswers* answers = nullptr);
     DeviceLogits& logits() { return logits_; }
 
+    /// The same for trees that are grown there: rows of `batch` are placed with `step.there().width`
+    /// ancestors each, `embeddings` [V, d] lies there. hidden_there() and aux_there() stay there. Asks and
+    /// does not wait; the caller holds Device::busy().
+    Status ask_trees(const DecoderBatch& batch, const float* embeddings, std::span<const int> aux_layers,
+                     TreeStep& step, const RowQuestion& question, bool accept);
+    const float* hidden_there() const { return hidden_.as<float>(); }  ///< [rows, d]
+    const float* aux_there() const { return aux_.as<float>(); }        ///< [rows, aux_layers * d]
+
   private:
     bool reserve(int rows, int aux_width, bool logits);
+    void ask_layers(int rows, std::span<const int> aux_layers, bool with_logits, int tag);
 
     DeviceDecoder decoder_;
     LayerShape shape_;
@@ -34,6 +43,7 @@ class TargetOnDevice {
     const kernels::Matrix* lm_head_ = nullptr;
     kernels::DeviceBuffer hidden_, aux_;
     DeviceLogits logits_;
+    kernels::TreeRows latest_;  ///< whose addresses graphs may name
 };
 
 }  // namespace draftscope

@@ -27,6 +27,37 @@ bool JudgedRows::needs_whole_rows() const {
            (sampling.top_p < 1.0 || (sampling.top_k > 0 && sampling.top_k < core_.vocab));
 }
 
+bool JudgedRows::answers_suffice() const {
+    RowQuestion question;
+    question.vocab = core_.vocab;
+    question.best = best_;
+    return !needs_whole_rows() && can_answer(question);
+}
+
+const RowQuestion* JudgedRows::ask_trees(std::span<const Round> rounds, std::span<TreePlan> plans) {
+    const Sampling& sampling = core_.options.sampling;
+    question_ = {};
+    question_.vocab = core_.vocab;
+    question_.best = best_;
+    question_.drafts = core_.records.on() && core_.options.record_nodes;
+    if (sampling.temperature > 0) question_.scale = inverse_temperature(sampling);
+    bool any = false;
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+        const Sequence& sequence = *rounds[i].sequence;
+        for (int depth = 0; depth <= plans[i].levels; ++depth) {
+            const std::uint64_t position = sequence.tokens.size() + static_cast<std::uint64_t>(depth);
+            if (sampling.temperature > 0)
+                plans[i].uniforms.push_back(token_uniform(sampling.seed, sequence.number, position));
+            if (!question_.drafts || core_.drafting_head() == nullptr) continue;
+            plans[i].sets.push_back(sequence.active->part_of_vocab(depth));
+            any = any || plans[i].sets.back() != nullptr;
+        }
+    }
+    for (TreePlan& plan : plans)
+        if (!any) plan.sets.clear();
+    return &question_;
+}
+
 const RowQuestion* JudgedRows::ask(std::span<const Round> rounds, std::span<const TokenPlace> places) {
     if (needs_whole_rows()) return nullptr;
     const Sampling& sampling = core_.options.sampling;

@@ -19,6 +19,10 @@ class JudgedRows {
     /// whole rows are needed: on the CPU; for rules that look at distributions (pq, typical); for top-k and
     /// top-p, which cut a row before it is drawn from.
     const RowQuestion* ask(std::span<const Round> rounds, std::span<const TokenPlace> places);
+    /// Of trees that are grown there: completes `plans`, one per round; only where answers_suffice().
+    const RowQuestion* ask_trees(std::span<const Round> rounds, std::span<TreePlan> plans);
+    /// Can a step do without whole rows, on the device that makes them?
+    bool answers_suffice() const;
     /// The target's choices, from the answers of the latest forward.
     void choose(std::vector<TargetChoice>& out) const;
 

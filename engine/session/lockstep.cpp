@@ -14,14 +14,17 @@ Status Lockstep::step(std::span<const std::unique_ptr<Sequence>> sequences) {
     for (const auto& sequence : sequences) rounds_.emplace_back(*sequence);
     live_.begin(sequences);
     const std::uint64_t start = ticks_now();
+    went_there_ = false;
     Status status = draft();
-    if (status.ok()) status = verify();
+    if (status.ok() && !went_there_) status = verify();
+    if (status.ok()) {
+        accept();
+        status = commit();
+    }
     if (!status.ok()) {
         live_.end();
         return status;
     }
-    accept();
-    commit();
     observe();
     const std::uint64_t end = ticks_now();
     live_.end();
@@ -52,6 +55,10 @@ Status Lockstep::make_jobs() {
             job.new_hidden = Rows<const float>(sequence.hidden.data(), sequence.new_slots, d);
         if (!sequence.aux.empty())
             job.new_aux = Rows<const float>(sequence.aux.data(), sequence.new_slots, aux_width);
+        if (sequence.rows_there > 0) {
+            job.new_there = sequence.features_there.as<float>();
+            job.new_rows_there = sequence.rows_there;
+        }
         job.state = sequence.drafter.get();
         job.head_state = sequence.head.get();
         job.tree = tree;
@@ -75,6 +82,15 @@ Status Lockstep::draft() {
     if (core_.head != nullptr) begin_head();
     DraftContext context{core_.exec, core_.phases, core_.head, core_.options.tree, &live_};
     if (rule() == VerifyRule::pq) context.sampled = &drawn_;
+    if (!beside_.due(totals_.steps) && there_.fits(context, jobs_, rounds_)) {
+        went_there_ = true;
+        DS_TRY(there_.run(context, jobs_, rounds_));
+        list_rows();
+        for (const Round& round : rounds_)
+            if (live_.shows(*round.sequence)) live_.set_tree(round.tree);
+        return {};
+    }
+    DS_TRY(there_.bring_features(jobs_, rounds_, drafting_));
     DS_TRY(core_.drafter.catch_up(context, jobs_));
     DS_TRY(core_.drafter.expand(context, jobs_));
     for (std::size_t j = 0; j < jobs_.size(); ++j) {
@@ -96,18 +112,21 @@ Status Lockstep::draft_beside() {
     return beside_.draft(jobs_, sequences, drafting_);
 }
 
-Status Lockstep::verify() {
-    std::vector<SequenceRows> sequences;
-    int rows = 0;
+void Lockstep::list_rows() {
     places_.clear();
     for (Round& round : rounds_) {
         const auto length = static_cast<std::int64_t>(round.sequence->tokens.size());
+        round.first_row = static_cast<int>(places_.size());
         for (const int depth : round.tree.depths) places_.push_back({round.sequence->number, length + depth});
-        round.first_row = rows;
-        rows += round.tree.size();
-        sequences.push_back({&round.sequence->cache, round.tree.tokens, round.tree.depths, &round.tree.mask});
     }
-    PhaseScope scope(core_.phases, Phase::verify, 0, rows);
+}
+
+Status Lockstep::verify() {
+    list_rows();
+    std::vector<SequenceRows> sequences;
+    for (Round& round : rounds_)
+        sequences.push_back({&round.sequence->cache, round.tree.tokens, round.tree.depths, &round.tree.mask});
+    PhaseScope scope(core_.phases, Phase::verify, 0, static_cast<int>(places_.size()));
     ForwardRequest request;
     request.sequences = sequences;
     request.aux_layers = core_.drafter.aux_layers();
@@ -141,6 +160,8 @@ void Lockstep::accept() {
 }
 
 Acceptance Lockstep::judge(const Round& round) const {
+    if (went_there_ && there_.accepted_there())
+        return there_.acceptance(static_cast<std::size_t>(&round - rounds_.data()), round.choices);
     if (core_.options.acceptance)
         return accept_replayed(*core_.options.acceptance, round.tree, core_.options.sampling.seed,
                                places_[static_cast<std::size_t>(round.first_row)], round.choices);
@@ -162,18 +183,23 @@ void Lockstep::accept_round(Round& round) {
     round.finish = finish;
 }
 
-void Lockstep::commit() {
+Status Lockstep::commit() {
     std::size_t rows = 0;
     for (const Round& round : rounds_) rows += round.acceptance.path.size();
     PhaseScope scope(core_.phases, Phase::commit, 0, static_cast<int>(rows));
     for (Round& round : rounds_) {
         Sequence& sequence = *round.sequence;
-        sequence.cache.commit_path(round.acceptance.path);
-        core_.take_features(sequence, round.first_row, round.acceptance.path);
+        if (went_there_) {
+            DS_TRY(there_.commit(round, static_cast<std::size_t>(&round - rounds_.data())));
+        } else {
+            sequence.cache.commit_path(round.acceptance.path);
+            core_.take_features(sequence, round.first_row, round.acceptance.path);
+        }
         if (core_.records.on() || sequence.head != nullptr) note_round(round);
         round.piece = sequence.append(round.emitted);
         sequence.outcome.finish = round.finish;
     }
+    return {};
 }
 
 void Lockstep::observe() {

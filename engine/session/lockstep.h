@@ -4,6 +4,7 @@
 #include "engine/session/judged_rows.h"
 #include "engine/session/live_view.h"
 #include "engine/session/round.h"
+#include "engine/session/rounds_there.h"
 
 namespace draftscope {
 
@@ -16,6 +17,7 @@ class Lockstep {
           live_(core),
           beside_(core),
           judged_(core),
+          there_(core, judged_),
           drawn_{core.options.sampling.temperature, core.options.sampling.seed, core.options.sampling.top_p,
                  core.options.sampling.top_k} {}
 
@@ -30,11 +32,12 @@ class Lockstep {
     void begin_head();
     Status draft_beside();
     Status verify();
+    void list_rows();
     void accept();
     void accept_round(Round& round);
     Acceptance judge(const Round& round) const;
     VerifyRule rule() const { return rule_at(core_.options.verify, core_.options.sampling.temperature); }
-    void commit();
+    Status commit();
     void observe();
     void note_round(Round& round);
     void record(std::uint64_t start, std::uint64_t end);
@@ -44,7 +47,9 @@ class Lockstep {
     LiveView live_;
     BesideDrafts beside_;
     JudgedRows judged_;
-    SampledDrafts drawn_;  ///< how drafts are drawn, where the rule wants draws
+    RoundsThere there_;
+    bool went_there_ = false;  ///< this step, drafts and verification together
+    SampledDrafts drawn_;      ///< how drafts are drawn, where the rule wants draws
     DecodeTotals totals_;
     std::vector<Round> rounds_;
     std::vector<TokenPlace> places_;     ///< of every row of the step

@@ -31,6 +31,7 @@ void Sequence::take_features(kernels::Exec& exec, const ForwardOutput& forward, 
         kernels::round_to_bf16(exec, Rows<float>(to.data(), static_cast<int>(rows.size()), columns));
     };
     new_slots = static_cast<int>(rows.size());
+    rows_there = 0;
     gather(forward.hidden, d, hidden);
     gather(forward.aux, aux_width, aux);
 }

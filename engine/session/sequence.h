@@ -35,6 +35,8 @@ struct Sequence {
     std::unique_ptr<ActiveSets> own_active;  ///< of a head with state
     std::vector<float> hidden, aux;          ///< features of the slots verified since the drafter's last call
     int new_slots = 0;
+    kernels::DeviceBuffer features_there;  ///< in place of both, [rows_there, width], after a RoundsThere
+    int rows_there = 0;
     std::optional<TextStream> text;
     AlignedTrees aligned;
     std::shared_ptr<SequenceShadows> shadows;  ///< null without shadow heads

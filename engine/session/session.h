@@ -37,6 +37,7 @@ struct DecodeOptions {
     int calibration_rounds =
         0;  ///< steps in which the full head also drafts (every other one), to place the live head
     bool record_nodes = true;
+    bool rounds_there = true;  ///< on a device, rounds that fit are its own (RoundsThere)
     /// Judged by exact match, so only with a run under that rule and a drafter that has a head; recorded
     /// only.
     std::vector<ShadowHead> shadows;

@@ -38,6 +38,11 @@ struct SessionCore {
     TextLimits limits() const {
         return {options.ignore_eos ? nullptr : target.tokenizer(), options.max_new, target.config().context};
     }
+    /// Of what the drafter takes in of a slot; 0 = nothing.
+    int feature_width() const {
+        const int d = target.config().hidden;
+        return drafter.needs_hidden() ? d : static_cast<int>(drafter.aux_layers().size()) * d;
+    }
     /// Keeps rows first + rows[i] of the latest forward for the drafter.
     void take_features(Sequence& sequence, int first, std::span<const int> rows) {
         const int d = target.config().hidden;

@@ -145,6 +145,7 @@ class CudaDeviceImpl final : public CudaDevice {
         if (staged != nullptr) arriving_.push_back({to, staged, bytes});
     }
     void copy(void* to, const void* from, std::size_t bytes) override {
+        enter();
         if (bytes > 0) check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_), "copy");
     }
     Status finish() override {

@@ -49,6 +49,8 @@ struct RigSetting {
     int calibration_rounds = 0;
     std::vector<std::string> shadows = {};  ///< heads that follow the text at their own pace
     bool record_nodes = true;
+    bool rounds_there = true;
+    std::string acceptance = "real";
     std::uint64_t seed = 7;
     double top_p = 1.0;
     int top_k = 0;

@@ -1,0 +1,54 @@
+#include "engine/draft/device_spans.h"
+
+#include "base/clock.h"
+
+namespace draftscope {
+
+void DeviceSpans::begin(DeviceTimer* timer) {
+    timer_ = timer;
+    timed_.clear();
+    if (timer_ != nullptr) {
+        timer_->reset();
+        (void)timer_->mark();
+    }
+    start_ticks_ = ticks_now();
+}
+
+void DeviceSpans::record(PhaseRecorder& phases) {
+    const double ticks = 1.0 / TickScale::calibrate().ns_per_tick();
+    for (Timed& timed : timed_) {
+        const TimeNs from = timer_ == nullptr ? -1 : timer_->elapsed_ns(0, timed.from);
+        const TimeNs to = timer_ == nullptr ? -1 : timer_->elapsed_ns(0, timed.to);
+        if (from >= 0 && to >= from) {
+            timed.event.start_ticks =
+                start_ticks_ + static_cast<std::uint64_t>(static_cast<double>(from) * ticks);
+            timed.event.end_ticks =
+                start_ticks_ + static_cast<std::uint64_t>(static_cast<double>(to) * ticks);
+        }
+        phases.record(timed.event);
+    }
+    timed_.clear();
+}
+
+DeviceSpans::Scope::Scope(DeviceSpans& spans, PhaseRecorder& phases, Phase phase, int level, int rows,
+                          std::uint64_t bytes)
+    : spans_(spans) {
+    event_.phase = phase;
+    event_.level = static_cast<std::int16_t>(level);
+    event_.rows = rows;
+    event_.bytes = bytes;
+    event_.round = phases.round();
+    listener_ = phases.enabled() ? phases.listener() : nullptr;
+    if (listener_ != nullptr) listener_->open(event_);
+    event_.start_ticks = ticks_now();
+    if (spans_.timer_ != nullptr) from_ = spans_.timer_->mark();
+}
+
+DeviceSpans::Scope::~Scope() {
+    const std::uint32_t to = spans_.timer_ == nullptr ? 0 : spans_.timer_->mark();
+    event_.end_ticks = ticks_now();
+    if (listener_ != nullptr) listener_->close(event_);
+    spans_.timed_.push_back({event_, from_, to});
+}
+
+}  // namespace draftscope

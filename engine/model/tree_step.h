@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/units.h"
+#include "kernels/device.h"
+
+namespace draftscope {
+
+/// What is known of a tree before it is grown on a device, and what its rows will be asked.
+struct TreePlan {
+    int nodes = 1;                 ///< root included
+    int levels = 0;                ///< below the root
+    std::vector<double> uniforms;  ///< of the choice after a node, by its depth; empty = the best token
+    /// Tokens whose probability after a node is wanted, by its depth; null = not there. May be empty.
+    std::vector<const std::vector<TokenId>*> sets;
+};
+
+/// Trees of a step as rows on a device, which grows them, runs them through the target and accepts a path of
+/// each before the host sees any of it. The caller holds Device::busy() around what asks for ops.
+class TreeStep {
+  public:
+    struct Tree {
+        int first_row = 0, nodes = 0, levels = 0;
+    };
+
+    /// Makes room and brings over what the plans say; false when memory is out.
+    bool place(kernels::Device& device, std::span<const TreePlan> plans);
+    int rows() const { return rows_; }
+    std::span<const Tree> trees() const { return trees_; }
+    const kernels::TreeRows& there() const { return there_; }
+    const std::int32_t* set_ids() const { return set_ids_.as<std::int32_t>(); }
+    bool drawn() const { return drawn_; }
+    bool has_sets() const { return has_sets_; }
+    /// Where tree `index` goes: the part of `op` that is not of the pool.
+    void aim(kernels::RerankOp& op, int index) const;
+    /// Follows the choices of all rows, of row r at choices[r * stride].
+    void ask_acceptance(const std::int32_t* choices, std::int64_t stride);
+    /// Of a path that was accepted there, or that the host says.
+    const std::int32_t* path_there(int index) const;
+    const std::int32_t* path_count_there(int index) const;
+    void set_path(int index, std::span<const int> path);
+    /// Asks for the trees and paths; they are here after Device::finish().
+    void ask_download();
+
+    // After the wait, of tree `index`: [nodes].
+    std::span<const std::int32_t> tokens(int index) const { return part(index, 0); }
+    std::span<const std::int32_t> parents(int index) const { return part(index, 1); }  ///< rows of the step
+    std::vector<float> logprobs(int index) const;
+    std::vector<int> path(int index) const;
+
+  private:
+    std::span<const std::int32_t> part(int index, int array) const {
+        const Tree& tree = trees_[static_cast<std::size_t>(index)];
+        const auto from = static_cast<std::size_t>(array) * static_cast<std::size_t>(rows_) +
+                          static_cast<std::size_t>(tree.first_row);
+        return std::span(here_).subspan(from, static_cast<std::size_t>(tree.nodes));
+    }
+    bool place_sets(std::span<const TreePlan> plans);
+    bool place_uniforms(std::span<const TreePlan> plans);
+    std::size_t paths_at() const { return 3 * static_cast<std::size_t>(rows_); }
+    std::size_t path_cells() const { return static_cast<std::size_t>(there_.width) + 1; }
+
+    kernels::Device* device_ = nullptr;
+    int rows_ = 0;
+    bool drawn_ = false, has_sets_ = false;
+    std::vector<Tree> trees_;
+    kernels::TreeRows there_;
+    /// Of all rows tokens, parents, log-probabilities; then of all trees the path and its length: what comes
+    /// back.
+    kernels::DeviceBuffer block_;
+    kernels::DeviceBuffer positions_, tail_sizes_, tails_, uniforms_, row_sets_;
+    kernels::DeviceBuffer uniforms_by_depth_, sets_by_depth_, set_ids_;
+    std::vector<TokenId> ids_;             ///< of the sets, one behind the other; as uploaded
+    std::vector<std::int32_t> set_table_;  ///< [trees, width] first, then sizes
+    std::vector<std::int32_t> here_;       ///< the block, as downloaded
+};
+
+}  // namespace draftscope

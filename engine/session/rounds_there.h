@@ -1,0 +1,41 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/session/judged_rows.h"
+#include "engine/session/round.h"
+#include "engine/session/session_core.h"
+
+namespace draftscope {
+
+/// Steps that a device runs from the drafter's catch-up to the acceptance: the host asks for all of it, waits
+/// once and reads a few kilobytes. The rounds are those that the host would have made, node by node.
+class RoundsThere {
+  public:
+    RoundsThere(SessionCore& core, JudgedRows& judged) : core_(core), judged_(judged) {}
+
+    /// For drafters that say so (Drafter::fits_there), exact match over whole distributions, steps in which
+    /// nobody watches and nothing drafts or is judged beside.
+    bool fits(const DraftContext& context, std::span<const DraftJob> jobs,
+              std::span<const Round> rounds) const;
+    /// Where a step does not fit, the host needs the features that stayed there; jobs[j] is of rounds[of[j]].
+    Status bring_features(std::span<DraftJob> jobs, std::span<const Round> rounds,
+                          std::span<const std::size_t> of);
+    /// Trees, and the target's answers about them in core.forward; job j is round j's.
+    Status run(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds);
+    /// Was the path of the latest run() accepted there too, its keys and values moved together?
+    bool accepted_there() const { return accepted_there_; }
+    Acceptance acceptance(std::size_t index, std::span<const TargetChoice> choices) const;
+    /// Commits round `index` of the latest run(); its features stay there.
+    Status commit(Round& round, std::size_t index);
+
+  private:
+    SessionCore& core_;
+    JudgedRows& judged_;
+    TreeStep step_;
+    DeviceSpans spans_;
+    bool accepted_there_ = false;
+};
+
+}  // namespace draftscope

@@ -1,0 +1,173 @@
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+#include "tests/support/tiny_model.h"
+#include "tests/support/twin_device.h"
+#include "tests/unit/engine/decode_rig.h"
+#include "tests/unit/engine/ranking_file.h"
+#include "tests/unit/engine/tiny_artefacts.h"
+#include "tests/unit/engine/tiny_drafter.h"
+
+/// Rounds that a device runs from the catch-up to the acceptance are the ones that the host makes with it,
+/// node by node, and it is waited for once in each.
+namespace draftscope::testing {
+namespace {
+
+constexpr int vocab = 13;
+
+ModelFile tiny() {
+    TinyModelOptions options;
+    options.vocab = vocab;
+    return make_tiny_model(21, options);
+}
+
+class DeviceRounds : public ::testing::TestWithParam<std::string> {
+  protected:
+    DeviceRounds() {
+        std::unique_ptr<kernels::Device> device;
+        if (GetParam() == "cuda") {
+            auto opened = kernels::open_cuda();
+            if (opened.ok())
+                device = std::move(*opened);
+            else
+                why_not_ = opened.error().message;
+        }
+        if (device == nullptr) {
+            auto made = std::make_unique<TwinDevice>();
+            twin_ = made.get();
+            device = std::move(made);
+        }
+        exec_ = kernels::make_device_exec(2, std::move(device));
+        auto target = DecodeRig::build(tiny(), kernels::Precision::bf16, exec_.get());
+        eagle_.emplace(target->config(), 77);
+        eagle3_.emplace(target->config(), 78, vocab);
+        rig_.emplace(
+            std::move(target),
+            std::map<std::string, std::string>{{"eagle2", eagle_->folder()}, {"eagle3", eagle3_->folder()}},
+            ranking_.path());
+        rig_->run_on(*exec_);
+        artefacts_.emplace(*rig_);
+        Rng rng(3);
+        prompts_ = {{5}, {}, {}};
+        for (int i = 0; i < 24; ++i) prompts_[1].push_back(i % 6);
+        for (int i = 0; i < 131; ++i) prompts_[2].push_back(static_cast<TokenId>(rng.below(vocab)));
+    }
+    void SetUp() override {
+        if (!why_not_.empty()) GTEST_SKIP() << why_not_;
+    }
+    std::vector<StepRecord> steps(RigSetting setting, bool there) {
+        RecordList list;
+        setting.rounds_there = there;
+        (void)rig_->decode(setting, prompts_, &list);
+        return RecordList::of<StepRecord>(list.take());
+    }
+
+    std::string why_not_;
+    TwinDevice* twin_ = nullptr;
+    std::unique_ptr<kernels::Exec> exec_;
+    std::optional<TinyEagle2> eagle_;
+    std::optional<TinyEagle3> eagle3_;
+    RankingFile ranking_ = RankingFile::shuffled(vocab);
+    std::optional<DecodeRig> rig_;
+    std::optional<TinyArtefacts> artefacts_;
+    std::vector<std::vector<TokenId>> prompts_;
+};
+
+void expect_same_round(const RoundRecord& found, const RoundRecord& expected) {
+    EXPECT_EQ(found.round.accepted, expected.round.accepted);
+    EXPECT_EQ(found.round.committed, expected.round.committed);
+    EXPECT_EQ(found.round.tree_depth, expected.round.tree_depth);
+    ASSERT_EQ(found.nodes.size(), expected.nodes.size());
+    for (std::size_t n = 0; n < found.nodes.size(); ++n) {
+        const NodeRow &a = found.nodes[n], &b = expected.nodes[n];
+        EXPECT_EQ(a.token_id, b.token_id);
+        EXPECT_EQ(a.parent, b.parent);
+        EXPECT_EQ(a.draft_logprob, b.draft_logprob);
+        EXPECT_EQ(a.accepted, b.accepted);
+        EXPECT_EQ(a.target_token_id, b.target_token_id);
+        EXPECT_EQ(a.target_prob, b.target_prob);
+        EXPECT_EQ(a.target_rank, b.target_rank);
+        EXPECT_EQ(a.target_covered, b.target_covered);
+    }
+    ASSERT_EQ(found.tops.size(), expected.tops.size());
+    for (std::size_t t = 0; t < found.tops.size(); ++t)
+        EXPECT_EQ(found.tops[t].token_id, expected.tops[t].token_id);
+    ASSERT_EQ(found.head_evals.size(), expected.head_evals.size());
+    for (std::size_t h = 0; h < found.head_evals.size(); ++h) {
+        EXPECT_EQ(found.head_evals[h].covered_mass, expected.head_evals[h].covered_mass);
+        EXPECT_EQ(found.head_evals[h].active_rows, expected.head_evals[h].active_rows);
+    }
+}
+
+TEST_P(DeviceRounds, AreTheHosts) {
+    int nodes = 0, accepted = 0;
+    for (const char* drafter : {"eagle2", "eagle3"})
+        for (const char* head : {"full", "fr-spec:v=6", "slimspec"})
+            for (const double temperature : {0.0, 0.8})
+                for (const char* tree :
+                     {"chain=4", "depth=3,topk=4,nodes=12", "depth=4,topk=3,nodes=20,order=fr"}) {
+                    if (temperature > 0 && tree[0] == 'c') continue;
+                    RigSetting setting;
+                    setting.drafter = drafter;
+                    setting.head = head;
+                    setting.temperature = temperature;
+                    setting.tree = tree;
+                    setting.batch = tree[0] == 'c' ? 1 : 3;
+                    setting.max_new = 7;
+                    // Steps of the full head beside are the host's: both kinds take turns.
+                    setting.calibration_rounds = head[0] == 's' ? 3 : 0;
+                    // Then the host says the path, and the device moves along it.
+                    if (head[0] == 'f' && head[1] == 'r' && temperature == 0) setting.acceptance = "rate:0.7";
+                    SCOPED_TRACE(to_text(setting));
+                    const auto found = steps(setting, true), expected = steps(setting, false);
+                    ASSERT_EQ(found.size(), expected.size());
+                    for (std::size_t s = 0; s < found.size(); ++s) {
+                        ASSERT_EQ(found[s].rounds.size(), expected[s].rounds.size());
+                        for (std::size_t r = 0; r < found[s].rounds.size(); ++r) {
+                            expect_same_round(found[s].rounds[r], expected[s].rounds[r]);
+                            nodes += found[s].rounds[r].round.drafted;
+                            accepted += found[s].rounds[r].round.accepted;
+                        }
+                    }
+                    if (HasFatalFailure()) return;
+                }
+    EXPECT_GT(nodes, 500);
+    EXPECT_GT(accepted, 20);
+}
+
+TEST_P(DeviceRounds, WaitOnce) {
+    if (twin_ == nullptr) GTEST_SKIP() << "the twin counts waits";
+    for (const char* drafter : {"eagle2", "eagle3"})
+        for (const bool there : {true, false}) {
+            RigSetting setting;
+            setting.drafter = drafter;
+            setting.head = "fr-spec:v=6";
+            setting.max_new = 24;
+            setting.rounds_there = there;
+            prompts_ = {{5, 1, 2}};
+            const int before = twin_->finishes();
+            RecordList list;
+            (void)rig_->decode(setting, prompts_, &list);
+            const int waits = twin_->finishes() - before;
+            const auto rounds = static_cast<int>(RecordList::of<StepRecord>(list.take()).size());
+            ASSERT_GT(rounds, 5);
+            // The prompt costs a few, and memory that grows one.
+            if (there)
+                EXPECT_LE(waits, rounds + 4) << drafter;
+            else
+                EXPECT_GE(waits, 3 * rounds) << drafter;
+        }
+}
+
+std::vector<std::string> devices() {
+#if defined(DS_HAVE_CUDA)
+    return {"twin", "cuda"};
+#else
+    return {"twin"};
+#endif
+}
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceRounds, ::testing::ValuesIn(devices()),
+                         [](const auto& instance) { return instance.param; });
+
+}  // namespace
+}  // namespace draftscope::testing
