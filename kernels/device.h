@@ -81,6 +81,7 @@ class Device {
     virtual void rerank(const RerankOp& op) = 0;
     virtual void accept(const AcceptOp& op) = 0;
     virtual void top_set(const TopSetOp& op) = 0;
+    virtual void router(const RouterOp& op) = 0;
     virtual void striped(const StripedOp& op) = 0;
     virtual void unite(const UnionOp& op) = 0;
     virtual void gather(const GatherOp& op) = 0;

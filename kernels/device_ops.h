@@ -307,6 +307,41 @@ struct TopSetOp {
     std::int32_t* ids = nullptr;  ///< [rows, k], k <= columns
 };
 
+/// A router's product and of each row its k best columns, in their order: MatmulOp and TopSetOp in one pass,
+/// the same columns. Scores go to the scratch, for rows whose best are too close together to be found faster.
+struct RouterOp {
+    DeviceMatrix weights;
+    const Bf16* x = nullptr;      ///< [rows, weights.stride]
+    int rows = 0, k = 0;          ///< can_route()
+    std::int32_t* ids = nullptr;  ///< [rows, k]
+    void* scratch = nullptr;      ///< router_scratch() bytes
+};
+inline constexpr int most_router_columns = 1 << 18;
+inline constexpr int most_router_candidates = 1 << 14;
+/// Blocks, each of which scores every that many columns, head_chunk at most.
+constexpr int router_stripes(int n) {
+    return (n + head_chunk - 1) / head_chunk;
+}
+/// What a block keeps of a row: well above what would be its share of the k best.
+constexpr int router_kept(int n, int k) {
+    const int stripes = router_stripes(n), wanted = 2 * ((k + stripes - 1) / stripes) + 12;
+    const int room = most_router_candidates / stripes;
+    return wanted < head_chunk ? (wanted < room ? wanted : room) : (head_chunk < room ? head_chunk : room);
+}
+constexpr bool can_route(int n, int k) {
+    return n <= most_router_columns && k >= 1 && k <= n &&
+           2 * router_stripes(n) * router_kept(n, k) >= 3 * k &&
+           router_stripes(n) * router_kept(n, k) <= most_router_candidates;
+}
+constexpr std::size_t router_scores_bytes(int rows, int n) {
+    return (static_cast<std::size_t>(rows) * static_cast<std::size_t>(n) * sizeof(float) + 255) / 256 * 256;
+}
+constexpr std::size_t router_scratch(int rows, int n, int k) {
+    return router_scores_bytes(rows, n) +
+           static_cast<std::size_t>(rows) * static_cast<std::size_t>(router_stripes(n) * router_kept(n, k)) *
+               8;
+}
+
 /// Striped selection (reference: a router need not rank exactly): bucket b holds the columns c with c %
 /// buckets == b, and the m largest of each bucket are kept, descending, ties to the lower column; -1 where a
 /// bucket has fewer. Every column of rank <= m is among them.

@@ -21,7 +21,9 @@ class RowStore {
     int k() const { return k_; }
     Packing packing() const { return packing_; }
     bool empty() const { return n_ == 0; }
-    std::size_t row_bytes() const { return row_bytes_; }  ///< what reading one row moves
+    bool on_device() const { return device_ != nullptr; }
+    const DeviceMatrix& device_matrix() const { return on_device_; }  ///< of a store on a device
+    std::size_t row_bytes() const { return row_bytes_; }              ///< what reading one row moves
 
   private:
     struct Free {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "engine/draft/device_spans.h"
+#include "engine/heads/device_spans.h"
 #include "engine/heads/head.h"
 #include "engine/model/target.h"
 #include "engine/tree/draft_tree.h"

@@ -4,10 +4,10 @@
 #include <span>
 #include <vector>
 
-#include "engine/draft/device_spans.h"
 #include "engine/draft/drafter.h"
 #include "engine/draft/eagle_drafter.h"
 #include "engine/draft/eagle_on_device.h"
+#include "engine/heads/device_spans.h"
 #include "engine/tree/expansion.h"
 #include "profiler/phase.h"
 

@@ -3,12 +3,14 @@
 #include <utility>
 
 #include "engine/heads/candidates.h"
+#include "engine/heads/device_spans.h"
 #include "engine/heads/factories.h"
 #include "engine/heads/low_rank.h"
 #include "engine/heads/shortlists.h"
 #include "engine/heads/static_vocab.h"
 #include "kernels/head.h"
 #include "kernels/head_rows.h"
+#include "kernels/head_shortlists.h"
 
 namespace draftscope {
 namespace {
@@ -45,6 +47,7 @@ class SpecVocabHead final : public Head {
 
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
                  Proposal& out) override {
+        if (stays_there(context, hidden.rows, k)) return propose_there(context, hidden, states, k, out);
         choose(context, hidden);
         out.resize(hidden.rows, k);
         if (per_row_) {
@@ -148,6 +151,46 @@ class SpecVocabHead final : public Head {
         for (TokenId& id : chosen_) id = speculator_.token(id);
     }
 
+    /// Can a device do all of a call, from the router to the candidates?
+    bool stays_there(const ProposeContext& context, int rows, int k) const {
+        return rows > 0 && !per_row_ && context.support == nullptr && speculator_.ids().empty() &&
+               weights_.row_ids.empty() &&
+               kernels::DeviceShortlists::fits(speculator_.up(context.level), store_, size_at(context.level),
+                                               k);
+    }
+
+    void propose_there(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states,
+                       int k, Proposal& out) {
+        const kernels::Matrix& up = speculator_.up(context.level);
+        const int level = context.level, rows = hidden.rows, size = chosen_size_ = size_at(level);
+        kernels::Device& device = up.device();
+        out.resize(rows, k);
+        const std::lock_guard lock(device.busy());
+        spans_.begin(device.timer());
+        {
+            DeviceSpans::Scope scope(spans_, context.phases, Phase::router, level, rows,
+                                     speculator_.bytes(level));
+            there_.ask_router(&speculator_.down(level), up, hidden, size);
+        }
+        {
+            DeviceSpans::Scope scope(spans_, context.phases, Phase::head, level, rows, 0);
+            there_.ask_exact(store_);
+        }
+        {
+            DeviceSpans::Scope scope(
+                spans_, context.phases, Phase::topk, level, rows,
+                3 * static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(size) * sizeof(float));
+            there_.ask_best(k);
+        }
+        there_.bring(Rows<std::int32_t>(out.ids.data(), rows, k), Rows<float>(out.logits.data(), rows, k),
+                     out.logsumexp, chosen_, union_);
+        // How large the union is was not known while it was read.
+        spans_.add_bytes(Phase::head, rows_bytes(static_cast<double>(union_.size())));
+        spans_.record(context.phases);
+        std::fill(out.counts.begin(), out.counts.end(), k);
+        note(states, level);
+    }
+
     /// Exact logits of rows [first, end) over the union of their shortlists, and each row's own candidates.
     void propose_rows_of(ProposeContext& context, Rows<const float> hidden, int first, int end,
                          Proposal& out) {
@@ -213,6 +256,8 @@ class SpecVocabHead final : public Head {
     int chosen_size_ = 0;
     std::vector<std::span<const TokenId>> lists_;  ///< the shortlists of the rows scored together
     std::vector<TokenId> union_;
+    kernels::DeviceShortlists there_;
+    DeviceSpans spans_;
 };
 
 }  // namespace

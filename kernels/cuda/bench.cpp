@@ -110,7 +110,7 @@ class Bench {
             reserve<float>(narrow_, m * static_cast<std::size_t>(o.rank)) &&
             reserve<Bf16>(narrow_half_, m * static_cast<std::size_t>(padded_columns(o.rank))) &&
             reserve<std::int32_t>(ids_, m * most_selected) && reserve<float>(values_, m * most_selected) &&
-            reserve<float>(sums_, m) &&
+            reserve<float>(sums_, m) && router_.reserve(device_, router_scratch(rows, o.vocab, listed())) &&
             select_.reserve(device_,
                             std::max(select_scratch(rows, o.vocab, o.k), head_scratch(rows, o.vocab, o.k))) &&
             reserve<std::int32_t>(own_, m * std::max<std::size_t>(own, 4096)) &&
@@ -244,11 +244,23 @@ class Bench {
         op.most_chosen = most;
         device_.matmul(op);
     }
-    void spec_vocab(int call, bool warm, int rows) {
-        const int own = options_.buckets * options_.per_bucket;
+    /// The factors and the exact best `listed()` of each row, in one pass.
+    void route(int call, bool warm, int rows) {
+        narrow(call, warm, rows);
+        device_.router({up_.at(call, warm), narrow_half_.as<Bf16>(), rows, listed(), own_.as<std::int32_t>(),
+                        router_.as<void>()});
+    }
+    int listed() const { return std::min(2048, options_.vocab); }
+    /// What the head does, or with the cheaper sets of stripes.
+    void spec_vocab(int call, bool warm, int rows, bool stripes) {
+        const int own = stripes ? options_.buckets * options_.per_bucket : listed();
         const int most = std::min(rows * own, options_.vocab);
-        low_rank(call, warm, rows);
-        striped(rows);
+        if (stripes) {
+            low_rank(call, warm, rows);
+            striped(rows);
+        } else {
+            route(call, warm, rows);
+        }
         device_.unite({own_.as<std::int32_t>(), std::int64_t{rows} * own, options_.vocab,
                        bitmap_.as<std::uint32_t>(), tokens_.as<std::int32_t>(), columns_.as<std::int32_t>(),
                        size_.as<std::int32_t>()});
@@ -308,13 +320,17 @@ class Bench {
                     low_rank(call, warm, rows);
                     striped(rows);
                 });
-        const int exact = std::min(2048, o.vocab);
+        const int exact = listed();
+        measure(fmt::format("router with its best {} in one pass", exact), mode, rows, pair,
+                [&](int call, bool warm) { route(call, warm, rows); });
         measure(fmt::format("router + exact top {}", exact), mode, rows, pair, [&](int call, bool warm) {
             low_rank(call, warm, rows);
             device_.top_set({y_.as<float>(), o.vocab, rows, o.vocab, exact, own_.as<std::int32_t>()});
         });
-        measure("specvocab, all of it", mode, rows, pair + own,
-                [&](int call, bool warm) { spec_vocab(call, warm, rows); });
+        measure("specvocab, all of it", mode, rows, pair + exact * row,
+                [&](int call, bool warm) { spec_vocab(call, warm, rows, false); });
+        measure("specvocab with striped sets", mode, rows, pair + own,
+                [&](int call, bool warm) { spec_vocab(call, warm, rows, true); });
         const int chosen = indexed_rows();
         measure(fmt::format("indexed rows {}", chosen), mode, rows, chosen * row, [&](int call, bool warm) {
             indexed(call, warm, rows, random_.as<std::int32_t>() + 1, random_.as<std::int32_t>(), chosen);
@@ -337,8 +353,8 @@ class Bench {
     const DeviceBenchOptions& options_;
     CudaDevice& device_;
     Copies full_, trimmed_, down_, up_, packed_;
-    DeviceBuffer stream_, sink_, x_, y_, narrow_, narrow_half_, ids_, values_, sums_, select_, own_, bitmap_,
-        tokens_, columns_, size_, random_;
+    DeviceBuffer stream_, sink_, x_, y_, narrow_, narrow_half_, ids_, values_, sums_, select_, own_, router_,
+        bitmap_, tokens_, columns_, size_, random_;
     std::pair<double, double> layer_us_{0, 0};  ///< of the stream between calls alone
     std::vector<DeviceMeasured> results_;
 };

@@ -173,6 +173,7 @@ class CudaDeviceImpl final : public CudaDevice {
     void rerank(const RerankOp& op) override { launch(cuda::launch_rerank, op, "rerank"); }
     void accept(const AcceptOp& op) override { launch(cuda::launch_accept, op, "accept"); }
     void top_set(const TopSetOp& op) override { launch(cuda::launch_top_set, op, "top_set"); }
+    void router(const RouterOp& op) override { launch(cuda::launch_router, op, "router"); }
     void striped(const StripedOp& op) override { launch(cuda::launch_striped, op, "striped"); }
     void unite(const UnionOp& op) override { launch(cuda::launch_unite, op, "unite"); }
     void gather(const GatherOp& op) override { launch(cuda::launch_gather, op, "gather"); }

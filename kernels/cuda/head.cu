@@ -1,7 +1,7 @@
 #include <cmath>
 
+#include "kernels/cuda/head_tiles.cuh"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/top.cuh"
 
 // A head's product and what is wanted of it in one pass: a block makes the logits of head_chunk outputs tile
@@ -9,8 +9,6 @@
 // more block per row joins those. The logits themselves are never written.
 namespace draftscope::kernels::cuda {
 namespace {
-
-constexpr int most_head_tiles = 4;  ///< of eight rows: what 48 KB of shared memory hold
 
 struct Scratch {
     Scratch(const HeadOp& op)
@@ -55,54 +53,19 @@ __device__ void keep_best(const HeadOp& op, const Scratch& scratch, const float*
 }
 
 /// Grid: chunks of outputs, tiles of rows.
-template <int TokenTiles, int RowTiles, int Unroll>
+template <int TokenTiles>
 __global__ void __launch_bounds__(threads) head_kernel(const HeadOp op, const Scratch scratch) {
-    constexpr int width = TokenTiles * tile_rows;
-    constexpr int at_once = tile_outputs * RowTiles;
-    static_assert(head_chunk % at_once == 0);
-    __shared__ float sums[warps][tile_outputs][width];
-    __shared__ float logits[width][head_chunk];
+    constexpr int width = HeadTiles<TokenTiles>::width;
+    __shared__ HeadTiles<TokenTiles> shared;
     const int first = static_cast<int>(blockIdx.x) * head_chunk;
     const int first_row = static_cast<int>(blockIdx.y) * width;
-    const int warp = static_cast<int>(threadIdx.x) / warp_size;
-    const int lane = static_cast<int>(threadIdx.x) % warp_size;
-    const int g = lane / 4, t = lane % 4;
-    const Bf16* rows[TokenTiles];
-#pragma unroll
-    for (int i = 0; i < TokenTiles; ++i) {
-        const int row = min(first_row + i * tile_rows + g, op.rows - 1);
-        rows[i] = op.x + static_cast<std::int64_t>(row) * op.weights.stride + t * 8;
-    }
-    for (int base = first; base < min(first + head_chunk, op.support); base += at_once) {
-        const Bf16* from[RowTiles][2];
-#pragma unroll
-        for (int r = 0; r < RowTiles; ++r)
-#pragma unroll
-            for (int h = 0; h < 2; ++h) {
-                const int output = min(base + r * tile_outputs + h * 8 + g, op.support - 1);
-                from[r][h] = op.weights.data + static_cast<std::int64_t>(output) * op.weights.stride + t * 8;
-            }
-        Fragments<TokenTiles, RowTiles, Unroll> f;
-        tile_product(f, from, rows, op.weights.stride);
-#pragma unroll
-        for (int r = 0; r < RowTiles; ++r) {
-            __syncthreads();  // whoever read the sums before is done
-            share_part(f, r, sums[warp]);
-            __syncthreads();
-            for (int e = static_cast<int>(threadIdx.x); e < tile_outputs * width; e += threads) {
-                const int o = e % tile_outputs, row = e / tile_outputs;
-                const int output = base + r * tile_outputs + o;
-                float sum = sums[0][o][row];
-#pragma unroll
-                for (int w = 1; w < warps; ++w) sum += sums[w][o][row];
-                if (op.bias != nullptr && output < op.support) sum += op.bias[output];
-                logits[row][output - first] = sum;
-            }
-        }
-    }
+    make_logits(
+        op.weights, op.x, op.rows, first_row, op.bias, min(head_chunk, op.support - first),
+        [&](int i) { return first + i; }, shared);
     __syncthreads();
+    const int warp = static_cast<int>(threadIdx.x) / warp_size;
     for (int row = warp; row < min(width, op.rows - first_row); row += warps)
-        keep_best(op, scratch, logits[row], first_row + row, first);
+        keep_best(op, scratch, shared.logits[row], first_row + row, first);
 }
 
 /// The value that a key was made of; -0 comes back as +0.
@@ -160,12 +123,12 @@ __global__ void __launch_bounds__(threads) join_kernel(const HeadOp op, const Sc
     op.logsumexp[row] = most == -INFINITY ? -INFINITY : most + logf(total);
 }
 
-template <int TokenTiles, int RowTiles, int Unroll>
+template <int TokenTiles>
 void launch(const HeadOp& op, const Scratch& scratch, cudaStream_t stream) {
-    constexpr int width = TokenTiles * tile_rows;
+    constexpr int width = HeadTiles<TokenTiles>::width;
     const dim3 grid(static_cast<unsigned>(scratch.chunks),
                     static_cast<unsigned>((op.rows + width - 1) / width));
-    DS_LAUNCH((head_kernel<TokenTiles, RowTiles, Unroll>), grid, threads, 0, stream, op, scratch);
+    DS_LAUNCH((head_kernel<TokenTiles>), grid, threads, 0, stream, op, scratch);
 }
 
 }  // namespace
@@ -176,11 +139,11 @@ void launch_head(const HeadOp& op, cudaStream_t stream) {
     const int tiles = (op.rows + tile_rows - 1) / tile_rows;
     static_assert(most_head_tiles == 4);
     if (tiles <= 1)
-        launch<1, 2, 2>(op, scratch, stream);
+        launch<1>(op, scratch, stream);
     else if (tiles <= 2)
-        launch<2, 2, 2>(op, scratch, stream);
+        launch<2>(op, scratch, stream);
     else
-        launch<4, 2, 2>(op, scratch, stream);
+        launch<4>(op, scratch, stream);
     DS_LAUNCH(join_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op, scratch);
 }
 

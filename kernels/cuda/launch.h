@@ -23,6 +23,7 @@ void launch_beam(const BeamOp& op, cudaStream_t stream);
 void launch_rerank(const RerankOp& op, cudaStream_t stream);
 void launch_accept(const AcceptOp& op, cudaStream_t stream);
 void launch_top_set(const TopSetOp& op, cudaStream_t stream);
+void launch_router(const RouterOp& op, cudaStream_t stream);
 void launch_striped(const StripedOp& op, cudaStream_t stream);
 void launch_unite(const UnionOp& op, cudaStream_t stream);
 void launch_gather(const GatherOp& op, cudaStream_t stream);

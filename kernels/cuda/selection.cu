@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/pick.cuh"
 #include "kernels/cuda/top.cuh"
 
 namespace draftscope::kernels::cuda {
@@ -107,62 +108,11 @@ __global__ void __launch_bounds__(select_threads) join_kernel(const SelectOp op,
     op.logsumexp[row] = most == -INFINITY ? -INFINITY : most + logf(total);
 }
 
-constexpr int set_threads = 1024;
-constexpr int set_warps = set_threads / warp_size;
-constexpr int digits = 256;
-
-/// Larger values have larger numbers; -0 counts as +0, NaN as the lowest.
-__device__ __forceinline__ std::uint32_t ordered(float value) {
-    return static_cast<std::uint32_t>(rank_key(value, 0) >> 32);
-}
-
-/// One block per row. Digit by digit the k-th largest value is narrowed down; then the columns above it are
-/// listed in their order, and of those equal to it the first ones.
-__global__ void __launch_bounds__(set_threads) top_set_kernel(const TopSetOp op) {
-    __shared__ int counts[digits];
-    __shared__ int totals[set_warps];
-    __shared__ std::uint32_t found_digit;
-    __shared__ int found_left;
+/// One block per row.
+__global__ void __launch_bounds__(pick_threads) top_set_kernel(const TopSetOp op) {
+    __shared__ PickShared shared;
     const auto row = static_cast<std::int64_t>(blockIdx.x);
-    const float* x = op.x + row * op.stride;
-    std::int32_t* ids = op.ids + row * op.k;
-    std::uint32_t prefix = 0;
-    int left = op.k;  // how many of the values that share the prefix are wanted
-    for (int shift = 24; shift >= 0; shift -= 8) {
-        for (int d = static_cast<int>(threadIdx.x); d < digits; d += set_threads) counts[d] = 0;
-        __syncthreads();
-        for (int c = static_cast<int>(threadIdx.x); c < op.columns; c += set_threads) {
-            const std::uint32_t key = ordered(x[c]);
-            // At the first digit nothing is known of the key yet.
-            if (shift == 24 || key >> (shift + 8) == prefix) atomicAdd(&counts[key >> shift & 0xffu], 1);
-        }
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            int above = 0;
-            int d = digits - 1;
-            while (d > 0 && above + counts[d] < left) above += counts[d--];
-            found_digit = static_cast<std::uint32_t>(d);
-            found_left = left - above;
-        }
-        __syncthreads();
-        prefix = prefix << 8 | found_digit;
-        left = found_left;
-        __syncthreads();  // before thread 0 writes them again
-    }
-    int written = 0, equal_seen = 0;
-    for (int first = 0; first < op.columns; first += set_threads) {
-        const int c = first + static_cast<int>(threadIdx.x);
-        const std::uint32_t key = c < op.columns ? ordered(x[c]) : 0;
-        const bool above = c < op.columns && key > prefix;
-        const bool equal = c < op.columns && key == prefix;
-        int equals = 0, kept = 0;
-        const int equal_place = equal_seen + block_before<set_warps>(equal ? 1 : 0, totals, equals);
-        const bool keep = above || (equal && equal_place < left);
-        const int place = written + block_before<set_warps>(keep ? 1 : 0, totals, kept);
-        if (keep) ids[place] = c;
-        written += kept;
-        equal_seen += equals;
-    }
+    list_top(op.x + row * op.stride, op.columns, op.k, op.ids + row * op.k, shared);
 }
 
 constexpr int striped_warps = 4;
@@ -282,7 +232,7 @@ void launch_select(const SelectOp& op, cudaStream_t stream) {
 
 void launch_top_set(const TopSetOp& op, cudaStream_t stream) {
     if (op.rows == 0) return;
-    DS_LAUNCH(top_set_kernel, static_cast<unsigned>(op.rows), set_threads, 0, stream, op);
+    DS_LAUNCH(top_set_kernel, static_cast<unsigned>(op.rows), pick_threads, 0, stream, op);
 }
 
 void launch_striped(const StripedOp& op, cudaStream_t stream) {

@@ -103,6 +103,19 @@ refused = sum(run["gpu"]["graphs_refused"] for run in runs.values())
 print("same text" if len(texts) == 1 else "TEXTS DIFFER", "refused", refused)
 sys.exit(0 if len(texts) == 1 and refused == 0 and runs["demo_eagle3"]["gpu"]["graphs"] > 0 else 1)
 PY
+# Every kind of head on the demo model: one pass, factors, router with shortlists, clusters, rows packed beside.
+for head in full slimspec specvocab dynaspec coral microspec vocabtrim-t; do
+    step demo_head_$head "${run[@]}" --drafter eagle3 --head $head --prompt "$text" --max-new 128
+done
+step demo_heads_same_text python3 - "$out" <<'PY'
+import glob, json, sys
+runs = {name: json.load(open(name)) for name in [f"{sys.argv[1]}/demo_none.log", *glob.glob(f"{sys.argv[1]}/demo_head_*.log")]}
+texts = {name: json.dumps(run["prompts"][0]["tokens"]) for name, run in runs.items()}
+plain = texts[f"{sys.argv[1]}/demo_none.log"]
+others = [name for name, text in texts.items() if text != plain]
+print(len(runs), "runs", "same text" if not others else f"TEXTS DIFFER: {others}")
+sys.exit(0 if not others and len(runs) == 8 else 1)
+PY
 # Sampled text: the draws are the device's own, and the same for every drafter.
 step demo_sampled_none "${run[@]}" --temperature 0.8 --drafter none --prompt "$text" --max-new 128
 step demo_sampled_eagle3 "${run[@]}" --temperature 0.8 --drafter eagle3 --head full --prompt "$text" --max-new 128

@@ -69,6 +69,7 @@ class SimtDevice final : public Device {
     void rerank(const RerankOp& op) override { run(cuda::launch_rerank, op); }
     void accept(const AcceptOp& op) override { run(cuda::launch_accept, op); }
     void top_set(const TopSetOp& op) override { run(cuda::launch_top_set, op); }
+    void router(const RouterOp& op) override { run(cuda::launch_router, op); }
     void striped(const StripedOp& op) override { run(cuda::launch_striped, op); }
     void unite(const UnionOp& op) override { run(cuda::launch_unite, op); }
     void gather(const GatherOp& op) override { run(cuda::launch_gather, op); }

@@ -524,6 +524,22 @@ void TwinDevice::top_set(const TopSetOp& op) {
     }
 }
 
+void TwinDevice::router(const RouterOp& op) {
+    note("router", op.weights.data, op.weights.n, op.x, op.rows, op.k, op.ids, op.scratch);
+    const int n = op.weights.n;
+    if (!can_route(n, op.k)) refuse("router", "shape");
+    auto* scratch = static_cast<std::byte*>(op.scratch);
+    (void)inside(scratch, router_scratch(op.rows, n, op.k), "router scratch");
+    MatmulOp product;
+    product.weights = op.weights;
+    product.x = op.x;
+    product.rows = op.rows;
+    product.y = reinterpret_cast<float*>(scratch);
+    product.y_stride = n;
+    matmul(product);
+    top_set({product.y, n, op.rows, n, op.k, op.ids});
+}
+
 void TwinDevice::striped(const StripedOp& op) {
     note("striped", op.scores, op.stride, op.rows, op.columns, op.buckets, op.m, op.ids);
     for (int m = 0; m < op.rows; ++m) {

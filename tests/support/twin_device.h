@@ -39,6 +39,7 @@ class TwinDevice final : public kernels::Device {
     void rerank(const kernels::RerankOp& op) override;
     void accept(const kernels::AcceptOp& op) override;
     void top_set(const kernels::TopSetOp& op) override;
+    void router(const kernels::RouterOp& op) override;
     void striped(const kernels::StripedOp& op) override;
     void unite(const kernels::UnionOp& op) override;
     void gather(const kernels::GatherOp& op) override;

@@ -1,4 +1,4 @@
-#include "engine/draft/device_spans.h"
+#include "engine/heads/device_spans.h"
 
 #include "base/clock.h"
 

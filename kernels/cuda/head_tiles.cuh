@@ -1,0 +1,65 @@
+#pragma once
+
+#include "kernels/cuda/mma.cuh"
+
+/// Logits of a piece of a head in shared memory, for kernels that keep only the best of them.
+namespace draftscope::kernels::cuda {
+
+inline constexpr int most_head_tiles = 4;  ///< of eight rows: what 48 KB of shared memory hold
+inline constexpr int head_row_tiles = 2, head_unroll = 2;
+
+template <int TokenTiles>
+struct HeadTiles {
+    static constexpr int width = TokenTiles * tile_rows;
+    float sums[warps][tile_outputs][width];
+    float logits[width][head_chunk];
+};
+
+/// Rows first_row .. of x times outputs output_at(0) .. output_at(count - 1), count <= head_chunk, as
+/// MatmulOp has them bit for bit; they are there after the next barrier. Rows past the last are the last
+/// again.
+template <int TokenTiles, typename OutputAt>
+__device__ void make_logits(const DeviceMatrix& weights, const Bf16* x, int rows, int first_row,
+                            const float* bias, int count, OutputAt output_at, HeadTiles<TokenTiles>& shared) {
+    constexpr int width = HeadTiles<TokenTiles>::width, row_tiles = head_row_tiles;
+    constexpr int at_once = tile_outputs * row_tiles;
+    static_assert(head_chunk % at_once == 0);
+    const int warp = static_cast<int>(threadIdx.x) / warp_size;
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    const int g = lane / 4, t = lane % 4;
+    const Bf16* from_rows[TokenTiles];
+#pragma unroll
+    for (int i = 0; i < TokenTiles; ++i) {
+        const int row = min(first_row + i * tile_rows + g, rows - 1);
+        from_rows[i] = x + static_cast<std::int64_t>(row) * weights.stride + t * 8;
+    }
+    for (int base = 0; base < count; base += at_once) {
+        const Bf16* from[row_tiles][2];
+#pragma unroll
+        for (int r = 0; r < row_tiles; ++r)
+#pragma unroll
+            for (int h = 0; h < 2; ++h) {
+                const int output = output_at(min(base + r * tile_outputs + h * 8 + g, count - 1));
+                from[r][h] = weights.data + static_cast<std::int64_t>(output) * weights.stride + t * 8;
+            }
+        Fragments<TokenTiles, row_tiles, head_unroll> f;
+        tile_product(f, from, from_rows, weights.stride);
+#pragma unroll
+        for (int r = 0; r < row_tiles; ++r) {
+            __syncthreads();  // whoever read the sums before is done
+            share_part(f, r, shared.sums[warp]);
+            __syncthreads();
+            for (int e = static_cast<int>(threadIdx.x); e < tile_outputs * width; e += threads) {
+                const int o = e % tile_outputs, row = e / tile_outputs;
+                const int at = base + r * tile_outputs + o;
+                float sum = shared.sums[0][o][row];
+#pragma unroll
+                for (int w = 1; w < warps; ++w) sum += shared.sums[w][o][row];
+                if (bias != nullptr && at < count) sum += bias[output_at(at)];
+                shared.logits[row][at] = sum;
+            }
+        }
+    }
+}
+
+}  // namespace draftscope::kernels::cuda

@@ -1,0 +1,83 @@
+#include <gtest/gtest.h>
+
+#include "tests/gpu/device_pair.h"
+
+namespace draftscope::testing {
+namespace {
+
+using kernels::Bf16;
+using kernels::padded_columns;
+
+std::size_t size(std::int64_t count) {
+    return static_cast<std::size_t>(count);
+}
+
+class RouterOps : public DevicePair {};
+
+/// The best columns are those of the product and its top set on the same device, whether or not one stripe
+/// has more of them than it keeps.
+TEST_P(RouterOps, ChoosesWhatProductAndTopSetChoose) {
+    for (const auto& [n, k, rank] : {std::tuple(1, 1, 64),
+                                     {13, 4, 64},
+                                     {300, 100, 70},
+                                     {1031, 64, 64},
+                                     {2600, 200, 64},
+                                     {49152, 2048, 72},
+                                     {128256, 2048, 512},
+                                     {201088, 2048, 360}})
+        for (const int rows : {1, 3, 10, 33}) {
+            if (too_large(std::int64_t{n} * rank * rows / 4)) continue;
+            ASSERT_TRUE(kernels::can_route(n, k));
+            for (const bool lumped : {false, true}) {
+                std::vector<Bf16> weights = normal_half(n, rank, 1);
+                const int stride = padded_columns(rank), stripes = kernels::router_stripes(n);
+                // Ties; and, lumped, a stripe whose columns are the best of every row by far.
+                for (int c = 0; c < n; ++c)
+                    for (int i = 0; i < rank; ++i) {
+                        Bf16& value = weights[size(std::int64_t{c} * stride + i)];
+                        if (c % 5 == 1) value = weights[size(std::int64_t{c - 1} * stride + i)];
+                        if (lumped && c % stripes == 0) value = kernels::to_bf16(i == 0 ? 50.0f : 0.0f);
+                    }
+                std::vector<Bf16> inputs = normal_half(rows, rank, 2);
+                for (int r = 0; r < rows; ++r) inputs[size(r * stride)] = kernels::to_bf16(1.0f);
+                const Both<Bf16> w(device(), twin(), weights), x(device(), twin(), inputs);
+                const Both<std::int32_t> found(device(), twin(), size(rows * k), -7),
+                    expected(device(), twin(), size(rows * k), -7);
+                const Both<std::byte> scratch(device(), twin(), kernels::router_scratch(rows, n, k),
+                                              std::byte{1});
+                const Both<float> y(device(), twin(), size(std::int64_t{rows} * n), -1.0f);
+                for (const bool on_twin : {false, true}) {
+                    kernels::Device& on = on_twin ? twin() : device();
+                    on.router({{w.on(on_twin), n, rank, stride},
+                               x.on(on_twin),
+                               rows,
+                               k,
+                               found.on(on_twin),
+                               scratch.on(on_twin)});
+                    kernels::MatmulOp op;
+                    op.weights = {w.on(on_twin), n, rank, stride};
+                    op.x = x.on(on_twin);
+                    op.rows = rows;
+                    op.y = y.on(on_twin);
+                    op.y_stride = n;
+                    on.matmul(op);
+                    on.top_set({y.on(on_twin), n, rows, n, k, expected.on(on_twin)});
+                }
+                EXPECT_EQ(found.read(false), expected.read(false)) << n << " " << k << " " << rows;
+                EXPECT_EQ(found.read(true), expected.read(true));
+            }
+        }
+}
+
+std::vector<std::string> devices() {
+#if defined(DS_HAVE_CUDA)
+    return {"simt1", "simt2", "cuda"};
+#else
+    return {"simt1", "simt2"};
+#endif
+}
+INSTANTIATE_TEST_SUITE_P(Devices, RouterOps, ::testing::ValuesIn(devices()),
+                         [](const auto& instance) { return instance.param; });
+
+}  // namespace
+}  // namespace draftscope::testing
