@@ -43,7 +43,8 @@ class Stretches {
         work_.bias = bias;
     }
 
-    int blocks() const { return blocks_; }
+    /// Blocks all of whose outputs are real.
+    int whole_blocks() const { return work_.n / lanes; }
     /// Do the threads prepare the activations together, before they part?
     bool shared() const { return activations_.needed() && work_.rows > rows_prepared_twice; }
     std::size_t shared_bytes() const { return shared() ? aligned(activations_.bytes()) : 0; }
@@ -217,10 +218,11 @@ int keep_passing(const RowKernels& kernels, const float* y, int n, int first, fl
 constexpr int sample_blocks = bound_samples / lanes;
 
 /// The samples of all rows, [rows, bound_samples], from blocks [begin, end) of sample_blocks spread over the
-/// matrix.
+/// matrix: the same in every thread, as each keeps what passes the bound that it finds itself.
 void take_samples(const Stretches& product, const MatmulWork& own, int begin, int end, float* samples) {
     for (int b = begin; b < end; ++b)
-        product.run(own, static_cast<int>(std::int64_t{b} * (product.blocks() - 1) / (sample_blocks - 1)), 1,
+        product.run(own,
+                    static_cast<int>(std::int64_t{b} * (product.whole_blocks() - 1) / (sample_blocks - 1)), 1,
                     samples + std::ptrdiff_t{b} * lanes, bound_samples);
 }
 /// What to keep above; +inf where a sample gives no bound.

@@ -1,9 +1,14 @@
 #include "kernels/topk.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 
+#include "base/rng.h"
+#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/selection.h"
 #include "kernels/exp_sums.h"
 #include "kernels_test_util.h"
 
@@ -76,6 +81,48 @@ TEST(TopK, MinusInfinityAndZeroSignsTieByIndex) {
         x.row(0)[8999] = infinity;
         for (int c = 0; c < 9000; ++c) x.row(1)[c] = c % 2 == 0 ? -0.0f : 0.0f;
         for (const int k : {1, 5, 64, 100}) check_topk(*exec, x, k);
+    }
+}
+
+/// Guesses at where values thin out must hold for values that do not: ties, steps, every order of magnitude.
+TEST(TopK, TheKthLargestIsASorts) {
+    Rng rng(41);
+    const auto value = [&](int kind) {
+        const double normal = rng.normal();
+        switch (kind) {
+            case 0:
+                return static_cast<float>(normal);
+            case 1:
+                return static_cast<float>(std::round(2 * normal));
+            case 2:
+                return static_cast<float>(normal * std::pow(10.0, 12 * rng.normal()));
+            case 3:
+                return rng.below(3) == 0 ? -infinity : static_cast<float>(normal);
+            case 4:
+                return rng.below(50) == 0 ? 1e30f : -0.0f;
+            default:
+                return 7.0f;
+        }
+    };
+    for (const Isa isa : isas()) {
+        const auto exec = make_cpu_exec(1, isa);
+        for (int kind = 0; kind < 6; ++kind) {
+            for (const int n : {1, 2, 15, 33, 257, 1024, 5000}) {
+                std::vector<float> x(static_cast<std::size_t>(n));
+                for (float& v : x) v = value(kind);
+                std::vector<float> sorted = x;
+                std::sort(sorted.begin(), sorted.end(), std::greater<>{});
+                for (const int k : {1, 2, n / 10 + 1, n / 2 + 1, n * 4 / 5 + 1, n})
+                    if (k <= n) {
+                        ASSERT_EQ(kth_largest(row_kernels(*exec), x.data(), n, k),
+                                  sorted[static_cast<std::size_t>(k - 1)])
+                            << name_of(isa) << " kind " << kind << " n " << n << " k " << k;
+                    }
+                // From the lowest value as a bound.
+                const float least = *std::min_element(x.begin(), x.end());
+                ASSERT_EQ(kth_largest(row_kernels(*exec), x.data(), n, n, least), sorted.back());
+            }
+        }
     }
 }
 
