@@ -63,7 +63,7 @@ struct OptionUse {
 
 const std::vector<OptionUse>& option_uses() {
     const std::vector<std::string_view> low_rank = {"slimspec", "specvocab"};
-    const std::vector<std::string_view> divergence = {"slimspec", "specvocab", "vocabtrim-t"};
+    const std::vector<std::string_view> divergence = {"slimspec", "specvocab", "vocabtrim-t", "bcl"};
     const std::vector<std::string_view> routed = {"dynaspec", "coral"};
     const std::vector<std::string_view> drafted = {"slimspec", "specvocab", "vocabtrim-t",
                                                    "bcl",      "dynaspec",  "coral"};
@@ -118,6 +118,11 @@ Status check_used(const CLI::App& command, const std::string& head) {
     return {};
 }
 
+/// Options of training a head's own weights after its drafter; bcl, whose ranking alone is enough, trains any
+/// only where one of them is given.
+constexpr const char* training_options[] = {"--epochs", "--rate", "--batch", "--level-decay",
+                                            "--drafted-share"};
+
 void add_size_options(CLI::App& command, FitConfig& config) {
     fit::FitOptions& options = config.options;
     command.add_option("--rank", config.rank,
@@ -163,7 +168,10 @@ void add_training_options(CLI::App& command, FitConfig& config) {
         ->check(CLI::Range(1, 32))
         ->capture_default_str();
     command
-        .add_option("--epochs", options.kl.epochs, "over the rows, 0 = stop at the closed form (our default)")
+        .add_option(
+            "--epochs", options.kl.epochs,
+            "over the rows, 0 = stop at the closed form (our default); bcl trains rows of its size where "
+            "this is given")
         ->capture_default_str();
     command.add_option("--rate", options.kl.rate, "peak learning rate (our default)")->capture_default_str();
     command.add_option("--batch", options.kl.batch, "rows per step (our default)")
@@ -229,13 +237,15 @@ void add_fit(CLI::App& program, Action& action) {
     command->add_flag("--quiet", options->output.quiet, "no progress");
     for (const char* option : {"--joint-epochs", "--joint-rate", "--lambda"})
         command->get_option(option)->needs("--joint");
-    for (const char* option : {"--epochs", "--rate", "--batch", "--level-decay", "--drafted-share"})
-        command->get_option(option)->excludes("--joint");
+    for (const char* option : training_options) command->get_option(option)->excludes("--joint");
     command->callback([options, command, &action] {
         options->config.options.router.seed = options->config.options.kl.seed;
         action = [options, command] {
             if (const Status used = check_used(*command, options->config.head); !used.ok())
                 return report(used.error());
+            FitConfig& asked = options->config;
+            for (const char* option : training_options)
+                asked.weights |= asked.head == "bcl" && command->get_option(option)->count() > 0;
             return do_fit(*options);
         };
     });

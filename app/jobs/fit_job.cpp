@@ -437,7 +437,7 @@ Result<FitReport> run_fit(const FitConfig& config, const FitHooks& hooks) {
         const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
         loaded.exec = kernels::make_cpu_exec(config.threads > 0 ? config.threads : cores);
         DS_ASSIGN(loaded.traces, fit::open_traces(config.traces));
-        const bool ranking = ranks_generations(config.head) && !config.joint;
+        const bool ranking = ranks_generations(config.head) && !config.joint && !config.weights;
         DS_TRY(ranking ? fit_generation_ranking(config, hooks, loaded, report)
                        : fit_weights(config, hooks, loaded, report));
     }

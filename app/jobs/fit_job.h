@@ -25,6 +25,8 @@ struct FitConfig {
     std::string precision = "auto";
     int threads = 0;
     bool overwrite = false;
+    bool weights =
+        false;  ///< bcl: train rows of its size too, not its ranking alone; joint training implies it
     bool joint = false;   ///< train the drafter with the head
     double lambda = 0.1;  ///< of SpecVocab's joint loss (its best of four)
     fit::JointOptions joint_options;

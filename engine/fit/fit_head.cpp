@@ -354,6 +354,7 @@ Result<FittedHead> fit_by_divergence(const FitInputs& in, const FitOptions& opti
         note_training(trained, result.notes);
     }
     finish_head(in, options, samples, *growing, result);
+    if (options.head == "bcl") result.parameters["alpha"] = fmt::format("{}", options.alpha);
     return result;
 }
 
@@ -464,7 +465,7 @@ FittedTensor integer_tensor(std::string name, std::vector<std::int64_t> shape,
 }
 
 Result<FittedHead> fit_head(const FitInputs& inputs, const FitOptions& options, const Hooks& hooks) {
-    if (is_low_rank(options.head) || options.head == "vocabtrim-t")
+    if (is_low_rank(options.head) || options.head == "vocabtrim-t" || options.head == "bcl")
         return fit_by_divergence(inputs, options, hooks);
     if (options.head == "coral" || options.head == "dynaspec") return fit_routed(inputs, options, hooks);
     if (options.head == "rdk") return fit_affinity(inputs, options, hooks);

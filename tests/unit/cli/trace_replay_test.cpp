@@ -217,6 +217,23 @@ TEST_F(TraceReplay, FitMakesWhatReplayTakes) {
     expect_one_line_error(go(fit_words("slimspec", artefact)), {artefact, "--overwrite"});
 }
 
+TEST_F(TraceReplay, BclTrainsRowsOfItsSizeWhereAskedTo) {
+    const std::string out = folder_->file("bcl.safetensors");
+    const Finished sized = go(fit_words("bcl", out) + Words{"--json"});
+    ASSERT_EQ(sized.exit_code, 0) << sized.err;
+    const double size = json::parse(sized.out, nullptr, false)["fit"]["size"];
+    const Finished trained =
+        go(fit_words("bcl", out) + Words{"--epochs", "1", "--rounds", "60", "--overwrite", "--json"});
+    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    const json document = json::parse(trained.out, nullptr, false);
+    EXPECT_EQ(document["trained"], "post-hoc");
+    EXPECT_EQ(document["parameters"]["alpha"], "0.5");
+    EXPECT_EQ(document["parameters"]["v"], std::to_string(static_cast<int>(size)));
+    const Finished replayed =
+        go(replay_words() + Words{"--artefact", "bcl=" + out, "--heads", "bcl", "--json"});
+    EXPECT_EQ(replayed.exit_code, 0) << replayed.err;
+}
+
 TEST_F(TraceReplay, SeveralTracesOfOneTargetMakeOneFit) {
     const std::string again = folder_->file("again"), out = folder_->file("both.safetensors");
     fs::copy(trace(), again);

@@ -214,7 +214,7 @@ TEST_F(FitHead, EachStageOfALowRankFitIsBetterThanTheOneBefore) {
 }
 
 TEST_F(FitHead, EveryKindMakesAnArtefactThatItsHeadLoads) {
-    for (const std::string name : {"slimspec", "specvocab", "vocabtrim-t", "coral", "dynaspec"}) {
+    for (const std::string name : {"slimspec", "specvocab", "vocabtrim-t", "bcl", "coral", "dynaspec"}) {
         const FittedHead head = fitted(options(name));
         const auto made = as_head(head, name);
         EXPECT_TRUE(made.ok()) << name << ": " << (made.ok() ? "" : made.error().message);
