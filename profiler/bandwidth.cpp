@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/function_ref.h"
 #include "profiler/machine.h"
 
 namespace draftscope {
@@ -74,27 +75,37 @@ read_all(const std::uint64_t* words, std::size_t count) {
     return all;
 }
 
-}  // namespace
-
-int memory_probe_megabytes() {
-    constexpr long mebibyte = 1 << 20;
-    long cache = 0;
-#if defined(_SC_LEVEL3_CACHE_SIZE)
-    cache = std::max(sysconf(_SC_LEVEL3_CACHE_SIZE), sysconf(_SC_LEVEL2_CACHE_SIZE)) / mebibyte;
+/// Lines of rows that lie anywhere, as an indexed head reads them: in rising order, one row in sixteen (as
+/// many as SpecVocab's candidates are of a vocabulary), each fetched some 40 KiB of wanted rows ahead. `pass`
+/// chooses other rows.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+__attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
-    long memory = 4096;
-    struct sysinfo info {};
-    if (sysinfo(&info) == 0)
-        memory = static_cast<long>(static_cast<double>(info.totalram) * info.mem_unit / mebibyte);
-    return static_cast<int>(std::clamp(4 * cache, 512L, std::max(512L, memory / 8)));
+std::uint64_t
+read_rows(const std::uint64_t* words, std::size_t rows, std::size_t row_words, std::uint64_t pass) {
+    constexpr std::size_t of = 16;
+    const std::size_t wanted = rows / of, ahead = std::max<std::size_t>(1, (40u << 10) / (row_words * 8));
+    const auto place = [&](std::size_t i) {
+        return words + (i * of + ((i + pass * 977) * 0x9e3779b97f4a7c15u >> 60)) * row_words;
+    };
+    std::uint64_t sums[line_words] = {};
+    for (std::size_t i = 0; i < wanted; ++i) {
+        const std::uint64_t* row = place(i);
+        const std::uint64_t* next = place(std::min(i + ahead, wanted - 1));
+        for (std::size_t at = 0; at < row_words; at += line_words) {
+            __builtin_prefetch(next + at, 0, 2);
+            for (std::size_t lane = 0; lane < line_words; ++lane) sums[lane] += row[at + lane];
+        }
+    }
+    std::uint64_t all = 0;
+    for (const std::uint64_t sum : sums) all ^= sum;
+    return all;
 }
 
-double probe_read_bandwidth(int threads, int megabytes) {
-    threads = std::max(1, threads);
-    const std::size_t share = static_cast<std::size_t>(std::max(1, megabytes)) * 1024 * 1024 /
-                              sizeof(std::uint64_t) / static_cast<std::size_t>(threads);
-    constexpr std::size_t step = 2 * stream_words;
-    const std::size_t words_each = std::max<std::size_t>(share / step, 1) * step;
+/// GB/s of `read(words, pass)`, which reads `bytes_each` of a stretch of `words_each` words that each thread
+/// has to itself; best of several passes.
+double best_rate(int threads, std::size_t words_each, double bytes_each,
+                 FunctionRef<std::uint64_t(const std::uint64_t*, int)> read) {
     // Readers take the time themselves: on a busy machine the thread that waits for them wakes late.
     struct alignas(64) Span {
         TimeNs begin, end;
@@ -108,11 +119,11 @@ double probe_read_bandwidth(int threads, int megabytes) {
         pool.emplace_back([&, own = &span] {
             const Stretch stretch(words_each);
             if (stretch.words() == nullptr) failed = true;
-            for (;;) {
+            for (int pass = 0;; ++pass) {
                 line.arrive_and_wait();
                 if (done) return;
                 own->begin = monotonic_ns();
-                if (!failed) sink.fetch_xor(read_all(stretch.words(), words_each), std::memory_order_relaxed);
+                if (!failed) sink.fetch_xor(read(stretch.words(), pass), std::memory_order_relaxed);
                 own->end = monotonic_ns();
                 line.arrive_and_wait();
             }
@@ -131,8 +142,49 @@ double probe_read_bandwidth(int threads, int megabytes) {
     done = true;
     line.arrive_and_wait();
     for (std::thread& thread : pool) thread.join();
-    const double bytes = static_cast<double>(words_each) * 8.0 * threads;
-    return best > 0 && !failed ? bytes / static_cast<double>(best) : 0;
+    return best > 0 && !failed ? bytes_each * threads / static_cast<double>(best) : 0;
+}
+
+std::size_t words_of_share(int threads, int megabytes) {
+    return static_cast<std::size_t>(std::max(1, megabytes)) * 1024 * 1024 / sizeof(std::uint64_t) /
+           static_cast<std::size_t>(threads);
+}
+
+}  // namespace
+
+int memory_probe_megabytes() {
+    constexpr long mebibyte = 1 << 20;
+    long cache = 0;
+#if defined(_SC_LEVEL3_CACHE_SIZE)
+    cache = std::max(sysconf(_SC_LEVEL3_CACHE_SIZE), sysconf(_SC_LEVEL2_CACHE_SIZE)) / mebibyte;
+#endif
+    long memory = 4096;
+    struct sysinfo info {};
+    if (sysinfo(&info) == 0)
+        memory = static_cast<long>(static_cast<double>(info.totalram) * info.mem_unit / mebibyte);
+    return static_cast<int>(std::clamp(4 * cache, 512L, std::max(512L, memory / 8)));
+}
+
+double probe_read_bandwidth(int threads, int megabytes) {
+    threads = std::max(1, threads);
+    constexpr std::size_t step = 2 * stream_words;
+    const std::size_t words = std::max<std::size_t>(words_of_share(threads, megabytes) / step, 1) * step;
+    return best_rate(threads, words, static_cast<double>(words) * sizeof(std::uint64_t),
+                     [words](const std::uint64_t* at, int) { return read_all(at, words); });
+}
+
+double probe_scattered_bandwidth(int threads, int megabytes, int row_bytes) {
+    threads = std::max(1, threads);
+    constexpr int line_bytes = static_cast<int>(line_words * sizeof(std::uint64_t));
+    const auto row_words =
+        static_cast<std::size_t>((std::max(1, row_bytes) + line_bytes - 1) / line_bytes) * line_words;
+    constexpr std::size_t least_rows = 64;
+    const std::size_t rows = std::max(words_of_share(threads, megabytes) / row_words, least_rows) / 16 * 16;
+    return best_rate(threads, rows * row_words,
+                     static_cast<double>(rows / 16 * row_words) * sizeof(std::uint64_t),
+                     [=](const std::uint64_t* at, int pass) {
+                         return read_rows(at, rows, row_words, static_cast<std::uint64_t>(pass));
+                     });
 }
 
 }  // namespace draftscope

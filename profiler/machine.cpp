@@ -190,6 +190,9 @@ std::string to_json(const Machine& machine) {
          machine.read_gb_per_s > 0 ? nlohmann::ordered_json(machine.read_gb_per_s) : nullptr},
         {"cached_read_gb_per_s",
          machine.cached_read_gb_per_s > 0 ? nlohmann::ordered_json(machine.cached_read_gb_per_s) : nullptr},
+        {"scattered_read_gb_per_s", machine.scattered_read_gb_per_s > 0
+                                        ? nlohmann::ordered_json(machine.scattered_read_gb_per_s)
+                                        : nullptr},
         {"tsc_invariant", machine.tsc_invariant},
         {"pid", getpid()},
         {"capabilities", capabilities}};

@@ -23,8 +23,9 @@ struct Machine {
     std::uint64_t memory_bytes = 0;
     std::string os;
     std::string kernel;
-    double read_gb_per_s = 0;         ///< from memory, measured, 0 = not probed
-    double cached_read_gb_per_s = 0;  ///< the same from the last cache
+    double read_gb_per_s = 0;            ///< from memory, measured, 0 = not probed
+    double cached_read_gb_per_s = 0;     ///< the same from the last cache
+    double scattered_read_gb_per_s = 0;  ///< from memory, rows of scattered_probe_row_bytes here and there
     bool tsc_invariant = false;
     std::vector<Capability> capabilities;
 };
@@ -35,6 +36,11 @@ Machine describe_machine(bool ask_cupti = false);
 /// kernels; best of several passes, under a second. What fits a cache is read from it, so that the figure
 /// belongs to that size.
 double probe_read_bandwidth(int threads, int megabytes);
+/// The same of whole rows of `row_bytes` (rounded up to lines) that lie scattered, one in sixteen, in rising
+/// order: what an indexed head can reach. Other rows in every pass.
+double probe_scattered_bandwidth(int threads, int megabytes, int row_bytes);
+/// A row of the demo model's int8 head with its scales.
+inline constexpr int scattered_probe_row_bytes = 640;
 /// A size that caches hold little of: four times the last one, within an eighth of the memory.
 int memory_probe_megabytes();
 /// A size for one thread that lies in a shared cache, past the thread's own.

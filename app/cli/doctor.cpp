@@ -55,6 +55,8 @@ int do_doctor(const Options& options) {
         machine.read_gb_per_s = measured[machine.cores];
         machine.cached_read_gb_per_s =
             probe_read_bandwidth(machine.cores, machine.cores * cached_probe_megabytes);
+        machine.scattered_read_gb_per_s =
+            probe_scattered_bandwidth(machine.cores, memory_probe_megabytes(), scattered_probe_row_bytes);
         save_probe(machine.cpu_name, measured);
     }
     const std::string model = find_demo_model();
@@ -76,6 +78,9 @@ int do_doctor(const Options& options) {
             ", reads %.1f GB/s on %d threads (%d MiB, past the caches; %.1f GB/s from %d MiB in cache)",
             machine.read_gb_per_s, machine.cores, memory_probe_megabytes(), machine.cached_read_gb_per_s,
             machine.cores * cached_probe_megabytes);
+    if (machine.scattered_read_gb_per_s > 0)
+        std::printf("\n           scattered rows of %d bytes, past the caches: %.1f GB/s on %d threads",
+                    scattered_probe_row_bytes, machine.scattered_read_gb_per_s, machine.cores);
     std::printf("\nsystem     %s, kernel %s\n", machine.os.c_str(), machine.kernel.c_str());
     std::printf("clock      %s\n",
                 machine.tsc_invariant ? "invariant TSC" : "CLOCK_MONOTONIC (no invariant TSC)");

@@ -32,7 +32,8 @@ void print_json(const KernelReport& report) {
                        {"best_us", m.best_us},
                        {"bytes", m.bytes},
                        {"gb_per_s", m.gb_per_s()},
-                       {"share_of_probe", m.gb_per_s() / report.probe()}});
+                       {"scattered_probe_gb_per_s", m.scattered_probe},
+                       {"share_of_probe", report.share(m)}});
     const nlohmann::json document = {{"isa", report.isa},
                                      {"threads", report.threads},
                                      {"vocab", report.settings.vocab},
@@ -43,10 +44,12 @@ void print_json(const KernelReport& report) {
 }
 
 void print_csv(const KernelReport& report) {
-    std::printf("op,precision,rows,calls,median_us,best_us,bytes,gb_per_s,share_of_probe\n");
+    std::printf(
+        "op,precision,rows,calls,median_us,best_us,bytes,gb_per_s,share_of_probe,scattered_probe_gb_per_s\n");
     for (const KernelTime& m : report.ops)
-        std::printf("%s,%s,%d,%d,%.3f,%.3f,%.0f,%.3f,%.4f\n", m.op.c_str(), m.precision.c_str(), m.rows,
-                    m.calls, m.median_us, m.best_us, m.bytes, m.gb_per_s(), m.gb_per_s() / report.probe());
+        std::printf("%s,%s,%d,%d,%.3f,%.3f,%.0f,%.3f,%.4f,%.3f\n", m.op.c_str(), m.precision.c_str(), m.rows,
+                    m.calls, m.median_us, m.best_us, m.bytes, m.gb_per_s(), report.share(m),
+                    m.scattered_probe);
 }
 
 void print_table(const KernelReport& report) {
@@ -58,9 +61,11 @@ void print_table(const KernelReport& report) {
         rows.push_back({m.op, m.precision, m.rows > 0 ? std::to_string(m.rows) : "-",
                         fmt::format("{:.1f}", m.median_us), fmt::format("{:.1f}", m.best_us),
                         fmt::format("{:.2f}", m.bytes / 1e6), fmt::format("{:.1f}", m.gb_per_s()),
-                        fmt::format("{:.0f} %", 100 * m.gb_per_s() / report.probe())});
-    std::printf("%s", format_table(
-                          {"op", "precision", "rows", "median us", "best us", "MB", "GB/s", "of probe"}, rows)
+                        m.scattered_probe > 0 ? fmt::format("{:.1f}", m.scattered_probe) : "-",
+                        fmt::format("{:.0f} %", 100 * report.share(m))});
+    std::printf("%s", format_table({"op", "precision", "rows", "median us", "best us", "MB", "GB/s",
+                                    "scattered GB/s", "of probe"},
+                                   rows)
                           .c_str());
 }
 

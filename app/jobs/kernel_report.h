@@ -29,6 +29,8 @@ struct KernelTime {
     double median_us = 0;
     double best_us = 0;
     double bytes = 0;
+    /// GB/s of reads of rows as long and as scattered as this op's; 0 = it reads one stream.
+    double scattered_probe = 0;
 
     double gb_per_s() const { return bytes / (median_us * 1e3); }
 };
@@ -41,6 +43,10 @@ struct KernelReport {
     std::vector<KernelTime> ops;
 
     double probe() const { return std::max(probe_before, probe_after); }
+    /// Of the probe that reads as `op` does.
+    double share(const KernelTime& op) const {
+        return op.gb_per_s() / (op.scattered_probe > 0 ? op.scattered_probe : probe());
+    }
 };
 
 }  // namespace draftscope

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
 
 #include "base/rng.h"
@@ -52,7 +53,8 @@ class Bench {
     static constexpr int most_copies = 16;
 
     template <typename Call>
-    void measure(const std::string& op, std::string_view precision, int rows, double bytes, Call call) {
+    void measure(const std::string& op, std::string_view precision, int rows, double bytes, Call call,
+                 double scattered_probe = 0) {
         using Clock = std::chrono::steady_clock;
         if (hooks_.cancelled && hooks_.cancelled()) return;
         if (hooks_.on_progress)
@@ -70,7 +72,7 @@ class Bench {
         }
         std::sort(times.begin(), times.end());
         results_.push_back({op, std::string(precision), rows, static_cast<int>(times.size()),
-                            times[times.size() / 2], times.front(), bytes});
+                            times[times.size() / 2], times.front(), bytes, scattered_probe});
     }
 
     std::vector<Matrix> copies(Precision precision, int n, int k) {
@@ -152,14 +154,20 @@ class Bench {
         const auto ids_of = [&](int call) -> std::span<const TokenId> {
             return chosen[static_cast<std::size_t>(call % sets)];
         };
+        const int row_length = static_cast<int>(store.row_bytes());
+        const auto [known, fresh] = scattered_probes_.try_emplace(row_length, 0.0);
+        if (fresh) known->second = probe_scattered_bandwidth(exec_.threads(), cold_megabytes, row_length);
         kernels::PackedRows packed;
         const double row_bytes = static_cast<double>(store.row_bytes()) * count;
         if (in.rows == options_.rows.front())
             measure(fmt::format("gather {}", count), name, 0, 2 * row_bytes,
                     [&](int call) { packed.fill(exec_, store, ids_of(call)); });
-        measure(fmt::format("indexed head {}", count), name, in.rows, row_bytes, [&](int call) {
-            kernels::matmul_rows(exec_, store, ids_of(call), in, Rows<float>(out.data, in.rows, count));
-        });
+        measure(
+            fmt::format("indexed head {}", count), name, in.rows, row_bytes,
+            [&](int call) {
+                kernels::matmul_rows(exec_, store, ids_of(call), in, Rows<float>(out.data, in.rows, count));
+            },
+            known->second);
         packed.fill(exec_, store, ids_of(0));
         measure(fmt::format("gathered head {}", count), name, in.rows,
                 static_cast<double>(packed.matrix().bytes()), [&](int) {
@@ -192,6 +200,7 @@ class Bench {
     const KernelHooks& hooks_;
     double planned_ = 1;
     std::vector<KernelTime> results_;
+    std::map<int, double> scattered_probes_;  ///< GB/s, by bytes of a row
     kernels::HeadPartials partials_;
     std::vector<std::int32_t> ids_;
     std::vector<float> values_, sums_;

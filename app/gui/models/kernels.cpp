@@ -41,7 +41,8 @@ KernelTable kernel_table(std::span<const KernelRow> all, double probe, int rows,
         KernelLine line;
         line.row = row;
         line.gb_per_s = row.median_us > 0 ? row.bytes / (row.median_us * 1e3) : 0;
-        line.share = probe > 0 ? line.gb_per_s / probe : 0;
+        const double reads = row.scattered_probe > 0 ? row.scattered_probe : probe;
+        line.share = reads > 0 ? line.gb_per_s / reads : 0;
         if (row.op != full_head)
             line.of_head = ratio(row.median_us, find(all, full_head, row.precision, row.rows));
         if (row.rows > least) line.of_one = ratio(row.median_us, find(all, row.op, row.precision, least));

@@ -14,12 +14,13 @@ struct KernelRow {
     int rows = 0;  ///< M; 0 = the op has none
     double median_us = 0, best_us = 0;
     double bytes = 0;
+    double scattered_probe = 0;  ///< GB/s of scattered rows as long as this op's; 0 = it reads one stream
 };
 
 struct KernelLine {
     KernelRow row;
     double gb_per_s = 0;
-    double share = 0;               ///< of the bandwidth probe
+    double share = 0;               ///< of the bandwidth probe that reads as the op does
     std::optional<double> of_head;  ///< time against the full head of this precision and M: nu of the kernel
     std::optional<double> of_one;   ///< time against the same op at the smallest M: t(M) / t(1)
 };

@@ -149,7 +149,8 @@ void draw_kernels(PanelContext& c) {
         memory.shown = c.status.kernels;
         memory.measured.clear();
         for (const KernelTime& op : memory.shown->ops)
-            memory.measured.push_back({op.op, op.precision, op.rows, op.median_us, op.best_us, op.bytes});
+            memory.measured.push_back(
+                {op.op, op.precision, op.rows, op.median_us, op.best_us, op.bytes, op.scattered_probe});
     }
     const KernelTable table =
         kernel_table(memory.measured, memory.shown->probe(), memory.rows, memory.precision);

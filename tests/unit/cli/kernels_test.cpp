@@ -49,7 +49,9 @@ TEST(Kernels, CsvHasAHeaderAndOneLineAnOp) {
     const ScratchFolder folder;
     const Finished done = run(folder, small({"--csv"}));
     ASSERT_EQ(done.exit_code, 0) << done.err;
-    EXPECT_EQ(done.out.rfind("op,precision,rows,calls,median_us,best_us,bytes,gb_per_s,share_of_probe\n", 0),
+    EXPECT_EQ(done.out.rfind("op,precision,rows,calls,median_us,best_us,bytes,gb_per_s,share_of_probe,"
+                             "scattered_probe_gb_per_s\n",
+                             0),
               0u);
     // Two row counts of seven heads at two precisions, two gathers, three selections.
     EXPECT_EQ(std::count(done.out.begin(), done.out.end(), '\n'), 1 + 2 * 2 * 7 + 2 + 2 * 3);

@@ -45,6 +45,9 @@ TEST(Machine, BandwidthProbeMeasuresSomething) {
     EXPECT_GT(probe_read_bandwidth(1, 4), 0.0);
     EXPECT_GT(probe_read_bandwidth(3, 4), 0.0);
     EXPECT_GT(probe_read_bandwidth(0, 0), 0.0);  // clamped, not crashed
+    EXPECT_GT(probe_scattered_bandwidth(2, 4, 640), 0.0);
+    EXPECT_GT(probe_scattered_bandwidth(0, 0, 0), 0.0);
+    EXPECT_GT(probe_scattered_bandwidth(1, 1, 1 << 16), 0.0);  // a row longer than its share of the memory
 }
 
 }  // namespace
