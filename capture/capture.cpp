@@ -1,6 +1,7 @@
 #include "capture/capture.h"
 
 #include <algorithm>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -33,6 +34,17 @@ RowRange append_all(LogTable<Row, N>& table, const std::vector<Row>& rows) {
     return range;
 }
 
+/// `take(run, rows, index of the first)` for each stretch of one run.
+template <typename Row, typename Take>
+void by_run(const std::vector<Row>& rows, Take take) {
+    for (std::size_t first = 0, end = 0; first < rows.size(); first = end) {
+        while (end < rows.size() && rows[end].run_id == rows[first].run_id) ++end;
+        take(rows[first].run_id, std::span(&rows[first], end - first), first);
+    }
+}
+
+constexpr int head_phase_id = 4;
+
 }  // namespace
 
 const RunRow* Snapshot::run(RowId id) const {
@@ -59,13 +71,24 @@ std::string_view Snapshot::token_text(const RunRow& run, TokenId token) const {
 
 std::shared_ptr<const RoundTree> Snapshot::tree(std::size_t round) const {
     const RoundEntry& entry = rounds[round];
-    if (stored_trees != nullptr) return stored_trees->tree(entry.row.id);
+    if (stored != nullptr) return stored->tree(entry.row.id);
     auto out = std::make_shared<RoundTree>();
     out->nodes.reserve(entry.nodes.count);
     for (std::uint32_t i = 0; i < entry.nodes.count; ++i) out->nodes.push_back(nodes[entry.nodes.first + i]);
     out->tops.reserve(entry.tops.count);
     for (std::uint32_t i = 0; i < entry.tops.count; ++i) out->tops.push_back(tops[entry.tops.first + i]);
     return out;
+}
+
+std::shared_ptr<const RunLanes> Snapshot::lanes_of(RowId run_id) const {
+    for (const auto& run : lanes)
+        if (run->run_id == run_id) return run;
+    return nullptr;
+}
+
+std::optional<SpanRow> Snapshot::span(std::uint32_t at) const {
+    if (stored != nullptr) return stored->span(at);
+    return at < spans.size() ? std::optional(spans[at]) : std::nullopt;
 }
 
 RowRange Snapshot::late_range(RowId step_id) const {
@@ -122,10 +145,12 @@ struct Capture::Applier {
         capture.base_.live = live.active ? std::make_shared<const LiveRound>(live) : nullptr;
     }
     void operator()(const SpansRecorded& recorded) {
+        auto at = static_cast<std::uint32_t>(capture.spans_.size());
         for (const SpanRow& span : recorded.spans) {
-            if (span.step_id != 0) capture.append_late(span.step_id);
-            capture.spans_.push_back(span);
+            if (span.step_id != 0 && capture.base_.stored == nullptr) capture.append_late(span.step_id, at);
+            ++at;
         }
+        capture.append_spans(recorded.spans);
     }
     void operator()(const HeadEvaluated& evaluated) { append_all(capture.head_evals_, evaluated.rows); }
     void operator()(const RunEnded& ended) {
@@ -141,8 +166,18 @@ struct Capture::Applier {
     void operator()(const LossRow& row) { capture.base_.losses.push_back(row); }
     void operator()(const CounterRow& row) { capture.counters_.push_back(row); }
     void operator()(const NoteRow& row) { capture.base_.notes.push_back(row); }
-    void operator()(const std::vector<NvtxRangeRow>& rows) { append_all(capture.nvtx_ranges_, rows); }
-    void operator()(const std::vector<GpuOpRow>& rows) { append_all(capture.gpu_ops_, rows); }
+    void operator()(const std::vector<NvtxRangeRow>& rows) {
+        const RowRange range = append_all(capture.nvtx_ranges_, rows);
+        by_run(rows, [&](RowId run_id, auto part, std::size_t first) {
+            capture.lanes_of(run_id).add_nvtx_ranges(part, range.first + static_cast<std::uint32_t>(first));
+        });
+    }
+    void operator()(const std::vector<GpuOpRow>& rows) {
+        const RowRange range = append_all(capture.gpu_ops_, rows);
+        by_run(rows, [&](RowId run_id, auto part, std::size_t first) {
+            capture.lanes_of(run_id).add_gpu_ops(part, range.first + static_cast<std::uint32_t>(first));
+        });
+    }
     void operator()(const std::vector<GpuCounterRow>& rows) { append_all(capture.gpu_counters_, rows); }
 };
 
@@ -150,8 +185,30 @@ void Capture::apply(const Record& record) {
     std::visit(Applier{*this}, record);
 }
 
-void Capture::append_late(RowId step_id) {
-    LateSpan late{static_cast<std::uint32_t>(spans_.size()), step_id};
+LaneBuilder& Capture::lanes_of(RowId run_id) {
+    for (LaneBuilder& run : lanes_)
+        if (run.run_id() == run_id) return run;
+    return lanes_.emplace_back(run_id);
+}
+
+/// Where they are among the spans held: nowhere when they stay in their file.
+RowRange Capture::append_spans(const std::vector<SpanRow>& spans) {
+    RowRange range;
+    sources_.clear();
+    if (base_.stored == nullptr) {
+        range = append_all(spans_, spans);
+        for (std::uint32_t i = 0; i < range.count; ++i) sources_.push_back(range.first + i);
+    } else {
+        for (const SpanRow& span : spans) sources_.push_back(static_cast<std::uint32_t>(span.id));
+    }
+    by_run(spans, [&](RowId run_id, auto part, std::size_t first) {
+        lanes_of(run_id).add_spans(part, std::span(sources_).subspan(first, part.size()));
+    });
+    return range;
+}
+
+void Capture::append_late(RowId step_id, std::uint32_t span) {
+    LateSpan late{span, step_id};
     if (late_spans_.size() > 0)
         late.newest_step = std::max(step_id, late_spans_[late_spans_.size() - 1].newest_step);
     base_.late_lag = std::max(base_.late_lag, late.newest_step - step_id);
@@ -164,7 +221,10 @@ void Capture::append_step(const StepRecord& record) {
     entry.row = record.step;
     entry.rounds = {static_cast<std::uint32_t>(rounds_.size()),
                     static_cast<std::uint32_t>(record.rounds.size())};
-    entry.spans = append_all(spans_, record.spans);
+    entry.spans = append_spans(record.spans);
+    entry.phases = append_all(step_phases_, record.phases);
+    for (const SpanRow& span : record.spans) entry.head_calls += span.phase_id == head_phase_id ? 1 : 0;
+    lanes_of(record.step.run_id).add_step(record.step, step_index);
     for (const RoundRecord& round : record.rounds) append_round(round, step_index);
     steps_.push_back(std::move(entry));
     base_.live = nullptr;
@@ -190,6 +250,8 @@ Snapshot Capture::snapshot(std::uint64_t version) const {
     out.tops = tops_.view();
     out.tokens = tokens_.view();
     out.spans = spans_.view();
+    out.step_phases = step_phases_.view();
+    for (const LaneBuilder& run : lanes_) out.lanes.push_back(run.view());
     out.late_spans = late_spans_.view();
     out.head_evals = head_evals_.view();
     out.gpu_ops = gpu_ops_.view();

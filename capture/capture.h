@@ -3,10 +3,14 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
+#include "base/result.h"
 #include "capture/log_table.h"
 #include "capture/record.h"
+#include "capture/step_phases.h"
+#include "capture/timeline_lanes.h"
 
 namespace draftscope {
 
@@ -18,7 +22,9 @@ struct RowRange {
 struct StepEntry {
     StepRow row;
     RowRange rounds;
-    RowRange spans;  ///< spans recorded with the step; late ones (GPU) are joined by step id
+    RowRange spans;                ///< spans recorded with the step; late ones (GPU) are joined by step id
+    RowRange phases;               ///< with `stored` rows, whose spans are not here: what they add up to
+    std::uint32_t head_calls = 0;  ///< spans of phase head recorded with the step
 };
 struct RoundEntry {
     RoundRow row;
@@ -38,11 +44,14 @@ struct RoundTree {
     std::vector<NodeTopRow> tops;
     std::string problem;  ///< why it could not be read; "" = it could
 };
-/// Draft trees that stay in their file until somebody looks at one. Any thread may ask.
-class TreeSource {
+/// Draft trees and spans that stay in their file until somebody looks at one. Any thread may ask.
+class StoredRows {
   public:
-    virtual ~TreeSource() = default;
+    virtual ~StoredRows() = default;
     virtual std::shared_ptr<const RoundTree> tree(RowId round_id) const = 0;
+    virtual std::optional<SpanRow> span(RowId id) const = 0;  ///< absent when it can't be read
+    /// Everything that is in the file as a new one at `out`, which must not exist.
+    virtual Status save_copy(const std::string& out) const = 0;
 };
 
 /// Everything the panels show: immutable, cheap to copy, the same whether it came live or from a file.
@@ -54,11 +63,13 @@ struct Snapshot {
     std::vector<std::shared_ptr<const PromptRow>> prompts;  ///< in id order
     LogTable<StepEntry>::View steps;
     LogTable<RoundEntry>::View rounds;
-    LogTable<NodeRow>::View nodes;                   ///< empty with `stored_trees`: ask tree()
-    LogTable<NodeTopRow>::View tops;                 ///< as nodes
-    std::shared_ptr<const TreeSource> stored_trees;  ///< of a large file
+    LogTable<NodeRow>::View nodes;             ///< empty with `stored`: ask tree()
+    LogTable<NodeTopRow>::View tops;           ///< as nodes
+    std::shared_ptr<const StoredRows> stored;  ///< what is left in a large file
     LogTable<TokenRow>::View tokens;
-    LogTable<SpanRow>::View spans;
+    LogTable<SpanRow>::View spans;  ///< empty with `stored`: the lanes have their times, span() the rest
+    LogTable<StepPhaseRow>::View step_phases;            ///< see StepEntry::phases
+    std::vector<std::shared_ptr<const RunLanes>> lanes;  ///< of runs with any
     LogTable<LateSpan>::View late_spans;
     RowId late_lag = 0;  ///< most step ids by which a late span lay behind `newest_step`
     LogTable<HeadEvalRow>::View head_evals;
@@ -77,6 +88,10 @@ struct Snapshot {
     const Vocab* vocab(RowId id) const;
     /// Printable text of a token of the run's target; "" when the vocabulary is not known.
     std::string_view token_text(const RunRow& run, TokenId token) const;
+    /// The run's lanes; null while it has none.
+    std::shared_ptr<const RunLanes> lanes_of(RowId run_id) const;
+    /// The span that TimelineRow::source() names, wherever it is; absent when its file can't be read.
+    std::optional<SpanRow> span(std::uint32_t at) const;
     /// The draft tree of `rounds[round]`, wherever it is.
     std::shared_ptr<const RoundTree> tree(std::size_t round) const;
     /// The part of `late_spans` in which all late spans of the step lie, others possibly too.
@@ -89,12 +104,16 @@ class Capture {
     void apply(const Record& record);
     Snapshot snapshot(std::uint64_t version) const;
     void set_source(std::string path) { base_.source = std::move(path); }
-    void set_stored_trees(std::shared_ptr<const TreeSource> trees) { base_.stored_trees = std::move(trees); }
+    /// Before the first record: the trees and spans of what follows stay there. Spans then have their ids and
+    /// what their lanes need; steps come with their phases.
+    void set_stored(std::shared_ptr<const StoredRows> rows) { base_.stored = std::move(rows); }
 
   private:
     struct Applier;
+    LaneBuilder& lanes_of(RowId run_id);
+    RowRange append_spans(const std::vector<SpanRow>& spans);
     void append_step(const StepRecord& record);
-    void append_late(RowId step_id);
+    void append_late(RowId step_id, std::uint32_t span);
     void append_round(const RoundRecord& record, std::uint32_t step_index);
 
     Snapshot base_;  ///< the small parts; the tables below are viewed when a snapshot is made
@@ -104,6 +123,9 @@ class Capture {
     LogTable<NodeTopRow> tops_;
     LogTable<TokenRow> tokens_;
     LogTable<SpanRow> spans_;
+    LogTable<StepPhaseRow> step_phases_;
+    std::vector<LaneBuilder> lanes_;
+    std::vector<std::uint32_t> sources_;  ///< scratch
     LogTable<LateSpan> late_spans_;
     LogTable<HeadEvalRow> head_evals_;
     LogTable<GpuOpRow> gpu_ops_;

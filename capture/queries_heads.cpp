@@ -8,8 +8,6 @@ namespace draftscope {
 
 namespace {
 
-constexpr int head_phase_id = 4;
-
 struct HeadSums {
     std::string head;
     HeadMode mode = HeadMode::drive;
@@ -71,8 +69,7 @@ double head_calls_per_round(const Snapshot& snapshot, RowId run_id) {
         const StepEntry& step = snapshot.steps[i];
         if (step.row.run_id != run_id || step.row.excluded != Excluded::no) continue;
         rounds += step.rounds.count;
-        for (std::uint32_t s = 0; s < step.spans.count; ++s)
-            calls += snapshot.spans[step.spans.first + s].phase_id == head_phase_id ? 1 : 0;
+        calls += step.head_calls;
     }
     return ratio(static_cast<double>(calls), static_cast<double>(rounds)).value_or(0);
 }

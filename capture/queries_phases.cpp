@@ -142,6 +142,17 @@ StepTimes times_of(const StepRow& step, std::vector<Piece> pieces) {
     return out;
 }
 
+/// Of a step of the snapshot: from its spans, or as its file says where these stay in it.
+StepTimes times_of(const Snapshot& snapshot, const StepEntry& step) {
+    if (snapshot.stored == nullptr) return times_of(step.row, pieces_of(snapshot, step));
+    StepTimes out;
+    for (std::uint32_t i = 0; i < step.phases.count; ++i) {
+        const StepPhaseRow& row = snapshot.step_phases[step.phases.first + i];
+        out.phases[static_cast<std::size_t>(row.phase_id)] = {true, row.busy_ns, row.exposed_ns, row.bytes};
+    }
+    return out;
+}
+
 PhaseStats summarise(int phase_id, const std::vector<PhaseSample>& samples, TimeNs all_steps) {
     PhaseStats row;
     row.phase_id = phase_id;
@@ -169,7 +180,7 @@ PhaseStats summarise(int phase_id, const std::vector<PhaseSample>& samples, Time
 
 StepPhases step_phases(const Snapshot& snapshot, std::size_t step_index) {
     const StepEntry& step = snapshot.steps[step_index];
-    const StepTimes times = times_of(step.row, pieces_of(snapshot, step));
+    const StepTimes times = times_of(snapshot, step);
     StepPhases out;
     out.step_ns = busy_ns(step.row);
     out.remainder_ns = times.phases[remainder_phase_id].busy;
@@ -217,7 +228,7 @@ void RunSamples::update(const Snapshot& snapshot, RowId run_id) {
         step_ns_.push_back(busy_ns(step.row));
         total_ns_ += step_ns_.back();
         ++steps_read_;
-        const StepTimes times = times_of(step.row, pieces_of(snapshot, step));
+        const StepTimes times = times_of(snapshot, step);
         for (std::size_t id = 0; id < times.phases.size(); ++id) {
             const StepTimes::Times& phase = times.phases[id];
             if (phase.seen) phases_[id].push_back({i, phase.busy, phase.exposed, phase.bytes});

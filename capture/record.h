@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "capture/rows.h"
+#include "capture/step_phases.h"
 
 /// What producers (engine, CUPTI, file reader) hand to the recorder thread. Row ids inside a run are assigned
 /// by the producer through RowIds, so every consumer (Capture, storage writer) sees the same ids.
@@ -51,6 +52,8 @@ struct StepRecord {
     StepRow step;
     std::vector<RoundRecord> rounds;
     std::vector<SpanRow> spans;
+    /// Only from a file whose spans stay in it: what all of them add up to.
+    std::vector<StepPhaseRow> phases = {};
 };
 /// The round being worked on, shown while the gate holds it (step level, step phase). Never stored.
 struct LiveRound {

@@ -84,21 +84,21 @@ class CaptureWriter : public RecordSink {
 /// live. Not a capture, newer schema, corrupt: bad_input with what was found.
 Status read_capture(const std::string& path, RecordSink& sink);
 
-/// Draft trees of larger files stay in the file until a round is looked at (a third of the rows, of which a
-/// screen shows one round's), once their runs have ended and the indexes are there.
-inline constexpr std::int64_t trees_ahead_bytes = 32 << 20;
-inline constexpr std::int64_t trees_always_ahead = std::int64_t{1} << 62;
-/// The file as a snapshot, which keeps it open if trees stay in it.
+/// Draft trees and spans of larger files stay in the file until one is looked at (nearly all of its rows, of
+/// which a screen shows a handful), once their runs have ended and the indexes are there.
+inline constexpr std::int64_t rows_ahead_bytes = 32 << 20;
+inline constexpr std::int64_t rows_always_ahead = std::int64_t{1} << 62;
+/// The file as a snapshot, which keeps it open if rows stay in it.
 Result<std::shared_ptr<const Snapshot>> load_capture(const std::string& path,
-                                                     std::int64_t trees_ahead = trees_ahead_bytes);
+                                                     std::int64_t rows_ahead = rows_ahead_bytes);
 
 /// Reads a capture that another process may still be writing, whenever it is asked to.
 class CaptureFollower {
   public:
-    /// Errors as read_capture. Files beyond `trees_ahead` bytes come without nodes and tops: see
-    /// stored_trees.
+    /// Errors as read_capture. Files beyond `rows_ahead` bytes come without nodes and tops, and their
+    /// spans without what a timeline does not show: see stored().
     static Result<std::unique_ptr<CaptureFollower>> open(const std::string& path,
-                                                         std::int64_t trees_ahead = trees_always_ahead);
+                                                         std::int64_t rows_ahead = rows_always_ahead);
     ~CaptureFollower();
     /// Replays what was committed since the last call, the first time everything: together the records of
     /// read_capture, except that a growing prompt comes as progress and its end. Cheap when nothing was
@@ -106,8 +106,9 @@ class CaptureFollower {
     Status poll(RecordSink& sink, const std::function<bool()>& go_on = {});
     /// Some run has no end: it is being written, or its program was killed.
     bool live() const;
-    /// Where the trees are that poll() leaves out; null when it leaves none out.
-    std::shared_ptr<const TreeSource> stored_trees() const;
+    /// Where the rows are that poll() leaves out, to be given to the Capture before it; null when it leaves
+    /// none out.
+    std::shared_ptr<const StoredRows> stored() const;
 
   private:
     struct Impl;

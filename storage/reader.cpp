@@ -4,17 +4,17 @@
 #include <utility>
 
 #include "storage/capture_file.h"
-#include "storage/read_ahead.h"
 #include "storage/row_reader.h"
 #include "storage/schema.h"
-#include "storage/stored_trees.h"
+#include "storage/span_outlines.h"
+#include "storage/stored_rows.h"
 
 namespace draftscope {
 
 namespace {
 
 using storage::Cursor;
-using storage::ReadAhead;
+using storage::PhaseOfStep;
 
 /// Nesting is not stored; it follows from the intervals, since spans of one thread open and close in turn.
 void restore_nesting(std::vector<SpanRow>& spans) {
@@ -53,20 +53,24 @@ struct ReadState {
 class Replay {
   public:
     Replay(const std::string& path, const storage::Database& db, RecordSink& sink, ReadState& state,
-           bool with_trees, const std::function<bool()>& go_on)
+           bool all_rows, const std::function<bool()>& go_on)
         : path_(path),
           db_(db),
           sink_(sink),
           state_(state),
           go_on_(go_on),
+          all_rows_(all_rows),
           prompts_(db, state.prompt),
           steps_(db, state.step),
           rounds_(db, state.round),
-          nodes_(with_trees ? Cursor<NodeRow>(db, state.node) : Cursor<NodeRow>()),
-          tops_(with_trees ? Cursor<NodeTopRow>(db, state.top) : Cursor<NodeTopRow>()),
+          nodes_(all_rows ? Cursor<NodeRow>(db, state.node) : Cursor<NodeRow>()),
+          tops_(all_rows ? Cursor<NodeTopRow>(db, state.top) : Cursor<NodeTopRow>()),
           tokens_(db, state.token),
-          spans_(path, db, state.span, spans_from(with_trees, state)),
-          evals_(db, state.eval) {}
+          spans_(all_rows ? Cursor<SpanRow>(db, state.span) : Cursor<SpanRow>()),
+          phases_(all_rows ? Cursor<PhaseOfStep>() : Cursor<PhaseOfStep>(db, state.step)),
+          evals_(db, state.eval) {
+        if (!all_rows) outlines_.emplace(path, state.span);
+    }
 
     Status run() {
         DS_TRY(load_runs());
@@ -101,12 +105,6 @@ class Replay {
         TimeNs end_ns = 0;
     };
 
-    /// A file whose trees stay in it is large, and nobody writes it.
-    static ReadAhead<SpanRow>::Where spans_from(bool with_trees, const ReadState& state) {
-        return with_trees || state.span > 0 ? ReadAhead<SpanRow>::Where::here
-                                            : ReadAhead<SpanRow>::Where::other_thread;
-    }
-
     template <typename Source>
     Status sound(const Source& source) const {
         if (!source.problem().empty())
@@ -135,6 +133,7 @@ class Replay {
     PromptProgress newest(RowId prompt_id) const;
     Status step();
     Status round(RoundRecord& record);
+    void outline(StepRecord& record);
     void start_runs(RowId up_to);
     void start_prompts(RowId up_to);
     void prefill_tokens();
@@ -152,6 +151,7 @@ class Replay {
     RecordSink& sink_;
     ReadState& state_;
     const std::function<bool()>& go_on_;
+    bool all_rows_;            ///< false: trees and spans stay in the file
     std::vector<RunOf> runs_;  ///< all of the file
     std::size_t runs_started_ = 0;
     Cursor<PromptRow> prompts_;
@@ -160,7 +160,11 @@ class Replay {
     Cursor<NodeRow> nodes_;
     Cursor<NodeTopRow> tops_;
     Cursor<TokenRow> tokens_;
-    ReadAhead<SpanRow> spans_;
+    Cursor<SpanRow> spans_;
+    // Instead of spans_, where these stay in the file.
+    std::optional<storage::SpanOutlines> outlines_;
+    Cursor<PhaseOfStep> phases_;
+    std::size_t spans_last_ = 0, phases_last_ = 0;  ///< of the step before: the next has as many
     Cursor<HeadEvalRow> evals_;
     std::map<RowId, PromptProgress> outputs_;  ///< what a prompt's late tokens must not overwrite
 };
@@ -252,8 +256,10 @@ void Replay::prefill_tokens() {
 void Replay::late_spans(RowId before_step) {
     SpansRecorded late;
     while (spans_.has() && spans_.peek().step_id < before_step) late.spans.push_back(spans_.take());
+    while (outlines_ && outlines_->has() && outlines_->peek().step_id < before_step)
+        late.spans.push_back(outlines_->take());
     if (late.spans.empty()) return;
-    restore_nesting(late.spans);
+    if (all_rows_) restore_nesting(late.spans);
     sink_.push(std::move(late));
 }
 
@@ -293,9 +299,21 @@ Status Replay::step() {
         DS_TRY(round(record.rounds.back()));
     }
     while (spans_.has() && spans_.peek().step_id == id) record.spans.push_back(spans_.take());
-    restore_nesting(record.spans);
+    if (all_rows_) restore_nesting(record.spans);
+    if (!all_rows_) outline(record);
     sink_.push(std::move(record));
     return {};
+}
+
+/// A step whose spans stay in the file.
+void Replay::outline(StepRecord& record) {
+    record.spans.reserve(spans_last_);
+    while (outlines_->has() && outlines_->peek().step_id == record.step.id)
+        record.spans.push_back(outlines_->take());
+    spans_last_ = record.spans.size();
+    record.phases.reserve(phases_last_);
+    while (phases_.has() && phases_.peek().step_id == record.step.id) record.phases.push_back(phases_.take());
+    phases_last_ = record.phases.size();
 }
 
 Status Replay::all_read() const {
@@ -306,6 +324,8 @@ Status Replay::all_read() const {
     DS_TRY(drained(tops_));
     DS_TRY(drained(tokens_));
     DS_TRY(drained(spans_));
+    if (outlines_) DS_TRY(drained(*outlines_));
+    DS_TRY(drained(phases_));
     DS_TRY(drained(evals_));
     return {};
 }
@@ -428,23 +448,23 @@ struct CaptureFollower::Impl {
     storage::Database db;
     ReadState state;
     std::int64_t data_version = -1;
-    std::shared_ptr<const TreeSource> trees;
+    std::shared_ptr<const StoredRows> stored;
 };
 
 CaptureFollower::CaptureFollower(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 CaptureFollower::~CaptureFollower() = default;
 
 Result<std::unique_ptr<CaptureFollower>> CaptureFollower::open(const std::string& path,
-                                                               std::int64_t trees_ahead) {
+                                                               std::int64_t rows_ahead) {
     auto impl = std::make_unique<Impl>();
     impl->path = path;
     DS_ASSIGN(impl->db, storage::open_capture(path));
-    impl->trees = storage::stored_trees(path, impl->db, trees_ahead);
+    impl->stored = storage::stored_rows(path, impl->db, rows_ahead);
     return std::unique_ptr<CaptureFollower>(new CaptureFollower(std::move(impl)));
 }
 
-std::shared_ptr<const TreeSource> CaptureFollower::stored_trees() const {
-    return impl_->trees;
+std::shared_ptr<const StoredRows> CaptureFollower::stored() const {
+    return impl_->stored;
 }
 
 bool CaptureFollower::live() const {
@@ -458,7 +478,7 @@ Status CaptureFollower::poll(RecordSink& sink, const std::function<bool()>& go_o
     // One read transaction: a file that is still being written shows one moment of itself. It ends with the
     // poll, or the writer's log could never be used again.
     if (db.exec("BEGIN") != SQLITE_OK) return storage::file_error(impl_->path, db, "starting to read");
-    Status done = Replay(impl_->path, db, sink, impl_->state, impl_->trees == nullptr, go_on).run();
+    Status done = Replay(impl_->path, db, sink, impl_->state, impl_->stored == nullptr, go_on).run();
     db.exec("COMMIT");
     if (done.ok()) impl_->data_version = version;
     return done;
@@ -469,12 +489,12 @@ Status read_capture(const std::string& path, RecordSink& sink) {
     return file->poll(sink);
 }
 
-Result<std::shared_ptr<const Snapshot>> load_capture(const std::string& path, std::int64_t trees_ahead) {
+Result<std::shared_ptr<const Snapshot>> load_capture(const std::string& path, std::int64_t rows_ahead) {
     Capture capture;
     CaptureSink sink(capture);
-    DS_ASSIGN(const auto file, CaptureFollower::open(path, trees_ahead));
+    DS_ASSIGN(const auto file, CaptureFollower::open(path, rows_ahead));
+    capture.set_stored(file->stored());
     DS_TRY(file->poll(sink));
-    capture.set_stored_trees(file->stored_trees());
     capture.set_source(path);
     return std::make_shared<const Snapshot>(capture.snapshot(1));
 }

@@ -32,12 +32,15 @@ std::string select_after(const Database& db, std::string select, RowId after) {
     const std::size_t at = select.find(later);
     if (at != std::string::npos && !has_column(db, "gpu_op", "device"))
         select.replace(at, later.size(), ", 0, 0 FROM gpu_op");
-    if (after > 0) select.insert(select.rfind(" ORDER BY"), fmt::format(" WHERE rowid > {}", after));
+    const bool by_step = select.find(" FROM step_phase") != std::string::npos;  // it has no rowids
+    if (after > 0)
+        select.insert(select.rfind(" ORDER BY"),
+                      fmt::format(" WHERE {} > {}", by_step ? "step_id" : "rowid", after));
     return select;
 }
 
-std::string select_of_round(std::string select) {
-    return select.insert(select.rfind(" ORDER BY"), " WHERE round_id = ?");
+std::string select_of(std::string select, std::string_view column) {
+    return select.insert(select.rfind(" ORDER BY"), fmt::format(" WHERE {} = ?", column));
 }
 
 #define DS_ROW_SOURCE(Row, name, select)            \
@@ -196,6 +199,18 @@ DS_ROW_SOURCE(
     r.end_ns = f.i64(9);
     r.rows = f.i32(10);
     r.bytes = f.i64(11);
+    return r;
+}
+
+DS_ROW_SOURCE(
+    PhaseOfStep, "step_phase",
+    "SELECT step_id, phase_id, busy_ns, exposed_ns, bytes FROM step_phase ORDER BY step_id, phase_id") {
+    PhaseOfStep r;
+    r.step_id = f.id(0);
+    r.phase_id = f.in_range(1, 0, max_phases - 1);
+    r.busy_ns = f.i64(2);
+    r.exposed_ns = f.i64(3);
+    r.bytes = f.i64(4);
     return r;
 }
 

@@ -59,6 +59,11 @@ class Fields {
 template <typename Row>
 struct RowSource;
 
+/// A step's row of step_phase.
+struct PhaseOfStep : StepPhaseRow {
+    RowId step_id = 0;
+};
+
 #define DS_ROW_SOURCE(Row)               \
     template <>                          \
     struct RowSource<Row> {              \
@@ -74,6 +79,7 @@ DS_ROW_SOURCE(NodeRow);
 DS_ROW_SOURCE(NodeTopRow);
 DS_ROW_SOURCE(TokenRow);
 DS_ROW_SOURCE(SpanRow);
+DS_ROW_SOURCE(PhaseOfStep);
 DS_ROW_SOURCE(GpuOpRow);
 DS_ROW_SOURCE(GpuCounterRow);
 DS_ROW_SOURCE(NvtxRangeRow);
@@ -87,8 +93,8 @@ DS_ROW_SOURCE(NoteRow);
 
 /// `select` for rows beyond `after` only. In files of earlier versions columns that came later read as 0.
 std::string select_after(const Database& db, std::string select, RowId after);
-/// `select` for the rows of one round.
-std::string select_of_round(std::string select);
+/// `select` for the rows with one value of `column`.
+std::string select_of(std::string select, std::string_view column);
 
 /// One pass over a table in recording order, with one row of look-ahead; from the start, or beyond a rowid.
 template <typename Row>

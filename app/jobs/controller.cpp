@@ -57,9 +57,9 @@ constexpr std::chrono::milliseconds follow_interval{200};
 /// A file on its way into the window: applied as it is read, shown every now and then.
 class OpenedFile final : public RecordSink {
   public:
-    OpenedFile(const std::string& path, std::shared_ptr<const TreeSource> trees) {
+    OpenedFile(const std::string& path, std::shared_ptr<const StoredRows> stored) {
         capture_.set_source(path);
-        capture_.set_stored_trees(std::move(trees));
+        capture_.set_stored(std::move(stored));
     }
     void push(Record record) override {
         capture_.apply(record);
@@ -328,12 +328,12 @@ class JobController final : public Controller {
             show_trace(command.path);
             return;
         }
-        auto file = CaptureFollower::open(command.path, trees_ahead_bytes);
+        auto file = CaptureFollower::open(command.path, rows_ahead_bytes);
         if (!file.ok()) {
             set_error(file.error().message);
             return;
         }
-        OpenedFile shown(command.path, (*file)->stored_trees());
+        OpenedFile shown(command.path, (*file)->stored());
         bool announced = false;
         const auto show = [&] {
             recorder_.show(shown.snapshot());

@@ -162,9 +162,15 @@ Status save_snapshot(const Snapshot& snapshot, const std::string& path) {
                 "name",
                 path, path, log);
     }
-    DS_ASSIGN(const auto writer, CaptureWriter::create(unfinished, true));
-    push_snapshot(snapshot, *writer);
-    const Status closed = writer->close();
+    Status closed;
+    if (snapshot.stored != nullptr) {
+        std::filesystem::remove(unfinished, error);
+        closed = snapshot.stored->save_copy(unfinished);
+    } else {
+        DS_ASSIGN(const auto writer, CaptureWriter::create(unfinished, true));
+        push_snapshot(snapshot, *writer);
+        closed = writer->close();
+    }
     if (closed.ok()) std::filesystem::rename(unfinished, path, error);
     if (closed.ok() && !error) return {};
     std::error_code ignored;

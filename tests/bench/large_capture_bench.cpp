@@ -1,13 +1,12 @@
 // A capture too large to look at row by row, opened and drawn as the window does it:
 //   open    time until the first data are there, and all of them; memory of the process then
-//   lanes   the timeline's index, brought up to date every half second while the file comes in: the worst
-//   time
-//           that one of these took from the window
+//   lanes   the timeline's lanes, taken from a snapshot every half second while the file comes in: the worst
+//           time that one of these took from the window
 //   frame   the worst time, and the most intervals looked at one by one, of the timeline's blocks over all
 //   zooms
 //           from the whole run to one span
 // Usage: large_capture_bench [spans = 10000000] [folder] [keep]; with "keep" the file stays, for other
-// commands
+// commands. large_capture_bench FILE opens and draws that capture.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -92,8 +91,9 @@ struct Window : RecordSink {
 void bench_open(const std::string& path, Window& window) {
     const Stopwatch watch;
     const TimeNs start = monotonic_ns();
-    auto file = CaptureFollower::open(path, trees_ahead_bytes);
+    auto file = CaptureFollower::open(path, rows_ahead_bytes);
     if (!file.ok()) stop_on(file.error());
+    window.capture.set_stored((*file)->stored());
     TimeNs first = 0, due = start + 100 * ns_per_ms;
     stop_on((*file)->poll(window, [&] {
         const TimeNs now = monotonic_ns();
@@ -148,6 +148,12 @@ void bench_frames(const TimelineIndex& index) {
 
 int main(int argc, char** argv) {
     using namespace draftscope;
+    if (argc > 1 && std::filesystem::is_regular_file(argv[1])) {
+        Window window;
+        bench_open(argv[1], window);
+        bench_frames(window.index);
+        return 0;
+    }
     const std::int64_t spans = argc > 1 ? std::atoll(argv[1]) : 10'000'000;
     std::string folder =
         (argc > 2 ? std::filesystem::path(argv[2]) : std::filesystem::temp_directory_path()) /

@@ -24,7 +24,7 @@ inline StepRecord made_step(RowId id, bool whole, Rng& rng) {
         span.run_id = 1;
         span.step_id = span.round_id = id;
         span.phase_id = 2 + i % 9;
-        span.level = i % 4;
+        span.level = i / 10;
         span.start_ns = start + i * made_span_ns;
         span.end_ns = span.start_ns + 400 + (span.id * 7919) % 600;
         span.rows = 8;

@@ -1,109 +1,27 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "capture/capture.h"
 
-/// What the Timeline panel draws: lanes of nested intervals, and the part of them that one view needs.
+/// What the Timeline panel draws: the part of a run's lanes (capture/timeline_lanes.h) that one view needs.
 namespace draftscope {
 
-/// `levels`: the draft levels of the critical lane, each from its first span to its last.
-enum class LaneKind { steps, levels, cpu, gpu, nvtx };
-
-/// Busy time by phase.
-using PhaseSums = std::array<TimeNs, 32>;
-
-/// Intervals that do not overlap, in time order; kept apart by field, so that a search touches little memory,
-/// and in pieces, so that growing never moves what is there.
-class TimelineRow {
-  public:
-    void append(TimeNs start, TimeNs end, std::uint8_t phase, std::uint32_t source);
-    void clear();
-    std::size_t size() const { return size_; }
-    TimeNs start(std::size_t i) const { return piece(i).start[i % piece_rows]; }
-    TimeNs end(std::size_t i) const { return piece(i).end[i % piece_rows]; }
-    std::uint8_t phase(std::size_t i) const { return piece(i).phase[i % piece_rows]; }
-    /// Index into the lane's table.
-    std::uint32_t source(std::size_t i) const { return piece(i).source[i % piece_rows]; }
-    /// First interval that ends after `t`.
-    std::size_t first_after(TimeNs t) const;
-    /// First interval, at or after `from`, that starts at or after `t`.
-    std::size_t first_starting(TimeNs t, std::size_t from) const;
-    /// Summed durations of the first `count` intervals by phase. Returns how many of them it looked at one by
-    /// one: under 64, however many there are.
-    std::size_t busy_before(std::size_t count, PhaseSums& out) const;
-    /// The same of [first, last).
-    std::size_t busy_by_phase(std::size_t first, std::size_t last, PhaseSums& out) const;
-
-  private:
-    static constexpr std::size_t piece_rows = 1024, block = 64;
-    struct Piece {
-        std::array<TimeNs, piece_rows> start, end;
-        std::array<std::uint32_t, piece_rows> source;
-        std::array<std::uint8_t, piece_rows> phase;
-        std::array<PhaseSums, piece_rows / block> sums;  ///< of everything before each block
-    };
-    const Piece& piece(std::size_t i) const { return pieces_[i / piece_rows]; }
-
-    std::deque<Piece> pieces_;
-    std::vector<TimeNs> last_start_, last_end_;  ///< of each piece, for the searches
-    std::size_t size_ = 0;
-    PhaseSums running_{};
-};
-
-struct TimelineLane {
-    LaneKind kind = LaneKind::cpu;
-    std::string name;
-    int key = 0, sub_key = 0;       ///< lane and thread, or stream
-    std::vector<TimelineRow> rows;  ///< by nesting depth
-};
-
-/// All lanes of one run. Grows with the snapshot; what it has seen is never looked at again unless a late
-/// interval arrives before the last one of its lane (then that lane is rebuilt).
+/// The lanes of the run that is shown, as the newest snapshot has them.
 class TimelineIndex {
   public:
-    /// Takes in what is new in `snapshot`; starts over when the run or the capture is another one.
     void update(const Snapshot& snapshot, RowId run_id);
-    const std::vector<TimelineLane>& lanes() const { return lanes_; }
-    RowId run_id() const { return run_id_; }
-    TimeNs begin() const { return begin_; }
-    TimeNs end() const { return end_; }
-    bool empty() const { return end_ <= begin_; }
-    /// Changes whenever an update added something.
-    std::uint64_t revision() const { return revision_; }
+    const std::vector<TimelineLane>& lanes() const { return run_->lanes; }
+    TimeNs begin() const { return run_->begin; }
+    TimeNs end() const { return run_->end; }
+    bool empty() const { return run_->empty(); }
 
   private:
-    struct Item {
-        TimeNs start, end;
-        std::uint8_t phase;
-        std::uint32_t source;
-    };
-    struct Pending {
-        LaneKind kind;
-        int key, sub_key;
-        std::string name;
-        std::vector<Item> items;
-    };
-    Pending& pending(std::vector<Pending>& all, LaneKind kind, int key, int sub_key, const char* name);
-    void collect(const Snapshot& snapshot, std::vector<Pending>& out);
-    static void collect_levels(const Snapshot& snapshot, std::vector<Pending>& out);
-    TimelineLane& lane_for(const Pending& batch);
-    void add(TimelineLane& lane, std::vector<Item> items);
-    static void sort_outer_first(std::vector<Item>& items);
-    static void place(TimelineLane& lane, const std::vector<Item>& items);
-
-    std::vector<TimelineLane> lanes_;
-    RowId run_id_ = 0;
-    std::string source_;
-    TimeNs started_ = 0;  ///< a new capture may use the same run id: its run began at another time
-    std::size_t spans_seen_ = 0, gpu_seen_ = 0, nvtx_seen_ = 0, steps_seen_ = 0;
-    TimeNs begin_ = 0, end_ = 0;
-    std::uint64_t revision_ = 0;
+    std::shared_ptr<const RunLanes> run_ = std::make_shared<const RunLanes>();
 };
 
 /// One rectangle to draw. A single interval, or (count > 1) intervals too narrow to be drawn one by one that

@@ -227,7 +227,7 @@ std::string label_of(const Snapshot& snapshot, const TimelineLane& lane, const T
         case LaneKind::nvtx:
             return snapshot.nvtx_ranges[source].name;
         case LaneKind::levels:
-            return level_name(snapshot.spans[source].level);
+            return level_name(row.level(block.index));
         case LaneKind::cpu:
             break;
     }

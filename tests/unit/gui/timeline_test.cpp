@@ -28,10 +28,13 @@ Random random_row() {
     // Seldom so long that it comes in several pieces.
     const int n =
         *rc::gen::weightedOneOf<int>({{7, rc::gen::inRange(0, 400)}, {1, rc::gen::inRange(0, 5000)}});
+    // Now and then so long that 32 bits do not hold the times of a piece, from its first interval or later.
+    const auto scale = *rc::gen::weightedElement<TimeNs>({{5, 1}, {1, 100'000}, {1, 40'000'000}});
     for (int i = 0; i < n; ++i) {
-        out.end += *rc::gen::inRange<TimeNs>(0, 30);
-        const TimeNs length = *rc::gen::weightedElement<TimeNs>(
-            {{8, *rc::gen::inRange<TimeNs>(0, 12)}, {1, *rc::gen::inRange<TimeNs>(0, 900)}});
+        out.end += scale * *rc::gen::inRange<TimeNs>(0, 30);
+        const TimeNs length =
+            scale * *rc::gen::weightedElement<TimeNs>(
+                        {{8, *rc::gen::inRange<TimeNs>(0, 12)}, {1, *rc::gen::inRange<TimeNs>(0, 900)}});
         out.row.append(out.end, out.end + length, static_cast<std::uint8_t>(*rc::gen::inRange(1, 6)),
                        static_cast<std::uint32_t>(i));
         out.end += length;
@@ -141,6 +144,39 @@ RC_GTEST_PROP(TimelineRow, SumsByPhaseEqualAddingThemUp, ()) {
     random.row.busy_by_phase(static_cast<std::size_t>(first), static_cast<std::size_t>(last), sums);
     for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(last); ++i)
         expected[random.row.phase(i)] += random.row.end(i) - random.row.start(i);
+    RC_ASSERT(sums == expected);
+}
+
+std::vector<std::array<TimeNs, 4>> contents(const TimelineRow& row) {
+    std::vector<std::array<TimeNs, 4>> out;
+    for (std::size_t i = 0; i < row.size(); ++i)
+        out.push_back({row.start(i), row.end(i), row.phase(i), static_cast<TimeNs>(row.source(i))});
+    return out;
+}
+
+RC_GTEST_PROP(TimelineRow, ViewsStayWhileTheRowGrowsAndIsTakenBack, ()) {
+    TimelineRow row = random_row().row;
+    const auto all = contents(row);
+    const auto n = static_cast<int>(all.size());
+    const TimelineRow view = row;
+    const auto kept = static_cast<std::size_t>(*rc::gen::inRange(0, n + 1));
+    row.keep_first(kept);
+    RC_ASSERT(contents(row) == std::vector(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(kept)));
+    // Another end than before: what was taken back must not show through.
+    TimeNs now = kept > 0 ? row.end(kept - 1) : 0;
+    PhaseSums expected{}, sums{};
+    for (std::size_t i = 0; i < kept; ++i) expected[row.phase(i)] += row.end(i) - row.start(i);
+    for (int i = *rc::gen::inRange(0, 2000); i > 0; --i, now += 10) {
+        row.append(now, now + 7, 9, 1);
+        expected[9] += 7;
+    }
+    row.busy_by_phase(0, row.size(), sums);
+    RC_ASSERT(sums == expected);
+    RC_ASSERT(contents(view) == all);
+    view.busy_by_phase(0, view.size(), sums);
+    expected.fill(0);
+    for (const auto& [start, end, phase, source] : all)
+        expected[static_cast<std::size_t>(phase)] += end - start;
     RC_ASSERT(sums == expected);
 }
 

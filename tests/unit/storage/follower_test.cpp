@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <tuple>
 
+#include "capture/queries.h"
 #include "file_helpers.h"
 #include "random_capture.h"
 
@@ -33,8 +35,8 @@ TEST(StoredTrees, OfALargeFileAreReadRoundByRound) {
     const auto part = load_capture(path, 0);
     ASSERT_TRUE(whole.ok());
     ASSERT_TRUE(part.ok()) << part.error().message;
-    EXPECT_EQ((*whole)->stored_trees, nullptr);
-    ASSERT_NE((*part)->stored_trees, nullptr);
+    EXPECT_EQ((*whole)->stored, nullptr);
+    ASSERT_NE((*part)->stored, nullptr);
     EXPECT_EQ((*part)->nodes.size(), 0u);
     EXPECT_EQ((*part)->tops.size(), 0u);
     ASSERT_EQ((*part)->rounds.size(), (*whole)->rounds.size());
@@ -85,7 +87,7 @@ TEST(StoredTrees, AFileThatIsStillWrittenIsReadWhole) {
     ASSERT_TRUE((*writer)->flush().ok());
     const auto live = load_capture(path, 0);
     ASSERT_TRUE(live.ok());
-    EXPECT_EQ((*live)->stored_trees, nullptr);
+    EXPECT_EQ((*live)->stored, nullptr);
     EXPECT_GT((*live)->nodes.size(), 0u);
 }
 
@@ -106,33 +108,122 @@ std::string write_many_spans(const TempFolder& folder, int steps) {
     return path;
 }
 
-std::vector<std::string> span_texts(const Snapshot& snapshot) {
+std::vector<std::string> lane_texts(const Snapshot& snapshot, RowId run_id) {
     std::vector<std::string> out;
-    for (std::size_t i = 0; i < snapshot.spans.size(); ++i) {
-        const SpanRow& s = snapshot.spans[i];
-        out.push_back(fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}", s.id, s.step_id, s.round_id,
-                                  s.phase_id, s.level, s.lane, s.thread_id, s.start_ns, s.end_ns, s.rows,
-                                  s.bytes, s.nesting));
-    }
+    const auto run = snapshot.lanes_of(run_id);
+    if (run == nullptr) return out;
+    for (const TimelineLane& lane : run->lanes)
+        for (const TimelineRow& row : lane.rows)
+            for (std::size_t i = 0; i < row.size(); ++i)
+                out.push_back(fmt::format("{} {} {}: {}-{} {} {}", lane.name, lane.key, lane.sub_key,
+                                          row.start(i), row.end(i), row.phase(i), row.level(i)));
     return out;
 }
 
-TEST(SpansReadAhead, AreThoseThatOneThreadReads) {
+/// All of the row behind an interval; nesting is not stored and shows as the interval's place.
+auto fields(const SpanRow& s) {
+    return std::tie(s.id, s.run_id, s.step_id, s.round_id, s.phase_id, s.level, s.lane, s.thread_id,
+                    s.start_ns, s.end_ns, s.rows, s.bytes);
+}
+
+TEST(StoredSpans, ShowTheSameAsSpansInMemory) {
+    for (const std::uint64_t seed : {5u, 6u, 7u}) {
+        const TempFolder folder;
+        const std::string path =
+            seed == 5 ? write_many_spans(folder, 300) : folder.file(fmt::format("{}.dscope", seed));
+        if (seed != 5) testing::write_all(path, RandomCapture(seed, {2, 3, 40, 2, true}).records());
+        const auto memory = load_capture(path, rows_always_ahead), file = load_capture(path, 0);
+        ASSERT_TRUE(memory.ok()) << memory.error().message;
+        ASSERT_TRUE(file.ok()) << file.error().message;
+        const Snapshot &whole = **memory, &part = **file;
+        ASSERT_NE(part.stored, nullptr);
+        EXPECT_TRUE(part.spans.empty());
+        if (seed == 5) {
+            ASSERT_GT(whole.spans.size(), 20'000u);
+        }
+        for (const RunRow& run : whole.runs) {
+            EXPECT_EQ(lane_texts(whole, run.id), lane_texts(part, run.id));
+            const auto a = whole.lanes_of(run.id), b = part.lanes_of(run.id);
+            ASSERT_EQ(a == nullptr, b == nullptr);
+            if (a == nullptr) continue;
+            for (std::size_t l = 0; l < a->lanes.size(); ++l)
+                for (std::size_t r = 0; r < a->lanes[l].rows.size(); ++r) {
+                    const TimelineRow &x = a->lanes[l].rows[r], &y = b->lanes[l].rows[r];
+                    const bool spans =
+                        a->lanes[l].kind == LaneKind::cpu || a->lanes[l].kind == LaneKind::levels;
+                    for (std::size_t i = 0; i < x.size(); i += 1 + x.size() / 50) {
+                        if (!spans) {
+                            EXPECT_EQ(x.source(i), y.source(i));
+                            continue;
+                        }
+                        const auto in_file = part.span(y.source(i));
+                        ASSERT_TRUE(in_file.has_value());
+                        EXPECT_EQ(fields(*whole.span(x.source(i))), fields(*in_file));
+                    }
+                }
+            const auto stats_a = phase_stats(whole, run.id), stats_b = phase_stats(part, run.id);
+            ASSERT_EQ(stats_a.size(), stats_b.size());
+            for (std::size_t i = 0; i < stats_a.size(); ++i) {
+                EXPECT_EQ(stats_a[i].phase_id, stats_b[i].phase_id);
+                EXPECT_EQ(stats_a[i].total_ns, stats_b[i].total_ns);
+                EXPECT_EQ(stats_a[i].exposed_ns, stats_b[i].exposed_ns);
+                EXPECT_EQ(stats_a[i].median_ns, stats_b[i].median_ns);
+                EXPECT_EQ(stats_a[i].gb_per_s, stats_b[i].gb_per_s);
+            }
+            const auto heads_a = head_stats(whole, run.id), heads_b = head_stats(part, run.id);
+            ASSERT_EQ(heads_a.size(), heads_b.size());
+            for (std::size_t i = 0; i < heads_a.size(); ++i)
+                EXPECT_EQ(heads_a[i].bytes_per_call, heads_b[i].bytes_per_call);
+        }
+        for (std::size_t i = 0; i < whole.steps.size(); ++i) {
+            const StepPhases a = step_phases(whole, i), b = step_phases(part, i);
+            EXPECT_EQ(a.ns, b.ns);
+            EXPECT_EQ(a.bytes, b.bytes);
+            EXPECT_EQ(a.remainder_ns, b.remainder_ns);
+        }
+    }
+}
+
+TEST(StoredSpans, ASpanThatIsGoneIsAbsent) {
     const TempFolder folder;
-    const std::string path = write_many_spans(folder, 300);
-    const auto alone = load_capture(path, trees_always_ahead), ahead = load_capture(path, 0);
-    ASSERT_TRUE(alone.ok()) << alone.error().message;
-    ASSERT_TRUE(ahead.ok()) << ahead.error().message;
-    ASSERT_NE((*ahead)->stored_trees, nullptr);
-    ASSERT_GT((*alone)->spans.size(), 20'000u);
-    EXPECT_EQ(span_texts(**alone), span_texts(**ahead));
+    const std::string path = folder.file("a.dscope");
+    testing::write_all(path, RandomCapture(3, {1, 3, 30, 1, true}).records());
+    const auto file = load_capture(path, 0);
+    ASSERT_TRUE(file.ok()) << file.error().message;
+    EXPECT_FALSE((*file)->span(4'000'000'000u).has_value());
+}
+
+TEST(StoredSpans, ImpossibleValuesAreToldWithTableRowAndColumn) {
+    const TempFolder folder;
+    const std::string path = folder.file("a.dscope");
+    testing::write_all(path, RandomCapture(3, {1, 3, 30, 1, true}).records());
+    testing::execute(path,
+                     "PRAGMA ignore_check_constraints = ON; UPDATE span SET phase_id = 99 WHERE id = 7");
+    const auto file = load_capture(path, 0);
+    ASSERT_FALSE(file.ok());
+    EXPECT_NE(file.error().message.find("table span, row 7: column phase_id holds 99"), std::string::npos)
+        << file.error().message;
+}
+
+TEST(StoredSpans, ASnapshotOfThemIsSavedWithAllRows) {
+    const TempFolder folder;
+    const std::string path = folder.file("a.dscope"), copy = folder.file("copy.dscope");
+    testing::write_all(path, RandomCapture(3, {1, 3, 30, 1, true}).records());
+    const auto file = load_capture(path, 0);
+    ASSERT_TRUE(file.ok()) << file.error().message;
+    std::filesystem::remove(path);  // what is open can still be saved
+    ASSERT_TRUE((*file)->stored->save_copy(copy).ok());
+    const auto saved = load_capture(copy, rows_always_ahead);
+    ASSERT_TRUE(saved.ok()) << saved.error().message;
+    EXPECT_GT((*saved)->spans.size(), 0u);
+    EXPECT_EQ(lane_texts(**file, 1), lane_texts(**saved, 1));
 }
 
 TEST(SpansReadAhead, DamageIsToldAsWithoutIt) {
     const TempFolder folder;
     const std::string path = write_many_spans(folder, 120);
     testing::execute(path, "UPDATE span SET phase_id = 99 WHERE id = (SELECT max(id) FROM span)");
-    const auto alone = load_capture(path, trees_always_ahead), ahead = load_capture(path, 0);
+    const auto alone = load_capture(path, rows_always_ahead), ahead = load_capture(path, 0);
     ASSERT_FALSE(alone.ok());
     ASSERT_FALSE(ahead.ok());
     EXPECT_EQ(alone.error().message, ahead.error().message);

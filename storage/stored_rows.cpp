@@ -1,7 +1,8 @@
-#include "storage/stored_trees.h"
+#include "storage/stored_rows.h"
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <list>
 #include <mutex>
 #include <system_error>
@@ -17,9 +18,9 @@ namespace {
 /// Walking back and forth in a run should not read again.
 constexpr std::size_t most_kept = 64;
 
-class StoredTrees final : public TreeSource {
+class RowsInFile final : public StoredRows {
   public:
-    StoredTrees(std::string path, Database db) : path_(std::move(path)), db_(std::move(db)) {}
+    RowsInFile(std::string path, Database db) : path_(std::move(path)), db_(std::move(db)) {}
 
     std::shared_ptr<const RoundTree> tree(RowId round_id) const override {
         const std::lock_guard lock(mutex_);
@@ -43,10 +44,27 @@ class StoredTrees final : public TreeSource {
         return kept_.front().second;
     }
 
+    std::optional<SpanRow> span(RowId id) const override {
+        const std::lock_guard lock(mutex_);
+        if (span_ && span_->id == id) return span_;  // under the pointer, frame after frame
+        Statement select = db_.prepare(select_of(RowSource<SpanRow>::sql, "id"));
+        if (select) select.bind(1, id);
+        Cursor<SpanRow> rows(std::move(select));
+        if (!rows.has()) return std::nullopt;
+        span_ = rows.take();
+        return span_;
+    }
+
+    Status save_copy(const std::string& out) const override {
+        const std::lock_guard lock(mutex_);
+        if (db_.exec("VACUUM INTO " + sql_quoted(out, '\'')) == SQLITE_OK) return {};
+        return failed("{}: can't be written: {}; free space or choose another place", out, db_.message());
+    }
+
   private:
     template <typename Row>
     void read(RowId round_id, std::vector<Row>& out, std::string& problem) const {
-        Statement select = db_.prepare(select_of_round(RowSource<Row>::sql));
+        Statement select = db_.prepare(select_of(RowSource<Row>::sql, "round_id"));
         if (select) select.bind(1, round_id);
         Cursor<Row> rows(std::move(select));
         while (rows.has()) out.push_back(rows.take());
@@ -61,6 +79,7 @@ class StoredTrees final : public TreeSource {
     Database db_;
     mutable std::mutex mutex_;
     mutable std::list<std::pair<RowId, std::shared_ptr<const RoundTree>>> kept_;  ///< newest first
+    mutable std::optional<SpanRow> span_;                                         ///< asked for last
 };
 
 }  // namespace
@@ -81,18 +100,22 @@ std::string tree_problem(RowId round_id, const RoundTree& tree) {
     return {};
 }
 
-std::shared_ptr<const TreeSource> stored_trees(const std::string& path, const Database& db,
-                                               std::int64_t trees_ahead) {
+std::shared_ptr<const StoredRows> stored_rows(const std::string& path, const Database& db,
+                                              std::int64_t rows_ahead) {
     std::error_code error;
     const auto size = std::filesystem::file_size(path, error);
-    if (error || size <= static_cast<std::uintmax_t>(trees_ahead)) return nullptr;
+    if (error || size <= static_cast<std::uintmax_t>(rows_ahead)) return nullptr;
     if (db.integer("SELECT count(*) FROM run WHERE ended IS NULL").value_or(1) > 0) return nullptr;
-    if (db.integer("SELECT count(*) FROM sqlite_schema WHERE name IN ('i_node_round', 'i_node_top_round')") !=
-        2)
+    if (db.integer("SELECT count(*) FROM sqlite_schema WHERE name IN ('i_node_round', 'i_node_top_round', "
+                   "'step_phase')") != 3)
+        return nullptr;
+    // A timeline names its spans by 32 bits.
+    if (db.integer("SELECT max(id) FROM span").value_or(0) > std::numeric_limits<std::uint32_t>::max() ||
+        db.integer("SELECT min(id) FROM span").value_or(0) < 0)
         return nullptr;
     auto own = open_capture(path, Open::unchecked);
     if (!own.ok()) return nullptr;
-    return std::make_shared<const StoredTrees>(path, std::move(*own));
+    return std::make_shared<const RowsInFile>(path, std::move(*own));
 }
 
 }  // namespace draftscope::storage
