@@ -222,14 +222,21 @@ std::string percent(double ratio) {
     return fmt::format("{:.1f} %", std::abs(ratio - 1) * 100);
 }
 
-/// "tau falls by 3.1 %, a round takes 12.0 % less time (most of it in head)".
+/// What the table shows of tau, in words.
+std::string tau_text(const ComparedQuantity& tau) {
+    if (std::abs(tau.ratio.value - 1) < 0.0005) return "stays as it is";
+    if (tau.change == Change::none_shown) return "shows no change";
+    return (tau.ratio.value > 1 ? "rises by " : "falls by ") + percent(tau.ratio.value);
+}
+
+/// "tau falls by 3.1 % (2.72 to 2.64), a round takes 12.0 % less time, most of the change in head".
 std::string because(const Comparison& c) {
-    std::string out = fmt::format(
-        "tau {} ({:.2f} to {:.2f}), a round takes {} {} time",
-        std::abs(c.tau.ratio.value - 1) < 0.0005
-            ? std::string("stays as it is")
-            : (c.tau.ratio.value > 1 ? "rises by " : "falls by ") + percent(c.tau.ratio.value),
-        c.tau.a, c.tau.b, percent(c.round_time.ratio.value), c.round_time.ratio.value > 1 ? "more" : "less");
+    const double ratio = c.round_time.ratio.value;
+    std::string out =
+        fmt::format("tau {} ({:.2f} to {:.2f}), a round takes ", tau_text(c.tau), c.tau.a, c.tau.b);
+    out += std::abs(ratio - 1) < 0.0005
+               ? "as long"
+               : fmt::format("{} {} time", percent(ratio), ratio > 1 ? "more" : "less");
     const double whole = c.round_time.b - c.round_time.a;
     const ComparedQuantity* most = nullptr;
     for (const ComparedQuantity& phase : c.phases)

@@ -143,6 +143,11 @@ struct PhaseInterval {
     int phase;
 };
 
+/// Nsight Systems names a thread by machine, process and thread; the system's number is the last 24 bits.
+int thread_number(std::int64_t thread) {
+    return static_cast<int>(thread & 0xFFFFFF);
+}
+
 /// Innermost phase interval around a time, per thread or stream. Ranges of one thread nest.
 class PhaseIntervals {
   public:
@@ -226,15 +231,15 @@ Ranges sort_ranges(std::vector<ForeignTrace::Range> ranges, TimeNs zero) {
             range.end > range.start ? phase_of_range_name(range.name) : std::nullopt;
         if (!phase) {
             out.others.push_back({1, std::move(range.domain), std::move(range.name),
-                                  static_cast<int>(range.thread & 0x7FFFFFFF), range.start - zero,
-                                  range.end - zero, range.payload});
+                                  thread_number(range.thread), range.start - zero, range.end - zero,
+                                  range.payload});
             continue;
         }
         SpanRow span;
         span.id = static_cast<RowId>(out.spans.size()) + 1;
         span.run_id = 1;
         span.phase_id = *phase;
-        span.thread_id = static_cast<int>(range.thread & 0x7FFFFFFF);
+        span.thread_id = thread_number(range.thread);
         span.start_ns = range.start - zero;
         span.end_ns = range.end - zero;
         span.step_id = step_at(out.steps, span.start_ns);
@@ -286,8 +291,8 @@ Result<std::shared_ptr<const Snapshot>> make_snapshot(const std::string& path, F
     for (const StepRow& step : ranges.steps) capture.apply(StepRecord{step, {}, {}});
     for (const SpanRow& span : ranges.spans) end = std::max(end, span.end_ns);
     for (const auto& call : trace.calls)
-        ranges.others.push_back({1, "CUDA API", call.name, static_cast<int>(call.thread & 0x7FFFFFFF),
-                                 call.start - zero, call.end - zero, call.correlation & 0xFFFFFFFF});
+        ranges.others.push_back({1, "CUDA API", call.name, thread_number(call.thread), call.start - zero,
+                                 call.end - zero, call.correlation & 0xFFFFFFFF});
     for (const NvtxRangeRow& range : ranges.others) end = std::max(end, range.end_ns);
     if (!ranges.spans.empty()) capture.apply(SpansRecorded{std::move(ranges.spans)});
     if (!ranges.others.empty()) capture.apply(std::move(ranges.others));

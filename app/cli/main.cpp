@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 
@@ -73,6 +74,8 @@ int run_program(int argc, char** argv) {
 }  // namespace draftscope::cli
 
 int main(int argc, char** argv) {
+    // A file that may grow no further is a full disk to us: an error that is told, not the program's end.
+    std::signal(SIGXFSZ, SIG_IGN);
     // Before any library makes its first NVTX call: later it would not look again.
     std::error_code error;
     const auto program = std::filesystem::read_symlink("/proc/self/exe", error);

@@ -216,13 +216,16 @@ PhasesModel build_phases(const Snapshot& snapshot, RowId run_id, const std::opti
 
 PhasesModel PhasesBuilder::build(const Snapshot& whole, RowId run_id, const std::optional<TimeRange>& range) {
     PhasesModel model;
-    if (whole.run(run_id) == nullptr) {
+    const RunRow* run = whole.run(run_id);
+    if (run == nullptr) {
         model.empty_text = "No run yet. Phase times appear here with the first round.";
         return model;
     }
     const StepWindow newest = step_window(whole, run_id, std::nullopt, 1);
     if (newest.first == newest.last) {
-        model.empty_text = "This run has no steps yet: the prompt is still being read (prefill).";
+        model.empty_text = run->ended == RunEnd::live
+                               ? "This run has no steps yet: the prompt is still being read (prefill)."
+                               : "No steps were recorded: phases are added up over the steps of a run.";
         return model;
     }
     const Snapshot part = range ? within(whole, *range) : Snapshot();

@@ -10,13 +10,14 @@
 namespace draftscope {
 
 /// Decides when a panel builds its model again: at once when the selection changed or nothing runs, and while
-/// a run streams only as often as the build takes at most a twentieth of the time.
+/// a run streams or a file comes in only as often as the build takes at most a twentieth of the time.
 class Rebuild {
   public:
     /// `key` stands for everything of the selection that the model depends on.
     bool needed(const PanelContext& context, std::uint64_t key) {
         if (valid_ && key == key_ && context.ui.data_key == data_key_) return false;
-        const bool streaming = context.status.state == JobState::running;
+        const bool streaming =
+            context.status.state == JobState::running || context.status.state == JobState::loading;
         return !valid_ || key != key_ || !streaming || ImGui::GetTime() >= not_before_;
     }
     template <typename Build>

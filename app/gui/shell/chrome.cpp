@@ -108,10 +108,12 @@ void App::draw_menu_bar() {
         ImGui::EndMenu();
     }
     const RunRow* run = snapshot_->run(ui_.run_id);
-    std::string what = run == nullptr
-                           ? "no run yet"
-                           : fmt::format("{}  ·  {}  ·  {}  ·  {}", short_name(run->target), run->drafter,
-                                         run->head, run->tree.empty() ? "no tree" : run->tree);
+    std::string what = "no run yet";
+    if (run != nullptr && run->frontend == "import")
+        what = run->name + "  ·  another profiler's timeline";
+    else if (run != nullptr)
+        what = fmt::format("{}  ·  {}  ·  {}  ·  {}", short_name(run->target), run->drafter, run->head,
+                           run->tree.empty() ? "no tree" : run->tree);
     if (run != nullptr && run->batch > 1) what += fmt::format("  ·  batch {}", run->batch);
     if (run != nullptr && losslessness(*run) != "exact")
         what += fmt::format("  ·  {} ({})", run->verify,

@@ -103,7 +103,6 @@ inline Child start(const ScratchFolder& folder, const std::vector<std::string>& 
         if (options.largest_file != RLIM_INFINITY) {
             const rlimit limit{options.largest_file, options.largest_file};
             setrlimit(RLIMIT_FSIZE, &limit);
-            std::signal(SIGXFSZ, SIG_IGN);
         }
         execv(argv[0], argv.data());
         _exit(127);

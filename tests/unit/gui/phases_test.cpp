@@ -195,6 +195,8 @@ TEST(PhaseTable, ExplainsItsAbsence) {
     EXPECT_THAT(build_phases(Snapshot(), 1).empty_text, HasSubstr("No run yet"));
     HandBuilt built;
     EXPECT_THAT(build_phases(built.snapshot(), 1).empty_text, HasSubstr("no steps yet"));
+    built.capture().apply(RunEnded{1, RunEnd::ok, 100, {}});
+    EXPECT_THAT(build_phases(built.snapshot(), 1).empty_text, HasSubstr("No steps were recorded"));
 }
 
 TEST(PhaseTable, HeadPhasesAreThoseOfTheCostModel) {

@@ -19,6 +19,7 @@ struct Shape {
     int prompts = 20;
     double head_ns = 300'000, verify_ns = 600'000;
     int committed = 2;
+    double fewer = 0;  ///< part of the rounds that commit one token less
     double noise = 0.03;
     std::uint64_t seed = 1;
     RunRow run;
@@ -42,7 +43,7 @@ Snapshot run_of(const Shape& shape) {
     RunStarted started;
     started.run = shape.run.id == 0 ? usual_run() : shape.run;
     capture.apply(started);
-    Rng weights(99), rng(shape.seed);
+    Rng weights(99), rng(shape.seed), chance(shape.seed + 77);
     TimeNs now = 0;
     RowId step_id = 0;
     for (int p = 0; p < shape.prompts; ++p) {
@@ -55,6 +56,7 @@ Snapshot run_of(const Shape& shape) {
         const double weight = 0.5 + weights.uniform();
         for (int r = 0; r < 20; ++r) {
             ++step_id;
+            const int committed = shape.committed - (chance.uniform() < shape.fewer ? 1 : 0);
             const auto jitter = [&] { return 1 + shape.noise * (2 * rng.uniform() - 1); };
             const auto backbone = static_cast<TimeNs>(100'000 * weight * jitter());
             const auto head = static_cast<TimeNs>(shape.head_ns * weight * jitter());
@@ -69,8 +71,8 @@ Snapshot run_of(const Shape& shape) {
             round.round.id = round.round.step_id = step_id;
             round.round.run_id = 1;
             round.round.prompt_id = p + 1;
-            round.round.committed = shape.committed;
-            for (int t = 0; t < shape.committed; ++t) {
+            round.round.committed = committed;
+            for (int t = 0; t < committed; ++t) {
                 TokenRow token;
                 token.prompt_id = p + 1;
                 token.token_id = 7 * p + r;
@@ -125,6 +127,19 @@ TEST(Compare, AFasterHeadIsSeenWhereItIs) {
     EXPECT_THAT(c.verdict, HasSubstr("tau stays as it is"));
     EXPECT_THAT(c.verdict, HasSubstr("most of the change in head"));
     EXPECT_TRUE(c.warnings.empty()) << c.warnings[0];
+}
+
+TEST(Compare, TheVerdictSaysOfTauWhatTheTableDoes) {
+    Shape a, b;
+    a.fewer = b.fewer = 0.2;
+    b.seed = 2;
+    const Comparison same = compared(run_of(a), run_of(b));
+    ASSERT_EQ(same.tau.change, Change::none_shown);
+    EXPECT_THAT(same.verdict, HasSubstr("tau shows no change ("));
+    b.fewer = 0.6;
+    const Comparison less = compared(run_of(a), run_of(b));
+    ASSERT_EQ(less.tau.change, Change::worse);
+    EXPECT_THAT(less.verdict, HasSubstr("tau falls by "));
 }
 
 TEST(Compare, EqualRunsShowNoDifferenceAsOftenAsTheySay) {

@@ -146,6 +146,8 @@ TEST(ImportTrace, OurOwnNsysExportComesBack) {
     ASSERT_TRUE(original.ok());
     EXPECT_EQ((*imported)->spans.size(), (*original)->spans.size());
     EXPECT_EQ((*imported)->gpu_ops.size(), (*original)->gpu_ops.size());
+    // A thread has the system's number, not the export's name for it.
+    EXPECT_EQ((*imported)->spans[0].thread_id, (*original)->spans[0].thread_id);
     std::map<int, TimeNs> ours, theirs;
     for (std::size_t i = 0; i < (*original)->spans.size(); ++i) {
         const SpanRow& span = (*original)->spans[i];
