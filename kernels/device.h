@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 
 #include "base/device_timer.h"
@@ -85,6 +86,12 @@ class Device {
     virtual void striped(const StripedOp& op) = 0;
     virtual void unite(const UnionOp& op) = 0;
     virtual void gather(const GatherOp& op) = 0;
+    /// A gather of the rows `ids` of the host, through the array op.rows, on a queue beside this one where
+    /// there is one: behind what was asked for so far, and beside what follows until join_aside(). What it
+    /// reads, and op.rows, must stay as they are until then.
+    virtual void gather_aside(const GatherOp& op, std::span<const std::int32_t> ids);
+    /// What is asked for from here on finds the gathers done.
+    virtual void join_aside() {}
     virtual void copy_rows(const CopyRowsOp& op) = 0;
     virtual void compact(const CompactOp& op) = 0;
 

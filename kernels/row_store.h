@@ -51,10 +51,15 @@ class PackedRows {
   public:
     /// The rows `ids` of `store`, in that order, bit for bit as matmul over the whole matrix sees them.
     void fill(Exec& exec, const RowStore& store, std::span<const TokenId> ids);
+    /// The same; on a device beside what it does otherwise, until join(). What is read of the rows before it
+    /// has been asked for by then, and join() comes before anything of them is read again.
+    void fill_aside(Exec& exec, const RowStore& store, std::span<const TokenId> ids);
+    void join() const;
     const Matrix& matrix() const { return matrix_; }
     int n() const { return matrix_.n(); }
 
   private:
+    bool make_room(const RowStore& store, int rows);
     Matrix matrix_;
     int capacity_ = 0;  ///< rows that the memory holds
 };

@@ -455,7 +455,9 @@ bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
         } else {
             const Rows<const float> mine =
                 (needs_hidden() ? job.new_hidden : job.new_aux).slice(slice.first, slice.rows);
-            for (int r = 0; r < mine.rows; ++r)
+            const bool whole = mine.stride == mine.cols;
+            if (whole) device.upload(to, mine.data, values * sizeof(float));
+            for (int r = 0; !whole && r < mine.rows; ++r)
                 device.upload(to + static_cast<std::size_t>(r) * width, mine.row_data(r),
                               width * sizeof(float));
         }

@@ -275,6 +275,7 @@ class MicroSpecHead final : public Head {
         if (options_.gather == Gather::indexed)
             return propose_scattered(context, store_, head_rows(weights_, own.ids), own.ids, hidden, k,
                                      logits_, out);
+        own.rows.join();
         propose_rows(context, own.rows.matrix(), own.ids, hidden, k, dense_, out);
     }
 
@@ -296,7 +297,10 @@ class MicroSpecHead final : public Head {
     /// The whole active set at once, read and written, as Algorithm 1 has it; the bytes moved.
     std::uint64_t pack(kernels::Exec& exec, MicroSpecState& own) const {
         if (!list_active(own) || own.ids.empty()) return 0;
-        own.rows.fill(exec, store_, head_rows(weights_, own.ids));
+        if (options_.gather == Gather::async)
+            own.rows.fill_aside(exec, store_, head_rows(weights_, own.ids));
+        else
+            own.rows.fill(exec, store_, head_rows(weights_, own.ids));
         return 2 * own.rows.matrix().bytes();
     }
 

@@ -99,15 +99,27 @@ RowStore RowStore::make(Exec& exec, const Matrix& matrix) {
     return store;
 }
 
+/// True when the rows lie on a device, which then has room for them.
+bool PackedRows::make_room(const RowStore& store, int rows) {
+    if (store.device_ == nullptr) return false;
+    if (rows <= capacity_ && matrix_.on_device() && matrix_.k() == store.k_) return true;
+    capacity_ = round_up(rows + rows / 4, lanes);
+    DeviceMatrixAccess::make_room(matrix_, *store.device_, capacity_, store.k_);
+    return true;
+}
+
+void PackedRows::fill_aside(Exec& exec, const RowStore& store, std::span<const TokenId> ids) {
+    if (!make_room(store, static_cast<int>(ids.size()))) return fill(exec, store, ids);
+    DeviceMatrixAccess::fill_aside(matrix_, store.on_device_, ids);
+}
+
+void PackedRows::join() const {
+    if (matrix_.on_device()) DeviceMatrixAccess::join(matrix_.device());
+}
+
 void PackedRows::fill(Exec& exec, const RowStore& store, std::span<const TokenId> ids) {
     const int n = static_cast<int>(ids.size());
-    if (store.device_ != nullptr) {
-        if (n > capacity_ || !matrix_.on_device() || matrix_.k() != store.k_) {
-            capacity_ = round_up(n + n / 4, lanes);
-            DeviceMatrixAccess::make_room(matrix_, *store.device_, capacity_, store.k_);
-        }
-        return DeviceMatrixAccess::fill(matrix_, store.on_device_, ids);
-    }
+    if (make_room(store, n)) return DeviceMatrixAccess::fill(matrix_, store.on_device_, ids);
     if (n > capacity_ || matrix_.k() != store.k_ || matrix_.packing() != store.packing_) {
         capacity_ = round_up(n + n / 4, lanes);
         matrix_ = MatrixAccess::allocate(store.packing_, capacity_, store.k_);

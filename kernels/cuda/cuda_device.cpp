@@ -95,10 +95,14 @@ class CudaDeviceImpl final : public CudaDevice {
     }
     ~CudaDeviceImpl() override {
         cudaStreamSynchronize(stream_);
+        if (aside_ != nullptr) cudaStreamSynchronize(aside_);
         drop_workspace();
         path_ = DeviceBuffer();
         moved_ = DeviceBuffer();
         drop_graphs();
+        for (cudaEvent_t event : {before_aside_, after_aside_})
+            if (event != nullptr) cudaEventDestroy(event);
+        if (aside_ != nullptr) cudaStreamDestroy(aside_);
         cudaStreamDestroy(stream_);
     }
 
@@ -178,6 +182,24 @@ class CudaDeviceImpl final : public CudaDevice {
     void unite(const UnionOp& op) override { launch(cuda::launch_unite, op, "unite"); }
     void gather(const GatherOp& op) override { launch(cuda::launch_gather, op, "gather"); }
     void copy_rows(const CopyRowsOp& op) override { launch(cuda::launch_copy_rows, op, "copy_rows"); }
+
+    void gather_aside(const GatherOp& op, std::span<const std::int32_t> ids) override {
+        enter();
+        if (!open_aside()) return Device::gather_aside(op, ids);
+        join_aside();  // whoever reads the ids before has to be done
+        upload(const_cast<std::int32_t*>(op.rows), ids.data(), ids.size_bytes());
+        check(cudaEventRecord(before_aside_, stream_), "gather aside");
+        check(cudaStreamWaitEvent(aside_, before_aside_, 0), "gather aside");
+        cuda::launch_gather(op, aside_);
+        check(cudaPeekAtLastError(), "gather aside");
+        check(cudaEventRecord(after_aside_, aside_), "gather aside");
+        joins_aside_ = true;
+    }
+    void join_aside() override {
+        enter();
+        if (std::exchange(joins_aside_, false))
+            check(cudaStreamWaitEvent(stream_, after_aside_, 0), "joining a gather");
+    }
 
     void compact(const CompactOp& op) override {
         enter();
@@ -283,6 +305,19 @@ class CudaDeviceImpl final : public CudaDevice {
         std::size_t bytes;
     };
 
+    /// The queue of gathers, made when it is first wanted; false where there is none.
+    bool open_aside() {
+        if (aside_ != nullptr) return true;
+        const bool made = cudaStreamCreateWithFlags(&aside_, cudaStreamNonBlocking) == cudaSuccess &&
+                          (before_aside_ != nullptr ||
+                           cudaEventCreateWithFlags(&before_aside_, cudaEventDisableTiming) == cudaSuccess) &&
+                          (after_aside_ != nullptr ||
+                           cudaEventCreateWithFlags(&after_aside_, cudaEventDisableTiming) == cudaSuccess);
+        if (made) return true;
+        (void)cudaGetLastError();
+        if (aside_ != nullptr) cudaStreamDestroy(std::exchange(aside_, nullptr));
+        return false;
+    }
     /// CUDA's current device is each thread's own: a side lane's thread has not chosen one yet.
     void enter() const {
         thread_local int chosen = -1;
@@ -339,6 +374,9 @@ class CudaDeviceImpl final : public CudaDevice {
     }
 
     cudaStream_t stream_;
+    cudaStream_t aside_ = nullptr;
+    cudaEvent_t before_aside_ = nullptr, after_aside_ = nullptr;
+    bool joins_aside_ = false;  ///< a gather is under way that nobody has waited for
     DeviceInfo info_;
     CudaOptions options_;
     DeviceUse use_;

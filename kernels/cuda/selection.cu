@@ -118,23 +118,30 @@ __global__ void __launch_bounds__(pick_threads) top_set_kernel(const TopSetOp op
 constexpr int striped_warps = 4;
 constexpr int striped_threads = striped_warps * warp_size;
 
-/// Grid: rows, buckets. A bucket has at most striped_threads * held columns.
+/// Grid: rows, buckets. More columns than the block holds go through it in turns, beside the best so far.
 __global__ void __launch_bounds__(striped_threads) striped_kernel(const StripedOp op) {
     __shared__ std::uint64_t shared[striped_warps * most_selected];
     __shared__ std::uint64_t best[most_selected];
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int bucket = static_cast<int>(blockIdx.y);
     const float* scores = op.scores + row * op.stride;
-    std::uint64_t keys[held];
+    const int count = bucket < op.columns ? (op.columns - bucket - 1) / op.buckets + 1 : 0;
+    int kept = 0, next = 0;
+    do {
+        std::uint64_t keys[held];
 #pragma unroll
-    for (int i = 0; i < held; ++i) {
-        const std::int64_t column =
-            bucket +
-            static_cast<std::int64_t>(i * striped_threads + static_cast<int>(threadIdx.x)) * op.buckets;
-        keys[i] = column < op.columns ? rank_key(scores[column], static_cast<std::uint32_t>(column)) : no_key;
-    }
-    block_top<striped_warps>(keys, op.m, shared, best);
-    __syncthreads();
+        for (int i = 0; i < held; ++i) {
+            const int at = i * striped_threads + static_cast<int>(threadIdx.x), from = next + at - kept;
+            const int column = bucket + min(from, count - 1) * op.buckets;
+            keys[i] = at < kept      ? best[at]
+                      : from < count ? rank_key(scores[column], static_cast<std::uint32_t>(column))
+                                     : no_key;
+        }
+        next += held * striped_threads - kept;
+        block_top<striped_warps>(keys, op.m, shared, best);  // everyone has read `best` before it is written
+        kept = op.m;
+        __syncthreads();
+    } while (next < count);
     std::int32_t* ids = op.ids + (row * op.buckets + bucket) * op.m;
     for (int i = static_cast<int>(threadIdx.x); i < op.m; i += striped_threads)
         ids[i] = best[i] == no_key ? -1 : static_cast<int>(place_of(best[i]));

@@ -33,6 +33,11 @@ void Device::drop_workspace() {
     workspace_.reset();
 }
 
+void Device::gather_aside(const GatherOp& op, std::span<const std::int32_t> ids) {
+    upload(const_cast<std::int32_t*>(op.rows), ids.data(), ids.size_bytes());
+    gather(op);
+}
+
 Status Device::failure() const {
     if (failure_.empty()) return {};
     return failed("{}: {}", info().name, failure_);

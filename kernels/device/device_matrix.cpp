@@ -98,19 +98,38 @@ Matrix DeviceMatrixAccess::pack(Exec& exec, Device& device, int n, int k, RowSou
     return matrix;
 }
 
+/// False when there is nothing to fill, or nowhere.
+bool DeviceMatrixAccess::set_rows(Matrix& to, const DeviceMatrix& from, std::size_t rows) {
+    to.n_ = static_cast<int>(rows);
+    to.on_device_.n = to.n_;
+    to.bytes_ = rows * static_cast<std::size_t>(from.stride) * sizeof(Bf16);
+    assert(to.device_data_.as<Bf16>() == nullptr || to.device_data_.bytes() >= to.bytes_);
+    return to.device_data_.as<Bf16>() != nullptr && rows > 0;
+}
+
 void DeviceMatrixAccess::fill(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids) {
     Device& device = *to.device_;
     const std::lock_guard lock(device.busy());
+    if (!set_rows(to, from, ids.size())) return;
     DeviceWorkspace& space = device.workspace();
-    to.n_ = static_cast<int>(ids.size());
-    to.on_device_.n = to.n_;
-    to.bytes_ = ids.size() * static_cast<std::size_t>(from.stride) * sizeof(Bf16);
-    auto* list = space.reserve<std::int32_t>(device, space.list, std::max<std::size_t>(ids.size(), 1));
-    auto* data = to.device_data_.as<Bf16>();
-    if (list == nullptr || data == nullptr || ids.empty()) return;
-    assert(to.device_data_.bytes() >= to.bytes_);
+    auto* list = space.reserve<std::int32_t>(device, space.list, ids.size());
+    if (list == nullptr) return;
     device.upload(list, ids.data(), ids.size_bytes());
-    device.gather({from, list, to.n_, data});
+    device.gather({from, list, to.n_, to.device_data_.as<Bf16>()});
+}
+
+void DeviceMatrixAccess::fill_aside(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids) {
+    Device& device = *to.device_;
+    const std::lock_guard lock(device.busy());
+    if (!set_rows(to, from, ids.size())) return;
+    DeviceWorkspace& space = device.workspace();
+    auto* list = space.reserve<std::int32_t>(device, space.aside, ids.size());
+    if (list != nullptr) device.gather_aside({from, list, to.n_, to.device_data_.as<Bf16>()}, ids);
+}
+
+void DeviceMatrixAccess::join(Device& device) {
+    const std::lock_guard lock(device.busy());
+    device.join_aside();
 }
 
 Matrix DeviceMatrixAccess::gather_rows(const Matrix& from, std::span<const TokenId> ids) {

@@ -23,10 +23,14 @@ struct DeviceMatrixAccess {
     static void make_room(Matrix& matrix, Device& device, int rows, int k);
     /// Rows `ids` of `from` become the first rows of `to`, which has room for them.
     static void fill(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids);
+    /// The same on the queue beside the device's own; join() comes before `to` is read.
+    static void fill_aside(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids);
+    static void join(Device& device);
 
   private:
     /// The caller holds Device::busy().
     static Matrix allocate(Device& device, int rows, int k);
+    static bool set_rows(Matrix& to, const DeviceMatrix& from, std::size_t rows);
     /// `chosen` null: all outputs, else its first value says how many follow.
     static void run(Device& device, const DeviceMatrix& weights, const std::vector<std::int32_t>* chosen,
                     Rows<const float> x, Rows<float> y, const float* bias);

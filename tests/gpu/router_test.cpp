@@ -69,6 +69,19 @@ TEST_P(RouterOps, ChoosesWhatProductAndTopSetChoose) {
         }
 }
 
+/// Also where a bucket has more columns than a block holds, or none.
+TEST_P(RouterOps, StripesOfAnySize) {
+    for (const auto& [columns, buckets, m] : {std::tuple(5003, 2, 5), {3, 5, 2}, {300, 40, 9}}) {
+        const int rows = 2;
+        const Both<float> scores(device(), twin(), normal(size(rows * columns), 1));
+        const Both<std::int32_t> ids(device(), twin(), size(rows * buckets * m), -9);
+        for (const bool on_twin : {false, true})
+            (on_twin ? twin() : device())
+                .striped({scores.on(on_twin), columns, rows, columns, buckets, m, ids.on(on_twin)});
+        EXPECT_EQ(ids.read(false), ids.read(true)) << columns << " " << buckets;
+    }
+}
+
 std::vector<std::string> devices() {
 #if defined(DS_HAVE_CUDA)
     return {"simt1", "simt2", "cuda"};

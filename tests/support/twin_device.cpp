@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/layout.h"
@@ -62,6 +63,7 @@ void* TwinDevice::allocate(std::size_t bytes) {
 }
 
 void TwinDevice::release(void* data) {
+    join_aside();  // memory goes when nothing uses it any more
     auto* real = reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(data) & ~mark);
     const auto found = blocks_.find(real);
     if (found == blocks_.end()) refuse("release", "not an allocation");
@@ -581,6 +583,20 @@ void TwinDevice::gather(const GatherOp& op) {
         std::memcpy(row(op.to, std::int64_t{i} * op.from.stride, width, "gather to"),
                     row(op.from.data, std::int64_t{from} * op.from.stride, width, "gather from"),
                     width * sizeof(Bf16));
+    }
+}
+
+void TwinDevice::gather_aside(const GatherOp& op, std::span<const std::int32_t> ids) {
+    if (in_replay_) refuse("gather aside", "inside a graph");
+    ++asides_;
+    (void)inside(op.to, size(op.count) * size(op.from.stride) * sizeof(Bf16), "gathered aside");
+    aside_.emplace_back(op, std::vector<std::int32_t>(ids.begin(), ids.end()));
+}
+
+void TwinDevice::join_aside() {
+    for (const auto& [op, ids] : std::exchange(aside_, {})) {
+        upload(const_cast<std::int32_t*>(op.rows), ids.data(), ids.size() * sizeof(std::int32_t));
+        gather(op);
     }
 }
 

@@ -43,6 +43,10 @@ class TwinDevice final : public kernels::Device {
     void striped(const kernels::StripedOp& op) override;
     void unite(const kernels::UnionOp& op) override;
     void gather(const kernels::GatherOp& op) override;
+    /// Runs when it is joined, as late as it may: who reads the rows before then finds the old ones.
+    void gather_aside(const kernels::GatherOp& op, std::span<const std::int32_t> ids) override;
+    void join_aside() override;
+    int asides() const { return asides_; }
     void copy_rows(const kernels::CopyRowsOp& op) override;
     void compact(const kernels::CompactOp& op) override;
     void replay(std::uint64_t key, FunctionRef<void()> work) override;
@@ -100,6 +104,8 @@ class TwinDevice final : public kernels::Device {
     std::map<const std::byte*, std::size_t> blocks_;  ///< by true address
     std::size_t memory_, used_ = 0;
     std::uint64_t keys_ = 0;
+    std::vector<std::pair<kernels::GatherOp, std::vector<std::int32_t>>> aside_;
+    int asides_ = 0;
     int finishes_ = 0, downloads_ = 0, replayed_ = 0, besides_ = 0;
     bool in_replay_ = false;
 };

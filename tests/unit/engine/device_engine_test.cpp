@@ -148,6 +148,7 @@ TEST_P(DeviceEngine, TextIsThatOfPlainDecodingForEveryHead) {
         }
     EXPECT_GT(accepted, 100);
     EXPECT_TRUE(on_.twin == nullptr || on_.twin->besides() > 0);  // DynaSpec's router
+    EXPECT_TRUE(on_.twin == nullptr || on_.twin->asides() > 0);   // MicroSpec's gather
 }
 
 /// The device and the CPU on one model: chain and tree rows, twice, so that a kept graph runs too.
