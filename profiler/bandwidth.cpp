@@ -21,7 +21,6 @@ constexpr int most_passes = 9;
 constexpr TimeNs enough_time = 400'000'000;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr std::size_t line_words = 8;
-constexpr std::size_t stream_words = 9216 / sizeof(std::uint64_t);  ///< 16 outputs of 576 int8 inputs
 
 /// Memory as packed weights have it: in huge pages where the system gives them, written once by its reader,
 /// so that it lies in that one's memory node.
@@ -50,28 +49,25 @@ class Stretch {
     std::uint64_t* words_ = nullptr;
 };
 
-/// As a tile of two blocks reads its weights: two streams, every line of each fetched 2 KiB ahead of use,
-/// since the hardware's own prefetching stops at each page of 4 KiB. The result is used, so that no load is
-/// dropped.
+/// As a thread reads the weights of few rows: one stream, every line fetched 8 KiB ahead of use into the
+/// second cache. The result is used, so that no load is dropped.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
 std::uint64_t
 read_all(const std::uint64_t* words, std::size_t count) {
-    constexpr std::size_t ahead = 2048 / sizeof(std::uint64_t);
+    constexpr std::size_t ahead = 8192 / sizeof(std::uint64_t);
     std::uint64_t sums[2][line_words] = {};
-    for (std::size_t first = 0; first + 2 * stream_words <= count; first += 2 * stream_words) {
-        for (std::size_t i = first; i < first + stream_words; i += line_words) {
-            for (std::size_t stream = 0; stream < 2; ++stream) {
-                const std::uint64_t* line = words + i + stream * stream_words;
-                __builtin_prefetch(line + ahead);
-                for (std::size_t lane = 0; lane < line_words; ++lane) sums[stream][lane] += line[lane];
-            }
+    for (std::size_t i = 0; i + 2 * line_words <= count; i += 2 * line_words) {
+        for (std::size_t half = 0; half < 2; ++half) {
+            const std::uint64_t* line = words + i + half * line_words;
+            __builtin_prefetch(line + ahead, 0, 2);
+            for (std::size_t lane = 0; lane < line_words; ++lane) sums[half][lane] += line[lane];
         }
     }
     std::uint64_t all = 0;
-    for (const auto& stream : sums)
-        for (const std::uint64_t sum : stream) all ^= sum;
+    for (const auto& half : sums)
+        for (const std::uint64_t sum : half) all ^= sum;
     return all;
 }
 
@@ -167,7 +163,7 @@ int memory_probe_megabytes() {
 
 double probe_read_bandwidth(int threads, int megabytes) {
     threads = std::max(1, threads);
-    constexpr std::size_t step = 2 * stream_words;
+    constexpr std::size_t step = 2 * line_words;
     const std::size_t words = std::max<std::size_t>(words_of_share(threads, megabytes) / step, 1) * step;
     return best_rate(threads, words, static_cast<double>(words) * sizeof(std::uint64_t),
                      [words](const std::uint64_t* at, int) { return read_all(at, words); });

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <linux/perf_event.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
@@ -13,9 +12,9 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "base/clock.h"
+#include "base/cpus.h"
 #include "profiler/counter_api.h"
 #include "profiler/gpu_session.h"
 #include "profiler/nvtx_mirror.h"
@@ -46,13 +45,6 @@ std::string value_of(const char* path, std::string_view key, char separator) {
         return value;
     }
     return {};
-}
-
-int usable_cores() {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-    return static_cast<int>(std::thread::hardware_concurrency());
 }
 
 // Name of the first library that loads; "" when none does. Nothing of it is called: starting a GPU takes
@@ -125,6 +117,15 @@ Capability nvtx() {
             listening ? "" : "start under nsys, or build with the CUDA Toolkit's NVTX headers"};
 }
 
+Capability thread_pinning() {
+    const int cpus = usable_cores();
+    if (cpus < 2)
+        return {"thread pinning", false, "no", "this process may use one CPU",
+                "runs have one thread; give the process more CPUs (taskset, cpuset)"};
+    return {"thread pinning", true, "off",
+            fmt::format("{} CPUs usable, runs keep a worker on each with --pin", cpus), ""};
+}
+
 Capability cpu_counters() {
     perf_event_attr attributes{};
     attributes.size = sizeof attributes;
@@ -166,9 +167,9 @@ Machine describe_machine(bool ask_cupti) {
         if (out.os.empty()) out.os = name.sysname;
     }
     out.tsc_invariant = TickScale::calibrate().uses_tsc();
-    out.capabilities = {nvidia_driver(),  cuda_runtime(),
-                        cupti(ask_cupti), capability_of("GPU counters", probe_counters()),
-                        nvtx(),           cpu_counters()};
+    out.capabilities = {
+        nvidia_driver(), cuda_runtime(), cupti(ask_cupti), capability_of("GPU counters", probe_counters()),
+        nvtx(),          cpu_counters(), thread_pinning()};
     return out;
 }
 

@@ -61,6 +61,8 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
     command.add_option("--precision", config.precision, "f32, bf16, int8, int4 or auto")
         ->capture_default_str();
     command.add_option("--threads", config.threads, "worker threads (default: all cores)");
+    command.add_flag("--pin", config.pin,
+                     "keep each worker thread on a CPU of its own, where there are enough");
     command.add_flag("--ignore-eos", config.ignore_eos, "decode on past the end of text");
     command.add_flag("--raw", config.raw, "no chat template");
 }

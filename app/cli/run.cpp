@@ -99,6 +99,8 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const std::s
             {"tier_note", report.tier.why.empty() ? json(nullptr) : json(report.tier.why)},
             {"cupti", cupti_json(report.cupti)},
             {"backend", run.backend},
+            {"threads", run.threads},
+            {"pinned_workers", report.pinned_workers},
             {"gpu", gpu_json(report)},
             {"precision", run.precision},
             {"synthetic", run.synthetic},

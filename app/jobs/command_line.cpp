@@ -57,6 +57,7 @@ std::string to_command_line(const RunConfig& config) {
     text("--acceptance", config.acceptance, defaults.acceptance);
     text("--precision", config.precision, defaults.precision);
     number("--threads", config.threads, defaults.threads);
+    flag("--pin", config.pin);
     text("--tier", config.tier, defaults.tier);
     flag("--ignore-eos", config.ignore_eos);
     flag("--raw", config.raw);

@@ -39,6 +39,7 @@ struct RunConfig {
     int max_new = 128;
     int batch = 1;           ///< sequences decoded in lockstep
     int threads = 0;         ///< 0 = all cores (window: all but one)
+    bool pin = false;        ///< keep each worker thread on a CPU of its own
     std::string tier = "0";  ///< 0, 1, 2, 3: how deep to measure (profiler/tier.h)
     bool ignore_eos = false;
     bool raw = false;          ///< no chat template

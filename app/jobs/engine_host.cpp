@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
-#include <thread>
 
 #include "app/jobs/artefacts.h"
 #include "app/jobs/conversation_feed.h"
@@ -19,6 +18,7 @@
 #include "app/jobs/vocabulary.h"
 #include "app/jobs/weight_cache_place.h"
 #include "base/clock.h"
+#include "base/cpus.h"
 #include "base/log.h"
 #include "engine/draft/drafter.h"
 #include "engine/draft/drafter_files.h"
@@ -68,6 +68,7 @@ std::string config_json(const ResolvedRun& run, const Tokenizer& tokenizer, cons
         {"l2_window", c.l2_window},
         {"acceptance", c.acceptance},
         {"batch", c.batch},
+        {"pin", c.pin},
         {"tier_asked", to_text(tier.asked)},
         {"tier_note", tier.why},
         {"max_new", c.max_new},
@@ -93,6 +94,7 @@ struct EngineHost::Impl {
     std::unique_ptr<kernels::Exec> exec;
     std::string backend;  ///< of exec
     bool gpu_graphs = true, l2_window = false;
+    bool pin = false;  ///< asked of exec
     std::unique_ptr<Target> target;
     std::string target_key;
     Vocabulary vocabulary;
@@ -161,16 +163,24 @@ TierChoice EngineHost::Impl::open_tier_of(const ResolvedRun& run) {
 
 /// What lies on a device goes before the device does.
 Status EngineHost::Impl::load_exec(const ResolvedRun& run, const RunHooks& hooks) {
-    const int cores = std::max(1u, std::thread::hardware_concurrency());
+    const int cores = usable_cores();
     const int usual = hooks.frontend == "gui" ? std::max(1, cores - 1) : cores;
     const int threads = run.config.threads > 0 ? run.config.threads : usual;
     const bool same_device =
         backend == run.config.backend &&
         (backend != "cuda" || (gpu_graphs == run.config.gpu_graphs && l2_window == run.config.l2_window));
-    if (exec && exec->threads() == threads && same_device) return {};
+    if (exec && exec->threads() == threads && pin == run.config.pin && same_device) return {};
+    pin = run.config.pin;
     if (backend == "cuda" || run.config.backend == "cuda") drop_target();
     if (run.config.backend == "cpu") {
-        exec = kernels::make_cpu_exec(threads);
+        exec = kernels::make_cpu_exec(threads, kernels::best_isa(), pin);
+        const int workers = threads - 1, pinned = exec->pinned();
+        Capability pinning{"thread pinning", pinned > 0, pinned > 0 ? "on" : "off", "", ""};
+        pinning.state = fmt::format("{} of {} workers kept on a CPU of their own", pinned, workers);
+        if (pin && pinned < workers)
+            pinning.remedy = fmt::format("--threads at most {}, the CPUs that this process may use", cores);
+        std::erase_if(machine.capabilities, [&](const Capability& one) { return one.name == pinning.name; });
+        machine.capabilities.push_back(std::move(pinning));
     } else {
         exec.reset();
         kernels::CudaOptions options;
@@ -629,6 +639,7 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
     if (counter_rows) counter_rows->finish();
     nvtx_rows.finish();
 
+    report.pinned_workers = impl_->exec->pinned();
     if (const kernels::Device* device = impl_->exec->device()) report.gpu = device->use();
     report.cancelled = gate.cancelled();
     end_run(recorder, row, !played.ok() ? RunEnd::error : report.cancelled ? RunEnd::cancelled : RunEnd::ok);

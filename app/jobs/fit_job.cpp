@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "app/jobs/resolve.h"
 #include "base/clock.h"
+#include "base/cpus.h"
 #include "engine/draft/drafter.h"
 #include "engine/fit/joint.h"
 #include "engine/fit/trace_texts.h"
@@ -434,7 +434,7 @@ Result<FitReport> run_fit(const FitConfig& config, const FitHooks& hooks) {
         DS_TRY(fit_text_ranking(config, hooks, report));
     } else {
         Loaded loaded;
-        const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+        const int cores = usable_cores();
         loaded.exec = kernels::make_cpu_exec(config.threads > 0 ? config.threads : cores);
         DS_ASSIGN(loaded.traces, fit::open_traces(config.traces));
         const bool ranking = ranks_generations(config.head) && !config.joint && !config.weights;

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <set>
-#include <thread>
 
 #include "app/jobs/artefacts.h"
 #include "app/jobs/resolve.h"
 #include "base/clock.h"
+#include "base/cpus.h"
 #include "engine/draft/drafter.h"
 #include "engine/draft/drafter_files.h"
 #include "engine/heads/artefact.h"
@@ -195,7 +195,7 @@ Result<ReplayReport> run_replay(const ReplayConfig& config, const ReplayHooks& h
                          config.model, loaded.trace->weights_path());
     DS_ASSIGN(const std::vector<ResolvedRun> runs, resolve_heads(config, *loaded.trace));
     const ResolvedRun& first = runs.front();
-    const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    const int cores = usable_cores();
     loaded.exec = kernels::make_cpu_exec(config.threads > 0 ? config.threads : cores);
     DS_ASSIGN(const kernels::Precision precision, choose_precision(first, info));
     tell(-1, "packing the LM head");

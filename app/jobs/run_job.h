@@ -39,6 +39,7 @@ struct RunReport {
     TierChoice tier;
     CuptiProbe cupti;  ///< as the run found it; empty text when nothing of CUPTI was asked
     std::optional<kernels::DeviceUse> gpu;  ///< how the run used its GPU; absent on the CPU
+    int pinned_workers = 0;                 ///< threads kept on a CPU of their own
     bool cancelled = false;
     std::string storage_error;            ///< the disk filled: what was committed before is kept
     std::vector<LossRow> storage_losses;  ///< rows that the capture file does not have

@@ -2,13 +2,13 @@
 
 #include <charconv>
 #include <filesystem>
-#include <thread>
 
 #include "app/jobs/conversation_feed.h"
 #include "app/jobs/prompt_file.h"
 #include "app/jobs/resolve.h"
 #include "app/jobs/weight_cache_place.h"
 #include "base/clock.h"
+#include "base/cpus.h"
 #include "engine/heads/artefact.h"
 #include "engine/replay/record.h"
 
@@ -57,7 +57,7 @@ Result<TraceReport> run_trace(const TraceConfig& config, const TraceHooks& hooks
         DS_ASSIGN(conversations,
                   read_prompt_file(run.config.prompts_file, run.config.limit, run.config.stratify));
     }
-    const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    const int cores = usable_cores();
     const auto exec = kernels::make_cpu_exec(run.config.threads > 0 ? run.config.threads : cores);
     DS_ASSIGN(const WeightCacheOptions cache, weight_cache_options());
     DS_ASSIGN(const auto target, Target::load(run.config.model, *exec, run.precision, tell, cache));

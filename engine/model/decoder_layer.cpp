@@ -111,6 +111,7 @@ void LayerPass::attend(const DecoderLayer& layer, int cache_layer, Rows<const fl
                        Rows<float> residual) {
     const int rows = batch_.rows();
     const Rows<float> qkv = rows_in(batch_.qkv_, rows, layer.qkv.n());
+    kernels::expect_matmul(exec_, &layer.attn_out);
     kernels::matmul(exec_, layer.qkv, input, qkv);
     add_bias(layer, qkv);
     norm_heads(layer, qkv);
@@ -120,6 +121,7 @@ void LayerPass::attend(const DecoderLayer& layer, int cache_layer, Rows<const fl
     store_keys(cache_layer);
     const Rows<float> mixed = rows_in(batch_.attention_, rows, shape_.q_width());
     attention(cache_layer);
+    kernels::expect_matmul(exec_, &layer.gate_up);
     add_output(layer.attn_out, mixed, layer.attn_post_norm, residual);
 }
 
@@ -138,18 +140,21 @@ void LayerPass::add_output(const kernels::Matrix& weights, Rows<const float> inp
     kernels::add(exec_, projected, residual);
 }
 
-void LayerPass::feed_forward(const DecoderLayer& layer, Rows<float> residual) {
+void LayerPass::feed_forward(const DecoderLayer& layer, Rows<float> residual, const kernels::Matrix* next) {
     const int rows = batch_.rows();
     const Rows<float> gate_up = rows_in(batch_.gate_up_, rows, 2 * shape_.ffn);
+    kernels::expect_matmul(exec_, &layer.down);
     kernels::matmul(exec_, layer.gate_up, normed(layer.ffn_norm, residual), gate_up);
     const Rows<float> gate = columns(gate_up, 0, shape_.ffn);
     kernels::silu_mul(exec_, gate, columns(gate_up, shape_.ffn, shape_.ffn), gate);
+    kernels::expect_matmul(exec_, next);
     add_output(layer.down, gate, layer.ffn_post_norm, residual);
 }
 
-void LayerPass::run(const DecoderLayer& layer, int cache_layer, Rows<float> residual) {
+void LayerPass::run(const DecoderLayer& layer, int cache_layer, Rows<float> residual,
+                    const kernels::Matrix* next) {
     attend(layer, cache_layer, normed(layer.attn_norm, residual), residual);
-    feed_forward(layer, residual);
+    feed_forward(layer, residual, next);
 }
 
 }  // namespace draftscope

@@ -82,9 +82,10 @@ class LayerPass {
     /// residual += W_o attention(W_qkv input), keys and values stored as layer `cache_layer` of the caches.
     void attend(const DecoderLayer& layer, int cache_layer, Rows<const float> input, Rows<float> residual);
     /// residual += down(silu(gate x) * up x), x = RMSNorm(residual), or the residual itself without ffn_norm.
-    void feed_forward(const DecoderLayer& layer, Rows<float> residual);
-    /// A whole layer.
-    void run(const DecoderLayer& layer, int cache_layer, Rows<float> residual);
+    void feed_forward(const DecoderLayer& layer, Rows<float> residual, const kernels::Matrix* next = nullptr);
+    /// A whole layer. `next` is what is multiplied with after it, if that is known.
+    void run(const DecoderLayer& layer, int cache_layer, Rows<float> residual,
+             const kernels::Matrix* next = nullptr);
 
   private:
     Rows<const float> normed(const std::vector<float>& norm, Rows<float> residual);

@@ -295,7 +295,8 @@ Status Target::Impl::run(kernels::Exec& exec, std::span<const SequenceRows> sequ
                             static_cast<std::size_t>(d) * sizeof(float));
             }
         }
-        pass.run(layers[static_cast<std::size_t>(i)], i, x);
+        const auto at = static_cast<std::size_t>(i);
+        pass.run(layers[at], i, x, at + 1 < layers.size() ? &layers[at + 1].qkv : &lm_head);
     }
     kernels::rms_norm(exec, x, output_norm, shape.norm_eps, Rows<float>(hidden, rows, d));
     return {};
@@ -316,6 +317,7 @@ void Target::Impl::logits_of(kernels::Exec& exec, const ForwardRequest& request,
         }
         input = wanted.data();
     }
+    kernels::expect_matmul(exec, nullptr);
     kernels::matmul(exec, lm_head, Rows<const float>(input, rows, d),
                     Rows<float>(out.logits.data(), rows, lm_head.n()));
     out.bytes += lm_head.bytes();

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/cpus.h"
 #include "kernels/cpu/fp_mode.h"
 
 #if defined(__SSE2__)
@@ -24,6 +25,23 @@ void relax() {
 #else
     std::this_thread::yield();
 #endif
+}
+
+/// Read by a waiting thread at most: a part of every second cache.
+constexpr std::size_t most_ahead = 128 << 10;
+constexpr std::size_t fetched_at_once = 4 * cache_line;
+
+/// False when there is nothing to fetch, or enough has been.
+bool fetch_some(ReadAhead& ahead) {
+    const std::byte* weights = ahead.weights.load(std::memory_order_relaxed);
+    const std::size_t bytes = ahead.bytes.load(std::memory_order_relaxed);
+    if (weights == nullptr || bytes >= most_ahead) return false;
+#if defined(__GNUC__)
+    for (std::size_t line = 0; line < fetched_at_once; line += cache_line)
+        __builtin_prefetch(weights + bytes + line, 0, 2);
+#endif
+    ahead.bytes.store(bytes + fetched_at_once, std::memory_order_relaxed);
+    return true;
 }
 
 /// Memory that only grows, so that a decode loop stops allocating after its first step.
@@ -58,12 +76,21 @@ class GrowingBuffer {
 /// begun.
 class CpuExec final : public Exec {
   public:
-    CpuExec(int threads, Isa isa)
-        : threads_(std::max(threads, 1)), isa_(isa), scratch_(threads_), shares_(threads_) {
-        const auto cores = std::max(1u, std::thread::hardware_concurrency());
-        spins_ = static_cast<unsigned>(threads_) <= cores ? 2000 : 20;
+    CpuExec(int threads, Isa isa, bool pin)
+        : threads_(std::max(threads, 1)),
+          isa_(isa),
+          scratch_(threads_),
+          read_ahead_(threads_),
+          shares_(threads_) {
+        const std::vector<int> cpus = usable_cpus();
+        const bool enough = static_cast<std::size_t>(threads_) <= cpus.size();
+        spins_ = enough ? 2000 : 20;
         workers_.reserve(static_cast<std::size_t>(threads_ - 1));
-        for (int t = 1; t < threads_; ++t) workers_.emplace_back([this, t] { serve(t); });
+        for (int t = 1; t < threads_; ++t) {
+            workers_.emplace_back([this, t] { serve(t); });
+            // The first CPU is the caller's, which is not pinned.
+            if (pin && enough && pin_thread(workers_.back(), cpus[static_cast<std::size_t>(t)])) ++pinned_;
+        }
     }
 
     ~CpuExec() override {
@@ -75,6 +102,7 @@ class CpuExec final : public Exec {
 
     int threads() const override { return threads_; }
     Isa isa() const override { return isa_; }
+    int pinned() const override { return pinned_; }
 
     void parallel(int parts, FunctionRef<void(int part)> work) override {
         const FlushDenormals mode;
@@ -95,7 +123,7 @@ class CpuExec final : public Exec {
         }
         for (int thread = 1; thread < threads_; ++thread) {
             std::atomic<std::uint32_t>& done = shares_[static_cast<std::size_t>(thread)].done;
-            while (wait_while(done, [call](std::uint32_t v) { return v != call; }) != call) {
+            while (wait_while(0, done, [call](std::uint32_t v) { return v != call; }) != call) {
             }
         }
     }
@@ -104,6 +132,9 @@ class CpuExec final : public Exec {
         return scratch_[static_cast<std::size_t>(thread)].buffer.reserve(bytes);
     }
     std::byte* shared_scratch(std::size_t bytes) override { return shared_.reserve(bytes); }
+    ReadAhead* read_ahead(int thread) override {
+        return &read_ahead_[static_cast<std::size_t>(thread)].weights;
+    }
 
   private:
     struct alignas(cache_line) PaddedCounter {
@@ -122,16 +153,21 @@ class CpuExec final : public Exec {
         return shares_[static_cast<std::size_t>(thread)].claimed.compare_exchange_strong(
             before, call, std::memory_order_acq_rel);
     }
+    struct alignas(cache_line) PaddedReadAhead {
+        ReadAhead weights;
+    };
     struct alignas(cache_line) PaddedBuffer {
         GrowingBuffer buffer;
     };
 
+    /// Waiting is a good time to read what comes next.
     template <typename Busy>
-    std::uint32_t wait_while(std::atomic<std::uint32_t>& counter, Busy busy) {
+    std::uint32_t wait_while(int thread, std::atomic<std::uint32_t>& counter, Busy busy) {
+        ReadAhead& ahead = *read_ahead(thread);
         for (unsigned i = 0; i < spins_; ++i) {
             const std::uint32_t now = counter.load(std::memory_order_acquire);
             if (!busy(now)) return now;
-            relax();
+            if (!fetch_some(ahead)) relax();
         }
         const std::uint32_t now = counter.load(std::memory_order_acquire);
         if (busy(now)) counter.wait(now, std::memory_order_acquire);
@@ -142,7 +178,8 @@ class CpuExec final : public Exec {
         const FlushDenormals mode;
         std::uint32_t seen = 0;
         for (;;) {
-            const std::uint32_t now = wait_while(epoch_.value, [seen](std::uint32_t v) { return v == seen; });
+            const std::uint32_t now =
+                wait_while(thread, epoch_.value, [seen](std::uint32_t v) { return v == seen; });
             if (now == seen) continue;
             seen = now;
             if (stop_) return;
@@ -162,20 +199,22 @@ class CpuExec final : public Exec {
     const Isa isa_;
     unsigned spins_ = 0;
     std::vector<PaddedBuffer> scratch_;
+    std::vector<PaddedReadAhead> read_ahead_;
     std::vector<Share> shares_;
     GrowingBuffer shared_;
     PaddedCounter epoch_;
     const FunctionRef<void(int part)>* work_ = nullptr;
     int parts_ = 0;
     std::atomic<bool> stop_{false};
+    int pinned_ = 0;
     std::vector<std::thread> workers_;
 };
 
 }  // namespace
 
-std::unique_ptr<Exec> make_cpu_exec(int threads, Isa isa) {
+std::unique_ptr<Exec> make_cpu_exec(int threads, Isa isa, bool pin) {
     isa = std::min(isa, supported_isa());
-    return std::make_unique<CpuExec>(threads, can_run(isa) ? isa : Isa::avx2);
+    return std::make_unique<CpuExec>(threads, can_run(isa) ? isa : Isa::avx2, pin);
 }
 
 }  // namespace draftscope::kernels

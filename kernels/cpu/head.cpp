@@ -8,6 +8,7 @@
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/selection.h"
 #include "kernels/cpu/split.h"
+#include "kernels/cpu/weight_stream.h"
 #include "kernels/head_rows.h"
 #include "kernels/matmul.h"
 #include "kernels/topk.h"
@@ -77,6 +78,10 @@ class Stretches {
         if (part.bias != nullptr) part.bias += first * lanes;
         part.y = y;
         part.y_stride = stride;
+        // A thread goes through stretches in their order, but a sample's single blocks lie apart.
+        const int followed = count < segment_blocks ? count : blocks_ - first;
+        WeightStream stream = stream_of(part.weights, block_bytes(packing_.precision, work_.k), 0, followed);
+        part.stream = &stream;
         kernel_(part, 0, count);
     }
 

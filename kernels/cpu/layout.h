@@ -104,8 +104,6 @@ struct MatrixAccess {
     static void write_row(Matrix& matrix, int row, std::span<const float> values);
     static void write_int4_row(Matrix& matrix, int row, const Int4Row& values);
     static void copy_row(const Matrix& from, int from_row, Matrix& to, int to_row);
-    /// Memory for weights, to be given back with std::free: 64-byte aligned, in huge pages when large.
-    static std::byte* allocate_bytes(std::size_t bytes);
     /// Makes the first `n` rows' memory a matrix of n rows; their contents are to be written again.
     static void set_rows(Matrix& matrix, int n);
 };

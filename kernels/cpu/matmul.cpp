@@ -1,9 +1,12 @@
 #include "kernels/matmul.h"
 
+#include <algorithm>
 #include <cassert>
 
 #include "kernels/cpu/activations.h"
+#include "kernels/cpu/block_shares.h"
 #include "kernels/cpu/split.h"
+#include "kernels/cpu/weight_stream.h"
 #include "kernels/device/device_matrix.h"
 
 namespace draftscope::kernels {
@@ -46,50 +49,95 @@ void for_each_run(std::span<const int> chosen, int begin, int end, Visit visit) 
     }
 }
 
-/// `chosen`: blocks of outputs, rising, one after the other in y; null = all.
-void run(Exec& exec, const Matrix& weights, const std::span<const int>* chosen, Rows<const float> x,
-         Rows<float> y, const float* bias) {
-    const MatmulKernels& kernels = matmul_kernels_of(exec.isa());
-    const Packing packing = weights.packing();
-    const MatmulBlocks blocks = blocks_kernel(kernels, packing);
-    const int all = blocks_of(weights.n(), lanes);
-    const int count = chosen == nullptr ? all : static_cast<int>(chosen->size());
-    MatmulWork work;
-    work.weights = weights.data();
-    work.scales = reinterpret_cast<const std::uint16_t*>(
-        weights.data() + static_cast<std::size_t>(all) * block_bytes(packing.precision, weights.k()));
-    work.n = weights.n();
-    work.k = weights.k();
-    work.rows = x.rows;
-    work.x = x.data;
-    work.x_stride = x.stride;
-    work.bias = bias;
-    work.y = y.data;
-    work.y_stride = y.stride;
-
-    const Activations activations(kernels, packing.precision, x);
-    std::byte* shared = nullptr;
-    if (activations.needed() && x.rows > rows_prepared_twice) {
-        shared = exec.shared_scratch(activations.bytes());
-        split_range(exec, x.rows, std::int64_t{x.rows} * x.cols,
-                    [&](int, int begin, int end) { activations.prepare(shared, begin, end); });
+/// One call. `chosen`: blocks of outputs, rising, one after the other in y; null = all.
+class Product {
+  public:
+    Product(Exec& exec, const Matrix& weights, const std::span<const int>* chosen, Rows<const float> x,
+            Rows<float> y, const float* bias)
+        : exec_(exec),
+          kernels_(matmul_kernels_of(exec.isa())),
+          kernel_(blocks_kernel(kernels_, weights.packing())),
+          block_(block_bytes(weights.precision(), weights.k())),
+          chosen_(chosen),
+          activations_(kernels_, weights.precision(), x) {
+        const int all = blocks_of(weights.n(), lanes);
+        count_ = chosen == nullptr ? all : static_cast<int>(chosen->size());
+        work_.weights = weights.data();
+        work_.scales =
+            reinterpret_cast<const std::uint16_t*>(weights.data() + static_cast<std::size_t>(all) * block_);
+        work_.n = weights.n();
+        work_.k = weights.k();
+        work_.rows = x.rows;
+        work_.x = x.data;
+        work_.x_stride = x.stride;
+        work_.bias = bias;
+        work_.y = y.data;
+        work_.y_stride = y.stride;
     }
-    const std::int64_t operations = std::int64_t{x.rows} * count * lanes * weights.k();
-    split_range(exec, count, operations, [&](int thread, int begin, int end) {
-        MatmulWork mine = work;
-        std::byte* buffer = shared;
-        if (activations.needed() && buffer == nullptr) {
-            buffer = exec.scratch(thread, activations.bytes());
-            activations.prepare(buffer, 0, x.rows);
+
+    void run() {
+        if (activations_.needed() && work_.rows > rows_prepared_twice) {
+            shared_ = exec_.shared_scratch(activations_.bytes());
+            split_range(exec_, work_.rows, std::int64_t{work_.rows} * work_.k,
+                        [&](int, int begin, int end) { activations_.prepare(shared_, begin, end); });
         }
-        activations.point(mine, buffer);
-        if (chosen == nullptr) return blocks(mine, begin, end);
-        for_each_run(*chosen, begin, end, [&](int first, int last, int place) {
-            mine.y = work.y + std::ptrdiff_t{place - first} * lanes;
-            blocks(mine, first, last);
+        const std::int64_t operations = std::int64_t{work_.rows} * count_ * lanes * work_.k;
+        const int threads = std::min({count_, exec_.threads(), BlockShares::most_threads});
+        BlockShares shares(count_, operations < worth_splitting ? 1 : threads);
+        const auto run_thread = [&](int thread) { run_pieces(shares, thread); };
+        if (shares.threads() > 1) return exec_.parallel(shares.threads(), run_thread);
+        const FlushDenormals mode;
+        run_thread(0);
+    }
+
+  private:
+    void run_pieces(BlockShares& shares, int thread) const {
+        if (!shares.any_left()) return;
+        MatmulWork work = work_;
+        std::byte* buffer = shared_;
+        if (activations_.needed() && buffer == nullptr) {
+            buffer = exec_.scratch(thread, activations_.bytes());
+            activations_.prepare(buffer, 0, work.rows);
+        }
+        activations_.point(work, buffer);
+        if (chosen_ != nullptr) {
+            shares.take_all(thread, [&](int begin, int end, bool) { run_chosen(work, begin, end); });
+            return;
+        }
+        ThreadStream stream(exec_, thread, work.weights, block_,
+                            share_begin(count_, thread, shares.threads()),
+                            share_begin(count_, thread + 1, shares.threads()));
+        shares.take_all(thread, [&](int begin, int end, bool own) {
+            WeightStream others = stream_of(work.weights, block_, begin, end);
+            work.stream = own ? stream.get() : &others;
+            kernel_(work, begin, end);
         });
-    });
-}
+    }
+
+    void run_chosen(MatmulWork work, int begin, int end) const {
+        float* const y = work.y;
+        for_each_run(*chosen_, begin, end, [&](int first, int last, int place) {
+            const int after = place + last - first;
+            WeightStream stream = stream_of(work.weights, block_, first, last);
+            if (after < end)
+                stream.next = work.weights +
+                              static_cast<std::size_t>((*chosen_)[static_cast<std::size_t>(after)]) * block_;
+            work.stream = &stream;
+            work.y = y + std::ptrdiff_t{place - first} * lanes;
+            kernel_(work, first, last);
+        });
+    }
+
+    Exec& exec_;
+    const MatmulKernels& kernels_;
+    const MatmulBlocks kernel_;
+    const std::size_t block_;
+    const std::span<const int>* const chosen_;
+    const Activations activations_;
+    int count_ = 0;
+    MatmulWork work_;
+    std::byte* shared_ = nullptr;
+};
 
 }  // namespace
 
@@ -97,7 +145,13 @@ void matmul(Exec& exec, const Matrix& weights, Rows<const float> x, Rows<float> 
     assert(x.cols == weights.k() && y.cols == weights.n() && x.rows == y.rows);
     if (x.rows == 0 || weights.n() == 0) return;
     if (weights.on_device()) return DeviceMatrixAccess::matmul(weights, nullptr, x, y, bias);
-    run(exec, weights, nullptr, x, y, bias);
+    Product(exec, weights, nullptr, x, y, bias).run();
+}
+
+void expect_matmul(Exec& exec, const Matrix* weights) {
+    if (weights == nullptr || weights->data() == nullptr) return exec.expect({});
+    exec.expect(
+        {weights->data(), block_bytes(weights->precision(), weights->k()), blocks_of(weights->n(), lanes)});
 }
 
 void matmul_blocks(Exec& exec, const Matrix& weights, std::span<const int> blocks, Rows<const float> x,
@@ -105,7 +159,7 @@ void matmul_blocks(Exec& exec, const Matrix& weights, std::span<const int> block
     assert(x.cols == weights.k() && y.cols == static_cast<int>(blocks.size()) * lanes && x.rows == y.rows);
     if (x.rows == 0 || blocks.empty()) return;
     if (weights.on_device()) return DeviceMatrixAccess::matmul(weights, &blocks, x, y, nullptr);
-    run(exec, weights, &blocks, x, y, nullptr);
+    Product(exec, weights, &blocks, x, y, nullptr).run();
 }
 
 }  // namespace draftscope::kernels

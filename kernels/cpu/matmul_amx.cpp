@@ -16,6 +16,16 @@ inline void prefetch_tile(const std::int8_t* at) {
     }
 }
 
+/// `bytes` is what weights have left, from the tile on.
+inline void fetch_tile(StreamReader& stream, long bytes) {
+    if (bytes >= tile_bytes) {
+#pragma GCC unroll 16
+        for (int line = 0; line < tile_bytes; line += 64) stream.fetch_line();
+    } else {
+        for (long line = 0; line < bytes; line += 64) stream.fetch_line();
+    }
+}
+
 /// Exact sums as a tile leaves them: [row][output].
 using Dots = std::int32_t[tile_rows][lanes];
 
@@ -106,8 +116,13 @@ struct Int8Amx {
 
     /// The products of 64 inputs. Neighbours take other tiles, as a load waits for the product before it.
     template <int T, bool Second>
-    [[gnu::always_inline]] static void multiply(const std::int8_t* w, const std::int8_t* x, long width) {
-        prefetch_tile(w + tiles_ahead * tile_bytes);
+    [[gnu::always_inline]] static void multiply(const std::int8_t* w, const std::int8_t* x, long width,
+                                                StreamReader* stream, long left) {
+        if (stream != nullptr) {
+            fetch_tile(*stream, left);
+        } else {
+            prefetch_tile(w + tiles_ahead * tile_bytes);
+        }
         const std::int8_t* lower = x + 2 * half * width;
         if constexpr (Second) {
             _tile_loadd(7, w, row_bytes);
@@ -186,6 +201,8 @@ struct Int8Amx {
         const std::int8_t* x = work.x_int8 + row * 2 * width;
         const float* x_scale = work.x_scale + row * groups;
         const long items = (end - begin) * groups;
+        StreamReader stream(work);
+        StreamReader* const ahead = work.stream != nullptr && work.rows <= tile_rows ? &stream : nullptr;
         alignas(64) Dots dots[slots][2];
         __m512 sum[T];
 #pragma GCC unroll 16
@@ -197,9 +214,11 @@ struct Int8Amx {
                 _tile_zero(0);
                 if constexpr (T > half) _tile_zero(1);
                 const std::int8_t* at = w + g * quant_block * lanes;
-                multiply<T, false>(at, x + g * quant_block, width);
+                const long left = stride - g * quant_block * lanes;
+                multiply<T, false>(at, x + g * quant_block, width, ahead, left);
                 if (g * quant_block + tile_inputs < work.k)
-                    multiply<T, true>(at + tile_bytes, x + g * quant_block + tile_inputs, width);
+                    multiply<T, true>(at + tile_bytes, x + g * quant_block + tile_inputs, width, ahead,
+                                      left - tile_bytes);
                 store_dots<0>(dots[item % slots][0]);
                 if constexpr (T > half) store_dots<1>(dots[item % slots][1]);
                 if (++g == groups) {
@@ -348,8 +367,10 @@ struct Bf16Amx {
     }
 
     template <int R>
-    static void multiply(const std::uint32_t* w, long stride, const std::uint32_t* x, long x_stride) {
-        const auto next = [](const std::uint32_t* at) {
+    static void multiply(const std::uint32_t* w, long stride, const std::uint32_t* x, long x_stride,
+                         StreamReader& stream) {
+        const auto next = [&](const std::uint32_t* at) {
+            if constexpr (R == 1) return fetch_tile(stream, tile_bytes);
             prefetch_tile(reinterpret_cast<const std::int8_t*>(at) + tile_bytes);
         };
         _tile_loadd(4, x, x_stride);
@@ -406,13 +427,15 @@ struct Bf16Amx {
         const long stride = pairs * lanes;
         const std::uint32_t* w = reinterpret_cast<const std::uint32_t*>(work.weights) + block * stride;
         const long whole = work.k / chunk;
+        StreamReader stream(work);
         for (int row = 0; row < work.rows; row += tile_rows) {
             const std::uint32_t* x = work.x_bf16 + row * pairs;
             clear<R>();
             for (long c = 0; c < whole; ++c) {
-                multiply<R>(w + c * (chunk / 2) * lanes, stride, x + c * (chunk / 2), pairs * 4);
+                multiply<R>(w + c * (chunk / 2) * lanes, stride, x + c * (chunk / 2), pairs * 4, stream);
             }
             if (work.k % chunk != 0) {
+                if constexpr (R == 1) fetch_tile(stream, (pairs - whole * (chunk / 2)) * row_bytes);
                 multiply_rest<R>(w + whole * (chunk / 2) * lanes, stride, x + whole * (chunk / 2), pairs * 4);
             }
             alignas(64) Sums sums[wide];
@@ -430,6 +453,10 @@ struct Bf16Amx {
         const TileConfig tiles = config(work);
         const TileScope scope(tiles);
         int block = begin;
+        if (work.stream != nullptr && work.rows <= tile_rows) {
+            for (; block < end; ++block) run<1>(work, block);
+            return;
+        }
         for (; block + wide <= end; block += wide) run<wide>(work, block);
         if (end - block == 3) return run<3>(work, block);
         if (end - block == 2) return run<2>(work, block);

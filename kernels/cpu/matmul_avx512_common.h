@@ -25,6 +25,30 @@ inline void prefetch_weights(const void* at) {
     if constexpr (T <= 4) _mm_prefetch(static_cast<const char*>(at) + ahead, _MM_HINT_T0);
 }
 
+/// Fetches a line for every line of weights that is used. One thread reads one stream of lines without a gap,
+/// which memory serves a tenth faster than two; into the second cache, which holds what is far ahead.
+class StreamReader {
+  public:
+    explicit StreamReader(const MatmulWork& work)
+        : kept_(work.stream), stream_{work.weights, work.weights + 64, work.weights} {
+        if (kept_ != nullptr) stream_ = *kept_;
+    }
+    ~StreamReader() {
+        if (kept_ != nullptr) *kept_ = stream_;
+    }
+    StreamReader(const StreamReader&) = delete;
+    StreamReader& operator=(const StreamReader&) = delete;
+    void fetch_line() {
+        _mm_prefetch(reinterpret_cast<const char*>(stream_.at), _MM_HINT_T1);
+        stream_.at += 64;
+        stream_.at = stream_.at == stream_.end ? stream_.next : stream_.at;
+    }
+
+  private:
+    WeightStream* kept_;
+    WeightStream stream_;
+};
+
 /// 16 scales of one group as f32.
 inline __m512 load_scales(const std::uint16_t* scales) {
     const __m256i half = _mm256_load_si256(reinterpret_cast<const __m256i*>(scales));

@@ -17,6 +17,7 @@ struct Int4VnniTile {
     static constexpr int blocks = 2;
     static constexpr int rows = Symmetric ? 5 : 4;
     static constexpr int scale_rows = Symmetric ? 1 : 2;
+    static constexpr int streamed_rows = 2;
 
     template <int R, int T>
     static void run(const MatmulWork& work, int block, int row) {
@@ -29,6 +30,9 @@ struct Int4VnniTile {
         const std::int32_t* x_start = work.x_start + row * groups;
         const float* x_sum = work.x_sum + row * groups;
         const __m512i low = _mm512_set1_epi8(15);
+        // A sum alone would wait for itself.
+        constexpr int chains = T * R == 1 ? 2 : 1;
+        StreamReader stream(work);
         __m512 sum[T][R];
 #pragma GCC unroll 16
         for (int t = 0; t < T; ++t) {
@@ -36,13 +40,15 @@ struct Int4VnniTile {
             for (int r = 0; r < R; ++r) sum[t][r] = _mm512_setzero_ps();
         }
         for (long g = 0; g < groups; ++g) {
-            __m512i dot[T][R];
+            __m512i dot[T][R][chains];
 #pragma GCC unroll 16
             for (int t = 0; t < T; ++t) {
 #pragma GCC unroll 4
-                for (int r = 0; r < R; ++r)
-                    dot[t][r] =
+                for (int r = 0; r < R; ++r) {
+                    dot[t][r][0] =
                         Symmetric ? _mm512_set1_epi32(x_start[t * groups + g]) : _mm512_setzero_si512();
+                    if constexpr (chains == 2) dot[t][r][1] = _mm512_setzero_si512();
+                }
             }
             const auto* at = w + g * (int4_block / 2) * lanes;
             const std::int8_t* eight = x + g * int4_block;
@@ -52,7 +58,11 @@ struct Int4VnniTile {
                 __m512i second[R];
 #pragma GCC unroll 4
                 for (int r = 0; r < R; ++r) {
-                    prefetch_weights<T>(at + r * stride);
+                    if constexpr (R == 1) {
+                        stream.fetch_line();
+                    } else {
+                        prefetch_weights<T>(at + r * stride);
+                    }
                     const __m512i both = _mm512_load_si512(at + r * stride);
                     first[r] = _mm512_and_si512(both, low);
                     second[r] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
@@ -64,11 +74,12 @@ struct Int4VnniTile {
                     const __m512i b = four_inputs(at_row + 4);
 #pragma GCC unroll 4
                     for (int r = 0; r < R; ++r) {
-                        dot[t][r] = _mm512_dpbusd_epi32(dot[t][r], first[r], a);
-                        dot[t][r] = _mm512_dpbusd_epi32(dot[t][r], second[r], b);
+                        dot[t][r][0] = _mm512_dpbusd_epi32(dot[t][r][0], first[r], a);
+                        dot[t][r][chains - 1] = _mm512_dpbusd_epi32(dot[t][r][chains - 1], second[r], b);
                     }
                 }
             }
+            if constexpr (chains == 2) dot[0][0][0] = _mm512_add_epi32(dot[0][0][0], dot[0][0][1]);
 #pragma GCC unroll 4
             for (int r = 0; r < R; ++r) {
                 const std::uint16_t* own = scales + (r * groups + g) * scale_rows * lanes;
@@ -76,7 +87,7 @@ struct Int4VnniTile {
 #pragma GCC unroll 16
                 for (int t = 0; t < T; ++t) {
                     const __m512 factor = _mm512_mul_ps(scale, _mm512_set1_ps(x_scale[t * groups + g]));
-                    sum[t][r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[t][r]), factor, sum[t][r]);
+                    sum[t][r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[t][r][0]), factor, sum[t][r]);
                     if constexpr (!Symmetric) {
                         sum[t][r] = _mm512_fmadd_ps(half_floats(own + lanes),
                                                     _mm512_set1_ps(x_sum[t * groups + g]), sum[t][r]);

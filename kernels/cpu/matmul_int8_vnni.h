@@ -12,6 +12,7 @@ namespace {
 struct Int8VnniTile {
     static constexpr int blocks = 2;
     static constexpr int rows = 4;
+    static constexpr int streamed_rows = 4;
 
     template <int R, int T>
     static void run(const MatmulWork& work, int block, int row) {
@@ -24,6 +25,9 @@ struct Int8VnniTile {
         const float* x_scale = work.x_scale + row * groups;
         const std::int32_t* x_start = work.x_start + row * groups;
         const __m512i offset = _mm512_set1_epi8(static_cast<char>(int8_offset));
+        // A sum alone would wait for itself.
+        constexpr int chains = T * R == 1 ? 2 : 1;
+        StreamReader stream(work);
         __m512 sum[T][R];
 #pragma GCC unroll 16
         for (int t = 0; t < T; ++t) {
@@ -31,26 +35,30 @@ struct Int8VnniTile {
             for (int r = 0; r < R; ++r) sum[t][r] = _mm512_setzero_ps();
         }
         for (long g = 0; g < groups; ++g) {
-            __m512i high[T][R];
-            __m512i low[T][R];
+            __m512i high[T][R][chains];
+            __m512i low[T][R][chains];
 #pragma GCC unroll 16
             for (int t = 0; t < T; ++t) {
 #pragma GCC unroll 4
                 for (int r = 0; r < R; ++r) {
-                    high[t][r] = _mm512_setzero_si512();
-                    low[t][r] = _mm512_set1_epi32(x_start[t * groups + g]);
+                    high[t][r][0] = _mm512_setzero_si512();
+                    low[t][r][0] = _mm512_set1_epi32(x_start[t * groups + g]);
+                    if constexpr (chains == 2) high[t][r][1] = low[t][r][1] = _mm512_setzero_si512();
                 }
             }
             const auto* at = w + g * quant_block * lanes;
             const std::int8_t* four = x + g * quant_block;
             const long left = stride - g * quant_block * lanes;
             const auto* end = at + (left < quant_block * lanes ? left : quant_block * lanes);
-#pragma GCC unroll 4
-            for (; at < end; at += 4 * lanes, four += 4) {
+            const auto step = [&](int chain) __attribute__((always_inline)) {
                 __m512i wide[R];
 #pragma GCC unroll 4
                 for (int r = 0; r < R; ++r) {
-                    prefetch_weights<T>(at + r * stride);
+                    if constexpr (R == 1) {
+                        stream.fetch_line();
+                    } else {
+                        prefetch_weights<T>(at + r * stride);
+                    }
                     wide[r] = _mm512_xor_si512(_mm512_load_si512(at + r * stride), offset);
                 }
 #pragma GCC unroll 16
@@ -59,10 +67,27 @@ struct Int8VnniTile {
                     const __m512i b = four_inputs(four + (2 * t + 1) * width);
 #pragma GCC unroll 4
                     for (int r = 0; r < R; ++r) {
-                        high[t][r] = _mm512_dpbusd_epi32(high[t][r], wide[r], a);
-                        low[t][r] = _mm512_dpbusd_epi32(low[t][r], wide[r], b);
+                        high[t][r][chain] = _mm512_dpbusd_epi32(high[t][r][chain], wide[r], a);
+                        low[t][r][chain] = _mm512_dpbusd_epi32(low[t][r][chain], wide[r], b);
                     }
                 }
+                at += 4 * lanes;
+                four += 4;
+            };
+            if constexpr (chains == 2) {
+#pragma GCC unroll 2
+                while (at < end) {
+                    step(0);
+                    if (at == end) break;
+                    step(1);
+                }
+            } else {
+#pragma GCC unroll 4
+                while (at < end) step(0);
+            }
+            if constexpr (chains == 2) {
+                high[0][0][0] = _mm512_add_epi32(high[0][0][0], high[0][0][1]);
+                low[0][0][0] = _mm512_add_epi32(low[0][0][0], low[0][0][1]);
             }
             __m512 w_scale[R];
 #pragma GCC unroll 4
@@ -73,7 +98,7 @@ struct Int8VnniTile {
 #pragma GCC unroll 4
                 for (int r = 0; r < R; ++r) {
                     const __m512i dot =
-                        _mm512_add_epi32(_mm512_slli_epi32(high[t][r], int8_low_bits), low[t][r]);
+                        _mm512_add_epi32(_mm512_slli_epi32(high[t][r][0], int8_low_bits), low[t][r][0]);
                     sum[t][r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(w_scale[r], factor),
                                                 sum[t][r]);
                 }

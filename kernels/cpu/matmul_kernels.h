@@ -7,6 +7,14 @@
 /// only, as in row_kernels.h.
 namespace draftscope::kernels {
 
+/// The order in which a thread reads memory, a line at a time, ahead of use: the weights of its blocks up to
+/// `end`, then those of the product after this one.
+struct WeightStream {
+    const std::byte* at = nullptr;    ///< the next line to fetch
+    const std::byte* end = nullptr;   ///< of this product's weights
+    const std::byte* next = nullptr;  ///< where the reading goes on
+};
+
 /// Activations of all M rows as one kind of kernel wants them. Prepared ones are readable for whole tiles of
 /// rows_padding rows where M is larger than that.
 struct MatmulWork {
@@ -30,6 +38,8 @@ struct MatmulWork {
     const float* bias = nullptr;   ///< [N] or null
     float* y = nullptr;            ///< [M, y_stride]
     std::int64_t y_stride = 0;
+    WeightStream* stream =
+        nullptr;  ///< of [begin, end); null: blocks do not lie in memory in the order of use
 };
 
 /// Computes output blocks (of 16) [begin, end) for all M rows.

@@ -8,7 +8,9 @@
 namespace draftscope::kernels {
 
 /// `Tile::run<R, T>(work, block, row)` computes R blocks of outputs for T rows; R is Tile::blocks or 1 and
-/// T is 1 .. Tile::rows.
+/// T is 1 .. Tile::rows. Where weights come as a stream and there are up to
+/// Tile::streamed_rows rows, R is 1; not where blocks are so short that going from one to the next would
+/// show.
 template <typename Tile>
 struct TileWalk {
     template <int R, int T>
@@ -31,8 +33,18 @@ struct TileWalk {
         }
     }
 
+    static bool streamed(const MatmulWork& work) {
+        if constexpr (requires { Tile::streamed_rows; })
+            return work.stream != nullptr && work.rows <= Tile::streamed_rows && work.k > quant_block;
+        return false;
+    }
+
     static void run(const MatmulWork& work, int begin, int end) {
         int block = begin;
+        if (streamed(work)) {
+            for (; block < end; ++block) all_rows<1>(work, block);
+            return;
+        }
         for (; block + Tile::blocks <= end; block += Tile::blocks) all_rows<Tile::blocks>(work, block);
         for (; block < end; ++block) all_rows<1>(work, block);
     }

@@ -4,37 +4,16 @@
 #include <atomic>
 #include <cassert>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <vector>
-
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
 
 #include "kernels/cpu/layout.h"
 #include "kernels/cpu/pack.h"
+#include "kernels/cpu/weight_memory.h"
 #include "kernels/device/device_matrix.h"
 
 namespace draftscope::kernels {
 namespace {
-
-constexpr std::size_t cache_line = 64;
-constexpr std::size_t huge_page = std::size_t{2} << 20;
-
-/// Large matrices ask for huge pages: streaming weights through 4 KiB pages costs 10 to 40 % of the bandwidth
-/// in page walks.
-std::byte* allocate_weights(std::size_t bytes) {
-    const std::size_t unit = bytes >= huge_page / 2 ? huge_page : cache_line;
-    const std::size_t size = (std::max<std::size_t>(bytes, 1) + unit - 1) / unit * unit;
-    void* data = std::aligned_alloc(unit, size);
-    if (data == nullptr) throw std::bad_alloc();
-#if defined(__linux__)
-    if (unit == huge_page) madvise(data, size, MADV_HUGEPAGE);
-#endif
-    return static_cast<std::byte*>(data);
-}
 
 struct RowPlace {
     std::byte* block;       ///< first byte of the row's block of 16 outputs
@@ -205,11 +184,7 @@ std::uint16_t f16_bits(float value) {
 }
 
 void Matrix::Free::operator()(std::byte* p) const {
-    std::free(p);
-}
-
-std::byte* MatrixAccess::allocate_bytes(std::size_t bytes) {
-    return allocate_weights(bytes);
+    free_weights(p);
 }
 
 Matrix MatrixAccess::allocate(Packing packing, int n, int k) {

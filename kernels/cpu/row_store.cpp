@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cassert>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 
 #include "kernels/cpu/row_layout.h"
 #include "kernels/cpu/split.h"
+#include "kernels/cpu/weight_memory.h"
 #include "kernels/device/device_matrix.h"
 
 namespace draftscope::kernels {
@@ -58,7 +58,7 @@ void interleave16_portable(const std::uint32_t* const* rows, int groups, std::ui
 }
 
 void RowStore::Free::operator()(std::byte* p) const {
-    std::free(p);
+    free_weights(p);
 }
 
 void MatrixAccess::set_rows(Matrix& matrix, int n) {
@@ -82,7 +82,7 @@ RowStore RowStore::make(Exec& exec, const Matrix& matrix) {
         return store;
     }
     store.row_bytes_ = shape.bytes();
-    store.data_.reset(MatrixAccess::allocate_bytes(store.row_bytes_ * static_cast<std::size_t>(store.n_)));
+    store.data_.reset(allocate_weights(store.row_bytes_ * static_cast<std::size_t>(store.n_)));
     split_range(exec, blocks_of(store.n_, lanes), std::int64_t{store.n_} * store.k_,
                 [&](int, int begin, int end) {
                     for (int row = begin * lanes; row < std::min(end * lanes, store.n_); ++row) {

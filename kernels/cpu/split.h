@@ -12,6 +12,11 @@ namespace draftscope::kernels {
 /// Below this many elementary operations (about 5 us) waking the pool costs more than it saves.
 inline constexpr std::int64_t worth_splitting = 1 << 17;
 
+/// Where the share of part `part` of [0, n) begins.
+inline int share_begin(int n, int part, int parts) {
+    return static_cast<int>(static_cast<std::int64_t>(n) * part / parts);
+}
+
 /// Cuts [0, n) into one contiguous range a thread and runs `body(thread, begin, end)`; in the caller alone
 /// when the whole is cheap. Where the cuts fall must not change what `body` computes.
 template <typename Body>
@@ -23,10 +28,8 @@ void split_range(Exec& exec, int n, std::int64_t operations, Body body) {
         body(0, 0, n);
         return;
     }
-    exec.parallel(parts, [&](int part) {
-        const auto cut = [&](int p) { return static_cast<int>(static_cast<std::int64_t>(n) * p / parts); };
-        body(part, cut(part), cut(part + 1));
-    });
+    exec.parallel(
+        parts, [&](int part) { body(part, share_begin(n, part, parts), share_begin(n, part + 1, parts)); });
 }
 
 }  // namespace draftscope::kernels

@@ -15,6 +15,7 @@ class DeviceExec final : public Exec {
     Device* device() override { return device_.get(); }
     int threads() const override { return cpu_->threads(); }
     Isa isa() const override { return cpu_->isa(); }
+    int pinned() const override { return cpu_->pinned(); }
     void parallel(int parts, FunctionRef<void(int part)> work) override { cpu_->parallel(parts, work); }
     std::byte* scratch(int thread, std::size_t bytes) override { return cpu_->scratch(thread, bytes); }
     std::byte* shared_scratch(std::size_t bytes) override { return cpu_->shared_scratch(bytes); }

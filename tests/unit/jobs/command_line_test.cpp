@@ -28,6 +28,7 @@ TEST(CommandLine, EveryChangedSettingIsThere) {
     config.tree = "chain=6";
     config.precision = "int8";
     config.gpu_graphs = false;
+    config.pin = true;
     config.l2_window = true;
     config.verify = "pq";
     config.batch = 8;
@@ -57,7 +58,9 @@ TEST(CommandLine, EveryChangedSettingIsThere) {
         "fr-spec=/r.safetensors --tree chain=6 --verify pq --temperature 0.7 --top-p 0.9 --top-k 40 --seed 5 "
         "--max-new "
         "64 --batch 8 --no-gpu-graphs --l2-window "
-        "--precision int8 --threads 2 --ignore-eos --raw --prompts p.jsonl --limit 3 --stratify --baseline 2 "
+        "--precision int8 --threads 2 --pin --ignore-eos --raw --prompts p.jsonl --limit 3 --stratify "
+        "--baseline "
+        "2 "
         "--shadow slimspec,microspec --calibrate 0 --save x.dscope --overwrite --save-rows 1000000 "
         "--save-size 5000000 --save-ring --never-wait");
 }

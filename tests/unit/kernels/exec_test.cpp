@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <thread>
 
+#include "base/cpus.h"
 #include "kernels_test_util.h"
 
 namespace draftscope::kernels {
@@ -49,6 +50,15 @@ TEST(Exec, RunsEveryPartOnceAndAShareOnOneThread) {
             EXPECT_EQ(ran[0], std::this_thread::get_id());
         }
     }
+}
+
+TEST(Exec, PinsWorkersWhereTheProcessHasTheCpus) {
+    const int cpus = usable_cores();
+    EXPECT_EQ(make_cpu_exec(cpus)->pinned(), 0);
+    auto pinned = make_cpu_exec(cpus, best_isa(), true);
+    EXPECT_EQ(pinned->pinned(), cpus - 1);
+    EXPECT_EQ(usable_cores(), cpus) << "the caller is not pinned";
+    EXPECT_EQ(make_cpu_exec(cpus + 1, best_isa(), true)->pinned(), 0) << "more threads than CPUs";
 }
 
 /// A share the caller took over must not run again when its thread finally comes, whatever it finds by then.

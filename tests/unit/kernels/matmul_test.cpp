@@ -179,6 +179,35 @@ TEST(Matmul, NeitherThreadsNorRowOrderNorStrideChangeABit) {
     }
 }
 
+/// Weights announced ahead are only read early: also those that are gone by the time, and never come.
+TEST(Matmul, AnnouncedWeightsChangeNoBit) {
+    for (const Packing packing : packings) {
+        const Case c = make_case(best_isa(), packing, 300, 577),
+                   d = make_case(best_isa(), packing, 1280, 160);
+        auto exec = make_cpu_exec(2);
+        const Matrix one = pack_as(*exec, packing, c.w), two = pack_as(*exec, packing, d.w);
+        for (const int m : {1, 3, 9, 17}) {
+            Table y(m, 300), z(m, 1280);
+            for (int call = 0; call < 3; ++call) {
+                expect_matmul(*exec, &two);
+                matmul(*exec, one, c.x.view().slice(0, m), y.view());
+                expect_matmul(*exec, call == 0 ? &one : nullptr);
+                matmul(*exec, two, d.x.view().slice(0, m), z.view());
+                ASSERT_TRUE(same_bits(y.row(0), c.expected.row(0), m * 300))
+                    << name_of(packing) << " m " << m;
+                ASSERT_TRUE(same_bits(z.row(0), d.expected.row(0), m * 1280))
+                    << name_of(packing) << " m " << m;
+            }
+            {
+                const Matrix gone = pack_as(*exec, packing, c.w);
+                expect_matmul(*exec, &gone);
+            }
+            matmul(*exec, two, d.x.view().slice(0, m), z.view());
+            ASSERT_TRUE(same_bits(z.row(0), d.expected.row(0), m * 1280)) << name_of(packing) << " m " << m;
+        }
+    }
+}
+
 /// Integer sums are exact and take the same f32 steps on every path that has fused multiply-add.
 TEST(Matmul, IntegerPathsWithFusedMultiplyAddAgreeBitForBit) {
     if (supported_isa() < Isa::avx512) return;

@@ -25,7 +25,7 @@ TEST(Machine, EveryMissingCapabilityComesWithARemedy) {
         EXPECT_EQ(capability.remedy.empty(), capability.available) << capability.name;
     }
     EXPECT_EQ(names, (std::vector<std::string>{"NVIDIA driver", "CUDA", "CUPTI", "GPU counters",
-                                               "NVTX listener", "CPU counters"}));
+                                               "NVTX listener", "CPU counters", "thread pinning"}));
 }
 
 TEST(Machine, JsonHoldsEveryFact) {

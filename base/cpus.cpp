@@ -1,0 +1,44 @@
+#include "base/cpus.h"
+
+#include <algorithm>
+#include <numeric>
+#include <thread>
+
+#if defined(__linux__)
+#include <pthread.h>
+#include <sched.h>
+#endif
+
+namespace draftscope {
+
+std::vector<int> usable_cpus() {
+#if defined(__linux__)
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0 && CPU_COUNT(&allowed) > 0) {
+        std::vector<int> cpus;
+        for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+            if (CPU_ISSET(cpu, &allowed)) cpus.push_back(cpu);
+        return cpus;
+    }
+#endif
+    std::vector<int> all(std::max(1u, std::thread::hardware_concurrency()));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+}
+
+bool pin_thread(std::thread& thread, int cpu) {
+#if defined(__linux__)
+    if (cpu < 0 || cpu >= CPU_SETSIZE) return false;
+    cpu_set_t only;
+    CPU_ZERO(&only);
+    CPU_SET(cpu, &only);
+    return pthread_setaffinity_np(thread.native_handle(), sizeof(only), &only) == 0;
+#else
+    (void)thread;
+    (void)cpu;
+    return false;
+#endif
+}
+
+}  // namespace draftscope

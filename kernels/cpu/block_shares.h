@@ -1,0 +1,91 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "kernels/cpu/split.h"
+
+namespace draftscope::kernels {
+
+/// The blocks of one product in one contiguous share a thread. Each thread takes its own from the front, in
+/// ever smaller pieces, and then what others have left, from their backs: a thread that the machine holds up,
+/// or that memory serves more slowly, keeps nobody waiting for longer than a piece.
+class BlockShares {
+  public:
+    static constexpr int most_threads = 32;
+    /// Blocks in a piece at least: shorter ones cost more than they even out.
+    static constexpr int least = 2;
+
+    BlockShares(int blocks, int threads) : threads_(threads) {
+        for (int t = 0; t < threads; ++t)
+            share(t).store(packed(share_begin(blocks, t, threads), share_begin(blocks, t + 1, threads)),
+                           std::memory_order_relaxed);
+    }
+
+    int threads() const { return threads_; }
+    bool any_left() const {
+        for (int t = 0; t < threads_; ++t) {
+            const std::uint64_t range = share(t).load(std::memory_order_relaxed);
+            if (begin_of(range) != end_of(range)) return true;
+        }
+        return false;
+    }
+    /// Calls `work(begin, end, own)` for one piece after the other until all are taken.
+    template <typename Work>
+    void take_all(int thread, Work work) {
+        int begin = 0, end = 0;
+        if (threads_ == 1) {
+            const std::uint64_t all = share(thread).exchange(0, std::memory_order_relaxed);
+            return work(begin_of(all), end_of(all), true);
+        }
+        while (take_front(share(thread), begin, end)) work(begin, end, true);
+        for (int other = 1; other < threads_; ++other) {
+            while (take_back(share((thread + other) % threads_), begin, end)) work(begin, end, false);
+        }
+    }
+
+  private:
+    struct alignas(64) Share {
+        std::atomic<std::uint64_t> range{0};
+    };
+    using Range = std::atomic<std::uint64_t>;
+
+    static std::uint64_t packed(int begin, int end) {
+        return static_cast<std::uint64_t>(static_cast<std::uint32_t>(begin)) << 32 |
+               static_cast<std::uint32_t>(end);
+    }
+    static int begin_of(std::uint64_t range) { return static_cast<int>(range >> 32); }
+    static int end_of(std::uint64_t range) { return static_cast<int>(range & 0xffffffffu); }
+    static int piece_of(int begin, int end) {
+        return std::min(std::max((end - begin) / 2, least), end - begin);
+    }
+    Range& share(int thread) { return shares_[static_cast<std::size_t>(thread)].range; }
+    const Range& share(int thread) const { return shares_[static_cast<std::size_t>(thread)].range; }
+
+    static bool take_front(Range& share, int& begin, int& end) {
+        std::uint64_t range = share.load(std::memory_order_relaxed);
+        do {
+            begin = begin_of(range);
+            end = begin + piece_of(begin, end_of(range));
+            if (begin == end) return false;
+        } while (!share.compare_exchange_weak(range, packed(end, end_of(range)), std::memory_order_relaxed));
+        return true;
+    }
+    static bool take_back(Range& share, int& begin, int& end) {
+        std::uint64_t range = share.load(std::memory_order_relaxed);
+        do {
+            end = end_of(range);
+            begin = end - piece_of(begin_of(range), end);
+            if (begin == end) return false;
+        } while (
+            !share.compare_exchange_weak(range, packed(begin_of(range), begin), std::memory_order_relaxed));
+        return true;
+    }
+
+    int threads_;
+    std::array<Share, most_threads> shares_;
+};
+
+}  // namespace draftscope::kernels
