@@ -26,7 +26,7 @@ namespace draftscope::kernels {
 
 /// Another number for every change of the bytes that weights are packed to: files of packed weights carry it
 /// (kernels/packed.h).
-inline constexpr std::uint32_t f32_layout = 1, bf16_layout = 1, int8_layout = 1, int4_layout = 1,
+inline constexpr std::uint32_t f32_layout = 1, bf16_layout = 1, int8_layout = 2, int4_layout = 1,
                                int4_symmetric_layout = 2;
 
 inline constexpr int round_up(int value, int multiple) {
