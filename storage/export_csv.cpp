@@ -125,11 +125,17 @@ Status export_csv(const std::string& path, const std::string& out, bool drop_tex
     std::filesystem::create_directory(out, error);
     if (!std::filesystem::is_directory(out, error))
         return bad_input("{}: folder can't be created; create it or choose another", out);
+    const auto file_of = [&](std::string_view name) {
+        return (std::filesystem::path(out) / fmt::format("{}.csv", name)).string();
+    };
+    for (const std::string_view table : storage::table_names) {
+        if (std::filesystem::exists(file_of(table), error))
+            return bad_input("{}: file exists; choose another folder", file_of(table));
+    }
     if (db.exec("BEGIN") != SQLITE_OK) return storage::file_error(path, db, "starting to read");
     DS_ASSIGN(const Losslessness losslessness, losslessness_by_run(path, db));
     const auto write = [&](std::string_view name) {
-        const std::string file = (std::filesystem::path(out) / fmt::format("{}.csv", name)).string();
-        return write_csv(path, db, name, file, drop_text, losslessness);
+        return write_csv(path, db, name, file_of(name), drop_text, losslessness);
     };
     for (const std::string_view table : storage::table_names) DS_TRY(write(table));
     // A file of an older version has the views of its time.

@@ -115,6 +115,10 @@ TEST_F(Exports, CsvHasEveryTableAndViewAndReadsBack) {
     const auto counters = parse_csv(read_file(out + "/counter.csv"));
     for (std::size_t i = 0; i < live.counters.size(); ++i)
         EXPECT_EQ(std::stod(counters[i + 1][3]), live.counters[i].value);
+    const Status again = export_csv(path(), out, false);
+    ASSERT_FALSE(again.ok());
+    EXPECT_EQ(again.error().kind, ErrorKind::bad_input);
+    EXPECT_NE(again.error().message.find(".csv: file exists"), std::string::npos) << again.error().message;
 }
 
 /// One value of a CSV file by row (0 = the first below the header) and column name.
