@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <ranges>
 #include <tuple>
 
 namespace draftscope {
@@ -16,6 +17,13 @@ constexpr int first_draft_phase = 2, last_draft_phase = 8;  // backbone .. remap
 
 bool is_draft(const SpanRow& span) {
     return span.phase_id >= first_draft_phase && span.phase_id <= last_draft_phase;
+}
+
+/// Of the numbers below `count`, of which `holds` is true up to some place, the first it is not true of.
+template <typename Holds>
+std::size_t first_without(std::size_t count, Holds holds) {
+    const auto all = std::views::iota(std::size_t{0}, count);
+    return static_cast<std::size_t>(std::ranges::partition_point(all, holds) - all.begin());
 }
 
 }  // namespace
@@ -108,15 +116,8 @@ std::size_t TimelineRow::first_after(TimeNs t) const {
         static_cast<std::size_t>(std::upper_bound(last_end_.begin(), last_end_.end(), t) - last_end_.begin());
     if (p == pieces_.size()) return size_;
     const Piece& piece = *pieces_[p];
-    std::size_t low = 0, high = std::min(piece_rows, size_ - p * piece_rows);
-    while (low < high) {
-        const std::size_t middle = (low + high) / 2;
-        if (piece.end(middle) <= t)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return p * piece_rows + low;
+    return p * piece_rows + first_without(std::min(piece_rows, size_ - p * piece_rows),
+                                          [&](std::size_t i) { return piece.end(i) <= t; });
 }
 
 std::size_t TimelineRow::first_starting(TimeNs t, std::size_t from) const {
@@ -125,15 +126,9 @@ std::size_t TimelineRow::first_starting(TimeNs t, std::size_t from) const {
         static_cast<std::size_t>(std::lower_bound(first, last_start_.end(), t) - last_start_.begin());
     if (p >= pieces_.size()) return size_;
     const Piece& piece = *pieces_[p];
-    std::size_t low = 0, high = std::min(piece_rows, size_ - p * piece_rows);
-    while (low < high) {
-        const std::size_t middle = (low + high) / 2;
-        if (piece.start(middle) < t)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return std::max(from, p * piece_rows + low);
+    const std::size_t inside = first_without(std::min(piece_rows, size_ - p * piece_rows),
+                                             [&](std::size_t i) { return piece.start(i) < t; });
+    return std::max(from, p * piece_rows + inside);
 }
 
 std::size_t TimelineRow::busy_before(std::size_t count, PhaseSums& out) const {

@@ -21,6 +21,7 @@ constexpr int most_passes = 9;
 constexpr TimeNs enough_time = 400'000'000;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr std::size_t line_words = 8;
+constexpr std::size_t scattered_one_in = 16;  ///< rows, of which one is read
 
 /// Memory as packed weights have it: in huge pages where the system gives them, written once by its reader,
 /// so that it lies in that one's memory node.
@@ -79,10 +80,10 @@ __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
 std::uint64_t
 read_rows(const std::uint64_t* words, std::size_t rows, std::size_t row_words, std::uint64_t pass) {
-    constexpr std::size_t of = 16;
-    const std::size_t wanted = rows / of, ahead = std::max<std::size_t>(1, (40u << 10) / (row_words * 8));
+    const std::size_t wanted = rows / scattered_one_in,
+                      ahead = std::max<std::size_t>(1, (40u << 10) / (row_words * 8));
     const auto place = [&](std::size_t i) {
-        return words + (i * of + ((i + pass * 977) * 0x9e3779b97f4a7c15u >> 60)) * row_words;
+        return words + (i * scattered_one_in + ((i + pass * 977) * 0x9e3779b97f4a7c15u >> 60)) * row_words;
     };
     std::uint64_t sums[line_words] = {};
     for (std::size_t i = 0; i < wanted; ++i) {
@@ -175,9 +176,10 @@ double probe_scattered_bandwidth(int threads, int megabytes, int row_bytes) {
     const auto row_words =
         static_cast<std::size_t>((std::max(1, row_bytes) + line_bytes - 1) / line_bytes) * line_words;
     constexpr std::size_t least_rows = 64;
-    const std::size_t rows = std::max(words_of_share(threads, megabytes) / row_words, least_rows) / 16 * 16;
+    const std::size_t rows = std::max(words_of_share(threads, megabytes) / row_words, least_rows) /
+                             scattered_one_in * scattered_one_in;
     return best_rate(threads, rows * row_words,
-                     static_cast<double>(rows / 16 * row_words) * sizeof(std::uint64_t),
+                     static_cast<double>(rows / scattered_one_in * row_words) * sizeof(std::uint64_t),
                      [=](const std::uint64_t* at, int pass) {
                          return read_rows(at, rows, row_words, static_cast<std::uint64_t>(pass));
                      });

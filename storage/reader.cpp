@@ -59,7 +59,6 @@ class Replay {
           sink_(sink),
           state_(state),
           go_on_(go_on),
-          all_rows_(all_rows),
           prompts_(db, state.prompt),
           steps_(db, state.step),
           rounds_(db, state.round),
@@ -151,7 +150,6 @@ class Replay {
     RecordSink& sink_;
     ReadState& state_;
     const std::function<bool()>& go_on_;
-    bool all_rows_;            ///< false: trees and spans stay in the file
     std::vector<RunOf> runs_;  ///< all of the file
     std::size_t runs_started_ = 0;
     Cursor<PromptRow> prompts_;
@@ -259,7 +257,7 @@ void Replay::late_spans(RowId before_step) {
     while (outlines_ && outlines_->has() && outlines_->peek().step_id < before_step)
         late.spans.push_back(outlines_->take());
     if (late.spans.empty()) return;
-    if (all_rows_) restore_nesting(late.spans);
+    if (!outlines_) restore_nesting(late.spans);
     sink_.push(std::move(late));
 }
 
@@ -299,8 +297,10 @@ Status Replay::step() {
         DS_TRY(round(record.rounds.back()));
     }
     while (spans_.has() && spans_.peek().step_id == id) record.spans.push_back(spans_.take());
-    if (all_rows_) restore_nesting(record.spans);
-    if (!all_rows_) outline(record);
+    if (outlines_)
+        outline(record);
+    else
+        restore_nesting(record.spans);
     sink_.push(std::move(record));
     return {};
 }

@@ -6,7 +6,6 @@
 #include "engine/draft/eagle_checkpoint.h"
 #include "engine/draft/eagle_drafter.h"
 #include "engine/draft/eagle_on_device.h"
-#include "engine/model/device_embeddings.h"
 #include "engine/model/weight_packing.h"
 #include "kernels/matmul.h"
 
@@ -68,12 +67,8 @@ class Eagle2Model final : public EagleModel {
 
     kernels::Device* device() const override { return fc_.on_device() ? &fc_.device() : nullptr; }
     EagleOnDevice* on_device() override { return on_device_.ready() ? &on_device_ : nullptr; }
-    int vocab() const override { return target_.config().vocab; }
     const float* embeddings_there() override {
-        if (checkpoint_.embedding == nullptr) return target_.embeddings_there();
-        return embeddings_.get(
-            *device(), vocab(), checkpoint_.shape.hidden,
-            [this](std::span<const TokenId> tokens, Rows<float> out) { embed(tokens, out); });
+        return eagle_embeddings_there(checkpoint_, target_, *device(), embeddings_);
     }
     bool ask_features(const float* there, int rows) override {
         if (rows == 0) return true;

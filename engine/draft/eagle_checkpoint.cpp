@@ -230,4 +230,13 @@ void embed_for_eagle(const EagleCheckpoint& checkpoint, const Target& target, st
     }
 }
 
+const float* eagle_embeddings_there(const EagleCheckpoint& checkpoint, const Target& target,
+                                    kernels::Device& device, DeviceEmbeddings& own) {
+    if (checkpoint.embedding == nullptr) return target.embeddings_there();
+    return own.get(device, target.config().vocab, checkpoint.shape.hidden,
+                   [&](std::span<const TokenId> tokens, Rows<float> out) {
+                       embed_for_eagle(checkpoint, target, tokens, out);
+                   });
+}
+
 }  // namespace draftscope

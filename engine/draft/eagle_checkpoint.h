@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "engine/model/decoder_layer.h"
+#include "engine/model/device_embeddings.h"
 #include "engine/model/gguf.h"
 #include "engine/model/json_file.h"
 #include "engine/model/target.h"
@@ -73,5 +74,9 @@ Result<DecoderLayer> load_eagle_layer(kernels::Exec& exec, kernels::Precision pr
 /// Embeddings by the checkpoint's own table when it has one, else by the target's.
 void embed_for_eagle(const EagleCheckpoint& checkpoint, const Target& target, std::span<const TokenId> tokens,
                      Rows<float> out);
+/// The same of all tokens, on a device: the target's there, or `own`, which is then the checkpoint's. Null
+/// when there is no room. The caller holds Device::busy().
+const float* eagle_embeddings_there(const EagleCheckpoint& checkpoint, const Target& target,
+                                    kernels::Device& device, DeviceEmbeddings& own);
 
 }  // namespace draftscope

@@ -38,7 +38,6 @@ class EagleModel {
     virtual kernels::Device* device() const { return nullptr; }
     /// The layer on that device.
     virtual EagleOnDevice* on_device() { return nullptr; }
-    virtual int vocab() const = 0;  ///< tokens that embed() knows
     /// What embed() gives, of all tokens, [vocab, d] on the device; null when there is no room. The caller
     /// holds Device::busy().
     virtual const float* embeddings_there() { return nullptr; }

@@ -139,7 +139,11 @@ bool DeviceLogits::ask(const RowQuestion& question) {
                        answers_there_.as<float>() + at_.logits,
                        answers_there_.as<std::int32_t>() + at_.ranks});
     }
-    if (!mass_rows_.empty()) ask_masses(question);
+    if (!mass_rows_.empty()) {
+        const auto* rows = asked_there_.as<std::int32_t>() + 2 * tokens_;
+        const std::size_t count = mass_rows_.size();
+        ask_masses(question, rows, rows + count, rows + 2 * count, ids_there_.as<std::int32_t>());
+    }
     ask_download();
     return true;
 }
@@ -158,36 +162,26 @@ bool DeviceLogits::ask_trees(const RowQuestion& question, TreeStep& step, bool a
     mass_rows_.clear();
     if (step.has_sets()) {
         for (int r = 0; r < rows_; ++r) mass_rows_.push_back(r);
-        kernels::MassOp mass;
-        mass.logits = data();
-        mass.stride = columns_;
-        mass.count = rows_;
-        mass.scale = drawn_ ? question.scale : 1.0f;
-        mass.log_norm = floats + at_.log_norm;
-        mass.first = there.set_first;
-        mass.size = there.set_size;
-        mass.ids = step.set_ids();
-        mass.out = floats + at_.masses;
-        device_->mass(mass);
+        ask_masses(question, nullptr, there.set_first, there.set_size, step.set_ids());
     }
     ask_download();
     return true;
 }
 
-void DeviceLogits::ask_masses(const RowQuestion& question) {
-    const auto count = static_cast<int>(mass_rows_.size());
-    const auto* asked = asked_there_.as<std::int32_t>() + 2 * tokens_;
+/// Of mass_rows_, which `rows` has there (null: all rows). Row i's set is size[i] of `ids` from first[i] on.
+void DeviceLogits::ask_masses(const RowQuestion& question, const std::int32_t* rows,
+                              const std::int32_t* first, const std::int32_t* size, const TokenId* ids) {
     auto* floats = answers_there_.as<float>();
     kernels::MassOp mass;
     mass.logits = data();
     mass.stride = columns_;
-    mass.count = count;
+    mass.count = static_cast<int>(mass_rows_.size());
     mass.scale = drawn_ ? question.scale : 1.0f;
     mass.log_norm = floats + at_.log_norm;
-    mass.rows = asked;
-    mass.first = asked + count;
-    mass.size = asked + 2 * count;
-    mass.ids = ids_there_.as<std::int32_t>();
+    mass.rows = rows;
+    mass.first = first;
+    mass.size = size;
+    mass.ids = ids;
     mass.out = floats + at_.masses;
     device_->mass(mass);
 }

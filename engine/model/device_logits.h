@@ -72,7 +72,8 @@ class DeviceLogits {
     bool upload_question(const RowQuestion& question);
     bool lay_out(const RowQuestion& question, std::size_t tokens);
     void ask_choices(const RowQuestion& question, const double* uniforms);
-    void ask_masses(const RowQuestion& question);
+    void ask_masses(const RowQuestion& question, const std::int32_t* rows, const std::int32_t* first,
+                    const std::int32_t* size, const TokenId* ids);
     void ask_download();
 
     kernels::Device* device_ = nullptr;

@@ -28,19 +28,23 @@ bool JudgedRows::needs_whole_rows() const {
 }
 
 bool JudgedRows::answers_suffice() const {
+    return !needs_whole_rows() && can_answer(choices_asked());
+}
+
+/// The part that is the same for all rows and steps.
+RowQuestion JudgedRows::choices_asked() const {
+    const Sampling& sampling = core_.options.sampling;
     RowQuestion question;
     question.vocab = core_.vocab;
     question.best = best_;
-    return !needs_whole_rows() && can_answer(question);
+    if (sampling.temperature > 0) question.scale = inverse_temperature(sampling);
+    return question;
 }
 
 const RowQuestion* JudgedRows::ask_trees(std::span<const Round> rounds, std::span<TreePlan> plans) {
     const Sampling& sampling = core_.options.sampling;
-    question_ = {};
-    question_.vocab = core_.vocab;
-    question_.best = best_;
+    question_ = choices_asked();
     question_.drafts = core_.records.on() && core_.options.record_nodes;
-    if (sampling.temperature > 0) question_.scale = inverse_temperature(sampling);
     bool any = false;
     for (std::size_t i = 0; i < plans.size(); ++i) {
         const Sequence& sequence = *rounds[i].sequence;
@@ -61,12 +65,9 @@ const RowQuestion* JudgedRows::ask_trees(std::span<const Round> rounds, std::spa
 const RowQuestion* JudgedRows::ask(std::span<const Round> rounds, std::span<const TokenPlace> places) {
     if (needs_whole_rows()) return nullptr;
     const Sampling& sampling = core_.options.sampling;
-    question_ = {};
-    question_.vocab = core_.vocab;
-    question_.best = best_;
+    question_ = choices_asked();
     uniforms_.clear();
     if (sampling.temperature > 0) {
-        question_.scale = inverse_temperature(sampling);
         for (const TokenPlace& place : places)
             uniforms_.push_back(
                 token_uniform(sampling.seed, place.sequence, static_cast<std::uint64_t>(place.position)));

@@ -28,6 +28,7 @@ class JudgedRows {
 
   private:
     bool needs_whole_rows() const;
+    RowQuestion choices_asked() const;
     void list_drafts(std::span<const Round> rounds);
     void list_sets(std::span<const Round> rounds);
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/device/ask_rows.h"
 #include "kernels/device/workspace.h"
 
 namespace draftscope::kernels {
@@ -25,11 +26,14 @@ float* ask_product(Device& device, const Matrix& weights, const Bf16* x, int row
     return op.y;
 }
 
-/// Rows in bf16 as `up` reads them: x, or down x. Null when memory is out.
-const Bf16* ask_rows(Device& device, const Matrix* down, const Matrix& up, Rows<const float> x) {
+}  // namespace
+
+const Bf16* ask_rows(Device& device, const Matrix* down, const Matrix& up, Rows<const float> x,
+                     const Bf16** wide) {
     DeviceWorkspace& space = device.workspace();
-    if (down == nullptr) return space.upload_rounded(device, up.device_matrix(), x);
-    const Bf16* half = space.upload_rounded(device, down->device_matrix(), x);
+    const Bf16* half = space.upload_rounded(device, (down == nullptr ? up : *down).device_matrix(), x);
+    if (wide != nullptr) *wide = half;
+    if (down == nullptr) return half;
     const float* narrow = ask_product(device, *down, half, x.rows, space.narrow);
     const int stride = up.device_matrix().stride;
     auto* rounded = space.reserve<Bf16>(device, space.narrow_half,
@@ -38,6 +42,8 @@ const Bf16* ask_rows(Device& device, const Matrix* down, const Matrix& up, Rows<
     device.round({narrow, down->n(), x.rows, down->n(), rounded, stride, stride});
     return rounded;
 }
+
+namespace {
 
 void top_set_of(const Matrix* down, const Matrix& up, Rows<const float> x, int k, Rows<std::int32_t> ids) {
     Device& device = up.device();

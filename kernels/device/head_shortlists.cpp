@@ -4,8 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "kernels/device/ask_rows.h"
 #include "kernels/device/device_matrix.h"
-#include "kernels/device/workspace.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -27,7 +27,6 @@ void DeviceShortlists::ask_router(const Matrix* down, const Matrix& up, Rows<con
     size_ = size;
     vocab_ = up.n();
     most_ = static_cast<int>(std::min<std::size_t>(count(rows_, size_), static_cast<std::size_t>(vocab_)));
-    DeviceWorkspace& space = device_->workspace();
     // Candidates, their logits, sums; shortlists; the union and how many it has. `k` is not known yet.
     const std::size_t block = 2 * count(rows_, most_selected) + static_cast<std::size_t>(rows_) +
                               count(rows_, size_) + static_cast<std::size_t>(most_) + 1;
@@ -42,23 +41,8 @@ void DeviceShortlists::ask_router(const Matrix* down, const Matrix& up, Rows<con
     op.k = size_;
     op.ids = block_.as<std::int32_t>();
     op.scratch = scratch_.as<void>();
-    x_ = space.upload_rounded(*device_, down == nullptr ? op.weights : down->device_matrix(), x);
-    op.x = x_;
-    broken_ = x_ == nullptr;
-    if (!broken_ && down != nullptr) {
-        MatmulOp narrow;
-        narrow.weights = down->device_matrix();
-        narrow.x = x_;
-        narrow.rows = rows_;
-        narrow.y = space.reserve<float>(*device_, space.narrow, count(rows_, down->n()));
-        narrow.y_stride = down->n();
-        auto* half = space.reserve<Bf16>(*device_, space.narrow_half, count(rows_, op.weights.stride));
-        broken_ = narrow.y == nullptr || half == nullptr;
-        if (broken_) return;
-        device_->matmul(narrow);
-        device_->round({narrow.y, down->n(), rows_, down->n(), half, op.weights.stride, op.weights.stride});
-        op.x = half;
-    }
+    op.x = ask_rows(*device_, down, up, x, &x_);
+    broken_ = op.x == nullptr;
     if (!broken_) device_->router(op);
 }
 

@@ -217,15 +217,7 @@ TEST_P(DeviceAttention, RotationAndStore) {
     expect_close(widened(stored[0]), widened(stored[1]), 0.004, "stored keys and values");
 }
 
-std::vector<std::string> devices() {
-#if defined(DS_HAVE_CUDA)
-    return {"simt1", "simt2", "cuda"};
-#else
-    return {"simt1", "simt2"};
-#endif
-}
-INSTANTIATE_TEST_SUITE_P(Devices, DeviceAttention, ::testing::ValuesIn(devices()),
-                         [](const auto& instance) { return instance.param; });
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceAttention, device_kinds(), kind_of);
 
 }  // namespace
 }  // namespace draftscope::testing

@@ -555,15 +555,7 @@ TEST_P(DeviceOps, ReplayRunsWhatTheArraysSayNow) {
     EXPECT_EQ(found[2], found[3]);
 }
 
-std::vector<std::string> devices() {
-#if defined(DS_HAVE_CUDA)
-    return {"simt1", "simt2", "cuda"};
-#else
-    return {"simt1", "simt2"};
-#endif
-}
-INSTANTIATE_TEST_SUITE_P(Devices, DeviceOps, ::testing::ValuesIn(devices()),
-                         [](const auto& instance) { return instance.param; });
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceOps, device_kinds(), kind_of);
 
 }  // namespace
 }  // namespace draftscope::testing

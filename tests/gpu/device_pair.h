@@ -38,6 +38,17 @@ class DevicePair : public ::testing::TestWithParam<std::string> {
     TwinDevice twin_;
 };
 
+inline auto device_kinds() {
+#if defined(DS_HAVE_CUDA)
+    return ::testing::Values("simt1", "simt2", "cuda");
+#else
+    return ::testing::Values("simt1", "simt2");
+#endif
+}
+inline std::string kind_of(const ::testing::TestParamInfo<std::string>& instance) {
+    return instance.param;
+}
+
 /// Equal memory on both devices.
 template <typename T>
 class Both {

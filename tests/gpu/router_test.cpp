@@ -83,15 +83,7 @@ TEST_P(RouterOps, StripesOfAnySize) {
     }
 }
 
-std::vector<std::string> devices() {
-#if defined(DS_HAVE_CUDA)
-    return {"simt1", "simt2", "cuda"};
-#else
-    return {"simt1", "simt2"};
-#endif
-}
-INSTANTIATE_TEST_SUITE_P(Devices, RouterOps, ::testing::ValuesIn(devices()),
-                         [](const auto& instance) { return instance.param; });
+INSTANTIATE_TEST_SUITE_P(Devices, RouterOps, device_kinds(), kind_of);
 
 }  // namespace
 }  // namespace draftscope::testing

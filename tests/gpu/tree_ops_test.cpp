@@ -230,15 +230,7 @@ TEST_P(TreeOps, AcceptanceAndCompactionFollowTheHostsPath) {
     EXPECT_GT(longest, 8u);
 }
 
-std::vector<std::string> devices() {
-#if defined(DS_HAVE_CUDA)
-    return {"simt1", "simt2", "cuda"};
-#else
-    return {"simt1", "simt2"};
-#endif
-}
-INSTANTIATE_TEST_SUITE_P(Devices, TreeOps, ::testing::ValuesIn(devices()),
-                         [](const auto& instance) { return instance.param; });
+INSTANTIATE_TEST_SUITE_P(Devices, TreeOps, device_kinds(), kind_of);
 
 }  // namespace
 }  // namespace draftscope::testing

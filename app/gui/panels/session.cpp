@@ -5,12 +5,12 @@
 #include <imgui_stdlib.h>
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "app/gui/models/selection.h"
 #include "app/gui/panels/panel.h"
 #include "app/gui/panels/widgets.h"
+#include "base/cpus.h"
 
 /// What the next run will be: everything of RunConfig, as fields.
 namespace draftscope {
@@ -30,8 +30,7 @@ struct SessionMemory {
 /// does not.
 std::string command_line(const PanelContext& c) {
     RunConfig config = c.config;
-    if (config.threads == 0)
-        config.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) - 1);
+    if (config.threads == 0) config.threads = std::max(1, usable_cores() - 1);
     return to_command_line(config);
 }
 

@@ -5,19 +5,11 @@
 
 #include "engine/model/target.h"
 #include "tests/support/demo_model.h"
-#include "tests/support/twin_device.h"
+#include "tests/unit/engine/device_rig.h"
 
 /// The demo model on a device against the CPU at the same precision, on the CPU's own tokens.
 namespace draftscope::testing {
 namespace {
-
-std::vector<std::string> devices() {
-#if defined(DS_HAVE_CUDA)
-    return {"twin", "cuda"};
-#else
-    return {"twin"};
-#endif
-}
 
 class DeviceDemo : public ::testing::TestWithParam<std::string> {};
 
@@ -38,15 +30,9 @@ Row row_of(std::span<const float> logits) {
 /// Where the two best logits lie further apart than the two back ends could move them, they agree.
 TEST_P(DeviceDemo, BestTokensAreTheCpusWhereTheyAreClear) {
     ASSERT_TRUE(demo_model_present()) << demo_model_hint();
-    std::unique_ptr<kernels::Device> device;
-    if (GetParam() == "cuda") {
-        auto opened = kernels::open_cuda();
-        if (!opened.ok()) GTEST_SKIP() << opened.error().message;
-        device = std::move(*opened);
-    } else {
-        device = std::make_unique<TwinDevice>();
-    }
-    const auto there_exec = kernels::make_device_exec(2, std::move(device));
+    const TwinExec on(GetParam());
+    if (!on.why_not.empty()) GTEST_SKIP() << on.why_not;
+    const auto& there_exec = on.exec;
     const auto here_exec = kernels::make_cpu_exec(2);
     auto here = Target::load(demo_model_path(), *here_exec, kernels::Precision::bf16);
     auto there = Target::load(demo_model_path(), *there_exec, std::nullopt);
@@ -87,8 +73,7 @@ TEST_P(DeviceDemo, BestTokensAreTheCpusWhereTheyAreClear) {
     RecordProperty("unclear", unclear);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, DeviceDemo, ::testing::ValuesIn(devices()),
-                         [](const auto& instance) { return instance.param; });
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceDemo, device_kinds(), kind_of);
 
 }  // namespace
 }  // namespace draftscope::testing

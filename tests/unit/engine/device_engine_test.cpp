@@ -9,9 +9,8 @@
 #include "engine/model/hf_folder.h"
 #include "engine/verify/verify.h"
 #include "kernels/topk.h"
-#include "tests/support/tiny_model.h"
-#include "tests/support/twin_device.h"
 #include "tests/unit/engine/decode_rig.h"
+#include "tests/unit/engine/device_rig.h"
 #include "tests/unit/engine/ranking_file.h"
 #include "tests/unit/engine/tiny_artefacts.h"
 #include "tests/unit/engine/tiny_drafter.h"
@@ -20,51 +19,6 @@
 /// rounding, and speculative text equal to plain text for every drafter and head.
 namespace draftscope::testing {
 namespace {
-
-constexpr int vocab = 13;
-
-ModelFile tiny() {
-    TinyModelOptions options;
-    options.vocab = vocab;
-    return make_tiny_model(21, options);
-}
-
-std::vector<std::vector<TokenId>> prompts() {
-    // The last one is longer than a prefill chunk and than an attention block.
-    std::vector<std::vector<TokenId>> all = {{5}, {}, {}};
-    for (int i = 0; i < 24; ++i) all[1].push_back(i % 6);
-    Rng rng(3);
-    for (int i = 0; i < 131; ++i) all[2].push_back(static_cast<TokenId>(rng.below(vocab)));
-    return all;
-}
-
-/// "twin", or "cuda" where there is one; `why_not` says why it is a twin after all.
-struct TwinExec {
-    explicit TwinExec(const std::string& kind = "twin") {
-        if (kind == "cuda") {
-            auto opened = kernels::open_cuda();
-            if (opened.ok()) {
-                exec = kernels::make_device_exec(2, std::move(*opened));
-                return;
-            }
-            why_not = opened.error().message;
-        }
-        auto made = std::make_unique<TwinDevice>();
-        twin = made.get();
-        exec = kernels::make_device_exec(2, std::move(made));
-    }
-    TwinDevice* twin = nullptr;
-    std::unique_ptr<kernels::Exec> exec;
-    std::string why_not;
-};
-
-std::vector<std::string> devices() {
-#if defined(DS_HAVE_CUDA)
-    return {"twin", "cuda"};
-#else
-    return {"twin"};
-#endif
-}
 
 class DeviceEngine : public ::testing::TestWithParam<std::string> {
   protected:
@@ -482,10 +436,8 @@ TEST(DeviceMatrix, OpsOfMatricesAreTheCpus) {
     EXPECT_EQ(a, b);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, DeviceEngine, ::testing::ValuesIn(devices()),
-                         [](const auto& instance) { return instance.param; });
-INSTANTIATE_TEST_SUITE_P(Devices, DeviceTargets, ::testing::ValuesIn(devices()),
-                         [](const auto& instance) { return instance.param; });
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceEngine, device_kinds(), kind_of);
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceTargets, device_kinds(), kind_of);
 
 }  // namespace
 }  // namespace draftscope::testing

@@ -1,9 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "base/rng.h"
-#include "tests/support/tiny_model.h"
-#include "tests/support/twin_device.h"
 #include "tests/unit/engine/decode_rig.h"
+#include "tests/unit/engine/device_rig.h"
 #include "tests/unit/engine/ranking_file.h"
 #include "tests/unit/engine/tiny_artefacts.h"
 #include "tests/unit/engine/tiny_drafter.h"
@@ -13,47 +11,21 @@
 namespace draftscope::testing {
 namespace {
 
-constexpr int vocab = 13;
-
-ModelFile tiny() {
-    TinyModelOptions options;
-    options.vocab = vocab;
-    return make_tiny_model(21, options);
-}
-
 class DeviceRounds : public ::testing::TestWithParam<std::string> {
   protected:
     DeviceRounds() {
-        std::unique_ptr<kernels::Device> device;
-        if (GetParam() == "cuda") {
-            auto opened = kernels::open_cuda();
-            if (opened.ok())
-                device = std::move(*opened);
-            else
-                why_not_ = opened.error().message;
-        }
-        if (device == nullptr) {
-            auto made = std::make_unique<TwinDevice>();
-            twin_ = made.get();
-            device = std::move(made);
-        }
-        exec_ = kernels::make_device_exec(2, std::move(device));
-        auto target = DecodeRig::build(tiny(), kernels::Precision::bf16, exec_.get());
+        auto target = DecodeRig::build(tiny(), kernels::Precision::bf16, on_.exec.get());
         eagle_.emplace(target->config(), 77);
         eagle3_.emplace(target->config(), 78, vocab);
         rig_.emplace(
             std::move(target),
             std::map<std::string, std::string>{{"eagle2", eagle_->folder()}, {"eagle3", eagle3_->folder()}},
             ranking_.path());
-        rig_->run_on(*exec_);
+        rig_->run_on(*on_.exec);
         artefacts_.emplace(*rig_);
-        Rng rng(3);
-        prompts_ = {{5}, {}, {}};
-        for (int i = 0; i < 24; ++i) prompts_[1].push_back(i % 6);
-        for (int i = 0; i < 131; ++i) prompts_[2].push_back(static_cast<TokenId>(rng.below(vocab)));
     }
     void SetUp() override {
-        if (!why_not_.empty()) GTEST_SKIP() << why_not_;
+        if (!on_.why_not.empty()) GTEST_SKIP() << on_.why_not;
     }
     std::vector<StepRecord> steps(RigSetting setting, bool there) {
         RecordList list;
@@ -62,15 +34,13 @@ class DeviceRounds : public ::testing::TestWithParam<std::string> {
         return RecordList::of<StepRecord>(list.take());
     }
 
-    std::string why_not_;
-    TwinDevice* twin_ = nullptr;
-    std::unique_ptr<kernels::Exec> exec_;
+    TwinExec on_{GetParam()};
     std::optional<TinyEagle2> eagle_;
     std::optional<TinyEagle3> eagle3_;
     RankingFile ranking_ = RankingFile::shuffled(vocab);
     std::optional<DecodeRig> rig_;
     std::optional<TinyArtefacts> artefacts_;
-    std::vector<std::vector<TokenId>> prompts_;
+    std::vector<std::vector<TokenId>> prompts_ = prompts();
 };
 
 void expect_same_round(const RoundRecord& found, const RoundRecord& expected) {
@@ -136,7 +106,7 @@ TEST_P(DeviceRounds, AreTheHosts) {
 }
 
 TEST_P(DeviceRounds, WaitOnce) {
-    if (twin_ == nullptr) GTEST_SKIP() << "the twin counts waits";
+    if (on_.twin == nullptr) GTEST_SKIP() << "the twin counts waits";
     for (const char* drafter : {"eagle2", "eagle3"})
         for (const bool there : {true, false}) {
             RigSetting setting;
@@ -145,10 +115,10 @@ TEST_P(DeviceRounds, WaitOnce) {
             setting.max_new = 24;
             setting.rounds_there = there;
             prompts_ = {{5, 1, 2}};
-            const int before = twin_->finishes();
+            const int before = on_.twin->finishes();
             RecordList list;
             (void)rig_->decode(setting, prompts_, &list);
-            const int waits = twin_->finishes() - before;
+            const int waits = on_.twin->finishes() - before;
             const auto rounds = static_cast<int>(RecordList::of<StepRecord>(list.take()).size());
             ASSERT_GT(rounds, 5);
             // The prompt costs a few, and memory that grows one.
@@ -159,15 +129,7 @@ TEST_P(DeviceRounds, WaitOnce) {
         }
 }
 
-std::vector<std::string> devices() {
-#if defined(DS_HAVE_CUDA)
-    return {"twin", "cuda"};
-#else
-    return {"twin"};
-#endif
-}
-INSTANTIATE_TEST_SUITE_P(Devices, DeviceRounds, ::testing::ValuesIn(devices()),
-                         [](const auto& instance) { return instance.param; });
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceRounds, device_kinds(), kind_of);
 
 }  // namespace
 }  // namespace draftscope::testing
