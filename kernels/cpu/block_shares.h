@@ -18,7 +18,7 @@ class BlockShares {
     /// Blocks in a piece at least: shorter ones cost more than they even out.
     static constexpr int least = 2;
 
-    BlockShares(int blocks, int threads) : threads_(threads) {
+    BlockShares(int blocks, int threads, int least_piece = least) : threads_(threads), least_(least_piece) {
         for (int t = 0; t < threads; ++t)
             share(t).store(packed(share_begin(blocks, t, threads), share_begin(blocks, t + 1, threads)),
                            std::memory_order_relaxed);
@@ -58,13 +58,13 @@ class BlockShares {
     }
     static int begin_of(std::uint64_t range) { return static_cast<int>(range >> 32); }
     static int end_of(std::uint64_t range) { return static_cast<int>(range & 0xffffffffu); }
-    static int piece_of(int begin, int end) {
-        return std::min(std::max((end - begin) / 2, least), end - begin);
+    int piece_of(int begin, int end) const {
+        return std::min(std::max((end - begin) / 2, least_), end - begin);
     }
     Range& share(int thread) { return shares_[static_cast<std::size_t>(thread)].range; }
     const Range& share(int thread) const { return shares_[static_cast<std::size_t>(thread)].range; }
 
-    static bool take_front(Range& share, int& begin, int& end) {
+    bool take_front(Range& share, int& begin, int& end) const {
         std::uint64_t range = share.load(std::memory_order_relaxed);
         do {
             begin = begin_of(range);
@@ -73,7 +73,7 @@ class BlockShares {
         } while (!share.compare_exchange_weak(range, packed(end, end_of(range)), std::memory_order_relaxed));
         return true;
     }
-    static bool take_back(Range& share, int& begin, int& end) {
+    bool take_back(Range& share, int& begin, int& end) const {
         std::uint64_t range = share.load(std::memory_order_relaxed);
         do {
             end = end_of(range);
@@ -84,7 +84,7 @@ class BlockShares {
         return true;
     }
 
-    int threads_;
+    int threads_, least_;
     std::array<Share, most_threads> shares_;
 };
 

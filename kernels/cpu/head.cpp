@@ -31,7 +31,9 @@ class Stretches {
           kernel_(blocks_kernel(kernels_, weights.packing())),
           packing_(weights.packing()),
           activations_(kernels_, weights.precision(), x),
-          blocks_(blocks_of(weights.n(), lanes)) {
+          blocks_(blocks_of(weights.n(), lanes)),
+          streamed_(comes_from_memory(block_bytes(packing_.precision, weights.k()) *
+                                      static_cast<std::size_t>(blocks_of(blocks_, exec.threads())))) {
         work_.weights = weights.data();
         work_.scales = reinterpret_cast<const std::uint16_t*>(
             weights.data() +
@@ -81,7 +83,7 @@ class Stretches {
         // A thread goes through stretches in their order, but a sample's single blocks lie apart.
         const int followed = count < segment_blocks ? count : blocks_ - first;
         WeightStream stream = stream_of(part.weights, block_bytes(packing_.precision, work_.k), 0, followed);
-        part.stream = &stream;
+        if (streamed_) part.stream = &stream;
         kernel_(part, 0, count);
     }
 
@@ -92,6 +94,7 @@ class Stretches {
     Packing packing_;
     Activations activations_;
     int blocks_;
+    bool streamed_;
     MatmulWork work_;
 };
 

@@ -1,5 +1,7 @@
 #include "kernels/matmul.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cassert>
 
@@ -32,6 +34,25 @@ const MatmulKernels& matmul_kernels_of(Isa isa) {
 #endif
     (void)isa;
     return matmul_kernels_portable;
+}
+
+namespace {
+
+/// Of the second cache of one core, activations and outputs taken off.
+std::size_t kept_in_cache() {
+    long second_cache = 0;
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+    second_cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#endif
+    constexpr long smallest = 512 << 10;  // also where the system does not say
+    return static_cast<std::size_t>(std::max(second_cache, smallest) / 4 * 3);
+}
+
+}  // namespace
+
+bool comes_from_memory(std::size_t bytes) {
+    static const std::size_t kept = kept_in_cache();
+    return bytes > kept;
 }
 
 namespace {
@@ -82,8 +103,15 @@ class Product {
                         [&](int, int begin, int end) { activations_.prepare(shared_, begin, end); });
         }
         const std::int64_t operations = std::int64_t{work_.rows} * count_ * lanes * work_.k;
-        const int threads = std::min({count_, exec_.threads(), BlockShares::most_threads});
-        BlockShares shares(count_, operations < worth_splitting ? 1 : threads);
+        const int threads =
+            operations < worth_splitting ? 1 : std::min({count_, exec_.threads(), BlockShares::most_threads});
+        const int share = blocks_of(count_, threads);
+        // A pass says what it multiplies with next, and each of its matrices comes from memory, however
+        // small.
+        streamed_ = chosen_ != nullptr || exec_.upcoming().weights != nullptr ||
+                    comes_from_memory(block_ * static_cast<std::size_t>(share));
+        BlockShares shares(count_, threads,
+                           streamed_ ? BlockShares::least : std::max(share, BlockShares::least));
         const auto run_thread = [&](int thread) { run_pieces(shares, thread); };
         if (shares.threads() > 1) return exec_.parallel(shares.threads(), run_thread);
         const FlushDenormals mode;
@@ -104,6 +132,8 @@ class Product {
             shares.take_all(thread, [&](int begin, int end, bool) { run_chosen(work, begin, end); });
             return;
         }
+        if (!streamed_)
+            return shares.take_all(thread, [&](int begin, int end, bool) { kernel_(work, begin, end); });
         ThreadStream stream(exec_, thread, work.weights, block_,
                             share_begin(count_, thread, shares.threads()),
                             share_begin(count_, thread + 1, shares.threads()));
@@ -137,6 +167,7 @@ class Product {
     int count_ = 0;
     MatmulWork work_;
     std::byte* shared_ = nullptr;
+    bool streamed_ = false;
 };
 
 }  // namespace

@@ -93,10 +93,14 @@ class GatheredBlocks {
     int rows_ahead_;
 };
 
-const GatheredKernel* gathered_kernel(const MatmulKernels& kernels, Packing packing) {
-    return packing.precision == Precision::int8   ? kernels.gathered_int8
-           : packing.precision == Precision::bf16 ? kernels.gathered_bf16
-                                                  : nullptr;
+/// A tile of bf16 takes so many rows of activations; with more, putting the stored rows in tile order once is
+/// cheaper than going through them twice.
+constexpr int most_bf16_gathered = 8;
+
+const GatheredKernel* gathered_kernel(const MatmulKernels& kernels, Packing packing, int rows) {
+    if (packing.precision == Precision::int8) return kernels.gathered_int8;
+    if (packing.precision == Precision::bf16 && rows <= most_bf16_gathered) return kernels.gathered_bf16;
+    return nullptr;
 }
 
 /// One thread's share of rows that are multiplied as they lie. `scratch` holds gathered_bytes().
@@ -147,7 +151,7 @@ void matmul_rows(Exec& exec, const RowStore& store, std::span<const TokenId> ids
     constexpr int rows_of_reading = 4;
     const std::int64_t operations =
         static_cast<std::int64_t>(ids.size()) * store.k() * (x.rows + rows_of_reading);
-    const GatheredKernel* gathered = gathered_kernel(kernels, store.packing());
+    const GatheredKernel* gathered = gathered_kernel(kernels, store.packing(), x.rows);
     const std::size_t scratch_bytes = gathered == nullptr
                                           ? blocks.scratch_bytes()
                                           : aligned(gathered->x_bytes(work.k, work.rows)) +

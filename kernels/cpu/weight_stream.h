@@ -15,6 +15,10 @@ namespace draftscope::kernels {
 inline constexpr std::ptrdiff_t fetched_ahead = 8 << 10;
 inline constexpr std::ptrdiff_t weight_line = 64;
 
+/// Does a thread's share of `bytes` come from memory in every call? Smaller ones stay in its second cache
+/// when nothing else is read in between; there several streams side by side are faster than one.
+bool comes_from_memory(std::size_t bytes);
+
 /// Of blocks [begin, end), the last line of which is fetched again and again in the end, which is free.
 inline WeightStream stream_of(const std::byte* weights, std::size_t block, int begin, int end,
                               std::ptrdiff_t fetched = fetched_ahead) {
