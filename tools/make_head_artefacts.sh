@@ -65,10 +65,10 @@ for drafter in "$@"; do
         *)
             fit slimspec "$drafter" --rounds "$rounds" "${text[@]}" --epochs 3 --rate 1.5e-3 --rank 72 --per-level --level-decay 0.6
             fit specvocab "$drafter" --rounds $((rounds / 4)) "${text[@]}" --epochs 2 --rank 36
-            fit vocabtrim-t "$drafter" --rounds $((rounds / 2)) "${text[@]}" --epochs 2 -v 4096
-            fit rdk "$drafter" --neighbours 4
             ;;
     esac
+    fit vocabtrim-t "$drafter" --rounds $((rounds / 2)) "${text[@]}" --epochs 2 -v 4096
+    fit rdk "$drafter" --neighbours 4
     fit coral "$drafter" "${routed[@]}"
     fit dynaspec "$drafter" "${routed[@]}"
 done

@@ -110,19 +110,34 @@ RunConfig as_run(const FitConfig& config, const Trace& trace) {
     return run;
 }
 
-fit::Ranking count_traces(const fit::Traces& traces) {
-    fit::TokenCounter counter(traces.front()->info().target.tokens);
+/// Token counts of the target's generations: of all texts, of those a fit learns from, of those held out.
+struct TextCounts {
+    explicit TextCounts(int vocab) : all(vocab), learnt(vocab), held_out(vocab) {}
+    fit::TokenCounter all, learnt, held_out;
+};
+
+TextCounts count_traces(const fit::Traces& traces, fit::HoldOut hold_out) {
+    std::vector<int> generated;
+    for (const auto& trace : traces)
+        for (const TracePrompt& prompt : trace->prompts()) generated.push_back(prompt.generated_tokens);
+    const std::vector<int> held = fit::TextSplit(generated, hold_out).texts(true);
+    TextCounts counts(traces.front()->info().target.tokens);
+    int text = 0;
     for (const auto& trace : traces) {
         for (const TracePrompt& prompt : trace->prompts()) {
             const std::vector<TokenId> tokens = trace->tokens(prompt);
-            counter.add(std::span(tokens).subspan(static_cast<std::size_t>(prompt.prompt_tokens)));
+            const auto answer = std::span(tokens).subspan(static_cast<std::size_t>(prompt.prompt_tokens));
+            counts.all.add(answer);
+            const bool held_out = std::binary_search(held.begin(), held.end(), text++);
+            (held_out ? counts.held_out : counts.learnt).add(answer);
         }
     }
-    return counter.ranking();
+    return counts;
 }
 
+/// Counted without the held-out texts: the report's coverage is of text the ranking has not seen.
 Result<fit::Ranking> load_or_count(const FitConfig& config, const fit::Traces& traces) {
-    if (config.ranking.empty()) return count_traces(traces);
+    if (config.ranking.empty()) return count_traces(traces, config.options.collect.hold_out).learnt.ranking();
     fit::Ranking ranking;
     const int tokens = traces.front()->info().target.tokens;
     DS_ASSIGN(const auto ids, load_ranking(config.ranking, config.head));
@@ -243,13 +258,16 @@ Status write_ranking(const FitConfig& config, const fit::Ranking& ranking, const
                              {"tokens", std::to_string(ranking.tokens)}});
 }
 
-void describe_ranking(const fit::Ranking& ranking, FitReport& report) {
+/// The file ranks all of the text; the report says what a ranking of nine tenths covers of the rest.
+void describe_ranking(const fit::Ranking& ranking, const TextCounts& counts, FitReport& report) {
+    const fit::Ranking learnt = counts.learnt.ranking(), held_out = counts.held_out.ranking();
     report.notes["tokens"] = static_cast<double>(ranking.tokens);
+    report.notes["tokens_held_out"] = static_cast<double>(held_out.tokens);
     report.notes["tokens_seen"] = static_cast<double>(
         std::count_if(ranking.counts.begin(), ranking.counts.end(), [](int n) { return n > 0; }));
     for (const int size : {2048, 4096, 8192, 16384, 32768}) {
-        if (size < static_cast<int>(ranking.ids.size()))
-            report.held_out[fmt::format("coverage_{}", size)] = fit::coverage_of(ranking, size);
+        if (size < static_cast<int>(ranking.ids.size()) && held_out.tokens > 0)
+            report.held_out[fmt::format("coverage_{}", size)] = fit::coverage_of(learnt, size, held_out);
     }
 }
 
@@ -273,20 +291,24 @@ Status fit_text_ranking(const FitConfig& config, const FitHooks& hooks, FitRepor
     DS_ASSIGN(const ResolvedRun resolved, resolve_run(run));
     DS_ASSIGN(const ModelFile file, open_model_file(resolved.config.model));
     if (file.tokenizer == nullptr) return bad_input("--model {}: has no tokenizer", resolved.config.model);
-    fit::TokenCounter counter(file.tokenizer->size());
+    TextCounts counts(file.tokenizer->size());
+    const int every = config.options.collect.hold_out.every;
+    int lines = 0;
     std::ifstream text(config.text, std::ios::binary);
     const auto size = static_cast<double>(fs::file_size(config.text));
     double done = 0;
     for (std::string line; std::getline(text, line);) {
         if (hooks.cancelled && hooks.cancelled())
             return Error{ErrorKind::cancelled, "fit cancelled; nothing was written"};
-        counter.add(file.tokenizer->encode(line + "\n", false));
+        const std::vector<TokenId> tokens = file.tokenizer->encode(line + "\n", false);
+        counts.all.add(tokens);
+        (++lines % every == 0 ? counts.held_out : counts.learnt).add(tokens);
         done += static_cast<double>(line.size()) + 1;
         if (hooks.on_progress) hooks.on_progress(done / size, "counting tokens");
     }
-    const fit::Ranking ranking = counter.ranking();
+    const fit::Ranking ranking = counts.all.ranking();
     if (ranking.tokens == 0) return bad_input("--text {}: holds no text", config.text);
-    describe_ranking(ranking, report);
+    describe_ranking(ranking, counts, report);
     report.target = file.config.name;
     return write_ranking(config, ranking, file.config.name,
                          fmt::format("{:016x}", file.tokenizer->fingerprint()),
@@ -304,15 +326,18 @@ std::string trace_names(const FitConfig& config) {
 Status fit_generation_ranking(const FitConfig& config, const FitHooks& hooks, Loaded& loaded,
                               FitReport& report) {
     const TraceInfo& info = loaded.first().info();
-    fit::Ranking ranking = count_traces(loaded.traces);
+    const TextCounts counts = count_traces(loaded.traces, config.options.collect.hold_out);
+    const fit::Ranking ranking = counts.all.ranking();
     if (ranking.tokens == 0)
         return bad_input("{}: the trace holds no generated tokens", loaded.first().folder());
-    describe_ranking(ranking, report);
+    describe_ranking(ranking, counts, report);
     if (config.head == "bcl") {
         DS_TRY(load(config, hooks, loaded, report));
-        report.notes["size"] = bcl_size(loaded, ranking, config.options.alpha);
-        report.held_out["coverage_at_size"] =
-            fit::coverage_of(ranking, static_cast<int>(report.notes["size"]));
+        const int size = bcl_size(loaded, ranking, config.options.alpha);
+        report.notes["size"] = size;
+        report.notes["coverage_at_size"] = fit::coverage_of(ranking, size, ranking);
+        if (const fit::Ranking held_out = counts.held_out.ranking(); held_out.tokens > 0)
+            report.held_out["coverage_at_size"] = fit::coverage_of(counts.learnt.ranking(), size, held_out);
     }
     report.target = info.target.name;
     return write_ranking(config, ranking, info.target.name, info.target.tokenizer_hash,
@@ -364,7 +389,7 @@ Status fit_with_drafter(const FitConfig& config, const fit::FitOptions& options,
     fit::JointOptions joint = config.joint_options;
     joint.steps = options.collect.text_levels;
     joint.seed = options.kl.seed;
-    joint.hold_out_every = options.collect.hold_out_every;
+    joint.hold_out = options.collect.hold_out;
     joint.lambda = config.head == "specvocab" ? config.lambda : 0.0;
     const auto reload =
         [&](const std::vector<fit::FittedTensor>& weights) -> Result<std::unique_ptr<Drafter>> {
@@ -393,7 +418,10 @@ Status fit_weights(const FitConfig& config, const FitHooks& hooks, Loaded& loade
     options.collect.tree = loaded.tree;
     options.collect.text_levels = loaded.tree.levels();
     if (options.kl.epochs == 0) options.train = false;
-    if (config.head == "bcl") options.v = bcl_size(loaded, count_traces(loaded.traces), options.alpha);
+    if (config.head == "bcl") {
+        const TextCounts counts = count_traces(loaded.traces, options.collect.hold_out);
+        options.v = bcl_size(loaded, counts.all.ranking(), options.alpha);
+    }
     DS_ASSIGN(const auto texts, fit::make_trace_texts(loaded.traces, loaded.drafter->aux_layers()));
     fit::FitInputs inputs{*loaded.exec,
                           loaded.drafter.get(),

@@ -136,6 +136,7 @@ class Collector {
           context_(context),
           texts_(texts),
           options_(options),
+          split_(split_texts(texts, options.hold_out)),
           hooks_(hooks),
           samples_(weights.hidden, options.label_topk),
           head_(weights, options_, samples_) {}
@@ -155,47 +156,41 @@ class Collector {
     int context_;
     TextSource& texts_;
     CollectOptions options_;
+    TextSplit split_;
     const Hooks& hooks_;
     Samples samples_;
     CollectingHead head_;
     PhaseRecorder phases_;
-    std::vector<int> usable_;
     int next_text_ = 0;
     int stride_ = 1;
     std::int64_t planned_ = 0;
-    int hold_out_every_ = 1;
     std::int64_t rounds_ = 0;  ///< of all lanes together
 };
 
 Status Collector::plan() {
     std::int64_t places = 0;
-    for (int t = 0; t < texts_.texts(); ++t) {
-        if (texts_.generated(t) < 2) continue;
-        usable_.push_back(t);
-        places += texts_.generated(t) - 1;
-    }
-    if (usable_.size() < 2) {
+    const std::vector<int>& usable = split_.usable();
+    for (const int t : usable) places += texts_.generated(t) - 1;
+    if (usable.size() < 2) {
         return bad_input(
             "the trace has {} texts with at least two generated tokens; fitting needs two or more, one of "
             "them for the report",
-            usable_.size());
+            usable.size());
     }
     stride_ = static_cast<int>(
         std::max<std::int64_t>(1, (places + options_.anchors - 1) / std::max(options_.anchors, 1)));
     planned_ = places / stride_;
-    samples_.prompts = static_cast<int>(usable_.size());
-    // With few texts the last one is held out.
-    const int fewest = samples_.prompts / std::max(options_.most_held_out, 1);
-    hold_out_every_ = std::min(std::max(options_.hold_out_every, fewest), samples_.prompts);
+    samples_.prompts = static_cast<int>(usable.size());
     return {};
 }
 
 /// Puts the next text in a lane; false = none is left.
 Result<bool> Collector::fill(Lane& lane) {
-    while (next_text_ < static_cast<int>(usable_.size())) {
+    const std::vector<int>& usable = split_.usable();
+    while (next_text_ < static_cast<int>(usable.size())) {
         const int ordinal = next_text_++;
-        DS_ASSIGN(lane.text, texts_.load(usable_[static_cast<std::size_t>(ordinal)]));
-        lane.held_out = ordinal % hold_out_every_ == hold_out_every_ - 1;
+        DS_ASSIGN(lane.text, texts_.load(usable[static_cast<std::size_t>(ordinal)]));
+        lane.held_out = split_.held_out(ordinal);
         samples_.held_out_prompts += lane.held_out ? 1 : 0;
         const auto tokens = static_cast<int>(lane.text.tokens.size());
         lane.drafter = drafter_.make_state(tokens + options_.tree.drafting_nodes() + levels() + 1);
@@ -282,6 +277,12 @@ Result<Samples> Collector::run() {
 }
 
 }  // namespace
+
+TextSplit split_texts(const TextSource& texts, HoldOut hold_out) {
+    std::vector<int> generated;
+    for (int t = 0; t < texts.texts(); ++t) generated.push_back(texts.generated(t));
+    return {generated, hold_out};
+}
 
 Result<Samples> collect_samples(kernels::Exec& exec, Drafter& drafter, const HeadWeights& weights,
                                 int context, TextSource& texts, const CollectOptions& options,

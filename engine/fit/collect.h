@@ -7,6 +7,7 @@
 #include "engine/fit/dense.h"
 #include "engine/fit/hooks.h"
 #include "engine/fit/samples.h"
+#include "engine/fit/text_split.h"
 #include "engine/heads/head.h"
 
 namespace draftscope::fit {
@@ -28,6 +29,8 @@ class TextSource {
     virtual Result<FitText> load(int text) = 0;
 };
 
+TextSplit split_texts(const TextSource& texts, HoldOut hold_out);
+
 struct CollectOptions {
     TreeSpec tree;        ///< of the drafted rows
     int text_levels = 4;  ///< draft levels of the text rows
@@ -36,8 +39,7 @@ struct CollectOptions {
     bool text_rows = true;
     int drafted_every = 1;  ///< trees are drafted at each so many-th round; 0 = at none
     bool router_inputs = false;
-    int hold_out_every = 10;  ///< each so many-th text is kept for the report ...
-    int most_held_out = 60;   ///< ... but no more than so many
+    HoldOut hold_out;
     int lanes = 16;  ///< texts drafted side by side; rows come in this order, so it is part of a recipe
 };
 

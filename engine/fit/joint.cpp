@@ -238,15 +238,12 @@ Result<double> JointTrainer::held_out_loss() {
 }
 
 Result<KlReport> JointTrainer::run() {
-    std::vector<int> usable;
-    for (int t = 0; t < texts_.texts(); ++t)
-        if (texts_.generated(t) >= 2) usable.push_back(t);
-    const int every = std::min(options_.hold_out_every, static_cast<int>(usable.size()));
-    for (std::size_t i = 0; i < usable.size(); ++i)
-        (static_cast<int>(i) % every == every - 1 ? held_ : train_).push_back(usable[i]);
+    const TextSplit split = split_texts(texts_, options_.hold_out);
+    train_ = split.texts(false);
+    held_ = split.texts(true);
     if (train_.empty() || held_.empty())
         return bad_input("fit: {} texts are too few to train on and hold some out; record more prompts",
-                         usable.size());
+                         split.usable().size());
     AdamOptions adam_options;
     adam_options.rate = options_.rate;
     adam_options.clip = options_.clip;

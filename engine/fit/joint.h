@@ -36,7 +36,7 @@ struct JointOptions {
     double step_decay = 0.8;  ///< weight of step s is decay^s (EAGLE-3)
     int most_rows = 256;      ///< rows of a text that make a training step
     int most_slots = 512;     ///< a longer text is cut here
-    int hold_out_every = 10;  ///< as in CollectOptions
+    HoldOut hold_out;         ///< as in CollectOptions
     double lambda = 0;        ///< above 0: L(p, q) + lambda L(p, q_student), q of the exact head (SpecVocab)
     std::uint64_t seed = 0;
 };

@@ -28,12 +28,18 @@ Ranking TokenCounter::ranking() const {
     return result;
 }
 
-double coverage_of(const Ranking& ranking, int size) {
-    if (ranking.tokens == 0) return 0;
-    const auto last = ranking.counts.begin() +
-                      std::min<std::ptrdiff_t>(size, static_cast<std::ptrdiff_t>(ranking.counts.size()));
-    return static_cast<double>(std::accumulate(ranking.counts.begin(), last, std::int64_t{0})) /
-           static_cast<double>(ranking.tokens);
+double coverage_of(const Ranking& ranking, int size, const Ranking& counted) {
+    if (counted.tokens == 0) return 0;
+    std::vector<bool> kept(ranking.ids.size());
+    for (std::size_t i = 0; i < std::min(static_cast<std::size_t>(std::max(size, 0)), ranking.ids.size());
+         ++i)
+        kept[static_cast<std::size_t>(ranking.ids[i])] = true;
+    std::int64_t covered = 0;
+    for (std::size_t i = 0; i < counted.ids.size(); ++i) {
+        const auto id = static_cast<std::size_t>(counted.ids[i]);
+        if (id < kept.size() && kept[id]) covered += counted.counts[i];
+    }
+    return static_cast<double>(covered) / static_cast<double>(counted.tokens);
 }
 
 }  // namespace draftscope::fit

@@ -26,7 +26,8 @@ class TokenCounter {
     std::vector<std::int64_t> counts_;
 };
 
-/// Share of all counted tokens that the first `size` of the ranking cover.
-double coverage_of(const Ranking& ranking, int size);
+/// Share of the tokens counted in `counted` that the first `size` of `ranking` cover; 0 when it counted none.
+/// Coverage of a ranking's own text is `coverage_of(ranking, size, ranking)`.
+double coverage_of(const Ranking& ranking, int size, const Ranking& counted);
 
 }  // namespace draftscope::fit

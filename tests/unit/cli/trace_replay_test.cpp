@@ -221,7 +221,11 @@ TEST_F(TraceReplay, BclTrainsRowsOfItsSizeWhereAskedTo) {
     const std::string out = folder_->file("bcl.safetensors");
     const Finished sized = go(fit_words("bcl", out) + Words{"--json"});
     ASSERT_EQ(sized.exit_code, 0) << sized.err;
-    const double size = json::parse(sized.out, nullptr, false)["fit"]["size"];
+    const json ranked = json::parse(sized.out, nullptr, false);
+    const double size = ranked["fit"]["size"];
+    // The eight texts of the trace: the last is held out, and what the others never said is not covered there.
+    EXPECT_GT(ranked["fit"]["tokens_held_out"], 0);
+    EXPECT_LT(ranked["held_out"]["coverage_at_size"], ranked["fit"]["coverage_at_size"]);
     const Finished trained =
         go(fit_words("bcl", out) + Words{"--epochs", "1", "--rounds", "60", "--overwrite", "--json"});
     ASSERT_EQ(trained.exit_code, 0) << trained.err;

@@ -102,7 +102,7 @@ class FitHead : public ::testing::Test {
         options.collect.tree = {2, 3, 8};
         options.collect.text_levels = 3;
         options.collect.anchors = 400;
-        options.collect.hold_out_every = 4;
+        options.collect.hold_out.every = 4;
         return options;
     }
     FittedHead fitted(const FitOptions& options, int threads = 1) {
@@ -190,7 +190,7 @@ TEST_F(FitHead, TreesAreDraftedAndTextsHeldOutAsOftenAsAsked) {
     collect.drafted_every = 0;
     EXPECT_EQ(rows().drafted.rows(), 0);
     EXPECT_EQ(rows().text.rows(), 12 * (29 + 28 + 27));
-    collect.most_held_out = 2;
+    collect.hold_out.most = 2;
     EXPECT_EQ(rows().held_out_prompts, 2);
 }
 
@@ -290,7 +290,7 @@ TEST_F(FitHead, JointTrainingLowersTheLossAndKeepsTheCheckpointsLayout) {
         joint.epochs = 4;
         joint.rate = 3e-3;
         joint.warmup = 2;
-        joint.hold_out_every = 4;
+        joint.hold_out.every = 4;
         joint.lambda = lambda;
         const auto report = train_joint(*exec_, *drafter, *target_, teacher, *student, *texts_, joint, {});
         ASSERT_TRUE(report.ok()) << report.error().message;

@@ -12,6 +12,7 @@
 #include "engine/fit/linalg.h"
 #include "engine/fit/ranking.h"
 #include "engine/fit/router.h"
+#include "engine/fit/text_split.h"
 #include "kernels/gemm.h"
 
 namespace draftscope::fit {
@@ -471,8 +472,38 @@ TEST(Ranking, CountsTokensMostFrequentFirst) {
     EXPECT_EQ(ranking.ids, (std::vector<std::int32_t>{4, 1, 2, 0, 3, 5}));
     EXPECT_EQ(ranking.counts, (std::vector<std::int32_t>{3, 2, 1, 0, 0, 0}));
     EXPECT_EQ(ranking.tokens, 6);
-    EXPECT_DOUBLE_EQ(coverage_of(ranking, 2), 5.0 / 6.0);
-    EXPECT_DOUBLE_EQ(coverage_of(ranking, 100), 1.0);
+    EXPECT_DOUBLE_EQ(coverage_of(ranking, 2, ranking), 5.0 / 6.0);
+    EXPECT_DOUBLE_EQ(coverage_of(ranking, 100, ranking), 1.0);
+}
+
+TEST(Ranking, CoverageOfOtherTextCountsThatTextsTokens) {
+    TokenCounter seen(6), other(6);
+    seen.add(std::vector<TokenId>{4, 4, 4, 1, 1, 2});
+    other.add(std::vector<TokenId>{4, 1, 3, 3, 3, 2, 2, 5});
+    EXPECT_DOUBLE_EQ(coverage_of(seen.ranking(), 2, other.ranking()), 2.0 / 8.0);
+    EXPECT_DOUBLE_EQ(coverage_of(seen.ranking(), 3, other.ranking()), 4.0 / 8.0);
+    EXPECT_DOUBLE_EQ(coverage_of(seen.ranking(), 0, other.ranking()), 0.0);
+    EXPECT_DOUBLE_EQ(coverage_of(seen.ranking(), 2, TokenCounter(6).ranking()), 0.0);
+}
+
+TEST(TextSplit, HoldsOutSomeTextsOfAnyNumberAndNoneTwice) {
+    for (int count = 2; count < 1500; count += count < 40 ? 1 : 137) {
+        // Texts with fewer than two generated tokens lie between the others.
+        std::vector<int> generated;
+        for (int t = 0; t < count; ++t) generated.insert(generated.end(), {t % 3 == 0 ? 1 : 0, 2 + t});
+        const TextSplit split(generated, {10, 60});
+        const std::vector<int> held = split.texts(true), learnt = split.texts(false);
+        ASSERT_EQ(static_cast<int>(split.usable().size()), count);
+        EXPECT_GE(held.size(), 1u) << count;
+        EXPECT_LE(held.size(), 60u) << count;
+        EXPECT_GE(learnt.size(), held.size()) << count;
+        std::vector<int> both = held;
+        both.insert(both.end(), learnt.begin(), learnt.end());
+        std::sort(both.begin(), both.end());
+        EXPECT_EQ(both, split.usable()) << count;
+        for (const int t : both) EXPECT_EQ(t % 2, 1);
+    }
+    EXPECT_TRUE(TextSplit(std::vector<int>{0, 5, 1}, {}).texts(true).empty());
 }
 
 }  // namespace
