@@ -313,21 +313,20 @@ void draw_round_plot(const Style& style, const CoverageModel& model, float heigh
 void caption(const Style& style, CoverageMemory& memory, bool picture) {
     const CoverageModel& model = memory.model;
     std::string text;
-    if (model.least_v_for_99 > 0)
-        text = fmt::format("99 % needs the {} most frequent tokens", model.least_v_for_99);
+    if (model.least_v_for_99 > 0) text = fmt::format("99 % needs {} tokens", model.least_v_for_99);
     if (model.unranked > 0)
         text += fmt::format("{}{} tokens unranked", text.empty() ? "" : "; ", model.unranked);
     if (picture) return ImGui::TextUnformatted(text.c_str());
     const float switches = (model.curves.size() > 1 ? 12.5f : 6.5f) * style.em;
     text_cut(text, std::max(4 * style.em, ImGui::GetContentRegionAvail().x - switches));
-    tooltip(
-        style,
-        text +
-            (model.ranking_heads.empty()
-                 ? std::string()
-                 : "\nHeads that keep the first tokens of a ranking: " + model.ranking_heads) +
-            "\nThe grey curve is the ranking that this very text would have wanted: no fixed shortlist of "
-            "that size covers more. Stars: shortlists that follow the context.");
+    tooltip(style, text +
+                       (model.ranking_heads.empty()
+                            ? std::string()
+                            : "\nHeads that keep the first tokens of a ranking: " + model.ranking_heads) +
+                       "\nSo many of the most frequent tokens, in the order of the ranking, cover 99 % of "
+                       "the text. The grey "
+                       "curve is the ranking that this very text would have wanted: no fixed shortlist of "
+                       "that size covers more. Stars: shortlists that follow the context.");
     ImGui::SameLine();
     const float room = ImGui::GetContentRegionAvail().x - switches;
     ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0f, room));
