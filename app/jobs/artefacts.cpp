@@ -107,6 +107,11 @@ HeadArtefacts find_artefacts(const HeadSpec& spec, const ArtefactPlaces& places)
         info->need == ArtefactNeed::fitted || (info->need == ArtefactNeed::either && is_head_artefact(given));
     (fitted ? found.artefact_path : found.ranking_path) = given;
     found.affinity_path = given_path(places.given, "rdk");
+    if (!places.synthetic.empty()) {
+        std::string& path = info->need == ArtefactNeed::fitted ? found.artefact_path : found.ranking_path;
+        const bool needed = info->need != ArtefactNeed::none && found.artefact_path.empty();
+        if (needed && path.empty()) path = places.synthetic;
+    }
     if (!places.demo_model) return found;
     if (info->need == ArtefactNeed::fitted && found.artefact_path.empty())
         found.artefact_path = shipped_artefact(spec, spec.id, places.drafter_id);

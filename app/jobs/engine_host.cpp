@@ -36,12 +36,12 @@ namespace {
 /// What a fitted head was made from; null for the others.
 nlohmann::json artefact_json(const ResolvedRun& run) {
     if (!run.head || run.artefacts.artefact_path.empty()) return nullptr;
-    const auto artefact = HeadArtefact::open(run.artefacts.artefact_path, run.head->id);
+    const auto artefact = needed_artefact(*run.head, run.artefacts);
     if (!artefact.ok()) return nullptr;
     const ArtefactInfo& info = artefact->info();
     return {
         {"file", artefact->path()},
-        {"trained", info.joint ? "joint" : "post-hoc"},
+        {"trained", info.synthetic ? "random values" : info.joint ? "joint" : "post-hoc"},
         {"drafter_hash", info.drafter_hash},
         {"parameters", std::map<std::string, std::string>(info.parameters.begin(), info.parameters.end())},
         {"report", nlohmann::json::parse(info.report, nullptr, false)}};

@@ -86,6 +86,12 @@ Status resolve_drafter(ResolvedRun& run) {
     return {};
 }
 
+ArtefactPlaces places_of(const ResolvedRun& run) {
+    const bool synthetic = is_synthetic_model(run.config.model);
+    return {run.config.artefacts, run.demo_model, run.drafter_id,
+            synthetic ? run.config.model : std::string()};
+}
+
 /// --head auto: the heads that are there for this target and drafter. One that brings a drafter of its own
 /// would be another drafter's run.
 Status find_head_candidates(ResolvedRun& run, bool replay) {
@@ -94,10 +100,11 @@ Status find_head_candidates(ResolvedRun& run, bool replay) {
         return bad_input(
             "--head auto: is chosen together with the tree; use --tree auto, or compare heads under one tree "
             "with draftscope bench --heads");
+    const ArtefactPlaces places = places_of(run);
     for (const HeadInfo& info : head_registry()) {
         if (info.replay_only) continue;
         HeadCandidate one{{std::string(info.id), {}}, {}};
-        one.artefacts = find_artefacts(one.spec, {run.config.artefacts, run.demo_model, run.drafter_id});
+        one.artefacts = find_artefacts(one.spec, places);
         if (!make_head(one.spec, one.artefacts).ok()) continue;
         const auto trained_with = drafter_of_artefact(one.spec, one.artefacts);
         if (trained_with.ok() && trained_with->empty()) run.head_candidates.push_back(std::move(one));
@@ -109,9 +116,10 @@ Status resolve_head(ResolvedRun& run, bool replay) {
     const bool choose = run.config.head == "auto";
     DS_ASSIGN(HeadSpec spec, parse_head_spec(choose ? "full" : run.config.head));
     DS_TRY(check_given_artefacts(run.config.artefacts));
+    const ArtefactPlaces places = places_of(run);
     if (choose) DS_TRY(find_head_candidates(run, replay));
-    run.artefacts = find_artefacts(spec, {run.config.artefacts, run.demo_model, run.drafter_id});
-    run.ranking_path = run.artefacts.ranking_path;
+    run.artefacts = find_artefacts(spec, places);
+    if (places.synthetic.empty()) run.ranking_path = run.artefacts.ranking_path;
     if (run.ranking_path.empty() && run.demo_model) run.ranking_path = demo_ranking_path();
     DS_ASSIGN([[maybe_unused]] auto probe, make_head(spec, run.artefacts));
     if (const HeadInfo* info = find_head(spec.id); info->replay_only && !replay)

@@ -7,8 +7,10 @@
 #include <optional>
 
 #include "base/hash.h"
+#include "engine/heads/synthetic_artefact.h"
 #include "engine/model/mapped_file.h"
 #include "engine/model/model_file.h"
+#include "engine/model/synthetic_model.h"
 
 namespace draftscope {
 namespace {
@@ -100,7 +102,13 @@ Result<ArtefactInfo> read_info(const WeightSource& file) {
 
 }  // namespace
 
+Result<HeadArtefact> HeadArtefact::synthetic(const std::string& target, const HeadSpec& spec) {
+    DS_ASSIGN(SyntheticArtefact made, make_synthetic_artefact(target, spec));
+    return HeadArtefact(std::move(made.info), std::move(made.tensors));
+}
+
 Result<HeadArtefact> HeadArtefact::open(const std::string& path, std::string_view head) {
+    if (is_synthetic_model(path)) return synthetic(path, {std::string(head), {}});
     DS_ASSIGN(std::shared_ptr<const WeightSource> file, open_safetensors(path));
     DS_ASSIGN(ArtefactInfo info, read_info(*file));
     if (info.head != head)
@@ -115,6 +123,7 @@ Status HeadArtefact::fits(const HeadWeights& weights) const {
     };
     if (info_.vocab != weights.vocab) return other("a vocabulary of", info_.vocab, weights.vocab);
     if (info_.hidden != weights.hidden) return other("hidden size", info_.hidden, weights.hidden);
+    if (info_.synthetic) return {};
     if (weights.tokenizer != 0 && info_.tokenizer != weights.tokenizer)
         return other("tokenizer", hex(info_.tokenizer), hex(weights.tokenizer));
     if (!weights.target.empty() && info_.target != weights.target)
@@ -268,6 +277,8 @@ Result<HeadArtefact> needed_artefact(const HeadSpec& spec, const HeadArtefacts& 
             "head {0}: no artefact for this target and drafter; make one with draftscope fit {0} and give it "
             "with --artefact {0}=FILE",
             spec.id);
+    if (is_synthetic_model(artefacts.artefact_path))
+        return HeadArtefact::synthetic(artefacts.artefact_path, spec);
     DS_ASSIGN(HeadArtefact artefact, HeadArtefact::open(artefacts.artefact_path, spec.id));
     DS_TRY(artefact.agrees(spec));
     return artefact;

@@ -26,6 +26,7 @@ struct ArtefactInfo {
     int vocab = 0;             ///< real ids of the target
     int hidden = 0;            ///< columns of a hidden row
     bool joint = false;        ///< trained with the drafter; false = post-hoc
+    bool synthetic = false;    ///< random values: fits every tokenizer and drafter of its shapes
     /// Folder of the drafter that was trained with it, beside the artefact; "" = the drafter is unchanged.
     std::string drafter_weights;
     /// As in a head spec: "rank" = "72" or "72/36" per level, "groups" = "16". What a spec repeats must
@@ -38,8 +39,9 @@ struct ArtefactInfo {
 class HeadArtefact {
   public:
     /// Opens and checks the file itself. Not an artefact, one of a newer version, one of another head and
-    /// damaged metadata are bad_input.
+    /// damaged metadata are bad_input. "synthetic:NAME" is one of random values (synthetic_artefact.h).
     static Result<HeadArtefact> open(const std::string& path, std::string_view head);
+    static Result<HeadArtefact> synthetic(const std::string& target, const HeadSpec& spec);
 
     const ArtefactInfo& info() const { return info_; }
     const std::string& path() const { return tensors_->path(); }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/heads/synthetic_artefact.h"
+#include "engine/model/synthetic_model.h"
 #include "engine/model/tensor_file.h"
 
 namespace draftscope {
@@ -54,7 +56,8 @@ std::vector<TokenId> head_rows(const HeadWeights& weights, std::span<const Token
 }
 
 Result<std::vector<TokenId>> load_ranking(const std::string& path, std::string_view head) {
-    DS_ASSIGN(const auto file, open_tensor_file(path));
+    DS_ASSIGN(const auto file,
+              is_synthetic_model(path) ? make_synthetic_ranking(path) : open_tensor_file(path));
     DS_ASSIGN(const auto values, file->read_integers("ids"));
     std::vector<TokenId> ids;
     ids.reserve(values.size());

@@ -184,21 +184,35 @@ bool is_synthetic_model(std::string_view spec) {
     return spec.starts_with(prefix);
 }
 
-Result<ModelFile> make_synthetic_model(const std::string& spec) {
+namespace {
+
+Result<const Dimensions*> dimensions_of(const std::string& spec) {
     const Spec parts = parse_spec(spec);
     std::string known;
     for (const Dimensions& model : known_models) {
+        if (model.name == parts.name) return &model;
         known += (known.empty() ? "" : ", ") + std::string(model.name);
-        if (model.name != parts.name) continue;
-        ModelFile out;
-        DS_ASSIGN(const int layers, layers_of(model, parts, spec));
-        out.config = config_of(model, spec, layers);
-        out.weights = make_synthetic_weights(spec, model_tensors(out.config));
-        DS_ASSIGN(out.tokenizer, Tokenizer::create(byte_tokenizer(spec, model.tokens)));
-        out.quantisation = "BF16";
-        return out;
     }
     return bad_input("{}: unknown synthetic target; known are {}", printable(spec), known);
+}
+
+}  // namespace
+
+Result<SyntheticShape> synthetic_shape(const std::string& spec) {
+    DS_ASSIGN(const Dimensions* model, dimensions_of(spec));
+    DS_ASSIGN(const int layers, layers_of(*model, parse_spec(spec), spec));
+    return SyntheticShape{config_of(*model, spec, layers).name, model->tokens, model->hidden};
+}
+
+Result<ModelFile> make_synthetic_model(const std::string& spec) {
+    DS_ASSIGN(const Dimensions* model, dimensions_of(spec));
+    ModelFile out;
+    DS_ASSIGN(const int layers, layers_of(*model, parse_spec(spec), spec));
+    out.config = config_of(*model, spec, layers);
+    out.weights = make_synthetic_weights(spec, model_tensors(out.config));
+    DS_ASSIGN(out.tokenizer, Tokenizer::create(byte_tokenizer(spec, model->tokens)));
+    out.quantisation = "BF16";
+    return out;
 }
 
 }  // namespace draftscope

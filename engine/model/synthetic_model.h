@@ -23,6 +23,14 @@ bool is_synthetic_model(std::string_view spec);
 /// their config.name says so.
 Result<ModelFile> make_synthetic_model(const std::string& spec);
 
+/// What is known of "synthetic:NAME" without making it.
+struct SyntheticShape {
+    std::string name;  ///< of its config
+    int tokens = 0;    ///< ids the tokenizer has
+    int hidden = 0;
+};
+Result<SyntheticShape> synthetic_shape(const std::string& spec);
+
 /// Random values for `tensors`, made row by row as they are read; the same for the same list.
 std::unique_ptr<WeightSource> make_synthetic_weights(std::string path, std::span<const ModelTensor> tensors);
 

@@ -16,7 +16,7 @@ TEST(SyntheticTarget, RandomDraftersOfItsSizeDraftForIt) {
     auto file = open_model_file(spec);
     ASSERT_TRUE(file.ok()) << file.error().message;
     DecodeRig rig(DecodeRig::build(std::move(file).value(), kernels::Precision::int8),
-                  {{"eagle2", spec}, {"medusa", spec}}, "");
+                  {{"eagle2", spec}, {"medusa", spec}}, spec);
     EXPECT_EQ(rig.target().lm_head().n(), 151936);
     EXPECT_EQ(rig.target().tokenizer()->size(), 151669);
     RigSetting setting;
@@ -38,6 +38,21 @@ TEST(SyntheticTarget, RandomDraftersOfItsSizeDraftForIt) {
             for (const TokenId id : found[p].tokens) EXPECT_LT(id, 151669);  // no padding row
         }
     }
+    // So do heads: what fit would make of them is random, too.
+    setting.drafter = "eagle2";
+    for (const char* id : {"slimspec", "specvocab", "vocabtrim-t", "dynaspec", "coral"})
+        rig.use_artefact(id, spec);
+    for (const char* head : {"fr-spec:v=8192", "bcl", "vocabtrim-t:v=8192", "slimspec:rank=256/128",
+                             "specvocab:rank=128", "dynaspec:clusters=32", "coral:groups=8"}) {
+        setting.head = head;
+        const auto found = rig.decode(setting, prompts);
+        ASSERT_EQ(found.size(), 2u) << head;
+        for (std::size_t p = 0; p < 2; ++p) EXPECT_EQ(found[p].tokens, expected[p].tokens) << head;
+    }
+    // Down and up, in int8 with a bf16 scale for 128 values.
+    const double slim = 256.0 * (2048 + 151669);
+    const HeadCost cost = rig.head("slimspec:rank=256/128", rig.drafter("eagle2")).cost(1);
+    EXPECT_NEAR(static_cast<double>(cost.bytes) / slim, 1.02, 0.03);
     // fc, attention and the drafter's own feed-forward size, in int8 with a bf16 scale for 64 weights.
     const double eagle2 = 2048.0 * 2 * 2048 + 2048.0 * (2 * 32 + 2 * 4) * 128 + 3.0 * 2048 * 12288;
     EXPECT_NEAR(static_cast<double>(rig.drafter("eagle2").weight_bytes()) / eagle2, 1.03, 0.05);

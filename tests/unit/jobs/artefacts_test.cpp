@@ -67,6 +67,24 @@ TEST_F(Artefacts, ShippedOnesAreForTheirDrafterAndParameters) {
     EXPECT_THAT(head.error().message, ::testing::HasSubstr("not rank=9"));
 }
 
+TEST_F(Artefacts, ASyntheticTargetHasMadeUpOnes) {
+    const std::string target = "synthetic:olmo2-1b/2";
+    const ArtefactPlaces places{{}, false, "eagle3", target};
+    EXPECT_EQ(find_artefacts(spec("slimspec"), places).artefact_path, target);
+    EXPECT_EQ(find_artefacts(spec("slimspec"), places).ranking_path, "");
+    EXPECT_EQ(find_artefacts(spec("fr-spec"), places).ranking_path, target);
+    EXPECT_EQ(find_artefacts(spec("bcl"), places).ranking_path, target);
+    EXPECT_EQ(find_artefacts(spec("bcl"), places).artefact_path, "");
+    EXPECT_EQ(find_artefacts(spec("microspec"), places).ranking_path, "");
+    for (const char* head : {"slimspec:rank=512", "specvocab", "vocabtrim-t:v=64", "coral", "dynaspec:r=16",
+                             "fr-spec:v=9", "bcl"})
+        EXPECT_TRUE(make_head(spec(head), find_artefacts(spec(head), places)).ok()) << head;
+    const auto wide =
+        make_head(spec("slimspec:rank=2049"), find_artefacts(spec("slimspec:rank=2049"), places));
+    ASSERT_FALSE(wide.ok());
+    EXPECT_THAT(wide.error().message, ::testing::HasSubstr("use 1..2048"));
+}
+
 TEST_F(Artefacts, GivenOnesComeFirst) {
     save("heads/eagle2/slimspec.safetensors", "slimspec");
     const std::string mine = save("mine.safetensors", "slimspec"), bcl = save("bcl.safetensors", "bcl");
