@@ -41,7 +41,9 @@ nlohmann::json artefact_json(const ResolvedRun& run) {
     const ArtefactInfo& info = artefact->info();
     return {
         {"file", artefact->path()},
-        {"trained", info.synthetic ? "random values" : info.joint ? "joint" : "post-hoc"},
+        {"trained", info.synthetic ? "random values"
+                    : info.joint   ? "joint"
+                                   : "post-hoc"},
         {"drafter_hash", info.drafter_hash},
         {"parameters", std::map<std::string, std::string>(info.parameters.begin(), info.parameters.end())},
         {"report", nlohmann::json::parse(info.report, nullptr, false)}};

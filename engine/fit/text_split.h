@@ -10,12 +10,12 @@ struct HoldOut {
     int most = 60;   ///< ... but no more than so many
 };
 
-/// Which texts a fit learns from and which it is judged on: one rule for rankings, rows and joint training, so
-/// that nothing is judged on what it has seen.
+/// Which texts a fit learns from and which it is judged on: one rule for rankings, rows and joint training,
+/// so that nothing is judged on what it has seen.
 class TextSplit {
   public:
-    /// `generated[t]` tokens follow the prompt of text t; texts with fewer than two are passed over. Of two or
-    /// more usable texts at least one is held out; of one, none.
+    /// `generated[t]` tokens follow the prompt of text t; texts with fewer than two are passed over. Of two
+    /// or more usable texts at least one is held out; of one, none.
     TextSplit(std::span<const int> generated, HoldOut hold_out);
 
     /// Positions in `generated`, rising.

@@ -223,7 +223,8 @@ TEST_F(TraceReplay, BclTrainsRowsOfItsSizeWhereAskedTo) {
     ASSERT_EQ(sized.exit_code, 0) << sized.err;
     const json ranked = json::parse(sized.out, nullptr, false);
     const double size = ranked["fit"]["size"];
-    // The eight texts of the trace: the last is held out, and what the others never said is not covered there.
+    // The eight texts of the trace: the last is held out, and what the others never said is not covered
+    // there.
     EXPECT_GT(ranked["fit"]["tokens_held_out"], 0);
     EXPECT_LT(ranked["held_out"]["coverage_at_size"], ranked["fit"]["coverage_at_size"]);
     const Finished trained =
