@@ -18,13 +18,6 @@ void topk(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids, Rows<f
 /// The same k as topk() in the order of their indices, rising: cheaper, as nothing is sorted. ids is [M, k].
 void top_set(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids);
 
-/// topk() and logsumexp() of each row over columns of its own: columns[m] (the places in x[m], any order), or
-/// where `places` is given, places[c] for each c of columns[m]. Ids are places in columns[m]. Rows with fewer
-/// than k columns fill as many cells as they have; a row without columns has a logsumexp of -inf.
-void topk_of_columns(Exec& exec, Rows<const float> x, std::span<const std::span<const std::int32_t>> columns,
-                     int k, Rows<std::int32_t> ids, Rows<float> values, std::span<float> logsumexp,
-                     std::span<const std::int32_t> places = {});
-
 /// Index of the largest value of each row, ties to the lower index.
 void argmax(Exec& exec, Rows<const float> x, std::span<std::int32_t> out);
 

@@ -4,8 +4,6 @@
 #include <bit>
 #include <cstring>
 
-#include "kernels/topk.h"
-
 namespace draftscope {
 
 void TokenMarks::take(std::vector<TokenId>& out) {
@@ -29,24 +27,6 @@ void TokenMarks::take(std::vector<TokenId>& out) {
     for (std::size_t word = 0; word < bits_.size(); ++word)
         for (std::uint64_t bits = bits_[word]; bits != 0; bits &= bits - 1)
             *next++ = static_cast<TokenId>(word * 64 + static_cast<std::size_t>(std::countr_zero(bits)));
-}
-
-void TokenUnion::take(std::vector<TokenId>& out) {
-    marks_.take(out);
-    for (std::size_t i = 0; i < out.size(); ++i)
-        place_[static_cast<std::size_t>(out[i])] = static_cast<std::int32_t>(i);
-}
-
-void select_own(kernels::Exec& exec, Rows<const float> logits,
-                std::span<const std::span<const TokenId>> lists, std::span<const std::int32_t> places,
-                int first, Proposal& out) {
-    const auto r = static_cast<std::size_t>(first), cell = r * static_cast<std::size_t>(out.k);
-    for (std::size_t i = 0; i < lists.size(); ++i)
-        out.counts[r + i] = std::min(out.k, static_cast<int>(lists[i].size()));
-    kernels::topk_of_columns(exec, logits, lists, out.k,
-                             Rows<std::int32_t>(out.ids.data() + cell, logits.rows, out.k),
-                             Rows<float>(out.logits.data() + cell, logits.rows, out.k),
-                             std::span(out.logsumexp).subspan(r, lists.size()), places);
 }
 
 }  // namespace draftscope

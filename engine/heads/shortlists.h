@@ -48,29 +48,6 @@ class TokenMarks {
     std::vector<std::uint64_t> bits_;  ///< the same, 64 a word; made by take()
 };
 
-/// Such a set, kept between calls so that a union costs what it holds, not the vocabulary, with the places of
-/// what was taken.
-class TokenUnion {
-  public:
-    explicit TokenUnion(int vocab = 0) : marks_(vocab), place_(static_cast<std::size_t>(vocab)) {}
-    void add(std::span<const TokenId> ids) { marks_.add(ids); }
-    void take(std::vector<TokenId>& out);
-    /// [vocab]: where each token lies in what the last take() gave; of tokens that are not in it, anything.
-    std::span<const std::int32_t> places() const { return place_; }
-
-  private:
-    TokenMarks marks_;
-    std::vector<std::int32_t> place_;
-};
-
-/// Candidates of hidden rows `first` on from logits over a longer list: lists[i] are row first + i's own
-/// tokens in the order in which a static head would hold them, so that neither top-k nor logsumexp can tell
-/// which other rows shared the call; places[token] is a token's place in its logits. Ids in `out` are places
-/// in lists[i].
-void select_own(kernels::Exec& exec, Rows<const float> logits,
-                std::span<const std::span<const TokenId>> lists, std::span<const std::int32_t> places,
-                int first, Proposal& out);
-
 /// The states of adjacent rows of one sequence: [first, end) ranges of `states`, null states left out.
 template <typename Visit>
 void for_each_sequence(std::span<HeadState* const> states, Visit visit) {

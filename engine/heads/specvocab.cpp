@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <utility>
 
 #include "engine/heads/candidates.h"
@@ -11,6 +12,7 @@
 #include "kernels/head.h"
 #include "kernels/head_rows.h"
 #include "kernels/head_shortlists.h"
+#include "kernels/row_sets.h"
 
 namespace draftscope {
 namespace {
@@ -35,7 +37,7 @@ class SpecVocabHead final : public Head {
                     "one for this drafter",
                     artefact_.path(), speculator_.token(row));
         store_ = kernels::RowStore::make(exec, *weights.lm_head);
-        together_ = TokenUnion(weights.vocab);
+        together_ = kernels::RowSets(weights.vocab);
         DS_ASSIGN(full_, make_full_head({}, {}));
         return full_->prepare(exec, weights);
     }
@@ -63,7 +65,7 @@ class SpecVocabHead final : public Head {
             for (TokenId& id : std::span(out.ids).subspan(static_cast<std::size_t>(r) * k, k))
                 if (id != no_token) id = own[static_cast<std::size_t>(id)];
         }
-        note(states, context.level);
+        note(context.exec, states, context.level);
     }
 
     /// The most that a call may read: no token wanted by two rows.
@@ -128,6 +130,11 @@ class SpecVocabHead final : public Head {
         return std::span(chosen_).subspan(static_cast<std::size_t>(row) * size, size);
     }
 
+    /// Those of rows [first, end).
+    Rows<const TokenId> shortlists(int first, int end) const {
+        return {chosen_.data() + std::ptrdiff_t{first} * chosen_size_, end - first, chosen_size_};
+    }
+
     /// Fills the shortlists of all rows.
     void choose(ProposeContext& context, Rows<const float> hidden) {
         const int size = chosen_size_ = size_at(context.level);
@@ -188,7 +195,19 @@ class SpecVocabHead final : public Head {
         spans_.add_bytes(Phase::head, rows_bytes(static_cast<double>(union_.size())));
         spans_.record(context.phases);
         std::fill(out.counts.begin(), out.counts.end(), k);
-        note(states, level);
+        note(context.exec, states, level);
+    }
+
+    /// Room for logits whose rows begin on lines of the cache: blocks of 16 are stored there whole.
+    Rows<float> logits_of(int rows, int columns) {
+        constexpr int line = 64 / sizeof(float);
+        const std::ptrdiff_t stride = (columns + line - 1) / line * line;
+        const auto wanted = static_cast<std::size_t>(rows * stride);
+        if (logits_.size() < wanted + line) logits_.resize(wanted + wanted / 4 + line);
+        void* at = logits_.data();
+        std::size_t room = logits_.size() * sizeof(float);
+        return {static_cast<float*>(std::align(line * sizeof(float), wanted * sizeof(float), at, room)), rows,
+                columns, stride};
     }
 
     /// Exact logits of rows [first, end) over the union of their shortlists, and each row's own candidates.
@@ -197,11 +216,9 @@ class SpecVocabHead final : public Head {
         const int rows = end - first;
         {
             PhaseScope scope(context.phases, Phase::gather, context.level, rows);
-            for (int r = first; r < end; ++r) together_.add(shortlist(r));
-            together_.take(union_);
+            together_.unite(context.exec, shortlists(first, end), union_);
         }
-        logits_.resize(static_cast<std::size_t>(rows) * union_.size());
-        const Rows<float> exact(logits_.data(), rows, static_cast<int>(union_.size()));
+        const Rows<float> exact = logits_of(rows, static_cast<int>(union_.size()));
         {
             PhaseScope scope(context.phases, Phase::head, context.level, rows,
                              rows_bytes(static_cast<double>(union_.size())));
@@ -214,29 +231,34 @@ class SpecVocabHead final : public Head {
         PhaseScope scope(context.phases, Phase::topk, context.level, rows,
                          3 * static_cast<std::uint64_t>(rows) *
                              static_cast<std::uint64_t>(size_at(context.level)) * sizeof(float));
-        lists_.clear();
-        for (int r = first; r < end; ++r) lists_.push_back(shortlist(r));
-        select_own(context.exec, exact, lists_, together_.places(), first, out);
+        const int k = out.k;
+        const auto at = static_cast<std::size_t>(first), cell = at * static_cast<std::size_t>(k);
+        std::fill_n(out.counts.begin() + first, rows, std::min(k, chosen_size_));
+        kernels::topk_of_sets(context.exec, exact, together_, k,
+                              Rows<std::int32_t>(out.ids.data() + cell, rows, k),
+                              Rows<float>(out.logits.data() + cell, rows, k),
+                              std::span(out.logsumexp).subspan(at, static_cast<std::size_t>(rows)));
         if (context.support == nullptr) return;
         for (int r = 0; r < rows; ++r) {
             const auto own = shortlist(first + r);
             SupportRow support{{own.begin(), own.end()}, {}};
-            for (const TokenId id : own)
-                support.logits.push_back(exact.row_data(r)[together_.places()[static_cast<std::size_t>(id)]]);
+            const auto owners = together_.owners(r);
+            for (std::size_t i = 0; i < union_.size(); ++i)
+                if (owners.empty() || (owners[i] & kernels::RowSets::bit(r)) != 0)
+                    support.logits.push_back(exact.row_data(r)[i]);
             context.support->push_back(std::move(support));
         }
     }
 
     /// What each sequence's rows chose, and its share of what was read.
-    void note(std::span<HeadState* const> states, int level) {
+    void note(const kernels::Exec& exec, std::span<HeadState* const> states, int level) {
         for_each_sequence(states, [&](ShortlistState& state, int first, int end) {
             ShortlistState::Level& seen = state.levels[level];
             const double read = static_cast<double>(end - first) * chosen_size_;
             if (!per_row_ && static_cast<std::size_t>(end - first) == states.size()) {
                 seen.ids = union_;  // one sequence: what the call read
             } else {
-                for (int r = first; r < end; ++r) together_.add(shortlist(r));
-                together_.take(seen.ids);
+                together_.unite(exec, shortlists(first, end), seen.ids);
             }
             seen.active_rows = per_row_ ? read : static_cast<double>(seen.ids.size());
             seen.bytes = speculator_.bytes(level) + rows_bytes(seen.active_rows);
@@ -250,11 +272,10 @@ class SpecVocabHead final : public Head {
     LowRank speculator_;
     kernels::RowStore store_;
     std::unique_ptr<Head> full_;
-    TokenUnion together_;
+    kernels::RowSets together_;
     std::vector<float> logits_;
     std::vector<TokenId> chosen_;  ///< [rows, chosen_size_], the shortlists of the call
     int chosen_size_ = 0;
-    std::vector<std::span<const TokenId>> lists_;  ///< the shortlists of the rows scored together
     std::vector<TokenId> union_;
     kernels::DeviceShortlists there_;
     DeviceSpans spans_;

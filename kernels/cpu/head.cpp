@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/activations.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/passing.h"
 #include "kernels/cpu/selection.h"
 #include "kernels/cpu/split.h"
 #include "kernels/cpu/weight_stream.h"
@@ -70,14 +71,24 @@ class Stretches {
         return work;
     }
 
+    /// Can keep() run?
+    bool keeps() const {
+        return passing() != nullptr && work_.k <= most_passing_inputs && work_.rows >= fewest_kept();
+    }
+    /// What of blocks [first, first + count) passes the rows' bounds. Without bias.
+    void keep(const MatmulWork& own, int first, int count, PassingRow* rows) const {
+        passing()(part_of(own, first), 0, count, first * lanes, rows);
+    }
+    /// Asks memory for a block that is to be read alone.
+    void fetch(int block) const {
+        const std::size_t bytes = block_bytes(packing_.precision, work_.k);
+        for (std::size_t line = 0; line < bytes; line += weight_line)
+            __builtin_prefetch(work_.weights + static_cast<std::size_t>(block) * bytes + line, 0, 2);
+    }
+
     /// Blocks [first, first + count) into y [M, stride].
     void run(const MatmulWork& own, int first, int count, float* y, int stride) const {
-        MatmulWork part = own;
-        const auto skipped = static_cast<std::size_t>(first);
-        part.weights += skipped * block_bytes(packing_.precision, part.k);
-        part.scales += skipped * scale_bytes(packing_, part.k) / sizeof(std::uint16_t);
-        part.n -= first * lanes;
-        if (part.bias != nullptr) part.bias += first * lanes;
+        MatmulWork part = part_of(own, first);
         part.y = y;
         part.y_stride = stride;
         // A thread goes through stretches in their order, but a sample's single blocks lie apart.
@@ -88,6 +99,22 @@ class Stretches {
     }
 
   private:
+    MatmulWork part_of(MatmulWork part, int first) const {
+        const auto skipped = static_cast<std::size_t>(first);
+        part.weights += skipped * block_bytes(packing_.precision, part.k);
+        part.scales += skipped * scale_bytes(packing_, part.k) / sizeof(std::uint16_t);
+        part.n -= first * lanes;
+        if (part.bias != nullptr) part.bias += first * lanes;
+        return part;
+    }
+    /// One row of int8 is faster by vpdpbusd.
+    int fewest_kept() const { return packing_.precision == Precision::int8 ? 2 : 1; }
+    PassingBlocks passing() const {
+        return packing_.precision == Precision::int8   ? kernels_.passing_int8
+               : packing_.precision == Precision::bf16 ? kernels_.passing_bf16
+                                                       : nullptr;
+    }
+
     Exec& exec_;
     const MatmulKernels& kernels_;
     MatmulBlocks kernel_;
@@ -228,15 +255,51 @@ constexpr int sample_blocks = bound_samples / lanes;
 /// The samples of all rows, [rows, bound_samples], from blocks [begin, end) of sample_blocks spread over the
 /// matrix: the same in every thread, as each keeps what passes the bound that it finds itself.
 void take_samples(const Stretches& product, const MatmulWork& own, int begin, int end, float* samples) {
+    const auto place = [&](int b) {
+        return static_cast<int>(std::int64_t{b} * (product.whole_blocks() - 1) / (sample_blocks - 1));
+    };
+    for (int b = begin; b < end; ++b) product.fetch(place(b));
     for (int b = begin; b < end; ++b)
-        product.run(own,
-                    static_cast<int>(std::int64_t{b} * (product.whole_blocks() - 1) / (sample_blocks - 1)), 1,
-                    samples + std::ptrdiff_t{b} * lanes, bound_samples);
+        product.run(own, place(b), 1, samples + std::ptrdiff_t{b} * lanes, bound_samples);
 }
 /// What to keep above; +inf where a sample gives no bound.
 float bound_of(const RowKernels& kernels, const float* sample, int place) {
     const float bound = kth_largest(kernels, sample, bound_samples, place);
     return std::isfinite(bound) ? bound : -lowest;
+}
+
+/// One thread's part of the lists, from stretches [begin, end) of `segment` outputs. Memory is as many
+/// PassingRows as there are rows where the product keeps what passes itself, else one stretch's logits.
+void fill_lists(const RowKernels& kernels, const Stretches& product, const MatmulWork& own, int begin,
+                int end, const float* bounds, const PassedLists& lists, int thread, std::byte* memory) {
+    const auto length = [&](int s) { return std::min(segment, own.n - s * segment); };
+    if (!product.keeps()) {
+        auto* y = reinterpret_cast<float*>(memory);
+        for (int s = begin; s < end; ++s) {
+            product.run(own, s * segment_blocks, blocks_of(length(s), lanes), y, segment);
+            for (int r = 0; r < own.rows; ++r) {
+                int& found = lists.count(thread, r);
+                found = keep_passing(kernels, y + std::ptrdiff_t{r} * segment, length(s), s * segment,
+                                     bounds[r], lists.room(), lists.of(thread, r), found);
+            }
+        }
+        return;
+    }
+    auto* rows = reinterpret_cast<PassingRow*>(memory);
+    for (int r = 0; r < own.rows; ++r) {
+        const Passed list = lists.of(thread, r);
+        rows[r] = {bounds[r], 0, list.values, list.index};
+    }
+    for (int s = begin; s < end; ++s) {
+        for (int r = 0; r < own.rows; ++r) {
+            if (rows[r].count + length(s) <= lists.room()) continue;
+            rows[r] = {-lowest, 0, rows[r].values, rows[r].places};
+            lists.count(thread, r) = -1;
+        }
+        product.keep(own, s * segment_blocks, blocks_of(length(s), lanes), rows);
+    }
+    for (int r = 0; r < own.rows; ++r)
+        if (int& found = lists.count(thread, r); found >= 0) found = rows[r].count;
 }
 
 /// The sets of head_top_set() from what passes each row's bound; the first id of a row that the sample
@@ -247,7 +310,7 @@ void keep_best(Exec& exec, const Matrix& weights, Rows<const float> x, int k, in
     const RowKernels& kernels = row_kernels(exec);
     Stretches product(exec, weights, x, nullptr);
     const int segments = blocks_of(n, segment);
-    PassedLists lists(std::min(exec.threads(), segments), rows, 2 * k + segment);
+    PassedLists lists(std::min(exec.threads(), segments), rows, 2 * k + 2 * segment);
     // Every thread finds the bounds of a few rows itself, for less than a meeting of the pool costs.
     const bool meet = rows > rows_prepared_twice;
     const std::size_t row_bounds = aligned(static_cast<std::size_t>(rows) * sizeof(float));
@@ -283,16 +346,8 @@ void keep_best(Exec& exec, const Matrix& weights, Rows<const float> x, int k, in
             find_bounds(0, rows, y, bounds);
             if (begin == 0) std::copy_n(bounds, rows, common);
         }
-        static_assert(bound_samples == segment);
-        for (int s = begin; s < end; ++s) {
-            const int first = s * segment, count = std::min(segment, n - first);
-            product.run(own, s * segment_blocks, blocks_of(count, lanes), y, segment);
-            for (int r = 0; r < rows; ++r) {
-                int& found = lists.count(thread, r);
-                found = keep_passing(kernels, y + std::ptrdiff_t{r} * segment, count, first, bounds[r],
-                                     lists.room(), lists.of(thread, r), found);
-            }
-        }
+        static_assert(bound_samples == segment && segment * sizeof(float) >= sizeof(PassingRow));
+        fill_lists(kernels, product, own, begin, end, bounds, lists, thread, reinterpret_cast<std::byte*>(y));
     });
     const std::int64_t operations = std::int64_t{rows} * k * 32;
     split_range(exec, rows, operations, [&](int thread, int begin, int end) {

@@ -3,6 +3,7 @@
 #include "kernels/cpu/matmul_bf16_pairs.h"
 #include "kernels/cpu/matmul_int4_vnni.h"
 #include "kernels/cpu/matmul_int8_vnni.h"
+#include "kernels/cpu/passing.h"
 
 /// AMX: one tile instruction multiplies up to 16 rows of activations with 16 outputs over 64 bytes of inputs,
 /// at nearly the same cost for 2 rows as for 16.
@@ -476,6 +477,8 @@ const MatmulKernels matmul_kernels_amx = {TileWalk<F32Tile>::run,
                                           quantise_row_int4,
                                           to_bf16_pairs,
                                           &gathered_int8_amx,
-                                          &gathered_bf16_amx};
+                                          &gathered_bf16_amx,
+                                          passing_int8_amx,
+                                          passing_bf16_amx};
 
 }  // namespace draftscope::kernels

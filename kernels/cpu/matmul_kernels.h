@@ -46,6 +46,8 @@ struct MatmulWork {
 using MatmulBlocks = void (*)(const MatmulWork& work, int begin, int end);
 
 struct GatheredKernel;
+struct PassingRow;
+using PassingBlocks = void (*)(const MatmulWork& work, int begin, int end, int first, PassingRow* rows);
 
 struct MatmulKernels {
     MatmulBlocks f32;
@@ -65,6 +67,9 @@ struct MatmulKernels {
     /// Scattered rows (kernels/cpu/gathered.h); null where they are put in block order for the ones above.
     const GatheredKernel* gathered_int8 = nullptr;
     const GatheredKernel* gathered_bf16 = nullptr;
+    /// Thin factors, outputs kept above bounds (kernels/cpu/passing.h); null where they are written first.
+    PassingBlocks passing_int8 = nullptr;
+    PassingBlocks passing_bf16 = nullptr;
 };
 
 extern const MatmulKernels matmul_kernels_portable;

@@ -49,6 +49,11 @@ struct RowKernels {
     /// The values above `low` but not above `high` among x[0, n), in order; returns how many. `values` has
     /// room for 16 more than that.
     int (*take_between)(const float* x, int n, float low, float high, float* values);
+    /// Places at which any of `tables` tables [tables, n] is not 0, rising; returns how many. `out` has room
+    /// for 16 more.
+    int (*take_marked)(const std::uint8_t* marks, int n, int tables, std::int32_t* out);
+    /// Those of x[0, n) whose owners have `bit`, in order; returns how many. `out` has room for 16 more.
+    int (*take_owned)(const float* x, const std::uint8_t* owners, std::uint8_t bit, int n, float* out);
     /// Fills weights with exp(score - maximum) and the maximum and sum in `out`.
     void (*score_chunk)(const AttentionChunk& chunk);
     /// Fills the unnormalised output in `out` from weights and values.

@@ -247,6 +247,44 @@ struct RowKernelsOf {
         }
     }
 
+    static int take_marked(const std::uint8_t* marks, int n, int tables, std::int32_t* out) {
+        int found = 0, i = 0;
+        if constexpr (requires { V::marked64(marks); }) {
+            for (; i + 64 <= n; i += 64) {
+                std::uint64_t mask = V::marked64(marks + i);
+                for (int t = 1; t < tables; ++t)
+                    mask |= V::marked64(marks + static_cast<std::ptrdiff_t>(t) * n + i);
+                for (int part = 0; part < 64; part += 16) {
+                    const auto lanes = static_cast<std::uint32_t>(mask >> part & 0xffffu);
+                    V::store_lanes(out + found, lanes, i + part);
+                    found += __builtin_popcount(lanes);
+                }
+            }
+        }
+        for (; i < n; ++i) {
+            bool any = false;
+            for (int t = 0; t < tables; ++t) any |= marks[static_cast<std::ptrdiff_t>(t) * n + i] != 0;
+            if (any) out[found++] = i;
+        }
+        return found;
+    }
+
+    static int take_owned(const float* x, const std::uint8_t* owners, std::uint8_t bit, int n, float* out) {
+        int found = 0, i = 0;
+        if constexpr (requires { V::marked(owners, bit); }) {
+            for (; i + 16 <= n; i += 16) {
+                const std::uint32_t mask = V::marked(owners + i, bit);
+                V::store_packed(out + found, mask, V::load(x + i));
+                found += __builtin_popcount(mask);
+            }
+        }
+        for (; i < n; ++i) {
+            out[found] = x[i];
+            found += (owners[i] & bit) != 0 ? 1 : 0;
+        }
+        return found;
+    }
+
     /// weights[r][p] = q[row + r] . key(p) for R heads, V::dot_keys keys at a time: each load of a key serves
     /// R rows.
     template <int R>
@@ -439,9 +477,9 @@ struct RowKernelsOf {
     }
 
     static constexpr RowKernels table() {
-        return {rms_norm,    silu_mul,  add,         round_to_bf16, rope,        largest,
-                sum_exp,     above,     take_above,  take_places,   count_above, take_between,
-                score_chunk, mix_chunk, join_chunks, forward_kl,    exp_scaled};
+        return {rms_norm,    silu_mul,   add,         round_to_bf16, rope,         largest,     sum_exp,
+                above,       take_above, take_places, count_above,   take_between, take_marked, take_owned,
+                score_chunk, mix_chunk,  join_chunks, forward_kl,    exp_scaled};
     }
 };
 

@@ -195,56 +195,6 @@ void top_set(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids) {
     });
 }
 
-void topk_of_columns(Exec& exec, Rows<const float> x, std::span<const std::span<const std::int32_t>> columns,
-                     int k, Rows<std::int32_t> ids, Rows<float> values, std::span<float> logsumexp,
-                     std::span<const std::int32_t> places) {
-    assert(k > 0 && static_cast<int>(columns.size()) == x.rows && ids.rows == x.rows);
-    const RowKernels& kernels = row_kernels(exec);
-    std::size_t most = 0;
-    std::int64_t all = 0;
-    for (const auto& own : columns) {
-        most = std::max(most, own.size());
-        all += static_cast<std::int64_t>(own.size());
-    }
-    const std::size_t parts_bytes = (most / segment + 1) * sizeof(SumPart);
-    const std::size_t keys_bytes = std::max(most, static_cast<std::size_t>(k)) * sizeof(std::uint64_t);
-    constexpr std::int64_t operations_per_value =
-        64;  // two reads from anywhere, an exponential, a comparison
-    split_range(exec, x.rows, all * operations_per_value, [&](int thread, int begin, int end) {
-        std::byte* scratch = exec.scratch(thread, keys_bytes + parts_bytes + most * sizeof(float));
-        auto* keys = reinterpret_cast<std::uint64_t*>(scratch);
-        auto* parts = reinterpret_cast<SumPart*>(scratch + keys_bytes);
-        auto* own = reinterpret_cast<float*>(scratch + keys_bytes + parts_bytes);
-        for (int r = begin; r < end; ++r) {
-            const std::span<const std::int32_t> at = columns[static_cast<std::size_t>(r)];
-            const int n = static_cast<int>(at.size()), kept = std::min(k, n);
-            const float* row = x.row_data(r);
-            const auto column = [at](int i) {
-                return static_cast<std::size_t>(at[static_cast<std::size_t>(i)]);
-            };
-            if (places.empty()) {
-                for (int i = 0; i < n; ++i) own[i] = row[column(i)];
-            } else {
-                for (int i = 0; i < n; ++i) own[i] = row[places[column(i)]];
-            }
-            for (int s = 0; s * segment < n; ++s)
-                parts[s] = sum_part(kernels, own + s * segment, std::min(segment, n - s * segment));
-            logsumexp[static_cast<std::size_t>(r)] = join_sums(parts, blocks_of(n, segment));
-            if (kept == 0) continue;
-            int found = kept;
-            if (kept <= most_heap) {
-                BestKeys best{keys, kept};
-                best.add(kernels, own, 0, n);
-            } else {
-                found = keys_by_sample(kernels, own, n, kept, keys);
-                std::nth_element(keys, keys + kept - 1, keys + found, std::greater<>{});
-                found = kept;
-            }
-            write_best(keys, found, kept, ids.row_data(r), values.row_data(r));
-        }
-    });
-}
-
 void argmax(Exec& exec, Rows<const float> x, std::span<std::int32_t> out) {
     assert(static_cast<int>(out.size()) == x.rows && x.cols > 0);
     const RowKernels& kernels = row_kernels(exec);

@@ -129,42 +129,17 @@ TEST(HeadTopSet, SamplesThatMisleadChangeNothing) {
     }
 }
 
-TEST(TopkOfColumns, EqualsTopkAndLogsumexpOfTheRowAlone) {
-    for (const Isa isa : isas()) {
-        const std::unique_ptr<Exec> exec = make_cpu_exec(2, isa);
-        const Table x = hard_table(5, 4000, 8);
-        Rng rng(4);
-        std::vector<std::vector<std::int32_t>> lists;
-        for (const int count : {1, 0, 7, 2048, 4000}) {
-            lists.emplace_back();
-            for (int i = 0; i < count; ++i)
-                lists.back().push_back(static_cast<std::int32_t>(rng.below(4000)));
-        }
-        const std::vector<std::span<const std::int32_t>> columns(lists.begin(), lists.end());
-        for (const int k : {1, 10, 200}) {
-            std::vector<std::int32_t> ids(static_cast<std::size_t>(5 * k), -1);
-            std::vector<float> values(ids.size()), sums(5);
-            topk_of_columns(*exec, x.view(), columns, k, Rows<std::int32_t>(ids.data(), 5, k),
-                            Rows<float>(values.data(), 5, k), sums);
-            for (int r = 0; r < 5; ++r) {
-                const auto& list = lists[static_cast<std::size_t>(r)];
-                const int n = static_cast<int>(list.size()), kept = std::min(k, n);
-                if (n == 0) {
-                    EXPECT_EQ(sums[1], -INFINITY);
-                    EXPECT_EQ(ids[static_cast<std::size_t>(k)], -1);
-                    continue;
-                }
-                Table own(1, n);
-                for (int i = 0; i < n; ++i) own.row(0)[i] = x.at(r, list[static_cast<std::size_t>(i)]);
-                std::vector<std::int32_t> expected(static_cast<std::size_t>(kept));
-                std::vector<float> best(expected.size());
-                float sum = 0;
-                topk(*exec, own.view(), kept, Rows<std::int32_t>(expected.data(), 1, kept),
-                     Rows<float>(best.data(), 1, kept));
-                logsumexp(*exec, own.view(), {&sum, 1});
-                EXPECT_TRUE(same_bits(&sums[static_cast<std::size_t>(r)], &sum, 1));
-                EXPECT_TRUE(std::equal(expected.begin(), expected.end(), ids.begin() + r * k));
-                EXPECT_TRUE(same_bits(best.data(), values.data() + r * k, kept));
+// Thin factors whose outputs are kept as they leave the tiles, where the machine has tiles: one and two of a
+// group of inputs, rows that fill one and two, whole and half chunks of bf16.
+TEST(HeadTopSet, KeepsWhatPassesOfThinFactors) {
+    const std::unique_ptr<Exec> exec = make_cpu_exec(2, isas().back());
+    for (const Precision precision : {Precision::int8, Precision::bf16}) {
+        for (const int inputs : {1, 36, 72, 128, 129}) {
+            const Matrix head = head_of(*exec, {precision, false}, 8207, inputs);
+            for (const int rows : {2, 9, 17}) {
+                SCOPED_TRACE("inputs " + std::to_string(inputs) + " rows " + std::to_string(rows));
+                const Table x = hard_table(rows, inputs, static_cast<std::uint64_t>(rows + inputs));
+                for (const int k : {1, 700}) expect_plain_set(*exec, head, x, k);
             }
         }
     }

@@ -1,0 +1,91 @@
+#include "kernels/row_sets.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/layout.h"
+#include "kernels/cpu/selection.h"
+#include "kernels/cpu/split.h"
+
+namespace draftscope::kernels {
+
+void RowSets::unite(const Exec& exec, Rows<const std::int32_t> lists, std::vector<std::int32_t>& out) {
+    rows_ = lists.rows;
+    width_ = lists.cols;
+    owners_.clear();
+    if (lists.rows <= 1) {
+        const std::int32_t* only = lists.data;
+        out.assign(only, only + (lists.rows == 0 ? 0 : width_));
+        members_ = static_cast<int>(out.size());
+        return;
+    }
+    const auto n = static_cast<std::size_t>(n_),
+               groups = static_cast<std::size_t>(blocks_of(rows_, together));
+    if (marks_.size() < groups * n) marks_.resize(groups * n);
+    for (int r = 0; r < rows_; ++r) {
+        std::uint8_t* marks = marks_.data() + static_cast<std::size_t>(r / together) * n;
+        for (const std::int32_t member : lists.row(r)) marks[member] |= bit(r);
+    }
+    const std::size_t most = static_cast<std::size_t>(rows_) * static_cast<std::size_t>(width_);
+    out.resize(std::min(most, n) + SetScratch::slack);
+    members_ = row_kernels(exec).take_marked(marks_.data(), n_, static_cast<int>(groups), out.data());
+    out.resize(static_cast<std::size_t>(members_));
+    owners_.resize(groups * out.size());
+    for (std::size_t g = 0; g < groups; ++g) {
+        std::uint8_t* marks = marks_.data() + g * n;
+        std::uint8_t* owners = owners_.data() + g * out.size();
+        for (std::size_t i = 0; i < out.size(); ++i) {
+            owners[i] = marks[out[i]];
+            marks[out[i]] = 0;
+        }
+    }
+}
+
+std::span<const std::uint8_t> RowSets::owners(int row) const {
+    if (owners_.empty()) return {};
+    const auto size = static_cast<std::size_t>(members_);
+    return std::span(owners_).subspan(static_cast<std::size_t>(row / together) * size, size);
+}
+
+void topk_of_sets(Exec& exec, Rows<const float> x, const RowSets& sets, int k, Rows<std::int32_t> ids,
+                  Rows<float> values, std::span<float> logsumexp) {
+    assert(k > 0 && sets.rows() == x.rows && sets.members() == x.cols && ids.rows == x.rows);
+    const RowKernels& kernels = row_kernels(exec);
+    const int n = sets.members_of_row(), kept = std::min(k, n), parts = blocks_of(n, segment);
+    const auto width = static_cast<std::size_t>(n);
+    const std::size_t keys_bytes = std::max(width, static_cast<std::size_t>(k)) * sizeof(std::uint64_t);
+    const std::size_t parts_bytes = static_cast<std::size_t>(parts) * sizeof(SumPart);
+    // A comparison for each column, an exponential for each of one's own.
+    const std::int64_t operations = std::int64_t{x.rows} * (x.cols + 24 * std::int64_t{n});
+    split_range(exec, x.rows, operations, [&](int thread, int begin, int end) {
+        std::byte* scratch =
+            exec.scratch(thread, keys_bytes + parts_bytes + (width + SetScratch::slack) * sizeof(float));
+        auto* keys = reinterpret_cast<std::uint64_t*>(scratch);
+        auto* sums = reinterpret_cast<SumPart*>(scratch + keys_bytes);
+        auto* packed = reinterpret_cast<float*>(scratch + keys_bytes + parts_bytes);
+        for (int r = begin; r < end; ++r) {
+            const float* own = x.row_data(r);
+            if (const auto owners = sets.owners(r); !owners.empty()) {
+                kernels.take_owned(own, owners.data(), RowSets::bit(r), x.cols, packed);
+                own = packed;
+            }
+            for (int s = 0; s < parts; ++s)
+                sums[s] = sum_part(kernels, own + s * segment, std::min(segment, n - s * segment));
+            logsumexp[static_cast<std::size_t>(r)] = join_sums(sums, parts);
+            if (kept == 0) continue;
+            int found = kept;
+            if (kept <= most_heap) {
+                BestKeys best{keys, kept};
+                best.add(kernels, own, 0, n);
+            } else {
+                found = keys_by_sample(kernels, own, n, kept, keys);
+                std::nth_element(keys, keys + kept - 1, keys + found, std::greater<>{});
+                found = kept;
+            }
+            write_best(keys, found, kept, ids.row_data(r), values.row_data(r));
+        }
+    });
+}
+
+}  // namespace draftscope::kernels
