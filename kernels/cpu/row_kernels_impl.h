@@ -93,18 +93,24 @@ struct RowKernelsOf {
     }
 
     static float largest(const float* x, int n) {
-        F best = V::set1(-__builtin_inff());
+        // One maximum alone would wait for itself.
+        F best[4] = {V::set1(-__builtin_inff()), V::set1(-__builtin_inff()), V::set1(-__builtin_inff()),
+                     V::set1(-__builtin_inff())};
         int i = 0;
-        for (; i + 16 <= n; i += 16) best = V::max(V::load(x + i), best);
-        float m = V::largest(best);
+        for (; i + 64 <= n; i += 64) {
+            for (int u = 0; u < 4; ++u) best[u] = V::max(V::load(x + i + 16 * u), best[u]);
+        }
+        for (; i + 16 <= n; i += 16) best[0] = V::max(V::load(x + i), best[0]);
+        float m = V::largest(V::max(V::max(best[0], best[1]), V::max(best[2], best[3])));
         for (; i < n; ++i) m = x[i] > m ? x[i] : m;
         return m;
     }
 
     /// 2^x for x in [-127, 0] to about 1e-7 relative, half the work of exp(); exactly 0 at -127.
     static F exp2_below_one(F x) {
-        const F n = V::round(x);
-        const F f = V::sub(x, n);
+        const F shift = V::set1(12582912.0f);
+        const F shifted = V::add(x, shift);
+        const F f = V::sub(x, V::sub(shifted, shift));
         F p = V::set1(1.5403530e-4f);
         p = V::mul_add(p, f, V::set1(1.3333558e-3f));
         p = V::mul_add(p, f, V::set1(9.6181291e-3f));
@@ -112,7 +118,7 @@ struct RowKernelsOf {
         p = V::mul_add(p, f, V::set1(2.4022651e-1f));
         p = V::mul_add(p, f, V::set1(6.9314718e-1f));
         p = V::mul_add(p, f, V::set1(1.0f));
-        return V::mul(p, V::exp2_integral(n));
+        return V::times_exp2(p, shifted);
     }
 
     static float sum_exp(const float* x, int n, float shift) {
@@ -158,6 +164,12 @@ struct RowKernelsOf {
         int found = 0;
         int i = first;
         for (; i + 16 <= n && found + 16 <= room; i += 16) {
+            // Most stretches of a row have nothing above a bound that only a few of it pass.
+            for (; i + 80 <= n; i += 64) {
+                std::uint32_t any = 0;
+                for (int u = 0; u < 4; ++u) any |= V::greater(V::load(x + i + 16 * u), bound);
+                if (any != 0) break;
+            }
             std::uint32_t mask = V::greater(V::load(x + i), bound);
             // Which lanes pass cannot be predicted: where lanes can be packed, there is no branch on it.
             if constexpr (requires { V::store_lanes(out, mask, i); }) {

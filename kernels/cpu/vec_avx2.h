@@ -42,6 +42,9 @@ struct VecAvx2 {
         const F shift = set1(12582912.0f);
         return sub(add(a, shift), shift);
     }
+    static F times_exp2(F p, F shifted) {
+        return {times_exp2_half(p.lo, shifted.lo), times_exp2_half(p.hi, shifted.hi)};
+    }
     static F exp2_integral(F a) { return {exp2_half(a.lo), exp2_half(a.hi)}; }
     static F keep_from(F a, F limit, F value) {
         return {_mm256_and_ps(_mm256_cmp_ps(a.lo, limit.lo, _CMP_GE_OQ), value.lo),
@@ -76,6 +79,10 @@ struct VecAvx2 {
   private:
     static __m256i first(int n) {
         return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    }
+    static __m256 times_exp2_half(__m256 p, __m256 shifted) {
+        const __m256i exponent = _mm256_slli_epi32(_mm256_castps_si256(shifted), 23);
+        return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), exponent));
     }
     static __m256 exp2_half(__m256 a) {
         const __m256i biased = _mm256_add_epi32(_mm256_cvtps_epi32(a), _mm256_set1_epi32(127));

@@ -32,6 +32,10 @@ struct VecAvx512 {
         const F shift = _mm512_set1_ps(12582912.0f);
         return _mm512_sub_ps(_mm512_add_ps(a, shift), shift);
     }
+    static F times_exp2(F p, F shifted) {
+        const __m512i exponent = _mm512_slli_epi32(_mm512_castps_si512(shifted), 23);
+        return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), exponent));
+    }
     static F exp2_integral(F a) {
         const __m512i biased = _mm512_add_epi32(_mm512_cvtps_epi32(a), _mm512_set1_epi32(127));
         return _mm512_castsi512_ps(_mm512_slli_epi32(biased, 23));
