@@ -62,7 +62,9 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
         ->capture_default_str();
     command.add_option("--threads", config.threads, "worker threads (default: all cores)");
     command.add_flag("--pin", config.pin,
-                     "keep each worker thread on a CPU of its own, where there are enough");
+                     "keep each worker thread on a CPU of its own, where there are enough; the thread that "
+                     "decodes stays free. Helps where the system moves threads about, hurts where other "
+                     "programs want those CPUs");
     command.add_flag("--ignore-eos", config.ignore_eos, "decode on past the end of text");
     command.add_flag("--raw", config.raw, "no chat template");
 }

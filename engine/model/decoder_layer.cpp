@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/elementwise.h"
+#include "kernels/fused.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
 
@@ -56,12 +57,6 @@ std::uint64_t DecoderBatch::kv_bytes(int kv_width, std::size_t value_bytes) cons
     return slots * 2 * static_cast<std::uint64_t>(kv_width) * value_bytes;
 }
 
-void LayerPass::add_bias(const DecoderLayer& layer, Rows<float> qkv) {
-    if (layer.qkv_bias.empty()) return;
-    // Rows without a stride: every row is the bias.
-    kernels::add(exec_, Rows<const float>(layer.qkv_bias.data(), qkv.rows, qkv.cols, 0), qkv);
-}
-
 void LayerPass::norm_heads(const DecoderLayer& layer, Rows<float> qkv) {
     const auto norm = [&](const std::vector<float>& weight, int first, int width) {
         const int span = static_cast<int>(weight.size());
@@ -109,11 +104,16 @@ void LayerPass::attention(int cache_layer) {
 
 void LayerPass::attend(const DecoderLayer& layer, int cache_layer, Rows<const float> input,
                        Rows<float> residual) {
+    attend(layer, cache_layer, {}, input, residual);
+}
+
+void LayerPass::attend(const DecoderLayer& layer, int cache_layer, const std::vector<float>& norm,
+                       Rows<const float> input, Rows<float> residual) {
     const int rows = batch_.rows();
     const Rows<float> qkv = rows_in(batch_.qkv_, rows, layer.qkv.n());
     kernels::expect_matmul(exec_, &layer.attn_out);
-    kernels::matmul(exec_, layer.qkv, input, qkv);
-    add_bias(layer, qkv);
+    kernels::norm_matmul(exec_, layer.qkv, {norm, shape_.norm_eps}, input, qkv,
+                         layer.qkv_bias.empty() ? nullptr : layer.qkv_bias.data());
     norm_heads(layer, qkv);
     // q and k lie side by side: one call rotates both.
     const int rotated = shape_.heads + shape_.kv_heads;
@@ -121,39 +121,30 @@ void LayerPass::attend(const DecoderLayer& layer, int cache_layer, Rows<const fl
     store_keys(cache_layer);
     const Rows<float> mixed = rows_in(batch_.attention_, rows, shape_.q_width());
     attention(cache_layer);
-    kernels::expect_matmul(exec_, &layer.gate_up);
+    kernels::expect_gated(exec_, layer.gate_up);
     add_output(layer.attn_out, mixed, layer.attn_post_norm, residual);
-}
-
-Rows<const float> LayerPass::normed(const std::vector<float>& norm, Rows<float> residual) {
-    if (norm.empty()) return residual;
-    const Rows<float> out = rows_in(batch_.normed_, residual.rows, shape_.hidden);
-    kernels::rms_norm(exec_, residual, norm, shape_.norm_eps, out);
-    return out;
 }
 
 void LayerPass::add_output(const kernels::Matrix& weights, Rows<const float> input,
                            const std::vector<float>& post_norm, Rows<float> residual) {
     const Rows<float> projected = rows_in(batch_.projected_, input.rows, shape_.hidden);
+    if (post_norm.empty()) return kernels::matmul_add(exec_, weights, input, projected, residual);
     kernels::matmul(exec_, weights, input, projected);
-    if (!post_norm.empty()) kernels::rms_norm(exec_, projected, post_norm, shape_.norm_eps, projected);
+    kernels::rms_norm(exec_, projected, post_norm, shape_.norm_eps, projected);
     kernels::add(exec_, projected, residual);
 }
 
 void LayerPass::feed_forward(const DecoderLayer& layer, Rows<float> residual, const kernels::Matrix* next) {
-    const int rows = batch_.rows();
-    const Rows<float> gate_up = rows_in(batch_.gate_up_, rows, 2 * shape_.ffn);
+    const Rows<float> gate_up = rows_in(batch_.gate_up_, batch_.rows(), 2 * shape_.ffn);
     kernels::expect_matmul(exec_, &layer.down);
-    kernels::matmul(exec_, layer.gate_up, normed(layer.ffn_norm, residual), gate_up);
-    const Rows<float> gate = columns(gate_up, 0, shape_.ffn);
-    kernels::silu_mul(exec_, gate, columns(gate_up, shape_.ffn, shape_.ffn), gate);
+    kernels::norm_matmul_silu(exec_, layer.gate_up, {layer.ffn_norm, shape_.norm_eps}, residual, gate_up);
     kernels::expect_matmul(exec_, next);
-    add_output(layer.down, gate, layer.ffn_post_norm, residual);
+    add_output(layer.down, columns(gate_up, 0, shape_.ffn), layer.ffn_post_norm, residual);
 }
 
 void LayerPass::run(const DecoderLayer& layer, int cache_layer, Rows<float> residual,
                     const kernels::Matrix* next) {
-    attend(layer, cache_layer, normed(layer.attn_norm, residual), residual);
+    attend(layer, cache_layer, layer.attn_norm, residual, residual);
     feed_forward(layer, residual, next);
 }
 

@@ -66,7 +66,7 @@ class DecoderBatch {
     std::vector<int> positions_;
     std::vector<int> tails_;
     std::vector<kernels::AttentionQuery> queries_;
-    std::vector<float> normed_, qkv_, attention_, gate_up_, projected_;
+    std::vector<float> qkv_, attention_, gate_up_, projected_;
 
     friend class LayerPass;
     friend class DeviceDecoder;
@@ -88,8 +88,9 @@ class LayerPass {
              const kernels::Matrix* next = nullptr);
 
   private:
-    Rows<const float> normed(const std::vector<float>& norm, Rows<float> residual);
-    void add_bias(const DecoderLayer& layer, Rows<float> qkv);
+    /// `norm` is put on the input; none where it is empty.
+    void attend(const DecoderLayer& layer, int cache_layer, const std::vector<float>& norm,
+                Rows<const float> input, Rows<float> residual);
     void norm_heads(const DecoderLayer& layer, Rows<float> qkv);
     void store_keys(int cache_layer);
     void attention(int cache_layer);

@@ -45,7 +45,7 @@ class ThreadStream {
     }
     ~ThreadStream() {
         if (ahead_ == nullptr) return;
-        const bool still_here = after_ == nullptr || (stream_.at >= first_ && stream_.at < stream_.end);
+        const bool still_here = after_ == nullptr || within(first_, stream_.end);
         ahead_->bytes.store(still_here ? 0 : static_cast<std::size_t>(stream_.at - after_),
                             std::memory_order_relaxed);
         ahead_->weights.store(after_, std::memory_order_relaxed);
@@ -54,7 +54,20 @@ class ThreadStream {
     ThreadStream& operator=(const ThreadStream&) = delete;
     WeightStream* get() { return &stream_; }
 
+    /// For a share that is read in stretches which do not follow each other: the next one, [first, end), and
+    /// what comes behind it; null = what was announced, or nothing.
+    void enter(const std::byte* first, const std::byte* end, const std::byte* behind) {
+        if (!within(first, end)) stream_.at = first + std::min(fetched_ahead, end - weight_line - first);
+        first_ = first;
+        stream_.end = end;
+        stream_.next = behind != nullptr ? behind : after_ != nullptr ? after_ : end - weight_line;
+    }
+
   private:
+    bool within(const std::byte* first, const std::byte* end) const {
+        return stream_.at >= first && stream_.at < end;
+    }
+
     ReadAhead* ahead_;
     const std::byte* first_;
     const std::byte* after_ = nullptr;

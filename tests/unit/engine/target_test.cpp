@@ -257,6 +257,46 @@ TEST(Target, SteadyStateAllocatesNothing) {
     EXPECT_EQ(after - before, 0);
 }
 
+/// Counts the meetings of the pool.
+class CountingExec final : public kernels::Exec {
+  public:
+    explicit CountingExec(int threads) : pool_(kernels::make_cpu_exec(threads)) {}
+    int threads() const override { return pool_->threads(); }
+    kernels::Isa isa() const override { return pool_->isa(); }
+    void parallel(int parts, FunctionRef<void(int part)> work) override {
+        ++meetings;
+        pool_->parallel(parts, work);
+    }
+    std::byte* scratch(int thread, std::size_t bytes) override { return pool_->scratch(thread, bytes); }
+    std::byte* shared_scratch(std::size_t bytes) override { return pool_->shared_scratch(bytes); }
+    kernels::ReadAhead* read_ahead(int thread) override { return pool_->read_ahead(thread); }
+
+    int meetings = 0;
+
+  private:
+    std::unique_ptr<kernels::Exec> pool_;
+};
+
+/// Norms, gates and sums are parts of the four products of a layer, however large they are; attention over so
+/// short a context runs on the caller.
+TEST(Target, ThreadsMeetOnceAProduct) {
+    std::mt19937 rng(5);
+    CountingExec exec(2);
+    TinyModelOptions options;
+    options.hidden = 256;
+    options.ffn = 4096;
+    for (const Precision precision : {Precision::f32, Precision::bf16, Precision::int8, Precision::int4}) {
+        const auto target = make_target(exec, precision, options);
+        KvCache cache = prefilled(*target, exec, random_tokens(rng, 12, 97));
+        const std::vector<TokenId> tokens = random_tokens(rng, 8, 97);
+        const SequenceRows chain{&cache, tokens, {}, nullptr};
+        ForwardOutput out;
+        exec.meetings = 0;
+        ASSERT_TRUE(target->forward(exec, {{&chain, 1}, {}, {}, true}, out).ok());
+        EXPECT_EQ(exec.meetings, 4 * target->config().layers + 1) << kernels::to_text(precision);
+    }
+}
+
 TEST(Target, DecodedTokensAllocateNothing) {
     std::mt19937 rng(4);
     const auto exec = kernels::make_cpu_exec(2);
