@@ -20,26 +20,25 @@ struct Options {
     JobOutput output;
 };
 
+/// A ranking is made for no drafter.
+const char* how(const FitReport& done) {
+    if (done.drafter.empty()) return "ranking";
+    return done.joint ? "joint" : "post-hoc";
+}
+
 json report_json(const FitReport& done) {
-    return {{"version", version},
-            {"head", done.head},
-            {"target", done.target},
-            {"drafter", done.drafter},
-            {"trained", done.joint ? "joint" : "post-hoc"},
-            {"artefact", done.out},
-            {"bytes", done.bytes},
-            {"seconds", done.seconds},
-            {"parameters", done.parameters},
-            {"held_out", done.held_out},
-            {"fit", done.notes}};
+    return {{"version", version},        {"head", done.head},       {"target", done.target},
+            {"drafter", done.drafter},   {"trained", how(done)},    {"artefact", done.out},
+            {"bytes", done.bytes},       {"seconds", done.seconds}, {"parameters", done.parameters},
+            {"held_out", done.held_out}, {"fit", done.notes}};
 }
 
 void print_report(const FitReport& done) {
     std::string parameters;
     for (const auto& [name, value] : done.parameters) parameters += "  " + name + " " + value;
     std::printf("%s%s%s%s  %s  %.1f MB in %.1f s\n", done.head.c_str(), parameters.c_str(),
-                done.drafter.empty() ? "" : "  drafter ", done.drafter.c_str(),
-                done.joint ? "joint" : "post-hoc", static_cast<double>(done.bytes) / 1e6, done.seconds);
+                done.drafter.empty() ? "" : "  drafter ", done.drafter.c_str(), how(done),
+                static_cast<double>(done.bytes) / 1e6, done.seconds);
     std::vector<std::vector<std::string>> rows;
     for (const auto& [name, value] : done.held_out) rows.push_back({name, fmt::format("{:.6g}", value)});
     if (!rows.empty()) std::printf("\n%s", format_table({"held out", ""}, rows).c_str());
