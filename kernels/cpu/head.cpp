@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/cpu/activations.h"
+#include "kernels/cpu/block_shares.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/passing.h"
 #include "kernels/cpu/selection.h"
@@ -150,7 +151,10 @@ void head_pass(Exec& exec, const Matrix& weights, Rows<const float> x, int suppo
     Stretches product(exec, weights, x, bias);
     product.prepare(exec.shared_scratch(product.shared_bytes()));
     const std::int64_t operations = std::int64_t{x.rows} * support * weights.k();
-    split_range(exec, out.parts, operations, [&](int thread, int begin, int end) {
+    BlockShares shares(out.parts,
+                       operations < worth_splitting ? 1 : std::min(out.lists, BlockShares::most_threads), 1);
+    const auto run_thread = [&](int thread) {
+        if (!shares.any_left()) return;
         // A thread's lists lie apart from the others' until they are whole: what shares a line with another
         // thread's is slow to write.
         const std::size_t own_keys = rows * static_cast<std::size_t>(k);
@@ -160,23 +164,29 @@ void head_pass(Exec& exec, const Matrix& weights, Rows<const float> x, int suppo
         auto* y = reinterpret_cast<float*>(scratch + product.own_bytes());
         auto* lists = reinterpret_cast<std::uint64_t*>(y + rows * segment);
         std::fill_n(lists, own_keys, std::uint64_t{0});
-        for (int s = begin; s < end; ++s) {
-            const int first = s * segment, count = std::min(segment, support - first);
-            product.run(own, s * segment_blocks, blocks_of(count, lanes), y, segment);
-            for (std::size_t r = 0; r < rows; ++r) {
-                const float* row = y + r * segment;
-                const SumPart part = sum_part(kernels, row, count);
-                out.sums[r * static_cast<std::size_t>(out.parts) + static_cast<std::size_t>(s)] = {part.top,
-                                                                                                   part.sum};
-                BestKeys best{lists + r * static_cast<std::size_t>(k), k,
-                              std::min(k, first - begin * segment)};
-                best.add(kernels, row, first, count);
+        int seen = 0;
+        shares.take_all(thread, [&](int begin, int end, bool rising) {
+            for (int s = begin; s < end; ++s) {
+                const int first = s * segment, count = std::min(segment, support - first);
+                product.run(own, s * segment_blocks, blocks_of(count, lanes), y, segment);
+                for (std::size_t r = 0; r < rows; ++r) {
+                    const float* row = y + r * segment;
+                    const SumPart part = sum_part(kernels, row, count);
+                    out.sums[r * static_cast<std::size_t>(out.parts) + static_cast<std::size_t>(s)] = {
+                        part.top, part.sum};
+                    BestKeys best{lists + r * static_cast<std::size_t>(k), k, std::min(k, seen)};
+                    best.add(kernels, row, first, count, rising);
+                }
+                seen += count;
             }
-        }
+        });
         for (std::size_t r = 0; r < rows; ++r)
             std::copy_n(lists + r * static_cast<std::size_t>(k), k,
                         out.keys.data() + r * row_keys + static_cast<std::size_t>(thread * k));
-    });
+    };
+    if (shares.threads() > 1) return exec.parallel(shares.threads(), run_thread);
+    const FlushDenormals mode;
+    run_thread(0);
 }
 
 void finish_logsumexp(const HeadPartials& partials, std::span<float> out) {

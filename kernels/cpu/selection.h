@@ -51,26 +51,34 @@ struct BestKeys {
     int k = 0;
     int filled = 0;
 
-    /// Takes in x[0, n), whose first column is number `first`.
-    void add(const RowKernels& kernels, const float* x, int first, int n) {
+    /// Takes in x[0, n), whose first column is number `first`. `rising`: all columns before had lower
+    /// numbers.
+    void add(const RowKernels& kernels, const float* x, int first, int n, bool rising = true) {
         int begin = 0;
         for (; begin < n && filled < k; ++begin) {
             heap[filled++] = rank_key(x[begin], first + begin);
             if (filled == k) std::make_heap(heap, heap + k, std::greater<>{});
         }
         if (begin >= n) return;
-        // Later equal values lose to the ones in the heap, so only strictly larger ones matter.
-        const auto limit = [&] {
-            const float worst = value_of(heap[0]);
-            return worst == worst ? worst : lowest;
-        };
-        for_each_above(kernels, x, begin, n, limit, [&](int i) {
+        const auto take = [&](int i) {
             const std::uint64_t key = rank_key(x[i], first + i);
             if (key <= heap[0]) return;
             std::pop_heap(heap, heap + k, std::greater<>{});
             heap[k - 1] = key;
             std::push_heap(heap, heap + k, std::greater<>{});
-        });
+        };
+        // Later equal values lose to the ones in the heap, so only strictly larger ones matter; of columns
+        // with lower numbers equal ones do too.
+        const auto limit = [&] {
+            const float worst = value_of(heap[0]);
+            if (!rising) return worst - std::max(std::fabs(worst) * 1e-6f, 1e-30f);
+            return worst == worst ? worst : lowest;
+        };
+        if (!rising && !std::isfinite(value_of(heap[0]))) {
+            for (; begin < n; ++begin) take(begin);
+            return;
+        }
+        for_each_above(kernels, x, begin, n, limit, take);
     }
 };
 

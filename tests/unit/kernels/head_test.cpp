@@ -1,6 +1,7 @@
 #include "kernels/head.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "kernels/matmul.h"
 #include "kernels/topk.h"
@@ -57,6 +58,28 @@ TEST(HeadPass, GivesTheBitsOfMatmulTopkAndLogsumexp) {
                     }
                 }
             }
+        }
+    }
+}
+
+/// A thread that is done takes stretches of others, with lower numbers than its own: ties still go to the
+/// lowest.
+TEST(HeadPass, StretchesTakenFromOthersKeepTheOrderOfTies) {
+    constexpr int n = 6144, k = 97, repeats = 40;
+    const float infinity = std::numeric_limits<float>::infinity();
+    Table zero(1, k), alike(1, n), few(1, n), two(1, n), falling(1, n);
+    for (int i = 0; i < n; ++i) {
+        few.row(0)[i] = i % 1500 == 700 ? 1.0f : -infinity;
+        two.row(0)[i] = i % 3 == 0 ? -2.0f : -2.5f;
+        falling.row(0)[i] = static_cast<float>(-i / 7);
+    }
+    for (const int threads : {2, 3}) {
+        const std::unique_ptr<Exec> exec = make_cpu_exec(threads);
+        const Matrix head = head_of(*exec, {Precision::int8, false}, n, k);
+        for (int repeat = 0; repeat < repeats; ++repeat) {
+            for (const Table* bias : {&alike, &few, &two, &falling})
+                expect_plain_bits(*exec, head, zero, n, 10, bias->row(0));
+            if (HasFailure()) return;
         }
     }
 }
