@@ -7,6 +7,7 @@
 
 #include "engine/model/decoder_layer.h"
 #include "engine/model/device_embeddings.h"
+#include "engine/model/host_answers.h"
 #include "engine/model/memory_check.h"
 #include "engine/model/target_ends.h"
 #include "engine/model/target_on_device.h"
@@ -132,6 +133,7 @@ struct Target::Impl {
     DeviceEmbeddings embeddings_there;
 
     DecoderBatch batch;
+    HostAnswers host_answers;
     std::vector<float> residual;  ///< [rows, d]
     std::vector<float> wanted;    ///< [logit rows, d], gathered
     std::vector<int> node_path;
@@ -409,12 +411,22 @@ Status Target::forward(kernels::Exec& exec, const ForwardRequest& request, Forwa
     const bool with_logits = impl_->on_device.ready() && request.all_logits;
     const bool answered = with_logits && request.question != nullptr && can_answer(*request.question);
     out.there = answered ? &impl_->on_device.logits() : nullptr;
+    out.answered = answered;
     if (with_logits && !answered) out.logits.resize(count(rows, impl_->lm_head.n()));
     DS_TRY(impl_->run(exec, request.sequences, request.aux_layers, out.hidden.data(), out.aux.data(),
                       with_logits && !answered ? out.logits.data() : nullptr,
                       answered ? request.question : nullptr, &out.answers));
     out.bytes = impl_->layer_bytes + impl_->kv_bytes();
     if (with_logits) {
+        out.bytes += impl_->lm_head.bytes();
+        return {};
+    }
+    if (request.all_logits && request.question != nullptr && rows > 0 &&
+        HostAnswers::can_answer(exec, *request.question)) {
+        kernels::expect_matmul(exec, nullptr);
+        impl_->host_answers.answer(exec, impl_->lm_head, Rows<const float>(out.hidden.data(), rows, d),
+                                   *request.question, out.answers);
+        out.answered = true;
         out.bytes += impl_->lm_head.bytes();
         return {};
     }
@@ -455,6 +467,7 @@ void Target::collect_trees(const TreeStep& step, ForwardOutput& out) {
     out.hidden.clear();
     out.aux.clear();
     out.there = &impl_->on_device.logits();
+    out.answered = true;
     impl_->on_device.logits().collect(out.answers);
     out.bytes = impl_->layer_bytes + impl_->kv_bytes() + impl_->lm_head.bytes();
 }
@@ -476,6 +489,7 @@ Status Target::prefill(kernels::Exec& exec, KvCache& cache, std::span<const Toke
     out.hidden.resize(count(n, d));
     out.aux.resize(count(n, aux_width));
     out.there = nullptr;
+    out.answered = false;
     out.bytes = 0;
     for (int first = 0; first < n; first += prefill_chunk) {
         if (cancelled && cancelled()) return Error{ErrorKind::cancelled, "stopped while reading the prompt"};

@@ -40,8 +40,9 @@ struct ForwardOutput {
     std::vector<float> aux;         ///< [rows, 3d] when asked for: EAGLE-3's three residual-stream snapshots
     std::vector<float> logits;      ///< [logit_rows, V], unless they stayed where they are:
     DeviceLogits* there = nullptr;  ///< valid until the target's next forward; null = in `logits`
-    RowAnswers answers;             ///< to the request's question, with `there`
-    std::uint64_t bytes = 0;        ///< weights, keys and values this call had to read
+    bool answered = false;    ///< the request's question is; its rows are `there`, or were never written
+    RowAnswers answers;       ///< to the request's question, when answered
+    std::uint64_t bytes = 0;  ///< weights, keys and values this call had to read
 };
 
 /// A forward of trees that a device grows, rows in the order of the step's trees.
@@ -59,7 +60,8 @@ struct ForwardRequest {
     std::span<const int> logit_rows;
     bool all_logits = false;
     /// With all_logits: what is wanted to know of them. Where they are made on a device that can answer it,
-    /// they stay there; else they come as ever.
+    /// they stay there; where one pass over the LM head answers it (HostAnswers), they are not made; else
+    /// they come as ever.
     const RowQuestion* question = nullptr;
 };
 

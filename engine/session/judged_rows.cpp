@@ -20,15 +20,13 @@ JudgedRows::JudgedRows(SessionCore& core) : core_(core) {
 
 bool JudgedRows::needs_whole_rows() const {
     const Sampling& sampling = core_.options.sampling;
-    if (core_.exec.device() == nullptr ||
-        rule_at(core_.options.verify, sampling.temperature) != VerifyRule::match)
-        return true;
+    if (rule_at(core_.options.verify, sampling.temperature) != VerifyRule::match) return true;
     return sampling.temperature > 0 &&
            (sampling.top_p < 1.0 || (sampling.top_k > 0 && sampling.top_k < core_.vocab));
 }
 
 bool JudgedRows::answers_suffice() const {
-    return !needs_whole_rows() && can_answer(choices_asked());
+    return core_.exec.device() != nullptr && !needs_whole_rows() && can_answer(choices_asked());
 }
 
 /// The part that is the same for all rows and steps.
@@ -66,6 +64,7 @@ const RowQuestion* JudgedRows::ask(std::span<const Round> rounds, std::span<cons
     if (needs_whole_rows()) return nullptr;
     const Sampling& sampling = core_.options.sampling;
     question_ = choices_asked();
+    if (core_.exec.device() == nullptr) return choices_suffice(rounds) ? &question_ : nullptr;
     uniforms_.clear();
     if (sampling.temperature > 0) {
         for (const TokenPlace& place : places)
@@ -77,6 +76,16 @@ const RowQuestion* JudgedRows::ask(std::span<const Round> rounds, std::span<cons
     list_drafts(rounds);
     if (core_.drafting_head() != nullptr) list_sets(rounds);
     return &question_;
+}
+
+/// Without a device that keeps the rows: is no more wanted than greedy choices and best tokens? Drafts that
+/// are recorded are looked up in their parents' rows, heads beside the driving one in whole rows.
+bool JudgedRows::choices_suffice(std::span<const Round> rounds) const {
+    if (core_.options.sampling.temperature > 0 || core_.options.acceptance || !core_.options.shadows.empty())
+        return false;
+    if (!core_.records.on() || !core_.options.record_nodes) return true;
+    return core_.drafting_head() == nullptr &&
+           std::all_of(rounds.begin(), rounds.end(), [](const Round& r) { return r.tree.size() == 1; });
 }
 
 /// One question per row, so that a node's answer lies at its row; the root's is not looked at.
@@ -116,7 +125,7 @@ void JudgedRows::choose(std::vector<TargetChoice>& out) const {
 }
 
 RoundFacts facts_of(SessionCore& core, const Round& round) {
-    const bool there = core.forward.there != nullptr;
+    const bool there = core.forward.answered;
     return {round.tree,
             round.choices,
             round.acceptance.path,

@@ -16,8 +16,9 @@ class JudgedRows {
     explicit JudgedRows(SessionCore& core);
 
     /// The question about the rows of a step, in the order of `rounds`; valid until the next call. Null where
-    /// whole rows are needed: on the CPU; for rules that look at distributions (pq, typical); for top-k and
-    /// top-p, which cut a row before it is drawn from.
+    /// whole rows are needed: for rules that look at distributions (pq, typical); for top-k and
+    /// top-p, which cut a row before it is drawn from; on the CPU for whatever is not greedy, or recorded of
+    /// drafts.
     const RowQuestion* ask(std::span<const Round> rounds, std::span<const TokenPlace> places);
     /// Of trees that are grown there: completes `plans`, one per round; only where answers_suffice().
     const RowQuestion* ask_trees(std::span<const Round> rounds, std::span<TreePlan> plans);
@@ -28,6 +29,7 @@ class JudgedRows {
 
   private:
     bool needs_whole_rows() const;
+    bool choices_suffice(std::span<const Round> rounds) const;
     RowQuestion choices_asked() const;
     void list_drafts(std::span<const Round> rounds);
     void list_sets(std::span<const Round> rounds);

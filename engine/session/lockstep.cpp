@@ -139,7 +139,7 @@ Status Lockstep::verify() {
 
 void Lockstep::accept() {
     PhaseScope scope(core_.phases, Phase::accept, 0, core_.forward.rows);
-    if (core_.forward.there != nullptr)
+    if (core_.forward.answered)
         judged_.choose(choices_);
     else
         choose_tokens(core_.exec, core_.logits(0, core_.forward.rows), core_.vocab, core_.options.sampling,

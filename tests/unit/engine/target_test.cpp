@@ -6,6 +6,7 @@
 #include <numeric>
 #include <random>
 
+#include "kernels/topk.h"
 #include "tests/support/tiny_model.h"
 #include "tests/unit/engine/count_allocations.h"
 
@@ -294,6 +295,51 @@ TEST(Target, ThreadsMeetOnceAProduct) {
         exec.meetings = 0;
         ASSERT_TRUE(target->forward(exec, {{&chain, 1}, {}, {}, true}, out).ok());
         EXPECT_EQ(exec.meetings, 4 * target->config().layers + 1) << kernels::to_text(precision);
+    }
+}
+
+/// A question of best tokens alone is answered by the pass over the LM head, with the bits of the ops on
+/// whole rows; one that needs whole rows gets them.
+TEST(Target, GreedyChoicesNeedNoLogits) {
+    std::mt19937 rng(6);
+    TinyModelOptions options;
+    options.vocab = 4099;
+    constexpr int vocab = 4000, best = 3, rows = 5;
+    for (const int threads : {1, 2}) {
+        const auto exec = kernels::make_cpu_exec(threads);
+        const auto target = make_target(*exec, Precision::int8, options);
+        KvCache cache = prefilled(*target, *exec, random_tokens(rng, 12, vocab));
+        const std::vector<TokenId> tokens = random_tokens(rng, rows, vocab);
+        const SequenceRows chain{&cache, tokens, {}, nullptr};
+        RowQuestion question;
+        question.vocab = vocab;
+        question.best = best;
+        ForwardRequest request{{&chain, 1}, {}, {}, true};
+        ForwardOutput whole, asked;
+        ASSERT_TRUE(target->forward(*exec, request, whole).ok());
+        EXPECT_FALSE(whole.answered);
+        request.question = &question;
+        ASSERT_TRUE(target->forward(*exec, request, asked).ok());
+        ASSERT_TRUE(asked.answered);
+        EXPECT_TRUE(asked.logits.empty());
+        EXPECT_EQ(asked.hidden, whole.hidden);
+        EXPECT_EQ(asked.bytes, whole.bytes);
+        const Rows<const float> logits(whole.logits.data(), rows, vocab, options.vocab);
+        std::vector<std::int32_t> ids(rows * best), choices(rows);
+        std::vector<float> values(rows * best), sums(rows);
+        kernels::topk(*exec, logits, best, Rows<std::int32_t>(ids.data(), rows, best),
+                      Rows<float>(values.data(), rows, best));
+        kernels::argmax(*exec, logits, choices);
+        kernels::logsumexp(*exec, logits, sums);
+        EXPECT_EQ(asked.answers.best_ids, ids);
+        EXPECT_EQ(asked.answers.best_logits, values);
+        EXPECT_EQ(asked.answers.choices, choices);
+        EXPECT_EQ(asked.answers.log_norm, sums);
+        const std::vector<double> uniforms(rows, 0.5);
+        question.uniforms = uniforms;
+        ASSERT_TRUE(target->forward(*exec, request, asked).ok());
+        EXPECT_FALSE(asked.answered);
+        EXPECT_EQ(asked.logits, whole.logits);
     }
 }
 
