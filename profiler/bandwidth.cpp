@@ -18,6 +18,7 @@ namespace draftscope {
 namespace {
 
 constexpr int most_passes = 9;
+constexpr int steady_passes = 25;  ///< of probes whose median is asked for
 constexpr TimeNs enough_time = 400'000'000;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr std::size_t line_words = 8;
@@ -99,26 +100,35 @@ read_rows(const std::uint64_t* words, std::size_t rows, std::size_t row_words, s
     return all;
 }
 
-/// GB/s of `read(words, pass)`, which reads `bytes_each` of a stretch of `words_each` words that each thread
-/// has to itself; best of several passes.
-double best_rate(int threads, std::size_t words_each, double bytes_each,
-                 FunctionRef<std::uint64_t(const std::uint64_t*, int)> read) {
+/// How often, and what is read before each pass without being timed.
+struct Passes {
+    int most = most_passes;
+    std::size_t between_each = 0;  ///< words of other memory, of each thread
+};
+
+/// Rates of `read(words, pass)`, which reads `bytes_each` of a stretch of `words_each` words that each thread
+/// has to itself.
+ProbedRate rates_of(int threads, std::size_t words_each, double bytes_each, const Passes& passes,
+                    FunctionRef<std::uint64_t(const std::uint64_t*, int)> read) {
     // Readers take the time themselves: on a busy machine the thread that waits for them wakes late.
     struct alignas(64) Span {
         TimeNs begin, end;
     };
     std::vector<Span> spans(static_cast<std::size_t>(threads));
-    std::barrier<> line(threads + 1);
+    std::barrier<> line(threads + 1), readers(threads);
     std::atomic<std::uint64_t> sink{0};
     std::atomic<bool> failed{false}, done{false};
     std::vector<std::thread> pool;
     for (Span& span : spans) {
         pool.emplace_back([&, own = &span] {
-            const Stretch stretch(words_each);
-            if (stretch.words() == nullptr) failed = true;
+            const Stretch stretch(words_each), other(std::max<std::size_t>(passes.between_each, 1));
+            if (stretch.words() == nullptr || other.words() == nullptr) failed = true;
             for (int pass = 0;; ++pass) {
                 line.arrive_and_wait();
                 if (done) return;
+                if (!failed && passes.between_each > 0)
+                    sink.fetch_xor(read_all(other.words(), passes.between_each), std::memory_order_relaxed);
+                readers.arrive_and_wait();
                 own->begin = monotonic_ns();
                 if (!failed) sink.fetch_xor(read(stretch.words(), pass), std::memory_order_relaxed);
                 own->end = monotonic_ns();
@@ -126,25 +136,38 @@ double best_rate(int threads, std::size_t words_each, double bytes_each,
             }
         });
     }
-    TimeNs best = 0, spent = 0;
-    for (int pass = 0; pass < most_passes && (pass < 3 || spent < enough_time); ++pass) {
+    std::vector<TimeNs> times;
+    TimeNs spent = 0;
+    for (int pass = 0; pass < passes.most && (pass < 3 || spent < enough_time); ++pass) {
         line.arrive_and_wait();
         line.arrive_and_wait();
         Span all = spans.front();
         for (const Span& span : spans) all = {std::min(all.begin, span.begin), std::max(all.end, span.end)};
-        const TimeNs took = std::max<TimeNs>(all.end - all.begin, 1);
-        spent += took;
-        if (best == 0 || took < best) best = took;
+        times.push_back(std::max<TimeNs>(all.end - all.begin, 1));
+        spent += times.back();
     }
     done = true;
     line.arrive_and_wait();
     for (std::thread& thread : pool) thread.join();
-    return best > 0 && !failed ? bytes_each * threads / static_cast<double>(best) : 0;
+    if (failed) return {};
+    std::sort(times.begin(), times.end());
+    const double bytes = bytes_each * threads;
+    return {bytes / static_cast<double>(times.front()), bytes / static_cast<double>(times[times.size() / 2])};
 }
 
 std::size_t words_of_share(int threads, int megabytes) {
     return static_cast<std::size_t>(std::max(1, megabytes)) * 1024 * 1024 / sizeof(std::uint64_t) /
            static_cast<std::size_t>(threads);
+}
+std::size_t between_share(int threads, int megabytes) {
+    return megabytes <= 0 ? 0 : words_of_share(threads, megabytes);
+}
+
+ProbedRate stream_rates(int threads, int megabytes, const Passes& passes) {
+    constexpr std::size_t step = 2 * line_words;
+    const std::size_t words = std::max<std::size_t>(words_of_share(threads, megabytes) / step, 1) * step;
+    return rates_of(threads, words, static_cast<double>(words) * sizeof(std::uint64_t), passes,
+                    [words](const std::uint64_t* at, int) { return read_all(at, words); });
 }
 
 }  // namespace
@@ -163,14 +186,19 @@ int memory_probe_megabytes() {
 }
 
 double probe_read_bandwidth(int threads, int megabytes) {
+    return stream_rates(std::max(1, threads), megabytes, {}).best;
+}
+
+ProbedRate probe_stream(int threads, int megabytes, int between) {
     threads = std::max(1, threads);
-    constexpr std::size_t step = 2 * line_words;
-    const std::size_t words = std::max<std::size_t>(words_of_share(threads, megabytes) / step, 1) * step;
-    return best_rate(threads, words, static_cast<double>(words) * sizeof(std::uint64_t),
-                     [words](const std::uint64_t* at, int) { return read_all(at, words); });
+    return stream_rates(threads, megabytes, {steady_passes, between_share(threads, between)});
 }
 
 double probe_scattered_bandwidth(int threads, int megabytes, int row_bytes) {
+    return probe_scattered(threads, megabytes, row_bytes, 0).median;
+}
+
+ProbedRate probe_scattered(int threads, int megabytes, int row_bytes, int between) {
     threads = std::max(1, threads);
     constexpr int line_bytes = static_cast<int>(line_words * sizeof(std::uint64_t));
     const auto row_words =
@@ -178,11 +206,11 @@ double probe_scattered_bandwidth(int threads, int megabytes, int row_bytes) {
     constexpr std::size_t least_rows = 64;
     const std::size_t rows = std::max(words_of_share(threads, megabytes) / row_words, least_rows) /
                              scattered_one_in * scattered_one_in;
-    return best_rate(threads, rows * row_words,
-                     static_cast<double>(rows / scattered_one_in * row_words) * sizeof(std::uint64_t),
-                     [=](const std::uint64_t* at, int pass) {
-                         return read_rows(at, rows, row_words, static_cast<std::uint64_t>(pass));
-                     });
+    return rates_of(threads, rows * row_words,
+                    static_cast<double>(rows / scattered_one_in * row_words) * sizeof(std::uint64_t),
+                    {steady_passes, between_share(threads, between)}, [=](const std::uint64_t* at, int pass) {
+                        return read_rows(at, rows, row_words, static_cast<std::uint64_t>(pass));
+                    });
 }
 
 }  // namespace draftscope

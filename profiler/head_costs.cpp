@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
 #include <utility>
+
+#include "capture/machine_facts.h"
 
 namespace draftscope {
 namespace {
@@ -306,6 +309,28 @@ std::string_view to_text(FullReference reference) {
     return "";
 }
 
+HeadReads head_reads(const RunRow& run, const HeadStats& stats) {
+    HeadReads out;
+    out.head_ns = stats.head_ns_per_round;
+    out.streamed = stats.bytes_per_round;
+    const auto config = nlohmann::json::parse(run.config_json, nullptr, false);
+    const auto heads = config.is_object() ? config.find("head_streamed_bytes") : config.end();
+    if (config.is_object() && heads != config.end() && heads->is_object()) {
+        if (const auto own = heads->find(stats.head); own != heads->end() && own->is_number()) {
+            // Without calls seen there is no telling how often the matrices were read.
+            if (stats.bytes_per_call <= 0) return out;
+            const double calls = stats.bytes_per_round / stats.bytes_per_call;
+            out.streamed = std::min(out.streamed, own->get<double>() * calls);
+            out.gathered = stats.bytes_per_round - out.streamed;
+        }
+    }
+    const auto stream = probed_gb_per_s(run), scattered = probed_scattered_gb_per_s(run);
+    if (!stream || (out.gathered > 0 && !scattered) || out.head_ns <= 0 || stats.bytes_per_round <= 0)
+        return out;
+    out.explained_ns = out.streamed / *stream + (out.gathered > 0 ? out.gathered / *scattered : 0.0);
+    return out;
+}
+
 std::vector<HeadComparison> head_costs(const Snapshot& snapshot, RowId run_id,
                                        const CostModelOptions& options) {
     std::vector<HeadComparison> out;
@@ -320,6 +345,7 @@ std::vector<HeadComparison> head_costs(const Snapshot& snapshot, RowId run_id,
         head.reference = maker.reference();
         head.estimate = stats.mode == HeadMode::aligned || (sampled && stats.head != "full");
         if (head.cost.tau && head.cost.tau->interval) head.unit = maker.unit_name();
+        head.reads = head_reads(*run, stats);
         head.stats = std::move(stats);
         out.push_back(std::move(head));
     }

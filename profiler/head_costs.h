@@ -35,8 +35,22 @@ struct HeadBytes {
     double constant_ns = 0;  ///< per round, T_head - explained T_head,full: routing, selection, calls
 };
 
+/// What a head's rounds read, and what of T_head the machine's probes explain by that.
+struct HeadReads {
+    double streamed = 0;  ///< bytes per round, of whole matrices
+    double gathered = 0;  ///< bytes per round, of rows that lie anywhere
+    /// Per round, each kind at its own probe (`doctor`); absent where one was never made or no time counts.
+    std::optional<double> explained_ns;
+    double head_ns = 0;  ///< T_head per round
+
+    double times() const { return explained_ns ? head_ns / *explained_ns : 0; }
+    double constant_ns() const { return explained_ns ? head_ns - *explained_ns : 0; }
+};
+HeadReads head_reads(const RunRow& run, const HeadStats& stats);
+
 struct HeadComparison {
     HeadStats stats;
+    HeadReads reads;
     AcceptanceCost cost;
     std::optional<HeadBytes> bytes;  ///< absent without times of both, or without a full head in this run
     FullReference reference = FullReference::none;

@@ -37,8 +37,16 @@ Machine describe_machine(bool ask_cupti = false);
 /// belongs to that size.
 double probe_read_bandwidth(int threads, int megabytes);
 /// The same of whole rows of `row_bytes` (rounded up to lines) that lie scattered, one in sixteen, in rising
-/// order: what an indexed head can reach. Other rows in every pass.
+/// order: what an indexed head can reach. Other rows in every pass; the median of several.
 double probe_scattered_bandwidth(int threads, int megabytes, int row_bytes);
+/// GB/s of the fastest pass and of the middle one.
+struct ProbedRate {
+    double best = 0, median = 0;
+};
+/// The two probes above. Before each pass `between` megabytes of other memory are read, as the target's pass
+/// is before a head: what is left of the last pass in caches then is what a decode loop finds there.
+ProbedRate probe_stream(int threads, int megabytes, int between);
+ProbedRate probe_scattered(int threads, int megabytes, int row_bytes, int between);
 /// A row of the demo model's int8 head with its scales.
 inline constexpr int scattered_probe_row_bytes = 640;
 /// A size that caches hold little of: four times the last one, within an eighth of the memory.

@@ -6,6 +6,7 @@
 
 #include "app/cli/decoding_options.h"
 #include "app/cli/estimates.h"
+#include "app/cli/head_tables.h"
 #include "app/cli/job.h"
 #include "app/cli/version.h"
 #include "app/jobs/bench_job.h"
@@ -52,6 +53,7 @@ json method_json(const BenchReport& report, std::size_t m) {
         categories.back()["category"] = report.table.categories[c];
     }
     out["categories"] = std::move(categories);
+    out["reads"] = report.reads[m].head_ns > 0 ? reads_json(report.reads[m]) : json(nullptr);
     out["against_full"] = nullptr;
     if (report.samples.methods[m].full) {
         out["against_full"] = {{"rho_tau", value_of(row.cost.rho_tau)},
@@ -117,6 +119,16 @@ std::string model_table(const BenchReport& report) {
                {"against full", "rho_tau", "nu", "kappa", "predicted x", "measured x", "unexplained"}, rows);
 }
 
+std::string method_reads(const BenchReport& report) {
+    std::vector<std::vector<std::string>> rows;
+    for (std::size_t m = 0; m < report.methods.size(); ++m) {
+        if (report.reads[m].head_ns <= 0) continue;
+        rows.push_back({report.methods[m].name});
+        for (std::string& cell : reads_cells(report.reads[m])) rows.back().push_back(std::move(cell));
+    }
+    return reads_table("a round's reads", std::move(rows));
+}
+
 /// Method x category: the speed-up, or tokens per second where nothing decoded plainly.
 std::string matrix(const BenchReport& report) {
     if (report.table.categories.size() < 2) return {};
@@ -145,7 +157,8 @@ void print_report(const BenchReport& report) {
                 report.synthetic ? " (SYNTHETIC weights)" : "", report.precision.c_str(), report.threads,
                 report.batch,
                 report.temperature > 0 ? fmt::format("T={:g}", report.temperature).c_str() : "greedy");
-    std::printf("%s%s%s", method_table(report).c_str(), model_table(report).c_str(), matrix(report).c_str());
+    std::printf("%s%s%s%s", method_table(report).c_str(), model_table(report).c_str(),
+                method_reads(report).c_str(), matrix(report).c_str());
     std::printf(
         "\nblocks in turns, forwards and backwards; 95 %% bootstrap by conversation; SD and +- over %d "
         "repetition%s; %.0f s\n",

@@ -51,12 +51,13 @@ int do_doctor(const Options& options) {
         ProbedBandwidth measured;
         for (const int threads : {1, machine.cores - 1, machine.cores})
             if (threads > 0 && !measured.contains(threads))
-                measured[threads] = probe_read_bandwidth(threads, memory_probe_megabytes());
-        machine.read_gb_per_s = measured[machine.cores];
+                measured[threads] = {
+                    probe_read_bandwidth(threads, memory_probe_megabytes()),
+                    probe_scattered_bandwidth(threads, memory_probe_megabytes(), scattered_probe_row_bytes)};
+        machine.read_gb_per_s = measured[machine.cores].stream;
         machine.cached_read_gb_per_s =
             probe_read_bandwidth(machine.cores, machine.cores * cached_probe_megabytes);
-        machine.scattered_read_gb_per_s =
-            probe_scattered_bandwidth(machine.cores, memory_probe_megabytes(), scattered_probe_row_bytes);
+        machine.scattered_read_gb_per_s = measured[machine.cores].scattered;
         save_probe(machine.cpu_name, measured);
     }
     const std::string model = find_demo_model();

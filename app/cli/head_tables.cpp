@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "app/cli/estimates.h"
 #include "app/cli/tables.h"
@@ -101,10 +103,49 @@ std::string bytes_table(const std::vector<HeadComparison>& heads) {
 
 }  // namespace
 
+std::vector<std::string> reads_cells(const HeadReads& reads) {
+    return {fmt::format("{:.0f}", reads.streamed / 1e3),
+            fmt::format("{:.0f}", reads.gathered / 1e3),
+            fmt::format("{:.0f}", reads.head_ns / 1e3),
+            reads.explained_ns ? fmt::format("{:.0f}", *reads.explained_ns / 1e3) : "-",
+            reads.explained_ns ? fmt::format("{:.2f}", reads.times()) : "-",
+            reads.explained_ns ? fmt::format("{:.0f}", reads.constant_ns() / 1e3) : "-"};
+}
+
+std::string reads_table(std::string first, std::vector<std::vector<std::string>> rows) {
+    if (rows.empty()) return {};
+    const bool probed =
+        std::any_of(rows.begin(), rows.end(), [](const auto& row) { return row[row.size() - 2] != "-"; });
+    return fmt::format(
+        "\n{}{}\n",
+        format_table({std::move(first), "kB streamed", "kB gathered", "T_head us", "by probes us", "x probes",
+                      "constant us"},
+                     rows),
+        probed
+            ? "by probes: what the bytes take at what doctor measured, of one stream and of scattered rows, "
+              "past the caches"
+            : "by probes: never measured on this machine with as many threads; draftscope doctor does");
+}
+
+json reads_json(const HeadReads& reads) {
+    return {{"streamed_bytes_per_round", reads.streamed},
+            {"gathered_bytes_per_round", reads.gathered},
+            {"probed_ns", or_null(reads.explained_ns)},
+            {"times_probed", reads.explained_ns ? json(reads.times()) : json(nullptr)},
+            {"constant_probed_ns", reads.explained_ns ? json(reads.constant_ns()) : json(nullptr)}};
+}
+
 std::string head_table_text(const Snapshot& snapshot, RowId run_id) {
     const std::vector<HeadComparison> heads = head_costs(snapshot, run_id);
     if (heads.empty()) return {};
-    return acceptance_table(heads) + cost_table(heads) + bytes_table(heads);
+    std::vector<std::vector<std::string>> reads;
+    for (const HeadComparison& head : heads) {
+        if (head.reads.head_ns <= 0 || head.stats.bytes_per_round <= 0) continue;
+        reads.push_back({fmt::format("{}, {}", head.stats.head, to_text(head.stats.mode))});
+        for (std::string& cell : reads_cells(head.reads)) reads.back().push_back(std::move(cell));
+    }
+    return acceptance_table(heads) + cost_table(heads) + bytes_table(heads) +
+           reads_table("a round's reads", std::move(reads));
 }
 
 json heads_json(const Snapshot& snapshot, RowId run_id) {
@@ -140,6 +181,7 @@ json heads_json(const Snapshot& snapshot, RowId run_id) {
              {"constant_ns", head.bytes ? json(head.bytes->constant_ns) : json(nullptr)},
              {"coverage", or_null(stats.coverage)},
              {"covered_mass", or_null(stats.covered_mass)}});
+        out.back().update(reads_json(head.reads));
     }
     return out;
 }

@@ -110,6 +110,8 @@ class Bench {
         }
         report_.same.assign(report_.methods.size(), 0);
         report_.compared.assign(report_.methods.size(), 0);
+        report_.reads.assign(report_.methods.size(), {});
+        timed_rounds_.assign(report_.methods.size(), 0);
         return {};
     }
 
@@ -176,8 +178,26 @@ class Bench {
             samples.units[static_cast<std::size_t>(repetition)][place] = prompt.unit;
             if (repetition == 0) samples.active_rows[place] = prompt.active_rows;
         }
+        for (const HeadStats& stats : head_stats(*snapshot, row.id))
+            if (stats.mode == HeadMode::drive && stats.timed_rounds > 0)
+                add_reads(m, head_reads(row, stats), static_cast<double>(stats.timed_rounds));
         if (repetition == 0 && !done->cancelled) compare_tokens(*done, first, m);
         return {};
+    }
+
+    /// Into the mean over rounds.
+    void add_reads(std::size_t m, const HeadReads& block, double rounds) {
+        HeadReads& mean = report_.reads[m];
+        const double part = rounds / (timed_rounds_[m] += rounds);
+        const auto move = [part](double& value, double to) { value += (to - value) * part; };
+        if (part == 1) mean.explained_ns = block.explained_ns;
+        if (mean.explained_ns && block.explained_ns)
+            move(*mean.explained_ns, *block.explained_ns);
+        else
+            mean.explained_ns.reset();
+        move(mean.streamed, block.streamed);
+        move(mean.gathered, block.gathered);
+        move(mean.head_ns, block.head_ns);
     }
 
     void compare_tokens(const RunReport& done, std::size_t first, std::size_t m) {
@@ -213,6 +233,7 @@ class Bench {
     Recorder recorder_{{}, unwatched_interval};
     BenchReport report_;
     int conversations_ = 0;
+    std::vector<double> timed_rounds_;                         ///< by method, of `reads`
     std::vector<std::size_t> first_prompt_;                    ///< of each conversation, and the end
     std::vector<std::optional<std::vector<TokenId>>> tokens_;  ///< of the method that came first
 };

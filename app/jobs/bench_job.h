@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "engine/session/gate.h"
 #include "profiler/bench_table.h"
+#include "profiler/head_costs.h"
 
 /// Methods decode the same prompts in turns, so that a machine whose speed wanders slows all of them alike:
 /// block after block of conversations, each with every method, forwards and backwards by turns.
@@ -40,6 +41,7 @@ struct BenchReport {
     std::vector<std::int64_t> same, compared;
     BenchSamples samples;
     BenchTable table;
+    std::vector<HeadReads> reads;  ///< by method, over all rounds whose time counts; 0 without a head
     double seconds = 0;
     bool cancelled = false;  ///< the table is of the blocks that every method had finished
 };

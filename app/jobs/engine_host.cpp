@@ -49,7 +49,20 @@ nlohmann::json artefact_json(const ResolvedRun& run) {
         {"report", nlohmann::json::parse(info.report, nullptr, false)}};
 }
 
-std::string config_json(const ResolvedRun& run, const Tokenizer& tokenizer, const TierChoice& tier) {
+/// Of the heads that read scattered rows, what a call streams beside them.
+nlohmann::json streamed_json(const std::string& text, const Head* head, std::span<const ShadowHead> shadows) {
+    nlohmann::json out = nlohmann::json::object();
+    const auto add = [&](const std::string& name, const Head& one) {
+        const HeadCost cost = one.cost(1);
+        if (cost.scattered_bytes > 0) out[name] = cost.bytes - cost.scattered_bytes;
+    };
+    if (head != nullptr) add(text, *head);
+    for (const ShadowHead& shadow : shadows) add(shadow.text, *shadow.head);
+    return out;
+}
+
+std::string config_json(const ResolvedRun& run, const Tokenizer& tokenizer, const TierChoice& tier,
+                        nlohmann::json streamed) {
     const RunConfig& c = run.config;
     const nlohmann::json document = {
         {"command", to_command_line(c)},
@@ -58,6 +71,7 @@ std::string config_json(const ResolvedRun& run, const Tokenizer& tokenizer, cons
         {"drafter", c.drafter},
         {"head", c.head},
         {"head_artefact", artefact_json(run)},
+        {"head_streamed_bytes", std::move(streamed)},
         {"tree", to_text(run.tree)},
         {"tree_auto", run.auto_tree ? to_json(run.forecasts) : nlohmann::json()},
         {"temperature", c.temperature},
@@ -346,8 +360,11 @@ RunRow EngineHost::Impl::describe_run(const ResolvedRun& run, const std::string&
     row.precision = std::string(kernels::to_text(target->precision()));
     row.vocab_id = vocabulary.vocab->id;
     row.tier = std::string(to_text(tier.used));
-    row.config_json = config_json(run, *target->tokenizer(), tier);
-    machine.read_gb_per_s = saved_probe(machine.cpu_name, exec->threads());
+    row.config_json =
+        config_json(run, *target->tokenizer(), tier, streamed_json(row.head, head.get(), shadows));
+    const ProbedReads probed = saved_probe(machine.cpu_name, exec->threads());
+    machine.read_gb_per_s = probed.stream;
+    machine.scattered_read_gb_per_s = probed.scattered;
     row.machine_json = to_json(machine);
     return row;
 }

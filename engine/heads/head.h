@@ -59,6 +59,7 @@ struct HeadCost {
     std::uint64_t bytes = 0;  ///< weights read per call
     double flops_per_row = 0;
     Lane lane = Lane::critical;
+    std::uint64_t scattered_bytes = 0;  ///< of `bytes`, read as single rows that lie anywhere
 };
 
 /// Every token of a row's own support with its logit: what drafts can be drawn from (`--verify pq`).

@@ -93,6 +93,9 @@ struct MicroSpecState final : HeadState {
     kernels::PackedRows rows;  ///< with ids: the side lane's own while `refill` is under way
     SideLane::Ticket refill = 0;
     std::shared_ptr<SideLane> lane;
+    // Of this round, what was packed in propose(): rows read and written.
+    int packed_level = -1;
+    std::uint64_t packed_bytes = 0;
 };
 
 /// MicroSpec (arXiv 2605.26444, Algorithm 1): the LM head cut to the tokens that the prompt, the recent draft
@@ -164,10 +167,10 @@ class MicroSpecHead final : public Head {
     }
 
     void begin_round(ProposeContext& context, std::span<HeadState* const> states) override {
-        if (options_.gather != Gather::async) return;
         for (HeadState* state : states) {
             MicroSpecState& own = of(state);
-            if (!own.changed) continue;
+            own.packed_level = -1;
+            if (options_.gather != Gather::async || !own.changed) continue;
             own.changed = false;
             own.refill = lane_->start(context, options_.window,
                                       [this, &own](kernels::Exec& exec) { return pack(exec, own); });
@@ -205,11 +208,17 @@ class MicroSpecHead final : public Head {
 
     /// The most that a call may read: the window, when no token appears twice in it.
     HeadCost cost(int) const override { return cost_of_rows(std::min(options_.window, weights_.vocab)); }
-    /// Of the rows packed for the round.
-    HeadCost cost_at(const HeadState* state, int rows, int) const override {
+    /// Of the rows packed for the round, and of packing them where the call did that itself.
+    HeadCost cost_at(const HeadState* state, int rows, int level) const override {
         if (state == nullptr) return cost(rows);
-        lane_->settle(of(state).refill);
-        return cost_of_rows(static_cast<int>(of(state).ids.size()));
+        const MicroSpecState& own = of(state);
+        lane_->settle(own.refill);
+        HeadCost cost = cost_of_rows(static_cast<int>(own.ids.size()));
+        if (own.packed_level == level) {
+            cost.bytes += own.packed_bytes;
+            cost.scattered_bytes += own.packed_bytes / 2;
+        }
+        return cost;
     }
 
     /// Without a sequence there is no active set, and nothing is left out.
@@ -249,9 +258,9 @@ class MicroSpecHead final : public Head {
     }
 
     HeadCost cost_of_rows(int rows) const {
-        return {static_cast<double>(rows),
-                static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(store_.row_bytes()),
-                2.0 * rows * weights_.lm_head->k(), Lane::critical};
+        const auto bytes = static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(store_.row_bytes());
+        return {static_cast<double>(rows), bytes, 2.0 * rows * weights_.lm_head->k(), Lane::critical,
+                options_.gather == Gather::indexed ? bytes : 0};
     }
 
     void propose_sequence(ProposeContext& context, Rows<const float> hidden, HeadState& state, int k,
@@ -264,7 +273,8 @@ class MicroSpecHead final : public Head {
             if (options_.gather == Gather::indexed)
                 list_active(own);
             else
-                scope.add_bytes(pack(context.exec, own));
+                scope.add_bytes(own.packed_bytes = pack(context.exec, own));
+            own.packed_level = context.level;
         }
         if (own.ids.empty()) {
             out.resize(hidden.rows, k);

@@ -64,8 +64,8 @@ class OracleHead final : public Head {
     HeadCost cost(int rows) const override { return cost_at(nullptr, rows, 0); }
     HeadCost cost_at(const HeadState* state, int, int level) const override {
         const double rows = state == nullptr ? size_ : static_cast<double>(shortlist(state, level).size());
-        return {rows, static_cast<std::uint64_t>(rows * static_cast<double>(store_.row_bytes())),
-                2.0 * rows * weights_.hidden, Lane::critical};
+        const auto bytes = static_cast<std::uint64_t>(rows * static_cast<double>(store_.row_bytes()));
+        return {rows, bytes, 2.0 * rows * weights_.hidden, Lane::critical, bytes};
     }
 
     bool covers(const HeadState* state, TokenId token, int level) const override {

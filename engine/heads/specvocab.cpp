@@ -78,7 +78,7 @@ class SpecVocabHead final : public Head {
         const std::uint64_t bytes =
             seen == nullptr ? speculator_.bytes(level) + rows_bytes(active) : seen->bytes;
         return {active, bytes, speculator_.flops_per_row(level) + 2.0 * size * weights_.hidden,
-                Lane::critical};
+                Lane::critical, bytes - speculator_.bytes(level)};
     }
 
     bool covers(const HeadState* state, TokenId token, int level) const override {

@@ -345,6 +345,7 @@ void keep_best(Exec& exec, const Matrix& weights, Rows<const float> x, int k, in
                     [&](int, int begin, int end) { find_bounds(begin, end, samples, common); });
     }
     split_range(exec, segments, std::int64_t{rows} * n * weights.k(), [&](int thread, int begin, int end) {
+        static_assert(bound_samples == segment && segment * sizeof(float) >= sizeof(PassingRow));
         std::byte* scratch = exec.scratch(thread, product.own_bytes() + row_bounds + samples_bytes);
         const MatmulWork own = product.own(scratch);
         float* bounds = reinterpret_cast<float*>(scratch + product.own_bytes());
@@ -356,7 +357,6 @@ void keep_best(Exec& exec, const Matrix& weights, Rows<const float> x, int k, in
             find_bounds(0, rows, y, bounds);
             if (begin == 0) std::copy_n(bounds, rows, common);
         }
-        static_assert(bound_samples == segment && segment * sizeof(float) >= sizeof(PassingRow));
         fill_lists(kernels, product, own, begin, end, bounds, lists, thread, reinterpret_cast<std::byte*>(y));
     });
     const std::int64_t operations = std::int64_t{rows} * k * 32;

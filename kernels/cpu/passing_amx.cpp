@@ -7,12 +7,15 @@
 namespace draftscope::kernels {
 namespace {
 
-constexpr long fetched = 8 << 10;  ///< bytes ahead of use
+constexpr long far_ahead = 16 << 10, near_ahead = 1 << 10;  ///< bytes before use
 
-/// Every line of `bytes` of weights that are used stands for one that is fetched.
+/// Every line of `bytes` of weights that are used stands for one that is asked of memory into the second
+/// cache, and one that goes on into the first.
 inline void fetch_ahead(const std::byte* at, long bytes) {
-    for (long line = 0; line < bytes; line += row_bytes)
-        _mm_prefetch(reinterpret_cast<const char*>(at + fetched + line), _MM_HINT_T1);
+    for (long line = 0; line < bytes; line += row_bytes) {
+        _mm_prefetch(reinterpret_cast<const char*>(at + far_ahead + line), _MM_HINT_T1);
+        _mm_prefetch(reinterpret_cast<const char*>(at + near_ahead + line), _MM_HINT_T0);
+    }
 }
 
 /// Stores a tile into 16 rows. GCC's intrinsic says that all memory may have changed.

@@ -18,9 +18,13 @@
 
 /// What one round of draft-head calls costs, of several heads in turns: one row, then three levels of four,
 /// after a target pass that leaves other weights in the caches, as in a decode loop. Hidden rows are the
-/// target's own. Best and median of the rounds, whole and by phase, and each head's share of the full head.
-/// What bytes explain is said by two probes over as much memory as the head takes: of one stream, and of rows
-/// as long and as scattered as an indexed head's, for the bytes that it reads so. Arguments: threads=N
+/// target's own. Median and best of the rounds, whole and by phase, and each head's share of the full head.
+///
+/// What bytes explain is said by two probes over as much memory as the head takes, before and after the
+/// rounds: of one stream, again and again, and of rows as long and as scattered as an indexed head's, after
+/// as many other bytes as the target's pass reads. "x probes" is the best round against the probes' best
+/// passes, "x medians" the same of medians. What the probes leave is the constant part; of it, meetings of
+/// the threads take as many times as there are parallel regions what an empty one takes. Arguments: threads=N
 /// rounds=N precision=int8 drafter=eagle3 rows=4 (of the later levels) heads=full;slimspec;specvocab
 /// (semicolons between).
 namespace draftscope {
@@ -50,15 +54,42 @@ void must(const Status& status) {
     std::exit(2);
 }
 
+/// Counts the meetings of the threads.
+class CountedExec final : public kernels::Exec {
+  public:
+    explicit CountedExec(std::unique_ptr<kernels::Exec> exec) : exec_(std::move(exec)) {}
+    int threads() const override { return exec_->threads(); }
+    kernels::Isa isa() const override { return exec_->isa(); }
+    int pinned() const override { return exec_->pinned(); }
+    void parallel(int parts, FunctionRef<void(int part)> work) override {
+        regions += parts > 1 && exec_->threads() > 1 ? 1 : 0;
+        exec_->parallel(parts, work);
+    }
+    std::byte* scratch(int thread, std::size_t bytes) override { return exec_->scratch(thread, bytes); }
+    std::byte* shared_scratch(std::size_t bytes) override { return exec_->shared_scratch(bytes); }
+    kernels::ReadAhead* read_ahead(int thread) override { return exec_->read_ahead(thread); }
+
+    std::int64_t regions = 0;
+
+  private:
+    std::unique_ptr<kernels::Exec> exec_;
+};
+
 struct Timed {
     std::string name;
     std::unique_ptr<Head> head;
     std::vector<double> whole;  ///< us a round
     std::map<std::string, std::vector<double>> phases;
-    double bytes = 0;      ///< of all rounds
+    // Of all rounds:
+    double bytes = 0;
     double scattered = 0;  ///< of these, read as scattered rows
-    bool indexed = false;  ///< phase head reads scattered rows
+    std::int64_t regions = 0;
 };
+
+/// The fastest passes of two goes, and their medians' mean.
+ProbedRate joined(const ProbedRate& a, const ProbedRate& b) {
+    return {std::max(a.best, b.best), (a.median + b.median) / 2};
+}
 
 double middle(std::vector<double> values) {
     std::sort(values.begin(), values.end());
@@ -72,12 +103,13 @@ class Rounds {
   public:
     explicit Rounds(const Options& options)
         : options_(options),
-          exec_(kernels::make_cpu_exec(options.threads)),
+          exec_(std::make_unique<CountedExec>(kernels::make_cpu_exec(options.threads))),
           target_(must(Target::load(testing::demo_model_path(), *exec_, options.precision))) {
         KvCache cache = target_->make_cache(context + 1);
         std::vector<TokenId> tokens;
         for (int i = 0; i < context; ++i) tokens.push_back(1000 + (i * 7919) % 40000);
         must(target_->prefill(*exec_, cache, tokens, {}, prefilled_));
+        prompt_ = tokens;
         weights_.lm_head = &target_->lm_head();
         weights_.vocab = target_->config().vocab;
         weights_.hidden = target_->config().hidden;
@@ -93,7 +125,6 @@ class Rounds {
         artefacts.ranking_path = folder + "demo_ranking.safetensors";
         if (const HeadInfo* info = find_head(spec.id); info != nullptr && info->need == ArtefactNeed::fitted)
             artefacts.artefact_path = folder + options_.drafter + "/" + spec.id + ".safetensors";
-        timed.indexed = spec.id == "specvocab";
         timed.head = must(make_head(spec, artefacts));
         must(timed.head->prepare(*exec_, weights_));
         return timed;
@@ -107,45 +138,65 @@ class Rounds {
         PhaseRecorder phases;
         std::vector<SpanEvent> events;
         const std::unique_ptr<HeadState> state = timed.head->make_state();
+        // A window that a prompt fills (MicroSpec) holds as many tokens as of a text, though others.
+        const int k = timed.head->prefill_topk();
+        std::vector<TokenId> seen;
+        for (int i = 0; i < context * k; ++i) seen.push_back((i * 6151) % weights_.vocab);
+        timed.head->begin_prompt(state.get(), prompt_,
+                                 Rows<const TokenId>(seen.data(), k > 0 ? context : 0, k));
         const std::vector<HeadState*> states(static_cast<std::size_t>(std::max(options_.rows, 1)),
                                              state.get());
         ProposeContext context_of{*exec_, phases, 0};
         timed.head->begin_round(context_of, {states.data(), 1});
-        double whole = 0, bytes = 0;
+        double whole = 0;
         for (int level = 0; level < levels; ++level) {
             const int rows = level == 0 ? 1 : options_.rows;
             const int first = (number * 13 + level * 4) % (context - rows);
             const Rows<const float> hidden(prefilled_.hidden.data() + std::ptrdiff_t{first} * weights_.hidden,
                                            rows, weights_.hidden);
             ProposeContext with{*exec_, phases, level};
+            const std::int64_t regions = exec_->regions;
             const TimeNs start = monotonic_ns();
             timed.head->propose(with, hidden, {states.data(), static_cast<std::size_t>(rows)}, 10, proposal_);
             whole += static_cast<double>(monotonic_ns() - start) / 1e3;
-            bytes += static_cast<double>(timed.head->cost_at(state.get(), rows, level).bytes);
+            timed.regions += exec_->regions - regions;
+            const HeadCost cost = timed.head->cost_at(state.get(), rows, level);
+            timed.bytes += static_cast<double>(cost.bytes);
+            timed.scattered += static_cast<double>(cost.scattered_bytes);
         }
         phases.drain(events);
         const double us_per_tick = TickScale::calibrate().ns_per_tick() / 1e3;
         std::map<std::string, double> spent;
         for (const SpanEvent& event : events) {
-            if (timed.indexed && event.phase == Phase::head)
-                timed.scattered += static_cast<double>(event.bytes);
             spent[std::string(phase_table()[static_cast<std::size_t>(event.phase)].name)] +=
                 static_cast<double>(event.end_ticks - event.start_ticks) * us_per_tick;
         }
         for (const auto& [phase, us] : spent) timed.phases[phase].push_back(us);
         timed.whole.push_back(whole);
-        timed.bytes += bytes;
+    }
+
+    /// us of a meeting of the threads that has nothing to do.
+    double empty_region() {
+        std::vector<double> times;
+        for (int i = 0; i < 2000; ++i) {
+            const TimeNs start = monotonic_ns();
+            exec_->parallel(exec_->threads(), [](int) {});
+            times.push_back(static_cast<double>(monotonic_ns() - start) / 1e3);
+        }
+        return middle(std::move(times));
     }
 
     const kernels::Matrix& lm_head() const { return target_->lm_head(); }
+    int target_megabytes() const { return static_cast<int>(target_->weight_bytes() >> 20); }
     kernels::Exec& exec() { return *exec_; }
 
   private:
     const Options& options_;
-    std::unique_ptr<kernels::Exec> exec_;
+    std::unique_ptr<CountedExec> exec_;
     std::unique_ptr<Target> target_;
     std::unique_ptr<KvCache> cache_;
     HeadWeights weights_;
+    std::vector<TokenId> prompt_;
     ForwardOutput prefilled_, out_;
     Proposal proposal_;
 };
@@ -158,33 +209,48 @@ void run(const Options& options) {
         heads.push_back(rounds.make(options.heads.substr(first, end - first)));
         first = end + 1;
     }
-    for (int i = 0; i < options.rounds; ++i)
-        for (Timed& timed : heads) rounds.round(timed, i);
-    const int megabytes = std::max(1, static_cast<int>(rounds.lm_head().bytes() >> 20));
+    const int megabytes = std::max(1, static_cast<int>(rounds.lm_head().bytes() >> 20)),
+              between = rounds.target_megabytes();
     const auto row_bytes =
         static_cast<int>(kernels::RowStore::make(rounds.exec(), rounds.lm_head()).row_bytes());
-    const double stream = probe_read_bandwidth(options.threads, megabytes);
-    const double scattered = probe_scattered_bandwidth(options.threads, megabytes, row_bytes);
+    const auto probe = [&] {
+        return std::pair(probe_stream(options.threads, megabytes, 0),
+                         probe_scattered(options.threads, megabytes, row_bytes, between));
+    };
+    const auto before = probe();
+    for (int i = 0; i < options.rounds; ++i)
+        for (Timed& timed : heads) rounds.round(timed, i);
+    const auto after = probe();
+    const ProbedRate stream = joined(before.first, after.first),
+                     scattered = joined(before.second, after.second);
+    const ProbedRate cached = probe_scattered(options.threads, megabytes, row_bytes, 0);
+    const double region = options.threads > 1 ? rounds.empty_region() : 0;
     std::printf(
-        "%d threads, %s, M 1 and %d; probes over %d MiB: one stream %.1f GB/s, scattered rows of %d "
-        "bytes %.1f GB/s\n",
+        "%d threads, %s, M 1 and %d; GB/s of probes over %d MiB, best (median): one stream %.1f (%.1f), "
+        "scattered rows of %d bytes after %d MiB of others %.1f (%.1f), again and again %.1f (%.1f); an "
+        "empty "
+        "region %.1f us\n",
         options.threads, std::string(kernels::to_text(options.precision)).c_str(), options.rows, megabytes,
-        stream, row_bytes, scattered);
-    std::printf("%-22s %9s %9s %7s %7s %8s %7s %7s %9s   best us by phase\n", "head", "median us", "best us",
-                "share", "best", "kB", "GB/s", "x bytes", "x probes");
+        stream.best, stream.median, row_bytes, between, scattered.best, scattered.median, cached.best,
+        cached.median, region);
+    std::printf("%-22s %9s %8s %6s %6s %8s %8s %8s %8s %9s %7s %7s %8s   best us by phase\n", "head",
+                "median us", "best us", "share", "best", "kB strm", "kB gath", "probe us", "x probes",
+                "x medians", "regions", "meet us", "const us");
     const double full = middle(heads.front().whole), full_best = least(heads.front().whole);
-    const double full_bytes = heads.front().bytes / options.rounds;
     for (const Timed& timed : heads) {
-        const double us = middle(timed.whole), best = least(timed.whole),
-                     bytes = timed.bytes / options.rounds;
+        const double us = middle(timed.whole), best = least(timed.whole);
+        const double gathered = timed.scattered / options.rounds,
+                     streamed = timed.bytes / options.rounds - gathered,
+                     regions = static_cast<double>(timed.regions) / options.rounds;
         std::string parts;
         for (const auto& [phase, times] : timed.phases)
             parts += fmt::format(" {} {:.0f}", phase, least(times));
-        const double rows_read = timed.scattered / options.rounds;
-        const double explained = ((bytes - rows_read) / stream + rows_read / scattered) / 1e3;
-        std::printf("%-22s %9.0f %9.0f %7.3f %7.3f %8.0f %7.1f %7.2f %9.2f  %s\n", timed.name.c_str(), us,
-                    best, us / full, best / full_best, bytes / 1e3, bytes / best / 1e3,
-                    best / full_best * full_bytes / bytes, best / explained, parts.c_str());
+        const double explained = (streamed / stream.best + gathered / scattered.best) / 1e3;
+        const double usual = (streamed / stream.median + gathered / scattered.median) / 1e3;
+        std::printf("%-22s %9.0f %8.0f %6.3f %6.3f %8.0f %8.0f %8.0f %8.2f %9.2f %7.0f %7.0f %8.0f  %s\n",
+                    timed.name.c_str(), us, best, us / full, best / full_best, streamed / 1e3, gathered / 1e3,
+                    explained, best / explained, us / usual, regions, regions * region, best - explained,
+                    parts.c_str());
     }
 }
 

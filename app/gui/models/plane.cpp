@@ -20,6 +20,16 @@ std::string short_label(const HeadStats& stats) {
     return label;
 }
 
+std::string reads_text(const HeadReads& reads) {
+    if (reads.streamed + reads.gathered <= 0) return {};
+    std::string text = fmt::format("{:.1f} MB a round", (reads.streamed + reads.gathered) / 1e6);
+    if (reads.gathered > 0) text += fmt::format(", {:.1f} of them scattered rows", reads.gathered / 1e6);
+    if (reads.explained_ns)
+        text += fmt::format("; T_head {:.2f} x what the probes explain, {:.0f} us beyond it", reads.times(),
+                            reads.constant_ns() / 1e3);
+    return text;
+}
+
 PlanePoint make_point(const HeadComparison& head, double kappa) {
     const HeadStats& stats = head.stats;
     const AcceptanceCost& cost = head.cost;
@@ -42,6 +52,7 @@ PlanePoint make_point(const HeadComparison& head, double kappa) {
     point.break_even_nu = break_even_nu(point.rho_tau, kappa);
     point.rounds = stats.rounds;
     point.active_rows = stats.active_rows;
+    point.reads_text = reads_text(head.reads);
     return point;
 }
 

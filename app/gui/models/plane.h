@@ -38,6 +38,7 @@ struct PlanePoint {
     std::optional<double> break_even_nu;  ///< at this rho_tau
     std::int64_t rounds = 0;
     double active_rows = 0;
+    std::string reads_text;  ///< bytes of a round, and T_head against what the probes explain by them
 };
 
 /// Acceptance alone: heads whose cost is not known have their place here.

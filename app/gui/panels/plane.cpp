@@ -132,6 +132,7 @@ void point_tooltip(const PlanePoint& point, double kappa) {
                         ? fmt::format(" or nu {:.2f}", *point.break_even_nu).c_str()
                         : "");
     if (point.active_rows > 0) ImGui::Text("%.0f active rows", point.active_rows);
+    if (!point.reads_text.empty()) ImGui::TextUnformatted(point.reads_text.c_str());
     if (point.estimate) ImGui::TextUnformatted("estimate: from calibration or aligned rounds alone");
     ImGui::TextUnformatted("click: use this head in the next run");
     ImGui::EndTooltip();

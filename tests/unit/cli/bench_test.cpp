@@ -40,14 +40,14 @@ class BenchCommand : public ::testing::Test {
 };
 
 TEST_F(BenchCommand, WritesOneDocument) {
-    const Finished done =
-        bench({"--heads", "full,microspec:wmax=64,source=ctx", "--method", "ngram @ chain=2", "--json"});
+    const Finished done = bench({"--heads", "full,microspec:wmax=64,source=ctx,gather=indexed", "--method",
+                                 "ngram @ chain=2", "--json"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
     const json document = json::parse(done.out);
     EXPECT_EQ(document["tier"], "T0");
     EXPECT_EQ(document["complete"], true);
     ASSERT_EQ(document["methods"].size(), 4u);
-    EXPECT_EQ(document["methods"][2]["head"], "microspec:wmax=64,source=ctx");
+    EXPECT_EQ(document["methods"][2]["head"], "microspec:wmax=64,source=ctx,gather=indexed");
     for (const json& method : document["methods"]) {
         EXPECT_EQ(method["prompts"], 7);
         EXPECT_EQ(method["same_text"], true);
@@ -59,6 +59,14 @@ TEST_F(BenchCommand, WritesOneDocument) {
     }
     EXPECT_TRUE(document["methods"][0]["against_full"].is_null());
     EXPECT_TRUE(document["methods"][3]["against_full"].is_null());
+    // What heads read: a matrix, or rows here and there.
+    EXPECT_TRUE(document["methods"][0]["reads"].is_null());
+    EXPECT_TRUE(document["methods"][3]["reads"].is_null());
+    const json &full = document["methods"][1]["reads"], &indexed = document["methods"][2]["reads"];
+    EXPECT_GT(full["streamed_bytes_per_round"], 0);
+    EXPECT_EQ(full["gathered_bytes_per_round"], 0);
+    EXPECT_EQ(indexed["streamed_bytes_per_round"], 0);
+    EXPECT_GT(indexed["gathered_bytes_per_round"], 0);
     const json& against = document["methods"][2]["against_full"];
     EXPECT_NEAR(against["unexplained"].get<double>(),
                 against["measured_speedup"].get<double>() - against["predicted_speedup"].get<double>(), 1e-9);

@@ -302,6 +302,8 @@ TEST(RunJsonHeads, AreReDerivedFromTheFile) {
         for (std::size_t k = 0; k < std::size(keys); ++k)
             expect_near(head[keys[k]], std::stod(rows[i][k + 2]), rows[i][0] + " " + keys[k]);
         EXPECT_GT(head["bytes_per_call"], 0);
+        EXPECT_EQ(head["streamed_bytes_per_round"], head["bytes_per_round"]);
+        EXPECT_EQ(head["gathered_bytes_per_round"], 0);
     }
     EXPECT_EQ(document["heads"][0]["active_rows"], 8192);
 }

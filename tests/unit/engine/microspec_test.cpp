@@ -198,6 +198,11 @@ TEST_F(MicroSpec, PacksOncePerChangeAndCountsIt) {
     const std::uint64_t three_rows = matrix_.gather_rows(*exec_, std::vector<TokenId>{3, 4, 9}).bytes();
     const std::uint64_t remap = gathered() - 2 * three_rows;
     EXPECT_EQ(head->cost_at(state.get(), 4, 1).active_rows, 3);
+    // The call that packed them read and wrote them beside; the next one only reads.
+    EXPECT_EQ(head->cost_at(state.get(), 4, 0).bytes - head->cost_at(state.get(), 4, 1).bytes,
+              2 * three_rows);
+    EXPECT_EQ(head->cost_at(state.get(), 4, 0).scattered_bytes, three_rows);
+    EXPECT_EQ(head->cost_at(state.get(), 4, 1).scattered_bytes, 0);
     EXPECT_EQ(head->cost(4).active_rows, 50);
     ask(*head, state.get(), 1, 2);
     EXPECT_EQ(gathered(), remap);

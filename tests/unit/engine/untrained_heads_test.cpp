@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "engine/heads/bcl.h"
 #include "engine/heads/head.h"
+#include "engine/model/model_file.h"
 #include "engine/session/round_rows.h"
 #include "kernels/matmul.h"
 #include "tests/support/tiny_model.h"
@@ -189,6 +190,20 @@ TEST(BclSize, StopsWhereATokenCoversLessThanItCosts) {
     // Half the weight on coverage of a backbone nine times as dear: every token pays.
     EXPECT_EQ(solve_bcl_size(counts, 1, 10, {90, 1}, 0.5), 5);
     EXPECT_EQ(solve_bcl_size(std::vector<std::int64_t>{7, 0, 0}, 1, 3, {0, 1}, 1.0), 1);
+}
+
+/// What tools/make_bcl_golden.py finds in the ranking that ships.
+TEST(BclSize, OfTheDemoRanking) {
+    const auto file = open_safetensors(std::string(DS_SOURCE_DIR) + "/assets/heads/demo_ranking.safetensors");
+    ASSERT_TRUE(file.ok()) << file.error().message;
+    const auto counts = (*file)->read_integers("counts");
+    ASSERT_TRUE(counts.ok()) << counts.error().message;
+    constexpr int tokens = 49152;
+    const DraftPassCost cost{2 * 4e6, 2.0 * 576};
+    EXPECT_EQ(solve_bcl_size(*counts, 1, tokens, cost, 0.3), 1987);
+    EXPECT_EQ(solve_bcl_size(*counts, 1, tokens, cost, 0.5), 4026);
+    EXPECT_EQ(solve_bcl_size(*counts, 1, tokens, cost, 0.7), 6452);
+    EXPECT_EQ(solve_bcl_size(*counts, 1, tokens, cost, 0.9), 11817);
 }
 
 TEST_F(UntrainedHeads, BclKeepsTheSizeThatBruteForceFinds) {

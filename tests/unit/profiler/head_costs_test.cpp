@@ -70,6 +70,42 @@ TEST(HeadCosts, CalibrationServesAsFullReference) {
     EXPECT_DOUBLE_EQ(full.bytes->constant_ns, 0.0);
 }
 
+TEST(HeadReads, EachKindOfBytesIsExplainedByItsOwnProbe) {
+    HeadStats stats;
+    stats.head = "specvocab";
+    stats.bytes_per_round = 9000;
+    stats.bytes_per_call = 3000;  // three calls
+    stats.head_ns_per_round = 1500;
+    RunRow run;
+    run.config_json = R"({"head_streamed_bytes": {"specvocab": 1000}})";
+    HeadReads reads = head_reads(run, stats);
+    EXPECT_DOUBLE_EQ(reads.streamed, 3000);
+    EXPECT_DOUBLE_EQ(reads.gathered, 6000);
+    EXPECT_FALSE(reads.explained_ns);  // nothing was probed
+    run.machine_json = R"({"read_gb_per_s":20.0})";
+    EXPECT_FALSE(head_reads(run, stats).explained_ns);  // not what it gathers
+    run.machine_json = R"({"read_gb_per_s":20.0,"scattered_read_gb_per_s":10.0})";
+    reads = head_reads(run, stats);
+    EXPECT_DOUBLE_EQ(*reads.explained_ns, 3000 / 20.0 + 6000 / 10.0);
+    EXPECT_DOUBLE_EQ(reads.times(), 2.0);
+    EXPECT_DOUBLE_EQ(reads.constant_ns(), 750);
+    // A head that is not among those that gather streams all it reads.
+    stats.head = "full";
+    reads = head_reads(run, stats);
+    EXPECT_DOUBLE_EQ(reads.gathered, 0);
+    EXPECT_DOUBLE_EQ(*reads.explained_ns, 450);
+    // Without calls seen nothing is told apart, and nothing explained.
+    stats.head = "specvocab";
+    stats.bytes_per_call = 0;
+    EXPECT_FALSE(head_reads(run, stats).explained_ns);
+    // Settings of another program, or none.
+    for (const char* config :
+         {"", "{", "[]", R"({"head_streamed_bytes": 3})", R"({"head_streamed_bytes": {"specvocab": "x"}})"}) {
+        run.config_json = config;
+        EXPECT_DOUBLE_EQ(head_reads(run, stats).streamed, 9000) << config;
+    }
+}
+
 TEST(HeadCosts, WithoutAFullHeadThereIsNoPlanePoint) {
     RunBuilder builder;
     builder.step(0, 100, {}, 2, Excluded::no, 0, {{"fr-spec:v=8", HeadMode::drive, 10, 2, 1}});

@@ -186,6 +186,37 @@ TEST_F(Replay, EveryHeadAndDrafterAsLive) {
     EXPECT_GT(masses_, 1000);
 }
 
+/// Every drafter with every head, several sequences at a time, growing and fixed trees: the text of plain
+/// decoding.
+TEST_F(Replay, EveryHeadAndDrafterInABatchGivesThePlainText) {
+    std::int64_t accepted = 0;
+    for (const double temperature : {0.0, 1.0}) {
+        RigSetting setting;
+        setting.temperature = temperature;
+        setting.max_new = 24;
+        setting.drafter = "none";
+        setting.tree = "chain=1";
+        const auto plain = rig_.decode(setting, prompts());
+        setting.batch = 3;
+        setting.threads = 2;
+        for (const std::string drafter : {"eagle2", "eagle3", "medusa", "hydra"}) {
+            setting.drafter = drafter;
+            setting.tree = drafter == "hydra" ? "chain=3" : "depth=3,topk=4,nodes=12";
+            for (const HeadInfo& info : head_registry())
+                for (const std::string& head : head_specs.at(std::string(info.id))) {
+                    setting.head = head;
+                    const auto found = rig_.decode(setting, prompts());
+                    ASSERT_EQ(found.size(), plain.size());
+                    for (std::size_t p = 0; p < found.size(); ++p) {
+                        ASSERT_EQ(found[p].tokens, plain[p].tokens) << to_text(setting) << " prompt " << p;
+                        accepted += found[p].accepted;
+                    }
+                }
+        }
+    }
+    EXPECT_GT(accepted, 1000);
+}
+
 /// Heads of one replay share what the drafter takes in of a text; each has the rounds that it has alone.
 TEST_F(Replay, HeadsOfOneTextDoNotMeet) {
     RigSetting setting;
