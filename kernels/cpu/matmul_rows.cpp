@@ -3,6 +3,7 @@
 #include <cassert>
 
 #include "kernels/cpu/activations.h"
+#include "kernels/cpu/block_shares.h"
 #include "kernels/cpu/gathered.h"
 #include "kernels/cpu/row_layout.h"
 #include "kernels/cpu/split.h"
@@ -103,9 +104,12 @@ const GatheredKernel* gathered_kernel(const MatmulKernels& kernels, Packing pack
     return nullptr;
 }
 
-/// One thread's share of rows that are multiplied as they lie. `scratch` holds gathered_bytes().
-void run_gathered(const GatheredKernel& kernel, const MatmulWork& work, const RowStore& store,
-                  std::span<const TokenId> ids, std::byte* scratch, int begin, int end) {
+/// Blocks in a piece of a thread's share at least: each begins with rows that nobody has fetched yet.
+constexpr int least_blocks = 16;
+
+/// What a thread needs to multiply rows as they lie. `scratch` holds x_bytes() and scratch_bytes().
+GatheredWork gathered_work(const GatheredKernel& kernel, const MatmulWork& work, const RowStore& store,
+                           std::span<const TokenId> ids, std::byte* scratch) {
     GatheredWork gathered;
     gathered.store = RowStoreAccess::row(store, 0);
     gathered.row_bytes = store.row_bytes();
@@ -119,7 +123,7 @@ void run_gathered(const GatheredKernel& kernel, const MatmulWork& work, const Ro
     gathered.y = work.y;
     gathered.y_stride = work.y_stride;
     kernel.prepare(work, scratch);
-    kernel.run(gathered, begin, end);
+    return gathered;
 }
 
 }  // namespace
@@ -156,17 +160,28 @@ void matmul_rows(Exec& exec, const RowStore& store, std::span<const TokenId> ids
                                           ? blocks.scratch_bytes()
                                           : aligned(gathered->x_bytes(work.k, work.rows)) +
                                                 gathered->scratch_bytes(work.k, store.row_bytes());
-    split_range(exec, blocks_of(static_cast<int>(ids.size()), lanes), operations,
-                [&](int thread, int begin, int end) {
-                    const std::size_t own = shared == nullptr ? aligned(activations.bytes()) : 0;
-                    std::byte* buffer = exec.scratch(thread, own + scratch_bytes);
-                    MatmulWork mine = work;
-                    if (activations.needed() && shared == nullptr) activations.prepare(buffer, 0, x.rows);
-                    activations.point(mine, shared == nullptr ? buffer : shared);
-                    if (gathered != nullptr)
-                        return run_gathered(*gathered, mine, store, ids, buffer + own, begin, end);
-                    blocks.run(kernel, mine, buffer + own, begin, end);
-                });
+    const int count = blocks_of(static_cast<int>(ids.size()), lanes);
+    BlockShares shares(
+        count,
+        operations < worth_splitting ? 1 : std::min({count, exec.threads(), BlockShares::most_threads}),
+        least_blocks);
+    const auto run_thread = [&](int thread) {
+        if (!shares.any_left()) return;
+        const std::size_t own = shared == nullptr ? aligned(activations.bytes()) : 0;
+        std::byte* buffer = exec.scratch(thread, own + scratch_bytes);
+        MatmulWork mine = work;
+        if (activations.needed() && shared == nullptr) activations.prepare(buffer, 0, x.rows);
+        activations.point(mine, shared == nullptr ? buffer : shared);
+        GatheredWork gathered_mine;
+        if (gathered != nullptr) gathered_mine = gathered_work(*gathered, mine, store, ids, buffer + own);
+        shares.take_all(thread, [&](int begin, int end, bool) {
+            if (gathered != nullptr) return gathered->run(gathered_mine, begin, end);
+            blocks.run(kernel, mine, buffer + own, begin, end);
+        });
+    };
+    if (shares.threads() > 1) return exec.parallel(shares.threads(), run_thread);
+    const FlushDenormals mode;
+    run_thread(0);
 }
 
 }  // namespace draftscope::kernels
