@@ -26,13 +26,17 @@ class RowSets {
     /// [members]: those with bit(row) are the row's. Empty where there was one row, which has them all.
     std::span<const std::uint8_t> owners(int row) const;
     static std::uint8_t bit(int row) { return static_cast<std::uint8_t>(1u << (row % together)); }
+    /// Numbers that are marked at a time: what stands for them stays in the first cache.
+    static constexpr int stretch = 4096;
 
   private:
     static constexpr int together = 8;  ///< rows that share one byte
     int n_;
     int rows_ = 0, members_ = 0, width_ = 0;
-    std::vector<std::uint8_t> marks_;   ///< [groups of rows, n], 0 between calls
-    std::vector<std::uint8_t> owners_;  ///< [groups of rows, members]
+    std::vector<std::uint8_t> marks_;   ///< [groups of rows, stretch], 0 between calls
+    std::vector<std::uint8_t> owners_;  ///< [groups of rows, apart_]
+    std::size_t apart_ = 0;
+    std::vector<int> next_;  ///< of each row
 };
 
 /// topk() and logsumexp() of each row of x[M, members] over the columns that are its own: the bits that these

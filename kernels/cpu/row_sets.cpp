@@ -10,42 +10,64 @@
 
 namespace draftscope::kernels {
 
+namespace {
+
+/// Marks the numbers of `row` from place `at` on that lie within a stretch of `base`; returns the place of
+/// the first behind it. Locals only: a byte that is written could be part of anything else.
+int mark(std::span<const std::int32_t> row, int at, int base, std::uint8_t bit, std::uint8_t* marks) {
+    const std::int32_t* const numbers = row.data();
+    const int width = static_cast<int>(row.size()), end = base + RowSets::stretch;
+    for (; at < width && numbers[at] < end; ++at) marks[numbers[at] - base] |= bit;
+    return at;
+}
+
+}  // namespace
+
 void RowSets::unite(const Exec& exec, Rows<const std::int32_t> lists, std::vector<std::int32_t>& out) {
     rows_ = lists.rows;
     width_ = lists.cols;
-    owners_.clear();
     if (lists.rows <= 1) {
         const std::int32_t* only = lists.data;
         out.assign(only, only + (lists.rows == 0 ? 0 : width_));
         members_ = static_cast<int>(out.size());
         return;
     }
-    const auto n = static_cast<std::size_t>(n_),
-               groups = static_cast<std::size_t>(blocks_of(rows_, together));
-    if (marks_.size() < groups * n) marks_.resize(groups * n);
-    for (int r = 0; r < rows_; ++r) {
-        std::uint8_t* marks = marks_.data() + static_cast<std::size_t>(r / together) * n;
-        for (const std::int32_t member : lists.row(r)) marks[member] |= bit(r);
-    }
-    const std::size_t most = static_cast<std::size_t>(rows_) * static_cast<std::size_t>(width_);
-    out.resize(std::min(most, n) + SetScratch::slack);
-    members_ = row_kernels(exec).take_marked(marks_.data(), n_, static_cast<int>(groups), out.data());
-    out.resize(static_cast<std::size_t>(members_));
-    owners_.resize(groups * out.size());
-    for (std::size_t g = 0; g < groups; ++g) {
-        std::uint8_t* marks = marks_.data() + g * n;
-        std::uint8_t* owners = owners_.data() + g * out.size();
-        for (std::size_t i = 0; i < out.size(); ++i) {
-            owners[i] = marks[out[i]];
-            marks[out[i]] = 0;
+    const auto groups = static_cast<std::size_t>(blocks_of(rows_, together));
+    const std::size_t most = std::min(static_cast<std::size_t>(rows_) * static_cast<std::size_t>(width_),
+                                      static_cast<std::size_t>(n_));
+    if (marks_.size() < groups * stretch) marks_.resize(groups * stretch);
+    if (owners_.size() < groups * most) owners_.resize(groups * most);
+    next_.assign(static_cast<std::size_t>(rows_), 0);
+    out.resize(most + SetScratch::slack);
+    members_ = 0;
+    for (int base = 0; base < n_; base += stretch) {
+        for (int r = 0; r < rows_; ++r) {
+            std::uint8_t* marks = marks_.data() + static_cast<std::size_t>(r / together) * stretch;
+            int& next = next_[static_cast<std::size_t>(r)];
+            next = mark(lists.row(r), next, base, bit(r), marks);
         }
+        std::int32_t* found = out.data() + members_;
+        const int count =
+            row_kernels(exec).take_marked(marks_.data(), stretch, static_cast<int>(groups), found);
+        for (std::size_t g = 0; g < groups; ++g) {
+            std::uint8_t* marks = marks_.data() + g * stretch;
+            std::uint8_t* owners = owners_.data() + g * most + members_;
+            for (int i = 0; i < count; ++i) {
+                owners[i] = marks[found[i]];
+                marks[found[i]] = 0;
+            }
+        }
+        for (int i = 0; i < count; ++i) found[i] += base;
+        members_ += count;
     }
+    apart_ = most;
+    out.resize(static_cast<std::size_t>(members_));
 }
 
 std::span<const std::uint8_t> RowSets::owners(int row) const {
-    if (owners_.empty()) return {};
-    const auto size = static_cast<std::size_t>(members_);
-    return std::span(owners_).subspan(static_cast<std::size_t>(row / together) * size, size);
+    if (rows_ <= 1) return {};
+    return std::span(owners_).subspan(static_cast<std::size_t>(row / together) * apart_,
+                                      static_cast<std::size_t>(members_));
 }
 
 void topk_of_sets(Exec& exec, Rows<const float> x, const RowSets& sets, int k, Rows<std::int32_t> ids,
