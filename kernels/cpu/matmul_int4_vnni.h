@@ -17,7 +17,7 @@ struct Int4VnniTile {
     static constexpr int blocks = 2;
     static constexpr int rows = Symmetric ? 5 : 4;
     static constexpr int scale_rows = Symmetric ? 1 : 2;
-    static constexpr int streamed_rows = 2;
+    static constexpr int streamed_rows = 8;
 
     template <int R, int T>
     static void run(const MatmulWork& work, int block, int row) {
@@ -30,8 +30,8 @@ struct Int4VnniTile {
         const std::int32_t* x_start = work.x_start + row * groups;
         const float* x_sum = work.x_sum + row * groups;
         const __m512i low = _mm512_set1_epi8(15);
-        // A sum alone would wait for itself.
-        constexpr int chains = T * R == 1 ? 2 : 1;
+        // Few sums would wait for themselves.
+        constexpr int chains = R == 1 ? 2 : 1;
         StreamReader stream(work);
         __m512 sum[T][R];
 #pragma GCC unroll 16
@@ -79,7 +79,10 @@ struct Int4VnniTile {
                     }
                 }
             }
-            if constexpr (chains == 2) dot[0][0][0] = _mm512_add_epi32(dot[0][0][0], dot[0][0][1]);
+            if constexpr (chains == 2) {
+#pragma GCC unroll 16
+                for (int t = 0; t < T; ++t) dot[t][0][0] = _mm512_add_epi32(dot[t][0][0], dot[t][0][1]);
+            }
 #pragma GCC unroll 4
             for (int r = 0; r < R; ++r) {
                 const std::uint16_t* own = scales + (r * groups + g) * scale_rows * lanes;

@@ -24,12 +24,12 @@ struct TileWalk {
 
     /// Tiles of nearly equal height: 8 rows are 4 + 4 rather than 6 + 2.
     template <int R>
-    static void all_rows(const MatmulWork& work, int block) {
+    static void all_rows(const MatmulWork& work, const MatmulWork& later, int block) {
         const int tiles = (work.rows + Tile::rows - 1) / Tile::rows;
         for (int t = 0; t < tiles; ++t) {
             const int first = work.rows * t / tiles;
             const int last = work.rows * (t + 1) / tiles;
-            rows_of<R, Tile::rows>(work, block, first, last - first);
+            rows_of<R, Tile::rows>(t == 0 ? work : later, block, first, last - first);
         }
     }
 
@@ -42,11 +42,14 @@ struct TileWalk {
     static void run(const MatmulWork& work, int begin, int end) {
         int block = begin;
         if (streamed(work)) {
-            for (; block < end; ++block) all_rows<1>(work, block);
+            // The first tile fetches what comes next; the others find the block in the cache.
+            MatmulWork later = work;
+            later.stream = nullptr;
+            for (; block < end; ++block) all_rows<1>(work, later, block);
             return;
         }
-        for (; block + Tile::blocks <= end; block += Tile::blocks) all_rows<Tile::blocks>(work, block);
-        for (; block < end; ++block) all_rows<1>(work, block);
+        for (; block + Tile::blocks <= end; block += Tile::blocks) all_rows<Tile::blocks>(work, work, block);
+        for (; block < end; ++block) all_rows<1>(work, work, block);
     }
 };
 
