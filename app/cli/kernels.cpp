@@ -110,7 +110,8 @@ int do_kernels(const Options& options) {
 void add_kernels(CLI::App& program, Action& action) {
     auto options = std::make_shared<Options>();
     CLI::App* command = program.add_subcommand(
-        "kernels", "Time the head, gather and selection kernels at any size against the memory's bandwidth");
+        "kernels",
+        "Time the head, gather, layer and selection kernels at any size against the memory's bandwidth");
     command->footer(
         "Example: draftscope kernels --vocab 128256 --hidden 4096 --rows 1,8 --precision int8 --csv");
     command->add_option("--vocab,--v", options->settings.vocab, "rows V of the head")->capture_default_str();

@@ -8,6 +8,8 @@
 #include <memory>
 
 #include "base/rng.h"
+#include "kernels/attention.h"
+#include "kernels/fused.h"
 #include "kernels/head.h"
 #include "kernels/matmul.h"
 #include "kernels/row_store.h"
@@ -33,15 +35,18 @@ class Bench {
   public:
     Bench(const KernelSettings& options, kernels::Exec& exec, const KernelHooks& hooks)
         : options_(options), exec_(exec), hooks_(hooks) {
-        constexpr std::size_t head_ops = 7, selections = 3;
-        planned_ =
-            static_cast<double>(options.rows.size() * (head_ops * options.precisions.size() + selections) +
-                                options.precisions.size());
+        constexpr std::size_t products = 7 + 3, others = 1 + 3;
+        planned_ = static_cast<double>(options.rows.size() * (products * options.precisions.size() + others) +
+                                       options.precisions.size());
     }
 
     std::vector<KernelTime> run() {
         for (const int rows : options_.rows) {
             for (const std::string& name : options_.precisions) heads(*kernels::precision_from(name), rows);
+        }
+        for (const int rows : options_.rows) {
+            for (const std::string& name : options_.precisions) layer(*kernels::precision_from(name), rows);
+            attention(rows);
         }
         for (const int rows : options_.rows) selection(rows);
         return std::move(results_);
@@ -51,6 +56,7 @@ class Bench {
     /// Enough copies that a call finds none of its weights in the inner caches.
     static constexpr double cold_bytes = 1e6 * cold_megabytes;
     static constexpr int most_copies = 16;
+    static constexpr float norm_eps = 1e-5f;
 
     template <typename Call>
     void measure(const std::string& op, std::string_view precision, int rows, double bytes, Call call,
@@ -124,6 +130,66 @@ class Bench {
         });
         measure(fmt::format("low-rank r={}", rank), name, rows, low_rank_bytes,
                 [&](int call) { kernels::matmul(exec_, pick(up, call), narrow(call), out); });
+    }
+
+    /// The products of a decoder layer of width d, each with what is fused with it, announced as in a pass.
+    void layer(Precision precision, int rows) {
+        const int d = options_.hidden, ffn = (8 * d / 3 + 31) / 32 * 32;
+        const std::string_view name = kernels::to_text(precision);
+        const auto m = static_cast<std::size_t>(rows);
+        const std::vector<float> x = normal(m * static_cast<std::size_t>(std::max(d, ffn)), 2);
+        const std::vector<float> norm = normal(static_cast<std::size_t>(d), 3);
+        std::vector<float> y(m * static_cast<std::size_t>(2 * ffn)), sum(m * static_cast<std::size_t>(d));
+        const auto timed = [&](const std::string& op, int n, int k, auto expect, auto call) {
+            const std::vector<Matrix> all = copies(precision, n, k);
+            measure(op, name, rows, static_cast<double>(all[0].bytes()), [&](int number) {
+                const auto at = static_cast<std::size_t>(number);
+                expect(all[(at + 1) % all.size()]);
+                call(all[at % all.size()], Rows<const float>(x.data(), rows, k),
+                     Rows<float>(y.data(), rows, n));
+            });
+            kernels::expect_matmul(exec_, nullptr);
+        };
+        const auto plain = [&](const Matrix& next) { kernels::expect_matmul(exec_, &next); };
+        timed(fmt::format("norm + {0}x{0}", d), d, d, plain,
+              [&](const Matrix& w, Rows<const float> in, Rows<float> out) {
+                  kernels::norm_matmul(exec_, w, {norm, norm_eps}, in, out);
+              });
+        timed(
+            fmt::format("norm + gate and up {}x{} + silu", 2 * ffn, d), 2 * ffn, d,
+            [&](const Matrix& next) { kernels::expect_gated(exec_, next); },
+            [&](const Matrix& w, Rows<const float> in, Rows<float> out) {
+                kernels::norm_matmul_silu(exec_, w, {norm, norm_eps}, in, out);
+            });
+        timed(fmt::format("{}x{} + residual", d, ffn), d, ffn, plain,
+              [&](const Matrix& w, Rows<const float> in, Rows<float> out) {
+                  kernels::matmul_add(exec_, w, in, out, Rows<float>(sum.data(), rows, d));
+              });
+    }
+
+    /// Of M new rows over a context, heads of 64 with their own keys; other layers' keys in every call.
+    void attention(int rows) {
+        constexpr int positions = 512, head_dim = 64, layers = 8;
+        const int heads = std::max(1, options_.hidden / head_dim), width = heads * head_dim;
+        const std::size_t cells = static_cast<std::size_t>(positions) * static_cast<std::size_t>(width);
+        const std::vector<float> keys = normal(cells, 4),
+                                 q = normal(static_cast<std::size_t>(rows * width), 5);
+        std::vector<std::vector<float>> kept(2 * layers, keys);
+        std::vector<float> out(q.size());
+        std::vector<kernels::AttentionQuery> queries(static_cast<std::size_t>(rows));
+        measure(fmt::format("attention of {} heads over {}", heads, positions), "f32", rows,
+                static_cast<double>(2 * cells * sizeof(float)), [&](int call) {
+                    const auto at = static_cast<std::size_t>(2 * (call % layers));
+                    for (int r = 0; r < rows; ++r) {
+                        kernels::AttentionQuery& query = queries[static_cast<std::size_t>(r)];
+                        query.q = q.data() + std::ptrdiff_t{r} * width;
+                        query.out = out.data() + std::ptrdiff_t{r} * width;
+                        query.keys = kept[at].data();
+                        query.values = kept[at + 1].data();
+                        query.prefix = positions;
+                    }
+                    kernels::attention(exec_, {heads, heads, head_dim, 0.125f}, queries);
+                });
     }
 
     /// A head whose logits are not written: logsumexp and the k best of each row.

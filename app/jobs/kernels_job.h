@@ -13,7 +13,7 @@ struct KernelHooks {
     std::function<bool()> cancelled;
 };
 
-/// Head, gather and selection kernels on random numbers, between two probes of the memory's bandwidth.
+/// Head, gather, layer and selection kernels on random numbers, between two probes of the memory's bandwidth.
 /// Errors: impossible sizes, named; cancelled.
 Result<KernelReport> measure_kernels(const KernelSettings& settings, const KernelHooks& hooks = {});
 
