@@ -78,6 +78,8 @@ TEST(Matmul, MatchesDoublePrecision) {
             check_against_double(*exec, packing, 33, 64, 13, false);
             check_against_double(*exec, packing, 50, 577, 8, true);
             check_against_double(*exec, packing, 35, 1729, 25, false);
+            for (int m = 1; m <= 80; ++m)
+                check_against_double(*exec, packing, 5, m > 20 ? 45 : 161, m, m % 2 == 0);
         }
     }
 }
