@@ -335,6 +335,10 @@ TEST(Target, GreedyChoicesNeedNoLogits) {
         EXPECT_EQ(asked.answers.best_logits, values);
         EXPECT_EQ(asked.answers.choices, choices);
         EXPECT_EQ(asked.answers.log_norm, sums);
+        const std::int64_t before = testing::allocations_so_far();
+        const bool again = target->forward(*exec, request, asked).ok();
+        EXPECT_EQ(testing::allocations_so_far() - before, 0);
+        EXPECT_TRUE(again);
         const std::vector<double> uniforms(rows, 0.5);
         question.uniforms = uniforms;
         ASSERT_TRUE(target->forward(*exec, request, asked).ok());
