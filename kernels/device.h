@@ -34,10 +34,12 @@ struct DeviceInfo {
 /// How a device was used: what doctor and run say about it.
 struct DeviceUse {
     bool graphs_on = false;
-    int graphs = 0;                 ///< kept
-    int refused = 0;                ///< passes that could not be captured and run op by op
-    std::string why_refused;        ///< of the first one
-    std::uint64_t cache_bytes = 0;  ///< held in the cache by keep_in_cache()
+    int graphs = 0;                     ///< kept
+    int refused = 0;                    ///< passes that could not be captured and run op by op
+    std::string why_refused;            ///< of the first one
+    std::uint64_t cache_bytes = 0;      ///< held in the cache by keep_in_cache()
+    std::string library;                ///< name and version, while use_library() has it on
+    std::int64_t library_products = 0;  ///< asked of it; a graph's count once
 };
 
 struct DeviceWorkspace;
@@ -55,6 +57,11 @@ class Device {
     void fail(std::string what) {
         if (failure_.empty()) failure_ = std::move(what);
     }
+
+    /// What its 16-bit values are: weights, activations, keys and values alike. To be chosen before anything
+    /// lies there.
+    Halves halves() const { return halves_; }
+    virtual void set_halves(Halves halves) { halves_ = halves; }
 
     /// Zeroed memory, 256-byte aligned; null when there is none left.
     virtual void* allocate(std::size_t bytes) = 0;
@@ -78,21 +85,27 @@ class Device {
     virtual void rank(const RankOp& op) = 0;
     virtual void mass(const MassOp& op) = 0;
     virtual void head(const HeadOp& op) = 0;
-    virtual void beam(const BeamOp& op) = 0;
-    virtual void rerank(const RerankOp& op) = 0;
-    virtual void accept(const AcceptOp& op) = 0;
+    // Of several sequences in one call; none of the ops reads what another one writes.
+    virtual void beam(std::span<const BeamOp> ops) = 0;
+    virtual void rerank(std::span<const RerankOp> ops) = 0;
+    virtual void accept(std::span<const AcceptOp> ops) = 0;
+    /// With paths that lie there, of equal `planes` and `width`.
+    virtual void compact(std::span<const CompactOp> ops) = 0;
     virtual void top_set(const TopSetOp& op) = 0;
     virtual void router(const RouterOp& op) = 0;
     virtual void striped(const StripedOp& op) = 0;
     virtual void unite(const UnionOp& op) = 0;
+    virtual void translate(const TranslateOp& op) = 0;
     virtual void gather(const GatherOp& op) = 0;
-    /// A gather of the rows `ids` of the host, through the array op.rows, on a queue beside this one where
-    /// there is one: behind what was asked for so far, and beside what follows until join_aside(). What it
-    /// reads, and op.rows, must stay as they are until then.
-    virtual void gather_aside(const GatherOp& op, std::span<const std::int32_t> ids);
+    virtual void list_set(const RowSetOp& op) = 0;
+    /// A gather of the rows in `set`, whose list is op.rows, after numbers of the host entered and left it
+    /// through the array set.toggled; on a queue beside this one where there is one: behind what was asked
+    /// for so far, and beside what follows until join_aside(). What it reads must stay as it is until then.
+    virtual void gather_aside(const GatherOp& op, const RowSetOp& set, std::span<const std::int32_t> toggled);
     /// What is asked for from here on finds the gathers done.
     virtual void join_aside() {}
     virtual void copy_rows(const CopyRowsOp& op) = 0;
+    /// With a path of the host.
     virtual void compact(const CompactOp& op) = 0;
 
     /// Runs `work`, which only asks for ops. The same key promises the same ops on the same addresses, so
@@ -105,6 +118,9 @@ class Device {
     virtual std::unique_ptr<Device> beside() { return nullptr; }
     /// Wishes that `data` stays in the cache between ops; false where nothing can be said about that.
     virtual bool keep_in_cache(const void* /*data*/, std::size_t /*bytes*/) { return false; }
+    /// Products of at least `from_rows` rows become a library's, whose sums depend on the shape of the call
+    /// (--numerics fast); 0 = none. What was kept for replay() is forgotten. An error changes nothing.
+    virtual Status use_library(int from_rows);
     /// What became of replays and wishes so far.
     virtual DeviceUse use() const { return {}; }
     /// Device time of what was asked for; null when it cannot be measured.
@@ -117,6 +133,7 @@ class Device {
 
   private:
     std::mutex busy_;
+    Halves halves_ = Halves::bf16;
     std::string failure_;
     std::unique_ptr<DeviceWorkspace> workspace_;
 };
@@ -158,6 +175,9 @@ struct CudaOptions {
     int ordinal = 0;
     bool graphs = true;
     bool cache_windows = false;  ///< keep_in_cache() sets L2 access-policy windows
+    /// Buffers come from large pieces that are taken once. Without, each is the driver's, whose tools then
+    /// see where it ends.
+    bool arena = true;
 };
 Result<std::unique_ptr<Device>> open_cuda(const CudaOptions& options = {});
 

@@ -3,11 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/halves.h"
+
 /// What a device is asked for: operands by their addresses in its memory. Plain data, so that device code may
 /// include it. Every op obeys the contract of this folder: a row's result depends on that row's inputs alone.
 namespace draftscope::kernels {
 
-using Bf16 = std::uint16_t;  ///< the upper half of a float
+using Bf16 = std::uint16_t;  ///< the upper half of a float; fp16 on a device whose halves() are that
 
 /// Weights [n, k] in row order; `stride` values lie between rows. Columns k .. stride - 1 are zeros.
 struct DeviceMatrix {
@@ -361,6 +363,25 @@ struct UnionOp {
     std::int32_t* tokens = nullptr;   ///< [min(count, vocab)]
     std::int32_t* columns = nullptr;  ///< [vocab]; places of those tokens, others as they were
     std::int32_t* size = nullptr;     ///< [1]
+};
+
+/// A set of numbers below `range` that is kept as bits: those of `toggled` enter it or leave it, and what is
+/// in it then is listed, rising.
+struct RowSetOp {
+    const std::int32_t* toggled = nullptr;  ///< [count], each once
+    int count = 0;
+    int range = 0;
+    std::uint32_t* bits = nullptr;  ///< [ceil(range / 32)]
+    std::int32_t* list = nullptr;   ///< room for all that are in the set then
+};
+
+/// Other names of ids: out[i] = table[ids[i]].
+struct TranslateOp {
+    const std::int32_t* ids = nullptr;
+    int count = 0;                              ///< most of them
+    const std::int32_t* count_there = nullptr;  ///< how many there are; null = count
+    const std::int32_t* table = nullptr;
+    std::int32_t* out = nullptr;  ///< may be ids
 };
 
 struct GatherOp {

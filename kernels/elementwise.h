@@ -13,4 +13,7 @@ void add(Exec& exec, Rows<const float> x, Rows<float> y);
 /// traces.
 void round_to_bf16(Exec& exec, Rows<float> x);
 
+/// The same to what a device keeps (Device::halves); bf16 without one.
+void round_to_halves(Exec& exec, Rows<float> x);
+
 }  // namespace draftscope::kernels

@@ -46,6 +46,13 @@ class RowStore {
 void matmul_rows(Exec& exec, const RowStore& store, std::span<const TokenId> ids, Rows<const float> x,
                  Rows<float> y);
 
+/// Which rows lie packed, as a device knows it; only what changes travels.
+struct DeviceRowSet {
+    DeviceBuffer bits, list, toggled;
+    std::vector<std::int32_t> here;  ///< the same, rising
+    int range = 0;
+};
+
 /// A matrix of chosen rows that is filled again and again, its memory kept.
 class PackedRows {
   public:
@@ -61,6 +68,7 @@ class PackedRows {
   private:
     bool make_room(const RowStore& store, int rows);
     Matrix matrix_;
+    DeviceRowSet set_;
     int capacity_ = 0;  ///< rows that the memory holds
 };
 

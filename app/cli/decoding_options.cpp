@@ -47,10 +47,16 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
         ->capture_default_str();
     command.add_option("--backend", config.backend, "cpu, cuda, or auto: cuda where there is a GPU")
         ->capture_default_str();
-    command.add_option("--numerics", config.numerics, "exact: the text does not depend on batch and tree")
+    command
+        .add_option("--numerics", config.numerics,
+                    "exact: the text does not depend on batch and tree; fast or fast:ROWS (GPU): products of "
+                    "at least ROWS rows are cuBLASLt's (default 33: our default, not measured), and the run "
+                    "counts the tokens that exact kernels would not have emitted")
         ->capture_default_str();
     command.add_flag("!--no-gpu-graphs", config.gpu_graphs,
                      "launch the GPU's ops one by one, not as CUDA graphs");
+    command.add_flag("!--no-gpu-rounds", config.gpu_rounds,
+                     "let the host make every level and choice of a round: more waits for the GPU");
     command.add_flag("--l2-window", config.l2_window,
                      "keep a head's packed rows in the GPU's L2 by an access-policy window");
     command

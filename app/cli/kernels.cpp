@@ -17,6 +17,7 @@ namespace {
 struct Options {
     KernelSettings settings;
     std::string backend = "cpu";
+    std::string torch;
     bool json = false;
     bool csv = false;
 };
@@ -86,11 +87,13 @@ int do_on_cuda(const KernelSettings& settings, const Options& options) {
         return report(bad_input("--k {}: on a GPU at most {}, fewer for vocabularies beyond 262144",
                                 settings.k, kernels::most_selected));
     const TableForm form = options.json ? TableForm::json : options.csv ? TableForm::csv : TableForm::text;
-    return do_kernels_cuda(device, form);
+    return do_kernels_cuda(device, form, options.torch);
 }
 
 int do_kernels(const Options& options) {
     if (options.backend == "cuda") return do_on_cuda(options.settings, options);
+    if (!options.torch.empty())
+        return report(bad_input("--torch {}: PyTorch is timed beside --backend cuda", options.torch));
     if (options.backend != "cpu")
         return report(bad_input("--backend {}: unknown; known are cpu, cuda", options.backend));
     const auto measured = measure_kernels(options.settings);
@@ -129,6 +132,8 @@ void add_kernels(CLI::App& program, Action& action) {
         ->capture_default_str();
     command->add_option("--backend", options->backend, "cpu or cuda; cuda computes in bf16")
         ->capture_default_str();
+    command->add_option("--torch", options->torch,
+                        "a Python with PyTorch, whose times for the same work go beside ours (cuda)");
     command->add_option("--threads", options->settings.threads, "worker threads (default: all cores)");
     command->add_option("--seconds", options->settings.seconds, "spent on each op")->capture_default_str();
     auto* json = command->add_flag("--json", options->json, "print one JSON document on stdout");

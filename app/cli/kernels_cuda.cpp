@@ -9,6 +9,7 @@
 
 #include "app/cli/cli.h"
 #include "app/cli/tables.h"
+#include "app/jobs/torch_peer.h"
 
 namespace draftscope::cli {
 namespace {
@@ -26,19 +27,39 @@ double read_gb_per_s(const DeviceBenchReport& report) {
     return best;
 }
 
-void print_json(const DeviceBenchOptions& options, const DeviceBenchReport& report) {
+/// How many times as long PyTorch takes; 0 = no such op of it.
+double times_torch(const DeviceMeasured& m, const TorchPeer& torch) {
+    const TorchTime* const peer = torch.of(m);
+    return peer != nullptr && m.median_us > 0 ? peer->median_us / m.median_us : 0;
+}
+
+nlohmann::json torch_json(const TorchPeer& torch) {
+    if (torch.version.empty()) return nullptr;
+    nlohmann::json ops = nlohmann::json::array();
+    for (const TorchTime& one : torch.ops)
+        ops.push_back(
+            {{"op", one.op}, {"rows", one.rows}, {"median_us", one.median_us}, {"best_us", one.best_us}});
+    return {{"version", torch.version}, {"device", torch.device}, {"ops", ops}};
+}
+
+void print_json(const DeviceBenchOptions& options, const DeviceBenchReport& report, const TorchPeer& torch) {
     nlohmann::json ops = nlohmann::json::array();
     const double read = read_gb_per_s(report);
     for (const DeviceMeasured& m : report.ops)
-        ops.push_back({{"op", m.op},
-                       {"mode", m.mode},
-                       {"rows", m.rows},
-                       {"median_us", m.median_us},
-                       {"best_us", m.best_us},
-                       {"bytes", m.bytes},
-                       {"gb_per_s", m.gb_per_s()},
-                       {"floor_us", read > 0 ? m.bytes / (read * 1e3) : 0},
-                       {"nu", m.nu > 0 ? nlohmann::json(m.nu) : nlohmann::json(nullptr)}});
+        ops.push_back(
+            {{"op", m.op},
+             {"mode", m.mode},
+             {"rows", m.rows},
+             {"median_us", m.median_us},
+             {"best_us", m.best_us},
+             {"bytes", m.bytes},
+             {"gb_per_s", m.gb_per_s()},
+             {"floor_us", read > 0 ? m.bytes / (read * 1e3) : 0},
+             {"nu", m.nu > 0 ? nlohmann::json(m.nu) : nlohmann::json(nullptr)},
+             {"tflops", m.flops > 0 && m.median_us > 0 ? nlohmann::json(m.flops / (m.median_us * 1e6))
+                                                       : nlohmann::json(nullptr)},
+             {"torch_over_ours",
+              times_torch(m, torch) > 0 ? nlohmann::json(times_torch(m, torch)) : nlohmann::json(nullptr)}});
     const kernels::DeviceInfo& gpu = report.device;
     const nlohmann::json document = {{"backend", "cuda"},
                                      {"device", gpu.name},
@@ -57,20 +78,24 @@ void print_json(const DeviceBenchOptions& options, const DeviceBenchReport& repo
                                      {"vocab", options.vocab},
                                      {"hidden", options.hidden},
                                      {"rank", options.rank},
+                                     {"library", report.library},
+                                     {"why_no_library", report.why_no_library},
+                                     {"library_wins_from", report.library_wins_from},
+                                     {"torch", torch_json(torch)},
                                      {"ops", ops}};
     std::printf("%s\n", document_text(document).c_str());
 }
 
-void print_csv(const DeviceBenchReport& report) {
-    std::printf("op,mode,rows,median_us,best_us,bytes,gb_per_s,nu\n");
+void print_csv(const DeviceBenchReport& report, const TorchPeer& torch) {
+    std::printf("op,mode,rows,median_us,best_us,bytes,gb_per_s,nu,torch_over_ours\n");
     for (const DeviceMeasured& m : report.ops)
-        std::printf("%s,%s,%d,%.3f,%.3f,%.0f,%.3f,%.4f\n", m.op.c_str(), m.mode.c_str(), m.rows, m.median_us,
-                    m.best_us, m.bytes, m.gb_per_s(), m.nu);
+        std::printf("%s,%s,%d,%.3f,%.3f,%.0f,%.3f,%.4f,%.4f\n", m.op.c_str(), m.mode.c_str(), m.rows,
+                    m.median_us, m.best_us, m.bytes, m.gb_per_s(), m.nu, times_torch(m, torch));
 }
 
-void print_table(const DeviceBenchOptions& options, const DeviceBenchReport& report) {
+void print_table(const DeviceBenchOptions& options, const DeviceBenchReport& report, const TorchPeer& torch) {
     const double read = read_gb_per_s(report);
-    std::printf("%s (%s), driver for CUDA %s; SM clock, power, temperature: %s before, %s after\n",
+    std::printf("%s (%s), driver for CUDA %s; SM and memory clock, power, temperature: %s before, %s after\n",
                 report.device.name.c_str(), report.device.architecture.c_str(), report.device.driver.c_str(),
                 report.clocks_before.empty() ? "unknown" : report.clocks_before.c_str(),
                 report.clocks_after.empty() ? "unknown" : report.clocks_after.c_str());
@@ -82,24 +107,44 @@ void print_table(const DeviceBenchOptions& options, const DeviceBenchReport& rep
                         fmt::format("{:.2f}", m.median_us), fmt::format("{:.2f}", m.best_us),
                         fmt::format("{:.2f}", m.bytes / 1e6), fmt::format("{:.0f}", m.gb_per_s()),
                         read > 0 && m.bytes > 0 ? fmt::format("{:.2f}", m.bytes / (read * 1e3)) : "-",
-                        m.nu > 0 ? fmt::format("{:.3f}", m.nu) : "-"});
-    std::printf(
-        "%s",
-        format_table({"op", "mode", "rows", "median us", "best us", "MB", "GB/s", "floor us", "nu"}, rows)
-            .c_str());
+                        m.nu > 0 ? fmt::format("{:.3f}", m.nu) : "-",
+                        times_torch(m, torch) > 0 ? fmt::format("{:.2f}x", times_torch(m, torch)) : "-"});
+    std::printf("%s", format_table({"op", "mode", "rows", "median us", "best us", "MB", "GB/s", "floor us",
+                                    "nu", "torch/ours"},
+                                   rows)
+                          .c_str());
+    if (report.library.empty())
+        std::printf("\nproducts by a library: not timed; %s\n", report.why_no_library.c_str());
+    else if (report.library_wins_from == 0)
+        std::printf("\n%s is not faster than our products at these rows: --numerics fast has no use\n",
+                    report.library.c_str());
+    else
+        std::printf("\n%s is faster from %d rows on: --numerics fast:%d\n", report.library.c_str(),
+                    report.library_wins_from, report.library_wins_from);
+    if (!torch.version.empty())
+        std::printf("PyTorch %s on %s, cold; torch/ours: how many times as long it takes\n",
+                    torch.version.c_str(), torch.device.c_str());
 }
 
 }  // namespace
 
-int do_kernels_cuda(const DeviceBenchOptions& options, TableForm form) {
+int do_kernels_cuda(const DeviceBenchOptions& options, TableForm form, const std::string& python) {
+    if (!python.empty())
+        if (const Status there = check_torch(python); !there.ok()) return report(there.error());
     const auto done = kernels::bench_cuda(options);
     if (!done.ok()) return report(done.error());
+    TorchPeer torch;
+    if (!python.empty()) {
+        auto timed = time_torch(python, options);  // after ours, whose memory is free again
+        if (!timed.ok()) return report(timed.error());
+        torch = std::move(*timed);
+    }
     if (form == TableForm::json) {
-        print_json(options, *done);
+        print_json(options, *done, torch);
     } else if (form == TableForm::csv) {
-        print_csv(*done);
+        print_csv(*done, torch);
     } else {
-        print_table(options, *done);
+        print_table(options, *done, torch);
     }
     return 0;
 }

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <string>
+
 #include "kernels/device_bench.h"
 
 namespace draftscope::cli {
 
 enum class TableForm { text, json, csv };
-/// `draftscope kernels --backend cuda`. Returns the exit code.
-int do_kernels_cuda(const kernels::DeviceBenchOptions& options, TableForm form);
+/// `draftscope kernels --backend cuda`, beside PyTorch where `python` is not "". Returns the exit code.
+int do_kernels_cuda(const kernels::DeviceBenchOptions& options, TableForm form, const std::string& python);
 
 }  // namespace draftscope::cli

@@ -56,7 +56,22 @@ json gpu_json(const RunReport& report) {
             {"graphs", use.graphs},
             {"graphs_refused", use.refused},
             {"why_refused", use.why_refused.empty() ? json(nullptr) : json(use.why_refused)},
-            {"l2_window_bytes", use.cache_bytes}};
+            {"l2_window_bytes", use.cache_bytes},
+            {"library", use.library.empty() ? json(nullptr) : json(use.library)},
+            {"library_products", use.library_products}};
+}
+
+/// What --numerics fast changed; null for exact runs.
+json exact_json(const RunReport& report) {
+    if (!report.exact) return nullptr;
+    const ExactCheck& check = *report.exact;
+    json first = nullptr;
+    if (check.first) first = {{"prompt", check.first->sequence}, {"token", check.first->token}};
+    return {{"texts", check.texts},
+            {"texts_apart", check.texts_apart},
+            {"tokens", check.tokens},
+            {"tokens_apart", check.apart},
+            {"first_apart", first}};
 }
 
 json tree_auto_json(const RunReport& report) {
@@ -102,6 +117,8 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const std::s
             {"threads", run.threads},
             {"pinned_workers", report.pinned_workers},
             {"gpu", gpu_json(report)},
+            {"numerics", run.numerics},
+            {"beside_exact", exact_json(report)},
             {"precision", run.precision},
             {"synthetic", run.synthetic},
             {"acceptance", run.acceptance},
@@ -169,6 +186,13 @@ void print_summary(const RunReport& report, const Snapshot& snapshot, const RunC
     if (report.gpu && report.gpu->refused > 0)
         std::printf("%d passes could not be kept as CUDA graphs and ran op by op: %s\n", report.gpu->refused,
                     report.gpu->why_refused.c_str());
+    if (report.exact)
+        std::printf(
+            "numerics %s (%s): exact kernels, reading the same texts, would have emitted %lld of %lld "
+            "tokens otherwise, in %d of %d texts\n",
+            run.numerics.c_str(), report.gpu ? report.gpu->library.c_str() : "",
+            static_cast<long long>(report.exact->apart), static_cast<long long>(report.exact->tokens),
+            report.exact->texts_apart, report.exact->texts);
     if (!report.tier.why.empty()) std::printf("tier: %s\n", report.tier.why.c_str());
     for (const LossRow& loss : report.storage_losses)
         std::printf("not in the capture: %lld rows, %s\n", static_cast<long long>(loss.count),

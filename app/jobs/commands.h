@@ -27,8 +27,9 @@ struct RunConfig {
     std::string tree;                    ///< "" = the backend's default
     std::string verify = "match";
     std::string backend = "cpu";      ///< cpu, cuda, auto
-    std::string numerics = "exact";   ///< exact
+    std::string numerics = "exact";   ///< exact, fast, fast:ROWS
     bool gpu_graphs = true;           ///< keep passes as CUDA graphs
+    bool gpu_rounds = true;           ///< rounds that fit wait for the GPU once
     bool l2_window = false;           ///< keep a head's packed rows in the GPU's L2
     std::string acceptance = "real";  ///< real, rate:R, trace:FILE
     std::string precision = "auto";   ///< f32, bf16, int8, auto

@@ -9,6 +9,7 @@
 #include "app/jobs/artefacts.h"
 #include "app/jobs/conversation_feed.h"
 #include "app/jobs/gpu_tracing.h"
+#include "app/jobs/numerics.h"
 #include "app/jobs/nvtx_rows.h"
 #include "app/jobs/probe_cache.h"
 #include "app/jobs/prompt_file.h"
@@ -81,6 +82,7 @@ std::string config_json(const ResolvedRun& run, const Tokenizer& tokenizer, cons
         {"verify", to_text(run.verify)},
         {"backend", c.backend},
         {"gpu_graphs", c.gpu_graphs},
+        {"gpu_rounds", c.gpu_rounds},
         {"l2_window", c.l2_window},
         {"acceptance", c.acceptance},
         {"batch", c.batch},
@@ -218,6 +220,7 @@ Status EngineHost::Impl::load_exec(const ResolvedRun& run, const RunHooks& hooks
 
 Status EngineHost::Impl::load_target(const ResolvedRun& run, const RunHooks& hooks) {
     DS_TRY(load_exec(run, hooks));
+    if (kernels::Device* device = exec->device()) DS_TRY(device->use_library(run.library_rows));
     const std::string key = run.config.model + "\n" + run.config.precision + "\n" + backend;
     if (!target || key != target_key) {
         drop_target();
@@ -358,6 +361,7 @@ RunRow EngineHost::Impl::describe_run(const ResolvedRun& run, const std::string&
     if (run.acceptance) row.acceptance = "replayed";
     row.threads = exec->threads();
     row.precision = std::string(kernels::to_text(target->precision()));
+    if (exec->device() != nullptr && exec->device()->halves() == kernels::Halves::f16) row.precision = "f16";
     row.vocab_id = vocabulary.vocab->id;
     row.tier = std::string(to_text(tier.used));
     row.config_json =
@@ -375,6 +379,7 @@ DecodeOptions EngineHost::Impl::decode_options(const ResolvedRun& run) const {
     options.sampling = {run.config.temperature, run.config.top_p, run.config.top_k, run.config.seed};
     options.verify = run.verify;
     options.batch = run.config.batch;
+    options.rounds_there = run.config.gpu_rounds;
     options.max_new = run.config.max_new;
     options.acceptance = run.acceptance;
     // A replayed text means nothing, nor do the ends in it.
@@ -661,6 +666,10 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
     report.pinned_workers = impl_->exec->pinned();
     if (const kernels::Device* device = impl_->exec->device()) report.gpu = device->use();
     report.cancelled = gate.cancelled();
+    if (played.ok() && !report.cancelled) {
+        DS_ASSIGN(report.exact,
+                  check_fast_run(run, *impl_->target, *impl_->exec, conversations, report.prompts));
+    }
     end_run(recorder, row, !played.ok() ? RunEnd::error : report.cancelled ? RunEnd::cancelled : RunEnd::ok);
     if (report.baseline.tokens_per_second > 0) {
         report.baseline.speedup = speed_of_first_turns(*recorder.snapshot(), row.id, run.config.baseline) /

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "app/jobs/artefacts.h"
+#include "app/jobs/numerics.h"
 #include "app/jobs/run_job.h"
 #include "engine/draft/drafter.h"
 #include "engine/draft/drafter_files.h"
@@ -137,17 +138,22 @@ Status resolve_head(ResolvedRun& run, bool replay) {
 
 Status resolve_backend(ResolvedRun& run) {
     RunConfig& config = run.config;
-    if (config.numerics != "exact")
-        return bad_input("--numerics {}: every kernel of this build is batch-invariant; use exact",
-                         config.numerics);
-    if (config.backend == "cpu") return {};
+    DS_ASSIGN(run.library_rows, parse_numerics(config.numerics));
+    const auto check_cpu = [&]() -> Status {
+        if (run.library_rows == 0) return {};
+        return bad_input(
+            "--numerics {}: every kernel of the CPU back end is batch-invariant, and none would be faster "
+            "otherwise; use exact, or --backend cuda",
+            config.numerics);
+    };
+    if (config.backend == "cpu") return check_cpu();
     if (config.backend != "cuda" && config.backend != "auto")
         return bad_input("--backend {}: unknown; known are cpu, cuda, auto", config.backend);
     const kernels::DeviceProbe found = kernels::probe_cuda();
     if (config.backend == "cuda" && !found.available) return bad_input("--backend cuda: {}", found.why_not);
     config.backend = found.available ? "cuda" : "cpu";
     run.gpu = config.backend == "cuda";
-    return {};
+    return run.gpu ? Status() : check_cpu();
 }
 
 Status resolve_acceptance(ResolvedRun& run) {

@@ -38,6 +38,7 @@ struct ResolvedRun {
     std::optional<kernels::Precision> precision;  ///< absent = auto
     Tier tier = Tier::t0;                         ///< as asked
     bool gpu = false;                             ///< computes on a CUDA device
+    int library_rows = 0;  ///< --numerics fast: products of so many rows may be a library's; 0 = exact
     bool demo_model = false;
 };
 /// `replay`: heads that know the text to come are allowed.

@@ -9,6 +9,7 @@
 #include "app/jobs/commands.h"
 #include "app/jobs/recorder.h"
 #include "base/result.h"
+#include "engine/session/exact_check.h"
 #include "engine/session/gate.h"
 #include "engine/session/session.h"
 #include "kernels/device.h"
@@ -39,6 +40,7 @@ struct RunReport {
     TierChoice tier;
     CuptiProbe cupti;  ///< as the run found it; empty text when nothing of CUPTI was asked
     std::optional<kernels::DeviceUse> gpu;  ///< how the run used its GPU; absent on the CPU
+    std::optional<ExactCheck> exact;        ///< what --numerics fast changed
     int pinned_workers = 0;                 ///< threads kept on a CPU of their own
     bool cancelled = false;
     std::string storage_error;            ///< the disk filled: what was committed before is kept

@@ -128,8 +128,9 @@ void EagleGrowth::rerank(PhaseRecorder& phases, std::span<const GrowingTree> tre
     int candidates = 0;
     for (const GrowingTree& tree : trees) candidates += tree.proposed;
     DeviceSpans::Scope scope(*spans_, phases, Phase::rerank, 0, candidates, 0);
+    std::vector<kernels::RerankOp> ops;
     for (const GrowingTree& tree : trees) {
-        kernels::RerankOp op;
+        kernels::RerankOp& op = ops.emplace_back();
         op.candidates = tree.proposed;
         op.topk = topk_;
         op.by_score = tree.job->tree.order == TreeOrder::fr;
@@ -141,8 +142,8 @@ void EagleGrowth::rerank(PhaseRecorder& phases, std::span<const GrowingTree> tre
         // The target has as many slots as there are tokens before the root.
         op.first_slot = op.first_position = static_cast<int>(tree.job->tokens.size()) - 1;
         step.aim(op, tree.place);
-        model_.device()->rerank(op);
     }
+    model_.device()->rerank(ops);
 }
 
 void EagleGrowth::start(std::span<GrowingTree> trees) {
@@ -209,18 +210,20 @@ void EagleGrowth::propose(DraftContext& context, std::vector<GrowingTree*>& acti
     DeviceSpans::Scope asked(*spans_, context.phases, Phase::topk, level, rows,
                              count(rows, topk_) * (sizeof(float) + sizeof(std::int32_t)));
     int next_first = 0;
+    beams_.clear();
     for (GrowingTree* tree : active) {
         tree->job->head_rows.push_back(rows_of(level, topk_));
         const bool goes_on = level < tree->job->tree.depth;
-        extend(*tree, level, goes_on, next_first);
+        beams_.push_back(extend(*tree, level, goes_on, next_first));
         tree->first_row = next_first;
         if (goes_on) next_first += topk_;
     }
+    device.beam(beams_);
     std::erase_if(active, [&](const GrowingTree* tree) { return level >= tree->job->tree.depth; });
 }
 
 /// Puts the level's candidates into the tree's pool; where it goes on, its next rows begin at `next_first`.
-void EagleGrowth::extend(GrowingTree& tree, int level, bool goes_on, int next_first) {
+kernels::BeamOp EagleGrowth::extend(GrowingTree& tree, int level, bool goes_on, int next_first) {
     const int rows = rows_of(level, topk_);
     const std::size_t first = count(tree.first_row, topk_);
     auto* pool = pool_.as<std::int32_t>();
@@ -248,8 +251,8 @@ void EagleGrowth::extend(GrowingTree& tree, int level, bool goes_on, int next_fi
     // A row of level l sees l rows of the levels before and itself.
     op.tails = level == 0 ? nullptr : tails(level - 1) + count(tree.first_row, level);
     op.next_tails = tails(level) + count(next_first, level + 1);
-    model_.device()->beam(op);
     tree.proposed += rows * topk_;
+    return op;
 }
 
 /// The expansions see what the device saw, and come to the same trees.

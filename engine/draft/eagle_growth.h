@@ -57,7 +57,7 @@ class EagleGrowth {
     void rerank(PhaseRecorder& phases, std::span<const GrowingTree> trees, TreeStep& step);
     Status pass(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows);
     void propose(DraftContext& context, std::vector<GrowingTree*>& active, int level, int rows);
-    void extend(GrowingTree& tree, int level, bool goes_on, int next_first);
+    kernels::BeamOp extend(GrowingTree& tree, int level, bool goes_on, int next_first);
     void fill(std::span<GrowingTree> trees);
 
     std::int32_t* tails(int level) const {
@@ -66,7 +66,8 @@ class EagleGrowth {
 
     EagleModel& model_;
     DecoderBatch batch_;
-    const float* embeddings_ = nullptr;  ///< there
+    std::vector<kernels::BeamOp> beams_;  ///< of a level
+    const float* embeddings_ = nullptr;   ///< there
     DeviceSpans own_spans_;
     DeviceSpans* spans_ = nullptr;  ///< while asking
     int topk_ = 0;

@@ -38,6 +38,7 @@ class SpecVocabHead final : public Head {
                     artefact_.path(), speculator_.token(row));
         store_ = kernels::RowStore::make(exec, *weights.lm_head);
         together_ = kernels::RowSets(weights.vocab);
+        name_tokens_there();
         DS_ASSIGN(full_, make_full_head({}, {}));
         return full_->prepare(exec, weights);
     }
@@ -158,10 +159,21 @@ class SpecVocabHead final : public Head {
         for (TokenId& id : chosen_) id = speculator_.token(id);
     }
 
+    /// Where the speculator or the exact head has rows for some tokens alone, a device has to know which.
+    void name_tokens_there() {
+        std::vector<std::int32_t> rows;
+        if (!weights_.row_ids.empty()) {
+            rows.assign(static_cast<std::size_t>(weights_.vocab), 0);
+            for (std::size_t i = 0; i < weights_.row_ids.size(); ++i)
+                if (const TokenId id = weights_.row_ids[i]; id >= 0 && id < weights_.vocab)
+                    rows[static_cast<std::size_t>(id)] = static_cast<std::int32_t>(i);
+        }
+        there_.set_names({speculator_.ids(), rows, weights_.vocab});
+    }
+
     /// Can a device do all of a call, from the router to the candidates?
     bool stays_there(const ProposeContext& context, int rows, int k) const {
-        return rows > 0 && !per_row_ && context.support == nullptr && speculator_.ids().empty() &&
-               weights_.row_ids.empty() &&
+        return rows > 0 && context.support == nullptr &&
                kernels::DeviceShortlists::fits(speculator_.up(context.level), store_, size_at(context.level),
                                                k);
     }
@@ -181,7 +193,7 @@ class SpecVocabHead final : public Head {
         }
         {
             DeviceSpans::Scope scope(spans_, context.phases, Phase::head, level, rows, 0);
-            there_.ask_exact(store_);
+            there_.ask_exact(store_, per_row_);
         }
         {
             DeviceSpans::Scope scope(
@@ -192,7 +204,8 @@ class SpecVocabHead final : public Head {
         there_.bring(Rows<std::int32_t>(out.ids.data(), rows, k), Rows<float>(out.logits.data(), rows, k),
                      out.logsumexp, chosen_, union_);
         // How large the union is was not known while it was read.
-        spans_.add_bytes(Phase::head, rows_bytes(static_cast<double>(union_.size())));
+        const double read = per_row_ ? static_cast<double>(rows) * size : static_cast<double>(union_.size());
+        spans_.add_bytes(Phase::head, rows_bytes(read));
         spans_.record(context.phases);
         std::fill(out.counts.begin(), out.counts.end(), k);
         note(context.exec, states, level);

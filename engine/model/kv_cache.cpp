@@ -71,7 +71,7 @@ void KvCache::commit_path(std::span<const int> path) {
     length_ += static_cast<int>(path.size());
 }
 
-void KvCache::move_path(const std::int32_t* path, const std::int32_t* count, int most) {
+kernels::CompactOp KvCache::path_move(const std::int32_t* path, const std::int32_t* count, int most) const {
     kernels::CompactOp op;
     op.cache = planes();
     op.planes = 2 * layers_;
@@ -80,7 +80,7 @@ void KvCache::move_path(const std::int32_t* path, const std::int32_t* count, int
     op.count = most;
     op.path_there = path;
     op.count_there = count;
-    device_->compact(op);
+    return op;
 }
 
 void KvCache::ensure_free(int count) {

@@ -32,9 +32,9 @@ class KvCache {
     void commit(int count);
     /// Of the rows just written, keeps `path` (ascending node indices, root first) and moves them together.
     void commit_path(std::span<const int> path);
-    /// The same on a device, without committing: `path` and `count`, at most `most`, lie there. The caller
-    /// holds Device::busy() and says commit() once it knows the count.
-    void move_path(const std::int32_t* path, const std::int32_t* count, int most);
+    /// The same on a device, as an op that commits nothing: `path` and `count`, at most `most`, lie there.
+    /// The caller says commit() once it knows the count.
+    kernels::CompactOp path_move(const std::int32_t* path, const std::int32_t* count, int most) const;
     void clear() { length_ = 0; }
     void truncate(int length) { length_ = length; }
     /// Makes room for at least `count` rows behind the committed ones, which are kept.

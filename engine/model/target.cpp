@@ -325,6 +325,22 @@ void Target::Impl::logits_of(kernels::Exec& exec, const ForwardRequest& request,
     out.bytes += lm_head.bytes();
 }
 
+namespace {
+
+/// Do the matrices of a file say fp16? A file of several types is what most of its bytes are.
+bool is_f16(const WeightSource& weights) {
+    std::uint64_t f16 = 0, all = 0;
+    for (const std::string& name : weights.names()) {
+        const TensorInfo* const tensor = weights.find(name);
+        if (tensor == nullptr || tensor->shape.size() < 2) continue;
+        all += tensor->bytes;
+        f16 += tensor->type == "F16" ? tensor->bytes : 0;
+    }
+    return 2 * f16 > all;
+}
+
+}  // namespace
+
 Target::Target(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Target::~Target() = default;
 
@@ -341,6 +357,11 @@ Result<std::unique_ptr<Target>> Target::load(const std::string& path, kernels::E
                          kernels::to_text(chosen));
     DS_TRY(check_memory(file, chosen,
                         on_device ? std::optional(exec.device()->info().memory_bytes) : available_memory()));
+    // A device computes in what the checkpoint was made for; --precision bf16 says otherwise.
+    if (on_device)
+        exec.device()->set_halves(!precision && file.weights != nullptr && is_f16(*file.weights)
+                                      ? kernels::Halves::f16
+                                      : kernels::Halves::bf16);
     return build(std::move(file), exec, chosen, progress, cache);
 }
 
@@ -454,11 +475,13 @@ Result<std::uint64_t> Target::ask_trees(const TreesRequest& request, TreeStep& s
     }
     DS_TRY(impl.on_device.ask_trees(impl.batch, embeddings, request.aux_layers, step, *request.question,
                                     request.accept));
+    std::vector<kernels::CompactOp> moves;
     for (std::size_t i = 0; request.accept && i < request.caches.size(); ++i) {
         const auto index = static_cast<int>(i);
-        request.caches[i]->move_path(step.path_there(index), step.path_count_there(index),
-                                     std::min(step.there().width, step.trees()[i].nodes));
+        moves.push_back(request.caches[i]->path_move(step.path_there(index), step.path_count_there(index),
+                                                     std::min(step.there().width, step.trees()[i].nodes)));
     }
+    if (!moves.empty()) impl.device()->compact(moves);
     return impl.layer_bytes + impl.kv_bytes() + impl.lm_head.bytes();
 }
 
@@ -491,9 +514,10 @@ Status Target::prefill(kernels::Exec& exec, KvCache& cache, std::span<const Toke
     out.there = nullptr;
     out.answered = false;
     out.bytes = 0;
-    for (int first = 0; first < n; first += prefill_chunk) {
+    const int most = exec.device() == nullptr ? prefill_chunk : device_prefill_chunk;
+    for (int first = 0; first < n; first += most) {
         if (cancelled && cancelled()) return Error{ErrorKind::cancelled, "stopped while reading the prompt"};
-        const int rows = std::min(prefill_chunk, n - first);
+        const int rows = std::min(most, n - first);
         const SequenceRows chunk{
             &cache,
             tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows)),

@@ -104,12 +104,15 @@ class Target {
     /// Appends rows behind each cache's committed slots (no commit). Fails, with the caches untouched, when a
     /// cache has too few free slots or a position passes the context. Allocates only while buffers grow.
     Status forward(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out);
-    /// Runs `tokens` through the cache in fixed chunks of `prefill_chunk` and commits them. hidden and aux
-    /// cover every token; logits only the last one. When cancelled, the chunks done so far stay committed.
+    /// Runs `tokens` through the cache in fixed chunks (`prefill_chunk`, on a device its own) and commits
+    /// them. hidden and aux cover every token; logits only the last one. When cancelled, the chunks done so
+    /// far stay committed.
     Status prefill(kernels::Exec& exec, KvCache& cache, std::span<const TokenId> tokens,
                    std::span<const int> aux_layers, ForwardOutput& out,
                    const std::function<bool()>& cancelled = {});
     static constexpr int prefill_chunk = 128;
+    /// On a device, where few rows leave its tensor cores idle; our default, not measured.
+    static constexpr int device_prefill_chunk = 512;
 
     /// Asks for a forward over trees that the device has by then; see forward(). Nothing is committed here.
     /// The caller holds Device::busy(), asks for the rest of its round, waits, and calls collect_trees().

@@ -122,11 +122,13 @@ void TreeStep::set_path(int index, std::span<const int> path) {
 }
 
 void TreeStep::ask_acceptance(const std::int32_t* choices, std::int64_t stride) {
+    std::vector<kernels::AcceptOp> ops;
     for (std::size_t i = 0; i < trees_.size(); ++i) {
         auto* path = const_cast<std::int32_t*>(path_there(static_cast<int>(i)));
-        device_->accept(
+        ops.push_back(
             {there_, trees_[i].first_row, trees_[i].nodes, choices, stride, path, path + there_.width});
     }
+    device_->accept(ops);
 }
 
 void TreeStep::ask_download() {

@@ -38,7 +38,7 @@ Status RoundsThere::bring_features(std::span<DraftJob> jobs, std::span<const Rou
             DS_TRY(device.finish());
         }
         const Rows<float> rows(to.data(), sequence.rows_there, width);
-        kernels::round_to_bf16(core_.exec, rows);
+        kernels::round_to_halves(core_.exec, rows);
         (hidden ? job.new_hidden : job.new_aux) = rows;
         job.new_there = nullptr;
         job.new_rows_there = sequence.rows_there = 0;

@@ -28,7 +28,7 @@ void Sequence::take_features(kernels::Exec& exec, const ForwardOutput& forward, 
             std::memcpy(to.data() + i * width,
                         from.data() + static_cast<std::size_t>(first + rows[i]) * width,
                         width * sizeof(float));
-        kernels::round_to_bf16(exec, Rows<float>(to.data(), static_cast<int>(rows.size()), columns));
+        kernels::round_to_halves(exec, Rows<float>(to.data(), static_cast<int>(rows.size()), columns));
     };
     new_slots = static_cast<int>(rows.size());
     rows_there = 0;

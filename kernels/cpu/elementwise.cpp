@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/split.h"
+#include "kernels/device.h"
 
 namespace draftscope::kernels {
 
@@ -32,6 +33,12 @@ void round_to_bf16(Exec& exec, Rows<float> x) {
     split_range(exec, x.rows, std::int64_t{x.rows} * x.cols, [&](int, int begin, int end) {
         for (int r = begin; r < end; ++r) kernels.round_to_bf16(x.row_data(r), x.cols);
     });
+}
+
+void round_to_halves(Exec& exec, Rows<float> x) {
+    if (exec.device() == nullptr || exec.device()->halves() == Halves::bf16) return round_to_bf16(exec, x);
+    for (int r = 0; r < x.rows; ++r)
+        for (float& value : x.row(r)) value = float_of_f16(f16_of(value));
 }
 
 }  // namespace draftscope::kernels

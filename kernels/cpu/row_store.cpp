@@ -110,7 +110,7 @@ bool PackedRows::make_room(const RowStore& store, int rows) {
 
 void PackedRows::fill_aside(Exec& exec, const RowStore& store, std::span<const TokenId> ids) {
     if (!make_room(store, static_cast<int>(ids.size()))) return fill(exec, store, ids);
-    DeviceMatrixAccess::fill_aside(matrix_, store.on_device_, ids);
+    DeviceMatrixAccess::fill_aside(matrix_, store.on_device_, ids, set_);
 }
 
 void PackedRows::join() const {

@@ -74,18 +74,23 @@ __device__ void load_block(const AttentionOp& op, const KvPlanes& cache, int kv_
     }
 }
 
+template <Halves H>
 __device__ __forceinline__ float2 pair_of(unsigned packed) {
+    if constexpr (H == Halves::f16)
+        return make_float2(from_half<H>(static_cast<Bf16>(packed & 0xffffu)),
+                           from_half<H>(static_cast<Bf16>(packed >> 16)));
     return make_float2(__uint_as_float(packed << 16), __uint_as_float(packed & 0xffff0000u));
 }
 
+template <Halves H>
 __device__ float dot(const float* q, const Bf16* k, int dim) {
     float sum = 0;
     for (int i = 0; i < dim; i += 8) {
         const uint4 packed = *reinterpret_cast<const uint4*>(k + i);
         const float4 a = *reinterpret_cast<const float4*>(q + i);
         const float4 b = *reinterpret_cast<const float4*>(q + i + 4);
-        const float2 k0 = pair_of(packed.x), k1 = pair_of(packed.y), k2 = pair_of(packed.z),
-                     k3 = pair_of(packed.w);
+        const float2 k0 = pair_of<H>(packed.x), k1 = pair_of<H>(packed.y), k2 = pair_of<H>(packed.z),
+                     k3 = pair_of<H>(packed.w);
         sum = fmaf(a.x, k0.x, sum);
         sum = fmaf(a.y, k0.y, sum);
         sum = fmaf(a.z, k1.x, sum);
@@ -100,6 +105,7 @@ __device__ float dot(const float* q, const Bf16* k, int dim) {
 
 /// Sums of pairs [first, end) of the tile over the block in shared memory; pair p is head p % group of row
 /// p / group. `counts` positions of each pair's row are its own.
+template <Halves H>
 __device__ void sum_block(const AttentionOp& op, int kv_head, int first_row, int first, int end, int start,
                           int number, char* shared, const Layout& layout) {
     const auto* keys = reinterpret_cast<const Bf16*>(shared + layout.keys());
@@ -116,7 +122,7 @@ __device__ void sum_block(const AttentionOp& op, int kv_head, int first_row, int
         const int count = op.places.prefix[row] + op.places.tail_size[row];
         weights[p * block + position] =
             start + position < count
-                ? op.scale * dot(queries + p * layout.wide, keys + position * layout.row, layout.wide)
+                ? op.scale * dot<H>(queries + p * layout.wide, keys + position * layout.row, layout.wide)
                 : -INFINITY;
     }
     __syncthreads();
@@ -149,7 +155,7 @@ __device__ void sum_block(const AttentionOp& op, int kv_head, int first_row, int
         const float* mine = weights + p * block;
         float x = 0, y = 0;
         for (int k = 0; k < block; ++k) {
-            const float2 v = pair_of(*reinterpret_cast<const unsigned*>(values + k * layout.row + column));
+            const float2 v = pair_of<H>(*reinterpret_cast<const unsigned*>(values + k * layout.row + column));
             x = fmaf(mine[k], v.x, x);
             y = fmaf(mine[k], v.y, y);
         }
@@ -164,6 +170,7 @@ __device__ void sum_block(const AttentionOp& op, int kv_head, int first_row, int
 }
 
 /// Grid: tiles, key heads, blocks of positions.
+template <Halves H>
 __global__ void __launch_bounds__(threads) partial_kernel(const AttentionOp op, int pairs) {
     DS_DYNAMIC_SHARED(shared);
     const Layout layout(op.shape.head_dim, pairs);
@@ -193,7 +200,7 @@ __global__ void __launch_bounds__(threads) partial_kernel(const AttentionOp op, 
     if (start + block <= shortest_prefix) {
         load_block(op, cache, kv_head, first_row, start, block, keys, values, layout);
         __syncthreads();
-        sum_block(op, kv_head, first_row, 0, rows * group, start, number, shared, layout);
+        sum_block<H>(op, kv_head, first_row, 0, rows * group, start, number, shared, layout);
         return;
     }
     for (int r = 0; r < rows; ++r) {
@@ -203,11 +210,12 @@ __global__ void __launch_bounds__(threads) partial_kernel(const AttentionOp op, 
         __syncthreads();           // the row before is done with the shared memory
         load_block(op, cache, kv_head, row, start, count, keys, values, layout);
         __syncthreads();
-        sum_block(op, kv_head, first_row, r * group, (r + 1) * group, start, number, shared, layout);
+        sum_block<H>(op, kv_head, first_row, r * group, (r + 1) * group, start, number, shared, layout);
     }
 }
 
 /// Joins the blocks of a (row, head) in their order. Grid: rows, heads.
+template <Halves H>
 __global__ void join_kernel(const AttentionOp op) {
     const int r = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y);
     const int row = op.first_row + r, dim = op.shape.head_dim;
@@ -225,7 +233,7 @@ __global__ void join_kernel(const AttentionOp op) {
             value = fmaf(weight, part[column], value);
             total = fmaf(weight, part[dim + 1], total);
         }
-        op.y[static_cast<std::int64_t>(row) * op.y_stride + head * dim + column] = to_bf16(value / total);
+        op.y[static_cast<std::int64_t>(row) * op.y_stride + head * dim + column] = to_half<H>(value / total);
     }
     if (head != 0) return;
     for (int column = op.shape.heads * dim + static_cast<int>(threadIdx.x); column < op.y_stride;
@@ -235,20 +243,23 @@ __global__ void join_kernel(const AttentionOp op) {
 
 }  // namespace
 
-void launch_attention(const AttentionOp& op, cudaStream_t stream) {
+void launch_attention(const AttentionOp& op, Halves halves, cudaStream_t stream) {
     if (op.rows == 0) return;
     const int group = op.shape.heads / op.shape.kv_heads;
     const int pairs = group > most_pairs ? group : most_pairs / group * group;
     const Layout layout(op.shape.head_dim, pairs);
     constexpr std::size_t plain_limit = 48 * 1024;
-    if (layout.bytes() > plain_limit)
-        cudaFuncSetAttribute(partial_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(layout.bytes()));
     const dim3 grid(static_cast<unsigned>(op.tiles), static_cast<unsigned>(op.shape.kv_heads),
                     static_cast<unsigned>(op.blocks));
-    DS_LAUNCH(partial_kernel, grid, threads, layout.bytes(), stream, op, pairs);
-    DS_LAUNCH(join_kernel, (dim3(static_cast<unsigned>(op.rows), static_cast<unsigned>(op.shape.heads))), 128,
-              0, stream, op);
+    const dim3 joins(static_cast<unsigned>(op.rows), static_cast<unsigned>(op.shape.heads));
+    with_halves(halves, [&](auto kind) {
+        constexpr Halves H = decltype(kind)::value;
+        if (layout.bytes() > plain_limit)
+            cudaFuncSetAttribute(partial_kernel<H>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(layout.bytes()));
+        DS_LAUNCH((partial_kernel<H>), grid, threads, layout.bytes(), stream, op, pairs);
+        DS_LAUNCH((join_kernel<H>), joins, 128, 0, stream, op);
+    });
 }
 
 }  // namespace draftscope::kernels::cuda

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdio>
 #include <functional>
+#include <string_view>
+#include <utility>
 
 #include "base/rng.h"
 #include "kernels/cuda/cuda_device.h"
@@ -19,7 +21,9 @@ constexpr int most_copies = 64;
 
 std::string clocks_now() {
     std::FILE* pipe = popen(
-        "nvidia-smi --query-gpu=clocks.sm,power.draw,temperature.gpu --format=csv,noheader 2>/dev/null", "r");
+        "nvidia-smi --query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu --format=csv,noheader "
+        "2>/dev/null",
+        "r");
     if (pipe == nullptr) return {};
     std::array<char, 128> line{};
     std::string text;
@@ -67,14 +71,15 @@ class Bench {
     Status run(DeviceBenchReport& report) {
         if (!make_weights()) return failed("{}: not enough memory for these sizes", device_.info().name);
         DS_TRY(device_.finish());
-        report.clocks_before = clocks_now();
+        report.clocks_before = clocks_under_load();
         memory(report);
+        DS_TRY(products(report));
         for (const int rows : options_.rows) {
             DS_TRY(make_rows(rows));
             for (const char* mode : {"cold", "warm", "in sequence"}) heads(rows, mode);
             DS_TRY(device_.finish());
         }
-        report.clocks_after = clocks_now();
+        report.clocks_after = clocks_under_load();
         report.ops = std::move(results_);
         return device_.finish();
     }
@@ -129,6 +134,50 @@ class Bench {
         return device_.finish();
     }
 
+    /// A queue of reads keeps the clocks up while they are asked for.
+    std::string clocks_under_load() {
+        for (int i = 0; i < 1500; ++i)
+            cuda::launch_read(stream_.as<void>(), std::size_t{1} << 30, sink_.as<float>(), device_.stream());
+        std::string said = clocks_now();
+        (void)device_.finish();
+        return said;
+    }
+
+    /// Products of many rows, ours and the library's.
+    Status products(DeviceBenchReport& report) {
+        const int d = options_.hidden, n = 4 * d;
+        const int most = *std::max_element(options_.product_rows.begin(), options_.product_rows.end());
+        const auto cells = static_cast<std::size_t>(most) * static_cast<std::size_t>(n);
+        const auto values = static_cast<std::size_t>(most) * static_cast<std::size_t>(padded_columns(d));
+        Copies weights;
+        DeviceBuffer x, y;
+        if (!weights.make(device_, n, d, 501) || !x.reserve(device_, values * sizeof(Bf16)) ||
+            !y.reserve(device_, cells * sizeof(float)))
+            return failed("{}: not enough memory for products of {} rows", device_.info().name, most);
+        cuda::launch_fill_normal(x.as<Bf16>(), values, 1.0f, 9, device_.stream());
+        const Status there = device_.use_library(1);
+        report.library = device_.use().library;
+        if (!there.ok()) report.why_no_library = there.error().message;
+        bool wins = true;
+        for (std::size_t i = options_.product_rows.size(); i-- > 0;) {
+            const int rows = options_.product_rows[i];
+            double us[2] = {0, 0};
+            for (const int from : {0, 1}) {
+                if (from == 1 && !there.ok()) break;
+                DS_TRY(device_.use_library(from));
+                measure(fmt::format("product {} x {}{}", n, d, from == 0 ? "" : " by cuBLASLt"), "cold", rows,
+                        weights.bytes(), [&](int call, bool warm) {
+                            product(weights.at(call, warm), x.as<Bf16>(), y.as<float>(), rows);
+                        });
+                results_.back().flops = 2.0 * n * d * rows;
+                us[from] = results_.back().median_us;
+            }
+            wins = wins && us[1] > 0 && us[1] < us[0];
+            if (wins) report.library_wins_from = rows;
+        }
+        return device_.use_library(0);
+    }
+
     /// Device times of one graph of `calls` calls, in us per call: median, best.
     std::pair<double, double> time(const Call& call, bool warm, bool between) {
         DeviceTimer& timer = *device_.timer();
@@ -166,7 +215,15 @@ class Bench {
             median -= layer_us_.first;
             best -= layer_us_.second;
         }
-        DeviceMeasured result{op, mode, rows, median, best, bytes, 0};
+        DeviceMeasured result;
+        result.op = op;
+        result.mode = mode;
+        result.rows = rows;
+        result.median_us = median;
+        result.best_us = best;
+        result.bytes = bytes;
+        for (const auto& [prefix, peer] : peers)
+            if (mode == "cold" && op.starts_with(prefix)) result.torch = peer;
         // Against the better of the two ways of the full head.
         for (const DeviceMeasured& other : results_)
             if (other.op.starts_with(full_name) && other.mode == mode && other.rows == rows)
@@ -341,6 +398,14 @@ class Bench {
                     device_.gather({full_.at(call, warm), random_.as<std::int32_t>() + 1, o.gather,
                                     const_cast<Bf16*>(to.data)});
                 });
+        // What an indexed product saves: the copy in between.
+        measure(fmt::format("gather and product of {} rows", o.gather), mode, rows, 3 * packed_.bytes(),
+                [&](int call, bool warm) {
+                    const DeviceMatrix to = packed_.at(call, warm);
+                    device_.gather({full_.at(call, warm), random_.as<std::int32_t>() + 1, o.gather,
+                                    const_cast<Bf16*>(to.data)});
+                    product(to, x_.as<Bf16>(), y_.as<float>(), rows);
+                });
         measure(fmt::format("packed head {} + top-k", o.gather), mode, rows, packed_.bytes(),
                 [&](int call, bool warm) {
                     product(packed_.at(call, warm), x_.as<Bf16>(), y_.as<float>(), rows);
@@ -349,6 +414,17 @@ class Bench {
     }
 
     static constexpr const char* full_name = "full head ";
+    /// Prefixes of our ops and what PyTorch's peer calls the same work; it is timed cold.
+    static constexpr std::pair<std::string_view, std::string_view> peers[] = {
+        {"full head ", "full head"},
+        {"logits of the full head", "logits of the full head"},
+        {"static head ", "static head"},
+        {"low-rank head ", "low-rank head"},
+        {"router with its best ", "router, best listed"},
+        {"router + exact top ", "router, best listed"},
+        {"indexed rows ", "indexed rows"},
+        {"gather and product of ", "gathered rows"},
+    };
 
     const DeviceBenchOptions& options_;
     CudaDevice& device_;

@@ -1,9 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/simt.h"
 #include "kernels/device_ops.h"
+#if !defined(DS_SIMT_HOST)
+#include <cuda_fp16.h>
+#endif
 
 /// What several kernels share. A warp has 32 lanes and every lane of it takes part in each shuffle.
 namespace draftscope::kernels::cuda {
@@ -20,6 +24,34 @@ __device__ __forceinline__ Bf16 to_bf16(float value) {
     const std::uint32_t bits = __float_as_uint(value);
     if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<Bf16>(bits >> 16 | 0x40u);
     return static_cast<Bf16>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+template <Halves H>
+__device__ __forceinline__ float from_half(Bf16 value) {
+    if constexpr (H == Halves::bf16) return from_bf16(value);
+#if defined(DS_SIMT_HOST)
+    return float_of_f16(value);
+#else
+    return __half2float(__ushort_as_half(value));
+#endif
+}
+/// The host's f16_of() or to_bf16(), bit for bit but for which NaN it is.
+template <Halves H>
+__device__ __forceinline__ Bf16 to_half(float value) {
+    if constexpr (H == Halves::bf16) return to_bf16(value);
+#if defined(DS_SIMT_HOST)
+    return f16_of(value);
+#else
+    return __half_as_ushort(__float2half_rn(value));
+#endif
+}
+/// Calls `run` with the kind as a type, for kernels of either.
+template <typename Run>
+void with_halves(Halves halves, Run run) {
+    if (halves == Halves::f16)
+        run(std::integral_constant<Halves, Halves::f16>());
+    else
+        run(std::integral_constant<Halves, Halves::bf16>());
 }
 
 /// (value, place) as one number: greater means larger value, then lower place. NaN is the lowest value.

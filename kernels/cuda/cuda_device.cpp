@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/library_product.h"
+#include "kernels/device/arena.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -100,6 +102,7 @@ class CudaDeviceImpl final : public CudaDevice {
         path_ = DeviceBuffer();
         moved_ = DeviceBuffer();
         drop_graphs();
+        library_.reset();
         for (cudaEvent_t event : {before_aside_, after_aside_})
             if (event != nullptr) cudaEventDestroy(event);
         if (aside_ != nullptr) cudaStreamDestroy(aside_);
@@ -111,18 +114,18 @@ class CudaDeviceImpl final : public CudaDevice {
 
     void* allocate(std::size_t bytes) override {
         enter();
-        void* data = nullptr;
         const std::size_t size = std::max<std::size_t>(bytes, 1);
-        if (cudaMalloc(&data, size) != cudaSuccess) {
-            (void)cudaGetLastError();  // out of memory leaves the device usable
-            return nullptr;
-        }
-        check(cudaMemsetAsync(data, 0, size, stream_), "clearing memory");
+        void* const data = options_.arena ? arena_.allocate(size) : take(size);
+        if (data != nullptr) check(cudaMemsetAsync(data, 0, size, stream_), "clearing memory");
         return data;
     }
     void release(void* data) override {
         enter();
-        cudaFree(data);  // waits for what uses it
+        join_aside();  // whoever gets it next comes behind what uses it now
+        if (options_.arena)
+            arena_.release(data);
+        else
+            give(data);
     }
 
     void upload(void* to, const void* from, std::size_t bytes) override {
@@ -162,7 +165,14 @@ class CudaDeviceImpl final : public CudaDevice {
         return failure();
     }
 
-    void matmul(const MatmulOp& op) override { launch(cuda::launch_matmul, op, "matmul"); }
+    void matmul(const MatmulOp& op) override {
+        const bool theirs = library_rows_ > 0 && op.rows >= library_rows_ && op.chosen == nullptr;
+        enter();
+        if (!theirs || !library_->run(op, halves(), stream_))
+            return launch(cuda::launch_matmul, op, "matmul");
+        ++use_.library_products;
+        check(cudaPeekAtLastError(), "a library's product");
+    }
     void rms_norm(const RmsNormOp& op) override { launch(cuda::launch_rms_norm, op, "rms_norm"); }
     void round(const RoundOp& op) override { launch(cuda::launch_round, op, "round"); }
     void silu_mul(const SiluMulOp& op) override { launch(cuda::launch_silu_mul, op, "silu_mul"); }
@@ -173,23 +183,27 @@ class CudaDeviceImpl final : public CudaDevice {
     void rank(const RankOp& op) override { launch(cuda::launch_rank, op, "rank"); }
     void mass(const MassOp& op) override { launch(cuda::launch_mass, op, "mass"); }
     void head(const HeadOp& op) override { launch(cuda::launch_head, op, "head"); }
-    void beam(const BeamOp& op) override { launch(cuda::launch_beam, op, "beam"); }
-    void rerank(const RerankOp& op) override { launch(cuda::launch_rerank, op, "rerank"); }
-    void accept(const AcceptOp& op) override { launch(cuda::launch_accept, op, "accept"); }
+    void beam(std::span<const BeamOp> ops) override { launch_all(cuda::launch_beam, ops, "beam"); }
+    void rerank(std::span<const RerankOp> ops) override { launch_all(cuda::launch_rerank, ops, "rerank"); }
+    void accept(std::span<const AcceptOp> ops) override { launch_all(cuda::launch_accept, ops, "accept"); }
     void top_set(const TopSetOp& op) override { launch(cuda::launch_top_set, op, "top_set"); }
     void router(const RouterOp& op) override { launch(cuda::launch_router, op, "router"); }
     void striped(const StripedOp& op) override { launch(cuda::launch_striped, op, "striped"); }
     void unite(const UnionOp& op) override { launch(cuda::launch_unite, op, "unite"); }
+    void translate(const TranslateOp& op) override { launch(cuda::launch_translate, op, "translate"); }
     void gather(const GatherOp& op) override { launch(cuda::launch_gather, op, "gather"); }
     void copy_rows(const CopyRowsOp& op) override { launch(cuda::launch_copy_rows, op, "copy_rows"); }
 
-    void gather_aside(const GatherOp& op, std::span<const std::int32_t> ids) override {
+    void list_set(const RowSetOp& op) override { launch(cuda::launch_list_set, op, "list_set"); }
+    void gather_aside(const GatherOp& op, const RowSetOp& set,
+                      std::span<const std::int32_t> toggled) override {
         enter();
-        if (!open_aside()) return Device::gather_aside(op, ids);
+        if (!open_aside()) return Device::gather_aside(op, set, toggled);
         join_aside();  // whoever reads the ids before has to be done
-        upload(const_cast<std::int32_t*>(op.rows), ids.data(), ids.size_bytes());
+        upload(const_cast<std::int32_t*>(set.toggled), toggled.data(), toggled.size_bytes());
         check(cudaEventRecord(before_aside_, stream_), "gather aside");
         check(cudaStreamWaitEvent(aside_, before_aside_, 0), "gather aside");
+        cuda::launch_list_set(set, aside_);
         cuda::launch_gather(op, aside_);
         check(cudaPeekAtLastError(), "gather aside");
         check(cudaEventRecord(after_aside_, aside_), "gather aside");
@@ -203,15 +217,6 @@ class CudaDeviceImpl final : public CudaDevice {
 
     void compact(const CompactOp& op) override {
         enter();
-        const auto room = [&](int count) {
-            return static_cast<std::size_t>(op.planes) * static_cast<std::size_t>(count) *
-                   static_cast<std::size_t>(op.width) * sizeof(Bf16);
-        };
-        if (op.path_there != nullptr) {
-            if (!moved_.reserve(*this, room(op.count))) return fail("out of device memory for KV compaction");
-            cuda::launch_compact(op, op.path_there, moved_.as<Bf16>(), stream_);
-            return check(cudaPeekAtLastError(), "compact");
-        }
         // What already lies in place stays.
         int kept = 0;
         while (kept < op.count && op.path[kept] == kept) ++kept;
@@ -222,10 +227,18 @@ class CudaDeviceImpl final : public CudaDevice {
         std::vector<std::int32_t> path(op.path + kept, op.path + op.count);
         for (std::int32_t& slot : path) slot -= kept;
         if (!path_.reserve(*this, path.size() * sizeof(std::int32_t)) ||
-            !moved_.reserve(*this, room(moved.count)))
+            !moved_.reserve(*this, cuda::compact_scratch({&moved, 1}) * sizeof(Bf16)))
             return fail("out of device memory for KV compaction");
         upload(path_.as<void>(), path.data(), path.size() * sizeof(std::int32_t));
         cuda::launch_compact(moved, path_.as<std::int32_t>(), moved_.as<Bf16>(), stream_);
+        check(cudaPeekAtLastError(), "compact");
+    }
+
+    void compact(std::span<const CompactOp> ops) override {
+        enter();
+        if (!moved_.reserve(*this, cuda::compact_scratch(ops) * sizeof(Bf16)))
+            return fail("out of device memory for KV compaction");
+        cuda::launch_compact(ops, moved_.as<Bf16>(), stream_);
         check(cudaPeekAtLastError(), "compact");
     }
 
@@ -266,7 +279,26 @@ class CudaDeviceImpl final : public CudaDevice {
             (void)cudaGetLastError();
             return nullptr;
         }
-        return std::make_unique<CudaDeviceImpl>(stream, info_, options_);
+        auto made = std::make_unique<CudaDeviceImpl>(stream, info_, options_);
+        made->set_halves(halves());
+        return made;
+    }
+
+    void set_halves(Halves halves) override {
+        enter();
+        if (halves != this->halves()) drop_graphs();
+        Device::set_halves(halves);
+    }
+    Status use_library(int from_rows) override {
+        enter();
+        if (from_rows > 0 && !library_) {
+            DS_ASSIGN(library_, cuda::LibraryProduct::open());
+        }
+        if (from_rows == library_rows_) return {};
+        drop_graphs();  // they have the products of before
+        library_rows_ = from_rows;
+        use_.library = from_rows > 0 ? library_->version() : std::string();
+        return {};
     }
 
     bool keep_in_cache(const void* data, std::size_t bytes) override {
@@ -305,6 +337,14 @@ class CudaDeviceImpl final : public CudaDevice {
         std::size_t bytes;
     };
 
+    static void* take(std::size_t bytes) {
+        void* data = nullptr;
+        if (cudaMalloc(&data, bytes) == cudaSuccess) return data;
+        (void)cudaGetLastError();  // out of memory leaves the device usable
+        return nullptr;
+    }
+    static void give(void* data) { cudaFree(data); }  // waits for what uses it
+
     /// The queue of gathers, made when it is first wanted; false where there is none.
     bool open_aside() {
         if (aside_ != nullptr) return true;
@@ -339,6 +379,19 @@ class CudaDeviceImpl final : public CudaDevice {
         run(op, stream_);
         check(cudaPeekAtLastError(), what);
     }
+    template <typename Op>
+    void launch(void (*run)(const Op&, Halves, cudaStream_t), const Op& op, const char* what) {
+        enter();
+        run(op, halves(), stream_);
+        check(cudaPeekAtLastError(), what);
+    }
+    template <typename Op>
+    void launch_all(void (*run)(std::span<const Op>, cudaStream_t), std::span<const Op> ops,
+                    const char* what) {
+        enter();
+        run(ops, stream_);
+        check(cudaPeekAtLastError(), what);
+    }
     static bool is_pinned(const void* data) {
         cudaPointerAttributes attributes{};
         if (cudaPointerGetAttributes(&attributes, data) != cudaSuccess) {
@@ -368,6 +421,7 @@ class CudaDeviceImpl final : public CudaDevice {
         return false;
     }
     void drop_graphs() {
+        check(cudaStreamSynchronize(stream_), "waiting for graphs");  // none may be under way
         for (auto& [key, graph] : graphs_)
             if (graph.exec != nullptr) cudaGraphExecDestroy(graph.exec);
         graphs_.clear();
@@ -385,7 +439,10 @@ class CudaDeviceImpl final : public CudaDevice {
     CudaTimer timer_;
     Staging up_, down_;
     std::vector<Arrival> arriving_;
+    Arena arena_{take, give};  ///< ends after all buffers below
     DeviceBuffer path_, moved_;
+    std::unique_ptr<cuda::LibraryProduct> library_;
+    int library_rows_ = 0;
     std::map<std::uint64_t, Graph> graphs_;
     std::uint64_t keys_ = 0;
 };

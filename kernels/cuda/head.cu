@@ -53,13 +53,13 @@ __device__ void keep_best(const HeadOp& op, const Scratch& scratch, const float*
 }
 
 /// Grid: chunks of outputs, tiles of rows.
-template <int TokenTiles>
+template <Halves H, int TokenTiles>
 __global__ void __launch_bounds__(threads) head_kernel(const HeadOp op, const Scratch scratch) {
     constexpr int width = HeadTiles<TokenTiles>::width;
     __shared__ HeadTiles<TokenTiles> shared;
     const int first = static_cast<int>(blockIdx.x) * head_chunk;
     const int first_row = static_cast<int>(blockIdx.y) * width;
-    make_logits(
+    make_logits<H>(
         op.weights, op.x, op.rows, first_row, op.bias, min(head_chunk, op.support - first),
         [&](int i) { return first + i; }, shared);
     __syncthreads();
@@ -123,27 +123,30 @@ __global__ void __launch_bounds__(threads) join_kernel(const HeadOp op, const Sc
     op.logsumexp[row] = most == -INFINITY ? -INFINITY : most + logf(total);
 }
 
-template <int TokenTiles>
+template <Halves H, int TokenTiles>
 void launch(const HeadOp& op, const Scratch& scratch, cudaStream_t stream) {
     constexpr int width = HeadTiles<TokenTiles>::width;
     const dim3 grid(static_cast<unsigned>(scratch.chunks),
                     static_cast<unsigned>((op.rows + width - 1) / width));
-    DS_LAUNCH((head_kernel<TokenTiles>), grid, threads, 0, stream, op, scratch);
+    DS_LAUNCH((head_kernel<H, TokenTiles>), grid, threads, 0, stream, op, scratch);
 }
 
 }  // namespace
 
-void launch_head(const HeadOp& op, cudaStream_t stream) {
+void launch_head(const HeadOp& op, Halves halves, cudaStream_t stream) {
     if (op.rows == 0) return;
     const Scratch scratch(op);
     const int tiles = (op.rows + tile_rows - 1) / tile_rows;
     static_assert(most_head_tiles == 4);
-    if (tiles <= 1)
-        launch<1>(op, scratch, stream);
-    else if (tiles <= 2)
-        launch<2>(op, scratch, stream);
-    else
-        launch<4>(op, scratch, stream);
+    with_halves(halves, [&](auto kind) {
+        constexpr Halves H = decltype(kind)::value;
+        if (tiles <= 1)
+            launch<H, 1>(op, scratch, stream);
+        else if (tiles <= 2)
+            launch<H, 2>(op, scratch, stream);
+        else
+            launch<H, 4>(op, scratch, stream);
+    });
     DS_LAUNCH(join_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op, scratch);
 }
 

@@ -18,7 +18,7 @@ struct HeadTiles {
 /// Rows first_row .. of x times outputs output_at(0) .. output_at(count - 1), count <= head_chunk, as
 /// MatmulOp has them bit for bit; they are there after the next barrier. Rows past the last are the last
 /// again.
-template <int TokenTiles, typename OutputAt>
+template <Halves H, int TokenTiles, typename OutputAt>
 __device__ void make_logits(const DeviceMatrix& weights, const Bf16* x, int rows, int first_row,
                             const float* bias, int count, OutputAt output_at, HeadTiles<TokenTiles>& shared) {
     constexpr int width = HeadTiles<TokenTiles>::width, row_tiles = head_row_tiles;
@@ -43,7 +43,7 @@ __device__ void make_logits(const DeviceMatrix& weights, const Bf16* x, int rows
                 from[r][h] = weights.data + static_cast<std::int64_t>(output) * weights.stride + t * 8;
             }
         Fragments<TokenTiles, row_tiles, head_unroll> f;
-        tile_product(f, from, from_rows, weights.stride);
+        tile_product<H>(f, from, from_rows, weights.stride);
 #pragma unroll
         for (int r = 0; r < row_tiles; ++r) {
             __syncthreads();  // whoever read the sums before is done

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "kernels/cuda/simt.h"
 #include "kernels/device_ops.h"
@@ -8,28 +9,61 @@
 /// One function per op of Device: launches its kernels on `stream` and returns; errors show up there.
 namespace draftscope::kernels::cuda {
 
-void launch_matmul(const MatmulOp& op, cudaStream_t stream);
-void launch_rms_norm(const RmsNormOp& op, cudaStream_t stream);
-void launch_round(const RoundOp& op, cudaStream_t stream);
-void launch_silu_mul(const SiluMulOp& op, cudaStream_t stream);
-void launch_rope_store(const RopeStoreOp& op, cudaStream_t stream);
-void launch_attention(const AttentionOp& op, cudaStream_t stream);
+void launch_matmul(const MatmulOp& op, Halves halves, cudaStream_t stream);
+/// The same values for many rows and all outputs.
+void launch_wide_matmul(const MatmulOp& op, Halves halves, cudaStream_t stream);
+void launch_rms_norm(const RmsNormOp& op, Halves halves, cudaStream_t stream);
+void launch_round(const RoundOp& op, Halves halves, cudaStream_t stream);
+void launch_silu_mul(const SiluMulOp& op, Halves halves, cudaStream_t stream);
+void launch_rope_store(const RopeStoreOp& op, Halves halves, cudaStream_t stream);
+void launch_attention(const AttentionOp& op, Halves halves, cudaStream_t stream);
 void launch_select(const SelectOp& op, cudaStream_t stream);
 void launch_draw(const DrawOp& op, cudaStream_t stream);
 void launch_rank(const RankOp& op, cudaStream_t stream);
 void launch_mass(const MassOp& op, cudaStream_t stream);
-void launch_head(const HeadOp& op, cudaStream_t stream);
-void launch_beam(const BeamOp& op, cudaStream_t stream);
-void launch_rerank(const RerankOp& op, cudaStream_t stream);
-void launch_accept(const AcceptOp& op, cudaStream_t stream);
+void launch_head(const HeadOp& op, Halves halves, cudaStream_t stream);
+void launch_beam(std::span<const BeamOp> ops, cudaStream_t stream);
+void launch_rerank(std::span<const RerankOp> ops, cudaStream_t stream);
+void launch_accept(std::span<const AcceptOp> ops, cudaStream_t stream);
 void launch_top_set(const TopSetOp& op, cudaStream_t stream);
-void launch_router(const RouterOp& op, cudaStream_t stream);
+void launch_router(const RouterOp& op, Halves halves, cudaStream_t stream);
 void launch_striped(const StripedOp& op, cudaStream_t stream);
 void launch_unite(const UnionOp& op, cudaStream_t stream);
+void launch_list_set(const RowSetOp& op, cudaStream_t stream);
+void launch_translate(const TranslateOp& op, cudaStream_t stream);
 void launch_gather(const GatherOp& op, cudaStream_t stream);
 void launch_copy_rows(const CopyRowsOp& op, cudaStream_t stream);
-/// Rows `path` of each plane go through `scratch` [planes, count, width], as sources may be destinations too.
+/// Of ops whose paths lie there. Rows go through `scratch`, compact_scratch() values, as sources may be
+/// destinations too.
+void launch_compact(std::span<const CompactOp> ops, Bf16* scratch, cudaStream_t stream);
+inline std::size_t compact_scratch(std::span<const CompactOp> ops) {
+    std::size_t values = 0;
+    for (const CompactOp& op : ops)
+        values += static_cast<std::size_t>(op.planes) * static_cast<std::size_t>(op.count) *
+                  static_cast<std::size_t>(op.width);
+    return values;
+}
+/// Rows `path` of each plane, through `scratch` [planes, count, width].
 void launch_compact(const CompactOp& op, const std::int32_t* path, Bf16* scratch, cudaStream_t stream);
+
+/// Ops that one launch takes by value: what fits the 4 KB of a kernel's parameters that every CUDA has.
+template <typename Op>
+struct Many {
+    static constexpr int most = static_cast<int>(4000 / sizeof(Op));
+    Op ops[most];
+};
+/// Calls `run` with as many ops at a time, and their number.
+template <typename Op, typename Run>
+void in_batches(std::span<const Op> ops, Run run) {
+    Many<Op> many{};
+    for (std::size_t first = 0; first < ops.size(); first += Many<Op>::most) {
+        const std::span<const Op> part = ops.subspan(first);
+        int count = 0;
+        for (; count < Many<Op>::most && count < static_cast<int>(part.size()); ++count)
+            many.ops[count] = part[static_cast<std::size_t>(count)];
+        run(many, static_cast<unsigned>(count));
+    }
+}
 
 /// Reads `bytes` (a multiple of 16) and keeps nothing of them: what streaming weights costs. `sink` is one
 /// float that is never written.

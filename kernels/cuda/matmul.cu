@@ -8,6 +8,9 @@ namespace {
 constexpr int most_token_tiles = 8;
 constexpr int narrow_columns = 1024;
 constexpr int many_outputs = 8192;
+/// More rows than this are the tensor cores' business rather than the memory's (matmul_wide.cu, the same
+/// bits). Our default, not measured.
+constexpr int few_rows = 64;
 
 struct Work {
     const Bf16* weights;
@@ -23,7 +26,7 @@ struct Work {
     bool accumulate;
 };
 
-template <int TokenTiles, int RowTiles, int Unroll>
+template <Halves H, int TokenTiles, int RowTiles, int Unroll>
 __global__ void __launch_bounds__(threads) matmul_kernel(const Work work) {
     constexpr int width = TokenTiles * tile_rows;
     __shared__ float sums[warps][tile_outputs][width];
@@ -53,7 +56,7 @@ __global__ void __launch_bounds__(threads) matmul_kernel(const Work work) {
     }
 
     Fragments<TokenTiles, RowTiles, Unroll> f;
-    tile_product(f, from, rows, work.stride);
+    tile_product<H>(f, from, rows, work.stride);
 
 #pragma unroll
     for (int r = 0; r < RowTiles; ++r) {
@@ -74,20 +77,21 @@ __global__ void __launch_bounds__(threads) matmul_kernel(const Work work) {
     }
 }
 
-template <int TokenTiles, int RowTiles, int Unroll>
+template <Halves H, int TokenTiles, int RowTiles, int Unroll>
 void launch(const Work& work, int outputs, cudaStream_t stream) {
     constexpr int per_block = tile_outputs * RowTiles;
     const dim3 grid(
         static_cast<unsigned>((outputs + per_block - 1) / per_block),
         static_cast<unsigned>((work.rows + TokenTiles * tile_rows - 1) / (TokenTiles * tile_rows)));
-    DS_LAUNCH((matmul_kernel<TokenTiles, RowTiles, Unroll>), grid, threads, 0, stream, work);
+    DS_LAUNCH((matmul_kernel<H, TokenTiles, RowTiles, Unroll>), grid, threads, 0, stream, work);
 }
 
 }  // namespace
 
-void launch_matmul(const MatmulOp& op, cudaStream_t stream) {
+void launch_matmul(const MatmulOp& op, Halves halves, cudaStream_t stream) {
     const int outputs = op.chosen == nullptr ? op.weights.n : op.most_chosen;
     if (op.rows == 0 || outputs == 0) return;
+    if (op.rows > few_rows && op.chosen == nullptr) return launch_wide_matmul(op, halves, stream);
     const Work work{
         op.weights.data, op.weights.n, op.weights.stride, op.x,         op.rows, op.y, op.y_stride,
         op.bias,         op.chosen,    op.chosen_count,   op.accumulate};
@@ -95,12 +99,17 @@ void launch_matmul(const MatmulOp& op, cudaStream_t stream) {
     static_assert(most_token_tiles == 8);
     // Rows of few chunks leave a warp little to load: more outputs in a block make up for it.
     const bool narrow = op.weights.stride <= narrow_columns && outputs >= many_outputs;
-    if (tiles <= 1)
-        return narrow ? launch<1, 4, 2>(work, outputs, stream) : launch<1, 1, 4>(work, outputs, stream);
-    if (tiles <= 2)
-        return narrow ? launch<2, 2, 2>(work, outputs, stream) : launch<2, 1, 4>(work, outputs, stream);
-    if (tiles <= 4) return launch<4, 2, 2>(work, outputs, stream);
-    launch<8, 4, 1>(work, outputs, stream);
+    with_halves(halves, [&](auto kind) {
+        constexpr Halves H = decltype(kind)::value;
+        if (tiles <= 1)
+            return narrow ? launch<H, 1, 4, 2>(work, outputs, stream)
+                          : launch<H, 1, 1, 4>(work, outputs, stream);
+        if (tiles <= 2)
+            return narrow ? launch<H, 2, 2, 2>(work, outputs, stream)
+                          : launch<H, 2, 1, 4>(work, outputs, stream);
+        if (tiles <= 4) return launch<H, 4, 2, 2>(work, outputs, stream);
+        launch<H, 8, 4, 1>(work, outputs, stream);
+    });
 }
 
 }  // namespace draftscope::kernels::cuda

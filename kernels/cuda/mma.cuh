@@ -38,11 +38,20 @@ __device__ __forceinline__ uint4 load_row(const Bf16* from) {
     return *reinterpret_cast<const uint4*>(from);
 }
 
+template <Halves H>
 __device__ __forceinline__ void mma(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3,
                                     unsigned b0, unsigned b1) {
 #if defined(DS_SIMT_HOST)
-    mma_host(c, a0, a1, a2, a3, b0, b1);
+    mma_host(c, a0, a1, a2, a3, b0, b1, [](std::uint16_t half) { return from_half<H>(half); });
 #else
+    if constexpr (H == Halves::f16) {
+        asm volatile(
+            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+            "{%0,%1,%2,%3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+        return;
+    }
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
         "{%0,%1,%2,%3};"
@@ -57,7 +66,7 @@ struct Fragments {
     float c[RowTiles][TokenTiles][4];
 };
 
-template <int TokenTiles, int RowTiles, int Unroll>
+template <Halves H, int TokenTiles, int RowTiles, int Unroll>
 __device__ __forceinline__ void step(Fragments<TokenTiles, RowTiles, Unroll>& f,
                                      const Bf16* const (&outputs)[RowTiles][2],
                                      const Bf16* const (&rows)[TokenTiles], int first, int count) {
@@ -80,8 +89,8 @@ __device__ __forceinline__ void step(Fragments<TokenTiles, RowTiles, Unroll>& f,
             for (int r = 0; r < RowTiles; ++r) {
                 const uint4& low = f.a[u][r][0];
                 const uint4& high = f.a[u][r][1];
-                mma(f.c[r][t], low.x, high.x, low.y, high.y, b.x, b.y);
-                mma(f.c[r][t], low.z, high.z, low.w, high.w, b.z, b.w);
+                mma<H>(f.c[r][t], low.x, high.x, low.y, high.y, b.x, b.y);
+                mma<H>(f.c[r][t], low.z, high.z, low.w, high.w, b.z, b.w);
             }
         }
     }
@@ -89,7 +98,7 @@ __device__ __forceinline__ void step(Fragments<TokenTiles, RowTiles, Unroll>& f,
 
 /// This warp's eighth of the products of a tile. Each lane gives the addresses of its two outputs of each row
 /// tile and of its row of each token tile, from its own eight values on.
-template <int TokenTiles, int RowTiles, int Unroll>
+template <Halves H, int TokenTiles, int RowTiles, int Unroll>
 __device__ __forceinline__ void tile_product(Fragments<TokenTiles, RowTiles, Unroll>& f,
                                              const Bf16* const (&from)[RowTiles][2],
                                              const Bf16* const (&rows)[TokenTiles], int stride) {
@@ -103,8 +112,8 @@ __device__ __forceinline__ void tile_product(Fragments<TokenTiles, RowTiles, Unr
     const int chunks = stride / chunk;
     const int end = chunks * (warp + 1) / warps;
     int at = chunks * warp / warps;
-    for (; at + Unroll <= end; at += Unroll) step(f, from, rows, at, Unroll);
-    if (at < end) step(f, from, rows, at, end - at);
+    for (; at + Unroll <= end; at += Unroll) step<H>(f, from, rows, at, Unroll);
+    if (at < end) step<H>(f, from, rows, at, end - at);
 }
 
 /// Leaves this warp's part of row tile `r` in shared memory.

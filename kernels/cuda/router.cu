@@ -25,7 +25,7 @@ struct Stripes {
 };
 
 /// Grid: stripes, tiles of rows.
-template <int TokenTiles>
+template <Halves H, int TokenTiles>
 __global__ void __launch_bounds__(threads) router_kernel(const RouterOp op, const Stripes stripes) {
     constexpr int width = HeadTiles<TokenTiles>::width, each = head_chunk / warp_size;
     __shared__ HeadTiles<TokenTiles> shared;
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(threads) router_kernel(const RouterOp op, cons
     const int first_row = static_cast<int>(blockIdx.y) * width;
     const int count = (n - stripe + stripes.chunks - 1) / stripes.chunks;
     const auto column_at = [&](int i) { return stripe + i * stripes.chunks; };
-    make_logits(op.weights, op.x, op.rows, first_row, nullptr, count, column_at, shared);
+    make_logits<H>(op.weights, op.x, op.rows, first_row, nullptr, count, column_at, shared);
     __syncthreads();
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
@@ -105,27 +105,30 @@ __global__ void __launch_bounds__(pick_threads) pick_kernel(const RouterOp op, c
             ids[at++] = w * 32 + __ffs(static_cast<int>(word)) - 1;
 }
 
-template <int TokenTiles>
+template <Halves H, int TokenTiles>
 void launch(const RouterOp& op, const Stripes& stripes, cudaStream_t stream) {
     constexpr int width = HeadTiles<TokenTiles>::width;
     const dim3 grid(static_cast<unsigned>(stripes.chunks),
                     static_cast<unsigned>((op.rows + width - 1) / width));
-    DS_LAUNCH((router_kernel<TokenTiles>), grid, threads, 0, stream, op, stripes);
+    DS_LAUNCH((router_kernel<H, TokenTiles>), grid, threads, 0, stream, op, stripes);
 }
 
 }  // namespace
 
-void launch_router(const RouterOp& op, cudaStream_t stream) {
+void launch_router(const RouterOp& op, Halves halves, cudaStream_t stream) {
     if (op.rows == 0) return;
     const Stripes stripes(op);
     const int tiles = (op.rows + tile_rows - 1) / tile_rows;
     static_assert(most_head_tiles == 4);
-    if (tiles <= 1)
-        launch<1>(op, stripes, stream);
-    else if (tiles <= 2)
-        launch<2>(op, stripes, stream);
-    else
-        launch<4>(op, stripes, stream);
+    with_halves(halves, [&](auto kind) {
+        constexpr Halves H = decltype(kind)::value;
+        if (tiles <= 1)
+            launch<H, 1>(op, stripes, stream);
+        else if (tiles <= 2)
+            launch<H, 2>(op, stripes, stream);
+        else
+            launch<H, 4>(op, stripes, stream);
+    });
     DS_LAUNCH(pick_kernel, static_cast<unsigned>(op.rows), pick_threads, 0, stream, op, stripes);
 }
 

@@ -22,6 +22,7 @@ __device__ float block_sum(float value, float* shared) {
 }
 
 /// One block per row and group.
+template <Halves H>
 __global__ void __launch_bounds__(threads) rms_norm_kernel(const RmsNormOp op) {
     __shared__ float shared[warps];
     const auto row = static_cast<std::int64_t>(blockIdx.x);
@@ -37,7 +38,7 @@ __global__ void __launch_bounds__(threads) rms_norm_kernel(const RmsNormOp op) {
         // x may be y: each value is read before its own place is written, by the same thread.
         const float value = x[i] * scale * op.weight[i];
         if (y != nullptr) y[i] = op.add ? y[i] + value : value;
-        if (half != nullptr) half[i] = to_bf16(value);
+        if (half != nullptr) half[i] = to_half<H>(value);
     }
     if (half == nullptr || blockIdx.y != 0) return;
     for (int i = op.groups * op.width + static_cast<int>(threadIdx.x); i < op.half_columns; i += threads)
@@ -45,13 +46,15 @@ __global__ void __launch_bounds__(threads) rms_norm_kernel(const RmsNormOp op) {
 }
 
 // Rows go along x, which has room for 2^31 of them.
+template <Halves H>
 __global__ void round_kernel(const RoundOp op) {
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int i = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
     if (i >= op.y_columns) return;
-    op.y[row * op.y_stride + i] = i < op.cols ? to_bf16(op.x[row * op.x_stride + i]) : Bf16{0};
+    op.y[row * op.y_stride + i] = i < op.cols ? to_half<H>(op.x[row * op.x_stride + i]) : Bf16{0};
 }
 
+template <Halves H>
 __global__ void silu_mul_kernel(const SiluMulOp op) {
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int i = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
@@ -60,12 +63,13 @@ __global__ void silu_mul_kernel(const SiluMulOp op) {
     if (i < op.width) {
         const float* x = op.x + row * op.x_stride;
         const float gate = x[i];
-        out = to_bf16(gate / (1.0f + expf(-gate)) * x[op.width + i]);
+        out = to_half<H>(gate / (1.0f + expf(-gate)) * x[op.width + i]);
     }
     op.y[row * op.y_stride + i] = out;
 }
 
 /// One block per row: pairs of q and k first, then v.
+template <Halves H>
 __global__ void __launch_bounds__(threads) rope_store_kernel(const RopeStoreOp op) {
     const int row = static_cast<int>(blockIdx.x);
     const int half = op.shape.head_dim / 2;
@@ -89,12 +93,12 @@ __global__ void __launch_bounds__(threads) rope_store_kernel(const RopeStoreOp o
             x[at] = low;
             x[at + half] = high;
         } else {
-            keys[at - q_width] = to_bf16(low);
-            keys[at - q_width + half] = to_bf16(high);
+            keys[at - q_width] = to_half<H>(low);
+            keys[at - q_width + half] = to_half<H>(high);
         }
     }
     for (int i = static_cast<int>(threadIdx.x); i < kv; i += threads)
-        values[i] = to_bf16(x[q_width + kv + i]);
+        values[i] = to_half<H>(x[q_width + kv + i]);
 }
 
 __global__ void copy_rows_kernel(const CopyRowsOp op) {
@@ -119,15 +123,33 @@ __global__ void __launch_bounds__(threads) gather_kernel(const GatherOp op) {
 }
 
 /// One block per (moved row, plane): into the scratch, then out of it.
-__global__ void compact_kernel(KvPlanes cache, int width, int first, const std::int32_t* path,
-                               const std::int32_t* places, int count, Bf16* scratch, bool out) {
+__global__ void compact_kernel(KvPlanes cache, int width, int first, const std::int32_t* path, int count,
+                               Bf16* scratch, bool out) {
     const auto plane = static_cast<std::int64_t>(blockIdx.y);
     const int i = static_cast<int>(blockIdx.x);
-    if (places != nullptr && i >= *places) return;
     const int slot = first + (out ? i : path[i]);
     Bf16* there = cache.data + plane * cache.plane + static_cast<std::int64_t>(slot) * width;
     Bf16* kept = scratch + (plane * count + i) * width;
     for (int c = static_cast<int>(threadIdx.x); c < width; c += threads) {
+        if (out)
+            there[c] = kept[c];
+        else
+            kept[c] = there[c];
+    }
+}
+
+/// The same for several sequences: grid (most moved rows, planes, sequences), scratch in their order.
+__global__ void compact_many_kernel(const __grid_constant__ Many<CompactOp> many, Bf16* scratch, bool out) {
+    const CompactOp& op = many.ops[blockIdx.z];
+    const auto plane = static_cast<std::int64_t>(blockIdx.y);
+    const int i = static_cast<int>(blockIdx.x);
+    if (i >= op.count || i >= *op.count_there) return;
+    for (unsigned z = 0; z < blockIdx.z; ++z)
+        scratch += static_cast<std::int64_t>(many.ops[z].planes) * many.ops[z].count * many.ops[z].width;
+    const int slot = op.first + (out ? i : op.path_there[i]);
+    Bf16* there = op.cache.data + plane * op.cache.plane + static_cast<std::int64_t>(slot) * op.width;
+    Bf16* kept = scratch + (plane * op.count + i) * op.width;
+    for (int c = static_cast<int>(threadIdx.x); c < op.width; c += threads) {
         if (out)
             there[c] = kept[c];
         else
@@ -141,27 +163,36 @@ unsigned blocks(std::int64_t count) {
 
 }  // namespace
 
-void launch_rms_norm(const RmsNormOp& op, cudaStream_t stream) {
+void launch_rms_norm(const RmsNormOp& op, Halves halves, cudaStream_t stream) {
     if (op.rows == 0) return;
     const dim3 grid(static_cast<unsigned>(op.rows), static_cast<unsigned>(op.groups));
-    DS_LAUNCH(rms_norm_kernel, grid, threads, 0, stream, op);
+    with_halves(halves, [&](auto kind) {
+        DS_LAUNCH((rms_norm_kernel<decltype(kind)::value>), grid, threads, 0, stream, op);
+    });
 }
 
-void launch_round(const RoundOp& op, cudaStream_t stream) {
+void launch_round(const RoundOp& op, Halves halves, cudaStream_t stream) {
     if (op.rows == 0) return;
-    DS_LAUNCH(round_kernel, (dim3(static_cast<unsigned>(op.rows), blocks(op.y_columns))), threads, 0, stream,
-              op);
+    const dim3 grid(static_cast<unsigned>(op.rows), blocks(op.y_columns));
+    with_halves(halves, [&](auto kind) {
+        DS_LAUNCH((round_kernel<decltype(kind)::value>), grid, threads, 0, stream, op);
+    });
 }
 
-void launch_silu_mul(const SiluMulOp& op, cudaStream_t stream) {
+void launch_silu_mul(const SiluMulOp& op, Halves halves, cudaStream_t stream) {
     if (op.rows == 0) return;
-    DS_LAUNCH(silu_mul_kernel, (dim3(static_cast<unsigned>(op.rows), blocks(op.y_stride))), threads, 0,
-              stream, op);
+    const dim3 grid(static_cast<unsigned>(op.rows), blocks(op.y_stride));
+    with_halves(halves, [&](auto kind) {
+        DS_LAUNCH((silu_mul_kernel<decltype(kind)::value>), grid, threads, 0, stream, op);
+    });
 }
 
-void launch_rope_store(const RopeStoreOp& op, cudaStream_t stream) {
+void launch_rope_store(const RopeStoreOp& op, Halves halves, cudaStream_t stream) {
     if (op.rows == 0) return;
-    DS_LAUNCH(rope_store_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op);
+    with_halves(halves, [&](auto kind) {
+        DS_LAUNCH((rope_store_kernel<decltype(kind)::value>), static_cast<unsigned>(op.rows), threads, 0,
+                  stream, op);
+    });
 }
 
 void launch_copy_rows(const CopyRowsOp& op, cudaStream_t stream) {
@@ -175,12 +206,27 @@ void launch_gather(const GatherOp& op, cudaStream_t stream) {
     DS_LAUNCH(gather_kernel, static_cast<unsigned>((op.count + warps - 1) / warps), threads, 0, stream, op);
 }
 
+void launch_compact(std::span<const CompactOp> ops, Bf16* scratch, cudaStream_t stream) {
+    in_batches(ops, [&](const Many<CompactOp>& many, unsigned count) {
+        int most = 0, planes = 0;
+        for (unsigned i = 0; i < count; ++i) {
+            most = many.ops[i].count > most ? many.ops[i].count : most;
+            planes = many.ops[i].planes;
+        }
+        if (most == 0) return;
+        // Scratch is free again when the launch that empties it has run: in the queue's order.
+        const dim3 grid(static_cast<unsigned>(most), static_cast<unsigned>(planes), count);
+        for (const bool out : {false, true})
+            DS_LAUNCH(compact_many_kernel, grid, threads, 0, stream, many, scratch, out);
+    });
+}
+
 void launch_compact(const CompactOp& op, const std::int32_t* path, Bf16* scratch, cudaStream_t stream) {
     if (op.count == 0) return;
     const dim3 grid(static_cast<unsigned>(op.count), static_cast<unsigned>(op.planes));
     for (const bool out : {false, true})
-        DS_LAUNCH(compact_kernel, grid, threads, 0, stream, op.cache, op.width, op.first, path,
-                  op.count_there, op.count, scratch, out);
+        DS_LAUNCH(compact_kernel, grid, threads, 0, stream, op.cache, op.width, op.first, path, op.count,
+                  scratch, out);
 }
 
 }  // namespace draftscope::kernels::cuda

@@ -156,6 +156,17 @@ __global__ void mark_kernel(const UnionOp op) {
     if (token >= 0) atomicOr(op.bitmap + token / 32, 1u << (token % 32));
 }
 
+__global__ void toggle_kernel(const RowSetOp op) {
+    const int i = static_cast<int>(blockIdx.x) * mark_threads + static_cast<int>(threadIdx.x);
+    if (i < op.count) atomicXor(op.bits + op.toggled[i] / 32, 1u << (op.toggled[i] % 32));
+}
+
+__global__ void translate_kernel(const TranslateOp op) {
+    const int i = static_cast<int>(blockIdx.x) * mark_threads + static_cast<int>(threadIdx.x);
+    const int count = op.count_there == nullptr ? op.count : min(*op.count_there, op.count);
+    if (i < count) op.out[i] = op.table[op.ids[i]];
+}
+
 constexpr int list_threads = 1024;
 constexpr int list_warps = list_threads / warp_size;
 
@@ -180,6 +191,21 @@ __global__ void __launch_bounds__(list_threads) list_kernel(const UnionOp op) {
         }
     }
     if (threadIdx.x == 0) *op.size = all;
+}
+
+/// The same of a set that stays.
+__global__ void __launch_bounds__(list_threads) list_set_kernel(const RowSetOp op) {
+    __shared__ int totals[list_warps];
+    const int words = (op.range + 31) / 32;
+    const int per_thread = (words + list_threads - 1) / list_threads;
+    const int first = min(static_cast<int>(threadIdx.x) * per_thread, words);
+    const int end = min(first + per_thread, words);
+    int mine = 0, all = 0;
+    for (int w = first; w < end; ++w) mine += __popc(op.bits[w]);
+    int at = block_before<list_warps>(mine, totals, all);
+    for (int w = first; w < end; ++w)
+        for (std::uint32_t word = op.bits[w]; word != 0; word &= word - 1)
+            op.list[at++] = w * 32 + __ffs(static_cast<int>(word)) - 1;
 }
 
 constexpr int read_threads = 256;
@@ -254,6 +280,20 @@ void launch_unite(const UnionOp& op, cudaStream_t stream) {
         DS_LAUNCH(mark_kernel, blocks, mark_threads, 0, stream, op);
     }
     DS_LAUNCH(list_kernel, 1, list_threads, 0, stream, op);
+}
+
+void launch_list_set(const RowSetOp& op, cudaStream_t stream) {
+    if (op.count > 0) {
+        const auto blocks = static_cast<unsigned>((op.count + mark_threads - 1) / mark_threads);
+        DS_LAUNCH(toggle_kernel, blocks, mark_threads, 0, stream, op);
+    }
+    DS_LAUNCH(list_set_kernel, 1, list_threads, 0, stream, op);
+}
+
+void launch_translate(const TranslateOp& op, cudaStream_t stream) {
+    if (op.count == 0) return;
+    const auto blocks = static_cast<unsigned>((op.count + mark_threads - 1) / mark_threads);
+    DS_LAUNCH(translate_kernel, blocks, mark_threads, 0, stream, op);
 }
 
 void launch_read(const void* data, std::size_t bytes, float* sink, cudaStream_t stream) {

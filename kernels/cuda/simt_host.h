@@ -15,6 +15,7 @@
 #define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
 /// Blocks run one after the other, so what a block shares may be static.
 #define __shared__ static
 
@@ -90,6 +91,11 @@ inline unsigned atomicOr(std::uint32_t* at, std::uint32_t value) {
     *at |= value;
     return before;
 }
+inline unsigned atomicXor(std::uint32_t* at, std::uint32_t value) {
+    const unsigned before = *at;
+    *at ^= value;
+    return before;
+}
 inline int __popc(std::uint32_t value) {
     return __builtin_popcount(value);
 }
@@ -132,8 +138,9 @@ T __ldcs(const T* from) {
 using std::max;
 using std::min;
 
-/// mma.m16n8k16 on bf16 as the PTX manual lays its fragments out.
-void mma_host(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1);
+/// mma.m16n8k16 as the PTX manual lays its fragments out; `value` reads one of 16 bits.
+void mma_host(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1,
+              float (*value)(std::uint16_t));
 
 inline constexpr int cudaFuncAttributeMaxDynamicSharedMemorySize = 0;
 template <typename Kernel>

@@ -10,8 +10,9 @@ constexpr int beam_warps = 8;
 constexpr int beam_threads = beam_warps * warp_size;
 static_assert(beam_threads * held == most_beam);
 
-/// One block: what BeamExpansion does with a level, in the same arithmetic.
-__global__ void __launch_bounds__(beam_threads) beam_kernel(const BeamOp op) {
+/// One block a sequence: what BeamExpansion does with a level, in the same arithmetic.
+__global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constant__ Many<BeamOp> many) {
+    const BeamOp& op = many.ops[blockIdx.x];
     __shared__ std::uint64_t shared[beam_warps * most_selected];
     __shared__ std::uint64_t best[most_selected];
     __shared__ float above[most_selected];
@@ -59,8 +60,9 @@ __global__ void __launch_bounds__(beam_threads) beam_kernel(const BeamOp op) {
 constexpr int rerank_warps = 32;
 constexpr int rerank_threads = rerank_warps * warp_size;
 
-/// One block: the pool sorted by score, the best of it numbered, and what each node is as a row.
-__global__ void __launch_bounds__(rerank_threads) rerank_kernel(const RerankOp op) {
+/// One block a sequence: the pool sorted by score, the best of it numbered, and what each node is as a row.
+__global__ void __launch_bounds__(rerank_threads) rerank_kernel(const __grid_constant__ Many<RerankOp> many) {
+    const RerankOp& op = many.ops[blockIdx.x];
     __shared__ std::uint64_t keys[most_pool];
     __shared__ std::int16_t node_of[most_pool];
     __shared__ int totals[rerank_warps];
@@ -125,8 +127,9 @@ __global__ void __launch_bounds__(rerank_threads) rerank_kernel(const RerankOp o
     }
 }
 
-/// One warp: its lanes look for the next node together. A node has one child of a token at most.
-__global__ void __launch_bounds__(warp_size) accept_kernel(const AcceptOp op) {
+/// One warp a sequence: its lanes look for the next node together. A node has one child of a token at most.
+__global__ void __launch_bounds__(warp_size) accept_kernel(const __grid_constant__ Many<AcceptOp> many) {
+    const AcceptOp& op = many.ops[blockIdx.x];
     const int lane = static_cast<int>(threadIdx.x);
     int at = 0, count = 1;
     if (lane == 0) op.path[0] = 0;
@@ -147,18 +150,22 @@ __global__ void __launch_bounds__(warp_size) accept_kernel(const AcceptOp op) {
 
 }  // namespace
 
-void launch_rerank(const RerankOp& op, cudaStream_t stream) {
-    DS_LAUNCH(rerank_kernel, 1, rerank_threads, 0, stream, op);
+void launch_rerank(std::span<const RerankOp> ops, cudaStream_t stream) {
+    in_batches(ops, [&](const Many<RerankOp>& many, unsigned count) {
+        DS_LAUNCH(rerank_kernel, count, rerank_threads, 0, stream, many);
+    });
 }
 
-void launch_accept(const AcceptOp& op, cudaStream_t stream) {
-    if (op.nodes == 0) return;
-    DS_LAUNCH(accept_kernel, 1, warp_size, 0, stream, op);
+void launch_accept(std::span<const AcceptOp> ops, cudaStream_t stream) {
+    in_batches(ops, [&](const Many<AcceptOp>& many, unsigned count) {
+        DS_LAUNCH(accept_kernel, count, warp_size, 0, stream, many);
+    });
 }
 
-void launch_beam(const BeamOp& op, cudaStream_t stream) {
-    if (op.rows == 0) return;
-    DS_LAUNCH(beam_kernel, 1, beam_threads, 0, stream, op);
+void launch_beam(std::span<const BeamOp> ops, cudaStream_t stream) {
+    in_batches(ops, [&](const Many<BeamOp>& many, unsigned count) {
+        DS_LAUNCH(beam_kernel, count, beam_threads, 0, stream, many);
+    });
 }
 
 }  // namespace draftscope::kernels::cuda

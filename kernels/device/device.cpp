@@ -34,9 +34,15 @@ void Device::drop_workspace() {
     workspace_.reset();
 }
 
-void Device::gather_aside(const GatherOp& op, std::span<const std::int32_t> ids) {
-    upload(const_cast<std::int32_t*>(op.rows), ids.data(), ids.size_bytes());
+void Device::gather_aside(const GatherOp& op, const RowSetOp& set, std::span<const std::int32_t> toggled) {
+    upload(const_cast<std::int32_t*>(set.toggled), toggled.data(), toggled.size_bytes());
+    list_set(set);
     gather(op);
+}
+
+Status Device::use_library(int from_rows) {
+    if (from_rows == 0) return {};
+    return bad_input("{} has no library of products; use --numerics exact", info().name);
 }
 
 Status Device::failure() const {

@@ -1,8 +1,11 @@
 #include "kernels/device/device_matrix.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cstring>
+#include <functional>
+#include <iterator>
 #include <vector>
 
 #include "kernels/cpu/layout.h"
@@ -76,6 +79,7 @@ Matrix DeviceMatrixAccess::pack(Exec& exec, Device& device, int n, int k, RowSou
         matrix = allocate(device, n, k);
     }
     auto* to = matrix.device_data_.as<Bf16>();
+    const auto round = device.halves() == Halves::f16 ? f16_of : to_bf16;
     if (to == nullptr) return matrix;
     const auto stride = static_cast<std::size_t>(matrix.on_device_.stride);
     const int batch = static_cast<int>(std::max<std::size_t>(
@@ -88,7 +92,7 @@ Matrix DeviceMatrixAccess::pack(Exec& exec, Device& device, int n, int k, RowSou
             for (int r = part; r < rows; r += exec.threads()) {
                 source(first + r, values.data());
                 Bf16* out = packed.data() + static_cast<std::size_t>(r) * stride;
-                std::transform(values.begin(), values.end(), out, to_bf16);
+                std::transform(values.begin(), values.end(), out, round);
             }
         });
         const std::lock_guard lock(device.busy());
@@ -118,13 +122,28 @@ void DeviceMatrixAccess::fill(Matrix& to, const DeviceMatrix& from, std::span<co
     device.gather({from, list, to.n_, to.device_data_.as<Bf16>()});
 }
 
-void DeviceMatrixAccess::fill_aside(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids) {
+void DeviceMatrixAccess::fill_aside(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids,
+                                    DeviceRowSet& set) {
+    if (std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<>()) != ids.end())
+        return fill(to, from, ids);
     Device& device = *to.device_;
     const std::lock_guard lock(device.busy());
     if (!set_rows(to, from, ids.size())) return;
-    DeviceWorkspace& space = device.workspace();
-    auto* list = space.reserve<std::int32_t>(device, space.aside, ids.size());
-    if (list != nullptr) device.gather_aside({from, list, to.n_, to.device_data_.as<Bf16>()}, ids);
+    if (set.range != from.n) set = {};  // fresh memory has no bit set
+    set.range = from.n;
+    std::vector<std::int32_t> toggled;
+    std::set_symmetric_difference(ids.begin(), ids.end(), set.here.begin(), set.here.end(),
+                                  std::back_inserter(toggled));
+    const auto words = [&](DeviceBuffer& buffer, std::size_t count) {
+        return buffer.reserve(device, std::bit_ceil(std::max<std::size_t>(count, 1) * sizeof(std::int32_t)));
+    };
+    if (!words(set.bits, (static_cast<std::size_t>(from.n) + 31) / 32) || !words(set.list, ids.size()) ||
+        !words(set.toggled, toggled.size()))
+        return device.fail("out of device memory");
+    set.here.assign(ids.begin(), ids.end());
+    const RowSetOp op{set.toggled.as<std::int32_t>(), static_cast<int>(toggled.size()), from.n,
+                      set.bits.as<std::uint32_t>(), set.list.as<std::int32_t>()};
+    device.gather_aside({from, op.list, to.n_, to.device_data_.as<Bf16>()}, op, toggled);
 }
 
 void DeviceMatrixAccess::join(Device& device) {
@@ -149,7 +168,8 @@ void DeviceMatrixAccess::unpack_row(const Matrix& from, int row, std::span<float
     from.device_->download(packed.data(), from.on_device_.data + static_cast<std::size_t>(row) * stride,
                            stride * sizeof(Bf16));
     (void)from.device_->finish();
-    std::transform(packed.begin(), packed.begin() + from.k_, out.begin(), from_bf16);
+    std::transform(packed.begin(), packed.begin() + from.k_, out.begin(),
+                   from.device_->halves() == Halves::f16 ? float_of_f16 : from_bf16);
 }
 
 void DeviceMatrixAccess::make_room(Matrix& matrix, Device& device, int rows, int k) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/matrix.h"
+#include "kernels/row_store.h"
 
 /// The ops of matrix.h, matmul.h and row_store.h for matrices that lie on a device.
 namespace draftscope::kernels {
@@ -23,8 +24,10 @@ struct DeviceMatrixAccess {
     static void make_room(Matrix& matrix, Device& device, int rows, int k);
     /// Rows `ids` of `from` become the first rows of `to`, which has room for them.
     static void fill(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids);
-    /// The same on the queue beside the device's own; join() comes before `to` is read.
-    static void fill_aside(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids);
+    /// The same on the queue beside the device's own; join() comes before `to` is read. Where `ids` rise, the
+    /// device keeps them as a set of bits, and what entered or left it is all that is sent.
+    static void fill_aside(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids,
+                           DeviceRowSet& set);
     static void join(Device& device);
 
   private:

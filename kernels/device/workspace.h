@@ -10,7 +10,6 @@ namespace draftscope::kernels {
 /// Buffers that ops with operands in host memory pass through; one such op at a time (Device::busy).
 struct DeviceWorkspace {
     DeviceBuffer x, x_half, y, bias, list, select, ids;
-    DeviceBuffer aside;                ///< ids of gathers on the other queue, in its order
     DeviceBuffer narrow, narrow_half;  ///< between two factors
     DeviceBuffer logits;
     std::vector<float> rows;  ///< on the host, contiguous

@@ -71,7 +71,7 @@ class DeviceAttention : public DevicePair {
                     Rng rng(100 + at(s), at(plane) * 100000 + at(slot));
                     for (int i = 0; i < kv; ++i)
                         values[(at(plane) * at(slots) + at(slot)) * at(kv) + at(i)] =
-                            kernels::to_bf16(static_cast<float>(rng.normal()));
+                            half_of(static_cast<float>(rng.normal()));
                 }
             caches.push_back(upload(on, values));
             planes.push_back({caches.back().as<Bf16>(), std::int64_t{slots} * kv});

@@ -79,6 +79,9 @@ step engine "$tests/test_device_engine"
 step demo_logits "$tests/test_device_demo"
 # 2. The head table and the open measurements: bandwidth by size, kernel boundary, cold, warm and in sequence.
 step kernels_llama_8b "$draftscope" kernels --backend cuda --vocab 128256 --hidden 4096 --rows 1,4,10,16,64 --json
+if command -v python3 >/dev/null && python3 -c 'import torch' 2>/dev/null; then
+    step kernels_beside_torch "$draftscope" kernels --backend cuda --torch python3 --rows 1,10 --json
+fi
 step kernels_demo "$draftscope" kernels --backend cuda --vocab 49152 --hidden 576 --rows 1,8 --json
 # 3. The demo model from end to end: the text must be the one that --drafter none gives.
 step demo_none "${run[@]}" --drafter none --prompt "$text" --max-new 128
@@ -92,16 +95,36 @@ sys.exit(0 if same else 1)
 PY
 # Graphs change no token, nor do windows of L2; `gpu` of the output says how many passes were kept and how many refused.
 step demo_no_graphs "${run[@]}" --no-gpu-graphs --drafter eagle3 --head full --prompt "$text" --max-new 128
+step demo_no_rounds "${run[@]}" --no-gpu-rounds --drafter eagle3 --head full --prompt "$text" --max-new 128
 step demo_l2_window "${run[@]}" --l2-window --drafter eagle3 --head microspec --prompt "$text" --max-new 128
 step demo_graphs_same_text python3 - "$out" <<'PY'
 import json, sys
-runs = {name: json.load(open(f"{sys.argv[1]}/{name}.log")) for name in ("demo_none", "demo_eagle3", "demo_no_graphs", "demo_l2_window")}
+runs = {name: json.load(open(f"{sys.argv[1]}/{name}.log")) for name in ("demo_none", "demo_eagle3", "demo_no_graphs", "demo_no_rounds", "demo_l2_window")}
 for name, run in runs.items():
     print(name, run["gpu"])
 texts = {json.dumps(run["prompts"][0]["tokens"]) for run in runs.values()}
 refused = sum(run["gpu"]["graphs_refused"] for run in runs.values())
 print("same text" if len(texts) == 1 else "TEXTS DIFFER", "refused", refused)
 sys.exit(0 if len(texts) == 1 and refused == 0 and runs["demo_eagle3"]["gpu"]["graphs"] > 0 else 1)
+PY
+# cuBLASLt where rows are many: which of its tokens exact kernels would not have emitted is in beside_exact.
+step demo_fast "${run[@]}" --numerics fast --drafter eagle3 --head full --prompt "$text" --max-new 128
+step demo_fast_says_so python3 - "$out" <<'PY'
+import json, sys
+run = json.load(open(f"{sys.argv[1]}/demo_fast.log"))
+print(run["numerics"], run["gpu"]["library"], run["gpu"]["library_products"], run["beside_exact"])
+sys.exit(0 if run["beside_exact"]["tokens"] > 0 and run["gpu"]["library_products"] > 0 else 1)
+PY
+# Sequences in lockstep share launches; their texts are those of one at a time.
+prompts=assets/prompts/spec_bench_half.jsonl
+step demo_batch_1 "${run[@]}" --drafter eagle3 --head full --prompts $prompts --limit 8 --max-new 64
+step demo_batch_8 "${run[@]}" --drafter eagle3 --head full --prompts $prompts --limit 8 --max-new 64 --batch 8
+step demo_batches_same_text python3 - "$out" <<'PY'
+import json, sys
+one, eight = (json.load(open(f"{sys.argv[1]}/demo_batch_{n}.log")) for n in (1, 8))
+same = [p["tokens"] for p in one["prompts"]] == [p["tokens"] for p in eight["prompts"]]
+print(len(one["prompts"]), "prompts", "same text" if same else "TEXTS DIFFER")
+sys.exit(0 if same else 1)
 PY
 # Every kind of head on the demo model: one pass, factors, router with shortlists, clusters, rows packed beside.
 for head in full slimspec specvocab dynaspec coral microspec vocabtrim-t; do
@@ -129,10 +152,19 @@ PY
 # 4. Real dimensions, random weights. The EAGLE-3 runs replay SlimSpec's published tau of 4.4 as one rate per depth.
 step synthetic_1b_none "${synthetic[@]}" --model synthetic:llama-3.2-1b --drafter none --prompt "$text" --max-new 256
 step synthetic_8b_none "${synthetic[@]}" --model $llama --drafter none --prompt "$text" --max-new 128
+step synthetic_8b_none_no_graphs "${synthetic[@]}" --model $llama --drafter none --no-gpu-graphs --prompt "$text" --max-new 128
 step synthetic_8b_eagle3 "${synthetic[@]}" --model $llama --drafter eagle3:$llama --head full --tree chain=6 --acceptance rate:0.87 \
     --prompt "$text" --max-new 256
 step synthetic_8b_eagle3_tree "${synthetic[@]}" --model $llama --drafter eagle3:$llama --head full --acceptance rate:0.87 \
     --prompt "$text" --max-new 256
+step synthetic_8b_eagle3_batch_8 "${synthetic[@]}" --model $llama --drafter eagle3:$llama --head full --acceptance rate:0.87 \
+    --prompts $prompts --limit 8 --batch 8 --max-new 64
+# Long contexts: attention split over positions, and prefills of many rows by our products and by the library's.
+long=$(printf 'the keeper of the lighthouse wrote a letter to the sea and %.0s' $(seq 600))
+for numerics in exact fast; do
+    step synthetic_1b_long_$numerics "${synthetic[@]}" --model synthetic:llama-3.2-1b --numerics $numerics --drafter none \
+        --prompt "$long" --max-new 64
+done
 # 5. The remaining heads' shapes.
 step kernels_qwen3_8b "$draftscope" kernels --backend cuda --vocab 151936 --hidden 4096 --rows 1,10 --json
 step kernels_gpt_oss_20b "$draftscope" kernels --backend cuda --vocab 201088 --hidden 2880 --rank 360 --rows 1,10 --json
@@ -153,15 +185,19 @@ done
 [ -f "$programs/build.ninja" ] && step suite ctest --test-dir "$programs" -j 8 --output-on-failure
 # 7. Races and bad accesses.
 if command -v compute-sanitizer >/dev/null; then
-    step memcheck compute-sanitizer --error-exitcode 1 "$tests/test_device_ops" --gtest_filter='*cuda'
-    step racecheck compute-sanitizer --tool racecheck --error-exitcode 1 "$tests/test_device_ops" --gtest_filter='*cuda'
+    # One suite at a time, as each step has its time limit.
+    for suite in DeviceOps DeviceAttention RouterOps TreeOps; do
+        for tool in memcheck racecheck synccheck initcheck; do
+            step ${tool}_$suite compute-sanitizer --tool $tool --error-exitcode 1 "$tests/test_device_ops" \
+                --gtest_filter="*/$suite.*/cuda*"
+        done
+    done
+    # Whole rounds, with graphs, both queues and the library where it is there.
+    step memcheck_engine compute-sanitizer --error-exitcode 1 "$tests/test_device_engine" --gtest_filter='*cuda*'
 fi
 if command -v nsys >/dev/null; then
     step nsys nsys profile -o "$out/eagle3" --force-overwrite true "$draftscope" run --backend cuda --drafter eagle3 \
         --prompt "$text" --max-new 32 --quiet
-fi
-if [ -f "$out/kernels_llama_8b.log" ] && command -v python3 >/dev/null && python3 -c 'import torch' 2>/dev/null; then
-    step torch python3 tests/gpu/torch_peer.py
 fi
 nvidia-smi --query-gpu=name,clocks.sm,clocks.mem,power.draw,temperature.gpu --format=csv >"$out/clocks_at_the_end.csv" 2>/dev/null
 

@@ -15,24 +15,51 @@
 #include "tests/support/twin_device.h"
 
 /// Ops of a device beside the twin's: "cuda", or "simt1" and "simt2", the same kernels on the host with their
-/// threads in different orders.
+/// threads in different orders. "_f16": its 16-bit values are fp16.
 namespace draftscope::testing {
 
 class DevicePair : public ::testing::TestWithParam<std::string> {
   protected:
     void SetUp() override {
         if (GetParam().starts_with("simt")) {
-            device_ = make_simt_device(static_cast<unsigned>(GetParam().back() - '0'));
-            return;
+            device_ = make_simt_device(static_cast<unsigned>(GetParam()[4] - '0'));
+        } else {
+            auto opened = kernels::open_cuda({.arena = false});
+            if (!opened.ok()) GTEST_SKIP() << opened.error().message;
+            device_ = std::move(*opened);
         }
-        auto opened = kernels::open_cuda();
-        if (!opened.ok()) GTEST_SKIP() << opened.error().message;
-        device_ = std::move(*opened);
+        if (!GetParam().ends_with("_f16")) return;
+        device_->set_halves(kernels::Halves::f16);
+        twin_.set_halves(kernels::Halves::f16);
     }
     kernels::Device& device() { return *device_; }
     /// Threads that take turns are slow: they do small sizes.
-    bool too_large(std::int64_t operations) const { return GetParam() != "cuda" && operations > 250'000; }
+    bool too_large(std::int64_t operations) const {
+        return GetParam().starts_with("simt") && operations > 250'000;
+    }
     kernels::Device& twin() { return twin_; }
+    kernels::Bf16 half_of(float value) const {
+        return twin_.halves() == kernels::Halves::f16 ? kernels::f16_of(value) : kernels::to_bf16(value);
+    }
+    std::vector<float> widened(const std::vector<kernels::Bf16>& values) const {
+        std::vector<float> out;
+        for (const kernels::Bf16 value : values)
+            out.push_back(twin_.halves() == kernels::Halves::f16 ? kernels::float_of_f16(value)
+                                                                 : kernels::from_bf16(value));
+        return out;
+    }
+    /// [rows, cols] random values with the padding of a device matrix.
+    std::vector<kernels::Bf16> normal_half(int rows, int cols, std::uint64_t seed) const {
+        const int stride = kernels::padded_columns(cols);
+        Rng rng(seed);
+        std::vector<kernels::Bf16> values(static_cast<std::size_t>(rows) * static_cast<std::size_t>(stride),
+                                          0);
+        for (int r = 0; r < rows; ++r)
+            for (int c = 0; c < cols; ++c)
+                values[static_cast<std::size_t>(r) * static_cast<std::size_t>(stride) +
+                       static_cast<std::size_t>(c)] = half_of(static_cast<float>(rng.normal()));
+        return values;
+    }
 
     std::unique_ptr<kernels::Device> device_;
     TwinDevice twin_;
@@ -40,9 +67,9 @@ class DevicePair : public ::testing::TestWithParam<std::string> {
 
 inline auto device_kinds() {
 #if defined(DS_HAVE_CUDA)
-    return ::testing::Values("simt1", "simt2", "cuda");
+    return ::testing::Values("simt1", "simt2", "simt2_f16", "cuda", "cuda_f16");
 #else
-    return ::testing::Values("simt1", "simt2");
+    return ::testing::Values("simt1", "simt2", "simt2_f16");
 #endif
 }
 inline std::string kind_of(const ::testing::TestParamInfo<std::string>& instance) {
@@ -86,18 +113,6 @@ inline std::vector<float> normal(std::size_t count, std::uint64_t seed) {
     return values;
 }
 
-/// [rows, cols] random values with the padding of a device matrix.
-inline std::vector<kernels::Bf16> normal_half(int rows, int cols, std::uint64_t seed) {
-    const int stride = kernels::padded_columns(cols);
-    Rng rng(seed);
-    std::vector<kernels::Bf16> values(static_cast<std::size_t>(rows) * static_cast<std::size_t>(stride), 0);
-    for (int r = 0; r < rows; ++r)
-        for (int c = 0; c < cols; ++c)
-            values[static_cast<std::size_t>(r) * static_cast<std::size_t>(stride) +
-                   static_cast<std::size_t>(c)] = kernels::to_bf16(static_cast<float>(rng.normal()));
-    return values;
-}
-
 /// Largest difference against the largest value.
 inline void expect_close(const std::vector<float>& found, const std::vector<float>& expected,
                          double tolerance, const std::string& what) {
@@ -110,12 +125,6 @@ inline void expect_close(const std::vector<float>& found, const std::vector<floa
         difference = std::max(difference, std::fabs(static_cast<double>(found[i] - expected[i])));
     }
     EXPECT_LE(difference, tolerance * largest) << what;
-}
-
-inline std::vector<float> widened(const std::vector<kernels::Bf16>& values) {
-    std::vector<float> out;
-    for (const kernels::Bf16 value : values) out.push_back(kernels::from_bf16(value));
-    return out;
 }
 
 }  // namespace draftscope::testing

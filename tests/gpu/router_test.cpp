@@ -37,10 +37,10 @@ TEST_P(RouterOps, ChoosesWhatProductAndTopSetChoose) {
                     for (int i = 0; i < rank; ++i) {
                         Bf16& value = weights[size(std::int64_t{c} * stride + i)];
                         if (c % 5 == 1) value = weights[size(std::int64_t{c - 1} * stride + i)];
-                        if (lumped && c % stripes == 0) value = kernels::to_bf16(i == 0 ? 50.0f : 0.0f);
+                        if (lumped && c % stripes == 0) value = half_of(i == 0 ? 50.0f : 0.0f);
                     }
                 std::vector<Bf16> inputs = normal_half(rows, rank, 2);
-                for (int r = 0; r < rows; ++r) inputs[size(r * stride)] = kernels::to_bf16(1.0f);
+                for (int r = 0; r < rows; ++r) inputs[size(r * stride)] = half_of(1.0f);
                 const Both<Bf16> w(device(), twin(), weights), x(device(), twin(), inputs);
                 const Both<std::int32_t> found(device(), twin(), size(rows * k), -7),
                     expected(device(), twin(), size(rows * k), -7);

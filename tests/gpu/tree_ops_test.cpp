@@ -131,7 +131,7 @@ TEST_P(TreeOps, RerankIsTheHostsTreeAsRows) {
             op.uniforms = by_depth.on(on_twin);
             op.set_first = first.on(on_twin);
             op.set_size = count.on(on_twin);
-            (on_twin ? twin() : device()).rerank(op);
+            (on_twin ? twin() : device()).rerank(std::span(&op, 1));
         }
         EXPECT_EQ(rows.tokens.read(false), rows.tokens.read(true));
         EXPECT_EQ(rows.parents.read(false), rows.parents.read(true));
@@ -204,12 +204,12 @@ TEST_P(TreeOps, AcceptanceAndCompactionFollowTheHostsPath) {
             op.choice_stride = 3;
             op.path = path.on(on_twin);
             op.count = count.on(on_twin);
-            on.accept(op);
+            on.accept(std::span(&op, 1));
             kernels::CompactOp moved{
                 {cache.on(on_twin), std::int64_t{slots} * kv}, planes, kv, 5, nullptr, n};
             moved.path_there = path.on(on_twin);
             moved.count_there = count.on(on_twin);
-            on.compact(moved);
+            on.compact(std::span(&moved, 1));
             const std::vector<std::int32_t> here(expected.path.begin(), expected.path.end());
             on.compact({{other.on(on_twin), std::int64_t{slots} * kv},
                         planes,
@@ -228,6 +228,83 @@ TEST_P(TreeOps, AcceptanceAndCompactionFollowTheHostsPath) {
         EXPECT_EQ(cache.read(false), cache.read(true));
     }
     EXPECT_GT(longest, 8u);
+}
+
+/// More sequences than one launch takes, of different sizes: each gets its own tree, path and move.
+TEST_P(TreeOps, ManySequencesShareACall) {
+    const int sequences = 31, nodes = 6, width = 4, planes = 2, kv = 16, slots = 30;
+    const TreeSpec spec = *parse_tree_spec("depth=2,topk=3,nodes=6");
+    const int candidates = spec.topk + spec.depth * spec.topk * spec.topk;
+    std::vector<std::int32_t> pool_tokens, pool_parents, choices;
+    std::vector<float> pool_logprobs, pool_scores;
+    Rng rng(23);
+    for (int s = 0; s < sequences; ++s) {
+        const Pool pool(spec, 100 + size(s));
+        ASSERT_EQ(static_cast<int>(pool.tokens.size()), candidates);
+        pool_tokens.insert(pool_tokens.end(), pool.tokens.begin(), pool.tokens.end());
+        pool_parents.insert(pool_parents.end(), pool.parents.begin(), pool.parents.end());
+        pool_logprobs.insert(pool_logprobs.end(), pool.logprobs.begin(), pool.logprobs.end());
+        pool_scores.insert(pool_scores.end(), pool.scores.begin(), pool.scores.end());
+        // What a node is followed by: often what one of the candidates is.
+        for (int n = 0; n < nodes; ++n)
+            choices.push_back(pool.tokens[rng.below(static_cast<unsigned>(n == 0 ? spec.topk : candidates))]);
+    }
+    const Both<std::int32_t> tokens(device(), twin(), pool_tokens), parents(device(), twin(), pool_parents),
+        chosen(device(), twin(), choices);
+    const Both<float> logprobs(device(), twin(), pool_logprobs), scores(device(), twin(), pool_scores);
+    const StepRows rows(device(), twin(), sequences * nodes, width);
+    const Both<std::int32_t> paths(device(), twin(), size(sequences * (width + 1)), -7);
+    const Both<Bf16> caches(device(), twin(), normal_half(sequences * planes * slots, 64, 4));
+    for (const bool on_twin : {false, true}) {
+        kernels::Device& on = on_twin ? twin() : device();
+        std::vector<kernels::RerankOp> trees;
+        std::vector<kernels::AcceptOp> acceptances;
+        std::vector<kernels::CompactOp> moves;
+        for (int s = 0; s < sequences; ++s) {
+            kernels::RerankOp& tree = trees.emplace_back();
+            const std::ptrdiff_t from = std::ptrdiff_t{s} * candidates;
+            tree.candidates = candidates;
+            tree.topk = spec.topk;
+            tree.nodes = nodes;
+            tree.pool_tokens = tokens.on(on_twin) + from;
+            tree.pool_logprobs = logprobs.on(on_twin) + from;
+            tree.pool_scores = scores.on(on_twin) + from;
+            tree.pool_parents = parents.on(on_twin) + from;
+            tree.root = s;
+            tree.first_row = s * nodes;
+            tree.first_slot = tree.first_position = s % 7;
+            tree.rows = rows.on(on_twin, false);
+            std::int32_t* path = paths.on(on_twin) + std::ptrdiff_t{s} * (width + 1);
+            acceptances.push_back(
+                {tree.rows, tree.first_row, nodes, chosen.on(on_twin), 1, path, path + width});
+            kernels::CompactOp& move = moves.emplace_back();
+            move.cache = {caches.on(on_twin) + std::ptrdiff_t{s} * planes * slots * 64,
+                          std::int64_t{slots} * kv};
+            move.planes = planes;
+            move.width = kv;
+            move.first = tree.first_slot;
+            move.count = width;
+            move.path_there = path;
+            move.count_there = path + width;
+        }
+        on.rerank(trees);
+        on.accept(acceptances);
+        on.compact(moves);
+    }
+    EXPECT_EQ(rows.tokens.read(false), rows.tokens.read(true));
+    EXPECT_EQ(rows.parents.read(false), rows.parents.read(true));
+    EXPECT_EQ(rows.tails.read(false), rows.tails.read(true));
+    EXPECT_EQ(caches.read(false), caches.read(true));
+    const std::vector<std::int32_t> found = paths.read(false), expected = paths.read(true);
+    int longer = 0;
+    for (int s = 0; s < sequences; ++s) {
+        const std::size_t at = size(s * (width + 1));
+        const std::int32_t count = expected[at + size(width)];
+        ASSERT_EQ(found[at + size(width)], count);
+        for (std::int32_t i = 0; i < count; ++i) EXPECT_EQ(found[at + size(i)], expected[at + size(i)]);
+        longer += count > 1 ? 1 : 0;
+    }
+    EXPECT_GT(longer, 10);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, TreeOps, device_kinds(), kind_of);

@@ -90,7 +90,7 @@ void grow_and_compare(kernels::Device& device, int topk, int depth, std::uint64_
         op.next_rows = parents.at();
         op.tails = tails ? tails->at() : nullptr;
         op.next_tails = next->at();
-        device.beam(op);
+        device.beam(std::span(&op, 1));
         tails = std::move(next);
         const std::vector<std::int32_t> drafted = pool.read();
         RC_ASSERT(drafted == ids);

@@ -65,20 +65,27 @@ class SimtDevice final : public Device {
     void rank(const RankOp& op) override { run(cuda::launch_rank, op); }
     void mass(const MassOp& op) override { run(cuda::launch_mass, op); }
     void head(const HeadOp& op) override { run(cuda::launch_head, op); }
-    void beam(const BeamOp& op) override { run(cuda::launch_beam, op); }
-    void rerank(const RerankOp& op) override { run(cuda::launch_rerank, op); }
-    void accept(const AcceptOp& op) override { run(cuda::launch_accept, op); }
+    void beam(std::span<const BeamOp> ops) override { run_all(cuda::launch_beam, ops); }
+    void rerank(std::span<const RerankOp> ops) override { run_all(cuda::launch_rerank, ops); }
+    void accept(std::span<const AcceptOp> ops) override { run_all(cuda::launch_accept, ops); }
     void top_set(const TopSetOp& op) override { run(cuda::launch_top_set, op); }
     void router(const RouterOp& op) override { run(cuda::launch_router, op); }
     void striped(const StripedOp& op) override { run(cuda::launch_striped, op); }
     void unite(const UnionOp& op) override { run(cuda::launch_unite, op); }
+    void list_set(const RowSetOp& op) override { run(cuda::launch_list_set, op); }
+    void translate(const TranslateOp& op) override { run(cuda::launch_translate, op); }
     void gather(const GatherOp& op) override { run(cuda::launch_gather, op); }
     void copy_rows(const CopyRowsOp& op) override { run(cuda::launch_copy_rows, op); }
     void compact(const CompactOp& op) override {
         cuda::simt::set_order(order_);
         std::vector<Bf16> scratch(static_cast<std::size_t>(op.planes) * static_cast<std::size_t>(op.count) *
                                   static_cast<std::size_t>(op.width));
-        cuda::launch_compact(op, op.path_there != nullptr ? op.path_there : op.path, scratch.data(), nullptr);
+        cuda::launch_compact(op, op.path, scratch.data(), nullptr);
+    }
+    void compact(std::span<const CompactOp> ops) override {
+        cuda::simt::set_order(order_);
+        std::vector<Bf16> scratch(cuda::compact_scratch(ops));
+        cuda::launch_compact(ops, scratch.data(), nullptr);
     }
     void replay(std::uint64_t, FunctionRef<void()> work) override { work(); }
     std::uint64_t new_key() override { return ++keys_; }
@@ -89,6 +96,17 @@ class SimtDevice final : public Device {
     void run(void (*launch)(const Op&, cuda::cudaStream_t), const Op& op) {
         cuda::simt::set_order(order_);
         launch(op, nullptr);
+    }
+
+    template <typename Op>
+    void run(void (*launch)(const Op&, Halves, cuda::cudaStream_t), const Op& op) {
+        cuda::simt::set_order(order_);
+        launch(op, halves(), nullptr);
+    }
+    template <typename Op>
+    void run_all(void (*launch)(std::span<const Op>, cuda::cudaStream_t), std::span<const Op> ops) {
+        cuda::simt::set_order(order_);
+        launch(ops, nullptr);
     }
 
     unsigned order_;

@@ -189,7 +189,8 @@ void launch(const Dim& grid, const Dim& block, std::size_t shared_bytes,
 
 }  // namespace simt
 
-void mma_host(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
+void mma_host(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1,
+              float (*read)(std::uint16_t)) {
     simt::Offer mine;
     const unsigned words[6] = {a0, a1, a2, a3, b0, b1};
     std::memcpy(mine.words, words, sizeof words);
@@ -197,7 +198,7 @@ void mma_host(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3,
     const auto value = [&](int lane, int word, int half) {
         unsigned packed;
         std::memcpy(&packed, reinterpret_cast<const char*>(all[lane].words) + word * 4, 4);
-        return __uint_as_float(half == 0 ? packed << 16 : packed & 0xffff0000u);
+        return read(static_cast<std::uint16_t>(half == 0 ? packed & 0xffffu : packed >> 16));
     };
     const int lane = static_cast<int>(simt::thread_index.x % 32), g = lane / 4, t = lane % 4;
     for (int i = 0; i < 4; ++i) {

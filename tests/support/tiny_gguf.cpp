@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "engine/model/byte_text.h"
+#include "kernels/halves.h"
 #include "tests/support/gguf_writer.h"
 #include "tests/support/tiny_model.h"
 
@@ -77,13 +78,17 @@ std::int64_t half_split_row(std::int64_t stored, int head_dim) {
     return stored - in_head + in_head / 2 + (in_head % 2) * (head_dim / 2);
 }
 
-std::string tensor_bytes(const WeightSource& weights, const TensorInfo& info, int head_dim) {
+std::string tensor_bytes(const WeightSource& weights, const TensorInfo& info, int head_dim, bool f16) {
     const bool permuted = info.name.ends_with("attn_q.weight") || info.name.ends_with("attn_k.weight");
     std::string out;
     std::vector<float> row(static_cast<std::size_t>(info.cols()));
     for (std::int64_t r = 0; r < info.rows(); ++r) {
         weights.read_row(info, permuted ? half_split_row(r, head_dim) : r, row.data());
-        out.append(reinterpret_cast<const char*>(row.data()), row.size() * sizeof(float));
+        if (!f16) {
+            out.append(reinterpret_cast<const char*>(row.data()), row.size() * sizeof(float));
+            continue;
+        }
+        for (const float value : row) out += raw_bytes(kernels::f16_of(value));
     }
     return out;
 }
@@ -106,7 +111,9 @@ GgufWriter make_tiny_gguf(std::uint64_t seed, TinyModelOptions options) {
     add_tokenizer(out);
     for (const std::string& name : model.weights->names()) {
         const TensorInfo& info = *model.weights->find(name);
-        out.add_tensor(name, info.shape, 0, tensor_bytes(*model.weights, info, options.head_dim));
+        const bool f16 = options.f16 && info.shape.size() > 1;
+        out.add_tensor(name, info.shape, f16 ? 1 : 0,
+                       tensor_bytes(*model.weights, info, options.head_dim, f16));
     }
     return out;
 }

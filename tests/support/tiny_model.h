@@ -18,6 +18,7 @@ struct TinyModelOptions {
     int head_dim = 16;
     int ffn = 96;
     int context = 256;
+    bool f16 = false;        ///< matrices of files are fp16
     bool tied_head = false;  ///< text then repeats itself: a token's own embedding scores it highest
     /// Spread of the logits: their standard deviation is about this. Around 4, the best token usually leads
     /// clearly and still depends on the context.

@@ -39,6 +39,13 @@ bool better(float a, std::int64_t at, float b, std::int64_t bt) {
 
 }  // namespace
 
+float TwinDevice::value_of(Bf16 half) const {
+    return halves() == Halves::f16 ? float_of_f16(half) : from_bf16(half);
+}
+Bf16 TwinDevice::half_of(float value) const {
+    return halves() == Halves::f16 ? f16_of(value) : to_bf16(value);
+}
+
 TwinDevice::TwinDevice(std::size_t memory_bytes) : memory_(memory_bytes) {
     info_.name = "twin of a device on this CPU";
     info_.architecture = "twin";
@@ -129,9 +136,11 @@ void TwinDevice::matmul(const MatmulOp& op) {
     const std::int32_t* chosen = op.chosen == nullptr ? nullptr : at(op.chosen, size(outputs), "chosen");
     const Bf16* all = at(w.data, size(w.n) * size(w.stride), "matmul weights");
     std::vector<double> x(size(w.stride));
+    const bool theirs = library_rows_ > 0 && op.rows >= library_rows_ && op.chosen == nullptr;
+    if (theirs) ++library_products_;
     for (int m = 0; m < op.rows; ++m) {
         const Bf16* from = row(op.x, std::int64_t{m} * w.stride, size(w.stride), "matmul x");
-        for (std::size_t k = 0; k < x.size(); ++k) x[k] = static_cast<double>(from_bf16(from[k]));
+        for (std::size_t k = 0; k < x.size(); ++k) x[k] = static_cast<double>(value_of(from[k]));
         float* y = row(op.y, m * op.y_stride, size(outputs), "matmul y");
         for (int c = 0; c < outputs; ++c) {
             const int n = chosen == nullptr ? c : chosen[c];
@@ -139,7 +148,13 @@ void TwinDevice::matmul(const MatmulOp& op) {
             const Bf16* weights = all + size(n) * x.size();
             double sum = 0;
             for (std::size_t k = 0; k < x.size(); ++k)
-                sum += x[k] * static_cast<double>(from_bf16(weights[k]));
+                sum += x[k] * static_cast<double>(value_of(weights[k]));
+            if (theirs) {
+                float other = 0;
+                for (std::size_t k = x.size(); k-- > 0;)
+                    other += static_cast<float>(x[k]) * value_of(weights[k]);
+                sum = static_cast<double>(other);
+            }
             if (op.bias != nullptr) sum += static_cast<double>(at(op.bias, size(w.n), "bias")[n]);
             y[c] = op.accumulate ? y[c] + static_cast<float>(sum) : static_cast<float>(sum);
         }
@@ -166,7 +181,7 @@ void TwinDevice::rms_norm(const RmsNormOp& op) {
             }
             if (op.half == nullptr) continue;
             Bf16* half = row(op.half, std::int64_t{m} * op.half_stride + first, size(op.width), "norm half");
-            std::transform(out.begin(), out.end(), half, to_bf16);
+            std::transform(out.begin(), out.end(), half, [this](float v) { return half_of(v); });
         }
         for (int c = op.groups * op.width; op.half != nullptr && c < op.half_columns; ++c)
             *row(op.half, std::int64_t{m} * op.half_stride + c, 1, "norm padding") = 0;
@@ -178,7 +193,7 @@ void TwinDevice::round(const RoundOp& op) {
     for (int m = 0; m < op.rows; ++m) {
         const float* x = row(op.x, m * op.x_stride, size(op.cols), "round x");
         Bf16* y = row(op.y, m * op.y_stride, size(op.y_columns), "round y");
-        std::transform(x, x + op.cols, y, to_bf16);
+        std::transform(x, x + op.cols, y, [this](float v) { return half_of(v); });
         std::fill(y + op.cols, y + op.y_columns, Bf16{0});
     }
 }
@@ -188,7 +203,7 @@ void TwinDevice::silu_mul(const SiluMulOp& op) {
     for (int m = 0; m < op.rows; ++m) {
         const float* x = row(op.x, m * op.x_stride, 2 * size(op.width), "silu x");
         Bf16* y = row(op.y, std::int64_t{m} * op.y_stride, size(op.y_stride), "silu y");
-        for (int i = 0; i < op.width; ++i) y[i] = to_bf16(x[i] / (1.0f + std::exp(-x[i])) * x[op.width + i]);
+        for (int i = 0; i < op.width; ++i) y[i] = half_of(x[i] / (1.0f + std::exp(-x[i])) * x[op.width + i]);
         std::fill(y + op.width, y + op.y_stride, Bf16{0});
     }
 }
@@ -218,9 +233,10 @@ void TwinDevice::rope_store(const RopeStoreOp& op) {
         const float* k = x + std::int64_t{s.heads} * s.head_dim;
         if (to + kv > cache.plane) refuse("rope_store", "slot past the cache");
         std::transform(k, k + kv, const_cast<Bf16*>(row(cache.keys(op.layer), to, size(kv), "keys")),
-                       to_bf16);
+                       [this](float v) { return half_of(v); });
         std::transform(k + kv, k + 2 * kv,
-                       const_cast<Bf16*>(row(cache.values(op.layer), to, size(kv), "values")), to_bf16);
+                       const_cast<Bf16*>(row(cache.values(op.layer), to, size(kv), "values")),
+                       [this](float v) { return half_of(v); });
     }
 }
 
@@ -272,7 +288,7 @@ void TwinDevice::attention(const AttentionOp& op) {
                 const Bf16* k = keys + slots[size(p)] * kv + column;
                 double dot = 0;
                 for (int i = 0; i < s.head_dim; ++i)
-                    dot += static_cast<double>(q[i]) * static_cast<double>(from_bf16(k[i]));
+                    dot += static_cast<double>(q[i]) * static_cast<double>(value_of(k[i]));
                 weights[size(p)] = dot * static_cast<double>(op.scale);
                 most = std::max(most, weights[size(p)]);
             }
@@ -281,10 +297,10 @@ void TwinDevice::attention(const AttentionOp& op) {
             for (int p = 0; p < count; ++p) {
                 const Bf16* v = values + slots[size(p)] * kv + column;
                 for (int i = 0; i < s.head_dim; ++i)
-                    out[size(i)] += weights[size(p)] / sum * static_cast<double>(from_bf16(v[i]));
+                    out[size(i)] += weights[size(p)] / sum * static_cast<double>(value_of(v[i]));
             }
             for (int i = 0; i < s.head_dim; ++i)
-                y[std::int64_t{h} * s.head_dim + i] = to_bf16(static_cast<float>(out[size(i)]));
+                y[std::int64_t{h} * s.head_dim + i] = half_of(static_cast<float>(out[size(i)]));
         }
         std::fill(y + std::int64_t{s.heads} * s.head_dim, y + op.y_stride, Bf16{0});
     }
@@ -399,8 +415,8 @@ void TwinDevice::head(const HeadOp& op) {
         for (int n = 0; n < op.support; ++n) {
             double sum = op.bias == nullptr ? 0.0 : static_cast<double>(*row(op.bias, n, 1, "head bias"));
             for (std::size_t k = 0; k < stride; ++k)
-                sum += static_cast<double>(from_bf16(x[k])) *
-                       static_cast<double>(from_bf16(all[size(n) * stride + k]));
+                sum += static_cast<double>(value_of(x[k])) *
+                       static_cast<double>(value_of(all[size(n) * stride + k]));
             logits[size(n)] = static_cast<float>(sum);
         }
         std::iota(order.begin(), order.end(), 0);
@@ -574,6 +590,15 @@ void TwinDevice::unite(const UnionOp& op) {
     *at(op.size, 1, "union size") = found;
 }
 
+void TwinDevice::translate(const TranslateOp& op) {
+    note("translate", op.ids, op.count, op.count_there, op.table, op.out);
+    const int count = op.count_there == nullptr ? op.count : *at(op.count_there, 1, "count there");
+    if (count > op.count) refuse("translate", "more ids than said");
+    const std::int32_t* ids = at(op.ids, size(count), "translated ids");
+    std::int32_t* out = at(op.out, size(count), "translation");
+    for (int i = 0; i < count; ++i) out[i] = *row(op.table, ids[i], 1, "translation table");
+}
+
 void TwinDevice::gather(const GatherOp& op) {
     note("gather", op.from.data, op.rows, op.count, op.to);
     for (int i = 0; i < op.count; ++i) {
@@ -586,16 +611,34 @@ void TwinDevice::gather(const GatherOp& op) {
     }
 }
 
-void TwinDevice::gather_aside(const GatherOp& op, std::span<const std::int32_t> ids) {
+void TwinDevice::list_set(const RowSetOp& op) {
+    note("list_set", op.toggled, op.count, op.range, op.bits, op.list);
+    std::uint32_t* bits = at(op.bits, size((op.range + 31) / 32), "bits of a set");
+    for (int i = 0; i < op.count; ++i) {
+        const int number = *row(op.toggled, i, 1, "toggled");
+        if (number < 0 || number >= op.range) refuse("list_set", "a number outside its range");
+        bits[number / 32] ^= std::uint32_t{1} << (number % 32);
+    }
+    int found = 0;
+    for (int number = 0; number < op.range; ++number)
+        if ((bits[number / 32] >> (number % 32) & 1u) != 0)
+            *row(op.list, found++, 1, "list of a set") = number;
+}
+
+void TwinDevice::gather_aside(const GatherOp& op, const RowSetOp& set,
+                              std::span<const std::int32_t> toggled) {
     if (in_replay_) refuse("gather aside", "inside a graph");
+    if (set.list != op.rows || set.count != static_cast<int>(toggled.size()))
+        refuse("gather aside", "rows of another set");
     ++asides_;
     (void)inside(op.to, size(op.count) * size(op.from.stride) * sizeof(Bf16), "gathered aside");
-    aside_.emplace_back(op, std::vector<std::int32_t>(ids.begin(), ids.end()));
+    aside_.push_back({op, set, {toggled.begin(), toggled.end()}});
 }
 
 void TwinDevice::join_aside() {
-    for (const auto& [op, ids] : std::exchange(aside_, {})) {
-        upload(const_cast<std::int32_t*>(op.rows), ids.data(), ids.size() * sizeof(std::int32_t));
+    for (const auto& [op, set, toggled] : std::exchange(aside_, {})) {
+        upload(const_cast<std::int32_t*>(set.toggled), toggled.data(), toggled.size() * sizeof(std::int32_t));
+        list_set(set);
         gather(op);
     }
 }
@@ -611,11 +654,21 @@ void TwinDevice::copy_rows(const CopyRowsOp& op) {
 }
 
 void TwinDevice::compact(const CompactOp& op) {
+    if (op.path_there != nullptr) refuse("compact", "a path there beside one of the host");
+    move_together(op, op.path, op.count);
+}
+
+void TwinDevice::compact(std::span<const CompactOp> ops) {
+    for (const CompactOp& op : ops) {
+        if (op.planes != ops.front().planes || op.width != ops.front().width) refuse("compact", "shapes");
+        const int count = *at(op.count_there, 1, "path's count");
+        if (count > op.count) refuse("compact", "a longer path than said");
+        move_together(op, at(op.path_there, size(count), "path there"), count);
+    }
+}
+
+void TwinDevice::move_together(const CompactOp& op, const std::int32_t* path, int count) {
     if (in_replay_) refuse("compact", "inside a graph");
-    const int count = op.path_there == nullptr ? op.count : *at(op.count_there, 1, "path's count");
-    if (count > op.count) refuse("compact", "a longer path than said");
-    const std::int32_t* path =
-        op.path_there == nullptr ? op.path : at(op.path_there, size(count), "path there");
     for (int plane = 0; plane < op.planes; ++plane) {
         Bf16* data = row(op.cache.data, plane * op.cache.plane, size(op.cache.plane), "compacted plane");
         for (int i = 0; i < count; ++i) {

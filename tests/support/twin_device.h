@@ -35,29 +35,52 @@ class TwinDevice final : public kernels::Device {
     void rank(const kernels::RankOp& op) override;
     void mass(const kernels::MassOp& op) override;
     void head(const kernels::HeadOp& op) override;
-    void beam(const kernels::BeamOp& op) override;
-    void rerank(const kernels::RerankOp& op) override;
-    void accept(const kernels::AcceptOp& op) override;
+    void beam(std::span<const kernels::BeamOp> ops) override {
+        for (const kernels::BeamOp& op : ops) beam(op);
+    }
+    void rerank(std::span<const kernels::RerankOp> ops) override {
+        for (const kernels::RerankOp& op : ops) rerank(op);
+    }
+    void accept(std::span<const kernels::AcceptOp> ops) override {
+        for (const kernels::AcceptOp& op : ops) accept(op);
+    }
     void top_set(const kernels::TopSetOp& op) override;
     void router(const kernels::RouterOp& op) override;
     void striped(const kernels::StripedOp& op) override;
     void unite(const kernels::UnionOp& op) override;
+    void list_set(const kernels::RowSetOp& op) override;
+    void translate(const kernels::TranslateOp& op) override;
     void gather(const kernels::GatherOp& op) override;
     /// Runs when it is joined, as late as it may: who reads the rows before then finds the old ones.
-    void gather_aside(const kernels::GatherOp& op, std::span<const std::int32_t> ids) override;
+    void gather_aside(const kernels::GatherOp& op, const kernels::RowSetOp& set,
+                      std::span<const std::int32_t> toggled) override;
     void join_aside() override;
     int asides() const { return asides_; }
     void copy_rows(const kernels::CopyRowsOp& op) override;
     void compact(const kernels::CompactOp& op) override;
+    void compact(std::span<const kernels::CompactOp> ops) override;
     void replay(std::uint64_t key, FunctionRef<void()> work) override;
     std::uint64_t new_key() override { return ++keys_; }
     DeviceTimer* timer() override { return nullptr; }
     /// Has a memory of its own, so that an op on the wrong queue is refused.
     std::unique_ptr<kernels::Device> beside() override {
         ++besides_;
-        return std::make_unique<TwinDevice>();
+        auto made = std::make_unique<TwinDevice>();
+        made->set_halves(halves());
+        return made;
     }
     int besides() const { return besides_; }
+    /// Products of so many rows are summed in floats from the last column on: other bits, as a library has.
+    Status use_library(int from_rows) override {
+        if (from_rows != library_rows_) graphs_.clear();
+        library_rows_ = from_rows;
+        return {};
+    }
+    void set_halves(kernels::Halves halves) override {
+        if (halves != this->halves()) graphs_.clear();
+        Device::set_halves(halves);
+    }
+    int library_products() const { return library_products_; }
 
     int finishes() const { return finishes_; }
     int downloads() const { return downloads_; }
@@ -65,12 +88,18 @@ class TwinDevice final : public kernels::Device {
     int replayed() const { return replayed_; }  ///< passes that a graph would have run
 
   private:
+    void beam(const kernels::BeamOp& op);
+    void rerank(const kernels::RerankOp& op);
+    void accept(const kernels::AcceptOp& op);
+    void move_together(const kernels::CompactOp& op, const std::int32_t* path, int count);
     /// Checks that `bytes` from a device address lie in one allocation.
     std::byte* inside(const void* address, std::size_t bytes, const char* what);
     template <typename T>
     T* at(T* address, std::size_t count, const char* what) {
         return reinterpret_cast<T*>(inside(address, count * sizeof(T), what));
     }
+    float value_of(kernels::Bf16 half) const;
+    kernels::Bf16 half_of(float value) const;
     /// A row of an array, when there is one.
     template <typename T>
     T* row(T* address, std::int64_t offset, std::size_t count, const char* what) {
@@ -104,10 +133,16 @@ class TwinDevice final : public kernels::Device {
     std::map<const std::byte*, std::size_t> blocks_;  ///< by true address
     std::size_t memory_, used_ = 0;
     std::uint64_t keys_ = 0;
-    std::vector<std::pair<kernels::GatherOp, std::vector<std::int32_t>>> aside_;
+    struct Aside {
+        kernels::GatherOp op;
+        kernels::RowSetOp set;
+        std::vector<std::int32_t> toggled;
+    };
+    std::vector<Aside> aside_;
     int asides_ = 0;
     int finishes_ = 0, downloads_ = 0, replayed_ = 0, besides_ = 0;
     bool in_replay_ = false;
+    int library_rows_ = 0, library_products_ = 0;
 };
 
 }  // namespace draftscope::testing

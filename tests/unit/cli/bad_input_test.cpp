@@ -168,6 +168,8 @@ TEST_F(BadInput, AFailedLoadLeavesNoCaptureBehind) {
 TEST_F(BadInput, BackendNumericsAndAcceptance) {
     expect_one_line_error(decode({"--backend", "gpu"}), {"--backend gpu", "cpu, cuda, auto"});
     expect_one_line_error(decode({"--numerics", "fast"}), {"--numerics fast", "exact"});
+    expect_one_line_error(decode({"--numerics", "fast:0"}), {"--numerics fast:0", "1 to"});
+    expect_one_line_error(decode({"--numerics", "quick"}), {"--numerics quick", "exact, fast"});
     expect_one_line_error(decode({"--acceptance", "rate:2"}), {"--acceptance rate:2", "from 0 to 1"});
     expect_one_line_error(decode({"--acceptance", "trace:/nonexistent.json"}), {"/nonexistent.json"});
     expect_one_line_error(decode({"--acceptance", "rate:0.5", "--shadow", "full"}),

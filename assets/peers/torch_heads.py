@@ -1,14 +1,20 @@
 #!/usr/bin/env python3
-"""What PyTorch needs for the heads that `draftscope kernels --backend cuda` times: the same shapes, random data, CUDA graphs
-of 20 calls over rotating copies, median of 50. Prints JSON.
+"""What PyTorch needs for the heads that `draftscope kernels --backend cuda --torch PYTHON` times: the same shapes, random
+data, CUDA graphs of 20 calls over rotating copies, median of 50. Prints JSON; the subcommand runs it and puts its times
+beside its own.
 
-usage: tests/gpu/torch_peer.py [--vocab 128256 --hidden 4096 --rank 512 --rows 1,10]
+usage: torch_heads.py [--vocab 128256 --hidden 4096 --rank 512 --trimmed 32064 --gather 3072 --candidates 2048 --k 10
+                       --rows 1,10] [--check]        --check: says whether it could run, and runs nothing
 """
 import argparse
 import json
 import statistics
+import sys
 
-import torch
+try:
+    import torch
+except ImportError as error:
+    sys.exit(f"PyTorch cannot be imported by {sys.executable}: {error}")
 
 COLD_BYTES = 200e6
 
@@ -45,22 +51,36 @@ def main():
     parser.add_argument("--vocab", type=int, default=128256)
     parser.add_argument("--hidden", type=int, default=4096)
     parser.add_argument("--rank", type=int, default=512)
+    parser.add_argument("--trimmed", type=int, default=32064)
+    parser.add_argument("--gather", type=int, default=3072)
     parser.add_argument("--candidates", type=int, default=2048)
+    parser.add_argument("--k", type=int, default=10)
     parser.add_argument("--rows", default="1,10")
+    parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit(f"PyTorch {torch.__version__} of {sys.executable} sees no GPU")
+    if args.check:
+        print(json.dumps({"torch": torch.__version__, "device": torch.cuda.get_device_name()}))
+        return
     full, down, up = copies(args.vocab, args.hidden), copies(args.rank, args.hidden), copies(args.vocab, args.rank)
-    ids = torch.randint(args.vocab, (args.candidates,), device="cuda").sort().values
+    trimmed = copies(args.trimmed, args.hidden)
+    draw = lambda count: torch.randperm(args.vocab, device="cuda")[:count].sort().values
+    listed, gathered = draw(min(args.candidates, args.vocab)), draw(min(args.gather, args.vocab))
+    pick = lambda all_, i: all_[i % len(all_)]
+    best = lambda z: (z.topk(args.k), z.float().logsumexp(-1))
     ops = []
     for rows in map(int, args.rows.split(",")):
         x = torch.randn(rows, args.hidden, device="cuda", dtype=torch.bfloat16)
-        pick = lambda all_, i: all_[i % len(all_)]
         low = lambda i: (x @ pick(down, i).T) @ pick(up, i).T
         table = {
-            "full head, logits alone": lambda i: x @ pick(full, i).T,
-            "full head + top-k": lambda i: (lambda z: (z.topk(10), z.float().logsumexp(-1)))(x @ pick(full, i).T),
-            "low-rank head + top-k": lambda i: (lambda z: (z.topk(10), z.float().logsumexp(-1)))(low(i)),
-            "router + exact top": lambda i: low(i).topk(args.candidates),
-            "indexed rows": lambda i: x @ pick(full, i).index_select(0, ids).T,
+            "full head": lambda i: best(x @ pick(full, i).T),
+            "logits of the full head": lambda i: x @ pick(full, i).T,
+            "static head": lambda i: best(x @ pick(trimmed, i).T),
+            "low-rank head": lambda i: best(low(i)),
+            "router, best listed": lambda i: low(i).topk(len(listed)),
+            "indexed rows": lambda i: x @ pick(full, i).index_select(0, listed).T,
+            "gathered rows": lambda i: x @ pick(full, i).index_select(0, gathered).T,
         }
         for name, call in table.items():
             ops.append({"op": name, "rows": rows, **time_us(call)})

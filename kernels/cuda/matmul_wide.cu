@@ -1,0 +1,150 @@
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/mma.cuh"
+
+namespace draftscope::kernels::cuda {
+namespace {
+
+// y = x W^T for many rows of x, bound by the tensor cores: a block makes 128 outputs for 128 rows, and both
+// come through shared memory, three chunks of k under way at a time. The sums are matmul.cu's bit for bit: an
+// eighth of k after the other instead of by eight warps side by side, chunk by chunk in the same two steps,
+// the eighths added in the same order. A prompt may therefore be read here and its continuation there.
+constexpr int block_outputs = 128, block_rows = 128;
+constexpr int output_warps = 2;  ///< times 4 of rows
+constexpr int output_tiles = block_outputs / output_warps / tile_outputs;
+constexpr int token_tiles = block_rows / (warps / output_warps) / tile_rows;
+constexpr int stages = 3;
+constexpr int pieces = chunk / 8;  ///< of 16 bytes in a row's chunk
+constexpr int stage_values = (block_outputs + block_rows) * chunk;
+constexpr std::size_t shared_bytes = std::size_t{stages} * stage_values * sizeof(Bf16);
+static_assert(shared_bytes <= 48 * 1024);  // more would have to be asked for
+
+__device__ __forceinline__ void copy_async(Bf16* to, const Bf16* from) {
+#if defined(DS_SIMT_HOST)
+    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
+#else
+    const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+#endif
+}
+__device__ __forceinline__ void end_of_group() {
+#if !defined(DS_SIMT_HOST)
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+/// Waits for all groups of this thread but the latest stages - 2.
+__device__ __forceinline__ void wait_for_group() {
+#if !defined(DS_SIMT_HOST)
+    asm volatile("cp.async.wait_group %0;" ::"n"(stages - 2) : "memory");
+#endif
+}
+
+struct Sums {
+    float part[output_tiles][token_tiles][4];   ///< of the eighth under way
+    float whole[output_tiles][token_tiles][4];  ///< of those before
+};
+
+/// The eighth is at its end.
+__device__ __forceinline__ void fold(Sums& s, bool first) {
+#pragma unroll
+    for (int r = 0; r < output_tiles; ++r)
+#pragma unroll
+        for (int i = 0; i < token_tiles; ++i)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                s.whole[r][i][e] = first ? s.part[r][i][e] : s.whole[r][i][e] + s.part[r][i][e];
+                s.part[r][i][e] = 0.0f;
+            }
+}
+
+/// A chunk of this warp's outputs and rows. Lanes read 16 bytes of neighbouring rows, which lie side by side.
+template <Halves H>
+__device__ __forceinline__ void multiply(Sums& s, const Bf16* outputs, const Bf16* rows) {
+    uint4 b[token_tiles];
+#pragma unroll
+    for (int i = 0; i < token_tiles; ++i)
+        b[i] = *reinterpret_cast<const uint4*>(rows + i * tile_rows * chunk);
+#pragma unroll
+    for (int r = 0; r < output_tiles; ++r) {
+        const Bf16* from = outputs + r * tile_outputs * chunk;
+        const uint4 low = *reinterpret_cast<const uint4*>(from);
+        const uint4 high = *reinterpret_cast<const uint4*>(from + tile_rows * chunk);
+#pragma unroll
+        for (int i = 0; i < token_tiles; ++i) {
+            mma<H>(s.part[r][i], low.x, high.x, low.y, high.y, b[i].x, b[i].y);
+            mma<H>(s.part[r][i], low.z, high.z, low.w, high.w, b[i].z, b[i].w);
+        }
+    }
+}
+
+/// Grid: tiles of outputs, tiles of rows.
+template <Halves H>
+__global__ void __launch_bounds__(threads) wide_kernel(const MatmulOp op) {
+    DS_DYNAMIC_SHARED(memory);
+    auto* shared = reinterpret_cast<Bf16*>(memory);
+    const int thread = static_cast<int>(threadIdx.x), warp = thread / warp_size, lane = thread % warp_size;
+    const int g = lane / 4, t = lane % 4, stride = op.weights.stride;
+    const int first_output = static_cast<int>(blockIdx.x) * block_outputs;
+    const int first_row = static_cast<int>(blockIdx.y) * block_rows;
+    // A thread brings one piece of every 64th row of the stage. Outputs and rows past the end are the last
+    // ones again; nothing of them is stored.
+    constexpr int apart = threads / pieces, each = (block_outputs + block_rows) / apart;
+    const Bf16* from[each];
+#pragma unroll
+    for (int i = 0; i < each; ++i) {
+        const int line = thread / pieces + i * apart;
+        const bool weights = line < block_outputs;
+        const Bf16* matrix = weights ? op.weights.data : op.x;
+        const int at = weights ? min(first_output + line, op.weights.n - 1)
+                               : min(first_row + line - block_outputs, op.rows - 1);
+        from[i] = matrix + static_cast<std::int64_t>(at) * stride + thread % pieces * 8;
+    }
+    const int chunks = stride / chunk;
+    const auto bring = [&](int c) {
+        if (c < chunks) {
+            Bf16* to = shared + c % stages * stage_values + thread / pieces * chunk + thread % pieces * 8;
+#pragma unroll
+            for (int i = 0; i < each; ++i) copy_async(to + i * apart * chunk, from[i] + c * chunk);
+        }
+        end_of_group();  // also an empty one, so that the number under way stays the same
+    };
+    Sums s = {};
+    const int own_output = warp % output_warps * output_tiles * tile_outputs;
+    const int own_row = warp / output_warps * token_tiles * tile_rows;
+    int part = 0;  // eighth under way
+    for (; part < warps && chunks * (part + 1) / warps == 0; ++part) fold(s, part == 0);
+    for (int c = 0; c < stages - 1; ++c) bring(c);
+    for (int c = 0; c < chunks; ++c) {
+        wait_for_group();
+        __syncthreads();  // chunk c is there for all, and nobody reads the one before it any more
+        bring(c + stages - 1);
+        const Bf16* stage = shared + c % stages * stage_values + t * 8;
+        multiply<H>(s, stage + (own_output + g) * chunk, stage + (block_outputs + own_row + g) * chunk);
+        for (; part < warps && chunks * (part + 1) / warps == c + 1; ++part) fold(s, part == 0);
+    }
+#pragma unroll
+    for (int r = 0; r < output_tiles; ++r)
+#pragma unroll
+        for (int i = 0; i < token_tiles; ++i)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                const int output = first_output + own_output + r * tile_outputs + g + (e >= 2 ? 8 : 0);
+                const int row = first_row + own_row + i * tile_rows + 2 * t + e % 2;
+                if (output >= op.weights.n || row >= op.rows) continue;
+                float sum = s.whole[r][i][e];
+                if (op.bias != nullptr) sum += op.bias[output];
+                float* to = op.y + row * op.y_stride + output;
+                *to = op.accumulate ? *to + sum : sum;
+            }
+}
+
+}  // namespace
+
+void launch_wide_matmul(const MatmulOp& op, Halves halves, cudaStream_t stream) {
+    const dim3 grid(static_cast<unsigned>((op.weights.n + block_outputs - 1) / block_outputs),
+                    static_cast<unsigned>((op.rows + block_rows - 1) / block_rows));
+    with_halves(halves, [&](auto kind) {
+        DS_LAUNCH((wide_kernel<decltype(kind)::value>), grid, threads, shared_bytes, stream, op);
+    });
+}
+
+}  // namespace draftscope::kernels::cuda

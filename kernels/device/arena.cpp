@@ -1,0 +1,87 @@
+#include "kernels/device/arena.h"
+
+#include <algorithm>
+#include <cassert>
+#include <iterator>
+#include <utility>
+
+namespace draftscope::kernels {
+
+Arena::Arena(std::function<void*(std::size_t)> take, std::function<void(void*)> give)
+    : take_(std::move(take)), give_(std::move(give)) {}
+
+Arena::~Arena() {
+    for (const auto& [data, piece] : pieces_) give_(data);
+}
+
+std::byte* Arena::take_piece(std::size_t bytes, bool own) {
+    auto* data = static_cast<std::byte*>(take_(bytes));
+    if (data == nullptr) return nullptr;
+    pieces_[data] = {bytes, own, 0};
+    free_[data] = bytes;
+    held_ += bytes;
+    return data;
+}
+
+std::map<std::byte*, Arena::Piece>::iterator Arena::piece_of(std::byte* data) {
+    return std::prev(pieces_.upper_bound(data));
+}
+
+void* Arena::allocate(std::size_t bytes) {
+    const std::size_t wanted = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+    const bool own = wanted >= own_piece_bytes;
+    // The smallest gap that is large enough.
+    auto best = free_.end();
+    if (!own)
+        for (auto it = free_.begin(); it != free_.end(); ++it)
+            if (it->second >= wanted && (best == free_.end() || it->second < best->second)) best = it;
+    if (best == free_.end()) {
+        std::byte* piece = own ? nullptr : take_piece(piece_bytes, false);
+        // Where a whole piece is not left, what is wanted may be.
+        if (piece == nullptr) piece = take_piece(wanted, true);
+        if (piece == nullptr) return nullptr;
+        best = free_.find(piece);
+    }
+    std::byte* const data = best->first;
+    const std::size_t left = best->second - wanted;
+    free_.erase(best);
+    if (left > 0) free_[data + wanted] = left;
+    given_[data] = wanted;
+    piece_of(data)->second.used += wanted;
+    used_ += wanted;
+    return data;
+}
+
+void Arena::release(void* address) {
+    auto* data = static_cast<std::byte*>(address);
+    const auto given = given_.find(data);
+    assert(given != given_.end());
+    std::size_t bytes = given->second;
+    given_.erase(given);
+    used_ -= bytes;
+    const auto piece = piece_of(data);
+    std::byte* const begin = piece->first;
+    std::byte* const end = begin + piece->second.bytes;
+    piece->second.used -= bytes;
+    // Gaps of one piece that touch become one.
+    if (const auto after = free_.find(data + bytes); after != free_.end() && after->first < end) {
+        bytes += after->second;
+        free_.erase(after);
+    }
+    auto at = free_.lower_bound(data);
+    if (at != free_.begin()) {
+        const auto before = std::prev(at);
+        if (before->first >= begin && before->first + before->second == data) {
+            data = before->first;
+            bytes += before->second;
+        }
+    }
+    free_[data] = bytes;
+    if (!piece->second.own) return;
+    free_.erase(data);
+    held_ -= piece->second.bytes;
+    pieces_.erase(piece);
+    give_(begin);
+}
+
+}  // namespace draftscope::kernels

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+/// Values of 16 bits as a device keeps them: bf16, or the fp16 of a checkpoint that was trained in it.
+namespace draftscope::kernels {
+
+enum class Halves : std::uint8_t { bf16, f16 };
+
+/// Nearest fp16, ties to even; what is too large becomes infinite, a NaN stays one.
+constexpr std::uint16_t f16_of(float value) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000u);
+    const std::uint32_t size = bits & 0x7fffffffu;
+    if (size > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u);
+    if (size >= 0x47800000u) return static_cast<std::uint16_t>(sign | 0x7c00u);
+    const std::uint32_t exponent = size >> 23;
+    // The mantissa with its leading one, and how many bits of it do not fit.
+    const std::uint32_t mantissa = (size & 0x7fffffu) | 0x800000u;
+    const bool small = exponent < 113;  // below 2^-14: the exponent stays, the mantissa moves
+    const std::uint32_t drop = small ? 13 + (113 - exponent) : 13;
+    if (drop > 24) return sign;
+    const std::uint32_t kept = mantissa >> drop, rest = mantissa & ((1u << drop) - 1),
+                        half = 1u << (drop - 1);
+    std::uint32_t rounded = kept + (rest > half || (rest == half && (kept & 1u) != 0) ? 1u : 0u);
+    // A carry out of the mantissa is a step of the exponent.
+    if (!small) rounded += (exponent - 113) << 10;
+    return static_cast<std::uint16_t>(sign | rounded);
+}
+constexpr float float_of_f16(std::uint16_t half) {
+    const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16;
+    const std::uint32_t exponent = half >> 10 & 0x1fu, mantissa = half & 0x3ffu;
+    if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | mantissa << 13);
+    if (exponent == 0) {
+        const float value = static_cast<float>(mantissa) * 0x1p-24f;
+        return sign != 0 ? -value : value;
+    }
+    return std::bit_cast<float>(sign | (exponent + 112) << 23 | mantissa << 13);
+}
+
+}  // namespace draftscope::kernels
