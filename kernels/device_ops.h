@@ -149,6 +149,16 @@ struct SelectOp {
     const std::int32_t* own = nullptr;
     std::int64_t own_stride = 0;
     const std::int32_t* columns = nullptr;
+    /// Or row m's candidates lie in `runs` runs of columns, the same number for every row: run i ends before
+    /// place run_ends[m * runs + i] of the row's candidates, and its place p is column p + run_shifts[m *
+    /// runs
+    /// + i]; behind the last end there are none. Column c is token row_tokens[column_rows[c]]: ids are
+    /// tokens, and ties go to the lower one. Sums go by places, not by columns.
+    const std::int32_t* run_ends = nullptr;
+    const std::int32_t* run_shifts = nullptr;
+    int runs = 0;
+    const std::int32_t* column_rows = nullptr;
+    const std::int32_t* row_tokens = nullptr;
 };
 inline constexpr int select_chunk = 4096;  ///< columns one block takes; sums follow these borders
 inline constexpr int most_selected = 64;

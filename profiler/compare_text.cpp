@@ -33,9 +33,10 @@ std::array<std::string, 6> compare_cells(const ComparedQuantity& q) {
 }
 
 std::string compare_side(char letter, const RunRow& run) {
-    return fmt::format("{}  run {}  drafter {}  head {}  tree {}  {}  {} threads  {}{}", letter, run.id,
+    return fmt::format("{}  run {}  drafter {}  head {}  tree {}  {}  {} threads  {}{}{}", letter, run.id,
                        run.drafter, run.head.empty() ? "-" : run.head, run.tree, run.precision, run.threads,
-                       run.tier, run.synthetic ? "  synthetic weights" : "");
+                       run.tier, run.synthetic ? "  synthetic weights" : "",
+                       run.acceptance != "real" ? "  ACCEPTANCE REPLAYED" : "");
 }
 
 std::string compare_footer(const Comparison& c) {

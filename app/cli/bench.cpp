@@ -73,6 +73,7 @@ json report_json(const BenchReport& report) {
     return {{"version", version},
             {"target", report.target},
             {"synthetic", report.synthetic},
+            {"acceptance", report.acceptance},
             {"precision", report.precision},
             {"backend", report.backend},
             {"verify", report.verify},
@@ -157,6 +158,9 @@ void print_report(const BenchReport& report) {
                 report.synthetic ? " (SYNTHETIC weights)" : "", report.precision.c_str(), report.threads,
                 report.batch,
                 report.temperature > 0 ? fmt::format("T={:g}", report.temperature).c_str() : "greedy");
+    if (report.acceptance != "real")
+        std::printf(
+            "ACCEPTANCE REPLAYED: drafts were not kept by the target; texts and tau mean nothing\n\n");
     std::printf("%s%s%s%s", method_table(report).c_str(), model_table(report).c_str(),
                 method_reads(report).c_str(), matrix(report).c_str());
     std::printf(

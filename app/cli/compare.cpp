@@ -33,8 +33,15 @@ json quantity_json(const ComparedQuantity& q) {
 }
 
 json side_json(const RunRow& run, const std::string& file) {
-    return {{"file", file},     {"run", run.id},    {"name", run.name}, {"drafter", run.drafter},
-            {"head", run.head}, {"tree", run.tree}, {"tier", run.tier}, {"synthetic", run.synthetic}};
+    return {{"file", file},
+            {"run", run.id},
+            {"name", run.name},
+            {"drafter", run.drafter},
+            {"head", run.head},
+            {"tree", run.tree},
+            {"tier", run.tier},
+            {"synthetic", run.synthetic},
+            {"acceptance", run.acceptance}};
 }
 
 json comparison_json(const Comparison& c, const Options& options) {

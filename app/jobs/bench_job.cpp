@@ -165,6 +165,7 @@ class Bench {
         report_.backend = row.backend;
         report_.verify = row.verify;
         report_.synthetic = row.synthetic;
+        report_.acceptance = row.acceptance;
         report_.threads = row.threads;
         report_.batch = row.batch;
         report_.temperature = row.temperature;

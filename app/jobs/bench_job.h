@@ -34,6 +34,7 @@ struct BenchConfig {
 struct BenchReport {
     std::string target, precision, backend, verify;
     bool synthetic = false;
+    std::string acceptance = "real";  ///< "replayed": drafts were not kept by the target
     int threads = 0, batch = 1, repeat = 0;
     double temperature = 0;
     std::vector<BenchMethod> methods;

@@ -79,17 +79,20 @@ Result<ClusteredVocab> ClusteredVocab::make(kernels::Exec& exec, const HeadWeigh
         if (!head_holds(weights, id)) cluster = -1;
         if (cluster >= 0) result.parts_[static_cast<std::size_t>(cluster)].ids.push_back(id);
     }
-    std::vector<TokenId> order;
+    std::vector<TokenId> order, tokens;
     for (Cluster& part : result.parts_) {
         part.first_block = static_cast<int>(order.size()) / block;
         part.blocks = (static_cast<int>(part.ids.size()) + block - 1) / block;
         const std::vector<TokenId> rows = head_rows(weights, part.ids);
         order.insert(order.end(), rows.begin(), rows.end());
+        tokens.insert(tokens.end(), part.ids.begin(), part.ids.end());
         // Rows that only fill a block; their logits are never looked at.
         while (order.size() % block != 0) order.push_back(rows.back());
+        tokens.resize(order.size(), no_token);
         result.tokens_ += static_cast<double>(part.ids.size());
     }
     result.rows_ = weights.lm_head->gather_rows(exec, order);
+    result.there_.set_tokens(std::move(tokens));
     result.place_.resize(result.parts_.size());
     result.in_union_.resize(result.parts_.size());
     return result;
@@ -134,6 +137,41 @@ void ClusteredVocab::propose(ProposeContext& context, Rows<const float> hidden,
     }
 }
 
+/// On a device product and selection are one wait, all of it phase head. False, with nothing done, where the
+/// host has to look at the logits.
+bool ClusteredVocab::read_there(ProposeContext& context, Rows<const float> hidden,
+                                std::span<const std::vector<int>> chosen, int first, int end, Proposal& out) {
+    const int rows = end - first, k = out.k;
+    std::size_t runs = 1;  // the always-active one
+    for (int r = first; r < end; ++r) runs = std::max(runs, chosen[static_cast<std::size_t>(r)].size() + 1);
+    run_ends_.clear();
+    run_shifts_.clear();
+    int most = 0;
+    for (int r = first; r < end; ++r) {
+        std::int32_t own = 0;
+        const std::vector<int>& mine = chosen[static_cast<std::size_t>(r)];
+        for (std::size_t i = 0; i < runs; ++i) {
+            const bool there = i <= mine.size();
+            const auto cluster = static_cast<std::size_t>(i < mine.size() ? mine[i] : clusters_);
+            run_shifts_.push_back(there ? place_[cluster] - own : 0);
+            if (there) own += static_cast<std::int32_t>(parts_[cluster].ids.size());
+            run_ends_.push_back(own);
+        }
+        most = std::max(most, own);
+    }
+    if (context.support != nullptr || blocks_.empty() || !kernels::DeviceClusters::fits(rows_, most, k))
+        return false;
+    const auto r = static_cast<std::size_t>(first), cell = r * static_cast<std::size_t>(k);
+    there_.propose(rows_, blocks_, hidden.slice(first, rows), static_cast<int>(runs), run_ends_, run_shifts_,
+                   k, Rows<std::int32_t>(out.ids.data() + cell, rows, k),
+                   Rows<float>(out.logits.data() + cell, rows, k),
+                   std::span(out.logsumexp).subspan(r, static_cast<std::size_t>(rows)));
+    for (int i = 0; i < rows; ++i)
+        out.counts[r + static_cast<std::size_t>(i)] =
+            std::min(k, run_ends_[static_cast<std::size_t>(i + 1) * runs - 1]);
+    return true;
+}
+
 void ClusteredVocab::read(ProposeContext& context, Rows<const float> hidden,
                           std::span<const std::vector<int>> chosen, int first, int end, Proposal& out) {
     const int rows = end - first;
@@ -151,11 +189,12 @@ void ClusteredVocab::read(ProposeContext& context, Rows<const float> hidden,
             for (int b = 0; b < parts_[c].blocks; ++b) blocks_.push_back(parts_[c].first_block + b);
         }
         const int columns = static_cast<int>(blocks_.size()) * block;
+        scope.add_bytes(static_cast<std::uint64_t>(static_cast<double>(rows_.bytes()) * columns /
+                                                   std::max(rows_.n(), 1)));
+        if (read_there(context, hidden, chosen, first, end, out)) return;
         logits_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns));
         kernels::matmul_blocks(context.exec, rows_, blocks_, hidden.slice(first, rows),
                                Rows<float>(logits_.data(), rows, columns));
-        scope.add_bytes(static_cast<std::uint64_t>(static_cast<double>(rows_.bytes()) * columns /
-                                                   std::max(rows_.n(), 1)));
     }
     PhaseScope scope(context.phases, Phase::topk, context.level, rows, 3 * logits_.size() * sizeof(float));
     const std::size_t columns = blocks_.size() * block;

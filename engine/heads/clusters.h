@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/heads/artefact.h"
+#include "kernels/head_clusters.h"
 
 /// An LM head in the order of a partition of the vocabulary, and the heads that read a few of its parts
 /// (CORAL's groups, DynaSpec's clusters).
@@ -54,6 +55,8 @@ class ClusteredVocab {
     };
     void read(ProposeContext& context, Rows<const float> hidden, std::span<const std::vector<int>> chosen,
               int first, int end, Proposal& out);
+    bool read_there(ProposeContext& context, Rows<const float> hidden,
+                    std::span<const std::vector<int>> chosen, int first, int end, Proposal& out);
     void select_row(ProposeContext& context, const float* logits, const std::vector<int>& chosen, int row,
                     Proposal& out);
 
@@ -68,6 +71,8 @@ class ClusteredVocab {
     std::vector<int> blocks_;
     std::vector<float> logits_, own_;
     std::vector<TokenId> own_ids_;
+    kernels::DeviceClusters there_;
+    std::vector<std::int32_t> run_ends_, run_shifts_;
 };
 
 /// The `count` best-scored clusters, rising; ties to the lower cluster.

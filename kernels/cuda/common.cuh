@@ -64,6 +64,13 @@ __device__ __forceinline__ std::uint64_t rank_key(float value, std::uint32_t pla
 __device__ __forceinline__ std::uint32_t place_of(std::uint64_t key) {
     return 0xffffffffu - static_cast<std::uint32_t>(key);
 }
+/// The value that a key was made of; -0 comes back as +0.
+__device__ __forceinline__ float value_of(std::uint64_t key) {
+    const auto ordered = static_cast<std::uint32_t>(key >> 32);
+    if (ordered == 0) return __uint_as_float(0x7fc00000u);
+    return __uint_as_float((ordered & 0x80000000u) != 0 ? ordered ^ 0x80000000u : ~ordered);
+}
+
 /// No key of a value: below all of them.
 inline constexpr std::uint64_t no_key = 0;
 

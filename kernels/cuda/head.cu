@@ -68,13 +68,6 @@ __global__ void __launch_bounds__(threads) head_kernel(const HeadOp op, const Sc
         keep_best(op, scratch, shared.logits[row], first_row + row, first);
 }
 
-/// The value that a key was made of; -0 comes back as +0.
-__device__ __forceinline__ float value_of(std::uint64_t key) {
-    const auto ordered = static_cast<std::uint32_t>(key >> 32);
-    if (ordered == 0) return __uint_as_float(0x7fc00000u);
-    return __uint_as_float((ordered & 0x80000000u) != 0 ? ordered ^ 0x80000000u : ~ordered);
-}
-
 /// One block per row. More candidates than the block holds go through it in turns, beside the best so far.
 __global__ void __launch_bounds__(threads) join_kernel(const HeadOp op, const Scratch scratch) {
     __shared__ std::uint64_t shared[warps * most_selected];

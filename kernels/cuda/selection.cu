@@ -22,6 +22,20 @@ struct Scratch {
     float* sums;          ///< [rows, chunks, 2]: maximum, sum of exponentials
 };
 
+/// The column of a row's place, -1 behind its last run. Empty runs are passed over.
+__device__ __forceinline__ int run_column(const SelectOp& op, std::int64_t row, int place) {
+    const std::int32_t* ends = op.run_ends + row * op.runs;
+    int first = 0, end = op.runs;  // the first run that ends behind the place
+    while (first < end) {
+        const int middle = (first + end) / 2;
+        if (ends[middle] > place)
+            end = middle;
+        else
+            first = middle + 1;
+    }
+    return first == op.runs ? -1 : place + op.run_shifts[row * op.runs + first];
+}
+
 /// Grid: rows, chunks of columns.
 __global__ void __launch_bounds__(select_threads) chunk_kernel(const SelectOp op, Scratch scratch) {
     __shared__ std::uint64_t shared[select_warps * most_selected];
@@ -40,14 +54,18 @@ __global__ void __launch_bounds__(select_threads) chunk_kernel(const SelectOp op
         keys[i] = no_key;
         values[i] = -INFINITY;
         if (place >= op.support) continue;
-        int column = place;
-        if (op.own != nullptr) {
+        int column = place, name = place;
+        if (op.run_ends != nullptr) {
+            column = run_column(op, row, place);
+            if (column < 0) continue;
+            name = op.row_tokens[op.column_rows[column]];
+        } else if (op.own != nullptr) {
             const int token = op.own[row * op.own_stride + place];
             if (token < 0) continue;
             column = op.columns[token];
         }
         const float value = logits[column];
-        keys[i] = rank_key(value, static_cast<std::uint32_t>(place));
+        keys[i] = rank_key(value, static_cast<std::uint32_t>(name));
         values[i] = value == value ? value : -INFINITY;
         most = fmaxf(most, values[i]);
     }
@@ -92,7 +110,9 @@ __global__ void __launch_bounds__(select_threads) join_kernel(const SelectOp op,
         const int place = there ? static_cast<int>(place_of(best[i])) : -1;
         op.ids[row * op.k + i] = place;
         float value = -INFINITY;
-        if (there) {
+        if (there && op.run_ends != nullptr) {
+            value = value_of(best[i]);
+        } else if (there) {
             const int column = op.own == nullptr ? place : op.columns[op.own[row * op.own_stride + place]];
             value = op.logits[row * op.stride + column];
         }

@@ -12,9 +12,9 @@ namespace draftscope::kernels {
 class Arena {
   public:
     static constexpr std::size_t alignment = 256;
-    static constexpr std::size_t piece_bytes = std::size_t{256} << 20;
+    static constexpr std::size_t piece_bytes = std::size_t{64} << 20;
     /// Requests from this size on get a piece of their own, which goes back with them.
-    static constexpr std::size_t own_piece_bytes = std::size_t{64} << 20;
+    static constexpr std::size_t own_piece_bytes = std::size_t{16} << 20;
 
     /// `take` may return null; what it gives is aligned.
     Arena(std::function<void*(std::size_t)> take, std::function<void(void*)> give);

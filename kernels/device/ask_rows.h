@@ -10,4 +10,8 @@ namespace draftscope::kernels {
 const Bf16* ask_rows(Device& device, const Matrix* down, const Matrix& up, Rows<const float> x,
                      const Bf16** wide = nullptr);
 
+/// Downloads what a selection left, ids and values [rows, k] and sums [rows] one behind the other, and waits.
+void bring_candidates(Device& device, const std::int32_t* packed, int rows, int k, Rows<std::int32_t> ids,
+                      Rows<float> values, std::span<float> sums);
+
 }  // namespace draftscope::kernels

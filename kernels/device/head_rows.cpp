@@ -43,6 +43,20 @@ const Bf16* ask_rows(Device& device, const Matrix* down, const Matrix& up, Rows<
     return rounded;
 }
 
+void bring_candidates(Device& device, const std::int32_t* packed, int rows, int k, Rows<std::int32_t> ids,
+                      Rows<float> values, std::span<float> sums) {
+    const auto width = static_cast<std::size_t>(k), cells = static_cast<std::size_t>(rows) * width;
+    std::vector<std::int32_t> host(2 * cells + static_cast<std::size_t>(rows));
+    device.download(host.data(), packed, host.size() * sizeof(std::int32_t));
+    (void)device.finish();
+    for (int r = 0; r < rows; ++r) {
+        const std::size_t at = static_cast<std::size_t>(r) * width;
+        std::memcpy(ids.row_data(r), host.data() + at, width * sizeof(std::int32_t));
+        std::memcpy(values.row_data(r), host.data() + cells + at, width * sizeof(float));
+    }
+    std::memcpy(sums.data(), host.data() + 2 * cells, static_cast<std::size_t>(rows) * sizeof(float));
+}
+
 namespace {
 
 void top_set_of(const Matrix* down, const Matrix& up, Rows<const float> x, int k, Rows<std::int32_t> ids) {
@@ -61,21 +75,6 @@ void top_set_of(const Matrix* down, const Matrix& up, Rows<const float> x, int k
     for (int r = 0; r < x.rows; ++r)
         std::memcpy(ids.row_data(r), host.data() + static_cast<std::size_t>(r) * width,
                     width * sizeof(std::int32_t));
-}
-
-/// Downloads what a selection left and waits for it.
-void bring(Device& device, const std::int32_t* packed, int rows, int k, Rows<std::int32_t> ids,
-           Rows<float> values, std::span<float> sums) {
-    const auto width = static_cast<std::size_t>(k), cells = static_cast<std::size_t>(rows) * width;
-    std::vector<std::int32_t> host(2 * cells + static_cast<std::size_t>(rows));
-    device.download(host.data(), packed, host.size() * sizeof(std::int32_t));
-    (void)device.finish();
-    for (int r = 0; r < rows; ++r) {
-        const std::size_t at = static_cast<std::size_t>(r) * width;
-        std::memcpy(ids.row_data(r), host.data() + at, width * sizeof(std::int32_t));
-        std::memcpy(values.row_data(r), host.data() + cells + at, width * sizeof(float));
-    }
-    std::memcpy(sums.data(), host.data() + 2 * cells, static_cast<std::size_t>(rows) * sizeof(float));
 }
 
 void candidates_of(const Matrix* down, const Matrix& up, Rows<const float> x, const float* bias, int support,
@@ -106,7 +105,7 @@ void candidates_of(const Matrix* down, const Matrix& up, Rows<const float> x, co
     op.values = reinterpret_cast<float*>(packed + cells);
     op.logsumexp = op.values + cells;
     device.head(op);
-    bring(device, packed, x.rows, k, ids, values, sums);
+    bring_candidates(device, packed, x.rows, k, ids, values, sums);
 }
 
 }  // namespace

@@ -48,6 +48,11 @@ need "CUDA by its own probe" sh -c "'$draftscope' doctor --no-probe | grep -q '^
 need "$tests/test_device_ops" test -x "$tests/test_device_ops"
 need "the demo model (tools/fetch_deps.sh model, DRAFTSCOPE_MODEL=FILE or the bundle's)" \
     sh -c "[ -n '$model' ] && test -f '$model' || '$draftscope' doctor --no-probe | grep '^demo model' | grep -qv 'not found'"
+cublaslt=$(ldconfig -p 2>/dev/null | grep -o '/.*libcublasLt\.so\.[0-9]*$' | head -1)
+for folder in /usr/local/cuda/lib64 ${LD_LIBRARY_PATH//:/ }; do
+    [ -z "$cublaslt" ] && cublaslt=$(ls "$folder"/libcublasLt.so.[0-9]* 2>/dev/null | head -1)
+done
+need "cuBLASLt (optional, for --numerics fast): ${cublaslt:-none}" test -n "$cublaslt"
 for tool in compute-sanitizer nsys python3; do need "$tool (optional)" command -v "$tool"; done
 [ -x "$draftscope" ] || exit 2
 
@@ -108,6 +113,7 @@ print("same text" if len(texts) == 1 else "TEXTS DIFFER", "refused", refused)
 sys.exit(0 if len(texts) == 1 and refused == 0 and runs["demo_eagle3"]["gpu"]["graphs"] > 0 else 1)
 PY
 # cuBLASLt where rows are many: which of its tokens exact kernels would not have emitted is in beside_exact.
+if [ -n "$cublaslt" ]; then
 step demo_fast "${run[@]}" --numerics fast --drafter eagle3 --head full --prompt "$text" --max-new 128
 step demo_fast_says_so python3 - "$out" <<'PY'
 import json, sys
@@ -115,6 +121,7 @@ run = json.load(open(f"{sys.argv[1]}/demo_fast.log"))
 print(run["numerics"], run["gpu"]["library"], run["gpu"]["library_products"], run["beside_exact"])
 sys.exit(0 if run["beside_exact"]["tokens"] > 0 and run["gpu"]["library_products"] > 0 else 1)
 PY
+fi
 # Sequences in lockstep share launches; their texts are those of one at a time.
 prompts=assets/prompts/spec_bench_half.jsonl
 step demo_batch_1 "${run[@]}" --drafter eagle3 --head full --prompts $prompts --limit 8 --max-new 64
@@ -161,7 +168,7 @@ step synthetic_8b_eagle3_batch_8 "${synthetic[@]}" --model $llama --drafter eagl
     --prompts $prompts --limit 8 --batch 8 --max-new 64
 # Long contexts: attention split over positions, and prefills of many rows by our products and by the library's.
 long=$(printf 'the keeper of the lighthouse wrote a letter to the sea and %.0s' $(seq 600))
-for numerics in exact fast; do
+for numerics in exact ${cublaslt:+fast}; do
     step synthetic_1b_long_$numerics "${synthetic[@]}" --model synthetic:llama-3.2-1b --numerics $numerics --drafter none \
         --prompt "$long" --max-new 64
 done
@@ -186,7 +193,7 @@ done
 # 7. Races and bad accesses.
 if command -v compute-sanitizer >/dev/null; then
     # One suite at a time, as each step has its time limit.
-    for suite in DeviceOps DeviceAttention RouterOps TreeOps; do
+    for suite in DeviceOps DeviceAttention RouterOps SelectRuns TreeOps; do
         for tool in memcheck racecheck synccheck initcheck; do
             step ${tool}_$suite compute-sanitizer --tool $tool --error-exitcode 1 "$tests/test_device_ops" \
                 --gtest_filter="*/$suite.*/cuda*"

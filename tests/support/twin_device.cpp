@@ -308,15 +308,26 @@ void TwinDevice::attention(const AttentionOp& op) {
 
 void TwinDevice::select(const SelectOp& op) {
     note("select", op.logits, op.stride, op.rows, op.support, op.k, op.ids, op.values, op.logsumexp,
-         op.scratch, op.own, op.columns);
+         op.scratch, op.own, op.columns, op.run_ends, op.run_shifts, op.runs, op.column_rows, op.row_tokens);
     if (op.k < 1 || op.k > most_selected) refuse("select", "k");
     (void)inside(op.scratch, select_scratch(op.rows, op.support, op.k), "select scratch");
     for (int m = 0; m < op.rows; ++m) {
         std::vector<float> values(size(op.support), lowest);
         std::vector<bool> counts(size(op.support), true);
+        std::vector<int> names(size(op.support));
+        std::iota(names.begin(), names.end(), 0);
         for (int i = 0; i < op.support; ++i) {
             std::int64_t column = i;
-            if (op.own != nullptr) {
+            if (op.run_ends != nullptr) {
+                int run = 0;
+                while (run < op.runs && *row(op.run_ends, std::int64_t{m} * op.runs + run, 1, "runs") <= i)
+                    ++run;
+                counts[size(i)] = run < op.runs;
+                if (run == op.runs) continue;
+                column = i + *row(op.run_shifts, std::int64_t{m} * op.runs + run, 1, "run shifts");
+                names[size(i)] =
+                    *row(op.row_tokens, *row(op.column_rows, column, 1, "column rows"), 1, "row tokens");
+            } else if (op.own != nullptr) {
                 const int token = *row(op.own, m * op.own_stride + i, 1, "own");
                 counts[size(i)] = token >= 0;
                 if (token < 0) continue;
@@ -327,8 +338,9 @@ void TwinDevice::select(const SelectOp& op) {
         std::vector<int> order;
         for (int i = 0; i < op.support; ++i)
             if (counts[size(i)]) order.push_back(i);
-        std::sort(order.begin(), order.end(),
-                  [&](int a, int b) { return better(values[size(a)], a, values[size(b)], b); });
+        std::sort(order.begin(), order.end(), [&](int a, int b) {
+            return better(values[size(a)], names[size(a)], values[size(b)], names[size(b)]);
+        });
         double sum = 0;
         const float most = order.empty() ? 0.0f : values[size(order[0])];
         for (const int i : order)
@@ -336,7 +348,7 @@ void TwinDevice::select(const SelectOp& op) {
                 sum += std::exp(static_cast<double>(values[size(i)] - most));
         for (int i = 0; i < op.k; ++i) {
             const bool there = i < static_cast<int>(order.size());
-            *row(op.ids, std::int64_t{m} * op.k + i, 1, "ids") = there ? order[size(i)] : -1;
+            *row(op.ids, std::int64_t{m} * op.k + i, 1, "ids") = there ? names[size(order[size(i)])] : -1;
             *row(op.values, std::int64_t{m} * op.k + i, 1, "values") =
                 there ? values[size(order[size(i)])] : lowest;
         }
