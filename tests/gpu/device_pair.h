@@ -65,12 +65,17 @@ class DevicePair : public ::testing::TestWithParam<std::string> {
     TwinDevice twin_;
 };
 
-inline auto device_kinds() {
 #if defined(DS_HAVE_CUDA)
-    return ::testing::Values("simt1", "simt2", "simt2_f16", "cuda", "cuda_f16");
+#define DS_CUDA_KINDS , "cuda", "cuda_f16"
 #else
-    return ::testing::Values("simt1", "simt2", "simt2_f16");
+#define DS_CUDA_KINDS
 #endif
+inline auto device_kinds() {
+    return ::testing::Values("simt1", "simt2" DS_CUDA_KINDS);
+}
+/// For suites whose ops compute with 16-bit values.
+inline auto device_kinds_of_halves() {
+    return ::testing::Values("simt1", "simt2", "simt2_f16" DS_CUDA_KINDS);
 }
 inline std::string kind_of(const ::testing::TestParamInfo<std::string>& instance) {
     return instance.param;
