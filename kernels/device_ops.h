@@ -418,7 +418,7 @@ struct CompactOp {
     int planes = 0, width = 0, first = 0;
     const std::int32_t* path = nullptr;  ///< in host memory
     int count = 0;
-    /// Instead of `path`, an array there, of which *count_there <= count places count.
+    /// Instead of `path`, an array there, of which *count_there <= count places count, or all (null).
     const std::int32_t* path_there = nullptr;
     const std::int32_t* count_there = nullptr;
 };

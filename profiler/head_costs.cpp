@@ -309,20 +309,30 @@ std::string_view to_text(FullReference reference) {
     return "";
 }
 
-HeadReads head_reads(const RunRow& run, const HeadStats& stats) {
+namespace {
+
+/// By head, what a call streams beside the scattered rows it reads; heads without such rows are not in it.
+std::map<std::string, double> streamed_bytes(const RunRow& run) {
+    std::map<std::string, double> out;
+    const auto config = nlohmann::json::parse(run.config_json, nullptr, false);
+    if (!config.is_object()) return out;
+    const auto heads = config.find("head_streamed_bytes");
+    if (heads == config.end() || !heads->is_object()) return out;
+    for (const auto& [head, bytes] : heads->items())
+        if (bytes.is_number()) out[head] = bytes.get<double>();
+    return out;
+}
+
+HeadReads reads_of(const RunRow& run, const std::map<std::string, double>& streamed, const HeadStats& stats) {
     HeadReads out;
     out.head_ns = stats.head_ns_per_round;
     out.streamed = stats.bytes_per_round;
-    const auto config = nlohmann::json::parse(run.config_json, nullptr, false);
-    const auto heads = config.is_object() ? config.find("head_streamed_bytes") : config.end();
-    if (config.is_object() && heads != config.end() && heads->is_object()) {
-        if (const auto own = heads->find(stats.head); own != heads->end() && own->is_number()) {
-            // Without calls seen there is no telling how often the matrices were read.
-            if (stats.bytes_per_call <= 0) return out;
-            const double calls = stats.bytes_per_round / stats.bytes_per_call;
-            out.streamed = std::min(out.streamed, own->get<double>() * calls);
-            out.gathered = stats.bytes_per_round - out.streamed;
-        }
+    if (const auto own = streamed.find(stats.head); own != streamed.end()) {
+        // Without calls seen there is no telling how often the matrices were read.
+        if (stats.bytes_per_call <= 0) return out;
+        const double calls = stats.bytes_per_round / stats.bytes_per_call;
+        out.streamed = std::min(out.streamed, own->second * calls);
+        out.gathered = stats.bytes_per_round - out.streamed;
     }
     const auto stream = probed_gb_per_s(run), scattered = probed_scattered_gb_per_s(run);
     if (!stream || (out.gathered > 0 && !scattered) || out.head_ns <= 0 || stats.bytes_per_round <= 0)
@@ -331,12 +341,19 @@ HeadReads head_reads(const RunRow& run, const HeadStats& stats) {
     return out;
 }
 
+}  // namespace
+
+HeadReads head_reads(const RunRow& run, const HeadStats& stats) {
+    return reads_of(run, streamed_bytes(run), stats);
+}
+
 std::vector<HeadComparison> head_costs(const Snapshot& snapshot, RowId run_id,
                                        const CostModelOptions& options) {
     std::vector<HeadComparison> out;
     const RunRow* run = snapshot.run(run_id);
     if (run == nullptr) return out;
     const UnitMaker maker(snapshot, *run);
+    const std::map<std::string, double> streamed = streamed_bytes(*run);
     const bool sampled =
         maker.reference() == FullReference::aligned || maker.reference() == FullReference::calibration;
     for (HeadStats& stats : head_stats(snapshot, run_id)) {
@@ -345,7 +362,7 @@ std::vector<HeadComparison> head_costs(const Snapshot& snapshot, RowId run_id,
         head.reference = maker.reference();
         head.estimate = stats.mode == HeadMode::aligned || (sampled && stats.head != "full");
         if (head.cost.tau && head.cost.tau->interval) head.unit = maker.unit_name();
-        head.reads = head_reads(*run, stats);
+        head.reads = reads_of(*run, streamed, stats);
         head.stats = std::move(stats);
         out.push_back(std::move(head));
     }

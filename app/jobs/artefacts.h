@@ -16,8 +16,7 @@ struct ArtefactPlaces {
     std::span<const std::string> given;  ///< HEAD=PATH; HEAD may be rdk
     bool demo_model = false;             ///< the shipped files fit no other
     std::string drafter_id;
-    std::string synthetic =
-        {};  ///< "synthetic:NAME" where that is the target: what is missing is made for it
+    std::string synthetic = {};  ///< "synthetic:NAME", the target that what is missing is made up for
 };
 
 /// Every `given` names a known head and a file that is there.

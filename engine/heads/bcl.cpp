@@ -8,10 +8,7 @@
 #include "engine/heads/factories.h"
 #include "engine/heads/static_head.h"
 #include "engine/heads/static_vocab.h"
-#include "engine/heads/synthetic_artefact.h"
 #include "engine/heads/trained_vocab.h"
-#include "engine/model/model_file.h"
-#include "engine/model/synthetic_model.h"
 
 namespace draftscope {
 namespace {
@@ -23,9 +20,8 @@ struct CountedRanking {
 
 Result<CountedRanking> load_counted_ranking(const std::string& path) {
     CountedRanking ranking;
-    DS_ASSIGN(ranking.ids, load_ranking(path, "bcl"));
-    DS_ASSIGN(const auto file,
-              is_synthetic_model(path) ? make_synthetic_ranking(path) : open_safetensors(path));
+    DS_ASSIGN(const auto file, open_ranking(path));
+    DS_ASSIGN(ranking.ids, ranking_ids(*file, "bcl"));
     DS_ASSIGN(ranking.counts, file->read_integers("counts"));
     if (ranking.counts.size() != ranking.ids.size())
         return bad_input("{}: tensor 'counts' has {} values for {} ids (head bcl)", path,

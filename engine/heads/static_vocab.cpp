@@ -55,18 +55,26 @@ std::vector<TokenId> head_rows(const HeadWeights& weights, std::span<const Token
     return rows;
 }
 
-Result<std::vector<TokenId>> load_ranking(const std::string& path, std::string_view head) {
-    DS_ASSIGN(const auto file,
-              is_synthetic_model(path) ? make_synthetic_ranking(path) : open_tensor_file(path));
-    DS_ASSIGN(const auto values, file->read_integers("ids"));
+Result<std::unique_ptr<WeightSource>> open_ranking(const std::string& path) {
+    return is_synthetic_model(path) ? make_synthetic_ranking(path) : open_tensor_file(path);
+}
+
+Result<std::vector<TokenId>> ranking_ids(const WeightSource& ranking, std::string_view head) {
+    DS_ASSIGN(const auto values, ranking.read_integers("ids"));
     std::vector<TokenId> ids;
     ids.reserve(values.size());
     for (const std::int64_t value : values) {
         if (value < 0 || value > INT32_MAX)
-            return bad_input("{}: tensor 'ids' holds {}, which is no token id (head {})", path, value, head);
+            return bad_input("{}: tensor 'ids' holds {}, which is no token id (head {})", ranking.path(),
+                             value, head);
         ids.push_back(static_cast<TokenId>(value));
     }
     return ids;
+}
+
+Result<std::vector<TokenId>> load_ranking(const std::string& path, std::string_view head) {
+    DS_ASSIGN(const auto file, open_ranking(path));
+    return ranking_ids(*file, head);
 }
 
 }  // namespace draftscope

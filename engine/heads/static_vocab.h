@@ -1,10 +1,12 @@
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "engine/heads/head.h"
+#include "engine/model/weight_source.h"
 
 namespace draftscope {
 
@@ -38,7 +40,11 @@ bool head_holds(const HeadWeights& weights, TokenId id);
 /// Rows of the LM head for tokens that it holds.
 std::vector<TokenId> head_rows(const HeadWeights& weights, std::span<const TokenId> ids);
 
-/// Tensor `ids` of a ranking file (safetensors), most frequent first. Missing file or tensor: bad_input.
+/// A token ranking: a safetensors file, FR-Spec's freq_V.pt, or "synthetic:NAME". Missing file: bad_input.
+Result<std::unique_ptr<WeightSource>> open_ranking(const std::string& path);
+/// Its tensor `ids`, most frequent first; bad_input without it.
+Result<std::vector<TokenId>> ranking_ids(const WeightSource& ranking, std::string_view head);
+/// Both.
 Result<std::vector<TokenId>> load_ranking(const std::string& path, std::string_view head);
 
 }  // namespace draftscope

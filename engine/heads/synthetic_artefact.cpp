@@ -98,18 +98,17 @@ Status add_trimmed(Making& making) {
     return {};
 }
 
-/// Groups of equal size, and a router of `inputs` columns and `width` inner values.
-Status add_routed(Making& making, const std::string& map, const std::string& parameter, int groups,
-                  int inputs, int width) {
+/// Groups of equal size in tensor `map`, which the parameter of their number is named like, and a router of
+/// `inputs` columns and `width` inner values.
+Status add_routed(Making& making, const std::string& map, int groups, int inputs, int width) {
     if (groups > making.shape.tokens)
-        return bad_input("head {}: {}={} of {} tokens", making.spec.id, parameter, groups,
-                         making.shape.tokens);
+        return bad_input("head {}: {}={} of {} tokens", making.spec.id, map, groups, making.shape.tokens);
     std::vector<std::int64_t> group_of;
     for (int token = 0; token < making.shape.tokens; ++token) group_of.push_back(token % groups);
     making.tensors->add_integers(map, std::move(group_of));
     making.matrices.push_back({"router.in.weight", {width, inputs}});
     making.matrices.push_back({"router.out.weight", {groups, width}});
-    making.info.parameters[parameter] = std::to_string(groups);
+    making.info.parameters[map] = std::to_string(groups);
     return {};
 }
 
@@ -117,12 +116,12 @@ Status add_dynaspec(Making& making) {
     DS_ASSIGN(const int clusters, whole_param(making.spec, "clusters", 64));
     DS_ASSIGN(const int width, whole_param(making.spec, "r", 128));
     making.info.parameters["r"] = std::to_string(width);
-    return add_routed(making, "clusters", "clusters", clusters, 2 * making.shape.hidden, width);
+    return add_routed(making, "clusters", clusters, 2 * making.shape.hidden, width);
 }
 
 Status add_coral(Making& making) {
     DS_ASSIGN(const int groups, whole_param(making.spec, "groups", 16));
-    return add_routed(making, "groups", "groups", groups, making.shape.hidden, making.shape.hidden);
+    return add_routed(making, "groups", groups, making.shape.hidden, making.shape.hidden);
 }
 
 Status add_tensors(Making& making) {

@@ -18,6 +18,11 @@ class BlockShares {
     /// Blocks in a piece at least: shorter ones cost more than they even out.
     static constexpr int least = 2;
 
+    /// Threads that so many blocks are worth.
+    static int threads_for(const Exec& exec, int blocks, std::int64_t operations) {
+        return operations < worth_splitting ? 1 : std::min({blocks, exec.threads(), most_threads});
+    }
+
     BlockShares(int blocks, int threads, int least_piece = least) : threads_(threads), least_(least_piece) {
         for (int t = 0; t < threads; ++t)
             share(t).store(packed(share_begin(blocks, t, threads), share_begin(blocks, t + 1, threads)),

@@ -151,9 +151,8 @@ void head_pass(Exec& exec, const Matrix& weights, Rows<const float> x, int suppo
     Stretches product(exec, weights, x, bias);
     product.prepare(exec.shared_scratch(product.shared_bytes()));
     const std::int64_t operations = std::int64_t{x.rows} * support * weights.k();
-    BlockShares shares(out.parts,
-                       operations < worth_splitting ? 1 : std::min(out.lists, BlockShares::most_threads), 1);
-    const auto run_thread = [&](int thread) {
+    BlockShares shares(out.parts, BlockShares::threads_for(exec, out.parts, operations), 1);
+    run_threads(exec, shares.threads(), [&](int thread) {
         if (!shares.any_left()) return;
         // A thread's lists lie apart from the others' until they are whole: what shares a line with another
         // thread's is slow to write.
@@ -183,10 +182,7 @@ void head_pass(Exec& exec, const Matrix& weights, Rows<const float> x, int suppo
         for (std::size_t r = 0; r < rows; ++r)
             std::copy_n(lists + r * static_cast<std::size_t>(k), k,
                         out.keys.data() + r * row_keys + static_cast<std::size_t>(thread * k));
-    };
-    if (shares.threads() > 1) return exec.parallel(shares.threads(), run_thread);
-    const FlushDenormals mode;
-    run_thread(0);
+    });
 }
 
 void finish_logsumexp(const HeadPartials& partials, std::span<float> out) {

@@ -127,8 +127,7 @@ class Product {
         }
         const std::int64_t operations =
             std::int64_t{work_.rows} * count_ * lanes * work_.k * (around_.gated ? 2 : 1);
-        const int threads =
-            operations < worth_splitting ? 1 : std::min({count_, exec_.threads(), BlockShares::most_threads});
+        const int threads = BlockShares::threads_for(exec_, count_, operations);
         const int share = blocks_of(count_, threads);
         // A pass says what it multiplies with next, and each of its matrices comes from memory, however
         // small.
@@ -136,10 +135,7 @@ class Product {
                     comes_from_memory(block_ * static_cast<std::size_t>(share));
         BlockShares shares(count_, threads,
                            streamed_ ? BlockShares::least : std::max(share, BlockShares::least));
-        const auto run_thread = [&](int thread) { run_pieces(shares, thread); };
-        if (shares.threads() > 1) return exec_.parallel(shares.threads(), run_thread);
-        const FlushDenormals mode;
-        run_thread(0);
+        run_threads(exec_, threads, [&](int thread) { run_pieces(shares, thread); });
     }
 
   private:

@@ -161,11 +161,8 @@ void matmul_rows(Exec& exec, const RowStore& store, std::span<const TokenId> ids
                                           : aligned(gathered->x_bytes(work.k, work.rows)) +
                                                 gathered->scratch_bytes(work.k, store.row_bytes());
     const int count = blocks_of(static_cast<int>(ids.size()), lanes);
-    BlockShares shares(
-        count,
-        operations < worth_splitting ? 1 : std::min({count, exec.threads(), BlockShares::most_threads}),
-        least_blocks);
-    const auto run_thread = [&](int thread) {
+    BlockShares shares(count, BlockShares::threads_for(exec, count, operations), least_blocks);
+    run_threads(exec, shares.threads(), [&](int thread) {
         if (!shares.any_left()) return;
         const std::size_t own = shared == nullptr ? aligned(activations.bytes()) : 0;
         std::byte* buffer = exec.scratch(thread, own + scratch_bytes);
@@ -178,10 +175,7 @@ void matmul_rows(Exec& exec, const RowStore& store, std::span<const TokenId> ids
             if (gathered != nullptr) return gathered->run(gathered_mine, begin, end);
             blocks.run(kernel, mine, buffer + own, begin, end);
         });
-    };
-    if (shares.threads() > 1) return exec.parallel(shares.threads(), run_thread);
-    const FlushDenormals mode;
-    run_thread(0);
+    });
 }
 
 }  // namespace draftscope::kernels

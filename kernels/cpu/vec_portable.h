@@ -63,7 +63,6 @@ struct VecPortable {
     static F round(const F& a) {
         return each([&](int i) { return (a.v[i] + 12582912.0f) - 12582912.0f; });
     }
-    /// 2^a for integral a in [-126, 127].
     /// p * 2^n of n in the low bits of n + 2^23 * 1.5, p about 1: added to p's exponent.
     static F times_exp2(const F& p, const F& shifted) {
         return each([&](int i) {
@@ -71,6 +70,7 @@ struct VecPortable {
                                         (std::bit_cast<std::uint32_t>(shifted.v[i]) << 23));
         });
     }
+    /// 2^a for integral a in [-126, 127].
     static F exp2_integral(const F& a) {
         return each([&](int i) {
             return std::bit_cast<float>(static_cast<std::uint32_t>(static_cast<int>(a.v[i]) + 127) << 23);

@@ -118,4 +118,20 @@ __device__ T block_before(T value, T* totals, T& all) {
     return before;
 }
 
+/// Calls `use(place, number)` for the set bits of words[0, count), rising, each thread of a block of Warps
+/// warps for a run of words of its own; returns how many there are. `totals` as above.
+template <int Warps, typename Use>
+__device__ int list_bits(const std::uint32_t* words, int count, int* totals, Use use) {
+    constexpr int threads = Warps * warp_size;
+    const int each = (count + threads - 1) / threads;
+    const int first = min(static_cast<int>(threadIdx.x) * each, count), end = min(first + each, count);
+    int mine = 0, all = 0;
+    for (int w = first; w < end; ++w) mine += __popc(words[w]);
+    int at = block_before<Warps>(mine, totals, all);
+    for (int w = first; w < end; ++w)
+        for (std::uint32_t word = words[w]; word != 0; word &= word - 1)
+            use(at++, w * 32 + __ffs(static_cast<int>(word)) - 1);
+    return all;
+}
+
 }  // namespace draftscope::kernels::cuda

@@ -230,7 +230,8 @@ class CudaDeviceImpl final : public CudaDevice {
             !moved_.reserve(*this, cuda::compact_scratch({&moved, 1}) * sizeof(Bf16)))
             return fail("out of device memory for KV compaction");
         upload(path_.as<void>(), path.data(), path.size() * sizeof(std::int32_t));
-        cuda::launch_compact(moved, path_.as<std::int32_t>(), moved_.as<Bf16>(), stream_);
+        moved.path_there = path_.as<std::int32_t>();
+        cuda::launch_compact({&moved, 1}, moved_.as<Bf16>(), stream_);
         check(cudaPeekAtLastError(), "compact");
     }
 

@@ -116,29 +116,17 @@ __global__ void __launch_bounds__(threads) join_kernel(const HeadOp op, const Sc
     op.logsumexp[row] = most == -INFINITY ? -INFINITY : most + logf(total);
 }
 
-template <Halves H, int TokenTiles>
-void launch(const HeadOp& op, const Scratch& scratch, cudaStream_t stream) {
-    constexpr int width = HeadTiles<TokenTiles>::width;
-    const dim3 grid(static_cast<unsigned>(scratch.chunks),
-                    static_cast<unsigned>((op.rows + width - 1) / width));
-    DS_LAUNCH((head_kernel<H, TokenTiles>), grid, threads, 0, stream, op, scratch);
-}
-
 }  // namespace
 
 void launch_head(const HeadOp& op, Halves halves, cudaStream_t stream) {
     if (op.rows == 0) return;
     const Scratch scratch(op);
-    const int tiles = (op.rows + tile_rows - 1) / tile_rows;
-    static_assert(most_head_tiles == 4);
-    with_halves(halves, [&](auto kind) {
+    with_head_tiles(halves, op.rows, [&](auto kind, auto tiles) {
         constexpr Halves H = decltype(kind)::value;
-        if (tiles <= 1)
-            launch<H, 1>(op, scratch, stream);
-        else if (tiles <= 2)
-            launch<H, 2>(op, scratch, stream);
-        else
-            launch<H, 4>(op, scratch, stream);
+        constexpr int token_tiles = decltype(tiles)::value, width = HeadTiles<token_tiles>::width;
+        const dim3 grid(static_cast<unsigned>(scratch.chunks),
+                        static_cast<unsigned>((op.rows + width - 1) / width));
+        DS_LAUNCH((head_kernel<H, token_tiles>), grid, threads, 0, stream, op, scratch);
     });
     DS_LAUNCH(join_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op, scratch);
 }

@@ -8,6 +8,21 @@ namespace draftscope::kernels::cuda {
 inline constexpr int most_head_tiles = 4;  ///< of eight rows: what 48 KB of shared memory hold
 inline constexpr int head_row_tiles = 2, head_unroll = 2;
 
+/// Calls `run` with the kind of halves and the token tiles for so many rows as types.
+template <typename Run>
+void with_head_tiles(Halves halves, int rows, Run run) {
+    static_assert(most_head_tiles == 4);
+    const int tiles = (rows + tile_rows - 1) / tile_rows;
+    with_halves(halves, [&](auto kind) {
+        if (tiles <= 1)
+            run(kind, std::integral_constant<int, 1>());
+        else if (tiles <= 2)
+            run(kind, std::integral_constant<int, 2>());
+        else
+            run(kind, std::integral_constant<int, 4>());
+    });
+}
+
 template <int TokenTiles>
 struct HeadTiles {
     static constexpr int width = TokenTiles * tile_rows;

@@ -43,8 +43,6 @@ inline std::size_t compact_scratch(std::span<const CompactOp> ops) {
                   static_cast<std::size_t>(op.width);
     return values;
 }
-/// Rows `path` of each plane, through `scratch` [planes, count, width].
-void launch_compact(const CompactOp& op, const std::int32_t* path, Bf16* scratch, cudaStream_t stream);
 
 /// Ops that one launch takes by value: what fits the 4 KB of a kernel's parameters that every CUDA has.
 template <typename Op>

@@ -95,22 +95,7 @@ __global__ void __launch_bounds__(pick_threads) pick_kernel(const RouterOp op, c
     }
     __syncthreads();
     if (cut != 0) return list_top(stripes.scores + row * op.weights.n, op.weights.n, op.k, ids, shared);
-    const int per_thread = (words + pick_threads - 1) / pick_threads;
-    const int first = min(thread * per_thread, words), end = min(first + per_thread, words);
-    int mine = 0, all = 0;
-    for (int w = first; w < end; ++w) mine += __popc(marks[w]);
-    int at = block_before<pick_warps>(mine, shared.totals, all);
-    for (int w = first; w < end; ++w)
-        for (std::uint32_t word = marks[w]; word != 0; word &= word - 1)
-            ids[at++] = w * 32 + __ffs(static_cast<int>(word)) - 1;
-}
-
-template <Halves H, int TokenTiles>
-void launch(const RouterOp& op, const Stripes& stripes, cudaStream_t stream) {
-    constexpr int width = HeadTiles<TokenTiles>::width;
-    const dim3 grid(static_cast<unsigned>(stripes.chunks),
-                    static_cast<unsigned>((op.rows + width - 1) / width));
-    DS_LAUNCH((router_kernel<H, TokenTiles>), grid, threads, 0, stream, op, stripes);
+    list_bits<pick_warps>(marks, words, shared.totals, [&](int at, int column) { ids[at] = column; });
 }
 
 }  // namespace
@@ -118,16 +103,12 @@ void launch(const RouterOp& op, const Stripes& stripes, cudaStream_t stream) {
 void launch_router(const RouterOp& op, Halves halves, cudaStream_t stream) {
     if (op.rows == 0) return;
     const Stripes stripes(op);
-    const int tiles = (op.rows + tile_rows - 1) / tile_rows;
-    static_assert(most_head_tiles == 4);
-    with_halves(halves, [&](auto kind) {
+    with_head_tiles(halves, op.rows, [&](auto kind, auto tiles) {
         constexpr Halves H = decltype(kind)::value;
-        if (tiles <= 1)
-            launch<H, 1>(op, stripes, stream);
-        else if (tiles <= 2)
-            launch<H, 2>(op, stripes, stream);
-        else
-            launch<H, 4>(op, stripes, stream);
+        constexpr int token_tiles = decltype(tiles)::value, width = HeadTiles<token_tiles>::width;
+        const dim3 grid(static_cast<unsigned>(stripes.chunks),
+                        static_cast<unsigned>((op.rows + width - 1) / width));
+        DS_LAUNCH((router_kernel<H, token_tiles>), grid, threads, 0, stream, op, stripes);
     });
     DS_LAUNCH(pick_kernel, static_cast<unsigned>(op.rows), pick_threads, 0, stream, op, stripes);
 }

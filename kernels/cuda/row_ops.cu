@@ -122,28 +122,13 @@ __global__ void __launch_bounds__(threads) gather_kernel(const GatherOp op) {
         to[i] = __ldcs(from + i);
 }
 
-/// One block per (moved row, plane): into the scratch, then out of it.
-__global__ void compact_kernel(KvPlanes cache, int width, int first, const std::int32_t* path, int count,
-                               Bf16* scratch, bool out) {
-    const auto plane = static_cast<std::int64_t>(blockIdx.y);
-    const int i = static_cast<int>(blockIdx.x);
-    const int slot = first + (out ? i : path[i]);
-    Bf16* there = cache.data + plane * cache.plane + static_cast<std::int64_t>(slot) * width;
-    Bf16* kept = scratch + (plane * count + i) * width;
-    for (int c = static_cast<int>(threadIdx.x); c < width; c += threads) {
-        if (out)
-            there[c] = kept[c];
-        else
-            kept[c] = there[c];
-    }
-}
-
-/// The same for several sequences: grid (most moved rows, planes, sequences), scratch in their order.
+/// Rows of several sequences into the scratch, in their order, or out of it. Grid: most moved rows, planes,
+/// sequences.
 __global__ void compact_many_kernel(const __grid_constant__ Many<CompactOp> many, Bf16* scratch, bool out) {
     const CompactOp& op = many.ops[blockIdx.z];
     const auto plane = static_cast<std::int64_t>(blockIdx.y);
     const int i = static_cast<int>(blockIdx.x);
-    if (i >= op.count || i >= *op.count_there) return;
+    if (i >= op.count || (op.count_there != nullptr && i >= *op.count_there)) return;
     for (unsigned z = 0; z < blockIdx.z; ++z)
         scratch += static_cast<std::int64_t>(many.ops[z].planes) * many.ops[z].count * many.ops[z].width;
     const int slot = op.first + (out ? i : op.path_there[i]);
@@ -219,14 +204,6 @@ void launch_compact(std::span<const CompactOp> ops, Bf16* scratch, cudaStream_t 
         for (const bool out : {false, true})
             DS_LAUNCH(compact_many_kernel, grid, threads, 0, stream, many, scratch, out);
     });
-}
-
-void launch_compact(const CompactOp& op, const std::int32_t* path, Bf16* scratch, cudaStream_t stream) {
-    if (op.count == 0) return;
-    const dim3 grid(static_cast<unsigned>(op.count), static_cast<unsigned>(op.planes));
-    for (const bool out : {false, true})
-        DS_LAUNCH(compact_kernel, grid, threads, 0, stream, op.cache, op.width, op.first, path, op.count,
-                  scratch, out);
 }
 
 }  // namespace draftscope::kernels::cuda

@@ -190,42 +190,24 @@ __global__ void translate_kernel(const TranslateOp op) {
 constexpr int list_threads = 1024;
 constexpr int list_warps = list_threads / warp_size;
 
-/// One block: each thread lists the tokens of a run of words, behind those of the threads before it.
+/// One block lists the union and empties it.
 __global__ void __launch_bounds__(list_threads) list_kernel(const UnionOp op) {
     __shared__ int totals[list_warps];
     const int words = (op.vocab + 31) / 32;
-    const int per_thread = (words + list_threads - 1) / list_threads;
-    const int first = min(static_cast<int>(threadIdx.x) * per_thread, words);
-    const int end = min(first + per_thread, words);
-    int mine = 0, all = 0;
-    for (int w = first; w < end; ++w) mine += __popc(op.bitmap[w]);
-    int at = block_before<list_warps>(mine, totals, all);
-    for (int w = first; w < end; ++w) {
-        std::uint32_t word = op.bitmap[w];
-        op.bitmap[w] = 0;
-        while (word != 0) {
-            const int token = w * 32 + __ffs(static_cast<int>(word)) - 1;
-            word &= word - 1;
-            op.tokens[at] = token;
-            op.columns[token] = at++;
-        }
-    }
+    const int all = list_bits<list_warps>(op.bitmap, words, totals, [&](int at, int token) {
+        op.tokens[at] = token;
+        op.columns[token] = at;
+    });
+    __syncthreads();  // all words are read
+    for (int w = static_cast<int>(threadIdx.x); w < words; w += list_threads) op.bitmap[w] = 0;
     if (threadIdx.x == 0) *op.size = all;
 }
 
 /// The same of a set that stays.
 __global__ void __launch_bounds__(list_threads) list_set_kernel(const RowSetOp op) {
     __shared__ int totals[list_warps];
-    const int words = (op.range + 31) / 32;
-    const int per_thread = (words + list_threads - 1) / list_threads;
-    const int first = min(static_cast<int>(threadIdx.x) * per_thread, words);
-    const int end = min(first + per_thread, words);
-    int mine = 0, all = 0;
-    for (int w = first; w < end; ++w) mine += __popc(op.bits[w]);
-    int at = block_before<list_warps>(mine, totals, all);
-    for (int w = first; w < end; ++w)
-        for (std::uint32_t word = op.bits[w]; word != 0; word &= word - 1)
-            op.list[at++] = w * 32 + __ffs(static_cast<int>(word)) - 1;
+    list_bits<list_warps>(op.bits, (op.range + 31) / 32, totals,
+                          [&](int at, int number) { op.list[at] = number; });
 }
 
 constexpr int read_threads = 256;

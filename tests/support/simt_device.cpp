@@ -77,10 +77,9 @@ class SimtDevice final : public Device {
     void gather(const GatherOp& op) override { run(cuda::launch_gather, op); }
     void copy_rows(const CopyRowsOp& op) override { run(cuda::launch_copy_rows, op); }
     void compact(const CompactOp& op) override {
-        cuda::simt::set_order(order_);
-        std::vector<Bf16> scratch(static_cast<std::size_t>(op.planes) * static_cast<std::size_t>(op.count) *
-                                  static_cast<std::size_t>(op.width));
-        cuda::launch_compact(op, op.path, scratch.data(), nullptr);
+        CompactOp there = op;
+        there.path_there = op.path;
+        compact({&there, 1});
     }
     void compact(std::span<const CompactOp> ops) override {
         cuda::simt::set_order(order_);

@@ -323,10 +323,12 @@ void caption(const Style& style, CoverageMemory& memory, bool picture) {
                        (model.ranking_heads.empty()
                             ? std::string()
                             : "\nHeads that keep the first tokens of a ranking: " + model.ranking_heads) +
-                       "\nSo many of the most frequent tokens, in the order of the ranking, cover 99 % of "
-                       "the text. The grey "
-                       "curve is the ranking that this very text would have wanted: no fixed shortlist of "
-                       "that size covers more. Stars: shortlists that follow the context.");
+                       (model.least_v_for_99 > 0
+                            ? "\nSo many of the most frequent tokens, in the order of the ranking, cover "
+                              "99 % of the text."
+                            : "") +
+                       "\nThe grey curve is the ranking that this very text would have wanted: no fixed "
+                       "shortlist of that size covers more. Stars: shortlists that follow the context.");
     ImGui::SameLine();
     const float room = ImGui::GetContentRegionAvail().x - switches;
     ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0f, room));
