@@ -35,7 +35,7 @@ class Bench {
   public:
     Bench(const KernelSettings& options, kernels::Exec& exec, const KernelHooks& hooks)
         : options_(options), exec_(exec), hooks_(hooks) {
-        constexpr std::size_t products = 7 + 3, others = 1 + 3;
+        constexpr std::size_t products = 7 + 3, others = 2 + 3;
         planned_ = static_cast<double>(options.rows.size() * (products * options.precisions.size() + others) +
                                        options.precisions.size());
     }
@@ -46,7 +46,8 @@ class Bench {
         }
         for (const int rows : options_.rows) {
             for (const std::string& name : options_.precisions) layer(*kernels::precision_from(name), rows);
-            attention(rows);
+            attention(rows, kernels::KvType::f16);
+            attention(rows, kernels::KvType::f32);
         }
         for (const int rows : options_.rows) selection(rows);
         return std::move(results_);
@@ -168,17 +169,20 @@ class Bench {
     }
 
     /// Of M new rows over a context, heads of 64 with their own keys; other layers' keys in every call.
-    void attention(int rows) {
+    void attention(int rows, kernels::KvType type) {
         constexpr int positions = 512, head_dim = 64, layers = 8;
         const int heads = std::max(1, options_.hidden / head_dim), width = heads * head_dim;
         const std::size_t cells = static_cast<std::size_t>(positions) * static_cast<std::size_t>(width);
         const std::vector<float> keys = normal(cells, 4),
                                  q = normal(static_cast<std::size_t>(rows * width), 5);
-        std::vector<std::vector<float>> kept(2 * layers, keys);
+        std::vector<std::byte> stored(cells * bytes_of(type));
+        kernels::store_kv(exec_, type, keys.data(), static_cast<int>(cells), stored.data());
+        const std::vector<std::vector<std::byte>> kept(2 * layers, stored);
         std::vector<float> out(q.size());
         std::vector<kernels::AttentionQuery> queries(static_cast<std::size_t>(rows));
-        measure(fmt::format("attention of {} heads over {}", heads, positions), "f32", rows,
-                static_cast<double>(2 * cells * sizeof(float)), [&](int call) {
+        measure(fmt::format("attention of {} heads over {}", heads, positions),
+                type == kernels::KvType::f32 ? "f32" : "f16", rows, static_cast<double>(2 * stored.size()),
+                [&](int call) {
                     const auto at = static_cast<std::size_t>(2 * (call % layers));
                     for (int r = 0; r < rows; ++r) {
                         kernels::AttentionQuery& query = queries[static_cast<std::size_t>(r)];
@@ -188,7 +192,7 @@ class Bench {
                         query.values = kept[at + 1].data();
                         query.prefix = positions;
                     }
-                    kernels::attention(exec_, {heads, heads, head_dim, 0.125f}, queries);
+                    kernels::attention(exec_, {heads, heads, head_dim, 0.125f, type}, queries);
                 });
     }
 

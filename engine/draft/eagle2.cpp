@@ -61,6 +61,7 @@ class Eagle2Model final : public EagleModel {
         pass.feed_forward(layer_, out);
     }
     Rows<const float> head_rows(kernels::Exec&, Rows<const float> out) override { return out; }
+    kernels::KvType kv_type() const override { return kv_type_of(layer_.qkv.precision()); }
     std::size_t weight_bytes() const override {
         return fc_.bytes() + fc_bias_.size() * sizeof(float) + layer_.bytes();
     }

@@ -84,6 +84,7 @@ class Eagle3Model final : public EagleModel {
     }
     const kernels::Matrix* own_head() const override { return own_head_.empty() ? nullptr : &own_head_; }
     std::span<const TokenId> own_head_ids() const override { return head_ids_; }
+    kernels::KvType kv_type() const override { return kv_type_of(layer_.qkv.precision()); }
     std::size_t weight_bytes() const override { return layer_.bytes(); }
     kernels::Device* device() const override { return fc_.on_device() ? &fc_.device() : nullptr; }
     EagleOnDevice* on_device() override { return on_device_.ready() ? &on_device_ : nullptr; }

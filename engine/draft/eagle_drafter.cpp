@@ -18,8 +18,8 @@ constexpr int catch_up_chunk = 128;
 /// KV of the verified slots only; what an expansion writes behind them is never committed, because its inputs
 /// were the drafter's own guesses.
 struct EagleState final : DrafterState {
-    EagleState(int slots, const LayerShape& shape, kernels::Device* device)
-        : cache(1, slots, shape.kv_width(), device),
+    EagleState(int slots, const LayerShape& shape, kernels::KvType type, kernels::Device* device)
+        : cache(1, slots, shape.kv_width(), type, device),
           input(static_cast<std::size_t>(2 * shape.hidden)),
           output(static_cast<std::size_t>(shape.hidden)) {}
     KvCache cache;
@@ -119,7 +119,7 @@ class EagleDrafter final : public Drafter {
     bool needs_hidden() const override { return model_->aux_layers().empty(); }
     std::span<const int> aux_layers() const override { return model_->aux_layers(); }
     std::unique_ptr<DrafterState> make_state(int slots) const override {
-        return std::make_unique<EagleState>(slots, model_->shape(), model_->device());
+        return std::make_unique<EagleState>(slots, model_->shape(), model_->kv_type(), model_->device());
     }
     bool keep_slots(DrafterState& state) const override {
         if (model_->device() != nullptr) return false;
@@ -161,7 +161,8 @@ class EagleDrafter final : public Drafter {
     void list_rows(std::span<Growth*> active, int level);
     void propose(DraftContext& context, std::span<Growth*> active, int level, int rows);
     std::uint64_t pass_bytes() const {
-        return model_->weight_bytes() + batch_.kv_bytes(model_->shape().kv_width());
+        return model_->weight_bytes() +
+               batch_.kv_bytes(model_->shape().kv_width(), kernels::bytes_of(model_->kv_type()));
     }
 
     std::unique_ptr<EagleModel> model_;

@@ -34,6 +34,7 @@ class EagleModel {
     /// Target id of each row of own_head(), rising; empty = row i is token i.
     virtual std::span<const TokenId> own_head_ids() const { return {}; }
     virtual std::size_t weight_bytes() const = 0;
+    virtual kernels::KvType kv_type() const = 0;
     /// Where run() keeps keys and values; null = in this memory.
     virtual kernels::Device* device() const { return nullptr; }
     /// The layer on that device.

@@ -1,7 +1,6 @@
 #include "engine/model/decoder_layer.h"
 
 #include <cmath>
-#include <cstring>
 
 #include "kernels/elementwise.h"
 #include "kernels/fused.h"
@@ -73,13 +72,13 @@ void LayerPass::store_keys(int cache_layer) {
     const int q_width = shape_.q_width();
     const int kv_width = shape_.kv_width();
     const std::size_t row_width = static_cast<std::size_t>(q_width + 2 * kv_width);
-    const std::size_t bytes = static_cast<std::size_t>(kv_width) * sizeof(float);
     for (std::size_t r = 0; r < batch_.places_.size(); ++r) {
         const DecoderBatch::Place& place = batch_.places_[r];
-        const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(place.slot) * kv_width;
+        const std::size_t at = static_cast<std::size_t>(place.slot) * place.cache->row_bytes();
         const float* k = batch_.qkv_.data() + r * row_width + q_width;
-        std::memcpy(place.cache->keys(cache_layer) + at, k, bytes);
-        std::memcpy(place.cache->values(cache_layer) + at, k + kv_width, bytes);
+        const kernels::KvType type = place.cache->type();
+        kernels::store_kv(exec_, type, k, kv_width, place.cache->keys(cache_layer) + at);
+        kernels::store_kv(exec_, type, k + kv_width, kv_width, place.cache->values(cache_layer) + at);
     }
 }
 
@@ -97,8 +96,10 @@ void LayerPass::attention(int cache_layer) {
         query.prefix = place.prefix;
         query.tail = {batch_.tails_.data() + place.tail_first, static_cast<std::size_t>(place.tail_size)};
     }
-    const kernels::AttentionShape shape{shape_.heads, shape_.kv_heads, shape_.head_dim,
-                                        1.0f / std::sqrt(static_cast<float>(shape_.head_dim))};
+    if (batch_.places_.empty()) return;
+    kernels::AttentionShape shape{shape_.heads, shape_.kv_heads, shape_.head_dim,
+                                  1.0f / std::sqrt(static_cast<float>(shape_.head_dim))};
+    shape.kv = batch_.places_.front().cache->type();
     kernels::attention(exec_, shape, batch_.queries_);
 }
 

@@ -52,7 +52,7 @@ class DecoderBatch {
     void add_row(KvCache& cache, int slot, int position, int prefix, std::span<const int> tail = {});
     int rows() const { return static_cast<int>(places_.size()); }
     /// Keys and values one layer reads and writes for these rows, in bytes.
-    std::uint64_t kv_bytes(int kv_width, std::size_t value_bytes = sizeof(float)) const;
+    std::uint64_t kv_bytes(int kv_width, std::size_t value_bytes) const;
 
   private:
     struct Place {

@@ -3,20 +3,27 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <new>
 #include <utility>
 
 namespace draftscope {
 namespace {
 
-std::unique_ptr<float[]> reserve(int slots, int kv_width) {
-    return std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(slots) *
-                                                   static_cast<std::size_t>(kv_width));
-}
+constexpr std::align_val_t cache_line{64};
 
 }  // namespace
 
-KvCache::KvCache(int layers, int slots, int kv_width, kernels::Device* device)
-    : layers_(layers), slots_(slots), kv_width_(kv_width), device_(device) {
+void KvCache::Free::operator()(std::byte* rows) const {
+    ::operator delete(rows, cache_line);
+}
+
+KvCache::Rows KvCache::reserve(int slots) const {
+    const std::size_t bytes = static_cast<std::size_t>(slots) * row_bytes();
+    return Rows(static_cast<std::byte*>(::operator new(bytes, cache_line)));
+}
+
+KvCache::KvCache(int layers, int slots, int kv_width, kernels::KvType type, kernels::Device* device)
+    : layers_(layers), slots_(slots), kv_width_(kv_width), type_(type), device_(device) {
     assert(layers > 0 && slots >= 0 && kv_width > 0);
     if (device_ != nullptr) {
         const std::lock_guard lock(device_->busy());
@@ -24,9 +31,13 @@ KvCache::KvCache(int layers, int slots, int kv_width, kernels::Device* device)
         return;
     }
     for (int layer = 0; layer < layers; ++layer) {
-        keys_.push_back(reserve(slots, kv_width));
-        values_.push_back(reserve(slots, kv_width));
+        keys_.push_back(reserve(slots));
+        values_.push_back(reserve(slots));
     }
+}
+
+std::size_t KvCache::row_bytes() const {
+    return static_cast<std::size_t>(kv_width_) * kernels::bytes_of(type_);
 }
 
 void KvCache::reserve_on_device() {
@@ -53,15 +64,15 @@ void KvCache::commit_path(std::span<const int> path) {
         length_ += static_cast<int>(path.size());
         return;
     }
-    const std::size_t width = static_cast<std::size_t>(kv_width_);
-    const auto move_rows = [&](float* base) {
-        float* rows = base + static_cast<std::size_t>(length_) * width;
+    const std::size_t width = row_bytes();
+    const auto move_rows = [&](std::byte* base) {
+        std::byte* rows = base + static_cast<std::size_t>(length_) * width;
         // Ascending order: a source is never left of its destination, nor overwritten before it is read.
         for (std::size_t i = 0; i < path.size(); ++i) {
             const auto source = static_cast<std::size_t>(path[i]);
             assert(source >= i && (i == 0 || path[i] > path[i - 1]));
             if (source == i) continue;
-            std::memcpy(rows + i * width, rows + source * width, width * sizeof(float));
+            std::memcpy(rows + i * width, rows + source * width, width);
         }
     };
     for (std::size_t layer = 0; layer < keys_.size(); ++layer) {
@@ -88,9 +99,9 @@ void KvCache::ensure_free(int count) {
     const int slots = length_ + count;
     // Growing waits for the device: once is enough for a text that stays within the slots it was made for.
     if (device_ != nullptr) return grow_on_device(slots_ + count);
-    const std::size_t kept = static_cast<std::size_t>(length_) * static_cast<std::size_t>(kv_width_);
-    const auto grow = [&](std::unique_ptr<float[]>& rows) {
-        std::unique_ptr<float[]> larger = reserve(slots, kv_width_);
+    const std::size_t kept = static_cast<std::size_t>(length_) * row_bytes();
+    const auto grow = [&](Rows& rows) {
+        Rows larger = reserve(slots);
         std::copy_n(rows.get(), kept, larger.get());
         rows = std::move(larger);
     };

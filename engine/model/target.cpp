@@ -155,7 +155,8 @@ struct Target::Impl {
     kernels::Device* device() const { return lm_head.on_device() ? &lm_head.device() : nullptr; }
     /// Of the latest pass, over all layers.
     std::uint64_t kv_bytes() const {
-        const std::size_t value = device() != nullptr ? sizeof(kernels::Bf16) : sizeof(float);
+        const std::size_t value =
+            device() != nullptr ? sizeof(kernels::Bf16) : kernels::bytes_of(kv_type_of(precision));
         return static_cast<std::uint64_t>(file.config.layers) * batch.kv_bytes(shape.kv_width(), value);
     }
 };
@@ -205,7 +206,8 @@ void Target::Impl::embed(std::span<const TokenId> tokens, Rows<float> out) const
 Status Target::Impl::check_sequence(const SequenceRows& sequence) const {
     const int rows = static_cast<int>(sequence.tokens.size());
     const KvCache* cache = sequence.cache;
-    if (cache == nullptr || cache->layers() != file.config.layers || cache->kv_width() != shape.kv_width()) {
+    if (cache == nullptr || cache->layers() != file.config.layers || cache->kv_width() != shape.kv_width() ||
+        cache->type() != kv_type_of(precision)) {
         return failed("target forward: a sequence's KV cache was not made by this target");
     }
     if (sequence.mask != nullptr &&
@@ -407,7 +409,8 @@ const kernels::RopeTable& Target::rope() const {
     return impl_->rope;
 }
 KvCache Target::make_cache(int slots) const {
-    return KvCache(config().layers, slots, impl_->shape.kv_width(), impl_->device());
+    return KvCache(config().layers, slots, impl_->shape.kv_width(), kv_type_of(impl_->precision),
+                   impl_->device());
 }
 const float* Target::embeddings_there() const {
     Impl& impl = *impl_;

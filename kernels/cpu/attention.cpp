@@ -143,8 +143,10 @@ class Call {
             list_slots(query, chunk * attention_chunk, positions, slots[count]);
             AttentionChunk& one = work[count];
             one.q = query.q + static_cast<std::ptrdiff_t>(kv_head) * group_ * shape_.head_dim;
-            one.keys = query.keys + static_cast<std::ptrdiff_t>(kv_head) * shape_.head_dim;
-            one.values = query.values + static_cast<std::ptrdiff_t>(kv_head) * shape_.head_dim;
+            one.keys = of_head(query.keys, kv_head);
+            one.values = of_head(query.values, kv_head);
+            one.halves = shape_.kv == KvType::f16;
+            one.fetch = count == 0;
             one.slot_stride = static_cast<std::int64_t>(shape_.kv_heads) * shape_.head_dim;
             one.slots = slots[count];
             one.count = positions;
@@ -170,6 +172,12 @@ class Call {
         for (int i = count; i < round_up(count, lanes); ++i) slots[i] = slots[count - 1];
     }
 
+    const void* of_head(const void* rows, int kv_head) const {
+        const std::size_t values =
+            static_cast<std::size_t>(kv_head) * static_cast<std::size_t>(shape_.head_dim);
+        return static_cast<const std::byte*>(rows) + values * bytes_of(shape_.kv);
+    }
+
     void join(const AttentionQuery& query, int kv_head, const float* partials) const {
         for (int g = 0; g < group_; ++g) {
             float* out = query.out + static_cast<std::ptrdiff_t>(kv_head * group_ + g) * shape_.head_dim;
@@ -193,6 +201,11 @@ class Call {
 void attention(Exec& exec, const AttentionShape& shape, std::span<const AttentionQuery> queries) {
     assert(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0);
     if (!queries.empty()) Call(exec, shape, queries).run();
+}
+
+void store_kv(const Exec& exec, KvType type, const float* from, int n, void* to) {
+    if (type == KvType::f16) return row_kernels(exec).to_f16(from, n, static_cast<std::uint16_t*>(to));
+    std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(float));
 }
 
 }  // namespace draftscope::kernels

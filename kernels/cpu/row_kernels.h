@@ -10,10 +10,12 @@ inline constexpr int attention_chunk = 128;  ///< logical positions that share o
 
 /// One query head group against one chunk of logical positions. All `rows` heads share one key/value head.
 struct AttentionChunk {
-    const float* q = nullptr;       ///< [rows, head_dim]
-    const float* keys = nullptr;    ///< of this key/value head
-    const float* values = nullptr;  ///< of this key/value head
-    std::int64_t slot_stride = 0;   ///< floats between two slots
+    const float* q = nullptr;      ///< [rows, head_dim]
+    const void* keys = nullptr;    ///< of this key/value head, f32 or fp16
+    const void* values = nullptr;  ///< of this key/value head
+    bool halves = false;           ///< they are fp16
+    bool fetch = false;            ///< they come from memory: `score` asks for them ahead, values included
+    std::int64_t slot_stride = 0;  ///< values between two slots
     const std::int32_t* slots =
         nullptr;    ///< [round_up(count, 16)], slot of each position, padded with any slot
     int count = 0;  ///< positions, at most attention_chunk
@@ -30,6 +32,8 @@ struct RowKernels {
     void (*silu_mul)(const float* gate, const float* up, int n, float* y);
     void (*add)(const float* x, int n, float* y);
     void (*round_to_bf16)(float* x, int n);
+    /// Nearest fp16, ties to even, at most 65504 in size; a NaN stays one.
+    void (*to_f16)(const float* x, int n, std::uint16_t* y);
     /// x [heads, 2 * half] in place.
     void (*rope)(float* x, int heads, int half, const float* cos, const float* sin);
     float (*largest)(const float* x, int n);

@@ -79,6 +79,20 @@ struct RowKernelsOf {
         for (int i = 0; i < n; i += 16) store_row(x, i, n, V::to_bf16_and_back(load_row(x, i, n)));
     }
 
+    static void to_f16(const float* x, int n, std::uint16_t* y) {
+        for (int i = 0; i < n; i += 16) {
+            // In this order a NaN goes through.
+            const F held = V::min(V::set1(65504.0f), V::max(V::set1(-65504.0f), load_row(x, i, n)));
+            if (n - i >= 16) {
+                V::store_f16(y + i, held);
+                continue;
+            }
+            std::uint16_t last[16];
+            V::store_f16(last, held);
+            for (int j = i; j < n; ++j) y[j] = last[j - i];
+        }
+    }
+
     static void rope(float* x, int heads, int half, const float* cos, const float* sin) {
         for (int h = 0; h < heads; ++h, x += 2 * half) {
             for (int j = 0; j < half; j += 16) {
@@ -299,16 +313,31 @@ struct RowKernelsOf {
 
     /// weights[r][p] = q[row + r] . key(p) for R heads, V::dot_keys keys at a time: each load of a key serves
     /// R rows.
-    template <int R>
+    /// Of one head's row.
+    template <typename T>
+    static void fetch_row(const AttentionChunk& c, const void* rows, int position) {
+        const T* row = static_cast<const T*>(rows) + c.slots[position] * c.slot_stride;
+        constexpr int line = 64 / static_cast<int>(sizeof(T));
+        for (int d = 0; d < c.head_dim; d += line) __builtin_prefetch(row + d, 0, 3);
+    }
+
+    template <typename T, int R>
     static void dot_rows(const AttentionChunk& c, int row) {
         constexpr int keys = V::dot_keys;
+        constexpr int ahead = 24;  ///< positions
+        const bool fetch = c.fetch && row == 0;
         const float* q = c.q + static_cast<std::int64_t>(row) * c.head_dim;
         float* weights = c.weights + row * attention_chunk;
         for (int p = 0; p < c.count; p += keys) {
-            const float* key[keys];
+            const T* key[keys];
             F sum[R][keys];
+            for (int j = p; fetch && j < p + keys; ++j) {
+                if (j + ahead < c.count) fetch_row<T>(c, c.keys, j + ahead);
+                fetch_row<T>(c, c.values, j);
+            }
 #pragma GCC unroll 16
-            for (int j = 0; j < keys; ++j) key[j] = c.keys + c.slots[p + j] * c.slot_stride;
+            for (int j = 0; j < keys; ++j)
+                key[j] = static_cast<const T*>(c.keys) + c.slots[p + j] * c.slot_stride;
 #pragma GCC unroll 4
             for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 16
@@ -365,7 +394,7 @@ struct RowKernelsOf {
     }
 
     /// out[r] = sum over positions, ascending, of weight * value, for R rows and `strips` vectors from d on.
-    template <int R, int Strips>
+    template <typename T, int R, int Strips>
     static void mix_strip(const AttentionChunk& c, int row, int d) {
         F sum[R][Strips];
 #pragma GCC unroll 4
@@ -375,7 +404,7 @@ struct RowKernelsOf {
         }
         const float* weights = c.weights + row * attention_chunk;
         for (int p = 0; p < c.count; ++p) {
-            const float* value = c.values + c.slots[p] * c.slot_stride + d;
+            const T* value = static_cast<const T*>(c.values) + c.slots[p] * c.slot_stride + d;
             F v[Strips];
 #pragma GCC unroll 4
             for (int s = 0; s < Strips; ++s) v[s] = V::load(value + 16 * s);
@@ -394,46 +423,57 @@ struct RowKernelsOf {
         }
     }
 
+    template <typename T>
     static void mix_tail(const AttentionChunk& c, int row, int d, int n) {
         F sum = V::set1(0.0f);
         const float* weights = c.weights + row * attention_chunk;
         for (int p = 0; p < c.count; ++p) {
-            const float* value = c.values + c.slots[p] * c.slot_stride + d;
+            const T* value = static_cast<const T*>(c.values) + c.slots[p] * c.slot_stride + d;
             sum = V::mul_add(V::set1(weights[p]), V::load_n(value, n), sum);
         }
         V::store_n(c.out + static_cast<std::int64_t>(row) * c.partial_stride + d, sum, n);
     }
 
-    template <int R>
+    template <typename T, int R>
     static void mix_rows(const AttentionChunk& c, int row) {
         int d = 0;
-        for (; d + 64 <= c.head_dim; d += 64) mix_strip<R, 4>(c, row, d);
-        for (; d + 16 <= c.head_dim; d += 16) mix_strip<R, 1>(c, row, d);
+        for (; d + 64 <= c.head_dim; d += 64) mix_strip<T, R, 4>(c, row, d);
+        for (; d + 16 <= c.head_dim; d += 16) mix_strip<T, R, 1>(c, row, d);
         if (d == c.head_dim) return;
-        for (int r = 0; r < R; ++r) mix_tail(c, row + r, d, c.head_dim - d);
+        for (int r = 0; r < R; ++r) mix_tail<T>(c, row + r, d, c.head_dim - d);
+    }
+
+    template <typename T>
+    static void dot_chunk(const AttentionChunk& c) {
+        int r = 0;
+        if constexpr (V::dot_rows >= 3) {
+            for (; r + 3 <= c.rows; r += 3) dot_rows<T, 3>(c, r);
+            if (c.rows - r == 2) dot_rows<T, 2>(c, r), r += 2;
+        }
+        for (; r < c.rows; ++r) dot_rows<T, 1>(c, r);
     }
 
     static void score_chunk(const AttentionChunk& c) {
-        int r = 0;
-        if constexpr (V::dot_rows >= 3) {
-            for (; r + 3 <= c.rows; r += 3) dot_rows<3>(c, r);
-            if (c.rows - r == 2) dot_rows<2>(c, r), r += 2;
-        }
-        for (; r < c.rows; ++r) dot_rows<1>(c, r);
-        for (r = 0; r < c.rows; ++r) {
+        c.halves ? dot_chunk<std::uint16_t>(c) : dot_chunk<float>(c);
+        for (int r = 0; r < c.rows; ++r) {
             soften(c, c.weights + r * attention_chunk,
                    c.out + static_cast<std::int64_t>(r) * c.partial_stride);
         }
     }
 
-    static void mix_chunk(const AttentionChunk& c) {
+    template <typename T>
+    static void mix(const AttentionChunk& c) {
         int r = 0;
         if constexpr (V::mix_rows >= 4) {
-            for (; r + 4 <= c.rows; r += 4) mix_rows<4>(c, r);
-            if (c.rows - r == 3) return mix_rows<3>(c, r);
-            if (c.rows - r == 2) return mix_rows<2>(c, r);
+            for (; r + 4 <= c.rows; r += 4) mix_rows<T, 4>(c, r);
+            if (c.rows - r == 3) return mix_rows<T, 3>(c, r);
+            if (c.rows - r == 2) return mix_rows<T, 2>(c, r);
         }
-        for (; r < c.rows; ++r) mix_rows<1>(c, r);
+        for (; r < c.rows; ++r) mix_rows<T, 1>(c, r);
+    }
+
+    static void mix_chunk(const AttentionChunk& c) {
+        c.halves ? mix<std::uint16_t>(c) : mix<float>(c);
     }
 
     static void join_chunks(const float* partials, int chunks, std::int64_t step, int head_dim, float* out) {
@@ -489,9 +529,9 @@ struct RowKernelsOf {
     }
 
     static constexpr RowKernels table() {
-        return {rms_norm,    silu_mul,   add,         round_to_bf16, rope,         largest,     sum_exp,
-                above,       take_above, take_places, count_above,   take_between, take_marked, take_owned,
-                score_chunk, mix_chunk,  join_chunks, forward_kl,    exp_scaled};
+        return {rms_norm,   silu_mul,    add,        round_to_bf16, to_f16,      rope,         largest,
+                sum_exp,    above,       take_above, take_places,   count_above, take_between, take_marked,
+                take_owned, score_chunk, mix_chunk,  join_chunks,   forward_kl,  exp_scaled};
     }
 };
 

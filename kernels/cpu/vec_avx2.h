@@ -19,6 +19,20 @@ struct VecAvx2 {
     static F load_n(const float* p, int n) {
         return {_mm256_maskload_ps(p, first(n)), _mm256_maskload_ps(p + 8, first(n - 8))};
     }
+    static F load(const std::uint16_t* p) {
+        return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
+                _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
+    }
+    static F load_n(const std::uint16_t* p, int n) {
+        std::uint16_t all[16] = {};
+        __builtin_memcpy(all, p, static_cast<unsigned>(n) * sizeof(std::uint16_t));
+        return load(all);
+    }
+    static void store_f16(std::uint16_t* p, F a) {
+        constexpr int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(a.lo, nearest));
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8), _mm256_cvtps_ph(a.hi, nearest));
+    }
     static void store(float* p, F a) {
         _mm256_storeu_ps(p, a.lo);
         _mm256_storeu_ps(p + 8, a.hi);

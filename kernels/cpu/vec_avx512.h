@@ -16,6 +16,16 @@ struct VecAvx512 {
     static __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) - 1u); }
     static F load(const float* p) { return _mm512_loadu_ps(p); }
     static F load_n(const float* p, int n) { return _mm512_maskz_loadu_ps(first(n), p); }
+    static F load(const std::uint16_t* p) {
+        return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+    }
+    static F load_n(const std::uint16_t* p, int n) {
+        return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first(n), p));
+    }
+    static void store_f16(std::uint16_t* p, F a) {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                            _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    }
     static void store(float* p, F a) { _mm512_storeu_ps(p, a); }
     static void store_n(float* p, F a, int n) { _mm512_mask_storeu_ps(p, first(n), a); }
     static F set1(float x) { return _mm512_set1_ps(x); }

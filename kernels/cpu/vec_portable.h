@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/halves.h"
+
 namespace draftscope::kernels {
 
 /// 16 floats and the operations the row kernels need, in plain C++. The other vec_*.h files give the same
@@ -27,6 +29,15 @@ struct VecPortable {
     }
     static F load_n(const float* p, int n) {
         return each([&](int i) { return i < n ? p[i] : 0.0f; });
+    }
+    static F load(const std::uint16_t* p) {
+        return each([&](int i) { return float_of_f16(p[i]); });
+    }
+    static F load_n(const std::uint16_t* p, int n) {
+        return each([&](int i) { return i < n ? float_of_f16(p[i]) : 0.0f; });
+    }
+    static void store_f16(std::uint16_t* p, const F& a) {
+        for (int i = 0; i < 16; ++i) p[i] = f16_of(a.v[i]);
     }
     static void store(float* p, const F& a) {
         for (int i = 0; i < 16; ++i) p[i] = a.v[i];

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
@@ -114,13 +115,20 @@ void head_matmul(benchmark::State& state, Precision precision) {
 }
 
 /// Attention of all layers: M queries at the end of a context, one after the other (range 0, range 1).
+template <KvType type>
 void forward_attention(benchmark::State& state) {
     const int m = static_cast<int>(state.range(0));
     const int context = static_cast<int>(state.range(1));
     Exec& exec = exec_of(all_threads());
     const std::size_t kv = static_cast<std::size_t>(context) * kv_heads * head_dim;
-    const std::vector<float> keys = normal(kv * layers, 1);
-    const std::vector<float> values = normal(kv * layers, 2);
+    const auto kept = [&](std::uint64_t seed) {
+        const std::vector<float> drawn = normal(kv * layers, seed);
+        std::vector<std::byte> rows(drawn.size() * bytes_of(type));
+        store_kv(exec, type, drawn.data(), static_cast<int>(drawn.size()), rows.data());
+        return rows;
+    };
+    const std::vector<std::byte> keys = kept(1), values = kept(2);
+    const std::size_t layer_bytes = kv * bytes_of(type);
     const std::vector<float> q = normal(static_cast<std::size_t>(m) * heads * head_dim, 3);
     std::vector<float> out(q.size());
     std::vector<AttentionQuery> queries(static_cast<std::size_t>(m));
@@ -130,14 +138,14 @@ void forward_attention(benchmark::State& state) {
                 AttentionQuery& query = queries[static_cast<std::size_t>(i)];
                 query.q = q.data() + static_cast<std::ptrdiff_t>(i) * heads * head_dim;
                 query.out = out.data() + static_cast<std::ptrdiff_t>(i) * heads * head_dim;
-                query.keys = keys.data() + kv * static_cast<std::size_t>(l);
-                query.values = values.data() + kv * static_cast<std::size_t>(l);
+                query.keys = keys.data() + layer_bytes * static_cast<std::size_t>(l);
+                query.values = values.data() + layer_bytes * static_cast<std::size_t>(l);
                 query.prefix = context - m + 1 + i;
             }
-            attention(exec, {heads, kv_heads, head_dim, 0.125f}, queries);
+            attention(exec, {heads, kv_heads, head_dim, 0.125f, type}, queries);
         }
     }
-    state.SetBytesProcessed(static_cast<std::int64_t>(2 * kv * layers * sizeof(float)) * state.iterations());
+    state.SetBytesProcessed(static_cast<std::int64_t>(2 * layer_bytes * layers) * state.iterations());
 }
 
 /// The small ops of all layers: two norms, residuals and the gated activation.
@@ -221,14 +229,19 @@ void register_all() {
             ->Unit(benchmark::kMicrosecond)
             ->UseRealTime();
     }
-    benchmark::RegisterBenchmark("forward_attention", forward_attention)
-        ->ArgsProduct({{1, 8}, {128, 512, 2048, 8192}})
-        ->Args({128, 128})
-        ->Args({128, 2048})
-        ->Args({128, 8192})
-        ->ArgNames({"queries", "context"})
-        ->Unit(benchmark::kMillisecond)
-        ->UseRealTime();
+    const std::pair<const char*, void (*)(benchmark::State&)> attentions[] = {
+        {"forward_attention/f32", forward_attention<KvType::f32>},
+        {"forward_attention/f16", forward_attention<KvType::f16>}};
+    for (const auto& [name, run] : attentions) {
+        benchmark::RegisterBenchmark(name, run)
+            ->ArgsProduct({{1, 8}, {128, 512, 2048, 8192}})
+            ->Args({128, 128})
+            ->Args({128, 2048})
+            ->Args({128, 8192})
+            ->ArgNames({"queries", "context"})
+            ->Unit(benchmark::kMillisecond)
+            ->UseRealTime();
+    }
     benchmark::RegisterBenchmark("forward_small_ops", forward_small_ops)
         ->Arg(1)
         ->Arg(8)

@@ -43,7 +43,7 @@ TEST(Kernels, JsonHasEveryOpAtEveryRowCountAndPrecision) {
           "indexed head 32/int8/3", "head + best/int8/3", "low-rank r=12 + best/f32/1",
           "router r=12 + top 32/int8/3", "top set k=32/f32/1", "top-k k=10/f32/3", "log-sum-exp/f32/1",
           "norm + 96x96/int8/1", "norm + gate and up 512x96 + silu/f32/3", "96x256 + residual/int8/3",
-          "attention of 1 heads over 512/f32/3"})
+          "attention of 1 heads over 512/f16/3", "attention of 1 heads over 512/f32/3"})
         EXPECT_EQ(seen.count(name), 1u) << name;
 }
 
@@ -55,9 +55,9 @@ TEST(Kernels, CsvHasAHeaderAndOneLineAnOp) {
                              "scattered_probe_gb_per_s\n",
                              0),
               0u);
-    // Two row counts of seven heads and three layer products at two precisions, two gathers, attention, three
-    // selections.
-    EXPECT_EQ(std::count(done.out.begin(), done.out.end(), '\n'), 1 + 2 * 2 * (7 + 3) + 2 + 2 * (1 + 3));
+    // Two row counts of seven heads and three layer products at two precisions, two gathers, attention over
+    // two types of keys, three selections.
+    EXPECT_EQ(std::count(done.out.begin(), done.out.end(), '\n'), 1 + 2 * 2 * (7 + 3) + 2 + 2 * (2 + 3));
 }
 
 TEST(Kernels, ImpossibleSizesAreNamed) {

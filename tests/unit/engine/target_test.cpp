@@ -405,7 +405,7 @@ TEST(Target, RefusesWhatDoesNotFit) {
     EXPECT_NE(message(large, {-1}, {}, {}).find("token id -1"), std::string::npos);
     EXPECT_NE(message(large, {1}, {2}, {}).find("aux layer 2"), std::string::npos);
     EXPECT_NE(message(large, {1}, {}, {1}).find("row 1 of 1"), std::string::npos);
-    KvCache foreign(1, 8, 32);
+    KvCache foreign(1, 8, 32, kernels::KvType::f32);
     EXPECT_NE(message(foreign, {1}, {}, {}).find("not made by this target"), std::string::npos);
 }
 
@@ -466,9 +466,10 @@ TEST(Target, RefusesAConfigThatTheWeightsContradict) {
 }
 
 TEST(KvCache, KeepsAPathAndGrowsBehindIt) {
-    KvCache cache(2, 8, 3);
-    const auto fill = [&](float* rows, int slots, float base) {
-        for (int i = 0; i < slots * 3; ++i) rows[i] = base + static_cast<float>(i);
+    KvCache cache(2, 8, 3, kernels::KvType::f32);
+    const auto floats = [](std::byte* rows) { return reinterpret_cast<float*>(rows); };
+    const auto fill = [&](std::byte* rows, int slots, float base) {
+        for (int i = 0; i < slots * 3; ++i) floats(rows)[i] = base + static_cast<float>(i);
     };
     for (int layer = 0; layer < 2; ++layer) {
         fill(cache.keys(layer), 8, 100.0f * static_cast<float>(layer));
@@ -486,12 +487,37 @@ TEST(KvCache, KeepsAPathAndGrowsBehindIt) {
     for (int layer = 0; layer < 2; ++layer) {
         for (int slot = 0; slot < 5; ++slot) {
             const float expected = 100.0f * static_cast<float>(layer) + static_cast<float>(3 * kept[slot]);
-            EXPECT_EQ(cache.keys(layer)[3 * slot], expected);
-            EXPECT_EQ(cache.values(layer)[3 * slot + 2], expected + 1002.0f);
+            EXPECT_EQ(floats(cache.keys(layer))[3 * slot], expected);
+            EXPECT_EQ(floats(cache.values(layer))[3 * slot + 2], expected + 1002.0f);
         }
     }
     cache.truncate(1);
     EXPECT_EQ(cache.length(), 1);
+}
+
+TEST(KvCache, HoldsHalvesUnlessWeightsAreF32) {
+    auto exec = kernels::make_cpu_exec(1);
+    const auto exact = make_target(*exec, Precision::f32), narrow = make_target(*exec, Precision::int8);
+    KvCache floats = exact->make_cache(8), halves = narrow->make_cache(8);
+    EXPECT_EQ(floats.type(), kernels::KvType::f32);
+    EXPECT_EQ(halves.type(), kernels::KvType::f16);
+    EXPECT_EQ(floats.row_bytes(), 2 * halves.row_bytes());
+
+    const std::vector<TokenId> tokens{1, 2, 3};
+    ForwardOutput out;
+    const Status wrong = narrow->prefill(*exec, floats, tokens, {}, out);
+    ASSERT_FALSE(wrong.ok());
+    EXPECT_NE(wrong.error().message.find("not made by this target"), std::string::npos);
+
+    // A path moves whole rows of either size.
+    ASSERT_TRUE(narrow->prefill(*exec, halves, tokens, {}, out).ok());
+    const std::vector<std::byte> before(halves.keys(0), halves.keys(0) + 3 * halves.row_bytes());
+    halves.truncate(1);
+    halves.commit_path(std::vector<int>{1});
+    halves.ensure_free(40);
+    EXPECT_TRUE(std::equal(halves.keys(0), halves.keys(0) + halves.row_bytes(), before.begin()));
+    EXPECT_TRUE(std::equal(halves.keys(0) + halves.row_bytes(), halves.keys(0) + 2 * halves.row_bytes(),
+                           before.begin() + static_cast<std::ptrdiff_t>(2 * halves.row_bytes())));
 }
 
 TEST(AncestorMask, AgreesWithWalkingUp) {

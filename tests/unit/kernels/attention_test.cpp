@@ -1,24 +1,60 @@
 #include "kernels/attention.h"
 
 #include <algorithm>
+#include <limits>
+#include <string>
 
+#include "kernels/halves.h"
 #include "kernels_test_util.h"
 
 namespace draftscope::kernels {
 namespace {
 
+constexpr KvType kv_types[] = {KvType::f32, KvType::f16};
+
+std::string name_of(KvType type) {
+    return type == KvType::f32 ? "f32" : "f16";
+}
+
+/// Keys or values as a cache keeps them, with what those mean.
+struct Kept {
+    Kept(const AttentionShape& shape, int slots, std::uint64_t seed)
+        : meant(slots, shape.kv_heads * shape.head_dim), type(shape.kv) {
+        Rng rng(seed);
+        for (float& v : meant.data) v = static_cast<float>(rng.normal());
+        if (type == KvType::f16)
+            for (float& v : meant.data) v = float_of_f16(f16_of(v));
+        rows.resize(meant.data.size() * bytes_of(type));
+        const auto exec = make_cpu_exec(1);
+        store_kv(*exec, type, meant.data.data(), static_cast<int>(meant.data.size()), rows.data());
+    }
+    std::size_t row_bytes() const { return static_cast<std::size_t>(meant.cols) * bytes_of(type); }
+    std::byte* row(int slot) { return rows.data() + static_cast<std::size_t>(slot) * row_bytes(); }
+
+    Table meant;
+    KvType type;
+    std::vector<std::byte> rows;
+};
+
 struct Cache {
     Cache(const AttentionShape& shape, int slots, std::uint64_t seed)
-        : keys(normal(slots, shape, seed)), values(normal(slots, shape, seed + 1)) {}
-    static Table normal(int slots, const AttentionShape& shape, std::uint64_t seed) {
-        Table table(slots, shape.kv_heads * shape.head_dim);
-        Rng rng(seed);
-        for (float& v : table.data) v = static_cast<float>(rng.normal());
-        return table;
+        : keys(shape, slots, seed), values(shape, slots, seed + 1) {}
+    AttentionQuery query(const float* q, float* out, int prefix, std::span<const int> tail = {}) const {
+        return {q, out, keys.rows.data(), values.rows.data(), prefix, tail};
     }
-    Table keys;
-    Table values;
+    Kept keys;
+    Kept values;
 };
+
+/// The shape with either type of keys and values.
+template <typename Test>
+void with_both_types(AttentionShape shape, Test test) {
+    for (const KvType type : kv_types) {
+        SCOPED_TRACE(name_of(type));
+        shape.kv = type;
+        test(shape);
+    }
+}
 
 Table queries_of(const AttentionShape& shape, int count, std::uint64_t seed) {
     Table q(count, shape.heads * shape.head_dim);
@@ -37,7 +73,7 @@ std::vector<double> reference(const AttentionShape& shape, const float* q, const
         for (const int slot : slots) {
             double dot = 0;
             for (int d = 0; d < shape.head_dim; ++d) {
-                dot += static_cast<double>(q[h * shape.head_dim + d]) * cache.keys.at(slot, kv + d);
+                dot += static_cast<double>(q[h * shape.head_dim + d]) * cache.keys.meant.at(slot, kv + d);
             }
             weight.push_back(dot * static_cast<double>(shape.scale));
             top = std::max(top, weight.back());
@@ -47,7 +83,7 @@ std::vector<double> reference(const AttentionShape& shape, const float* q, const
         for (std::size_t p = 0; p < slots.size(); ++p) {
             for (int d = 0; d < shape.head_dim; ++d) {
                 out[static_cast<std::size_t>(h * shape.head_dim + d)] +=
-                    weight[p] / sum * cache.values.at(slots[p], kv + d);
+                    weight[p] / sum * cache.values.meant.at(slots[p], kv + d);
             }
         }
     }
@@ -57,28 +93,69 @@ std::vector<double> reference(const AttentionShape& shape, const float* q, const
 TEST(Attention, MatchesDoublePrecision) {
     const AttentionShape shapes[] = {
         {9, 3, 64, 0.125f}, {4, 4, 16, 0.25f}, {5, 1, 80, 0.1f}, {2, 1, 20, 0.2f}, {8, 2, 128, 0.09f}};
+    const auto check = [](const AttentionShape& shape, Exec& exec) {
+        for (const int positions : {1, 2, 15, 16, 17, 127, 128, 129, 700}) {
+            const Cache cache(shape, positions, 1);
+            Table q = queries_of(shape, 1, 3);
+            for (int i = 0; i < shape.head_dim; ++i) q.row(0)[i] *= 30.0f;  // a head of one spike
+            Table out(1, q.cols);
+            const AttentionQuery query = cache.query(q.row(0), out.row(0), positions);
+            attention(exec, shape, {&query, 1});
+            std::vector<int> slots(static_cast<std::size_t>(positions));
+            for (int p = 0; p < positions; ++p) slots[static_cast<std::size_t>(p)] = p;
+            const std::vector<double> expected = reference(shape, q.row(0), cache, slots);
+            for (int i = 0; i < q.cols; ++i) {
+                // Scores reach 100, so exp of their f32 rounding error is off by up to 1e-5.
+                ASSERT_NEAR(out.at(0, i), expected[static_cast<std::size_t>(i)], 6e-5)
+                    << name_of(exec.isa()) << " dim " << shape.head_dim << " positions " << positions;
+            }
+        }
+    };
     for (const Isa isa : isas()) {
-        for (const AttentionShape& shape : shapes) {
-            for (const int threads : {1, 2}) {
-                auto exec = make_cpu_exec(threads, isa);
-                for (const int positions : {1, 2, 15, 16, 17, 127, 128, 129, 700}) {
-                    const Cache cache(shape, positions, 1);
-                    Table q = queries_of(shape, 1, 3);
-                    for (int i = 0; i < shape.head_dim; ++i) q.row(0)[i] *= 30.0f;  // a head of one spike
-                    Table out(1, q.cols);
-                    const AttentionQuery query{q.row(0),  out.row(0), cache.keys.row(0), cache.values.row(0),
-                                               positions, {}};
-                    attention(*exec, shape, {&query, 1});
-                    std::vector<int> slots(static_cast<std::size_t>(positions));
-                    for (int p = 0; p < positions; ++p) slots[static_cast<std::size_t>(p)] = p;
-                    const std::vector<double> expected = reference(shape, q.row(0), cache, slots);
-                    for (int i = 0; i < q.cols; ++i) {
-                        // Scores reach 100, so exp of their f32 rounding error is off by up to 1e-5.
-                        ASSERT_NEAR(out.at(0, i), expected[static_cast<std::size_t>(i)], 6e-5)
-                            << name_of(isa) << " dim " << shape.head_dim << " positions " << positions;
-                    }
+        for (const int threads : {1, 2}) {
+            auto exec = make_cpu_exec(threads, isa);
+            for (const AttentionShape& shape : shapes)
+                with_both_types(shape, [&](const AttentionShape& typed) { check(typed, *exec); });
+        }
+    }
+}
+
+TEST(Attention, KeysAndValuesAreRoundedToTheNearestAndHeldFinite) {
+    std::vector<float> values{0.0f,
+                              -0.0f,
+                              1.0f,
+                              0x1.ffcp-1f + 0x1p-12f,  // halfway between two halves
+                              65504.0f,
+                              65519.0f,
+                              65520.0f,
+                              -1e30f,
+                              std::numeric_limits<float>::infinity(),
+                              -std::numeric_limits<float>::infinity(),
+                              std::numeric_limits<float>::quiet_NaN(),
+                              0x1p-24f,
+                              0x1p-25f,
+                              0x1.8p-25f,
+                              1e-40f,
+                              -3e-6f};
+    Rng rng(4);
+    while (values.size() < 67)
+        values.push_back(static_cast<float>(rng.normal() * std::exp(8.0 * rng.normal())));
+    std::vector<std::uint16_t> expected;
+    for (const float v : values)
+        expected.push_back(f16_of(std::isnan(v) ? v : std::clamp(v, -65504.0f, 65504.0f)));
+    for (const Isa isa : isas()) {
+        const auto exec = make_cpu_exec(1, isa);
+        for (const std::size_t n : {std::size_t{1}, std::size_t{16}, std::size_t{31}, values.size()}) {
+            std::vector<std::uint16_t> out(n + 1, 0x1234);
+            store_kv(*exec, KvType::f16, values.data(), static_cast<int>(n), out.data());
+            for (std::size_t i = 0; i < n; ++i) {
+                if (std::isnan(values[i])) {
+                    EXPECT_TRUE(std::isnan(float_of_f16(out[i]))) << name_of(isa);
+                } else {
+                    EXPECT_EQ(out[i], expected[i]) << name_of(isa) << " of " << values[i];
                 }
             }
+            EXPECT_EQ(out[n], 0x1234) << "written past the end by " << name_of(isa);
         }
     }
 }
@@ -98,18 +175,17 @@ struct Tree {
     std::vector<std::vector<int>> paths;
 };
 
-TEST(Attention, TreeSlotsGiveTheBitsOfAChain) {
-    const AttentionShape shape{9, 3, 64, 0.125f};
+void tree_slots_give_the_bits_of_a_chain(const AttentionShape& shape) {
     for (const Isa isa : isas()) {
         for (const int prefix : {0, 1, 15, 126, 500}) {
             const Tree tree(prefix, 24, static_cast<std::uint64_t>(prefix));
-            const Cache cache(shape, prefix + 24, 5);
+            Cache cache(shape, prefix + 24, 5);
             const Table q = queries_of(shape, 24, 7);
             Table together(24, q.cols);
             std::vector<AttentionQuery> batch;
             for (int i = 0; i < 24; ++i) {
-                batch.push_back({q.row(i), together.row(i), cache.keys.row(0), cache.values.row(0), prefix,
-                                 tree.paths[static_cast<std::size_t>(i)]});
+                batch.push_back(
+                    cache.query(q.row(i), together.row(i), prefix, tree.paths[static_cast<std::size_t>(i)]));
             }
             auto exec = make_cpu_exec(2, isa);
             attention(*exec, shape, batch);
@@ -119,16 +195,12 @@ TEST(Attention, TreeSlotsGiveTheBitsOfAChain) {
                 const std::vector<int>& path = tree.paths[static_cast<std::size_t>(i)];
                 for (std::size_t p = 0; p < path.size(); ++p) {
                     const int slot = prefix + static_cast<int>(p);
-                    std::copy_n(cache.keys.row(path[p]), cache.keys.cols, chain.keys.row(slot));
-                    std::copy_n(cache.values.row(path[p]), cache.values.cols, chain.values.row(slot));
+                    std::copy_n(cache.keys.row(path[p]), cache.keys.row_bytes(), chain.keys.row(slot));
+                    std::copy_n(cache.values.row(path[p]), cache.values.row_bytes(), chain.values.row(slot));
                 }
                 Table alone(1, q.cols);
-                const AttentionQuery query{q.row(i),
-                                           alone.row(0),
-                                           chain.keys.row(0),
-                                           chain.values.row(0),
-                                           prefix + static_cast<int>(path.size()),
-                                           {}};
+                const AttentionQuery query =
+                    chain.query(q.row(i), alone.row(0), prefix + static_cast<int>(path.size()));
                 attention(*exec, shape, {&query, 1});
                 ASSERT_TRUE(same_bits(alone.row(0), together.row(i), q.cols))
                     << name_of(isa) << " prefix " << prefix << " node " << i;
@@ -137,8 +209,11 @@ TEST(Attention, TreeSlotsGiveTheBitsOfAChain) {
     }
 }
 
-TEST(Attention, NeitherThreadsNorCompanyNorOrderChangeABit) {
-    const AttentionShape shape{9, 3, 64, 0.125f};
+TEST(Attention, TreeSlotsGiveTheBitsOfAChain) {
+    with_both_types({9, 3, 64, 0.125f}, tree_slots_give_the_bits_of_a_chain);
+}
+
+void nothing_else_changes_a_bit(const AttentionShape& shape) {
     constexpr int count = 70;
     for (const Isa isa : isas()) {
         // Queries of two sequences, at positions from 1 to 1100.
@@ -147,8 +222,7 @@ TEST(Attention, NeitherThreadsNorCompanyNorOrderChangeABit) {
         const Table q = queries_of(shape, count, 3);
         const auto query = [&](int i, float* out) {
             const Cache& cache = i % 3 == 0 ? second : first;
-            return AttentionQuery{q.row(i),         out, cache.keys.row(0), cache.values.row(0),
-                                  1 + i * i % 1100, {}};
+            return cache.query(q.row(i), out, 1 + i * i % 1100);
         };
         Table expected(count, q.cols);
         auto single = make_cpu_exec(1, isa);
@@ -175,23 +249,31 @@ TEST(Attention, NeitherThreadsNorCompanyNorOrderChangeABit) {
     }
 }
 
-TEST(Attention, UnusedSlotsMayHoldAnything) {
-    const AttentionShape shape{2, 1, 16, 0.25f};
+TEST(Attention, NeitherThreadsNorCompanyNorOrderChangeABit) {
+    with_both_types({9, 3, 64, 0.125f}, nothing_else_changes_a_bit);
+}
+
+void unused_slots_may_hold_anything(const AttentionShape& shape) {
     auto exec = make_cpu_exec(1);
     Cache cache(shape, 8, 1);
     const Table q = queries_of(shape, 1, 2);
     const std::vector<int> tail = {6};
     Table clean(1, q.cols);
     Table dirty(1, q.cols);
-    AttentionQuery query{q.row(0), clean.row(0), cache.keys.row(0), cache.values.row(0), 4, tail};
+    AttentionQuery query = cache.query(q.row(0), clean.row(0), 4, tail);
     attention(*exec, shape, {&query, 1});
     for (const int slot : {4, 5, 7}) {
-        std::fill_n(cache.keys.row(slot), 16, std::nanf(""));
-        std::fill_n(cache.values.row(slot), 16, std::nanf(""));
+        // All bits set are a NaN in either type.
+        std::fill_n(cache.keys.row(slot), cache.keys.row_bytes(), std::byte{0xff});
+        std::fill_n(cache.values.row(slot), cache.values.row_bytes(), std::byte{0xff});
     }
     query.out = dirty.row(0);
     attention(*exec, shape, {&query, 1});
     EXPECT_TRUE(same_bits(clean.row(0), dirty.row(0), q.cols));
+}
+
+TEST(Attention, UnusedSlotsMayHoldAnything) {
+    with_both_types({2, 1, 16, 0.25f}, unused_slots_may_hold_anything);
 }
 
 }  // namespace
