@@ -144,8 +144,9 @@ struct SelectOp {
     float* values = nullptr;      ///< [rows, k]
     float* logsumexp = nullptr;   ///< [rows]
     void* scratch = nullptr;      ///< select_scratch() bytes
-    /// Row m's candidates are tokens own[m * own_stride + i], i < own_count, and its logit of token t lies in
-    /// column columns[t]; ids are places i. Negative tokens do not count. Null = columns as they lie.
+    /// Row m's candidates are tokens own[m * own_stride + i], i < support, rising, and its logit of token t
+    /// lies in column columns[t], or without `columns` in column i; ids are tokens. Negative tokens do not
+    /// count. Null = columns as they lie.
     const std::int32_t* own = nullptr;
     std::int64_t own_stride = 0;
     const std::int32_t* columns = nullptr;

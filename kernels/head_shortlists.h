@@ -27,13 +27,24 @@ class DeviceShortlists {
     /// Can this run for `k` candidates of shortlists of `size`?
     static bool fits(const Matrix& up, const RowStore& exact, int size, int k);
 
+    /// Memory for calls of up to these sizes, so that no later one moves anything; false when it is out.
+    bool reserve(const Matrix& down, const Matrix& up, int rows, int size);
     /// The `size` best tokens by up (down x), or by up x, for each row, rising.
     void ask_router(const Matrix* down, const Matrix& up, Rows<const float> x, int size);
+    /// The same of rows that lie there as `down`, or `up`, reads them.
+    void ask_router(const Matrix* down, const Matrix& up, const Bf16* x, int rows, int size);
+    /// The tokens of rows [first, first + rows), rising, to `tokens` with room for all, and how many. Before
+    /// ask_exact().
+    void ask_union(int first, int rows, std::int32_t* tokens, std::int32_t* size);
     /// Logits over the union of the rows' shortlists, or `per_row` over each row's own alone, the same bits;
-    /// `exact` reads the same x.
-    void ask_exact(const RowStore& exact, bool per_row);
+    /// `exact` reads the same x. The union's size goes to `size`, and where there are `tokens`, these there,
+    /// like that of ask_union(). Nulls = to bring().
+    void ask_exact(const RowStore& exact, bool per_row, std::int32_t* size = nullptr,
+                   std::int32_t* tokens = nullptr);
     /// The k best of each row's own, and the log of the sum over all of these.
     void ask_best(int k);
+    /// The same, left there: ids are tokens.
+    void ask_best(int k, std::int32_t* ids, float* values, float* sums);
     /// Waits. `ids` are tokens; `chosen` becomes [rows, size], `together` the union, both rising; per row
     /// there is no union.
     void bring(Rows<std::int32_t> ids, Rows<float> values, std::span<float> sums,
@@ -41,12 +52,18 @@ class DeviceShortlists {
 
   private:
     bool bring_names();
+    static std::size_t block_words(int rows, int size, int most);
+    int most_together(int rows, int size) const;
+    bool reserve_call(const Matrix& up, int rows, int size);
+    bool reserve_narrow(const Matrix& down, int rows);
+    bool reserve_exact(int rows, int columns, std::size_t listed);
     void ask_each(const RowStore& exact);
     const std::int32_t* ask_rows_of(const std::int32_t* tokens, int count, const std::int32_t* count_there);
 
     Device* device_ = nullptr;
     int rows_ = 0, size_ = 0, k_ = 0, vocab_ = 0, most_ = 0;
     const Bf16* x_ = nullptr;
+    DeviceBuffer narrow_, narrow_half_;  ///< between the router's factors
     bool per_row_ = false;
     bool broken_ = false;  ///< memory was out; nothing more is asked for
     bool fresh_names_ = false;

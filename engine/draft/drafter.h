@@ -85,6 +85,8 @@ class Drafter {
     virtual Status draft_there(DraftContext&, std::span<DraftJob>, TreeStep&, DeviceSpans&) {
         return failed("this drafter does not draft on a device alone");
     }
+    /// After the wait that follows: heads learn what they decided there.
+    virtual void drafted_there() {}
     /// The head matrix this drafter was trained with; null = the target's.
     virtual const kernels::Matrix* own_head() const { return nullptr; }
     /// Target id of each row of a trimmed own head, rising; empty = row i is token i.

@@ -131,6 +131,7 @@ class EagleDrafter final : public Drafter {
     bool fits_there(const DraftContext& context, std::span<const DraftJob> jobs) override;
     Status draft_there(DraftContext& context, std::span<DraftJob> jobs, TreeStep& step,
                        DeviceSpans& spans) override;
+    void drafted_there() override { growth_.collect(); }
     const kernels::Matrix* own_head() const override { return model_->own_head(); }
     std::span<const TokenId> own_head_ids() const override { return model_->own_head_ids(); }
     std::size_t weight_bytes() const override { return model_->weight_bytes(); }

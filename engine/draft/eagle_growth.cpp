@@ -1,6 +1,7 @@
 #include "engine/draft/eagle_growth.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cstring>
 #include <vector>
@@ -24,7 +25,13 @@ int rows_of(int level, int topk) {
 
 }  // namespace
 
-bool EagleGrowth::fits(const DraftContext& context, std::span<const DraftJob* const> jobs) const {
+HeadThere& EagleGrowth::there_of(Head& head) {
+    if (HeadThere* own = head.there()) return *own;
+    direct_.use(head);
+    return direct_;
+}
+
+bool EagleGrowth::fits(const DraftContext& context, std::span<const DraftJob* const> jobs) {
     if (jobs.empty() || context.sampled != nullptr ||
         (context.watcher != nullptr && context.watcher->watching()))
         return false;
@@ -36,47 +43,21 @@ bool EagleGrowth::fits(const DraftContext& context, std::span<const DraftJob* co
         if (job->tree.choices || job->tree.topk != first.topk) return false;
         levels = std::max(levels, job->tree.levels());
     }
-    const TokenId* ids = nullptr;
-    for (int level = 0; level < levels; ++level) {
-        const auto direct = context.head->direct(level);
-        if (!direct || direct->support < first.topk || !direct->up->on_device() ||
-            (direct->down != nullptr && !direct->down->on_device()))
-            return false;
-        if (level > 0 && direct->ids.data() != ids) return false;
-        ids = direct->ids.data();
-    }
-    return true;
-}
-
-bool EagleGrowth::keep_ids(std::span<const TokenId> ids) {
-    if (std::equal(ids.begin(), ids.end(), ids_.begin(), ids_.end())) return true;
-    ids_.assign(ids.begin(), ids.end());
-    if (!ids_there_.reserve(*model_.device(), std::max<std::size_t>(ids.size_bytes(), 4))) return false;
-    model_.device()->upload(ids_there_.as<void>(), ids.data(), ids.size_bytes());
-    return true;
-}
-
-bool EagleGrowth::reserve_head(const DirectHead& direct, int rows) {
-    kernels::Device& device = *model_.device();
-    const int narrow = direct.down == nullptr ? 0 : direct.down->n();
-    return (narrow == 0 || (narrow_.reserve(device, count(rows, narrow) * sizeof(float)) &&
-                            narrow_half_.reserve(device, count(rows, kernels::padded_columns(narrow)) *
-                                                             sizeof(kernels::Bf16)))) &&
-           scratch_.reserve(device, kernels::head_scratch(rows, direct.support, topk_));
+    return there_of(*context.head).fits(levels, first.topk);
 }
 
 /// Memory for all levels, before the first: what moves later would lose what it held.
-bool EagleGrowth::prepare(std::span<const GrowingTree> trees, const Head& head) {
+bool EagleGrowth::prepare(std::span<const GrowingTree> trees, Head& head) {
     kernels::Device& device = *model_.device();
     topk_ = trees.front().job->tree.topk;
-    const int levels = most_levels(trees), most_rows = static_cast<int>(trees.size()) * topk_;
+    head_ = &there_of(head);
+    const int levels = levels_ = most_levels(trees), most_rows = static_cast<int>(trees.size()) * topk_;
     cells_ = 0;
     for (const GrowingTree& tree : trees) cells_ += count(1 + tree.job->tree.depth * topk_, topk_);
     const auto rows = static_cast<std::size_t>(most_rows);
     embeddings_ = model_.embeddings_there();
-    bool enough = embeddings_ != nullptr && model_.on_device()->make_room(most_rows);
-    for (int level = 0; enough && level < levels; ++level)
-        enough = reserve_head(*head.direct(level), most_rows);
+    bool enough = embeddings_ != nullptr && model_.on_device()->make_room(most_rows) &&
+                  head_->reserve(device, levels, most_rows, topk_) && place_notes(trees);
     const auto words = [&](kernels::DeviceBuffer& buffer, std::size_t values) {
         enough = enough && buffer.reserve(device, values * sizeof(float));
     };
@@ -91,7 +72,38 @@ bool EagleGrowth::prepare(std::span<const GrowingTree> trees, const Head& head) 
     const void* before[] = {tails(0), tails(1)};
     for (kernels::DeviceBuffer& one : tails_) words(one, rows * static_cast<std::size_t>(levels));
     if (before[0] != tails(0) || before[1] != tails(1)) model_.on_device()->forget_graphs();
-    return enough && keep_ids(head.direct(0)->ids);
+    return enough;
+}
+
+/// Places of what the head leaves there, and memory for it.
+bool EagleGrowth::place_notes(std::span<const GrowingTree> trees) {
+    const std::size_t table = trees.size() * (static_cast<std::size_t>(levels_) + 1);
+    set_first_.assign(table, 0);
+    set_words_ = 0;
+    words_ = table;
+    note_first_.clear();
+    for (int level = 0; level <= levels_; ++level) {
+        // Behind its last head call, a sequence's set is that call's.
+        const int call = std::min(level, levels_ - 1);
+        int rows = 0;
+        for (std::size_t i = 0; i < trees.size(); ++i) {
+            const int last = trees[i].job->tree.levels() - 1;
+            std::int32_t& first = set_first_[set_at(static_cast<int>(i), level)];
+            if (level > last) {
+                first = set_first_[set_at(static_cast<int>(i), last)];
+                continue;
+            }
+            rows += rows_of(level, topk_);
+            first = static_cast<std::int32_t>(set_words_);
+            set_words_ += static_cast<std::size_t>(head_->set_room(level, rows_of(level, topk_)));
+        }
+        note_first_.push_back(words_);
+        if (level < levels_) words_ += static_cast<std::size_t>(head_->note_room(call, rows));
+    }
+    kernels::Device& device = *model_.device();
+    return left_there_.reserve(device, std::bit_ceil(words_ * sizeof(std::int32_t))) &&
+           sets_there_.reserve(device,
+                               std::bit_ceil(std::max<std::size_t>(set_words_, 1) * sizeof(std::int32_t)));
 }
 
 Result<bool> EagleGrowth::grow(DraftContext& context, std::span<GrowingTree> trees) {
@@ -103,6 +115,7 @@ Result<bool> EagleGrowth::grow(DraftContext& context, std::span<GrowingTree> tre
     candidates_.resize(2 * cells_);
     device.download(candidates_.data(), pool_.as<void>(), 2 * cells_ * sizeof(std::int32_t));
     DS_TRY(device.finish());
+    collect();
     own_spans_.record(context.phases);
     fill(trees);
     return true;
@@ -111,6 +124,8 @@ Result<bool> EagleGrowth::grow(DraftContext& context, std::span<GrowingTree> tre
 Status EagleGrowth::ask(DraftContext& context, std::span<GrowingTree> trees, DeviceSpans& spans,
                         TreeStep* step) {
     spans_ = &spans;
+    asked_levels_ = 0;
+    wants_sets_ = set_words_ > 0 && (head_->reads_sets() || (step != nullptr && step->sets_come()));
     start(trees);
     std::vector<GrowingTree*> active;
     for (GrowingTree& tree : trees) active.push_back(&tree);
@@ -119,8 +134,44 @@ Status EagleGrowth::ask(DraftContext& context, std::span<GrowingTree> trees, Dev
         if (level > 0) DS_TRY(pass(context, active, level, rows));
         propose(context, active, level, rows);
     }
+    kernels::Device& device = *model_.device();
+    if (step != nullptr && step->sets_come()) hand_sets(trees, *step);
     if (step != nullptr) rerank(context.phases, trees, *step);
+    left_.resize(words_ + (head_->reads_sets() ? set_words_ : 0));
+    device.download(left_.data(), left_there_.as<void>(), words_ * sizeof(std::int32_t));
+    if (head_->reads_sets())
+        device.download(left_.data() + words_, sets_there_.as<void>(), set_words_ * sizeof(std::int32_t));
     return {};
+}
+
+/// What the trees' rows can propose, for the target's pass.
+void EagleGrowth::hand_sets(std::span<const GrowingTree> trees, TreeStep& step) {
+    auto* sizes = left_there_.as<std::int32_t>();
+    for (const GrowingTree& tree : trees)
+        for (int level = tree.job->tree.levels(); level <= levels_; ++level)
+            model_.device()->copy(sizes + set_at(tree.place, level),
+                                  sizes + set_at(tree.place, tree.job->tree.levels() - 1),
+                                  sizeof(std::int32_t));
+    step.use_sets(sets_there_.as<TokenId>(), set_first_, sizes);
+}
+
+void EagleGrowth::collect() {
+    std::vector<std::span<const TokenId>> sets;
+    for (std::size_t i = 0; i < asked_levels_; ++i) {
+        const Asked& asked = asked_[i];
+        sets.clear();
+        for (const SequenceThere& sequence : asked.sequences) {
+            if (!head_->reads_sets()) break;
+            const std::size_t at = set_at(sequence.place, asked.level);
+            const int room = head_->set_room(asked.level, sequence.rows);
+            sets.push_back(std::span<const TokenId>(left_).subspan(
+                words_ + static_cast<std::size_t>(set_first_[at]),
+                static_cast<std::size_t>(std::clamp(left_[at], 0, room))));
+        }
+        head_->collect({*spans_, asked.level, asked.rows, asked.sequences, sets,
+                        std::span<const std::int32_t>(left_).subspan(asked.notes, asked.note_count)});
+    }
+    asked_levels_ = 0;
 }
 
 /// The trees that BeamExpansion::rerank() makes of the pools, as rows.
@@ -183,30 +234,36 @@ Status EagleGrowth::pass(DraftContext& context, std::span<GrowingTree* const> ac
     return layer.ask(batch_, tails(level - 1), (level - 1) % 2);
 }
 
+void EagleGrowth::ask_head(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows) {
+    if (asked_.size() == asked_levels_) asked_.emplace_back();
+    Asked& asked = asked_[asked_levels_++];
+    asked.level = level;
+    asked.rows = rows;
+    asked.notes = note_first_[static_cast<std::size_t>(level)];
+    asked.note_count = note_first_[static_cast<std::size_t>(level) + 1] - asked.notes;
+    asked.sequences.clear();
+    auto* left = left_there_.as<std::int32_t>();
+    for (const GrowingTree* tree : active) {
+        const std::size_t at = set_at(tree->place, level);
+        SequenceThere& one = asked.sequences.emplace_back();
+        one = {tree->job->head_state, tree->place, tree->first_row, rows_of(level, topk_)};
+        if (!wants_sets_) continue;
+        one.set = sets_there_.as<TokenId>() + set_first_[at];
+        one.set_size = left + at;
+    }
+    LevelThere call{*model_.device(), context.phases, *spans_, level, rows, topk_, asked.sequences};
+    call.x = model_.on_device()->ask_head_rows(rows);
+    call.notes = left + asked.notes;
+    call.ids = best_.as<std::int32_t>();
+    call.logits = logits_.as<float>();
+    call.sums = sums_.as<float>();
+    head_->ask(call);
+    names_ = call.tokens;
+}
+
 /// Candidates of the level's rows, and the rows of the next one. Trees that end here leave `active`.
 void EagleGrowth::propose(DraftContext& context, std::vector<GrowingTree*>& active, int level, int rows) {
-    kernels::Device& device = *model_.device();
-    const DirectHead direct = *context.head->direct(level);
-    const std::uint64_t bytes = direct.up->bytes() + (direct.down == nullptr ? 0 : direct.down->bytes());
-    {
-        DeviceSpans::Scope asked(*spans_, context.phases, Phase::head, level, rows, bytes);
-        const kernels::Bf16* x = model_.on_device()->ask_head_rows(rows);
-        if (direct.down != nullptr) {
-            kernels::MatmulOp down;
-            down.weights = direct.down->device_matrix();
-            down.x = x;
-            down.rows = rows;
-            down.y = narrow_.as<float>();
-            down.y_stride = down.weights.n;
-            device.matmul(down);
-            const int stride = direct.up->device_matrix().stride;
-            device.round({narrow_.as<float>(), down.weights.n, rows, down.weights.n,
-                          narrow_half_.as<kernels::Bf16>(), stride, stride});
-            x = narrow_half_.as<kernels::Bf16>();
-        }
-        device.head({direct.up->device_matrix(), x, rows, direct.support, topk_, nullptr,
-                     best_.as<std::int32_t>(), logits_.as<float>(), sums_.as<float>(), scratch_.as<void>()});
-    }
+    ask_head(context, active, level, rows);
     DeviceSpans::Scope asked(*spans_, context.phases, Phase::topk, level, rows,
                              count(rows, topk_) * (sizeof(float) + sizeof(std::int32_t)));
     int next_first = 0;
@@ -218,7 +275,7 @@ void EagleGrowth::propose(DraftContext& context, std::vector<GrowingTree*>& acti
         tree->first_row = next_first;
         if (goes_on) next_first += topk_;
     }
-    device.beam(beams_);
+    model_.device()->beam(beams_);
     std::erase_if(active, [&](const GrowingTree* tree) { return level >= tree->job->tree.depth; });
 }
 
@@ -234,7 +291,7 @@ kernels::BeamOp EagleGrowth::extend(GrowingTree& tree, int level, bool goes_on, 
     op.ids = best_.as<std::int32_t>() + first;
     op.logits = logits_.as<float>() + first;
     op.logsumexp = sums_.as<float>() + tree.first_row;
-    op.tokens = ids_.empty() ? nullptr : ids_there_.as<std::int32_t>();
+    op.tokens = names_;
     const std::size_t at = tree.pool + static_cast<std::size_t>(tree.proposed);
     op.pool_tokens = pool + at;
     op.pool_logprobs = pool_.as<float>() + cells_ + at;

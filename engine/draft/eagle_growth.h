@@ -8,6 +8,7 @@
 #include "engine/draft/eagle_drafter.h"
 #include "engine/draft/eagle_on_device.h"
 #include "engine/heads/device_spans.h"
+#include "engine/heads/direct_there.h"
 #include "engine/tree/expansion.h"
 #include "profiler/phase.h"
 
@@ -30,29 +31,37 @@ struct GrowingTree {
 
 /// Grows EAGLE trees level by level without the host in between: candidates, the next level's rows, their
 /// inputs and what they see are made on the device, and the host waits once for the candidates of all levels.
-/// For heads that are one product (Head::direct); the trees are those that the host would grow.
+/// For heads whose calls stay there (HeadThere); the trees are those that the host would grow.
 class EagleGrowth {
   public:
     /// `model` lies on a device when trees are to grow.
     explicit EagleGrowth(EagleModel& model) : model_(model) {}
 
-    /// Would grow() do for these? Trees fixed in advance, drawn drafts, heads with more to do than a product
+    /// Would grow() do for these? Trees fixed in advance, drawn drafts, heads that need the host
     /// and steps that somebody watches are the host's.
-    bool fits(const DraftContext& context, std::span<const DraftJob* const> jobs) const;
+    bool fits(const DraftContext& context, std::span<const DraftJob* const> jobs);
     /// Proposes all levels of `trees`, whose expansions then hold them, and notes their rows per level.
     /// False, with nothing done, when the device has no memory for the token embeddings.
     Result<bool> grow(DraftContext& context, std::span<GrowingTree> trees);
 
     /// The same in two steps that wait for nothing, for a caller that holds Device::busy(). Memory first:
     /// false when there is not enough.
-    bool prepare(std::span<const GrowingTree> trees, const Head& head);
+    bool prepare(std::span<const GrowingTree> trees, Head& head);
     /// Asks for all levels; with a step, the trees are re-ranked there into its rows.
     Status ask(DraftContext& context, std::span<GrowingTree> trees, DeviceSpans& spans, TreeStep* step);
+    /// After the wait: tells the head what it decided there.
+    void collect();
 
   private:
     int hidden() const { return model_.shape().hidden; }
-    bool keep_ids(std::span<const TokenId> ids);
-    bool reserve_head(const DirectHead& direct, int rows);
+    HeadThere& there_of(Head& head);
+    bool place_notes(std::span<const GrowingTree> trees);
+    std::size_t set_at(int place, int level) const {
+        return static_cast<std::size_t>(place) * static_cast<std::size_t>(levels_ + 1) +
+               static_cast<std::size_t>(level);
+    }
+    void ask_head(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows);
+    void hand_sets(std::span<const GrowingTree> trees, TreeStep& step);
     void start(std::span<GrowingTree> trees);
     void rerank(PhaseRecorder& phases, std::span<const GrowingTree> trees, TreeStep& step);
     Status pass(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows);
@@ -71,12 +80,28 @@ class EagleGrowth {
     DeviceSpans own_spans_;
     DeviceSpans* spans_ = nullptr;  ///< while asking
     int topk_ = 0;
-    std::vector<TokenId> ids_;              ///< as they lie there
+    DirectThere direct_;
+    HeadThere* head_ = nullptr;            ///< while asking, and until collect()
+    const std::int32_t* names_ = nullptr;  ///< of the level's ids
+    struct Asked {
+        int level, rows;
+        std::vector<SequenceThere> sequences;
+        std::size_t notes, note_count;
+    };
+    std::vector<Asked> asked_;  ///< levels; as many as asked_levels_ count
+    std::size_t asked_levels_ = 0;
+    int levels_ = 0;
+    // Words that the head leaves there: sizes of sets and notes of the levels, then the sets.
+    std::vector<std::int32_t> set_first_;  ///< [trees, levels_ + 1], from the sets' begin
+    std::vector<std::size_t> note_first_;  ///< [levels_ + 1]
+    std::size_t words_ = 0, set_words_ = 0;
+    std::vector<std::int32_t> left_;  ///< as downloaded
+    bool wants_sets_ = false;
     std::vector<std::int32_t> candidates_;  ///< tokens, then log-probabilities, of all levels
     std::size_t cells_ = 0;                 ///< of either
     std::vector<int> slots_, counts_;
-    kernels::DeviceBuffer ids_there_, narrow_, narrow_half_, scratch_, best_, logits_, sums_, scores_,
-        places_, tokens_, parents_, pool_, tails_[2];
+    kernels::DeviceBuffer left_there_, sets_there_, best_, logits_, sums_, scores_, places_, tokens_,
+        parents_, pool_, tails_[2];
 };
 
 }  // namespace draftscope

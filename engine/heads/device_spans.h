@@ -14,9 +14,10 @@ class DeviceSpans {
   public:
     /// Forgets the spans before. The queue is known to be empty now, or nearly. Null: the host's times.
     void begin(DeviceTimer* timer);
-    /// To the spans of a phase: bytes that are known later than they are read.
-    void add_bytes(Phase phase, std::uint64_t bytes) {
-        for (Timed& timed : timed_) timed.event.bytes += timed.event.phase == phase ? bytes : 0;
+    /// To the spans of a phase at a level: bytes that are known later than they are read.
+    void add_bytes(Phase phase, int level, std::uint64_t bytes) {
+        for (Timed& timed : timed_)
+            timed.event.bytes += timed.event.phase == phase && timed.event.level == level ? bytes : 0;
     }
     /// After the device was waited for. A mark that cannot be read leaves the host's time.
     void record(PhaseRecorder& phases);

@@ -77,6 +77,8 @@ struct DirectHead {
     std::span<const TokenId> ids;  ///< token of each output; empty = output i is token i
 };
 
+class HeadThere;
+
 /// One draft level of a step, over the rows of all its sequences.
 struct ProposeContext {
     kernels::Exec& exec;
@@ -126,6 +128,9 @@ class Head {
                          std::span<HeadState* const> states, int k, Proposal& out) = 0;
     /// What propose() does at `level`, where that is all it does.
     virtual std::optional<DirectHead> direct(int /*level*/) const { return std::nullopt; }
+    /// What more than one product is asked of there (engine/heads/head_there.h); null = propose() alone, or
+    /// direct().
+    virtual HeadThere* there() { return nullptr; }
     virtual void observe(HeadState*, const DraftTree&, const Outcome&) {}
     /// Of a call of `rows` rows at level 0, the most where it depends on them.
     virtual HeadCost cost(int rows) const = 0;

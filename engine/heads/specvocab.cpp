@@ -6,6 +6,7 @@
 #include "engine/heads/candidates.h"
 #include "engine/heads/device_spans.h"
 #include "engine/heads/factories.h"
+#include "engine/heads/head_there.h"
 #include "engine/heads/low_rank.h"
 #include "engine/heads/shortlists.h"
 #include "engine/heads/static_vocab.h"
@@ -19,7 +20,7 @@ namespace {
 
 /// SpecVocab (arXiv 2602.13836, section 3): a low-rank speculator ranks all tokens, the exact head scores the
 /// k best of each row, and the draft distribution is the softmax over these alone.
-class SpecVocabHead final : public Head {
+class SpecVocabHead final : public Head, public HeadThere {
   public:
     SpecVocabHead(HeadArtefact artefact, std::vector<int> sizes, bool per_row)
         : artefact_(std::move(artefact)), sizes_(std::move(sizes)), per_row_(per_row) {}
@@ -67,6 +68,67 @@ class SpecVocabHead final : public Head {
                 if (id != no_token) id = own[static_cast<std::size_t>(id)];
         }
         note(context.exec, states, context.level);
+    }
+
+    HeadThere* there() override { return this; }
+    bool fits(int levels, int k) const override {
+        for (int level = 0; level < levels; ++level)
+            if (!kernels::DeviceShortlists::fits(speculator_.up(level), store_, size_at(level), k))
+                return false;
+        return true;
+    }
+    bool reserve(kernels::Device&, int levels, int rows, int) override {
+        for (int level = 0; level < levels; ++level)
+            if (!there_.reserve(speculator_.down(level), speculator_.up(level), rows, size_at(level)))
+                return false;
+        return true;
+    }
+    int set_room(int level, int rows) const override {
+        return static_cast<int>(
+            std::min<std::int64_t>(std::int64_t{rows} * size_at(level), speculator_.rows()));
+    }
+    bool reads_sets() const override { return true; }
+    int note_room(int, int) const override { return 1; }  ///< how large the union of the call was
+    void ask(LevelThere& call) override {
+        const int level = call.level, size = size_at(level);
+        {
+            DeviceSpans::Scope scope(call.spans, call.phases, Phase::router, level, call.rows,
+                                     speculator_.bytes(level));
+            there_.ask_router(&speculator_.down(level), speculator_.up(level), call.x, call.rows, size);
+        }
+        // One sequence's set is what the call reads.
+        const bool one = !per_row_ && call.sequences.size() == 1;
+        for (const SequenceThere& sequence : call.sequences) {
+            if (one) break;
+            DeviceSpans::Scope scope(call.spans, call.phases, Phase::gather, level, sequence.rows, 0);
+            there_.ask_union(sequence.first_row, sequence.rows, sequence.set, sequence.set_size);
+        }
+        {
+            DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, level, call.rows,
+                                     per_row_ ? rows_bytes(static_cast<double>(call.rows) * size) : 0);
+            if (one)
+                there_.ask_exact(store_, false, call.sequences[0].set_size, call.sequences[0].set);
+            else
+                there_.ask_exact(store_, per_row_, call.notes);
+        }
+        DeviceSpans::Scope scope(
+            call.spans, call.phases, Phase::topk, level, call.rows,
+            3 * static_cast<std::uint64_t>(call.rows) * static_cast<std::uint64_t>(size) * sizeof(float));
+        there_.ask_best(call.k, call.ids, call.logits, call.sums);
+    }
+    void collect(const LevelBack& back) override {
+        chosen_size_ = size_at(back.level);
+        for (std::size_t i = 0; i < back.sequences.size(); ++i) {
+            const SequenceThere& sequence = back.sequences[i];
+            if (sequence.state == nullptr) continue;
+            ShortlistState::Level& seen = static_cast<ShortlistState&>(*sequence.state).levels[back.level];
+            seen.ids.assign(back.sets[i].begin(), back.sets[i].end());
+            count_read(seen, sequence.rows, back.level);
+        }
+        const bool one = back.sequences.size() == 1;
+        if (!per_row_)
+            back.spans.add_bytes(Phase::head, back.level,
+                                 rows_bytes(static_cast<double>(one ? back.sets[0].size() : back.notes[0])));
     }
 
     /// The most that a call may read: no token wanted by two rows.
@@ -205,7 +267,7 @@ class SpecVocabHead final : public Head {
                      out.logsumexp, chosen_, union_);
         // How large the union is was not known while it was read.
         const double read = per_row_ ? static_cast<double>(rows) * size : static_cast<double>(union_.size());
-        spans_.add_bytes(Phase::head, rows_bytes(read));
+        spans_.add_bytes(Phase::head, level, rows_bytes(read));
         spans_.record(context.phases);
         std::fill(out.counts.begin(), out.counts.end(), k);
         note(context.exec, states, level);
@@ -267,15 +329,18 @@ class SpecVocabHead final : public Head {
     void note(const kernels::Exec& exec, std::span<HeadState* const> states, int level) {
         for_each_sequence(states, [&](ShortlistState& state, int first, int end) {
             ShortlistState::Level& seen = state.levels[level];
-            const double read = static_cast<double>(end - first) * chosen_size_;
             if (!per_row_ && static_cast<std::size_t>(end - first) == states.size()) {
                 seen.ids = union_;  // one sequence: what the call read
             } else {
                 together_.unite(exec, shortlists(first, end), seen.ids);
             }
-            seen.active_rows = per_row_ ? read : static_cast<double>(seen.ids.size());
-            seen.bytes = speculator_.bytes(level) + rows_bytes(seen.active_rows);
+            count_read(seen, end - first, level);
         });
+    }
+    void count_read(ShortlistState::Level& seen, int rows, int level) const {
+        seen.active_rows =
+            per_row_ ? static_cast<double>(rows) * chosen_size_ : static_cast<double>(seen.ids.size());
+        seen.bytes = speculator_.bytes(level) + rows_bytes(seen.active_rows);
     }
 
     HeadArtefact artefact_;

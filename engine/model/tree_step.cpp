@@ -60,7 +60,8 @@ bool TreeStep::place_uniforms(std::span<const TreePlan> plans) {
 }
 
 bool TreeStep::place_sets(std::span<const TreePlan> plans) {
-    has_sets_ = !plans.front().sets.empty();
+    sets_come_ = plans.front().sets_come;
+    has_sets_ = sets_come_ || !plans.front().sets.empty();
     if (!has_sets_) return true;
     const std::size_t table = cells(static_cast<int>(plans.size()), there_.width);
     set_table_.assign(2 * table, 0);
@@ -86,15 +87,23 @@ bool TreeStep::place_sets(std::span<const TreePlan> plans) {
     };
     if (!words(row_sets_, 2 * static_cast<std::size_t>(rows_)) || !words(sets_by_depth_, 2 * table))
         return false;
+    there_.set_first = row_sets_.as<std::int32_t>();
+    there_.set_size = there_.set_first + rows_;
+    if (sets_come_) return true;
     if (ids != ids_ || set_ids_.as<void>() == nullptr) {  // a head without state has the same in every round
         if (!words(set_ids_, ids.size())) return false;
         ids_ = std::move(ids);
         device_->upload(set_ids_.as<void>(), ids_.data(), ids_.size() * sizeof(TokenId));
     }
     device_->upload(sets_by_depth_.as<void>(), set_table_.data(), set_table_.size() * sizeof(std::int32_t));
-    there_.set_first = row_sets_.as<std::int32_t>();
-    there_.set_size = there_.set_first + rows_;
     return true;
+}
+
+void TreeStep::use_sets(const TokenId* ids, std::span<const std::int32_t> first, const std::int32_t* sizes) {
+    assert(sets_come_ && first.size() == cells(static_cast<int>(trees_.size()), there_.width));
+    come_ids_ = ids;
+    come_sizes_ = sizes;
+    device_->upload(sets_by_depth_.as<void>(), first.data(), first.size_bytes());
 }
 
 void TreeStep::aim(kernels::RerankOp& op, int index) const {
@@ -106,7 +115,8 @@ void TreeStep::aim(kernels::RerankOp& op, int index) const {
     if (drawn_) op.uniforms = uniforms_by_depth_.as<double>() + by_depth;
     if (!has_sets_) return;
     op.set_first = sets_by_depth_.as<std::int32_t>() + by_depth;
-    op.set_size = op.set_first + cells(static_cast<int>(trees_.size()), there_.width);
+    op.set_size = sets_come_ ? come_sizes_ + by_depth
+                             : op.set_first + cells(static_cast<int>(trees_.size()), there_.width);
 }
 
 const std::int32_t* TreeStep::path_there(int index) const {

@@ -16,6 +16,8 @@ struct TreePlan {
     std::vector<double> uniforms;  ///< of the choice after a node, by its depth; empty = the best token
     /// Tokens whose probability after a node is wanted, by its depth; null = not there. May be empty.
     std::vector<const std::vector<TokenId>*> sets;
+    /// In place of them: whoever grows the trees says the sets (TreeStep::use_sets). Of all plans or none.
+    bool sets_come = false;
 };
 
 /// Trees of a step as rows on a device, which grows them, runs them through the target and accepts a path of
@@ -31,7 +33,11 @@ class TreeStep {
     int rows() const { return rows_; }
     std::span<const Tree> trees() const { return trees_; }
     const kernels::TreeRows& there() const { return there_; }
-    const std::int32_t* set_ids() const { return set_ids_.as<std::int32_t>(); }
+    const TokenId* set_ids() const { return sets_come_ ? come_ids_ : set_ids_.as<TokenId>(); }
+    bool sets_come() const { return sets_come_; }
+    /// Before aim(), where the sets come: of tree i at depth t the tokens at ids + first[i * width + t], as
+    /// many as sizes[i * width + t] says there; `width` is that of there().
+    void use_sets(const TokenId* ids, std::span<const std::int32_t> first, const std::int32_t* sizes);
     bool drawn() const { return drawn_; }
     bool has_sets() const { return has_sets_; }
     /// Where tree `index` goes: the part of `op` that is not of the pool.
@@ -65,7 +71,9 @@ class TreeStep {
 
     kernels::Device* device_ = nullptr;
     int rows_ = 0;
-    bool drawn_ = false, has_sets_ = false;
+    bool drawn_ = false, has_sets_ = false, sets_come_ = false;
+    const TokenId* come_ids_ = nullptr;
+    const std::int32_t* come_sizes_ = nullptr;
     std::vector<Tree> trees_;
     kernels::TreeRows there_;
     /// Of all rows tokens, parents, log-probabilities; then of all trees the path and its length: what comes

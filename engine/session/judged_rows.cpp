@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/rng.h"
+#include "engine/heads/head_there.h"
 #include "engine/session/shadows.h"
 
 namespace draftscope {
@@ -43,14 +44,17 @@ const RowQuestion* JudgedRows::ask_trees(std::span<const Round> rounds, std::spa
     const Sampling& sampling = core_.options.sampling;
     question_ = choices_asked();
     question_.drafts = core_.records.on() && core_.options.record_nodes;
+    const bool wants_sets = question_.drafts && core_.drafting_head() != nullptr;
+    const bool come = wants_sets && core_.head->there() != nullptr && core_.head->there()->set_room(0, 1) > 0;
     bool any = false;
     for (std::size_t i = 0; i < plans.size(); ++i) {
+        plans[i].sets_come = come;
         const Sequence& sequence = *rounds[i].sequence;
         for (int depth = 0; depth <= plans[i].levels; ++depth) {
             const std::uint64_t position = sequence.tokens.size() + static_cast<std::uint64_t>(depth);
             if (sampling.temperature > 0)
                 plans[i].uniforms.push_back(token_uniform(sampling.seed, sequence.number, position));
-            if (!question_.drafts || core_.drafting_head() == nullptr) continue;
+            if (!wants_sets || come) continue;
             plans[i].sets.push_back(sequence.active->part_of_vocab(depth));
             any = any || plans[i].sets.back() != nullptr;
         }

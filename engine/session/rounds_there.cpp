@@ -73,6 +73,7 @@ Status RoundsThere::run(DraftContext& context, std::span<DraftJob> jobs, std::sp
         step_.ask_download();
         DS_TRY(device.finish());
     }
+    core_.drafter.drafted_there();
     spans_.record(core_.phases);
     core_.target.collect_trees(step_, core_.forward);
     PhaseScope scope(core_.phases, Phase::rerank, 0, step_.rows());

@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(select_threads) chunk_kernel(const SelectOp op
         } else if (op.own != nullptr) {
             const int token = op.own[row * op.own_stride + place];
             if (token < 0) continue;
-            column = op.columns[token];
+            if (op.columns != nullptr) column = op.columns[token];
         }
         const float value = logits[column];
         keys[i] = rank_key(value, static_cast<std::uint32_t>(name));
@@ -108,14 +108,16 @@ __global__ void __launch_bounds__(select_threads) join_kernel(const SelectOp op,
     for (int i = static_cast<int>(threadIdx.x); i < op.k; i += select_threads) {
         const bool there = best[i] != no_key;
         const int place = there ? static_cast<int>(place_of(best[i])) : -1;
-        op.ids[row * op.k + i] = place;
+        int id = place;
         float value = -INFINITY;
         if (there && op.run_ends != nullptr) {
             value = value_of(best[i]);
         } else if (there) {
-            const int column = op.own == nullptr ? place : op.columns[op.own[row * op.own_stride + place]];
+            if (op.own != nullptr) id = op.own[row * op.own_stride + place];
+            const int column = op.own == nullptr || op.columns == nullptr ? place : op.columns[id];
             value = op.logits[row * op.stride + column];
         }
+        op.ids[row * op.k + i] = id;
         op.values[row * op.k + i] = value;
     }
     if (threadIdx.x != 0) return;

@@ -28,11 +28,9 @@ float* ask_product(Device& device, const Matrix& weights, const Bf16* x, int row
 
 }  // namespace
 
-const Bf16* ask_rows(Device& device, const Matrix* down, const Matrix& up, Rows<const float> x,
-                     const Bf16** wide) {
+const Bf16* ask_rows(Device& device, const Matrix* down, const Matrix& up, Rows<const float> x) {
     DeviceWorkspace& space = device.workspace();
     const Bf16* half = space.upload_rounded(device, (down == nullptr ? up : *down).device_matrix(), x);
-    if (wide != nullptr) *wide = half;
     if (down == nullptr) return half;
     const float* narrow = ask_product(device, *down, half, x.rows, space.narrow);
     const int stride = up.device_matrix().stride;

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/device/ask_rows.h"
 #include "kernels/device/device_matrix.h"
+#include "kernels/device/workspace.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -48,20 +48,60 @@ const std::int32_t* DeviceShortlists::ask_rows_of(const std::int32_t* tokens, in
     return exact_rows_.as<std::int32_t>();
 }
 
+/// Candidates, their logits, sums; shortlists; the union and how many it has. `k` is not known yet.
+std::size_t DeviceShortlists::block_words(int rows, int size, int most) {
+    return 2 * count(rows, most_selected) + static_cast<std::size_t>(rows) + count(rows, size) +
+           static_cast<std::size_t>(most) + 1;
+}
+
+int DeviceShortlists::most_together(int rows, int size) const {
+    return static_cast<int>(std::min<std::size_t>(count(rows, size), static_cast<std::size_t>(vocab_)));
+}
+
+bool DeviceShortlists::reserve_call(const Matrix& up, int rows, int size) {
+    device_ = &up.device();
+    vocab_ = named_vocab_ > 0 ? named_vocab_ : up.n();
+    const std::size_t block = block_words(rows, size, most_together(rows, size));
+    return bring_names() && block_.reserve(*device_, std::bit_ceil(block * sizeof(std::int32_t))) &&
+           scratch_.reserve(*device_, std::bit_ceil(std::max(router_scratch(rows, up.n(), size),
+                                                             select_scratch(rows, size, most_selected))));
+}
+
+bool DeviceShortlists::reserve_narrow(const Matrix& down, int rows) {
+    const auto stride = padded_columns(down.n());
+    return narrow_.reserve(*device_, std::bit_ceil(count(rows, down.n()) * sizeof(float))) &&
+           narrow_half_.reserve(*device_, std::bit_ceil(count(rows, stride) * sizeof(Bf16)));
+}
+
+/// For logits of `columns` columns, and the exact head's rows of as many tokens as `listed`.
+bool DeviceShortlists::reserve_exact(int rows, int columns, std::size_t listed) {
+    const auto vocab = static_cast<std::size_t>(vocab_);
+    return bitmap_.reserve(*device_, (vocab + 31) / 32 * sizeof(std::uint32_t)) &&
+           columns_.reserve(*device_, vocab * sizeof(std::int32_t)) &&
+           size_there_.reserve(*device_, sizeof(std::int32_t)) &&
+           logits_.reserve(*device_, std::bit_ceil(count(rows, columns) * sizeof(float))) &&
+           (rows_of_.empty() || exact_rows_.reserve(*device_, std::bit_ceil(listed * sizeof(std::int32_t))));
+}
+
+bool DeviceShortlists::reserve(const Matrix& down, const Matrix& up, int rows, int size) {
+    return reserve_call(up, rows, size) && reserve_narrow(down, rows) &&
+           reserve_exact(rows, std::max(size, most_together(rows, size)), count(rows, size));
+}
+
 void DeviceShortlists::ask_router(const Matrix* down, const Matrix& up, Rows<const float> x, int size) {
     device_ = &up.device();
-    rows_ = x.rows;
+    const Matrix& first = down == nullptr ? up : *down;
+    const Bf16* half = device_->workspace().upload_rounded(*device_, first.device_matrix(), x);
+    ask_router(down, up, half, x.rows, size);
+}
+
+void DeviceShortlists::ask_router(const Matrix* down, const Matrix& up, const Bf16* x, int rows, int size) {
+    rows_ = rows;
     size_ = size;
-    vocab_ = named_vocab_ > 0 ? named_vocab_ : up.n();
-    const int columns = up.n();
-    most_ = static_cast<int>(std::min<std::size_t>(count(rows_, size_), static_cast<std::size_t>(vocab_)));
-    // Candidates, their logits, sums; shortlists; the union and how many it has. `k` is not known yet.
-    const std::size_t block = 2 * count(rows_, most_selected) + static_cast<std::size_t>(rows_) +
-                              count(rows_, size_) + static_cast<std::size_t>(most_) + 1;
+    x_ = x;
     broken_ =
-        !bring_names() || !block_.reserve(*device_, std::bit_ceil(block * sizeof(std::int32_t))) ||
-        !scratch_.reserve(*device_, std::bit_ceil(std::max(router_scratch(rows_, columns, size_),
-                                                           select_scratch(rows_, size_, most_selected))));
+        !reserve_call(up, rows, size) || (down != nullptr && !reserve_narrow(*down, rows)) || x == nullptr;
+    most_ = most_together(rows, size);
     if (broken_) return device_->fail("out of device memory");
     RouterOp op;
     op.weights = up.device_matrix();
@@ -69,9 +109,19 @@ void DeviceShortlists::ask_router(const Matrix* down, const Matrix& up, Rows<con
     op.k = size_;
     op.ids = block_.as<std::int32_t>();
     op.scratch = scratch_.as<void>();
-    op.x = ask_rows(*device_, down, up, x, &x_);
-    broken_ = op.x == nullptr;
-    if (broken_) return;
+    op.x = x;
+    if (down != nullptr) {
+        MatmulOp narrow;
+        narrow.weights = down->device_matrix();
+        narrow.x = x;
+        narrow.rows = rows;
+        narrow.y = narrow_.as<float>();
+        narrow.y_stride = down->n();
+        device_->matmul(narrow);
+        const int stride = op.weights.stride;
+        device_->round({narrow.y, down->n(), rows, down->n(), narrow_half_.as<Bf16>(), stride, stride});
+        op.x = narrow_half_.as<Bf16>();
+    }
     device_->router(op);
     if (!tokens_of_.empty())
         device_->translate({op.ids, static_cast<int>(count(rows_, size_)), nullptr,
@@ -81,11 +131,6 @@ void DeviceShortlists::ask_router(const Matrix* down, const Matrix& up, Rows<con
 /// Shortlists are lists of rows already: a product for each.
 void DeviceShortlists::ask_each(const RowStore& exact) {
     const auto cells = count(rows_, size_);
-    broken_ =
-        !logits_.reserve(*device_, std::bit_ceil(cells * sizeof(float))) ||
-        !size_there_.reserve(*device_, sizeof(std::int32_t)) ||
-        (!rows_of_.empty() && !exact_rows_.reserve(*device_, std::bit_ceil(cells * sizeof(std::int32_t))));
-    if (broken_) return device_->fail("out of device memory");
     if (size_said_ != size_) {
         const std::int32_t size = size_said_ = size_;
         device_->upload(size_there_.as<void>(), &size, sizeof size);
@@ -105,60 +150,64 @@ void DeviceShortlists::ask_each(const RowStore& exact) {
     }
 }
 
-void DeviceShortlists::ask_exact(const RowStore& exact, bool per_row) {
-    per_row_ = per_row;
-    if (broken_) return;
-    if (per_row) return ask_each(exact);
-    const auto vocab = static_cast<std::size_t>(vocab_);
-    broken_ = !bitmap_.reserve(*device_, (vocab + 31) / 32 * sizeof(std::uint32_t)) ||
-              !columns_.reserve(*device_, vocab * sizeof(std::int32_t)) ||
-              !logits_.reserve(*device_, std::bit_ceil(count(rows_, most_) * sizeof(float))) ||
-              (!rows_of_.empty() &&
-               !exact_rows_.reserve(*device_,
-                                    std::bit_ceil(static_cast<std::size_t>(most_) * sizeof(std::int32_t))));
+void DeviceShortlists::ask_union(int first, int rows, std::int32_t* tokens, std::int32_t* size) {
+    broken_ = broken_ || !reserve_exact(rows_, most_, count(rows_, size_));
     if (broken_) return device_->fail("out of device memory");
-    auto* chosen = block_.as<std::int32_t>();
-    auto* together = chosen + count(rows_, size_);
     UnionOp unite;
-    unite.ids = chosen;
-    unite.count = static_cast<std::int64_t>(count(rows_, size_));
+    unite.ids = block_.as<std::int32_t>() + count(first, size_);
+    unite.count = static_cast<std::int64_t>(count(rows, size_));
     unite.vocab = vocab_;
     unite.bitmap = bitmap_.as<std::uint32_t>();
-    unite.tokens = together;
+    unite.tokens = tokens;
     unite.columns = columns_.as<std::int32_t>();
-    unite.size = together + most_;
+    unite.size = size;
     device_->unite(unite);
+}
+
+void DeviceShortlists::ask_exact(const RowStore& exact, bool per_row, std::int32_t* size,
+                                 std::int32_t* tokens) {
+    per_row_ = per_row;
+    broken_ = broken_ || !reserve_exact(rows_, per_row ? size_ : most_, count(rows_, size_));
+    if (broken_) return device_->fail("out of device memory");
+    if (per_row) return ask_each(exact);
+    auto* together = block_.as<std::int32_t>() + count(rows_, size_);
+    if (tokens == nullptr) tokens = together;
+    if (size == nullptr) size = together + most_;
+    ask_union(0, rows_, tokens, size);
     MatmulOp op;
     op.weights = exact.device_matrix();
     op.x = x_;
     op.rows = rows_;
     op.y = logits_.as<float>();
     op.y_stride = most_;
-    op.chosen = ask_rows_of(unite.tokens, most_, unite.size);
-    op.chosen_count = unite.size;
+    op.chosen = ask_rows_of(tokens, most_, size);
+    op.chosen_count = size;
     op.most_chosen = most_;
     device_->matmul(op);
 }
 
 void DeviceShortlists::ask_best(int k) {
     k_ = k;
+    auto* ids = block_.as<std::int32_t>() + count(rows_, size_) + most_ + 1;
+    auto* values = reinterpret_cast<float*>(ids + count(rows_, k));
+    ask_best(k, ids, values, values + count(rows_, k));
+}
+
+void DeviceShortlists::ask_best(int k, std::int32_t* ids, float* values, float* sums) {
     if (broken_) return;
-    auto* chosen = block_.as<std::int32_t>();
     SelectOp op;
     op.logits = logits_.as<float>();
     op.stride = per_row_ ? size_ : most_;
     op.rows = rows_;
     op.support = size_;
     op.k = k;
-    op.ids = chosen + count(rows_, size_) + most_ + 1;
-    op.values = reinterpret_cast<float*>(op.ids + count(rows_, k));
-    op.logsumexp = op.values + count(rows_, k);
+    op.ids = ids;
+    op.values = values;
+    op.logsumexp = sums;
     op.scratch = scratch_.as<void>();
-    if (!per_row_) {
-        op.own = chosen;
-        op.own_stride = size_;
-        op.columns = columns_.as<std::int32_t>();
-    }
+    op.own = block_.as<std::int32_t>();
+    op.own_stride = size_;
+    if (!per_row_) op.columns = columns_.as<std::int32_t>();
     device_->select(op);
 }
 
@@ -175,11 +224,7 @@ void DeviceShortlists::bring(Rows<std::int32_t> ids, Rows<float> values, std::sp
     together.assign(from(listed), from(listed + static_cast<std::size_t>(found)));
     for (int r = 0; r < rows_; ++r) {
         const std::size_t at = picked + count(r, k_);
-        for (int i = 0; i < k_; ++i) {
-            const std::int32_t place = here[at + static_cast<std::size_t>(i)];
-            ids.row_data(r)[i] =
-                place < 0 ? no_token : chosen[count(r, size_) + static_cast<std::size_t>(place)];
-        }
+        std::memcpy(ids.row_data(r), here.data() + at, static_cast<std::size_t>(k_) * sizeof(std::int32_t));
         std::memcpy(values.row_data(r), here.data() + at + cells,
                     static_cast<std::size_t>(k_) * sizeof(float));
     }

@@ -331,7 +331,8 @@ void TwinDevice::select(const SelectOp& op) {
                 const int token = *row(op.own, m * op.own_stride + i, 1, "own");
                 counts[size(i)] = token >= 0;
                 if (token < 0) continue;
-                column = *row(op.columns, token, 1, "columns");
+                names[size(i)] = token;
+                if (op.columns != nullptr) column = *row(op.columns, token, 1, "columns");
             }
             values[size(i)] = *row(op.logits, m * op.stride + column, 1, "logits");
         }

@@ -72,7 +72,8 @@ void expect_same_round(const RoundRecord& found, const RoundRecord& expected) {
 TEST_P(DeviceRounds, AreTheHosts) {
     int nodes = 0, accepted = 0;
     for (const char* drafter : {"eagle2", "eagle3"})
-        for (const char* head : {"full", "fr-spec:v=6", "slimspec"})
+        for (const char* head :
+             {"full", "fr-spec:v=6", "slimspec", "specvocab:k=5", "specvocab:k=4/6,share=per-row"})
             for (const double temperature : {0.0, 0.8})
                 for (const char* tree :
                      {"chain=4", "depth=3,topk=4,nodes=12", "depth=4,topk=3,nodes=20,order=fr"}) {
@@ -107,26 +108,28 @@ TEST_P(DeviceRounds, AreTheHosts) {
 
 TEST_P(DeviceRounds, WaitOnce) {
     if (on_.twin == nullptr) GTEST_SKIP() << "the twin counts waits";
+    constexpr const char* heads[] = {"fr-spec:v=6", "specvocab:k=5"};
     for (const char* drafter : {"eagle2", "eagle3"})
-        for (const bool there : {true, false}) {
-            RigSetting setting;
-            setting.drafter = drafter;
-            setting.head = "fr-spec:v=6";
-            setting.max_new = 24;
-            setting.rounds_there = there;
-            prompts_ = {{5, 1, 2}};
-            const int before = on_.twin->finishes();
-            RecordList list;
-            (void)rig_->decode(setting, prompts_, &list);
-            const int waits = on_.twin->finishes() - before;
-            const auto rounds = static_cast<int>(RecordList::of<StepRecord>(list.take()).size());
-            ASSERT_GT(rounds, 5);
-            // The prompt costs a few, and memory that grows one.
-            if (there)
-                EXPECT_LE(waits, rounds + 4) << drafter;
-            else
-                EXPECT_GE(waits, 3 * rounds) << drafter;
-        }
+        for (const char* head : heads)
+            for (const bool there : {true, false}) {
+                RigSetting setting;
+                setting.drafter = drafter;
+                setting.head = head;
+                setting.max_new = 24;
+                setting.rounds_there = there;
+                prompts_ = {{5, 1, 2}};
+                const int before = on_.twin->finishes();
+                RecordList list;
+                (void)rig_->decode(setting, prompts_, &list);
+                const int waits = on_.twin->finishes() - before;
+                const auto rounds = static_cast<int>(RecordList::of<StepRecord>(list.take()).size());
+                ASSERT_GT(rounds, 5);
+                // The prompt costs a few, and memory that grows one.
+                if (there)
+                    EXPECT_LE(waits, rounds + 4) << drafter;
+                else
+                    EXPECT_GE(waits, 3 * rounds) << drafter;
+            }
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, DeviceRounds, device_kinds(), kind_of);

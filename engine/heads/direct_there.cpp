@@ -1,0 +1,72 @@
+#include "engine/heads/direct_there.h"
+
+#include <algorithm>
+
+namespace draftscope {
+namespace {
+
+std::size_t count(int rows, int cols) {
+    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
+}
+
+}  // namespace
+
+bool DirectThere::fits(int levels, int k) const {
+    if (k > kernels::most_selected) return false;
+    const TokenId* ids = nullptr;
+    for (int level = 0; level < levels; ++level) {
+        const auto direct = head_->direct(level);
+        if (!direct || direct->support < k || !direct->up->on_device() ||
+            (direct->down != nullptr && !direct->down->on_device()))
+            return false;
+        if (level > 0 && direct->ids.data() != ids) return false;
+        ids = direct->ids.data();
+    }
+    return true;
+}
+
+bool DirectThere::keep_ids(kernels::Device& device, std::span<const TokenId> ids) {
+    if (std::equal(ids.begin(), ids.end(), ids_.begin(), ids_.end())) return true;
+    ids_.assign(ids.begin(), ids.end());
+    if (!ids_there_.reserve(device, std::max<std::size_t>(ids.size_bytes(), 4))) return false;
+    device.upload(ids_there_.as<void>(), ids.data(), ids.size_bytes());
+    return true;
+}
+
+bool DirectThere::reserve(kernels::Device& device, int levels, int rows, int k) {
+    for (int level = 0; level < levels; ++level) {
+        const DirectHead direct = *head_->direct(level);
+        const int narrow = direct.down == nullptr ? 0 : direct.down->n();
+        if ((narrow > 0 && (!narrow_.reserve(device, count(rows, narrow) * sizeof(float)) ||
+                            !narrow_half_.reserve(device, count(rows, kernels::padded_columns(narrow)) *
+                                                              sizeof(kernels::Bf16)))) ||
+            !scratch_.reserve(device, kernels::head_scratch(rows, direct.support, k)))
+            return false;
+    }
+    return keep_ids(device, head_->direct(0)->ids);
+}
+
+void DirectThere::ask(LevelThere& call) {
+    const DirectHead direct = *head_->direct(call.level);
+    const std::uint64_t bytes = direct.up->bytes() + (direct.down == nullptr ? 0 : direct.down->bytes());
+    const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, call.rows, bytes);
+    const kernels::Bf16* x = call.x;
+    if (direct.down != nullptr) {
+        kernels::MatmulOp down;
+        down.weights = direct.down->device_matrix();
+        down.x = x;
+        down.rows = call.rows;
+        down.y = narrow_.as<float>();
+        down.y_stride = down.weights.n;
+        call.device.matmul(down);
+        const int stride = direct.up->device_matrix().stride;
+        call.device.round({narrow_.as<float>(), down.weights.n, call.rows, down.weights.n,
+                           narrow_half_.as<kernels::Bf16>(), stride, stride});
+        x = narrow_half_.as<kernels::Bf16>();
+    }
+    call.device.head({direct.up->device_matrix(), x, call.rows, direct.support, call.k, nullptr, call.ids,
+                      call.logits, call.sums, scratch_.as<void>()});
+    call.tokens = ids_.empty() ? nullptr : ids_there_.as<std::int32_t>();
+}
+
+}  // namespace draftscope

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <vector>
+
+#include "engine/heads/head_there.h"
+
+namespace draftscope {
+
+/// Levels of a head that is one product (Head::direct).
+class DirectThere final : public HeadThere {
+  public:
+    void use(const Head& head) { head_ = &head; }
+    bool fits(int levels, int k) const override;
+    bool reserve(kernels::Device& device, int levels, int rows, int k) override;
+    void ask(LevelThere& call) override;
+
+  private:
+    bool keep_ids(kernels::Device& device, std::span<const TokenId> ids);
+
+    const Head* head_ = nullptr;
+    std::vector<TokenId> ids_;  ///< as they lie there
+    kernels::DeviceBuffer ids_there_, narrow_, narrow_half_, scratch_;
+};
+
+}  // namespace draftscope

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/heads/device_spans.h"
+#include "engine/heads/head.h"
+#include "kernels/device.h"
+
+/// A head whose calls stay on a device: a level is asked for and not waited for, so that trees grow from one
+/// to the next without the host. What the host has to know of a level comes with the round's only wait.
+namespace draftscope {
+
+/// The rows of one sequence in a call: neighbours.
+struct SequenceThere {
+    HeadState* state = nullptr;  ///< null for stateless heads
+    int place = 0;               ///< of the sequence among those of the step, the same at all levels
+    int first_row = 0, rows = 0;
+    /// Where the tokens that its rows can propose go, rising, and their number; null = not wanted.
+    TokenId* set = nullptr;  ///< [set_room()]
+    std::int32_t* set_size = nullptr;
+};
+
+/// A level of a step over the rows of all its sequences; whoever asks holds Device::busy().
+struct LevelThere {
+    kernels::Device& device;
+    PhaseRecorder& phases;
+    DeviceSpans& spans;
+    int level = 0, rows = 0, k = 0;
+    std::span<const SequenceThere> sequences;
+    const kernels::Bf16* x = nullptr;  ///< hidden rows as the LM head reads them, [rows, padded_columns(d)]
+    std::int32_t* notes = nullptr;     ///< [note_room()]: what collect() reads
+    // The answer: the k best of each row as HeadOp leaves them.
+    std::int32_t* ids = nullptr;
+    float* logits = nullptr;
+    float* sums = nullptr;
+    const std::int32_t* tokens = nullptr;  ///< of the ids, there; null = they are tokens. Set by ask()
+};
+
+/// What came back of it.
+struct LevelBack {
+    DeviceSpans& spans;
+    int level = 0, rows = 0;
+    std::span<const SequenceThere> sequences;
+    std::span<const std::span<const TokenId>> sets;  ///< of each sequence, where reads_sets(); else empty
+    std::span<const std::int32_t> notes;
+};
+
+class HeadThere {
+  public:
+    virtual ~HeadThere() = default;
+    /// Can it answer every level up to `levels` - 1 with k candidates for each row, whatever the rows are?
+    virtual bool fits(int levels, int k) const = 0;
+    /// Memory for calls of up to `rows` rows of `sequences` sequences; false when there is none.
+    virtual bool reserve(kernels::Device& device, int levels, int rows, int k) = 0;
+    /// Most tokens that `rows` rows of one sequence can propose at `level`, where that is decided there; 0 =
+    /// the host knows them before the round.
+    virtual int set_room(int /*level*/, int /*rows*/) const { return 0; }
+    /// Does collect() want these tokens?
+    virtual bool reads_sets() const { return false; }
+    virtual int note_room(int /*level*/, int /*rows*/) const { return 0; }
+    virtual void ask(LevelThere& call) = 0;
+    /// After the wait, level by level.
+    virtual void collect(const LevelBack&) {}
+};
+
+}  // namespace draftscope
