@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -98,11 +99,16 @@ class Device {
     virtual void translate(const TranslateOp& op) = 0;
     virtual void gather(const GatherOp& op) = 0;
     virtual void list_set(const RowSetOp& op) = 0;
+    virtual void clusters(const ClustersOp& op) = 0;
+    virtual void cluster_tokens(const ClusterTokensOp& op) = 0;
     /// A gather of the rows in `set`, whose list is op.rows, after numbers of the host entered and left it
     /// through the array set.toggled; on a queue beside this one where there is one: behind what was asked
     /// for so far, and beside what follows until join_aside(). What it reads must stay as it is until then.
     virtual void gather_aside(const GatherOp& op, const RowSetOp& set, std::span<const std::int32_t> toggled);
-    /// What is asked for from here on finds the gathers done.
+    /// Any ops on that queue, under the same terms: `work` asks for ops alone, in memory that is there, and
+    /// outlives the call.
+    virtual void aside(std::function<void()> work) { work(); }
+    /// What is asked for from here on finds done what went aside.
     virtual void join_aside() {}
     virtual void copy_rows(const CopyRowsOp& op) = 0;
     /// With a path of the host.

@@ -54,7 +54,10 @@ struct RmsNormOp {
     int half_columns = 0;
 };
 
-/// Rounds rows to bf16; columns cols .. y_columns - 1 become zero.
+/// What a value goes through on its way.
+enum class Activation { none, silu, relu };
+
+/// Rounds rows to bf16, behind an activation; columns cols .. y_columns - 1 become zero.
 struct RoundOp {
     const float* x = nullptr;
     std::int64_t x_stride = 0;
@@ -62,6 +65,7 @@ struct RoundOp {
     Bf16* y = nullptr;
     std::int64_t y_stride = 0;
     int y_columns = 0;
+    Activation activation = Activation::none;
 };
 
 /// y = silu(gate) * up from rows [gate | up] of 2 * width values, rounded to bf16, padded with zeros.
@@ -384,6 +388,35 @@ struct RowSetOp {
     int range = 0;
     std::uint32_t* bits = nullptr;  ///< [ceil(range / 32)]
     std::int32_t* list = nullptr;   ///< room for all that are in the set then
+};
+
+/// A head whose rows lie cluster after cluster, each filled up to whole blocks of cluster_block rows, as
+/// chosen outputs of a product: the clusters of all rows together, rising, and where each row's own
+/// candidates then lie (SelectOp's runs). Every row has the last cluster.
+struct ClustersOp {
+    const std::int32_t* chosen = nullptr;  ///< [rows, count] clusters of each row, rising, without the last
+    int rows = 0, count = 0;
+    int clusters = 0;                      ///< with the last; at most most_clusters
+    const std::int32_t* first = nullptr;   ///< [clusters] where a cluster begins in the matrix
+    const std::int32_t* sizes = nullptr;   ///< [clusters] its tokens
+    std::int32_t* columns = nullptr;       ///< rows of the matrix, fillings included; room for all
+    std::int32_t* column_count = nullptr;  ///< [1]
+    std::int32_t* run_ends = nullptr;      ///< [rows, count + 1]
+    std::int32_t* run_shifts = nullptr;    ///< [rows, count + 1]
+};
+inline constexpr int cluster_block = 16;
+inline constexpr int most_clusters = 4096;
+
+/// The tokens of chosen clusters and the last one, rising.
+struct ClusterTokensOp {
+    const std::int32_t* chosen = nullptr;  ///< [count], as often as it may be
+    int count = 0;
+    int clusters = 0;                          ///< with the last; at most most_clusters
+    const std::int32_t* cluster_of = nullptr;  ///< [vocab]; -1 = none
+    int vocab = 0;
+    std::uint32_t* bitmap = nullptr;  ///< [ceil(vocab / 32)], scratch
+    std::int32_t* tokens = nullptr;   ///< room for all
+    std::int32_t* size = nullptr;     ///< [1]
 };
 
 /// Other names of ids: out[i] = table[ids[i]].

@@ -23,9 +23,10 @@ struct EagleState final : DrafterState {
           input(static_cast<std::size_t>(2 * shape.hidden)),
           output(static_cast<std::size_t>(shape.hidden)) {}
     KvCache cache;
-    kernels::DeviceBuffer output_there;  ///< `output` where a round was drafted without the host
-    bool is_there = false;               ///< and `output` is of an earlier one
-    std::vector<float> input;            ///< [2d] of the last verified slot
+    /// `output` and `input` where a round was drafted without the host
+    kernels::DeviceBuffer output_there, input_there;
+    bool is_there = false;      ///< and those here are of an earlier one
+    std::vector<float> input;   ///< [2d] of the last verified slot
     std::vector<float> output;  ///< [d] of the last verified slot: the root's candidates come from it
 
     // Of a state that is rewound (Drafter::keep_slots): all that it ever took in.
@@ -355,6 +356,8 @@ Status EagleDrafter::bring_output(EagleState& state) const {
     const std::lock_guard lock(model_->device()->busy());
     model_->device()->download(state.output.data(), state.output_there.as<float>(),
                                state.output.size() * sizeof(float));
+    model_->device()->download(state.input.data(), state.input_there.as<float>(),
+                               state.input.size() * sizeof(float));
     state.is_there = false;
     return model_->device()->finish();
 }
@@ -369,6 +372,7 @@ Result<bool> EagleDrafter::grow_there(DraftContext& context, std::span<Growth* c
         jobs.push_back(growth->job);
         trees.push_back(
             {growth->job, &growth->beam, &state.cache, growth->committed, growth->free_slot, state.output});
+        trees.back().input = state.input;
     }
     if (!growth_.fits(context, jobs)) return false;
     return growth_.grow(context, trees);
@@ -404,11 +408,13 @@ Status EagleDrafter::draft_there(DraftContext& context, std::span<DraftJob> jobs
         if (committed + job.tree.depth > model_->rope().positions)
             return failed("{}: a tree of depth {} at position {} passes its {} positions; clip the tree",
                           name_, job.tree.depth, committed, model_->rope().positions);
-        if (!state.output_there.reserve(device, static_cast<std::size_t>(hidden()) * sizeof(float)))
+        const std::size_t bytes = static_cast<std::size_t>(hidden()) * sizeof(float);
+        if (!state.output_there.reserve(device, bytes) || !state.input_there.reserve(device, 2 * bytes))
             return failed("{}: out of device memory for a sequence's state", name_);
         job.head_rows.clear();
         trees.push_back(
             {&job, nullptr, &state.cache, committed, committed, {}, state.output_there.as<float>()});
+        trees.back().input_there = state.input_there.as<float>();
     }
     // Before anything is asked for: memory that grows later would lose what it holds.
     if (!growth_.prepare(trees, *context.head))
@@ -494,9 +500,10 @@ Status EagleDrafter::catch_up_there(DraftContext& context, std::span<const Slice
     for (const Slice& slice : slices) {
         EagleState& state = state_of(*slice.job);
         end += slice.rows;
-        device.copy(state.output_there.as<float>(),
-                    layer.outputs() + static_cast<std::size_t>(end - 1) * static_cast<std::size_t>(d),
-                    static_cast<std::size_t>(d) * sizeof(float));
+        const std::size_t width = static_cast<std::size_t>(d),
+                          last = static_cast<std::size_t>(end - 1) * width;
+        device.copy(state.output_there.as<float>(), layer.outputs() + last, width * sizeof(float));
+        device.copy(state.input_there.as<float>(), layer.inputs() + 2 * last, 2 * width * sizeof(float));
         state.is_there = true;
         state.commit(slice.rows);
     }

@@ -131,6 +131,7 @@ Status EagleGrowth::ask(DraftContext& context, std::span<GrowingTree> trees, Dev
     for (GrowingTree& tree : trees) active.push_back(&tree);
     for (int level = 0; !active.empty(); ++level) {
         const int rows = static_cast<int>(active.size()) * rows_of(level, topk_);
+        if (level == 0) begin_head(context, active, 0, rows);
         if (level > 0) DS_TRY(pass(context, active, level, rows));
         propose(context, active, level, rows);
     }
@@ -212,6 +213,12 @@ void EagleGrowth::start(std::span<GrowingTree> trees) {
             model_.device()->copy(root, tree.output_there, bytes);
         else
             model_.device()->upload(root, tree.output.data(), bytes);
+        if (!head_->reads_inputs()) continue;
+        float* input = model_.on_device()->inputs() + count(tree.first_row, 2 * d);
+        if (tree.input_there != nullptr)
+            model_.device()->copy(input, tree.input_there, 2 * bytes);
+        else
+            model_.device()->upload(input, tree.input.data(), 2 * bytes);
     }
 }
 
@@ -231,10 +238,13 @@ Status EagleGrowth::pass(DraftContext& context, std::span<GrowingTree* const> ac
         model_.weight_bytes() + batch_.kv_bytes(model_.shape().kv_width(), sizeof(kernels::Bf16)));
     device.copy_rows({embeddings_, d, tokens_.as<std::int32_t>(), rows, d, layer.inputs(), 2 * d});
     device.copy_rows({layer.outputs(), d, parents_.as<std::int32_t>(), rows, d, layer.inputs() + d, 2 * d});
+    begin_head(context, active, level, rows);
     return layer.ask(batch_, tails(level - 1), (level - 1) % 2);
 }
 
-void EagleGrowth::ask_head(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows) {
+/// Before the layer of the level.
+void EagleGrowth::begin_head(DraftContext& context, std::span<GrowingTree* const> active, int level,
+                             int rows) {
     if (asked_.size() == asked_levels_) asked_.emplace_back();
     Asked& asked = asked_[asked_levels_++];
     asked.level = level;
@@ -242,28 +252,39 @@ void EagleGrowth::ask_head(DraftContext& context, std::span<GrowingTree* const> 
     asked.notes = note_first_[static_cast<std::size_t>(level)];
     asked.note_count = note_first_[static_cast<std::size_t>(level) + 1] - asked.notes;
     asked.sequences.clear();
-    auto* left = left_there_.as<std::int32_t>();
     for (const GrowingTree* tree : active) {
         const std::size_t at = set_at(tree->place, level);
         SequenceThere& one = asked.sequences.emplace_back();
         one = {tree->job->head_state, tree->place, tree->first_row, rows_of(level, topk_)};
         if (!wants_sets_) continue;
         one.set = sets_there_.as<TokenId>() + set_first_[at];
-        one.set_size = left + at;
+        one.set_size = left_there_.as<std::int32_t>() + at;
     }
-    LevelThere call{*model_.device(), context.phases, *spans_, level, rows, topk_, asked.sequences};
-    call.x = model_.on_device()->ask_head_rows(rows);
-    call.notes = left + asked.notes;
+    LevelThere call = call_of(context, asked);
+    if (head_->reads_inputs()) call.inputs = model_.on_device()->inputs();
+    head_->begin(call);
+}
+
+LevelThere EagleGrowth::call_of(DraftContext& context, const Asked& asked) {
+    LevelThere call{*model_.device(), context.phases, *spans_,        asked.level,
+                    asked.rows,       topk_,          asked.sequences};
+    call.notes = left_there_.as<std::int32_t>() + asked.notes;
     call.ids = best_.as<std::int32_t>();
     call.logits = logits_.as<float>();
     call.sums = sums_.as<float>();
+    return call;
+}
+
+void EagleGrowth::ask_head(DraftContext& context, int rows) {
+    LevelThere call = call_of(context, asked_[asked_levels_ - 1]);
+    call.x = model_.on_device()->ask_head_rows(rows);
     head_->ask(call);
     names_ = call.tokens;
 }
 
 /// Candidates of the level's rows, and the rows of the next one. Trees that end here leave `active`.
 void EagleGrowth::propose(DraftContext& context, std::vector<GrowingTree*>& active, int level, int rows) {
-    ask_head(context, active, level, rows);
+    ask_head(context, rows);
     DeviceSpans::Scope asked(*spans_, context.phases, Phase::topk, level, rows,
                              count(rows, topk_) * (sizeof(float) + sizeof(std::int32_t)));
     int next_first = 0;

@@ -23,10 +23,12 @@ struct GrowingTree {
     int free_slot = 0;              ///< first slot of tree rows
     std::span<const float> output;  ///< [d], the last verified slot's: the root's candidates come from it
     const float* output_there = nullptr;  ///< in place of it
-    int place = 0;                        ///< among the trees
-    int first_row = 0;                    ///< in the latest pass
-    std::size_t pool = 0;                 ///< where its candidates begin
-    int proposed = 0;                     ///< how many it has
+    std::span<const float> input = {};    ///< [2d] of that slot, or there
+    const float* input_there = nullptr;
+    int place = 0;         ///< among the trees
+    int first_row = 0;     ///< in the latest pass
+    std::size_t pool = 0;  ///< where its candidates begin
+    int proposed = 0;      ///< how many it has
 };
 
 /// Grows EAGLE trees level by level without the host in between: candidates, the next level's rows, their
@@ -53,6 +55,11 @@ class EagleGrowth {
     void collect();
 
   private:
+    struct Asked {
+        int level, rows;
+        std::vector<SequenceThere> sequences;
+        std::size_t notes, note_count;
+    };
     int hidden() const { return model_.shape().hidden; }
     HeadThere& there_of(Head& head);
     bool place_notes(std::span<const GrowingTree> trees);
@@ -60,7 +67,9 @@ class EagleGrowth {
         return static_cast<std::size_t>(place) * static_cast<std::size_t>(levels_ + 1) +
                static_cast<std::size_t>(level);
     }
-    void ask_head(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows);
+    void begin_head(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows);
+    void ask_head(DraftContext& context, int rows);
+    LevelThere call_of(DraftContext& context, const Asked& asked);
     void hand_sets(std::span<const GrowingTree> trees, TreeStep& step);
     void start(std::span<GrowingTree> trees);
     void rerank(PhaseRecorder& phases, std::span<const GrowingTree> trees, TreeStep& step);
@@ -83,12 +92,7 @@ class EagleGrowth {
     DirectThere direct_;
     HeadThere* head_ = nullptr;            ///< while asking, and until collect()
     const std::int32_t* names_ = nullptr;  ///< of the level's ids
-    struct Asked {
-        int level, rows;
-        std::vector<SequenceThere> sequences;
-        std::size_t notes, note_count;
-    };
-    std::vector<Asked> asked_;  ///< levels; as many as asked_levels_ count
+    std::vector<Asked> asked_;             ///< levels; as many as asked_levels_ count
     std::size_t asked_levels_ = 0;
     int levels_ = 0;
     // Words that the head leaves there: sizes of sets and notes of the levels, then the sets.

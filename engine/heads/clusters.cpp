@@ -1,6 +1,7 @@
 #include "engine/heads/clusters.h"
 
 #include <algorithm>
+#include <cassert>
 #include <numeric>
 #include <utility>
 
@@ -12,7 +13,7 @@
 namespace draftscope {
 namespace {
 
-constexpr int block = 16;  ///< outputs that a packed matrix keeps together
+constexpr int block = kernels::cluster_block;  ///< outputs that a packed matrix keeps together
 
 /// Ranks equal logits by token id, which the order of clusters does not: a tie may even decide which token is
 /// kept. `ids` and `logits` are the kept ones, best first.
@@ -92,7 +93,14 @@ Result<ClusteredVocab> ClusteredVocab::make(kernels::Exec& exec, const HeadWeigh
         result.tokens_ += static_cast<double>(part.ids.size());
     }
     result.rows_ = weights.lm_head->gather_rows(exec, order);
-    result.there_.set_tokens(std::move(tokens));
+    kernels::DeviceClusters::Parts parts;
+    parts.tokens = std::move(tokens);
+    for (const Cluster& part : result.parts_) {
+        parts.first.push_back(part.first_block * block);
+        parts.sizes.push_back(static_cast<std::int32_t>(part.ids.size()));
+    }
+    parts.cluster_of.assign(result.cluster_of_.begin(), result.cluster_of_.end());
+    result.there_.set_parts(std::move(parts));
     result.place_.resize(result.parts_.size());
     result.in_union_.resize(result.parts_.size());
     return result;
@@ -112,7 +120,8 @@ void ClusteredVocab::propose(ProposeContext& context, Rows<const float> hidden,
                              std::span<const std::vector<int>> chosen, bool per_row,
                              std::span<HeadState* const> states, int k, Proposal& out) {
     out.resize(hidden.rows, k);
-    for (int first = 0; first < hidden.rows;) {
+    const bool there = propose_there(context, hidden, chosen, per_row, out);
+    for (int first = 0; first < hidden.rows && !there;) {
         const int end = per_row ? first + 1 : hidden.rows;
         read(context, hidden, chosen, first, end, out);
         first = end;
@@ -120,9 +129,19 @@ void ClusteredVocab::propose(ProposeContext& context, Rows<const float> hidden,
     PhaseScope gather(context.phases, Phase::gather, context.level, hidden.rows);
     PhaseScope remap(context.phases, Phase::remap, context.level, hidden.rows,
                      out.ids.size() * 2 * sizeof(TokenId));
+    note(context.level, chosen, per_row, states);
+}
+
+std::uint64_t ClusteredVocab::blocks_bytes(int blocks) const {
+    return static_cast<std::uint64_t>(static_cast<double>(rows_.bytes()) * blocks * block /
+                                      std::max(rows_.n(), 1));
+}
+
+void ClusteredVocab::note(int level, std::span<const std::vector<int>> chosen, bool per_row,
+                          std::span<HeadState* const> states) const {
     for (std::size_t r = 0; r < states.size(); ++r) {
         if (states[r] == nullptr) continue;
-        auto& seen = static_cast<ClusterState&>(*states[r]).levels[context.level];
+        auto& seen = static_cast<ClusterState&>(*states[r]).levels[level];
         const bool first_row = r == 0 || states[r - 1] != states[r];
         if (first_row) seen = {std::vector<bool>(parts_.size(), false), 0, 0};
         for (std::size_t c = 0; c <= chosen[r].size(); ++c) {
@@ -131,45 +150,90 @@ void ClusteredVocab::propose(ProposeContext& context, Rows<const float> hidden,
             if (seen.chosen[static_cast<std::size_t>(cluster)] && !per_row) continue;
             seen.chosen[static_cast<std::size_t>(cluster)] = true;
             seen.active_rows += static_cast<double>(part.ids.size());
-            seen.bytes += static_cast<std::uint64_t>(static_cast<double>(rows_.bytes()) * part.blocks *
-                                                     block / std::max(rows_.n(), 1));
+            seen.bytes += blocks_bytes(part.blocks);
         }
     }
 }
 
+/// Weights that a call reads.
+std::uint64_t ClusteredVocab::bytes_of(std::span<const std::vector<int>> chosen, bool per_row) const {
+    std::vector<bool> read(parts_.size());
+    int blocks = 0;
+    const auto add = [&](int cluster) {
+        if (!read[static_cast<std::size_t>(cluster)] || per_row)
+            blocks += parts_[static_cast<std::size_t>(cluster)].blocks;
+        read[static_cast<std::size_t>(cluster)] = true;
+    };
+    for (const std::vector<int>& own : chosen) {
+        for (const int cluster : own) add(cluster);
+        add(clusters_);
+    }
+    return blocks_bytes(blocks);
+}
+
 /// On a device product and selection are one wait, all of it phase head. False, with nothing done, where the
 /// host has to look at the logits.
-bool ClusteredVocab::read_there(ProposeContext& context, Rows<const float> hidden,
-                                std::span<const std::vector<int>> chosen, int first, int end, Proposal& out) {
-    const int rows = end - first, k = out.k;
-    std::size_t runs = 1;  // the always-active one
-    for (int r = first; r < end; ++r) runs = std::max(runs, chosen[static_cast<std::size_t>(r)].size() + 1);
-    run_ends_.clear();
-    run_shifts_.clear();
-    int most = 0;
-    for (int r = first; r < end; ++r) {
-        std::int32_t own = 0;
-        const std::vector<int>& mine = chosen[static_cast<std::size_t>(r)];
-        for (std::size_t i = 0; i < runs; ++i) {
-            const bool there = i <= mine.size();
-            const auto cluster = static_cast<std::size_t>(i < mine.size() ? mine[i] : clusters_);
-            run_shifts_.push_back(there ? place_[cluster] - own : 0);
-            if (there) own += static_cast<std::int32_t>(parts_[cluster].ids.size());
-            run_ends_.push_back(own);
-        }
-        most = std::max(most, own);
+bool ClusteredVocab::propose_there(ProposeContext& context, Rows<const float> hidden,
+                                   std::span<const std::vector<int>> chosen, bool per_row, Proposal& out) {
+    if (context.support != nullptr || hidden.rows == 0) return false;
+    const auto count = static_cast<int>(chosen.front().size());
+    if (!there_.fits(rows_, count, out.k)) return false;
+    PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows, bytes_of(chosen, per_row));
+    chosen_.clear();
+    for (std::size_t r = 0; r < chosen.size(); ++r) {
+        assert(static_cast<int>(chosen[r].size()) == count);
+        chosen_.insert(chosen_.end(), chosen[r].begin(), chosen[r].end());
+        std::size_t support = parts_.back().ids.size();
+        for (const int cluster : chosen[r]) support += parts_[static_cast<std::size_t>(cluster)].ids.size();
+        out.counts[r] = static_cast<int>(std::min(static_cast<std::size_t>(out.k), support));
     }
-    if (context.support != nullptr || blocks_.empty() || !kernels::DeviceClusters::fits(rows_, most, k))
-        return false;
-    const auto r = static_cast<std::size_t>(first), cell = r * static_cast<std::size_t>(k);
-    there_.propose(rows_, blocks_, hidden.slice(first, rows), static_cast<int>(runs), run_ends_, run_shifts_,
-                   k, Rows<std::int32_t>(out.ids.data() + cell, rows, k),
-                   Rows<float>(out.logits.data() + cell, rows, k),
-                   std::span(out.logsumexp).subspan(r, static_cast<std::size_t>(rows)));
-    for (int i = 0; i < rows; ++i)
-        out.counts[r + static_cast<std::size_t>(i)] =
-            std::min(k, run_ends_[static_cast<std::size_t>(i + 1) * runs - 1]);
+    there_.propose(rows_, hidden, chosen_, count, per_row, out.k,
+                   Rows<std::int32_t>(out.ids.data(), hidden.rows, out.k),
+                   Rows<float>(out.logits.data(), hidden.rows, out.k), out.logsumexp);
     return true;
+}
+
+void ClusteredVocab::ask_there(LevelThere& call, int count, bool per_row) {
+    for (const SequenceThere& sequence : call.sequences) {
+        if (sequence.set == nullptr) continue;
+        const std::ptrdiff_t first = std::ptrdiff_t{sequence.first_row} * count;
+        there_.ask_tokens(call.device, call.notes + first, sequence.rows * count, sequence.set,
+                          sequence.set_size);
+    }
+    const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, call.rows, 0);
+    there_.ask(rows_, call.x, call.rows, call.notes, count, per_row, call.k, call.ids, call.logits,
+               call.sums);
+}
+
+void ClusteredVocab::collect_there(const LevelBack& back, int count, bool per_row) {
+    std::vector<std::vector<int>> chosen(static_cast<std::size_t>(back.rows));
+    for (std::size_t r = 0; r < chosen.size(); ++r) {
+        const auto own =
+            back.notes.subspan(r * static_cast<std::size_t>(count), static_cast<std::size_t>(count));
+        chosen[r].assign(own.begin(), own.end());
+    }
+    std::vector<HeadState*> states;
+    for (const SequenceThere& sequence : back.sequences)
+        states.insert(states.end(), static_cast<std::size_t>(sequence.rows), sequence.state);
+    note(back.level, chosen, per_row, states);
+    back.spans.add_bytes(Phase::head, back.level, bytes_of(chosen, per_row));
+}
+
+bool ClustersThere::fits(int levels, int k) const {
+    for (int level = 0; level < levels; ++level)
+        if (!vocab_in_use_.fits_there(chosen_at(level), k)) return false;
+    return true;
+}
+
+bool ClustersThere::reserve(kernels::Device&, int levels, int rows, int k) {
+    for (int level = 0; level < levels; ++level)
+        if (!vocab_in_use_.reserve_there(rows, chosen_at(level), k)) return false;
+    return router_there().reserve(rows);
+}
+
+void ClustersThere::ask(LevelThere& call) {
+    choose_there(call);
+    vocab_in_use_.ask_there(call, chosen_at(call.level), reads_per_row_);
 }
 
 void ClusteredVocab::read(ProposeContext& context, Rows<const float> hidden,
@@ -189,9 +253,7 @@ void ClusteredVocab::read(ProposeContext& context, Rows<const float> hidden,
             for (int b = 0; b < parts_[c].blocks; ++b) blocks_.push_back(parts_[c].first_block + b);
         }
         const int columns = static_cast<int>(blocks_.size()) * block;
-        scope.add_bytes(static_cast<std::uint64_t>(static_cast<double>(rows_.bytes()) * columns /
-                                                   std::max(rows_.n(), 1)));
-        if (read_there(context, hidden, chosen, first, end, out)) return;
+        scope.add_bytes(blocks_bytes(static_cast<int>(blocks_.size())));
         logits_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns));
         kernels::matmul_blocks(context.exec, rows_, blocks_, hidden.slice(first, rows),
                                Rows<float>(logits_.data(), rows, columns));

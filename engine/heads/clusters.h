@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "engine/heads/artefact.h"
+#include "engine/heads/head_there.h"
+#include "engine/heads/router.h"
 #include "kernels/head_clusters.h"
 
 /// An LM head in the order of a partition of the vocabulary, and the heads that read a few of its parts
@@ -41,6 +43,16 @@ class ClusteredVocab {
     /// Records head, topk and gather, and notes in each row's ClusterState what was read.
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<const std::vector<int>> chosen,
                  bool per_row, std::span<HeadState* const> states, int k, Proposal& out);
+    // Calls that stay on the device, for rows that choose `count` clusters each (HeadThere).
+    bool fits_there(int count, int k) const {
+        return there_.fits(rows_, count, k) && there_.least_tokens(count) >= k;
+    }
+    bool reserve_there(int rows, int count, int k) { return there_.reserve(rows_, rows, count, k); }
+    int tokens_there(int rows, int count) const { return there_.most_tokens(rows * count); }
+    /// The call's notes are the clusters that each row chose.
+    void ask_there(LevelThere& call, int count, bool per_row);
+    void collect_there(const LevelBack& back, int count, bool per_row);
+
     /// Past the last head call of the round, that call counts. Did `state`'s rows choose `token`'s cluster at
     /// this level? False before they chose.
     bool covers(const ClusterState& state, TokenId token, int level) const;
@@ -55,8 +67,12 @@ class ClusteredVocab {
     };
     void read(ProposeContext& context, Rows<const float> hidden, std::span<const std::vector<int>> chosen,
               int first, int end, Proposal& out);
-    bool read_there(ProposeContext& context, Rows<const float> hidden,
-                    std::span<const std::vector<int>> chosen, int first, int end, Proposal& out);
+    bool propose_there(ProposeContext& context, Rows<const float> hidden,
+                       std::span<const std::vector<int>> chosen, bool per_row, Proposal& out);
+    void note(int level, std::span<const std::vector<int>> chosen, bool per_row,
+              std::span<HeadState* const> states) const;
+    std::uint64_t bytes_of(std::span<const std::vector<int>> chosen, bool per_row) const;
+    std::uint64_t blocks_bytes(int blocks) const;
     void select_row(ProposeContext& context, const float* logits, const std::vector<int>& chosen, int row,
                     Proposal& out);
 
@@ -72,7 +88,33 @@ class ClusteredVocab {
     std::vector<float> logits_, own_;
     std::vector<TokenId> own_ids_;
     kernels::DeviceClusters there_;
-    std::vector<std::int32_t> run_ends_, run_shifts_;
+    std::vector<std::int32_t> chosen_;  ///< as the device is told
+};
+
+/// The levels of a head of clusters on a device: heads differ in how clusters are chosen.
+class ClustersThere : public HeadThere {
+  public:
+    ClustersThere(ClusteredVocab& vocab, bool per_row) : vocab_in_use_(vocab), reads_per_row_(per_row) {}
+    bool fits(int levels, int k) const final;
+    bool reserve(kernels::Device& device, int levels, int rows, int k) final;
+    int set_room(int level, int rows) const final {
+        return vocab_in_use_.tokens_there(rows, chosen_at(level));
+    }
+    int note_room(int level, int rows) const final { return rows * chosen_at(level); }
+    void ask(LevelThere& call) final;
+    void collect(const LevelBack& back) final {
+        vocab_in_use_.collect_there(back, chosen_at(back.level), reads_per_row_);
+    }
+
+  protected:
+    virtual int chosen_at(int level) const = 0;  ///< clusters
+    virtual Router& router_there() = 0;
+    /// From here on the call's notes are the clusters of its rows, rising, [rows, chosen_at()].
+    virtual void choose_there(LevelThere& call) = 0;
+
+  private:
+    ClusteredVocab& vocab_in_use_;
+    bool reads_per_row_;
 };
 
 /// The `count` best-scored clusters, rising; ties to the lower cluster.

@@ -12,10 +12,14 @@ namespace {
 /// CORAL's LM-head router (arXiv 2502.16880): a feed-forward network over the drafter's hidden picks a few of
 /// N disjoint groups of the vocabulary, and only their rows are multiplied. How groups are made, N, the
 /// number picked and the router's activation are not confirmed: our defaults.
-class CoralHead final : public Head {
+class CoralHead final : public Head, public ClustersThere {
   public:
     CoralHead(HeadArtefact artefact, int groups, int active, bool per_row)
-        : artefact_(std::move(artefact)), groups_(groups), active_(active), per_row_(per_row) {}
+        : ClustersThere(vocab_, per_row),
+          artefact_(std::move(artefact)),
+          groups_(groups),
+          active_(active),
+          per_row_(per_row) {}
 
     Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
         DS_TRY(check_weights(weights, "coral"));
@@ -40,6 +44,8 @@ class CoralHead final : public Head {
         choose(context, hidden);
         vocab_.propose(context, hidden, chosen_, per_row_, states, k, out);
     }
+
+    HeadThere* there() override { return this; }
 
     HeadCost cost(int rows) const override { return cost_at(nullptr, rows, 0); }
     HeadCost cost_at(const HeadState* state, int rows, int level) const override {
@@ -70,6 +76,15 @@ class CoralHead final : public Head {
             for (TokenId id = 0; id < out.cols; ++id)
                 if (!vocab_.among(id, chosen_[static_cast<std::size_t>(r)]))
                     out.row_data(r)[id] = -std::numeric_limits<float>::infinity();
+    }
+
+  protected:
+    int chosen_at(int) const override { return active_; }
+    Router& router_there() override { return router_; }
+    void choose_there(LevelThere& call) override {
+        const DeviceSpans::Scope scope(call.spans, call.phases, Phase::router, call.level, call.rows,
+                                       router_.bytes());
+        router_.ask_best(call.x, call.rows, active_, call.notes);
     }
 
   private:

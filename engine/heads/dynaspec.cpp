@@ -29,10 +29,14 @@ struct Budget {
 /// DynaSpec (arXiv 2510.13847, section 4): a router over the token's embedding and the drafter's previous
 /// hidden chooses token clusters for each row. It needs nothing of the current block, so it runs beside the
 /// backbone, on a thread of its own where the paper has a second CUDA stream.
-class DynaSpecHead final : public Head {
+class DynaSpecHead final : public Head, public ClustersThere {
   public:
     DynaSpecHead(HeadArtefact artefact, int clusters, Budget budget, bool per_row)
-        : artefact_(std::move(artefact)), clusters_(clusters), budget_(budget), per_row_(per_row) {}
+        : ClustersThere(vocab_, per_row),
+          artefact_(std::move(artefact)),
+          clusters_(clusters),
+          budget_(budget),
+          per_row_(per_row) {}
     ~DynaSpecHead() override { lane_.reset(); }  // its work uses the members below
 
     Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
@@ -50,6 +54,11 @@ class DynaSpecHead final : public Head {
             if (auto queue = device->beside()) beside_ = kernels::make_device_exec(1, std::move(queue));
         DS_ASSIGN(router_,
                   Router::load(beside_ ? *beside_ : exec, weights, artefact_, 2 * weights.hidden, clusters_));
+        // A level that stays on the device asks the router on that device itself, whose memory is another.
+        router_there_ = Router();
+        if (beside_ != nullptr) {
+            DS_ASSIGN(router_there_, Router::load(exec, weights, artefact_, 2 * weights.hidden, clusters_));
+        }
         lane_ = std::make_unique<SideLane>(exec, Phase::router);
         DS_ASSIGN(full_, make_full_head({}, {}));
         return full_->prepare(exec, weights);
@@ -88,6 +97,15 @@ class DynaSpecHead final : public Head {
         vocab_.propose(context, hidden, chosen_, per_row_, states, k, out);
     }
 
+    HeadThere* there() override { return this; }
+    bool reads_inputs() const override { return true; }
+    /// The router runs beside the drafter's layer there, too.
+    void begin(LevelThere& call) override {
+        call.device.aside(
+            [this, inputs = call.inputs, rows = call.rows, notes = call.notes,
+             count = budget_.at(call.level)] { router_there().ask_best(inputs, rows, count, notes); });
+    }
+
     HeadCost cost(int rows) const override { return cost_at(nullptr, rows, 0); }
     HeadCost cost_at(const HeadState* state, int rows, int level) const override {
         HeadCost cost =
@@ -113,6 +131,15 @@ class DynaSpecHead final : public Head {
         for (int r = 0; r < out.rows; ++r)
             for (TokenId id = 0; id < out.cols; ++id)
                 if (!covers(state, id, level)) out.row_data(r)[id] = -std::numeric_limits<float>::infinity();
+    }
+
+  protected:
+    int chosen_at(int level) const override { return budget_.at(level); }
+    Router& router_there() override { return beside_ != nullptr ? router_there_ : router_; }
+    void choose_there(LevelThere& call) override {
+        // As long as it lasts, the router is exposed.
+        const DeviceSpans::Scope scope(call.spans, call.phases, Phase::router, call.level, call.rows, 0);
+        call.device.join_aside();
     }
 
   private:
@@ -142,6 +169,7 @@ class DynaSpecHead final : public Head {
     std::unique_ptr<kernels::Exec> beside_;
     // The side lane's own between begin_level() and propose().
     Router router_;
+    Router router_there_;        ///< a copy, where router_ lies beside_
     std::vector<float> inputs_;  ///< [rows, 2d]
     std::vector<float> scores_;
     std::vector<std::vector<int>> chosen_;  ///< clusters of each row, rising

@@ -28,8 +28,11 @@ struct LevelThere {
     DeviceSpans& spans;
     int level = 0, rows = 0, k = 0;
     std::span<const SequenceThere> sequences;
-    const kernels::Bf16* x = nullptr;  ///< hidden rows as the LM head reads them, [rows, padded_columns(d)]
-    std::int32_t* notes = nullptr;     ///< [note_room()]: what collect() reads
+    const float* inputs =
+        nullptr;  ///< where reads_inputs(): [rows, 2d], token and hidden as in Head::begin_level
+    const kernels::Bf16* x =
+        nullptr;  ///< of ask() alone: hidden rows as the LM head reads them, [rows, padded_columns(d)]
+    std::int32_t* notes = nullptr;  ///< [note_room()]: what collect() reads
     // The answer: the k best of each row as HeadOp leaves them.
     std::int32_t* ids = nullptr;
     float* logits = nullptr;
@@ -59,6 +62,10 @@ class HeadThere {
     /// Does collect() want these tokens?
     virtual bool reads_sets() const { return false; }
     virtual int note_room(int /*level*/, int /*rows*/) const { return 0; }
+    virtual bool reads_inputs() const { return false; }
+    /// Before the drafter's layer makes the rows: what may run beside it is asked for with Device::aside().
+    /// The inputs stay as they are until ask().
+    virtual void begin(LevelThere&) {}
     virtual void ask(LevelThere& call) = 0;
     /// After the wait, level by level.
     virtual void collect(const LevelBack&) {}

@@ -21,9 +21,10 @@ Result<Router> Router::load(kernels::Exec& exec, const HeadWeights& weights, con
     if (activation != "silu" && activation != "relu" && activation != "none")
         return bad_input("{}: parameter activation is \"{}\", expected silu, relu or none", artefact.path(),
                          activation);
-    router.activation_ = activation == "silu"   ? Activation::silu
-                         : activation == "relu" ? Activation::relu
-                                                : Activation::none;
+    router.activation_ = activation == "silu"   ? kernels::Activation::silu
+                         : activation == "relu" ? kernels::Activation::relu
+                                                : kernels::Activation::none;
+    router.there_.set(router.in_bias_, router.out_bias_, router.activation_);
     return router;
 }
 
@@ -32,12 +33,13 @@ double Router::flops_per_row() const {
 }
 
 void Router::run(kernels::Exec& exec, Rows<const float> x, Rows<float> scores) {
+    if (in_.on_device()) return there_.run(in_, out_, x, scores);
     middle_.resize(static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(in_.n()));
     const Rows<float> middle(middle_.data(), x.rows, in_.n());
     kernels::matmul(exec, in_, x, middle, in_bias_.data());
     for (float& value : middle_) {
-        if (activation_ == Activation::silu) value = value / (1.0f + std::exp(-value));
-        if (activation_ == Activation::relu) value = std::max(value, 0.0f);
+        if (activation_ == kernels::Activation::silu) value = value / (1.0f + std::exp(-value));
+        if (activation_ == kernels::Activation::relu) value = std::max(value, 0.0f);
     }
     kernels::matmul(exec, out_, middle, scores, out_bias_.data());
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/heads/artefact.h"
+#include "kernels/head_router.h"
 
 namespace draftscope {
 
@@ -19,12 +20,20 @@ class Router {
     double flops_per_row() const;
     /// scores is [x.rows, outputs].
     void run(kernels::Exec& exec, Rows<const float> x, Rows<float> scores);
+    /// On the device where the router lies; the caller holds Device::busy() and reserves first.
+    bool reserve(int rows) { return there_.reserve(in_, out_, rows); }
+    /// Of its `count` best outputs for each row, rising, [rows, count]; x as kernels::DeviceRouter has it.
+    template <typename X>
+    void ask_best(const X* x, int rows, int count, std::int32_t* best) {
+        const float* scores = there_.ask(in_, out_, x, rows);
+        in_.device().top_set({scores, out_.n(), rows, out_.n(), count, best});
+    }
 
   private:
-    enum class Activation { silu, relu, none };
     kernels::Matrix in_, out_;
     std::vector<float> in_bias_, out_bias_;
-    Activation activation_ = Activation::silu;
+    kernels::Activation activation_ = kernels::Activation::silu;
+    kernels::DeviceRouter there_;
     std::vector<float> middle_;
 };
 

@@ -166,7 +166,9 @@ class CudaDeviceImpl final : public CudaDevice {
     }
 
     void matmul(const MatmulOp& op) override {
-        const bool theirs = library_rows_ > 0 && op.rows >= library_rows_ && op.chosen == nullptr;
+        // The library's workspace is the queue's own.
+        const bool theirs =
+            library_rows_ > 0 && op.rows >= library_rows_ && op.chosen == nullptr && !aside_now_;
         enter();
         if (!theirs || !library_->run(op, halves(), stream_))
             return launch(cuda::launch_matmul, op, "matmul");
@@ -195,6 +197,10 @@ class CudaDeviceImpl final : public CudaDevice {
     void copy_rows(const CopyRowsOp& op) override { launch(cuda::launch_copy_rows, op, "copy_rows"); }
 
     void list_set(const RowSetOp& op) override { launch(cuda::launch_list_set, op, "list_set"); }
+    void clusters(const ClustersOp& op) override { launch(cuda::launch_clusters, op, "clusters"); }
+    void cluster_tokens(const ClusterTokensOp& op) override {
+        launch(cuda::launch_cluster_tokens, op, "cluster_tokens");
+    }
     void gather_aside(const GatherOp& op, const RowSetOp& set,
                       std::span<const std::int32_t> toggled) override {
         enter();
@@ -207,6 +213,19 @@ class CudaDeviceImpl final : public CudaDevice {
         cuda::launch_gather(op, aside_);
         check(cudaPeekAtLastError(), "gather aside");
         check(cudaEventRecord(after_aside_, aside_), "gather aside");
+        joins_aside_ = true;
+    }
+    void aside(std::function<void()> work) override {
+        enter();
+        if (!open_aside()) return work();
+        check(cudaEventRecord(before_aside_, stream_), "work aside");
+        check(cudaStreamWaitEvent(aside_, before_aside_, 0), "work aside");
+        std::swap(stream_, aside_);
+        aside_now_ = true;
+        work();
+        aside_now_ = false;
+        std::swap(stream_, aside_);
+        check(cudaEventRecord(after_aside_, aside_), "work aside");
         joins_aside_ = true;
     }
     void join_aside() override {
@@ -431,7 +450,8 @@ class CudaDeviceImpl final : public CudaDevice {
     cudaStream_t stream_;
     cudaStream_t aside_ = nullptr;
     cudaEvent_t before_aside_ = nullptr, after_aside_ = nullptr;
-    bool joins_aside_ = false;  ///< a gather is under way that nobody has waited for
+    bool joins_aside_ = false;  ///< something is under way there that nobody has waited for
+    bool aside_now_ = false;    ///< what is asked for goes there
     DeviceInfo info_;
     CudaOptions options_;
     DeviceUse use_;

@@ -30,6 +30,8 @@ void launch_router(const RouterOp& op, Halves halves, cudaStream_t stream);
 void launch_striped(const StripedOp& op, cudaStream_t stream);
 void launch_unite(const UnionOp& op, cudaStream_t stream);
 void launch_list_set(const RowSetOp& op, cudaStream_t stream);
+void launch_clusters(const ClustersOp& op, cudaStream_t stream);
+void launch_cluster_tokens(const ClusterTokensOp& op, cudaStream_t stream);
 void launch_translate(const TranslateOp& op, cudaStream_t stream);
 void launch_gather(const GatherOp& op, cudaStream_t stream);
 void launch_copy_rows(const CopyRowsOp& op, cudaStream_t stream);

@@ -45,13 +45,19 @@ __global__ void __launch_bounds__(threads) rms_norm_kernel(const RmsNormOp op) {
         half[i] = 0;
 }
 
+__device__ __forceinline__ float activated(float value, Activation activation) {
+    if (activation == Activation::silu) return value / (1.0f + expf(-value));
+    return activation == Activation::relu && value < 0.0f ? 0.0f : value;
+}
+
 // Rows go along x, which has room for 2^31 of them.
 template <Halves H>
 __global__ void round_kernel(const RoundOp op) {
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int i = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
     if (i >= op.y_columns) return;
-    op.y[row * op.y_stride + i] = i < op.cols ? to_half<H>(op.x[row * op.x_stride + i]) : Bf16{0};
+    op.y[row * op.y_stride + i] =
+        i < op.cols ? to_half<H>(activated(op.x[row * op.x_stride + i], op.activation)) : Bf16{0};
 }
 
 template <Halves H>

@@ -2,80 +2,153 @@
 
 #include <algorithm>
 #include <bit>
+#include <mutex>
 #include <utility>
 
-#include "kernels/cpu/layout.h"
 #include "kernels/device/ask_rows.h"
 #include "kernels/device/workspace.h"
 
 namespace draftscope::kernels {
+namespace {
 
-void DeviceClusters::set_tokens(std::vector<std::int32_t> tokens) {
-    tokens_ = std::move(tokens);
-    tokens_there_ = DeviceBuffer();
+std::size_t count_of(int rows, int cols) {
+    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
 }
 
-bool DeviceClusters::fits(const Matrix& rows, int support, int k) {
-    return rows.on_device() && support >= 1 && can_select(support, k);
+int filled(int size) {
+    return (size + cluster_block - 1) / cluster_block * cluster_block;
 }
 
-void DeviceClusters::propose(const Matrix& rows, std::span<const int> blocks, Rows<const float> x, int runs,
-                             std::span<const std::int32_t> ends, std::span<const std::int32_t> shifts, int k,
-                             Rows<std::int32_t> ids, Rows<float> values, std::span<float> sums) {
+/// Sums of the first 0, 1, .. of `sizes`, each with `always`.
+std::vector<int> sums_of(const std::vector<int>& sizes, int always) {
+    std::vector<int> sums = {always};
+    for (const int size : sizes) sums.push_back(sums.back() + size);
+    return sums;
+}
+
+}  // namespace
+
+void DeviceClusters::set_parts(Parts parts) {
+    parts_ = std::move(parts);
+    fresh_ = true;
+    std::vector<int> sizes(parts_.sizes.begin(), parts_.sizes.end() - 1);
+    std::sort(sizes.begin(), sizes.end());
+    const int always = parts_.sizes.back();
+    least_ = sums_of(sizes, always);
+    std::reverse(sizes.begin(), sizes.end());
+    tokens_ = sums_of(sizes, always);
+    for (int& size : sizes) size = filled(size);
+    columns_ = sums_of(sizes, filled(always));
+}
+
+bool DeviceClusters::fits(const Matrix& rows, int count, int k) const {
+    return rows.on_device() && static_cast<int>(parts_.sizes.size()) <= most_clusters &&
+           most_tokens(count) >= 1 && can_select(most_tokens(count), k);
+}
+
+bool DeviceClusters::bring_parts(Device& device) {
+    if (!fresh_) return true;
+    const auto bring = [&](const std::vector<std::int32_t>& from, DeviceBuffer& to) {
+        if (!to.reserve(device, std::max<std::size_t>(from.size(), 1) * sizeof(std::int32_t))) return false;
+        device.upload(to.as<void>(), from.data(), from.size() * sizeof(std::int32_t));
+        return true;
+    };
+    fresh_ = !(bring(parts_.tokens, tokens_there_) && bring(parts_.first, first_there_) &&
+               bring(parts_.sizes, sizes_there_) && bring(parts_.cluster_of, cluster_of_there_));
+    return !fresh_;
+}
+
+bool DeviceClusters::reserve(const Matrix& rows, int x_rows, int count, int k) {
+    Device& device = rows.device();
+    const int columns = most_columns(x_rows, count, false);
+    const auto room = [&](DeviceBuffer& buffer, std::size_t bytes) {
+        return buffer.reserve(device, std::bit_ceil(std::max<std::size_t>(bytes, 4)));
+    };
+    // Columns and their number, ends, shifts.
+    const std::size_t lists = static_cast<std::size_t>(columns) + 1 + 2 * count_of(x_rows, count + 1);
+    return bring_parts(device) && room(lists_, lists * sizeof(std::int32_t)) &&
+           room(logits_, count_of(x_rows, columns) * sizeof(float)) &&
+           room(scratch_, select_scratch(x_rows, most_tokens(count), k)) &&
+           room(bitmap_, (parts_.cluster_of.size() + 31) / 32 * sizeof(std::uint32_t));
+}
+
+void DeviceClusters::ask(const Matrix& rows, const Bf16* x, int x_rows, const std::int32_t* chosen, int count,
+                         bool per_row, int k, std::int32_t* ids, float* values, float* sums) {
+    Device& device = rows.device();
+    const int columns = most_columns(x_rows, count, per_row), together = per_row ? 1 : x_rows;
+    for (int first = 0; first < x_rows; first += together) {
+        ClustersOp list;
+        list.chosen = chosen + count_of(first, count);
+        list.rows = together;
+        list.count = count;
+        list.clusters = static_cast<int>(parts_.sizes.size());
+        list.first = first_there_.as<std::int32_t>();
+        list.sizes = sizes_there_.as<std::int32_t>();
+        list.column_count = lists_.as<std::int32_t>();
+        list.columns = list.column_count + 1;
+        list.run_ends = list.columns + columns;
+        list.run_shifts = list.run_ends + count_of(together, count + 1);
+        device.clusters(list);
+        MatmulOp product;
+        product.weights = rows.device_matrix();
+        product.x = x + count_of(first, product.weights.stride);
+        product.rows = together;
+        product.y = logits_.as<float>();
+        product.y_stride = columns;
+        product.chosen_count = list.column_count;
+        product.chosen = list.columns;
+        product.most_chosen = columns;
+        device.matmul(product);
+        SelectOp best;
+        best.logits = product.y;
+        best.stride = columns;
+        best.rows = together;
+        best.support = most_tokens(count);
+        best.k = k;
+        best.ids = ids + count_of(first, k);
+        best.values = values + count_of(first, k);
+        best.logsumexp = sums + first;
+        best.scratch = scratch_.as<void>();
+        best.run_ends = list.run_ends;
+        best.run_shifts = list.run_shifts;
+        best.runs = count + 1;
+        best.column_rows = list.columns;
+        best.row_tokens = tokens_there_.as<std::int32_t>();
+        device.select(best);
+    }
+}
+
+void DeviceClusters::ask_tokens(Device& device, const std::int32_t* chosen, int count, std::int32_t* tokens,
+                                std::int32_t* size) {
+    ClusterTokensOp op;
+    op.chosen = chosen;
+    op.count = count;
+    op.clusters = static_cast<int>(parts_.sizes.size());
+    op.cluster_of = cluster_of_there_.as<std::int32_t>();
+    op.vocab = static_cast<int>(parts_.cluster_of.size());
+    op.bitmap = bitmap_.as<std::uint32_t>();
+    op.tokens = tokens;
+    op.size = size;
+    device.cluster_tokens(op);
+}
+
+void DeviceClusters::propose(const Matrix& rows, Rows<const float> x, std::span<const std::int32_t> chosen,
+                             int count, bool per_row, int k, Rows<std::int32_t> ids, Rows<float> values,
+                             std::span<float> sums) {
     Device& device = rows.device();
     const std::lock_guard lock(device.busy());
     DeviceWorkspace& space = device.workspace();
-    const int columns = static_cast<int>(blocks.size()) * lanes;
-    const auto cells = static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(k);
-    // Columns with their number in front, then the rows' runs.
-    said_.assign(1, columns);
-    for (const int block : blocks)
-        for (int i = 0; i < lanes; ++i) said_.push_back(std::min(block * lanes + i, rows.n() - 1));
-    said_.insert(said_.end(), ends.begin(), ends.end());
-    said_.insert(said_.end(), shifts.begin(), shifts.end());
-    int support = 1;
-    for (int r = 0; r < x.rows; ++r)
-        support =
-            std::max(support, ends[static_cast<std::size_t>(r + 1) * static_cast<std::size_t>(runs) - 1]);
-    if (tokens_there_.as<void>() == nullptr) {
-        if (!tokens_there_.reserve(device, tokens_.size() * sizeof(std::int32_t)))
-            return device.fail("out of device memory");
-        device.upload(tokens_there_.as<void>(), tokens_.data(), tokens_.size() * sizeof(std::int32_t));
-    }
-    if (!lists_.reserve(device, std::bit_ceil(said_.size() * sizeof(std::int32_t))))
-        return device.fail("out of device memory");
-    device.upload(lists_.as<void>(), said_.data(), said_.size() * sizeof(std::int32_t));
-    const auto* lists = lists_.as<std::int32_t>();
-    MatmulOp product;
-    product.weights = rows.device_matrix();
-    product.x = ask_rows(device, nullptr, rows, x);
-    product.rows = x.rows;
-    product.y = space.reserve<float>(device, space.logits,
-                                     static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(columns));
-    product.y_stride = columns;
-    product.chosen_count = lists;
-    product.chosen = lists + 1;
-    product.most_chosen = columns;
-    SelectOp best;
-    best.scratch = space.reserve<std::byte>(device, space.select, select_scratch(x.rows, support, k));
+    const std::size_t cells = count_of(x.rows, k);
+    const Bf16* half = ask_rows(device, nullptr, rows, x);
     auto* packed =
         space.reserve<std::int32_t>(device, space.ids, 2 * cells + static_cast<std::size_t>(x.rows));
-    if (product.x == nullptr || product.y == nullptr || best.scratch == nullptr || packed == nullptr) return;
-    device.matmul(product);
-    best.logits = product.y;
-    best.stride = columns;
-    best.rows = x.rows;
-    best.support = support;
-    best.k = k;
-    best.ids = packed;
-    best.values = reinterpret_cast<float*>(packed + cells);
-    best.logsumexp = best.values + cells;
-    best.run_ends = lists + 1 + columns;
-    best.run_shifts = best.run_ends + ends.size();
-    best.runs = runs;
-    best.column_rows = product.chosen;
-    best.row_tokens = tokens_there_.as<std::int32_t>();
-    device.select(best);
+    if (half == nullptr || packed == nullptr || !reserve(rows, x.rows, count, k) ||
+        !chosen_there_.reserve(device, std::bit_ceil(std::max<std::size_t>(chosen.size_bytes(), 4))))
+        return device.fail("out of device memory");
+    device.upload(chosen_there_.as<void>(), chosen.data(), chosen.size_bytes());
+    auto* logits = reinterpret_cast<float*>(packed + cells);
+    ask(rows, half, x.rows, chosen_there_.as<std::int32_t>(), count, per_row, k, packed, logits,
+        logits + cells);
     bring_candidates(device, packed, x.rows, k, ids, values, sums);
 }
 

@@ -168,6 +168,14 @@ TEST_P(DeviceOps, RoundAndSiluMul) {
         }
         EXPECT_EQ(a.read(false), a.read(true));
         expect_close(widened(b.read(false)), widened(b.read(true)), 0.004, "silu");
+        for (const kernels::Activation activation : {kernels::Activation::silu, kernels::Activation::relu}) {
+            for (const bool on_twin : {false, true}) {
+                kernels::RoundOp op{x.on(on_twin), 2 * width, rows, width, a.on(on_twin), stride, stride};
+                op.activation = activation;
+                (on_twin ? twin() : device()).round(op);
+            }
+            expect_close(widened(a.read(false)), widened(a.read(true)), 0.004, "round behind an activation");
+        }
     }
 }
 

@@ -73,6 +73,8 @@ class SimtDevice final : public Device {
     void striped(const StripedOp& op) override { run(cuda::launch_striped, op); }
     void unite(const UnionOp& op) override { run(cuda::launch_unite, op); }
     void list_set(const RowSetOp& op) override { run(cuda::launch_list_set, op); }
+    void clusters(const ClustersOp& op) override { run(cuda::launch_clusters, op); }
+    void cluster_tokens(const ClusterTokensOp& op) override { run(cuda::launch_cluster_tokens, op); }
     void translate(const TranslateOp& op) override { run(cuda::launch_translate, op); }
     void gather(const GatherOp& op) override { run(cuda::launch_gather, op); }
     void copy_rows(const CopyRowsOp& op) override { run(cuda::launch_copy_rows, op); }

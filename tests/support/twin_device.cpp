@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -189,11 +190,15 @@ void TwinDevice::rms_norm(const RmsNormOp& op) {
 }
 
 void TwinDevice::round(const RoundOp& op) {
-    note("round", op.x, op.x_stride, op.rows, op.cols, op.y, op.y_stride, op.y_columns);
+    note("round", op.x, op.x_stride, op.rows, op.cols, op.y, op.y_stride, op.y_columns, op.activation);
+    const auto through = [&](float v) {
+        if (op.activation == Activation::silu) return v / (1.0f + std::exp(-v));
+        return op.activation == Activation::relu ? std::max(v, 0.0f) : v;
+    };
     for (int m = 0; m < op.rows; ++m) {
         const float* x = row(op.x, m * op.x_stride, size(op.cols), "round x");
         Bf16* y = row(op.y, m * op.y_stride, size(op.y_columns), "round y");
-        std::transform(x, x + op.cols, y, [this](float v) { return half_of(v); });
+        std::transform(x, x + op.cols, y, [&](float v) { return half_of(through(v)); });
         std::fill(y + op.cols, y + op.y_columns, Bf16{0});
     }
 }
@@ -603,6 +608,60 @@ void TwinDevice::unite(const UnionOp& op) {
     *at(op.size, 1, "union size") = found;
 }
 
+void TwinDevice::clusters(const ClustersOp& op) {
+    note("clusters", op.chosen, op.rows, op.count, op.clusters, op.first, op.sizes, op.columns,
+         op.column_count, op.run_ends, op.run_shifts);
+    if (op.clusters < 1 || op.clusters > most_clusters) refuse("clusters", "too many");
+    std::set<int> all = {op.clusters - 1};
+    for (std::int64_t i = 0; i < std::int64_t{op.rows} * op.count; ++i) {
+        const int cluster = *row(op.chosen, i, 1, "chosen clusters");
+        if (cluster < 0 || cluster >= op.clusters - 1) refuse("clusters", "no such cluster");
+        all.insert(cluster);
+    }
+    std::map<int, int> places;
+    int columns = 0;
+    for (const int cluster : all) {
+        places[cluster] = columns;
+        const int rows =
+            (*row(op.sizes, cluster, 1, "sizes") + cluster_block - 1) / cluster_block * cluster_block;
+        for (int i = 0; i < rows; ++i)
+            *row(op.columns, columns++, 1, "columns of clusters") = *row(op.first, cluster, 1, "first") + i;
+    }
+    *at(op.column_count, 1, "column count") = columns;
+    for (int m = 0; m < op.rows; ++m) {
+        int own = 0;
+        for (int i = 0; i <= op.count; ++i) {
+            const std::int64_t run = std::int64_t{m} * (op.count + 1) + i;
+            const int cluster = i < op.count
+                                    ? *row(op.chosen, std::int64_t{m} * op.count + i, 1, "chosen clusters")
+                                    : op.clusters - 1;
+            *row(op.run_shifts, run, 1, "run shifts") = places[cluster] - own;
+            own += *row(op.sizes, cluster, 1, "sizes");
+            *row(op.run_ends, run, 1, "run ends") = own;
+        }
+    }
+}
+
+void TwinDevice::cluster_tokens(const ClusterTokensOp& op) {
+    note("cluster_tokens", op.chosen, op.count, op.clusters, op.cluster_of, op.vocab, op.bitmap, op.tokens,
+         op.size);
+    if (op.clusters < 1 || op.clusters > most_clusters) refuse("cluster tokens", "too many");
+    (void)at(op.bitmap, size((op.vocab + 31) / 32), "bitmap");
+    std::vector<bool> in(size(op.clusters), false);
+    in.back() = true;
+    for (int i = 0; i < op.count; ++i) {
+        const int cluster = *row(op.chosen, i, 1, "chosen clusters");
+        if (cluster < 0 || cluster >= op.clusters - 1) refuse("cluster tokens", "no such cluster");
+        in[size(cluster)] = true;
+    }
+    int found = 0;
+    for (int token = 0; token < op.vocab; ++token) {
+        const int cluster = *row(op.cluster_of, token, 1, "cluster of a token");
+        if (cluster >= 0 && in[size(cluster)]) *row(op.tokens, found++, 1, "tokens of clusters") = token;
+    }
+    *at(op.size, 1, "tokens of clusters") = found;
+}
+
 void TwinDevice::translate(const TranslateOp& op) {
     note("translate", op.ids, op.count, op.count_there, op.table, op.out);
     const int count = op.count_there == nullptr ? op.count : *at(op.count_there, 1, "count there");
@@ -645,15 +704,21 @@ void TwinDevice::gather_aside(const GatherOp& op, const RowSetOp& set,
         refuse("gather aside", "rows of another set");
     ++asides_;
     (void)inside(op.to, size(op.count) * size(op.from.stride) * sizeof(Bf16), "gathered aside");
-    aside_.push_back({op, set, {toggled.begin(), toggled.end()}});
+    aside_.push_back([this, op, set, numbers = std::vector(toggled.begin(), toggled.end())] {
+        upload(const_cast<std::int32_t*>(set.toggled), numbers.data(), numbers.size() * sizeof(std::int32_t));
+        list_set(set);
+        gather(op);
+    });
+}
+
+void TwinDevice::aside(std::function<void()> work) {
+    if (in_replay_) refuse("work aside", "inside a graph");
+    ++asides_;
+    aside_.push_back(std::move(work));
 }
 
 void TwinDevice::join_aside() {
-    for (const auto& [op, set, toggled] : std::exchange(aside_, {})) {
-        upload(const_cast<std::int32_t*>(set.toggled), toggled.data(), toggled.size() * sizeof(std::int32_t));
-        list_set(set);
-        gather(op);
-    }
+    for (const std::function<void()>& work : std::exchange(aside_, {})) work();
 }
 
 void TwinDevice::copy_rows(const CopyRowsOp& op) {

@@ -49,11 +49,14 @@ class TwinDevice final : public kernels::Device {
     void striped(const kernels::StripedOp& op) override;
     void unite(const kernels::UnionOp& op) override;
     void list_set(const kernels::RowSetOp& op) override;
+    void clusters(const kernels::ClustersOp& op) override;
+    void cluster_tokens(const kernels::ClusterTokensOp& op) override;
     void translate(const kernels::TranslateOp& op) override;
     void gather(const kernels::GatherOp& op) override;
     /// Runs when it is joined, as late as it may: who reads the rows before then finds the old ones.
     void gather_aside(const kernels::GatherOp& op, const kernels::RowSetOp& set,
                       std::span<const std::int32_t> toggled) override;
+    void aside(std::function<void()> work) override;
     void join_aside() override;
     int asides() const { return asides_; }
     void copy_rows(const kernels::CopyRowsOp& op) override;
@@ -133,12 +136,7 @@ class TwinDevice final : public kernels::Device {
     std::map<const std::byte*, std::size_t> blocks_;  ///< by true address
     std::size_t memory_, used_ = 0;
     std::uint64_t keys_ = 0;
-    struct Aside {
-        kernels::GatherOp op;
-        kernels::RowSetOp set;
-        std::vector<std::int32_t> toggled;
-    };
-    std::vector<Aside> aside_;
+    std::vector<std::function<void()>> aside_;
     int asides_ = 0;
     int finishes_ = 0, downloads_ = 0, replayed_ = 0, besides_ = 0;
     bool in_replay_ = false;

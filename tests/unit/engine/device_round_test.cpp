@@ -73,7 +73,8 @@ TEST_P(DeviceRounds, AreTheHosts) {
     int nodes = 0, accepted = 0;
     for (const char* drafter : {"eagle2", "eagle3"})
         for (const char* head :
-             {"full", "fr-spec:v=6", "slimspec", "specvocab:k=5", "specvocab:k=4/6,share=per-row"})
+             {"full", "fr-spec:v=6", "slimspec", "specvocab:k=5", "specvocab:k=4/6,share=per-row",
+              "coral:active=3", "dynaspec:kmax=4,kmin=3", "dynaspec:kmax=4,kmin=3,share=per-row"})
             for (const double temperature : {0.0, 0.8})
                 for (const char* tree :
                      {"chain=4", "depth=3,topk=4,nodes=12", "depth=4,topk=3,nodes=20,order=fr"}) {
@@ -108,7 +109,8 @@ TEST_P(DeviceRounds, AreTheHosts) {
 
 TEST_P(DeviceRounds, WaitOnce) {
     if (on_.twin == nullptr) GTEST_SKIP() << "the twin counts waits";
-    constexpr const char* heads[] = {"fr-spec:v=6", "specvocab:k=5"};
+    constexpr const char* heads[] = {"fr-spec:v=6", "specvocab:k=5", "coral:active=3",
+                                     "dynaspec:kmax=4,kmin=3"};
     for (const char* drafter : {"eagle2", "eagle3"})
         for (const char* head : heads)
             for (const bool there : {true, false}) {

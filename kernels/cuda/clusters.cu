@@ -1,0 +1,118 @@
+#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/launch.h"
+
+// Chosen clusters of a head's rows as outputs of a product, and as tokens.
+namespace draftscope::kernels::cuda {
+namespace {
+
+constexpr int threads = 1024;
+constexpr int warps = threads / warp_size;
+constexpr int mark_words = most_clusters / 32;
+static_assert(most_clusters % 32 == 0);
+
+__device__ __forceinline__ bool marked(const std::uint32_t* marks, int cluster) {
+    return (marks[cluster / 32] >> (cluster % 32) & 1u) != 0;
+}
+
+/// Marks of `count` chosen clusters and of the last of `clusters`. Ends with a barrier.
+__device__ void mark_chosen(const std::int32_t* chosen, std::int64_t count, int clusters,
+                            std::uint32_t* marks) {
+    for (int w = static_cast<int>(threadIdx.x); w < mark_words; w += threads) marks[w] = 0;
+    __syncthreads();
+    for (std::int64_t i = threadIdx.x; i < count; i += threads)
+        atomicOr(marks + chosen[i] / 32, 1u << (chosen[i] % 32));
+    if (threadIdx.x == 0) atomicOr(marks + (clusters - 1) / 32, 1u << ((clusters - 1) % 32));
+    __syncthreads();
+}
+
+__device__ __forceinline__ int filled(int size) {
+    return (size + cluster_block - 1) / cluster_block * cluster_block;
+}
+
+/// A warp's lanes each add `value`; the sum of the lanes up to and with each.
+__device__ __forceinline__ int warp_running(int value) {
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    for (int offset = 1; offset < warp_size; offset *= 2) {
+        const int other = __shfl_up_sync(all_lanes, value, offset);
+        if (lane >= offset) value += other;
+    }
+    return value;
+}
+
+/// One block: there are a few hundred clusters.
+__global__ void __launch_bounds__(threads) clusters_kernel(const ClustersOp op) {
+    __shared__ std::uint32_t marks[mark_words];
+    __shared__ int places[most_clusters];  // first column of each
+    __shared__ int totals[warps];
+    mark_chosen(op.chosen, static_cast<std::int64_t>(op.rows) * op.count, op.clusters, marks);
+    const int each = (op.clusters + threads - 1) / threads;
+    const int begin = min(static_cast<int>(threadIdx.x) * each, op.clusters);
+    const int end = min(begin + each, op.clusters);
+    int mine = 0, all = 0;
+    for (int c = begin; c < end; ++c) mine += marked(marks, c) ? filled(op.sizes[c]) : 0;
+    int at = block_before<warps>(mine, totals, all);
+    for (int c = begin; c < end; ++c) {
+        places[c] = at;
+        at += marked(marks, c) ? filled(op.sizes[c]) : 0;
+    }
+    if (threadIdx.x == 0) *op.column_count = all;
+    __syncthreads();
+    const int warp = static_cast<int>(threadIdx.x) / warp_size;
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    for (int c = warp; c < op.clusters; c += warps) {
+        if (!marked(marks, c)) continue;
+        const int first = op.first[c], rows = filled(op.sizes[c]);
+        for (int i = lane; i < rows; i += warp_size) op.columns[places[c] + i] = first + i;
+    }
+    const int runs = op.count + 1;
+    for (int row = warp; row < op.rows; row += warps) {
+        int own = 0;  // candidates in the runs before
+        for (int next = 0; next < runs; next += warp_size) {
+            const int i = next + lane;
+            int cluster = -1;
+            if (i < op.count) cluster = op.chosen[static_cast<std::int64_t>(row) * op.count + i];
+            if (i == op.count) cluster = op.clusters - 1;
+            const int size = cluster < 0 ? 0 : op.sizes[cluster];
+            const int until = own + warp_running(size);
+            if (cluster >= 0) {
+                const std::int64_t to = static_cast<std::int64_t>(row) * runs + i;
+                op.run_ends[to] = until;
+                op.run_shifts[to] = places[cluster] - (until - size);
+            }
+            own += warp_sum(size);
+        }
+    }
+}
+
+/// Grid: pieces of `threads` tokens.
+__global__ void __launch_bounds__(threads) token_bits_kernel(const ClusterTokensOp op) {
+    __shared__ std::uint32_t marks[mark_words];
+    mark_chosen(op.chosen, op.count, op.clusters, marks);
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    const int token = static_cast<int>(blockIdx.x) * threads + static_cast<int>(threadIdx.x);
+    const int cluster = token < op.vocab ? op.cluster_of[token] : -1;
+    const std::uint32_t bit = cluster >= 0 && marked(marks, cluster) ? 1u << lane : 0u;
+    const std::uint32_t word = warp_sum(bit);  // each lane has a bit of its own
+    if (lane == 0 && token < op.vocab) op.bitmap[token / 32] = word;
+}
+
+__global__ void __launch_bounds__(threads) list_tokens_kernel(const ClusterTokensOp op) {
+    __shared__ int totals[warps];
+    const int all = list_bits<warps>(op.bitmap, (op.vocab + 31) / 32, totals,
+                                     [&](int at, int token) { op.tokens[at] = token; });
+    if (threadIdx.x == 0) *op.size = all;
+}
+
+}  // namespace
+
+void launch_clusters(const ClustersOp& op, cudaStream_t stream) {
+    DS_LAUNCH(clusters_kernel, 1, threads, 0, stream, op);
+}
+
+void launch_cluster_tokens(const ClusterTokensOp& op, cudaStream_t stream) {
+    const auto blocks = static_cast<unsigned>((op.vocab + threads - 1) / threads);
+    DS_LAUNCH(token_bits_kernel, blocks, threads, 0, stream, op);
+    DS_LAUNCH(list_tokens_kernel, 1, threads, 0, stream, op);
+}
+
+}  // namespace draftscope::kernels::cuda

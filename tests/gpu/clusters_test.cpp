@@ -1,0 +1,137 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tests/gpu/device_pair.h"
+
+/// Chosen clusters of a head's rows beside the twin's, and beside what they mean.
+namespace draftscope::testing {
+namespace {
+
+class Clusters : public DevicePair {
+  protected:
+    struct Partition {
+        std::vector<std::int32_t> first, sizes;
+        int rows = 0;
+    };
+    /// Empty clusters, whole blocks and all between; the last one has `always` tokens.
+    static Partition partition(int clusters, int always, Rng& rng) {
+        Partition made;
+        for (int c = 0; c < clusters; ++c) {
+            const int size = c == clusters - 1   ? always
+                             : rng.below(4) == 0 ? 0
+                             : rng.below(4) == 0 ? 32
+                                                 : static_cast<int>(rng.below(70));
+            made.first.push_back(made.rows);
+            made.sizes.push_back(size);
+            made.rows += (size + 15) / 16 * 16;
+        }
+        return made;
+    }
+    /// Rising, without the last cluster.
+    static std::vector<std::int32_t> choose(int rows, int count, int clusters, Rng& rng) {
+        std::vector<std::int32_t> chosen;
+        for (int r = 0; r < rows; ++r) {
+            std::set<std::int32_t> own;
+            while (static_cast<int>(own.size()) < count)
+                own.insert(static_cast<std::int32_t>(rng.below(static_cast<std::uint64_t>(clusters - 1))));
+            chosen.insert(chosen.end(), own.begin(), own.end());
+        }
+        return chosen;
+    }
+};
+
+TEST_P(Clusters, AreColumnsAndRuns) {
+    struct Case {
+        int clusters, rows, count, always;
+    };
+    // More clusters than a warp has lanes and a block has threads, and all but the last of two.
+    for (const Case& c : {Case{40, 5, 7, 3}, Case{2, 3, 1, 0}, Case{1500, 9, 40, 17}, Case{4096, 1, 33, 1}}) {
+        Rng rng(static_cast<std::uint64_t>(c.clusters));
+        const Partition parts = partition(c.clusters, c.always, rng);
+        const std::vector<std::int32_t> chosen = choose(c.rows, c.count, c.clusters, rng);
+        const auto runs = static_cast<std::size_t>(c.rows * (c.count + 1));
+        const auto room = static_cast<std::size_t>(std::max(parts.rows, 1));
+        const Both<std::int32_t> list(device(), twin(), chosen), first(device(), twin(), parts.first),
+            sizes(device(), twin(), parts.sizes), columns(device(), twin(), room, -9),
+            count(device(), twin(), 1, -9), ends(device(), twin(), runs, -9),
+            shifts(device(), twin(), runs, -9);
+        for (const bool on_twin : {false, true}) {
+            kernels::ClustersOp op;
+            op.chosen = list.on(on_twin);
+            op.rows = c.rows;
+            op.count = c.count;
+            op.clusters = c.clusters;
+            op.first = first.on(on_twin);
+            op.sizes = sizes.on(on_twin);
+            op.columns = columns.on(on_twin);
+            op.column_count = count.on(on_twin);
+            op.run_ends = ends.on(on_twin);
+            op.run_shifts = shifts.on(on_twin);
+            (on_twin ? twin() : device()).clusters(op);
+        }
+        EXPECT_EQ(columns.read(false), columns.read(true));
+        EXPECT_EQ(count.read(false), count.read(true));
+        EXPECT_EQ(ends.read(false), ends.read(true));
+        EXPECT_EQ(shifts.read(false), shifts.read(true));
+        // A place of a row's candidates, by its run, is that token's row of the matrix.
+        const auto at = columns.read(false), end = ends.read(false), shift = shifts.read(false);
+        for (int r = 0; r < c.rows; ++r) {
+            int place = 0;
+            for (int i = 0; i <= c.count; ++i) {
+                const auto cluster = static_cast<std::size_t>(
+                    i < c.count ? chosen[static_cast<std::size_t>(r * c.count + i)] : c.clusters - 1);
+                const auto run = static_cast<std::size_t>(r * (c.count + 1) + i);
+                for (int t = 0; t < parts.sizes[cluster]; ++t, ++place)
+                    ASSERT_EQ(at[static_cast<std::size_t>(place + shift[run])], parts.first[cluster] + t)
+                        << r << " " << i;
+                ASSERT_EQ(end[run], place);
+            }
+        }
+    }
+}
+
+TEST_P(Clusters, AreTokens) {
+    for (const int vocab : {1, 31, 1024, 2085}) {
+        const int clusters = 37, count = 11;
+        Rng rng(static_cast<std::uint64_t>(vocab));
+        std::vector<std::int32_t> cluster_of;
+        for (int t = 0; t < vocab; ++t)
+            cluster_of.push_back(static_cast<std::int32_t>(rng.below(clusters + 1)) - 1);
+        std::vector<std::int32_t> chosen = choose(1, count - 1, clusters, rng);
+        chosen.push_back(chosen.front());  // two rows may have chosen it
+        const auto room = static_cast<std::size_t>(vocab);
+        const Both<std::int32_t> list(device(), twin(), chosen), of(device(), twin(), cluster_of),
+            tokens(device(), twin(), room, -9), size(device(), twin(), 1, -9);
+        const Both<std::uint32_t> bitmap(device(), twin(), (room + 31) / 32, 0xdeadbeefu);
+        for (const bool on_twin : {false, true}) {
+            kernels::ClusterTokensOp op;
+            op.chosen = list.on(on_twin);
+            op.count = count;
+            op.clusters = clusters;
+            op.cluster_of = of.on(on_twin);
+            op.vocab = vocab;
+            op.bitmap = bitmap.on(on_twin);
+            op.tokens = tokens.on(on_twin);
+            op.size = size.on(on_twin);
+            (on_twin ? twin() : device()).cluster_tokens(op);
+        }
+        EXPECT_EQ(tokens.read(false), tokens.read(true)) << vocab;
+        EXPECT_EQ(size.read(false), size.read(true)) << vocab;
+        std::vector<std::int32_t> expected;
+        for (int t = 0; t < vocab; ++t) {
+            const std::int32_t cluster = cluster_of[static_cast<std::size_t>(t)];
+            if (cluster == clusters - 1 || std::count(chosen.begin(), chosen.end(), cluster) > 0)
+                expected.push_back(t);
+        }
+        ASSERT_EQ(size.read(false)[0], static_cast<std::int32_t>(expected.size()));
+        expected.resize(room, -9);
+        EXPECT_EQ(tokens.read(false), expected);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Clusters, device_kinds(), kind_of);
+
+}  // namespace
+}  // namespace draftscope::testing
