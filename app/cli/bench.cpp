@@ -121,13 +121,11 @@ std::string model_table(const BenchReport& report) {
 }
 
 std::string method_reads(const BenchReport& report) {
-    std::vector<std::vector<std::string>> rows;
+    std::vector<NamedReads> reads;
     for (std::size_t m = 0; m < report.methods.size(); ++m) {
-        if (report.reads[m].head_ns <= 0) continue;
-        rows.push_back({report.methods[m].name});
-        for (std::string& cell : reads_cells(report.reads[m])) rows.back().push_back(std::move(cell));
+        if (report.reads[m].head_ns > 0) reads.push_back({report.methods[m].name, report.reads[m]});
     }
-    return reads_table("a round's reads", std::move(rows));
+    return reads_table("a round's reads", reads);
 }
 
 /// Method x category: the speed-up, or tokens per second where nothing decoded plainly.

@@ -103,28 +103,36 @@ std::string bytes_table(const std::vector<HeadComparison>& heads) {
 
 }  // namespace
 
-std::vector<std::string> reads_cells(const HeadReads& reads) {
-    return {fmt::format("{:.0f}", reads.streamed / 1e3),
-            fmt::format("{:.0f}", reads.gathered / 1e3),
-            fmt::format("{:.0f}", reads.head_ns / 1e3),
-            reads.explained_ns ? fmt::format("{:.0f}", *reads.explained_ns / 1e3) : "-",
-            reads.explained_ns ? fmt::format("{:.2f}", reads.times()) : "-",
-            reads.explained_ns ? fmt::format("{:.0f}", reads.constant_ns() / 1e3) : "-"};
-}
-
-std::string reads_table(std::string first, std::vector<std::vector<std::string>> rows) {
-    if (rows.empty()) return {};
-    const bool probed =
-        std::any_of(rows.begin(), rows.end(), [](const auto& row) { return row[row.size() - 2] != "-"; });
+std::string reads_table(std::string first, std::span<const NamedReads> heads) {
+    if (heads.empty()) return {};
+    // Nobody reads faster than the machine: then the probe was held up by other work when it was made.
+    constexpr double held_up = 0.9;
+    bool probed = false, stale = false;
+    std::vector<std::vector<std::string>> rows;
+    for (const auto& [name, reads] : heads) {
+        rows.push_back({name, fmt::format("{:.0f}", reads.streamed / 1e3),
+                        fmt::format("{:.0f}", reads.gathered / 1e3),
+                        fmt::format("{:.0f}", reads.head_ns / 1e3), "-", "-", "-"});
+        if (!reads.explained_ns) continue;
+        probed = true;
+        stale = stale || reads.times() < held_up;
+        std::vector<std::string>& row = rows.back();
+        row[4] = fmt::format("{:.0f}", *reads.explained_ns / 1e3);
+        row[5] = fmt::format("{:.2f}", reads.times());
+        row[6] = fmt::format("{:.0f}", reads.constant_ns() / 1e3);
+    }
     return fmt::format(
-        "\n{}{}\n",
+        "\n{}{}\n{}",
         format_table({std::move(first), "kB streamed", "kB gathered", "T_head us", "by probes us", "x probes",
                       "constant us"},
                      rows),
         probed
             ? "by probes: what the bytes take at what doctor measured, of one stream and of scattered rows, "
               "past the caches"
-            : "by probes: never measured on this machine with as many threads; draftscope doctor does");
+            : "by probes: never measured on this machine with as many threads; draftscope doctor does",
+        stale ? "x probes is below 1: memory was slower when doctor measured it; run draftscope doctor again "
+                "while nothing else runs\n"
+              : "");
 }
 
 json reads_json(const HeadReads& reads) {
@@ -138,14 +146,13 @@ json reads_json(const HeadReads& reads) {
 std::string head_table_text(const Snapshot& snapshot, RowId run_id) {
     const std::vector<HeadComparison> heads = head_costs(snapshot, run_id);
     if (heads.empty()) return {};
-    std::vector<std::vector<std::string>> reads;
+    std::vector<NamedReads> reads;
     for (const HeadComparison& head : heads) {
         if (head.reads.head_ns <= 0 || head.stats.bytes_per_round <= 0) continue;
-        reads.push_back({fmt::format("{}, {}", head.stats.head, to_text(head.stats.mode))});
-        for (std::string& cell : reads_cells(head.reads)) reads.back().push_back(std::move(cell));
+        reads.push_back({fmt::format("{}, {}", head.stats.head, to_text(head.stats.mode)), head.reads});
     }
     return acceptance_table(heads) + cost_table(heads) + bytes_table(heads) +
-           reads_table("a round's reads", std::move(reads));
+           reads_table("a round's reads", reads);
 }
 
 json heads_json(const Snapshot& snapshot, RowId run_id) {

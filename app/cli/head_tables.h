@@ -1,8 +1,8 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
-#include <vector>
 
 #include "capture/capture.h"
 #include "profiler/head_costs.h"
@@ -15,10 +15,14 @@ std::string head_table_text(const Snapshot& snapshot, RowId run_id);
 /// The same, as the array `heads` of `run --json`.
 nlohmann::json heads_json(const Snapshot& snapshot, RowId run_id);
 
-/// What heads read and what the probes explain of T_head by it: a table of rows that begin with a name and
-/// go on with the cells of one head; "" without rows.
-std::string reads_table(std::string first, std::vector<std::vector<std::string>> rows);
-std::vector<std::string> reads_cells(const HeadReads& reads);
+/// What a head, or a method with one, reads in a round.
+struct NamedReads {
+    std::string name;
+    HeadReads reads;
+};
+/// What heads read and what the probes explain of T_head by it; "" without heads. `first` is the names'
+/// column. Says so where a head read faster than the probe, which was then made while others used the memory.
+std::string reads_table(std::string first, std::span<const NamedReads> heads);
 nlohmann::json reads_json(const HeadReads& reads);
 
 }  // namespace draftscope::cli

@@ -39,6 +39,36 @@ class BenchCommand : public ::testing::Test {
     ScratchFolder folder_;
 };
 
+/// The name that `doctor` writes its probe for.
+std::string cpu_name() {
+    std::ifstream info("/proc/cpuinfo");
+    for (std::string line; std::getline(info, line);)
+        if (line.rfind("model name", 0) == 0) return line.substr(line.find(": ") + 2);
+    return {};
+}
+
+TEST_F(BenchCommand, AProbeThatHeadsOutrunIsCalledOld) {
+    const char* before = std::getenv("XDG_CACHE_HOME");
+    const std::string kept = before != nullptr ? before : "";
+    setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1);
+    std::filesystem::create_directories(folder_.file("draftscope"));
+    const auto with_probe = [&](double gb_per_s) {
+        const json rates = {{"1", gb_per_s}};
+        write_text(
+            folder_.file("draftscope/bandwidth.json"),
+            json{{"cpu", cpu_name()}, {"read_gb_per_s", rates}, {"scattered_read_gb_per_s", rates}}.dump());
+        return bench({"--heads", "full"});
+    };
+    const Finished old = with_probe(1e-4), fresh = with_probe(1e6);
+    before != nullptr ? setenv("XDG_CACHE_HOME", kept.c_str(), 1) : unsetenv("XDG_CACHE_HOME");
+    ASSERT_EQ(old.exit_code, 0) << old.err;
+    ASSERT_EQ(fresh.exit_code, 0) << fresh.err;
+    const std::string warning = "run draftscope doctor again";
+    EXPECT_NE(old.out.find(warning), std::string::npos) << old.out;
+    EXPECT_EQ(fresh.out.find(warning), std::string::npos) << fresh.out;
+    EXPECT_NE(fresh.out.find("x probes"), std::string::npos) << fresh.out;
+}
+
 TEST_F(BenchCommand, WritesOneDocument) {
     const Finished done = bench({"--heads", "full,microspec:wmax=64,source=ctx,gather=indexed", "--method",
                                  "ngram @ chain=2", "--json"});
