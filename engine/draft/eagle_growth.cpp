@@ -39,11 +39,14 @@ bool EagleGrowth::fits(const DraftContext& context, std::span<const DraftJob* co
     if (first.topk > kernels::most_selected) return false;
     static_assert(kernels::most_selected * kernels::most_selected <= kernels::most_beam);
     int levels = 0;
+    std::vector<HeadState*> states;
     for (const DraftJob* job : jobs) {
+        states.push_back(job->head_state);
         if (job->tree.choices || job->tree.topk != first.topk) return false;
         levels = std::max(levels, job->tree.levels());
     }
-    return there_of(*context.head).fits(levels, first.topk);
+    ProposeContext call{context.exec, context.phases};
+    return there_of(*context.head).fits(call, levels, first.topk, states);
 }
 
 /// Memory for all levels, before the first: what moves later would lose what it held.

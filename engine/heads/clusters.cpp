@@ -219,7 +219,7 @@ void ClusteredVocab::collect_there(const LevelBack& back, int count, bool per_ro
     back.spans.add_bytes(Phase::head, back.level, bytes_of(chosen, per_row));
 }
 
-bool ClustersThere::fits(int levels, int k) const {
+bool ClustersThere::fits(ProposeContext&, int levels, int k, std::span<HeadState* const>) {
     for (int level = 0; level < levels; ++level)
         if (!vocab_in_use_.fits_there(chosen_at(level), k)) return false;
     return true;

@@ -11,7 +11,7 @@ std::size_t count(int rows, int cols) {
 
 }  // namespace
 
-bool DirectThere::fits(int levels, int k) const {
+bool DirectThere::fits(ProposeContext&, int levels, int k, std::span<HeadState* const>) {
     if (k > kernels::most_selected) return false;
     const TokenId* ids = nullptr;
     for (int level = 0; level < levels; ++level) {

@@ -10,7 +10,7 @@ namespace draftscope {
 class DirectThere final : public HeadThere {
   public:
     void use(const Head& head) { head_ = &head; }
-    bool fits(int levels, int k) const override;
+    bool fits(ProposeContext&, int levels, int k, std::span<HeadState* const>) override;
     bool reserve(kernels::Device& device, int levels, int rows, int k) override;
     void ask(LevelThere& call) override;
 

@@ -52,8 +52,9 @@ struct LevelBack {
 class HeadThere {
   public:
     virtual ~HeadThere() = default;
-    /// Can it answer every level up to `levels` - 1 with k candidates for each row, whatever the rows are?
-    virtual bool fits(int levels, int k) const = 0;
+    /// Can it answer every level up to `levels` - 1 with k candidates for each row of these sequences,
+    /// whatever the rows are? Behind Head::begin_round(); what that began is done then.
+    virtual bool fits(ProposeContext& context, int levels, int k, std::span<HeadState* const> states) = 0;
     /// Memory for calls of up to `rows` rows of `sequences` sequences; false when there is none.
     virtual bool reserve(kernels::Device& device, int levels, int rows, int k) = 0;
     /// Most tokens that `rows` rows of one sequence can propose at `level`, where that is decided there; 0 =

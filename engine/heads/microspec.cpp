@@ -1,11 +1,13 @@
 #include "engine/heads/microspec.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <utility>
 
 #include "engine/heads/candidates.h"
 #include "engine/heads/factories.h"
+#include "engine/heads/head_there.h"
 #include "engine/heads/side_lane.h"
 #include "engine/heads/static_vocab.h"
 #include "kernels/matmul.h"
@@ -88,9 +90,11 @@ struct MicroSpecState final : HeadState {
     ~MicroSpecState() override { lane->settle(refill); }
 
     CandidateStream stream;
-    bool changed = true;       ///< the stream, since rows were packed
-    std::vector<TokenId> ids;  ///< of the packed rows, rising
-    kernels::PackedRows rows;  ///< with ids: the side lane's own while `refill` is under way
+    bool changed = true;              ///< the stream, since rows were packed
+    std::vector<TokenId> ids;         ///< of the packed rows, rising
+    kernels::DeviceBuffer ids_there;  ///< on the device of the rows, as
+    std::vector<TokenId> said_ids;    ///< these
+    kernels::PackedRows rows;         ///< with ids: the side lane's own while `refill` is under way
     SideLane::Ticket refill = 0;
     std::shared_ptr<SideLane> lane;
     // Of this round, what was packed in propose(): rows read and written.
@@ -101,7 +105,7 @@ struct MicroSpecState final : HeadState {
 /// MicroSpec (arXiv 2605.26444, Algorithm 1): the LM head cut to the tokens that the prompt, the recent draft
 /// trees and the target's own best guesses have brought up. The window's tokens are packed into a buffer of
 /// their own while the drafter's first backbone runs (section 3.3).
-class MicroSpecHead final : public Head {
+class MicroSpecHead final : public Head, public HeadThere {
   public:
     explicit MicroSpecHead(MicroSpecOptions options) : options_(options) {}
 
@@ -206,6 +210,45 @@ class MicroSpecHead final : public Head {
         out = std::move(whole);
     }
 
+    HeadThere* there() override { return this; }
+    bool fits(ProposeContext& context, int, int k, std::span<HeadState* const> states) override {
+        if (!store_.on_device() || options_.gather == Gather::indexed || k > kernels::most_selected)
+            return false;
+        bool enough = true;
+        for (HeadState* state : states) {
+            MicroSpecState& own = of(state);
+            lane_->wait(context, own.refill);
+            refresh(context, own, 1);
+            enough = enough && static_cast<int>(own.ids.size()) >= k;
+        }
+        return enough;
+    }
+    bool reserve(kernels::Device& device, int, int rows, int k) override {
+        return scratch_.reserve(
+            device,
+            std::bit_ceil(kernels::head_scratch(
+                rows, std::min(options_.window, weights_.vocab) + static_cast<int>(ends_.size()), k)));
+    }
+    void ask(LevelThere& call) override {
+        {
+            const DeviceSpans::Scope scope(call.spans, call.phases, Phase::gather, call.level, call.rows, 0);
+            call.device.join_aside();
+        }
+        for (const SequenceThere& sequence : call.sequences) {
+            MicroSpecState& own = of(sequence.state);
+            const kernels::DeviceMatrix matrix = own.rows.matrix().device_matrix();
+            const int n = matrix.n, cells = sequence.rows * call.k;
+            const std::ptrdiff_t first = sequence.first_row;
+            std::int32_t* const ids = call.ids + first * call.k;
+            const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, sequence.rows,
+                                           own.rows.matrix().bytes());
+            if (matrix.data == nullptr || !say_ids(call.device, own)) return;
+            call.device.head({matrix, call.x + first * matrix.stride, sequence.rows, n, call.k, nullptr, ids,
+                              call.logits + first * call.k, call.sums + first, scratch_.as<void>()});
+            call.device.translate({ids, cells, nullptr, own.ids_there.as<TokenId>(), ids});
+        }
+    }
+
     /// The most that a call may read: the window, when no token appears twice in it.
     HeadCost cost(int) const override { return cost_of_rows(std::min(options_.window, weights_.vocab)); }
     /// Of the rows packed for the round, and of packing them where the call did that itself.
@@ -267,15 +310,7 @@ class MicroSpecHead final : public Head {
                           Proposal& out) {
         MicroSpecState& own = of(&state);
         lane_->wait(context, own.refill);
-        if (own.changed) {
-            PhaseScope scope(context.phases, Phase::gather, context.level, hidden.rows);
-            own.changed = false;
-            if (options_.gather == Gather::indexed)
-                list_active(own);
-            else
-                scope.add_bytes(own.packed_bytes = pack(context.exec, own));
-            own.packed_level = context.level;
-        }
+        refresh(context, own, hidden.rows);
         if (own.ids.empty()) {
             out.resize(hidden.rows, k);
             keep_support(context, Rows<const float>(nullptr, hidden.rows, 0), 0, {});
@@ -287,6 +322,30 @@ class MicroSpecHead final : public Head {
                                      logits_, out);
         own.rows.join();
         propose_rows(context, own.rows.matrix(), own.ids, hidden, k, dense_, out);
+    }
+
+    /// Brings the active set up to date where nothing beside has done so.
+    void refresh(ProposeContext& context, MicroSpecState& own, int rows) const {
+        if (!own.changed) return;
+        PhaseScope scope(context.phases, Phase::gather, context.level, rows);
+        own.changed = false;
+        if (options_.gather == Gather::indexed)
+            list_active(own);
+        else
+            scope.add_bytes(own.packed_bytes = pack(context.exec, own));
+        own.packed_level = context.level;
+    }
+
+    /// Tokens of the packed rows, there.
+    static bool say_ids(kernels::Device& device, MicroSpecState& own) {
+        if (own.ids == own.said_ids) return true;
+        if (!own.ids_there.reserve(device, std::bit_ceil(own.ids.size() * sizeof(TokenId)))) {
+            device.fail("out of device memory");
+            return false;
+        }
+        device.upload(own.ids_there.as<void>(), own.ids.data(), own.ids.size() * sizeof(TokenId));
+        own.said_ids = own.ids;
+        return true;
     }
 
     /// True when the active set is another than the packed one.
@@ -322,6 +381,7 @@ class MicroSpecHead final : public Head {
     std::unique_ptr<Head> full_;
     DenseProposal dense_;
     std::vector<float> logits_;
+    kernels::DeviceBuffer scratch_;
 };
 
 }  // namespace

@@ -71,7 +71,7 @@ class SpecVocabHead final : public Head, public HeadThere {
     }
 
     HeadThere* there() override { return this; }
-    bool fits(int levels, int k) const override {
+    bool fits(ProposeContext&, int levels, int k, std::span<HeadState* const>) override {
         for (int level = 0; level < levels; ++level)
             if (!kernels::DeviceShortlists::fits(speculator_.up(level), store_, size_at(level), k))
                 return false;
