@@ -153,7 +153,10 @@ class EagleDrafter final : public Drafter {
     Status check_expand(const DraftContext& context, const DraftJob& job) const;
     void catch_up_slices(DraftContext& context, std::span<const Slice> slices, int rows,
                          std::span<DraftJob> roots);
-    Status catch_up_there(DraftContext& context, std::span<const Slice> slices, int rows, DeviceSpans& spans);
+    Status catch_up_there(DraftContext& context, std::span<const Slice> slices, int rows, DeviceSpans& spans,
+                          FunctionRef<void()> inputs_known);
+    void bring_last_rows(std::span<const Slice> slices, const float* from, int width,
+                         kernels::DeviceBuffer EagleState::*to) const;
     bool upload_slices(std::span<const Slice> slices, int rows);
     Status bring_output(EagleState& state) const;
     void gather_level(std::span<Growth*> active, int level, int rows);
@@ -420,9 +423,15 @@ Status EagleDrafter::draft_there(DraftContext& context, std::span<DraftJob> jobs
     if (!growth_.prepare(trees, *context.head))
         return failed("{}: out of device memory for its trees; use a smaller batch or tree", name_);
     std::vector<Slice> slices;
-    int rows = 0;
+    int rows = 0, left = 0;
+    for (const DraftJob& job : jobs) left += new_slots(job);
     const auto flush = [&]() -> Status {
-        if (rows > 0) DS_TRY(catch_up_there(context, slices, rows, spans));
+        left -= rows;
+        // The head begins beside the last pass: by then every root's inputs are there.
+        const auto begin = [&] {
+            if (left == 0) growth_.begin(context, trees, spans, &step);
+        };
+        if (rows > 0) DS_TRY(catch_up_there(context, slices, rows, spans, begin));
         slices.clear();
         rows = 0;
         return {};
@@ -437,7 +446,7 @@ Status EagleDrafter::draft_there(DraftContext& context, std::span<DraftJob> jobs
         }
     DS_TRY(flush());
     begun_head_ = nullptr;
-    return growth_.ask(context, trees, spans, &step);
+    return growth_.ask(context, trees, &step);
 }
 
 /// Tokens and features of the slots, one slice behind the other.
@@ -475,9 +484,10 @@ bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
     return true;
 }
 
-/// catch_up_slices() that asks and does not wait. A sequence may be in it once.
+/// catch_up_slices() that asks and does not wait. A sequence may be in it once. `inputs_known`: behind the
+/// states' inputs, in front of the pass.
 Status EagleDrafter::catch_up_there(DraftContext& context, std::span<const Slice> slices, int rows,
-                                    DeviceSpans& spans) {
+                                    DeviceSpans& spans, FunctionRef<void()> inputs_known) {
     kernels::Device& device = *model_->device();
     EagleOnDevice& layer = *model_->on_device();
     const int d = hidden();
@@ -494,20 +504,28 @@ Status EagleDrafter::catch_up_there(DraftContext& context, std::span<const Slice
         device.copy_rows({model_->embeddings_there(), d, tokens_there_.as<std::int32_t>(), rows, d,
                           layer.inputs(), 2 * d});
         (void)model_->ask_features(features_there_.as<float>(), rows);
+        bring_last_rows(slices, layer.inputs(), 2 * d, &EagleState::input_there);
+        inputs_known();
         DS_TRY(layer.ask_chain(batch_));
     }
-    int end = 0;
+    bring_last_rows(slices, layer.outputs(), d, &EagleState::output_there);
     for (const Slice& slice : slices) {
         EagleState& state = state_of(*slice.job);
-        end += slice.rows;
-        const std::size_t width = static_cast<std::size_t>(d),
-                          last = static_cast<std::size_t>(end - 1) * width;
-        device.copy(state.output_there.as<float>(), layer.outputs() + last, width * sizeof(float));
-        device.copy(state.input_there.as<float>(), layer.inputs() + 2 * last, 2 * width * sizeof(float));
         state.is_there = true;
         state.commit(slice.rows);
     }
     return {};
+}
+
+/// Each slice's last row of `from`, to its state.
+void EagleDrafter::bring_last_rows(std::span<const Slice> slices, const float* from, int width,
+                                   kernels::DeviceBuffer EagleState::*to) const {
+    int end = 0;
+    for (const Slice& slice : slices) {
+        end += slice.rows;
+        model_->device()->copy((state_of(*slice.job).*to).as<float>(), from + std::ptrdiff_t{end - 1} * width,
+                               static_cast<std::size_t>(width) * sizeof(float));
+    }
 }
 
 void EagleDrafter::gather_level(std::span<Growth*> active, int level, int rows) {

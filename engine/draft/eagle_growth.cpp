@@ -72,6 +72,7 @@ bool EagleGrowth::prepare(std::span<const GrowingTree> trees, Head& head) {
     words(tokens_, rows);
     words(parents_, rows);
     words(pool_, 4 * cells_);
+    words(roots_, 2 * trees.size() * static_cast<std::size_t>(hidden()));
     const void* before[] = {tails(0), tails(1)};
     for (kernels::DeviceBuffer& one : tails_) words(one, rows * static_cast<std::size_t>(levels));
     if (before[0] != tails(0) || before[1] != tails(1)) model_.on_device()->forget_graphs();
@@ -114,7 +115,8 @@ Result<bool> EagleGrowth::grow(DraftContext& context, std::span<GrowingTree> tre
     const std::lock_guard lock(device.busy());
     if (!prepare(trees, *context.head)) return false;
     own_spans_.begin(device.timer());
-    DS_TRY(ask(context, trees, own_spans_, nullptr));
+    begin(context, trees, own_spans_, nullptr);
+    DS_TRY(ask(context, trees, nullptr));
     candidates_.resize(2 * cells_);
     device.download(candidates_.data(), pool_.as<void>(), 2 * cells_ * sizeof(std::int32_t));
     DS_TRY(device.finish());
@@ -124,17 +126,23 @@ Result<bool> EagleGrowth::grow(DraftContext& context, std::span<GrowingTree> tre
     return true;
 }
 
-Status EagleGrowth::ask(DraftContext& context, std::span<GrowingTree> trees, DeviceSpans& spans,
-                        TreeStep* step) {
+void EagleGrowth::begin(DraftContext& context, std::span<GrowingTree> trees, DeviceSpans& spans,
+                        const TreeStep* step) {
     spans_ = &spans;
     asked_levels_ = 0;
     wants_sets_ = set_words_ > 0 && (head_->reads_sets() || (step != nullptr && step->sets_come()));
-    start(trees);
+    place(trees);
+    std::vector<GrowingTree*> active;
+    for (GrowingTree& tree : trees) active.push_back(&tree);
+    begin_head(context, active, 0, static_cast<int>(trees.size()));
+}
+
+Status EagleGrowth::ask(DraftContext& context, std::span<GrowingTree> trees, TreeStep* step) {
+    bring_roots(trees);
     std::vector<GrowingTree*> active;
     for (GrowingTree& tree : trees) active.push_back(&tree);
     for (int level = 0; !active.empty(); ++level) {
         const int rows = static_cast<int>(active.size()) * rows_of(level, topk_);
-        if (level == 0) begin_head(context, active, 0, rows);
         if (level > 0) DS_TRY(pass(context, active, level, rows));
         propose(context, active, level, rows);
     }
@@ -201,8 +209,9 @@ void EagleGrowth::rerank(PhaseRecorder& phases, std::span<const GrowingTree> tre
     model_.device()->rerank(ops);
 }
 
-void EagleGrowth::start(std::span<GrowingTree> trees) {
-    const int d = hidden();
+/// Places in the step, and the inputs of the roots' rows.
+void EagleGrowth::place(std::span<GrowingTree> trees) {
+    const std::size_t width = 2 * static_cast<std::size_t>(hidden());
     std::size_t pool = 0;
     for (std::size_t i = 0; i < trees.size(); ++i) {
         GrowingTree& tree = trees[i];
@@ -210,18 +219,24 @@ void EagleGrowth::start(std::span<GrowingTree> trees) {
         tree.pool = pool;
         tree.proposed = 0;
         pool += count(1 + tree.job->tree.depth * topk_, topk_);
-        float* root = model_.on_device()->outputs() + count(tree.first_row, d);
-        const std::size_t bytes = count(1, d) * sizeof(float);
+        if (!head_->reads_inputs()) continue;
+        float* input = roots_.as<float>() + i * width;
+        if (tree.input_there != nullptr)
+            model_.device()->copy(input, tree.input_there, width * sizeof(float));
+        else
+            model_.device()->upload(input, tree.input.data(), width * sizeof(float));
+    }
+}
+
+/// The rows that the roots' candidates come from.
+void EagleGrowth::bring_roots(std::span<const GrowingTree> trees) {
+    const std::size_t bytes = count(1, hidden()) * sizeof(float);
+    for (const GrowingTree& tree : trees) {
+        float* root = model_.on_device()->outputs() + count(tree.first_row, hidden());
         if (tree.output_there != nullptr)
             model_.device()->copy(root, tree.output_there, bytes);
         else
             model_.device()->upload(root, tree.output.data(), bytes);
-        if (!head_->reads_inputs()) continue;
-        float* input = model_.on_device()->inputs() + count(tree.first_row, 2 * d);
-        if (tree.input_there != nullptr)
-            model_.device()->copy(input, tree.input_there, 2 * bytes);
-        else
-            model_.device()->upload(input, tree.input.data(), 2 * bytes);
     }
 }
 
@@ -264,7 +279,7 @@ void EagleGrowth::begin_head(DraftContext& context, std::span<GrowingTree* const
         one.set_size = left_there_.as<std::int32_t>() + at;
     }
     LevelThere call = call_of(context, asked);
-    if (head_->reads_inputs()) call.inputs = model_.on_device()->inputs();
+    if (head_->reads_inputs()) call.inputs = level == 0 ? roots_.as<float>() : model_.on_device()->inputs();
     head_->begin(call);
 }
 

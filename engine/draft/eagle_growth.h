@@ -49,8 +49,10 @@ class EagleGrowth {
     /// The same in two steps that wait for nothing, for a caller that holds Device::busy(). Memory first:
     /// false when there is not enough.
     bool prepare(std::span<const GrowingTree> trees, Head& head);
+    /// Once the roots' inputs are there, or said: the head begins, beside the pass that makes their outputs.
+    void begin(DraftContext& context, std::span<GrowingTree> trees, DeviceSpans& spans, const TreeStep* step);
     /// Asks for all levels; with a step, the trees are re-ranked there into its rows.
-    Status ask(DraftContext& context, std::span<GrowingTree> trees, DeviceSpans& spans, TreeStep* step);
+    Status ask(DraftContext& context, std::span<GrowingTree> trees, TreeStep* step);
     /// After the wait: tells the head what it decided there.
     void collect();
 
@@ -71,7 +73,8 @@ class EagleGrowth {
     void ask_head(DraftContext& context, int rows);
     LevelThere call_of(DraftContext& context, const Asked& asked);
     void hand_sets(std::span<const GrowingTree> trees, TreeStep& step);
-    void start(std::span<GrowingTree> trees);
+    void place(std::span<GrowingTree> trees);
+    void bring_roots(std::span<const GrowingTree> trees);
     void rerank(PhaseRecorder& phases, std::span<const GrowingTree> trees, TreeStep& step);
     Status pass(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows);
     void propose(DraftContext& context, std::vector<GrowingTree*>& active, int level, int rows);
@@ -105,7 +108,7 @@ class EagleGrowth {
     std::size_t cells_ = 0;                 ///< of either
     std::vector<int> slots_, counts_;
     kernels::DeviceBuffer left_there_, sets_there_, best_, logits_, sums_, scores_, places_, tokens_,
-        parents_, pool_, tails_[2];
+        parents_, pool_, roots_, tails_[2];
 };
 
 }  // namespace draftscope

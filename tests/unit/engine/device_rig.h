@@ -48,6 +48,8 @@ struct TwinExec {
         twin = made.get();
         exec = kernels::make_device_exec(2, std::move(made));
     }
+    explicit TwinExec(std::unique_ptr<kernels::Device> device)
+        : exec(kernels::make_device_exec(2, std::move(device))) {}
     TwinDevice* twin = nullptr;
     std::unique_ptr<kernels::Exec> exec;
     std::string why_not;

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "tests/support/simt_device.h"
 #include "tests/unit/engine/decode_rig.h"
 #include "tests/unit/engine/device_rig.h"
 #include "tests/unit/engine/ranking_file.h"
@@ -10,6 +11,12 @@
 /// node by node, and it is waited for once in each.
 namespace draftscope::testing {
 namespace {
+
+/// "simt2": the kernels themselves, their threads on the host in an order of its own.
+TwinExec exec_of(const std::string& kind) {
+    if (kind.starts_with("simt")) return TwinExec(make_simt_device(static_cast<unsigned>(kind[4] - '0')));
+    return TwinExec(kind);
+}
 
 class DeviceRounds : public ::testing::TestWithParam<std::string> {
   protected:
@@ -34,7 +41,10 @@ class DeviceRounds : public ::testing::TestWithParam<std::string> {
         return RecordList::of<StepRecord>(list.take());
     }
 
-    TwinExec on_{GetParam()};
+    void expect_the_hosts(const RigSetting& setting);
+
+    TwinExec on_ = exec_of(GetParam());
+    int nodes_ = 0, accepted_ = 0;
     std::optional<TinyEagle2> eagle_;
     std::optional<TinyEagle3> eagle3_;
     RankingFile ranking_ = RankingFile::shuffled(vocab);
@@ -108,25 +118,47 @@ std::vector<RigSetting> settings() {
     return all;
 }
 
-TEST_P(DeviceRounds, AreTheHosts) {
-    int nodes = 0, accepted = 0;
-    for (const RigSetting& setting : settings()) {
-        SCOPED_TRACE(to_text(setting));
-        const auto found = steps(setting, true), expected = steps(setting, false);
-        ASSERT_EQ(found.size(), expected.size());
-        for (std::size_t s = 0; s < found.size(); ++s) {
-            ASSERT_EQ(found[s].rounds.size(), expected[s].rounds.size());
-            for (std::size_t r = 0; r < found[s].rounds.size(); ++r) {
-                expect_same_round(found[s].rounds[r], expected[s].rounds[r]);
-                nodes += found[s].rounds[r].round.drafted;
-                accepted += found[s].rounds[r].round.accepted;
-            }
+void DeviceRounds::expect_the_hosts(const RigSetting& setting) {
+    SCOPED_TRACE(to_text(setting));
+    const auto found = steps(setting, true), expected = steps(setting, false);
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t s = 0; s < found.size(); ++s) {
+        ASSERT_EQ(found[s].rounds.size(), expected[s].rounds.size());
+        for (std::size_t r = 0; r < found[s].rounds.size(); ++r) {
+            expect_same_round(found[s].rounds[r], expected[s].rounds[r]);
+            nodes_ += found[s].rounds[r].round.drafted;
+            accepted_ += found[s].rounds[r].round.accepted;
         }
+    }
+}
+
+TEST_P(DeviceRounds, AreTheHosts) {
+    for (const RigSetting& setting : settings()) {
+        expect_the_hosts(setting);
         if (HasFatalFailure()) return;
     }
-    EXPECT_GT(nodes, 500);
-    EXPECT_GT(accepted, 20);
+    EXPECT_GT(nodes_, 500);
+    EXPECT_GT(accepted_, 20);
 }
+
+/// The same by the kernels, which are slow so.
+class KernelRounds : public DeviceRounds {};
+
+TEST_P(KernelRounds, AreTheHosts) {
+    prompts_ = {{5, 1, 2, 8}, {3, 9, 4, 0, 7}};
+    for (const char* head : {"specvocab:k=5", "dynaspec:kmax=4,kmin=3", "microspec:wmax=9"}) {
+        RigSetting setting;
+        setting.head = head;
+        setting.tree = "depth=1,topk=3,nodes=5";
+        setting.batch = 2;
+        setting.max_new = 3;
+        expect_the_hosts(setting);
+        if (HasFatalFailure()) return;
+    }
+    EXPECT_GT(nodes_, 12);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, KernelRounds, ::testing::Values("simt2"), kind_of);
 
 /// One wait for each step of one sequence, and of several; the prompts cost a few, and memory that grows one.
 TEST_P(DeviceRounds, WaitOnce) {
