@@ -82,9 +82,12 @@ class Device {
     virtual void rope_store(const RopeStoreOp& op) = 0;
     virtual void attention(const AttentionOp& op) = 0;
     virtual void select(const SelectOp& op) = 0;
+    virtual void cut(const CutOp& op) = 0;
     virtual void draw(const DrawOp& op) = 0;
     virtual void rank(const RankOp& op) = 0;
     virtual void mass(const MassOp& op) = 0;
+    virtual void entropy(const EntropyOp& op) = 0;
+    virtual void residual(const ResidualOp& op) = 0;
     virtual void head(const HeadOp& op) = 0;
     // Of several sequences in one call; none of the ops reads what another one writes.
     virtual void beam(std::span<const BeamOp> ops) = 0;
@@ -92,6 +95,8 @@ class Device {
     virtual void accept(std::span<const AcceptOp> ops) = 0;
     /// With paths that lie there, of equal `planes` and `width`.
     virtual void compact(std::span<const CompactOp> ops) = 0;
+    virtual void copy_rows(std::span<const CopyRowsOp> ops) = 0;
+    void copy_rows(const CopyRowsOp& op) { copy_rows(std::span(&op, 1)); }
     virtual void top_set(const TopSetOp& op) = 0;
     virtual void router(const RouterOp& op) = 0;
     virtual void striped(const StripedOp& op) = 0;
@@ -110,7 +115,6 @@ class Device {
     virtual void aside(std::function<void()> work) { work(); }
     /// What is asked for from here on finds done what went aside.
     virtual void join_aside() {}
-    virtual void copy_rows(const CopyRowsOp& op) = 0;
     /// With a path of the host.
     virtual void compact(const CompactOp& op) = 0;
 

@@ -273,6 +273,33 @@ struct AcceptOp {
     std::int32_t* count = nullptr;  ///< [1]
 };
 
+/// Which tokens of each row top-k and then top-p leave (the smallest set of the remaining that reaches it,
+/// best first, ties to the lower id): those with a logit above lowest[row], and of those equal to it the ids
+/// up to last[row]. Weights exp((logit - largest) * scale) count in cut_weight() units, so that no order of
+/// adding them matters. A row that nothing is cut from has -inf and vocab - 1; so has one without any weight.
+struct CutOp {
+    const float* logits = nullptr;
+    std::int64_t stride = 0;
+    int rows = 0, vocab = 0;
+    float scale = 1;
+    int top_k = 0;                 ///< 0 = off
+    double top_p = 1;              ///< 1 = off
+    float* lowest = nullptr;       ///< [rows]
+    std::int32_t* last = nullptr;  ///< [rows]
+};
+inline constexpr int cut_weight_bits = 42;  ///< of 2^18 columns the sum fits 60 bits
+/// Whole units of a weight, at most 1; none for NaN.
+constexpr std::uint64_t cut_weight(float weight) {
+    constexpr std::uint64_t most = (std::uint64_t{1} << cut_weight_bits) - 1;
+    if (!(weight > 0)) return 0;
+    return weight >= 1 ? most : static_cast<std::uint64_t>(weight * static_cast<float>(most + 1));
+}
+/// What is left of a row by its CutOp.
+struct KeptTokens {
+    const float* lowest = nullptr;  ///< of each row; null = nothing was cut
+    const std::int32_t* last = nullptr;
+};
+
 /// What a verifier draws of each row: the token of an inverse CDF in the order of ids, weights exp(logit *
 /// scale). NaN has no weight; a row without any gives token 0. One row's sums go tile by tile in a fixed
 /// order, whatever shares the call.
@@ -285,12 +312,44 @@ struct DrawOp {
     std::int32_t* tokens = nullptr;    ///< [rows]
     float* values = nullptr;           ///< [rows], the tokens' logits
     float* log_norm = nullptr;         ///< [rows], log of the sum of all weights; 0 without any
+    KeptTokens kept;                   ///< others have no weight
 };
 inline constexpr int draw_tile = 32;               ///< columns of one sum
 inline constexpr int most_draw_columns = 1 << 18;  ///< whose sums one block holds
 
+/// A node of a draft tree whose children rejection sampling tries.
+struct ResidualNode {
+    std::int32_t row = 0;                      ///< of the logits
+    std::int32_t first_draft = 0, drafts = 0;  ///< in the order drawn
+    std::int64_t first_prob = 0;               ///< of the node's q: support entries, or room for one where
+    std::int32_t support = 0;                  ///< there are none: then its drafts were certain
+    std::int64_t first_id = 0;                 ///< of q's tokens, each once; -1 = entry i is token i
+    double uniform = 0;                        ///< of the token that is drawn where no draft is kept
+};
+/// Speculative sampling after each node (Leviathan et al. 2023; trees drawn without replacement: EAGLE-1):
+/// draft i is kept with probability min(1, p / q); a rejection leaves p := norm(max(0, p - q)) and takes the
+/// draft out of q. p = exp(logit * scale - log_norm), at most 1, of logits from the row's `lowest` on.
+struct ResidualOp {
+    const float* logits = nullptr;
+    std::int64_t stride = 0;
+    int vocab = 0, count = 0;
+    float scale = 1;
+    const float* log_norm = nullptr;      ///< of each row of the logits
+    const float* lowest = nullptr;        ///< of each row of the logits; null = nothing was cut
+    const ResidualNode* nodes = nullptr;  ///< [count]
+    const std::int32_t* drafts = nullptr;
+    const double* uniforms = nullptr;  ///< of each draft
+    const std::int32_t* ids = nullptr;
+    float* probs = nullptr;            ///< q adds up to 1; left with what was not taken out
+    float* saved = nullptr;            ///< room for as many as there are probs
+    float* weights = nullptr;          ///< room for [count, vocab]
+    std::int32_t* accepted = nullptr;  ///< [count] which of the node's drafts is kept, -1 = none
+    std::int32_t* bonus = nullptr;     ///< [count] token that follows then, drawn from what is left; else -1
+    float* bonus_logits = nullptr;     ///< [count]
+};
+
 /// Of chosen tokens the logit, and how many tokens come before it in its row: larger, or equal and a lower
-/// id.
+/// id. Ranks cost a pass over the row, and may be left out.
 struct RankOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
@@ -298,11 +357,11 @@ struct RankOp {
     const std::int32_t* rows = nullptr;    ///< [count]
     const std::int32_t* tokens = nullptr;  ///< [count]
     float* values = nullptr;               ///< [count]
-    std::int32_t* ranks = nullptr;         ///< [count]
+    std::int32_t* ranks = nullptr;         ///< [count] or null
 };
 
 /// Probability over sets of tokens: out[i] is the sum of exp(logit * scale - log_norm) of row rows[i] over
-/// ids[first[i]] .. ids[first[i] + size[i] - 1].
+/// ids[first[i]] .. ids[first[i] + size[i] - 1]; logits below the row's `lowest` count nothing.
 struct MassOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
@@ -313,8 +372,22 @@ struct MassOp {
     const std::int32_t* first = nullptr;
     const std::int32_t* size = nullptr;
     const std::int32_t* ids = nullptr;
-    float* out = nullptr;  ///< [count]
+    float* out = nullptr;           ///< [count]
+    const float* lowest = nullptr;  ///< of each row of the logits; null = nothing was cut
 };
+
+/// out[row] = H of the row's distribution p = exp(logit * scale - log_norm), at most 1, as Medusa's code
+/// computes it: -sum p log(p + 1e-5). Logits below the row's `lowest` count nothing.
+struct EntropyOp {
+    const float* logits = nullptr;
+    std::int64_t stride = 0;
+    int rows = 0, vocab = 0;
+    float scale = 1;
+    const float* log_norm = nullptr;  ///< [rows]
+    const float* lowest = nullptr;    ///< [rows]; null = nothing was cut
+    float* out = nullptr;             ///< [rows]
+};
+inline constexpr float entropy_floor = 1e-5f;  ///< keeps the logarithm of an impossible token finite
 
 /// The k largest of each row in the order of their columns; ties to the lower column, NaN the lowest.
 struct TopSetOp {

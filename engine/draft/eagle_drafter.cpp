@@ -457,6 +457,7 @@ bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
         !features_there_.reserve(device, static_cast<std::size_t>(rows) * width * sizeof(float)))
         return false;
     tokens_.clear();
+    std::vector<kernels::CopyRowsOp> copies;
     float* to = features_there_.as<float>();
     for (const Slice& slice : slices) {
         const DraftJob& job = *slice.job;
@@ -467,8 +468,9 @@ bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
         tokens_.insert(tokens_.end(), next.begin(), next.end());
         const std::size_t values = static_cast<std::size_t>(slice.rows) * width;
         if (job.new_there != nullptr) {
-            device.copy(to, job.new_there + static_cast<std::size_t>(slice.first) * width,
-                        values * sizeof(float));
+            const auto cols = static_cast<int>(width);
+            copies.push_back({job.new_there + static_cast<std::size_t>(slice.first) * width, cols, nullptr,
+                              slice.rows, cols, to, cols});
         } else {
             const Rows<const float> mine =
                 (needs_hidden() ? job.new_hidden : job.new_aux).slice(slice.first, slice.rows);
@@ -480,6 +482,7 @@ bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
         }
         to += values;
     }
+    device.copy_rows(copies);
     device.upload(tokens_there_.as<void>(), tokens_.data(), tokens_.size() * sizeof(TokenId));
     return true;
 }
@@ -521,11 +524,13 @@ Status EagleDrafter::catch_up_there(DraftContext& context, std::span<const Slice
 void EagleDrafter::bring_last_rows(std::span<const Slice> slices, const float* from, int width,
                                    kernels::DeviceBuffer EagleState::*to) const {
     int end = 0;
+    std::vector<kernels::CopyRowsOp> copies;
     for (const Slice& slice : slices) {
         end += slice.rows;
-        model_->device()->copy((state_of(*slice.job).*to).as<float>(), from + std::ptrdiff_t{end - 1} * width,
-                               static_cast<std::size_t>(width) * sizeof(float));
+        copies.push_back({from + std::ptrdiff_t{end - 1} * width, width, nullptr, 1, width,
+                          (state_of(*slice.job).*to).as<float>(), width});
     }
+    model_->device()->copy_rows(copies);
 }
 
 void EagleDrafter::gather_level(std::span<Growth*> active, int level, int rows) {

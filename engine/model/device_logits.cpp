@@ -4,6 +4,7 @@
 #include <bit>
 #include <cassert>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 namespace draftscope {
@@ -83,10 +84,15 @@ bool DeviceLogits::lay_out(const RowQuestion& question, std::size_t tokens) {
     at_.choices = 2 * at_.best_logits;
     at_.choice_logits = at_.choices + rows;
     at_.log_norm = at_.choice_logits + rows;
-    at_.logits = at_.log_norm + rows;
+    at_.lowest = at_.log_norm + rows;
+    at_.last = at_.lowest + rows;
+    at_.entropies = at_.last + rows;
+    at_.logits = at_.entropies + rows;
     at_.ranks = at_.logits + tokens;
     at_.masses = at_.ranks + tokens;
-    at_.end = at_.masses + rows;
+    at_.accepted = at_.masses + rows;
+    residual_nodes_ = question.residual == nullptr ? 0 : static_cast<int>(question.residual->nodes.size());
+    at_.end = at_.accepted + cells(3, residual_nodes_);
     const std::size_t scratch = kernels::select_scratch(rows_, question.vocab, best_);
     return answers_there_.reserve(*device_, std::bit_ceil(at_.end * sizeof(std::int32_t))) &&
            scratch_.reserve(*device_, std::bit_ceil(scratch));
@@ -97,6 +103,8 @@ void DeviceLogits::ask_choices(const RowQuestion& question, const double* unifor
     auto* ints = answers_there_.as<std::int32_t>();
     auto* floats = answers_there_.as<float>();
     drawn_ = uniforms != nullptr;
+    cut_ = drawn_ && (question.top_p < 1 || (question.top_k > 0 && question.top_k < question.vocab));
+    entropies_ = question.entropies;
     kernels::SelectOp select;
     select.logits = data();
     select.stride = columns_;
@@ -109,8 +117,29 @@ void DeviceLogits::ask_choices(const RowQuestion& question, const double* unifor
     select.logsumexp = floats + (drawn_ ? at_.choice_logits : at_.log_norm);
     select.scratch = scratch_.as<void>();
     device_->select(select);
-    if (!drawn_) return;
+    if (drawn_) ask_draws(question, uniforms);
+    if (!entropies_) return;
+    kernels::EntropyOp entropy;
+    entropy.logits = data();
+    entropy.stride = columns_;
+    entropy.rows = rows_;
+    entropy.vocab = question.vocab;
+    entropy.scale = drawn_ ? question.scale : 1.0f;
+    entropy.log_norm = floats + at_.log_norm;
+    entropy.lowest = cut_ ? floats + at_.lowest : nullptr;
+    entropy.out = floats + at_.entropies;
+    device_->entropy(entropy);
+}
+
+void DeviceLogits::ask_draws(const RowQuestion& question, const double* uniforms) {
+    auto* ints = answers_there_.as<std::int32_t>();
+    auto* floats = answers_there_.as<float>();
     kernels::DrawOp draw;
+    if (cut_) {
+        device_->cut({data(), columns_, rows_, question.vocab, question.scale, question.top_k, question.top_p,
+                      floats + at_.lowest, ints + at_.last});
+        draw.kept = {floats + at_.lowest, ints + at_.last};
+    }
     draw.logits = data();
     draw.stride = columns_;
     draw.rows = rows_;
@@ -123,6 +152,50 @@ void DeviceLogits::ask_choices(const RowQuestion& question, const double* unifor
     device_->draw(draw);
 }
 
+/// After the draws, whose norms it needs. Uploads the drafts and what they were drawn from.
+bool DeviceLogits::ask_residual(const RowQuestion& question) {
+    const ResidualQuestion& asked = *question.residual;
+    const std::size_t drafts = asked.drafts.size();
+    // Nodes, the drafts' numbers, the drafts: each begins where values of its size may.
+    const std::size_t uniforms_at = asked.nodes.size() * sizeof(kernels::ResidualNode);
+    const std::size_t drafts_at = uniforms_at + drafts * sizeof(double);
+    const auto room = [&](kernels::DeviceBuffer& buffer, std::size_t bytes) {
+        return buffer.reserve(*device_, std::bit_ceil(std::max<std::size_t>(bytes, 4)));
+    };
+    const std::size_t q_bytes = asked.probs.size() * sizeof(float);
+    if (!room(residual_there_, drafts_at + drafts * sizeof(std::int32_t)) ||
+        !room(ids_of_q_, asked.ids.size() * sizeof(std::int32_t)) || !room(probs_of_q_, 2 * q_bytes) ||
+        !room(weights_, cells(residual_nodes_, question.vocab) * sizeof(float)))
+        return false;
+    auto* there = residual_there_.as<std::byte>();
+    device_->upload(there, asked.nodes.data(), uniforms_at);
+    device_->upload(there + uniforms_at, asked.uniforms.data(), drafts * sizeof(double));
+    device_->upload(there + drafts_at, asked.drafts.data(), drafts * sizeof(std::int32_t));
+    device_->upload(ids_of_q_.as<void>(), asked.ids.data(), asked.ids.size() * sizeof(std::int32_t));
+    device_->upload(probs_of_q_.as<void>(), asked.probs.data(), q_bytes);
+    auto* floats = answers_there_.as<float>();
+    kernels::ResidualOp op;
+    op.logits = data();
+    op.stride = columns_;
+    op.vocab = question.vocab;
+    op.count = residual_nodes_;
+    op.scale = question.scale;
+    op.log_norm = floats + at_.log_norm;
+    op.lowest = cut_ ? floats + at_.lowest : nullptr;
+    op.nodes = reinterpret_cast<const kernels::ResidualNode*>(there);
+    op.uniforms = reinterpret_cast<const double*>(there + uniforms_at);
+    op.drafts = reinterpret_cast<const std::int32_t*>(there + drafts_at);
+    op.ids = ids_of_q_.as<std::int32_t>();
+    op.probs = probs_of_q_.as<float>();
+    op.saved = op.probs + asked.probs.size();
+    op.weights = weights_.as<float>();
+    op.accepted = answers_there_.as<std::int32_t>() + at_.accepted;
+    op.bonus = op.accepted + residual_nodes_;
+    op.bonus_logits = floats + at_.accepted + 2 * residual_nodes_;
+    device_->residual(op);
+    return true;
+}
+
 void DeviceLogits::ask_download() {
     answers_.resize(at_.end);
     device_->download(answers_.data(), answers_there_.as<void>(), at_.end * sizeof(std::int32_t));
@@ -130,20 +203,18 @@ void DeviceLogits::ask_download() {
 
 bool DeviceLogits::ask(const RowQuestion& question) {
     assert(question.rows.size() == question.tokens.size());
+    assert(question.residual == nullptr || !question.uniforms.empty());
     assert(question.uniforms.empty() || static_cast<int>(question.uniforms.size()) == rows_);
     if (!lay_out(question, question.tokens.size()) || !upload_question(question)) return false;
     ask_choices(question, question.uniforms.empty() ? nullptr : uniforms_there_.as<double>());
-    if (tokens_ > 0) {
-        const auto* asked = asked_there_.as<std::int32_t>();
-        device_->rank({data(), columns_, question.vocab, tokens_, asked, asked + tokens_,
-                       answers_there_.as<float>() + at_.logits,
-                       answers_there_.as<std::int32_t>() + at_.ranks});
-    }
+    const auto* asked = asked_there_.as<std::int32_t>();
+    if (tokens_ > 0) ask_tokens(question, asked, asked + tokens_);
     if (!mass_rows_.empty()) {
-        const auto* rows = asked_there_.as<std::int32_t>() + 2 * tokens_;
+        const auto* rows = asked + 2 * tokens_;
         const std::size_t count = mass_rows_.size();
         ask_masses(question, rows, rows + count, rows + 2 * count, ids_there_.as<std::int32_t>());
     }
+    if (residual_nodes_ > 0 && !ask_residual(question)) return false;
     ask_download();
     return true;
 }
@@ -151,14 +222,11 @@ bool DeviceLogits::ask(const RowQuestion& question) {
 bool DeviceLogits::ask_trees(const RowQuestion& question, TreeStep& step, bool accept) {
     assert(step.rows() == rows_);
     if (!lay_out(question, question.drafts ? static_cast<std::size_t>(rows_) : 0)) return false;
-    auto* ints = answers_there_.as<std::int32_t>();
-    auto* floats = answers_there_.as<float>();
+    const auto* ints = answers_there_.as<std::int32_t>();
     const kernels::TreeRows& there = step.there();
     ask_choices(question, there.uniforms);
     if (accept) step.ask_acceptance(ints + (drawn_ ? at_.choices : at_.best_ids), drawn_ ? 1 : best_);
-    if (question.drafts)
-        device_->rank({data(), columns_, question.vocab, rows_, there.parents, there.tokens,
-                       floats + at_.logits, ints + at_.ranks});
+    if (question.drafts) ask_tokens(question, there.parents, there.tokens);
     mass_rows_.clear();
     if (step.has_sets()) {
         for (int r = 0; r < rows_; ++r) mass_rows_.push_back(r);
@@ -166,6 +234,15 @@ bool DeviceLogits::ask_trees(const RowQuestion& question, TreeStep& step, bool a
     }
     ask_download();
     return true;
+}
+
+/// Of tokens_ tokens the logits in their rows, and where they stand there.
+void DeviceLogits::ask_tokens(const RowQuestion& question, const std::int32_t* rows,
+                              const std::int32_t* tokens) {
+    ranks_ = question.ranks;
+    device_->rank({data(), columns_, question.vocab, tokens_, rows, tokens,
+                   answers_there_.as<float>() + at_.logits,
+                   ranks_ ? answers_there_.as<std::int32_t>() + at_.ranks : nullptr});
 }
 
 /// Of mass_rows_, which `rows` has there (null: all rows). Row i's set is size[i] of `ids` from first[i] on.
@@ -183,6 +260,7 @@ void DeviceLogits::ask_masses(const RowQuestion& question, const std::int32_t* r
     mass.size = size;
     mass.ids = ids;
     mass.out = floats + at_.masses;
+    mass.lowest = cut_ ? floats + at_.lowest : nullptr;
     device_->mass(mass);
 }
 
@@ -193,8 +271,17 @@ void DeviceLogits::collect(RowAnswers& out) {
     take(out.best_ids, answers_, at_.best_ids, rows * width);
     take(out.best_logits, answers_, at_.best_logits, rows * width);
     take(out.log_norm, answers_, at_.log_norm, rows);
+    if (cut_)
+        take(out.lowest, answers_, at_.lowest, rows);
+    else
+        out.lowest.assign(rows, -std::numeric_limits<float>::infinity());
+    take(out.entropies, answers_, at_.entropies, entropies_ ? rows : 0);
     take(out.logits, answers_, at_.logits, tokens);
-    take(out.ranks, answers_, at_.ranks, tokens);
+    take(out.ranks, answers_, at_.ranks, tokens > 0 && ranks_ ? tokens : 0);
+    const auto nodes = static_cast<std::size_t>(residual_nodes_);
+    take(out.accepted, answers_, at_.accepted, nodes);
+    take(out.bonus, answers_, at_.accepted + nodes, nodes);
+    take(out.bonus_logits, answers_, at_.accepted + 2 * nodes, nodes);
     if (drawn_) {
         take(out.choices, answers_, at_.choices, rows);
         take(out.choice_logits, answers_, at_.choice_logits, rows);

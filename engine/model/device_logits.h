@@ -12,6 +12,15 @@
 
 namespace draftscope {
 
+/// What rejection sampling wants of the rows after which there are drafts; spans as ResidualOp has them.
+struct ResidualQuestion {
+    std::vector<kernels::ResidualNode> nodes;
+    std::vector<std::int32_t> drafts;
+    std::vector<double> uniforms;  ///< of each draft
+    std::vector<std::int32_t> ids;
+    std::vector<float> probs;
+};
+
 /// What a round wants to know of the logits of a forward: enough to accept, and to record what the target
 /// thought of the drafts, without the rows themselves. Spans stay alive during the forward.
 struct RowQuestion {
@@ -21,8 +30,16 @@ struct RowQuestion {
     /// temperature 1 / scale each row's choice lies.
     std::span<const double> uniforms;
     float scale = 1;
-    /// Tokens whose logits and ranks are wanted, and in which rows; may be empty.
+    /// What is cut from the rows before they are drawn from, as Sampling has it; only where they are.
+    int top_k = 0;
+    double top_p = 1;
+    /// Is the entropy of each row wanted (typical acceptance)?
+    bool entropies = false;
+    /// Which drafts are kept, and what follows them (rejection sampling); null = not wanted.
+    const ResidualQuestion* residual = nullptr;
+    /// Tokens whose logits and, with `ranks`, ranks are wanted, and in which rows; may be empty.
     std::span<const std::int32_t> rows, tokens;
+    bool ranks = true;
     /// Sets of tokens whose probability is wanted, [rows]: null = not this row's. May be empty.
     std::span<const std::vector<TokenId>* const> sets;
     /// Of rows that are trees grown there (TreeStep), which then has uniforms and sets: are the logits and
@@ -39,8 +56,14 @@ struct RowAnswers {
     std::vector<float> best_logits;      ///< [rows, best]
     std::vector<std::int32_t> choices;   ///< [rows]
     std::vector<float> choice_logits;    ///< [rows]
-    std::vector<float> log_norm;         ///< [rows], log of the sum of exp(logit * scale)
-    std::vector<float> logits;           ///< of the question's tokens
+    std::vector<float> log_norm;         ///< [rows], log of the sum of exp(logit * scale) over what is kept
+    std::vector<float> lowest;           ///< [rows], smallest logit that is kept; -inf where nothing is cut
+    std::vector<float> entropies;        ///< [rows], where they were asked for
+    // Of the nodes of the residual question.
+    std::vector<std::int32_t> accepted;  ///< which of its drafts is kept, -1 = none
+    std::vector<std::int32_t> bonus;     ///< -1 where one is
+    std::vector<float> bonus_logits;
+    std::vector<float> logits;  ///< of the question's tokens
     std::vector<std::int32_t> ranks;
     std::vector<float> masses;  ///< [rows]; 0 where none was asked for
 };
@@ -66,22 +89,27 @@ class DeviceLogits {
   private:
     /// Places of the arrays in the two buffers, in values of four bytes.
     struct Layout {
-        std::size_t best_ids = 0, best_logits = 0, choices = 0, choice_logits = 0, log_norm = 0, logits = 0,
-                    ranks = 0, masses = 0, end = 0;
+        std::size_t best_ids = 0, best_logits = 0, choices = 0, choice_logits = 0, log_norm = 0, lowest = 0,
+                    last = 0, entropies = 0, logits = 0, ranks = 0, masses = 0, accepted = 0, end = 0;
     };
     bool upload_question(const RowQuestion& question);
     bool lay_out(const RowQuestion& question, std::size_t tokens);
     void ask_choices(const RowQuestion& question, const double* uniforms);
+    void ask_draws(const RowQuestion& question, const double* uniforms);
+    bool ask_residual(const RowQuestion& question);
+    void ask_tokens(const RowQuestion& question, const std::int32_t* rows, const std::int32_t* tokens);
     void ask_masses(const RowQuestion& question, const std::int32_t* rows, const std::int32_t* first,
                     const std::int32_t* size, const TokenId* ids);
     void ask_download();
 
     kernels::Device* device_ = nullptr;
     int rows_ = 0, columns_ = 0;
+    kernels::DeviceBuffer residual_there_, ids_of_q_, probs_of_q_, weights_;
+    int residual_nodes_ = 0;
     kernels::DeviceBuffer logits_, scratch_, asked_there_, ids_there_, uniforms_there_, answers_there_;
     Layout at_;
     int best_ = 0, tokens_ = 0;
-    bool drawn_ = false;
+    bool drawn_ = false, cut_ = false, entropies_ = false, ranks_ = false;
     std::vector<std::int32_t> asked_;    ///< rows, tokens; then of the sets: rows, first, size
     std::vector<int> mass_rows_;         ///< rows that have a set
     std::vector<std::int32_t> ids_;      ///< of the sets, one behind the other; as uploaded

@@ -1,12 +1,13 @@
 #include "engine/model/host_answers.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace draftscope {
 
 bool HostAnswers::can_answer(const kernels::Exec& exec, const RowQuestion& question) {
     return question.uniforms.empty() && question.scale == 1.0f && question.tokens.empty() &&
-           question.sets.empty() && !question.drafts &&
+           question.sets.empty() && !question.drafts && !question.entropies && question.residual == nullptr &&
            kernels::head_pass_pays(exec, question.vocab, std::min(question.best, question.vocab));
 }
 
@@ -20,6 +21,8 @@ void HostAnswers::answer(kernels::Exec& exec, const kernels::Matrix& lm_head, Ro
     out.choices.resize(rows);
     out.choice_logits.resize(rows);
     out.log_norm.resize(rows);
+    out.lowest.assign(rows, -std::numeric_limits<float>::infinity());
+    out.entropies.clear();
     out.logits.clear();
     out.ranks.clear();
     out.masses.clear();

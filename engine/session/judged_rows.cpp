@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "base/rng.h"
 #include "engine/heads/head_there.h"
 #include "engine/session/shadows.h"
+#include "engine/verify/residuals.h"
 
 namespace draftscope {
 
@@ -19,15 +19,19 @@ JudgedRows::JudgedRows(SessionCore& core) : core_(core) {
     best_ = std::min(best_, core.vocab);
 }
 
-bool JudgedRows::needs_whole_rows() const {
-    const Sampling& sampling = core_.options.sampling;
-    if (rule_at(core_.options.verify, sampling.temperature) != VerifyRule::match) return true;
-    return sampling.temperature > 0 &&
-           (sampling.top_p < 1.0 || (sampling.top_k > 0 && sampling.top_k < core_.vocab));
+/// Replayed acceptance looks at the target's choices alone.
+VerifyRule JudgedRows::rule_asked() const {
+    if (core_.options.acceptance) return VerifyRule::match;
+    return rule_at(core_.options.verify, core_.options.sampling.temperature);
 }
 
+/// Under pq drafts are drawn on the host.
 bool JudgedRows::answers_suffice() const {
-    return core_.exec.device() != nullptr && !needs_whole_rows() && can_answer(choices_asked());
+    return core_.exec.device() != nullptr && rule_asked() != VerifyRule::pq && can_answer(choices_asked());
+}
+
+bool JudgedRows::accepts_there() const {
+    return !core_.options.acceptance && rule_asked() == VerifyRule::match;
 }
 
 /// The part that is the same for all rows and steps.
@@ -36,15 +40,20 @@ RowQuestion JudgedRows::choices_asked() const {
     RowQuestion question;
     question.vocab = core_.vocab;
     question.best = best_;
-    if (sampling.temperature > 0) question.scale = inverse_temperature(sampling);
+    if (sampling.temperature <= 0) return question;
+    question.scale = inverse_temperature(sampling);
+    question.top_k = sampling.top_k;
+    question.top_p = sampling.top_p;
+    question.entropies = rule_asked() == VerifyRule::typical;
     return question;
 }
 
 const RowQuestion* JudgedRows::ask_trees(std::span<const Round> rounds, std::span<TreePlan> plans) {
     const Sampling& sampling = core_.options.sampling;
     question_ = choices_asked();
-    question_.drafts = core_.records.on() && core_.options.record_nodes;
-    const bool wants_sets = question_.drafts && core_.drafting_head() != nullptr;
+    question_.ranks = core_.records.on() && core_.options.record_nodes;
+    question_.drafts = question_.ranks || rule_asked() != VerifyRule::match;
+    const bool wants_sets = question_.ranks && core_.drafting_head() != nullptr;
     const bool come = wants_sets && core_.head->there() != nullptr && core_.head->there()->set_room(0, 1) > 0;
     bool any = false;
     for (std::size_t i = 0; i < plans.size(); ++i) {
@@ -65,7 +74,6 @@ const RowQuestion* JudgedRows::ask_trees(std::span<const Round> rounds, std::spa
 }
 
 const RowQuestion* JudgedRows::ask(std::span<const Round> rounds, std::span<const TokenPlace> places) {
-    if (needs_whole_rows()) return nullptr;
     const Sampling& sampling = core_.options.sampling;
     question_ = choices_asked();
     if (core_.exec.device() == nullptr) return choices_suffice(rounds) ? &question_ : nullptr;
@@ -76,9 +84,10 @@ const RowQuestion* JudgedRows::ask(std::span<const Round> rounds, std::span<cons
                 token_uniform(sampling.seed, place.sequence, static_cast<std::uint64_t>(place.position)));
         question_.uniforms = uniforms_;
     }
-    if (!core_.records.on() || !core_.options.record_nodes) return &question_;
-    list_drafts(rounds);
-    if (core_.drafting_head() != nullptr) list_sets(rounds);
+    if (rule_asked() == VerifyRule::pq) list_residuals(rounds, places);
+    question_.ranks = core_.records.on() && core_.options.record_nodes;
+    if (question_.ranks || rule_asked() != VerifyRule::match) list_drafts(rounds);
+    if (question_.ranks && core_.drafting_head() != nullptr) list_sets(rounds);
     return &question_;
 }
 
@@ -116,6 +125,33 @@ void JudgedRows::list_sets(std::span<const Round> rounds) {
     question_.sets = sets_;
 }
 
+void JudgedRows::list_residuals(std::span<const Round> rounds, std::span<const TokenPlace> places) {
+    residual_ = {};
+    residual_of_.clear();
+    for (const Round& round : rounds)
+        add_residuals(round.tree, round.first_row, core_.options.sampling.seed,
+                      places[static_cast<std::size_t>(round.first_row)], residual_, residual_of_);
+    question_.residual = &residual_;
+}
+
+JudgedTree JudgedRows::judged_tree(const Round& round) const {
+    const RowAnswers& answers = core_.forward.answers;
+    const auto first = static_cast<std::size_t>(round.first_row), nodes = round.tree.tokens.size();
+    const auto width = static_cast<std::size_t>(answers.best);
+    JudgedTree judged{
+        core_.options.sampling, std::span(answers.logits).subspan(first, nodes), {}, {}, {}, {}, {}, {}};
+    if (rule_asked() == VerifyRule::typical) {
+        judged.entropies = std::span(answers.entropies).subspan(first, nodes);
+        for (std::size_t row = first; row < first + nodes; ++row) {
+            judged.best.push_back(answers.best_ids[row * width]);
+            judged.best_logits.push_back(answers.best_logits[row * width]);
+        }
+        return judged;
+    }
+    take_residuals(answers, std::span(residual_of_).subspan(first, nodes), judged);
+    return judged;
+}
+
 void JudgedRows::choose(std::vector<TargetChoice>& out) const {
     const RowAnswers& answers = core_.forward.answers;
     out.resize(answers.choices.size());
@@ -123,7 +159,7 @@ void JudgedRows::choose(std::vector<TargetChoice>& out) const {
         TargetChoice& choice = out[r];
         choice.token = answers.choices[r];
         choice.log_norm = answers.log_norm[r];
-        choice.lowest = -std::numeric_limits<float>::infinity();
+        choice.lowest = answers.lowest[r];
         choice.prob = probability_of(choice, core_.options.sampling, answers.choice_logits[r]);
     }
 }

@@ -16,19 +16,22 @@ class JudgedRows {
     explicit JudgedRows(SessionCore& core);
 
     /// The question about the rows of a step, in the order of `rounds`; valid until the next call. Null where
-    /// whole rows are needed: for rules that look at distributions (pq, typical); for top-k and
-    /// top-p, which cut a row before it is drawn from; on the CPU for whatever is not greedy, or recorded of
-    /// drafts.
+    /// whole rows are needed: on the CPU for whatever is not greedy, or recorded of drafts.
     const RowQuestion* ask(std::span<const Round> rounds, std::span<const TokenPlace> places);
     /// Of trees that are grown there: completes `plans`, one per round; only where answers_suffice().
     const RowQuestion* ask_trees(std::span<const Round> rounds, std::span<TreePlan> plans);
-    /// Can a step do without whole rows, on the device that makes them?
+    /// What the answers of the latest forward say of a round's tree, for rules that look at distributions.
+    JudgedTree judged_tree(const Round& round) const;
+    /// Can a step with trees that are grown there do without whole rows, on the device that makes them?
     bool answers_suffice() const;
+    /// Is a path that such trees' choices accept the one that counts? Else the host walks, with the answers.
+    bool accepts_there() const;
     /// The target's choices, from the answers of the latest forward.
     void choose(std::vector<TargetChoice>& out) const;
 
   private:
-    bool needs_whole_rows() const;
+    VerifyRule rule_asked() const;
+    void list_residuals(std::span<const Round> rounds, std::span<const TokenPlace> places);
     bool choices_suffice(std::span<const Round> rounds) const;
     RowQuestion choices_asked() const;
     void list_drafts(std::span<const Round> rounds);
@@ -37,6 +40,8 @@ class JudgedRows {
     SessionCore& core_;
     int best_ = 1;
     RowQuestion question_;
+    ResidualQuestion residual_;
+    std::vector<int> residual_of_;  ///< of each row, as add_residuals() says
     std::vector<double> uniforms_;
     std::vector<std::int32_t> rows_, tokens_;
     std::vector<const std::vector<TokenId>*> sets_;

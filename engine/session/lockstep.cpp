@@ -166,6 +166,12 @@ Acceptance Lockstep::judge(const Round& round) const {
         return accept_replayed(*core_.options.acceptance, round.tree, core_.options.sampling.seed,
                                places_[static_cast<std::size_t>(round.first_row)], round.choices);
     if (rule() == VerifyRule::match) return accept_match(round.tree, round.choices);
+    if (core_.forward.answered) {
+        const JudgedTree judged = judged_.judged_tree(round);
+        return rule() == VerifyRule::pq
+                   ? accept_pq(round.tree, judged, round.choices)
+                   : accept_typical(core_.options.verify, round.tree, judged, round.choices);
+    }
     const VerifyRows rows{core_.logits(round.first_row, round.tree.size()), core_.options.sampling};
     if (rule() == VerifyRule::typical)
         return accept_typical(core_.exec, core_.options.verify, round.tree, rows, round.choices);
@@ -199,6 +205,7 @@ Status Lockstep::commit() {
         round.piece = sequence.append(round.emitted);
         sequence.outcome.finish = round.finish;
     }
+    if (went_there_) there_.end_commits();
     return {};
 }
 

@@ -58,7 +58,7 @@ Status RoundsThere::run(DraftContext& context, std::span<DraftJob> jobs, std::sp
     request.caches = caches;
     request.aux_layers = core_.drafter.aux_layers();
     request.question = judged_.ask_trees(rounds, plans);
-    request.accept = accepted_there_ = !core_.options.acceptance.has_value();
+    request.accept = accepted_there_ = judged_.accepts_there();
     {
         const std::lock_guard lock(device.busy());
         if (!step_.place(device, plans))
@@ -119,12 +119,19 @@ Status RoundsThere::commit(Round& round, std::size_t index) {
     if (!accepted_there_) step_.set_path(static_cast<int>(index), path);
     const float* features = core_.target.features_there(core_.drafter.needs_hidden()) +
                             static_cast<std::ptrdiff_t>(step_.trees()[index].first_row) * width;
-    device.copy_rows({features, width, step_.path_there(static_cast<int>(index)), count, width,
+    moves_.push_back({features, width, step_.path_there(static_cast<int>(index)), count, width,
                       sequence.features_there.as<float>(), width});
     sequence.rows_there = sequence.new_slots = count;
     sequence.hidden.clear();
     sequence.aux.clear();
     return {};
+}
+
+void RoundsThere::end_commits() {
+    kernels::Device& device = *core_.exec.device();
+    const std::lock_guard lock(device.busy());
+    device.copy_rows(moves_);
+    moves_.clear();
 }
 
 }  // namespace draftscope

@@ -15,8 +15,8 @@ class RoundsThere {
   public:
     RoundsThere(SessionCore& core, JudgedRows& judged) : core_(core), judged_(judged) {}
 
-    /// For drafters that say so (Drafter::fits_there), exact match over whole distributions, steps in which
-    /// nobody watches and nothing drafts or is judged beside.
+    /// For drafters that say so (Drafter::fits_there), exact match, steps in which nobody watches and
+    /// nothing drafts or is judged beside.
     bool fits(const DraftContext& context, std::span<const DraftJob> jobs,
               std::span<const Round> rounds) const;
     /// Where a step does not fit, the host needs the features that stayed there; jobs[j] is of rounds[of[j]].
@@ -27,14 +27,16 @@ class RoundsThere {
     /// Was the path of the latest run() accepted there too, its keys and values moved together?
     bool accepted_there() const { return accepted_there_; }
     Acceptance acceptance(std::size_t index, std::span<const TargetChoice> choices) const;
-    /// Commits round `index` of the latest run(); its features stay there.
+    /// Commits round `index` of the latest run(); its features stay there once all commits have ended.
     Status commit(Round& round, std::size_t index);
+    void end_commits();
 
   private:
     SessionCore& core_;
     JudgedRows& judged_;
     TreeStep step_;
     DeviceSpans spans_;
+    std::vector<kernels::CopyRowsOp> moves_;  ///< of features, of the step's rounds
     bool accepted_there_ = false;
 };
 

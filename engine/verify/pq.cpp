@@ -197,4 +197,23 @@ Acceptance accept_pq(const kernels::Exec& exec, const DraftTree& tree, const Ver
     return result;
 }
 
+Acceptance accept_pq(const DraftTree& tree, const JudgedTree& judged, std::span<TargetChoice> choices) {
+    assert(choices.size() == tree.tokens.size() && judged.accepted.size() == choices.size());
+    Acceptance result;
+    for (int node = 0; node >= 0;) {
+        result.path.push_back(node);
+        const auto n = static_cast<std::size_t>(node);
+        int next = -1, order = judged.accepted[n];
+        for (std::size_t i = n + 1; order >= 0 && i < tree.tokens.size(); ++i)
+            if (tree.parents[i] == node && order-- == 0) next = static_cast<int>(i);
+        node = next;
+    }
+    const auto last = static_cast<std::size_t>(result.path.back());
+    if (judged.bonus[last] != no_token)
+        emit(judged, judged.bonus[last], judged.bonus_logits[last], choices[last]);
+    result.bonus = choices[last].token;
+    emit_drafts(tree, judged, result.path, choices);
+    return result;
+}
+
 }  // namespace draftscope

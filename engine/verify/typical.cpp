@@ -11,14 +11,48 @@ namespace {
 /// In the published code: keeps the logarithm of an impossible token finite.
 constexpr double entropy_floor = 1e-5;
 
-/// min(epsilon, delta exp(-H)) of one row's distribution.
-double threshold_of(const VerifySpec& spec, const VerifyRows& rows, const TargetChoice& choice, int node) {
+/// min(epsilon, delta exp(-H)).
+double threshold_of(const VerifySpec& spec, double entropy) {
+    return std::min(spec.epsilon, spec.delta * std::exp(-entropy));
+}
+
+double entropy_of(const VerifyRows& rows, const TargetChoice& choice, int node) {
     double entropy = 0;
     for (const float logit : rows.logits.row(node)) {
         const auto p = static_cast<double>(probability_of(choice, rows.sampling, logit));
         entropy -= p * std::log(p + entropy_floor);
     }
-    return std::min(spec.epsilon, spec.delta * std::exp(-entropy));
+    return entropy;
+}
+
+/// The last node of the longest accepted path; of several the likeliest, then the first. Level by level:
+/// `look_at` is told which inner nodes' thresholds the next level needs, as an entropy may cost a pass over
+/// the vocabulary, and most nodes lie behind one that was refused.
+template <typename LookAt, typename ThresholdOf, typename ProbabilityOf>
+int longest_path(const DraftTree& tree, LookAt look_at, ThresholdOf threshold, ProbabilityOf probability) {
+    const std::size_t nodes = tree.tokens.size();
+    std::vector<char> inner(nodes, 0), accepted(nodes, 0);
+    for (std::size_t i = 1; i < nodes; ++i) inner[static_cast<std::size_t>(tree.parents[i])] = 1;
+    std::vector<double> likelihood(nodes, 0.0);
+    accepted[0] = 1;
+    std::size_t best = 0;
+    std::vector<std::size_t> wanted{0};
+    for (int depth = tree.depths[0] + 1; !wanted.empty(); ++depth) {
+        std::erase_if(wanted, [&](std::size_t i) { return inner[i] == 0; });
+        look_at(wanted);
+        wanted.clear();
+        for (std::size_t i = 1; i < nodes; ++i) {
+            const auto parent = static_cast<std::size_t>(tree.parents[i]);
+            if (tree.depths[i] != depth || accepted[parent] == 0) continue;
+            const auto p = static_cast<double>(probability(i));
+            if (!(p > threshold(parent))) continue;
+            accepted[i] = 1;
+            wanted.push_back(i);
+            likelihood[i] = likelihood[parent] + std::log(p);
+            if (tree.depths[best] < depth || likelihood[i] > likelihood[best]) best = i;
+        }
+    }
+    return static_cast<int>(best);
 }
 
 }  // namespace
@@ -26,42 +60,44 @@ double threshold_of(const VerifySpec& spec, const VerifyRows& rows, const Target
 Acceptance accept_typical(kernels::Exec& exec, const VerifySpec& spec, const DraftTree& tree,
                           const VerifyRows& rows, std::span<TargetChoice> choices) {
     assert(choices.size() == tree.tokens.size());
-    const std::size_t nodes = tree.tokens.size();
-    std::vector<double> thresholds(nodes, 0.0);
-    std::vector<char> inner(nodes, 0);
-    for (std::size_t i = 1; i < nodes; ++i) inner[static_cast<std::size_t>(tree.parents[i])] = 1;
-
-    // The longest accepted path; of several the likeliest, then the first. Level by level: an entropy costs a
-    // pass over the vocabulary, and most nodes lie behind one that was refused.
-    std::vector<char> accepted(nodes, 0);
-    std::vector<double> likelihood(nodes, 0.0);
-    accepted[0] = 1;
-    std::size_t best = 0;
-    std::vector<std::size_t> wanted{0};
-    for (int depth = tree.depths[0] + 1; !wanted.empty(); ++depth) {
-        exec.parallel(static_cast<int>(wanted.size()), [&](int w) {
-            const std::size_t i = wanted[static_cast<std::size_t>(w)];
-            if (inner[i] != 0) thresholds[i] = threshold_of(spec, rows, choices[i], static_cast<int>(i));
+    std::vector<double> thresholds(tree.tokens.size(), 0.0);
+    const auto look_at = [&](std::span<const std::size_t> nodes) {
+        exec.parallel(static_cast<int>(nodes.size()), [&](int w) {
+            const std::size_t i = nodes[static_cast<std::size_t>(w)];
+            thresholds[i] = threshold_of(spec, entropy_of(rows, choices[i], static_cast<int>(i)));
         });
-        wanted.clear();
-        for (std::size_t i = 1; i < nodes; ++i) {
-            const auto parent = static_cast<std::size_t>(tree.parents[i]);
-            if (tree.depths[i] != depth || accepted[parent] == 0) continue;
+    };
+    const int last = longest_path(
+        tree, look_at, [&](std::size_t i) { return thresholds[i]; },
+        [&](std::size_t i) {
             const float logit = rows.logits.row_data(tree.parents[i])[tree.tokens[i]];
-            const auto p = static_cast<double>(probability_of(choices[parent], rows.sampling, logit));
-            if (!(p > thresholds[parent])) continue;
-            accepted[i] = 1;
-            wanted.push_back(i);
-            likelihood[i] = likelihood[parent] + std::log(p);
-            if (tree.depths[best] < depth || likelihood[i] > likelihood[best]) best = i;
-        }
-    }
+            return probability_of(choices[static_cast<std::size_t>(tree.parents[i])], rows.sampling, logit);
+        });
     Acceptance result;
-    result.path = path_to(tree, static_cast<int>(best));
+    result.path = path_to(tree, last);
     // Where no draft follows, the target's best token does.
-    for (std::size_t i = 0; i < nodes; ++i) emit_best(rows, static_cast<int>(i), choices[i]);
-    result.bonus = choices[best].token;
+    for (std::size_t i = 0; i < choices.size(); ++i) emit_best(rows, static_cast<int>(i), choices[i]);
+    result.bonus = choices[static_cast<std::size_t>(last)].token;
     emit_path(tree, rows, result, choices);
+    return result;
+}
+
+Acceptance accept_typical(const VerifySpec& spec, const DraftTree& tree, const JudgedTree& judged,
+                          std::span<TargetChoice> choices) {
+    assert(choices.size() == tree.tokens.size() && judged.entropies.size() == choices.size());
+    const int last = longest_path(
+        tree, [](std::span<const std::size_t>) {},
+        [&](std::size_t i) { return threshold_of(spec, static_cast<double>(judged.entropies[i])); },
+        [&](std::size_t i) {
+            return probability_of(choices[static_cast<std::size_t>(tree.parents[i])], judged.sampling,
+                                  judged.draft_logits[i]);
+        });
+    Acceptance result;
+    result.path = path_to(tree, last);
+    for (std::size_t i = 0; i < choices.size(); ++i)
+        emit(judged, judged.best[i], judged.best_logits[i], choices[i]);
+    result.bonus = choices[static_cast<std::size_t>(last)].token;
+    emit_drafts(tree, judged, result.path, choices);
     return result;
 }
 

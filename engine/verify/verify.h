@@ -85,6 +85,22 @@ struct VerifyRows {
 Acceptance accept_typical(kernels::Exec& exec, const VerifySpec& spec, const DraftTree& tree,
                           const VerifyRows& rows, std::span<TargetChoice> choices);
 
+/// What a device says of the target's rows over a tree, instead of the rows: what typical acceptance and
+/// rejection sampling need of them. By node.
+struct JudgedTree {
+    const Sampling& sampling;
+    std::span<const float> draft_logits;  ///< of a node's token in its parent's row; the root's not looked at
+    std::vector<TokenId> best;            ///< typical: each row's best token,
+    std::vector<float> best_logits;       ///< its logit
+    std::span<const float> entropies;     ///< and the row's entropy
+    std::vector<int> accepted;            ///< pq: which of a node's children is kept, -1 = none
+    std::vector<TokenId> bonus;           ///< and what follows then; no_token = the choice as it is
+    std::vector<float> bonus_logits;
+};
+Acceptance accept_typical(const VerifySpec& spec, const DraftTree& tree, const JudgedTree& judged,
+                          std::span<TargetChoice> choices);
+Acceptance accept_pq(const DraftTree& tree, const JudgedTree& judged, std::span<TargetChoice> choices);
+
 /// Speculative sampling (Leviathan et al. 2023) and its form for trees drawn without replacement (EAGLE-1): a
 /// node's children are tried in the order drawn, each kept with probability min(1, p/q); a rejection leaves p
 /// := norm(max(0, p - q)) and takes the draft out of q; the bonus is drawn from what is left of p. A tree

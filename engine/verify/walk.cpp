@@ -33,4 +33,18 @@ void emit_path(const DraftTree& tree, const VerifyRows& rows, const Acceptance& 
     }
 }
 
+void emit(const JudgedTree& judged, TokenId token, float logit, TargetChoice& choice) {
+    choice.token = token;
+    choice.prob = probability_of(choice, judged.sampling, logit);
+}
+
+void emit_drafts(const DraftTree& tree, const JudgedTree& judged, std::span<const int> path,
+                 std::span<TargetChoice> choices) {
+    for (std::size_t i = 1; i < path.size(); ++i) {
+        const auto node = static_cast<std::size_t>(path[i]);
+        emit(judged, tree.tokens[node], judged.draft_logits[node],
+             choices[static_cast<std::size_t>(path[i - 1])]);
+    }
+}
+
 }  // namespace draftscope

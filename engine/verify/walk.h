@@ -16,4 +16,9 @@ void emit_best(const VerifyRows& rows, int node, TargetChoice& choice);
 void emit_path(const DraftTree& tree, const VerifyRows& rows, const Acceptance& acceptance,
                std::span<TargetChoice> choices);
 
+/// The same from what a device says of the rows: `token` of raw logit `logit`, and the drafts along a path.
+void emit(const JudgedTree& judged, TokenId token, float logit, TargetChoice& choice);
+void emit_drafts(const DraftTree& tree, const JudgedTree& judged, std::span<const int> path,
+                 std::span<TargetChoice> choices);
+
 }  // namespace draftscope

@@ -55,14 +55,22 @@ class Staging {
     bool asked_ = false;
 };
 
+/// CUDA's current device is each thread's own: a side lane's thread has not chosen one yet.
+void use_gpu(int ordinal) {
+    thread_local int chosen = -1;
+    if (chosen == ordinal) return;
+    if (cudaSetDevice(ordinal) == cudaSuccess) chosen = ordinal;
+}
+
 class CudaTimer final : public DeviceTimer {
   public:
-    explicit CudaTimer(cudaStream_t stream) : stream_(stream) {}
+    CudaTimer(cudaStream_t stream, int ordinal) : stream_(stream), ordinal_(ordinal) {}
     ~CudaTimer() override {
         for (cudaEvent_t event : events_)
             if (event != nullptr) cudaEventDestroy(event);
     }
     std::uint32_t mark() override {
+        use_gpu(ordinal_);  // an event is of the GPU that its thread uses when it is made
         if (used_ == events_.size()) {
             cudaEvent_t event = nullptr;
             if (cudaEventCreate(&event) != cudaSuccess) event = nullptr;
@@ -85,6 +93,7 @@ class CudaTimer final : public DeviceTimer {
 
   private:
     cudaStream_t stream_;
+    int ordinal_;
     std::vector<cudaEvent_t> events_;
     std::size_t used_ = 0;
 };
@@ -92,7 +101,7 @@ class CudaTimer final : public DeviceTimer {
 class CudaDeviceImpl final : public CudaDevice {
   public:
     CudaDeviceImpl(cudaStream_t stream, DeviceInfo info, const CudaOptions& options)
-        : stream_(stream), info_(std::move(info)), options_(options), timer_(stream) {
+        : stream_(stream), info_(std::move(info)), options_(options), timer_(stream, options.ordinal) {
         use_.graphs_on = options.graphs;
     }
     ~CudaDeviceImpl() override {
@@ -181,9 +190,12 @@ class CudaDeviceImpl final : public CudaDevice {
     void rope_store(const RopeStoreOp& op) override { launch(cuda::launch_rope_store, op, "rope_store"); }
     void attention(const AttentionOp& op) override { launch(cuda::launch_attention, op, "attention"); }
     void select(const SelectOp& op) override { launch(cuda::launch_select, op, "select"); }
+    void cut(const CutOp& op) override { launch(cuda::launch_cut, op, "cut"); }
     void draw(const DrawOp& op) override { launch(cuda::launch_draw, op, "draw"); }
     void rank(const RankOp& op) override { launch(cuda::launch_rank, op, "rank"); }
     void mass(const MassOp& op) override { launch(cuda::launch_mass, op, "mass"); }
+    void entropy(const EntropyOp& op) override { launch(cuda::launch_entropy, op, "entropy"); }
+    void residual(const ResidualOp& op) override { launch(cuda::launch_residual, op, "residual"); }
     void head(const HeadOp& op) override { launch(cuda::launch_head, op, "head"); }
     void beam(std::span<const BeamOp> ops) override { launch_all(cuda::launch_beam, ops, "beam"); }
     void rerank(std::span<const RerankOp> ops) override { launch_all(cuda::launch_rerank, ops, "rerank"); }
@@ -194,7 +206,9 @@ class CudaDeviceImpl final : public CudaDevice {
     void unite(const UnionOp& op) override { launch(cuda::launch_unite, op, "unite"); }
     void translate(const TranslateOp& op) override { launch(cuda::launch_translate, op, "translate"); }
     void gather(const GatherOp& op) override { launch(cuda::launch_gather, op, "gather"); }
-    void copy_rows(const CopyRowsOp& op) override { launch(cuda::launch_copy_rows, op, "copy_rows"); }
+    void copy_rows(std::span<const CopyRowsOp> ops) override {
+        launch_all(cuda::launch_copy_rows, ops, "copy_rows");
+    }
 
     void list_set(const RowSetOp& op) override { launch(cuda::launch_list_set, op, "list_set"); }
     void clusters(const ClustersOp& op) override { launch(cuda::launch_clusters, op, "clusters"); }
@@ -378,12 +392,7 @@ class CudaDeviceImpl final : public CudaDevice {
         if (aside_ != nullptr) cudaStreamDestroy(std::exchange(aside_, nullptr));
         return false;
     }
-    /// CUDA's current device is each thread's own: a side lane's thread has not chosen one yet.
-    void enter() const {
-        thread_local int chosen = -1;
-        if (chosen == options_.ordinal) return;
-        if (cudaSetDevice(options_.ordinal) == cudaSuccess) chosen = options_.ordinal;
-    }
+    void enter() const { use_gpu(options_.ordinal); }
     void check(cudaError_t error, const char* what) {
         if (error == cudaSuccess) return;
         // What a capture does not take is asked for again without one.

@@ -18,9 +18,12 @@ void launch_silu_mul(const SiluMulOp& op, Halves halves, cudaStream_t stream);
 void launch_rope_store(const RopeStoreOp& op, Halves halves, cudaStream_t stream);
 void launch_attention(const AttentionOp& op, Halves halves, cudaStream_t stream);
 void launch_select(const SelectOp& op, cudaStream_t stream);
+void launch_cut(const CutOp& op, cudaStream_t stream);
 void launch_draw(const DrawOp& op, cudaStream_t stream);
 void launch_rank(const RankOp& op, cudaStream_t stream);
 void launch_mass(const MassOp& op, cudaStream_t stream);
+void launch_entropy(const EntropyOp& op, cudaStream_t stream);
+void launch_residual(const ResidualOp& op, cudaStream_t stream);
 void launch_head(const HeadOp& op, Halves halves, cudaStream_t stream);
 void launch_beam(std::span<const BeamOp> ops, cudaStream_t stream);
 void launch_rerank(std::span<const RerankOp> ops, cudaStream_t stream);
@@ -34,7 +37,7 @@ void launch_clusters(const ClustersOp& op, cudaStream_t stream);
 void launch_cluster_tokens(const ClusterTokensOp& op, cudaStream_t stream);
 void launch_translate(const TranslateOp& op, cudaStream_t stream);
 void launch_gather(const GatherOp& op, cudaStream_t stream);
-void launch_copy_rows(const CopyRowsOp& op, cudaStream_t stream);
+void launch_copy_rows(std::span<const CopyRowsOp> ops, cudaStream_t stream);
 /// Of ops whose paths lie there. Rows go through `scratch`, compact_scratch() values, as sources may be
 /// destinations too.
 void launch_compact(std::span<const CompactOp> ops, Bf16* scratch, cudaStream_t stream);

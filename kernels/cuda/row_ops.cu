@@ -107,12 +107,20 @@ __global__ void __launch_bounds__(threads) rope_store_kernel(const RopeStoreOp o
         values[i] = to_half<H>(x[q_width + kv + i]);
 }
 
-__global__ void copy_rows_kernel(const CopyRowsOp op) {
+__device__ __forceinline__ void copy_row(const CopyRowsOp& op) {
     const int row = static_cast<int>(blockIdx.x);
     const int i = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
-    if (i >= op.cols) return;
+    if (row >= op.count || i >= op.cols) return;
     const std::int64_t from = op.rows == nullptr ? row : op.rows[row];
     op.to[row * op.to_stride + i] = op.from[from * op.from_stride + i];
+}
+/// Grid: rows, pieces of a row.
+__global__ void copy_rows_kernel(const CopyRowsOp op) {
+    copy_row(op);
+}
+/// Grid: most rows, pieces of the widest, ops.
+__global__ void copy_many_kernel(const __grid_constant__ Many<CopyRowsOp> many) {
+    copy_row(many.ops[blockIdx.z]);
 }
 
 /// A warp copies a row, 16 bytes a lane; strides are whole pieces of 64 values.
@@ -186,10 +194,25 @@ void launch_rope_store(const RopeStoreOp& op, Halves halves, cudaStream_t stream
     });
 }
 
-void launch_copy_rows(const CopyRowsOp& op, cudaStream_t stream) {
-    if (op.count == 0 || op.cols == 0) return;
-    DS_LAUNCH(copy_rows_kernel, (dim3(static_cast<unsigned>(op.count), blocks(op.cols))), threads, 0, stream,
-              op);
+void launch_copy_rows(std::span<const CopyRowsOp> ops, cudaStream_t stream) {
+    const auto grid_of = [](int rows, int cols) { return dim3(static_cast<unsigned>(rows), blocks(cols)); };
+    if (ops.size() == 1) {
+        const CopyRowsOp& op = ops.front();
+        if (op.count == 0 || op.cols == 0) return;
+        DS_LAUNCH(copy_rows_kernel, grid_of(op.count, op.cols), threads, 0, stream, op);
+        return;
+    }
+    in_batches(ops, [&](const Many<CopyRowsOp>& many, unsigned count) {
+        int rows = 0, cols = 0;
+        for (unsigned i = 0; i < count; ++i) {
+            rows = many.ops[i].count > rows ? many.ops[i].count : rows;
+            cols = many.ops[i].cols > cols ? many.ops[i].cols : cols;
+        }
+        if (rows == 0 || cols == 0) return;
+        dim3 grid = grid_of(rows, cols);
+        grid.z = count;
+        DS_LAUNCH(copy_many_kernel, grid, threads, 0, stream, many);
+    });
 }
 
 void launch_gather(const GatherOp& op, cudaStream_t stream) {

@@ -76,8 +76,9 @@ T __shfl_up_sync(unsigned, T value, int offset) {
     const int lane = static_cast<int>(simt::thread_index.x % 32);
     return simt::shuffle(value, lane >= offset ? lane - offset : lane);
 }
-inline int atomicAdd(int* at, int value) {
-    const int before = *at;
+template <typename T>
+T atomicAdd(T* at, T value) {
+    const T before = *at;
     *at += value;
     return before;
 }

@@ -156,6 +156,38 @@ same = plain["prompts"][0]["tokens"] == drafted["prompts"][0]["tokens"]
 print("same text" if same else "TEXTS DIFFER")
 sys.exit(0 if same else 1)
 PY
+# Rows that are cut, typical acceptance and drawn drafts: what a round needs to know of its rows is found there. For the match
+# rule every drafter has the text of plain decoding. Beside the CPU in bf16 with the same random numbers: sums of products are
+# rounded elsewhere, so that texts part where a number lies between the two; until then they are the same, and they part late.
+sampled=(--temperature 1 --prompts $prompts --limit 8 --max-new 64)
+declare -A rules=([top_p]="--top-p 0.9" [top_k]="--top-k 40 --top-p 0.95" [typical]="--verify typical" [typical_top_p]="--verify typical --top-p 0.9"
+    [pq]="--verify pq" [pq_top_p]="--verify pq --top-p 0.9")
+for rule in top_p top_k typical pq typical_top_p pq_top_p; do
+    read -ra options <<<"${rules[$rule]}"
+    step rule_$rule "${run[@]}" "${sampled[@]}" "${options[@]}" --drafter eagle3 --head full
+    step rule_${rule}_cpu "$draftscope" run --backend cpu --precision bf16 --quiet --json "${sampled[@]}" "${options[@]}" --drafter eagle3 --head full
+done
+step rule_top_p_none "${run[@]}" "${sampled[@]}" --top-p 0.9 --drafter none
+step rule_top_k_none "${run[@]}" "${sampled[@]}" --top-k 40 --top-p 0.95 --drafter none
+step rules_beside_cpu python3 - "$out" <<'PY'
+import json, sys
+def texts(name):
+    return [p["tokens"] for p in json.load(open(f"{sys.argv[1]}/{name}.log"))["prompts"]]
+wrong = 0
+for name in ("rule_top_p", "rule_top_k"):
+    same = texts(name) == texts(f"{name}_none")
+    wrong += not same
+    print(name, "same text as plain decoding" if same else "TEXTS DIFFER from plain decoding")
+for name in ("top_p", "top_k", "typical", "typical_top_p", "pq", "pq_top_p"):
+    there, here = (json.load(open(f"{sys.argv[1]}/rule_{name}{end}.log")) for end in ("", "_cpu"))
+    equal = [next((i for i, (a, b) in enumerate(zip(x["tokens"], y["tokens"])) if a != b), min(len(x["tokens"]), len(y["tokens"])))
+             for x, y in zip(there["prompts"], here["prompts"])]
+    late = sum(equal) >= 4 * len(equal)  # a wrong cut or draw parts them at once
+    wrong += not late
+    print(name, "tokens until the texts part", equal, "" if late else "TOO EARLY",
+          "tau there, here", there["totals"]["tau"], here["totals"]["tau"])
+sys.exit(1 if wrong else 0)
+PY
 # 4. Real dimensions, random weights. The EAGLE-3 runs replay SlimSpec's published tau of 4.4 as one rate per depth.
 step synthetic_1b_none "${synthetic[@]}" --model synthetic:llama-3.2-1b --drafter none --prompt "$text" --max-new 256
 step synthetic_8b_none "${synthetic[@]}" --model $llama --drafter none --prompt "$text" --max-new 128
@@ -166,6 +198,29 @@ step synthetic_8b_eagle3_tree "${synthetic[@]}" --model $llama --drafter eagle3:
     --prompt "$text" --max-new 256
 step synthetic_8b_eagle3_batch_8 "${synthetic[@]}" --model $llama --drafter eagle3:$llama --head full --acceptance rate:0.87 \
     --prompts $prompts --limit 8 --batch 8 --max-new 64
+# Every kind of head at those dimensions with random artefacts: what each costs where heads are large. Acceptance replayed.
+heads="slimspec specvocab vocabtrim fr-spec dynaspec microspec coral vocabtrim-t pa-fr bcl"
+for head in $heads; do
+    step synthetic_8b_head_$head "${synthetic[@]}" --model $llama --drafter eagle3:$llama --head $head --tree chain=6 --acceptance rate:0.87 \
+        --prompt "$text" --max-new 256
+done
+step synthetic_8b_heads python3 - "$out" $heads <<'PY'
+import json, sys
+folder, wrong = sys.argv[1], 0
+print("head: acceptance, rounds, tau, head us a round, microseconds a phase (median), tokens/s")
+for name in ["eagle3"] + [f"head_{head}" for head in sys.argv[2:]]:
+    try:
+        run = json.load(open(f"{folder}/synthetic_8b_{name}.log"))
+    except (OSError, ValueError) as error:
+        print(f"{name}: no run ({error})")
+        wrong += 1
+        continue
+    wrong += run["acceptance"] != "replayed" or not run["synthetic"]
+    of = {phase["name"]: phase["median_us"] for phase in run["phases"]}
+    print(f"{run['heads'][0]['head']}: acceptance {run['acceptance']}, {run['totals']['rounds']}, {run['totals']['tau']:.2f}, "
+          f"{run['heads'][0]['head_ns_per_round'] / 1e3:.1f}, {of}, {run['totals']['tokens_per_second']:.1f}")
+sys.exit(1 if wrong else 0)
+PY
 # Long contexts: attention split over positions, and prefills of many rows by our products and by the library's.
 long=$(printf 'the keeper of the lighthouse wrote a letter to the sea and %.0s' $(seq 600))
 for numerics in exact ${cublaslt:+fast}; do
@@ -193,7 +248,7 @@ done
 # 7. Races and bad accesses.
 if command -v compute-sanitizer >/dev/null; then
     # One suite at a time, as each step has its time limit.
-    for suite in DeviceOps DeviceAttention RouterOps SelectRuns TreeOps; do
+    for suite in DeviceOps DeviceAttention CutOps ResidualOps RouterOps SelectRuns TreeOps; do
         for tool in memcheck racecheck synccheck initcheck; do
             step ${tool}_$suite compute-sanitizer --tool $tool --error-exitcode 1 "$tests/test_device_ops" \
                 --gtest_filter="*/$suite.*/cuda*"

@@ -517,7 +517,7 @@ TEST_P(DeviceOps, RowsMove) {
     for (int i = 0; i < count; ++i) list.push_back(static_cast<std::int32_t>(rng.below(n)));
     const Both<std::int32_t> rows(device(), twin(), list);
     const Both<float> plain(device(), twin(), normal(size(n) * 70, 3)),
-        copied(device(), twin(), size(count) * 80, poison);
+        copied(device(), twin(), size(count) * 80, poison), pieces(device(), twin(), 90 * 360, poison);
     // A path through a tree whose sources are destinations of others.
     const int planes = 6, slots = 40, width = 24, first = 11;
     const std::vector<std::int32_t> path = {0, 1, 3, 4, 9, 12};
@@ -526,6 +526,13 @@ TEST_P(DeviceOps, RowsMove) {
         kernels::Device& on = on_twin ? twin() : device();
         on.gather({{from.on(on_twin), n, k, stride}, rows.on(on_twin), count, to.on(on_twin)});
         on.copy_rows({plain.on(on_twin), 70, rows.on(on_twin), count, 67, copied.on(on_twin), 80});
+        // More than one launch takes, of several widths, some of nothing.
+        std::vector<kernels::CopyRowsOp> many;
+        for (int i = 0; i < 90; ++i)
+            many.push_back({plain.on(on_twin), 70, i % 2 == 0 ? rows.on(on_twin) : nullptr, i % 5,
+                            i % 3 == 0 ? 70 : 9, pieces.on(on_twin) + i * 360, 72});
+        on.copy_rows(many);
+        on.copy_rows(std::span<const kernels::CopyRowsOp>());
         on.compact({{cache.on(on_twin), slots * width},
                     planes,
                     width,
@@ -535,6 +542,7 @@ TEST_P(DeviceOps, RowsMove) {
     }
     EXPECT_EQ(to.read(false), to.read(true));
     EXPECT_EQ(copied.read(false), copied.read(true));
+    EXPECT_EQ(pieces.read(false), pieces.read(true));
     EXPECT_EQ(cache.read(false), cache.read(true));
 }
 

@@ -61,9 +61,12 @@ class SimtDevice final : public Device {
     void rope_store(const RopeStoreOp& op) override { run(cuda::launch_rope_store, op); }
     void attention(const AttentionOp& op) override { run(cuda::launch_attention, op); }
     void select(const SelectOp& op) override { run(cuda::launch_select, op); }
+    void cut(const CutOp& op) override { run(cuda::launch_cut, op); }
     void draw(const DrawOp& op) override { run(cuda::launch_draw, op); }
     void rank(const RankOp& op) override { run(cuda::launch_rank, op); }
     void mass(const MassOp& op) override { run(cuda::launch_mass, op); }
+    void entropy(const EntropyOp& op) override { run(cuda::launch_entropy, op); }
+    void residual(const ResidualOp& op) override { run(cuda::launch_residual, op); }
     void head(const HeadOp& op) override { run(cuda::launch_head, op); }
     void beam(std::span<const BeamOp> ops) override { run_all(cuda::launch_beam, ops); }
     void rerank(std::span<const RerankOp> ops) override { run_all(cuda::launch_rerank, ops); }
@@ -77,7 +80,7 @@ class SimtDevice final : public Device {
     void cluster_tokens(const ClusterTokensOp& op) override { run(cuda::launch_cluster_tokens, op); }
     void translate(const TranslateOp& op) override { run(cuda::launch_translate, op); }
     void gather(const GatherOp& op) override { run(cuda::launch_gather, op); }
-    void copy_rows(const CopyRowsOp& op) override { run(cuda::launch_copy_rows, op); }
+    void copy_rows(std::span<const CopyRowsOp> ops) override { run_all(cuda::launch_copy_rows, ops); }
     void compact(const CompactOp& op) override {
         CompactOp there = op;
         there.path_there = op.path;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/cpu/layout.h"
+#include "tests/support/twin_checks.h"
 
 namespace draftscope::testing {
 namespace {
@@ -20,23 +21,6 @@ using namespace kernels;
 
 /// Makes an address that no user-space access reaches.
 constexpr std::uintptr_t mark = std::uintptr_t{1} << 60;
-constexpr float lowest = -std::numeric_limits<float>::infinity();
-
-[[noreturn]] void refuse(const char* what, const char* why) {
-    std::fprintf(stderr, "twin device: %s: %s\n", what, why);
-    std::abort();
-}
-
-std::size_t size(std::int64_t count) {
-    return static_cast<std::size_t>(count);
-}
-
-/// Greater = larger value, then lower place; NaN last.
-bool better(float a, std::int64_t at, float b, std::int64_t bt) {
-    if (a != a) a = lowest;
-    if (b != b) b = lowest;
-    return a != b ? a > b : at < bt;
-}
 
 }  // namespace
 
@@ -362,62 +346,6 @@ void TwinDevice::select(const SelectOp& op) {
     }
 }
 
-void TwinDevice::draw(const DrawOp& op) {
-    note("draw", op.logits, op.stride, op.rows, op.vocab, op.uniforms, op.tokens, op.values, op.log_norm);
-    if (op.vocab > most_draw_columns) refuse("draw", "too many columns");
-    for (int m = 0; m < op.rows; ++m) {
-        const float* logits = row(op.logits, m * op.stride, size(op.vocab), "draw logits");
-        float most = lowest;
-        for (int i = 0; i < op.vocab; ++i)
-            if (logits[i] > most) most = logits[i];
-        const auto weight = [&](int i) {
-            return logits[i] == logits[i] && most != lowest
-                       ? std::exp(static_cast<double>((logits[i] - most) * op.scale))
-                       : 0.0;
-        };
-        double sum = 0, before = 0;
-        for (int i = 0; i < op.vocab; ++i) sum += weight(i);
-        const double target = *row(op.uniforms, m, 1, "uniforms") * sum;
-        int token = 0;
-        for (int i = 0; i < op.vocab && before <= target; before += weight(i++))
-            if (weight(i) > 0) token = i;
-        *row(op.tokens, m, 1, "drawn tokens") = token;
-        *row(op.values, m, 1, "drawn values") = logits[token];
-        *row(op.log_norm, m, 1, "log_norm") =
-            sum > 0 ? static_cast<float>(std::log(sum) + static_cast<double>(most * op.scale)) : 0.0f;
-    }
-}
-
-void TwinDevice::rank(const RankOp& op) {
-    note("rank", op.logits, op.stride, op.vocab, op.count, op.rows, op.tokens, op.values, op.ranks);
-    for (int i = 0; i < op.count; ++i) {
-        const std::int64_t m = *row(op.rows, i, 1, "ranked rows");
-        const int token = *row(op.tokens, i, 1, "ranked tokens");
-        if (token < 0 || token >= op.vocab) refuse("rank", "token out of range");
-        const float* logits = row(op.logits, m * op.stride, size(op.vocab), "ranked logits");
-        int before = 0;
-        for (int t = 0; t < op.vocab; ++t)
-            before += logits[t] > logits[token] || (t < token && logits[t] == logits[token]) ? 1 : 0;
-        *row(op.values, i, 1, "ranked values") = logits[token];
-        *row(op.ranks, i, 1, "ranks") = before;
-    }
-}
-
-void TwinDevice::mass(const MassOp& op) {
-    note("mass", op.logits, op.stride, op.count, op.log_norm, op.rows, op.first, op.size, op.ids, op.out);
-    for (int i = 0; i < op.count; ++i) {
-        const std::int64_t m = op.rows == nullptr ? i : *row(op.rows, i, 1, "mass rows");
-        const float norm = *row(op.log_norm, m, 1, "log_norm");
-        const int first = *row(op.first, i, 1, "mass first"), count = *row(op.size, i, 1, "mass size");
-        double sum = 0;
-        for (int j = first; j < first + count; ++j) {
-            const float logit = *row(op.logits, m * op.stride + *row(op.ids, j, 1, "mass ids"), 1, "logits");
-            if (logit == logit) sum += std::exp(static_cast<double>(logit * op.scale - norm));
-        }
-        *row(op.out, i, 1, "mass out") = static_cast<float>(sum);
-    }
-}
-
 void TwinDevice::head(const HeadOp& op) {
     note("head", op.weights.data, op.weights.n, op.x, op.rows, op.support, op.k, op.bias, op.ids, op.values,
          op.logsumexp, op.scratch);
@@ -721,7 +649,7 @@ void TwinDevice::join_aside() {
     for (const std::function<void()>& work : std::exchange(aside_, {})) work();
 }
 
-void TwinDevice::copy_rows(const CopyRowsOp& op) {
+void TwinDevice::copy(const CopyRowsOp& op) {
     note("copy_rows", op.from, op.from_stride, op.rows, op.count, op.cols, op.to, op.to_stride);
     for (int i = 0; i < op.count; ++i) {
         const std::int64_t from = op.rows == nullptr ? i : *row(op.rows, i, 1, "copied rows");

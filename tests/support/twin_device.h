@@ -31,9 +31,12 @@ class TwinDevice final : public kernels::Device {
     void rope_store(const kernels::RopeStoreOp& op) override;
     void attention(const kernels::AttentionOp& op) override;
     void select(const kernels::SelectOp& op) override;
+    void cut(const kernels::CutOp& op) override;
     void draw(const kernels::DrawOp& op) override;
     void rank(const kernels::RankOp& op) override;
     void mass(const kernels::MassOp& op) override;
+    void entropy(const kernels::EntropyOp& op) override;
+    void residual(const kernels::ResidualOp& op) override;
     void head(const kernels::HeadOp& op) override;
     void beam(std::span<const kernels::BeamOp> ops) override {
         for (const kernels::BeamOp& op : ops) beam(op);
@@ -59,7 +62,10 @@ class TwinDevice final : public kernels::Device {
     void aside(std::function<void()> work) override;
     void join_aside() override;
     int asides() const { return asides_; }
-    void copy_rows(const kernels::CopyRowsOp& op) override;
+    using kernels::Device::copy_rows;
+    void copy_rows(std::span<const kernels::CopyRowsOp> ops) override {
+        for (const kernels::CopyRowsOp& op : ops) copy(op);
+    }
     void compact(const kernels::CompactOp& op) override;
     void compact(std::span<const kernels::CompactOp> ops) override;
     void replay(std::uint64_t key, FunctionRef<void()> work) override;
@@ -94,6 +100,7 @@ class TwinDevice final : public kernels::Device {
     void beam(const kernels::BeamOp& op);
     void rerank(const kernels::RerankOp& op);
     void accept(const kernels::AcceptOp& op);
+    void copy(const kernels::CopyRowsOp& op);
     void move_together(const kernels::CompactOp& op, const std::int32_t* path, int count);
     /// Checks that `bytes` from a device address lie in one allocation.
     std::byte* inside(const void* address, std::size_t bytes, const char* what);

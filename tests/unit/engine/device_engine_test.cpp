@@ -306,11 +306,11 @@ TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
     const std::vector<TokenId> few = {0, 4, 7, 12};
     const std::vector<const std::vector<TokenId>*> sets = {&few, nullptr, &few, &few, nullptr};
     const std::vector<std::int32_t> of = {0, 0, 0, 2, 3}, tokens = {1, 2, 3, 4, 5};
-    for (const double temperature : {0.0, 0.7}) {
+    const Sampling kinds[] = {
+        {0, 1, 0, 0}, {0.7, 1, 0, 0}, {0.7, 0.6, 0, 0}, {0.7, 1, 3, 0}, {1.2, 0.8, 6, 0}};
+    for (const Sampling& sampling : kinds) {
         ASSERT_TRUE(target.forward(exec, request, plain).ok());
         EXPECT_EQ(plain.there, nullptr);
-        Sampling sampling;
-        sampling.temperature = temperature;
         std::vector<TokenPlace> places;
         std::vector<double> uniforms;
         for (int i = 0; i < 5; ++i) {
@@ -320,9 +320,12 @@ TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
         RowQuestion question;
         question.vocab = vocab;
         question.best = 4;
-        if (temperature > 0) {
+        if (sampling.temperature > 0) {
             question.uniforms = uniforms;
             question.scale = inverse_temperature(sampling);
+            question.top_k = sampling.top_k;
+            question.top_p = sampling.top_p;
+            question.entropies = true;
         }
         question.rows = of;
         question.tokens = tokens;
@@ -343,6 +346,16 @@ TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
             EXPECT_EQ(answers.choices[row], choices[row].token) << r;
             EXPECT_NEAR(answers.log_norm[row], choices[row].log_norm, 1e-5);
             EXPECT_EQ(answers.choice_logits[row], logits.row_data(r)[choices[row].token]);
+            EXPECT_EQ(answers.lowest[row], choices[row].lowest);
+            if (question.entropies) {
+                double entropy = 0;
+                for (int t = 0; t < vocab; ++t) {
+                    const auto p =
+                        static_cast<double>(probability_of(choices[row], sampling, logits.row_data(r)[t]));
+                    entropy -= p * std::log(p + 1e-5);
+                }
+                EXPECT_NEAR(static_cast<double>(answers.entropies[row]), entropy, 1e-5);
+            }
             std::vector<std::int32_t> best(4);
             std::vector<float> values(4);
             kernels::topk(exec, logits.slice(r, 1), 4, Rows<std::int32_t>(best.data(), 1, 4),

@@ -100,6 +100,9 @@ std::vector<RigSetting> settings() {
         setting.tree = tree;
         setting.batch = tree[0] == 'c' ? 1 : 3;
         setting.max_new = 7;
+        if (temperature > 0 && head[0] == 'f') setting.top_p = 0.8;
+        if (temperature > 0 && head[0] == 's') setting.top_k = 4;
+        if (temperature > 0 && drafter[5] == '3' && head[0] == 's') setting.verify = "typical";
         // Steps of the full head beside are the host's: both kinds take turns.
         setting.calibration_rounds = head[0] == 's' || head[0] == 'd' ? 3 : 0;
         // Then the host says the path, and the device moves along it.
@@ -155,6 +158,11 @@ TEST_P(KernelRounds, AreTheHosts) {
         setting.tree = "depth=1,topk=3,nodes=5";
         setting.batch = 2;
         setting.max_new = 3;
+        if (head[0] != 's') {
+            setting.temperature = 0.9;
+            setting.top_p = 0.8;
+            setting.verify = head[0] == 'd' ? "typical" : "match";
+        }
         expect_the_hosts(setting);
         if (HasFatalFailure()) return;
     }
@@ -162,6 +170,42 @@ TEST_P(KernelRounds, AreTheHosts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, KernelRounds, ::testing::Values("simt2"), kind_of);
+
+/// Rules that look at distributions find what they need of the rows there. Beside an engine without a device,
+/// whose logits differ by rounding: numbers that fall between the two are counted.
+TEST_P(DeviceRounds, RulesAreTheHosts) {
+    auto target = DecodeRig::build(tiny(), kernels::Precision::bf16);
+    DecodeRig host(
+        std::move(target),
+        std::map<std::string, std::string>{{"eagle2", eagle_->folder()}, {"eagle3", eagle3_->folder()}},
+        ranking_.path());
+    int texts = 0, same = 0, accepted = 0;
+    for (const char* drafter : {"eagle2", "ngram"})
+        for (const char* verify : {"match", "typical", "typical:epsilon=0.3,delta=0.9", "pq"})
+            for (const double top_p : {1.0, 0.8}) {
+                RigSetting setting;
+                setting.drafter = drafter;
+                setting.verify = verify;
+                setting.temperature = 0.9;
+                setting.top_p = top_p;
+                setting.batch = 3;
+                setting.max_new = 10;
+                SCOPED_TRACE(to_text(setting));
+                RecordList list;
+                const auto found = rig_->decode(setting, prompts_, &list),
+                           expected = host.decode(setting, prompts_);
+                ASSERT_EQ(found.size(), expected.size());
+                for (std::size_t i = 0; i < found.size(); ++i) {
+                    ++texts;
+                    same += found[i].tokens == expected[i].tokens;
+                }
+                for (const StepRecord& step : RecordList::of<StepRecord>(list.take()))
+                    for (const RoundRecord& round : step.rounds) accepted += round.round.accepted;
+            }
+    EXPECT_GE(texts, 48);
+    EXPECT_GE(same, texts * 9 / 10);
+    EXPECT_GT(accepted, 20);
+}
 
 /// One wait for each step of one sequence, and of several.
 TEST_P(DeviceRounds, WaitOnce) {
@@ -174,6 +218,12 @@ TEST_P(DeviceRounds, WaitOnce) {
                 RigSetting setting;
                 setting.drafter = drafter;
                 setting.head = head;
+                if (drafter[5] == '3' && head[0] != 'd') {
+                    setting.temperature = 0.9;
+                    setting.top_p = 0.7;
+                    setting.top_k = 9;
+                    setting.verify = head[0] == 's' ? "typical" : "match";
+                }
                 setting.batch = batch;
                 SCOPED_TRACE(to_text(setting));
                 prompts_ = {{5, 1, 2, 9, 7, 0, 3, 11}, {4, 8, 1, 12, 6, 10}, {2, 3, 5, 7, 11, 1}};

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/model/device_logits.h"
+#include "engine/verify/verify.h"
+
+/// Rejection sampling that a device does on the rows that it made: what it is asked, and what it answers.
+namespace draftscope {
+
+/// Adds the nodes of a tree that have children; its rows begin at `first_row`, `place` is that of the token
+/// after the root. `node_of` gets one number a row: its node in the question, -1 = none.
+void add_residuals(const DraftTree& tree, int first_row, std::uint64_t seed, const TokenPlace& place,
+                   ResidualQuestion& question, std::vector<int>& node_of);
+/// What the answers say of a tree's rows, for accept_pq().
+void take_residuals(const RowAnswers& answers, std::span<const int> node_of, JudgedTree& judged);
+
+}  // namespace draftscope

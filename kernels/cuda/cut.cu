@@ -1,0 +1,173 @@
+#include <cmath>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/pick.cuh"
+
+/// Top-k and top-p by the digits of the logits: how many tokens, or how much weight, lies above a digit says
+/// in which one the cut falls. Weights are whole numbers, so that threads may add them in any order.
+namespace draftscope::kernels::cuda {
+namespace {
+
+constexpr int threads = pick_threads;
+constexpr int warps = pick_warps;
+using Amount = unsigned long long;
+
+/// The first two digits have as many bits, the last one the rest.
+constexpr int digit_bits = 11;
+constexpr int bins = 1 << digit_bits;
+static_assert(bins == 2 * threads);  // a thread answers for two
+constexpr int last_bits = 32 - 2 * digit_bits;
+
+/// An amount is added in three parts of so many bits, each an atomic of 32: 2^18 of them do not overflow it.
+constexpr int part_bits = 14, parts = 3;
+static_assert(part_bits * parts == cut_weight_bits && (most_draw_columns >> (32 - part_bits)) <= 1);
+
+struct Shared {
+    unsigned sums[parts][bins];
+    Amount totals[warps];
+    int counts[warps];
+    float maxima[warps];
+    unsigned digit;
+    Amount left, here;
+    int column;
+};
+
+/// Where a cut falls: the key of the last that is kept, how much of that key is, and how much there is of it.
+struct Cut {
+    unsigned key;
+    Amount left, here, all;
+};
+
+__device__ __forceinline__ void add(Shared& shared, unsigned digit, Amount amount) {
+    for (int p = 0; p < parts; ++p) {
+        const unsigned part = static_cast<unsigned>(amount >> (p * part_bits)) & ((1u << part_bits) - 1);
+        if (part != 0) atomicAdd(&shared.sums[p][digit], part);
+    }
+}
+__device__ __forceinline__ Amount sum_of(const Shared& shared, int digit) {
+    Amount sum = 0;
+    for (int p = 0; p < parts; ++p) sum += static_cast<Amount>(shared.sums[p][digit]) << (p * part_bits);
+    return sum;
+}
+
+/// The keys, largest first, that reach wanted(all) of amount(key, column) over the columns. Nothing is cut
+/// when `all` is 0. Every thread of the block takes part and gets the same.
+template <typename AmountOf, typename Wanted>
+__device__ Cut find_cut(const float* x, int columns, Shared& shared, AmountOf amount, Wanted wanted_of) {
+    Cut cut{};
+    Amount wanted = 0;
+    for (int level = 0; level < 3; ++level) {
+        const int shift = level == 0 ? 32 - digit_bits : level == 1 ? last_bits : 0;
+        const int bits = level == 2 ? last_bits : digit_bits;
+        for (int d = static_cast<int>(threadIdx.x); d < parts * bins; d += threads)
+            shared.sums[d / bins][d % bins] = 0;
+        __syncthreads();
+        for (int c = static_cast<int>(threadIdx.x); c < columns; c += threads) {
+            const std::uint32_t key = ordered(x[c]);
+            // At the first digit nothing is known of the key yet.
+            if (level > 0 && key >> (shift + bits) != cut.key) continue;
+            const Amount mine = amount(key, c);
+            if (mine != 0) add(shared, key >> shift & ((1u << bits) - 1), mine);
+        }
+        __syncthreads();
+        const int low = 2 * (threads - 1 - static_cast<int>(threadIdx.x));
+        const Amount upper = sum_of(shared, low + 1), lower = sum_of(shared, low);
+        Amount all = 0;
+        const Amount above = block_before<warps>(upper + lower, shared.totals, all);
+        if (level == 0) {
+            cut.all = all;
+            if (all == 0) return cut;  // all threads alike
+            wanted = wanted_of(all);
+        }
+        if (above < wanted && wanted <= above + upper + lower) {
+            const bool first = wanted <= above + upper;
+            shared.digit = static_cast<unsigned>(first ? low + 1 : low);
+            shared.left = wanted - above - (first ? 0 : upper);
+            shared.here = first ? upper : lower;
+        }
+        __syncthreads();
+        cut.key = cut.key << bits | shared.digit;
+        cut.left = wanted = shared.left;
+        cut.here = shared.here;
+    }
+    __syncthreads();  // whoever writes `shared` next finds it read
+    return cut;
+}
+
+/// The n-th column of that key, n >= 1; there are as many.
+__device__ int nth_column(const float* x, int columns, unsigned key, Amount n, Shared& shared) {
+    Amount seen = 0;
+    for (int first = 0; first < columns && seen < n; first += threads) {
+        const int c = first + static_cast<int>(threadIdx.x);
+        const bool equal = c < columns && ordered(x[c]) == key;
+        int all = 0;
+        const int before = block_before<warps>(equal ? 1 : 0, shared.counts, all);
+        if (equal && seen + static_cast<Amount>(before) + 1 == n) shared.column = c;
+        seen += static_cast<Amount>(all);
+    }
+    __syncthreads();
+    return shared.column;
+}
+
+/// One block per row.
+__global__ void __launch_bounds__(threads) cut_kernel(const CutOp op) {
+    __shared__ Shared shared;
+    const auto row = static_cast<std::int64_t>(blockIdx.x);
+    const float* logits = op.logits + row * op.stride;
+    unsigned key = 0;         // of the last that is kept
+    int last = op.vocab - 1;  // column of the last of them that is
+    if (op.top_k > 0 && op.top_k < op.vocab) {
+        const Cut cut = find_cut(
+            logits, op.vocab, shared, [](unsigned, int) { return Amount{1}; },
+            [&](Amount) { return static_cast<Amount>(op.top_k); });
+        key = cut.key;
+        if (cut.left < cut.here) last = nth_column(logits, op.vocab, key, cut.left, shared);
+    }
+    if (op.top_p < 1) {
+        float most = -INFINITY;
+        for (int i = static_cast<int>(threadIdx.x); i < op.vocab; i += threads) {
+            const float value = logits[i];
+            most = fmaxf(most, value == value ? value : -INFINITY);
+        }
+        most = warp_max(most);
+        if (threadIdx.x % warp_size == 0) shared.maxima[threadIdx.x / warp_size] = most;
+        __syncthreads();
+        for (int w = 0; w < warps; ++w) most = fmaxf(most, shared.maxima[w]);
+        const auto units = [&](float value) { return Amount{cut_weight(expf((value - most) * op.scale))}; };
+        const unsigned lowest = key;
+        const int lowest_last = last;
+        const Cut cut = find_cut(
+            logits, op.vocab, shared,
+            [&](unsigned k, int c) {
+                const bool kept = k > lowest || (k == lowest && c <= lowest_last);
+                return kept ? units(logits[c]) : Amount{0};
+            },
+            [&](Amount all) {
+                const auto wanted = static_cast<Amount>(ceil(op.top_p * static_cast<double>(all)));
+                return wanted < 1 ? Amount{1} : wanted < all ? wanted : all;
+            });
+        if (cut.all > 0) {
+            // Equal logits have equal weights.
+            const Amount each = units(value_of(static_cast<std::uint64_t>(cut.key) << 32));
+            const Amount count = (cut.left + each - 1) / each;
+            if (cut.key > lowest) last = op.vocab - 1;
+            if (count * each < cut.here) last = nth_column(logits, op.vocab, cut.key, count, shared);
+            key = cut.key;
+        } else {
+            key = 0;
+        }
+    }
+    if (threadIdx.x != 0) return;
+    // Nothing lies below a NaN.
+    op.lowest[row] = key == 0 ? -INFINITY : value_of(static_cast<std::uint64_t>(key) << 32);
+    op.last[row] = key == 0 ? op.vocab - 1 : last;
+}
+
+}  // namespace
+
+void launch_cut(const CutOp& op, cudaStream_t stream) {
+    if (op.rows == 0) return;
+    DS_LAUNCH(cut_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op);
+}
+
+}  // namespace draftscope::kernels::cuda

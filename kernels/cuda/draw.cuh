@@ -1,0 +1,81 @@
+#pragma once
+
+#include "kernels/cuda/common.cuh"
+
+/// Draws from the weights of a row's columns by a block of draw_threads: sums of tiles stay in shared memory,
+/// a scan of them finds the tile that a draw falls into, and one thread the column.
+namespace draftscope::kernels::cuda {
+
+inline constexpr int draw_threads = 1024;
+inline constexpr int draw_warps = draw_threads / warp_size;
+static_assert(draw_tile == warp_size);
+
+struct DrawShared {
+    float tiles[most_draw_columns / draw_tile];
+    double totals[draw_warps];
+    int chosen, token;
+};
+
+/// A thread's own run of neighbouring tiles.
+struct TileRun {
+    int first = 0, end = 0;
+    double mine = 0, before = 0, all = 0;  ///< weight of the run, of those before it, of the row
+};
+
+/// Adds up weight(column), which gives 0 behind the last column, in an order of its own. Every thread takes
+/// part; begins with a barrier.
+template <typename WeightOf>
+__device__ TileRun add_tiles(int columns, DrawShared& shared, WeightOf weight) {
+    const int warp = static_cast<int>(threadIdx.x) / warp_size;
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    const int count = (columns + draw_tile - 1) / draw_tile;
+    __syncthreads();
+    if (threadIdx.x == 0) shared.chosen = -1;
+    for (int t = warp; t < count; t += draw_warps) {
+        const float sum = warp_sum(weight(t * draw_tile + lane));
+        if (lane == 0) shared.tiles[t] = sum;
+    }
+    __syncthreads();
+    const int each = (count + draw_threads - 1) / draw_threads;
+    TileRun run;
+    run.first = min(static_cast<int>(threadIdx.x) * each, count);
+    run.end = min(run.first + each, count);
+    for (int t = run.first; t < run.end; ++t) run.mine += static_cast<double>(shared.tiles[t]);
+    run.before = block_before<draw_warps>(run.mine, shared.totals, run.all);
+    return run;
+}
+
+/// The column where the running sum passes `target`, the last with any weight where rounding leaves something
+/// over; 0 without any weight. Once after add_tiles(), of the same weights; every thread gets it.
+template <typename WeightOf>
+__device__ int draw_column(int columns, DrawShared& shared, const TileRun& run, double target,
+                           WeightOf weight) {
+    // The last thread with any weight whose part begins at or below the target.
+    if (run.mine > 0 && run.before <= target) atomicMax(&shared.chosen, static_cast<int>(threadIdx.x));
+    __syncthreads();
+    if (shared.chosen < 0) return 0;  // all threads alike
+    if (static_cast<int>(threadIdx.x) == shared.chosen) {
+        int tile = run.first;
+        double start = run.before, before = run.before;
+        for (int t = run.first; t < run.end; ++t) {
+            if (shared.tiles[t] > 0 && before <= target) {
+                tile = t;
+                start = before;
+            }
+            before += static_cast<double>(shared.tiles[t]);
+        }
+        before = start;
+        int token = tile * draw_tile;
+        for (int i = tile * draw_tile; i < min((tile + 1) * draw_tile, columns); ++i) {
+            const float w = weight(i);
+            if (!(w > 0)) continue;
+            if (before <= target) token = i;
+            before += static_cast<double>(w);
+        }
+        shared.token = token;
+    }
+    __syncthreads();
+    return shared.token;
+}
+
+}  // namespace draftscope::kernels::cuda

@@ -1,0 +1,128 @@
+#include <cmath>
+
+#include "kernels/cuda/draw.cuh"
+#include "kernels/cuda/launch.h"
+
+namespace draftscope::kernels::cuda {
+namespace {
+
+constexpr int threads = draw_threads;
+constexpr int warps = draw_warps;
+
+struct Shared {
+    DrawShared draw;
+    double sums[warps];
+    int found;
+};
+
+/// The sum of values [count], in an order of its own.
+__device__ double sum_of(const float* values, int count, Shared& shared) {
+    double mine = 0;
+    for (int j = static_cast<int>(threadIdx.x); j < count; j += threads)
+        mine += static_cast<double>(values[j]);
+    mine = warp_sum(mine);
+    __syncthreads();
+    if (threadIdx.x % warp_size == 0) shared.sums[threadIdx.x / warp_size] = mine;
+    __syncthreads();
+    double all = 0;
+    for (int w = 0; w < warps; ++w) all += shared.sums[w];
+    return all;
+}
+
+/// Where `token` lies in the node's q; -1 without q.
+__device__ int place_in(const ResidualOp& op, const ResidualNode& node, int token, Shared& shared) {
+    if (node.support == 0) return -1;
+    if (node.first_id < 0) return token;
+    __syncthreads();
+    if (threadIdx.x == 0) shared.found = -1;
+    __syncthreads();
+    const std::int32_t* ids = op.ids + node.first_id;
+    for (int j = static_cast<int>(threadIdx.x); j < node.support; j += threads)
+        if (ids[j] == token) shared.found = j;  // once among them
+    __syncthreads();
+    return shared.found;
+}
+
+/// One block per node.
+__global__ void __launch_bounds__(threads) residual_kernel(const ResidualOp op) {
+    __shared__ Shared shared;
+    const ResidualNode node = op.nodes[blockIdx.x];
+    const float* logits = op.logits + static_cast<std::int64_t>(node.row) * op.stride;
+    const float norm = op.log_norm[node.row];
+    const float lowest = op.lowest == nullptr ? -INFINITY : op.lowest[node.row];
+    float* weights = op.weights + static_cast<std::int64_t>(blockIdx.x) * op.vocab;
+    float* q = op.probs + node.first_prob;
+    float* saved = op.saved + node.first_prob;
+    const auto probability = [&](int token) {
+        const float logit = logits[token];
+        return logit >= lowest ? fminf(expf(logit * op.scale - norm), 1.0f) : 0.0f;
+    };
+    const auto weight = [&](int i) { return i < op.vocab ? weights[i] : 0.0f; };
+    TileRun run;
+    double left = 1;  // of q
+    int accepted = -1;
+    for (int d = 0; d < node.drafts; ++d) {
+        const int token = op.drafts[node.first_draft + d];
+        const int place = place_in(op, node, token, shared);
+        const double share = place < 0 ? 1.0 : static_cast<double>(q[place]) / left;
+        double p = 0;
+        if (d == 0)
+            p = static_cast<double>(probability(token));
+        else if (run.all > 0)
+            p = static_cast<double>(weights[token]) / run.all;
+        if (op.uniforms[node.first_draft + d] * share < p) {
+            accepted = d;
+            break;  // all threads alike
+        }
+        if (d == 0) {
+            for (int i = static_cast<int>(threadIdx.x); i < op.vocab; i += threads)
+                weights[i] = probability(i);
+            run = add_tiles(op.vocab, shared.draw, weight);
+        }
+        __syncthreads();  // whoever looked at the weights is done
+        const auto scale = static_cast<float>(run.all / left);
+        const auto change = [&](bool back) {
+            if (node.support == 0) {
+                if (threadIdx.x != 0) return;
+                if (!back) saved[0] = weights[token];
+                weights[token] = back ? saved[0] : 0.0f;
+                return;
+            }
+            for (int j = static_cast<int>(threadIdx.x); j < node.support; j += threads) {
+                float& one = weights[node.first_id < 0 ? j : op.ids[node.first_id + j]];
+                if (!back) saved[j] = one;
+                one = back ? saved[j] : fmaxf(0.0f, one - q[j] * scale);
+            }
+        };
+        change(false);
+        const TileRun rest = add_tiles(op.vocab, shared.draw, weight);
+        if (rest.all > 0) {
+            run = rest;
+        } else {
+            // Nothing left, which only rounding can bring about: what there was stays.
+            __syncthreads();
+            change(true);
+            run = add_tiles(op.vocab, shared.draw, weight);
+        }
+        if (place < 0) continue;
+        if (threadIdx.x == 0) q[place] = 0;
+        __syncthreads();
+        left = sum_of(q, node.support, shared);
+    }
+    int bonus = -1;
+    if (accepted < 0 && node.drafts > 0)
+        bonus = draw_column(op.vocab, shared.draw, run, node.uniform * run.all, weight);
+    if (threadIdx.x != 0) return;
+    op.accepted[blockIdx.x] = accepted;
+    op.bonus[blockIdx.x] = bonus;
+    op.bonus_logits[blockIdx.x] = bonus < 0 ? 0.0f : logits[bonus];
+}
+
+}  // namespace
+
+void launch_residual(const ResidualOp& op, cudaStream_t stream) {
+    if (op.count == 0) return;
+    DS_LAUNCH(residual_kernel, static_cast<unsigned>(op.count), threads, 0, stream, op);
+}
+
+}  // namespace draftscope::kernels::cuda

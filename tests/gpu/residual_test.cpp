@@ -1,0 +1,164 @@
+#include "base/rng.h"
+#include "engine/verify/residuals.h"
+#include "tests/gpu/device_pair.h"
+
+namespace draftscope::testing {
+namespace {
+
+std::size_t size(std::int64_t count) {
+    return static_cast<std::size_t>(count);
+}
+
+/// A tree whose children were drawn from a distribution of their parent's, over some tokens, over all of
+/// them, or not at all.
+DraftTree random_tree(int vocab, int nodes, bool drawn, Rng& rng) {
+    DraftTree tree = DraftTree::with_root(static_cast<TokenId>(rng.below(static_cast<unsigned>(vocab))));
+    for (int i = 1; i < nodes; ++i) {
+        const auto parent = static_cast<int>(rng.below(size(std::min(tree.size(), 5))));
+        const auto token = static_cast<TokenId>(rng.below(static_cast<unsigned>(std::min(vocab, 9))));
+        bool there = false;
+        for (std::size_t j = 1; j < tree.tokens.size(); ++j)
+            there = there || (tree.parents[j] == parent && tree.tokens[j] == token);
+        if (!there) tree.add(token, parent, -1.0f);
+    }
+    EXPECT_TRUE(tree.finish().ok());
+    if (!drawn) return tree;
+    tree.drawn_from.resize(tree.tokens.size());
+    for (std::size_t n = 0; n < tree.tokens.size(); ++n) {
+        auto q = std::make_shared<DraftDistribution>();
+        const bool few = rng.below(2) == 0;
+        double sum = 0;
+        for (int t = 0; t < vocab; ++t) {
+            const bool wanted = t < 9 || rng.below(3) == 0;
+            if (few && !wanted) continue;
+            if (few) q->ids.push_back(t);
+            q->probs.push_back(wanted ? static_cast<float>(std::exp(2 * rng.normal())) : 0.0f);
+            sum += static_cast<double>(q->probs.back());
+        }
+        for (float& p : q->probs) p = static_cast<float>(static_cast<double>(p) / sum);
+        tree.drawn_from[n] = std::move(q);
+    }
+    return tree;
+}
+
+class ResidualOps : public DevicePair {
+  protected:
+    /// Everything that a device is asked about the rows of a tree, and what accept_pq makes of its answers.
+    Acceptance judged(kernels::Device& on, const DraftTree& tree, const std::vector<float>& values,
+                      int stride, int vocab, const Sampling& sampling, const TokenPlace& place,
+                      std::vector<TargetChoice>& choices) {
+        const int rows = tree.size();
+        ResidualQuestion asked;
+        std::vector<int> node_of;
+        add_residuals(tree, 0, sampling.seed, place, asked, node_of);
+        const int count = static_cast<int>(asked.nodes.size());
+        std::vector<float> norms, lowest;
+        RowAnswers answers;
+        std::vector<float> draft_logits;
+        for (int n = 0; n < rows; ++n) {
+            norms.push_back(choices[size(n)].log_norm);
+            lowest.push_back(choices[size(n)].lowest);
+            draft_logits.push_back(
+                values[size(std::max(tree.parents[size(n)], 0)) * size(stride) + size(tree.tokens[size(n)])]);
+        }
+        asked.ids.push_back(0);  // there may be none
+        const auto put = [&]<typename T>(const std::vector<T>& from, std::size_t room = 0) {
+            kernels::DeviceBuffer buffer;
+            EXPECT_TRUE(buffer.reserve(on, std::max(from.size(), room) * sizeof(T)));
+            on.upload(buffer.as<T>(), from.data(), from.size() * sizeof(T));
+            return buffer;
+        };
+        const auto logits = put(values), norms_there = put(norms), lowest_there = put(lowest),
+                   nodes = put(asked.nodes), drafts = put(asked.drafts), uniforms = put(asked.uniforms),
+                   ids = put(asked.ids), probs = put(asked.probs), saved = put(asked.probs),
+                   weights = put(std::vector<float>(size(count) * size(vocab), -7.0f)),
+                   out = put(std::vector<std::int32_t>(3 * size(count), -7));
+        kernels::ResidualOp op;
+        op.logits = logits.as<float>();
+        op.stride = stride;
+        op.vocab = vocab;
+        op.count = count;
+        op.scale = inverse_temperature(sampling);
+        op.log_norm = norms_there.as<float>();
+        op.lowest = sampling.top_k > 0 ? lowest_there.as<float>() : nullptr;
+        op.nodes = nodes.as<kernels::ResidualNode>();
+        op.drafts = drafts.as<std::int32_t>();
+        op.uniforms = uniforms.as<double>();
+        op.ids = ids.as<std::int32_t>();
+        op.probs = probs.as<float>();
+        op.saved = saved.as<float>();
+        op.weights = weights.as<float>();
+        op.accepted = out.as<std::int32_t>();
+        op.bonus = op.accepted + count;
+        op.bonus_logits = out.as<float>() + 2 * count;
+        on.residual(op);
+        answers.accepted.resize(size(count));
+        answers.bonus.resize(size(count));
+        answers.bonus_logits.resize(size(count));
+        on.download(answers.accepted.data(), op.accepted, size(count) * sizeof(std::int32_t));
+        on.download(answers.bonus.data(), op.bonus, size(count) * sizeof(std::int32_t));
+        on.download(answers.bonus_logits.data(), op.bonus_logits, size(count) * sizeof(float));
+        EXPECT_TRUE(on.finish().ok());
+        JudgedTree tree_judged{sampling, draft_logits, {}, {}, {}, {}, {}, {}};
+        take_residuals(answers, node_of, tree_judged);
+        return accept_pq(tree, tree_judged, choices);
+    }
+};
+
+/// Paths, what follows them and its probability are the host's from the whole rows. A number that lies within
+/// the rounding of a decision's border may fall on its other side: counted, and rare.
+TEST_P(ResidualOps, PathsAreTheHosts) {
+    const auto exec = kernels::make_cpu_exec(1);
+    Rng rng(11);
+    int trees = 0, apart = 0, drafts = 0, rejected = 0;
+    for (const int vocab : {9, 33, 1000, 49152})
+        for (int turn = 0; turn < 24; ++turn) {
+            if (too_large(std::int64_t{vocab} * 200)) continue;
+            if (GetParam().starts_with("simt") && turn >= 9) continue;
+            Sampling sampling;
+            sampling.temperature = turn % 2 == 0 ? 1.0 : 0.6;
+            sampling.top_k = turn % 3 == 0 ? 7 : 0;
+            const DraftTree tree = random_tree(vocab, 8, turn % 4 != 1, rng);
+            const int rows = tree.size(), stride = vocab + 3;
+            std::vector<float> values(size(rows) * size(stride));
+            // Likely and unlikely drafts, so that paths of several lengths come out.
+            for (std::size_t i = 0; i < values.size(); ++i)
+                values[i] = static_cast<float>(rng.normal()) * 2 + (i % size(stride) < 9 ? 3.0f : 0.0f);
+            const TokenPlace place{5, 1000 + turn};
+            std::vector<TokenPlace> places;
+            for (const int depth : tree.depths) places.push_back({place.sequence, place.position + depth});
+            const Rows<const float> logits(values.data(), rows, stride);
+            std::vector<TargetChoice> expected_choices;
+            choose_tokens(*exec, logits, vocab, sampling, places, expected_choices);
+            const auto drawn = expected_choices;
+            const Rows<const float> real(values.data(), rows, vocab, stride);
+            const Acceptance expected = accept_pq(*exec, tree, {real, sampling}, place, expected_choices);
+            for (const bool on_twin : {false, true}) {
+                auto choices = drawn;
+                const Acceptance found = judged(on_twin ? twin() : device(), tree, values, stride, vocab,
+                                                sampling, place, choices);
+                ++trees;
+                drafts += static_cast<int>(found.path.size()) - 1;
+                rejected += found.bonus != drawn[size(found.path.back())].token;
+                if (found.path != expected.path || found.bonus != expected.bonus) {
+                    ++apart;
+                    continue;
+                }
+                for (const int node : found.path) {
+                    EXPECT_EQ(choices[size(node)].token, expected_choices[size(node)].token);
+                    // An argument of exp near 16 is rounded to 1e-6, before or after a product is.
+                    const float prob = expected_choices[size(node)].prob;
+                    EXPECT_NEAR(choices[size(node)].prob, prob, 4e-6f * prob);
+                }
+            }
+        }
+    EXPECT_GE(trees, 36);
+    EXPECT_GT(drafts, trees / 4);
+    EXPECT_GT(rejected, trees / 8);
+    EXPECT_LE(apart, trees / 40);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, ResidualOps, device_kinds(), kind_of);
+
+}  // namespace
+}  // namespace draftscope::testing

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+
+/// What the twin's ops have in common.
+namespace draftscope::testing {
+
+inline constexpr float lowest = -std::numeric_limits<float>::infinity();
+
+[[noreturn]] inline void refuse(const char* what, const char* why) {
+    std::fprintf(stderr, "twin device: %s: %s\n", what, why);
+    std::abort();
+}
+
+inline std::size_t size(std::int64_t count) {
+    return static_cast<std::size_t>(count);
+}
+
+/// Greater = larger value, then lower place; NaN last.
+inline bool better(float a, std::int64_t at, float b, std::int64_t bt) {
+    if (a != a) a = lowest;
+    if (b != b) b = lowest;
+    return a != b ? a > b : at < bt;
+}
+
+}  // namespace draftscope::testing

@@ -1,0 +1,196 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "tests/support/twin_checks.h"
+#include "tests/support/twin_device.h"
+
+/// The twin's ops of a verifier on rows of logits.
+namespace draftscope::testing {
+
+using namespace kernels;
+
+namespace {
+
+bool is_kept(float logit, int token, float least, int last) {
+    return logit > least || (logit == least && token <= last);
+}
+
+}  // namespace
+
+void TwinDevice::cut(const CutOp& op) {
+    note("cut", op.logits, op.stride, op.rows, op.vocab, op.top_k, op.lowest, op.last);
+    if (op.vocab > most_draw_columns || op.vocab < 1) refuse("cut", "columns");
+    if (!(op.top_p > 0) || op.top_k < 0) refuse("cut", "top_p or top_k");
+    for (int m = 0; m < op.rows; ++m) {
+        const float* logits = row(op.logits, m * op.stride, size(op.vocab), "cut logits");
+        std::vector<int> order;
+        for (int i = 0; i < op.vocab; ++i)
+            if (logits[i] == logits[i]) order.push_back(i);
+        std::sort(order.begin(), order.end(),
+                  [&](int a, int b) { return better(logits[a], a, logits[b], b); });
+        const bool few = op.top_k > 0 && op.top_k < op.vocab && op.top_k <= static_cast<int>(order.size());
+        if (few) order.resize(size(op.top_k));
+        bool cut = few;
+        if (op.top_p < 1 && !order.empty()) {
+            const auto weight = [&](int i) {
+                return cut_weight(std::exp((logits[i] - logits[order[0]]) * op.scale));
+            };
+            std::uint64_t sum = 0, seen = 0;
+            for (const int i : order) sum += weight(i);
+            const auto wanted = static_cast<std::uint64_t>(std::ceil(op.top_p * static_cast<double>(sum)));
+            std::size_t count = 0;
+            while (count < order.size() && (count == 0 || seen < wanted)) seen += weight(order[count++]);
+            cut = sum > 0;
+            order.resize(sum > 0 ? count : 0);
+        }
+        float& least = *row(op.lowest, m, 1, "cut lowest");
+        std::int32_t& last = *row(op.last, m, 1, "cut last");
+        least = cut ? logits[order.back()] : lowest;
+        last = op.vocab - 1;
+        if (!cut) continue;
+        // Where no equal logit was cut, every id may be.
+        if (std::count(logits, logits + op.vocab, least) !=
+            std::count_if(order.begin(), order.end(), [&](int i) { return logits[i] == least; }))
+            last = order.back();
+    }
+}
+
+void TwinDevice::draw(const DrawOp& op) {
+    note("draw", op.logits, op.stride, op.rows, op.vocab, op.uniforms, op.tokens, op.values, op.log_norm,
+         op.kept.lowest, op.kept.last);
+    if (op.vocab > most_draw_columns) refuse("draw", "too many columns");
+    for (int m = 0; m < op.rows; ++m) {
+        const float* logits = row(op.logits, m * op.stride, size(op.vocab), "draw logits");
+        float most = lowest;
+        for (int i = 0; i < op.vocab; ++i)
+            if (logits[i] > most) most = logits[i];
+        const float least = op.kept.lowest == nullptr ? lowest : *row(op.kept.lowest, m, 1, "kept lowest");
+        const int last = op.kept.lowest == nullptr ? op.vocab : *row(op.kept.last, m, 1, "kept last");
+        const auto weight = [&](int i) {
+            return most != lowest && is_kept(logits[i], i, least, last)
+                       ? std::exp(static_cast<double>((logits[i] - most) * op.scale))
+                       : 0.0;
+        };
+        double sum = 0, before = 0;
+        for (int i = 0; i < op.vocab; ++i) sum += weight(i);
+        const double target = *row(op.uniforms, m, 1, "uniforms") * sum;
+        int token = 0;
+        for (int i = 0; i < op.vocab && before <= target; before += weight(i++))
+            if (weight(i) > 0) token = i;
+        *row(op.tokens, m, 1, "drawn tokens") = token;
+        *row(op.values, m, 1, "drawn values") = logits[token];
+        *row(op.log_norm, m, 1, "log_norm") =
+            sum > 0 ? static_cast<float>(std::log(sum) + static_cast<double>(most * op.scale)) : 0.0f;
+    }
+}
+
+void TwinDevice::rank(const RankOp& op) {
+    note("rank", op.logits, op.stride, op.vocab, op.count, op.rows, op.tokens, op.values, op.ranks);
+    for (int i = 0; i < op.count; ++i) {
+        const std::int64_t m = *row(op.rows, i, 1, "ranked rows");
+        const int token = *row(op.tokens, i, 1, "ranked tokens");
+        if (token < 0 || token >= op.vocab) refuse("rank", "token out of range");
+        const float* logits = row(op.logits, m * op.stride, size(op.vocab), "ranked logits");
+        *row(op.values, i, 1, "ranked values") = logits[token];
+        if (op.ranks == nullptr) continue;
+        int before = 0;
+        for (int t = 0; t < op.vocab; ++t)
+            before += logits[t] > logits[token] || (t < token && logits[t] == logits[token]) ? 1 : 0;
+        *row(op.ranks, i, 1, "ranks") = before;
+    }
+}
+
+void TwinDevice::mass(const MassOp& op) {
+    note("mass", op.logits, op.stride, op.count, op.log_norm, op.rows, op.first, op.size, op.ids, op.out,
+         op.lowest);
+    for (int i = 0; i < op.count; ++i) {
+        const std::int64_t m = op.rows == nullptr ? i : *row(op.rows, i, 1, "mass rows");
+        const float norm = *row(op.log_norm, m, 1, "log_norm");
+        const int first = *row(op.first, i, 1, "mass first"), count = *row(op.size, i, 1, "mass size");
+        const float least = op.lowest == nullptr ? lowest : *row(op.lowest, m, 1, "mass lowest");
+        double sum = 0;
+        for (int j = first; j < first + count; ++j) {
+            const float logit = *row(op.logits, m * op.stride + *row(op.ids, j, 1, "mass ids"), 1, "logits");
+            if (logit >= least) sum += std::exp(static_cast<double>(logit * op.scale - norm));
+        }
+        *row(op.out, i, 1, "mass out") = static_cast<float>(sum);
+    }
+}
+
+void TwinDevice::entropy(const EntropyOp& op) {
+    note("entropy", op.logits, op.stride, op.rows, op.vocab, op.log_norm, op.lowest, op.out);
+    for (int m = 0; m < op.rows; ++m) {
+        const float* logits = row(op.logits, m * op.stride, size(op.vocab), "entropy logits");
+        const float norm = *row(op.log_norm, m, 1, "entropy log_norm");
+        const float least = op.lowest == nullptr ? lowest : *row(op.lowest, m, 1, "entropy lowest");
+        double sum = 0;
+        for (int i = 0; i < op.vocab; ++i) {
+            if (!(logits[i] >= least)) continue;
+            const auto p = static_cast<double>(std::min(std::exp(logits[i] * op.scale - norm), 1.0f));
+            sum -= p * std::log(p + static_cast<double>(entropy_floor));
+        }
+        *row(op.out, m, 1, "entropies") = static_cast<float>(sum);
+    }
+}
+
+void TwinDevice::residual(const ResidualOp& op) {
+    note("residual", op.logits, op.stride, op.vocab, op.count, op.nodes, op.probs, op.weights, op.accepted);
+    if (op.vocab > most_draw_columns) refuse("residual", "too many columns");
+    (void)at(op.weights, size(op.count) * size(op.vocab), "residual weights");
+    for (int n = 0; n < op.count; ++n) {
+        const ResidualNode node = *row(op.nodes, n, 1, "residual nodes");
+        const float* logits = row(op.logits, node.row * op.stride, size(op.vocab), "residual logits");
+        const float norm = *row(op.log_norm, node.row, 1, "residual log_norm");
+        const float least = op.lowest == nullptr ? lowest : *row(op.lowest, node.row, 1, "residual lowest");
+        float* q = row(op.probs, node.first_prob, size(std::max(node.support, 1)), "residual probs");
+        (void)row(op.saved, node.first_prob, size(std::max(node.support, 1)), "residual saved");
+        const auto id = [&](int i) {
+            return node.first_id < 0 ? i : *row(op.ids, node.first_id + i, 1, "residual ids");
+        };
+        std::vector<double> p(size(op.vocab));
+        for (int i = 0; i < op.vocab; ++i)
+            if (logits[i] >= least)
+                p[size(i)] = static_cast<double>(std::min(std::exp(logits[i] * op.scale - norm), 1.0f));
+        double all = 1, left = 1;
+        int accepted = -1, bonus = -1;
+        for (int d = 0; d < node.drafts && accepted < 0; ++d) {
+            const int token = *row(op.drafts, node.first_draft + d, 1, "residual drafts");
+            int place = 0;
+            while (place < node.support && id(place) != token) ++place;
+            if (node.support > 0 && place == node.support) refuse("residual", "a draft that q does not have");
+            const double share = node.support == 0 ? 1.0 : static_cast<double>(q[place]) / left;
+            const double chance = all > 0 ? p[size(token)] / all : 0.0;
+            if (*row(op.uniforms, node.first_draft + d, 1, "residual uniforms") * share < chance) {
+                accepted = d;
+                break;
+            }
+            if (d == 0) all = std::accumulate(p.begin(), p.end(), 0.0);
+            std::vector<double> rest = p;
+            if (node.support == 0) rest[size(token)] = 0;
+            for (int i = 0; i < node.support; ++i)
+                rest[size(id(i))] = std::max(0.0, rest[size(id(i))] - static_cast<double>(q[i]) * all / left);
+            const double sum = std::accumulate(rest.begin(), rest.end(), 0.0);
+            if (sum > 0) {
+                p = rest;
+                all = sum;
+            }
+            if (node.support == 0) continue;
+            q[place] = 0;
+            left = std::accumulate(q, q + node.support, 0.0);
+        }
+        if (accepted < 0 && node.drafts > 0) {
+            const double target = node.uniform * all;
+            double before = 0;
+            bonus = 0;
+            for (int i = 0; i < op.vocab && before <= target; before += p[size(i++)])
+                if (p[size(i)] > 0) bonus = i;
+        }
+        *row(op.accepted, n, 1, "residual accepted") = accepted;
+        *row(op.bonus, n, 1, "residual bonus") = bonus;
+        *row(op.bonus_logits, n, 1, "residual bonus logits") = bonus < 0 ? 0.0f : logits[bonus];
+    }
+}
+
+}  // namespace draftscope::testing
