@@ -93,6 +93,7 @@ class Device {
     virtual void beam(std::span<const BeamOp> ops) = 0;
     virtual void rerank(std::span<const RerankOp> ops) = 0;
     virtual void accept(std::span<const AcceptOp> ops) = 0;
+    virtual void accept_typical(std::span<const AcceptTypicalOp> ops) = 0;
     /// With paths that lie there, of equal `planes` and `width`.
     virtual void compact(std::span<const CompactOp> ops) = 0;
     virtual void copy_rows(std::span<const CopyRowsOp> ops) = 0;

@@ -273,6 +273,22 @@ struct AcceptOp {
     std::int32_t* count = nullptr;  ///< [1]
 };
 
+/// Typical acceptance (Medusa, arXiv 2401.10774): a draft is accepted after an accepted parent where its
+/// probability there, exp(logit * scale - log_norm), at most 1, is above min(epsilon, delta exp(-entropy));
+/// the path leads to the deepest of them, of several to the likeliest, then to the first.
+struct AcceptTypicalOp {
+    TreeRows rows;
+    int first_row = 0, nodes = 0;  ///< at most most_pool + 1
+    float scale = 1;
+    double epsilon = 0, delta = 0;
+    const float* draft_logits = nullptr;  ///< [rows] of each row's token in its parent's row
+    const float* log_norm = nullptr;      ///< [rows]
+    const float* lowest = nullptr;     ///< [rows]; smaller logits have no probability. Null = nothing was cut
+    const float* entropies = nullptr;  ///< [rows]
+    std::int32_t* path = nullptr;      ///< [width of rows]: nodes, root first, rising
+    std::int32_t* count = nullptr;     ///< [1]
+};
+
 /// Which tokens of each row top-k and then top-p leave (the smallest set of the remaining that reaches it,
 /// best first, ties to the lower id): those with a logit above lowest[row], and of those equal to it the ids
 /// up to last[row]. Weights exp((logit - largest) * scale) count in cut_weight() units, so that no order of

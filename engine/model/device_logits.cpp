@@ -225,8 +225,22 @@ bool DeviceLogits::ask_trees(const RowQuestion& question, TreeStep& step, bool a
     const auto* ints = answers_there_.as<std::int32_t>();
     const kernels::TreeRows& there = step.there();
     ask_choices(question, there.uniforms);
-    if (accept) step.ask_acceptance(ints + (drawn_ ? at_.choices : at_.best_ids), drawn_ ? 1 : best_);
     if (question.drafts) ask_tokens(question, there.parents, there.tokens);
+    if (accept && question.entropies) {
+        assert(question.drafts && drawn_);
+        const auto* floats = answers_there_.as<float>();
+        kernels::AcceptTypicalOp op;
+        op.scale = question.scale;
+        op.epsilon = question.epsilon;
+        op.delta = question.delta;
+        op.draft_logits = floats + at_.logits;
+        op.log_norm = floats + at_.log_norm;
+        op.lowest = cut_ ? floats + at_.lowest : nullptr;
+        op.entropies = floats + at_.entropies;
+        step.ask_typical(op);
+    } else if (accept) {
+        step.ask_acceptance(ints + (drawn_ ? at_.choices : at_.best_ids), drawn_ ? 1 : best_);
+    }
     mass_rows_.clear();
     if (step.has_sets()) {
         for (int r = 0; r < rows_; ++r) mass_rows_.push_back(r);

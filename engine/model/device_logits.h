@@ -33,8 +33,10 @@ struct RowQuestion {
     /// What is cut from the rows before they are drawn from, as Sampling has it; only where they are.
     int top_k = 0;
     double top_p = 1;
-    /// Is the entropy of each row wanted (typical acceptance)?
+    /// Is the entropy of each row wanted (typical acceptance)? For trees that are grown there, with the
+    /// thresholds.
     bool entropies = false;
+    double epsilon = 0, delta = 0;
     /// Which drafts are kept, and what follows them (rejection sampling); null = not wanted.
     const ResidualQuestion* residual = nullptr;
     /// Tokens whose logits and, with `ranks`, ranks are wanted, and in which rows; may be empty.

@@ -141,6 +141,19 @@ void TreeStep::ask_acceptance(const std::int32_t* choices, std::int64_t stride) 
     device_->accept(ops);
 }
 
+void TreeStep::ask_typical(kernels::AcceptTypicalOp op) {
+    std::vector<kernels::AcceptTypicalOp> ops;
+    for (std::size_t i = 0; i < trees_.size(); ++i) {
+        op.rows = there_;
+        op.first_row = trees_[i].first_row;
+        op.nodes = trees_[i].nodes;
+        op.path = const_cast<std::int32_t*>(path_there(static_cast<int>(i)));
+        op.count = op.path + there_.width;
+        ops.push_back(op);
+    }
+    device_->accept_typical(ops);
+}
+
 void TreeStep::ask_download() {
     here_.resize(paths_at() + trees_.size() * path_cells());
     device_->download(here_.data(), block_.as<void>(), here_.size() * sizeof(std::int32_t));

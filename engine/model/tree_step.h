@@ -44,6 +44,8 @@ class TreeStep {
     void aim(kernels::RerankOp& op, int index) const;
     /// Follows the choices of all rows, of row r at choices[r * stride].
     void ask_acceptance(const std::int32_t* choices, std::int64_t stride);
+    /// Typical acceptance of all trees: `op` is what they have in common, its arrays of all rows.
+    void ask_typical(kernels::AcceptTypicalOp op);
     /// Of a path that was accepted there, or that the host says.
     const std::int32_t* path_there(int index) const;
     const std::int32_t* path_count_there(int index) const;

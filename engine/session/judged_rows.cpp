@@ -31,7 +31,7 @@ bool JudgedRows::answers_suffice() const {
 }
 
 bool JudgedRows::accepts_there() const {
-    return !core_.options.acceptance && rule_asked() == VerifyRule::match;
+    return !core_.options.acceptance;
 }
 
 /// The part that is the same for all rows and steps.
@@ -45,6 +45,8 @@ RowQuestion JudgedRows::choices_asked() const {
     question.top_k = sampling.top_k;
     question.top_p = sampling.top_p;
     question.entropies = rule_asked() == VerifyRule::typical;
+    question.epsilon = core_.options.verify.epsilon;
+    question.delta = core_.options.verify.delta;
     return question;
 }
 

@@ -160,8 +160,12 @@ void Lockstep::accept() {
 }
 
 Acceptance Lockstep::judge(const Round& round) const {
-    if (went_there_ && there_.accepted_there())
-        return there_.acceptance(static_cast<std::size_t>(&round - rounds_.data()), round.choices);
+    if (went_there_ && there_.accepted_there()) {
+        Acceptance found =
+            there_.acceptance(static_cast<std::size_t>(&round - rounds_.data()), round.choices);
+        if (rule() == VerifyRule::match) return found;
+        return accept_typical(found.path.back(), round.tree, judged_.judged_tree(round), round.choices);
+    }
     if (core_.options.acceptance)
         return accept_replayed(*core_.options.acceptance, round.tree, core_.options.sampling.seed,
                                places_[static_cast<std::size_t>(round.first_row)], round.choices);

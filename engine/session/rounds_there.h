@@ -15,7 +15,7 @@ class RoundsThere {
   public:
     RoundsThere(SessionCore& core, JudgedRows& judged) : core_(core), judged_(judged) {}
 
-    /// For drafters that say so (Drafter::fits_there), exact match, steps in which nobody watches and
+    /// For drafters that say so (Drafter::fits_there), every rule but pq, steps in which nobody watches and
     /// nothing drafts or is judged beside.
     bool fits(const DraftContext& context, std::span<const DraftJob> jobs,
               std::span<const Round> rounds) const;

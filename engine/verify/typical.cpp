@@ -92,6 +92,11 @@ Acceptance accept_typical(const VerifySpec& spec, const DraftTree& tree, const J
             return probability_of(choices[static_cast<std::size_t>(tree.parents[i])], judged.sampling,
                                   judged.draft_logits[i]);
         });
+    return accept_typical(last, tree, judged, choices);
+}
+
+Acceptance accept_typical(int last, const DraftTree& tree, const JudgedTree& judged,
+                          std::span<TargetChoice> choices) {
     Acceptance result;
     result.path = path_to(tree, last);
     for (std::size_t i = 0; i < choices.size(); ++i)

@@ -99,6 +99,9 @@ struct JudgedTree {
 };
 Acceptance accept_typical(const VerifySpec& spec, const DraftTree& tree, const JudgedTree& judged,
                           std::span<TargetChoice> choices);
+/// The same where the path's last node is known.
+Acceptance accept_typical(int last, const DraftTree& tree, const JudgedTree& judged,
+                          std::span<TargetChoice> choices);
 Acceptance accept_pq(const DraftTree& tree, const JudgedTree& judged, std::span<TargetChoice> choices);
 
 /// Speculative sampling (Leviathan et al. 2023) and its form for trees drawn without replacement (EAGLE-1): a

@@ -200,6 +200,9 @@ class CudaDeviceImpl final : public CudaDevice {
     void beam(std::span<const BeamOp> ops) override { launch_all(cuda::launch_beam, ops, "beam"); }
     void rerank(std::span<const RerankOp> ops) override { launch_all(cuda::launch_rerank, ops, "rerank"); }
     void accept(std::span<const AcceptOp> ops) override { launch_all(cuda::launch_accept, ops, "accept"); }
+    void accept_typical(std::span<const AcceptTypicalOp> ops) override {
+        launch_all(cuda::launch_accept_typical, ops, "accept_typical");
+    }
     void top_set(const TopSetOp& op) override { launch(cuda::launch_top_set, op, "top_set"); }
     void router(const RouterOp& op) override { launch(cuda::launch_router, op, "router"); }
     void striped(const StripedOp& op) override { launch(cuda::launch_striped, op, "striped"); }

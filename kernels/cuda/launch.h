@@ -28,6 +28,7 @@ void launch_head(const HeadOp& op, Halves halves, cudaStream_t stream);
 void launch_beam(std::span<const BeamOp> ops, cudaStream_t stream);
 void launch_rerank(std::span<const RerankOp> ops, cudaStream_t stream);
 void launch_accept(std::span<const AcceptOp> ops, cudaStream_t stream);
+void launch_accept_typical(std::span<const AcceptTypicalOp> ops, cudaStream_t stream);
 void launch_top_set(const TopSetOp& op, cudaStream_t stream);
 void launch_router(const RouterOp& op, Halves halves, cudaStream_t stream);
 void launch_striped(const StripedOp& op, cudaStream_t stream);

@@ -148,7 +148,57 @@ __global__ void __launch_bounds__(warp_size) accept_kernel(const __grid_constant
     if (lane == 0) *op.count = count;
 }
 
+constexpr int typical_threads = 128;
+
+/// One block a sequence. Threads judge the nodes; one of them follows what is accepted, as parents come
+/// before their children.
+__global__ void __launch_bounds__(typical_threads)
+    typical_kernel(const __grid_constant__ Many<AcceptTypicalOp> many) {
+    const AcceptTypicalOp& op = many.ops[blockIdx.x];
+    __shared__ double likelihood[most_pool + 1];  // of the node after its parent; then of the path to it
+    constexpr double refused = 1;                 // no logarithm of a probability
+    const TreeRows& rows = op.rows;
+    for (int i = 1 + static_cast<int>(threadIdx.x); i < op.nodes; i += typical_threads) {
+        const int parent = rows.parents[op.first_row + i];
+        const float logit = op.draft_logits[op.first_row + i];
+        const float lowest = op.lowest == nullptr ? -INFINITY : op.lowest[parent];
+        const double p = logit >= lowest
+                             ? static_cast<double>(fminf(expf(logit * op.scale - op.log_norm[parent]), 1.0f))
+                             : 0.0;
+        const double threshold = fmin(op.epsilon, op.delta * exp(-static_cast<double>(op.entropies[parent])));
+        likelihood[i] = p > threshold ? log(p) : refused;
+    }
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    likelihood[0] = 0;
+    int best = 0, best_size = rows.tail_sizes[op.first_row];
+    for (int i = 1; i < op.nodes; ++i) {
+        const double above = likelihood[rows.parents[op.first_row + i] - op.first_row];
+        if (likelihood[i] == refused || above == refused) {
+            likelihood[i] = refused;
+            continue;
+        }
+        likelihood[i] += above;
+        const int size = rows.tail_sizes[op.first_row + i];  // grows with depth
+        if (size < best_size || (size == best_size && !(likelihood[i] > likelihood[best]))) continue;
+        best = i;
+        best_size = size;
+    }
+    const int count = best_size - rows.tail_sizes[op.first_row] + 1;
+    for (int at = best, i = count - 1; i >= 0; --i) {
+        op.path[i] = at;
+        at = rows.parents[op.first_row + at] - op.first_row;
+    }
+    *op.count = count;
+}
+
 }  // namespace
+
+void launch_accept_typical(std::span<const AcceptTypicalOp> ops, cudaStream_t stream) {
+    in_batches(ops, [&](const Many<AcceptTypicalOp>& many, unsigned count) {
+        DS_LAUNCH(typical_kernel, count, typical_threads, 0, stream, many);
+    });
+}
 
 void launch_rerank(std::span<const RerankOp> ops, cudaStream_t stream) {
     in_batches(ops, [&](const Many<RerankOp>& many, unsigned count) {

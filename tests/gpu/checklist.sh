@@ -248,7 +248,7 @@ done
 # 7. Races and bad accesses.
 if command -v compute-sanitizer >/dev/null; then
     # One suite at a time, as each step has its time limit.
-    for suite in DeviceOps DeviceAttention CutOps ResidualOps RouterOps SelectRuns TreeOps; do
+    for suite in DeviceOps DeviceAttention CutOps ResidualOps RouterOps SelectRuns TreeOps TypicalOps; do
         for tool in memcheck racecheck synccheck initcheck; do
             step ${tool}_$suite compute-sanitizer --tool $tool --error-exitcode 1 "$tests/test_device_ops" \
                 --gtest_filter="*/$suite.*/cuda*"

@@ -71,6 +71,9 @@ class SimtDevice final : public Device {
     void beam(std::span<const BeamOp> ops) override { run_all(cuda::launch_beam, ops); }
     void rerank(std::span<const RerankOp> ops) override { run_all(cuda::launch_rerank, ops); }
     void accept(std::span<const AcceptOp> ops) override { run_all(cuda::launch_accept, ops); }
+    void accept_typical(std::span<const AcceptTypicalOp> ops) override {
+        run_all(cuda::launch_accept_typical, ops);
+    }
     void top_set(const TopSetOp& op) override { run(cuda::launch_top_set, op); }
     void router(const RouterOp& op) override { run(cuda::launch_router, op); }
     void striped(const StripedOp& op) override { run(cuda::launch_striped, op); }

@@ -193,4 +193,37 @@ void TwinDevice::residual(const ResidualOp& op) {
     }
 }
 
+void TwinDevice::accept(const AcceptTypicalOp& op) {
+    note("accept_typical", op.first_row, op.nodes, op.draft_logits, op.entropies, op.path);
+    if (op.nodes < 1 || op.nodes > most_pool + 1) refuse("accept_typical", "nodes");
+    std::vector<double> likelihood(size(op.nodes), 0.0);
+    std::vector<bool> accepted(size(op.nodes), false);
+    std::vector<int> parents(size(op.nodes), -1), depths(size(op.nodes), 0);
+    accepted[0] = true;
+    int best = 0;
+    for (int i = 1; i < op.nodes; ++i) {
+        const int row_above = *row(op.rows.parents, op.first_row + i, 1, "parents");
+        const int parent = row_above - op.first_row;
+        if (parent < 0 || parent >= i) refuse("accept_typical", "a parent behind its child");
+        parents[size(i)] = parent;
+        depths[size(i)] = depths[size(parent)] + 1;
+        if (!accepted[size(parent)]) continue;
+        const float logit = *row(op.draft_logits, op.first_row + i, 1, "draft logits");
+        const float norm = *row(op.log_norm, row_above, 1, "log_norm");
+        if (op.lowest != nullptr && !(logit >= *row(op.lowest, row_above, 1, "lowest"))) continue;
+        const auto p = static_cast<double>(std::min(std::exp(logit * op.scale - norm), 1.0f));
+        const auto entropy = static_cast<double>(*row(op.entropies, row_above, 1, "entropies"));
+        if (!(p > std::min(op.epsilon, op.delta * std::exp(-entropy)))) continue;
+        accepted[size(i)] = true;
+        likelihood[size(i)] = likelihood[size(parent)] + std::log(p);
+        const bool deeper = depths[size(i)] > depths[size(best)];
+        if (deeper || (depths[size(i)] == depths[size(best)] && likelihood[size(i)] > likelihood[size(best)]))
+            best = i;
+    }
+    const int count = depths[size(best)] + 1;
+    std::int32_t* path = row(op.path, 0, size(count), "path");
+    for (int at = best, i = count - 1; i >= 0; at = parents[size(at)], --i) path[i] = at;
+    *row(op.count, 0, 1, "path's count") = count;
+}
+
 }  // namespace draftscope::testing

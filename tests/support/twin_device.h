@@ -47,6 +47,9 @@ class TwinDevice final : public kernels::Device {
     void accept(std::span<const kernels::AcceptOp> ops) override {
         for (const kernels::AcceptOp& op : ops) accept(op);
     }
+    void accept_typical(std::span<const kernels::AcceptTypicalOp> ops) override {
+        for (const kernels::AcceptTypicalOp& op : ops) accept(op);
+    }
     void top_set(const kernels::TopSetOp& op) override;
     void router(const kernels::RouterOp& op) override;
     void striped(const kernels::StripedOp& op) override;
@@ -100,6 +103,7 @@ class TwinDevice final : public kernels::Device {
     void beam(const kernels::BeamOp& op);
     void rerank(const kernels::RerankOp& op);
     void accept(const kernels::AcceptOp& op);
+    void accept(const kernels::AcceptTypicalOp& op);
     void copy(const kernels::CopyRowsOp& op);
     void move_together(const kernels::CompactOp& op, const std::int32_t* path, int count);
     /// Checks that `bytes` from a device address lie in one allocation.

@@ -1,0 +1,104 @@
+#include "engine/verify/verify.h"
+#include "tests/gpu/device_pair.h"
+
+namespace draftscope::testing {
+namespace {
+
+std::size_t size(std::int64_t count) {
+    return static_cast<std::size_t>(count);
+}
+
+class TypicalOps : public DevicePair {};
+
+/// Paths of several trees in one call are those of the host's walk over the same answers.
+TEST_P(TypicalOps, PathsAreTheHosts) {
+    Rng rng(4);
+    int longer = 0, apart = 0, trees_seen = 0;
+    for (const bool cut : {false, true})
+        for (const int most_nodes : {1, 2, 9, 60, 300}) {
+            const VerifySpec spec{VerifyRule::typical, 0.09, cut ? 0.9 : 0.3};
+            Sampling sampling;
+            sampling.temperature = 0.7;
+            std::vector<DraftTree> trees;
+            std::vector<std::int32_t> parents, sizes;
+            std::vector<float> logits, norms, lowest, entropies;
+            int width = 1;
+            for (int t = 0; t < 5; ++t) {
+                const int nodes = std::max(1, most_nodes - t), first = static_cast<int>(parents.size());
+                DraftTree& tree = trees.emplace_back(DraftTree::with_root(0));
+                for (int i = 1; i < nodes; ++i) {
+                    // Chains and bushes.
+                    const auto back = static_cast<int>(rng.below(size(t % 2 == 0 ? std::min(i, 3) : i)));
+                    tree.add(i, i - 1 - back, -1.0f);
+                }
+                ASSERT_TRUE(tree.finish().ok());
+                width = std::max(width, tree.max_depth() + 1);
+                for (int i = 0; i < nodes; ++i) {
+                    parents.push_back(first + std::max(tree.parents[size(i)], 0));
+                    sizes.push_back(tree.depths[size(i)] + 1);
+                    // Few values, so that paths are equally likely.
+                    logits.push_back(std::round(static_cast<float>(rng.normal()) * 2) / 2 + 1);
+                    norms.push_back(2.5f);
+                    lowest.push_back(cut ? -0.5f : -std::numeric_limits<float>::infinity());
+                    entropies.push_back(std::fabs(static_cast<float>(rng.normal())) + 0.5f);
+                }
+            }
+            const Both<std::int32_t> parents_there(device(), twin(), parents),
+                sizes_there(device(), twin(), sizes), paths(device(), twin(), size(5 * (width + 1)), -7);
+            const Both<float> logits_there(device(), twin(), logits), norms_there(device(), twin(), norms),
+                lowest_there(device(), twin(), lowest), entropies_there(device(), twin(), entropies);
+            for (const bool on_twin : {false, true}) {
+                std::vector<kernels::AcceptTypicalOp> ops;
+                int first = 0;
+                for (int t = 0; t < 5; ++t) {
+                    kernels::AcceptTypicalOp op;
+                    op.rows.parents = parents_there.on(on_twin);
+                    op.rows.tail_sizes = sizes_there.on(on_twin);
+                    op.rows.width = width;
+                    op.first_row = first;
+                    op.nodes = trees[size(t)].size();
+                    op.scale = inverse_temperature(sampling);
+                    op.epsilon = spec.epsilon;
+                    op.delta = spec.delta;
+                    op.draft_logits = logits_there.on(on_twin);
+                    op.log_norm = norms_there.on(on_twin);
+                    op.lowest = cut ? lowest_there.on(on_twin) : nullptr;
+                    op.entropies = entropies_there.on(on_twin);
+                    op.path = paths.on(on_twin) + t * (width + 1);
+                    op.count = op.path + width;
+                    ops.push_back(op);
+                    first += op.nodes;
+                }
+                (on_twin ? twin() : device()).accept_typical(ops);
+                const std::vector<std::int32_t> found = paths.read(on_twin);
+                first = 0;
+                for (int t = 0; t < 5; ++t) {
+                    const DraftTree& tree = trees[size(t)];
+                    const auto nodes = size(tree.size()), from = size(first);
+                    JudgedTree judged{sampling, std::span(logits).subspan(from, nodes), {}, {}, {}, {}, {},
+                                      {}};
+                    judged.best.assign(nodes, 0);
+                    judged.best_logits.assign(nodes, 0.0f);
+                    judged.entropies = std::span(entropies).subspan(from, nodes);
+                    std::vector<TargetChoice> choices(nodes);
+                    for (TargetChoice& choice : choices) choice = {0, 0.5f, 2.5f, lowest[from]};
+                    const Acceptance expected = accept_typical(spec, tree, judged, choices);
+                    const auto* path = found.data() + size(t) * size(width + 1);
+                    const std::vector<int> mine(path, path + path[width]);
+                    ++trees_seen;
+                    longer += mine.size() > 3;
+                    apart += mine != expected.path;
+                    first += tree.size();
+                }
+            }
+        }
+    EXPECT_EQ(trees_seen, 100);
+    EXPECT_GT(longer, 20);
+    // The host's exp and the device's may round a probability to either side of a threshold.
+    EXPECT_LE(apart, GetParam().starts_with("simt") ? 0 : 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, TypicalOps, device_kinds(), kind_of);
+
+}  // namespace
+}  // namespace draftscope::testing
