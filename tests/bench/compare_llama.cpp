@@ -17,7 +17,8 @@
 
 /// The demo target against llama.cpp on the same file, in turns within one process: theirs, ours, ours,
 /// theirs. Arguments: folder=DIR (of tests/bench/make_peer_models.py), rounds=N, threads=N, type=q8_0, q4_0
-/// or bf16, clock=cpu for processor time (one thread). Built by tests/bench/compare_llama.sh.
+/// or bf16, only=decode for the first row of each, clock=cpu for processor time (one thread). Built by
+/// tests/bench/compare_llama.sh.
 namespace draftscope {
 namespace {
 
@@ -30,6 +31,7 @@ struct Settings {
     std::string folder;
     std::string type;  ///< of llama.cpp, "" = all
     int rounds = 5;
+    bool decode_only = false;  ///< the first row of each type
     int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 };
 
@@ -297,6 +299,7 @@ void run(const Settings& settings, const std::vector<Pair>& pairs) {
         };
         const double one = row("decode", [](auto& side) { return side.decode(1, 24); });
         print_share(settings, ours.bytes(), one, memory);
+        if (settings.decode_only) continue;
         for (const int m : {4, 8, 12}) {
             const double many =
                 row("verify M=" + std::to_string(m), [m](auto& side) { return side.verify(m, 12); });
@@ -323,6 +326,7 @@ int main(int argc, char** argv) {
         if (argument.rfind("rounds=", 0) == 0) settings.rounds = std::max(1, std::atoi(argv[i] + 7));
         if (argument.rfind("threads=", 0) == 0) settings.threads = std::max(1, std::atoi(argv[i] + 8));
         if (argument == "clock=cpu") processor_time = true;
+        if (argument == "only=decode") settings.decode_only = true;
     }
     if (settings.folder.empty()) fail("folder=DIR is missing");
     llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
