@@ -160,9 +160,8 @@ PY
 # rule every drafter has the text of plain decoding. Beside the CPU in bf16 with the same random numbers: sums of products are
 # rounded elsewhere, so that texts part where a number lies between the two; until then they are the same, and they part late.
 sampled=(--temperature 1 --prompts $prompts --limit 8 --max-new 64)
-declare -A rules=([top_p]="--top-p 0.9" [top_k]="--top-k 40 --top-p 0.95" [typical]="--verify typical" [typical_top_p]="--verify typical --top-p 0.9"
-    [pq]="--verify pq" [pq_top_p]="--verify pq --top-p 0.9")
-for rule in top_p top_k typical pq typical_top_p pq_top_p; do
+declare -A rules=([top_p]="--top-p 0.9" [top_k]="--top-k 40 --top-p 0.95" [typical]="--verify typical" [pq]="--verify pq" [pq_top_p]="--verify pq --top-p 0.9")
+for rule in top_p top_k typical pq pq_top_p; do
     read -ra options <<<"${rules[$rule]}"
     step rule_$rule "${run[@]}" "${sampled[@]}" "${options[@]}" --drafter eagle3 --head full
     step rule_${rule}_cpu "$draftscope" run --backend cpu --precision bf16 --quiet --json "${sampled[@]}" "${options[@]}" --drafter eagle3 --head full
@@ -178,7 +177,7 @@ for name in ("rule_top_p", "rule_top_k"):
     same = texts(name) == texts(f"{name}_none")
     wrong += not same
     print(name, "same text as plain decoding" if same else "TEXTS DIFFER from plain decoding")
-for name in ("top_p", "top_k", "typical", "typical_top_p", "pq", "pq_top_p"):
+for name in ("top_p", "top_k", "typical", "pq", "pq_top_p"):
     there, here = (json.load(open(f"{sys.argv[1]}/rule_{name}{end}.log")) for end in ("", "_cpu"))
     equal = [next((i for i, (a, b) in enumerate(zip(x["tokens"], y["tokens"])) if a != b), min(len(x["tokens"]), len(y["tokens"])))
              for x, y in zip(there["prompts"], here["prompts"])]
