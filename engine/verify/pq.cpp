@@ -77,7 +77,8 @@ class Residual {
             chosen = i;
             before += static_cast<double>(weights_[i]);
         }
-        return static_cast<TokenId>(chosen);
+        // A row without any weight gives token 0, as choose_tokens() has it.
+        return chosen == weights_.size() ? 0 : static_cast<TokenId>(chosen);
     }
 
   private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -176,6 +177,34 @@ TEST(AcceptPq, TheTokenAfterTheRootIsTheTargets) {
             EXPECT_FALSE(fit.rejects()) << children << " children, T=" << sampling.temperature << ": "
                                         << fit.statistic << " with " << fit.freedom;
         }
+}
+
+TEST(AcceptPq, SurvivesRowsWithoutAUsableLogit) {
+    const auto exec = kernels::make_cpu_exec(1);
+    const std::vector<float> logits(8, std::numeric_limits<float>::quiet_NaN());
+    const Rows<const float> rows(logits.data(), 2, 4);
+    DraftTree tree = DraftTree::with_root(0);
+    tree.add(3, 0, -1.0f);
+    ASSERT_TRUE(tree.finish().ok());
+    const Sampling sampling{1.0, 1.0, 0, 3};
+    const std::vector<TokenPlace> places = {{1, 5}, {1, 6}};
+    std::vector<TargetChoice> choices;
+    choose_tokens(*exec, rows, 4, sampling, places, choices);
+    EXPECT_EQ(accept_pq(*exec, tree, {rows, sampling}, places[0], choices).bonus, 0);
+}
+
+/// NaN is nobody's best token.
+TEST(AcceptTypical, TheBestTokenIsANumber) {
+    const auto exec = kernels::make_cpu_exec(1);
+    const std::vector<float> logits = {std::numeric_limits<float>::quiet_NaN(), 1.0f, 3.0f, 2.0f};
+    const Rows<const float> rows(logits.data(), 1, 4);
+    DraftTree tree = DraftTree::with_root(0);
+    ASSERT_TRUE(tree.finish().ok());
+    const Sampling sampling{1.0, 1.0, 0, 3};
+    const std::vector<TokenPlace> places = {{1, 5}};
+    std::vector<TargetChoice> choices;
+    choose_tokens(*exec, rows, 4, sampling, places, choices);
+    EXPECT_EQ(accept_typical(*exec, {VerifyRule::typical}, tree, {rows, sampling}, choices).bonus, 2);
 }
 
 TEST(AcceptPq, DraftsChosenByTheirValuesWouldNotGiveIt) {
