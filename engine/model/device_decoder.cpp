@@ -120,6 +120,10 @@ Status DeviceDecoder::begin(const DecoderBatch& batch) {
     rows_ = batch.rows();
     if (rows_ == 0) return {};
     list_places(batch);
+    for (const DecoderBatch::Place& place : batch.places_)
+        if (place.cache->planes().data == nullptr)
+            return failed("out of device memory for the keys and values of {} slots; use a smaller batch",
+                          place.cache->slots());
     list_tiles(batch);
     const std::size_t per_row =
         product(shape_.heads, blocks_) * static_cast<std::size_t>(shape_.head_dim + 2) * sizeof(float);

@@ -29,7 +29,7 @@ class KvCache {
     int slots() const { return slots_; }
     int free_slots() const { return slots_ - length_; }
     int layers() const { return layers_; }
-    /// Of a cache on a device.
+    /// Of a cache on a device; null data where its memory was out.
     kernels::KvPlanes planes() const;
     std::byte* keys(int layer) { return keys_[static_cast<std::size_t>(layer)].get(); }
     std::byte* values(int layer) { return values_[static_cast<std::size_t>(layer)].get(); }
