@@ -27,9 +27,10 @@ bool DirectThere::fits(ProposeContext&, int levels, int k, std::span<HeadState* 
 
 bool DirectThere::keep_ids(kernels::Device& device, std::span<const TokenId> ids) {
     if (std::equal(ids.begin(), ids.end(), ids_.begin(), ids_.end())) return true;
-    ids_.assign(ids.begin(), ids.end());
+    ids_.clear();  // what lies there is lost, also where memory is out
     if (!ids_there_.reserve(device, std::max<std::size_t>(ids.size_bytes(), 4))) return false;
     device.upload(ids_there_.as<void>(), ids.data(), ids.size_bytes());
+    ids_.assign(ids.begin(), ids.end());
     return true;
 }
 

@@ -59,7 +59,8 @@ bool DeviceLogits::upload_question(const RowQuestion& question) {
     const auto room = [&](kernels::DeviceBuffer& buffer, std::size_t bytes) {
         return buffer.reserve(*device_, std::bit_ceil(std::max<std::size_t>(bytes, 4)));
     };
-    const bool kept = ids == ids_ && !ids.empty();  // a head without state has the same sets in every round
+    // A head without state has the same sets in every round. Nothing lies there where memory was out.
+    const bool kept = ids == ids_ && ids_there_.as<void>() != nullptr;
     if (!kept) {
         ids_ = std::move(ids);
         if (!room(ids_there_, ids_.size() * sizeof(std::int32_t))) return false;

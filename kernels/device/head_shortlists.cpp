@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <utility>
 
 #include "kernels/device/device_matrix.h"
 #include "kernels/device/workspace.h"
@@ -29,14 +28,15 @@ void DeviceShortlists::set_names(const Names& names) {
 }
 
 bool DeviceShortlists::bring_names() {
-    if (!std::exchange(fresh_names_, false)) return true;
+    if (!fresh_names_) return true;
     const auto bring = [&](const std::vector<std::int32_t>& from, DeviceBuffer& to) {
         if (from.empty()) return true;
         if (!to.reserve(*device_, from.size() * sizeof(std::int32_t))) return false;
         device_->upload(to.as<void>(), from.data(), from.size() * sizeof(std::int32_t));
         return true;
     };
-    return bring(tokens_of_, tokens_there_) && bring(rows_of_, rows_there_);
+    fresh_names_ = !(bring(tokens_of_, tokens_there_) && bring(rows_of_, rows_there_));
+    return !fresh_names_;
 }
 
 /// Rows of the exact head for tokens that lie there.
