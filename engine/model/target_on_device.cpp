@@ -49,13 +49,13 @@ Status TargetOnDevice::run(const DecoderBatch& batch, Rows<const float> embeddin
     DS_TRY(decoder_.begin(batch));
     device.upload(decoder_.residual(), embeddings.data, floats(rows, d));
     ask_layers(rows, aux_layers, with_logits, with_logits ? 1 : 0);
+    // First what may fail: a download that nobody waits for arrives when its memory may be gone.
+    if (question != nullptr && !logits_.ask(*question))
+        return failed("out of device memory for choices of {} rows", rows);
     device.download(hidden, hidden_.as<float>(), floats(rows, d));
     if (aux_width > 0) device.download(aux, aux_.as<float>(), floats(rows, aux_width));
-    if (question != nullptr) {
-        if (!logits_.ask(*question)) return failed("out of device memory for choices of {} rows", rows);
-    } else if (logits != nullptr) {
+    if (question == nullptr && logits != nullptr)
         device.download(logits, logits_.data(), floats(rows, lm_head_->n()));
-    }
     DS_TRY(device.finish());
     if (question != nullptr) logits_.collect(*answers);
     return {};

@@ -46,6 +46,19 @@ Status RoundsThere::bring_features(std::span<DraftJob> jobs, std::span<const Rou
     return {};
 }
 
+/// All of a step, up to the wait.
+Status RoundsThere::ask(DraftContext& context, std::span<DraftJob> jobs, const TreesRequest& request) {
+    spans_.begin(core_.exec.device()->timer());
+    DS_TRY(core_.drafter.draft_there(context, jobs, step_, spans_));
+    {
+        DeviceSpans::Scope scope(spans_, core_.phases, Phase::verify, 0, step_.rows(), 0);
+        DS_ASSIGN(const std::uint64_t bytes, core_.target.ask_trees(request, step_));
+        scope.add_bytes(bytes);
+    }
+    step_.ask_download();
+    return {};
+}
+
 Status RoundsThere::run(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds) {
     kernels::Device& device = *core_.exec.device();
     std::vector<TreePlan> plans;
@@ -63,15 +76,11 @@ Status RoundsThere::run(DraftContext& context, std::span<DraftJob> jobs, std::sp
         const std::lock_guard lock(device.busy());
         if (!step_.place(device, plans))
             return failed("out of device memory for the step's trees; use a smaller batch or tree");
-        spans_.begin(device.timer());
-        DS_TRY(core_.drafter.draft_there(context, jobs, step_, spans_));
-        {
-            DeviceSpans::Scope scope(spans_, core_.phases, Phase::verify, 0, step_.rows(), 0);
-            DS_ASSIGN(const std::uint64_t bytes, core_.target.ask_trees(request, step_));
-            scope.add_bytes(bytes);
-        }
-        step_.ask_download();
-        DS_TRY(device.finish());
+        const Status asked = ask(context, jobs, request);
+        // Also where something was refused: what was asked for before that arrives in our memory.
+        const Status finished = device.finish();
+        DS_TRY(asked);
+        DS_TRY(finished);
     }
     core_.drafter.drafted_there();
     spans_.record(core_.phases);

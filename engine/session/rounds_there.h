@@ -32,6 +32,8 @@ class RoundsThere {
     void end_commits();
 
   private:
+    Status ask(DraftContext& context, std::span<DraftJob> jobs, const TreesRequest& request);
+
     SessionCore& core_;
     JudgedRows& judged_;
     TreeStep step_;

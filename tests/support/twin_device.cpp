@@ -45,7 +45,8 @@ TwinDevice::~TwinDevice() {
 
 void* TwinDevice::allocate(std::size_t bytes) {
     if (in_replay_) refuse("allocate", "inside a graph");
-    if (used_ + bytes > memory_) return nullptr;
+    if (used_ + bytes > memory_ || allocations_left_ == 0) return nullptr;
+    --allocations_left_;
     const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + 255) / 256 * 256;
     auto* data = static_cast<std::byte*>(std::aligned_alloc(256, rounded));
     std::memset(data, 0, rounded);

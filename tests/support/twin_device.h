@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -97,6 +98,10 @@ class TwinDevice final : public kernels::Device {
     int finishes() const { return finishes_; }
     int downloads() const { return downloads_; }
     std::size_t used() const { return used_; }
+    /// Memory is out after that many allocations more.
+    void leave(int allocations) { allocations_left_ = allocations; }
+    /// Downloads that were asked for and not waited for.
+    std::size_t under_way() const { return downloads_under_way_.size(); }
     int replayed() const { return replayed_; }  ///< passes that a graph would have run
 
   private:
@@ -146,6 +151,7 @@ class TwinDevice final : public kernels::Device {
     std::vector<Download> downloads_under_way_;       ///< arrive with finish()
     std::map<const std::byte*, std::size_t> blocks_;  ///< by true address
     std::size_t memory_, used_ = 0;
+    int allocations_left_ = std::numeric_limits<int>::max();
     std::uint64_t keys_ = 0;
     std::vector<std::function<void()>> aside_;
     int asides_ = 0;
