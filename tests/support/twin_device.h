@@ -100,8 +100,8 @@ class TwinDevice final : public kernels::Device {
     std::size_t used() const { return used_; }
     /// Memory is out after that many allocations more.
     void leave(int allocations) { allocations_left_ = allocations; }
-    /// Downloads that were asked for and not waited for.
-    std::size_t under_way() const { return downloads_under_way_.size(); }
+    /// Downloads that were asked for and not waited for, and work aside that was not joined.
+    std::size_t under_way() const { return downloads_under_way_.size() + aside_.size(); }
     int replayed() const { return replayed_; }  ///< passes that a graph would have run
 
   private:
