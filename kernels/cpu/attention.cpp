@@ -1,6 +1,7 @@
 #include "kernels/attention.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cassert>
 #include <cstring>
 
@@ -96,13 +97,18 @@ class Call {
         }
     }
 
-    /// Partials of every (key/value head, query), the chunks split between the threads.
+    /// Partials of every (key/value head, query), the chunks split between the threads. Whoever makes the last
+    /// ones of a head joins them.
     void split_by_chunk(int threads) {
         const int count = static_cast<int>(queries_.size());
         const std::size_t per_query = partial_floats(most_chunks_);
         const std::size_t per_head = per_query * static_cast<std::size_t>(count);
-        auto* partials = reinterpret_cast<float*>(
-            exec_.shared_scratch(per_head * static_cast<std::size_t>(shape_.kv_heads) * sizeof(float)));
+        const auto heads = static_cast<std::size_t>(shape_.kv_heads);
+        std::byte* scratch =
+            exec_.shared_scratch(per_head * heads * sizeof(float) + heads * sizeof(std::int32_t));
+        auto* partials = reinterpret_cast<float*>(scratch);
+        auto* chunks_left = reinterpret_cast<std::int32_t*>(partials + per_head * heads);
+        std::fill_n(chunks_left, heads, most_chunks_);
         exec_.parallel(threads, [&](int part) {
             auto* weights = reinterpret_cast<float*>(exec_.scratch(part, weight_floats() * sizeof(float)));
             // Whole stretches of positions a thread: all heads of a slot lie side by side in memory. Shares
@@ -117,17 +123,15 @@ class Call {
                         attend(first, kv_head, chunk, weights,
                                head + static_cast<std::size_t>(first) * per_query, per_query);
                     }
+                    if (std::atomic_ref(chunks_left[kv_head]).fetch_sub(1, std::memory_order_acq_rel) > 1)
+                        continue;
+                    for (int q = 0; q < count; ++q) {
+                        join(queries_[static_cast<std::size_t>(q)], kv_head,
+                             head + static_cast<std::size_t>(q) * per_query);
+                    }
                 }
             }
         });
-        const FlushDenormals mode;
-        for (int kv_head = 0; kv_head < shape_.kv_heads; ++kv_head) {
-            const float* head = partials + static_cast<std::size_t>(kv_head) * per_head;
-            for (int q = 0; q < count; ++q) {
-                join(queries_[static_cast<std::size_t>(q)], kv_head,
-                     head + static_cast<std::size_t>(q) * per_query);
-            }
-        }
     }
 
     /// One tile of queries, one chunk: first all scores, while the keys are in the cache, then all values.
