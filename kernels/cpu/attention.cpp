@@ -97,8 +97,8 @@ class Call {
         }
     }
 
-    /// Partials of every (key/value head, query), the chunks split between the threads. Whoever makes the last
-    /// ones of a head joins them.
+    /// Partials of every (key/value head, query), the chunks split between the threads. Whoever makes the
+    /// last ones of a head joins them.
     void split_by_chunk(int threads) {
         const int count = static_cast<int>(queries_.size());
         const std::size_t per_query = partial_floats(most_chunks_);
