@@ -494,6 +494,10 @@ struct ClustersOp {
     std::int32_t* run_shifts = nullptr;    ///< [rows, count + 1]
 };
 inline constexpr int cluster_block = 16;
+/// Rows of a cluster of `size` tokens.
+constexpr int filled_cluster(int size) {
+    return (size + cluster_block - 1) / cluster_block * cluster_block;
+}
 inline constexpr int most_clusters = 4096;
 
 /// The tokens of chosen clusters and the last one, rising.

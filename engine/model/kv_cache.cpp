@@ -17,9 +17,9 @@ void KvCache::Free::operator()(std::byte* rows) const {
     ::operator delete(rows, cache_line);
 }
 
-KvCache::Rows KvCache::reserve(int slots) const {
+KvCache::Memory KvCache::reserve(int slots) const {
     const std::size_t bytes = static_cast<std::size_t>(slots) * row_bytes();
-    return Rows(static_cast<std::byte*>(::operator new(bytes, cache_line)));
+    return Memory(static_cast<std::byte*>(::operator new(bytes, cache_line)));
 }
 
 KvCache::KvCache(int layers, int slots, int kv_width, kernels::KvType type, kernels::Device* device)
@@ -100,8 +100,8 @@ void KvCache::ensure_free(int count) {
     // Growing waits for the device: once is enough for a text that stays within the slots it was made for.
     if (device_ != nullptr) return grow_on_device(slots_ + count);
     const std::size_t kept = static_cast<std::size_t>(length_) * row_bytes();
-    const auto grow = [&](Rows& rows) {
-        Rows larger = reserve(slots);
+    const auto grow = [&](Memory& rows) {
+        Memory larger = reserve(slots);
         std::copy_n(rows.get(), kept, larger.get());
         rows = std::move(larger);
     };

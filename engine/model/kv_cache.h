@@ -55,8 +55,8 @@ class KvCache {
     struct Free {
         void operator()(std::byte* rows) const;
     };
-    using Rows = std::unique_ptr<std::byte[], Free>;
-    Rows reserve(int slots) const;
+    using Memory = std::unique_ptr<std::byte[], Free>;
+    Memory reserve(int slots) const;
     void reserve_on_device();
     void grow_on_device(int slots);
     std::int64_t plane() const { return std::int64_t{slots_} * kv_width_; }
@@ -66,7 +66,7 @@ class KvCache {
     int kv_width_;
     int length_ = 0;
     kernels::KvType type_;
-    std::vector<Rows> keys_, values_;
+    std::vector<Memory> keys_, values_;
     kernels::Device* device_ = nullptr;
     kernels::DeviceBuffer on_device_;
 };

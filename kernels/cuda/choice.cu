@@ -16,15 +16,7 @@ __global__ void __launch_bounds__(threads) draw_kernel(const DrawOp op) {
     __shared__ float maxima[warps];
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const float* logits = op.logits + row * op.stride;
-    float most = -INFINITY;
-    for (int i = static_cast<int>(threadIdx.x); i < op.vocab; i += threads) {
-        const float value = logits[i];
-        most = fmaxf(most, value == value ? value : -INFINITY);
-    }
-    most = warp_max(most);
-    if (threadIdx.x % warp_size == 0) maxima[threadIdx.x / warp_size] = most;
-    __syncthreads();
-    for (int w = 0; w < warps; ++w) most = fmaxf(most, maxima[w]);
+    const float most = block_largest<warps>(logits, op.vocab, maxima);
     const bool any = most != -INFINITY, cut = op.kept.lowest != nullptr;
     const float lowest = cut ? op.kept.lowest[row] : -INFINITY;
     const int last = cut ? op.kept.last[row] : op.vocab;
@@ -104,7 +96,7 @@ __global__ void __launch_bounds__(threads) entropy_kernel(const EntropyOp op) {
     for (int i = static_cast<int>(threadIdx.x); i < op.vocab; i += threads) {
         const float logit = logits[i];
         if (!(logit >= lowest)) continue;
-        const float p = fminf(expf(logit * op.scale - norm), 1.0f);
+        const float p = kept_probability(logit, op.scale, norm, lowest);
         mine -= p * logf(p + entropy_floor);
     }
     const double sum = warp_sum(static_cast<double>(mine));

@@ -25,20 +25,6 @@ __device__ void mark_chosen(const std::int32_t* chosen, std::int64_t count, int 
     __syncthreads();
 }
 
-__device__ __forceinline__ int filled(int size) {
-    return (size + cluster_block - 1) / cluster_block * cluster_block;
-}
-
-/// A warp's lanes each add `value`; the sum of the lanes up to and with each.
-__device__ __forceinline__ int warp_running(int value) {
-    const int lane = static_cast<int>(threadIdx.x) % warp_size;
-    for (int offset = 1; offset < warp_size; offset *= 2) {
-        const int other = __shfl_up_sync(all_lanes, value, offset);
-        if (lane >= offset) value += other;
-    }
-    return value;
-}
-
 /// One block: there are a few hundred clusters.
 __global__ void __launch_bounds__(threads) clusters_kernel(const ClustersOp op) {
     __shared__ std::uint32_t marks[mark_words];
@@ -49,11 +35,11 @@ __global__ void __launch_bounds__(threads) clusters_kernel(const ClustersOp op) 
     const int begin = min(static_cast<int>(threadIdx.x) * each, op.clusters);
     const int end = min(begin + each, op.clusters);
     int mine = 0, all = 0;
-    for (int c = begin; c < end; ++c) mine += marked(marks, c) ? filled(op.sizes[c]) : 0;
+    for (int c = begin; c < end; ++c) mine += marked(marks, c) ? filled_cluster(op.sizes[c]) : 0;
     int at = block_before<warps>(mine, totals, all);
     for (int c = begin; c < end; ++c) {
         places[c] = at;
-        at += marked(marks, c) ? filled(op.sizes[c]) : 0;
+        at += marked(marks, c) ? filled_cluster(op.sizes[c]) : 0;
     }
     if (threadIdx.x == 0) *op.column_count = all;
     __syncthreads();
@@ -61,7 +47,7 @@ __global__ void __launch_bounds__(threads) clusters_kernel(const ClustersOp op) 
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
     for (int c = warp; c < op.clusters; c += warps) {
         if (!marked(marks, c)) continue;
-        const int first = op.first[c], rows = filled(op.sizes[c]);
+        const int first = op.first[c], rows = filled_cluster(op.sizes[c]);
         for (int i = lane; i < rows; i += warp_size) op.columns[places[c] + i] = first + i;
     }
     const int runs = op.count + 1;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -93,17 +94,45 @@ __device__ __forceinline__ T warp_sum(T value) {
     return value;
 }
 
+/// The sum of `value` over the lanes up to and with each.
+template <typename T>
+__device__ __forceinline__ T warp_running(T value) {
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    for (int offset = 1; offset < warp_size; offset *= 2) {
+        const T other = __shfl_up_sync(all_lanes, value, offset);
+        if (lane >= offset) value += other;
+    }
+    return value;
+}
+
+/// The largest of values [count] that is no NaN, -inf without one, for every thread of a block of Warps
+/// warps; all take part. `maxima` [Warps] is shared and not used at the time.
+template <int Warps>
+__device__ float block_largest(const float* values, int count, float* maxima) {
+    float most = -INFINITY;
+    for (int i = static_cast<int>(threadIdx.x); i < count; i += Warps * warp_size) {
+        const float value = values[i];
+        most = fmaxf(most, value == value ? value : -INFINITY);
+    }
+    most = warp_max(most);
+    if (threadIdx.x % warp_size == 0) maxima[threadIdx.x / warp_size] = most;
+    __syncthreads();
+    for (int w = 0; w < Warps; ++w) most = fmaxf(most, maxima[w]);
+    return most;
+}
+
+/// Of a token with that logit; 0 below the cut, and of a NaN.
+__device__ __forceinline__ float kept_probability(float logit, float scale, float log_norm, float lowest) {
+    return logit >= lowest ? fminf(expf(logit * scale - log_norm), 1.0f) : 0.0f;
+}
+
 /// Sum of `value` over the threads of a block of Warps warps before this one, and over all of them. `totals`
 /// [Warps] is shared; every thread of the block takes part.
 template <int Warps, typename T>
 __device__ T block_before(T value, T* totals, T& all) {
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
-    T sum = value;  // inclusive, over the warp's lanes so far
-    for (int offset = 1; offset < warp_size; offset *= 2) {
-        const T other = __shfl_up_sync(all_lanes, sum, offset);
-        if (lane >= offset) sum += other;
-    }
+    const T sum = warp_running(value);
     // An inclusive sum less one's own is not the sum of those before: rounding.
     T before = __shfl_up_sync(all_lanes, sum, 1);
     if (lane == 0) before = 0;

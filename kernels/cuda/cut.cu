@@ -124,15 +124,7 @@ __global__ void __launch_bounds__(threads) cut_kernel(const CutOp op) {
         if (cut.left < cut.here) last = nth_column(logits, op.vocab, key, cut.left, shared);
     }
     if (op.top_p < 1) {
-        float most = -INFINITY;
-        for (int i = static_cast<int>(threadIdx.x); i < op.vocab; i += threads) {
-            const float value = logits[i];
-            most = fmaxf(most, value == value ? value : -INFINITY);
-        }
-        most = warp_max(most);
-        if (threadIdx.x % warp_size == 0) shared.maxima[threadIdx.x / warp_size] = most;
-        __syncthreads();
-        for (int w = 0; w < warps; ++w) most = fmaxf(most, shared.maxima[w]);
+        const float most = block_largest<warps>(logits, op.vocab, shared.maxima);
         const auto units = [&](float value) { return Amount{cut_weight(expf((value - most) * op.scale))}; };
         const unsigned lowest = key;
         const int lowest_last = last;

@@ -31,11 +31,7 @@ __device__ inline void find_digit(PickShared& shared, int left) {
         const int lane = static_cast<int>(threadIdx.x), largest = digits - 1 - lane * each;
         int mine = 0;
         for (int i = 0; i < each; ++i) mine += shared.counts[largest - i];
-        int sum = mine;
-        for (int offset = 1; offset < warp_size; offset *= 2) {
-            const int other = __shfl_up_sync(all_lanes, sum, offset);
-            if (lane >= offset) sum += other;
-        }
+        const int sum = warp_running(mine);
         int above = sum - mine;
         if (above < left && left <= sum) {
             int d = largest;

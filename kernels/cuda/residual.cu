@@ -54,8 +54,7 @@ __global__ void __launch_bounds__(threads) residual_kernel(const ResidualOp op) 
     float* q = op.probs + node.first_prob;
     float* saved = op.saved + node.first_prob;
     const auto probability = [&](int token) {
-        const float logit = logits[token];
-        return logit >= lowest ? fminf(expf(logit * op.scale - norm), 1.0f) : 0.0f;
+        return kept_probability(logits[token], op.scale, norm, lowest);
     };
     const auto weight = [&](int i) { return i < op.vocab ? weights[i] : 0.0f; };
     TileRun run;

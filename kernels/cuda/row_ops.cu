@@ -68,8 +68,7 @@ __global__ void silu_mul_kernel(const SiluMulOp op) {
     Bf16 out = 0;
     if (i < op.width) {
         const float* x = op.x + row * op.x_stride;
-        const float gate = x[i];
-        out = to_half<H>(gate / (1.0f + expf(-gate)) * x[op.width + i]);
+        out = to_half<H>(activated(x[i], Activation::silu) * x[op.width + i]);
     }
     op.y[row * op.y_stride + i] = out;
 }

@@ -162,9 +162,7 @@ __global__ void __launch_bounds__(typical_threads)
         const int parent = rows.parents[op.first_row + i];
         const float logit = op.draft_logits[op.first_row + i];
         const float lowest = op.lowest == nullptr ? -INFINITY : op.lowest[parent];
-        const double p = logit >= lowest
-                             ? static_cast<double>(fminf(expf(logit * op.scale - op.log_norm[parent]), 1.0f))
-                             : 0.0;
+        const auto p = static_cast<double>(kept_probability(logit, op.scale, op.log_norm[parent], lowest));
         const double threshold = fmin(op.epsilon, op.delta * exp(-static_cast<double>(op.entropies[parent])));
         likelihood[i] = p > threshold ? log(p) : refused;
     }

@@ -15,10 +15,6 @@ std::size_t count_of(int rows, int cols) {
     return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
 }
 
-int filled(int size) {
-    return (size + cluster_block - 1) / cluster_block * cluster_block;
-}
-
 /// Sums of the first 0, 1, .. of `sizes`, each with `always`.
 std::vector<int> sums_of(const std::vector<int>& sizes, int always) {
     std::vector<int> sums = {always};
@@ -37,8 +33,8 @@ void DeviceClusters::set_parts(Parts parts) {
     least_ = sums_of(sizes, always);
     std::reverse(sizes.begin(), sizes.end());
     tokens_ = sums_of(sizes, always);
-    for (int& size : sizes) size = filled(size);
-    columns_ = sums_of(sizes, filled(always));
+    for (int& size : sizes) size = filled_cluster(size);
+    columns_ = sums_of(sizes, filled_cluster(always));
 }
 
 bool DeviceClusters::fits(const Matrix& rows, int count, int k) const {
