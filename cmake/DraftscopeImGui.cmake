@@ -20,8 +20,7 @@ set(ds_implot ${DRAFTSCOPE_IMGUI_DIR}/implot/implot)
 set(ds_test_engine ${DRAFTSCOPE_IMGUI_DIR}/imgui_test_engine/imgui_test_engine/imgui_test_engine)
 set(ds_imgui_sources
     ${ds_imgui}/imgui.cpp ${ds_imgui}/imgui_draw.cpp ${ds_imgui}/imgui_tables.cpp ${ds_imgui}/imgui_widgets.cpp ${ds_imgui}/imgui_stacklayout.cpp
-    ${ds_imgui}/misc/cpp/imgui_stdlib.cpp
-    ${ds_implot}/implot.cpp ${ds_implot}/implot_items.cpp)
+    ${ds_imgui}/misc/cpp/imgui_stdlib.cpp)
 
 # Headers and configuration, for sources that are linked with either build of the library.
 add_library(ds_imgui_headers INTERFACE)
@@ -36,8 +35,12 @@ function(ds_imgui_target name)
     target_compile_options(${name} PRIVATE -w)
 endfunction()
 
+# ImPlot knows nothing of the test engine: one build of it serves both.
+add_library(ds_implot OBJECT ${ds_implot}/implot.cpp ${ds_implot}/implot_items.cpp)
+ds_imgui_target(ds_implot)
+
 # What the program ships with.
-add_library(ds_imgui STATIC ${ds_imgui_sources}
+add_library(ds_imgui STATIC ${ds_imgui_sources} $<TARGET_OBJECTS:ds_implot>
     ${ds_imgui}/backends/imgui_impl_glfw.cpp ${ds_imgui}/backends/imgui_impl_opengl3.cpp)
 ds_imgui_target(ds_imgui)
 

@@ -106,6 +106,7 @@ TEST_P(DeviceEngine, TextIsThatOfPlainDecodingForEveryHead) {
 }
 
 /// The device and the CPU on one model: chain and tree rows, twice, so that a kept graph runs too.
+/// `tolerance`: the device rounds activations to bf16, which a CPU without bf16 dot products does not.
 void expect_same_logits(TwinExec& twin, ModelFile on_cpu, ModelFile on_twin, double tolerance) {
     const auto cpu_exec = kernels::make_cpu_exec(2);
     const auto cpu = DecodeRig::build(std::move(on_cpu), kernels::Precision::bf16);
@@ -454,7 +455,7 @@ TEST_P(DeviceTargets, LogitsAreTheCpusForEveryArchitecture) {
             std::string(moved != nullptr ? moved : DS_SOURCE_DIR) + "/tests/golden/models/" + name;
         auto first = open_hf_folder(folder), second = open_hf_folder(folder);
         ASSERT_TRUE(first.ok() && second.ok());
-        expect_same_logits(on, std::move(*first), std::move(*second), 0.02);
+        expect_same_logits(on, std::move(*first), std::move(*second), 0.03);
     }
     // Heads that share no keys, and shapes that are no multiples of 64.
     TinyModelOptions odd;
@@ -463,7 +464,7 @@ TEST_P(DeviceTargets, LogitsAreTheCpusForEveryArchitecture) {
     odd.head_dim = 8;
     odd.ffn = 72;
     odd.vocab = 101;
-    expect_same_logits(on, make_tiny_model(5, odd), make_tiny_model(5, odd), 0.02);
+    expect_same_logits(on, make_tiny_model(5, odd), make_tiny_model(5, odd), 0.03);
 }
 
 TEST(DeviceTarget, SaysWhenMemoryIsOut) {
