@@ -78,6 +78,7 @@ class Device {
     virtual void matmul(const MatmulOp& op) = 0;
     virtual void rms_norm(const RmsNormOp& op) = 0;
     virtual void round(const RoundOp& op) = 0;
+    virtual void add(const AddOp& op) = 0;
     virtual void silu_mul(const SiluMulOp& op) = 0;
     virtual void rope_store(const RopeStoreOp& op) = 0;
     virtual void attention(const AttentionOp& op) = 0;

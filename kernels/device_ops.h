@@ -68,6 +68,18 @@ struct RoundOp {
     Activation activation = Activation::none;
 };
 
+/// y = base + activation(x): what a residual block adds to its input.
+struct AddOp {
+    const float* x = nullptr;
+    std::int64_t x_stride = 0;
+    int rows = 0, cols = 0;
+    Activation activation = Activation::none;
+    const Bf16* base = nullptr;  ///< [rows, base_stride]; null = y as it is
+    std::int64_t base_stride = 0;
+    float* y = nullptr;
+    std::int64_t y_stride = 0;
+};
+
 /// y = silu(gate) * up from rows [gate | up] of 2 * width values, rounded to bf16, padded with zeros.
 struct SiluMulOp {
     const float* x = nullptr;
@@ -204,6 +216,7 @@ struct BeamOp {
     const std::int32_t* ids = nullptr;     ///< [rows, k], as HeadOp leaves them
     const float* logits = nullptr;         ///< [rows, k]
     const float* logsumexp = nullptr;      ///< [rows]
+    bool one_for_all = false;              ///< those three are of one row, and every row's
     const std::int32_t* tokens = nullptr;  ///< of each id; null = ids are tokens
     std::int32_t* pool_tokens = nullptr;   ///< [rows, k]
     float* pool_logprobs = nullptr;        ///< [rows, k], at most 0; NaN becomes -inf

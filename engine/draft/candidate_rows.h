@@ -1,11 +1,13 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
 #include "engine/draft/drafter.h"
 #include "engine/tree/expansion.h"
+#include "kernels/device.h"
 
 namespace draftscope {
 
@@ -64,7 +66,14 @@ Status rerank_all(const DraftContext& context, std::vector<Growth>& growths) {
     PhaseScope scope(context.phases, Phase::rerank, 0, candidates);
     for (Growth& growth : growths) {
         growth.job->out = growth.beam.rerank();
-        DS_TRY(growth.job->out.finish());
+        Status finished = growth.job->out.finish();
+        kernels::Device* device = context.exec.device();
+        // A device whose memory is out proposes nothing that makes a tree: what it says of that comes first.
+        if (!finished.ok() && device != nullptr) {
+            const std::lock_guard lock(device->busy());
+            DS_TRY(device->finish());
+        }
+        DS_TRY(finished);
     }
     return {};
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/draft/candidate_rows.h"
-#include "engine/draft/eagle_growth.h"
+#include "engine/draft/eagle_rows.h"
 
 namespace draftscope {
 namespace {
@@ -114,7 +114,7 @@ struct Growth {
 class EagleDrafter final : public Drafter {
   public:
     EagleDrafter(std::unique_ptr<EagleModel> model, std::string_view name)
-        : model_(std::move(model)), name_(name), growth_(*model_) {}
+        : model_(std::move(model)), name_(name), rows_(*model_), growth_(rows_) {}
 
     bool uses_head() const override { return true; }
     bool needs_hidden() const override { return model_->aux_layers().empty(); }
@@ -172,7 +172,8 @@ class EagleDrafter final : public Drafter {
 
     std::unique_ptr<EagleModel> model_;
     std::string name_;
-    EagleGrowth growth_;  ///< of trees on a device
+    EagleRows rows_;
+    TreeGrowth growth_;  ///< of trees on a device
     DecoderBatch batch_;
     RowBuffer inputs_;    ///< [rows, 2d]: embedding, hidden
     RowBuffer outputs_;   ///< [rows, d] of the latest pass
@@ -373,9 +374,13 @@ Result<bool> EagleDrafter::grow_there(DraftContext& context, std::span<Growth* c
     for (Growth* growth : active) {
         EagleState& state = state_of(*growth->job);
         jobs.push_back(growth->job);
-        trees.push_back(
-            {growth->job, &growth->beam, &state.cache, growth->committed, growth->free_slot, state.output});
-        trees.back().input = state.input;
+        trees.push_back({growth->job,
+                         {state.input},
+                         &growth->beam,
+                         {state.output},
+                         &state.cache,
+                         growth->committed,
+                         growth->free_slot});
     }
     if (!growth_.fits(context, jobs)) return false;
     return growth_.grow(context, trees);
@@ -386,11 +391,7 @@ bool EagleDrafter::fits_there(const DraftContext& context, std::span<const Draft
         return false;
     std::vector<const DraftJob*> all;
     for (const DraftJob& job : jobs) {
-        const int topk = job.tree.topk, candidates = topk + job.tree.depth * topk * topk;
-        if (job.tree.choices || job.tree.nodes <= 1 || topk > kernels::most_selected ||
-            !kernels::can_rerank(candidates, std::min(job.tree.nodes, candidates + 1)) ||
-            state_of(job).keeps || new_slots(job) == 0)
-            return false;
+        if (!TreeGrowth::fits_step(job) || state_of(job).keeps || new_slots(job) == 0) return false;
         all.push_back(&job);
     }
     if (!growth_.fits(context, all)) return false;
@@ -415,9 +416,13 @@ Status EagleDrafter::draft_there(DraftContext& context, std::span<DraftJob> jobs
         if (!state.output_there.reserve(device, bytes) || !state.input_there.reserve(device, 2 * bytes))
             return failed("{}: out of device memory for a sequence's state", name_);
         job.head_rows.clear();
-        trees.push_back(
-            {&job, nullptr, &state.cache, committed, committed, {}, state.output_there.as<float>()});
-        trees.back().input_there = state.input_there.as<float>();
+        trees.push_back({&job,
+                         {{}, state.input_there.as<float>()},
+                         nullptr,
+                         {{}, state.output_there.as<float>()},
+                         &state.cache,
+                         committed,
+                         committed});
     }
     // Before anything is asked for: memory that grows later would lose what it holds.
     if (!growth_.prepare(trees, *context.head))

@@ -2,6 +2,7 @@
 
 #include "engine/draft/drafters.h"
 #include "engine/draft/path_heads.h"
+#include "engine/draft/path_heads_on_device.h"
 
 namespace draftscope {
 namespace {
@@ -14,6 +15,7 @@ class HydraHeads final : public PathHeads {
         : weights_(std::move(weights)), target_(target) {
         lm_heads_ = level_heads_of(weights_);
     }
+    Status prepare(kernels::Exec& exec) { return on_device_.prepare(exec.device(), weights_, hidden()); }
 
     int heads() const override { return static_cast<int>(weights_.heads.size()); }
     bool sees_path() const override { return true; }
@@ -29,13 +31,16 @@ class HydraHeads final : public PathHeads {
             target_.embed(paths[static_cast<std::size_t>(r)],
                           Rows<float>(inputs.row_data(r) + d, level + 1, d));
         }
+        if (on_device_.ready()) return on_device_.run(level, inputs, out);
         run_blocks(exec, weights_.heads[static_cast<std::size_t>(level)], inputs, scratch_, out);
     }
     std::size_t weight_bytes(int level) const override { return weights_.bytes(level); }
     std::span<const LevelHead> lm_heads() const override { return lm_heads_; }
+    PathHeadsOnDevice* on_device() override { return on_device_.ready() ? &on_device_ : nullptr; }
 
   private:
     PathHeadWeights weights_;
+    PathHeadsOnDevice on_device_;
     std::vector<LevelHead> lm_heads_;
     const Target& target_;
     std::vector<float> inputs_, scratch_;
@@ -46,7 +51,9 @@ class HydraHeads final : public PathHeads {
 Result<std::unique_ptr<Drafter>> make_hydra(const std::string& path, const Target& target,
                                             kernels::Exec& exec) {
     DS_ASSIGN(auto weights, load_path_heads(PathHeadKind::hydra, path, target, exec));
-    return make_path_head_drafter(std::make_unique<HydraHeads>(std::move(weights), target), target, "hydra");
+    auto heads = std::make_unique<HydraHeads>(std::move(weights), target);
+    DS_TRY(heads->prepare(exec));
+    return make_path_head_drafter(std::move(heads), target, "hydra");
 }
 
 }  // namespace draftscope

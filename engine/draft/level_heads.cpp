@@ -20,6 +20,13 @@ class LevelHeads final : public Head {
         dense_.propose(context, *head.matrix, head.bias, tokens_, {}, hidden, k, head.matrix->bytes(), out);
     }
 
+    std::optional<DirectHead> direct(int level) const override {
+        const LevelHead& head = at(level);
+        DirectHead direct{nullptr, head.matrix, tokens_, {}};
+        if (head.bias != nullptr) direct.bias = {head.bias, static_cast<std::size_t>(head.matrix->n())};
+        return direct;
+    }
+
     HeadCost cost(int) const override { return cost_of(*heads_.front().matrix); }
     bool covers(const HeadState*, TokenId token, int) const override { return token >= 0 && token < tokens_; }
 

@@ -1,5 +1,6 @@
 #include "engine/draft/drafters.h"
 #include "engine/draft/path_heads.h"
+#include "engine/draft/path_heads_on_device.h"
 
 namespace draftscope {
 namespace {
@@ -11,19 +12,23 @@ class MedusaHeads final : public PathHeads {
     MedusaHeads(PathHeadWeights weights, int hidden) : weights_(std::move(weights)), hidden_(hidden) {
         lm_heads_ = level_heads_of(weights_);
     }
+    Status prepare(kernels::Exec& exec) { return on_device_.prepare(exec.device(), weights_, hidden_); }
 
     int heads() const override { return static_cast<int>(weights_.heads.size()); }
     bool sees_path() const override { return false; }
     int hidden() const override { return hidden_; }
     void rows(kernels::Exec& exec, int level, Rows<const float> hidden, std::span<const std::vector<TokenId>>,
               Rows<float> out) override {
+        if (on_device_.ready()) return on_device_.run(level, hidden, out);
         run_blocks(exec, weights_.heads[static_cast<std::size_t>(level)], hidden, scratch_, out);
     }
     std::size_t weight_bytes(int level) const override { return weights_.bytes(level); }
     std::span<const LevelHead> lm_heads() const override { return lm_heads_; }
+    PathHeadsOnDevice* on_device() override { return on_device_.ready() ? &on_device_ : nullptr; }
 
   private:
     PathHeadWeights weights_;
+    PathHeadsOnDevice on_device_;
     std::vector<LevelHead> lm_heads_;
     int hidden_;
     std::vector<float> scratch_;
@@ -34,8 +39,9 @@ class MedusaHeads final : public PathHeads {
 Result<std::unique_ptr<Drafter>> make_medusa(const std::string& path, const Target& target,
                                              kernels::Exec& exec) {
     DS_ASSIGN(auto weights, load_path_heads(PathHeadKind::medusa, path, target, exec));
-    return make_path_head_drafter(std::make_unique<MedusaHeads>(std::move(weights), target.config().hidden),
-                                  target, "medusa");
+    auto heads = std::make_unique<MedusaHeads>(std::move(weights), target.config().hidden);
+    DS_TRY(heads->prepare(exec));
+    return make_path_head_drafter(std::move(heads), target, "medusa");
 }
 
 }  // namespace draftscope

@@ -3,13 +3,19 @@
 #include <algorithm>
 
 #include "engine/draft/candidate_rows.h"
+#include "engine/draft/path_heads_on_device.h"
 
 namespace draftscope {
 namespace {
 
 struct PathHeadState final : DrafterState {
-    std::vector<float> hidden;  ///< [d] of the last verified slot
+    std::vector<float> hidden;          ///< [d] of the last verified slot; empty = not taken in here
+    kernels::DeviceBuffer input_there;  ///< [2d] of a round there: the root's embedding and that hidden
 };
+
+PathHeadState& state_of(const DraftJob& job) {
+    return static_cast<PathHeadState&>(*job.state);
+}
 
 /// A job's tree while it grows, with the path of every beam node.
 struct Growth {
@@ -35,7 +41,7 @@ struct Growth {
 class PathHeadDrafter final : public Drafter {
   public:
     PathHeadDrafter(std::unique_ptr<PathHeads> heads, const Target& target, std::string_view name)
-        : heads_(std::move(heads)), target_(target), name_(name) {
+        : heads_(std::move(heads)), target_(target), name_(name), rows_(*heads_, target), growth_(rows_) {
         if (!uses_head()) own_head_ = make_level_heads(heads_->lm_heads(), target);
     }
 
@@ -46,15 +52,26 @@ class PathHeadDrafter final : public Drafter {
         for (DraftJob& job : jobs) {
             if (job.new_hidden.rows == 0) continue;
             const auto last = job.new_hidden.row(job.new_hidden.rows - 1);
-            static_cast<PathHeadState&>(*job.state).hidden.assign(last.begin(), last.end());
+            state_of(job).hidden.assign(last.begin(), last.end());
         }
         return {};
     }
     Status expand(DraftContext& context, std::span<DraftJob> jobs) override;
+    bool fits_there(const DraftContext& context, std::span<const DraftJob> jobs) override;
+    Status draft_there(DraftContext& context, std::span<DraftJob> jobs, TreeStep& step,
+                       DeviceSpans& spans) override;
+    void drafted_there() override { growth_.collect(); }
     std::size_t weight_bytes() const override { return heads_->weight_bytes(0); }
     int most_levels() const override { return heads_->heads(); }
 
   private:
+    /// The same with the head that proposes.
+    DraftContext own_context(const DraftContext& context) const {
+        DraftContext own = context;
+        if (own_head_) own.head = own_head_.get();
+        return own;
+    }
+    Status bring_inputs(std::span<DraftJob> jobs);
     void compute_rows(DraftContext& context, std::span<Growth*> active, int level);
     void begin_level(DraftContext& context, std::span<Growth*> active, int level);
     void list_rows(std::span<Growth*> active);
@@ -64,6 +81,8 @@ class PathHeadDrafter final : public Drafter {
     std::unique_ptr<Head> own_head_;  ///< of checkpoints with LM heads of their own
     const Target& target_;
     std::string name_;
+    PathRows rows_;
+    TreeGrowth growth_;  ///< of trees on a device
     std::vector<float> hidden_, embeddings_, out_;
     std::vector<TokenId> tokens_;  ///< of the rows, for their embeddings
     std::vector<std::vector<TokenId>> paths_;
@@ -73,16 +92,14 @@ class PathHeadDrafter final : public Drafter {
 };
 
 Status PathHeadDrafter::expand(DraftContext& run_context, std::span<DraftJob> jobs) {
-    DraftContext context = run_context;
-    if (own_head_) context.head = own_head_.get();
+    DraftContext context = own_context(run_context);
     if (context.head == nullptr) return failed("{}: drafting needs an LM head", name_);
     std::vector<Growth> growths;
     growths.reserve(jobs.size());
     std::vector<Growth*> active;
     for (DraftJob& job : jobs) {
-        if (static_cast<PathHeadState&>(*job.state).hidden.empty()) {
+        if (state_of(job).hidden.empty())
             return failed("{}: no target features taken in; catch_up comes before expand", name_);
-        }
         job.head_rows.clear();
         growths.emplace_back(context, job);
     }
@@ -100,6 +117,65 @@ Status PathHeadDrafter::expand(DraftContext& run_context, std::span<DraftJob> jo
     return rerank_all(context, growths);
 }
 
+bool PathHeadDrafter::fits_there(const DraftContext& run_context, std::span<const DraftJob> jobs) {
+    const DraftContext context = own_context(run_context);
+    if (heads_->on_device() == nullptr || context.head == nullptr) return false;
+    std::vector<const DraftJob*> all;
+    for (const DraftJob& job : jobs) {
+        const int slots = job.new_there != nullptr ? job.new_rows_there : job.new_hidden.rows;
+        if (!TreeGrowth::fits_step(job) || job.tree.levels() > heads_->heads() || slots == 0) return false;
+        all.push_back(&job);
+    }
+    if (!growth_.fits(context, all)) return false;
+    const std::lock_guard lock(rows_.device().busy());
+    return target_.embeddings_there() != nullptr;
+}
+
+Status PathHeadDrafter::draft_there(DraftContext& run_context, std::span<DraftJob> jobs, TreeStep& step,
+                                    DeviceSpans& spans) {
+    DraftContext context = own_context(run_context);
+    const std::size_t width = 2 * static_cast<std::size_t>(heads_->hidden());
+    std::vector<GrowingTree> trees;
+    for (DraftJob& job : jobs) {
+        PathHeadState& state = state_of(job);
+        if (!state.input_there.reserve(rows_.device(), width * sizeof(float)))
+            return failed("{}: out of device memory for a sequence's state", name_);
+        job.head_rows.clear();
+        trees.push_back({&job, {{}, state.input_there.as<float>()}});
+    }
+    // Before anything is asked for: memory that grows later would lose what it holds.
+    if (!growth_.prepare(trees, *context.head))
+        return failed("{}: out of device memory for its trees; use a smaller batch or tree", name_);
+    DS_TRY(bring_inputs(jobs));
+    growth_.begin(context, trees, spans, &step);
+    return growth_.ask(context, trees, &step);
+}
+
+/// The catch-up of a round there: the roots' embeddings and the hiddens in front of them.
+Status PathHeadDrafter::bring_inputs(std::span<DraftJob> jobs) {
+    kernels::Device& device = rows_.device();
+    const float* embeddings = target_.embeddings_there();
+    const int d = heads_->hidden();
+    std::vector<kernels::CopyRowsOp> copies;
+    for (DraftJob& job : jobs) {
+        PathHeadState& state = state_of(job);
+        float* to = state.input_there.as<float>();
+        copies.push_back({embeddings + std::ptrdiff_t{job.tokens.back()} * d, d, nullptr, 1, d, to, d});
+        if (job.new_there != nullptr) {
+            const float* last = job.new_there + std::ptrdiff_t{job.new_rows_there - 1} * d;
+            copies.push_back({last, d, nullptr, 1, d, to + d, d});
+        } else {
+            const auto last = job.new_hidden.row(job.new_hidden.rows - 1);
+            if (last.size() != static_cast<std::size_t>(d))
+                return failed("{}: target features are {} wide, expected {}", name_, last.size(), d);
+            device.upload(to + d, last.data(), last.size_bytes());
+        }
+        state.hidden.clear();
+    }
+    device.copy_rows(copies);
+    return {};
+}
+
 void PathHeadDrafter::compute_rows(DraftContext& context, std::span<Growth*> active, int level) {
     const int d = heads_->hidden();
     PhaseScope scope(context.phases, Phase::backbone, level);
@@ -109,7 +185,7 @@ void PathHeadDrafter::compute_rows(DraftContext& context, std::span<Growth*> act
         if (level > 0) growth->follow_beam();
         growth->first_row = static_cast<int>(paths_.size());
         growth->rows = heads_->sees_path() ? static_cast<int>(growth->paths.size()) : 1;
-        const auto& hidden = static_cast<PathHeadState&>(*growth->job->state).hidden;
+        const auto& hidden = state_of(*growth->job).hidden;
         for (int r = 0; r < growth->rows; ++r) {
             paths_.push_back(growth->paths[static_cast<std::size_t>(r)]);
             hidden_.insert(hidden_.end(), hidden.begin(), hidden.end());

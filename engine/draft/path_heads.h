@@ -10,6 +10,8 @@
 
 namespace draftscope {
 
+class PathHeadsOnDevice;
+
 /// An LM head of one draft level: Medusa's and Hydra's published heads have one each.
 struct LevelHead {
     const kernels::Matrix* matrix = nullptr;  ///< [V, d]
@@ -32,6 +34,8 @@ class PathHeads {
     /// those alone.
     virtual std::span<const LevelHead> lm_heads() const { return {}; }
     virtual int hidden() const = 0;
+    /// The heads on a device; null = they are in this memory.
+    virtual PathHeadsOnDevice* on_device() = 0;
 };
 
 /// The round around such heads: level l's candidates come from head l, the tree is grown and re-ranked by

@@ -34,9 +34,20 @@ bool DirectThere::keep_ids(kernels::Device& device, std::span<const TokenId> ids
     return true;
 }
 
+/// Brought over once: it does not change as long as the head lives.
+bool DirectThere::keep_bias(kernels::Device& device, int level, std::span<const float> bias) {
+    const auto at = static_cast<std::size_t>(level);
+    if (biases_.size() <= at) biases_.resize(at + 1);
+    if (bias.empty() || biases_[at].as<void>() != nullptr) return true;
+    if (!biases_[at].reserve(device, bias.size_bytes())) return false;
+    device.upload(biases_[at].as<void>(), bias.data(), bias.size_bytes());
+    return true;
+}
+
 bool DirectThere::reserve(kernels::Device& device, int levels, int rows, int k) {
     for (int level = 0; level < levels; ++level) {
         const DirectHead direct = *head_->direct(level);
+        if (!keep_bias(device, level, direct.bias)) return false;
         const int narrow = direct.down == nullptr ? 0 : direct.down->n();
         if ((narrow > 0 && (!narrow_.reserve(device, count(rows, narrow) * sizeof(float)) ||
                             !narrow_half_.reserve(device, count(rows, kernels::padded_columns(narrow)) *
@@ -65,7 +76,8 @@ void DirectThere::ask(LevelThere& call) {
                            narrow_half_.as<kernels::Bf16>(), stride, stride});
         x = narrow_half_.as<kernels::Bf16>();
     }
-    call.device.head({direct.up->device_matrix(), x, call.rows, direct.support, call.k, nullptr, call.ids,
+    const float* bias = biases_[static_cast<std::size_t>(call.level)].as<float>();
+    call.device.head({direct.up->device_matrix(), x, call.rows, direct.support, call.k, bias, call.ids,
                       call.logits, call.sums, scratch_.as<void>()});
     call.tokens = ids_.empty() ? nullptr : ids_there_.as<std::int32_t>();
 }

@@ -69,12 +69,14 @@ struct SupportRow {
 };
 
 /// A head whose proposal is the best rows of one product, so that a device can go from level to level without
-/// asking the host: logits are up (down h), or up h.
+/// asking the host: logits are up (down h), or up h, and the bias on top.
 struct DirectHead {
     const kernels::Matrix* down = nullptr;  ///< null = none
     const kernels::Matrix* up = nullptr;
     int support = 0;               ///< first outputs of `up` that count
     std::span<const TokenId> ids;  ///< token of each output; empty = output i is token i
+    std::span<const float> bias =
+        {};  ///< of `up`'s outputs, the same as long as the head lives; may be empty
 };
 
 class HeadThere;

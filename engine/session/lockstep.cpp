@@ -1,5 +1,6 @@
 #include "engine/session/lockstep.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "engine/session/round_rows.h"
@@ -41,8 +42,9 @@ Status Lockstep::make_jobs() {
         Sequence& sequence = *rounds_[i].sequence;
         sequence.active->begin_round(sequence.head.get());
         // A draft at depth t is followed by a bonus: the last position that may be filled bounds t + 1.
-        const TreeSpec tree =
-            clip_tree(core_.options.tree, context_length - static_cast<int>(sequence.tokens.size()) - 1);
+        int levels = context_length - static_cast<int>(sequence.tokens.size()) - 1;
+        if (core_.drafter.most_levels() > 0) levels = std::min(levels, core_.drafter.most_levels());
+        const TreeSpec tree = clip_tree(core_.options.tree, levels);
         if (tree.nodes <= 1) {
             rounds_[i].tree = DraftTree::with_root(sequence.tokens.back());
             DS_TRY(rounds_[i].tree.finish());

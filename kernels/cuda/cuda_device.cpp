@@ -186,6 +186,7 @@ class CudaDeviceImpl final : public CudaDevice {
     }
     void rms_norm(const RmsNormOp& op) override { launch(cuda::launch_rms_norm, op, "rms_norm"); }
     void round(const RoundOp& op) override { launch(cuda::launch_round, op, "round"); }
+    void add(const AddOp& op) override { launch(cuda::launch_add, op, "add"); }
     void silu_mul(const SiluMulOp& op) override { launch(cuda::launch_silu_mul, op, "silu_mul"); }
     void rope_store(const RopeStoreOp& op) override { launch(cuda::launch_rope_store, op, "rope_store"); }
     void attention(const AttentionOp& op) override { launch(cuda::launch_attention, op, "attention"); }

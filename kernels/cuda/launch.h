@@ -14,6 +14,7 @@ void launch_matmul(const MatmulOp& op, Halves halves, cudaStream_t stream);
 void launch_wide_matmul(const MatmulOp& op, Halves halves, cudaStream_t stream);
 void launch_rms_norm(const RmsNormOp& op, Halves halves, cudaStream_t stream);
 void launch_round(const RoundOp& op, Halves halves, cudaStream_t stream);
+void launch_add(const AddOp& op, Halves halves, cudaStream_t stream);
 void launch_silu_mul(const SiluMulOp& op, Halves halves, cudaStream_t stream);
 void launch_rope_store(const RopeStoreOp& op, Halves halves, cudaStream_t stream);
 void launch_attention(const AttentionOp& op, Halves halves, cudaStream_t stream);

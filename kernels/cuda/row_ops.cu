@@ -61,6 +61,16 @@ __global__ void round_kernel(const RoundOp op) {
 }
 
 template <Halves H>
+__global__ void add_kernel(const AddOp op) {
+    const auto row = static_cast<std::int64_t>(blockIdx.x);
+    const int i = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
+    if (i >= op.cols) return;
+    float* y = op.y + row * op.y_stride + i;
+    const float base = op.base == nullptr ? *y : from_half<H>(op.base[row * op.base_stride + i]);
+    *y = base + activated(op.x[row * op.x_stride + i], op.activation);
+}
+
+template <Halves H>
 __global__ void silu_mul_kernel(const SiluMulOp op) {
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int i = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
@@ -174,6 +184,14 @@ void launch_round(const RoundOp& op, Halves halves, cudaStream_t stream) {
     const dim3 grid(static_cast<unsigned>(op.rows), blocks(op.y_columns));
     with_halves(halves, [&](auto kind) {
         DS_LAUNCH((round_kernel<decltype(kind)::value>), grid, threads, 0, stream, op);
+    });
+}
+
+void launch_add(const AddOp& op, Halves halves, cudaStream_t stream) {
+    if (op.rows == 0) return;
+    const dim3 grid(static_cast<unsigned>(op.rows), blocks(op.cols));
+    with_halves(halves, [&](auto kind) {
+        DS_LAUNCH((add_kernel<decltype(kind)::value>), grid, threads, 0, stream, op);
     });
 }
 

@@ -30,9 +30,10 @@ __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constan
         keys[i] = no_key;
         if (at >= count) continue;
         const int row = at / op.k;
-        float logprob = op.logits[at] - op.logsumexp[row];
+        const int from = op.one_for_all ? at % op.k : at;
+        float logprob = op.logits[from] - op.logsumexp[op.one_for_all ? 0 : row];
         logprob = logprob == logprob ? fminf(logprob, 0.0f) : -INFINITY;
-        const int id = op.ids[at];
+        const int id = op.ids[from];
         op.pool_tokens[at] = op.tokens == nullptr ? id : op.tokens[id];
         op.pool_logprobs[at] = logprob;
         if (op.pool_scores != nullptr) op.pool_scores[at] = above[row] + logprob;

@@ -179,6 +179,31 @@ TEST_P(DeviceOps, RoundAndSiluMul) {
     }
 }
 
+/// A residual block's sum: onto what is there, or onto rounded values.
+TEST_P(DeviceOps, Add) {
+    for (const int width : {1, 96, 257, 1536})
+        for (const bool rounded : {false, true})
+            for (const kernels::Activation activation :
+                 {kernels::Activation::none, kernels::Activation::silu, kernels::Activation::relu}) {
+                const int rows = 6, stride = padded_columns(width);
+                const Both<float> x(device(), twin(), normal(size(rows) * size(width + 1), 1)),
+                    y(device(), twin(), normal(size(rows) * size(width + 5), 2));
+                const Both<Bf16> base(device(), twin(), normal_half(rows, width, 3));
+                for (const bool on_twin : {false, true})
+                    (on_twin ? twin() : device())
+                        .add({x.on(on_twin), width + 1, rows, width, activation,
+                              rounded ? base.on(on_twin) : nullptr, stride, y.on(on_twin), width + 5});
+                const auto found = y.read(false), expected = y.read(true), before = normal(found.size(), 2);
+                if (activation == kernels::Activation::silu)
+                    expect_close(found, expected, 1e-6, "add");
+                else
+                    EXPECT_EQ(found, expected);
+                for (int r = 0; r < rows; ++r)  // nothing behind the columns
+                    for (int c = width; c < width + 5; ++c)
+                        EXPECT_EQ(found[size(r * (width + 5) + c)], before[size(r * (width + 5) + c)]);
+            }
+}
+
 /// Ties, NaN, infinities and fewer values than asked for.
 TEST_P(DeviceOps, Select) {
     for (const int support : {1, 5, 4096, 4097, 49152, 128256})

@@ -48,7 +48,8 @@ std::vector<float> some_logits(Rng& rng, std::size_t count) {
     return values;
 }
 
-void grow_and_compare(kernels::Device& device, int topk, int depth, std::uint64_t seed) {
+/// `one_for_all`: every row of a level has the candidates of one.
+void grow_and_compare(kernels::Device& device, int topk, int depth, std::uint64_t seed, bool one_for_all) {
     Rng rng(seed);
     const auto width = static_cast<std::size_t>(topk);
     TreeSpec spec;
@@ -64,12 +65,14 @@ void grow_and_compare(kernels::Device& device, int topk, int depth, std::uint64_
     for (int level = 0; level <= depth; ++level) {
         const int rows = level == 0 ? 1 : topk;
         const auto cells = static_cast<std::size_t>(rows) * width;
+        const int given = one_for_all ? 1 : rows;
+        const std::size_t said = static_cast<std::size_t>(given) * width;
         std::vector<std::int32_t> ids;
-        for (std::size_t i = 0; i < cells; ++i) ids.push_back(static_cast<std::int32_t>(rng.below(1000)));
+        for (std::size_t i = 0; i < said; ++i) ids.push_back(static_cast<std::int32_t>(rng.below(1000)));
         std::vector<float> norms;
-        for (int r = 0; r < rows; ++r) norms.push_back(0.5f * static_cast<float>(rng.below(4)));
+        for (int r = 0; r < given; ++r) norms.push_back(0.5f * static_cast<float>(rng.below(4)));
         const There<std::int32_t> ids_there(device, ids), pool(device, std::vector<std::int32_t>(cells, -1));
-        const There<float> logits(device, some_logits(rng, cells)), sums(device, norms),
+        const There<float> logits(device, some_logits(rng, said)), sums(device, norms),
             logprobs(device, std::vector<float>(cells, 9.0f));
         auto next = std::make_unique<There<std::int32_t>>(
             device, std::vector<std::int32_t>(width * static_cast<std::size_t>(level + 1), -1));
@@ -80,6 +83,7 @@ void grow_and_compare(kernels::Device& device, int topk, int depth, std::uint64_
         op.ids = ids_there.at();
         op.logits = logits.at();
         op.logsumexp = sums.at();
+        op.one_for_all = one_for_all;
         op.pool_tokens = pool.at();
         op.pool_logprobs = logprobs.at();
         op.keep = level < depth ? topk : 0;
@@ -93,7 +97,7 @@ void grow_and_compare(kernels::Device& device, int topk, int depth, std::uint64_
         device.beam(std::span(&op, 1));
         tails = std::move(next);
         const std::vector<std::int32_t> drafted = pool.read();
-        RC_ASSERT(drafted == ids);
+        for (std::size_t i = 0; i < cells; ++i) RC_ASSERT(drafted[i] == ids[i % said]);
         if (level == 0)
             host.start(drafted, logprobs.read());
         else
@@ -123,13 +127,13 @@ RC_GTEST_PROP(BeamOnADevice, GrowsTheHostsTreeThreadByThread, ()) {
     const auto order = *rc::gen::inRange(0u, 4u);
     const auto device = make_simt_device(order);
     const int topk = *rc::gen::inRange(1, 9), depth = *rc::gen::inRange(0, 4);
-    grow_and_compare(*device, topk, depth, *rc::gen::arbitrary<std::uint64_t>());
+    grow_and_compare(*device, topk, depth, *rc::gen::arbitrary<std::uint64_t>(), *rc::gen::arbitrary<bool>());
 }
 
 RC_GTEST_PROP(BeamOnADevice, GrowsTheHostsTreeOnTheTwin, ()) {
     TwinDevice twin;
     const int topk = *rc::gen::inRange(1, 33), depth = *rc::gen::inRange(0, 6);
-    grow_and_compare(twin, topk, depth, *rc::gen::arbitrary<std::uint64_t>());
+    grow_and_compare(twin, topk, depth, *rc::gen::arbitrary<std::uint64_t>(), *rc::gen::arbitrary<bool>());
 }
 
 }  // namespace

@@ -57,6 +57,7 @@ class SimtDevice final : public Device {
     void matmul(const MatmulOp& op) override { run(cuda::launch_matmul, op); }
     void rms_norm(const RmsNormOp& op) override { run(cuda::launch_rms_norm, op); }
     void round(const RoundOp& op) override { run(cuda::launch_round, op); }
+    void add(const AddOp& op) override { run(cuda::launch_add, op); }
     void silu_mul(const SiluMulOp& op) override { run(cuda::launch_silu_mul, op); }
     void rope_store(const RopeStoreOp& op) override { run(cuda::launch_rope_store, op); }
     void attention(const AttentionOp& op) override { run(cuda::launch_attention, op); }

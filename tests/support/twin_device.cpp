@@ -174,17 +174,35 @@ void TwinDevice::rms_norm(const RmsNormOp& op) {
     }
 }
 
+namespace {
+
+float through(Activation activation, float v) {
+    if (activation == Activation::silu) return v / (1.0f + std::exp(-v));
+    return activation == Activation::relu ? std::max(v, 0.0f) : v;
+}
+
+}  // namespace
+
 void TwinDevice::round(const RoundOp& op) {
     note("round", op.x, op.x_stride, op.rows, op.cols, op.y, op.y_stride, op.y_columns, op.activation);
-    const auto through = [&](float v) {
-        if (op.activation == Activation::silu) return v / (1.0f + std::exp(-v));
-        return op.activation == Activation::relu ? std::max(v, 0.0f) : v;
-    };
     for (int m = 0; m < op.rows; ++m) {
         const float* x = row(op.x, m * op.x_stride, size(op.cols), "round x");
         Bf16* y = row(op.y, m * op.y_stride, size(op.y_columns), "round y");
-        std::transform(x, x + op.cols, y, [&](float v) { return half_of(through(v)); });
+        std::transform(x, x + op.cols, y, [&](float v) { return half_of(through(op.activation, v)); });
         std::fill(y + op.cols, y + op.y_columns, Bf16{0});
+    }
+}
+
+void TwinDevice::add(const AddOp& op) {
+    note("add", op.x, op.x_stride, op.rows, op.cols, op.activation, op.base, op.base_stride, op.y,
+         op.y_stride);
+    for (int m = 0; m < op.rows; ++m) {
+        const float* x = row(op.x, m * op.x_stride, size(op.cols), "add x");
+        const Bf16* base =
+            op.base == nullptr ? nullptr : row(op.base, m * op.base_stride, size(op.cols), "add base");
+        float* y = row(op.y, m * op.y_stride, size(op.cols), "add y");
+        for (int i = 0; i < op.cols; ++i)
+            y[i] = (base == nullptr ? y[i] : value_of(base[i])) + through(op.activation, x[i]);
     }
 }
 
@@ -382,9 +400,10 @@ void TwinDevice::head(const HeadOp& op) {
 }
 
 void TwinDevice::beam(const BeamOp& op) {
-    note("beam", op.level, op.rows, op.k, op.ids, op.logits, op.logsumexp, op.tokens, op.pool_tokens,
-         op.pool_logprobs, op.keep, op.first_row, op.first_slot, op.scores, op.next_tokens, op.next_rows,
-         op.tails, op.next_tails, op.pool_scores, op.pool_parents, op.row_places, op.first_place);
+    note("beam", op.level, op.rows, op.k, op.ids, op.logits, op.logsumexp, op.one_for_all, op.tokens,
+         op.pool_tokens, op.pool_logprobs, op.keep, op.first_row, op.first_slot, op.scores, op.next_tokens,
+         op.next_rows, op.tails, op.next_tails, op.pool_scores, op.pool_parents, op.row_places,
+         op.first_place);
     const int count = op.rows * op.k;
     if (count > most_beam || op.rows > most_selected || op.keep > std::min(count, most_selected) ||
         (op.level == 0 && op.rows != 1))
@@ -393,8 +412,10 @@ void TwinDevice::beam(const BeamOp& op) {
     std::vector<int> order(size(count));
     std::iota(order.begin(), order.end(), 0);
     for (int i = 0; i < count; ++i) {
-        const int id = *row(op.ids, i, 1, "beam ids");
-        float logprob = *row(op.logits, i, 1, "logits") - *row(op.logsumexp, i / op.k, 1, "sums");
+        const int from = op.one_for_all ? i % op.k : i;
+        const int id = *row(op.ids, from, 1, "beam ids");
+        float logprob =
+            *row(op.logits, from, 1, "logits") - *row(op.logsumexp, op.one_for_all ? 0 : i / op.k, 1, "sums");
         logprob = logprob == logprob ? std::min(logprob, 0.0f) : lowest;
         *row(op.pool_tokens, i, 1, "pool") =
             op.tokens == nullptr ? id : *row(op.tokens, id, 1, "tokens of ids");

@@ -28,6 +28,7 @@ class TwinDevice final : public kernels::Device {
     void matmul(const kernels::MatmulOp& op) override;
     void rms_norm(const kernels::RmsNormOp& op) override;
     void round(const kernels::RoundOp& op) override;
+    void add(const kernels::AddOp& op) override;
     void silu_mul(const kernels::SiluMulOp& op) override;
     void rope_store(const kernels::RopeStoreOp& op) override;
     void attention(const kernels::AttentionOp& op) override;

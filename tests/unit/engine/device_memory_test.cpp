@@ -39,22 +39,27 @@ TEST(DeviceMemory, ARefusedQuestionLeavesNothingUnderWayAndMayBeAskedAgain) {
 }
 
 /// Wherever memory ends in a round that the device makes alone.
-class RefusedRounds : public ::testing::TestWithParam<const char*> {};
+struct Refused {
+    const char *drafter, *head;
+};
+class RefusedRounds : public ::testing::TestWithParam<Refused> {};
 
 TEST_P(RefusedRounds, LeaveNothingUnderWay) {
     const RankingFile ranking = RankingFile::shuffled(vocab);
     RigSetting small, setting;  // the first makes the drafter
-    small.drafter = setting.drafter = "eagle2";
+    small.drafter = setting.drafter = GetParam().drafter;
     small.tree = "chain=1";
     small.rounds_there = false;
     setting.tree = "depth=3,topk=4,nodes=12";
-    small.head = setting.head = GetParam();
+    small.head = setting.head = GetParam().head;
     int left = 0;
     for (;; ++left) {
         TwinExec on;
         auto target = DecodeRig::build(tiny(), kernels::Precision::bf16, on.exec.get());
         const TinyEagle2 eagle(target->config(), 77);
-        DecodeRig rig(std::move(target), {{"eagle2", eagle.folder()}}, ranking.path());
+        const TinyPathHeads hydra(target->config(), true, 82, 4, true);
+        DecodeRig rig(std::move(target), {{"eagle2", eagle.folder()}, {"hydra", hydra.folder()}},
+                      ranking.path());
         rig.run_on(*on.exec);
         const TinyArtefacts artefacts(rig);
         ASSERT_EQ(rig.decode_error(small, prompts()[0]).message, "no error");
@@ -66,7 +71,10 @@ TEST_P(RefusedRounds, LeaveNothingUnderWay) {
     }
     EXPECT_GT(left, 20);
 }
-INSTANTIATE_TEST_SUITE_P(Heads, RefusedRounds, ::testing::Values("full", "dynaspec:kmax=4,kmin=3"));
+INSTANTIATE_TEST_SUITE_P(Heads, RefusedRounds,
+                         ::testing::Values(Refused{"eagle2", "full"},
+                                           Refused{"eagle2", "dynaspec:kmax=4,kmin=3"},
+                                           Refused{"hydra", "full"}));
 
 }  // namespace
 }  // namespace draftscope::testing

@@ -24,10 +24,17 @@ class DeviceRounds : public ::testing::TestWithParam<std::string> {
         auto target = DecodeRig::build(tiny(), kernels::Precision::bf16, on_.exec.get());
         eagle_.emplace(target->config(), 77);
         eagle3_.emplace(target->config(), 78, vocab);
-        rig_.emplace(
-            std::move(target),
-            std::map<std::string, std::string>{{"eagle2", eagle_->folder()}, {"eagle3", eagle3_->folder()}},
-            ranking_.path());
+        medusa_.emplace(target->config(), false, 79);
+        hydra_.emplace(target->config(), true, 80);
+        // Fewer levels than some trees ask for.
+        whole_medusa_.emplace(target->config(), false, 81, 3, true);
+        whole_hydra_.emplace(target->config(), true, 82, 3, true);
+        rig_.emplace(std::move(target),
+                     std::map<std::string, std::string>{{"eagle2", eagle_->folder()},
+                                                        {"eagle3", eagle3_->folder()},
+                                                        {"medusa", medusa_->folder()},
+                                                        {"hydra", hydra_->folder()}},
+                     ranking_.path());
         rig_->run_on(*on_.exec);
         artefacts_.emplace(*rig_);
     }
@@ -42,11 +49,14 @@ class DeviceRounds : public ::testing::TestWithParam<std::string> {
     }
 
     void expect_the_hosts(const RigSetting& setting);
+    std::string whole_medusa() const { return "medusa:" + whole_medusa_->folder(); }
+    std::string whole_hydra() const { return "hydra:" + whole_hydra_->folder(); }
 
     TwinExec on_ = exec_of(GetParam());
     int nodes_ = 0, accepted_ = 0;
     std::optional<TinyEagle2> eagle_;
     std::optional<TinyEagle3> eagle3_;
+    std::optional<TinyPathHeads> medusa_, hydra_, whole_medusa_, whole_hydra_;
     RankingFile ranking_ = RankingFile::shuffled(vocab);
     std::optional<DecodeRig> rig_;
     std::optional<TinyArtefacts> artefacts_;
@@ -124,6 +134,31 @@ std::vector<RigSetting> settings() {
     return all;
 }
 
+/// Of drafters whose levels have a head each.
+std::vector<RigSetting> path_settings(const std::string& drafter, bool own_heads) {
+    std::vector<RigSetting> all;
+    const auto add = [&](const char* head, const char* tree, double temperature, const char* verify) {
+        RigSetting& setting = all.emplace_back();
+        setting.drafter = drafter;
+        setting.head = head;
+        setting.tree = tree;
+        setting.batch = tree[0] == 'c' ? 1 : 3;
+        setting.max_new = 7;
+        setting.temperature = temperature;
+        setting.verify = verify;
+        if (temperature > 0 && verify[0] == 'm') setting.top_p = 0.8;
+        setting.calibration_rounds = head[0] == 's' ? 3 : 0;
+    };
+    for (const char* tree : trees) add("full", tree, 0, "match");
+    add("full", trees[1], 0.8, "match");
+    add("full", trees[2], 0.9, "typical");
+    if (own_heads) return all;
+    add("fr-spec:v=6", trees[2], 0, "match");
+    all.back().acceptance = "rate:0.7";
+    for (const char* head : others) add(head, trees[1], head[0] == 'd' ? 0.8 : 0.0, "match");
+    return all;
+}
+
 void DeviceRounds::expect_the_hosts(const RigSetting& setting) {
     SCOPED_TRACE(to_text(setting));
     const auto found = steps(setting, true), expected = steps(setting, false);
@@ -147,6 +182,17 @@ TEST_P(DeviceRounds, AreTheHosts) {
     EXPECT_GT(accepted_, 20);
 }
 
+TEST_P(DeviceRounds, OfHeadsForEachLevelAreTheHosts) {
+    for (const std::string& drafter :
+         {std::string("medusa"), std::string("hydra"), whole_medusa(), whole_hydra()})
+        for (const RigSetting& setting : path_settings(drafter, drafter.size() > 6)) {
+            expect_the_hosts(setting);
+            if (HasFatalFailure()) return;
+        }
+    EXPECT_GT(nodes_, 500);
+    EXPECT_GT(accepted_, 20);
+}
+
 /// The same by the kernels, which are slow so.
 class KernelRounds : public DeviceRounds {};
 
@@ -166,7 +212,16 @@ TEST_P(KernelRounds, AreTheHosts) {
         expect_the_hosts(setting);
         if (HasFatalFailure()) return;
     }
-    EXPECT_GT(nodes_, 12);
+    for (const std::string& drafter : {whole_medusa(), whole_hydra()}) {
+        RigSetting setting;
+        setting.drafter = drafter;
+        setting.tree = "depth=1,topk=3,nodes=5";
+        setting.batch = 2;
+        setting.max_new = 3;
+        expect_the_hosts(setting);
+        if (HasFatalFailure()) return;
+    }
+    EXPECT_GT(nodes_, 24);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, KernelRounds, ::testing::Values("simt2"), kind_of);
@@ -214,9 +269,11 @@ TEST_P(DeviceRounds, WaitOnce) {
     if (on_.twin == nullptr) GTEST_SKIP() << "the twin counts waits";
     std::vector<std::pair<const char*, bool>> cases = {{"fr-spec:v=6", true}, {"fr-spec:v=6", false}};
     for (const char* head : others) cases.emplace_back(head, true);
-    for (const char* drafter : {"eagle2", "eagle3"})
+    for (const std::string& drafter : {std::string("eagle2"), std::string("eagle3"), std::string("medusa"),
+                                       std::string("hydra"), whole_medusa(), whole_hydra()})
         for (const auto& [head, there] : cases)
             for (const int batch : {1, 3}) {
+                if (drafter.size() > 6 && head[0] != 'f') continue;  // it drafts with its own
                 RigSetting setting;
                 setting.drafter = drafter;
                 setting.head = head;

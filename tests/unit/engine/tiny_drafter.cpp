@@ -55,7 +55,8 @@ void write_checkpoint(const ScratchFolder& folder, const std::vector<NamedTensor
 
 }  // namespace
 
-TinyPathHeads::TinyPathHeads(const ModelConfig& target, bool sees_path, std::uint64_t seed, int heads) {
+TinyPathHeads::TinyPathHeads(const ModelConfig& target, bool sees_path, std::uint64_t seed, int heads,
+                             bool whole) {
     Rng rng(seed);
     std::vector<NamedTensor> tensors;
     for (int i = 0; i < heads; ++i) {
@@ -63,6 +64,15 @@ TinyPathHeads::TinyPathHeads(const ModelConfig& target, bool sees_path, std::uin
         const std::string name = std::to_string(i) + ".0.linear";
         tensors.push_back(random_tensor(name + ".weight", {target.hidden, inputs}, rng, 2.0));
         tensors.push_back(random_tensor(name + ".bias", {target.hidden}, rng));
+        if (!whole) continue;
+        const std::string head = std::to_string(i);
+        const auto layer = [&](const std::string& of, std::int64_t outputs, std::int64_t columns) {
+            tensors.push_back(random_tensor(head + of + ".weight", {outputs, columns}, rng, 2.0));
+            tensors.push_back(random_tensor(head + of + ".bias", {outputs}, rng));
+        };
+        layer(".0.res_connection", target.hidden, inputs);
+        layer(".1.linear", target.hidden, target.hidden);
+        layer(".2", target.vocab, target.hidden);
     }
     write_checkpoint(folder_, tensors,
                      fmt::format(R"({{"hidden_size": {}, "vocab_size": {}}})", target.hidden, target.vocab));

@@ -19,10 +19,12 @@ class TinyEagle2 {
     ScratchFolder folder_;
 };
 
-/// A Medusa or Hydra checkpoint with random residual blocks.
+/// A Medusa or Hydra checkpoint with random residual blocks. `whole`: a head has two, the first with a
+/// shortcut, and an LM head of its own with a bias.
 class TinyPathHeads {
   public:
-    TinyPathHeads(const ModelConfig& target, bool sees_path, std::uint64_t seed, int heads = 4);
+    TinyPathHeads(const ModelConfig& target, bool sees_path, std::uint64_t seed, int heads = 4,
+                  bool whole = false);
     const std::string& folder() const { return folder_.path(); }
 
   private:

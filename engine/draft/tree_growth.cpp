@@ -1,4 +1,4 @@
-#include "engine/draft/eagle_growth.h"
+#include "engine/draft/tree_growth.h"
 
 #include <algorithm>
 #include <bit>
@@ -19,19 +19,32 @@ int most_levels(std::span<const GrowingTree> trees) {
     return levels;
 }
 
-int rows_of(int level, int topk) {
-    return level == 0 ? 1 : topk;
-}
-
 }  // namespace
 
-HeadThere& EagleGrowth::there_of(Head& head) {
+void bring_rows(kernels::Device& device, std::span<const RowAnywhere> rows, int width, float* to) {
+    const auto cols = static_cast<std::size_t>(width);
+    std::vector<float> here;
+    std::vector<kernels::CopyRowsOp> copies;
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+        if (rows[r].there != nullptr) {
+            copies.push_back({rows[r].there, width, nullptr, 1, width, to + r * cols, width});
+            continue;
+        }
+        here.resize(rows.size() * cols);
+        std::copy(rows[r].here.begin(), rows[r].here.end(),
+                  here.begin() + static_cast<std::ptrdiff_t>(r * cols));
+    }
+    if (!here.empty()) device.upload(to, here.data(), here.size() * sizeof(float));
+    device.copy_rows(copies);
+}
+
+HeadThere& TreeGrowth::there_of(Head& head) {
     if (HeadThere* own = head.there()) return *own;
     direct_.use(head);
     return direct_;
 }
 
-bool EagleGrowth::fits(const DraftContext& context, std::span<const DraftJob* const> jobs) {
+bool TreeGrowth::fits(const DraftContext& context, std::span<const DraftJob* const> jobs) {
     if (jobs.empty() || context.sampled != nullptr ||
         (context.watcher != nullptr && context.watcher->watching()))
         return false;
@@ -49,17 +62,23 @@ bool EagleGrowth::fits(const DraftContext& context, std::span<const DraftJob* co
     return there_of(*context.head).fits(call, levels, first.topk, states);
 }
 
+bool TreeGrowth::fits_step(const DraftJob& job) {
+    const int topk = job.tree.topk, candidates = topk + job.tree.depth * topk * topk;
+    return !job.tree.choices && job.tree.nodes > 1 && topk <= kernels::most_selected &&
+           kernels::can_rerank(candidates, std::min(job.tree.nodes, candidates + 1));
+}
+
 /// Memory for all levels, before the first: what moves later would lose what it held.
-bool EagleGrowth::prepare(std::span<const GrowingTree> trees, Head& head) {
-    kernels::Device& device = *model_.device();
+bool TreeGrowth::prepare(std::span<const GrowingTree> trees, Head& head) {
+    kernels::Device& device = rows_.device();
     topk_ = trees.front().job->tree.topk;
     head_ = &there_of(head);
-    const int levels = levels_ = most_levels(trees), most_rows = static_cast<int>(trees.size()) * topk_;
+    const int count_of_trees = static_cast<int>(trees.size()), most_nodes = count_of_trees * topk_;
+    const int levels = levels_ = most_levels(trees), most_rows = count_of_trees * rows_of(1);
     cells_ = 0;
     for (const GrowingTree& tree : trees) cells_ += count(1 + tree.job->tree.depth * topk_, topk_);
-    const auto rows = static_cast<std::size_t>(most_rows);
-    embeddings_ = model_.embeddings_there();
-    bool enough = embeddings_ != nullptr && model_.on_device()->make_room(most_rows) &&
+    const auto nodes = static_cast<std::size_t>(most_nodes), rows = static_cast<std::size_t>(most_rows);
+    bool enough = rows_.make_room(count_of_trees, most_nodes) &&
                   head_->reserve(device, levels, most_rows, topk_) && place_notes(trees);
     const auto words = [&](kernels::DeviceBuffer& buffer, std::size_t values) {
         enough = enough && buffer.reserve(device, values * sizeof(float));
@@ -69,18 +88,18 @@ bool EagleGrowth::prepare(std::span<const GrowingTree> trees, Head& head) {
     words(sums_, rows);
     words(scores_, trees.size() * kernels::most_selected);
     words(places_, trees.size() * kernels::most_selected);
-    words(tokens_, rows);
-    words(parents_, rows);
+    words(tokens_, nodes);
+    words(parents_, nodes);
     words(pool_, 4 * cells_);
-    words(roots_, 2 * trees.size() * static_cast<std::size_t>(hidden()));
+    words(roots_, 2 * trees.size() * static_cast<std::size_t>(rows_.hidden()));
     const void* before[] = {tails(0), tails(1)};
-    for (kernels::DeviceBuffer& one : tails_) words(one, rows * static_cast<std::size_t>(levels));
-    if (before[0] != tails(0) || before[1] != tails(1)) model_.on_device()->forget_graphs();
+    for (kernels::DeviceBuffer& one : tails_) words(one, nodes * static_cast<std::size_t>(levels));
+    if (before[0] != tails(0) || before[1] != tails(1)) rows_.tails_moved();
     return enough;
 }
 
 /// Places of what the head leaves there, and memory for it.
-bool EagleGrowth::place_notes(std::span<const GrowingTree> trees) {
+bool TreeGrowth::place_notes(std::span<const GrowingTree> trees) {
     const std::size_t table = trees.size() * (static_cast<std::size_t>(levels_) + 1);
     set_first_.assign(table, 0);
     set_words_ = 0;
@@ -97,21 +116,21 @@ bool EagleGrowth::place_notes(std::span<const GrowingTree> trees) {
                 first = set_first_[set_at(static_cast<int>(i), last)];
                 continue;
             }
-            rows += rows_of(level, topk_);
+            rows += rows_of(level);
             first = static_cast<std::int32_t>(set_words_);
-            set_words_ += static_cast<std::size_t>(head_->set_room(level, rows_of(level, topk_)));
+            set_words_ += static_cast<std::size_t>(head_->set_room(level, rows_of(level)));
         }
         note_first_.push_back(words_);
         if (level < levels_) words_ += static_cast<std::size_t>(head_->note_room(call, rows));
     }
-    kernels::Device& device = *model_.device();
+    kernels::Device& device = rows_.device();
     return left_there_.reserve(device, std::bit_ceil(words_ * sizeof(std::int32_t))) &&
            sets_there_.reserve(device,
                                std::bit_ceil(std::max<std::size_t>(set_words_, 1) * sizeof(std::int32_t)));
 }
 
-Result<bool> EagleGrowth::grow(DraftContext& context, std::span<GrowingTree> trees) {
-    kernels::Device& device = *model_.device();
+Result<bool> TreeGrowth::grow(DraftContext& context, std::span<GrowingTree> trees) {
+    kernels::Device& device = rows_.device();
     const std::lock_guard lock(device.busy());
     if (!prepare(trees, *context.head)) return false;
     own_spans_.begin(device.timer());
@@ -126,27 +145,26 @@ Result<bool> EagleGrowth::grow(DraftContext& context, std::span<GrowingTree> tre
     return true;
 }
 
-void EagleGrowth::begin(DraftContext& context, std::span<GrowingTree> trees, DeviceSpans& spans,
-                        const TreeStep* step) {
+void TreeGrowth::begin(DraftContext& context, std::span<GrowingTree> trees, DeviceSpans& spans,
+                       const TreeStep* step) {
     spans_ = &spans;
     asked_levels_ = 0;
     wants_sets_ = set_words_ > 0 && (head_->reads_sets() || (step != nullptr && step->sets_come()));
     place(trees);
     std::vector<GrowingTree*> active;
     for (GrowingTree& tree : trees) active.push_back(&tree);
-    begin_head(context, active, 0, static_cast<int>(trees.size()));
+    begin_head(context, active, 0, static_cast<int>(trees.size()), roots_.as<float>());
 }
 
-Status EagleGrowth::ask(DraftContext& context, std::span<GrowingTree> trees, TreeStep* step) {
-    bring_roots(trees);
+Status TreeGrowth::ask(DraftContext& context, std::span<GrowingTree> trees, TreeStep* step) {
     std::vector<GrowingTree*> active;
     for (GrowingTree& tree : trees) active.push_back(&tree);
     for (int level = 0; !active.empty(); ++level) {
-        const int rows = static_cast<int>(active.size()) * rows_of(level, topk_);
-        if (level > 0) DS_TRY(pass(context, active, level, rows));
+        const int rows = static_cast<int>(active.size()) * rows_of(level);
+        DS_TRY(ask_rows(context, active, level, rows));
         propose(context, active, level, rows);
     }
-    kernels::Device& device = *model_.device();
+    kernels::Device& device = rows_.device();
     if (step != nullptr && step->sets_come()) hand_sets(trees, *step);
     if (step != nullptr) rerank(context.phases, trees, *step);
     left_.resize(words_ + (head_->reads_sets() ? set_words_ : 0));
@@ -157,17 +175,17 @@ Status EagleGrowth::ask(DraftContext& context, std::span<GrowingTree> trees, Tre
 }
 
 /// What the trees' rows can propose, for the target's pass.
-void EagleGrowth::hand_sets(std::span<const GrowingTree> trees, TreeStep& step) {
+void TreeGrowth::hand_sets(std::span<const GrowingTree> trees, TreeStep& step) {
     auto* sizes = left_there_.as<std::int32_t>();
     for (const GrowingTree& tree : trees)
         for (int level = tree.job->tree.levels(); level <= levels_; ++level)
-            model_.device()->copy(sizes + set_at(tree.place, level),
-                                  sizes + set_at(tree.place, tree.job->tree.levels() - 1),
-                                  sizeof(std::int32_t));
+            rows_.device().copy(sizes + set_at(tree.place, level),
+                                sizes + set_at(tree.place, tree.job->tree.levels() - 1),
+                                sizeof(std::int32_t));
     step.use_sets(sets_there_.as<TokenId>(), set_first_, sizes);
 }
 
-void EagleGrowth::collect() {
+void TreeGrowth::collect() {
     std::vector<std::span<const TokenId>> sets;
     for (std::size_t i = 0; i < asked_levels_; ++i) {
         const Asked& asked = asked_[i];
@@ -187,7 +205,7 @@ void EagleGrowth::collect() {
 }
 
 /// The trees that BeamExpansion::rerank() makes of the pools, as rows.
-void EagleGrowth::rerank(PhaseRecorder& phases, std::span<const GrowingTree> trees, TreeStep& step) {
+void TreeGrowth::rerank(PhaseRecorder& phases, std::span<const GrowingTree> trees, TreeStep& step) {
     int candidates = 0;
     for (const GrowingTree& tree : trees) candidates += tree.proposed;
     DeviceSpans::Scope scope(*spans_, phases, Phase::rerank, 0, candidates, 0);
@@ -206,63 +224,39 @@ void EagleGrowth::rerank(PhaseRecorder& phases, std::span<const GrowingTree> tre
         op.first_slot = op.first_position = static_cast<int>(tree.job->tokens.size()) - 1;
         step.aim(op, tree.place);
     }
-    model_.device()->rerank(ops);
+    rows_.device().rerank(ops);
 }
 
 /// Places in the step, and the inputs of the roots' rows.
-void EagleGrowth::place(std::span<GrowingTree> trees) {
-    const std::size_t width = 2 * static_cast<std::size_t>(hidden());
+void TreeGrowth::place(std::span<GrowingTree> trees) {
     std::size_t pool = 0;
+    inputs_.clear();
     for (std::size_t i = 0; i < trees.size(); ++i) {
         GrowingTree& tree = trees[i];
-        tree.place = tree.first_row = static_cast<int>(i);
+        tree.place = tree.first_node = tree.first_row = static_cast<int>(i);
         tree.pool = pool;
         tree.proposed = 0;
         pool += count(1 + tree.job->tree.depth * topk_, topk_);
-        if (!head_->reads_inputs()) continue;
-        float* input = roots_.as<float>() + i * width;
-        if (tree.input_there != nullptr)
-            model_.device()->copy(input, tree.input_there, width * sizeof(float));
-        else
-            model_.device()->upload(input, tree.input.data(), width * sizeof(float));
+        inputs_.push_back(tree.input);
     }
+    if (head_->reads_inputs()) bring_rows(rows_.device(), inputs_, 2 * rows_.hidden(), roots_.as<float>());
 }
 
-/// The rows that the roots' candidates come from.
-void EagleGrowth::bring_roots(std::span<const GrowingTree> trees) {
-    const std::size_t bytes = count(1, hidden()) * sizeof(float);
-    for (const GrowingTree& tree : trees) {
-        float* root = model_.on_device()->outputs() + count(tree.first_row, hidden());
-        if (tree.output_there != nullptr)
-            model_.device()->copy(root, tree.output_there, bytes);
-        else
-            model_.device()->upload(root, tree.output.data(), bytes);
+/// The rows of the nodes that the level before has chosen.
+Status TreeGrowth::ask_rows(DraftContext& context, std::span<GrowingTree* const> active, int level,
+                            int rows) {
+    LevelRows::Level asked{context, *spans_, level, rows, topk_, active, head_->reads_inputs()};
+    if (level > 0) {
+        asked.tokens = tokens_.as<std::int32_t>();
+        asked.parents = parents_.as<std::int32_t>();
+        asked.tails = tails(level - 1);
     }
+    return rows_.ask(asked, [&](const float* inputs) { begin_head(context, active, level, rows, inputs); });
 }
 
-/// The layer over the rows that the level before has chosen.
-Status EagleGrowth::pass(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows) {
-    kernels::Device& device = *model_.device();
-    EagleOnDevice& layer = *model_.on_device();
-    const int d = hidden();
-    batch_.clear();
-    slots_.assign(static_cast<std::size_t>(level), 0);  // the device knows which
-    for (const GrowingTree* tree : active)
-        for (int b = 0; b < topk_; ++b)
-            batch_.add_row(*tree->cache, tree->free_slot + (level - 1) * topk_ + b,
-                           tree->committed + level - 1, tree->committed, slots_);
-    DeviceSpans::Scope asked(
-        *spans_, context.phases, Phase::backbone, level, rows,
-        model_.weight_bytes() + batch_.kv_bytes(model_.shape().kv_width(), sizeof(kernels::Bf16)));
-    device.copy_rows({embeddings_, d, tokens_.as<std::int32_t>(), rows, d, layer.inputs(), 2 * d});
-    device.copy_rows({layer.outputs(), d, parents_.as<std::int32_t>(), rows, d, layer.inputs() + d, 2 * d});
-    begin_head(context, active, level, rows);
-    return layer.ask(batch_, tails(level - 1), (level - 1) % 2);
-}
-
-/// Before the layer of the level.
-void EagleGrowth::begin_head(DraftContext& context, std::span<GrowingTree* const> active, int level,
-                             int rows) {
+/// Before the rows of the level are made.
+void TreeGrowth::begin_head(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows,
+                            const float* inputs) {
     if (asked_.size() == asked_levels_) asked_.emplace_back();
     Asked& asked = asked_[asked_levels_++];
     asked.level = level;
@@ -273,19 +267,18 @@ void EagleGrowth::begin_head(DraftContext& context, std::span<GrowingTree* const
     for (const GrowingTree* tree : active) {
         const std::size_t at = set_at(tree->place, level);
         SequenceThere& one = asked.sequences.emplace_back();
-        one = {tree->job->head_state, tree->place, tree->first_row, rows_of(level, topk_)};
+        one = {tree->job->head_state, tree->place, tree->first_row, rows_of(level)};
         if (!wants_sets_) continue;
         one.set = sets_there_.as<TokenId>() + set_first_[at];
         one.set_size = left_there_.as<std::int32_t>() + at;
     }
     LevelThere call = call_of(context, asked);
-    if (head_->reads_inputs()) call.inputs = level == 0 ? roots_.as<float>() : model_.on_device()->inputs();
+    if (head_->reads_inputs()) call.inputs = inputs;
     head_->begin(call);
 }
 
-LevelThere EagleGrowth::call_of(DraftContext& context, const Asked& asked) {
-    LevelThere call{*model_.device(), context.phases, *spans_,        asked.level,
-                    asked.rows,       topk_,          asked.sequences};
+LevelThere TreeGrowth::call_of(DraftContext& context, const Asked& asked) {
+    LevelThere call{rows_.device(), context.phases, *spans_, asked.level, asked.rows, topk_, asked.sequences};
     call.notes = left_there_.as<std::int32_t>() + asked.notes;
     call.ids = best_.as<std::int32_t>();
     call.logits = logits_.as<float>();
@@ -293,40 +286,44 @@ LevelThere EagleGrowth::call_of(DraftContext& context, const Asked& asked) {
     return call;
 }
 
-void EagleGrowth::ask_head(DraftContext& context, int rows) {
+void TreeGrowth::ask_head(DraftContext& context, int rows) {
     LevelThere call = call_of(context, asked_[asked_levels_ - 1]);
-    call.x = model_.on_device()->ask_head_rows(rows);
+    call.x = rows_.ask_head_rows(rows);
     head_->ask(call);
     names_ = call.tokens;
 }
 
 /// Candidates of the level's rows, and the rows of the next one. Trees that end here leave `active`.
-void EagleGrowth::propose(DraftContext& context, std::vector<GrowingTree*>& active, int level, int rows) {
+void TreeGrowth::propose(DraftContext& context, std::vector<GrowingTree*>& active, int level, int rows) {
     ask_head(context, rows);
     DeviceSpans::Scope asked(*spans_, context.phases, Phase::topk, level, rows,
                              count(rows, topk_) * (sizeof(float) + sizeof(std::int32_t)));
-    int next_first = 0;
+    int next_node = 0, next_row = 0;
     beams_.clear();
     for (GrowingTree* tree : active) {
-        tree->job->head_rows.push_back(rows_of(level, topk_));
+        tree->job->head_rows.push_back(rows_of(level));
         const bool goes_on = level < tree->job->tree.depth;
-        beams_.push_back(extend(*tree, level, goes_on, next_first));
-        tree->first_row = next_first;
-        if (goes_on) next_first += topk_;
+        beams_.push_back(extend(*tree, level, goes_on, next_node));
+        tree->first_node = next_node;
+        tree->first_row = next_row;
+        if (!goes_on) continue;
+        next_node += topk_;
+        next_row += rows_of(level + 1);
     }
-    model_.device()->beam(beams_);
+    rows_.device().beam(beams_);
     std::erase_if(active, [&](const GrowingTree* tree) { return level >= tree->job->tree.depth; });
 }
 
-/// Puts the level's candidates into the tree's pool; where it goes on, its next rows begin at `next_first`.
-kernels::BeamOp EagleGrowth::extend(GrowingTree& tree, int level, bool goes_on, int next_first) {
-    const int rows = rows_of(level, topk_);
+/// Puts the level's candidates into the tree's pool; where it goes on, its next nodes begin at `next_first`.
+kernels::BeamOp TreeGrowth::extend(GrowingTree& tree, int level, bool goes_on, int next_first) {
+    const int nodes = nodes_of(level);
     const std::size_t first = count(tree.first_row, topk_);
     auto* pool = pool_.as<std::int32_t>();
     kernels::BeamOp op;
     op.level = level;
-    op.rows = rows;
+    op.rows = nodes;
     op.k = topk_;
+    op.one_for_all = rows_.one_for_all();
     op.ids = best_.as<std::int32_t>() + first;
     op.logits = logits_.as<float>() + first;
     op.logsumexp = sums_.as<float>() + tree.first_row;
@@ -339,33 +336,33 @@ kernels::BeamOp EagleGrowth::extend(GrowingTree& tree, int level, bool goes_on, 
     op.row_places = places_.as<std::int32_t>() + count(tree.place, kernels::most_selected);
     op.first_place = tree.proposed;
     op.keep = goes_on ? topk_ : 0;
-    op.first_row = tree.first_row;
+    op.first_row = tree.first_node;
     op.first_slot = tree.free_slot + level * topk_;
     op.scores = scores_.as<float>() + count(tree.place, kernels::most_selected);
     op.next_tokens = tokens_.as<std::int32_t>() + next_first;
     op.next_rows = parents_.as<std::int32_t>() + next_first;
-    // A row of level l sees l rows of the levels before and itself.
-    op.tails = level == 0 ? nullptr : tails(level - 1) + count(tree.first_row, level);
+    // A node of level l sees l nodes of the levels before and itself.
+    op.tails = level == 0 ? nullptr : tails(level - 1) + count(tree.first_node, level);
     op.next_tails = tails(level) + count(next_first, level + 1);
-    tree.proposed += rows * topk_;
+    tree.proposed += nodes * topk_;
     return op;
 }
 
 /// The expansions see what the device saw, and come to the same trees.
-void EagleGrowth::fill(std::span<GrowingTree> trees) {
+void TreeGrowth::fill(std::span<GrowingTree> trees) {
     std::size_t at = 0;
     std::vector<float> logprobs;
     for (GrowingTree& tree : trees) {
         for (int level = 0; level < tree.job->tree.levels(); ++level) {
-            const int rows = rows_of(level, topk_);
-            const std::size_t cells = count(rows, topk_);
+            const int nodes = nodes_of(level);
+            const std::size_t cells = count(nodes, topk_);
             const std::span<const TokenId> tokens(candidates_.data() + at, cells);
             logprobs.resize(cells);
             std::memcpy(logprobs.data(), candidates_.data() + cells_ + at, cells * sizeof(float));
             if (level == 0) {
                 tree.beam->start(tokens, logprobs);
             } else {
-                counts_.assign(static_cast<std::size_t>(rows), topk_);
+                counts_.assign(static_cast<std::size_t>(nodes), topk_);
                 tree.beam->extend(tokens, logprobs, counts_);
             }
             at += cells;

@@ -4,9 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "engine/draft/drafter.h"
-#include "engine/draft/eagle_drafter.h"
-#include "engine/draft/eagle_on_device.h"
 #include "engine/heads/device_spans.h"
 #include "engine/heads/direct_there.h"
 #include "engine/tree/expansion.h"
@@ -14,36 +13,80 @@
 
 namespace draftscope {
 
+/// A row of floats here, or where it lies on a device.
+struct RowAnywhere {
+    std::span<const float> here;
+    const float* there = nullptr;  ///< in place of it
+};
+/// Brings rows together there, to [rows, width], in one upload and one copy at most. The host's may change as
+/// soon as it returns.
+void bring_rows(kernels::Device& device, std::span<const RowAnywhere> rows, int width, float* to);
+
 /// A tree that grows on a device.
 struct GrowingTree {
     DraftJob* job = nullptr;
-    BeamExpansion* beam = nullptr;
-    KvCache* cache = nullptr;
-    int committed = 0;              ///< stable slots
-    int free_slot = 0;              ///< first slot of tree rows
-    std::span<const float> output;  ///< [d], the last verified slot's: the root's candidates come from it
-    const float* output_there = nullptr;  ///< in place of it
-    std::span<const float> input = {};    ///< [2d] of that slot, or there
-    const float* input_there = nullptr;
+    RowAnywhere input;              ///< [2d] of the last verified slot: the next token's embedding, a hidden
+    BeamExpansion* beam = nullptr;  ///< of grow()
+    // Of a drafter with a layer:
+    RowAnywhere output = {};   ///< [d] of that slot, which the root's candidates come from
+    KvCache* cache = nullptr;  ///< of the drafter
+    int committed = 0;         ///< stable slots
+    int free_slot = 0;         ///< first slot of tree rows
+    // The growth's own:
     int place = 0;         ///< among the trees
-    int first_row = 0;     ///< in the latest pass
+    int first_node = 0;    ///< of its nodes among those of the level
+    int first_row = 0;     ///< of its rows in the level's head call
     std::size_t pool = 0;  ///< where its candidates begin
     int proposed = 0;      ///< how many it has
 };
 
-/// Grows EAGLE trees level by level without the host in between: candidates, the next level's rows, their
-/// inputs and what they see are made on the device, and the host waits once for the candidates of all levels.
-/// For heads whose calls stay there (HeadThere); the trees are those that the host would grow.
-class EagleGrowth {
+/// What makes the rows of a level there: a layer over the level before (EAGLE), or a head of each level
+/// (Medusa, Hydra). Whoever asks holds Device::busy().
+class LevelRows {
   public:
-    /// `model` lies on a device when trees are to grow.
-    explicit EagleGrowth(EagleModel& model) : model_(model) {}
+    struct Level {
+        DraftContext& context;
+        DeviceSpans& spans;
+        int level = 0, rows = 0, topk = 0;
+        std::span<GrowingTree* const> trees;
+        bool inputs_wanted = false;  ///< by the head
+        // Of the level's nodes, [topk] each tree from first_node on; null at level 0, whose nodes are the
+        // roots.
+        const std::int32_t* tokens = nullptr;
+        const std::int32_t* parents = nullptr;  ///< nodes of the level before
+        const std::int32_t* tails = nullptr;    ///< [nodes, level], as BeamOp leaves them
+    };
+    virtual ~LevelRows() = default;
+    virtual kernels::Device& device() = 0;
+    virtual int hidden() const = 0;
+    /// One row of a tree serves all its nodes of a level, which the rows do not look at.
+    virtual bool one_for_all() const { return false; }
+    /// Memory for levels of up to `nodes` nodes of `trees` trees; false when there is none.
+    virtual bool make_room(int trees, int nodes) = 0;
+    /// `tails` of later levels lie elsewhere than those before.
+    virtual void tails_moved() {}
+    /// Asks for the rows of a level. `inputs_known` behind their inputs, in front of the work that may take
+    /// long; not at level 0, where they were known before: [rows, 2d] as in Head::begin_level, where wanted.
+    virtual Status ask(const Level& level, FunctionRef<void(const float* inputs)> inputs_known) = 0;
+    /// The rows as the LM head reads them, [rows, padded_columns(d)].
+    virtual const kernels::Bf16* ask_head_rows(int rows) = 0;
+};
+
+/// Grows trees level by level without the host in between: candidates, the next level's nodes, their rows and
+/// what they see are made on the device, and the host waits once for the candidates of all levels, or for
+/// what becomes of them. For heads whose calls stay there (HeadThere); the trees are those that the host
+/// would grow.
+class TreeGrowth {
+  public:
+    explicit TreeGrowth(LevelRows& rows) : rows_(rows) {}
 
     /// Would grow() do for these? Trees fixed in advance, drawn drafts, heads that need the host
     /// and steps that somebody watches are the host's.
     bool fits(const DraftContext& context, std::span<const DraftJob* const> jobs);
+    /// Can the tree of a job that fits become rows of a step?
+    static bool fits_step(const DraftJob& job);
     /// Proposes all levels of `trees`, whose expansions then hold them, and notes their rows per level.
-    /// False, with nothing done, when the device has no memory for the token embeddings.
+    /// False, with nothing done, when the device has no memory for it.
     Result<bool> grow(DraftContext& context, std::span<GrowingTree> trees);
 
     /// The same in two steps that wait for nothing, for a caller that holds Device::busy(). Memory first:
@@ -62,21 +105,22 @@ class EagleGrowth {
         std::vector<SequenceThere> sequences;
         std::size_t notes, note_count;
     };
-    int hidden() const { return model_.shape().hidden; }
+    int nodes_of(int level) const { return level == 0 ? 1 : topk_; }
+    int rows_of(int level) const { return rows_.one_for_all() ? 1 : nodes_of(level); }
     HeadThere& there_of(Head& head);
     bool place_notes(std::span<const GrowingTree> trees);
     std::size_t set_at(int place, int level) const {
         return static_cast<std::size_t>(place) * static_cast<std::size_t>(levels_ + 1) +
                static_cast<std::size_t>(level);
     }
-    void begin_head(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows);
+    void begin_head(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows,
+                    const float* inputs);
     void ask_head(DraftContext& context, int rows);
     LevelThere call_of(DraftContext& context, const Asked& asked);
     void hand_sets(std::span<const GrowingTree> trees, TreeStep& step);
     void place(std::span<GrowingTree> trees);
-    void bring_roots(std::span<const GrowingTree> trees);
     void rerank(PhaseRecorder& phases, std::span<const GrowingTree> trees, TreeStep& step);
-    Status pass(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows);
+    Status ask_rows(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows);
     void propose(DraftContext& context, std::vector<GrowingTree*>& active, int level, int rows);
     kernels::BeamOp extend(GrowingTree& tree, int level, bool goes_on, int next_first);
     void fill(std::span<GrowingTree> trees);
@@ -85,10 +129,9 @@ class EagleGrowth {
         return tails_[static_cast<std::size_t>(level % 2)].as<std::int32_t>();
     }
 
-    EagleModel& model_;
-    DecoderBatch batch_;
+    LevelRows& rows_;
     std::vector<kernels::BeamOp> beams_;  ///< of a level
-    const float* embeddings_ = nullptr;   ///< there
+    std::vector<RowAnywhere> inputs_;     ///< of the roots
     DeviceSpans own_spans_;
     DeviceSpans* spans_ = nullptr;  ///< while asking
     int topk_ = 0;
@@ -106,7 +149,7 @@ class EagleGrowth {
     bool wants_sets_ = false;
     std::vector<std::int32_t> candidates_;  ///< tokens, then log-probabilities, of all levels
     std::size_t cells_ = 0;                 ///< of either
-    std::vector<int> slots_, counts_;
+    std::vector<int> counts_;
     kernels::DeviceBuffer left_there_, sets_there_, best_, logits_, sums_, scores_, places_, tokens_,
         parents_, pool_, roots_, tails_[2];
 };

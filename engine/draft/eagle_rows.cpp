@@ -1,0 +1,37 @@
+#include "engine/draft/eagle_rows.h"
+
+namespace draftscope {
+
+bool EagleRows::make_room(int, int nodes) {
+    embeddings_ = model_.embeddings_there();
+    return embeddings_ != nullptr && model_.on_device()->make_room(nodes);
+}
+
+Status EagleRows::ask(const Level& level, FunctionRef<void(const float*)> inputs_known) {
+    kernels::Device& device = *model_.device();
+    EagleOnDevice& layer = *model_.on_device();
+    const int d = hidden(), rows = level.rows;
+    if (level.level == 0) {  // the layer over the roots was the catch-up
+        roots_.clear();
+        for (const GrowingTree* tree : level.trees) roots_.push_back(tree->output);
+        bring_rows(device, roots_, d, layer.outputs());
+        return {};
+    }
+    const int above = level.level - 1;
+    batch_.clear();
+    slots_.assign(static_cast<std::size_t>(level.level), 0);  // the device knows which
+    for (const GrowingTree* tree : level.trees)
+        for (int b = 0; b < level.topk; ++b)
+            batch_.add_row(*tree->cache, tree->free_slot + above * level.topk + b, tree->committed + above,
+                           tree->committed, slots_);
+    DeviceSpans::Scope asked(
+        level.spans, level.context.phases, Phase::backbone, level.level, rows,
+        model_.weight_bytes() + batch_.kv_bytes(model_.shape().kv_width(), sizeof(kernels::Bf16)));
+    device.copy_rows({embeddings_, d, level.tokens, rows, d, layer.inputs(), 2 * d});
+    device.copy_rows({layer.outputs(), d, level.parents, rows, d, layer.inputs() + d, 2 * d});
+    inputs_known(layer.inputs());
+    // The tails of a level and of the next lie apart.
+    return layer.ask(batch_, level.tails, above % 2);
+}
+
+}  // namespace draftscope

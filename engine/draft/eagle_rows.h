@@ -1,0 +1,31 @@
+#pragma once
+
+#include <vector>
+
+#include "engine/draft/eagle_drafter.h"
+#include "engine/draft/eagle_on_device.h"
+#include "engine/draft/tree_growth.h"
+
+namespace draftscope {
+
+/// Rows of EAGLE trees: the drafter's layer over the nodes' embeddings and the rows of their parents.
+class EagleRows final : public LevelRows {
+  public:
+    /// `model` lies on a device when trees are to grow.
+    explicit EagleRows(EagleModel& model) : model_(model) {}
+    kernels::Device& device() override { return *model_.device(); }
+    int hidden() const override { return model_.shape().hidden; }
+    bool make_room(int trees, int nodes) override;
+    void tails_moved() override { model_.on_device()->forget_graphs(); }
+    Status ask(const Level& level, FunctionRef<void(const float*)> inputs_known) override;
+    const kernels::Bf16* ask_head_rows(int rows) override { return model_.on_device()->ask_head_rows(rows); }
+
+  private:
+    EagleModel& model_;
+    DecoderBatch batch_;
+    const float* embeddings_ = nullptr;  ///< there
+    std::vector<int> slots_;
+    std::vector<RowAnywhere> roots_;
+};
+
+}  // namespace draftscope

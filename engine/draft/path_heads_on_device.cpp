@@ -1,0 +1,169 @@
+#include "engine/draft/path_heads_on_device.h"
+
+#include <algorithm>
+#include <cassert>
+#include <iterator>
+#include <mutex>
+
+namespace draftscope {
+namespace {
+
+std::size_t count(int rows, int cols) {
+    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
+}
+
+}  // namespace
+
+Status PathHeadsOnDevice::prepare(kernels::Device* device, const PathHeadWeights& weights, int hidden) {
+    if (device == nullptr) return {};
+    weights_ = &weights;
+    hidden_ = hidden;
+    std::vector<float> biases;
+    for (const std::vector<ResidualBlock>& head : weights.heads) {
+        first_bias_.push_back(biases.size());
+        for (const ResidualBlock& block : head) {
+            widest_ = std::max(widest_, block.weight.device_matrix().stride);
+            biases.insert(biases.end(), block.bias.begin(), block.bias.end());
+            biases.insert(biases.end(), block.shortcut_bias.begin(), block.shortcut_bias.end());
+            if (block.shortcut.empty()) biases.resize(biases.size() + static_cast<std::size_t>(hidden));
+        }
+    }
+    const std::lock_guard lock(device->busy());
+    if (!biases_.reserve(*device, biases.size() * sizeof(float)))
+        return failed("out of device memory for the drafter's heads");
+    device->upload(biases_.as<void>(), biases.data(), biases.size() * sizeof(float));
+    device_ = device;
+    return {};
+}
+
+bool PathHeadsOnDevice::make_room(int rows) {
+    const void* before[] = {inputs_.as<void>(), half_.as<void>(), gate_.as<void>(), out_.as<void>()};
+    const std::size_t cells = count(rows, hidden_);
+    const bool enough =
+        inputs_.reserve(*device_, count(rows, widest_) * sizeof(kernels::Bf16)) &&
+        half_.reserve(*device_, count(rows, kernels::padded_columns(hidden_)) * sizeof(kernels::Bf16)) &&
+        gate_.reserve(*device_, cells * sizeof(float)) && out_.reserve(*device_, cells * sizeof(float));
+    const void* after[] = {inputs_.as<void>(), half_.as<void>(), gate_.as<void>(), out_.as<void>()};
+    if (!std::equal(std::begin(before), std::end(before), std::begin(after))) keys_.clear();
+    return enough;
+}
+
+void PathHeadsOnDevice::ask(int level, int rows) {
+    std::uint64_t& key = keys_[{level, rows}];
+    if (key == 0) key = device_->new_key();
+    device_->replay(key, [&] { ask_blocks(level, rows); });
+}
+
+void PathHeadsOnDevice::ask_blocks(int level, int rows) {
+    const int d = hidden_, narrow = kernels::padded_columns(d);
+    const float* bias = biases_.as<float>() + first_bias_[static_cast<std::size_t>(level)];
+    const kernels::Bf16* x = inputs();
+    const std::vector<ResidualBlock>& blocks = weights_->heads[static_cast<std::size_t>(level)];
+    for (std::size_t b = 0; b < blocks.size(); ++b, bias += 2 * d) {
+        const ResidualBlock& block = blocks[b];
+        kernels::MatmulOp product;
+        product.weights = block.weight.device_matrix();
+        product.x = x;
+        product.rows = rows;
+        product.y = gate_.as<float>();
+        product.y_stride = d;
+        product.bias = bias;
+        device_->matmul(product);
+        kernels::AddOp add;
+        add.x = gate_.as<float>();
+        add.x_stride = add.y_stride = d;
+        add.rows = rows;
+        add.cols = d;
+        add.activation = kernels::Activation::silu;
+        add.y = out_.as<float>();
+        if (!block.shortcut.empty()) {
+            product.weights = block.shortcut.device_matrix();
+            product.y = out_.as<float>();
+            product.bias = bias + d;
+            device_->matmul(product);
+        } else if (b == 0) {
+            add.base = x;
+            add.base_stride = product.weights.stride;
+        }
+        device_->add(add);
+        device_->round({out_.as<float>(), d, rows, d, half_.as<kernels::Bf16>(), narrow, narrow});
+        x = half_.as<kernels::Bf16>();
+    }
+}
+
+void PathHeadsOnDevice::run(int level, Rows<const float> x, Rows<float> out) {
+    assert(x.stride == x.cols && out.stride == out.cols);
+    const std::lock_guard lock(device_->busy());
+    const std::size_t cells = count(x.rows, x.cols);
+    if (!make_room(x.rows) || !staging_.reserve(*device_, cells * sizeof(float)))
+        return device_->fail("out of device memory for the drafter's rows");
+    device_->upload(staging_.as<float>(), x.data, cells * sizeof(float));
+    device_->round({staging_.as<float>(), x.cols, x.rows, x.cols, inputs(), stride(level), stride(level)});
+    ask(level, x.rows);
+    device_->download(out.data, out_.as<float>(), count(out.rows, out.cols) * sizeof(float));
+    (void)device_->finish();
+}
+
+bool PathRows::make_room(int trees, int nodes) {
+    PathHeadsOnDevice& there = *heads_.on_device();
+    const bool sees = heads_.sees_path();
+    const int d = hidden(), rows = sees ? nodes : trees;
+    embeddings_ = target_.embeddings_there();
+    bool enough = embeddings_ != nullptr && there.make_room(rows) &&
+                  rows_.reserve(device(), count(rows, 2 * d) * sizeof(float));
+    for (kernels::DeviceBuffer& path : paths_)
+        enough = enough && (!sees || path.reserve(device(), count(rows, there.levels() * d) * sizeof(float)));
+    return enough;
+}
+
+Status PathRows::ask(const Level& level, FunctionRef<void(const float*)> inputs_known) {
+    PathHeadsOnDevice& there = *heads_.on_device();
+    const int d = hidden(), rows = level.rows, stride = there.stride(level.level);
+    const DeviceSpans::Scope asked(level.spans, level.context.phases, Phase::backbone, level.level, rows,
+                                   heads_.weight_bytes(level.level));
+    bring_inputs(level);
+    const bool sees = heads_.sees_path();
+    device().round({rows_.as<float>() + d, 2 * d, rows, d, there.inputs(), stride, sees ? d : stride});
+    if (sees) {
+        const int width = (level.level + 1) * d;
+        device().round({bring_path(level), width, rows, width, there.inputs() + d, stride, stride - d});
+    }
+    if (level.level > 0) inputs_known(rows_.as<float>());
+    there.ask(level.level, rows);
+    return {};
+}
+
+/// What each row starts from. A row that stands for all nodes of its tree starts from the root.
+void PathRows::bring_inputs(const Level& level) {
+    const int d = hidden(), stride = 2 * d;
+    const bool by_node = level.level > 0 && heads_.sees_path();
+    copies_.clear();
+    for (const GrowingTree* tree : level.trees) {
+        const float* from = tree->input.there;
+        float* to = rows_.as<float>() + count(tree->first_row, stride);
+        // From the same row each time.
+        if (by_node)
+            copies_.push_back({from + d, 0, nullptr, level.topk, d, to + d, stride});
+        else
+            copies_.push_back({from, stride, nullptr, 1, stride, to, stride});
+    }
+    device().copy_rows(copies_);
+    if (by_node && level.inputs_wanted)
+        device().copy_rows({embeddings_, d, level.tokens, level.rows, d, rows_.as<float>(), stride});
+}
+
+/// The embeddings of each row's path, root first: its parent's, and its own token's.
+const float* PathRows::bring_path(const Level& level) {
+    const int d = hidden(), before = level.level * d, width = before + d;
+    float* to = paths_[level.level % 2].as<float>();
+    if (level.level == 0) {
+        device().copy_rows({rows_.as<float>(), 2 * d, nullptr, level.rows, d, to, width});
+        return to;
+    }
+    const float* from = paths_[(level.level - 1) % 2].as<float>();
+    device().copy_rows({from, before, level.parents, level.rows, before, to, width});
+    device().copy_rows({embeddings_, d, level.tokens, level.rows, d, to + before, width});
+    return to;
+}
+
+}  // namespace draftscope
