@@ -90,11 +90,14 @@ class Device {
     virtual void entropy(const EntropyOp& op) = 0;
     virtual void residual(const ResidualOp& op) = 0;
     virtual void head(const HeadOp& op) = 0;
+    virtual void draft(const DraftOp& op) = 0;
     // Of several sequences in one call; none of the ops reads what another one writes.
     virtual void beam(std::span<const BeamOp> ops) = 0;
     virtual void rerank(std::span<const RerankOp> ops) = 0;
     virtual void accept(std::span<const AcceptOp> ops) = 0;
     virtual void accept_typical(std::span<const AcceptTypicalOp> ops) = 0;
+    virtual void list_drafts(std::span<const DraftListOp> ops) = 0;
+    virtual void accept_drafts(std::span<const AcceptDraftsOp> ops) = 0;
     /// With paths that lie there, of equal `planes` and `width`.
     virtual void compact(std::span<const CompactOp> ops) = 0;
     virtual void copy_rows(std::span<const CopyRowsOp> ops) = 0;

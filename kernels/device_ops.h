@@ -208,10 +208,28 @@ constexpr std::size_t head_scratch(int rows, int support, int k) {
     return static_cast<std::size_t>(rows) * chunks * (2 * sizeof(float) + static_cast<std::size_t>(k) * 8);
 }
 
+/// Drafts that are drawn: q = softmax(logits / temperature) of the columns that top-k and then top-p leave
+/// (CutOp), and `k` columns of it without replacement, in the order drawn.
+struct DraftOp {
+    float* logits = nullptr;  ///< [rows, stride]; the first `support` of each row become q
+    std::int64_t stride = 0;
+    int rows = 0, support = 0, k = 0;  ///< at most most_draw_columns and most_selected
+    double temperature = 1;
+    int top_k = 0;
+    double top_p = 1;
+    const double* uniforms = nullptr;  ///< [rows, k], in [0, 1)
+    std::int32_t* ids = nullptr;       ///< [rows, k] columns; -1 where no more have any weight
+    float* logprobs = nullptr;         ///< [rows, k], log q of them, earlier draws not taken out
+    float* lowest = nullptr;           ///< [rows], scratch
+    std::int32_t* last = nullptr;      ///< [rows], scratch
+};
+
 /// A level of a tree grown by score (EAGLE-2): each row's k candidates get their row's score and their own
 /// log-probability; the best `keep` of the level, ties to the earlier candidate, are the rows of the next
-/// one.
+/// one. Drawn candidates count by their order instead, -1 - order; one without an id is none, nor is what
+/// follows it: token 0 with a score of -inf, behind all others.
 struct BeamOp {
+    bool drawn = false;                    ///< logits are log-probabilities then
     int level = 0, rows = 0, k = 0;        ///< rows * k <= most_beam; one row at level 0, whose score is 0
     const std::int32_t* ids = nullptr;     ///< [rows, k], as HeadOp leaves them
     const float* logits = nullptr;         ///< [rows, k]
@@ -235,6 +253,9 @@ struct BeamOp {
     std::int32_t* pool_parents = nullptr;  ///< [rows, k], places in the pool; -1 = the root
     std::int32_t* row_places = nullptr;    ///< [most_selected]: the rows' own, then the next level's
     int first_place = 0;                   ///< of the level's candidates in the pool
+    /// Of drawn ones, [rows, k]: the row that a candidate becomes, counted from next_first_row; -1 = none.
+    std::int32_t* pool_rows = nullptr;
+    int next_first_row = 0;
 };
 inline constexpr int most_beam = 4096;
 
@@ -247,6 +268,7 @@ struct TreeRows {
     std::int32_t* tails = nullptr;  ///< [rows, width]: slots of a row's ancestors and its own
     int width = 0;                  ///< at least the deepest tree's levels of nodes
     float* logprobs = nullptr;
+    std::int32_t* drawn_rows = nullptr;  ///< of drawn drafts: which row a node's children were drawn from
     // What a row is asked, by its depth; null = not wanted.
     double* uniforms = nullptr;
     std::int32_t* set_first = nullptr;
@@ -254,8 +276,10 @@ struct TreeRows {
 };
 
 /// EAGLE-2's re-ranking: of a pool of candidates, `topk` of the root and topk * topk of each level after it,
-/// the `nodes` - 1 of the highest score, ties to the earlier candidate, become a tree with the root.
+/// the `nodes` - 1 of the highest score, ties to the earlier candidate, become a tree with the root. Drawn
+/// ones that are none are the last nodes then, each its own parent, at depth 1.
 struct RerankOp {
+    bool drawn = false;
     int candidates = 0, topk = 0;  ///< can_rerank()
     int nodes = 0;                 ///< the root's included; at most candidates + 1
     bool by_score = false;         ///< nodes in falling score instead of the candidates' order
@@ -263,7 +287,9 @@ struct RerankOp {
     const float* pool_logprobs = nullptr;
     const float* pool_scores = nullptr;
     const std::int32_t* pool_parents = nullptr;
-    std::int32_t root = 0;  ///< token
+    const std::int32_t* pool_rows = nullptr;  ///< of drawn ones
+    std::int32_t root_row = 0;                ///< what pool_rows says of a candidate, of the root
+    std::int32_t root = 0;                    ///< token
     int first_row = 0, first_slot = 0, first_position = 0;
     TreeRows rows;
     // By depth, [width of rows]; where the rows want them.
@@ -375,6 +401,32 @@ struct ResidualOp {
     std::int32_t* accepted = nullptr;  ///< [count] which of the node's drafts is kept, -1 = none
     std::int32_t* bonus = nullptr;     ///< [count] token that follows then, drawn from what is left; else -1
     float* bonus_logits = nullptr;     ///< [count]
+};
+
+/// The drafts of every node of a tree of drawn ones, for ResidualOp, whose nodes are the rows of the step.
+struct DraftListOp {
+    TreeRows rows;
+    int first_row = 0, nodes = 0;
+    int most = 0;                      ///< children of a node
+    const double* uniforms = nullptr;  ///< [width of rows, most]: of a node's drafts, by its depth
+    // Of the rows that drafts were drawn from: q of row r from r * stride on.
+    std::int64_t stride = 0;
+    int support = 0;
+    std::int64_t first_id = 0;  ///< as ResidualNode has it
+    // Of all rows of the step, indexed by row.
+    ResidualNode* out = nullptr;
+    std::int32_t* drafts = nullptr;    ///< [rows, most]
+    double* draft_uniforms = nullptr;  ///< [rows, most]
+    std::int32_t* children = nullptr;  ///< [rows, most], nodes of their tree
+};
+
+/// Rejection sampling: from the root to the child that was kept, as far as there is one.
+struct AcceptDraftsOp {
+    int first_row = 0, most = 0, width = 0;
+    const std::int32_t* accepted = nullptr;  ///< of each row of the step, as ResidualOp leaves it
+    const std::int32_t* children = nullptr;  ///< [rows, most], as DraftListOp leaves them
+    std::int32_t* path = nullptr;            ///< [width]: nodes, root first, rising
+    std::int32_t* count = nullptr;           ///< [1]
 };
 
 /// Of chosen tokens the logit, and how many tokens come before it in its row: larger, or equal and a lower

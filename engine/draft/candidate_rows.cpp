@@ -1,6 +1,7 @@
 #include "engine/draft/candidate_rows.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <utility>
 
@@ -48,21 +49,86 @@ void CandidateRows::draw(DraftContext& context, std::span<const DraftJob* const>
     const int rows = static_cast<int>(jobs.size());
     drawn_from_.resize(jobs.size());
     proposal_.resize(rows, k);
+    if (draw_there(context, jobs, level, k)) return;
     context.exec.parallel(rows, [&](int row) {
         const auto r = static_cast<std::size_t>(row);
         const DraftJob& job = *jobs[r];
-        auto q = std::make_shared<DraftDistribution>(draft_distribution(
-            context.exec, std::move(support_[r].ids), std::move(support_[r].logits), *context.sampled));
+        DraftDistribution q = draft_distribution(context.exec, std::move(support_[r].ids),
+                                                 std::move(support_[r].logits), *context.sampled);
         const auto position = static_cast<std::int64_t>(job.tokens.size()) + level;
         const std::vector<DrawnDraft> drawn =
-            draw_drafts(*q, k, *context.sampled, static_cast<std::uint64_t>(job.sequence), position);
-        proposal_.counts[r] = static_cast<int>(drawn.size());
-        for (std::size_t i = 0; i < drawn.size(); ++i) {
-            proposal_.ids[at(row, static_cast<int>(i))] = drawn[i].token;
-            proposal_.logits[at(row, static_cast<int>(i))] = drawn[i].logprob;
-        }
-        drawn_from_[r] = std::move(q);
+            draw_drafts(q, k, *context.sampled, static_cast<std::uint64_t>(job.sequence), position);
+        take_drawn(r, drawn, std::move(q));
     });
+}
+
+void CandidateRows::take_drawn(std::size_t row, std::span<const DrawnDraft> drawn, DraftDistribution q) {
+    proposal_.counts[row] = static_cast<int>(drawn.size());
+    for (std::size_t i = 0; i < drawn.size(); ++i) {
+        const std::size_t cell = at(static_cast<int>(row), static_cast<int>(i));
+        proposal_.ids[cell] = drawn[i].token;
+        proposal_.logits[cell] = drawn[i].logprob;
+    }
+    drawn_from_[row] = std::make_shared<DraftDistribution>(std::move(q));
+}
+
+/// On a run's device, so that a draft is the same whether its step is the device's as a whole or not. False,
+/// with nothing done, without a device or memory for it.
+bool CandidateRows::draw_there(DraftContext& context, std::span<const DraftJob* const> jobs, int level,
+                               int k) {
+    kernels::Device* device = context.exec.device();
+    if (device == nullptr || k > kernels::most_selected) return false;
+    std::vector<std::size_t> first;
+    std::vector<float> values;
+    std::vector<double> uniforms;
+    for (std::size_t r = 0; r < jobs.size(); ++r) {
+        if (support_[r].logits.size() > kernels::most_draw_columns) return false;
+        first.push_back(values.size());
+        values.insert(values.end(), support_[r].logits.begin(), support_[r].logits.end());
+        const auto position = static_cast<std::int64_t>(jobs[r]->tokens.size()) + level;
+        for (int order = 0; order < k; ++order)
+            uniforms.push_back(draft_uniform(context.sampled->seed,
+                                             static_cast<std::uint64_t>(jobs[r]->sequence), position, order));
+    }
+    // Of each row the columns and their log-probabilities, then what is cut off: two words.
+    const std::size_t cells = jobs.size() * static_cast<std::size_t>(k);
+    std::vector<std::int32_t> drawn(2 * cells);
+    const std::lock_guard lock(device->busy());
+    if (!logits_there_.reserve(*device, std::max<std::size_t>(values.size(), 1) * sizeof(float)) ||
+        !uniforms_there_.reserve(*device, uniforms.size() * sizeof(double)) ||
+        !drawn_there_.reserve(*device, (2 * cells + 2) * sizeof(std::int32_t)))
+        return false;
+    device->upload(logits_there_.as<void>(), values.data(), values.size() * sizeof(float));
+    device->upload(uniforms_there_.as<void>(), uniforms.data(), uniforms.size() * sizeof(double));
+    auto* ids = drawn_there_.as<std::int32_t>();
+    auto* logprobs = drawn_there_.as<float>() + cells;
+    for (std::size_t r = 0; r < jobs.size(); ++r) {
+        const auto support = static_cast<int>(support_[r].logits.size());
+        const std::size_t cell = r * static_cast<std::size_t>(k);
+        if (support > 0)
+            device->draft({logits_there_.as<float>() + first[r], support, 1, support, k,
+                           context.sampled->temperature, context.sampled->top_k, context.sampled->top_p,
+                           uniforms_there_.as<double>() + cell, ids + cell, logprobs + cell, logprobs + cells,
+                           ids + 2 * cells + 1});
+    }
+    device->download(values.data(), logits_there_.as<void>(), values.size() * sizeof(float));
+    device->download(drawn.data(), drawn_there_.as<void>(), drawn.size() * sizeof(std::int32_t));
+    if (!device->finish().ok()) return false;
+    std::vector<DrawnDraft> row;
+    for (std::size_t r = 0; r < jobs.size(); ++r) {
+        const auto begin = values.begin() + static_cast<std::ptrdiff_t>(first[r]);
+        const auto end = begin + static_cast<std::ptrdiff_t>(support_[r].logits.size());
+        DraftDistribution q{std::move(support_[r].ids), std::vector<float>(begin, end)};
+        row.clear();
+        for (std::size_t cell = r * static_cast<std::size_t>(k); row.size() < static_cast<std::size_t>(k);
+             ++cell) {
+            if (q.probs.empty() || drawn[cell] < 0) break;
+            row.push_back(
+                {q.id_at(static_cast<std::size_t>(drawn[cell])), std::bit_cast<float>(drawn[cells + cell])});
+        }
+        take_drawn(r, row, std::move(q));
+    }
+    return true;
 }
 
 void CandidateRows::extend(BeamExpansion& beam, int level, int parents, int first, int step, int topk) {

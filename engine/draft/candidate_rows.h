@@ -26,6 +26,8 @@ class CandidateRows {
   private:
     void support_from_candidates();
     void draw(DraftContext& context, std::span<const DraftJob* const> jobs, int level, int k);
+    bool draw_there(DraftContext& context, std::span<const DraftJob* const> jobs, int level, int k);
+    void take_drawn(std::size_t row, std::span<const DrawnDraft> drawn, DraftDistribution q);
     std::size_t at(int row, int candidate) const {
         return static_cast<std::size_t>(row) * static_cast<std::size_t>(proposal_.k) +
                static_cast<std::size_t>(candidate);
@@ -35,6 +37,7 @@ class CandidateRows {
     std::vector<HeadState*> states_;
     std::vector<SupportRow> support_;
     std::vector<std::shared_ptr<const DraftDistribution>> drawn_from_;
+    kernels::DeviceBuffer logits_there_, uniforms_there_, drawn_there_;  ///< of draw_there()
     std::vector<TokenId> ids_;
     std::vector<float> logprobs_;
     std::vector<int> counts_;

@@ -368,7 +368,7 @@ Status EagleDrafter::bring_output(EagleState& state) const {
 
 /// False: level by level from here.
 Result<bool> EagleDrafter::grow_there(DraftContext& context, std::span<Growth* const> active) {
-    if (model_->device() == nullptr) return false;
+    if (model_->device() == nullptr || context.sampled != nullptr) return false;
     std::vector<GrowingTree> trees;
     std::vector<const DraftJob*> jobs;
     for (Growth* growth : active) {
@@ -425,7 +425,7 @@ Status EagleDrafter::draft_there(DraftContext& context, std::span<DraftJob> jobs
                          committed});
     }
     // Before anything is asked for: memory that grows later would lose what it holds.
-    if (!growth_.prepare(trees, *context.head))
+    if (!growth_.prepare(context, trees))
         return failed("{}: out of device memory for its trees; use a smaller batch or tree", name_);
     std::vector<Slice> slices;
     int rows = 0, left = 0;

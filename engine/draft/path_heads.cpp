@@ -144,7 +144,7 @@ Status PathHeadDrafter::draft_there(DraftContext& run_context, std::span<DraftJo
         trees.push_back({&job, {{}, state.input_there.as<float>()}});
     }
     // Before anything is asked for: memory that grows later would lose what it holds.
-    if (!growth_.prepare(trees, *context.head))
+    if (!growth_.prepare(context, trees))
         return failed("{}: out of device memory for its trees; use a smaller batch or tree", name_);
     DS_TRY(bring_inputs(jobs));
     growth_.begin(context, trees, spans, &step);

@@ -13,6 +13,9 @@ std::size_t count(int rows, int cols) {
     return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
 }
 
+/// What drafts of a step are drawn from, and as much room beside it, may take so much of a device's memory.
+constexpr std::size_t most_drawn_bytes = std::size_t{1} << 30;
+
 int most_levels(std::span<const GrowingTree> trees) {
     int levels = 0;
     for (const GrowingTree& tree : trees) levels = std::max(levels, tree.job->tree.levels());
@@ -45,21 +48,27 @@ HeadThere& TreeGrowth::there_of(Head& head) {
 }
 
 bool TreeGrowth::fits(const DraftContext& context, std::span<const DraftJob* const> jobs) {
-    if (jobs.empty() || context.sampled != nullptr ||
+    if (jobs.empty() || (context.sampled != nullptr && rows_.one_for_all()) ||
         (context.watcher != nullptr && context.watcher->watching()))
         return false;
     const TreeSpec& first = jobs.front()->tree;
     if (first.topk > kernels::most_selected) return false;
     static_assert(kernels::most_selected * kernels::most_selected <= kernels::most_beam);
-    int levels = 0;
+    int levels = 0, rows = 0;
     std::vector<HeadState*> states;
     for (const DraftJob* job : jobs) {
         states.push_back(job->head_state);
+        rows += 1 + job->tree.depth * job->tree.topk;
         if (job->tree.choices || job->tree.topk != first.topk) return false;
         levels = std::max(levels, job->tree.levels());
     }
     ProposeContext call{context.exec, context.phases};
-    return there_of(*context.head).fits(call, levels, first.topk, states);
+    HeadThere& head = there_of(*context.head);
+    if (!head.fits(call, levels, first.topk, states)) return false;
+    if (context.sampled == nullptr) return true;
+    const DrawnColumns columns = head.drawn_columns(levels);
+    return columns.support > 0 && columns.support <= kernels::most_draw_columns &&
+           2 * count(rows, columns.stride) * sizeof(float) <= most_drawn_bytes;
 }
 
 bool TreeGrowth::fits_step(const DraftJob& job) {
@@ -69,17 +78,19 @@ bool TreeGrowth::fits_step(const DraftJob& job) {
 }
 
 /// Memory for all levels, before the first: what moves later would lose what it held.
-bool TreeGrowth::prepare(std::span<const GrowingTree> trees, Head& head) {
+bool TreeGrowth::prepare(const DraftContext& context, std::span<const GrowingTree> trees) {
     kernels::Device& device = rows_.device();
     topk_ = trees.front().job->tree.topk;
-    head_ = &there_of(head);
+    head_ = &there_of(*context.head);
+    sampled_ = context.sampled;
     const int count_of_trees = static_cast<int>(trees.size()), most_nodes = count_of_trees * topk_;
     const int levels = levels_ = most_levels(trees), most_rows = count_of_trees * rows_of(1);
     cells_ = 0;
     for (const GrowingTree& tree : trees) cells_ += count(1 + tree.job->tree.depth * topk_, topk_);
     const auto nodes = static_cast<std::size_t>(most_nodes), rows = static_cast<std::size_t>(most_rows);
     bool enough = rows_.make_room(count_of_trees, most_nodes) &&
-                  head_->reserve(device, levels, most_rows, topk_) && place_notes(trees);
+                  head_->reserve(device, levels, most_rows, topk_) && place_notes(trees) &&
+                  (sampled_ == nullptr || place_draws(trees));
     const auto words = [&](kernels::DeviceBuffer& buffer, std::size_t values) {
         enough = enough && buffer.reserve(device, values * sizeof(float));
     };
@@ -90,7 +101,7 @@ bool TreeGrowth::prepare(std::span<const GrowingTree> trees, Head& head) {
     words(places_, trees.size() * kernels::most_selected);
     words(tokens_, nodes);
     words(parents_, nodes);
-    words(pool_, 4 * cells_);
+    words(pool_, 5 * cells_);
     words(roots_, 2 * trees.size() * static_cast<std::size_t>(rows_.hidden()));
     const void* before[] = {tails(0), tails(1)};
     for (kernels::DeviceBuffer& one : tails_) words(one, nodes * static_cast<std::size_t>(levels));
@@ -129,10 +140,65 @@ bool TreeGrowth::place_notes(std::span<const GrowingTree> trees) {
                                std::bit_ceil(std::max<std::size_t>(set_words_, 1) * sizeof(std::int32_t)));
 }
 
+/// Numbers of all draws, in the order of the rows that they are made from, and memory for those.
+bool TreeGrowth::place_draws(std::span<const GrowingTree> trees) {
+    kernels::Device& device = rows_.device();
+    columns_ = head_->drawn_columns(levels_);
+    uniforms_.clear();
+    first_drawn_.assign(1, 0);
+    int widest = 0;
+    for (int level = 0; level < levels_; ++level) {
+        int rows = 0;
+        for (const GrowingTree& tree : trees) {
+            if (level >= tree.job->tree.levels()) continue;
+            rows += nodes_of(level);
+            const auto sequence = static_cast<std::uint64_t>(tree.job->sequence);
+            const auto position = static_cast<std::int64_t>(tree.job->tokens.size()) + level;
+            for (int node = 0; node < nodes_of(level); ++node)
+                for (int order = 0; order < topk_; ++order)
+                    uniforms_.push_back(draft_uniform(sampled_->seed, sequence, position, order));
+        }
+        widest = std::max(widest, rows);
+        first_drawn_.push_back(first_drawn_.back() + rows);
+    }
+    const auto room = [&](kernels::DeviceBuffer& buffer, std::size_t bytes) {
+        return buffer.reserve(device, std::bit_ceil(bytes));
+    };
+    if (!drawn_from_.reserve(device, 2 * count(first_drawn_.back(), columns_.stride) * sizeof(float)) ||
+        !room(uniforms_there_, uniforms_.size() * sizeof(double)) ||
+        !room(lowest_, count(widest, 1) * sizeof(float)) ||
+        !room(last_, count(widest, 1) * sizeof(std::int32_t)))
+        return false;
+    device.upload(uniforms_there_.as<void>(), uniforms_.data(), uniforms_.size() * sizeof(double));
+    return true;
+}
+
+/// Candidates of the level's rows, out of the logits that the head has left.
+void TreeGrowth::draw(DraftContext& context, int level, int rows) {
+    DeviceSpans::Scope asked(*spans_, context.phases, Phase::topk, level, rows,
+                             count(rows, columns_.support) * sizeof(float));
+    kernels::DraftOp op;
+    op.logits = drawn_row(first_drawn(level));
+    op.stride = columns_.stride;
+    op.rows = rows;
+    op.support = columns_.support;
+    op.k = topk_;
+    op.temperature = sampled_->temperature;
+    op.top_k = sampled_->top_k;
+    op.top_p = sampled_->top_p;
+    op.uniforms = uniforms_there_.as<double>() + count(first_drawn(level), topk_);
+    op.ids = best_.as<std::int32_t>();
+    op.logprobs = logits_.as<float>();
+    op.lowest = lowest_.as<float>();
+    op.last = last_.as<std::int32_t>();
+    rows_.device().draft(op);
+}
+
 Result<bool> TreeGrowth::grow(DraftContext& context, std::span<GrowingTree> trees) {
+    assert(context.sampled == nullptr);
     kernels::Device& device = rows_.device();
     const std::lock_guard lock(device.busy());
-    if (!prepare(trees, *context.head)) return false;
+    if (!prepare(context, trees)) return false;
     own_spans_.begin(device.timer());
     begin(context, trees, own_spans_, nullptr);
     DS_TRY(ask(context, trees, nullptr));
@@ -166,6 +232,9 @@ Status TreeGrowth::ask(DraftContext& context, std::span<GrowingTree> trees, Tree
     }
     kernels::Device& device = rows_.device();
     if (step != nullptr && step->sets_come()) hand_sets(trees, *step);
+    if (step != nullptr && sampled_ != nullptr)
+        step->use_drafts(
+            {drawn_row(0), drawn_row(first_drawn_.back()), columns_.stride, columns_.support, names_});
     if (step != nullptr) rerank(context.phases, trees, *step);
     left_.resize(words_ + (head_->reads_sets() ? set_words_ : 0));
     device.download(left_.data(), left_there_.as<void>(), words_ * sizeof(std::int32_t));
@@ -219,6 +288,9 @@ void TreeGrowth::rerank(PhaseRecorder& phases, std::span<const GrowingTree> tree
         op.pool_logprobs = pool_.as<float>() + cells_ + tree.pool;
         op.pool_scores = pool_.as<float>() + 2 * cells_ + tree.pool;
         op.pool_parents = pool_.as<std::int32_t>() + 3 * cells_ + tree.pool;
+        op.drawn = sampled_ != nullptr;
+        if (op.drawn) op.pool_rows = pool_.as<std::int32_t>() + 4 * cells_ + tree.pool;
+        op.root_row = tree.place;
         op.root = tree.job->tokens.back();
         // The target has as many slots as there are tokens before the root.
         op.first_slot = op.first_position = static_cast<int>(tree.job->tokens.size()) - 1;
@@ -288,6 +360,10 @@ LevelThere TreeGrowth::call_of(DraftContext& context, const Asked& asked) {
 
 void TreeGrowth::ask_head(DraftContext& context, int rows) {
     LevelThere call = call_of(context, asked_[asked_levels_ - 1]);
+    if (sampled_ != nullptr) {
+        call.drawn_from = drawn_row(first_drawn(call.level));
+        call.drawn_stride = columns_.stride;
+    }
     call.x = rows_.ask_head_rows(rows);
     head_->ask(call);
     names_ = call.tokens;
@@ -296,6 +372,7 @@ void TreeGrowth::ask_head(DraftContext& context, int rows) {
 /// Candidates of the level's rows, and the rows of the next one. Trees that end here leave `active`.
 void TreeGrowth::propose(DraftContext& context, std::vector<GrowingTree*>& active, int level, int rows) {
     ask_head(context, rows);
+    if (sampled_ != nullptr) draw(context, level, rows);
     DeviceSpans::Scope asked(*spans_, context.phases, Phase::topk, level, rows,
                              count(rows, topk_) * (sizeof(float) + sizeof(std::int32_t)));
     int next_node = 0, next_row = 0;
@@ -324,6 +401,7 @@ kernels::BeamOp TreeGrowth::extend(GrowingTree& tree, int level, bool goes_on, i
     op.rows = nodes;
     op.k = topk_;
     op.one_for_all = rows_.one_for_all();
+    op.drawn = sampled_ != nullptr;
     op.ids = best_.as<std::int32_t>() + first;
     op.logits = logits_.as<float>() + first;
     op.logsumexp = sums_.as<float>() + tree.first_row;
@@ -333,6 +411,10 @@ kernels::BeamOp TreeGrowth::extend(GrowingTree& tree, int level, bool goes_on, i
     op.pool_logprobs = pool_.as<float>() + cells_ + at;
     op.pool_scores = pool_.as<float>() + 2 * cells_ + at;
     op.pool_parents = pool + 3 * cells_ + at;
+    if (sampled_ != nullptr) {
+        op.pool_rows = pool + 4 * cells_ + at;
+        op.next_first_row = first_drawn(level + 1) + next_first;
+    }
     op.row_places = places_.as<std::int32_t>() + count(tree.place, kernels::most_selected);
     op.first_place = tree.proposed;
     op.keep = goes_on ? topk_ : 0;

@@ -80,8 +80,9 @@ class TreeGrowth {
   public:
     explicit TreeGrowth(LevelRows& rows) : rows_(rows) {}
 
-    /// Would grow() do for these? Trees fixed in advance, drawn drafts, heads that need the host
-    /// and steps that somebody watches are the host's.
+    /// Can these be asked for? Trees fixed in advance, heads that need the host and steps that somebody
+    /// watches are the host's; so are drawn drafts of heads that do not leave all their logits, of rows that
+    /// serve several nodes, and where what they are drawn from would be too much. Those are for a step alone.
     bool fits(const DraftContext& context, std::span<const DraftJob* const> jobs);
     /// Can the tree of a job that fits become rows of a step?
     static bool fits_step(const DraftJob& job);
@@ -91,7 +92,7 @@ class TreeGrowth {
 
     /// The same in two steps that wait for nothing, for a caller that holds Device::busy(). Memory first:
     /// false when there is not enough.
-    bool prepare(std::span<const GrowingTree> trees, Head& head);
+    bool prepare(const DraftContext& context, std::span<const GrowingTree> trees);
     /// Once the roots' inputs are there, or said: the head begins, beside the pass that makes their outputs.
     void begin(DraftContext& context, std::span<GrowingTree> trees, DeviceSpans& spans, const TreeStep* step);
     /// Asks for all levels; with a step, the trees are re-ranked there into its rows.
@@ -109,6 +110,8 @@ class TreeGrowth {
     int rows_of(int level) const { return rows_.one_for_all() ? 1 : nodes_of(level); }
     HeadThere& there_of(Head& head);
     bool place_notes(std::span<const GrowingTree> trees);
+    bool place_draws(std::span<const GrowingTree> trees);
+    void draw(DraftContext& context, int level, int rows);
     std::size_t set_at(int place, int level) const {
         return static_cast<std::size_t>(place) * static_cast<std::size_t>(levels_ + 1) +
                static_cast<std::size_t>(level);
@@ -129,7 +132,19 @@ class TreeGrowth {
         return tails_[static_cast<std::size_t>(level % 2)].as<std::int32_t>();
     }
 
+    /// Of the level's first row, among those that drafts are drawn from.
+    int first_drawn(int level) const { return first_drawn_[static_cast<std::size_t>(level)]; }
+    float* drawn_row(int row) const {
+        return drawn_from_.as<float>() + static_cast<std::ptrdiff_t>(row) * columns_.stride;
+    }
+
     LevelRows& rows_;
+    // Where drafts are drawn: from the rows of all levels, one behind the other.
+    const SampledDrafts* sampled_ = nullptr;
+    DrawnColumns columns_;
+    std::vector<int> first_drawn_;  ///< [levels_ + 1]
+    std::vector<double> uniforms_;  ///< [rows, topk_]
+    kernels::DeviceBuffer drawn_from_, uniforms_there_, lowest_, last_;
     std::vector<kernels::BeamOp> beams_;  ///< of a level
     std::vector<RowAnywhere> inputs_;     ///< of the roots
     DeviceSpans own_spans_;

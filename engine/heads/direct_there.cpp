@@ -25,6 +25,18 @@ bool DirectThere::fits(ProposeContext&, int levels, int k, std::span<HeadState* 
     return true;
 }
 
+/// The same support at every level: what a column is does not depend on its level then.
+DrawnColumns DirectThere::drawn_columns(int levels) const {
+    DrawnColumns columns;
+    for (int level = 0; level < levels; ++level) {
+        const DirectHead direct = *head_->direct(level);
+        if (level > 0 && direct.support != columns.support) return {};
+        columns.support = direct.support;
+        columns.stride = std::max(columns.stride, direct.up->n());
+    }
+    return columns;
+}
+
 bool DirectThere::keep_ids(kernels::Device& device, std::span<const TokenId> ids) {
     if (std::equal(ids.begin(), ids.end(), ids_.begin(), ids_.end())) return true;
     ids_.clear();  // what lies there is lost, also where memory is out
@@ -77,9 +89,19 @@ void DirectThere::ask(LevelThere& call) {
         x = narrow_half_.as<kernels::Bf16>();
     }
     const float* bias = biases_[static_cast<std::size_t>(call.level)].as<float>();
+    call.tokens = ids_.empty() ? nullptr : ids_there_.as<std::int32_t>();
+    if (call.drawn_from != nullptr) {
+        kernels::MatmulOp up;
+        up.weights = direct.up->device_matrix();
+        up.x = x;
+        up.rows = call.rows;
+        up.y = call.drawn_from;
+        up.y_stride = call.drawn_stride;
+        up.bias = bias;
+        return call.device.matmul(up);
+    }
     call.device.head({direct.up->device_matrix(), x, call.rows, direct.support, call.k, bias, call.ids,
                       call.logits, call.sums, scratch_.as<void>()});
-    call.tokens = ids_.empty() ? nullptr : ids_there_.as<std::int32_t>();
 }
 
 }  // namespace draftscope

@@ -14,6 +14,7 @@ class DirectThere final : public HeadThere {
         head_ = &head;
     }
     bool fits(ProposeContext&, int levels, int k, std::span<HeadState* const>) override;
+    DrawnColumns drawn_columns(int levels) const override;
     bool reserve(kernels::Device& device, int levels, int rows, int k) override;
     void ask(LevelThere& call) override;
 

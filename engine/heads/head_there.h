@@ -33,6 +33,10 @@ struct LevelThere {
     const kernels::Bf16* x =
         nullptr;  ///< of ask() alone: hidden rows as the LM head reads them, [rows, padded_columns(d)]
     std::int32_t* notes = nullptr;  ///< [note_room()]: what collect() reads
+    /// Where drafts are drawn: in place of the answer below but for `tokens`, the logits of all columns,
+    /// [rows, drawn_stride].
+    float* drawn_from = nullptr;
+    int drawn_stride = 0;
     // The answer: the k best of each row as HeadOp leaves them.
     std::int32_t* ids = nullptr;
     float* logits = nullptr;
@@ -49,12 +53,20 @@ struct LevelBack {
     std::span<const std::int32_t> notes;
 };
 
+/// Columns of logits that a head leaves of each row, the first `support` of which count, at every level.
+struct DrawnColumns {
+    int stride = 0, support = 0;
+};
+
 class HeadThere {
   public:
     virtual ~HeadThere() = default;
     /// Can it answer every level up to `levels` - 1 with k candidates for each row of these sequences,
     /// whatever the rows are? Behind Head::begin_round(); what that began is done then.
     virtual bool fits(ProposeContext& context, int levels, int k, std::span<HeadState* const> states) = 0;
+    /// Of a head that fits() for so many levels and can leave the logits of all that its rows can propose; no
+    /// columns = drafts from it are drawn on the host.
+    virtual DrawnColumns drawn_columns(int /*levels*/) const { return {}; }
     /// Memory for calls of up to `rows` rows of `sequences` sequences; false when there is none.
     virtual bool reserve(kernels::Device& device, int levels, int rows, int k) = 0;
     /// Most tokens that `rows` rows of one sequence can propose at `level`, where that is decided there; 0 =

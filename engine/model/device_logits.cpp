@@ -14,6 +14,9 @@ std::size_t cells(int rows, int cols) {
     return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
 }
 
+/// Of one piece of rejection sampling: a multiple of what the processors need to be busy.
+constexpr std::size_t most_weight_bytes = std::size_t{256} << 20;
+
 template <typename T>
 void take(std::vector<T>& to, const std::vector<std::int32_t>& from, std::size_t first, std::size_t count) {
     static_assert(sizeof(T) == sizeof(std::int32_t));
@@ -92,7 +95,9 @@ bool DeviceLogits::lay_out(const RowQuestion& question, std::size_t tokens) {
     at_.ranks = at_.logits + tokens;
     at_.masses = at_.ranks + tokens;
     at_.accepted = at_.masses + rows;
-    residual_nodes_ = question.residual == nullptr ? 0 : static_cast<int>(question.residual->nodes.size());
+    residual_nodes_ = question.residuals             ? rows_
+                      : question.residual == nullptr ? 0
+                                                     : static_cast<int>(question.residual->nodes.size());
     at_.end = at_.accepted + cells(3, residual_nodes_);
     const std::size_t scratch = kernels::select_scratch(rows_, question.vocab, best_);
     return answers_there_.reserve(*device_, std::bit_ceil(at_.end * sizeof(std::int32_t))) &&
@@ -165,8 +170,7 @@ bool DeviceLogits::ask_residual(const RowQuestion& question) {
     };
     const std::size_t q_bytes = asked.probs.size() * sizeof(float);
     if (!room(residual_there_, drafts_at + drafts * sizeof(std::int32_t)) ||
-        !room(ids_of_q_, asked.ids.size() * sizeof(std::int32_t)) || !room(probs_of_q_, 2 * q_bytes) ||
-        !room(weights_, cells(residual_nodes_, question.vocab) * sizeof(float)))
+        !room(ids_of_q_, asked.ids.size() * sizeof(std::int32_t)) || !room(probs_of_q_, 2 * q_bytes))
         return false;
     auto* there = residual_there_.as<std::byte>();
     device_->upload(there, asked.nodes.data(), uniforms_at);
@@ -174,26 +178,46 @@ bool DeviceLogits::ask_residual(const RowQuestion& question) {
     device_->upload(there + drafts_at, asked.drafts.data(), drafts * sizeof(std::int32_t));
     device_->upload(ids_of_q_.as<void>(), asked.ids.data(), asked.ids.size() * sizeof(std::int32_t));
     device_->upload(probs_of_q_.as<void>(), asked.probs.data(), q_bytes);
-    auto* floats = answers_there_.as<float>();
     kernels::ResidualOp op;
-    op.logits = data();
-    op.stride = columns_;
-    op.vocab = question.vocab;
-    op.count = residual_nodes_;
-    op.scale = question.scale;
-    op.log_norm = floats + at_.log_norm;
-    op.lowest = cut_ ? floats + at_.lowest : nullptr;
     op.nodes = reinterpret_cast<const kernels::ResidualNode*>(there);
     op.uniforms = reinterpret_cast<const double*>(there + uniforms_at);
     op.drafts = reinterpret_cast<const std::int32_t*>(there + drafts_at);
     op.ids = ids_of_q_.as<std::int32_t>();
     op.probs = probs_of_q_.as<float>();
     op.saved = op.probs + asked.probs.size();
+    return ask_in_pieces(question, op);
+}
+
+bool DeviceLogits::ask_residual_of(const RowQuestion& question, TreeStep& step) {
+    kernels::ResidualOp op;
+    step.ask_drafts(op);
+    return ask_in_pieces(question, op);
+}
+
+/// `op` says which nodes there are and what their drafts were drawn from. As many nodes at a time as there is
+/// room for the weights of; they do not look at each other.
+bool DeviceLogits::ask_in_pieces(const RowQuestion& question, kernels::ResidualOp op) {
+    const std::size_t node_bytes = cells(1, question.vocab) * sizeof(float);
+    const int most = std::clamp(static_cast<int>(most_weight_bytes / node_bytes), 1, residual_nodes_);
+    if (!weights_.reserve(*device_, std::bit_ceil(static_cast<std::size_t>(most) * node_bytes))) return false;
+    auto* floats = answers_there_.as<float>();
+    auto* ints = answers_there_.as<std::int32_t>();
+    const kernels::ResidualNode* nodes = op.nodes;
+    op.logits = data();
+    op.stride = columns_;
+    op.vocab = question.vocab;
+    op.scale = question.scale;
+    op.log_norm = floats + at_.log_norm;
+    op.lowest = cut_ ? floats + at_.lowest : nullptr;
     op.weights = weights_.as<float>();
-    op.accepted = answers_there_.as<std::int32_t>() + at_.accepted;
-    op.bonus = op.accepted + residual_nodes_;
-    op.bonus_logits = floats + at_.accepted + 2 * residual_nodes_;
-    device_->residual(op);
+    for (int first = 0; first < residual_nodes_; first += most) {
+        op.count = std::min(most, residual_nodes_ - first);
+        op.nodes = nodes + first;
+        op.accepted = ints + at_.accepted + first;
+        op.bonus = op.accepted + residual_nodes_;
+        op.bonus_logits = floats + at_.accepted + first + 2 * residual_nodes_;
+        device_->residual(op);
+    }
     return true;
 }
 
@@ -227,7 +251,10 @@ bool DeviceLogits::ask_trees(const RowQuestion& question, TreeStep& step, bool a
     const kernels::TreeRows& there = step.there();
     ask_choices(question, there.uniforms);
     if (question.drafts) ask_tokens(question, there.parents, there.tokens);
-    if (accept && question.entropies) {
+    if (question.residuals && !ask_residual_of(question, step)) return false;
+    if (accept && question.residuals) {
+        step.ask_kept(ints + at_.accepted);
+    } else if (accept && question.entropies) {
         assert(question.drafts && drawn_);
         const auto* floats = answers_there_.as<float>();
         kernels::AcceptTypicalOp op;

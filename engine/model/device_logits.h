@@ -39,6 +39,8 @@ struct RowQuestion {
     double epsilon = 0, delta = 0;
     /// Which drafts are kept, and what follows them (rejection sampling); null = not wanted.
     const ResidualQuestion* residual = nullptr;
+    /// The same of trees that are grown there, of drafts that were drawn there; node i is row i.
+    bool residuals = false;
     /// Tokens whose logits and, with `ranks`, ranks are wanted, and in which rows; may be empty.
     std::span<const std::int32_t> rows, tokens;
     bool ranks = true;
@@ -99,6 +101,8 @@ class DeviceLogits {
     void ask_choices(const RowQuestion& question, const double* uniforms);
     void ask_draws(const RowQuestion& question, const double* uniforms);
     bool ask_residual(const RowQuestion& question);
+    bool ask_residual_of(const RowQuestion& question, TreeStep& step);
+    bool ask_in_pieces(const RowQuestion& question, kernels::ResidualOp op);
     void ask_tokens(const RowQuestion& question, const std::int32_t* rows, const std::int32_t* tokens);
     void ask_masses(const RowQuestion& question, const std::int32_t* rows, const std::int32_t* first,
                     const std::int32_t* size, const TokenId* ids);

@@ -31,7 +31,7 @@ bool TreeStep::place(kernels::Device& device, std::span<const TreePlan> plans) {
     };
     if (!words(block_, paths_at() + trees_.size() * path_cells()) || !words(positions_, rows) ||
         !words(tail_sizes_, rows) || !words(tails_, cells(rows_, there_.width)) || !place_sets(plans) ||
-        !place_uniforms(plans))
+        !place_uniforms(plans) || !place_drafts(plans))
         return false;
     there_.tokens = block_.as<std::int32_t>();
     there_.parents = there_.tokens + rows;
@@ -56,6 +56,31 @@ bool TreeStep::place_uniforms(std::span<const TreePlan> plans) {
         return false;
     device_->upload(uniforms_by_depth_.as<void>(), table.data(), table.size() * sizeof(double));
     there_.uniforms = uniforms_.as<double>();
+    return true;
+}
+
+bool TreeStep::place_drafts(std::span<const TreePlan> plans) {
+    most_drafts_ = plans.front().most_drafts;
+    if (most_drafts_ == 0) return true;
+    const std::size_t each = cells(there_.width, most_drafts_);
+    std::vector<double> table(plans.size() * each, 0.0);
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+        assert(plans[i].most_drafts == most_drafts_ && plans[i].draft_uniforms.size() <= each);
+        std::copy(plans[i].draft_uniforms.begin(), plans[i].draft_uniforms.end(),
+                  table.begin() + static_cast<std::ptrdiff_t>(i * each));
+    }
+    const std::size_t rows = static_cast<std::size_t>(rows_), drafts = cells(rows_, most_drafts_);
+    const auto room = [&](kernels::DeviceBuffer& buffer, std::size_t bytes) {
+        return buffer.reserve(*device_, std::bit_ceil(bytes));
+    };
+    if (!room(draft_uniforms_by_depth_, table.size() * sizeof(double)) ||
+        !room(drawn_rows_, rows * sizeof(std::int32_t)) ||
+        !room(draft_nodes_, rows * sizeof(kernels::ResidualNode)) ||
+        !room(drafts_, drafts * sizeof(std::int32_t)) || !room(children_, drafts * sizeof(std::int32_t)) ||
+        !room(draft_uniforms_, drafts * sizeof(double)))
+        return false;
+    device_->upload(draft_uniforms_by_depth_.as<void>(), table.data(), table.size() * sizeof(double));
+    there_.drawn_rows = drawn_rows_.as<std::int32_t>();
     return true;
 }
 
@@ -139,6 +164,43 @@ void TreeStep::ask_acceptance(const std::int32_t* choices, std::int64_t stride) 
             {there_, trees_[i].first_row, trees_[i].nodes, choices, stride, path, path + there_.width});
     }
     device_->accept(ops);
+}
+
+void TreeStep::ask_drafts(kernels::ResidualOp& op) {
+    assert(drafts_drawn() && drawn_from_.probs != nullptr);
+    std::vector<kernels::DraftListOp> ops;
+    for (std::size_t i = 0; i < trees_.size(); ++i) {
+        kernels::DraftListOp& list = ops.emplace_back();
+        list.rows = there_;
+        list.first_row = trees_[i].first_row;
+        list.nodes = trees_[i].nodes;
+        list.most = most_drafts_;
+        list.uniforms = draft_uniforms_by_depth_.as<double>() + i * cells(there_.width, most_drafts_);
+        list.stride = drawn_from_.stride;
+        list.support = drawn_from_.support;
+        list.first_id = drawn_from_.ids == nullptr ? -1 : 0;
+        list.out = draft_nodes_.as<kernels::ResidualNode>();
+        list.drafts = drafts_.as<std::int32_t>();
+        list.draft_uniforms = draft_uniforms_.as<double>();
+        list.children = children_.as<std::int32_t>();
+    }
+    device_->list_drafts(ops);
+    op.nodes = draft_nodes_.as<kernels::ResidualNode>();
+    op.drafts = drafts_.as<std::int32_t>();
+    op.uniforms = draft_uniforms_.as<double>();
+    op.ids = drawn_from_.ids;
+    op.probs = drawn_from_.probs;
+    op.saved = drawn_from_.room;
+}
+
+void TreeStep::ask_kept(const std::int32_t* accepted) {
+    std::vector<kernels::AcceptDraftsOp> ops;
+    for (std::size_t i = 0; i < trees_.size(); ++i) {
+        auto* path = const_cast<std::int32_t*>(path_there(static_cast<int>(i)));
+        ops.push_back({trees_[i].first_row, most_drafts_, there_.width, accepted,
+                       children_.as<std::int32_t>(), path, path + there_.width});
+    }
+    device_->accept_drafts(ops);
 }
 
 void TreeStep::ask_typical(kernels::AcceptTypicalOp op) {

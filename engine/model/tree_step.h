@@ -16,8 +16,23 @@ struct TreePlan {
     std::vector<double> uniforms;  ///< of the choice after a node, by its depth; empty = the best token
     /// Tokens whose probability after a node is wanted, by its depth; null = not there. May be empty.
     std::vector<const std::vector<TokenId>*> sets;
+    /// Of drawn drafts, whose growth says what they were drawn from (TreeStep::use_drafts): most children of
+    /// a node, and the uniforms of their acceptance, [levels + 1, most_drafts] by the node's depth. 0 = not
+    /// drawn.
+    int most_drafts = 0;
+    std::vector<double> draft_uniforms = {};
     /// In place of them: whoever grows the trees says the sets (TreeStep::use_sets). Of all plans or none.
     bool sets_come = false;
+};
+
+/// What drawn drafts were drawn from, on a device: q of row r lies from probs + r * stride on, `support`
+/// values, each of the token that `ids` says (null: of its own number).
+struct DrawnFrom {
+    float* probs = nullptr;  ///< [rows, stride], the acceptance's to change
+    float* room = nullptr;   ///< for as many values
+    std::int64_t stride = 0;
+    int support = 0;
+    const TokenId* ids = nullptr;
 };
 
 /// Trees of a step as rows on a device, which grows them, runs them through the target and accepts a path of
@@ -39,6 +54,10 @@ class TreeStep {
     /// many as sizes[i * width + t] says there; `width` is that of there().
     void use_sets(const TokenId* ids, std::span<const std::int32_t> first, const std::int32_t* sizes);
     bool drawn() const { return drawn_; }
+    /// Before the acceptance, where drafts are drawn: TreeRows::drawn_rows of nodes with children are rows of
+    /// it.
+    void use_drafts(const DrawnFrom& from) { drawn_from_ = from; }
+    bool drafts_drawn() const { return most_drafts_ > 0; }
     bool has_sets() const { return has_sets_; }
     /// Where tree `index` goes: the part of `op` that is not of the pool.
     void aim(kernels::RerankOp& op, int index) const;
@@ -46,6 +65,11 @@ class TreeStep {
     void ask_acceptance(const std::int32_t* choices, std::int64_t stride);
     /// Typical acceptance of all trees: `op` is what they have in common, its arrays of all rows.
     void ask_typical(kernels::AcceptTypicalOp op);
+    /// Lists the drafts of all rows: `op` gets what they are, and what they were drawn from. Node i of it is
+    /// row i.
+    void ask_drafts(kernels::ResidualOp& op);
+    /// Follows the drafts that were kept, of row r accepted[r].
+    void ask_kept(const std::int32_t* accepted);
     /// Of a path that was accepted there, or that the host says.
     const std::int32_t* path_there(int index) const;
     const std::int32_t* path_count_there(int index) const;
@@ -68,12 +92,17 @@ class TreeStep {
     }
     bool place_sets(std::span<const TreePlan> plans);
     bool place_uniforms(std::span<const TreePlan> plans);
+    bool place_drafts(std::span<const TreePlan> plans);
     std::size_t paths_at() const { return 3 * static_cast<std::size_t>(rows_); }
     std::size_t path_cells() const { return static_cast<std::size_t>(there_.width) + 1; }
 
     kernels::Device* device_ = nullptr;
     int rows_ = 0;
     bool drawn_ = false, has_sets_ = false, sets_come_ = false;
+    int most_drafts_ = 0;
+    DrawnFrom drawn_from_;
+    kernels::DeviceBuffer drawn_rows_, draft_uniforms_by_depth_, draft_nodes_, drafts_, draft_uniforms_,
+        children_;
     const TokenId* come_ids_ = nullptr;
     const std::int32_t* come_sizes_ = nullptr;
     std::vector<Tree> trees_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/rng.h"
 #include "engine/heads/head_there.h"
@@ -25,9 +26,8 @@ VerifyRule JudgedRows::rule_asked() const {
     return rule_at(core_.options.verify, core_.options.sampling.temperature);
 }
 
-/// Under pq drafts are drawn on the host.
 bool JudgedRows::answers_suffice() const {
-    return core_.exec.device() != nullptr && rule_asked() != VerifyRule::pq && can_answer(choices_asked());
+    return core_.exec.device() != nullptr && can_answer(choices_asked());
 }
 
 bool JudgedRows::accepts_there() const {
@@ -63,6 +63,9 @@ const RowQuestion* JudgedRows::ask_trees(std::span<const Round> rounds, std::spa
         const Sequence& sequence = *rounds[i].sequence;
         for (int depth = 0; depth <= plans[i].levels; ++depth) {
             const std::uint64_t position = sequence.tokens.size() + static_cast<std::uint64_t>(depth);
+            for (int order = 0; order < plans[i].most_drafts; ++order)
+                plans[i].draft_uniforms.push_back(accept_uniform(sampling.seed, sequence.number,
+                                                                 static_cast<std::int64_t>(position), order));
             if (sampling.temperature > 0)
                 plans[i].uniforms.push_back(token_uniform(sampling.seed, sequence.number, position));
             if (!wants_sets || come) continue;
@@ -72,6 +75,13 @@ const RowQuestion* JudgedRows::ask_trees(std::span<const Round> rounds, std::spa
     }
     for (TreePlan& plan : plans)
         if (!any) plan.sets.clear();
+    question_.residuals = rule_asked() == VerifyRule::pq;
+    if (question_.residuals) {
+        int rows = 0;
+        for (const TreePlan& plan : plans) rows += plan.nodes;
+        residual_of_.resize(static_cast<std::size_t>(rows));
+        std::iota(residual_of_.begin(), residual_of_.end(), 0);
+    }
     return &question_;
 }
 

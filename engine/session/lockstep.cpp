@@ -120,6 +120,9 @@ void Lockstep::list_rows() {
         const auto length = static_cast<std::int64_t>(round.sequence->tokens.size());
         round.first_row = static_cast<int>(places_.size());
         for (const int depth : round.tree.depths) places_.push_back({round.sequence->number, length + depth});
+        if (!went_there_) continue;
+        const int rows = there_.rows(static_cast<std::size_t>(&round - rounds_.data()));
+        places_.resize(static_cast<std::size_t>(round.first_row + rows));
     }
 }
 
@@ -166,6 +169,7 @@ Acceptance Lockstep::judge(const Round& round) const {
         Acceptance found =
             there_.acceptance(static_cast<std::size_t>(&round - rounds_.data()), round.choices);
         if (rule() == VerifyRule::match) return found;
+        if (rule() == VerifyRule::pq) return accept_pq(round.tree, judged_.judged_tree(round), round.choices);
         return accept_typical(found.path.back(), round.tree, judged_.judged_tree(round), round.choices);
     }
     if (core_.options.acceptance)

@@ -65,6 +65,7 @@ Status RoundsThere::run(DraftContext& context, std::span<DraftJob> jobs, std::sp
     std::vector<KvCache*> caches;
     for (std::size_t i = 0; i < rounds.size(); ++i) {
         plans.push_back({nodes_of(jobs[i].tree), jobs[i].tree.levels(), {}, {}});
+        if (context.sampled != nullptr) plans.back().most_drafts = jobs[i].tree.topk;
         caches.push_back(&rounds[i].sequence->cache);
     }
     TreesRequest request;
@@ -94,6 +95,8 @@ Status RoundsThere::run(DraftContext& context, std::span<DraftJob> jobs, std::sp
         Round& round = rounds[i];
         round.tree = DraftTree::with_root(tokens[0]);
         for (std::size_t n = 1; n < tokens.size(); ++n) {
+            // What could not be drawn comes last, each its own parent.
+            if (context.sampled != nullptr && parents[n] == first + static_cast<int>(n)) break;
             if (parents[n] < first || parents[n] >= first + static_cast<int>(n))
                 return failed("the device's draft tree: node {} has no parent before it", n);
             round.tree.add(tokens[n], parents[n] - first, logprobs[n]);

@@ -15,7 +15,7 @@ class RoundsThere {
   public:
     RoundsThere(SessionCore& core, JudgedRows& judged) : core_(core), judged_(judged) {}
 
-    /// For drafters that say so (Drafter::fits_there), every rule but pq, steps in which nobody watches and
+    /// For drafters that say so (Drafter::fits_there), every rule, steps in which nobody watches and
     /// nothing drafts or is judged beside.
     bool fits(const DraftContext& context, std::span<const DraftJob> jobs,
               std::span<const Round> rounds) const;
@@ -24,6 +24,9 @@ class RoundsThere {
                           std::span<const std::size_t> of);
     /// Trees, and the target's answers about them in core.forward; job j is round j's.
     Status run(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds);
+    /// Of round `index` of the latest run() in the target's pass: its tree's, and some behind them that count
+    /// for nothing.
+    int rows(std::size_t index) const { return step_.trees()[index].nodes; }
     /// Was the path of the latest run() accepted there too, its keys and values moved together?
     bool accepted_there() const { return accepted_there_; }
     Acceptance acceptance(std::size_t index, std::span<const TargetChoice> choices) const;

@@ -171,10 +171,17 @@ class Remaining {
 
 std::vector<DrawnDraft> draw_drafts(const DraftDistribution& q, int count, const SampledDrafts& settings,
                                     std::uint64_t sequence, std::int64_t position) {
+    std::vector<double> uniforms;
+    for (int order = 0; order < count; ++order)
+        uniforms.push_back(draft_uniform(settings.seed, sequence, position, order));
+    return draw_drafts(q, uniforms);
+}
+
+std::vector<DrawnDraft> draw_drafts(const DraftDistribution& q, std::span<const double> uniforms) {
     std::vector<DrawnDraft> drawn;
     Remaining left(q);
-    for (int order = 0; order < count; ++order) {
-        const std::size_t chosen = left.draw(draft_uniform(settings.seed, sequence, position, order));
+    for (const double uniform : uniforms) {
+        const std::size_t chosen = left.draw(uniform);
         if (chosen == left.size()) break;
         drawn.push_back({q.id_at(chosen), std::log(q.probs[chosen])});
     }

@@ -46,6 +46,9 @@ struct DrawnDraft {
 std::vector<DrawnDraft> draw_drafts(const DraftDistribution& q, int count, const SampledDrafts& settings,
                                     std::uint64_t sequence, std::int64_t position);
 
+/// The same by uniform numbers that are given, one for each draw.
+std::vector<DrawnDraft> draw_drafts(const DraftDistribution& q, std::span<const double> uniforms);
+
 /// Uniform numbers in [0, 1) beside token_uniform's: for draft `order` of a position and for its acceptance.
 /// A decision at one position never looks at another position's numbers, so each is used for one decision
 /// only, also when the position is drafted again in a later round.

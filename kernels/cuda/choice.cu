@@ -33,6 +33,45 @@ __global__ void __launch_bounds__(threads) draw_kernel(const DrawOp op) {
     op.log_norm[row] = run.all > 0 ? logf(static_cast<float>(run.all)) + most * op.scale : 0.0f;
 }
 
+/// One block per row, behind what is cut from it.
+__global__ void __launch_bounds__(threads) draft_kernel(const DraftOp op, bool cut) {
+    __shared__ DrawShared shared;
+    __shared__ float maxima[warps];
+    const auto row = static_cast<std::int64_t>(blockIdx.x);
+    float* q = op.logits + row * op.stride;
+    const float most = block_largest<warps>(q, op.support, maxima);
+    const bool any = most != -INFINITY;
+    const float lowest = cut ? op.lowest[row] : -INFINITY;
+    const int last = cut ? op.last[row] : op.support;
+    const auto scale = static_cast<float>(1.0 / op.temperature);
+    __syncthreads();  // all threads have seen the logits
+    for (int i = static_cast<int>(threadIdx.x); i < op.support; i += threads) {
+        const float value = q[i];
+        const bool kept = value > lowest || (value == lowest && i <= last);
+        q[i] = any && kept ? expf((value - most) * scale) : 0.0f;
+    }
+    // What was drawn is negative until all are.
+    const auto weight = [&](int i) { return i < op.support ? fmaxf(q[i], 0.0f) : 0.0f; };
+    TileRun run = add_tiles(op.support, shared, weight);
+    const auto share = static_cast<float>(run.all > 0 ? 1.0 / run.all : 0.0);
+    for (int i = static_cast<int>(threadIdx.x); i < op.support; i += threads) q[i] *= share;
+    std::int32_t* ids = op.ids + row * op.k;
+    for (int d = 0; d < op.k; ++d) {
+        run = add_tiles(op.support, shared, weight);
+        const bool left = run.all > 0;  // all threads alike
+        const int column =
+            left ? draw_column(op.support, shared, run, op.uniforms[row * op.k + d] * run.all, weight) : -1;
+        __syncthreads();  // the thread that looked at the weights is done
+        if (threadIdx.x != 0) continue;
+        ids[d] = column;
+        op.logprobs[row * op.k + d] = left ? logf(q[column]) : -INFINITY;
+        if (left) q[column] = -q[column];
+    }
+    __syncthreads();
+    const int mine = static_cast<int>(threadIdx.x);
+    if (mine < op.k && ids[mine] >= 0) q[ids[mine]] = -q[ids[mine]];
+}
+
 /// One thread per token.
 __global__ void __launch_bounds__(threads) value_kernel(const RankOp op) {
     const int i = static_cast<int>(blockIdx.x) * threads + static_cast<int>(threadIdx.x);
@@ -109,6 +148,16 @@ __global__ void __launch_bounds__(threads) entropy_kernel(const EntropyOp op) {
 }
 
 }  // namespace
+
+void launch_draft(const DraftOp& op, cudaStream_t stream) {
+    if (op.rows == 0) return;
+    const bool cut = op.top_p < 1 || (op.top_k > 0 && op.top_k < op.support);
+    if (cut)
+        launch_cut({op.logits, op.stride, op.rows, op.support, static_cast<float>(1.0 / op.temperature),
+                    op.top_k, op.top_p, op.lowest, op.last},
+                   stream);
+    DS_LAUNCH(draft_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op, cut);
+}
 
 void launch_draw(const DrawOp& op, cudaStream_t stream) {
     if (op.rows == 0) return;

@@ -198,6 +198,13 @@ class CudaDeviceImpl final : public CudaDevice {
     void entropy(const EntropyOp& op) override { launch(cuda::launch_entropy, op, "entropy"); }
     void residual(const ResidualOp& op) override { launch(cuda::launch_residual, op, "residual"); }
     void head(const HeadOp& op) override { launch(cuda::launch_head, op, "head"); }
+    void draft(const DraftOp& op) override { launch(cuda::launch_draft, op, "draft"); }
+    void list_drafts(std::span<const DraftListOp> ops) override {
+        launch_all(cuda::launch_list_drafts, ops, "list_drafts");
+    }
+    void accept_drafts(std::span<const AcceptDraftsOp> ops) override {
+        launch_all(cuda::launch_accept_drafts, ops, "accept_drafts");
+    }
     void beam(std::span<const BeamOp> ops) override { launch_all(cuda::launch_beam, ops, "beam"); }
     void rerank(std::span<const RerankOp> ops) override { launch_all(cuda::launch_rerank, ops, "rerank"); }
     void accept(std::span<const AcceptOp> ops) override { launch_all(cuda::launch_accept, ops, "accept"); }

@@ -10,6 +10,12 @@ constexpr int beam_warps = 8;
 constexpr int beam_threads = beam_warps * warp_size;
 static_assert(beam_threads * held == most_beam);
 
+/// What candidate `at` of a level adds to its row's score.
+__device__ __forceinline__ float score_of(const BeamOp& op, int at, bool none, float logprob) {
+    if (none) return -INFINITY;
+    return op.drawn ? -1.0f - static_cast<float>(at % op.k) : logprob;
+}
+
 /// One block a sequence: what BeamExpansion does with a level, in the same arithmetic.
 __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constant__ Many<BeamOp> many) {
     const BeamOp& op = many.ops[blockIdx.x];
@@ -31,15 +37,18 @@ __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constan
         if (at >= count) continue;
         const int row = at / op.k;
         const int from = op.one_for_all ? at % op.k : at;
-        float logprob = op.logits[from] - op.logsumexp[op.one_for_all ? 0 : row];
+        float logprob = op.drawn ? op.logits[from] : op.logits[from] - op.logsumexp[op.one_for_all ? 0 : row];
         logprob = logprob == logprob ? fminf(logprob, 0.0f) : -INFINITY;
         const int id = op.ids[from];
-        op.pool_tokens[at] = op.tokens == nullptr ? id : op.tokens[id];
+        const bool none = op.drawn && (id < 0 || above[row] == -INFINITY);
+        op.pool_tokens[at] = none ? 0 : op.tokens == nullptr ? id : op.tokens[id];
         op.pool_logprobs[at] = logprob;
-        if (op.pool_scores != nullptr) op.pool_scores[at] = above[row] + logprob;
+        const float total = above[row] + score_of(op, at, none, logprob);
+        if (op.pool_scores != nullptr) op.pool_scores[at] = total;
         if (op.pool_parents != nullptr) op.pool_parents[at] = places[row];
+        if (op.pool_rows != nullptr) op.pool_rows[at] = -1;
         // At the first level candidates stay in their order, whatever their values are.
-        const float score = op.level == 0 ? -static_cast<float>(at) : above[row] + logprob;
+        const float score = op.level == 0 && !op.drawn ? -static_cast<float>(at) : total;
         keys[i] = rank_key(score, static_cast<std::uint32_t>(at));
     }
     if (op.keep == 0) return;  // all threads alike
@@ -48,7 +57,10 @@ __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constan
     for (int b = static_cast<int>(threadIdx.x); b < op.keep; b += beam_threads) {
         const auto at = static_cast<int>(place_of(best[b]));
         const int row = at / op.k;
-        op.scores[b] = above[row] + op.pool_logprobs[at];
+        const int id = op.ids[op.one_for_all ? at % op.k : at];
+        const bool none = op.drawn && (id < 0 || above[row] == -INFINITY);
+        op.scores[b] = above[row] + score_of(op, at, none, op.pool_logprobs[at]);
+        if (op.pool_rows != nullptr) op.pool_rows[at] = op.next_first_row + b;
         if (op.row_places != nullptr) op.row_places[b] = op.first_place + at;
         op.next_tokens[b] = op.pool_tokens[at];
         op.next_rows[b] = op.first_row + row;
@@ -94,14 +106,19 @@ __global__ void __launch_bounds__(rerank_threads) rerank_kernel(const __grid_con
     for (int i = thread; i < keep; i += rerank_threads)
         node_of[place_of(keys[i])] = static_cast<std::int16_t>(op.by_score ? i + 1 : 1);
     __syncthreads();
-    if (!op.by_score) {
+    const auto is_none = [&](int i) { return op.drawn && op.pool_scores[i] == -INFINITY; };
+    int before = 0;
+    // Those that are none come last.
+    for (int turn = 0; !op.by_score && turn < (op.drawn ? 2 : 1); ++turn) {
         const int each = (op.candidates + rerank_threads - 1) / rerank_threads;
         const int first = min(thread * each, op.candidates), end = min(first + each, op.candidates);
+        const auto counts = [&](int i) { return node_of[i] != 0 && is_none(i) == (turn == 1); };
         int mine = 0, all = 0;
-        for (int i = first; i < end; ++i) mine += node_of[i];
-        int node = block_before<rerank_warps>(mine, totals, all);
+        for (int i = first; i < end; ++i) mine += counts(i) ? 1 : 0;
+        int node = before + block_before<rerank_warps>(mine, totals, all);
         for (int i = first; i < end; ++i)
-            if (node_of[i] != 0) node_of[i] = static_cast<std::int16_t>(++node);
+            if (counts(i)) node_of[i] = static_cast<std::int16_t>(++node);
+        before += all;
     }
     __syncthreads();
     const TreeRows& rows = op.rows;
@@ -109,9 +126,10 @@ __global__ void __launch_bounds__(rerank_threads) rerank_kernel(const __grid_con
         // The first thread's first turn is the root's.
         const int node = i < 0 ? 0 : node_of[i];
         if (i >= 0 && node == 0) continue;
-        const int depth = i < 0 ? 0 : i < op.topk ? 1 : 2 + (i - op.topk) / (op.topk * op.topk);
+        const bool none = i >= 0 && is_none(i);
+        const int depth = i < 0 ? 0 : i < op.topk || none ? 1 : 2 + (i - op.topk) / (op.topk * op.topk);
         const std::int64_t row = op.first_row + node;
-        const int parent = i < 0 || op.pool_parents[i] < 0 ? 0 : node_of[op.pool_parents[i]];
+        const int parent = none ? node : i < 0 || op.pool_parents[i] < 0 ? 0 : node_of[op.pool_parents[i]];
         rows.tokens[row] = i < 0 ? op.root : op.pool_tokens[i];
         rows.parents[row] = op.first_row + parent;
         rows.positions[row] = op.first_position + depth;
@@ -121,6 +139,7 @@ __global__ void __launch_bounds__(rerank_threads) rerank_kernel(const __grid_con
         for (int at = i, d = depth; d > 0; at = op.pool_parents[at], --d)
             tail[d] = op.first_slot + node_of[at];
         tail[0] = op.first_slot;
+        if (rows.drawn_rows != nullptr) rows.drawn_rows[row] = i < 0 ? op.root_row : op.pool_rows[i];
         if (rows.uniforms != nullptr) rows.uniforms[row] = op.uniforms[depth];
         if (rows.set_first == nullptr) continue;
         rows.set_first[row] = op.set_first[depth];
@@ -147,6 +166,49 @@ __global__ void __launch_bounds__(warp_size) accept_kernel(const __grid_constant
         ++count;
     }
     if (lane == 0) *op.count = count;
+}
+
+constexpr int list_threads = 128;
+
+/// One block a sequence, a thread for a node: parents come before their children.
+__global__ void __launch_bounds__(list_threads) list_kernel(const __grid_constant__ Many<DraftListOp> many) {
+    const DraftListOp& op = many.ops[blockIdx.x];
+    for (int n = static_cast<int>(threadIdx.x); n < op.nodes; n += list_threads) {
+        const int row = op.first_row + n, depth = op.rows.tail_sizes[row] - 1;
+        const std::int64_t first = static_cast<std::int64_t>(row) * op.most;
+        int count = 0;
+        for (int i = n + 1; i < op.nodes && count < op.most; ++i) {
+            if (op.rows.parents[op.first_row + i] != row) continue;
+            op.children[first + count] = i;
+            op.drafts[first + count] = op.rows.tokens[op.first_row + i];
+            op.draft_uniforms[first + count] = op.uniforms[depth * op.most + count];
+            ++count;
+        }
+        const int from = op.rows.drawn_rows[row];
+        ResidualNode node;
+        node.row = row;
+        node.first_draft = static_cast<std::int32_t>(first);
+        node.drafts = count;
+        node.first_prob = count == 0 ? 0 : static_cast<std::int64_t>(from) * op.stride;
+        node.support = op.support;
+        node.first_id = op.first_id;
+        node.uniform = op.rows.uniforms[row];
+        op.out[row] = node;
+    }
+}
+
+/// One thread a sequence.
+__global__ void accept_drafts_kernel(const __grid_constant__ Many<AcceptDraftsOp> many) {
+    const AcceptDraftsOp& op = many.ops[blockIdx.x];
+    int at = 0, count = 0;
+    while (true) {
+        op.path[count++] = at;
+        const std::int64_t row = op.first_row + at;
+        const int kept = op.accepted[row];
+        if (kept < 0 || count == op.width) break;
+        at = op.children[row * op.most + kept];
+    }
+    *op.count = count;
 }
 
 constexpr int typical_threads = 128;
@@ -192,6 +254,18 @@ __global__ void __launch_bounds__(typical_threads)
 }
 
 }  // namespace
+
+void launch_list_drafts(std::span<const DraftListOp> ops, cudaStream_t stream) {
+    in_batches(ops, [&](const Many<DraftListOp>& many, unsigned count) {
+        DS_LAUNCH(list_kernel, count, list_threads, 0, stream, many);
+    });
+}
+
+void launch_accept_drafts(std::span<const AcceptDraftsOp> ops, cudaStream_t stream) {
+    in_batches(ops, [&](const Many<AcceptDraftsOp>& many, unsigned count) {
+        DS_LAUNCH(accept_drafts_kernel, count, 1, 0, stream, many);
+    });
+}
 
 void launch_accept_typical(std::span<const AcceptTypicalOp> ops, cudaStream_t stream) {
     in_batches(ops, [&](const Many<AcceptTypicalOp>& many, unsigned count) {

@@ -102,6 +102,20 @@ PY
 step demo_no_graphs "${run[@]}" --no-gpu-graphs --drafter eagle3 --head full --prompt "$text" --max-new 128
 step demo_no_rounds "${run[@]}" --no-gpu-rounds --drafter eagle3 --head full --prompt "$text" --max-new 128
 step demo_l2_window "${run[@]}" --l2-window --drafter eagle3 --head microspec --prompt "$text" --max-new 128
+# Heads of every level, random ones where none are published for the model: their rounds are the device's as a whole, too.
+for drafter in medusa hydra; do
+    step synthetic_1b_$drafter "${synthetic[@]}" --model synthetic:llama-3.2-1b --drafter $drafter:synthetic:llama-3.2-1b --head full \
+        --prompt "$text" --max-new 64
+    step synthetic_1b_${drafter}_no_rounds "${synthetic[@]}" --no-gpu-rounds --model synthetic:llama-3.2-1b \
+        --drafter $drafter:synthetic:llama-3.2-1b --head full --prompt "$text" --max-new 64
+done
+step path_heads_same_text python3 - "$out" <<'PY'
+import json, sys
+texts = {json.dumps(json.load(open(f"{sys.argv[1]}/synthetic_1b_{name}.log"))["prompts"][0]["tokens"])
+         for name in ("medusa", "medusa_no_rounds", "hydra", "hydra_no_rounds")}
+print("same text" if len(texts) == 1 else "TEXTS DIFFER")
+sys.exit(0 if len(texts) == 1 else 1)
+PY
 step demo_graphs_same_text python3 - "$out" <<'PY'
 import json, sys
 runs = {name: json.load(open(f"{sys.argv[1]}/{name}.log")) for name in ("demo_none", "demo_eagle3", "demo_no_graphs", "demo_no_rounds", "demo_l2_window")}
@@ -247,7 +261,7 @@ done
 # 7. Races and bad accesses.
 if command -v compute-sanitizer >/dev/null; then
     # One suite at a time, as each step has its time limit.
-    for suite in DeviceOps DeviceAttention CutOps ResidualOps RouterOps SelectRuns TreeOps TypicalOps; do
+    for suite in DeviceOps DeviceAttention CutOps DraftOps ResidualOps RouterOps SelectRuns TreeOps TypicalOps; do
         for tool in memcheck racecheck synccheck initcheck; do
             step ${tool}_$suite compute-sanitizer --tool $tool --error-exitcode 1 "$tests/test_device_ops" \
                 --gtest_filter="*/$suite.*/cuda*"

@@ -69,6 +69,11 @@ class SimtDevice final : public Device {
     void entropy(const EntropyOp& op) override { run(cuda::launch_entropy, op); }
     void residual(const ResidualOp& op) override { run(cuda::launch_residual, op); }
     void head(const HeadOp& op) override { run(cuda::launch_head, op); }
+    void draft(const DraftOp& op) override { run(cuda::launch_draft, op); }
+    void list_drafts(std::span<const DraftListOp> ops) override { run_all(cuda::launch_list_drafts, ops); }
+    void accept_drafts(std::span<const AcceptDraftsOp> ops) override {
+        run_all(cuda::launch_accept_drafts, ops);
+    }
     void beam(std::span<const BeamOp> ops) override { run_all(cuda::launch_beam, ops); }
     void rerank(std::span<const RerankOp> ops) override { run_all(cuda::launch_rerank, ops); }
     void accept(std::span<const AcceptOp> ops) override { run_all(cuda::launch_accept, ops); }

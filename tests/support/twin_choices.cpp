@@ -3,6 +3,7 @@
 #include <numeric>
 #include <vector>
 
+#include "engine/tree/sampled_drafts.h"
 #include "tests/support/twin_checks.h"
 #include "tests/support/twin_device.h"
 
@@ -84,6 +85,72 @@ void TwinDevice::draw(const DrawOp& op) {
         *row(op.log_norm, m, 1, "log_norm") =
             sum > 0 ? static_cast<float>(std::log(sum) + static_cast<double>(most * op.scale)) : 0.0f;
     }
+}
+
+/// What the host makes of the same logits, and draws by the same numbers.
+void TwinDevice::draft(const DraftOp& op) {
+    note("draft", op.logits, op.stride, op.rows, op.support, op.k, op.uniforms, op.ids, op.logprobs);
+    if (op.support > most_draw_columns || op.k > most_selected || op.k < 1) refuse("draft", "shape");
+    static const std::unique_ptr<Exec> exec = make_cpu_exec(1);
+    (void)row(op.lowest, 0, size(op.rows), "draft scratch");
+    (void)row(op.last, 0, size(op.rows), "draft scratch");
+    SampledDrafts settings;
+    settings.temperature = op.temperature;
+    settings.top_k = op.top_k;
+    settings.top_p = op.top_p;
+    for (int m = 0; m < op.rows; ++m) {
+        float* logits = row(op.logits, m * op.stride, size(op.support), "draft logits");
+        const DraftDistribution q =
+            draft_distribution(*exec, {}, std::vector<float>(logits, logits + op.support), settings);
+        std::copy(q.probs.begin(), q.probs.end(), logits);
+        const double* uniforms = row(op.uniforms, std::int64_t{m} * op.k, size(op.k), "draft uniforms");
+        const std::vector<DrawnDraft> drawn = draw_drafts(q, {uniforms, size(op.k)});
+        for (int d = 0; d < op.k; ++d) {
+            const bool there = size(d) < drawn.size();
+            *row(op.ids, m * op.k + d, 1, "draft ids") = there ? drawn[size(d)].token : -1;
+            *row(op.logprobs, m * op.k + d, 1, "draft logprobs") = there ? drawn[size(d)].logprob : lowest;
+        }
+    }
+}
+
+void TwinDevice::list_drafts(const DraftListOp& op) {
+    for (int n = 0; n < op.nodes; ++n) {
+        const std::int64_t r = op.first_row + n, first = r * op.most;
+        const int depth = *row(op.rows.tail_sizes, r, 1, "tail sizes") - 1;
+        ResidualNode node;
+        node.row = static_cast<std::int32_t>(r);
+        node.first_draft = static_cast<std::int32_t>(first);
+        for (int i = n + 1; i < op.nodes; ++i) {
+            if (*row(op.rows.parents, op.first_row + i, 1, "parents") != r) continue;
+            if (node.drafts == op.most) refuse("list_drafts", "more children than said");
+            const std::int64_t at = first + node.drafts;
+            *row(op.children, at, 1, "children") = i;
+            *row(op.drafts, at, 1, "drafts") = *row(op.rows.tokens, op.first_row + i, 1, "tokens");
+            *row(op.draft_uniforms, at, 1, "uniforms") =
+                *row(op.uniforms, std::int64_t{depth} * op.most + node.drafts, 1, "uniforms by depth");
+            ++node.drafts;
+        }
+        const std::int32_t from = *row(op.rows.drawn_rows, r, 1, "drawn rows");
+        if (node.drafts > 0 && from < 0) refuse("list_drafts", "children of a node that was not expanded");
+        node.first_prob = node.drafts == 0 ? 0 : from * op.stride;
+        node.support = op.support;
+        node.first_id = op.first_id;
+        node.uniform = *row(op.rows.uniforms, r, 1, "uniforms");
+        *row(op.out, r, 1, "residual nodes") = node;
+    }
+}
+
+void TwinDevice::accept(const AcceptDraftsOp& op) {
+    int at = 0, count = 0;
+    while (true) {
+        *row(op.path, count++, 1, "path") = at;
+        const std::int64_t r = op.first_row + at;
+        const int kept = *row(op.accepted, r, 1, "accepted");
+        if (kept < 0) break;
+        if (count == op.width) refuse("accept_drafts", "deeper than its rows are wide");
+        at = *row(op.children, r * op.most + kept, 1, "children");
+    }
+    *row(op.count, 0, 1, "path's count") = count;
 }
 
 void TwinDevice::rank(const RankOp& op) {

@@ -414,20 +414,24 @@ void TwinDevice::beam(const BeamOp& op) {
     for (int i = 0; i < count; ++i) {
         const int from = op.one_for_all ? i % op.k : i;
         const int id = *row(op.ids, from, 1, "beam ids");
-        float logprob =
-            *row(op.logits, from, 1, "logits") - *row(op.logsumexp, op.one_for_all ? 0 : i / op.k, 1, "sums");
+        float logprob = *row(op.logits, from, 1, "logits");
+        if (!op.drawn) logprob -= *row(op.logsumexp, op.one_for_all ? 0 : i / op.k, 1, "sums");
+        const float above = op.level == 0 ? 0.0f : *row(op.scores, i / op.k, 1, "scores");
+        const bool none = op.drawn && (id < 0 || above == lowest);
         logprob = logprob == logprob ? std::min(logprob, 0.0f) : lowest;
-        *row(op.pool_tokens, i, 1, "pool") =
-            op.tokens == nullptr ? id : *row(op.tokens, id, 1, "tokens of ids");
+        *row(op.pool_tokens, i, 1, "pool") = none                   ? 0
+                                             : op.tokens == nullptr ? id
+                                                                    : *row(op.tokens, id, 1, "tokens of ids");
         *row(op.pool_logprobs, i, 1, "pool") = logprob;
         if (op.pool_parents != nullptr)
             *row(op.pool_parents, i, 1, "pool parents") =
                 op.level == 0 ? -1 : *row(op.row_places, i / op.k, 1, "row places");
-        scores[size(i)] = (op.level == 0 ? 0.0f : *row(op.scores, i / op.k, 1, "scores")) + logprob;
+        if (op.pool_rows != nullptr) *row(op.pool_rows, i, 1, "pool rows") = -1;
+        scores[size(i)] = none ? lowest : above + (op.drawn ? -1.0f - static_cast<float>(i % op.k) : logprob);
     }
     if (op.pool_scores != nullptr)
         std::copy(scores.begin(), scores.end(), row(op.pool_scores, 0, scores.size(), "pool scores"));
-    if (op.level > 0)
+    if (op.level > 0 || op.drawn)
         std::stable_sort(order.begin(), order.end(),
                          [&](int a, int b) { return scores[size(a)] > scores[size(b)]; });
     std::vector<std::int32_t> tails(size(op.rows) * size(op.level));
@@ -439,6 +443,7 @@ void TwinDevice::beam(const BeamOp& op) {
         *row(op.next_tokens, b, 1, "next tokens") = *row(op.pool_tokens, i, 1, "pool");
         *row(op.next_rows, b, 1, "next rows") = op.first_row + from;
         if (op.row_places != nullptr) *row(op.row_places, b, 1, "row places") = op.first_place + i;
+        if (op.pool_rows != nullptr) *row(op.pool_rows, i, 1, "pool rows") = op.next_first_row + b;
         std::int32_t* tail =
             row(op.next_tails, std::int64_t{b} * (op.level + 1), size(op.level + 1), "next tails");
         std::copy_n(tails.begin() + std::ptrdiff_t{from} * op.level, op.level, tail);
@@ -455,17 +460,20 @@ void TwinDevice::rerank(const RerankOp& op) {
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return scores[a] > scores[b]; });
     order.resize(size(op.nodes - 1));
+    const auto is_none = [&](int i) { return op.drawn && scores[i] == lowest; };
     if (!op.by_score) std::sort(order.begin(), order.end());
+    std::stable_partition(order.begin(), order.end(), [&](int i) { return !is_none(i); });
     for (int node = 0; node < op.nodes; ++node) {
         const int place = node == 0 ? -1 : order[size(node - 1)];
         std::vector<int> tail;
-        for (int at = place; at >= 0; at = parents[at]) {
+        const bool none = place >= 0 && is_none(place);
+        for (int at = place; at >= 0; at = none ? -1 : parents[at]) {
             if (at != place && node_of[size(at)] < 0) refuse("rerank", "a child without its parent");
             tail.push_back(op.first_slot + (at == place ? node : node_of[size(at)]));
         }
         tail.push_back(op.first_slot);
         if (place >= 0) node_of[size(place)] = node;
-        const int above = place < 0 || parents[place] < 0 ? 0 : node_of[size(parents[place])];
+        const int above = none ? node : place < 0 || parents[place] < 0 ? 0 : node_of[size(parents[place])];
         const int depth = static_cast<int>(tail.size()) - 1;
         const std::int64_t r = op.first_row + node;
         if (depth >= op.rows.width) refuse("rerank", "deeper than its rows are wide");
@@ -476,6 +484,9 @@ void TwinDevice::rerank(const RerankOp& op) {
         *row(op.rows.logprobs, r, 1, "logprobs") =
             place < 0 ? 0.0f : *row(op.pool_logprobs, place, 1, "pool");
         std::copy(tail.rbegin(), tail.rend(), row(op.rows.tails, r * op.rows.width, tail.size(), "tails"));
+        if (op.rows.drawn_rows != nullptr)
+            *row(op.rows.drawn_rows, r, 1, "drawn rows") =
+                place < 0 ? op.root_row : *row(op.pool_rows, place, 1, "pool rows");
         if (op.rows.uniforms != nullptr)
             *row(op.rows.uniforms, r, 1, "uniforms") = *row(op.uniforms, depth, 1, "uniforms by depth");
         if (op.rows.set_first == nullptr) continue;

@@ -40,6 +40,13 @@ class TwinDevice final : public kernels::Device {
     void entropy(const kernels::EntropyOp& op) override;
     void residual(const kernels::ResidualOp& op) override;
     void head(const kernels::HeadOp& op) override;
+    void draft(const kernels::DraftOp& op) override;
+    void list_drafts(std::span<const kernels::DraftListOp> ops) override {
+        for (const kernels::DraftListOp& op : ops) list_drafts(op);
+    }
+    void accept_drafts(std::span<const kernels::AcceptDraftsOp> ops) override {
+        for (const kernels::AcceptDraftsOp& op : ops) accept(op);
+    }
     void beam(std::span<const kernels::BeamOp> ops) override {
         for (const kernels::BeamOp& op : ops) beam(op);
     }
@@ -110,6 +117,8 @@ class TwinDevice final : public kernels::Device {
     void rerank(const kernels::RerankOp& op);
     void accept(const kernels::AcceptOp& op);
     void accept(const kernels::AcceptTypicalOp& op);
+    void accept(const kernels::AcceptDraftsOp& op);
+    void list_drafts(const kernels::DraftListOp& op);
     void copy(const kernels::CopyRowsOp& op);
     void move_together(const kernels::CompactOp& op, const std::int32_t* path, int count);
     /// Checks that `bytes` from a device address lie in one allocation.

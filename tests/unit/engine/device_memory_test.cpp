@@ -41,6 +41,7 @@ TEST(DeviceMemory, ARefusedQuestionLeavesNothingUnderWayAndMayBeAskedAgain) {
 /// Wherever memory ends in a round that the device makes alone.
 struct Refused {
     const char *drafter, *head;
+    bool drawn = false;  ///< drafts
 };
 class RefusedRounds : public ::testing::TestWithParam<Refused> {};
 
@@ -52,6 +53,10 @@ TEST_P(RefusedRounds, LeaveNothingUnderWay) {
     small.rounds_there = false;
     setting.tree = "depth=3,topk=4,nodes=12";
     small.head = setting.head = GetParam().head;
+    if (GetParam().drawn) {
+        setting.temperature = 0.9;
+        setting.verify = "pq";
+    }
     int left = 0;
     for (;; ++left) {
         TwinExec on;
@@ -74,7 +79,7 @@ TEST_P(RefusedRounds, LeaveNothingUnderWay) {
 INSTANTIATE_TEST_SUITE_P(Heads, RefusedRounds,
                          ::testing::Values(Refused{"eagle2", "full"},
                                            Refused{"eagle2", "dynaspec:kmax=4,kmin=3"},
-                                           Refused{"hydra", "full"}));
+                                           Refused{"eagle2", "full", true}, Refused{"hydra", "full"}));
 
 }  // namespace
 }  // namespace draftscope::testing

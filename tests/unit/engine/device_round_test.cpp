@@ -193,6 +193,40 @@ TEST_P(DeviceRounds, OfHeadsForEachLevelAreTheHosts) {
     EXPECT_GT(accepted_, 20);
 }
 
+/// Drafts that are drawn and judged there.
+TEST_P(DeviceRounds, OfDrawnDraftsAreTheHosts) {
+    const auto expect_drawn = [&](const std::string& drafter, const char* head, const char* tree, int kept) {
+        RigSetting setting;
+        setting.drafter = drafter;
+        setting.head = head;
+        setting.tree = tree;
+        setting.verify = "pq";
+        setting.temperature = 0.9;
+        setting.batch = tree[0] == 'c' ? 1 : 3;
+        setting.max_new = 7;
+        // Fewer than a node may have: the rest cannot be drawn.
+        setting.top_k = kept;
+        if (kept == 5) setting.top_p = 0.6;
+        if (head[0] == 's') setting.calibration_rounds = 3;
+        if (head[1] == 'r' && kept == 5) setting.acceptance = "rate:0.7";
+        expect_the_hosts(setting);
+    };
+    for (const char* tree : trees)
+        for (const int kept : {0, 5, 2}) {
+            expect_drawn("eagle2", "full", tree, kept);
+            if (HasFatalFailure()) return;
+        }
+    for (const char* head : {"fr-spec:v=6", "slimspec"})
+        for (const int kept : {0, 5}) {
+            expect_drawn("eagle3", head, trees[1], kept);
+            expect_drawn("hydra", head, trees[2], kept);
+            if (HasFatalFailure()) return;
+        }
+    expect_drawn(whole_hydra(), "full", trees[2], 2);
+    EXPECT_GT(nodes_, 500);
+    EXPECT_GT(accepted_, 50);
+}
+
 /// The same by the kernels, which are slow so.
 class KernelRounds : public DeviceRounds {};
 
@@ -212,9 +246,14 @@ TEST_P(KernelRounds, AreTheHosts) {
         expect_the_hosts(setting);
         if (HasFatalFailure()) return;
     }
-    for (const std::string& drafter : {whole_medusa(), whole_hydra()}) {
+    for (const std::string& drafter : {whole_medusa(), whole_hydra(), std::string("eagle3")}) {
         RigSetting setting;
         setting.drafter = drafter;
+        if (drafter == "eagle3") {
+            setting.verify = "pq";
+            setting.temperature = 0.9;
+            setting.top_k = 2;
+        }
         setting.tree = "depth=1,topk=3,nodes=5";
         setting.batch = 2;
         setting.max_new = 3;
@@ -285,6 +324,11 @@ TEST_P(DeviceRounds, WaitOnce) {
                 }
                 setting.batch = batch;
                 SCOPED_TRACE(to_text(setting));
+                // Drafts are drawn there from heads that are one product, for rows of their own.
+                if (there && head[0] == 'f' && drafter != "eagle2" && drafter[0] != 'm') {
+                    setting.temperature = 0.9;
+                    setting.verify = "pq";
+                }
                 prompts_ = {{5, 1, 2, 9, 7, 0, 3, 11}, {4, 8, 1, 12, 6, 10}, {2, 3, 5, 7, 11, 1}};
                 prompts_.resize(static_cast<std::size_t>(batch));
                 // What the prompts cost is the same for texts of any length; the first run makes the head,

@@ -1,0 +1,349 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "engine/tree/expansion.h"
+#include "tests/gpu/device_pair.h"
+
+/// Drafts that are drawn on a device, and trees of them, beside the twin's and the host's own.
+namespace draftscope::testing {
+namespace {
+
+std::size_t size(std::int64_t count) {
+    return static_cast<std::size_t>(count);
+}
+
+class DraftOps : public DevicePair {};
+
+struct Drawn {
+    std::vector<std::int32_t> ids;
+    std::vector<float> logprobs, q;
+};
+
+/// Numbers that fall between the two's sums are counted; everything else holds for both.
+TEST_P(DraftOps, DrawsAreTheHosts) {
+    struct Setting {
+        int top_k;
+        double top_p;
+    };
+    int rows_seen = 0, same = 0;
+    for (const int support : {1, 5, 33, 1500, 70001})
+        for (const int k : {1, 5})
+            for (const Setting& setting :
+                 {Setting{0, 1.0}, Setting{3, 1.0}, Setting{0, 0.7}, Setting{20, 0.9}}) {
+                const int rows = 4, stride = support + 3;
+                if (too_large(std::int64_t{rows} * support)) continue;
+                std::vector<float> logits = normal(size(rows) * size(stride), 7);
+                for (std::size_t i = 0; i < logits.size(); i += 11) logits[i] = NAN;
+                for (std::size_t i = 4; i < logits.size(); i += 13) logits[i] = logits[i - 1];
+                // A row that has nothing, and one with a single token that can be drawn.
+                std::fill_n(logits.begin(), stride, -INFINITY);
+                if (rows > 1 && support > 1) {
+                    std::fill_n(logits.begin() + stride, stride, -1000.0f);
+                    logits[size(stride + support / 2)] = 3.0f;
+                }
+                std::vector<double> uniforms;
+                Rng rng(5);
+                for (int i = 0; i < rows * k; ++i) uniforms.push_back(rng.uniform());
+                const Both<float> there(device(), twin(), logits),
+                    logprobs(device(), twin(), size(rows * k), 9.0f),
+                    lowest(device(), twin(), size(rows), 9.0f);
+                const Both<double> uniforms_there(device(), twin(), uniforms);
+                const Both<std::int32_t> ids(device(), twin(), size(rows * k), -7),
+                    last(device(), twin(), size(rows), -7);
+                Drawn out[2];
+                for (const bool on_twin : {false, true}) {
+                    kernels::DraftOp op;
+                    op.logits = there.on(on_twin);
+                    op.stride = stride;
+                    op.rows = rows;
+                    op.support = support;
+                    op.k = k;
+                    op.temperature = 0.8;
+                    op.top_k = setting.top_k;
+                    op.top_p = setting.top_p;
+                    op.uniforms = uniforms_there.on(on_twin);
+                    op.ids = ids.on(on_twin);
+                    op.logprobs = logprobs.on(on_twin);
+                    op.lowest = lowest.on(on_twin);
+                    op.last = last.on(on_twin);
+                    (on_twin ? twin() : device()).draft(op);
+                    out[on_twin ? 1 : 0] = {ids.read(on_twin), logprobs.read(on_twin), there.read(on_twin)};
+                }
+                for (int r = 0; r < rows; ++r) {
+                    const std::size_t at = size(r) * size(stride), first = size(r) * size(k);
+                    double sum = 0;
+                    int some = 0;
+                    for (std::size_t c = 0; c < size(support); ++c) {
+                        const float a = out[0].q[at + c], b = out[1].q[at + c];
+                        ASSERT_NEAR(a, b, 1e-6 + 1e-5 * static_cast<double>(b)) << support << " row " << r;
+                        ASSERT_EQ(a > 0, b > 0);
+                        sum += static_cast<double>(a);
+                        some += a > 0;
+                    }
+                    EXPECT_TRUE(some == 0 || std::fabs(sum - 1) < 1e-4) << sum;
+                    for (std::size_t c = size(support); c < size(stride); ++c) {  // left alone
+                        const float before = logits[at + c];
+                        EXPECT_TRUE(out[0].q[at + c] == before || std::isnan(before));
+                    }
+                    std::set<std::int32_t> seen;
+                    for (int d = 0; d < k; ++d) {
+                        const std::int32_t id = out[0].ids[first + size(d)];
+                        ASSERT_EQ(id < 0, d >= some) << support << " row " << r;
+                        if (id < 0) continue;
+                        ASSERT_LT(id, support);
+                        EXPECT_TRUE(seen.insert(id).second);
+                        EXPECT_GT(out[0].q[at + size(id)], 0.0f);
+                        EXPECT_NEAR(out[0].logprobs[first + size(d)], std::log(out[0].q[at + size(id)]),
+                                    1e-5);
+                    }
+                    ++rows_seen;
+                    same += std::equal(out[0].ids.begin() + r * k, out[0].ids.begin() + (r + 1) * k,
+                                       out[1].ids.begin() + r * k);
+                }
+            }
+    EXPECT_GT(rows_seen, 60);
+    EXPECT_GE(same, rows_seen * 97 / 100);
+}
+
+/// A tree of draws on both, level by level, and in the host's expansion. Some nodes have few draws, or none.
+struct TreeOfDraws {
+    TreeOfDraws(kernels::Device& device_in, kernels::Device& twin_in, const TreeSpec& spec_in,
+                std::uint64_t seed)
+        : device(device_in),
+          twin(twin_in),
+          spec(spec_in),
+          rng(seed),
+          host(BeamExpansion::of_draws(99, spec_in)),
+          candidates(spec.topk + spec.depth * spec.topk * spec.topk),
+          width(spec.depth + 2),
+          rows(first_row + spec.nodes),
+          pool_tokens(ints(candidates)),
+          pool_parents(ints(candidates)),
+          pool_rows(ints(candidates)),
+          places(ints(kernels::most_selected)),
+          tokens(ints(spec.topk)),
+          parents(ints(spec.topk)),
+          pool_logprobs(floats(candidates)),
+          pool_scores(floats(candidates)),
+          scores(floats(kernels::most_selected)),
+          row_tokens(ints(rows)),
+          row_parents(ints(rows)),
+          positions(ints(rows)),
+          sizes(ints(rows)),
+          tails(ints(rows * width)),
+          drawn_rows(ints(rows)),
+          drafts(ints(rows * spec.topk)),
+          children(ints(rows * spec.topk)),
+          path(ints(width + 1)),
+          row_logprobs(floats(rows)),
+          uniforms_by_depth(device, twin, numbers(width)),
+          uniforms_by_order(device, twin, numbers(width * spec.topk)),
+          uniforms(device, twin, size(rows), -7.0),
+          draft_uniforms(device, twin, size(rows * spec.topk), -7.0),
+          listed(device, twin, std::vector<kernels::ResidualNode>(size(rows))) {
+        for (int level = 0; level <= spec.depth; ++level) grow(level);
+        make_rows(true);
+        accepted.assign(size(rows), -1);
+        const auto nodes = listed.read(true);
+        for (std::size_t r = size(first_row); r < nodes.size(); ++r)
+            if (nodes[r].drafts > 0 && rng.below(4) != 0)
+                accepted[r] = static_cast<std::int32_t>(rng.below(size(nodes[r].drafts)));
+        make_rows(false);
+        for (const bool on_twin : {false, true}) follow(on_twin);
+    }
+
+    Both<std::int32_t> ints(int count) { return {device, twin, size(count), -7}; }
+    Both<float> floats(int count) { return {device, twin, size(count), 7.0f}; }
+    std::vector<double> numbers(int count) {
+        std::vector<double> values;
+        for (int i = 0; i < count; ++i) values.push_back(rng.uniform());
+        return values;
+    }
+
+    void grow(int level);
+    void ask_level(bool on_twin, int level, const Both<std::int32_t>& ids, const Both<float>& logprobs,
+                   const Both<std::int32_t>& next);
+    void make_rows(bool on_twin);
+    void follow(bool on_twin);
+
+    static constexpr int first_row = 3;
+    kernels::Device &device, &twin;
+    TreeSpec spec;
+    Rng rng;
+    BeamExpansion host;
+    int candidates, width, rows, proposed = 0, drawn_first = 1;
+    Both<std::int32_t> pool_tokens, pool_parents, pool_rows, places, tokens, parents;
+    Both<float> pool_logprobs, pool_scores, scores;
+    Both<std::int32_t> row_tokens, row_parents, positions, sizes, tails, drawn_rows, drafts, children, path;
+    Both<float> row_logprobs;
+    Both<double> uniforms_by_depth, uniforms_by_order, uniforms, draft_uniforms;
+    Both<kernels::ResidualNode> listed;
+    std::unique_ptr<Both<std::int32_t>> above;
+    std::vector<std::int32_t> accepted;
+};
+
+void TreeOfDraws::grow(int level) {
+    const int topk = spec.topk, level_rows = level == 0 ? 1 : topk;
+    std::vector<std::int32_t> ids;
+    std::vector<float> logprobs;
+    std::vector<int> counts;
+    for (int r = 0; r < level_rows; ++r) {
+        const int drawn = rng.below(3) == 0 ? static_cast<int>(rng.below(size(topk + 1))) : topk;
+        counts.push_back(level == 0 ? std::max(drawn, 1) : drawn);
+        for (int c = 0; c < topk; ++c) {
+            const bool there = c < counts.back();
+            ids.push_back(there ? 20 * r + c : -1);
+            logprobs.push_back(there ? -0.5f * static_cast<float>(rng.below(9)) : -INFINITY);
+        }
+    }
+    if (level == 0) {
+        host.start({ids.data(), size(counts[0])}, {logprobs.data(), size(counts[0])});
+    } else {
+        counts.resize(host.beam().size());  // its rows are the device's first
+        host.extend(ids, logprobs, counts);
+    }
+    const Both<std::int32_t> ids_there(device, twin, ids);
+    const Both<float> logprobs_there(device, twin, logprobs);
+    auto next = std::make_unique<Both<std::int32_t>>(ints(topk * (level + 1)));
+    for (const bool on_twin : {false, true}) ask_level(on_twin, level, ids_there, logprobs_there, *next);
+    above = std::move(next);
+    proposed += level_rows * topk;
+    drawn_first += level < spec.depth ? topk : 0;
+}
+
+void TreeOfDraws::ask_level(bool on_twin, int level, const Both<std::int32_t>& ids,
+                            const Both<float>& logprobs, const Both<std::int32_t>& next) {
+    kernels::BeamOp op;
+    op.drawn = true;
+    op.level = level;
+    op.rows = level == 0 ? 1 : spec.topk;
+    op.k = spec.topk;
+    op.ids = ids.on(on_twin);
+    op.logits = logprobs.on(on_twin);
+    op.pool_tokens = pool_tokens.on(on_twin) + proposed;
+    op.pool_logprobs = pool_logprobs.on(on_twin) + proposed;
+    op.pool_scores = pool_scores.on(on_twin) + proposed;
+    op.pool_parents = pool_parents.on(on_twin) + proposed;
+    op.pool_rows = pool_rows.on(on_twin) + proposed;
+    op.next_first_row = drawn_first;
+    op.row_places = places.on(on_twin);
+    op.first_place = proposed;
+    op.keep = level < spec.depth ? spec.topk : 0;
+    op.scores = scores.on(on_twin);
+    op.next_tokens = tokens.on(on_twin);
+    op.next_rows = parents.on(on_twin);
+    op.tails = above ? above->on(on_twin) : nullptr;
+    op.next_tails = next.on(on_twin);
+    (on_twin ? twin : device).beam(std::span(&op, 1));
+}
+
+void TreeOfDraws::make_rows(bool on_twin) {
+    kernels::Device& on = on_twin ? twin : device;
+    kernels::RerankOp op;
+    op.drawn = true;
+    op.candidates = candidates;
+    op.topk = spec.topk;
+    op.nodes = spec.nodes;
+    op.by_score = spec.order == TreeOrder::fr;
+    op.pool_tokens = pool_tokens.on(on_twin);
+    op.pool_logprobs = pool_logprobs.on(on_twin);
+    op.pool_scores = pool_scores.on(on_twin);
+    op.pool_parents = pool_parents.on(on_twin);
+    op.pool_rows = pool_rows.on(on_twin);
+    op.root = 99;
+    op.first_row = first_row;
+    op.first_slot = 50;
+    op.first_position = 70;
+    op.uniforms = uniforms_by_depth.on(on_twin);
+    op.rows.tokens = row_tokens.on(on_twin);
+    op.rows.parents = row_parents.on(on_twin);
+    op.rows.positions = positions.on(on_twin);
+    op.rows.tail_sizes = sizes.on(on_twin);
+    op.rows.tails = tails.on(on_twin);
+    op.rows.width = width;
+    op.rows.logprobs = row_logprobs.on(on_twin);
+    op.rows.drawn_rows = drawn_rows.on(on_twin);
+    op.rows.uniforms = uniforms.on(on_twin);
+    on.rerank(std::span(&op, 1));
+    kernels::DraftListOp list;
+    list.rows = op.rows;
+    list.first_row = first_row;
+    list.nodes = spec.nodes;
+    list.most = spec.topk;
+    list.uniforms = uniforms_by_order.on(on_twin);
+    list.stride = 40;
+    list.support = 33;
+    list.first_id = -1;
+    list.out = listed.on(on_twin);
+    list.drafts = drafts.on(on_twin);
+    list.draft_uniforms = draft_uniforms.on(on_twin);
+    list.children = children.on(on_twin);
+    on.list_drafts(std::span(&list, 1));
+}
+
+void TreeOfDraws::follow(bool on_twin) {
+    kernels::Device& on = on_twin ? twin : device;
+    kernels::DeviceBuffer kept;
+    ASSERT_TRUE(kept.reserve(on, accepted.size() * sizeof(std::int32_t)));
+    on.upload(kept.as<void>(), accepted.data(), accepted.size() * sizeof(std::int32_t));
+    const kernels::AcceptDraftsOp op{first_row,
+                                     spec.topk,
+                                     width,
+                                     kept.as<std::int32_t>(),
+                                     children.on(on_twin),
+                                     path.on(on_twin),
+                                     path.on(on_twin) + width};
+    on.accept_drafts(std::span(&op, 1));
+    ASSERT_TRUE(on.finish().ok());
+}
+
+void expect_same_on_both(const TreeOfDraws& tree) {
+    for (const auto* values : {&tree.row_tokens, &tree.row_parents, &tree.positions, &tree.sizes, &tree.tails,
+                               &tree.drawn_rows, &tree.drafts, &tree.children, &tree.path})
+        EXPECT_EQ(values->read(false), values->read(true));
+    EXPECT_EQ(tree.row_logprobs.read(false), tree.row_logprobs.read(true));
+    EXPECT_EQ(tree.uniforms.read(false), tree.uniforms.read(true));
+    EXPECT_EQ(tree.draft_uniforms.read(false), tree.draft_uniforms.read(true));
+    const auto a = tree.listed.read(false), b = tree.listed.read(true);
+    for (std::size_t r = size(TreeOfDraws::first_row); r < a.size(); ++r) {
+        EXPECT_EQ(a[r].row, b[r].row);
+        EXPECT_EQ(a[r].first_draft, b[r].first_draft);
+        EXPECT_EQ(a[r].drafts, b[r].drafts);
+        EXPECT_EQ(a[r].first_prob, b[r].first_prob);
+        EXPECT_EQ(a[r].uniform, b[r].uniform);
+    }
+}
+
+TEST_P(DraftOps, TreesOfDrawsAreTheHosts) {
+    int left_out = 0, nodes_seen = 0, steps = 0;
+    for (const TreeOrder order : {TreeOrder::eagle, TreeOrder::fr})
+        for (const auto& [depth, topk, nodes] :
+             {std::tuple(0, 1, 2), {0, 4, 5}, {2, 3, 12}, {3, 4, 30}, {4, 3, 40}, {2, 10, 60}})
+            for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+                const TreeSpec spec{depth, topk, std::min(nodes, topk + depth * topk * topk + 1), order};
+                const TreeOfDraws tree(device(), twin(), spec, seed);
+                expect_same_on_both(tree);
+                const DraftTree expected = tree.host.rerank();
+                const auto tokens = tree.row_tokens.read(false), parents = tree.row_parents.read(false);
+                ASSERT_LE(expected.size(), spec.nodes);
+                // What could not be drawn comes last, each its own parent.
+                for (int n = 1; n < spec.nodes; ++n, ++nodes_seen) {
+                    const std::size_t at = size(TreeOfDraws::first_row + n);
+                    const bool there = n < expected.size();
+                    EXPECT_EQ(parents[at], TreeOfDraws::first_row + (there ? expected.parents[size(n)] : n));
+                    EXPECT_EQ(tokens[at], there ? expected.tokens[size(n)] : 0);
+                    left_out += there ? 0 : 1;
+                }
+                steps += tree.path.read(false)[size(tree.width)] - 1;
+            }
+    EXPECT_GT(nodes_seen, 500);
+    EXPECT_GT(left_out, 15);
+    EXPECT_GT(steps, 15);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, DraftOps, device_kinds(), kind_of);
+
+}  // namespace
+}  // namespace draftscope::testing
