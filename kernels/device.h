@@ -58,6 +58,12 @@ class Device {
     void fail(std::string what) {
         if (failure_.empty()) failure_ = std::move(what);
     }
+    /// The same where memory was out, which harms nothing but who asked: until forgive().
+    void refuse(std::string what) {
+        if (refusal_.empty()) refusal_ = std::move(what);
+    }
+    /// Whoever was refused has heard of it, or is gone.
+    void forgive() { refusal_.clear(); }
 
     /// What its 16-bit values are: weights, activations, keys and values alike. To be chosen before anything
     /// lies there.
@@ -149,7 +155,7 @@ class Device {
   private:
     std::mutex busy_;
     Halves halves_ = Halves::bf16;
-    std::string failure_;
+    std::string failure_, refusal_;
     std::unique_ptr<DeviceWorkspace> workspace_;
 };
 

@@ -33,7 +33,8 @@ struct DraftContext {
     TreeSpec tree;
     LevelWatcher* watcher = nullptr;
     const SampledDrafts* sampled =
-        nullptr;  ///< draw the drafts from the head's distribution; null = its best
+        nullptr;                  ///< draw the drafts from the head's distribution; null = its best
+    bool coverage_wanted = true;  ///< will anybody ask what the head covered in this step?
 };
 
 /// Per-sequence state (the drafter's own KV cache, suffix index, ...).

@@ -98,7 +98,7 @@ class Eagle3Model final : public EagleModel {
         const kernels::DeviceMatrix& fc = fc_.device_matrix();
         const std::size_t cells = static_cast<std::size_t>(rows) * static_cast<std::size_t>(fc.stride);
         if (!features_there_.reserve(*device(), cells * sizeof(kernels::Bf16))) {
-            device()->fail("out of device memory for the drafter's rows");
+            device()->refuse("out of device memory for the drafter's rows");
             return true;
         }
         auto* half = features_there_.as<kernels::Bf16>();

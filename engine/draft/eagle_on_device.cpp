@@ -47,7 +47,7 @@ bool EagleOnDevice::begin(const DecoderBatch& batch, Rows<const float> inputs) {
     kernels::Device& on = device();
     const int rows = inputs.rows;
     if (!decoder_.begin(batch).ok() || !make_room(rows)) {
-        on.fail("out of device memory for the drafter's rows");
+        on.refuse("out of device memory for the drafter's rows");
         return false;
     }
     const float* data = inputs.data;

@@ -96,7 +96,7 @@ void PathHeadsOnDevice::run(int level, Rows<const float> x, Rows<float> out) {
     const std::lock_guard lock(device_->busy());
     const std::size_t cells = count(x.rows, x.cols);
     if (!make_room(x.rows) || !staging_.reserve(*device_, cells * sizeof(float)))
-        return device_->fail("out of device memory for the drafter's rows");
+        return device_->refuse("out of device memory for the drafter's rows");
     device_->upload(staging_.as<float>(), x.data, cells * sizeof(float));
     device_->round({staging_.as<float>(), x.cols, x.rows, x.cols, inputs(), stride(level), stride(level)});
     ask(level, x.rows);

@@ -236,9 +236,10 @@ Status TreeGrowth::ask(DraftContext& context, std::span<GrowingTree> trees, Tree
         step->use_drafts(
             {drawn_row(0), drawn_row(first_drawn_.back()), columns_.stride, columns_.support, names_});
     if (step != nullptr) rerank(context.phases, trees, *step);
-    left_.resize(words_ + (head_->reads_sets() ? set_words_ : 0));
+    sets_here_ = head_->reads_sets() && context.coverage_wanted;
+    left_.resize(words_ + (sets_here_ ? set_words_ : 0));
     device.download(left_.data(), left_there_.as<void>(), words_ * sizeof(std::int32_t));
-    if (head_->reads_sets())
+    if (sets_here_)
         device.download(left_.data() + words_, sets_there_.as<void>(), set_words_ * sizeof(std::int32_t));
     return {};
 }
@@ -256,18 +257,22 @@ void TreeGrowth::hand_sets(std::span<const GrowingTree> trees, TreeStep& step) {
 
 void TreeGrowth::collect() {
     std::vector<std::span<const TokenId>> sets;
+    std::vector<std::int32_t> sizes;
     for (std::size_t i = 0; i < asked_levels_; ++i) {
         const Asked& asked = asked_[i];
         sets.clear();
+        sizes.clear();
         for (const SequenceThere& sequence : asked.sequences) {
             if (!head_->reads_sets()) break;
             const std::size_t at = set_at(sequence.place, asked.level);
             const int room = head_->set_room(asked.level, sequence.rows);
-            sets.push_back(std::span<const TokenId>(left_).subspan(
-                words_ + static_cast<std::size_t>(set_first_[at]),
-                static_cast<std::size_t>(std::clamp(left_[at], 0, room))));
+            sizes.push_back(std::clamp(left_[at], 0, room));
+            sets.push_back(sets_here_ ? std::span<const TokenId>(left_).subspan(
+                                            words_ + static_cast<std::size_t>(set_first_[at]),
+                                            static_cast<std::size_t>(sizes.back()))
+                                      : std::span<const TokenId>());
         }
-        head_->collect({*spans_, asked.level, asked.rows, asked.sequences, sets,
+        head_->collect({*spans_, asked.level, asked.rows, asked.sequences, sets, sizes,
                         std::span<const std::int32_t>(left_).subspan(asked.notes, asked.note_count)});
     }
     asked_levels_ = 0;

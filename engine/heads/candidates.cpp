@@ -132,6 +132,18 @@ void propose_scattered(ProposeContext& context, const kernels::RowStore& store, 
                        std::span<const TokenId> ids, Rows<const float> hidden, int k,
                        std::vector<float>& logits, Proposal& out) {
     const int n = static_cast<int>(at.size());
+    const int kept = std::min(k, n);
+    if (context.support == nullptr && hidden.rows > 0 && kernels::selects_on_device(store, n, kept)) {
+        // Product and selection are one wait, all of it phase head.
+        PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows,
+                         at.size() * store.row_bytes());
+        out.resize(hidden.rows, k);
+        kernels::head_candidates(*context.exec.device(), store, at, hidden, kept,
+                                 Rows<std::int32_t>(out.ids.data(), hidden.rows, kept, k),
+                                 Rows<float>(out.logits.data(), hidden.rows, kept, k), out.logsumexp);
+        std::fill(out.counts.begin(), out.counts.end(), kept);
+        return remap_ids(context, ids, hidden.rows, out);
+    }
     logits.resize(static_cast<std::size_t>(hidden.rows) * at.size());
     const Rows<float> found(logits.data(), hidden.rows, n);
     {

@@ -138,7 +138,8 @@ class DynaSpecHead final : public Head, public ClustersThere {
     Router& router_there() override { return beside_ != nullptr ? router_there_ : router_; }
     void choose_there(LevelThere& call) override {
         // As long as it lasts, the router is exposed.
-        const DeviceSpans::Scope scope(call.spans, call.phases, Phase::router, call.level, call.rows, 0);
+        const DeviceSpans::Scope scope(call.spans, call.phases, Phase::router, call.level, call.rows,
+                                       router_there().bytes());
         call.device.join_aside();
     }
 

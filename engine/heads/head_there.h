@@ -49,7 +49,10 @@ struct LevelBack {
     DeviceSpans& spans;
     int level = 0, rows = 0;
     std::span<const SequenceThere> sequences;
-    std::span<const std::span<const TokenId>> sets;  ///< of each sequence, where reads_sets(); else empty
+    // Of each sequence, where reads_sets(): the tokens, which come where somebody asks for what a head covers
+    // (else empty), and how many there are.
+    std::span<const std::span<const TokenId>> sets;
+    std::span<const std::int32_t> set_sizes;
     std::span<const std::int32_t> notes;
 };
 
@@ -72,7 +75,7 @@ class HeadThere {
     /// Most tokens that `rows` rows of one sequence can propose at `level`, where that is decided there; 0 =
     /// the host knows them before the round.
     virtual int set_room(int /*level*/, int /*rows*/) const { return 0; }
-    /// Does collect() want these tokens?
+    /// Does collect() want these tokens, or at least their number?
     virtual bool reads_sets() const { return false; }
     virtual int note_room(int /*level*/, int /*rows*/) const { return 0; }
     virtual bool reads_inputs() const { return false; }

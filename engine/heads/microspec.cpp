@@ -10,6 +10,7 @@
 #include "engine/heads/head_there.h"
 #include "engine/heads/side_lane.h"
 #include "engine/heads/static_vocab.h"
+#include "kernels/head_rows.h"
 #include "kernels/matmul.h"
 #include "kernels/row_store.h"
 
@@ -94,7 +95,9 @@ struct MicroSpecState final : HeadState {
     std::vector<TokenId> ids;         ///< of the packed rows, rising
     kernels::DeviceBuffer ids_there;  ///< on the device of the rows, as
     std::vector<TokenId> said_ids;    ///< these
-    kernels::PackedRows rows;         ///< with ids: the side lane's own while `refill` is under way
+    kernels::DeviceBuffer
+        rows_there;            ///< of the head, in front of them their number; where they are not packed
+    kernels::PackedRows rows;  ///< with ids: the side lane's own while `refill` is under way
     SideLane::Ticket refill = 0;
     std::shared_ptr<SideLane> lane;
     // Of this round, what was packed in propose(): rows read and written.
@@ -212,7 +215,8 @@ class MicroSpecHead final : public Head, public HeadThere {
 
     HeadThere* there() override { return this; }
     bool fits(ProposeContext& context, int, int k, std::span<HeadState* const> states) override {
-        if (!store_.on_device() || options_.gather == Gather::indexed || k > kernels::most_selected)
+        if (!store_.on_device() || k > kernels::most_selected ||
+            (indexed() && !kernels::can_select(most_active(), k)))
             return false;
         bool enough = true;
         for (HeadState* state : states) {
@@ -224,12 +228,14 @@ class MicroSpecHead final : public Head, public HeadThere {
         return enough;
     }
     bool reserve(kernels::Device& device, int, int rows, int k) override {
-        return scratch_.reserve(
-            device,
-            std::bit_ceil(kernels::head_scratch(
-                rows, std::min(options_.window, weights_.vocab) + static_cast<int>(ends_.size()), k)));
+        const int most = most_active();
+        if (!indexed()) return scratch_.reserve(device, std::bit_ceil(kernels::head_scratch(rows, most, k)));
+        const std::size_t cells = static_cast<std::size_t>(rows) * static_cast<std::size_t>(most);
+        return scratch_.reserve(device, std::bit_ceil(kernels::select_scratch(rows, most, k))) &&
+               logits_there_.reserve(device, std::bit_ceil(cells * sizeof(float)));
     }
     void ask(LevelThere& call) override {
+        if (indexed()) return ask_indexed(call);
         {
             const DeviceSpans::Scope scope(call.spans, call.phases, Phase::gather, call.level, call.rows, 0);
             call.device.join_aside();
@@ -300,6 +306,30 @@ class MicroSpecHead final : public Head, public HeadThere {
             if (id < weights_.vocab && !(options_.only_new && own.stream.has(id))) own.stream.append(id);
     }
 
+    bool indexed() const { return options_.gather == Gather::indexed; }
+    /// Tokens of a sequence at most.
+    int most_active() const {
+        return std::min(options_.window, weights_.vocab) + static_cast<int>(ends_.size());
+    }
+    /// The rows where they lie, at every level again.
+    void ask_indexed(LevelThere& call) {
+        for (const SequenceThere& sequence : call.sequences) {
+            MicroSpecState& own = of(sequence.state);
+            const int n = static_cast<int>(own.ids.size());
+            const std::ptrdiff_t first = sequence.first_row, cell = first * call.k;
+            const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, sequence.rows,
+                                           own.ids.size() * store_.row_bytes());
+            if (!say_ids(call.device, own)) return;
+            std::int32_t* const ids = call.ids + cell;
+            kernels::ask_candidates(
+                call.device, store_,
+                {own.rows_there.as<std::int32_t>(), n, call.x + first * store_.device_matrix().stride,
+                 sequence.rows, call.k, logits_there_.as<float>(), scratch_.as<void>(), ids,
+                 call.logits + cell, call.sums + first});
+            call.device.translate({ids, sequence.rows * call.k, nullptr, own.ids_there.as<TokenId>(), ids});
+        }
+    }
+
     HeadCost cost_of_rows(int rows) const {
         const auto bytes = static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(store_.row_bytes());
         return {static_cast<double>(rows), bytes, 2.0 * rows * weights_.lm_head->k(), Lane::critical,
@@ -336,14 +366,23 @@ class MicroSpecHead final : public Head, public HeadThere {
         own.packed_level = context.level;
     }
 
-    /// Tokens of the packed rows, there.
-    static bool say_ids(kernels::Device& device, MicroSpecState& own) {
+    /// Tokens of the packed rows, there; of rows that are not packed also which those are, their number
+    /// first.
+    bool say_ids(kernels::Device& device, MicroSpecState& own) const {
         if (own.ids == own.said_ids) return true;
-        if (!own.ids_there.reserve(device, std::bit_ceil(own.ids.size() * sizeof(TokenId)))) {
-            device.fail("out of device memory");
+        own.said_ids.clear();
+        const std::size_t bytes = own.ids.size() * sizeof(TokenId);
+        if (!own.ids_there.reserve(device, std::bit_ceil(bytes)) ||
+            (indexed() && !own.rows_there.reserve(device, std::bit_ceil(bytes + sizeof(TokenId))))) {
+            device.refuse("out of device memory");
             return false;
         }
-        device.upload(own.ids_there.as<void>(), own.ids.data(), own.ids.size() * sizeof(TokenId));
+        device.upload(own.ids_there.as<void>(), own.ids.data(), bytes);
+        if (indexed()) {
+            std::vector<TokenId> rows = head_rows(weights_, own.ids);
+            rows.insert(rows.begin(), static_cast<TokenId>(rows.size()));
+            device.upload(own.rows_there.as<void>(), rows.data(), rows.size() * sizeof(TokenId));
+        }
         own.said_ids = own.ids;
         return true;
     }
@@ -381,7 +420,7 @@ class MicroSpecHead final : public Head, public HeadThere {
     std::unique_ptr<Head> full_;
     DenseProposal dense_;
     std::vector<float> logits_;
-    kernels::DeviceBuffer scratch_;
+    kernels::DeviceBuffer scratch_, logits_there_;
 };
 
 }  // namespace

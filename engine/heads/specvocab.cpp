@@ -123,12 +123,12 @@ class SpecVocabHead final : public Head, public HeadThere {
             if (sequence.state == nullptr) continue;
             ShortlistState::Level& seen = static_cast<ShortlistState&>(*sequence.state).levels[back.level];
             seen.ids.assign(back.sets[i].begin(), back.sets[i].end());
-            count_read(seen, sequence.rows, back.level);
+            count_read(seen, sequence.rows, back.level, back.set_sizes[i]);
         }
         const bool one = back.sequences.size() == 1;
         if (!per_row_)
             back.spans.add_bytes(Phase::head, back.level,
-                                 rows_bytes(static_cast<double>(one ? back.sets[0].size() : back.notes[0])));
+                                 rows_bytes(static_cast<double>(one ? back.set_sizes[0] : back.notes[0])));
     }
 
     /// The most that a call may read: no token wanted by two rows.
@@ -334,12 +334,12 @@ class SpecVocabHead final : public Head, public HeadThere {
             } else {
                 together_.unite(exec, shortlists(first, end), seen.ids);
             }
-            count_read(seen, end - first, level);
+            count_read(seen, end - first, level, static_cast<std::int64_t>(seen.ids.size()));
         });
     }
-    void count_read(ShortlistState::Level& seen, int rows, int level) const {
+    void count_read(ShortlistState::Level& seen, int rows, int level, std::int64_t together) const {
         seen.active_rows =
-            per_row_ ? static_cast<double>(rows) * chosen_size_ : static_cast<double>(seen.ids.size());
+            per_row_ ? static_cast<double>(rows) * chosen_size_ : static_cast<double>(together);
         seen.bytes = speculator_.bytes(level) + rows_bytes(seen.active_rows);
     }
 

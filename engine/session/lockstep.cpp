@@ -84,6 +84,7 @@ Status Lockstep::draft() {
     if (core_.head != nullptr) begin_head();
     DraftContext context{core_.exec, core_.phases, core_.head, core_.options.tree, &live_};
     if (rule() == VerifyRule::pq) context.sampled = &drawn_;
+    context.coverage_wanted = core_.records.on();
     if (!beside_.due(totals_.steps) && there_.fits(context, jobs_, rounds_)) {
         went_there_ = true;
         DS_TRY(there_.run(context, jobs_, rounds_));

@@ -1,10 +1,12 @@
 #include "engine/session/session.h"
 
+#include <mutex>
 #include <utility>
 
 #include "engine/session/lockstep.h"
 #include "engine/session/prefill.h"
 #include "engine/session/shadows.h"
+#include "kernels/device.h"
 
 namespace draftscope {
 namespace {
@@ -39,6 +41,10 @@ struct DecodeSession::Impl {
           lockstep(core),
           shadows(core) {
         phases.set_observer(&gate);
+        kernels::Device* device = exec.device();
+        if (device == nullptr) return;
+        const std::lock_guard lock(device->busy());
+        device->forgive();  // what a session before had no memory for
     }
     ~Impl() { core.phases.set_observer(nullptr); }
 

@@ -272,7 +272,7 @@ class CudaDeviceImpl final : public CudaDevice {
         for (std::int32_t& slot : path) slot -= kept;
         if (!path_.reserve(*this, path.size() * sizeof(std::int32_t)) ||
             !moved_.reserve(*this, cuda::compact_scratch({&moved, 1}) * sizeof(Bf16)))
-            return fail("out of device memory for KV compaction");
+            return refuse("out of device memory for KV compaction");
         upload(path_.as<void>(), path.data(), path.size() * sizeof(std::int32_t));
         moved.path_there = path_.as<std::int32_t>();
         cuda::launch_compact({&moved, 1}, moved_.as<Bf16>(), stream_);
@@ -282,7 +282,7 @@ class CudaDeviceImpl final : public CudaDevice {
     void compact(std::span<const CompactOp> ops) override {
         enter();
         if (!moved_.reserve(*this, cuda::compact_scratch(ops) * sizeof(Bf16)))
-            return fail("out of device memory for KV compaction");
+            return refuse("out of device memory for KV compaction");
         cuda::launch_compact(ops, moved_.as<Bf16>(), stream_);
         check(cudaPeekAtLastError(), "compact");
     }

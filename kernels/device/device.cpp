@@ -46,8 +46,9 @@ Status Device::use_library(int from_rows) {
 }
 
 Status Device::failure() const {
-    if (failure_.empty()) return {};
-    return failed("{}: {}", info().name, failure_);
+    const std::string& what = failure_.empty() ? refusal_ : failure_;
+    if (what.empty()) return {};
+    return failed("{}: {}", info().name, what);
 }
 
 DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept

@@ -139,7 +139,7 @@ void DeviceMatrixAccess::fill_aside(Matrix& to, const DeviceMatrix& from, std::s
     };
     if (!words(set.bits, (static_cast<std::size_t>(from.n) + 31) / 32) || !words(set.list, ids.size()) ||
         !words(set.toggled, toggled.size()))
-        return device.fail("out of device memory");
+        return device.refuse("out of device memory");
     set.here.assign(ids.begin(), ids.end());
     const RowSetOp op{set.toggled.as<std::int32_t>(), static_cast<int>(toggled.size()), from.n,
                       set.bits.as<std::uint32_t>(), set.list.as<std::int32_t>()};

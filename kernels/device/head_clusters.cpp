@@ -140,7 +140,7 @@ void DeviceClusters::propose(const Matrix& rows, Rows<const float> x, std::span<
         space.reserve<std::int32_t>(device, space.ids, 2 * cells + static_cast<std::size_t>(x.rows));
     if (half == nullptr || packed == nullptr || !reserve(rows, x.rows, count, k) ||
         !chosen_there_.reserve(device, std::bit_ceil(std::max<std::size_t>(chosen.size_bytes(), 4))))
-        return device.fail("out of device memory");
+        return device.refuse("out of device memory");
     device.upload(chosen_there_.as<void>(), chosen.data(), chosen.size_bytes());
     auto* logits = reinterpret_cast<float*>(packed + cells);
     ask(rows, half, x.rows, chosen_there_.as<std::int32_t>(), count, per_row, k, packed, logits,

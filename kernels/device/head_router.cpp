@@ -73,7 +73,7 @@ void DeviceRouter::run(const Matrix& in, const Matrix& out, Rows<const float> x,
     Device& device = in.device();
     const std::lock_guard lock(device.busy());
     const Bf16* half = device.workspace().upload_rounded(device, in.device_matrix(), x);
-    if (half == nullptr || !reserve(in, out, x.rows)) return device.fail("out of device memory");
+    if (half == nullptr || !reserve(in, out, x.rows)) return device.refuse("out of device memory");
     const float* found = ask(in, out, half, x.rows);
     for (int r = 0; r < scores.rows; ++r)
         device.download(scores.row_data(r), found + count(r, out.n()), scores.row(r).size_bytes());

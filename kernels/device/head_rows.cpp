@@ -121,6 +121,61 @@ void head_candidates(const Matrix& down, const Matrix& up, Rows<const float> x, 
     candidates_of(&down, up, x, nullptr, support, k, ids, values, sums);
 }
 
+bool selects_on_device(const RowStore& store, int support, int k) {
+    return store.on_device() && k <= support && can_select(support, k);
+}
+
+void ask_candidates(Device& device, const RowStore& store, const ScatteredRows& rows) {
+    MatmulOp product;
+    product.weights = store.device_matrix();
+    product.x = rows.x;
+    product.rows = rows.x_rows;
+    product.y = rows.logits;
+    product.y_stride = rows.support;
+    product.chosen_count = rows.at;
+    product.chosen = rows.at + 1;
+    product.most_chosen = rows.support;
+    device.matmul(product);
+    SelectOp select;
+    select.logits = rows.logits;
+    select.stride = select.support = rows.support;
+    select.rows = rows.x_rows;
+    select.k = rows.k;
+    select.ids = rows.ids;
+    select.values = rows.values;
+    select.logsumexp = rows.sums;
+    select.scratch = rows.scratch;
+    device.select(select);
+}
+
+void head_candidates(Device& device, const RowStore& store, std::span<const TokenId> at, Rows<const float> x,
+                     int k, Rows<std::int32_t> ids, Rows<float> values, std::span<float> sums) {
+    const std::lock_guard lock(device.busy());
+    DeviceWorkspace& space = device.workspace();
+    ScatteredRows rows;
+    rows.support = static_cast<int>(at.size());
+    rows.x = space.upload_rounded(device, store.device_matrix(), x);
+    rows.x_rows = x.rows;
+    rows.k = k;
+    const auto count = static_cast<std::size_t>(x.rows), cells = count * static_cast<std::size_t>(k);
+    auto* list = space.reserve<std::int32_t>(device, space.list, at.size() + 1);
+    rows.logits = space.reserve<float>(device, space.logits, count * at.size());
+    rows.scratch = space.reserve<std::byte>(device, space.select, select_scratch(x.rows, rows.support, k));
+    auto* packed = space.reserve<std::int32_t>(device, space.ids, 2 * cells + count);
+    if (rows.x == nullptr || list == nullptr || rows.logits == nullptr || rows.scratch == nullptr ||
+        packed == nullptr)
+        return;
+    std::vector<std::int32_t> chosen(1, rows.support);
+    chosen.insert(chosen.end(), at.begin(), at.end());
+    device.upload(list, chosen.data(), chosen.size() * sizeof(std::int32_t));
+    rows.at = list;
+    rows.ids = packed;
+    rows.values = reinterpret_cast<float*>(packed + cells);
+    rows.sums = rows.values + cells;
+    ask_candidates(device, store, rows);
+    bring_candidates(device, packed, x.rows, k, ids, values, sums);
+}
+
 void device_top_set(const Matrix& weights, Rows<const float> x, int k, Rows<std::int32_t> ids) {
     top_set_of(nullptr, weights, x, k, ids);
 }

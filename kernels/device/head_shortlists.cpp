@@ -102,7 +102,7 @@ void DeviceShortlists::ask_router(const Matrix* down, const Matrix& up, const Bf
     broken_ =
         !reserve_call(up, rows, size) || (down != nullptr && !reserve_narrow(*down, rows)) || x == nullptr;
     most_ = most_together(rows, size);
-    if (broken_) return device_->fail("out of device memory");
+    if (broken_) return device_->refuse("out of device memory");
     RouterOp op;
     op.weights = up.device_matrix();
     op.rows = rows_;
@@ -152,7 +152,7 @@ void DeviceShortlists::ask_each(const RowStore& exact) {
 
 void DeviceShortlists::ask_union(int first, int rows, std::int32_t* tokens, std::int32_t* size) {
     broken_ = broken_ || !reserve_exact(rows_, most_, count(rows_, size_));
-    if (broken_) return device_->fail("out of device memory");
+    if (broken_) return device_->refuse("out of device memory");
     UnionOp unite;
     unite.ids = block_.as<std::int32_t>() + count(first, size_);
     unite.count = static_cast<std::int64_t>(count(rows, size_));
@@ -168,7 +168,7 @@ void DeviceShortlists::ask_exact(const RowStore& exact, bool per_row, std::int32
                                  std::int32_t* tokens) {
     per_row_ = per_row;
     broken_ = broken_ || !reserve_exact(rows_, per_row ? size_ : most_, count(rows_, size_));
-    if (broken_) return device_->fail("out of device memory");
+    if (broken_) return device_->refuse("out of device memory");
     if (per_row) return ask_each(exact);
     auto* together = block_.as<std::int32_t>() + count(rows_, size_);
     if (tokens == nullptr) tokens = together;

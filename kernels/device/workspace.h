@@ -16,11 +16,11 @@ struct DeviceWorkspace {
 
     /// Rows [x.rows, matrix.stride] in bf16 on the device; null when its memory is used up.
     const Bf16* upload_rounded(Device& device, const DeviceMatrix& matrix, Rows<const float> from);
-    /// Null when the device's memory is used up; `fail` has then been called.
+    /// Null when the device's memory is used up; `refuse` has then been called.
     template <typename T>
     T* reserve(Device& device, DeviceBuffer& buffer, std::size_t count) {
         if (!buffer.reserve(device, count * sizeof(T))) {
-            device.fail("out of device memory");
+            device.refuse("out of device memory");
             return nullptr;
         }
         return buffer.as<T>();

@@ -10,7 +10,7 @@ namespace draftscope::testing {
 
 inline constexpr float lowest = -std::numeric_limits<float>::infinity();
 
-[[noreturn]] inline void refuse(const char* what, const char* why) {
+[[noreturn]] inline void reject(const char* what, const char* why) {
     std::fprintf(stderr, "twin device: %s: %s\n", what, why);
     std::abort();
 }

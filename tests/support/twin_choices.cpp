@@ -22,8 +22,8 @@ bool is_kept(float logit, int token, float least, int last) {
 
 void TwinDevice::cut(const CutOp& op) {
     note("cut", op.logits, op.stride, op.rows, op.vocab, op.top_k, op.lowest, op.last);
-    if (op.vocab > most_draw_columns || op.vocab < 1) refuse("cut", "columns");
-    if (!(op.top_p > 0) || op.top_k < 0) refuse("cut", "top_p or top_k");
+    if (op.vocab > most_draw_columns || op.vocab < 1) reject("cut", "columns");
+    if (!(op.top_p > 0) || op.top_k < 0) reject("cut", "top_p or top_k");
     for (int m = 0; m < op.rows; ++m) {
         const float* logits = row(op.logits, m * op.stride, size(op.vocab), "cut logits");
         std::vector<int> order;
@@ -61,7 +61,7 @@ void TwinDevice::cut(const CutOp& op) {
 void TwinDevice::draw(const DrawOp& op) {
     note("draw", op.logits, op.stride, op.rows, op.vocab, op.uniforms, op.tokens, op.values, op.log_norm,
          op.kept.lowest, op.kept.last);
-    if (op.vocab > most_draw_columns) refuse("draw", "too many columns");
+    if (op.vocab > most_draw_columns) reject("draw", "too many columns");
     for (int m = 0; m < op.rows; ++m) {
         const float* logits = row(op.logits, m * op.stride, size(op.vocab), "draw logits");
         float most = lowest;
@@ -90,7 +90,7 @@ void TwinDevice::draw(const DrawOp& op) {
 /// What the host makes of the same logits, and draws by the same numbers.
 void TwinDevice::draft(const DraftOp& op) {
     note("draft", op.logits, op.stride, op.rows, op.support, op.k, op.uniforms, op.ids, op.logprobs);
-    if (op.support > most_draw_columns || op.k > most_selected || op.k < 1) refuse("draft", "shape");
+    if (op.support > most_draw_columns || op.k > most_selected || op.k < 1) reject("draft", "shape");
     static const std::unique_ptr<Exec> exec = make_cpu_exec(1);
     (void)row(op.lowest, 0, size(op.rows), "draft scratch");
     (void)row(op.last, 0, size(op.rows), "draft scratch");
@@ -122,7 +122,7 @@ void TwinDevice::list_drafts(const DraftListOp& op) {
         node.first_draft = static_cast<std::int32_t>(first);
         for (int i = n + 1; i < op.nodes; ++i) {
             if (*row(op.rows.parents, op.first_row + i, 1, "parents") != r) continue;
-            if (node.drafts == op.most) refuse("list_drafts", "more children than said");
+            if (node.drafts == op.most) reject("list_drafts", "more children than said");
             const std::int64_t at = first + node.drafts;
             *row(op.children, at, 1, "children") = i;
             *row(op.drafts, at, 1, "drafts") = *row(op.rows.tokens, op.first_row + i, 1, "tokens");
@@ -131,7 +131,7 @@ void TwinDevice::list_drafts(const DraftListOp& op) {
             ++node.drafts;
         }
         const std::int32_t from = *row(op.rows.drawn_rows, r, 1, "drawn rows");
-        if (node.drafts > 0 && from < 0) refuse("list_drafts", "children of a node that was not expanded");
+        if (node.drafts > 0 && from < 0) reject("list_drafts", "children of a node that was not expanded");
         node.first_prob = node.drafts == 0 ? 0 : from * op.stride;
         node.support = op.support;
         node.first_id = op.first_id;
@@ -147,7 +147,7 @@ void TwinDevice::accept(const AcceptDraftsOp& op) {
         const std::int64_t r = op.first_row + at;
         const int kept = *row(op.accepted, r, 1, "accepted");
         if (kept < 0) break;
-        if (count == op.width) refuse("accept_drafts", "deeper than its rows are wide");
+        if (count == op.width) reject("accept_drafts", "deeper than its rows are wide");
         at = *row(op.children, r * op.most + kept, 1, "children");
     }
     *row(op.count, 0, 1, "path's count") = count;
@@ -158,7 +158,7 @@ void TwinDevice::rank(const RankOp& op) {
     for (int i = 0; i < op.count; ++i) {
         const std::int64_t m = *row(op.rows, i, 1, "ranked rows");
         const int token = *row(op.tokens, i, 1, "ranked tokens");
-        if (token < 0 || token >= op.vocab) refuse("rank", "token out of range");
+        if (token < 0 || token >= op.vocab) reject("rank", "token out of range");
         const float* logits = row(op.logits, m * op.stride, size(op.vocab), "ranked logits");
         *row(op.values, i, 1, "ranked values") = logits[token];
         if (op.ranks == nullptr) continue;
@@ -204,7 +204,7 @@ void TwinDevice::entropy(const EntropyOp& op) {
 
 void TwinDevice::residual(const ResidualOp& op) {
     note("residual", op.logits, op.stride, op.vocab, op.count, op.nodes, op.probs, op.weights, op.accepted);
-    if (op.vocab > most_draw_columns) refuse("residual", "too many columns");
+    if (op.vocab > most_draw_columns) reject("residual", "too many columns");
     (void)at(op.weights, size(op.count) * size(op.vocab), "residual weights");
     for (int n = 0; n < op.count; ++n) {
         const ResidualNode node = *row(op.nodes, n, 1, "residual nodes");
@@ -226,7 +226,7 @@ void TwinDevice::residual(const ResidualOp& op) {
             const int token = *row(op.drafts, node.first_draft + d, 1, "residual drafts");
             int place = 0;
             while (place < node.support && id(place) != token) ++place;
-            if (node.support > 0 && place == node.support) refuse("residual", "a draft that q does not have");
+            if (node.support > 0 && place == node.support) reject("residual", "a draft that q does not have");
             const double share = node.support == 0 ? 1.0 : static_cast<double>(q[place]) / left;
             const double chance = all > 0 ? p[size(token)] / all : 0.0;
             if (*row(op.uniforms, node.first_draft + d, 1, "residual uniforms") * share < chance) {
@@ -262,7 +262,7 @@ void TwinDevice::residual(const ResidualOp& op) {
 
 void TwinDevice::accept(const AcceptTypicalOp& op) {
     note("accept_typical", op.first_row, op.nodes, op.draft_logits, op.entropies, op.path);
-    if (op.nodes < 1 || op.nodes > most_pool + 1) refuse("accept_typical", "nodes");
+    if (op.nodes < 1 || op.nodes > most_pool + 1) reject("accept_typical", "nodes");
     std::vector<double> likelihood(size(op.nodes), 0.0);
     std::vector<bool> accepted(size(op.nodes), false);
     std::vector<int> parents(size(op.nodes), -1), depths(size(op.nodes), 0);
@@ -271,7 +271,7 @@ void TwinDevice::accept(const AcceptTypicalOp& op) {
     for (int i = 1; i < op.nodes; ++i) {
         const int row_above = *row(op.rows.parents, op.first_row + i, 1, "parents");
         const int parent = row_above - op.first_row;
-        if (parent < 0 || parent >= i) refuse("accept_typical", "a parent behind its child");
+        if (parent < 0 || parent >= i) reject("accept_typical", "a parent behind its child");
         parents[size(i)] = parent;
         depths[size(i)] = depths[size(parent)] + 1;
         if (!accepted[size(parent)]) continue;

@@ -40,11 +40,11 @@ TwinDevice::TwinDevice(std::size_t memory_bytes) : memory_(memory_bytes) {
 
 TwinDevice::~TwinDevice() {
     drop_workspace();
-    if (!blocks_.empty()) refuse("end", "memory was not given back");
+    if (!blocks_.empty()) reject("end", "memory was not given back");
 }
 
 void* TwinDevice::allocate(std::size_t bytes) {
-    if (in_replay_) refuse("allocate", "inside a graph");
+    if (in_replay_) reject("allocate", "inside a graph");
     if (used_ + bytes > memory_ || allocations_left_ == 0) return nullptr;
     --allocations_left_;
     const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + 255) / 256 * 256;
@@ -59,7 +59,7 @@ void TwinDevice::release(void* data) {
     join_aside();  // memory goes when nothing uses it any more
     auto* real = reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(data) & ~mark);
     const auto found = blocks_.find(real);
-    if (found == blocks_.end()) refuse("release", "not an allocation");
+    if (found == blocks_.end()) reject("release", "not an allocation");
     used_ -= found->second;
     blocks_.erase(found);
     std::free(real);
@@ -67,21 +67,21 @@ void TwinDevice::release(void* data) {
 
 std::byte* TwinDevice::inside(const void* address, std::size_t bytes, const char* what) {
     const auto number = reinterpret_cast<std::uintptr_t>(address);
-    if ((number & mark) == 0) refuse(what, address == nullptr ? "null address" : "an address of the host");
+    if ((number & mark) == 0) reject(what, address == nullptr ? "null address" : "an address of the host");
     auto* real = reinterpret_cast<std::byte*>(number & ~mark);
     auto after = blocks_.upper_bound(real);
-    if (after == blocks_.begin()) refuse(what, "outside every allocation");
+    if (after == blocks_.begin()) reject(what, "outside every allocation");
     const auto& [start, length] = *std::prev(after);
-    if (real + bytes > start + length) refuse(what, "past the end of an allocation");
+    if (real + bytes > start + length) reject(what, "past the end of an allocation");
     return real;
 }
 
 void TwinDevice::upload(void* to, const void* from, std::size_t bytes) {
-    if (in_replay_) refuse("upload", "inside a graph");
+    if (in_replay_) reject("upload", "inside a graph");
     if (bytes > 0) std::memcpy(inside(to, bytes, "upload"), from, bytes);
 }
 void TwinDevice::download(void* to, const void* from, std::size_t bytes) {
-    if (in_replay_) refuse("download", "inside a graph");
+    if (in_replay_) reject("download", "inside a graph");
     ++downloads_;
     if (bytes == 0) return;
     const std::byte* data = inside(from, bytes, "download");
@@ -91,7 +91,7 @@ void TwinDevice::copy(void* to, const void* from, std::size_t bytes) {
     if (bytes > 0) std::memmove(inside(to, bytes, "copy to"), inside(from, bytes, "copy from"), bytes);
 }
 Status TwinDevice::finish() {
-    if (in_replay_) refuse("finish", "inside a graph");
+    if (in_replay_) reject("finish", "inside a graph");
     ++finishes_;
     for (const auto& [to, bytes] : downloads_under_way_) std::memcpy(to, bytes.data(), bytes.size());
     downloads_under_way_.clear();
@@ -99,7 +99,7 @@ Status TwinDevice::finish() {
 }
 
 void TwinDevice::replay(std::uint64_t key, FunctionRef<void()> work) {
-    if (key == 0) refuse("replay", "key 0");
+    if (key == 0) reject("replay", "key 0");
     in_replay_ = true;
     asked_.clear();
     work();
@@ -108,7 +108,7 @@ void TwinDevice::replay(std::uint64_t key, FunctionRef<void()> work) {
     const auto [known, fresh] = graphs_.emplace(key, asked_);
     if (!fresh && known->second != asked_) {
         std::fprintf(stderr, "asked before:\n%s\nasked now:\n%s\n", known->second.c_str(), asked_.c_str());
-        refuse("replay", "a key whose ops are others than before");
+        reject("replay", "a key whose ops are others than before");
     }
     if (!fresh) ++replayed_;
 }
@@ -118,7 +118,7 @@ void TwinDevice::matmul(const MatmulOp& op) {
          op.chosen, op.chosen_count, op.most_chosen);
     const DeviceMatrix& w = op.weights;
     const int outputs = op.chosen == nullptr ? w.n : *at(op.chosen_count, 1, "chosen_count");
-    if (op.chosen != nullptr && outputs > op.most_chosen) refuse("matmul", "more chosen than said");
+    if (op.chosen != nullptr && outputs > op.most_chosen) reject("matmul", "more chosen than said");
     const std::int32_t* chosen = op.chosen == nullptr ? nullptr : at(op.chosen, size(outputs), "chosen");
     const Bf16* all = at(w.data, size(w.n) * size(w.stride), "matmul weights");
     std::vector<double> x(size(w.stride));
@@ -130,7 +130,7 @@ void TwinDevice::matmul(const MatmulOp& op) {
         float* y = row(op.y, m * op.y_stride, size(outputs), "matmul y");
         for (int c = 0; c < outputs; ++c) {
             const int n = chosen == nullptr ? c : chosen[c];
-            if (n < 0 || n >= w.n) refuse("matmul", "chosen output out of range");
+            if (n < 0 || n >= w.n) reject("matmul", "chosen output out of range");
             const Bf16* weights = all + size(n) * x.size();
             double sum = 0;
             for (std::size_t k = 0; k < x.size(); ++k)
@@ -239,7 +239,7 @@ void TwinDevice::rope_store(const RopeStoreOp& op) {
             *row(op.places.caches, *row(op.places.sequence, m, 1, "sequence"), 1, "caches");
         const std::int64_t to = std::int64_t{*row(op.places.slot, m, 1, "slot")} * kv;
         const float* k = x + std::int64_t{s.heads} * s.head_dim;
-        if (to + kv > cache.plane) refuse("rope_store", "slot past the cache");
+        if (to + kv > cache.plane) reject("rope_store", "slot past the cache");
         std::transform(k, k + kv, const_cast<Bf16*>(row(cache.keys(op.layer), to, size(kv), "keys")),
                        [this](float v) { return half_of(v); });
         std::transform(k + kv, k + 2 * kv,
@@ -258,23 +258,23 @@ void TwinDevice::attention(const AttentionOp& op) {
     std::vector<int> seen(size(op.rows), 0);
     for (int t = 0; t < op.tiles; ++t) {
         const std::int32_t* tile = row(op.places.tiles, 2 * std::int64_t{t}, 2, "tiles");
-        if (tile[1] < 1 || tile[1] > attention_tile_rows(s)) refuse("attention", "tile too tall");
+        if (tile[1] < 1 || tile[1] > attention_tile_rows(s)) reject("attention", "tile too tall");
         for (int m = tile[0]; m < tile[0] + tile[1]; ++m) {
             if (*row(op.places.sequence, m, 1, "sequence") !=
                 *row(op.places.sequence, tile[0], 1, "sequence"))
-                refuse("attention", "a tile of two sequences");
-            if (m < op.first_row || m >= end) refuse("attention", "a tile past the rows");
+                reject("attention", "a tile of two sequences");
+            if (m < op.first_row || m >= end) reject("attention", "a tile past the rows");
             ++seen[size(m - op.first_row)];
         }
     }
     for (int m = op.first_row; m < end; ++m) {
-        if (seen[size(m - op.first_row)] != 1) refuse("attention", "a row that is in no tile, or in two");
+        if (seen[size(m - op.first_row)] != 1) reject("attention", "a row that is in no tile, or in two");
         const KvPlanes cache =
             *row(op.places.caches, *row(op.places.sequence, m, 1, "sequence"), 1, "caches");
         const int prefix = *row(op.places.prefix, m, 1, "prefix"),
                   tail = *row(op.places.tail_size, m, 1, "tail");
         const int count = prefix + tail;
-        if (count > op.blocks * attention_block) refuse("attention", "more positions than blocks");
+        if (count > op.blocks * attention_block) reject("attention", "more positions than blocks");
         std::vector<std::int64_t> slots(size(count));
         for (int p = 0; p < count; ++p)
             slots[size(p)] =
@@ -286,7 +286,7 @@ void TwinDevice::attention(const AttentionOp& op) {
         const Bf16* keys = at(cache.keys(op.layer), size(cache.plane), "keys");
         const Bf16* values = at(cache.values(op.layer), size(cache.plane), "values");
         for (const std::int64_t slot : slots)
-            if (slot < 0 || (slot + 1) * kv > cache.plane) refuse("attention", "a slot outside the cache");
+            if (slot < 0 || (slot + 1) * kv > cache.plane) reject("attention", "a slot outside the cache");
         std::vector<double> weights(size(count));
         for (int h = 0; h < s.heads; ++h) {
             const float* q = row(op.q, m * op.q_stride + std::int64_t{h} * s.head_dim, size(s.head_dim), "q");
@@ -317,7 +317,7 @@ void TwinDevice::attention(const AttentionOp& op) {
 void TwinDevice::select(const SelectOp& op) {
     note("select", op.logits, op.stride, op.rows, op.support, op.k, op.ids, op.values, op.logsumexp,
          op.scratch, op.own, op.columns, op.run_ends, op.run_shifts, op.runs, op.column_rows, op.row_tokens);
-    if (op.k < 1 || op.k > most_selected) refuse("select", "k");
+    if (op.k < 1 || op.k > most_selected) reject("select", "k");
     (void)inside(op.scratch, select_scratch(op.rows, op.support, op.k), "select scratch");
     for (int m = 0; m < op.rows; ++m) {
         std::vector<float> values(size(op.support), lowest);
@@ -369,7 +369,7 @@ void TwinDevice::head(const HeadOp& op) {
     note("head", op.weights.data, op.weights.n, op.x, op.rows, op.support, op.k, op.bias, op.ids, op.values,
          op.logsumexp, op.scratch);
     if (op.k < 1 || op.k > most_selected || op.k > op.support || op.support > op.weights.n)
-        refuse("head", "k or support");
+        reject("head", "k or support");
     (void)inside(op.scratch, head_scratch(op.rows, op.support, op.k), "head scratch");
     const auto stride = size(op.weights.stride);
     const Bf16* all = at(op.weights.data, size(op.weights.n) * stride, "head weights");
@@ -407,7 +407,7 @@ void TwinDevice::beam(const BeamOp& op) {
     const int count = op.rows * op.k;
     if (count > most_beam || op.rows > most_selected || op.keep > std::min(count, most_selected) ||
         (op.level == 0 && op.rows != 1))
-        refuse("beam", "shape");
+        reject("beam", "shape");
     std::vector<float> scores(size(count));
     std::vector<int> order(size(count));
     std::iota(order.begin(), order.end(), 0);
@@ -452,8 +452,8 @@ void TwinDevice::beam(const BeamOp& op) {
 }
 
 void TwinDevice::rerank(const RerankOp& op) {
-    if (in_replay_) refuse("rerank", "inside a graph");
-    if (!can_rerank(op.candidates, op.nodes)) refuse("rerank", "shape");
+    if (in_replay_) reject("rerank", "inside a graph");
+    if (!can_rerank(op.candidates, op.nodes)) reject("rerank", "shape");
     const float* scores = row(op.pool_scores, 0, size(op.candidates), "pool scores");
     const std::int32_t* parents = row(op.pool_parents, 0, size(op.candidates), "pool parents");
     std::vector<int> order(size(op.candidates)), node_of(size(op.candidates), -1);
@@ -468,7 +468,7 @@ void TwinDevice::rerank(const RerankOp& op) {
         std::vector<int> tail;
         const bool none = place >= 0 && is_none(place);
         for (int at = place; at >= 0; at = none ? -1 : parents[at]) {
-            if (at != place && node_of[size(at)] < 0) refuse("rerank", "a child without its parent");
+            if (at != place && node_of[size(at)] < 0) reject("rerank", "a child without its parent");
             tail.push_back(op.first_slot + (at == place ? node : node_of[size(at)]));
         }
         tail.push_back(op.first_slot);
@@ -476,7 +476,7 @@ void TwinDevice::rerank(const RerankOp& op) {
         const int above = none ? node : place < 0 || parents[place] < 0 ? 0 : node_of[size(parents[place])];
         const int depth = static_cast<int>(tail.size()) - 1;
         const std::int64_t r = op.first_row + node;
-        if (depth >= op.rows.width) refuse("rerank", "deeper than its rows are wide");
+        if (depth >= op.rows.width) reject("rerank", "deeper than its rows are wide");
         *row(op.rows.tokens, r, 1, "tokens") = place < 0 ? op.root : *row(op.pool_tokens, place, 1, "pool");
         *row(op.rows.parents, r, 1, "parents") = op.first_row + above;
         *row(op.rows.positions, r, 1, "positions") = op.first_position + depth;
@@ -496,7 +496,7 @@ void TwinDevice::rerank(const RerankOp& op) {
 }
 
 void TwinDevice::accept(const AcceptOp& op) {
-    if (in_replay_) refuse("accept", "inside a graph");
+    if (in_replay_) reject("accept", "inside a graph");
     std::vector<std::int32_t> path = {0};
     for (int i = 1; i < op.nodes; ++i) {
         const int parent = op.first_row + path.back();
@@ -524,7 +524,7 @@ void TwinDevice::top_set(const TopSetOp& op) {
 void TwinDevice::router(const RouterOp& op) {
     note("router", op.weights.data, op.weights.n, op.x, op.rows, op.k, op.ids, op.scratch);
     const int n = op.weights.n;
-    if (!can_route(n, op.k)) refuse("router", "shape");
+    if (!can_route(n, op.k)) reject("router", "shape");
     auto* scratch = static_cast<std::byte*>(op.scratch);
     (void)inside(scratch, router_scratch(op.rows, n, op.k), "router scratch");
     MatmulOp product;
@@ -572,11 +572,11 @@ void TwinDevice::unite(const UnionOp& op) {
 void TwinDevice::clusters(const ClustersOp& op) {
     note("clusters", op.chosen, op.rows, op.count, op.clusters, op.first, op.sizes, op.columns,
          op.column_count, op.run_ends, op.run_shifts);
-    if (op.clusters < 1 || op.clusters > most_clusters) refuse("clusters", "too many");
+    if (op.clusters < 1 || op.clusters > most_clusters) reject("clusters", "too many");
     std::set<int> all = {op.clusters - 1};
     for (std::int64_t i = 0; i < std::int64_t{op.rows} * op.count; ++i) {
         const int cluster = *row(op.chosen, i, 1, "chosen clusters");
-        if (cluster < 0 || cluster >= op.clusters - 1) refuse("clusters", "no such cluster");
+        if (cluster < 0 || cluster >= op.clusters - 1) reject("clusters", "no such cluster");
         all.insert(cluster);
     }
     std::map<int, int> places;
@@ -606,13 +606,13 @@ void TwinDevice::clusters(const ClustersOp& op) {
 void TwinDevice::cluster_tokens(const ClusterTokensOp& op) {
     note("cluster_tokens", op.chosen, op.count, op.clusters, op.cluster_of, op.vocab, op.bitmap, op.tokens,
          op.size);
-    if (op.clusters < 1 || op.clusters > most_clusters) refuse("cluster tokens", "too many");
+    if (op.clusters < 1 || op.clusters > most_clusters) reject("cluster tokens", "too many");
     (void)at(op.bitmap, size((op.vocab + 31) / 32), "bitmap");
     std::vector<bool> in(size(op.clusters), false);
     in.back() = true;
     for (int i = 0; i < op.count; ++i) {
         const int cluster = *row(op.chosen, i, 1, "chosen clusters");
-        if (cluster < 0 || cluster >= op.clusters - 1) refuse("cluster tokens", "no such cluster");
+        if (cluster < 0 || cluster >= op.clusters - 1) reject("cluster tokens", "no such cluster");
         in[size(cluster)] = true;
     }
     int found = 0;
@@ -626,7 +626,7 @@ void TwinDevice::cluster_tokens(const ClusterTokensOp& op) {
 void TwinDevice::translate(const TranslateOp& op) {
     note("translate", op.ids, op.count, op.count_there, op.table, op.out);
     const int count = op.count_there == nullptr ? op.count : *at(op.count_there, 1, "count there");
-    if (count > op.count) refuse("translate", "more ids than said");
+    if (count > op.count) reject("translate", "more ids than said");
     const std::int32_t* ids = at(op.ids, size(count), "translated ids");
     std::int32_t* out = at(op.out, size(count), "translation");
     for (int i = 0; i < count; ++i) out[i] = *row(op.table, ids[i], 1, "translation table");
@@ -636,7 +636,7 @@ void TwinDevice::gather(const GatherOp& op) {
     note("gather", op.from.data, op.rows, op.count, op.to);
     for (int i = 0; i < op.count; ++i) {
         const int from = *row(op.rows, i, 1, "gather rows");
-        if (from < 0 || from >= op.from.n) refuse("gather", "row out of range");
+        if (from < 0 || from >= op.from.n) reject("gather", "row out of range");
         const std::size_t width = size(op.from.stride);
         std::memcpy(row(op.to, std::int64_t{i} * op.from.stride, width, "gather to"),
                     row(op.from.data, std::int64_t{from} * op.from.stride, width, "gather from"),
@@ -649,7 +649,7 @@ void TwinDevice::list_set(const RowSetOp& op) {
     std::uint32_t* bits = at(op.bits, size((op.range + 31) / 32), "bits of a set");
     for (int i = 0; i < op.count; ++i) {
         const int number = *row(op.toggled, i, 1, "toggled");
-        if (number < 0 || number >= op.range) refuse("list_set", "a number outside its range");
+        if (number < 0 || number >= op.range) reject("list_set", "a number outside its range");
         bits[number / 32] ^= std::uint32_t{1} << (number % 32);
     }
     int found = 0;
@@ -660,9 +660,9 @@ void TwinDevice::list_set(const RowSetOp& op) {
 
 void TwinDevice::gather_aside(const GatherOp& op, const RowSetOp& set,
                               std::span<const std::int32_t> toggled) {
-    if (in_replay_) refuse("gather aside", "inside a graph");
+    if (in_replay_) reject("gather aside", "inside a graph");
     if (set.list != op.rows || set.count != static_cast<int>(toggled.size()))
-        refuse("gather aside", "rows of another set");
+        reject("gather aside", "rows of another set");
     ++asides_;
     (void)inside(op.to, size(op.count) * size(op.from.stride) * sizeof(Bf16), "gathered aside");
     aside_.push_back([this, op, set, numbers = std::vector(toggled.begin(), toggled.end())] {
@@ -673,7 +673,7 @@ void TwinDevice::gather_aside(const GatherOp& op, const RowSetOp& set,
 }
 
 void TwinDevice::aside(std::function<void()> work) {
-    if (in_replay_) refuse("work aside", "inside a graph");
+    if (in_replay_) reject("work aside", "inside a graph");
     ++asides_;
     aside_.push_back(std::move(work));
 }
@@ -693,26 +693,26 @@ void TwinDevice::copy(const CopyRowsOp& op) {
 }
 
 void TwinDevice::compact(const CompactOp& op) {
-    if (op.path_there != nullptr) refuse("compact", "a path there beside one of the host");
+    if (op.path_there != nullptr) reject("compact", "a path there beside one of the host");
     move_together(op, op.path, op.count);
 }
 
 void TwinDevice::compact(std::span<const CompactOp> ops) {
     for (const CompactOp& op : ops) {
-        if (op.planes != ops.front().planes || op.width != ops.front().width) refuse("compact", "shapes");
+        if (op.planes != ops.front().planes || op.width != ops.front().width) reject("compact", "shapes");
         const int count = *at(op.count_there, 1, "path's count");
-        if (count > op.count) refuse("compact", "a longer path than said");
+        if (count > op.count) reject("compact", "a longer path than said");
         move_together(op, at(op.path_there, size(count), "path there"), count);
     }
 }
 
 void TwinDevice::move_together(const CompactOp& op, const std::int32_t* path, int count) {
-    if (in_replay_) refuse("compact", "inside a graph");
+    if (in_replay_) reject("compact", "inside a graph");
     for (int plane = 0; plane < op.planes; ++plane) {
         Bf16* data = row(op.cache.data, plane * op.cache.plane, size(op.cache.plane), "compacted plane");
         for (int i = 0; i < count; ++i) {
             const std::int64_t from = op.first + path[i], to = op.first + i;
-            if ((from + 1) * op.width > op.cache.plane || path[i] < i) refuse("compact", "path");
+            if ((from + 1) * op.width > op.cache.plane || path[i] < i) reject("compact", "path");
             std::memmove(data + to * op.width, data + from * op.width, size(op.width) * sizeof(Bf16));
         }
     }

@@ -205,7 +205,8 @@ TEST_P(DeviceEngine, TreesGrownThereAreTheHosts) {
         for (const std::string head_name :
              {"full", "fr-spec:v=6", "vocabtrim-t", "slimspec", "specvocab:k=5",
               "specvocab:k=6/5,share=per-row", "coral:active=4", "coral:active=3,share=per-row",
-              "dynaspec:kmax=5,kmin=3", "dynaspec:kmax=4,kmin=3,share=per-row", "microspec:wmax=9"})
+              "dynaspec:kmax=5,kmin=3", "dynaspec:kmax=4,kmin=3,share=per-row", "microspec:wmax=9",
+              "microspec:wmax=9,gather=indexed"})
             for (const std::string tree :
                  {"chain=1", "chain=5", "depth=3,topk=4,nodes=12", "depth=4,topk=5,nodes=40"}) {
                 Drafter& drafter = rig_.drafter(name);

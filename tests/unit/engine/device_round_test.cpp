@@ -97,6 +97,7 @@ constexpr const char* others[] = {"specvocab:k=5",
                                   "dynaspec:kmax=4,kmin=3",
                                   "dynaspec:kmax=4,kmin=3,share=per-row",
                                   "microspec:wmax=9",
+                                  "microspec:wmax=9,gather=indexed",
                                   "microspec:wmax=8,gather=sync,eos=yes"};
 constexpr const char* trees[] = {"chain=4", "depth=3,topk=4,nodes=12", "depth=4,topk=3,nodes=20,order=fr"};
 
@@ -348,6 +349,29 @@ TEST_P(DeviceRounds, WaitOnce) {
                 else
                     EXPECT_GE(waits[1] - waits[0], 3 * (made[1] - made[0]));
             }
+}
+
+/// Tokens that rows could propose come where a recorder will ask what was covered, with each step; the text
+/// is the same.
+TEST_P(DeviceRounds, SetsComeWhereSomebodyAsks) {
+    if (on_.twin == nullptr) GTEST_SKIP() << "the twin counts downloads";
+    RigSetting setting;
+    setting.head = "specvocab:k=5";
+    setting.tree = trees[1];
+    setting.max_new = 12;
+    prompts_ = {{5, 1, 2, 9, 7, 0, 3, 11}};
+    (void)rig_->decode(setting, prompts_);  // makes the head
+    RecordList list;
+    int downloads[2];
+    std::vector<TokenId> texts[2];
+    for (int i = 0; i < 2; ++i) {
+        const int before = on_.twin->downloads();
+        texts[i] = rig_->decode(setting, prompts_, i == 0 ? nullptr : &list)[0].tokens;
+        downloads[i] = on_.twin->downloads() - before;
+    }
+    EXPECT_EQ(texts[0], texts[1]);
+    ASSERT_GT(rig_->totals().steps, 1);
+    EXPECT_EQ(downloads[1] - downloads[0], rig_->totals().steps);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, DeviceRounds, device_kinds(), kind_of);
