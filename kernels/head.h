@@ -38,7 +38,9 @@ void finish_logsumexp(const HeadPartials& partials, std::span<float> out);
 void finish_topk(HeadPartials& partials, Rows<std::int32_t> ids, Rows<float> values);
 
 /// The k largest logits of each row in the order of their indices (top_set() of matmul()): a threshold from a
-/// sample of the outputs keeps a superset while they pass, and the k-th largest of those decides.
-void head_top_set(Exec& exec, const Matrix& weights, Rows<const float> x, int k, Rows<std::int32_t> ids);
+/// sample of the outputs keeps a superset while they pass, and the k-th largest of those decides. `logits` is
+/// memory for a row that the sample misjudged, kept by the caller.
+void head_top_set(Exec& exec, const Matrix& weights, Rows<const float> x, int k, Rows<std::int32_t> ids,
+                  std::vector<float>& logits);
 
 }  // namespace draftscope::kernels

@@ -69,7 +69,8 @@ class PackedRows {
     bool make_room(const RowStore& store, int rows);
     Matrix matrix_;
     DeviceRowSet set_;
-    int capacity_ = 0;  ///< rows that the memory holds
+    int capacity_ = 0;              ///< rows that the memory holds
+    std::vector<std::byte> zeros_;  ///< a row that only fills a block, and what aligns it
 };
 
 }  // namespace draftscope::kernels

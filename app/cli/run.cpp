@@ -210,7 +210,7 @@ int do_run(const Options& options) {
     hooks.on_progress = [&](double fraction, const std::string& what) {
         if (!stream_text || fraction >= 0) bar.update(fraction, what);
     };
-    hooks.on_text = [&](const std::string& piece) {
+    hooks.on_text = [&](std::string_view piece) {
         if (!stream_text) return;
         bar.clear();
         std::fwrite(piece.data(), 1, piece.size(), stdout);

@@ -108,7 +108,7 @@ std::optional<PromptInput> ConversationFeed::next() {
     return std::nullopt;
 }
 
-void ConversationFeed::text(const PromptInput&, const std::string& piece) {
+void ConversationFeed::text(const PromptInput&, std::string_view piece) {
     if (!settings_.whole_answers && hooks_.on_text) hooks_.on_text(piece);
 }
 

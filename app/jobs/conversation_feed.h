@@ -3,6 +3,7 @@
 #include <deque>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/jobs/prompt_file.h"
@@ -28,7 +29,7 @@ class ConversationFeed final : public PromptFeed {
                      const RunHooks& hooks, std::string activity);
 
     std::optional<PromptInput> next() override;
-    void text(const PromptInput& prompt, const std::string& piece) override;
+    void text(const PromptInput& prompt, std::string_view piece) override;
     void done(const PromptInput& prompt, PromptOutcome outcome) override;
 
     /// What ended so far, in the order of the run's prompts.

@@ -125,9 +125,10 @@ class Bench {
                 [&](int call) { best_kept(pick(up, call), narrow(call)); });
         const int wanted = std::min(options_.gather, v);
         std::vector<std::int32_t> chosen(static_cast<std::size_t>(rows) * static_cast<std::size_t>(wanted));
+        std::vector<float> logits;
         measure(fmt::format("router r={} + top {}", rank, wanted), name, rows, low_rank_bytes, [&](int call) {
             kernels::head_top_set(exec_, pick(up, call), narrow(call), wanted,
-                                  Rows<std::int32_t>(chosen.data(), rows, wanted));
+                                  Rows<std::int32_t>(chosen.data(), rows, wanted), logits);
         });
         measure(fmt::format("low-rank r={}", rank), name, rows, low_rank_bytes,
                 [&](int call) { kernels::matmul(exec_, pick(up, call), narrow(call), out); });

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/jobs/commands.h"
@@ -48,7 +49,7 @@ struct RunReport {
 };
 
 struct RunHooks {
-    std::function<void(const std::string& piece)> on_text;
+    std::function<void(std::string_view piece)> on_text;
     std::function<void(double fraction, const std::string& what)> on_progress;  ///< fraction < 0 = unknown
     std::function<void()> on_started;  ///< everything is loaded; decoding begins
     std::string frontend = "cli";

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "base/reused.h"
 #include "engine/draft/drafter.h"
 #include "engine/tree/expansion.h"
 #include "kernels/device.h"
@@ -43,10 +44,9 @@ class CandidateRows {
     std::vector<int> counts_;
 };
 
-/// An expansion of the kind that the context asks for.
-inline BeamExpansion expansion_of(const DraftContext& context, const DraftJob& job) {
-    return context.sampled == nullptr ? BeamExpansion(job.tokens.back(), job.tree)
-                                      : BeamExpansion::of_draws(job.tokens.back(), job.tree);
+/// Begins a job's tree, of the kind that the context asks for.
+inline void begin_tree(BeamExpansion& beam, const DraftContext& context, const DraftJob& job) {
+    beam.reset(job.tokens.back(), job.tree, context.sampled != nullptr);
 }
 
 /// Lets the watcher see the trees after a level. A growth has a `job` and its `beam`.
@@ -55,7 +55,7 @@ void tell_watcher(const DraftContext& context, std::span<Growth*> growths, int l
     if (context.watcher == nullptr) return;
     for (Growth* growth : growths)
         context.watcher->level_done(growth->job->sequence, level, [&] {
-            DraftTree partial = growth->beam.partial();
+            DraftTree partial = growth->beam.rerank();
             (void)partial.finish();  // a tree of our own candidates; a twin shows again in rerank_all()
             return partial;
         });
@@ -63,12 +63,12 @@ void tell_watcher(const DraftContext& context, std::span<Growth*> growths, int l
 
 /// The finished trees, of all jobs in one phase.
 template <typename Growth>
-Status rerank_all(const DraftContext& context, std::vector<Growth>& growths) {
+Status rerank_all(const DraftContext& context, Reused<Growth>& growths) {
     int candidates = 0;
     for (const Growth& growth : growths) candidates += growth.beam.candidates();
     PhaseScope scope(context.phases, Phase::rerank, 0, candidates);
     for (Growth& growth : growths) {
-        growth.job->out = growth.beam.rerank();
+        growth.beam.rerank(growth.job->out);
         Status finished = growth.job->out.finish();
         kernels::Device* device = context.exec.device();
         // A device whose memory is out proposes nothing that makes a tree: what it says of that comes first.

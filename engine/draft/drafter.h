@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -60,6 +61,14 @@ struct DraftJob {
     DraftTree out;  ///< filled by expand()
     std::vector<int>
         head_rows;  ///< rows of this sequence in each head call, level by level; filled by expand()
+
+    /// A new job, in the memory of what expand() filled in the one before.
+    void reset() {
+        DraftJob fresh;
+        fresh.out = std::move(out);
+        fresh.head_rows = std::move(head_rows);
+        *this = std::move(fresh);
+    }
 };
 
 class Drafter {
@@ -68,6 +77,8 @@ class Drafter {
     virtual bool uses_head() const = 0;
     virtual bool needs_hidden() const = 0;
     virtual std::span<const int> aux_layers() const { return {}; }
+    /// With room for `slots`: those of the longest text, and behind them a tree's (TreeSpec::drafting_nodes()).
+    /// More than that makes the state grow.
     virtual std::unique_ptr<DrafterState> make_state(int slots) const = 0;
     /// Asked of a state before its first catch_up: whether it keeps what it takes in, so that rewind() works.
     virtual bool keep_slots(DrafterState&) const { return false; }

@@ -90,13 +90,16 @@ void copy_row(std::span<const float> from, std::span<float> to) {
 
 /// A job's tree while it grows. Tree rows take the slots behind the stable ones in the order of their passes.
 struct Growth {
-    Growth(const DraftContext& context, DraftJob& job_in)
-        : job(&job_in),
-          beam(expansion_of(context, job_in)),
-          committed(state_of(job_in).cache.length()),
-          free_slot(state_of(job_in).free_slot()) {}
+    void reset(const DraftContext& context, DraftJob& job_in) {
+        job = &job_in;
+        begin_tree(beam, context, job_in);
+        committed = state_of(job_in).cache.length();
+        free_slot = state_of(job_in).free_slot();
+        slots_used = first_row = parents_first = 0;
+        tails.clear();
+    }
 
-    DraftJob* job;
+    DraftJob* job = nullptr;
     BeamExpansion beam;
     int committed = 0;      ///< P: stable slots
     int free_slot = 0;      ///< first slot of tree rows
@@ -179,6 +182,10 @@ class EagleDrafter final : public Drafter {
     RowBuffer outputs_;   ///< [rows, d] of the latest pass
     RowBuffer previous_;  ///< the pass before, while its rows are gathered
     CandidateRows candidates_;
+    std::vector<Slice> slices_;  ///< of a catch-up
+    std::vector<int> recalled_;  ///< slots of each job that its state knew
+    Reused<Growth> growths_;     ///< of an expansion
+    std::vector<Growth*> active_;
     std::vector<const DraftJob*> row_jobs_;
     std::vector<HeadState*> head_states_;
     RowBuffer roots_;                   ///< [sequences, 2d]: inputs of the roots' rows
@@ -207,26 +214,26 @@ Status EagleDrafter::check_catch_up(const DraftJob& job) const {
 
 Status EagleDrafter::catch_up(DraftContext& context, std::span<DraftJob> jobs) {
     for (const DraftJob& job : jobs) DS_TRY(check_catch_up(job));
-    std::vector<Slice> slices;
     int rows = 0, left = 0;
-    std::vector<int> recalled;
+    recalled_.clear();
     for (const DraftJob& job : jobs) {
-        recalled.push_back(state_of(job).recall(new_slots(job)));
-        left += new_slots(job) - recalled.back();
+        recalled_.push_back(state_of(job).recall(new_slots(job)));
+        left += new_slots(job) - recalled_.back();
     }
+    slices_.clear();
     const auto flush = [&] {
         left -= rows;
         // The last pass is the one the head may work beside: by then every root's inputs are known.
-        if (rows > 0) catch_up_slices(context, slices, rows, left == 0 ? jobs : std::span<DraftJob>{});
-        slices.clear();
+        if (rows > 0) catch_up_slices(context, slices_, rows, left == 0 ? jobs : std::span<DraftJob>{});
+        slices_.clear();
         rows = 0;
     };
     for (std::size_t j = 0; j < jobs.size(); ++j) {
         DraftJob& job = jobs[j];
-        state_of(job).cache.ensure_free(new_slots(job) - recalled[j]);
-        for (int first = recalled[j]; first < new_slots(job);) {
+        state_of(job).cache.ensure_free(new_slots(job) - recalled_[j]);
+        for (int first = recalled_[j]; first < new_slots(job);) {
             const int take = std::min(catch_up_chunk - rows, new_slots(job) - first);
-            slices.push_back({&job, first, take});
+            slices_.push_back({&job, first, take});
             rows += take;
             first += take;
             if (rows == catch_up_chunk) flush();
@@ -317,41 +324,40 @@ Status EagleDrafter::check_expand(const DraftContext& context, const DraftJob& j
 
 Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
     for (const DraftJob& job : jobs) DS_TRY(check_expand(context, job));
-    std::vector<Growth> growths;
-    growths.reserve(jobs.size());
+    growths_.clear();
     for (DraftJob& job : jobs) {
-        growths.emplace_back(context, job);
+        growths_.add().reset(context, job);
         state_of(job).make_room(job.tree.drafting_nodes());
         job.head_rows.clear();
     }
     for (DraftJob& job : jobs) DS_TRY(bring_output(state_of(job)));
-    std::vector<Growth*> active;
-    for (Growth& growth : growths) {
-        if (growth.job->tree.nodes > 1) active.push_back(&growth);
+    active_.clear();
+    for (Growth& growth : growths_) {
+        if (growth.job->tree.nodes > 1) active_.push_back(&growth);
     }
-    DS_ASSIGN(const bool grown, grow_there(context, active));
+    DS_ASSIGN(const bool grown, grow_there(context, active_));
     if (grown) {
         begun_head_ = nullptr;
-        return rerank_all(context, growths);
+        return rerank_all(context, growths_);
     }
     // The catch-up began level 0 for its own head and sequences; another head drafts from the same state.
     if (begun_head_ != context.head ||
-        !std::equal(begun_for_.begin(), begun_for_.end(), active.begin(), active.end(),
+        !std::equal(begun_for_.begin(), begun_for_.end(), active_.begin(), active_.end(),
                     [](const DrafterState* a, const Growth* b) { return a == b->job->state; }))
         begin_root(context, jobs);
     begun_head_ = nullptr;
-    for (int level = 0; !active.empty(); ++level) {
+    for (int level = 0; !active_.empty(); ++level) {
         int rows = 0;
-        for (Growth* growth : active) {
+        for (Growth* growth : active_) {
             growth->parents_first = growth->first_row;
             growth->first_row = rows;
             rows += level == 0 ? 1 : growth->rows();
         }
-        run_level(context, active, level, rows);
-        propose(context, active, level, rows);
-        std::erase_if(active, [&](const Growth* growth) { return !growth->expands(level + 1); });
+        run_level(context, active_, level, rows);
+        propose(context, active_, level, rows);
+        std::erase_if(active_, [&](const Growth* growth) { return !growth->expands(level + 1); });
     }
-    return rerank_all(context, growths);
+    return rerank_all(context, growths_);
 }
 
 /// The root's output after a round that the host did not see.

@@ -20,16 +20,15 @@ class HydraHeads final : public PathHeads {
     int heads() const override { return static_cast<int>(weights_.heads.size()); }
     bool sees_path() const override { return true; }
     int hidden() const override { return target_.config().hidden; }
-    void rows(kernels::Exec& exec, int level, Rows<const float> hidden,
-              std::span<const std::vector<TokenId>> paths, Rows<float> out) override {
+    void rows(kernels::Exec& exec, int level, Rows<const float> hidden, Rows<const TokenId> paths,
+              Rows<float> out) override {
         const int d = target_.config().hidden;
         const int width = (level + 2) * d;
-        inputs_.resize(paths.size() * static_cast<std::size_t>(width));
+        inputs_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(width));
         const Rows<float> inputs(inputs_.data(), hidden.rows, width);
         for (int r = 0; r < hidden.rows; ++r) {
             std::memcpy(inputs.row_data(r), hidden.row_data(r), hidden.row(r).size_bytes());
-            target_.embed(paths[static_cast<std::size_t>(r)],
-                          Rows<float>(inputs.row_data(r) + d, level + 1, d));
+            target_.embed(paths.row(r), Rows<float>(inputs.row_data(r) + d, level + 1, d));
         }
         if (on_device_.ready()) return on_device_.run(level, inputs, out);
         run_blocks(exec, weights_.heads[static_cast<std::size_t>(level)], inputs, scratch_, out);

@@ -17,7 +17,7 @@ class MedusaHeads final : public PathHeads {
     int heads() const override { return static_cast<int>(weights_.heads.size()); }
     bool sees_path() const override { return false; }
     int hidden() const override { return hidden_; }
-    void rows(kernels::Exec& exec, int level, Rows<const float> hidden, std::span<const std::vector<TokenId>>,
+    void rows(kernels::Exec& exec, int level, Rows<const float> hidden, Rows<const TokenId>,
               Rows<float> out) override {
         if (on_device_.ready()) return on_device_.run(level, hidden, out);
         run_blocks(exec, weights_.heads[static_cast<std::size_t>(level)], hidden, scratch_, out);

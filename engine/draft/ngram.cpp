@@ -1,6 +1,7 @@
 #include <algorithm>
+#include <bit>
 #include <charconv>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "engine/draft/drafters.h"
@@ -21,12 +22,59 @@ struct NgramOptions {
     int backoff = 1;  ///< 1: a suffix that is not found is shortened down to min; 0: max or nothing
 };
 
-/// Where each n-gram of the text was last followed by something. Grows with the text.
+/// Positions by the hash of what stands before them, the latest of each. One block of memory with room for a
+/// text of the length that it was made for; a longer one moves it.
+class Positions {
+  public:
+    explicit Positions(int tokens)
+        : entries_(std::bit_ceil(2 * static_cast<std::size_t>(std::max(tokens, 8)))) {}
+    /// `position` > 0.
+    void set(std::uint64_t hash, int position) {
+        Entry& entry = entries_[place_of(hash)];
+        used_ += entry.position == 0 ? 1 : 0;
+        entry = {hash, position};
+        if (2 * used_ > entries_.size()) grow();
+    }
+    /// 0 = none.
+    int at(std::uint64_t hash) const { return entries_[place_of(hash)].position; }
+    void clear() {
+        std::fill(entries_.begin(), entries_.end(), Entry());
+        used_ = 0;
+    }
+
+  private:
+    struct Entry {
+        std::uint64_t hash = 0;
+        int position = 0;
+    };
+    /// Of the hash, or where it would go: there is always a free entry.
+    std::size_t place_of(std::uint64_t hash) const {
+        const std::size_t mask = entries_.size() - 1;
+        std::size_t at = static_cast<std::size_t>(hash) & mask;
+        while (entries_[at].position != 0 && entries_[at].hash != hash) at = (at + 1) & mask;
+        return at;
+    }
+    void grow() {
+        const std::vector<Entry> before = std::exchange(entries_, std::vector<Entry>(2 * entries_.size()));
+        for (const Entry& entry : before)
+            if (entry.position != 0) entries_[place_of(entry.hash)] = entry;
+    }
+
+    std::vector<Entry> entries_;
+    std::size_t used_ = 0;
+};
+
+/// Where each n-gram of the text was last followed by something.
 struct NgramState final : DrafterState {
-    explicit NgramState(NgramOptions options)
-        : follows(static_cast<std::size_t>(options.max - options.min + 1)) {}
-    std::vector<std::unordered_map<std::uint64_t, int>> follows;  ///< per length: hash -> position after it
-    int indexed = 0;                                              ///< tokens whose predecessors are indexed
+    NgramState(NgramOptions options, int tokens)
+        : follows(static_cast<std::size_t>(options.max - options.min + 1), Positions(tokens)) {}
+    std::vector<Positions> follows;  ///< per length: the position after it
+    int indexed = 0;                 ///< tokens whose predecessors are indexed
+
+    void forget() {
+        for (Positions& positions : follows) positions.clear();
+        indexed = 0;
+    }
 };
 
 std::uint64_t hash_of(std::span<const TokenId> gram) {
@@ -50,8 +98,8 @@ class NgramDrafter final : public Drafter {
 
     bool uses_head() const override { return false; }
     bool needs_hidden() const override { return false; }
-    std::unique_ptr<DrafterState> make_state(int) const override {
-        return std::make_unique<NgramState>(options_);
+    std::unique_ptr<DrafterState> make_state(int slots) const override {
+        return std::make_unique<NgramState>(options_, slots);
     }
     Status catch_up(DraftContext& context, std::span<DraftJob> jobs) override;
     Status expand(DraftContext& context, std::span<DraftJob> jobs) override;
@@ -70,7 +118,8 @@ void NgramDrafter::index(std::span<const TokenId> tokens, NgramState& state) con
     // An n-gram ending before position p is worth knowing once token p is there to follow it.
     for (int p = std::max(state.indexed, 1); p < size; ++p) {
         for (int n = options_.min; n <= std::min(options_.max, p); ++n) {
-            state.follows[static_cast<std::size_t>(n - options_.min)][hash_of(ending_at(tokens, p, n))] = p;
+            state.follows[static_cast<std::size_t>(n - options_.min)].set(hash_of(ending_at(tokens, p, n)),
+                                                                          p);
         }
     }
     state.indexed = size;
@@ -79,12 +128,10 @@ void NgramDrafter::index(std::span<const TokenId> tokens, NgramState& state) con
 int NgramDrafter::find_continuation(std::span<const TokenId> tokens, const NgramState& state) const {
     const int size = static_cast<int>(tokens.size());
     for (int n = std::min(options_.max, size - 1); n >= options_.min; --n) {
-        const auto& follows = state.follows[static_cast<std::size_t>(n - options_.min)];
         const std::span<const TokenId> suffix = ending_at(tokens, size, n);
-        const auto found = follows.find(hash_of(suffix));
-        const bool in_reach =
-            found != follows.end() && (options_.window == 0 || size - found->second <= options_.window);
-        if (in_reach && std::ranges::equal(ending_at(tokens, found->second, n), suffix)) return found->second;
+        const int found = state.follows[static_cast<std::size_t>(n - options_.min)].at(hash_of(suffix));
+        const bool in_reach = found > 0 && (options_.window == 0 || size - found <= options_.window);
+        if (in_reach && std::ranges::equal(ending_at(tokens, found, n), suffix)) return found;
         if (options_.backoff == 0) break;
     }
     return -1;
@@ -94,7 +141,7 @@ Status NgramDrafter::catch_up(DraftContext& context, std::span<DraftJob> jobs) {
     PhaseScope scope(context.phases, Phase::backbone, 0, static_cast<int>(jobs.size()));
     for (DraftJob& job : jobs) {
         auto& state = static_cast<NgramState&>(*job.state);
-        if (state.indexed > static_cast<int>(job.tokens.size())) state = NgramState(options_);
+        if (state.indexed > static_cast<int>(job.tokens.size())) state.forget();
         index(job.tokens, state);
     }
     return {};
@@ -105,7 +152,7 @@ Status NgramDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
         if (job.tokens.empty()) return failed("ngram: a sequence without tokens has no root");
         {
             PhaseScope scope(context.phases, Phase::backbone, 1, 1);
-            job.out = DraftTree::with_root(job.tokens.back());
+            job.out.reset(job.tokens.back(), job.tree.nodes);
             job.head_rows.clear();
             const int size = static_cast<int>(job.tokens.size());
             const int from = find_continuation(job.tokens, static_cast<const NgramState&>(*job.state));

@@ -13,7 +13,7 @@ class NoDrafter final : public Drafter {
     Status expand(DraftContext&, std::span<DraftJob> jobs) override {
         for (DraftJob& job : jobs) {
             if (job.tokens.empty()) return failed("none: a sequence without tokens has no root");
-            job.out = DraftTree::with_root(job.tokens.back());
+            job.out.reset(job.tokens.back());
             job.head_rows.clear();
             DS_TRY(job.out.finish());
         }

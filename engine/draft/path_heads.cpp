@@ -19,22 +19,32 @@ PathHeadState& state_of(const DraftJob& job) {
 
 /// A job's tree while it grows, with the path of every beam node.
 struct Growth {
-    Growth(const DraftContext& context, DraftJob& job_in)
-        : job(&job_in), beam(expansion_of(context, job_in)), paths{{job_in.tokens.back()}} {}
+    void reset(const DraftContext& context, DraftJob& job_in) {
+        job = &job_in;
+        begin_tree(beam, context, job_in);
+        paths.assign(1, job_in.tokens.back());
+        length = 1;
+        first_row = 0;
+        rows = 1;
+    }
 
-    DraftJob* job;
+    DraftJob* job = nullptr;
     BeamExpansion beam;
-    std::vector<std::vector<TokenId>> paths;
+    std::vector<TokenId> paths, next;  ///< [nodes, length], the root first
+    int length = 1;
     int first_row = 0;
     int rows = 1;
 
+    int nodes() const { return static_cast<int>(paths.size()) / length; }
     void follow_beam() {
-        std::vector<std::vector<TokenId>> next;
+        next.clear();
         for (const BeamExpansion::BeamNode& node : beam.beam()) {
-            next.push_back(paths[static_cast<std::size_t>(node.parent_row)]);
-            next.back().push_back(node.token);
+            const auto above = paths.begin() + std::ptrdiff_t{node.parent_row} * length;
+            next.insert(next.end(), above, above + length);
+            next.push_back(node.token);
         }
-        paths = std::move(next);
+        paths.swap(next);
+        ++length;
     }
 };
 
@@ -73,7 +83,7 @@ class PathHeadDrafter final : public Drafter {
     }
     Status bring_inputs(std::span<DraftJob> jobs);
     void compute_rows(DraftContext& context, std::span<Growth*> active, int level);
-    void begin_level(DraftContext& context, std::span<Growth*> active, int level);
+    void begin_level(DraftContext& context, std::span<Growth*> active, Rows<const TokenId> paths, int level);
     void list_rows(std::span<Growth*> active);
     void propose(DraftContext& context, std::span<Growth*> active, int level);
 
@@ -85,8 +95,10 @@ class PathHeadDrafter final : public Drafter {
     TreeGrowth growth_;  ///< of trees on a device
     std::vector<float> hidden_, embeddings_, out_;
     std::vector<TokenId> tokens_;  ///< of the rows, for their embeddings
-    std::vector<std::vector<TokenId>> paths_;
+    std::vector<TokenId> paths_;   ///< [rows, level + 1]
     CandidateRows candidates_;
+    Reused<Growth> growths_;  ///< of an expansion
+    std::vector<Growth*> active_;
     std::vector<const DraftJob*> row_jobs_;
     std::vector<HeadState*> head_states_;
 };
@@ -94,27 +106,26 @@ class PathHeadDrafter final : public Drafter {
 Status PathHeadDrafter::expand(DraftContext& run_context, std::span<DraftJob> jobs) {
     DraftContext context = own_context(run_context);
     if (context.head == nullptr) return failed("{}: drafting needs an LM head", name_);
-    std::vector<Growth> growths;
-    growths.reserve(jobs.size());
-    std::vector<Growth*> active;
+    growths_.clear();
+    active_.clear();
     for (DraftJob& job : jobs) {
         if (state_of(job).hidden.empty())
             return failed("{}: no target features taken in; catch_up comes before expand", name_);
         job.head_rows.clear();
-        growths.emplace_back(context, job);
+        growths_.add().reset(context, job);
     }
-    for (Growth& growth : growths) {
-        if (growth.job->tree.nodes > 1) active.push_back(&growth);
+    for (Growth& growth : growths_) {
+        if (growth.job->tree.nodes > 1) active_.push_back(&growth);
     }
-    for (int level = 0; !active.empty(); ++level) {
-        compute_rows(context, active, level);
-        propose(context, active, level);
-        std::erase_if(active, [&](const Growth* growth) {
+    for (int level = 0; !active_.empty(); ++level) {
+        compute_rows(context, active_, level);
+        propose(context, active_, level);
+        std::erase_if(active_, [&](const Growth* growth) {
             return level + 1 >= heads_->heads() || level + 1 > growth->job->tree.depth ||
                    growth->beam.beam().empty();
         });
     }
-    return rerank_all(context, growths);
+    return rerank_all(context, growths_);
 }
 
 bool PathHeadDrafter::fits_there(const DraftContext& run_context, std::span<const DraftJob> jobs) {
@@ -181,31 +192,34 @@ void PathHeadDrafter::compute_rows(DraftContext& context, std::span<Growth*> act
     PhaseScope scope(context.phases, Phase::backbone, level);
     paths_.clear();
     hidden_.clear();
+    int rows = 0;
     for (Growth* growth : active) {
         if (level > 0) growth->follow_beam();
-        growth->first_row = static_cast<int>(paths_.size());
-        growth->rows = heads_->sees_path() ? static_cast<int>(growth->paths.size()) : 1;
+        growth->first_row = rows;
+        growth->rows = heads_->sees_path() ? growth->nodes() : 1;
+        rows += growth->rows;
+        const auto first = growth->paths.begin();
+        paths_.insert(paths_.end(), first, first + std::ptrdiff_t{growth->rows} * growth->length);
         const auto& hidden = state_of(*growth->job).hidden;
-        for (int r = 0; r < growth->rows; ++r) {
-            paths_.push_back(growth->paths[static_cast<std::size_t>(r)]);
-            hidden_.insert(hidden_.end(), hidden.begin(), hidden.end());
-        }
+        for (int r = 0; r < growth->rows; ++r) hidden_.insert(hidden_.end(), hidden.begin(), hidden.end());
     }
-    const int rows = static_cast<int>(paths_.size());
-    begin_level(context, active, level);
+    const Rows<const TokenId> paths(paths_.data(), rows, level + 1);
+    begin_level(context, active, paths, level);
     out_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(d));
     scope.set_rows(rows);
     scope.add_bytes(heads_->weight_bytes(level));
-    heads_->rows(context.exec, level, Rows<const float>(hidden_.data(), rows, d), paths_,
+    heads_->rows(context.exec, level, Rows<const float>(hidden_.data(), rows, d), paths,
                  Rows<float>(out_.data(), rows, d));
 }
 
 /// What a row goes on from: the last token of its path (Medusa's rows stand for all paths: the root) and the
 /// target's hidden, which every level of these drafters starts from.
-void PathHeadDrafter::begin_level(DraftContext& context, std::span<Growth*> active, int level) {
-    const int rows = static_cast<int>(paths_.size()), d = heads_->hidden();
+void PathHeadDrafter::begin_level(DraftContext& context, std::span<Growth*> active, Rows<const TokenId> paths,
+                                  int level) {
+    const int rows = paths.rows, d = heads_->hidden();
     tokens_.clear();
-    for (const auto& path : paths_) tokens_.push_back(heads_->sees_path() ? path.back() : path.front());
+    for (int r = 0; r < rows; ++r)
+        tokens_.push_back(heads_->sees_path() ? paths.row(r).back() : paths.row(r).front());
     embeddings_.resize(hidden_.size());
     target_.embed(tokens_, Rows<float>(embeddings_.data(), rows, d));
     list_rows(active);
@@ -234,7 +248,7 @@ void PathHeadDrafter::propose(DraftContext& context, std::span<Growth*> active, 
     {
         PhaseScope scope(context.phases, Phase::topk, level, rows.rows);
         for (Growth* growth : active) {
-            const int parents = level == 0 ? 1 : static_cast<int>(growth->paths.size());
+            const int parents = level == 0 ? 1 : growth->nodes();
             candidates_.extend(growth->beam, level, parents, growth->first_row, heads_->sees_path() ? 1 : 0,
                                growth->job->tree.topk);
             growth->job->head_rows.push_back(growth->rows);

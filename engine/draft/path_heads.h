@@ -26,9 +26,10 @@ class PathHeads {
     virtual int heads() const = 0;
     /// False: one row serves every node of a level (Medusa's heads do not see the path).
     virtual bool sees_path() const = 0;
-    /// paths[r] belongs to row r; hidden and out are [rows, d]. Level 0 has the root alone as path.
-    virtual void rows(kernels::Exec& exec, int level, Rows<const float> hidden,
-                      std::span<const std::vector<TokenId>> paths, Rows<float> out) = 0;
+    /// paths [rows, level + 1] belong to the rows, level 0 having the root alone; hidden and out are [rows,
+    /// d].
+    virtual void rows(kernels::Exec& exec, int level, Rows<const float> hidden, Rows<const TokenId> paths,
+                      Rows<float> out) = 0;
     virtual std::size_t weight_bytes(int level) const = 0;  ///< of that level's head, the LM head left out
     /// LM heads of the levels' own; empty = the run's draft head proposes. Drafters with their own draft with
     /// those alone.

@@ -11,13 +11,19 @@ namespace draftscope {
 namespace {
 
 Rows<const float> logits_of(kernels::Exec& exec, const kernels::Matrix& rows, Rows<const float> hidden,
-                            std::vector<float>& logits) {
-    logits.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(rows.n()));
-    kernels::matmul(exec, rows, hidden, Rows<float>(logits.data(), hidden.rows, rows.n()));
-    return {logits.data(), hidden.rows, rows.n()};
+                            std::vector<float>& memory) {
+    const Rows<float> logits = rows_in(memory, hidden.rows, rows.n());
+    kernels::matmul(exec, rows, hidden, logits);
+    return logits;
 }
 
 }  // namespace
+
+Rows<float> rows_in(std::vector<float>& memory, int rows, int columns) {
+    const std::size_t cells = static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns);
+    if (memory.size() < cells) memory.resize(cells + cells / 4);
+    return {memory.data(), rows, columns};
+}
 
 void Proposal::resize(int rows, int k_in) {
     k = k_in;
@@ -66,8 +72,7 @@ void DenseProposal::propose(ProposeContext& context, const kernels::Matrix& rows
             out);
     if (context.support != nullptr || rows.on_device() ||
         !kernels::head_pass_pays(context.exec, support, kept)) {
-        logits_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(rows.n()));
-        const Rows<float> logits(logits_.data(), hidden.rows, rows.n());
+        const Rows<float> logits = rows_in(logits_, hidden.rows, rows.n());
         {
             PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows, bytes);
             kernels::matmul(context.exec, rows, hidden, logits, bias);
@@ -144,8 +149,7 @@ void propose_scattered(ProposeContext& context, const kernels::RowStore& store, 
         std::fill(out.counts.begin(), out.counts.end(), kept);
         return remap_ids(context, ids, hidden.rows, out);
     }
-    logits.resize(static_cast<std::size_t>(hidden.rows) * at.size());
-    const Rows<float> found(logits.data(), hidden.rows, n);
+    const Rows<float> found = rows_in(logits, hidden.rows, n);
     {
         PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows,
                          at.size() * store.row_bytes());

@@ -11,6 +11,10 @@
 
 namespace draftscope {
 
+/// Rows in memory that only grows, by more than is asked for: a shortlist that becomes longer round by round
+/// does not take new memory each time.
+Rows<float> rows_in(std::vector<float>& memory, int rows, int columns);
+
 /// Fills `out` from dense draft logits [rows, columns >= support]: logsumexp and top-k over the first
 /// `support` columns. Ids are column numbers. Records phase topk with its child softmax.
 void select_candidates(ProposeContext& context, Rows<const float> logits, int support, int k, Proposal& out);

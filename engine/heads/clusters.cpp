@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "engine/heads/shortlists.h"
+#include "engine/heads/candidates.h"
 #include "engine/heads/static_vocab.h"
 #include "kernels/matmul.h"
 #include "kernels/topk.h"
@@ -51,18 +51,18 @@ SupportRow rising(std::span<const TokenId> ids, std::span<const float> logits) {
 
 }  // namespace
 
-std::vector<int> best_clusters(std::span<const float> scores, int count) {
-    std::vector<int> order(scores.size());
-    std::iota(order.begin(), order.end(), 0);
-    const auto kept =
-        order.begin() + std::min<std::ptrdiff_t>(count, static_cast<std::ptrdiff_t>(order.size()));
-    std::partial_sort(order.begin(), kept, order.end(), [&](int a, int b) {
-        const float x = scores[static_cast<std::size_t>(a)], y = scores[static_cast<std::size_t>(b)];
-        return x != y ? x > y : a < b;
-    });
-    order.erase(kept, order.end());
-    std::sort(order.begin(), order.end());
-    return order;
+void best_clusters(Rows<const float> scores, Rows<std::int32_t> out, std::vector<std::int32_t>& order) {
+    assert(out.rows == scores.rows && out.cols <= scores.cols);
+    order.resize(static_cast<std::size_t>(scores.cols));
+    for (int r = 0; r < scores.rows; ++r) {
+        const float* const own = scores.row_data(r);
+        std::iota(order.begin(), order.end(), 0);
+        const auto kept = order.begin() + out.cols;
+        std::partial_sort(order.begin(), kept, order.end(),
+                          [own](int a, int b) { return own[a] != own[b] ? own[a] > own[b] : a < b; });
+        std::sort(order.begin(), kept);
+        std::copy(order.begin(), kept, out.row(r).begin());
+    }
 }
 
 Result<ClusteredVocab> ClusteredVocab::make(kernels::Exec& exec, const HeadWeights& weights,
@@ -101,6 +101,9 @@ Result<ClusteredVocab> ClusteredVocab::make(kernels::Exec& exec, const HeadWeigh
     }
     parts.cluster_of.assign(result.cluster_of_.begin(), result.cluster_of_.end());
     result.there_.set_parts(std::move(parts));
+    result.own_.reserve(static_cast<std::size_t>(weights.vocab));
+    result.own_ids_.reserve(static_cast<std::size_t>(weights.vocab));
+    result.blocks_.reserve(static_cast<std::size_t>(result.rows_.n() / block));
     result.place_.resize(result.parts_.size());
     result.in_union_.resize(result.parts_.size());
     return result;
@@ -117,7 +120,7 @@ bool ClusteredVocab::among(TokenId token, std::span<const int> chosen) const {
 }
 
 void ClusteredVocab::propose(ProposeContext& context, Rows<const float> hidden,
-                             std::span<const std::vector<int>> chosen, bool per_row,
+                             Rows<const std::int32_t> chosen, bool per_row,
                              std::span<HeadState* const> states, int k, Proposal& out) {
     out.resize(hidden.rows, k);
     const bool there = propose_there(context, hidden, chosen, per_row, out);
@@ -137,15 +140,20 @@ std::uint64_t ClusteredVocab::blocks_bytes(int blocks) const {
                                       std::max(rows_.n(), 1));
 }
 
-void ClusteredVocab::note(int level, std::span<const std::vector<int>> chosen, bool per_row,
+void ClusteredVocab::note(int level, Rows<const std::int32_t> chosen, bool per_row,
                           std::span<HeadState* const> states) const {
     for (std::size_t r = 0; r < states.size(); ++r) {
         if (states[r] == nullptr) continue;
         auto& seen = static_cast<ClusterState&>(*states[r]).levels[level];
         const bool first_row = r == 0 || states[r - 1] != states[r];
-        if (first_row) seen = {std::vector<bool>(parts_.size(), false), 0, 0};
-        for (std::size_t c = 0; c <= chosen[r].size(); ++c) {
-            const int cluster = c < chosen[r].size() ? chosen[r][c] : clusters_;
+        if (first_row) {
+            seen.chosen.assign(parts_.size(), false);
+            seen.active_rows = 0;
+            seen.bytes = 0;
+        }
+        const auto own = chosen.row(static_cast<int>(r));
+        for (std::size_t c = 0; c <= own.size(); ++c) {
+            const int cluster = c < own.size() ? own[c] : clusters_;
             const Cluster& part = parts_[static_cast<std::size_t>(cluster)];
             if (seen.chosen[static_cast<std::size_t>(cluster)] && !per_row) continue;
             seen.chosen[static_cast<std::size_t>(cluster)] = true;
@@ -156,7 +164,7 @@ void ClusteredVocab::note(int level, std::span<const std::vector<int>> chosen, b
 }
 
 /// Weights that a call reads.
-std::uint64_t ClusteredVocab::bytes_of(std::span<const std::vector<int>> chosen, bool per_row) const {
+std::uint64_t ClusteredVocab::bytes_of(Rows<const std::int32_t> chosen, bool per_row) const {
     std::vector<bool> read(parts_.size());
     int blocks = 0;
     const auto add = [&](int cluster) {
@@ -164,8 +172,8 @@ std::uint64_t ClusteredVocab::bytes_of(std::span<const std::vector<int>> chosen,
             blocks += parts_[static_cast<std::size_t>(cluster)].blocks;
         read[static_cast<std::size_t>(cluster)] = true;
     };
-    for (const std::vector<int>& own : chosen) {
-        for (const int cluster : own) add(cluster);
+    for (int r = 0; r < chosen.rows; ++r) {
+        for (const int cluster : chosen.row(r)) add(cluster);
         add(clusters_);
     }
     return blocks_bytes(blocks);
@@ -174,20 +182,21 @@ std::uint64_t ClusteredVocab::bytes_of(std::span<const std::vector<int>> chosen,
 /// On a device product and selection are one wait, all of it phase head. False, with nothing done, where the
 /// host has to look at the logits.
 bool ClusteredVocab::propose_there(ProposeContext& context, Rows<const float> hidden,
-                                   std::span<const std::vector<int>> chosen, bool per_row, Proposal& out) {
+                                   Rows<const std::int32_t> chosen, bool per_row, Proposal& out) {
     if (context.support != nullptr || hidden.rows == 0) return false;
-    const auto count = static_cast<int>(chosen.front().size());
+    const int count = chosen.cols;
     if (!there_.fits(rows_, count, out.k)) return false;
     PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows, bytes_of(chosen, per_row));
-    chosen_.clear();
-    for (std::size_t r = 0; r < chosen.size(); ++r) {
-        assert(static_cast<int>(chosen[r].size()) == count);
-        chosen_.insert(chosen_.end(), chosen[r].begin(), chosen[r].end());
+    for (int r = 0; r < chosen.rows; ++r) {
         std::size_t support = parts_.back().ids.size();
-        for (const int cluster : chosen[r]) support += parts_[static_cast<std::size_t>(cluster)].ids.size();
-        out.counts[r] = static_cast<int>(std::min(static_cast<std::size_t>(out.k), support));
+        for (const int cluster : chosen.row(r))
+            support += parts_[static_cast<std::size_t>(cluster)].ids.size();
+        out.counts[static_cast<std::size_t>(r)] =
+            static_cast<int>(std::min(static_cast<std::size_t>(out.k), support));
     }
-    there_.propose(rows_, hidden, chosen_, count, per_row, out.k,
+    const std::span<const std::int32_t> all(
+        chosen.data, static_cast<std::size_t>(chosen.rows) * static_cast<std::size_t>(count));
+    there_.propose(rows_, hidden, all, count, per_row, out.k,
                    Rows<std::int32_t>(out.ids.data(), hidden.rows, out.k),
                    Rows<float>(out.logits.data(), hidden.rows, out.k), out.logsumexp);
     return true;
@@ -206,12 +215,7 @@ void ClusteredVocab::ask_there(LevelThere& call, int count, bool per_row) {
 }
 
 void ClusteredVocab::collect_there(const LevelBack& back, int count, bool per_row) {
-    std::vector<std::vector<int>> chosen(static_cast<std::size_t>(back.rows));
-    for (std::size_t r = 0; r < chosen.size(); ++r) {
-        const auto own =
-            back.notes.subspan(r * static_cast<std::size_t>(count), static_cast<std::size_t>(count));
-        chosen[r].assign(own.begin(), own.end());
-    }
+    const Rows<const std::int32_t> chosen(back.notes.data(), back.rows, count);
     std::vector<HeadState*> states;
     for (const SequenceThere& sequence : back.sequences)
         states.insert(states.end(), static_cast<std::size_t>(sequence.rows), sequence.state);
@@ -236,16 +240,15 @@ void ClustersThere::ask(LevelThere& call) {
     vocab_in_use_.ask_there(call, chosen_at(call.level), reads_per_row_);
 }
 
-void ClusteredVocab::read(ProposeContext& context, Rows<const float> hidden,
-                          std::span<const std::vector<int>> chosen, int first, int end, Proposal& out) {
+void ClusteredVocab::read(ProposeContext& context, Rows<const float> hidden, Rows<const std::int32_t> chosen,
+                          int first, int end, Proposal& out) {
     const int rows = end - first;
     {
         PhaseScope scope(context.phases, Phase::head, context.level, rows);
         std::fill(in_union_.begin(), in_union_.end(), false);
         in_union_.back() = true;
         for (int r = first; r < end; ++r)
-            for (const int cluster : chosen[static_cast<std::size_t>(r)])
-                in_union_[static_cast<std::size_t>(cluster)] = true;
+            for (const int cluster : chosen.row(r)) in_union_[static_cast<std::size_t>(cluster)] = true;
         blocks_.clear();
         for (std::size_t c = 0; c < parts_.size(); ++c) {
             if (!in_union_[c]) continue;
@@ -254,19 +257,19 @@ void ClusteredVocab::read(ProposeContext& context, Rows<const float> hidden,
         }
         const int columns = static_cast<int>(blocks_.size()) * block;
         scope.add_bytes(blocks_bytes(static_cast<int>(blocks_.size())));
-        logits_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns));
         kernels::matmul_blocks(context.exec, rows_, blocks_, hidden.slice(first, rows),
-                               Rows<float>(logits_.data(), rows, columns));
+                               rows_in(logits_, rows, columns));
     }
-    PhaseScope scope(context.phases, Phase::topk, context.level, rows, 3 * logits_.size() * sizeof(float));
     const std::size_t columns = blocks_.size() * block;
+    PhaseScope scope(context.phases, Phase::topk, context.level, rows,
+                     3 * static_cast<std::size_t>(rows) * columns * sizeof(float));
     for (int r = first; r < end; ++r)
-        select_row(context, logits_.data() + static_cast<std::size_t>(r - first) * columns,
-                   chosen[static_cast<std::size_t>(r)], r, out);
+        select_row(context, logits_.data() + static_cast<std::size_t>(r - first) * columns, chosen.row(r), r,
+                   out);
 }
 
-void ClusteredVocab::select_row(ProposeContext& context, const float* logits, const std::vector<int>& chosen,
-                                int row, Proposal& out) {
+void ClusteredVocab::select_row(ProposeContext& context, const float* logits,
+                                std::span<const std::int32_t> chosen, int row, Proposal& out) {
     own_.clear();
     own_ids_.clear();
     const auto take = [&](int cluster) {
@@ -296,13 +299,13 @@ void ClusteredVocab::select_row(ProposeContext& context, const float* logits, co
 }
 
 bool ClusteredVocab::covers(const ClusterState& state, TokenId token, int level) const {
-    const auto* seen = latest_level(state.levels, level);
+    const auto* seen = state.levels.at(level);
     return seen != nullptr && has(token) &&
            seen->chosen[static_cast<std::size_t>(cluster_of_[static_cast<std::size_t>(token)])];
 }
 
 bool ClusteredVocab::active_ids(const ClusterState& state, int level, std::vector<TokenId>& out) const {
-    const auto* seen = latest_level(state.levels, level);
+    const auto* seen = state.levels.at(level);
     if (seen == nullptr) return false;
     TokenMarks active(weights_.vocab);
     for (std::size_t c = 0; c < parts_.size(); ++c)
@@ -317,7 +320,7 @@ HeadCost ClusteredVocab::cost(const ClusterState* state, int level, double clust
     HeadCost cost;
     cost.active_rows = std::min(clusters * mean, tokens_);
     cost.bytes = static_cast<std::uint64_t>(cost.active_rows * row_bytes);
-    if (const auto* seen = state == nullptr ? nullptr : latest_level(state->levels, level); seen != nullptr) {
+    if (const auto* seen = state == nullptr ? nullptr : state->levels.at(level); seen != nullptr) {
         cost.active_rows = seen->active_rows;
         cost.bytes = seen->bytes;
     }

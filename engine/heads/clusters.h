@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "engine/heads/artefact.h"
 #include "engine/heads/head_there.h"
 #include "engine/heads/router.h"
+#include "engine/heads/shortlists.h"
 #include "kernels/head_clusters.h"
 
 /// An LM head in the order of a partition of the vocabulary, and the heads that read a few of its parts
@@ -22,7 +22,7 @@ struct ClusterState final : HeadState {
         double active_rows = 0;    ///< tokens scored
         std::uint64_t bytes = 0;   ///< weights read, router left out
     };
-    std::map<int, Level> levels;
+    RoundLevels<Level> levels;
 };
 
 class ClusteredVocab {
@@ -38,10 +38,10 @@ class ClusteredVocab {
     /// Is `token` in the support of a row that chose `chosen` (rising)?
     bool among(TokenId token, std::span<const int> chosen) const;
 
-    /// Candidates from the clusters that each row chose (`chosen[r]`, rising), plus the always-active ones.
-    /// Reads the union over the rows once, or each row's own when `per_row`; a row's result is the same.
-    /// Records head, topk and gather, and notes in each row's ClusterState what was read.
-    void propose(ProposeContext& context, Rows<const float> hidden, std::span<const std::vector<int>> chosen,
+    /// Candidates from the clusters that each row chose (rows of `chosen`, rising), plus the always-active
+    /// ones. Reads the union over the rows once, or each row's own when `per_row`; a row's result is the
+    /// same. Records head, topk and gather, and notes in each row's ClusterState what was read.
+    void propose(ProposeContext& context, Rows<const float> hidden, Rows<const std::int32_t> chosen,
                  bool per_row, std::span<HeadState* const> states, int k, Proposal& out);
     // Calls that stay on the device, for rows that choose `count` clusters each (HeadThere).
     bool fits_there(int count, int k) const {
@@ -65,16 +65,16 @@ class ClusteredVocab {
         int first_block = 0, blocks = 0;  ///< of rows_, 16 rows each; the last one may be padded
         std::vector<TokenId> ids;         ///< rising
     };
-    void read(ProposeContext& context, Rows<const float> hidden, std::span<const std::vector<int>> chosen,
-              int first, int end, Proposal& out);
-    bool propose_there(ProposeContext& context, Rows<const float> hidden,
-                       std::span<const std::vector<int>> chosen, bool per_row, Proposal& out);
-    void note(int level, std::span<const std::vector<int>> chosen, bool per_row,
+    void read(ProposeContext& context, Rows<const float> hidden, Rows<const std::int32_t> chosen, int first,
+              int end, Proposal& out);
+    bool propose_there(ProposeContext& context, Rows<const float> hidden, Rows<const std::int32_t> chosen,
+                       bool per_row, Proposal& out);
+    void note(int level, Rows<const std::int32_t> chosen, bool per_row,
               std::span<HeadState* const> states) const;
-    std::uint64_t bytes_of(std::span<const std::vector<int>> chosen, bool per_row) const;
+    std::uint64_t bytes_of(Rows<const std::int32_t> chosen, bool per_row) const;
     std::uint64_t blocks_bytes(int blocks) const;
-    void select_row(ProposeContext& context, const float* logits, const std::vector<int>& chosen, int row,
-                    Proposal& out);
+    void select_row(ProposeContext& context, const float* logits, std::span<const std::int32_t> chosen,
+                    int row, Proposal& out);
 
     HeadWeights weights_;
     kernels::Matrix rows_;         ///< the LM head's rows, cluster after cluster, each padded to whole blocks
@@ -88,7 +88,6 @@ class ClusteredVocab {
     std::vector<float> logits_, own_;
     std::vector<TokenId> own_ids_;
     kernels::DeviceClusters there_;
-    std::vector<std::int32_t> chosen_;  ///< as the device is told
 };
 
 /// The levels of a head of clusters on a device: heads differ in how clusters are chosen.
@@ -117,7 +116,7 @@ class ClustersThere : public HeadThere {
     bool reads_per_row_;
 };
 
-/// The `count` best-scored clusters, rising; ties to the lower cluster.
-std::vector<int> best_clusters(std::span<const float> scores, int count);
+/// Of each row of scores the `out.cols` best clusters, rising; ties to the lower cluster. `order` is scratch.
+void best_clusters(Rows<const float> scores, Rows<std::int32_t> out, std::vector<std::int32_t>& order);
 
 }  // namespace draftscope

@@ -41,8 +41,7 @@ class CoralHead final : public Head, public ClustersThere {
 
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
                  Proposal& out) override {
-        choose(context, hidden);
-        vocab_.propose(context, hidden, chosen_, per_row_, states, k, out);
+        vocab_.propose(context, hidden, choose(context, hidden), per_row_, states, k, out);
     }
 
     HeadThere* there() override { return this; }
@@ -70,11 +69,11 @@ class CoralHead final : public Head, public ClustersThere {
         PhaseRecorder unheard;
         unheard.set_enabled(false);
         ProposeContext context{exec, unheard, level};
-        choose(context, hidden);
+        const Rows<const std::int32_t> chosen = choose(context, hidden);
         full_->scores(exec, hidden, nullptr, level, out);
         for (int r = 0; r < out.rows; ++r)
             for (TokenId id = 0; id < out.cols; ++id)
-                if (!vocab_.among(id, chosen_[static_cast<std::size_t>(r)]))
+                if (!vocab_.among(id, chosen.row(r)))
                     out.row_data(r)[id] = -std::numeric_limits<float>::infinity();
     }
 
@@ -88,14 +87,16 @@ class CoralHead final : public Head, public ClustersThere {
     }
 
   private:
-    void choose(ProposeContext& context, Rows<const float> hidden) {
+    /// The groups of each row, rising, [rows, active_]; until the next call.
+    Rows<const std::int32_t> choose(ProposeContext& context, Rows<const float> hidden) {
         PhaseScope scope(context.phases, Phase::router, context.level, hidden.rows, router_.bytes());
         scores_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(groups_));
         const Rows<float> scores(scores_.data(), hidden.rows, groups_);
         router_.run(context.exec, hidden, scores);
-        chosen_.resize(static_cast<std::size_t>(hidden.rows));
-        for (int r = 0; r < hidden.rows; ++r)
-            chosen_[static_cast<std::size_t>(r)] = best_clusters(scores.row(r), active_);
+        chosen_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(active_));
+        const Rows<std::int32_t> chosen(chosen_.data(), hidden.rows, active_);
+        best_clusters(scores, chosen, order_);
+        return chosen;
     }
 
     HeadArtefact artefact_;
@@ -105,7 +106,7 @@ class CoralHead final : public Head, public ClustersThere {
     Router router_;
     std::unique_ptr<Head> full_;
     std::vector<float> scores_;
-    std::vector<std::vector<int>> chosen_;  ///< groups of each row, rising
+    std::vector<std::int32_t> chosen_, order_;
 };
 
 }  // namespace

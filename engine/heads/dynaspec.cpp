@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "engine/heads/candidates.h"
@@ -81,9 +82,9 @@ class DynaSpecHead final : public Head, public ClustersThere {
             std::memcpy(inputs.row_data(r) + d, parent_hiddens.row_data(r),
                         parent_hiddens.row(r).size_bytes());
         }
-        const int budget = budget_.at(context.level);
-        running_ = lane_->start(context, rows, [this, inputs, budget](kernels::Exec& exec) {
-            route(exec, inputs, budget);
+        routed_ = budget_.at(context.level);
+        running_ = lane_->start(context, rows, [this, rows, d](kernels::Exec& exec) {
+            route(exec, rows, d);
             return router_.bytes();
         });
     }
@@ -92,9 +93,9 @@ class DynaSpecHead final : public Head, public ClustersThere {
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
                  Proposal& out) override {
         lane_->wait(context, running_);
-        if (running_ == 0 || static_cast<int>(chosen_.size()) != hidden.rows) choose_all(hidden.rows);
+        if (running_ == 0 || chosen().rows != hidden.rows) choose_all(hidden.rows);
         running_ = 0;
-        vocab_.propose(context, hidden, chosen_, per_row_, states, k, out);
+        vocab_.propose(context, hidden, chosen(), per_row_, states, k, out);
     }
 
     HeadThere* there() override { return this; }
@@ -145,18 +146,25 @@ class DynaSpecHead final : public Head, public ClustersThere {
 
   private:
     /// On the side lane: scores, then the clusters of each row.
-    void route(kernels::Exec& exec, Rows<const float> inputs, int budget) {
-        scores_.resize(static_cast<std::size_t>(inputs.rows) * static_cast<std::size_t>(clusters_));
-        const Rows<float> scores(scores_.data(), inputs.rows, clusters_);
+    void route(kernels::Exec& exec, int rows, int d) {
+        const auto count = static_cast<std::size_t>(rows);
+        const Rows<const float> inputs(inputs_.data(), rows, 2 * d);
+        scores_.resize(count * static_cast<std::size_t>(clusters_));
+        const Rows<float> scores(scores_.data(), rows, clusters_);
         router_.run(exec, inputs, scores);
-        chosen_.resize(static_cast<std::size_t>(inputs.rows));
-        for (int r = 0; r < inputs.rows; ++r)
-            chosen_[static_cast<std::size_t>(r)] = best_clusters(scores.row(r), budget);
+        chosen_.resize(count * static_cast<std::size_t>(routed_));
+        best_clusters(scores, Rows<std::int32_t>(chosen_.data(), rows, routed_), order_);
     }
     void choose_all(int rows) {
-        std::vector<int> all(static_cast<std::size_t>(clusters_));
-        for (int c = 0; c < clusters_; ++c) all[static_cast<std::size_t>(c)] = c;
-        chosen_.assign(static_cast<std::size_t>(rows), all);
+        routed_ = clusters_;
+        chosen_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(clusters_));
+        for (int r = 0; r < rows; ++r)
+            std::iota(chosen_.begin() + std::ptrdiff_t{r} * clusters_,
+                      chosen_.begin() + std::ptrdiff_t{r + 1} * clusters_, 0);
+    }
+    /// [rows, routed_], rising.
+    Rows<const std::int32_t> chosen() const {
+        return {chosen_.data(), static_cast<int>(chosen_.size()) / std::max(routed_, 1), routed_};
     }
 
     HeadArtefact artefact_;
@@ -173,7 +181,8 @@ class DynaSpecHead final : public Head, public ClustersThere {
     Router router_there_;        ///< a copy, where router_ lies beside_
     std::vector<float> inputs_;  ///< [rows, 2d]
     std::vector<float> scores_;
-    std::vector<std::vector<int>> chosen_;  ///< clusters of each row, rising
+    std::vector<std::int32_t> chosen_, order_;
+    int routed_ = 0;  ///< clusters that each row chooses
     SideLane::Ticket running_ = 0;
     std::unique_ptr<SideLane> lane_;
 };

@@ -20,7 +20,9 @@ CandidateStream::CandidateStream(int vocab, int window)
     : window_(static_cast<std::size_t>(window)),
       times_(static_cast<std::size_t>(vocab)),
       marked_(static_cast<std::size_t>(vocab)),
-      bits_((static_cast<std::size_t>(vocab) + 63) / 64) {}
+      bits_((static_cast<std::size_t>(vocab) + 63) / 64) {
+    ring_.reserve(window_);
+}
 
 void CandidateStream::append(TokenId id) {
     enter(id);
@@ -44,14 +46,14 @@ void CandidateStream::leave(TokenId id) {
 }
 
 void CandidateStream::append_unique(std::span<const TokenId> ids, bool only_new) {
-    std::vector<TokenId> seen;
+    seen_.clear();
     for (const TokenId id : ids) {
         if (marked_[static_cast<std::size_t>(id)] || (only_new && has(id))) continue;
         marked_[static_cast<std::size_t>(id)] = true;
-        seen.push_back(id);
+        seen_.push_back(id);
         append(id);
     }
-    for (const TokenId id : seen) marked_[static_cast<std::size_t>(id)] = false;
+    for (const TokenId id : seen_) marked_[static_cast<std::size_t>(id)] = false;
 }
 
 void CandidateStream::clear() {
@@ -61,12 +63,11 @@ void CandidateStream::clear() {
     std::fill(bits_.begin(), bits_.end(), 0);
 }
 
-std::vector<TokenId> CandidateStream::active() const {
-    std::vector<TokenId> ids;
+void CandidateStream::active(std::vector<TokenId>& out) const {
+    out.clear();
     for (std::size_t w = 0; w < bits_.size(); ++w)
         for (std::uint64_t left = bits_[w]; left != 0; left &= left - 1)
-            ids.push_back(static_cast<TokenId>(w * 64 + static_cast<std::size_t>(std::countr_zero(left))));
-    return ids;
+            out.push_back(static_cast<TokenId>(w * 64 + static_cast<std::size_t>(std::countr_zero(left))));
 }
 
 namespace {
@@ -86,13 +87,19 @@ struct MicroSpecOptions {
 };
 
 struct MicroSpecState final : HeadState {
-    MicroSpecState(int vocab, int window, std::shared_ptr<SideLane> lane_in)
-        : stream(vocab, window), lane(std::move(lane_in)) {}
+    /// `most`: tokens that can be active.
+    MicroSpecState(int vocab, int window, int most, std::shared_ptr<SideLane> lane_in)
+        : stream(vocab, window), lane(std::move(lane_in)) {
+        ids.reserve(static_cast<std::size_t>(most));
+        listed.reserve(static_cast<std::size_t>(most));
+    }
     ~MicroSpecState() override { lane->settle(refill); }
 
     CandidateStream stream;
     bool changed = true;              ///< the stream, since rows were packed
     std::vector<TokenId> ids;         ///< of the packed rows, rising
+    std::vector<TokenId> listed;      ///< the active set, while it is compared with these
+    std::vector<TokenId> head_rows;   ///< of `ids`, where tokens have other numbers there
     kernels::DeviceBuffer ids_there;  ///< on the device of the rows, as
     std::vector<TokenId> said_ids;    ///< these
     kernels::DeviceBuffer
@@ -126,7 +133,7 @@ class MicroSpecHead final : public Head, public HeadThere {
     }
 
     std::unique_ptr<HeadState> make_state() const override {
-        return std::make_unique<MicroSpecState>(weights_.vocab, options_.window, lane_);
+        return std::make_unique<MicroSpecState>(weights_.vocab, options_.window, most_active(), lane_);
     }
 
     int prefill_topk() const override { return options_.from_prompt ? options_.prompt_k : 0; }
@@ -140,13 +147,13 @@ class MicroSpecHead final : public Head, public HeadThere {
         own.stream.clear();
         if (!options_.from_prompt) return;
         if (!options_.prompt_last) append_prompt(own, prompt);
-        std::vector<TokenId> candidates;
+        candidates_.clear();
         for (int r = 0; r < best.rows; ++r) {
             const auto row =
                 best.row(r).first(static_cast<std::size_t>(std::min(best.cols, options_.prompt_k)));
-            candidates.insert(candidates.end(), row.begin(), row.end());
+            candidates_.insert(candidates_.end(), row.begin(), row.end());
         }
-        own.stream.append_unique(candidates, options_.only_new);
+        own.stream.append_unique(candidates_, options_.only_new);
         if (options_.prompt_last) append_prompt(own, prompt);
     }
 
@@ -154,11 +161,11 @@ class MicroSpecHead final : public Head, public HeadThere {
         if (!options_.from_rounds) return;
         MicroSpecState& own = change(state);
         // The root of a first round may be a prompt token beyond the real ids.
-        std::vector<TokenId> candidates;
+        candidates_.clear();
         for (const TokenId id : tree.tokens)
-            if (id < weights_.vocab) candidates.push_back(id);
-        own.stream.append_unique(candidates, options_.only_new);
-        candidates.clear();
+            if (id < weights_.vocab) candidates_.push_back(id);
+        own.stream.append_unique(candidates_, options_.only_new);
+        candidates_.clear();
         const bool whole = options_.branch == Branch::tree;
         const std::span<const TokenId> best = whole ? outcome.tree_topk : outcome.path_topk;
         const auto width = static_cast<std::size_t>(outcome.top_k);
@@ -166,9 +173,9 @@ class MicroSpecHead final : public Head, public HeadThere {
         for (std::size_t i = options_.branch == Branch::last && nodes > 0 ? nodes - 1 : 0; i < nodes; ++i) {
             const auto row =
                 best.subspan(i * width, std::min(width, static_cast<std::size_t>(options_.verify_k)));
-            candidates.insert(candidates.end(), row.begin(), row.end());
+            candidates_.insert(candidates_.end(), row.begin(), row.end());
         }
-        own.stream.append_unique(candidates, options_.only_new);
+        own.stream.append_unique(candidates_, options_.only_new);
         if (options_.append_bonus && outcome.bonus >= 0 && outcome.bonus < weights_.vocab)
             own.stream.append_unique({&outcome.bonus, 1}, options_.only_new);
     }
@@ -197,20 +204,19 @@ class MicroSpecHead final : public Head, public HeadThere {
             propose_sequence(context, hidden, *states.front(), k, out);
             return;
         }
-        Proposal whole;
-        whole.resize(hidden.rows, k);
+        whole_.resize(hidden.rows, k);
         for (int first = 0; first < hidden.rows;) {
             const int end = end_of(first);
             propose_sequence(context, hidden.slice(first, end - first),
                              *states[static_cast<std::size_t>(first)], k, out);
             const auto cell = static_cast<std::ptrdiff_t>(first) * k;
-            std::copy(out.ids.begin(), out.ids.end(), whole.ids.begin() + cell);
-            std::copy(out.logits.begin(), out.logits.end(), whole.logits.begin() + cell);
-            std::copy(out.logsumexp.begin(), out.logsumexp.end(), whole.logsumexp.begin() + first);
-            std::copy(out.counts.begin(), out.counts.end(), whole.counts.begin() + first);
+            std::copy(out.ids.begin(), out.ids.end(), whole_.ids.begin() + cell);
+            std::copy(out.logits.begin(), out.logits.end(), whole_.logits.begin() + cell);
+            std::copy(out.logsumexp.begin(), out.logsumexp.end(), whole_.logsumexp.begin() + first);
+            std::copy(out.counts.begin(), out.counts.end(), whole_.counts.begin() + first);
             first = end;
         }
-        out = std::move(whole);
+        std::swap(out, whole_);
     }
 
     HeadThere* there() override { return this; }
@@ -278,6 +284,7 @@ class MicroSpecHead final : public Head, public HeadThere {
     bool active_ids(const HeadState* state, int, std::vector<TokenId>& out) const override {
         if (state == nullptr || of(state).changed) return false;
         lane_->settle(of(state).refill);
+        out.reserve(of(state).ids.capacity());  // the window's
         out = of(state).ids;
         return true;
     }
@@ -348,8 +355,8 @@ class MicroSpecHead final : public Head, public HeadThere {
         }
         // No buffer outlives the call: every level reads the scattered rows again.
         if (options_.gather == Gather::indexed)
-            return propose_scattered(context, store_, head_rows(weights_, own.ids), own.ids, hidden, k,
-                                     logits_, out);
+            return propose_scattered(context, store_, head_rows(weights_, own.ids, own.head_rows), own.ids,
+                                     hidden, k, logits_, out);
         own.rows.join();
         propose_rows(context, own.rows.matrix(), own.ids, hidden, k, dense_, out);
     }
@@ -389,7 +396,8 @@ class MicroSpecHead final : public Head, public HeadThere {
 
     /// True when the active set is another than the packed one.
     bool list_active(MicroSpecState& own) const {
-        std::vector<TokenId> ids = own.stream.active();
+        std::vector<TokenId>& ids = own.listed;
+        own.stream.active(ids);
         if (!ends_.empty()) {
             ids.insert(ids.end(), ends_.begin(), ends_.end());
             std::sort(ids.begin(), ids.end());
@@ -398,17 +406,18 @@ class MicroSpecHead final : public Head, public HeadThere {
         if (!weights_.row_ids.empty())
             std::erase_if(ids, [&](TokenId id) { return !head_holds(weights_, id); });
         if (ids == own.ids) return false;
-        own.ids = std::move(ids);
+        own.ids.swap(ids);
         return true;
     }
 
     /// The whole active set at once, read and written, as Algorithm 1 has it; the bytes moved.
     std::uint64_t pack(kernels::Exec& exec, MicroSpecState& own) const {
         if (!list_active(own) || own.ids.empty()) return 0;
+        const auto rows = head_rows(weights_, own.ids, own.head_rows);
         if (options_.gather == Gather::async)
-            own.rows.fill_aside(exec, store_, head_rows(weights_, own.ids));
+            own.rows.fill_aside(exec, store_, rows);
         else
-            own.rows.fill(exec, store_, head_rows(weights_, own.ids));
+            own.rows.fill(exec, store_, rows);
         return 2 * own.rows.matrix().bytes();
     }
 
@@ -420,6 +429,8 @@ class MicroSpecHead final : public Head, public HeadThere {
     std::unique_ptr<Head> full_;
     DenseProposal dense_;
     std::vector<float> logits_;
+    std::vector<TokenId> candidates_;  ///< on their way into a stream
+    Proposal whole_;                   ///< of several sequences
     kernels::DeviceBuffer scratch_, logits_there_;
 };
 

@@ -24,7 +24,7 @@ class CandidateStream {
                times_[static_cast<std::size_t>(id)] > 0;
     }
     /// I, rising.
-    std::vector<TokenId> active() const;
+    void active(std::vector<TokenId>& out) const;
 
   private:
     void enter(TokenId id);
@@ -35,6 +35,7 @@ class CandidateStream {
     std::size_t window_;
     std::vector<int> times_;           ///< [V] appearances in the window
     std::vector<bool> marked_;         ///< [V] scratch of append_unique, all false between calls
+    std::vector<TokenId> seen_;        ///< the marked ones
     std::vector<std::uint64_t> bits_;  ///< [V] in the window
 };
 

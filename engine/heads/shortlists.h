@@ -1,23 +1,45 @@
 #pragma once
 
 #include <cstdint>
-#include <iterator>
-#include <map>
 #include <span>
 #include <vector>
 
+#include "base/reused.h"
 #include "engine/heads/head.h"
 #include "kernels/row_store.h"
 
 /// Heads in which every hidden row of a level chooses its own tokens (SpecVocab, DynaSpec, CORAL).
 namespace draftscope {
 
-/// The entry of the deepest level at or above `level`; null before the first.
+/// What is noted of each level of a round. A level that is noted anew is found as it was left in an earlier
+/// round, for its memory.
 template <typename Level>
-const Level* latest_level(const std::map<int, Level>& levels, int level) {
-    const auto after = levels.upper_bound(level);
-    return after == levels.begin() ? nullptr : &std::prev(after)->second;
-}
+class RoundLevels {
+  public:
+    void clear() { noted_.clear(); }
+    Level& operator[](int level) {
+        for (Noted& one : noted_)
+            if (one.level == level) return one.what;
+        Noted& one = noted_.add();
+        one.level = level;
+        return one.what;
+    }
+    /// The deepest level at or above `level`: past the last head call of the round, that call's. Null before
+    /// the first.
+    const Level* at(int level) const {
+        const Noted* found = nullptr;
+        for (const Noted& one : noted_)
+            if (one.level <= level && (found == nullptr || one.level > found->level)) found = &one;
+        return found == nullptr ? nullptr : &found->what;
+    }
+
+  private:
+    struct Noted {
+        int level = 0;
+        Level what;
+    };
+    Reused<Noted> noted_;
+};
 
 /// What one sequence's rows could propose at each level of the round, for coverage and cost.
 struct ShortlistState final : HeadState {
@@ -26,9 +48,8 @@ struct ShortlistState final : HeadState {
         double active_rows = 0;    ///< rows of the head matrix read
         std::uint64_t bytes = 0;   ///< weights read, routers included
     };
-    std::map<int, Level> levels;
-    /// Past the last head call of the round, that call's: a token emitted there is measured against it.
-    const Level* at(int level) const { return latest_level(levels, level); }
+    RoundLevels<Level> levels;
+    const Level* at(int level) const { return levels.at(level); }
 };
 
 /// A set of tokens as marks: thousands of them are in order without a sort. A byte each, as neighbours that

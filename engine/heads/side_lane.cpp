@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <deque>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -26,7 +25,10 @@ struct Job {
 
 struct SideLane::Impl {
     Impl(const kernels::Exec& exec, Phase phase_in)
-        : phase(phase_in), own(kernels::make_cpu_exec(1, exec.isa())), thread([this] { serve(); }) {}
+        : phase(phase_in), own(kernels::make_cpu_exec(1, exec.isa())), thread([this] { serve(); }) {
+        const std::lock_guard lock(mutex);
+        waiting.reserve(16);  // how many wait at once is the machine's whim
+    }
     ~Impl() {
         {
             const std::lock_guard lock(mutex);
@@ -40,7 +42,7 @@ struct SideLane::Impl {
     bool next_may_begin() const { return done == taken && !waiting.empty(); }
     Job take() {
         Job job = std::move(waiting.front());
-        waiting.pop_front();
+        waiting.erase(waiting.begin());
         ++taken;
         return job;
     }
@@ -97,7 +99,7 @@ struct SideLane::Impl {
     std::unique_ptr<kernels::Exec> own;
     std::mutex mutex;
     std::condition_variable changed;
-    std::deque<Job> waiting;
+    std::vector<Job> waiting;  ///< one a sequence at most; unlike a deque it keeps its memory
     std::vector<std::pair<Ticket, SpanEvent>> spans;  ///< of the lane's own work, not yet recorded
     Ticket taken = 0, done = 0;
     std::atomic<Ticket> started{0}, progress{0};  ///< progress follows done

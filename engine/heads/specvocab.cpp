@@ -152,6 +152,7 @@ class SpecVocabHead final : public Head, public HeadThere {
     bool active_ids(const HeadState* state, int level, std::vector<TokenId>& out) const override {
         const auto* seen = state == nullptr ? nullptr : static_cast<const ShortlistState*>(state)->at(level);
         if (seen == nullptr) return false;
+        out.reserve(seen->ids.capacity());  // what the level may want: sets of one size after the other
         out = seen->ids;
         return true;
     }
@@ -212,7 +213,8 @@ class SpecVocabHead final : public Head, public HeadThere {
                 kernels::device_top_set(speculator_.down(context.level), up, hidden, size, chosen);
             } else {
                 kernels::head_top_set(context.exec, up,
-                                      speculator_.narrow(context.exec, context.level, hidden), size, chosen);
+                                      speculator_.narrow(context.exec, context.level, hidden), size, chosen,
+                                      logits_);
             }
         }
         if (speculator_.ids().empty()) return;
@@ -297,10 +299,7 @@ class SpecVocabHead final : public Head, public HeadThere {
         {
             PhaseScope scope(context.phases, Phase::head, context.level, rows,
                              rows_bytes(static_cast<double>(union_.size())));
-            std::vector<TokenId> rows_of;  // where the head has no row for some tokens
-            if (!weights_.row_ids.empty()) rows_of = head_rows(weights_, union_);
-            kernels::matmul_rows(context.exec, store_,
-                                 weights_.row_ids.empty() ? std::span<const TokenId>(union_) : rows_of,
+            kernels::matmul_rows(context.exec, store_, head_rows(weights_, union_, union_rows_),
                                  hidden.slice(first, rows), exact);
         }
         PhaseScope scope(context.phases, Phase::topk, context.level, rows,
@@ -329,6 +328,7 @@ class SpecVocabHead final : public Head, public HeadThere {
     void note(const kernels::Exec& exec, std::span<HeadState* const> states, int level) {
         for_each_sequence(states, [&](ShortlistState& state, int first, int end) {
             ShortlistState::Level& seen = state.levels[level];
+            seen.ids.reserve(static_cast<std::size_t>(set_room(level, end - first)));
             if (!per_row_ && static_cast<std::size_t>(end - first) == states.size()) {
                 seen.ids = union_;  // one sequence: what the call read
             } else {
@@ -354,7 +354,7 @@ class SpecVocabHead final : public Head, public HeadThere {
     std::vector<float> logits_;
     std::vector<TokenId> chosen_;  ///< [rows, chosen_size_], the shortlists of the call
     int chosen_size_ = 0;
-    std::vector<TokenId> union_;
+    std::vector<TokenId> union_, union_rows_;
     kernels::DeviceShortlists there_;
     DeviceSpans spans_;
 };

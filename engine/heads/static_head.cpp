@@ -35,6 +35,11 @@ class StaticHead final : public Head {
 
     bool covers(const HeadState*, TokenId token, int) const override { return vocab_.has(token); }
 
+    bool active_ids(const HeadState*, int, std::vector<TokenId>& out) const override {
+        out = vocab_.ids();
+        return true;
+    }
+
     void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState*, int,
                 Rows<float> out) override {
         score_rows(exec, vocab_.rows(), vocab_.ids(), hidden, logits_, out);

@@ -46,8 +46,16 @@ bool head_holds(const HeadWeights& weights, TokenId id) {
 }
 
 std::vector<TokenId> head_rows(const HeadWeights& weights, std::span<const TokenId> ids) {
-    std::vector<TokenId> rows(ids.begin(), ids.end());
-    if (weights.row_ids.empty()) return rows;
+    std::vector<TokenId> rows;
+    const auto found = head_rows(weights, ids, rows);
+    if (weights.row_ids.empty()) rows.assign(found.begin(), found.end());
+    return rows;
+}
+
+std::span<const TokenId> head_rows(const HeadWeights& weights, std::span<const TokenId> ids,
+                                   std::vector<TokenId>& rows) {
+    if (weights.row_ids.empty()) return ids;
+    rows.assign(ids.begin(), ids.end());
     for (TokenId& id : rows) {
         const auto found = std::lower_bound(weights.row_ids.begin(), weights.row_ids.end(), id);
         id = static_cast<TokenId>(found - weights.row_ids.begin());

@@ -39,6 +39,9 @@ class StaticVocab {
 bool head_holds(const HeadWeights& weights, TokenId id);
 /// Rows of the LM head for tokens that it holds.
 std::vector<TokenId> head_rows(const HeadWeights& weights, std::span<const TokenId> ids);
+/// The same without a copy: `ids` themselves where row i is token i, else in `rows`.
+std::span<const TokenId> head_rows(const HeadWeights& weights, std::span<const TokenId> ids,
+                                   std::vector<TokenId>& rows);
 
 /// A token ranking: a safetensors file, FR-Spec's freq_V.pt, or "synthetic:NAME". Missing file: bad_input.
 Result<std::unique_ptr<WeightSource>> open_ranking(const std::string& path);

@@ -7,21 +7,31 @@ namespace draftscope {
 
 AncestorMask AncestorMask::from_parents(const std::vector<int>& parents) {
     AncestorMask mask;
-    mask.nodes_ = static_cast<int>(parents.size());
-    mask.words_ = (parents.size() + 63) / 64;
-    mask.bits_.assign(parents.size() * mask.words_, 0);
+    mask.build(parents);
+    return mask;
+}
+
+void AncestorMask::build(const std::vector<int>& parents) {
+    nodes_ = static_cast<int>(parents.size());
+    words_ = (parents.size() + 63) / 64;
+    bits_.assign(parents.size() * words_, 0);
     for (std::size_t node = 0; node < parents.size(); ++node) {
-        std::uint64_t* row = mask.bits_.data() + node * mask.words_;
+        std::uint64_t* own = bits_.data() + node * words_;
         const int parent = parents[node];
         assert(node == 0 ? parent == -1 : parent >= 0 && parent < static_cast<int>(node));
         if (parent >= 0) {
-            const std::uint64_t* above = mask.row(parent);
+            const std::uint64_t* above = row(parent);
             // A parent's ancestors all have smaller indices than the parent.
-            for (std::size_t w = 0; w <= static_cast<std::size_t>(parent) / 64; ++w) row[w] = above[w];
+            for (std::size_t w = 0; w <= static_cast<std::size_t>(parent) / 64; ++w) own[w] = above[w];
         }
-        row[node / 64] |= std::uint64_t{1} << (node % 64);
+        own[node / 64] |= std::uint64_t{1} << (node % 64);
     }
-    return mask;
+}
+
+void AncestorMask::clear(int nodes) {
+    nodes_ = 0;
+    const auto most = static_cast<std::size_t>(nodes);
+    bits_.reserve(most * ((most + 63) / 64));
 }
 
 void AncestorMask::path(int node, std::vector<int>& out) const {

@@ -13,6 +13,10 @@ class AncestorMask {
     AncestorMask() = default;
     /// parents[0] = -1, 0 <= parents[i] < i for i > 0.
     static AncestorMask from_parents(const std::vector<int>& parents);
+    /// The same into this mask, whose memory is kept.
+    void build(const std::vector<int>& parents);
+    /// No nodes, with memory for `nodes` of them.
+    void clear(int nodes);
 
     int nodes() const { return nodes_; }
     int words_per_row() const { return static_cast<int>(words_); }

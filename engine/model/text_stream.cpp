@@ -6,10 +6,9 @@ namespace {
 
 constexpr std::string_view replacement = "\xef\xbf\xbd";
 
-/// Moves what is decided from `bytes` to the result: characters as they are, each invalid sequence as one
-/// U+FFFD. Bytes of a character that is not complete stay, unless `is_end`.
-std::string take_decided(std::string& bytes, bool is_end) {
-    std::string out;
+/// Moves what is decided from `bytes` to the end of `out`: characters as they are, each invalid sequence as
+/// one U+FFFD. Bytes of a character that is not complete stay, unless `is_end`.
+void take_decided(std::string& bytes, bool is_end, std::string& out) {
     std::string_view rest = bytes;
     while (!rest.empty()) {
         const Utf8Unit unit = next_utf8(rest);
@@ -18,23 +17,25 @@ std::string take_decided(std::string& bytes, bool is_end) {
         rest.remove_prefix(unit.length);
     }
     bytes.erase(0, bytes.size() - rest.size());
-    return out;
 }
 
 }  // namespace
 
-std::string TextStream::push(TokenId id) {
+void TextStream::push(TokenId id, std::string& out) {
     if (!tokenizer_->is_control(id)) held_ += tokenizer_->token_bytes(id);
-    return take_decided(held_, false);
+    take_decided(held_, false, out);
 }
 
 std::string TextStream::finish() {
-    return take_decided(held_, true);
+    std::string out;
+    take_decided(held_, true, out);
+    return out;
 }
 
 std::string valid_utf8(std::string_view bytes) {
-    std::string held(bytes);
-    return take_decided(held, true);
+    std::string held(bytes), out;
+    take_decided(held, true, out);
+    return out;
 }
 
 }  // namespace draftscope

@@ -101,8 +101,8 @@ class Tokenizer {
 class TextStream {
   public:
     explicit TextStream(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
-    std::string push(TokenId id);
-    std::string finish();  ///< what was held back, invalid bytes replaced by U+FFFD
+    void push(TokenId id, std::string& out);  ///< appends what is decided
+    std::string finish();                     ///< what was held back, invalid bytes replaced by U+FFFD
 
   private:
     const Tokenizer* tokenizer_;

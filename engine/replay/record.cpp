@@ -197,7 +197,7 @@ class TraceRecorder {
         outcome.finish = lane.finish;
         if (const Tokenizer* tokenizer = target_.tokenizer()) {
             TextStream text(*tokenizer);
-            for (const TokenId token : outcome.tokens) outcome.text += text.push(token);
+            for (const TokenId token : outcome.tokens) text.push(token, outcome.text);
             outcome.text += text.finish();
         }
         feed_.done(lane.input, std::move(outcome));

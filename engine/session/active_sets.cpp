@@ -10,29 +10,32 @@
 namespace draftscope {
 
 void ActiveSets::begin_round(const HeadState* state) {
-    if (state != nullptr || state_ != nullptr) sets_.clear();
+    if (state != nullptr || state_ != nullptr)
+        for (Set& set : sets_) set.known = false;
     state_ = state;
 }
 
 bool ActiveSets::covers(TokenId token, int level) const {
     if (head_ == nullptr) return true;
     if (frozen_ == 0) return head_->covers(state_, token, level);
-    const Set& set = sets_.at(std::min(level, frozen_ - 1));
+    const Set& set = sets_[static_cast<std::size_t>(std::min(level, frozen_ - 1))];
     return set.everything || std::binary_search(set.ids.begin(), set.ids.end(), token);
 }
 
 void ActiveSets::freeze(int levels) {
     for (int level = 0; level < levels; ++level) at(level);
-    for (auto& [level, set] : sets_)
+    for (Set& set : sets_)
         if (!std::ranges::is_sorted(set.ids)) std::ranges::sort(set.ids);
     frozen_ = levels;
 }
 
 const ActiveSets::Set& ActiveSets::at(int level) {
     if (frozen_ > 0) level = std::min(level, frozen_ - 1);
-    const auto [found, is_new] = sets_.try_emplace(level);
-    Set& set = found->second;
-    if (!is_new) return set;
+    while (static_cast<int>(sets_.size()) <= level) sets_.emplace_back();
+    Set& set = sets_[static_cast<std::size_t>(level)];
+    if (set.known) return set;
+    set.known = true;
+    set.ids.clear();
     TokenId first_out = 0;
     while (first_out < vocab_ && covers(first_out, level)) ++first_out;
     set.everything = first_out == vocab_;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <map>
+#include <deque>
 #include <vector>
 
 #include "engine/heads/head.h"
@@ -32,6 +32,7 @@ class ActiveSets {
 
   private:
     struct Set {
+        bool known = false;
         bool everything = false;
         std::vector<TokenId> ids;
     };
@@ -40,8 +41,8 @@ class ActiveSets {
     const Head* head_;
     const HeadState* state_ = nullptr;
     int vocab_;
-    int frozen_ = 0;  ///< levels; 0 = not
-    std::map<int, Set> sets_;
+    int frozen_ = 0;        ///< levels; 0 = not
+    std::deque<Set> sets_;  ///< by level; they stay where they are
 };
 
 }  // namespace draftscope

@@ -16,7 +16,8 @@ void LiveView::begin(std::span<const std::unique_ptr<Sequence>> sequences) {
     watched_ = sequences.front().get();
     for (const auto& sequence : sequences)
         if (sequence->row.id == core_.gate.watched()) watched_ = sequence.get();
-    tree_ = DraftTree::with_root(watched_->tokens.back());
+    tree_.reset(watched_->tokens.back());
+    shown_ = &tree_;
 }
 
 void LiveView::level_done(int sequence, int level, FunctionRef<DraftTree()> partial) {
@@ -31,10 +32,10 @@ void LiveView::show(Phase phase, int level) {
     partial.round.prompt_id = watched_->row.id;
     partial.round.ordinal = static_cast<int>(watched_->outcome.rounds);
     partial.round.context_length = static_cast<int>(watched_->tokens.size());
-    partial.round.tree_nodes = tree_.size();
-    partial.round.tree_depth = tree_.max_depth();
-    partial.round.drafted = tree_.size() - 1;
-    partial.nodes = draft_rows(tree_);
+    partial.round.tree_nodes = shown_->size();
+    partial.round.tree_depth = shown_->max_depth();
+    partial.round.drafted = shown_->size() - 1;
+    partial.nodes = draft_rows(*shown_);
     core_.records.live(std::move(partial), phase, level);
 }
 

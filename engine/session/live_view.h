@@ -15,7 +15,8 @@ class LiveView final : public LevelWatcher {
     /// A step over `sequences` begins; the gate says which of them is watched.
     void begin(std::span<const std::unique_ptr<Sequence>> sequences);
     bool shows(const Sequence& sequence) const { return watched_ == &sequence; }
-    void set_tree(const DraftTree& tree) { tree_ = tree; }
+    /// `tree` stays where it is until the step ends.
+    void set_tree(const DraftTree& tree) { shown_ = &tree; }
     void end() { watched_ = nullptr; }
 
     bool watching() const override { return core_.gate.paused(); }
@@ -26,7 +27,8 @@ class LiveView final : public LevelWatcher {
 
     SessionCore& core_;
     const Sequence* watched_ = nullptr;  ///< while a step runs
-    DraftTree tree_;                     ///< as far as it was shown
+    DraftTree tree_;                     ///< while it grows, as far as it was shown
+    const DraftTree* shown_ = &tree_;
 };
 
 }  // namespace draftscope

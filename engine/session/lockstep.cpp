@@ -12,7 +12,7 @@ Status Lockstep::step(std::span<const std::unique_ptr<Sequence>> sequences) {
     core_.spans.clear();
     core_.phases.set_round(static_cast<std::int32_t>(totals_.steps));
     rounds_.clear();
-    for (const auto& sequence : sequences) rounds_.emplace_back(*sequence);
+    for (const auto& sequence : sequences) rounds_.add().reset(*sequence, core_.options.tree.levels() + 1);
     live_.begin(sequences);
     const std::uint64_t start = ticks_now();
     went_there_ = false;
@@ -46,11 +46,13 @@ Status Lockstep::make_jobs() {
         if (core_.drafter.most_levels() > 0) levels = std::min(levels, core_.drafter.most_levels());
         const TreeSpec tree = clip_tree(core_.options.tree, levels);
         if (tree.nodes <= 1) {
-            rounds_[i].tree = DraftTree::with_root(sequence.tokens.back());
+            rounds_[i].tree.reset(sequence.tokens.back());
             DS_TRY(rounds_[i].tree.finish());
             continue;
         }
-        DraftJob job;
+        rounds_[i].job = static_cast<int>(jobs_.size());
+        DraftJob& job = jobs_.add();
+        job.reset();
         job.sequence = static_cast<int>(sequence.number);
         job.tokens = sequence.tokens;
         if (!sequence.hidden.empty())
@@ -64,18 +66,16 @@ Status Lockstep::make_jobs() {
         job.state = sequence.drafter.get();
         job.head_state = sequence.head.get();
         job.tree = tree;
-        rounds_[i].job = static_cast<int>(jobs_.size());
-        jobs_.push_back(std::move(job));
         drafting_.push_back(i);
     }
     return {};
 }
 
 void Lockstep::begin_head() {
-    std::vector<HeadState*> states;
-    for (const DraftJob& job : jobs_) states.push_back(job.head_state);
+    head_states_.clear();
+    for (const DraftJob& job : jobs_) head_states_.push_back(job.head_state);
     ProposeContext at_start{core_.exec, core_.phases, 0};
-    core_.head->begin_round(at_start, states);
+    core_.head->begin_round(at_start, head_states_);
 }
 
 Status Lockstep::draft() {
@@ -98,7 +98,7 @@ Status Lockstep::draft() {
     DS_TRY(core_.drafter.expand(context, jobs_));
     for (std::size_t j = 0; j < jobs_.size(); ++j) {
         Round& round = rounds_[drafting_[j]];
-        round.tree = std::move(jobs_[j].out);
+        std::swap(round.tree, jobs_[j].out);
         if (round.tree.mask.nodes() != round.tree.size()) {
             PhaseScope scope(core_.phases, Phase::rerank, 0, round.tree.size());
             DS_TRY(round.tree.finish());
@@ -129,12 +129,13 @@ void Lockstep::list_rows() {
 
 Status Lockstep::verify() {
     list_rows();
-    std::vector<SequenceRows> sequences;
+    sequences_.clear();
     for (Round& round : rounds_)
-        sequences.push_back({&round.sequence->cache, round.tree.tokens, round.tree.depths, &round.tree.mask});
+        sequences_.push_back(
+            {&round.sequence->cache, round.tree.tokens, round.tree.depths, &round.tree.mask});
     PhaseScope scope(core_.phases, Phase::verify, 0, static_cast<int>(places_.size()));
     ForwardRequest request;
-    request.sequences = sequences;
+    request.sequences = sequences_;
     request.aux_layers = core_.drafter.aux_layers();
     request.all_logits = true;
     request.question = judged_.ask(rounds_, places_);
@@ -155,40 +156,43 @@ void Lockstep::accept() {
                                                     static_cast<std::size_t>(round.tree.size()));
     // Rejection sampling goes through whole rows; the other rules split their own work, or have little.
     if (rule() == VerifyRule::pq) {
-        core_.exec.parallel(static_cast<int>(rounds_.size()), [&](int i) {
-            Round& round = rounds_[static_cast<std::size_t>(i)];
-            round.acceptance = judge(round);
-        });
+        core_.exec.parallel(static_cast<int>(rounds_.size()),
+                            [&](int i) { judge(rounds_[static_cast<std::size_t>(i)]); });
     } else {
-        for (Round& round : rounds_) round.acceptance = judge(round);
+        for (Round& round : rounds_) judge(round);
     }
     for (Round& round : rounds_) accept_round(round);
 }
 
-Acceptance Lockstep::judge(const Round& round) const {
+void Lockstep::judge(Round& round) const {
+    Acceptance& out = round.acceptance;
     if (went_there_ && there_.accepted_there()) {
-        Acceptance found =
-            there_.acceptance(static_cast<std::size_t>(&round - rounds_.data()), round.choices);
-        if (rule() == VerifyRule::match) return found;
-        if (rule() == VerifyRule::pq) return accept_pq(round.tree, judged_.judged_tree(round), round.choices);
-        return accept_typical(found.path.back(), round.tree, judged_.judged_tree(round), round.choices);
+        out = there_.acceptance(static_cast<std::size_t>(&round - rounds_.data()), round.choices);
+        if (rule() == VerifyRule::pq)
+            out = accept_pq(round.tree, judged_.judged_tree(round), round.choices);
+        else if (rule() == VerifyRule::typical)
+            out = accept_typical(out.path.back(), round.tree, judged_.judged_tree(round), round.choices);
+        return;
     }
-    if (core_.options.acceptance)
-        return accept_replayed(*core_.options.acceptance, round.tree, core_.options.sampling.seed,
-                               places_[static_cast<std::size_t>(round.first_row)], round.choices);
-    if (rule() == VerifyRule::match) return accept_match(round.tree, round.choices);
-    if (core_.forward.answered) {
-        const JudgedTree judged = judged_.judged_tree(round);
-        return rule() == VerifyRule::pq
-                   ? accept_pq(round.tree, judged, round.choices)
-                   : accept_typical(core_.options.verify, round.tree, judged, round.choices);
-    }
-    const VerifyRows rows{core_.logits(round.first_row, round.tree.size()), core_.options.sampling};
-    if (rule() == VerifyRule::typical)
-        return accept_typical(core_.exec, core_.options.verify, round.tree, rows, round.choices);
     // The root's own row draws the token that follows the root.
     const TokenPlace& place = places_[static_cast<std::size_t>(round.first_row)];
-    return accept_pq(core_.exec, round.tree, rows, place, round.choices);
+    if (core_.options.acceptance) {
+        out = accept_replayed(*core_.options.acceptance, round.tree, core_.options.sampling.seed, place,
+                              round.choices);
+        return;
+    }
+    if (rule() == VerifyRule::match) return accept_match(round.tree, round.choices, out);
+    if (core_.forward.answered) {
+        const JudgedTree judged = judged_.judged_tree(round);
+        out = rule() == VerifyRule::pq
+                  ? accept_pq(round.tree, judged, round.choices)
+                  : accept_typical(core_.options.verify, round.tree, judged, round.choices);
+        return;
+    }
+    const VerifyRows rows{core_.logits(round.first_row, round.tree.size()), core_.options.sampling};
+    out = rule() == VerifyRule::typical
+              ? accept_typical(core_.exec, core_.options.verify, round.tree, rows, round.choices)
+              : accept_pq(core_.exec, round.tree, rows, place, round.choices);
 }
 
 void Lockstep::accept_round(Round& round) {
@@ -213,7 +217,7 @@ Status Lockstep::commit() {
             core_.take_features(sequence, round.first_row, round.acceptance.path);
         }
         if (core_.records.on() || sequence.head != nullptr) note_round(round);
-        round.piece = sequence.append(round.emitted);
+        round.new_text = sequence.append(round.emitted);
         sequence.outcome.finish = round.finish;
     }
     if (went_there_) there_.end_commits();
@@ -237,30 +241,34 @@ void Lockstep::note_round(Round& round) {
     const int shown = nodes ? std::min(top_tokens, core_.vocab) : 0;
     round.best_k =
         std::max(shown, core_.head == nullptr ? 0 : std::min(core_.head->verify_topk(), core_.vocab));
-    if (round.best_k > 0) round.best = best_of_nodes(core_.exec, facts, round.acceptance.path, round.best_k);
+    const auto width = static_cast<std::size_t>(round.best_k);
+    round.best.reserve(static_cast<std::size_t>(core_.options.tree.levels() + 1) * width);
+    if (round.best_k > 0)
+        best_of_nodes(core_.exec, facts, round.acceptance.path, round.best_k, scratch_, round.best);
     if (core_.head != nullptr && core_.head->verify_whole_tree() && round.best_k > 0) {
-        std::vector<int> every(static_cast<std::size_t>(round.tree.size()));
-        std::iota(every.begin(), every.end(), 0);
-        round.tree_best = best_of_nodes(core_.exec, facts, every, round.best_k);
+        nodes_.resize(static_cast<std::size_t>(round.tree.size()));
+        std::iota(nodes_.begin(), nodes_.end(), 0);
+        best_of_nodes(core_.exec, facts, nodes_, round.best_k, scratch_, round.tree_best);
     }
     if (!core_.records.on()) return;
     RoundRecord& record = round.record;
     record.tokens = token_rows(facts, active, sequence.row.id, sequence.generated(), core_.records.ranks());
     for (const TokenRow& token : record.tokens) round.uncovered += token.covered ? 0 : 1;
     if (nodes) {
-        record.nodes = node_rows(core_.exec, facts, active, round.best);
+        record.nodes = node_rows(core_.exec, facts, active, round.best, scratch_);
         record.tops = top_rows(facts, round.best, shown);
     }
     if (core_.drafting_head() == nullptr) return;
-    HeadEvalRow row;
-    row.head = core_.records.head_text();
+    HeadEvalRow& row = record.head_evals.emplace_back();
     if (round.job >= 0)
-        row = head_row(*core_.head, jobs_, static_cast<std::size_t>(round.job), row.head, HeadMode::drive);
+        row = head_row(*core_.head, jobs_, static_cast<std::size_t>(round.job), core_.records.head_text(),
+                       HeadMode::drive);
+    else
+        row.head = core_.records.head_text();
     row.accepted = round.accepted();
     row.committed = static_cast<int>(round.emitted.size());
     row.covered = row.committed - round.uncovered;
     if (nodes) row.covered_mass = covered_mass(core_.exec, facts, active);
-    record.head_evals.push_back(std::move(row));
 }
 
 void Lockstep::record(std::uint64_t start, std::uint64_t end) {
@@ -275,7 +283,6 @@ void Lockstep::record(std::uint64_t start, std::uint64_t end) {
                    : row.paused_ns > 0                        ? Excluded::paused
                    : beside_ns > 0                            ? Excluded::shadow
                                                               : Excluded::no;
-    std::vector<RoundRecord> records;
     for (Round& round : rounds_) {
         PromptOutcome& outcome = round.sequence->outcome;
         RoundRow& out = round.record.round;
@@ -296,12 +303,21 @@ void Lockstep::record(std::uint64_t start, std::uint64_t end) {
         if (round.job >= 0 && !round.record.head_evals.empty())
             round.record.head_evals.front().head_ns =
                 part_of(head_ns, static_cast<std::size_t>(round.job), jobs_.size());
-        records.push_back(std::move(round.record));
     }
     count(row);
-    core_.records.step(row, std::move(records));
+    hand_over(row);
     if (!core_.records.progress_due()) return;
-    for (const Round& round : rounds_) core_.records.progress(round.sequence->row);
+    for (const Round& round : rounds_)
+        core_.records.progress(round.sequence->row, round.sequence->outcome.text);
+}
+
+/// The rounds' rows go with their memory: with those of the step they are what recording takes of it.
+void Lockstep::hand_over(const StepRow& row) {
+    std::vector<RoundRecord> records;
+    if (core_.records.on()) records.reserve(rounds_.size());
+    for (Round& round : rounds_)
+        if (core_.records.on()) records.push_back(std::move(round.record));
+    core_.records.step(row, std::move(records));
 }
 
 void Lockstep::count(const StepRow& row) {

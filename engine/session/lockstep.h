@@ -1,9 +1,11 @@
 #pragma once
 
+#include "base/reused.h"
 #include "engine/session/beside.h"
 #include "engine/session/judged_rows.h"
 #include "engine/session/live_view.h"
 #include "engine/session/round.h"
+#include "engine/session/round_rows.h"
 #include "engine/session/rounds_there.h"
 
 namespace draftscope {
@@ -19,7 +21,8 @@ class Lockstep {
           judged_(core),
           there_(core, judged_),
           drawn_{core.options.sampling.temperature, core.options.sampling.seed, core.options.sampling.top_p,
-                 core.options.sampling.top_k} {}
+                 core.options.sampling.top_k},
+          scratch_(core.options.tree.nodes) {}
 
     /// Runs and records a step. Afterwards `rounds()` has what came out, in the order of `sequences`.
     Status step(std::span<const std::unique_ptr<Sequence>> sequences);
@@ -35,12 +38,13 @@ class Lockstep {
     void list_rows();
     void accept();
     void accept_round(Round& round);
-    Acceptance judge(const Round& round) const;
+    void judge(Round& round) const;
     VerifyRule rule() const { return rule_at(core_.options.verify, core_.options.sampling.temperature); }
     Status commit();
     void observe();
     void note_round(Round& round);
     void record(std::uint64_t start, std::uint64_t end);
+    void hand_over(const StepRow& row);
     void count(const StepRow& row);
 
     SessionCore& core_;
@@ -51,11 +55,16 @@ class Lockstep {
     bool went_there_ = false;  ///< this step, drafts and verification together
     SampledDrafts drawn_;      ///< how drafts are drawn, where the rule wants draws
     DecodeTotals totals_;
-    std::vector<Round> rounds_;
-    std::vector<TokenPlace> places_;     ///< of every row of the step
-    std::vector<TargetChoice> choices_;  ///< of every row of the step
-    std::vector<DraftJob> jobs_;         ///< of the rounds that draft
-    std::vector<std::size_t> drafting_;  ///< index of each job's round
+    // Of the step; memory is kept from one to the next.
+    Reused<Round> rounds_;
+    std::vector<TokenPlace> places_;       ///< of every row
+    std::vector<TargetChoice> choices_;    ///< of every row
+    std::vector<SequenceRows> sequences_;  ///< rows of each round
+    Reused<DraftJob> jobs_;                ///< of the rounds that draft
+    std::vector<std::size_t> drafting_;    ///< index of each job's round
+    std::vector<HeadState*> head_states_;  ///< of each job
+    std::vector<int> nodes_;               ///< of a round's tree
+    RowScratch scratch_;
 };
 
 }  // namespace draftscope

@@ -56,10 +56,16 @@ std::unique_ptr<Sequence> open_sequence(SessionCore& core, PromptInput prompt, s
     auto sequence = std::make_unique<Sequence>(core.target.make_cache(slots + core.options.tree.nodes),
                                                core.target.tokenizer());
     sequence->number = number;
+    // Room for the whole text: a token is seldom more than a few bytes.
+    constexpr int bytes_of_token = 8;
     sequence->tokens = std::move(prompt.tokens);
+    sequence->tokens.reserve(static_cast<std::size_t>(slots));
+    if (core.target.tokenizer() != nullptr)
+        sequence->outcome.text.reserve(static_cast<std::size_t>(bytes_of_token * (slots - length)));
     sequence->prompt = std::move(prompt);
     sequence->outcome.prompt_tokens = length;
-    sequence->drafter = core.drafter.make_state(slots);
+    // Trees reach behind the text's last slots, where growing would move every round's keys and values.
+    sequence->drafter = core.drafter.make_state(slots + core.options.tree.drafting_nodes());
     if (core.head != nullptr) sequence->head = core.head->make_state();
     if (sequence->head != nullptr)
         sequence->own_active = std::make_unique<ActiveSets>(core.drafting_head(), core.vocab);
@@ -114,9 +120,9 @@ Result<std::string> prefill_sequence(SessionCore& core, Sequence& sequence) {
     const TokenId token = first[0].token;
     sequence.outcome.finish = keep_tokens(sequence, {&token, 1}, core.limits()).second;
     const TokenRow row = first_token_row(core, sequence, token);
-    std::string piece = sequence.append({&token, 1});
-    core.records.progress(sequence.row, {row});
-    return piece;
+    const std::size_t new_text = sequence.append({&token, 1});
+    core.records.progress(sequence.row, sequence.outcome.text, {row});
+    return sequence.outcome.text.substr(sequence.outcome.text.size() - new_text);
 }
 
 }  // namespace draftscope

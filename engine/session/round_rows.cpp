@@ -12,24 +12,21 @@
 namespace draftscope {
 namespace {
 
-/// Nodes whose rank is asked for, with the rows and columns of the logits that it is counted in.
-struct RanksWanted {
-    std::vector<std::size_t> nodes;
-    std::vector<std::int32_t> rows, columns;
-};
-
 /// What `best` does not say, siblings together: they are counted in one pass over their parent's logits.
-void count_ranks(kernels::Exec& exec, Rows<const float> logits, RanksWanted& wanted,
+void count_ranks(kernels::Exec& exec, Rows<const float> logits, RowScratch& wanted,
                  std::vector<NodeRow>& rows) {
-    std::stable_sort(wanted.nodes.begin(), wanted.nodes.end(),
-                     [&](std::size_t a, std::size_t b) { return rows[a].parent < rows[b].parent; });
+    std::sort(wanted.nodes.begin(), wanted.nodes.end(), [&](std::size_t a, std::size_t b) {
+        return rows[a].parent != rows[b].parent ? rows[a].parent < rows[b].parent : a < b;
+    });
+    wanted.rows.clear();
+    wanted.columns.clear();
     for (const std::size_t node : wanted.nodes) {
         wanted.rows.push_back(rows[node].parent);
         wanted.columns.push_back(rows[node].token_id);
     }
-    std::vector<std::int32_t> ranks(wanted.nodes.size());
-    kernels::ranks_of(exec, logits, wanted.rows, wanted.columns, ranks);
-    for (std::size_t i = 0; i < ranks.size(); ++i) rows[wanted.nodes[i]].target_rank = ranks[i];
+    wanted.ranks.resize(wanted.nodes.size());
+    kernels::ranks_of(exec, logits, wanted.rows, wanted.columns, wanted.ranks);
+    for (std::size_t i = 0; i < wanted.ranks.size(); ++i) rows[wanted.nodes[i]].target_rank = wanted.ranks[i];
 }
 
 float logit_of_best(const RoundFacts& facts, int node, int rank, TokenId token) {
@@ -55,7 +52,7 @@ std::vector<NodeRow> draft_rows(const DraftTree& tree) {
 }
 
 std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundFacts& facts, const ActiveSets& active,
-                               std::span<const TokenId> best) {
+                               std::span<const TokenId> best, RowScratch& scratch) {
     std::vector<NodeRow> rows = draft_rows(facts.tree);
     const std::size_t width = facts.path.empty() ? 0 : best.size() / facts.path.size();
     const auto known_rank = [&](int parent, TokenId token) -> std::optional<int> {
@@ -69,7 +66,7 @@ std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundFacts& facts, con
         if (found == known.end()) return std::nullopt;
         return static_cast<int>(found - known.begin());
     };
-    RanksWanted wanted;
+    scratch.nodes.clear();
     const auto see_child = [&](std::size_t i) {
         NodeRow& row = rows[i];
         const TargetChoice& parent = facts.choices[static_cast<std::size_t>(row.parent)];
@@ -83,7 +80,7 @@ std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundFacts& facts, con
         row.target_prob =
             probability_of(parent, facts.sampling, logits[static_cast<std::size_t>(row.token_id)]);
         row.target_rank = known_rank(row.parent, row.token_id);
-        if (!row.target_rank) wanted.nodes.push_back(i);
+        if (!row.target_rank) scratch.nodes.push_back(i);
     };
     for (std::size_t i = 0; i < rows.size(); ++i) {
         NodeRow& row = rows[i];
@@ -93,7 +90,7 @@ std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundFacts& facts, con
         row.target_covered = active.covers(own.token, row.depth);
         if (row.parent >= 0) see_child(i);
     }
-    if (!wanted.nodes.empty()) count_ranks(exec, facts.logits, wanted, rows);
+    if (!scratch.nodes.empty()) count_ranks(exec, facts.logits, scratch, rows);
     // A node on the verified path was kept when its token was committed: the i-th draft is token i of the
     // round.
     const std::size_t kept = std::min(facts.path.size(), facts.emitted.size() + 1);
@@ -101,10 +98,10 @@ std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundFacts& facts, con
     return rows;
 }
 
-std::vector<TokenId> best_of_nodes(kernels::Exec& exec, const RoundFacts& facts, std::span<const int> nodes,
-                                   int k) {
+void best_of_nodes(kernels::Exec& exec, const RoundFacts& facts, std::span<const int> nodes, int k,
+                   RowScratch& scratch, std::vector<TokenId>& ids) {
     const auto width = static_cast<std::size_t>(k);
-    std::vector<TokenId> ids(nodes.size() * width);
+    ids.resize(nodes.size() * width);
     if (facts.there != nullptr) {
         const RowAnswers& answers = *facts.there;
         assert(k <= answers.best);
@@ -113,13 +110,13 @@ std::vector<TokenId> best_of_nodes(kernels::Exec& exec, const RoundFacts& facts,
             std::copy_n(answers.best_ids.data() + row * static_cast<std::size_t>(answers.best), width,
                         ids.data() + i * width);
         }
-        return ids;
+        return;
     }
-    std::vector<float> values(width);
+    scratch.logits.resize(width);
     for (std::size_t i = 0; i < nodes.size(); ++i)
         kernels::topk(exec, facts.logits.slice(nodes[i], 1), k,
-                      Rows<std::int32_t>(ids.data() + i * width, 1, k), Rows<float>(values.data(), 1, k));
-    return ids;
+                      Rows<std::int32_t>(ids.data() + i * width, 1, k),
+                      Rows<float>(scratch.logits.data(), 1, k));
 }
 
 PromptBest best_of_prompt(kernels::Exec& exec, const kernels::Matrix& lm_head, const ForwardOutput& prefill,
@@ -164,6 +161,7 @@ std::vector<NodeTopRow> top_rows(const RoundFacts& facts, std::span<const TokenI
 std::vector<TokenRow> token_rows(const RoundFacts& facts, const ActiveSets& active, RowId prompt_id,
                                  int first_position, const std::vector<std::optional<int>>* ranks) {
     std::vector<TokenRow> rows;
+    rows.reserve(facts.emitted.size());
     const int drafts = static_cast<int>(facts.path.size()) - 1;
     for (int i = 0; i < static_cast<int>(facts.emitted.size()); ++i) {
         TokenRow row;

@@ -29,19 +29,34 @@ struct RoundFacts {
     int first_row = 0;
 };
 
+/// Memory for what lies between rows and logits, kept from round to round.
+struct RowScratch {
+    /// Larger trees make it grow.
+    explicit RowScratch(int tree_nodes = 0) {
+        const auto most = static_cast<std::size_t>(tree_nodes);
+        nodes.reserve(most);
+        rows.reserve(most);
+        columns.reserve(most);
+        ranks.reserve(most);
+    }
+    std::vector<float> logits;
+    std::vector<std::size_t> nodes;  ///< whose rank is asked for, with
+    std::vector<std::int32_t> rows, columns, ranks;
+};
+
 /// Nodes as drafted, without the target's view (a round in flight).
 std::vector<NodeRow> draft_rows(const DraftTree& tree);
 /// Nodes with the target's probabilities and choices. Accepted = on the path to a committed token, the root
 /// included. `best` holds the target's best tokens at the path's nodes, [path, any number], best first;
 /// children that are not among them cost a pass over their parent's logits.
 std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundFacts& facts, const ActiveSets& active,
-                               std::span<const TokenId> best);
+                               std::span<const TokenId> best, RowScratch& scratch);
 /// The target's k best tokens at the path's nodes; `best` is [path, >= k], best first.
 std::vector<NodeTopRow> top_rows(const RoundFacts& facts, std::span<const TokenId> best, int k);
-/// Ids of the k best tokens of each of `nodes`, [nodes, k].
+/// `ids` become those of the k best tokens of each of `nodes`, [nodes, k].
 /// k is at most what was asked for where the rows stayed on a device.
-std::vector<TokenId> best_of_nodes(kernels::Exec& exec, const RoundFacts& facts, std::span<const int> nodes,
-                                   int k);
+void best_of_nodes(kernels::Exec& exec, const RoundFacts& facts, std::span<const int> nodes, int k,
+                   RowScratch& scratch, std::vector<TokenId>& ids);
 
 /// The target's best tokens at each prompt position, best first.
 struct PromptBest {

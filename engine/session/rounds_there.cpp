@@ -93,7 +93,7 @@ Status RoundsThere::run(DraftContext& context, std::span<DraftJob> jobs, std::sp
         const std::vector<float> logprobs = step_.logprobs(index);
         const int first = step_.trees()[i].first_row;
         Round& round = rounds[i];
-        round.tree = DraftTree::with_root(tokens[0]);
+        round.tree.reset(tokens[0], static_cast<int>(tokens.size()));
         for (std::size_t n = 1; n < tokens.size(); ++n) {
             // What could not be drawn comes last, each its own parent.
             if (context.sampled != nullptr && parents[n] == first + static_cast<int>(n)) break;

@@ -26,10 +26,10 @@ void RunRecords::prefill_done() {
     spans_.clear();
 }
 
-void RunRecords::progress(const PromptRow& prompt, std::vector<TokenRow> tokens) {
+void RunRecords::progress(const PromptRow& prompt, const std::string& output, std::vector<TokenRow> tokens) {
     if (!on()) return;
-    recording_.sink->push(PromptProgress{prompt.id, prompt.output, prompt.generated_tokens, prompt.prefill_ns,
-                                         std::move(tokens)});
+    recording_.sink->push(
+        PromptProgress{prompt.id, output, prompt.generated_tokens, prompt.prefill_ns, std::move(tokens)});
 }
 
 bool RunRecords::progress_due() {

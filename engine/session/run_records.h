@@ -23,8 +23,8 @@ class RunRecords {
     void start_prompt(PromptRow& prompt);
     /// The spans collected so far belong to no step.
     void prefill_done();
-    /// Output so far. `tokens` are those of no round: the first one.
-    void progress(const PromptRow& prompt, std::vector<TokenRow> tokens = {});
+    /// `output` so far. `tokens` are those of no round: the first one.
+    void progress(const PromptRow& prompt, const std::string& output, std::vector<TokenRow> tokens = {});
     /// True at most every 50 ms: often enough to show how texts grow.
     bool progress_due();
     void end_prompt(const PromptRow& prompt);

@@ -6,16 +6,14 @@
 
 namespace draftscope {
 
-std::string Sequence::append(std::span<const TokenId> added) {
-    std::string piece;
+std::size_t Sequence::append(std::span<const TokenId> added) {
+    const std::size_t before = outcome.text.size();
     for (const TokenId token : added) {
         tokens.push_back(token);
-        if (text) piece += text->push(token);
+        if (text) text->push(token, outcome.text);
     }
-    outcome.text += piece;
-    row.output = outcome.text;
     row.generated_tokens = generated();
-    return piece;
+    return outcome.text.size() - before;
 }
 
 void Sequence::take_features(kernels::Exec& exec, const ForwardOutput& forward, int first,

@@ -44,8 +44,8 @@ struct Sequence {
 
     bool done() const { return outcome.finish != Finish::none; }
     int generated() const { return static_cast<int>(tokens.size()) - outcome.prompt_tokens; }
-    /// Returns the printable text that became complete; it is in the outcome, too.
-    std::string append(std::span<const TokenId> added);
+    /// Adds the printable text that became complete to the outcome; how many bytes.
+    std::size_t append(std::span<const TokenId> added);
     /// Copies rows first + rows[i] of a forward's features, rounded to bf16: `d` wide hidden states and
     /// `aux_width` wide aux features, either of which may be 0 = not wanted.
     void take_features(kernels::Exec& exec, const ForwardOutput& forward, int first,

@@ -14,13 +14,13 @@ namespace {
 /// One prompt, whose outcome is kept.
 class OnePrompt final : public PromptFeed {
   public:
-    OnePrompt(const PromptInput& prompt, const std::function<void(const std::string&)>& on_text)
+    OnePrompt(const PromptInput& prompt, const std::function<void(std::string_view)>& on_text)
         : prompt_(prompt), on_text_(on_text) {
         outcome_.finish = Finish::cancelled;  // unless the prompt begins
     }
 
     std::optional<PromptInput> next() override { return std::exchange(prompt_, std::nullopt); }
-    void text(const PromptInput&, const std::string& piece) override {
+    void text(const PromptInput&, std::string_view piece) override {
         if (on_text_) on_text_(piece);
     }
     void done(const PromptInput&, PromptOutcome outcome) override { outcome_ = std::move(outcome); }
@@ -28,7 +28,7 @@ class OnePrompt final : public PromptFeed {
 
   private:
     std::optional<PromptInput> prompt_;
-    const std::function<void(const std::string&)>& on_text_;
+    const std::function<void(std::string_view)>& on_text_;
     PromptOutcome outcome_;
 };
 
@@ -58,6 +58,7 @@ struct DecodeSession::Impl {
     Lockstep lockstep;
     ShadowHeads shadows;
     std::vector<std::unique_ptr<Sequence>> active;  ///< in the order in which they began
+    std::vector<RoundEnd> ends;                     ///< of the step
     int begun = 0;
 };
 
@@ -92,11 +93,11 @@ Status DecodeSession::Impl::step(PromptFeed& feed) {
     }
     DS_TRY(lockstep.step(active));
     DS_TRY(shadows.follow(lockstep.rounds()));
-    std::vector<RoundEnd> ends;
+    ends.clear();
     for (const Round& round : lockstep.rounds()) {
         ends.push_back({round.accepted(), round.tree.max_depth(), round.uncovered,
-                        round.finish == Finish::eos, round.sequence->outcome.text, round.piece.size()});
-        if (!round.piece.empty()) feed.text(round.sequence->prompt, round.piece);
+                        round.finish == Finish::eos, round.sequence->outcome.text, round.new_text});
+        if (round.new_text > 0) feed.text(round.sequence->prompt, round.piece());
     }
     core.gate.at_round_end(ends);
     std::erase_if(active, [&](const std::unique_ptr<Sequence>& sequence) {
@@ -149,7 +150,7 @@ Status DecodeSession::run(PromptFeed& feed) {
 }
 
 Result<PromptOutcome> DecodeSession::decode(const PromptInput& prompt,
-                                            const std::function<void(const std::string& piece)>& on_text) {
+                                            const std::function<void(std::string_view piece)>& on_text) {
     OnePrompt feed(prompt, on_text);
     DS_TRY(run(feed));
     return feed.take();

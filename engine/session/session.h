@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -72,7 +73,7 @@ class PromptFeed {
     /// The next prompt that can begin; absent = none before one under way has ended, or none at all.
     virtual std::optional<PromptInput> next() = 0;
     /// Text that became complete. The sequences of a batch take turns.
-    virtual void text(const PromptInput& /*prompt*/, const std::string& /*piece*/) {}
+    virtual void text(const PromptInput& /*prompt*/, std::string_view /*piece*/) {}
     /// In the order in which they end. A cancelled prompt has what was decoded, finish = cancelled.
     virtual void done(const PromptInput& prompt, PromptOutcome outcome) = 0;
 };
@@ -115,7 +116,7 @@ class DecodeSession {
 
     /// Decodes one prompt to its end: a run over a feed of one.
     Result<PromptOutcome> decode(const PromptInput& prompt,
-                                 const std::function<void(const std::string& piece)>& on_text = {});
+                                 const std::function<void(std::string_view piece)>& on_text = {});
 
     DecodeTotals totals() const;
 

@@ -123,7 +123,8 @@ Status ShadowHeads::follow(std::span<const Round> rounds) {
         std::vector<TokenId> ids;
         if (best_k_ > 0) {
             const RoundFacts facts = facts_of(core_, round);
-            ids = best_of_nodes(core_.exec, facts, round.acceptance.path, best_k_);
+            RowScratch scratch;
+            best_of_nodes(core_.exec, facts, round.acceptance.path, best_k_, scratch, ids);
             SequenceShadows& shadows = *round.sequence->shadows;
             shadows.best.insert(shadows.best.end(), ids.begin(), ids.end());
         }

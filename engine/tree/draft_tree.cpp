@@ -3,15 +3,40 @@
 #include <algorithm>
 
 namespace draftscope {
+namespace {
+
+/// Does the parent of node `i` have a child with the same token before it? One pass without a way out of it
+/// is vectorised, which for trees of this size beats any order.
+bool has_earlier_twin(const DraftTree& tree, std::size_t i) {
+    const int parent = tree.parents[i];
+    const TokenId token = tree.tokens[i];
+    int twins = 0;
+    for (std::size_t j = static_cast<std::size_t>(parent) + 1; j < i; ++j)
+        twins += static_cast<int>(tree.parents[j] == parent) & static_cast<int>(tree.tokens[j] == token);
+    return twins > 0;
+}
+
+}  // namespace
 
 DraftTree DraftTree::with_root(TokenId root) {
     DraftTree tree;
-    tree.tokens.push_back(root);
-    tree.parents.push_back(-1);
-    tree.depths.push_back(0);
-    tree.logprobs.push_back(0.0f);
-    tree.cum_logprobs.push_back(0.0f);
+    tree.reset(root);
     return tree;
+}
+
+void DraftTree::reset(TokenId root, int nodes) {
+    const auto begin = [nodes](auto& values, auto first) {
+        values.clear();
+        values.reserve(static_cast<std::size_t>(nodes));
+        values.push_back(first);
+    };
+    begin(tokens, root);
+    begin(parents, -1);
+    begin(depths, 0);
+    begin(logprobs, 0.0f);
+    begin(cum_logprobs, 0.0f);
+    mask.clear(nodes);
+    drawn_from.clear();
 }
 
 int DraftTree::add(TokenId token, int parent, float logprob) {
@@ -37,8 +62,6 @@ Status DraftTree::finish() {
         return failed("draft tree: {} tokens but {} parents, {} depths, {} log-probs", n, parents.size(),
                       depths.size(), logprobs.size());
     if (parents[0] != -1 || depths[0] != 0) return failed("draft tree: node 0 is not a root");
-    std::vector<std::pair<int, TokenId>> seen;
-    seen.reserve(n);
     for (std::size_t i = 1; i < n; ++i) {
         const int parent = parents[i];
         if (parent < 0 || static_cast<std::size_t>(parent) >= i)
@@ -46,13 +69,10 @@ Status DraftTree::finish() {
         if (depths[i] != depths[static_cast<std::size_t>(parent)] + 1)
             return failed("draft tree: node {} has depth {} under a parent of depth {}", i, depths[i],
                           depths[static_cast<std::size_t>(parent)]);
-        seen.emplace_back(parent, tokens[i]);
+        if (has_earlier_twin(*this, i))
+            return failed("draft tree: node {} has token {} twice among its children", parent, tokens[i]);
     }
-    std::sort(seen.begin(), seen.end());
-    const auto twin = std::adjacent_find(seen.begin(), seen.end());
-    if (twin != seen.end())
-        return failed("draft tree: node {} has token {} twice among its children", twin->first, twin->second);
-    mask = AncestorMask::from_parents(parents);
+    mask.build(parents);
     return {};
 }
 

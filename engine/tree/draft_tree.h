@@ -27,6 +27,8 @@ struct DraftTree {
     std::vector<std::shared_ptr<const DraftDistribution>> drawn_from;
 
     static DraftTree with_root(TokenId root);
+    /// The root alone, with memory for `nodes` nodes; what the tree had is kept of it.
+    void reset(TokenId root, int nodes = 1);
     /// Returns the new node's index.
     int add(TokenId token, int parent, float logprob);
     /// Builds the mask and checks the invariants; an impossible tree is an error naming the node.

@@ -28,6 +28,16 @@ bool BeamExpansion::better(int a, int b) const {
     return sa != sb ? sa > sb : a < b;
 }
 
+void BeamExpansion::reset(TokenId root, const TreeSpec& spec, bool draws) {
+    root_ = root;
+    spec_ = spec;
+    draws_ = draws;
+    pool_.clear();
+    beam_.clear();
+    chosen_flat_.clear();
+    drawn_from_.clear();
+}
+
 void BeamExpansion::set_drawn_from(std::size_t row, std::shared_ptr<const DraftDistribution> q) {
     drawn_from_.emplace_back(pool_.empty() ? -1 : beam_[row].flat, std::move(q));
 }
@@ -55,7 +65,7 @@ void BeamExpansion::extend(std::span<const TokenId> ids, std::span<const float> 
     assert(counts.size() == beam_.size());
     if (spec_.choices) return keep_chosen(ids, logprobs, counts);
     const std::size_t first = pool_.size();
-    std::vector<int> proposing_row;
+    proposing_row_.clear();
     for (std::size_t row = 0; row < beam_.size(); ++row) {
         const std::size_t base = row * static_cast<std::size_t>(spec_.topk);
         const int count = std::min(counts[row], spec_.topk);
@@ -63,28 +73,34 @@ void BeamExpansion::extend(std::span<const TokenId> ids, std::span<const float> 
             const float logprob = clean_logprob(logprobs[base + static_cast<std::size_t>(c)]);
             pool_.push_back({ids[base + static_cast<std::size_t>(c)], beam_[row].flat, -1, logprob,
                              beam_[row].score + score_of(logprob, c)});
-            proposing_row.push_back(static_cast<int>(row));
+            proposing_row_.push_back(static_cast<int>(row));
         }
     }
-    std::vector<int> order(pool_.size() - first);
-    std::iota(order.begin(), order.end(), static_cast<int>(first));
-    const std::size_t keep = std::min(order.size(), static_cast<std::size_t>(spec_.topk));
-    std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(keep), order.end(),
-                      [this](int a, int b) { return better(a, b); });
+    keep_best(first, static_cast<std::size_t>(spec_.topk));
     beam_.clear();
-    for (std::size_t i = 0; i < keep; ++i) {
-        Candidate& chosen = pool_[static_cast<std::size_t>(order[i])];
-        chosen.row = static_cast<int>(i);
-        beam_.push_back({order[i], proposing_row[static_cast<std::size_t>(order[i]) - first], chosen.token,
-                         chosen.score});
+    for (const int flat : order_) {
+        Candidate& chosen = pool_[static_cast<std::size_t>(flat)];
+        chosen.row = static_cast<int>(beam_.size());
+        beam_.push_back(
+            {flat, proposing_row_[static_cast<std::size_t>(flat) - first], chosen.token, chosen.score});
     }
+}
+
+/// Makes order_ the `count` best candidates from `first` on, best first.
+void BeamExpansion::keep_best(std::size_t first, std::size_t count) {
+    order_.resize(pool_.size() - first);
+    std::iota(order_.begin(), order_.end(), static_cast<int>(first));
+    const std::size_t keep = std::min(order_.size(), count);
+    std::partial_sort(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(keep), order_.end(),
+                      [this](int a, int b) { return better(a, b); });
+    order_.resize(keep);
 }
 
 /// The next level of a tree fixed in advance; row r of the candidates is beam node r, or the root.
 void BeamExpansion::keep_chosen(std::span<const TokenId> ids, std::span<const float> logprobs,
                                 std::span<const int> counts) {
     const std::vector<TreeChoices::Node>& nodes = spec_.choices->nodes;
-    std::vector<BeamNode> next;
+    next_.clear();
     const std::size_t first = chosen_flat_.size();
     for (std::size_t i = first; i < nodes.size() && nodes[i].depth == nodes[first].depth; ++i) {
         const TreeChoices::Node& node = nodes[i];
@@ -99,11 +115,11 @@ void BeamExpansion::keep_chosen(std::span<const TokenId> ids, std::span<const fl
         const float above = parent < 0 ? 0.0f : pool_[static_cast<std::size_t>(parent)].score;
         const int flat = candidates();
         chosen_flat_.back() = flat;
-        pool_.push_back({ids[at], parent, node.inner ? static_cast<int>(next.size()) : -1, logprob,
+        pool_.push_back({ids[at], parent, node.inner ? static_cast<int>(next_.size()) : -1, logprob,
                          above + score_of(logprob, node.rank)});
-        if (node.inner) next.push_back({flat, row, ids[at], pool_.back().score});
+        if (node.inner) next_.push_back({flat, row, ids[at], pool_.back().score});
     }
-    beam_ = std::move(next);
+    beam_.swap(next_);
 }
 
 std::vector<int> BeamExpansion::ancestor_rows(int b) const {
@@ -117,31 +133,31 @@ std::vector<int> BeamExpansion::ancestor_rows(int b) const {
     return rows;
 }
 
-DraftTree BeamExpansion::rerank() const {
-    std::vector<int> order(pool_.size());
-    std::iota(order.begin(), order.end(), 0);
-    const std::size_t keep = std::min(order.size(), static_cast<std::size_t>(std::max(spec_.nodes - 1, 0)));
-    std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(keep), order.end(),
-                      [this](int a, int b) { return better(a, b); });
-    order.resize(keep);
+DraftTree BeamExpansion::rerank() {
+    DraftTree tree;
+    rerank(tree);
+    return tree;
+}
+
+void BeamExpansion::rerank(DraftTree& out) {
+    keep_best(0, static_cast<std::size_t>(std::max(spec_.nodes - 1, 0)));
     // Either order has parents before their children.
-    if (spec_.order == TreeOrder::eagle) std::sort(order.begin(), order.end());
-    DraftTree tree = DraftTree::with_root(root_);
-    std::vector<int> node_of(pool_.size(), -1);
-    for (const int flat : order) {
+    if (spec_.order == TreeOrder::eagle) std::sort(order_.begin(), order_.end());
+    out.reset(root_, std::max(spec_.nodes, 1));
+    node_of_.assign(pool_.size(), -1);
+    for (const int flat : order_) {
         const Candidate& candidate = pool_[static_cast<std::size_t>(flat)];
-        const int parent = candidate.parent < 0 ? 0 : node_of[static_cast<std::size_t>(candidate.parent)];
+        const int parent = candidate.parent < 0 ? 0 : node_of_[static_cast<std::size_t>(candidate.parent)];
         // Parents score no less and have a smaller index, so a survivor's parent survived.
         assert(parent >= 0);
-        node_of[static_cast<std::size_t>(flat)] = tree.add(candidate.token, parent, candidate.logprob);
+        node_of_[static_cast<std::size_t>(flat)] = out.add(candidate.token, parent, candidate.logprob);
     }
-    if (!draws_) return tree;
-    tree.drawn_from.resize(tree.tokens.size());
+    if (!draws_) return;
+    out.drawn_from.resize(out.tokens.size());
     for (const auto& [flat, q] : drawn_from_) {
-        const int node = flat < 0 ? 0 : node_of[static_cast<std::size_t>(flat)];
-        if (node >= 0) tree.drawn_from[static_cast<std::size_t>(node)] = q;
+        const int node = flat < 0 ? 0 : node_of_[static_cast<std::size_t>(flat)];
+        if (node >= 0) out.drawn_from[static_cast<std::size_t>(node)] = q;
     }
-    return tree;
 }
 
 }  // namespace draftscope

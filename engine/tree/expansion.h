@@ -17,15 +17,13 @@ namespace draftscope {
 /// that a short shortlist has no candidate for is left out with its descendants.
 class BeamExpansion {
   public:
-    BeamExpansion(TokenId root, const TreeSpec& spec) : root_(root), spec_(spec) {}
-    /// A tree of draws (EAGLE-1's): candidates come in the order drawn, and which of them are expanded and
-    /// kept depends on that order alone, never on their values, or the kept ones would be no draws from q any
-    /// more. A path's rank is the sum of its orders (our default; EAGLE-1 uses one fixed tree).
-    static BeamExpansion of_draws(TokenId root, const TreeSpec& spec) {
-        BeamExpansion expansion(root, spec);
-        expansion.draws_ = true;
-        return expansion;
-    }
+    BeamExpansion() = default;
+    BeamExpansion(TokenId root, const TreeSpec& spec) { reset(root, spec); }
+    /// Another tree, in the memory of the one before. With `draws` it is one of draws (EAGLE-1's): candidates
+    /// come in the order drawn, and which of them are expanded and kept depends on that order alone, never on
+    /// their values, or the kept ones would be no draws from q any more. A path's rank is the sum of its
+    /// orders (our default; EAGLE-1 uses one fixed tree).
+    void reset(TokenId root, const TreeSpec& spec, bool draws = false);
 
     struct BeamNode {
         int flat = 0;        ///< candidate index
@@ -46,11 +44,11 @@ class BeamExpansion {
     /// Beam rows of earlier forwards that beam node `b` descends from, oldest first: one (level, row) per
     /// level. Level l's rows are beam(l)'s order at that time.
     std::vector<int> ancestor_rows(int b) const;
-    /// Best nodes - 1 candidates plus the root, nodes in the spec's order.
-    DraftTree rerank() const;
+    /// Best nodes - 1 candidates plus the root, nodes in the spec's order; also in the middle of a round,
+    /// over everything proposed so far. `out` keeps its memory.
+    void rerank(DraftTree& out);
+    DraftTree rerank();
     int candidates() const { return static_cast<int>(pool_.size()); }
-    /// The tree over everything proposed so far (for looking at a round in flight).
-    DraftTree partial() const { return rerank(); }
 
   private:
     struct Candidate {
@@ -64,8 +62,9 @@ class BeamExpansion {
     bool better(int a, int b) const;
     void keep_chosen(std::span<const TokenId> ids, std::span<const float> logprobs,
                      std::span<const int> counts);
+    void keep_best(std::size_t first, std::size_t count);
 
-    TokenId root_;
+    TokenId root_ = no_token;
     TreeSpec spec_;
     bool draws_ = false;
     std::vector<Candidate> pool_;
@@ -73,6 +72,11 @@ class BeamExpansion {
     std::vector<int> chosen_flat_;  ///< of the nodes of `choices` so far; -1 = left out
     std::vector<std::pair<int, std::shared_ptr<const DraftDistribution>>>
         drawn_from_;  ///< by flat index, -1 = the root
+    // Scratch of single calls.
+    std::vector<int> order_;          ///< flat indices
+    std::vector<int> proposing_row_;  ///< of the level's candidates
+    std::vector<BeamNode> next_;
+    std::vector<int> node_of_;  ///< by flat index; -1 = left out
 };
 
 }  // namespace draftscope

@@ -4,19 +4,17 @@
 
 namespace draftscope {
 
-Acceptance accept_match(const DraftTree& tree, std::span<const TargetChoice> choices) {
+void accept_match(const DraftTree& tree, std::span<const TargetChoice> choices, Acceptance& out) {
     assert(choices.size() == tree.tokens.size());
-    Acceptance result;
-    result.path.push_back(0);
+    out.path.assign(1, 0);
     std::size_t at = 0;
     // Children come after their parent, so one pass over the nodes follows the path to its end.
     for (std::size_t i = 1; i < tree.tokens.size(); ++i) {
         if (tree.parents[i] != static_cast<int>(at) || tree.tokens[i] != choices[at].token) continue;
         at = i;
-        result.path.push_back(static_cast<int>(i));
+        out.path.push_back(static_cast<int>(i));
     }
-    result.bonus = choices[at].token;
-    return result;
+    out.bonus = choices[at].token;
 }
 
 }  // namespace draftscope

@@ -71,8 +71,9 @@ struct Acceptance {
     std::vector<int> path;     ///< accepted nodes, root first; accepted drafts = path.size() - 1
     TokenId bonus = no_token;  ///< emitted after the last accepted node
 };
-/// Exact match (DESIGN section 3): follow the child whose token is the target's own choice.
-Acceptance accept_match(const DraftTree& tree, std::span<const TargetChoice> choices);
+/// Exact match (DESIGN section 3): follow the child whose token is the target's own choice. `out` keeps its
+/// memory.
+void accept_match(const DraftTree& tree, std::span<const TargetChoice> choices, Acceptance& out);
 
 /// The target's rows over a tree, [nodes, vocab] without padding.
 struct VerifyRows {

@@ -383,24 +383,18 @@ void keep_best(Exec& exec, const Matrix& weights, Rows<const float> x, int k, in
 
 }  // namespace
 
-void head_top_set(Exec& exec, const Matrix& weights, Rows<const float> x, int k, Rows<std::int32_t> ids) {
+void head_top_set(Exec& exec, const Matrix& weights, Rows<const float> x, int k, Rows<std::int32_t> ids,
+                  std::vector<float>& logits) {
     const int rows = x.rows, n = weights.n();
     assert(x.cols == weights.k() && k > 0 && k <= n && ids.rows == rows && ids.cols == k);
     if (rows == 0) return;
     if (weights.on_device()) return device_top_set(weights, x, k, ids);
     const int place = bound_place(n, k);
+    if (place > 0) keep_best(exec, weights, x, k, place, ids);
     // A row that the sample misjudged, and every row of a small matrix: all its logits at once.
-    std::vector<int> whole;
-    if (place == 0) {
-        for (int r = 0; r < rows; ++r) whole.push_back(r);
-    } else {
-        keep_best(exec, weights, x, k, place, ids);
-        for (int r = 0; r < rows; ++r)
-            if (ids.row_data(r)[0] < 0) whole.push_back(r);
-    }
-    if (whole.empty()) return;
-    std::vector<float> logits(static_cast<std::size_t>(n));
-    for (const int r : whole) {
+    for (int r = 0; r < rows; ++r) {
+        if (place > 0 && ids.row_data(r)[0] >= 0) continue;
+        if (logits.size() < static_cast<std::size_t>(n)) logits.resize(static_cast<std::size_t>(n));
         matmul(exec, weights, x.slice(r, 1), Rows<float>(logits.data(), 1, n));
         top_set(exec, Rows<const float>(logits.data(), 1, n), k, ids.slice(r, 1));
     }

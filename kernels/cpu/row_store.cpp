@@ -26,18 +26,11 @@ struct BlockPlace {
     const std::uint16_t* scales;
 };
 
-/// Stands for a row that only fills a block.
-class AlignedZeros {
-  public:
-    explicit AlignedZeros(std::size_t bytes) : bytes_(bytes + RowShape::alignment) {}
-    const std::byte* data() const {
-        const auto at = reinterpret_cast<std::uintptr_t>(bytes_.data());
-        return bytes_.data() + (RowShape::alignment - at % RowShape::alignment) % RowShape::alignment;
-    }
-
-  private:
-    std::vector<std::byte> bytes_;
-};
+/// The first byte of `bytes` that a row may begin at.
+const std::byte* aligned(const std::vector<std::byte>& bytes) {
+    const auto at = reinterpret_cast<std::uintptr_t>(bytes.data());
+    return bytes.data() + (RowShape::alignment - at % RowShape::alignment) % RowShape::alignment;
+}
 
 }  // namespace
 
@@ -123,18 +116,19 @@ void PackedRows::fill(Exec& exec, const RowStore& store, std::span<const TokenId
     if (n > capacity_ || matrix_.k() != store.k_ || matrix_.packing() != store.packing_) {
         capacity_ = round_up(n + n / 4, lanes);
         matrix_ = MatrixAccess::allocate(store.packing_, capacity_, store.k_);
+        zeros_.assign(store.row_bytes_ + RowShape::alignment, std::byte{0});
     }
     MatrixAccess::set_rows(matrix_, n);
     const RowShape shape(store.packing_, store.k_);
     const Interleave16 interleave = interleave_of(exec);
     split_range(exec, blocks_of(n, lanes), std::int64_t{n} * store.k_, [&](int, int begin, int end) {
         // A padding row is zeros. What interleave reads past a row's groups are its own scales and padding.
-        const AlignedZeros zeros(store.row_bytes_);
+        const std::byte* const zeros = aligned(zeros_);
         const auto row_of = [&](int place) {
             return place < n
                        ? store.data_.get() +
                              static_cast<std::size_t>(ids[static_cast<std::size_t>(place)]) * store.row_bytes_
-                       : zeros.data();
+                       : zeros;
         };
         for (int block = begin; block < end; ++block) {
             const BlockPlace place(matrix_.data(), store.packing_, n, store.k_, block);

@@ -95,7 +95,7 @@ TEST_P(TreeOps, RerankIsTheHostsTreeAsRows) {
           "depth=1,topk=63,nodes=1000"}) {
         SCOPED_TRACE(text);
         const TreeSpec spec = *parse_tree_spec(text);
-        const Pool pool(spec, 3);
+        Pool pool(spec, 3);
         DraftTree tree = pool.beam.rerank();
         ASSERT_TRUE(tree.finish().ok() || spec.topk > 1);
         const int n = tree.size(), first_row = 3, width = spec.depth + 3;
@@ -184,7 +184,8 @@ TEST_P(TreeOps, AcceptanceAndCompactionFollowTheHostsPath) {
             tokens[size(first_row + i)] = tree.tokens[size(i)];
             chosen[size(3 * (first_row + i))] = choices[size(i)].token;
         }
-        const Acceptance expected = accept_match(tree, choices);
+        Acceptance expected;
+        accept_match(tree, choices, expected);
         longest = std::max(longest, expected.path.size());
         const int width = n + 1, planes = 4, kv = 24, slots = first_row + n + 9;
         const Both<std::int32_t> above(device(), twin(), parents), ids(device(), twin(), tokens),

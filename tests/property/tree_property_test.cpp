@@ -139,7 +139,7 @@ RC_GTEST_PROP(TreeProperty, EqualsTheBruteForceTree, ()) {
     spec.nodes = *rc::gen::inRange(2, 120);
     const Proposer proposer{*rc::gen::arbitrary<std::uint64_t>(), spec.topk};
     const Reference ref = grow_reference(proposer, spec);
-    const BeamExpansion beam = grow(proposer, spec);
+    BeamExpansion beam = grow(proposer, spec);
     RC_ASSERT(beam.candidates() == static_cast<int>(ref.all.size()));
     RC_ASSERT(beam.beam().size() == ref.beam.size());
 

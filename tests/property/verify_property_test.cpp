@@ -31,7 +31,8 @@ RC_GTEST_PROP(AcceptProperty, PathIsTheLongestRunOfTheTargetsChoices, ()) {
     std::vector<TargetChoice> choices(tree.tokens.size());
     for (auto& choice : choices)
         choice.token = static_cast<TokenId>(rng.below(static_cast<std::uint32_t>(tokens)));
-    const Acceptance found = accept_match(tree, choices);
+    Acceptance found;
+    accept_match(tree, choices, found);
 
     // Every node whose ancestors all match is on the path, and the path is a root path.
     std::vector<bool> correct(tree.tokens.size(), false);

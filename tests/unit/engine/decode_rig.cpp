@@ -22,7 +22,7 @@ T must(Result<T> result) {
 }  // namespace
 
 PromptList::PromptList(const std::vector<std::vector<TokenId>>& prompts,
-                       const std::function<void(const std::string&)>& on_text)
+                       const std::function<void(std::string_view)>& on_text)
     : prompts_(prompts), on_text_(on_text) {}
 
 std::optional<PromptInput> PromptList::next() {
@@ -34,7 +34,7 @@ std::optional<PromptInput> PromptList::next() {
     return prompt;
 }
 
-void PromptList::text(const PromptInput&, const std::string& piece) {
+void PromptList::text(const PromptInput&, std::string_view piece) {
     if (on_text_) on_text_(piece);
 }
 
@@ -136,7 +136,7 @@ std::unique_ptr<DecodeSession> DecodeRig::open(const RigSetting& setting, Record
 std::vector<PromptOutcome> DecodeRig::decode(const RigSetting& setting,
                                              const std::vector<std::vector<TokenId>>& prompts,
                                              RecordSink* sink,
-                                             const std::function<void(const std::string&)>& on_text) {
+                                             const std::function<void(std::string_view)>& on_text) {
     PromptList list(prompts, on_text);
     const Error error = run(setting, list, sink);
     if (error.message != "no error") ADD_FAILURE() << to_text(setting) << ": " << error.message;
@@ -147,6 +147,7 @@ std::vector<PromptOutcome> DecodeRig::decode(const RigSetting& setting,
 
 Error DecodeRig::run(const RigSetting& setting, PromptFeed& feed, RecordSink* sink) {
     PhaseRecorder phases;
+    phases.set_listener(listener_);
     const auto session = open(setting, sink, phases);
     const Status status = session->run(feed);
     totals_ = session->totals();

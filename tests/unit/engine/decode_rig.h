@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "capture/record.h"
@@ -61,9 +62,9 @@ std::string to_text(const RigSetting& setting);
 class PromptList : public PromptFeed {
   public:
     explicit PromptList(const std::vector<std::vector<TokenId>>& prompts,
-                        const std::function<void(const std::string&)>& on_text = {});
+                        const std::function<void(std::string_view)>& on_text = {});
     std::optional<PromptInput> next() override;
-    void text(const PromptInput& prompt, const std::string& piece) override;
+    void text(const PromptInput& prompt, std::string_view piece) override;
     void done(const PromptInput& prompt, PromptOutcome outcome) override;
 
     std::map<int, PromptOutcome> outcomes;  ///< by place in the list
@@ -71,7 +72,7 @@ class PromptList : public PromptFeed {
 
   private:
     const std::vector<std::vector<TokenId>>& prompts_;
-    std::function<void(const std::string&)> on_text_;
+    std::function<void(std::string_view)> on_text_;
     std::size_t next_ = 0;
 };
 
@@ -94,6 +95,8 @@ class DecodeRig {
     Drafter& drafter(const std::string& spec);
     Head& head(const std::string& spec, Drafter& drafter);
     Gate& gate() { return gate_; }
+    /// Told of the phases of later runs; null = nobody.
+    void listen(RangeListener* listener) { listener_ = listener; }
     /// The head artefact that heads `id` are made from; "rdk" = the affinity of the suffix.
     void use_artefact(const std::string& id, const std::string& path) { artefacts_[id] = path; }
 
@@ -102,7 +105,7 @@ class DecodeRig {
     std::vector<PromptOutcome> decode(const RigSetting& setting,
                                       const std::vector<std::vector<TokenId>>& prompts,
                                       RecordSink* sink = nullptr,
-                                      const std::function<void(const std::string&)>& on_text = {});
+                                      const std::function<void(std::string_view)>& on_text = {});
     /// Of the latest run.
     const DecodeTotals& totals() const { return totals_; }
     /// The error of a run over the prompts of a feed; "no error" when there is none.
@@ -123,6 +126,7 @@ class DecodeRig {
     std::map<std::string, std::unique_ptr<Head>> heads_;
     RowIds ids_;
     Gate gate_;
+    RangeListener* listener_ = nullptr;
     DecodeTotals totals_;
 };
 

@@ -494,7 +494,7 @@ TEST_F(SessionText, PiecesJoinToTheText) {
     std::string streamed;
     const auto tokens = rig_->target().tokenizer()->encode("the same words, the same words, the same", false);
     const auto outcomes =
-        rig_->decode(setting_, {tokens, tokens}, nullptr, [&](const std::string& s) { streamed += s; });
+        rig_->decode(setting_, {tokens, tokens}, nullptr, [&](std::string_view s) { streamed += s; });
     ASSERT_EQ(outcomes.size(), 2u);
     EXPECT_EQ(streamed, outcomes[0].text + outcomes[1].text);
     std::vector<TokenId> words;

@@ -159,7 +159,7 @@ TEST(BeamExpansion, ShortShortlistsAreClipped) {
     beam.extend(std::vector<TokenId>{C, no_token, no_token, D, E, no_token}, logs({.5, .1, .1, .4, .3, .1}),
                 std::vector<int>{1, 2});
     EXPECT_EQ(beam.candidates(), 5);
-    DraftTree tree = beam.partial();
+    DraftTree tree = beam.rerank();
     EXPECT_EQ(tree.tokens, (std::vector<TokenId>{root, A, B, C, D, E}));
 }
 

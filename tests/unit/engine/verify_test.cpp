@@ -124,12 +124,14 @@ TEST(AcceptMatch, FollowsTheTargetsChoices) {
     choices[0].token = 2;
     choices[2].token = 4;
     choices[4].token = 9;
-    const Acceptance found = accept_match(tree, choices);
+    Acceptance found;
+    accept_match(tree, choices, found);
     EXPECT_EQ(found.path, (std::vector<int>{0, 2, 4}));
     EXPECT_EQ(found.bonus, 9);
 
     choices[0].token = 77;
-    const Acceptance none = accept_match(tree, choices);
+    Acceptance none;
+    accept_match(tree, choices, none);
     EXPECT_EQ(none.path, std::vector<int>{0});
     EXPECT_EQ(none.bonus, 77);
 }

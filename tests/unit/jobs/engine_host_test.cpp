@@ -37,7 +37,7 @@ class EngineHostTest : public ::testing::Test {
 TEST_F(EngineHostTest, RecordsTheRunItReports) {
     std::string streamed;
     RunHooks hooks;
-    hooks.on_text = [&](const std::string& piece) { streamed += piece; };
+    hooks.on_text = [&](std::string_view piece) { streamed += piece; };
     const RunReport report = run(files_.config(), hooks);
     const auto snapshot = recorder_.snapshot();
     ASSERT_EQ(snapshot->runs.size(), 1u);
@@ -106,7 +106,7 @@ TEST_F(EngineHostTest, CancellingKeepsWhatWasRecorded) {
     config.save = files_.file("cut.dscope");
     RunHooks hooks;
     int pieces = 0;
-    hooks.on_text = [&](const std::string&) {
+    hooks.on_text = [&](std::string_view) {
         if (++pieces == 20) gate_.cancel();
     };
     const RunReport report = run(config, hooks);
@@ -163,7 +163,7 @@ TEST_F(EngineHostTest, ABatchPlaysTheSameConversations) {
     config.batch = 3;
     std::string streamed;
     RunHooks hooks;
-    hooks.on_text = [&](const std::string& piece) { streamed += piece; };
+    hooks.on_text = [&](std::string_view piece) { streamed += piece; };
     const RunReport together = run(config, hooks);
     ASSERT_EQ(alone.prompts.size(), 8u);
     ASSERT_EQ(together.prompts.size(), 8u);

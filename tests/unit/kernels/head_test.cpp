@@ -111,7 +111,7 @@ void expect_plain_set(Exec& exec, const Matrix& head, const Table& x, int k) {
          Rows<float>(values.data(), rows, k));
     for (int r = 0; r < rows; ++r) std::sort(best.begin() + r * k, best.begin() + (r + 1) * k);
     top_set(exec, logits.view(), k, Rows<std::int32_t>(expected.data(), rows, k));
-    head_top_set(exec, head, x.view(), k, Rows<std::int32_t>(found.data(), rows, k));
+    head_top_set(exec, head, x.view(), k, Rows<std::int32_t>(found.data(), rows, k), values);
     EXPECT_EQ(expected, best);
     EXPECT_EQ(found, best);
 }

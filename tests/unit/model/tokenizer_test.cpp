@@ -93,9 +93,8 @@ RC_GTEST_PROP(Tokenizer, StreamedTextIsTheValidFormOfAllBytes, ()) {
     TextStream stream(*tokenizer);
     std::string out;
     for (const TokenId id : ids) {
-        const std::string piece = stream.push(id);
-        RC_ASSERT(valid_utf8(piece) == piece);
-        out += piece;
+        stream.push(id, out);
+        RC_ASSERT(valid_utf8(out) == out);
     }
     out += stream.finish();
     RC_ASSERT(out == valid_utf8(tokenizer->decode(ids)));
@@ -279,12 +278,17 @@ TEST(TextStream, HoldsBackIncompleteCharacters) {
     TextStream stream(*tokenizer);
     const auto ids = tokenizer->encode("😀", false);
     ASSERT_EQ(ids.size(), 4u);
-    EXPECT_EQ(stream.push(ids[0]), "");
-    EXPECT_EQ(stream.push(ids[1]), "");
-    EXPECT_EQ(stream.push(ids[2]), "");
-    EXPECT_EQ(stream.push(ids[3]), "😀");
-    EXPECT_EQ(stream.push(0), "") << "control tokens are no text";
-    EXPECT_EQ(stream.push(ids[0]), "");
+    const auto pushed = [&](TokenId id) {
+        std::string out = ">";
+        stream.push(id, out);
+        return out;
+    };
+    EXPECT_EQ(pushed(ids[0]), ">");
+    EXPECT_EQ(pushed(ids[1]), ">");
+    EXPECT_EQ(pushed(ids[2]), ">");
+    EXPECT_EQ(pushed(ids[3]), ">😀");
+    EXPECT_EQ(pushed(0), ">") << "control tokens are no text";
+    EXPECT_EQ(pushed(ids[0]), ">");
     EXPECT_EQ(stream.finish(), "\ufffd");
     EXPECT_EQ(stream.finish(), "");
 }

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace draftscope {
+
+/// A list that is made anew in every step and keeps the memory of its elements, too: what clear() took away
+/// add() brings back as it was left, for the caller to fill. Adding may move all of them.
+template <typename T>
+class Reused {
+  public:
+    void clear() { used_ = 0; }
+    T& add() {
+        if (used_ == all_.size()) all_.emplace_back();
+        return all_[used_++];
+    }
+    bool empty() const { return used_ == 0; }
+    std::size_t size() const { return used_; }
+    T* data() { return all_.data(); }
+    const T* data() const { return all_.data(); }
+    T* begin() { return all_.data(); }
+    T* end() { return all_.data() + used_; }
+    const T* begin() const { return all_.data(); }
+    const T* end() const { return all_.data() + used_; }
+    T& operator[](std::size_t i) { return all_[i]; }
+    const T& operator[](std::size_t i) const { return all_[i]; }
+
+  private:
+    std::vector<T> all_;
+    std::size_t used_ = 0;
+};
+
+}  // namespace draftscope

@@ -1,0 +1,237 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/support/scratch_folder.h"
+#include "tests/support/tiny_model.h"
+#include "tests/unit/engine/count_allocations.h"
+#include "tests/unit/engine/decode_rig.h"
+#include "tests/unit/engine/ranking_file.h"
+#include "tests/unit/engine/tiny_artefacts.h"
+#include "tests/unit/engine/tiny_drafter.h"
+
+namespace draftscope::testing {
+namespace {
+
+/// Prompts and steps in which buffers grow to what the later ones need.
+constexpr std::size_t warm_up_prompts = 3, warm_up_steps = 10;
+
+/// Counts the engine thread's blocks from one commit to the next, which is all of a step: what follows one
+/// step's commit (records, the head's look at the outcome, texts) and what comes before the next one's. What a
+/// head's own thread takes when it is the first to do a piece of work depends on the machine.
+class StepAllocations final : public RangeListener {
+  public:
+    StepAllocations() { of_steps.reserve(1000); }
+    void open(const SpanEvent&) override {}
+    void close(const SpanEvent& ended) override {
+        if (ended.phase != Phase::commit) return;
+        const std::int64_t now = own_allocations_so_far();
+        of_steps.push_back(now - before_ - handed_over_);
+        before_ = now;
+        handed_over_ = 0;
+    }
+    /// Blocks that left with a record: the one thing that a step may take.
+    void hand_over(std::int64_t blocks) { handed_over_ += blocks; }
+    void restart() { of_steps.clear(); }
+
+    std::vector<std::int64_t> of_steps;
+
+  private:
+    std::int64_t before_ = 0, handed_over_ = 0;
+};
+
+/// Some prompts that grow the buffers, then those that count: from when they have begun until one ends.
+class CountedPrompts final : public PromptFeed {
+  public:
+    CountedPrompts(std::size_t batch, StepAllocations& allocations)
+        : counted_(batch), allocations_(allocations) {}
+    std::optional<PromptInput> next() override {
+        if (begun_ == warm_up_prompts * counted_ && ended_ < begun_) return std::nullopt;
+        if (begun_ == (warm_up_prompts + 1) * counted_) return std::nullopt;
+        PromptInput prompt;
+        for (int i = 0; i < 12; ++i)
+            prompt.tokens.push_back(
+                static_cast<TokenId>((3 * begun_ + static_cast<std::size_t>(i % 5)) % 40));
+        ++begun_;
+        allocations_.restart();
+        return prompt;
+    }
+    void done(const PromptInput&, PromptOutcome outcome) override {
+        if (++ended_ != warm_up_prompts * counted_ + 1) return;
+        steps = allocations_.of_steps;
+        text = outcome.text;
+    }
+
+    std::vector<std::int64_t> steps;
+    std::string text;
+
+  private:
+    std::size_t counted_, begun_ = 0, ended_ = 0;
+    StepAllocations& allocations_;
+};
+
+/// Every step but the first ones took no memory but that of its record.
+void expect_none(const std::vector<std::int64_t>& steps, const RigSetting& setting) {
+    ASSERT_GT(steps.size(), warm_up_steps + 5) << to_text(setting);
+    std::map<std::size_t, std::int64_t> taken;
+    for (std::size_t i = warm_up_steps; i < steps.size(); ++i)
+        if (steps[i] != 0) taken[i] = steps[i];
+    EXPECT_THAT(taken, ::testing::IsEmpty()) << to_text(setting);
+}
+
+template <typename T>
+int block_of(const std::vector<T>& values) {
+    return values.capacity() > 0 ? 1 : 0;
+}
+int block_of(const std::string& text) {
+    return text.capacity() > std::string().capacity() ? 1 : 0;
+}
+
+/// Takes records as a recorder does, and tells what memory came with them.
+class MeasuringSink final : public RecordSink {
+  public:
+    explicit MeasuringSink(StepAllocations& allocations) : allocations_(allocations) {}
+    void push(Record record) override {
+        int blocks = 0;
+        if (const auto* step = std::get_if<StepRecord>(&record)) {
+            ++steps;
+            blocks += block_of(step->rounds) + block_of(step->spans);
+            for (const RoundRecord& round : step->rounds) {
+                blocks += block_of(round.nodes) + block_of(round.tops) + block_of(round.tokens) +
+                          block_of(round.head_evals);
+                for (const HeadEvalRow& row : round.head_evals) blocks += block_of(row.head);
+            }
+        } else if (const auto* progress = std::get_if<PromptProgress>(&record)) {
+            blocks += block_of(progress->output) + block_of(progress->tokens);
+        }
+        allocations_.hand_over(blocks);
+    }
+    int steps = 0;
+
+  private:
+    StepAllocations& allocations_;
+};
+
+/// Random targets with every drafter and head; of a vocabulary whose logits are written, and of one whose are
+/// not.
+class Allocations : public ::testing::TestWithParam<int> {
+  protected:
+    Allocations()
+        : target_(DecodeRig::build(make_tiny_model(21, options()), kernels::Precision::int8)),
+          eagle2_(target_->config(), 77),
+          eagle3_(target_->config(), 78, GetParam()),
+          medusa_(target_->config(), false, 79),
+          hydra_(target_->config(), true, 80),
+          ranking_(RankingFile::shuffled(GetParam())),
+          rig_(std::move(target_),
+               {{"eagle2", eagle2_.folder()},
+                {"eagle3", eagle3_.folder()},
+                {"medusa", medusa_.folder()},
+                {"hydra", hydra_.folder()}},
+               ranking_.path()),
+          artefacts_(rig_) {
+        setting_.threads = 2;
+        setting_.ignore_eos = true;
+        setting_.max_new = 90;
+    }
+    static TinyModelOptions options() {
+        TinyModelOptions options;
+        options.vocab = GetParam();
+        return options;
+    }
+
+    void decode(const std::string& drafter, const std::string& head, bool recorded = false) {
+        setting_.drafter = drafter;
+        setting_.head = head;
+        StepAllocations allocations;
+        MeasuringSink sink(allocations);
+        CountedPrompts prompts(static_cast<std::size_t>(setting_.batch), allocations);
+        rig_.listen(&allocations);
+        EXPECT_EQ(rig_.run(setting_, prompts, recorded ? &sink : nullptr).message, "no error");
+        rig_.listen(nullptr);
+        EXPECT_EQ(sink.steps > 0, recorded);
+        expect_none(prompts.steps, setting_);
+    }
+
+    std::unique_ptr<Target> target_;
+    TinyEagle2 eagle2_;
+    TinyEagle3 eagle3_;
+    TinyPathHeads medusa_, hydra_;
+    RankingFile ranking_;
+    DecodeRig rig_;
+    TinyArtefacts artefacts_;
+    RigSetting setting_;
+};
+
+TEST_P(Allocations, StepsWithoutAHeadTakeNone) {
+    for (const int batch : {1, 2}) {
+        setting_.batch = batch;
+        decode("none", "full");
+        decode("ngram", "full");
+    }
+}
+
+TEST_P(Allocations, StepsWithHeadsTakeNone) {
+    for (const int batch : {1, 2}) {
+        setting_.batch = batch;
+        for (const std::string head : {"full", "fr-spec:v=40", "vocabtrim-t", "bcl", "slimspec",
+                                       "microspec:wmax=64", "microspec:wmax=64,gather=sync",
+                                       "microspec:wmax=64,gather=indexed", "microspec:wmax=64,branch=tree",
+                                       "specvocab:k=24", "specvocab:k=24,share=per-row", "coral", "dynaspec"})
+            decode("eagle2", head);
+        for (const std::string head : {"full", "fr-spec:v=40", "microspec:wmax=64"}) decode("eagle3", head);
+    }
+}
+
+TEST_P(Allocations, StepsOfPathHeadsTakeNone) {
+    for (const std::string drafter : {"medusa", "hydra"})
+        for (const std::string head : {"full", "fr-spec:v=40", "specvocab:k=24"}) decode(drafter, head);
+}
+
+TEST_P(Allocations, StepsOfFixedTreesTakeNone) {
+    setting_.tree = "choices:mc_sim_7b_63,levels=4";
+    for (const std::string drafter : {"eagle2", "medusa"}) decode(drafter, "full");
+}
+
+/// The rows of a step leave with the record that owns them; what they are made with stays.
+TEST_P(Allocations, RecordedStepsTakeTheirRecordsAlone) {
+    for (const int batch : {1, 2}) {
+        setting_.batch = batch;
+        decode("none", "full", true);
+        decode("ngram", "full", true);
+        for (const std::string drafter : {"eagle2", "eagle3", "medusa", "hydra"})
+            decode(drafter, "full", true);
+    }
+    // A head's set is listed when a text first reaches its level, and those of a head with state in each
+    // text.
+    setting_.tree = "depth=1,topk=4,nodes=12";
+    for (const std::string head : {"fr-spec:v=40", "vocabtrim-t", "slimspec"}) decode("eagle2", head, true);
+}
+
+INSTANTIATE_TEST_SUITE_P(Vocabularies, Allocations, ::testing::Values(97, 4099));
+
+/// Text that comes out is the outcome's alone.
+TEST(TextAllocations, StepsTakeNone) {
+    const ScratchFolder folder;
+    const std::string path = folder.file("tiny.gguf");
+    ASSERT_TRUE(write_tiny_gguf(path, 3, {}).ok());
+    auto file = open_model_file(path);
+    ASSERT_TRUE(file.ok()) << file.error().message;
+    DecodeRig rig(DecodeRig::build(std::move(file).value(), kernels::Precision::int8), {}, "");
+    RigSetting setting;
+    setting.drafter = "ngram";
+    setting.ignore_eos = true;
+    setting.max_new = 90;
+    StepAllocations allocations;
+    CountedPrompts prompts(1, allocations);
+    rig.listen(&allocations);
+    EXPECT_EQ(rig.run(setting, prompts).message, "no error");
+    EXPECT_GT(prompts.text.size(), 20u);
+    expect_none(prompts.steps, setting);
+}
+
+}  // namespace
+}  // namespace draftscope::testing
