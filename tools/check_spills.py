@@ -1,24 +1,52 @@
 #!/usr/bin/env python3
-"""Looks for register spills in the matmul microkernels: vector stores to, and reloads from, the stack inside
-innermost loops of the object files of kernels/cpu. A tile whose accumulators live on the stack runs at a half or a
-third of its speed, and compilers do that silently.
+"""Looks for register spills in the CPU kernels: vectors stored to the stack inside innermost loops of products, of every
+object file of kernels/cpu. A tile whose accumulators live on the stack runs at a half or a third of its speed, and
+compilers do that silently. A constant that is merely read from the stack is none: it comes from the first cache, as any
+other operand in memory.
 
-Usage: tools/check_spills.py [BUILD_FOLDER] [--all]      --all lists every loop, not only those that spill
-Exit codes: 0 none, 1 spills found, 2 no object files. Needs objdump.
+Usage: tools/check_spills.py [BUILD_FOLDER] [--all]      --all lists every loop of products, not only those that spill
+Exit codes: 0 none but those accepted below, 1 others, 2 no object files. Needs objdump.
 """
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-FILES = ("matmul_avx2", "matmul_avx512", "matmul_vnni", "matmul_bf16", "matmul_amx")
 JUMP = re.compile(r"^\s*([0-9a-f]+):\s+j\w+\s+([0-9a-f]+)\b")
 LINE = re.compile(r"^\s*([0-9a-f]+):\s+(.*)$")
-STACK = re.compile(r"\((?:%rsp|%rbp)(?:,|\))")
-WIDE = re.compile(r"%[yz]mm")
+STORE = re.compile(r"%[yz]mm\d+(?:\{[^}]*\})*,-?(?:0x[0-9a-f]+)?\((?:%rsp|%rbp)[,)]")
 PRODUCT = re.compile(r"^(?:\{\w+\}\s*)?(?:vpdpbusd|vpmaddubsw|vfmadd|vdpbf16ps|tdp)")
-# What tile kernels do on purpose: sums of a tile leave through memory.
-ALLOWED = re.compile(r"tilestored|vcvtdq2ps|vpslld \$0x7,|vpaddd -?0x[0-9a-f]+\(%rsp,%r\w+,1\),|vmovaps.*\(%r[a-z0-9]+\),%zmm")
+
+
+class Accepted:
+    """Spills of the functions whose names begin so: at most so many loops with at most so many stores each, as GCC 12
+    makes them."""
+
+    def __init__(self, file, function, loops, stores, why):
+        self.file, self.function, self.loops, self.stores, self.why = file, function, loops, stores, why
+        self.seen = 0
+
+    def takes(self, file, function, stores):
+        if file != self.file or not function.startswith(self.function) or stores > self.stores or self.seen == self.loops:
+            return False
+        self.seen += 1
+        return True
+
+
+ACCEPTED = [
+    Accepted("gathered_amx", "void run_blocks<Int8Rows,", 9, 10,
+             "sums are added to once in two tile products; between those the next rows are moved through all registers"),
+    Accepted("matmul_avx_vnni", "void Int4Tile<", 2, 3,
+             "4 sums, 8 dot products in two chains, the weights and a mask are as many as there are registers"),
+    Accepted("row_kernels_avx2", "RowKernelsOf<VecAvx2>::sum_exp", 16, 4,
+             "four exponentials side by side and their constants take more than 16 registers"),
+    Accepted("row_kernels_avx2", "RowKernelsOf<VecAvx2>::silu_mul", 2, 2, "as sum_exp: exponentials and a quotient"),
+    Accepted("row_kernels_avx2", "RowKernelsOf<VecAvx2>::forward_kl", 4, 4, "as sum_exp: two exponentials, two sums"),
+    Accepted("row_kernels_avx2", "void RowKernelsOf<VecAvx2>::mix_strip<unsigned short,", 1, 1,
+             "eight sums, as many values and a weight are 17 registers"),
+    Accepted("row_kernels_avx2", "RowKernelsOf<VecAvx2>::mix_chunk", 1, 2,
+             "what is left of a head behind whole vectors is copied there on purpose"),
+]
 
 
 def functions(path):
@@ -53,27 +81,30 @@ def main():
     arguments = [a for a in sys.argv[1:] if a != "--all"]
     folder = Path(arguments[0] if arguments else "build/release")
     every = "--all" in sys.argv
-    objects = [path for name in FILES for path in folder.glob(f"kernels/**/{name}.cpp.o")]
+    objects = sorted(folder.glob("kernels/**/cpu/*.cpp.o"))
     if not objects:
         print(f"check_spills: no object files of the kernels under {folder}; build first", file=sys.stderr)
         return 2
-    spilled = 0
+    looked_at = spilled = accepted = 0
     for path in objects:
+        file = path.name.removesuffix(".cpp.o")
         for name, body in functions(path):
+            short = re.sub(r"draftscope::kernels::|\(anonymous namespace\)::", "", name)
             for loop in loops(body):
                 products = sum(bool(PRODUCT.match(code)) for code in loop)
                 if products < 2:
                     continue
-                stack = [c for c in loop if STACK.search(c) and WIDE.search(c) and not ALLOWED.search(c)]
-                if stack:
-                    spilled += 1
-                if stack or every:
-                    short = re.sub(r"draftscope::kernels::|\(anonymous namespace\)::", "", name)
+                looked_at += 1
+                stores = [code for code in loop if STORE.search(code)]
+                fine = not stores or any(one.takes(file, short, len(stores)) for one in ACCEPTED)
+                accepted += bool(stores) and fine
+                spilled += not fine
+                if every or not fine:
                     print(f"{path.name}: {short[:90]}: {len(loop)} instructions, {products} products, "
-                          f"{len(stack)} through the stack")
-                    for code in stack[:4]:
+                          f"{len(stores)} stores to the stack{', accepted' if stores and fine else ''}")
+                    for code in stores[:4]:
                         print(f"    {code}")
-    print(f"{spilled} loops with spills")
+    print(f"{looked_at} loops of products in {len(objects)} files: {spilled} spill, {accepted} more are accepted")
     return 1 if spilled else 0
 
 

@@ -77,8 +77,8 @@ class Drafter {
     virtual bool uses_head() const = 0;
     virtual bool needs_hidden() const = 0;
     virtual std::span<const int> aux_layers() const { return {}; }
-    /// With room for `slots`: those of the longest text, and behind them a tree's (TreeSpec::drafting_nodes()).
-    /// More than that makes the state grow.
+    /// With room for `slots`: those of the longest text, and behind them a tree's
+    /// (TreeSpec::drafting_nodes()). More than that makes the state grow.
     virtual std::unique_ptr<DrafterState> make_state(int slots) const = 0;
     /// Asked of a state before its first catch_up: whether it keeps what it takes in, so that rewind() works.
     virtual bool keep_slots(DrafterState&) const { return false; }

@@ -20,8 +20,8 @@ namespace {
 constexpr std::size_t warm_up_prompts = 3, warm_up_steps = 10;
 
 /// Counts the engine thread's blocks from one commit to the next, which is all of a step: what follows one
-/// step's commit (records, the head's look at the outcome, texts) and what comes before the next one's. What a
-/// head's own thread takes when it is the first to do a piece of work depends on the machine.
+/// step's commit (records, the head's look at the outcome, texts) and what comes before the next one's. What
+/// a head's own thread takes when it is the first to do a piece of work depends on the machine.
 class StepAllocations final : public RangeListener {
   public:
     StepAllocations() { of_steps.reserve(1000); }
