@@ -115,7 +115,6 @@ struct TreeOfDraws {
           twin(twin_in),
           spec(spec_in),
           rng(seed),
-          host(BeamExpansion::of_draws(99, spec_in)),
           candidates(spec.topk + spec.depth * spec.topk * spec.topk),
           width(spec.depth + 2),
           rows(first_row + spec.nodes),
@@ -143,6 +142,7 @@ struct TreeOfDraws {
           uniforms(device, twin, size(rows), -7.0),
           draft_uniforms(device, twin, size(rows * spec.topk), -7.0),
           listed(device, twin, std::vector<kernels::ResidualNode>(size(rows))) {
+        host.reset(99, spec, true);
         for (int level = 0; level <= spec.depth; ++level) grow(level);
         make_rows(true);
         accepted.assign(size(rows), -1);
@@ -323,7 +323,7 @@ TEST_P(DraftOps, TreesOfDrawsAreTheHosts) {
              {std::tuple(0, 1, 2), {0, 4, 5}, {2, 3, 12}, {3, 4, 30}, {4, 3, 40}, {2, 10, 60}})
             for (std::uint64_t seed = 1; seed <= 3; ++seed) {
                 const TreeSpec spec{depth, topk, std::min(nodes, topk + depth * topk * topk + 1), order};
-                const TreeOfDraws tree(device(), twin(), spec, seed);
+                TreeOfDraws tree(device(), twin(), spec, seed);
                 expect_same_on_both(tree);
                 const DraftTree expected = tree.host.rerank();
                 const auto tokens = tree.row_tokens.read(false), parents = tree.row_parents.read(false);
