@@ -6,6 +6,7 @@
 
 #include "base/spans.h"
 #include "kernels/exec.h"
+#include "kernels/kv_layout.h"
 
 namespace draftscope::kernels {
 
@@ -28,8 +29,8 @@ struct AttentionShape {
 struct AttentionQuery {
     const float* q = nullptr;      ///< [heads * head_dim], rotated
     float* out = nullptr;          ///< [heads * head_dim]
-    const void* keys = nullptr;    ///< [slots, kv_heads * head_dim] of AttentionShape::kv, rotated
-    const void* values = nullptr;  ///< [slots, kv_heads * head_dim]
+    const void* keys = nullptr;    ///< of AttentionShape::kv, rotated, as store_key() lays them
+    const void* values = nullptr;  ///< as store_value() lays them
     int prefix = 0;
     std::span<const int> tail;
 };
@@ -38,8 +39,15 @@ struct AttentionQuery {
 /// whether its keys sit in the prefix or in tree slots, and whatever else is in the call.
 void attention(Exec& exec, const AttentionShape& shape, std::span<const AttentionQuery> queries);
 
-/// Keys or values as attention() reads them: `n` values to `to`, the nearest of the type, no farther than its
-/// largest finite one.
-void store_kv(const Exec& exec, KvType type, const float* from, int n, void* to);
+/// Keys of neighbouring slots lie side by side, dimension by dimension, so that one load serves as many
+/// products with a query: [slots / key_lanes, width, key_lanes]. Values lie in rows: [slots, width]. Either
+/// is the nearest of the type, no farther than its largest finite one.
+void store_key(const Exec& exec, KvType type, const float* key, int width, int slot, void* keys);
+/// Asks memory for the lines that store_key() will write to, which are as many as a whole block has.
+void expect_key(KvType type, int width, int slot, void* keys);
+void store_value(const Exec& exec, KvType type, const float* value, int width, int slot, void* values);
+void move_key(KvType type, int width, void* keys, int from_slot, int to_slot);
+/// What the keys of that many slots take.
+std::size_t key_bytes(KvType type, int width, int slots);
 
 }  // namespace draftscope::kernels

@@ -176,14 +176,23 @@ class Bench {
         const std::size_t cells = static_cast<std::size_t>(positions) * static_cast<std::size_t>(width);
         const std::vector<float> keys = normal(cells, 4),
                                  q = normal(static_cast<std::size_t>(rows * width), 5);
-        std::vector<std::byte> stored(cells * bytes_of(type));
-        kernels::store_kv(exec_, type, keys.data(), static_cast<int>(cells), stored.data());
-        const std::vector<std::vector<std::byte>> kept(2 * layers, stored);
+        std::vector<std::byte> stored_keys(kernels::key_bytes(type, width, positions)),
+            stored_values(cells * bytes_of(type));
+        for (int p = 0; p < positions; ++p) {
+            const float* row = keys.data() + std::ptrdiff_t{p} * width;
+            kernels::store_key(exec_, type, row, width, p, stored_keys.data());
+            kernels::store_value(exec_, type, row, width, p, stored_values.data());
+        }
+        std::vector<std::vector<std::byte>> kept;
+        for (int layer = 0; layer < layers; ++layer) {
+            kept.push_back(stored_keys);
+            kept.push_back(stored_values);
+        }
         std::vector<float> out(q.size());
         std::vector<kernels::AttentionQuery> queries(static_cast<std::size_t>(rows));
         measure(fmt::format("attention of {} heads over {}", heads, positions),
-                type == kernels::KvType::f32 ? "f32" : "f16", rows, static_cast<double>(2 * stored.size()),
-                [&](int call) {
+                type == kernels::KvType::f32 ? "f32" : "f16", rows,
+                static_cast<double>(stored_keys.size() + stored_values.size()), [&](int call) {
                     const auto at = static_cast<std::size_t>(2 * (call % layers));
                     for (int r = 0; r < rows; ++r) {
                         kernels::AttentionQuery& query = queries[static_cast<std::size_t>(r)];

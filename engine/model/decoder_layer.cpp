@@ -68,17 +68,29 @@ void LayerPass::norm_heads(const DecoderLayer& layer, Rows<float> qkv) {
     norm(layer.k_norm, shape_.q_width(), shape_.kv_width());
 }
 
+void LayerPass::expect_keys(int cache_layer) {
+    const KvCache* cache = nullptr;
+    int block = -1;
+    for (const DecoderBatch::Place& place : batch_.places_) {
+        if (place.cache == cache && place.slot / kernels::key_lanes == block) continue;
+        cache = place.cache;
+        block = place.slot / kernels::key_lanes;
+        kernels::expect_key(place.cache->type(), shape_.kv_width(), place.slot,
+                            place.cache->keys(cache_layer));
+    }
+}
+
 void LayerPass::store_keys(int cache_layer) {
     const int q_width = shape_.q_width();
     const int kv_width = shape_.kv_width();
     const std::size_t row_width = static_cast<std::size_t>(q_width + 2 * kv_width);
     for (std::size_t r = 0; r < batch_.places_.size(); ++r) {
         const DecoderBatch::Place& place = batch_.places_[r];
-        const std::size_t at = static_cast<std::size_t>(place.slot) * place.cache->row_bytes();
         const float* k = batch_.qkv_.data() + r * row_width + q_width;
         const kernels::KvType type = place.cache->type();
-        kernels::store_kv(exec_, type, k, kv_width, place.cache->keys(cache_layer) + at);
-        kernels::store_kv(exec_, type, k + kv_width, kv_width, place.cache->values(cache_layer) + at);
+        kernels::store_key(exec_, type, k, kv_width, place.slot, place.cache->keys(cache_layer));
+        kernels::store_value(exec_, type, k + kv_width, kv_width, place.slot,
+                             place.cache->values(cache_layer));
     }
 }
 
@@ -112,6 +124,7 @@ void LayerPass::attend(const DecoderLayer& layer, int cache_layer, const std::ve
                        Rows<const float> input, Rows<float> residual) {
     const int rows = batch_.rows();
     const Rows<float> qkv = rows_in(batch_.qkv_, rows, layer.qkv.n());
+    expect_keys(cache_layer);
     kernels::expect_matmul(exec_, &layer.attn_out);
     kernels::norm_matmul(exec_, layer.qkv, {norm, shape_.norm_eps}, input, qkv,
                          layer.qkv_bias.empty() ? nullptr : layer.qkv_bias.data());

@@ -92,6 +92,7 @@ class LayerPass {
     void attend(const DecoderLayer& layer, int cache_layer, const std::vector<float>& norm,
                 Rows<const float> input, Rows<float> residual);
     void norm_heads(const DecoderLayer& layer, Rows<float> qkv);
+    void expect_keys(int cache_layer);
     void store_keys(int cache_layer);
     void attention(int cache_layer);
     void add_output(const kernels::Matrix& weights, Rows<const float> input,

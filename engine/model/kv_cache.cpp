@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cstring>
 #include <new>
 #include <utility>
 
@@ -17,8 +16,7 @@ void KvCache::Free::operator()(std::byte* rows) const {
     ::operator delete(rows, cache_line);
 }
 
-KvCache::Memory KvCache::reserve(int slots) const {
-    const std::size_t bytes = static_cast<std::size_t>(slots) * row_bytes();
+KvCache::Memory KvCache::reserve(std::size_t bytes) const {
     return Memory(static_cast<std::byte*>(::operator new(bytes, cache_line)));
 }
 
@@ -31,8 +29,8 @@ KvCache::KvCache(int layers, int slots, int kv_width, kernels::KvType type, kern
         return;
     }
     for (int layer = 0; layer < layers; ++layer) {
-        keys_.push_back(reserve(slots));
-        values_.push_back(reserve(slots));
+        keys_.push_back(reserve(kernels::key_bytes(type, kv_width, slots)));
+        values_.push_back(reserve(static_cast<std::size_t>(slots) * row_bytes()));
     }
 }
 
@@ -64,20 +62,16 @@ void KvCache::commit_path(std::span<const int> path) {
         length_ += static_cast<int>(path.size());
         return;
     }
-    const std::size_t width = row_bytes();
-    const auto move_rows = [&](std::byte* base) {
-        std::byte* rows = base + static_cast<std::size_t>(length_) * width;
-        // Ascending order: a source is never left of its destination, nor overwritten before it is read.
-        for (std::size_t i = 0; i < path.size(); ++i) {
-            const auto source = static_cast<std::size_t>(path[i]);
-            assert(source >= i && (i == 0 || path[i] > path[i - 1]));
-            if (source == i) continue;
-            std::memcpy(rows + i * width, rows + source * width, width);
+    // Ascending order: a source is never left of its destination, nor overwritten before it is read.
+    for (std::size_t i = 0; i < path.size(); ++i) {
+        const auto to = length_ + static_cast<int>(i), from = length_ + path[i];
+        assert(from >= to && (i == 0 || path[i] > path[i - 1]));
+        if (from == to) continue;
+        for (int layer = 0; layer < layers_; ++layer) {
+            kernels::move_key(type_, kv_width_, keys(layer), from, to);
+            std::copy_n(values(layer) + static_cast<std::size_t>(from) * row_bytes(), row_bytes(),
+                        values(layer) + static_cast<std::size_t>(to) * row_bytes());
         }
-    };
-    for (std::size_t layer = 0; layer < keys_.size(); ++layer) {
-        move_rows(keys_[layer].get());
-        move_rows(values_[layer].get());
     }
     length_ += static_cast<int>(path.size());
 }
@@ -99,15 +93,16 @@ void KvCache::ensure_free(int count) {
     const int slots = length_ + count;
     // Growing waits for the device: once is enough for a text that stays within the slots it was made for.
     if (device_ != nullptr) return grow_on_device(slots_ + count);
-    const std::size_t kept = static_cast<std::size_t>(length_) * row_bytes();
-    const auto grow = [&](Memory& rows) {
-        Memory larger = reserve(slots);
+    const auto grow = [&](Memory& rows, std::size_t kept, std::size_t bytes) {
+        Memory larger = reserve(bytes);
         std::copy_n(rows.get(), kept, larger.get());
         rows = std::move(larger);
     };
     for (std::size_t layer = 0; layer < keys_.size(); ++layer) {
-        grow(keys_[layer]);
-        grow(values_[layer]);
+        grow(keys_[layer], kernels::key_bytes(type_, kv_width_, length_),
+             kernels::key_bytes(type_, kv_width_, slots));
+        grow(values_[layer], static_cast<std::size_t>(length_) * row_bytes(),
+             static_cast<std::size_t>(slots) * row_bytes());
     }
     slots_ = slots;
 }

@@ -17,7 +17,8 @@ constexpr kernels::KvType kv_type_of(kernels::Precision precision) {
     return precision == kernels::Precision::f32 ? kernels::KvType::f32 : kernels::KvType::f16;
 }
 
-/// Keys and values of one sequence (on a device bf16), per layer [slots, kv_heads * head_dim]. `length`
+/// Keys and values of one sequence, per layer as kernels::attention() reads them (on a device bf16 and
+/// [slots, kv_heads * head_dim]). `length`
 /// slots are committed and lie at their logical positions; a forward writes its rows behind them and
 /// `commit_path` keeps some of those.
 class KvCache {
@@ -56,7 +57,7 @@ class KvCache {
         void operator()(std::byte* rows) const;
     };
     using Memory = std::unique_ptr<std::byte[], Free>;
-    Memory reserve(int slots) const;
+    Memory reserve(std::size_t bytes) const;
     void reserve_on_device();
     void grow_on_device(int slots);
     std::int64_t plane() const { return std::int64_t{slots_} * kv_width_; }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cassert>
-#include <cstring>
+#include <limits>
 
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/fp_mode.h"
@@ -62,6 +62,9 @@ class Call {
     }
 
   private:
+    struct Piece;
+    struct HeadRows;
+
     std::size_t partial_floats(int chunks) const {
         return static_cast<std::size_t>(chunks) * static_cast<std::size_t>(group_ * partial_);
     }
@@ -134,52 +137,192 @@ class Call {
         });
     }
 
+    /// A query's part of one chunk.
+    struct Piece {
+        const AttentionQuery* query;
+        int in_prefix;                       ///< positions whose slots are their numbers
+        std::span<const std::int32_t> tail;  ///< slots of the others
+        float* weights;                      ///< [group_, attention_chunk]
+        float* partials;                     ///< [group_, partial_]
+
+        int positions() const { return in_prefix + static_cast<int>(tail.size()); }
+    };
+
+    /// The heads of some queries, a row each, as many at a time as fit in lists.
+    struct HeadRows {
+        static constexpr int at_once = 24;
+
+        const Call& call;
+        std::span<const Piece> pieces;
+        int kv_head;
+
+        int count() const { return static_cast<int>(pieces.size()) * call.group_; }
+        const Piece& piece(int row) const { return pieces[static_cast<std::size_t>(row / call.group_)]; }
+
+        /// Scores go to the weights of the positions in the prefix, or, of the slots of `block`, to wherever
+        /// a row's tail names them.
+        void score(ScoreTile tile, const int* block) const {
+            const float* q[at_once];
+            float* scores[at_once];
+            float apart[at_once][key_lanes];
+            for (int first = 0; first < count(); first += at_once) {
+                tile.rows = std::min(at_once, count() - first);
+                for (int r = 0; r < tile.rows; ++r) {
+                    const int group = (first + r) % call.group_;
+                    q[r] = piece(first + r).query->q +
+                           std::ptrdiff_t{kv_head * call.group_ + group} * call.shape_.head_dim;
+                    scores[r] = block != nullptr
+                                    ? apart[r]
+                                    : piece(first + r).weights + std::ptrdiff_t{group} * attention_chunk;
+                }
+                tile.q = q;
+                tile.scores = scores;
+                call.kernels_.score_blocks(tile);
+                tile.fetch_values = nullptr;
+                for (int r = 0; block != nullptr && r < tile.rows; ++r) place(first + r, *block, apart[r]);
+            }
+        }
+        void place(int row, int block, const float* scores) const {
+            const Piece& of = piece(row);
+            float* weights = of.weights + std::ptrdiff_t{row % call.group_} * attention_chunk + of.in_prefix;
+            for (std::size_t i = 0; i < of.tail.size(); ++i)
+                if (of.tail[i] / key_lanes == block) weights[i] = scores[of.tail[i] % key_lanes];
+        }
+        void mix(MixTile tile) const {
+            const float* weights[at_once];
+            float* out[at_once];
+            for (int first = 0; first < count(); first += at_once) {
+                tile.rows = std::min(at_once, count() - first);
+                for (int r = 0; r < tile.rows; ++r) {
+                    const std::ptrdiff_t group = (first + r) % call.group_;
+                    weights[r] = piece(first + r).weights + group * attention_chunk;
+                    out[r] = piece(first + r).partials + group * call.partial_;
+                }
+                tile.weights = weights;
+                tile.out = out;
+                call.kernels_.mix(tile);
+            }
+        }
+    };
+
     /// One tile of queries, one chunk: first all scores, while the keys are in the cache, then all values.
     void attend(int first, int kv_head, int chunk, float* weights, float* partials,
                 std::size_t per_query) const {
-        std::int32_t slots[tile_queries][attention_chunk];
-        AttentionChunk work[tile_queries];
+        Piece pieces[tile_queries];
         int count = 0;
         for (int q = first; q < tile_end(first); ++q) {
             const AttentionQuery& query = queries_[static_cast<std::size_t>(q)];
-            const int positions = std::min(attention_chunk, positions_of(query) - chunk * attention_chunk);
-            if (positions <= 0) continue;
-            list_slots(query, chunk * attention_chunk, positions, slots[count]);
-            AttentionChunk& one = work[count];
-            one.q = query.q + static_cast<std::ptrdiff_t>(kv_head) * group_ * shape_.head_dim;
-            one.keys = of_head(query.keys, kv_head);
-            one.values = of_head(query.values, kv_head);
-            one.halves = shape_.kv == KvType::f16;
-            one.fetch = count == 0;
-            one.slot_stride = static_cast<std::int64_t>(shape_.kv_heads) * shape_.head_dim;
-            one.slots = slots[count];
-            one.count = positions;
-            one.rows = group_;
-            one.head_dim = shape_.head_dim;
-            one.scale = shape_.scale;
-            one.weights = weights + static_cast<std::ptrdiff_t>(count) * group_ * attention_chunk;
-            one.out = partials + static_cast<std::size_t>(q - first) * per_query + partial_floats(chunk);
-            one.partial_stride = partial_;
+            const int begin = chunk * attention_chunk,
+                      end = std::min(positions_of(query), begin + attention_chunk);
+            if (end <= begin) continue;
+            Piece& piece = pieces[count];
+            piece.query = &query;
+            piece.in_prefix = std::clamp(query.prefix - begin, 0, end - begin);
+            const auto slot_of = [&](int position) {
+                return query.tail[static_cast<std::size_t>(position - query.prefix)];
+            };
+            // A chain lies like a prefix.
+            while (begin + piece.in_prefix < end &&
+                   slot_of(begin + piece.in_prefix) == begin + piece.in_prefix)
+                ++piece.in_prefix;
+            const int tail_begin = begin + piece.in_prefix;
+            piece.tail = tail_begin == end
+                             ? std::span<const std::int32_t>()
+                             : query.tail.subspan(static_cast<std::size_t>(tail_begin - query.prefix),
+                                                  static_cast<std::size_t>(end - tail_begin));
+            piece.weights = weights + static_cast<std::ptrdiff_t>(count) * group_ * attention_chunk;
+            piece.partials =
+                partials + static_cast<std::size_t>(q - first) * per_query + partial_floats(chunk);
             ++count;
         }
-        for (int i = 0; i < count; ++i) kernels_.score_chunk(work[i]);
-        for (int i = 0; i < count; ++i) kernels_.mix_chunk(work[i]);
-    }
-
-    /// Slots of logical positions first .. first + count - 1, padded to whole vectors with the last one.
-    static void list_slots(const AttentionQuery& query, int first, int count, std::int32_t* slots) {
-        const int in_prefix = std::clamp(query.prefix - first, 0, count);
-        for (int i = 0; i < in_prefix; ++i) slots[i] = first + i;
-        for (int i = in_prefix; i < count; ++i) {
-            slots[i] = query.tail[static_cast<std::size_t>(first + i - query.prefix)];
+        // Neighbouring queries of one sequence share its keys and values.
+        for (int begin = 0, end = 0; begin < count; begin = end) {
+            while (end < count && pieces[end].query->keys == pieces[begin].query->keys &&
+                   pieces[end].query->values == pieces[begin].query->values)
+                ++end;
+            attend(std::span<const Piece>(pieces + begin, pieces + end), kv_head, chunk);
         }
-        for (int i = count; i < round_up(count, lanes); ++i) slots[i] = slots[count - 1];
     }
 
-    const void* of_head(const void* rows, int kv_head) const {
-        const std::size_t values =
-            static_cast<std::size_t>(kv_head) * static_cast<std::size_t>(shape_.head_dim);
-        return static_cast<const std::byte*>(rows) + values * bytes_of(shape_.kv);
+    void attend(std::span<const Piece> pieces, int kv_head, int chunk) const {
+        const HeadRows rows{*this, pieces, kv_head};
+        int shared = attention_chunk, most = 0;
+        for (const Piece& piece : pieces) {
+            shared = std::min(shared, piece.in_prefix);
+            most = std::max(most, piece.in_prefix);
+        }
+        const int first_slot = chunk * attention_chunk;
+        ScoreTile tile = score_tile(*pieces.front().query, kv_head, first_slot / key_lanes);
+        tile.blocks = blocks_of(most, key_lanes);
+        tile.fetch_values = value_row(*pieces.front().query, kv_head, first_slot);
+        if (most > 0) rows.score(tile, nullptr);
+        score_tails(rows, pieces, kv_head);
+        for (const Piece& piece : pieces) {
+            for (int g = 0; g < group_; ++g)
+                kernels_.soften(piece.weights + g * attention_chunk, piece.positions(), shape_.scale,
+                                piece.partials + g * partial_ + shape_.head_dim);
+        }
+        std::int32_t slots[attention_chunk];
+        for (int p = 0; p < most; ++p) slots[p] = first_slot + p;
+        rows.mix(mix_tile(*pieces.front().query, kv_head, slots, 0, shared));
+        for (std::size_t i = 0; i < pieces.size(); ++i) {
+            const Piece& piece = pieces[i];
+            if (piece.positions() == shared) continue;
+            for (int p = shared; p < piece.in_prefix; ++p) slots[p] = first_slot + p;
+            std::copy(piece.tail.begin(), piece.tail.end(), slots + piece.in_prefix);
+            HeadRows{*this, pieces.subspan(i, 1), kv_head}.mix(
+                mix_tile(*piece.query, kv_head, slots, shared, piece.positions()));
+        }
+    }
+
+    /// Scores of the slots behind the prefix, each block of keys once for all rows that see any of it.
+    void score_tails(const HeadRows& rows, std::span<const Piece> pieces, int kv_head) const {
+        for (int block = next_block(pieces, -1); block >= 0; block = next_block(pieces, block)) {
+            ScoreTile tile = score_tile(*pieces.front().query, kv_head, block);
+            tile.blocks = 1;
+            rows.score(tile, &block);
+        }
+    }
+
+    /// The first block of keys behind `block` that the tails see; -1 = none.
+    static int next_block(std::span<const Piece> pieces, int block) {
+        int next = std::numeric_limits<int>::max();
+        for (const Piece& piece : pieces) {
+            for (const std::int32_t slot : piece.tail)
+                if (slot / key_lanes > block) next = std::min(next, slot / key_lanes);
+        }
+        return next == std::numeric_limits<int>::max() ? -1 : next;
+    }
+
+    ScoreTile score_tile(const AttentionQuery& query, int kv_head, int block) const {
+        ScoreTile tile;
+        tile.halves = shape_.kv == KvType::f16;
+        tile.head_dim = shape_.head_dim;
+        tile.value_stride = static_cast<std::int64_t>(shape_.kv_heads) * shape_.head_dim;
+        tile.block_stride = tile.value_stride * key_lanes;
+        tile.keys = at(query.keys, block * tile.block_stride +
+                                       static_cast<std::int64_t>(kv_head) * shape_.head_dim * key_lanes);
+        return tile;
+    }
+
+    MixTile mix_tile(const AttentionQuery& query, int kv_head, const std::int32_t* slots, int first,
+                     int last) const {
+        MixTile tile;
+        tile.values = value_row(query, kv_head, 0);
+        tile.halves = shape_.kv == KvType::f16;
+        tile.stride = static_cast<std::int64_t>(shape_.kv_heads) * shape_.head_dim;
+        tile.slots = slots;
+        tile.first = first;
+        tile.last = last;
+        tile.head_dim = shape_.head_dim;
+        return tile;
+    }
+
+    const void* value_row(const AttentionQuery& query, int kv_head, int slot) const {
+        return at(query.values, (std::int64_t{slot} * shape_.kv_heads + kv_head) * shape_.head_dim);
+    }
+    const void* at(const void* rows, std::int64_t values) const {
+        return static_cast<const std::byte*>(rows) + values * static_cast<std::int64_t>(bytes_of(shape_.kv));
     }
 
     void join(const AttentionQuery& query, int kv_head, const float* partials) const {
@@ -205,11 +348,6 @@ class Call {
 void attention(Exec& exec, const AttentionShape& shape, std::span<const AttentionQuery> queries) {
     assert(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0);
     if (!queries.empty()) Call(exec, shape, queries).run();
-}
-
-void store_kv(const Exec& exec, KvType type, const float* from, int n, void* to) {
-    if (type == KvType::f16) return row_kernels(exec).to_f16(from, n, static_cast<std::uint16_t*>(to));
-    std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(float));
 }
 
 }  // namespace draftscope::kernels

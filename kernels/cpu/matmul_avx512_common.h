@@ -106,17 +106,24 @@ inline float quantise_group(const float* x, int count, int most, __m512i (&q)[Pa
     // Below this the reciprocal would overflow; such a block adds nothing that f32 sums would keep.
     constexpr float smallest = 1e-30f;
     __m512 part[Parts];
-    __m512 top = _mm512_setzero_ps();
+    if (count >= Parts * lanes) {
 #pragma GCC unroll 8
-    for (int v = 0; v < Parts; ++v) {
-        const int left = count - v * lanes;
-        const auto mask = static_cast<__mmask16>(left >= lanes ? 0xffffu
-                                                 : left <= 0   ? 0u
-                                                               : (1u << left) - 1u);
-        part[v] = _mm512_maskz_loadu_ps(mask, x + v * lanes);
-        top = _mm512_max_ps(top, _mm512_abs_ps(part[v]));
+        for (int v = 0; v < Parts; ++v) part[v] = _mm512_loadu_ps(x + v * lanes);
+    } else {
+#pragma GCC unroll 8
+        for (int v = 0; v < Parts; ++v) {
+            const int left = count - v * lanes;
+            const auto mask = static_cast<__mmask16>(left >= lanes ? 0xffffu
+                                                     : left <= 0   ? 0u
+                                                                   : (1u << left) - 1u);
+            part[v] = _mm512_maskz_loadu_ps(mask, x + v * lanes);
+        }
     }
-    const float largest = _mm512_reduce_max_ps(top);
+    // One maximum alone would wait for itself.
+    __m512 top[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+#pragma GCC unroll 8
+    for (int v = 0; v < Parts; ++v) top[v % 2] = _mm512_max_ps(top[v % 2], _mm512_abs_ps(part[v]));
+    const float largest = _mm512_reduce_max_ps(_mm512_max_ps(top[0], top[1]));
     const auto limit = static_cast<float>(most);
     const __m512 inverse = _mm512_set1_ps(largest > smallest ? limit / largest : 0.0f);
 #pragma GCC unroll 8
@@ -124,27 +131,34 @@ inline float quantise_group(const float* x, int count, int most, __m512i (&q)[Pa
     return largest > smallest ? largest / limit : 0.0f;
 }
 
-/// 16 values as two bytes each.
-template <int LowBits>
-inline void store_halves(__m512i q, std::int8_t* high, std::int8_t* low) {
-    const __m512i up = _mm512_srai_epi32(_mm512_add_epi32(q, _mm512_set1_epi32(1 << (LowBits - 1))), LowBits);
-    const __m512i rest = _mm512_sub_epi32(q, _mm512_slli_epi32(up, LowBits));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(high), _mm512_cvtepi32_epi8(up));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(low), _mm512_cvtepi32_epi8(rest));
+/// 64 values that fit in a byte each, in order.
+inline void store_bytes(const __m512i* q, std::int8_t* to) {
+    const __m512i packed = _mm512_packs_epi16(_mm512_packs_epi32(q[0], q[1]), _mm512_packs_epi32(q[2], q[3]));
+    // Packing leaves every quarter of a register where it was.
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    _mm512_storeu_si512(to, _mm512_permutexvar_epi32(order, packed));
 }
 
-/// One row for int8 weights (MatmulKernels::quantise).
+/// One row for int8 weights (MatmulKernels::quantise): the high bytes of all groups, then the low ones.
 inline void quantise_row(const float* x, int k, std::int8_t* q, float* scale, std::int32_t* start) {
-    constexpr int parts = quant_block / lanes;
+    constexpr int parts = quant_block / lanes, at_once = 4;
     const int groups = (k + quant_block - 1) / quant_block;
-    for (int g = 0; g < groups; ++g, q += quant_block) {
-        __m512i values[parts];
+    std::int8_t* low = q + groups * quant_block;
+    const __m512i half = _mm512_set1_epi32(1 << (int8_low_bits - 1));
+    for (int g = 0; g < groups; ++g, q += quant_block, low += quant_block) {
+        __m512i values[parts], up[parts];
         scale[g] = quantise_group(x + g * quant_block, k - g * quant_block, 127 << int8_low_bits, values);
         __m512i sum = _mm512_setzero_si512();
 #pragma GCC unroll 8
         for (int v = 0; v < parts; ++v) {
             sum = _mm512_add_epi32(sum, values[v]);
-            store_halves<int8_low_bits>(values[v], q + v * lanes, q + groups * quant_block + v * lanes);
+            up[v] = _mm512_srai_epi32(_mm512_add_epi32(values[v], half), int8_low_bits);
+            values[v] = _mm512_sub_epi32(values[v], _mm512_slli_epi32(up[v], int8_low_bits));
+        }
+#pragma GCC unroll 8
+        for (int v = 0; v < parts; v += at_once) {
+            store_bytes(up + v, q + v * lanes);
+            store_bytes(values + v, low + v * lanes);
         }
         start[g] = -int8_offset * _mm512_reduce_add_epi32(sum);
     }

@@ -2,29 +2,40 @@
 
 #include <cstdint>
 
+#include "kernels/kv_layout.h"
+
 /// The per-row work of every op but matmul, one set a vector width. Plain pointers only: these run inside
 /// files compiled for one instruction set, where no inline function of a shared header may be emitted.
 namespace draftscope::kernels {
 
 inline constexpr int attention_chunk = 128;  ///< logical positions that share one partial softmax
 
-/// One query head group against one chunk of logical positions. All `rows` heads share one key/value head.
-struct AttentionChunk {
-    const float* q = nullptr;      ///< [rows, head_dim]
-    const void* keys = nullptr;    ///< of this key/value head, f32 or fp16
-    const void* values = nullptr;  ///< of this key/value head
-    bool halves = false;           ///< they are fp16
-    bool fetch = false;            ///< they come from memory: `score` asks for them ahead, values included
-    std::int64_t slot_stride = 0;  ///< values between two slots
-    const std::int32_t* slots =
-        nullptr;    ///< [round_up(count, 16)], slot of each position, padded with any slot
-    int count = 0;  ///< positions, at most attention_chunk
+/// Rows of queries against blocks of the keys of one key/value head, one behind the other.
+struct ScoreTile {
+    const float* const* q = nullptr;  ///< [rows], each [head_dim]
+    float* const* scores = nullptr;   ///< [rows], each [blocks * key_lanes]
     int rows = 0;
+    const void* keys = nullptr;     ///< of the first block, f32 or fp16: [head_dim, key_lanes]
+    bool halves = false;            ///< they, and the values, are fp16
+    std::int64_t block_stride = 0;  ///< values between two blocks
+    int blocks = 0;
     int head_dim = 0;
-    float scale = 1.0f;
-    float* weights = nullptr;  ///< [rows, attention_chunk], what `score` hands to `mix`
-    float* out = nullptr;      ///< [rows, partial_stride]: unnormalised output, then maximum, then sum
-    int partial_stride = 0;    ///< at least head_dim + 2
+    /// Row of the first slot, where keys and values come from memory: they are asked for ahead.
+    const void* fetch_values = nullptr;
+    std::int64_t value_stride = 0;
+};
+
+/// Rows of softmax weights against the values that they share: positions [first, last).
+struct MixTile {
+    const float* const* weights = nullptr;  ///< [rows], each of all positions
+    float* const* out = nullptr;  ///< [rows], each [head_dim]: unnormalised; added to unless `first` is 0
+    int rows = 0;
+    const void* values = nullptr;  ///< of this key/value head, f32 or fp16
+    bool halves = false;
+    std::int64_t stride = 0;              ///< values between two slots
+    const std::int32_t* slots = nullptr;  ///< of each position
+    int first = 0, last = 0;
+    int head_dim = 0;
 };
 
 struct RowKernels {
@@ -58,11 +69,14 @@ struct RowKernels {
     int (*take_marked)(const std::uint8_t* marks, int n, int tables, std::int32_t* out);
     /// Those of x[0, n) whose owners have `bit`, in order; returns how many. `out` has room for 16 more.
     int (*take_owned)(const float* x, const std::uint8_t* owners, std::uint8_t bit, int n, float* out);
-    /// Fills weights with exp(score - maximum) and the maximum and sum in `out`.
-    void (*score_chunk)(const AttentionChunk& chunk);
-    /// Fills the unnormalised output in `out` from weights and values.
-    void (*mix_chunk)(const AttentionChunk& chunk);
-    /// out[head_dim] = softmax-weighted values from `chunks` partials, `partial_step` floats apart.
+    /// Every row's product with every key of the blocks.
+    void (*score_blocks)(const ScoreTile& tile);
+    /// Scores become 2^(score * scale / ln 2 - maximum); `maximum_and_sum` gets that maximum and what they
+    /// add up to. `scores` has room for whole vectors.
+    void (*soften)(float* scores, int count, float scale, float* maximum_and_sum);
+    void (*mix)(const MixTile& tile);
+    /// out[head_dim] = softmax-weighted values from `chunks` partials, `partial_step` floats apart: output,
+    /// maximum, sum.
     void (*join_chunks)(const float* partials, int chunks, std::int64_t partial_step, int head_dim,
                         float* out);
     /// gradient[j] = (exp(student[j] - ss) - exp(teacher[j] - ts)) * weight, in place of the student's if

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/cpu/attention_kernels.h"
 #include "kernels/cpu/row_kernels.h"
 
 /// The row kernels over one vector type. Included by one file per instruction set; `V` keeps the instances
@@ -7,38 +8,10 @@
 namespace draftscope::kernels {
 
 template <typename V>
-struct RowKernelsOf {
+struct RowKernelsOf : VecMath<V> {
     using F = typename V::F;
-
-    static F load_row(const float* x, int i, int n) {
-        return n - i >= 16 ? V::load(x + i) : V::load_n(x + i, n - i);
-    }
-    static void store_row(float* y, int i, int n, F a) {
-        if (n - i >= 16) {
-            V::store(y + i, a);
-        } else {
-            V::store_n(y + i, a, n - i);
-        }
-    }
-
-    /// e^x to about 1e-7 relative: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial in r, times 2^n.
-    /// Below -87.3 (the smallest normal) exactly 0, above 88 held at e^88.
-    static F exp(F x) {
-        const F low = V::set1(-87.3f);
-        const F clamped = V::min(V::max(x, low), V::set1(88.0f));
-        const F n = V::round(V::mul(clamped, V::set1(1.44269504f)));
-        // ln 2 in two parts, the first short enough for n * part to be exact.
-        F r = V::mul_add(n, V::set1(-0.693359375f), clamped);
-        r = V::mul_add(n, V::set1(2.12194440e-4f), r);
-        F p = V::set1(1.9875691500e-4f);
-        p = V::mul_add(p, r, V::set1(1.3981999507e-3f));
-        p = V::mul_add(p, r, V::set1(8.3334519073e-3f));
-        p = V::mul_add(p, r, V::set1(4.1665795894e-2f));
-        p = V::mul_add(p, r, V::set1(1.6666665459e-1f));
-        p = V::mul_add(p, r, V::set1(5.0000001201e-1f));
-        p = V::add(V::mul_add(p, V::mul(r, r), r), V::set1(1.0f));
-        return V::keep_from(x, low, V::mul(p, V::exp2_integral(n)));
-    }
+    using VecMath<V>::load_row, VecMath<V>::store_row, VecMath<V>::exp, VecMath<V>::exp2_below_one;
+    using Attention = AttentionKernelsOf<V>;
 
     static void rms_norm(const float* x, const float* weight, float eps, int n, float* y) {
         F squares[4] = {V::set1(0.0f), V::set1(0.0f), V::set1(0.0f), V::set1(0.0f)};
@@ -118,21 +91,6 @@ struct RowKernelsOf {
         float m = V::largest(V::max(V::max(best[0], best[1]), V::max(best[2], best[3])));
         for (; i < n; ++i) m = x[i] > m ? x[i] : m;
         return m;
-    }
-
-    /// 2^x for x in [-127, 0] to about 1e-7 relative, half the work of exp(); exactly 0 at -127.
-    static F exp2_below_one(F x) {
-        const F shift = V::set1(12582912.0f);
-        const F shifted = V::add(x, shift);
-        const F f = V::sub(x, V::sub(shifted, shift));
-        F p = V::set1(1.5403530e-4f);
-        p = V::mul_add(p, f, V::set1(1.3333558e-3f));
-        p = V::mul_add(p, f, V::set1(9.6181291e-3f));
-        p = V::mul_add(p, f, V::set1(5.5504109e-2f));
-        p = V::mul_add(p, f, V::set1(2.4022651e-1f));
-        p = V::mul_add(p, f, V::set1(6.9314718e-1f));
-        p = V::mul_add(p, f, V::set1(1.0f));
-        return V::times_exp2(p, shifted);
     }
 
     static float sum_exp(const float* x, int n, float shift) {
@@ -311,201 +269,6 @@ struct RowKernelsOf {
         return found;
     }
 
-    /// weights[r][p] = q[row + r] . key(p) for R heads, V::dot_keys keys at a time: each load of a key serves
-    /// R rows.
-    /// Of one head's row.
-    template <typename T>
-    static void fetch_row(const AttentionChunk& c, const void* rows, int position) {
-        const T* row = static_cast<const T*>(rows) + c.slots[position] * c.slot_stride;
-        constexpr int line = 64 / static_cast<int>(sizeof(T));
-        for (int d = 0; d < c.head_dim; d += line) __builtin_prefetch(row + d, 0, 3);
-    }
-
-    template <typename T, int R>
-    static void dot_rows(const AttentionChunk& c, int row) {
-        constexpr int keys = V::dot_keys;
-        constexpr int ahead = 24;  ///< positions
-        const bool fetch = c.fetch && row == 0;
-        const float* q = c.q + static_cast<std::int64_t>(row) * c.head_dim;
-        float* weights = c.weights + row * attention_chunk;
-        for (int p = 0; p < c.count; p += keys) {
-            const T* key[keys];
-            F sum[R][keys];
-            for (int j = p; fetch && j < p + keys; ++j) {
-                if (j + ahead < c.count) fetch_row<T>(c, c.keys, j + ahead);
-                fetch_row<T>(c, c.values, j);
-            }
-#pragma GCC unroll 16
-            for (int j = 0; j < keys; ++j)
-                key[j] = static_cast<const T*>(c.keys) + c.slots[p + j] * c.slot_stride;
-#pragma GCC unroll 4
-            for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 16
-                for (int j = 0; j < keys; ++j) sum[r][j] = V::set1(0.0f);
-            }
-            int d = 0;
-            for (; d + 16 <= c.head_dim; d += 16) {
-                F a[R];
-#pragma GCC unroll 4
-                for (int r = 0; r < R; ++r) a[r] = V::load(q + r * c.head_dim + d);
-#pragma GCC unroll 16
-                for (int j = 0; j < keys; ++j) {
-                    F k = V::load(key[j] + d);
-                    V::hold(k);
-#pragma GCC unroll 4
-                    for (int r = 0; r < R; ++r) sum[r][j] = V::mul_add(a[r], k, sum[r][j]);
-                }
-            }
-            if (d < c.head_dim) {
-                const int n = c.head_dim - d;
-#pragma GCC unroll 16
-                for (int j = 0; j < keys; ++j) {
-                    const F k = V::load_n(key[j] + d, n);
-#pragma GCC unroll 4
-                    for (int r = 0; r < R; ++r) {
-                        sum[r][j] = V::mul_add(V::load_n(q + r * c.head_dim + d, n), k, sum[r][j]);
-                    }
-                }
-            }
-#pragma GCC unroll 4
-            for (int r = 0; r < R; ++r) V::sums(sum[r], weights + r * attention_chunk + p);
-        }
-    }
-
-    /// Turns scores into exp(score - maximum); the padding lanes count nothing.
-    static void soften(const AttentionChunk& c, float* weights, float* partial) {
-        const int padded = (c.count + 15) / 16 * 16;
-        const F scale = V::set1(c.scale);
-        for (int p = c.count; p < padded; ++p) weights[p] = 0.0f;
-        for (int p = 0; p < padded; p += 16) V::store(weights + p, V::mul(V::load(weights + p), scale));
-        for (int p = c.count; p < padded; ++p) weights[p] = -__builtin_inff();
-        F best = V::load(weights);
-        for (int p = 16; p < padded; p += 16) best = V::max(V::load(weights + p), best);
-        const float top = V::largest(best);
-        const F minus = V::set1(-top);
-        F total = V::set1(0.0f);
-        for (int p = 0; p < padded; p += 16) {
-            const F e = exp(V::add(V::load(weights + p), minus));
-            V::store(weights + p, e);
-            total = V::add(total, e);
-        }
-        partial[c.head_dim] = top;
-        partial[c.head_dim + 1] = V::sum(total);
-    }
-
-    /// out[r] = sum over positions, ascending, of weight * value, for R rows and `strips` vectors from d on.
-    template <typename T, int R, int Strips>
-    static void mix_strip(const AttentionChunk& c, int row, int d) {
-        F sum[R][Strips];
-#pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-            for (int s = 0; s < Strips; ++s) sum[r][s] = V::set1(0.0f);
-        }
-        const float* weights = c.weights + row * attention_chunk;
-        for (int p = 0; p < c.count; ++p) {
-            const T* value = static_cast<const T*>(c.values) + c.slots[p] * c.slot_stride + d;
-            F v[Strips];
-#pragma GCC unroll 4
-            for (int s = 0; s < Strips; ++s) v[s] = V::load(value + 16 * s);
-#pragma GCC unroll 4
-            for (int r = 0; r < R; ++r) {
-                const F w = V::set1(weights[r * attention_chunk + p]);
-#pragma GCC unroll 4
-                for (int s = 0; s < Strips; ++s) sum[r][s] = V::mul_add(w, v[s], sum[r][s]);
-            }
-        }
-#pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) {
-            float* out = c.out + static_cast<std::int64_t>(row + r) * c.partial_stride + d;
-#pragma GCC unroll 4
-            for (int s = 0; s < Strips; ++s) V::store(out + 16 * s, sum[r][s]);
-        }
-    }
-
-    template <typename T>
-    static void mix_tail(const AttentionChunk& c, int row, int d, int n) {
-        F sum = V::set1(0.0f);
-        const float* weights = c.weights + row * attention_chunk;
-        for (int p = 0; p < c.count; ++p) {
-            const T* value = static_cast<const T*>(c.values) + c.slots[p] * c.slot_stride + d;
-            sum = V::mul_add(V::set1(weights[p]), V::load_n(value, n), sum);
-        }
-        V::store_n(c.out + static_cast<std::int64_t>(row) * c.partial_stride + d, sum, n);
-    }
-
-    template <typename T, int R>
-    static void mix_rows(const AttentionChunk& c, int row) {
-        int d = 0;
-        for (; d + 64 <= c.head_dim; d += 64) mix_strip<T, R, 4>(c, row, d);
-        for (; d + 16 <= c.head_dim; d += 16) mix_strip<T, R, 1>(c, row, d);
-        if (d == c.head_dim) return;
-        for (int r = 0; r < R; ++r) mix_tail<T>(c, row + r, d, c.head_dim - d);
-    }
-
-    template <typename T>
-    static void dot_chunk(const AttentionChunk& c) {
-        int r = 0;
-        if constexpr (V::dot_rows >= 3) {
-            for (; r + 3 <= c.rows; r += 3) dot_rows<T, 3>(c, r);
-            if (c.rows - r == 2) dot_rows<T, 2>(c, r), r += 2;
-        }
-        for (; r < c.rows; ++r) dot_rows<T, 1>(c, r);
-    }
-
-    static void score_chunk(const AttentionChunk& c) {
-        c.halves ? dot_chunk<std::uint16_t>(c) : dot_chunk<float>(c);
-        for (int r = 0; r < c.rows; ++r) {
-            soften(c, c.weights + r * attention_chunk,
-                   c.out + static_cast<std::int64_t>(r) * c.partial_stride);
-        }
-    }
-
-    template <typename T>
-    static void mix(const AttentionChunk& c) {
-        int r = 0;
-        if constexpr (V::mix_rows >= 4) {
-            for (; r + 4 <= c.rows; r += 4) mix_rows<T, 4>(c, r);
-            if (c.rows - r == 3) return mix_rows<T, 3>(c, r);
-            if (c.rows - r == 2) return mix_rows<T, 2>(c, r);
-        }
-        for (; r < c.rows; ++r) mix_rows<T, 1>(c, r);
-    }
-
-    static void mix_chunk(const AttentionChunk& c) {
-        c.halves ? mix<std::uint16_t>(c) : mix<float>(c);
-    }
-
-    static void join_chunks(const float* partials, int chunks, std::int64_t step, int head_dim, float* out) {
-        float top = -__builtin_inff();
-        for (int c = 0; c < chunks; ++c) {
-            const float m = partials[c * step + head_dim];
-            top = m > top ? m : top;
-        }
-        float total = 0.0f;
-        float factor[16];
-        for (int first = 0; first < chunks; first += 16) {
-            const int count = chunks - first < 16 ? chunks - first : 16;
-            for (int j = 0; j < 16; ++j) {
-                factor[j] = j < count ? partials[(first + j) * step + head_dim] : -__builtin_inff();
-            }
-            V::store(factor, exp(V::add(V::load(factor), V::set1(-top))));
-            for (int j = 0; j < count; ++j) {
-                const float* partial = partials + (first + j) * step;
-                total += factor[j] * partial[head_dim + 1];
-                const F weight = V::set1(factor[j]);
-                for (int d = 0; d < head_dim; d += 16) {
-                    const F before = first + j == 0 ? V::set1(0.0f) : load_row(out, d, head_dim);
-                    store_row(out, d, head_dim, V::mul_add(weight, load_row(partial, d, head_dim), before));
-                }
-            }
-        }
-        const F inverse = V::set1(1.0f / total);
-        for (int d = 0; d < head_dim; d += 16) {
-            store_row(out, d, head_dim, V::mul(load_row(out, d, head_dim), inverse));
-        }
-    }
-
     static float forward_kl(const float* teacher, float ts, const float* student, float ss, int n,
                             float weight, float* gradient) {
         // A masked token (-inf) has no mass and must not turn 0 * inf into NaN.
@@ -529,9 +292,27 @@ struct RowKernelsOf {
     }
 
     static constexpr RowKernels table() {
-        return {rms_norm,   silu_mul,    add,        round_to_bf16, to_f16,      rope,         largest,
-                sum_exp,    above,       take_above, take_places,   count_above, take_between, take_marked,
-                take_owned, score_chunk, mix_chunk,  join_chunks,   forward_kl,  exp_scaled};
+        return {rms_norm,
+                silu_mul,
+                add,
+                round_to_bf16,
+                to_f16,
+                rope,
+                largest,
+                sum_exp,
+                above,
+                take_above,
+                take_places,
+                count_above,
+                take_between,
+                take_marked,
+                take_owned,
+                Attention::score_blocks,
+                Attention::soften,
+                Attention::mix,
+                Attention::join_chunks,
+                forward_kl,
+                exp_scaled};
     }
 };
 

@@ -8,9 +8,9 @@ namespace draftscope::kernels {
 
 /// VecPortable's members on two 256-bit registers (AVX2 and FMA).
 struct VecAvx2 {
-    static constexpr int dot_keys = 4;
-    static constexpr int dot_rows = 1;
-    static constexpr int mix_rows = 1;
+    static constexpr int most_rows = 2;      ///< of queries that share one load of keys or values
+    static constexpr int wide_blocks = 2;    ///< of keys that most_rows go through together
+    static constexpr int narrow_blocks = 2;  ///< and that up to two rows do
     struct F {
         __m256 lo, hi;
     };
@@ -81,13 +81,6 @@ struct VecAvx2 {
         const __m128 quarter = _mm_max_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
         const __m128 pair = _mm_max_ps(quarter, _mm_movehl_ps(quarter, quarter));
         return _mm_cvtss_f32(_mm_max_ss(pair, _mm_shuffle_ps(pair, pair, 1)));
-    }
-    static void sums(const F (&a)[dot_keys], float* out) {
-        __m256 folded[dot_keys];
-        for (int j = 0; j < dot_keys; ++j) folded[j] = _mm256_add_ps(a[j].lo, a[j].hi);
-        const __m256 all =
-            _mm256_hadd_ps(_mm256_hadd_ps(folded[0], folded[1]), _mm256_hadd_ps(folded[2], folded[3]));
-        _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
     }
 
   private:

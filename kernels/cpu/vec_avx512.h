@@ -8,9 +8,9 @@ namespace draftscope::kernels {
 
 /// VecPortable's members on one 512-bit register (AVX-512 F, BW, DQ, VL).
 struct VecAvx512 {
-    static constexpr int dot_keys = 8;
-    static constexpr int dot_rows = 3;
-    static constexpr int mix_rows = 4;
+    static constexpr int most_rows = 12;     ///< of queries that share one load of keys or values
+    static constexpr int wide_blocks = 2;    ///< of keys that most_rows go through together
+    static constexpr int narrow_blocks = 4;  ///< and that up to two rows do
     using F = __m512;
 
     static __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) - 1u); }
@@ -97,29 +97,6 @@ struct VecAvx512 {
         const __m128 quarter = _mm_max_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
         const __m128 pair = _mm_max_ps(quarter, _mm_movehl_ps(quarter, quarter));
         return _mm_cvtss_f32(_mm_max_ss(pair, _mm_shuffle_ps(pair, pair, 1)));
-    }
-    /// A transposing tree: each level adds the halves of two vectors at once.
-    static void sums(const F (&a)[dot_keys], float* out) {
-        F quarter[2];
-        for (int i = 0; i < 2; ++i) {
-            const F low = fold_halves(a[4 * i], a[4 * i + 1]);
-            const F high = fold_halves(a[4 * i + 2], a[4 * i + 3]);
-            quarter[i] =
-                _mm512_add_ps(_mm512_shuffle_f32x4(low, high, 0x88), _mm512_shuffle_f32x4(low, high, 0xdd));
-        }
-        // Four lanes of vector 4 i + j lie in 128-bit part j of quarter[i]; fold_pairs leaves two of each.
-        const F pairs = fold_pairs(quarter[0], quarter[1]);
-        const F all = _mm512_add_ps(pairs, _mm512_permute_ps(pairs, 0x4e));
-        const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 0, 0, 0, 0, 0, 0, 0, 0);
-        _mm256_storeu_ps(out, _mm512_castps512_ps256(_mm512_permutexvar_ps(order, all)));
-    }
-
-  private:
-    static F fold_halves(F a, F b) {
-        return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
-    }
-    static F fold_pairs(F a, F b) {
-        return _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
     }
 };
 

@@ -11,9 +11,9 @@ namespace draftscope::kernels {
 /// 16 floats and the operations the row kernels need, in plain C++. The other vec_*.h files give the same
 /// members in registers; sums of lanes always follow the same tree (halves folded together).
 struct VecPortable {
-    static constexpr int dot_keys = 4;  ///< keys whose dot products attention keeps in flight
-    static constexpr int dot_rows = 1;  ///< query heads that share one load of a key
-    static constexpr int mix_rows = 1;  ///< softmax rows that share one pass over the values
+    static constexpr int most_rows = 2;      ///< of queries that share one load of keys or values
+    static constexpr int wide_blocks = 2;    ///< of keys that most_rows go through together
+    static constexpr int narrow_blocks = 2;  ///< and that up to two rows do
     struct F {
         float v[16];
     };
@@ -116,10 +116,6 @@ struct VecPortable {
         float m = a.v[0];
         for (int i = 1; i < 16; ++i) m = a.v[i] > m ? a.v[i] : m;
         return m;
-    }
-    /// out[j] = sum of the lanes of a[j].
-    static void sums(const F (&a)[dot_keys], float* out) {
-        for (int j = 0; j < dot_keys; ++j) out[j] = sum(a[j]);
     }
 };
 

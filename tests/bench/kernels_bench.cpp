@@ -121,14 +121,18 @@ void forward_attention(benchmark::State& state) {
     const int context = static_cast<int>(state.range(1));
     Exec& exec = exec_of(all_threads());
     const std::size_t kv = static_cast<std::size_t>(context) * kv_heads * head_dim;
-    const auto kept = [&](std::uint64_t seed) {
-        const std::vector<float> drawn = normal(kv * layers, seed);
-        std::vector<std::byte> rows(drawn.size() * bytes_of(type));
-        store_kv(exec, type, drawn.data(), static_cast<int>(drawn.size()), rows.data());
-        return rows;
-    };
-    const std::vector<std::byte> keys = kept(1), values = kept(2);
-    const std::size_t layer_bytes = kv * bytes_of(type);
+    constexpr int kv_width = kv_heads * head_dim;
+    const std::size_t key_layer = key_bytes(type, kv_width, context), value_layer = kv * bytes_of(type);
+    std::vector<std::byte> keys(key_layer * layers), values(value_layer * layers);
+    const std::vector<float> drawn = normal(kv * layers, 1);
+    for (int l = 0; l < layers; ++l) {
+        for (int p = 0; p < context; ++p) {
+            const float* row = drawn.data() + (std::ptrdiff_t{l} * context + p) * kv_width;
+            const auto layer = static_cast<std::size_t>(l);
+            store_key(exec, type, row, kv_width, p, keys.data() + key_layer * layer);
+            store_value(exec, type, row, kv_width, p, values.data() + value_layer * layer);
+        }
+    }
     const std::vector<float> q = normal(static_cast<std::size_t>(m) * heads * head_dim, 3);
     std::vector<float> out(q.size());
     std::vector<AttentionQuery> queries(static_cast<std::size_t>(m));
@@ -138,14 +142,15 @@ void forward_attention(benchmark::State& state) {
                 AttentionQuery& query = queries[static_cast<std::size_t>(i)];
                 query.q = q.data() + static_cast<std::ptrdiff_t>(i) * heads * head_dim;
                 query.out = out.data() + static_cast<std::ptrdiff_t>(i) * heads * head_dim;
-                query.keys = keys.data() + layer_bytes * static_cast<std::size_t>(l);
-                query.values = values.data() + layer_bytes * static_cast<std::size_t>(l);
+                query.keys = keys.data() + key_layer * static_cast<std::size_t>(l);
+                query.values = values.data() + value_layer * static_cast<std::size_t>(l);
                 query.prefix = context - m + 1 + i;
             }
             attention(exec, {heads, kv_heads, head_dim, 0.125f, type}, queries);
         }
     }
-    state.SetBytesProcessed(static_cast<std::int64_t>(2 * layer_bytes * layers) * state.iterations());
+    state.SetBytesProcessed(static_cast<std::int64_t>((key_layer + value_layer) * layers) *
+                            state.iterations());
 }
 
 /// The small ops of all layers: two norms, residuals and the gated activation.

@@ -466,30 +466,39 @@ TEST(Target, RefusesAConfigThatTheWeightsContradict) {
 }
 
 TEST(KvCache, KeepsAPathAndGrowsBehindIt) {
-    KvCache cache(2, 8, 3, kernels::KvType::f32);
-    const auto floats = [](std::byte* rows) { return reinterpret_cast<float*>(rows); };
-    const auto fill = [&](std::byte* rows, int slots, float base) {
-        for (int i = 0; i < slots * 3; ++i) floats(rows)[i] = base + static_cast<float>(i);
-    };
-    for (int layer = 0; layer < 2; ++layer) {
-        fill(cache.keys(layer), 8, 100.0f * static_cast<float>(layer));
-        fill(cache.values(layer), 8, 1000.0f + 100.0f * static_cast<float>(layer));
-    }
-    cache.commit(2);
-    const std::vector<int> path{0, 3, 5};
-    cache.commit_path(path);
-    EXPECT_EQ(cache.length(), 5);
-    EXPECT_EQ(cache.free_slots(), 3);
-    cache.ensure_free(10);
-    EXPECT_EQ(cache.length(), 5);
-    EXPECT_GE(cache.free_slots(), 10);
-    const int kept[] = {0, 1, 2, 5, 7};
-    for (int layer = 0; layer < 2; ++layer) {
-        for (int slot = 0; slot < 5; ++slot) {
-            const float expected = 100.0f * static_cast<float>(layer) + static_cast<float>(3 * kept[slot]);
-            EXPECT_EQ(floats(cache.keys(layer))[3 * slot], expected);
-            EXPECT_EQ(floats(cache.values(layer))[3 * slot + 2], expected + 1002.0f);
+    constexpr int width = 3, slots = 24;
+    const auto exec = kernels::make_cpu_exec(1);
+    KvCache cache(2, slots, width, kernels::KvType::f32), expected(2, 40, width, kernels::KvType::f32);
+    const auto put = [&](KvCache& to, int layer, int slot, int number) {
+        std::vector<float> row(width), other(width);
+        for (int d = 0; d < width; ++d) {
+            row[static_cast<std::size_t>(d)] = static_cast<float>(1000 * layer + 10 * number + d);
+            other[static_cast<std::size_t>(d)] = -row[static_cast<std::size_t>(d)];
         }
+        kernels::store_key(*exec, to.type(), row.data(), width, slot, to.keys(layer));
+        kernels::store_value(*exec, to.type(), other.data(), width, slot, to.values(layer));
+    };
+    for (int layer = 0; layer < 2; ++layer)
+        for (int slot = 0; slot < slots; ++slot) put(cache, layer, slot, slot);
+    cache.commit(14);
+    const std::vector<int> path{0, 3, 5, 9};
+    cache.commit_path(path);
+    EXPECT_EQ(cache.length(), 18);
+    EXPECT_EQ(cache.free_slots(), 6);
+    cache.ensure_free(22);
+    EXPECT_EQ(cache.length(), 18);
+    EXPECT_GE(cache.free_slots(), 22);
+    for (int layer = 0; layer < 2; ++layer) {
+        for (int slot = 0; slot < 18; ++slot)
+            put(expected, layer, slot, slot < 14 ? slot : 14 + path[static_cast<std::size_t>(slot - 14)]);
+        const auto floats = [&](std::byte* rows) { return reinterpret_cast<float*>(rows); };
+        for (int slot = 0; slot < 18; ++slot)
+            for (int d = 0; d < width; ++d) {
+                const int key = (slot / 16 * width + d) * 16 + slot % 16;
+                EXPECT_EQ(floats(cache.keys(layer))[key], floats(expected.keys(layer))[key]);
+                EXPECT_EQ(floats(cache.values(layer))[slot * width + d],
+                          floats(expected.values(layer))[slot * width + d]);
+            }
     }
     cache.truncate(1);
     EXPECT_EQ(cache.length(), 1);
@@ -511,12 +520,12 @@ TEST(KvCache, HoldsHalvesUnlessWeightsAreF32) {
 
     // A path moves whole rows of either size.
     ASSERT_TRUE(narrow->prefill(*exec, halves, tokens, {}, out).ok());
-    const std::vector<std::byte> before(halves.keys(0), halves.keys(0) + 3 * halves.row_bytes());
+    const std::vector<std::byte> before(halves.values(0), halves.values(0) + 3 * halves.row_bytes());
     halves.truncate(1);
     halves.commit_path(std::vector<int>{1});
     halves.ensure_free(40);
-    EXPECT_TRUE(std::equal(halves.keys(0), halves.keys(0) + halves.row_bytes(), before.begin()));
-    EXPECT_TRUE(std::equal(halves.keys(0) + halves.row_bytes(), halves.keys(0) + 2 * halves.row_bytes(),
+    EXPECT_TRUE(std::equal(halves.values(0), halves.values(0) + halves.row_bytes(), before.begin()));
+    EXPECT_TRUE(std::equal(halves.values(0) + halves.row_bytes(), halves.values(0) + 2 * halves.row_bytes(),
                            before.begin() + static_cast<std::ptrdiff_t>(2 * halves.row_bytes())));
 }
 

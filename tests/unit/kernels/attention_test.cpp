@@ -18,29 +18,33 @@ std::string name_of(KvType type) {
 
 /// Keys or values as a cache keeps them, with what those mean.
 struct Kept {
-    Kept(const AttentionShape& shape, int slots, std::uint64_t seed)
-        : meant(slots, shape.kv_heads * shape.head_dim), type(shape.kv) {
+    Kept(const AttentionShape& shape, int slots, std::uint64_t seed, bool keys)
+        : meant(slots, shape.kv_heads * shape.head_dim), type(shape.kv), are_keys(keys) {
         Rng rng(seed);
         for (float& v : meant.data) v = static_cast<float>(rng.normal());
         if (type == KvType::f16)
             for (float& v : meant.data) v = float_of_f16(f16_of(v));
-        rows.resize(meant.data.size() * bytes_of(type));
-        const auto exec = make_cpu_exec(1);
-        store_kv(*exec, type, meant.data.data(), static_cast<int>(meant.data.size()), rows.data());
+        // What no slot holds may be anything.
+        stored.assign(key_bytes(type, meant.cols, slots), std::byte{0xff});
+        for (int slot = 0; slot < slots; ++slot) put(slot, meant.row(slot));
     }
-    std::size_t row_bytes() const { return static_cast<std::size_t>(meant.cols) * bytes_of(type); }
-    std::byte* row(int slot) { return rows.data() + static_cast<std::size_t>(slot) * row_bytes(); }
+    void put(int slot, const float* row) {
+        const auto exec = make_cpu_exec(1);
+        are_keys ? store_key(*exec, type, row, meant.cols, slot, stored.data())
+                 : store_value(*exec, type, row, meant.cols, slot, stored.data());
+    }
 
     Table meant;
     KvType type;
-    std::vector<std::byte> rows;
+    bool are_keys;
+    std::vector<std::byte> stored;
 };
 
 struct Cache {
     Cache(const AttentionShape& shape, int slots, std::uint64_t seed)
-        : keys(shape, slots, seed), values(shape, slots, seed + 1) {}
+        : keys(shape, slots, seed, true), values(shape, slots, seed + 1, false) {}
     AttentionQuery query(const float* q, float* out, int prefix, std::span<const int> tail = {}) const {
-        return {q, out, keys.rows.data(), values.rows.data(), prefix, tail};
+        return {q, out, keys.stored.data(), values.stored.data(), prefix, tail};
     }
     Kept keys;
     Kept values;
@@ -147,7 +151,7 @@ TEST(Attention, KeysAndValuesAreRoundedToTheNearestAndHeldFinite) {
         const auto exec = make_cpu_exec(1, isa);
         for (const std::size_t n : {std::size_t{1}, std::size_t{16}, std::size_t{31}, values.size()}) {
             std::vector<std::uint16_t> out(n + 1, 0x1234);
-            store_kv(*exec, KvType::f16, values.data(), static_cast<int>(n), out.data());
+            store_value(*exec, KvType::f16, values.data(), static_cast<int>(n), 0, out.data());
             for (std::size_t i = 0; i < n; ++i) {
                 if (std::isnan(values[i])) {
                     EXPECT_TRUE(std::isnan(float_of_f16(out[i]))) << name_of(isa);
@@ -195,8 +199,8 @@ void tree_slots_give_the_bits_of_a_chain(const AttentionShape& shape) {
                 const std::vector<int>& path = tree.paths[static_cast<std::size_t>(i)];
                 for (std::size_t p = 0; p < path.size(); ++p) {
                     const int slot = prefix + static_cast<int>(p);
-                    std::copy_n(cache.keys.row(path[p]), cache.keys.row_bytes(), chain.keys.row(slot));
-                    std::copy_n(cache.values.row(path[p]), cache.values.row_bytes(), chain.values.row(slot));
+                    chain.keys.put(slot, cache.keys.meant.row(path[p]));
+                    chain.values.put(slot, cache.values.meant.row(path[p]));
                 }
                 Table alone(1, q.cols);
                 const AttentionQuery query =
@@ -263,13 +267,28 @@ void unused_slots_may_hold_anything(const AttentionShape& shape) {
     AttentionQuery query = cache.query(q.row(0), clean.row(0), 4, tail);
     attention(*exec, shape, {&query, 1});
     for (const int slot : {4, 5, 7}) {
-        // All bits set are a NaN in either type.
-        std::fill_n(cache.keys.row(slot), cache.keys.row_bytes(), std::byte{0xff});
-        std::fill_n(cache.values.row(slot), cache.values.row_bytes(), std::byte{0xff});
+        const std::vector<float> nan(static_cast<std::size_t>(cache.keys.meant.cols),
+                                     std::numeric_limits<float>::quiet_NaN());
+        cache.keys.put(slot, nan.data());
+        cache.values.put(slot, nan.data());
     }
     query.out = dirty.row(0);
     attention(*exec, shape, {&query, 1});
     EXPECT_TRUE(same_bits(clean.row(0), dirty.row(0), q.cols));
+}
+
+/// A path's keys lie together behind the prefix afterwards, whatever block they come from.
+TEST(Attention, KeysMove) {
+    for (const KvType type : kv_types) {
+        const AttentionShape shape{4, 2, 20, 0.2f, type};
+        const Kept before(shape, 50, 3, true);
+        Kept moved = before, expected = before;
+        for (const auto& [from, to] : {std::pair{17, 15}, {18, 16}, {49, 17}, {3, 2}}) {
+            move_key(type, before.meant.cols, moved.stored.data(), from, to);
+            expected.put(to, before.meant.row(from));
+        }
+        EXPECT_EQ(moved.stored, expected.stored) << name_of(type);
+    }
 }
 
 TEST(Attention, UnusedSlotsMayHoldAnything) {

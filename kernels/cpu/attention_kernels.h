@@ -1,0 +1,229 @@
+#pragma once
+
+#include "kernels/cpu/row_kernels.h"
+#include "kernels/cpu/vec_math.h"
+
+/// Attention over one vector type. What a (row, key) pair or a (row, value) pair adds up never depends on the
+/// other rows of a tile: scores run over the head's dimensions, outputs over the positions, ascending.
+namespace draftscope::kernels {
+
+template <typename V>
+struct AttentionKernelsOf : VecMath<V> {
+    using F = typename V::F;
+    using VecMath<V>::load_row, VecMath<V>::store_row, VecMath<V>::exp2_below_one;
+
+    /// Asks memory for keys and values, a line of each at a time.
+    template <typename T>
+    struct Fetcher {
+        static constexpr int line = 64 / static_cast<int>(sizeof(T));
+
+        Fetcher(const ScoreTile& t, int block)
+            : value(static_cast<const T*>(t.fetch_values) +
+                    static_cast<std::int64_t>(block) * key_lanes * t.value_stride),
+              stride(t.value_stride),
+              width(t.head_dim) {}
+        void next_value() {
+            __builtin_prefetch(value + at, 0, 3);
+            at += line;
+            if (at < width) return;
+            at = 0;
+            value += stride;
+        }
+
+        const T* value;
+        std::int64_t stride;
+        int width;
+        int at = 0;
+    };
+
+    /// R rows against B blocks of keys: each load of a dimension of 16 keys serves R rows.
+    template <typename T, int R, int B, bool Fetch>
+    static void dot_tile(const ScoreTile& t, int row, int block) {
+        const T* keys = static_cast<const T*>(t.keys) + block * t.block_stride;
+        const float* const* q = t.q + row;
+        Fetcher<T> fetcher(t, block);
+        const bool more = block + 2 * B <= t.blocks;
+        F sum[R][B];
+#pragma GCC unroll 16
+        for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+            for (int b = 0; b < B; ++b) sum[r][b] = V::set1(0.0f);
+        }
+        for (int d = 0; d < t.head_dim; ++d) {
+            if constexpr (Fetch) {
+                constexpr int dims = Fetcher<T>::line / key_lanes;
+                for (int b = 0; d % dims == 0 && b < B; ++b) {
+                    if (more) __builtin_prefetch(keys + (b + B) * t.block_stride + d * key_lanes, 0, 3);
+                    fetcher.next_value();
+                }
+            }
+            F k[B];
+#pragma GCC unroll 4
+            for (int b = 0; b < B; ++b) {
+                k[b] = V::load(keys + b * t.block_stride + d * key_lanes);
+                V::hold(k[b]);
+            }
+#pragma GCC unroll 16
+            for (int r = 0; r < R; ++r) {
+                const F a = V::set1(q[r][d]);
+#pragma GCC unroll 4
+                for (int b = 0; b < B; ++b) sum[r][b] = V::mul_add(a, k[b], sum[r][b]);
+            }
+        }
+#pragma GCC unroll 16
+        for (int r = 0; r < R; ++r) {
+            float* out = t.scores[row + r] + block * key_lanes;
+#pragma GCC unroll 4
+            for (int b = 0; b < B; ++b) V::store(out + b * key_lanes, sum[r][b]);
+        }
+    }
+
+    template <typename T, int R>
+    static void dot_rows(const ScoreTile& t, int row) {
+        constexpr int blocks = R <= 2 ? V::narrow_blocks : V::wide_blocks;
+        const bool fetch = t.fetch_values != nullptr && row == 0;
+        int b = 0;
+        for (; b + blocks <= t.blocks; b += blocks)
+            fetch ? dot_tile<T, R, blocks, true>(t, row, b) : dot_tile<T, R, blocks, false>(t, row, b);
+        for (; b < t.blocks; ++b)
+            fetch ? dot_tile<T, R, 1, true>(t, row, b) : dot_tile<T, R, 1, false>(t, row, b);
+    }
+
+    template <typename T>
+    static void dot_all(const ScoreTile& t) {
+        int r = 0;
+        if constexpr (V::most_rows >= 12) {
+            for (; r + 12 <= t.rows; r += 12) dot_rows<T, 12>(t, r);
+            for (; r + 6 <= t.rows; r += 6) dot_rows<T, 6>(t, r);
+            for (; r + 3 <= t.rows; r += 3) dot_rows<T, 3>(t, r);
+        }
+        for (; r + 2 <= t.rows; r += 2) dot_rows<T, 2>(t, r);
+        if (r < t.rows) dot_rows<T, 1>(t, r);
+    }
+
+    static void score_blocks(const ScoreTile& t) {
+        t.halves ? dot_all<std::uint16_t>(t) : dot_all<float>(t);
+    }
+
+    /// In units of ln 2, so that 2^x needs no other factor.
+    static void soften(float* scores, int count, float scale, float* maximum_and_sum) {
+        constexpr float log2_e = 1.44269504f;
+        const int padded = (count + 15) / 16 * 16;
+        for (int p = count; p < padded; ++p) scores[p] = -__builtin_inff();
+        F best = V::load(scores);
+        for (int p = 16; p < padded; p += 16) best = V::max(V::load(scores + p), best);
+        const float factor = scale * log2_e;
+        const float top = V::largest(best) * factor;
+        const F minus = V::set1(-top), times = V::set1(factor), low = V::set1(-127.0f);
+        F total = V::set1(0.0f);
+        for (int p = 0; p < padded; p += 16) {
+            const F e = exp2_below_one(V::max(V::mul_add(V::load(scores + p), times, minus), low));
+            V::store(scores + p, e);
+            total = V::add(total, e);
+        }
+        maximum_and_sum[0] = top;
+        maximum_and_sum[1] = V::sum(total);
+    }
+
+    /// R rows, `Strips` vectors from dimension d on: each load of a value serves R rows.
+    template <typename T, int R, int Strips>
+    static void mix_strip(const MixTile& t, int row, int d) {
+        F sum[R][Strips];
+#pragma GCC unroll 16
+        for (int r = 0; r < R; ++r) {
+            const float* out = t.out[row + r] + d;
+#pragma GCC unroll 4
+            for (int s = 0; s < Strips; ++s) sum[r][s] = t.first == 0 ? V::set1(0.0f) : V::load(out + 16 * s);
+        }
+        const float* const* weights = t.weights + row;
+        for (int p = t.first; p < t.last; ++p) {
+            const T* value = static_cast<const T*>(t.values) + t.slots[p] * t.stride + d;
+            F v[Strips];
+#pragma GCC unroll 4
+            for (int s = 0; s < Strips; ++s) {
+                v[s] = V::load(value + 16 * s);
+                V::hold(v[s]);
+            }
+#pragma GCC unroll 16
+            for (int r = 0; r < R; ++r) {
+                const F w = V::set1(weights[r][p]);
+#pragma GCC unroll 4
+                for (int s = 0; s < Strips; ++s) sum[r][s] = V::mul_add(w, v[s], sum[r][s]);
+            }
+        }
+#pragma GCC unroll 16
+        for (int r = 0; r < R; ++r) {
+            float* out = t.out[row + r] + d;
+#pragma GCC unroll 4
+            for (int s = 0; s < Strips; ++s) V::store(out + 16 * s, sum[r][s]);
+        }
+    }
+
+    template <typename T>
+    static void mix_rest(const MixTile& t, int row, int d, int n) {
+        F sum = t.first == 0 ? V::set1(0.0f) : V::load_n(t.out[row] + d, n);
+        for (int p = t.first; p < t.last; ++p) {
+            const T* value = static_cast<const T*>(t.values) + t.slots[p] * t.stride + d;
+            sum = V::mul_add(V::set1(t.weights[row][p]), V::load_n(value, n), sum);
+        }
+        V::store_n(t.out[row] + d, sum, n);
+    }
+
+    template <typename T, int R, int Strips>
+    static void mix_rows(const MixTile& t, int row) {
+        int d = 0;
+        for (; d + 16 * Strips <= t.head_dim; d += 16 * Strips) mix_strip<T, R, Strips>(t, row, d);
+        for (; d + 16 <= t.head_dim; d += 16) mix_strip<T, R, 1>(t, row, d);
+        if (d == t.head_dim) return;
+        for (int r = 0; r < R; ++r) mix_rest<T>(t, row + r, d, t.head_dim - d);
+    }
+
+    template <typename T>
+    static void mix_all(const MixTile& t) {
+        int r = 0;
+        if constexpr (V::most_rows >= 12) {
+            for (; r + 12 <= t.rows; r += 12) mix_rows<T, 12, 2>(t, r);
+            for (; r + 6 <= t.rows; r += 6) mix_rows<T, 6, 4>(t, r);
+            for (; r + 3 <= t.rows; r += 3) mix_rows<T, 3, 4>(t, r);
+            for (; r + 2 <= t.rows; r += 2) mix_rows<T, 2, 4>(t, r);
+        }
+        for (; r < t.rows; ++r) mix_rows<T, 1, 4>(t, r);
+    }
+
+    static void mix(const MixTile& t) {
+        t.halves ? mix_all<std::uint16_t>(t) : mix_all<float>(t);
+    }
+
+    static void join_chunks(const float* partials, int chunks, std::int64_t step, int head_dim, float* out) {
+        float top = -__builtin_inff();
+        for (int c = 0; c < chunks; ++c) {
+            const float m = partials[c * step + head_dim];
+            top = m > top ? m : top;
+        }
+        float total = 0.0f;
+        float factor[16];
+        for (int first = 0; first < chunks; first += 16) {
+            const int count = chunks - first < 16 ? chunks - first : 16;
+            for (int j = 0; j < 16; ++j) {
+                factor[j] = j < count ? partials[(first + j) * step + head_dim] : -__builtin_inff();
+            }
+            const F above = V::max(V::add(V::load(factor), V::set1(-top)), V::set1(-127.0f));
+            V::store(factor, exp2_below_one(above));
+            for (int j = 0; j < count; ++j) {
+                const float* partial = partials + (first + j) * step;
+                total += factor[j] * partial[head_dim + 1];
+                const F weight = V::set1(factor[j]);
+                for (int d = 0; d < head_dim; d += 16) {
+                    const F before = first + j == 0 ? V::set1(0.0f) : load_row(out, d, head_dim);
+                    store_row(out, d, head_dim, V::mul_add(weight, load_row(partial, d, head_dim), before));
+                }
+            }
+        }
+        const F inverse = V::set1(1.0f / total);
+        for (int d = 0; d < head_dim; d += 16) {
+            store_row(out, d, head_dim, V::mul(load_row(out, d, head_dim), inverse));
+        }
+    }
+};
+
+}  // namespace draftscope::kernels
