@@ -42,9 +42,7 @@ ACCEPTED = [
              "four exponentials side by side and their constants take more than 16 registers"),
     Accepted("row_kernels_avx2", "RowKernelsOf<VecAvx2>::silu_mul", 2, 2, "as sum_exp: exponentials and a quotient"),
     Accepted("row_kernels_avx2", "RowKernelsOf<VecAvx2>::forward_kl", 4, 4, "as sum_exp: two exponentials, two sums"),
-    Accepted("row_kernels_avx2", "void RowKernelsOf<VecAvx2>::mix_strip<unsigned short,", 1, 1,
-             "eight sums, as many values and a weight are 17 registers"),
-    Accepted("row_kernels_avx2", "RowKernelsOf<VecAvx2>::mix_chunk", 1, 2,
+    Accepted("row_kernels_avx2", "AttentionKernelsOf<VecAvx2>::mix", 1, 2,
              "what is left of a head behind whole vectors is copied there on purpose"),
 ]
 

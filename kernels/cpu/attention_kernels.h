@@ -187,7 +187,8 @@ struct AttentionKernelsOf : VecMath<V> {
             for (; r + 3 <= t.rows; r += 3) mix_rows<T, 3, 4>(t, r);
             for (; r + 2 <= t.rows; r += 2) mix_rows<T, 2, 4>(t, r);
         }
-        for (; r < t.rows; ++r) mix_rows<T, 1, 4>(t, r);
+        constexpr int strips = V::most_rows >= 12 ? 4 : 2;
+        for (; r < t.rows; ++r) mix_rows<T, 1, strips>(t, r);
     }
 
     static void mix(const MixTile& t) {
