@@ -318,6 +318,7 @@ Status EngineHost::Impl::load_heads(const ResolvedRun& run) {
     if (head && key == head_key) return {};
     const HeadWeights weights = head_weights(run);
     full_head.reset();
+    head_key.clear();  // of no head while one may fail to be prepared
     DS_ASSIGN(head, make_head(*run.head, run.artefacts));
     DS_TRY(head->prepare(*exec, weights));
     if (run.head->id != "full") {

@@ -141,6 +141,11 @@ void CandidateRows::extend(BeamExpansion& beam, int level, int parents, int firs
         const auto r = static_cast<std::size_t>(row), parent = static_cast<std::size_t>(p);
         counts_[parent] = std::min(proposal_.counts[r], topk);
         for (int c = 0; c < counts_[parent]; ++c) {
+            // A device whose memory is out names no tokens, and what is none has no embedding to go on with.
+            if (proposal_.ids[at(row, c)] == no_token) {
+                counts_[parent] = c;
+                break;
+            }
             const std::size_t to = parent * width + static_cast<std::size_t>(c);
             ids_[to] = proposal_.ids[at(row, c)];
             logprobs_[to] = proposal_.logits[at(row, c)] - proposal_.logsumexp[r];

@@ -58,6 +58,7 @@ class DynaSpecHead final : public Head, public ClustersThere {
         // A level that stays on the device asks the router on that device itself, whose memory is another.
         router_there_ = Router();
         if (beside_ != nullptr) {
+            DS_TRY(take_errors_beside());
             DS_ASSIGN(router_there_, Router::load(exec, weights, artefact_, 2 * weights.hidden, clusters_));
         }
         lane_ = std::make_unique<SideLane>(exec, Phase::router);
@@ -93,6 +94,7 @@ class DynaSpecHead final : public Head, public ClustersThere {
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
                  Proposal& out) override {
         lane_->wait(context, running_);
+        if (const Status routed = take_errors_beside(); !routed.ok()) refuse(context.exec, routed);
         if (running_ == 0 || chosen().rows != hidden.rows) choose_all(hidden.rows);
         running_ = 0;
         vocab_.propose(context, hidden, chosen(), per_row_, states, k, out);
@@ -154,6 +156,19 @@ class DynaSpecHead final : public Head, public ClustersThere {
         router_.run(exec, inputs, scores);
         chosen_.resize(count * static_cast<std::size_t>(routed_));
         best_clusters(scores, Rows<std::int32_t>(chosen_.data(), rows, routed_), order_);
+    }
+    /// Nobody else waits for that queue, nor hears of what failed on it.
+    Status take_errors_beside() {
+        if (beside_ == nullptr) return {};
+        kernels::Device& queue = *beside_->device();
+        const std::lock_guard lock(queue.busy());
+        Status found = queue.finish();
+        queue.forgive();
+        return found;
+    }
+    static void refuse(kernels::Exec& exec, const Status& why) {
+        const std::lock_guard lock(exec.device()->busy());
+        exec.device()->refuse(why.error().message);
     }
     void choose_all(int rows) {
         routed_ = clusters_;

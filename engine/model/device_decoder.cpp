@@ -23,7 +23,11 @@ std::size_t product(std::int64_t a, std::int64_t b) {
 const float* DeviceDecoder::keep(std::span<const float> values) {
     if (values.empty()) return nullptr;
     kernels::DeviceBuffer buffer;
-    if (!buffer.reserve(*device_, values.size_bytes())) return nullptr;
+    if (!buffer.reserve(*device_, values.size_bytes())) {
+        // A missing norm would look like one that the layer does not have.
+        device_->fail("out of device memory for norms and biases");
+        return nullptr;
+    }
     device_->upload(buffer.as<float>(), values.data(), values.size_bytes());
     kept_.push_back(std::move(buffer));
     return kept_.back().as<float>();

@@ -57,26 +57,27 @@ const Bf16* DeviceWorkspace::upload_rounded(Device& device, const DeviceMatrix& 
     return half;
 }
 
-Matrix DeviceMatrixAccess::allocate(Device& device, int rows, int k) {
-    Matrix matrix;
+std::string DeviceMatrixAccess::allocate(Device& device, int rows, int k, Matrix& matrix) {
+    matrix = Matrix();
     matrix.n_ = rows;
     matrix.k_ = k;
     matrix.packing_ = {Precision::bf16, false};
     matrix.device_ = &device;
     const int stride = padded_columns(k);
     matrix.bytes_ = static_cast<std::size_t>(rows) * static_cast<std::size_t>(stride) * sizeof(Bf16);
-    if (!matrix.device_data_.reserve(device, std::max<std::size_t>(matrix.bytes_, 1)))
-        device.fail(fmt::format("no memory for a matrix of {} x {} ({:.2f} GB)", rows, k,
-                                static_cast<double>(matrix.bytes_) * 1e-9));
+    const bool enough = matrix.device_data_.reserve(device, std::max<std::size_t>(matrix.bytes_, 1));
     matrix.on_device_ = {matrix.device_data_.as<Bf16>(), rows, k, stride};
-    return matrix;
+    if (enough) return {};
+    return fmt::format("no memory for a matrix of {} x {} ({:.2f} GB)", rows, k,
+                       static_cast<double>(matrix.bytes_) * 1e-9);
 }
 
 Matrix DeviceMatrixAccess::pack(Exec& exec, Device& device, int n, int k, RowSource source) {
     Matrix matrix;
     {
         const std::lock_guard lock(device.busy());
-        matrix = allocate(device, n, k);
+        if (std::string missing = allocate(device, n, k, matrix); !missing.empty())
+            device.fail(std::move(missing));
     }
     auto* to = matrix.device_data_.as<Bf16>();
     const auto round = device.halves() == Halves::f16 ? f16_of : to_bf16;
@@ -112,14 +113,19 @@ bool DeviceMatrixAccess::set_rows(Matrix& to, const DeviceMatrix& from, std::siz
 }
 
 void DeviceMatrixAccess::fill(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids) {
+    const std::lock_guard lock(to.device_->busy());
+    (void)ask_gather(to, from, ids);
+}
+
+bool DeviceMatrixAccess::ask_gather(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids) {
     Device& device = *to.device_;
-    const std::lock_guard lock(device.busy());
-    if (!set_rows(to, from, ids.size())) return;
+    if (!set_rows(to, from, ids.size())) return ids.empty();
     DeviceWorkspace& space = device.workspace();
     auto* list = space.reserve<std::int32_t>(device, space.list, ids.size());
-    if (list == nullptr) return;
+    if (list == nullptr) return false;
     device.upload(list, ids.data(), ids.size_bytes());
     device.gather({from, list, to.n_, to.device_data_.as<Bf16>()});
+    return true;
 }
 
 void DeviceMatrixAccess::fill_aside(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids,
@@ -152,12 +158,14 @@ void DeviceMatrixAccess::join(Device& device) {
 }
 
 Matrix DeviceMatrixAccess::gather_rows(const Matrix& from, std::span<const TokenId> ids) {
+    Device& device = *from.device_;
+    const std::lock_guard lock(device.busy());
     Matrix matrix;
-    {
-        const std::lock_guard lock(from.device_->busy());
-        matrix = allocate(*from.device_, static_cast<int>(ids.size()), from.k_);
-    }
-    fill(matrix, from.on_device_, ids);
+    std::string missing = allocate(device, static_cast<int>(ids.size()), from.k_, matrix);
+    if (missing.empty() && !ask_gather(matrix, from.on_device_, ids))
+        missing = fmt::format("no memory for the list of {} rows of a matrix", ids.size());
+    // Who has the matrix keeps it longer than a session, whose beginning forgives what was refused.
+    if (!missing.empty()) device.fail(std::move(missing));
     return matrix;
 }
 
@@ -174,7 +182,9 @@ void DeviceMatrixAccess::unpack_row(const Matrix& from, int row, std::span<float
 
 void DeviceMatrixAccess::make_room(Matrix& matrix, Device& device, int rows, int k) {
     const std::lock_guard lock(device.busy());
-    matrix = allocate(device, rows, k);  // the memory before goes while the device is ours
+    // The memory before goes while the device is ours. What is packed ends with its sequence.
+    if (std::string missing = allocate(device, rows, k, matrix); !missing.empty())
+        return device.refuse(std::move(missing));
     // Rows packed for a head are read again in every call (MicroSpec): the ones that may be worth L2.
     (void)device.keep_in_cache(matrix.on_device_.data, matrix.device_data_.bytes());
 }

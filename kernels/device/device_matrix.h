@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "kernels/matrix.h"
@@ -20,7 +21,8 @@ struct DeviceMatrixAccess {
     /// Outputs `ids` of `weights`, in that order: y is [x.rows, ids].
     static void matmul_rows(Device& device, const DeviceMatrix& weights, std::span<const TokenId> ids,
                             Rows<const float> x, Rows<float> y);
-    /// `matrix` becomes one with room for `rows` rows of `k` values.
+    /// `matrix` becomes one with room for `rows` rows of `k` values, or of none: memory that is out is
+    /// refused here, an error of the device in pack() and gather_rows().
     static void make_room(Matrix& matrix, Device& device, int rows, int k);
     /// Rows `ids` of `from` become the first rows of `to`, which has room for them.
     static void fill(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids);
@@ -31,8 +33,11 @@ struct DeviceMatrixAccess {
     static void join(Device& device);
 
   private:
-    /// The caller holds Device::busy().
-    static Matrix allocate(Device& device, int rows, int k);
+    // The caller holds Device::busy().
+    /// `matrix` becomes one of rows that are not filled yet; says what there is no memory for.
+    static std::string allocate(Device& device, int rows, int k, Matrix& matrix);
+    /// fill(); false where memory is out.
+    static bool ask_gather(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids);
     static bool set_rows(Matrix& to, const DeviceMatrix& from, std::size_t rows);
     /// `chosen` null: all outputs, else its first value says how many follow.
     static void run(Device& device, const DeviceMatrix& weights, const std::vector<std::int32_t>* chosen,

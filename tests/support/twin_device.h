@@ -88,6 +88,7 @@ class TwinDevice final : public kernels::Device {
         ++besides_;
         auto made = std::make_unique<TwinDevice>();
         made->set_halves(halves());
+        made->leave(left_beside_);
         return made;
     }
     int besides() const { return besides_; }
@@ -108,6 +109,9 @@ class TwinDevice final : public kernels::Device {
     std::size_t used() const { return used_; }
     /// Memory is out after that many allocations more.
     void leave(int allocations) { allocations_left_ = allocations; }
+    int left() const { return allocations_left_; }
+    /// The same of queues beside it that come.
+    void leave_beside(int allocations) { left_beside_ = allocations; }
     /// Downloads that were asked for and not waited for, and work aside that was not joined.
     std::size_t under_way() const { return downloads_under_way_.size() + aside_.size(); }
     int replayed() const { return replayed_; }  ///< passes that a graph would have run
@@ -162,6 +166,7 @@ class TwinDevice final : public kernels::Device {
     std::map<const std::byte*, std::size_t> blocks_;  ///< by true address
     std::size_t memory_, used_ = 0;
     int allocations_left_ = std::numeric_limits<int>::max();
+    int left_beside_ = std::numeric_limits<int>::max();
     std::uint64_t keys_ = 0;
     std::vector<std::function<void()>> aside_;
     int asides_ = 0;

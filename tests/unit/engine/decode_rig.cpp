@@ -76,9 +76,19 @@ Drafter& DecodeRig::drafter(const std::string& spec) {
     return *drafter;
 }
 
+std::string DecodeRig::name_of(const std::string& head, const Drafter& drafter) {
+    return head + (drafter.own_head() == nullptr ? "" : " own");
+}
+
 Head& DecodeRig::head(const std::string& spec, Drafter& drafter) {
-    auto& head = heads_[spec + (drafter.own_head() == nullptr ? "" : " own")];
-    if (head != nullptr) return *head;
+    const Status ready = prepare_head(spec, drafter);
+    if (!ready.ok()) ADD_FAILURE() << ready.error().message;
+    return *heads_[name_of(spec, drafter)];
+}
+
+Status DecodeRig::prepare_head(const std::string& spec, Drafter& drafter) {
+    auto& head = heads_[name_of(spec, drafter)];
+    if (head != nullptr) return {};
     const HeadSpec parsed = must(parse_head_spec(spec));
     const auto artefact = artefacts_.find(parsed.id);
     HeadArtefacts files{ranking_path_};
@@ -96,9 +106,7 @@ Head& DecodeRig::head(const std::string& spec, Drafter& drafter) {
         weights.vocab = std::min(weights.vocab, target_->tokenizer()->size());
         weights.always_active = target_->tokenizer()->eos();
     }
-    const Status ready = head->prepare(exec(1), weights);
-    if (!ready.ok()) ADD_FAILURE() << ready.error().message;
-    return *head;
+    return head->prepare(exec(1), weights);
 }
 
 std::unique_ptr<DecodeSession> DecodeRig::open(const RigSetting& setting, RecordSink* sink,

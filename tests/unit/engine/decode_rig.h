@@ -94,6 +94,8 @@ class DecodeRig {
     kernels::Exec& exec(int threads);
     Drafter& drafter(const std::string& spec);
     Head& head(const std::string& spec, Drafter& drafter);
+    /// head(), or why it cannot be.
+    Status prepare_head(const std::string& spec, Drafter& drafter);
     Gate& gate() { return gate_; }
     /// Told of the phases of later runs; null = nobody.
     void listen(RangeListener* listener) { listener_ = listener; }
@@ -114,6 +116,7 @@ class DecodeRig {
     Error decode_error(const RigSetting& setting, const std::vector<TokenId>& prompt);
 
   private:
+    static std::string name_of(const std::string& head, const Drafter& drafter);
     std::unique_ptr<DecodeSession> open(const RigSetting& setting, RecordSink* sink, PhaseRecorder& phases);
 
     std::unique_ptr<Target> target_;

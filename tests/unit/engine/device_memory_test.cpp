@@ -38,10 +38,11 @@ TEST(DeviceMemory, ARefusedQuestionLeavesNothingUnderWayAndMayBeAskedAgain) {
     for (const float mass : out.answers.masses) EXPECT_NEAR(mass, 1.0f, 1e-5f);
 }
 
-/// Wherever memory ends in a round that the device makes alone.
+/// Wherever memory ends in a round.
 struct Refused {
     const char *drafter, *head;
     bool drawn = false;  ///< drafts
+    bool there = true;   ///< rounds that the device makes alone
 };
 class RefusedRounds : public ::testing::TestWithParam<Refused> {};
 
@@ -53,6 +54,7 @@ TEST_P(RefusedRounds, LeaveNothingUnderWay) {
     small.rounds_there = false;
     setting.tree = "depth=3,topk=4,nodes=12";
     small.head = setting.head = GetParam().head;
+    setting.rounds_there = GetParam().there;
     if (GetParam().drawn) {
         setting.temperature = 0.9;
         setting.verify = "pq";
@@ -83,7 +85,82 @@ TEST_P(RefusedRounds, LeaveNothingUnderWay) {
 INSTANTIATE_TEST_SUITE_P(Heads, RefusedRounds,
                          ::testing::Values(Refused{"eagle2", "full"},
                                            Refused{"eagle2", "dynaspec:kmax=4,kmin=3"},
-                                           Refused{"eagle2", "full", true}, Refused{"hydra", "full"}));
+                                           Refused{"eagle2", "full", true}, Refused{"hydra", "full"},
+                                           Refused{"eagle2", "microspec:wmax=9"},
+                                           Refused{"eagle2", "microspec:wmax=9,gather=indexed"},
+                                           Refused{"eagle2", "full", false, false},
+                                           Refused{"eagle2", "full", true, false},
+                                           Refused{"eagle2", "microspec:wmax=9", false, false}));
+
+/// What is loaded outlives a session: no session begins as if it were there.
+TEST(DeviceMemory, RowsOfAHeadThatFoundNoMemoryAreNotForgiven) {
+    const RankingFile ranking = RankingFile::shuffled(vocab);
+    RigSetting setting;
+    setting.head = "fr-spec:v=6";
+    int left = 0;
+    for (;; ++left) {
+        TwinExec on;
+        auto target = DecodeRig::build(tiny(), kernels::Precision::bf16, on.exec.get());
+        const TinyEagle2 eagle(target->config(), 77);
+        DecodeRig rig(std::move(target), {{"eagle2", eagle.folder()}}, ranking.path());
+        rig.run_on(*on.exec);
+        Drafter& drafter = rig.drafter("eagle2");
+        on.twin->leave(left);
+        (void)rig.head(setting.head, drafter);
+        const bool enough = on.twin->left() > 0;
+        on.twin->leave(1 << 20);
+        const Error error = rig.decode_error(setting, prompts()[1]);
+        if (enough) {
+            EXPECT_EQ(error.message, "no error");
+            break;
+        }
+        if (error.message == "no error") break;  // it needed as many
+        EXPECT_NE(error.message.find("memory"), std::string::npos) << error.message;
+    }
+    EXPECT_EQ(left, 2);  // the matrix, and the list of its rows
+}
+
+TEST(DeviceMemory, ADrafterWhoseWeightsFoundNoMemorySaysSo) {
+    TwinExec on;
+    const auto target = DecodeRig::build(tiny(), kernels::Precision::bf16, on.exec.get());
+    const TinyEagle2 eagle(target->config(), 77);
+    on.twin->leave(1000);
+    ASSERT_TRUE(make_drafter("eagle2", eagle.folder(), *target, *on.exec).ok());
+    const int needed = 1000 - on.twin->left();
+    EXPECT_GT(needed, 5);
+    for (int left = 0; left < needed; ++left) {
+        TwinExec other;
+        const auto verifier = DecodeRig::build(tiny(), kernels::Precision::bf16, other.exec.get());
+        other.twin->leave(left);
+        const bool made = make_drafter("eagle2", eagle.folder(), *verifier, *other.exec).ok();
+        EXPECT_FALSE(made && other.twin->finish().ok()) << left << " of " << needed;
+    }
+}
+
+/// The queue of DynaSpec's router has a memory of its own here.
+TEST(DeviceMemory, ARouterBesideThatFoundNoMemorySaysSo) {
+    const RankingFile ranking = RankingFile::shuffled(vocab);
+    RigSetting setting;
+    setting.head = "dynaspec:kmax=4,kmin=3";
+    setting.temperature = 0.9;  // levels are the host's, and ask that queue
+    setting.verify = "pq";
+    int left = 0, refused_sessions = 0;
+    for (std::string message; message != "no error"; ++left) {
+        TwinExec on;
+        auto target = DecodeRig::build(tiny(), kernels::Precision::bf16, on.exec.get());
+        const TinyEagle2 eagle(target->config(), 77);
+        DecodeRig rig(std::move(target), {{"eagle2", eagle.folder()}}, ranking.path());
+        rig.run_on(*on.exec);
+        const TinyArtefacts artefacts(rig);
+        on.twin->leave_beside(left);
+        const Status ready = rig.prepare_head(setting.head, rig.drafter("eagle2"));
+        message = ready.ok() ? rig.decode_error(setting, prompts()[1]).message : ready.error().message;
+        refused_sessions += ready.ok() ? 1 : 0;
+        EXPECT_TRUE(message == "no error" || message.find("memory") != std::string::npos) << message;
+    }
+    EXPECT_GT(left, 4);
+    EXPECT_GT(refused_sessions, 2);
+}
 
 }  // namespace
 }  // namespace draftscope::testing
