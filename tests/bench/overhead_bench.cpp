@@ -172,7 +172,7 @@ PerStep decode(testing::DecodeRig& rig, const std::vector<TokenId>& prompt, int 
     // From the first token on, which the prefill gives; from outside, so that work between two steps counts
     // too.
     TimeNs all = 0, own = 0, start = 0;
-    testing::PromptList list(prompts, [&](const std::string&) {
+    testing::PromptList list(prompts, [&](std::string_view) {
         if (start != 0) return;
         start = monotonic_ns();
         all = cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
