@@ -97,6 +97,7 @@ class Device {
     virtual void residual(const ResidualOp& op) = 0;
     virtual void head(const HeadOp& op) = 0;
     virtual void draft(const DraftOp& op) = 0;
+    virtual void own_columns(const OwnColumnsOp& op) = 0;
     // Of several sequences in one call; none of the ops reads what another one writes.
     virtual void beam(std::span<const BeamOp> ops) = 0;
     virtual void rerank(std::span<const RerankOp> ops) = 0;

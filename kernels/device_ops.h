@@ -222,15 +222,38 @@ struct DraftOp {
     float* logprobs = nullptr;         ///< [rows, k], log q of them, earlier draws not taken out
     float* lowest = nullptr;           ///< [rows], scratch
     std::int32_t* last = nullptr;      ///< [rows], scratch
+    /// Where rows have columns of their own: how many of the `support` [rows], and their tokens [rows,
+    /// stride], which `ids` are then. Null = all columns.
+    const std::int32_t* sizes = nullptr;
+    const std::int32_t* tokens = nullptr;
+};
+
+/// A row's own candidates as columns of their own: out[m, i] is the logit of tokens[m, i], i < sizes[m],
+/// which lies in column columns[token].
+struct OwnColumnsOp {
+    const float* logits = nullptr;
+    std::int64_t stride = 0;
+    int rows = 0, most = 0;
+    const std::int32_t* tokens = nullptr;  ///< [rows, token_stride]
+    std::int64_t token_stride = 0;
+    const std::int32_t* sizes = nullptr;    ///< [rows], at most `most`; null = `most`
+    const std::int32_t* columns = nullptr;  ///< of each token
+    float* out = nullptr;                   ///< [rows, out_stride]
+    std::int64_t out_stride = 0;
 };
 
 /// A level of a tree grown by score (EAGLE-2): each row's k candidates get their row's score and their own
 /// log-probability; the best `keep` of the level, ties to the earlier candidate, are the rows of the next
 /// one. Drawn candidates count by their order instead, -1 - order; one without an id is none, nor is what
-/// follows it: token 0 with a score of -inf, behind all others.
+/// follows it: token 0 with a score of -inf, behind all others. Where it becomes a row, that row is another
+/// copy of the first one that is something.
 struct BeamOp {
-    bool drawn = false;                    ///< logits are log-probabilities then
-    int level = 0, rows = 0, k = 0;        ///< rows * k <= most_beam; one row at level 0, whose score is 0
+    bool drawn = false;              ///< logits are log-probabilities then
+    int level = 0, rows = 0, k = 0;  ///< rows * k <= most_beam; one row at level 0, whose score is 0
+    /// A tree fixed in advance: which candidates are its nodes, 1 or 0 [rows, k], and which of them the rows
+    /// of the next level [keep]. Scores are 0 for nodes and -inf for all else. Null = by score.
+    const std::int32_t* chosen = nullptr;
+    const std::int32_t* chosen_next = nullptr;
     const std::int32_t* ids = nullptr;     ///< [rows, k], as HeadOp leaves them
     const float* logits = nullptr;         ///< [rows, k]
     const float* logsumexp = nullptr;      ///< [rows]
@@ -275,14 +298,14 @@ struct TreeRows {
     std::int32_t* set_size = nullptr;
 };
 
-/// EAGLE-2's re-ranking: of a pool of candidates, `topk` of the root and topk * topk of each level after it,
-/// the `nodes` - 1 of the highest score, ties to the earlier candidate, become a tree with the root. Drawn
-/// ones that are none are the last nodes then, each its own parent, at depth 1.
+/// EAGLE-2's re-ranking: of a pool of candidates, level after level, the `nodes` - 1 of the highest score,
+/// ties to the earlier candidate, become a tree with the root. Drawn ones that are none are the last nodes
+/// then, each its own parent, at depth 1.
 struct RerankOp {
     bool drawn = false;
-    int candidates = 0, topk = 0;  ///< can_rerank()
-    int nodes = 0;                 ///< the root's included; at most candidates + 1
-    bool by_score = false;         ///< nodes in falling score instead of the candidates' order
+    int candidates = 0;     ///< can_rerank()
+    int nodes = 0;          ///< the root's included; at most candidates + 1
+    bool by_score = false;  ///< nodes in falling score instead of the candidates' order
     const std::int32_t* pool_tokens = nullptr;
     const float* pool_logprobs = nullptr;
     const float* pool_scores = nullptr;
@@ -337,10 +360,11 @@ struct CutOp {
     std::int64_t stride = 0;
     int rows = 0, vocab = 0;
     float scale = 1;
-    int top_k = 0;                 ///< 0 = off
-    double top_p = 1;              ///< 1 = off
-    float* lowest = nullptr;       ///< [rows]
-    std::int32_t* last = nullptr;  ///< [rows]
+    int top_k = 0;                        ///< 0 = off
+    double top_p = 1;                     ///< 1 = off
+    float* lowest = nullptr;              ///< [rows]
+    std::int32_t* last = nullptr;         ///< [rows]
+    const std::int32_t* sizes = nullptr;  ///< [rows] columns of a row, in place of `vocab`; null = all
 };
 inline constexpr int cut_weight_bits = 42;  ///< of 2^18 columns the sum fits 60 bits
 /// Whole units of a weight, at most 1; none for NaN.
@@ -412,7 +436,9 @@ struct DraftListOp {
     // Of the rows that drafts were drawn from: q of row r from r * stride on.
     std::int64_t stride = 0;
     int support = 0;
-    std::int64_t first_id = 0;  ///< as ResidualNode has it
+    std::int64_t first_id = 0;            ///< as ResidualNode has it, of row 0
+    std::int64_t id_stride = 0;           ///< between the ids of rows; 0 = all have the same
+    const std::int32_t* sizes = nullptr;  ///< of each row, in place of `support`; null = it is every row's
     // Of all rows of the step, indexed by row.
     ResidualNode* out = nullptr;
     std::int32_t* drafts = nullptr;    ///< [rows, most]
@@ -550,13 +576,16 @@ struct RowSetOp {
 struct ClustersOp {
     const std::int32_t* chosen = nullptr;  ///< [rows, count] clusters of each row, rising, without the last
     int rows = 0, count = 0;
-    int clusters = 0;                      ///< with the last; at most most_clusters
-    const std::int32_t* first = nullptr;   ///< [clusters] where a cluster begins in the matrix
-    const std::int32_t* sizes = nullptr;   ///< [clusters] its tokens
-    std::int32_t* columns = nullptr;       ///< rows of the matrix, fillings included; room for all
-    std::int32_t* column_count = nullptr;  ///< [1]
-    std::int32_t* run_ends = nullptr;      ///< [rows, count + 1]
-    std::int32_t* run_shifts = nullptr;    ///< [rows, count + 1]
+    int clusters = 0;                          ///< with the last; at most most_clusters
+    const std::int32_t* first = nullptr;       ///< [clusters] where a cluster begins in the matrix
+    const std::int32_t* sizes = nullptr;       ///< [clusters] its tokens
+    std::int32_t* columns = nullptr;           ///< rows of the matrix, fillings included; room for all
+    std::int32_t* column_count = nullptr;      ///< [1]
+    std::int32_t* run_ends = nullptr;          ///< [rows, count + 1]
+    std::int32_t* run_shifts = nullptr;        ///< [rows, count + 1]
+    const std::int32_t* row_tokens = nullptr;  ///< of the matrix's rows; needed for
+    std::int32_t* token_columns = nullptr;     ///< [vocab] columns of their tokens, others as they were; null
+                                               ///< = not wanted
 };
 inline constexpr int cluster_block = 16;
 /// Rows of a cluster of `size` tokens.
@@ -565,16 +594,18 @@ constexpr int filled_cluster(int size) {
 }
 inline constexpr int most_clusters = 4096;
 
-/// The tokens of chosen clusters and the last one, rising.
+/// Sets of tokens: of each the tokens of chosen clusters and the last one, rising.
 struct ClusterTokensOp {
-    const std::int32_t* chosen = nullptr;  ///< [count], as often as it may be
+    const std::int32_t* chosen = nullptr;  ///< [sets, count], as often as it may be
     int count = 0;
     int clusters = 0;                          ///< with the last; at most most_clusters
     const std::int32_t* cluster_of = nullptr;  ///< [vocab]; -1 = none
     int vocab = 0;
-    std::uint32_t* bitmap = nullptr;  ///< [ceil(vocab / 32)], scratch
-    std::int32_t* tokens = nullptr;   ///< room for all
-    std::int32_t* size = nullptr;     ///< [1]
+    std::uint32_t* bitmap = nullptr;  ///< [sets, ceil(vocab / 32)], scratch
+    std::int32_t* tokens = nullptr;   ///< [sets, stride], room for all
+    std::int32_t* size = nullptr;     ///< [sets]
+    int sets = 1;
+    std::int64_t stride = 0;
 };
 
 /// Other names of ids: out[i] = table[ids[i]].

@@ -34,9 +34,14 @@ class DeviceClusters {
     /// a row has fewer. Reads the union of the rows' clusters, or each row's own `per_row`: the same bits.
     void ask(const Matrix& rows, const Bf16* x, int x_rows, const std::int32_t* chosen, int count,
              bool per_row, int k, std::int32_t* ids, float* values, float* sums);
-    /// The tokens of `count` clusters and the last one, rising, and how many. Behind reserve().
+    /// In place of the best all of each row's own: logits [x_rows, stride], their tokens, rising, and how
+    /// many there are.
+    void ask_own(const Matrix& rows, const Bf16* x, int x_rows, const std::int32_t* chosen, int count,
+                 bool per_row, float* logits, std::int32_t* tokens, std::int32_t* sizes, int stride);
+    /// The tokens of `count` clusters and the last one, rising, and how many; of several sets, `stride`
+    /// apart. Behind reserve().
     void ask_tokens(Device& device, const std::int32_t* chosen, int count, std::int32_t* tokens,
-                    std::int32_t* size);
+                    std::int32_t* size, int sets = 1, int stride = 0);
 
     /// Of host rows, with one wait.
     void propose(const Matrix& rows, Rows<const float> x, std::span<const std::int32_t> chosen, int count,
@@ -50,13 +55,15 @@ class DeviceClusters {
         return columns_[largest(per_row ? count : x_rows * count)];
     }
     bool bring_parts(Device& device);
+    ClustersOp list_of(const std::int32_t* chosen, int x_rows, int count, int columns) const;
+    MatmulOp product_of(const Matrix& rows, const Bf16* x, const ClustersOp& list, int columns) const;
 
     Parts parts_;
     // Of the i largest clusters, or smallest, with the last one: i from 0 on.
     std::vector<int> tokens_ = {0}, least_ = {0}, columns_ = {0};
     bool fresh_ = false;
     DeviceBuffer tokens_there_, first_there_, sizes_there_, cluster_of_there_;
-    DeviceBuffer lists_, logits_, scratch_, bitmap_, chosen_there_;
+    DeviceBuffer lists_, logits_, scratch_, bitmap_, chosen_there_, token_columns_;
 };
 
 }  // namespace draftscope::kernels

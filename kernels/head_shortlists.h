@@ -45,6 +45,8 @@ class DeviceShortlists {
     void ask_best(int k);
     /// The same, left there: ids are tokens.
     void ask_best(int k, std::int32_t* ids, float* values, float* sums);
+    /// In place of ask_best(): all of each row's own, [rows, stride], and their tokens, rising.
+    void ask_own(float* logits, std::int32_t* tokens, std::int64_t stride);
     /// Waits. `ids` are tokens; `chosen` becomes [rows, size], `together` the union, both rising; per row
     /// there is no union.
     void bring(Rows<std::int32_t> ids, Rows<float> values, std::span<float> sums,

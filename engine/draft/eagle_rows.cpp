@@ -21,8 +21,8 @@ Status EagleRows::ask(const Level& level, FunctionRef<void(const float*)> inputs
     batch_.clear();
     slots_.assign(static_cast<std::size_t>(level.level), 0);  // the device knows which
     for (const GrowingTree* tree : level.trees)
-        for (int b = 0; b < level.topk; ++b)
-            batch_.add_row(*tree->cache, tree->free_slot + above * level.topk + b, tree->committed + above,
+        for (int b = 0; b < tree->nodes; ++b)
+            batch_.add_row(*tree->cache, tree->free_slot + tree->slots + b, tree->committed + above,
                            tree->committed, slots_);
     DeviceSpans::Scope asked(
         level.spans, level.context.phases, Phase::backbone, level.level, rows,

@@ -143,7 +143,7 @@ void PathRows::bring_inputs(const Level& level) {
         float* to = rows_.as<float>() + count(tree->first_row, stride);
         // From the same row each time.
         if (by_node)
-            copies_.push_back({from + d, 0, nullptr, level.topk, d, to + d, stride});
+            copies_.push_back({from + d, 0, nullptr, tree->nodes, d, to + d, stride});
         else
             copies_.push_back({from, stride, nullptr, 1, stride, to, stride});
     }

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cassert>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 namespace draftscope {
@@ -15,6 +16,30 @@ std::size_t count(int rows, int cols) {
 
 /// What drafts of a step are drawn from, and as much room beside it, may take so much of a device's memory.
 constexpr std::size_t most_drawn_bytes = std::size_t{1} << 30;
+
+/// Of each level the nodes that are drafted from, the root's first.
+std::vector<int> widths_of(const TreeSpec& tree) {
+    std::vector<int> widths(static_cast<std::size_t>(tree.levels()), tree.choices ? 0 : tree.topk);
+    widths[0] = 1;
+    if (tree.choices)
+        for (const TreeChoices::Node& node : tree.choices->nodes)
+            widths[static_cast<std::size_t>(node.depth)] += node.inner ? 1 : 0;
+    return widths;
+}
+
+/// Rows with `topk` candidates each that a tree's levels make.
+int rows_of(std::span<const int> widths) {
+    return std::accumulate(widths.begin(), widths.end(), 0);
+}
+
+/// Does a tree whose rows have so many candidates each fit the device's ops?
+bool fits_ops(const TreeSpec& tree, int topk) {
+    const std::vector<int> widths = widths_of(tree);
+    const int widest = *std::max_element(widths.begin(), widths.end()), candidates = rows_of(widths) * topk;
+    return topk <= kernels::most_selected && widest <= kernels::most_selected &&
+           widest * topk <= kernels::most_beam &&
+           kernels::can_rerank(candidates, std::min(tree.nodes, candidates + 1));
+}
 
 int most_levels(std::span<const GrowingTree> trees) {
     int levels = 0;
@@ -48,49 +73,58 @@ HeadThere& TreeGrowth::there_of(Head& head) {
 }
 
 bool TreeGrowth::fits(const DraftContext& context, std::span<const DraftJob* const> jobs) {
-    if (jobs.empty() || (context.sampled != nullptr && rows_.one_for_all()) ||
-        (context.watcher != nullptr && context.watcher->watching()))
-        return false;
+    if (jobs.empty() || (context.watcher != nullptr && context.watcher->watching())) return false;
     const TreeSpec& first = jobs.front()->tree;
-    if (first.topk > kernels::most_selected) return false;
     static_assert(kernels::most_selected * kernels::most_selected <= kernels::most_beam);
-    int levels = 0, rows = 0;
+    int levels = 0, rows = 0, topk = 0;
     std::vector<HeadState*> states;
     for (const DraftJob* job : jobs) {
         states.push_back(job->head_state);
-        rows += 1 + job->tree.depth * job->tree.topk;
-        if (job->tree.choices || job->tree.topk != first.topk) return false;
+        rows += rows_of(widths_of(job->tree));
+        // Near a text's end a fixed tree may have lost its widest level.
+        if ((job->tree.choices == nullptr) != (first.choices == nullptr) ||
+            (!first.choices && job->tree.topk != first.topk))
+            return false;
         levels = std::max(levels, job->tree.levels());
+        topk = std::max(topk, job->tree.topk);
     }
+    for (const DraftJob* job : jobs)
+        if (topk > kernels::most_selected || (first.choices && !fits_ops(job->tree, topk))) return false;
     ProposeContext call{context.exec, context.phases};
     HeadThere& head = there_of(*context.head);
-    if (!head.fits(call, levels, first.topk, states)) return false;
+    if (!head.fits(call, levels, topk, states)) return false;
     if (context.sampled == nullptr) return true;
     const DrawnColumns columns = head.drawn_columns(levels);
     return columns.support > 0 && columns.support <= kernels::most_draw_columns &&
-           2 * count(rows, columns.stride) * sizeof(float) <= most_drawn_bytes;
+           (columns.own ? 3 : 2) * count(rows, columns.stride) * sizeof(float) <= most_drawn_bytes;
 }
 
 bool TreeGrowth::fits_step(const DraftJob& job) {
-    const int topk = job.tree.topk, candidates = topk + job.tree.depth * topk * topk;
-    return !job.tree.choices && job.tree.nodes > 1 && topk <= kernels::most_selected &&
-           kernels::can_rerank(candidates, std::min(job.tree.nodes, candidates + 1));
+    return job.tree.nodes > 1 && fits_ops(job.tree, job.tree.topk);
 }
 
 /// Memory for all levels, before the first: what moves later would lose what it held.
-bool TreeGrowth::prepare(const DraftContext& context, std::span<const GrowingTree> trees) {
+bool TreeGrowth::prepare(const DraftContext& context, std::span<GrowingTree> trees) {
     kernels::Device& device = rows_.device();
-    topk_ = trees.front().job->tree.topk;
+    topk_ = 0;
+    int most_nodes = 0;
+    cells_ = 0;
+    for (GrowingTree& tree : trees) {
+        topk_ = std::max(topk_, tree.job->tree.topk);
+        tree.widths = widths_of(tree.job->tree);
+        most_nodes += *std::max_element(tree.widths.begin(), tree.widths.end());
+    }
+    for (const GrowingTree& tree : trees) cells_ += count(rows_of(tree.widths), topk_);
     head_ = &there_of(*context.head);
     sampled_ = context.sampled;
-    const int count_of_trees = static_cast<int>(trees.size()), most_nodes = count_of_trees * topk_;
-    const int levels = levels_ = most_levels(trees), most_rows = count_of_trees * rows_of(1);
-    cells_ = 0;
-    for (const GrowingTree& tree : trees) cells_ += count(1 + tree.job->tree.depth * topk_, topk_);
+    const int count_of_trees = static_cast<int>(trees.size());
+    const int levels = levels_ = most_levels(trees);
+    // Drafts are drawn for each node.
+    const int most_rows = rows_.one_for_all() && sampled_ == nullptr ? count_of_trees : most_nodes;
     const auto nodes = static_cast<std::size_t>(most_nodes), rows = static_cast<std::size_t>(most_rows);
     bool enough = rows_.make_room(count_of_trees, most_nodes) &&
                   head_->reserve(device, levels, most_rows, topk_) && place_notes(trees) &&
-                  (sampled_ == nullptr || place_draws(trees));
+                  place_choices(trees) && (sampled_ == nullptr || place_draws(trees));
     const auto words = [&](kernels::DeviceBuffer& buffer, std::size_t values) {
         enough = enough && buffer.reserve(device, values * sizeof(float));
     };
@@ -127,9 +161,10 @@ bool TreeGrowth::place_notes(std::span<const GrowingTree> trees) {
                 first = set_first_[set_at(static_cast<int>(i), last)];
                 continue;
             }
-            rows += rows_of(level);
+            const int mine = rows_at(trees[i], level);
+            rows += mine;
             first = static_cast<std::int32_t>(set_words_);
-            set_words_ += static_cast<std::size_t>(head_->set_room(level, rows_of(level)));
+            set_words_ += static_cast<std::size_t>(head_->set_room(level, mine));
         }
         note_first_.push_back(words_);
         if (level < levels_) words_ += static_cast<std::size_t>(head_->note_room(call, rows));
@@ -145,16 +180,20 @@ bool TreeGrowth::place_draws(std::span<const GrowingTree> trees) {
     kernels::Device& device = rows_.device();
     columns_ = head_->drawn_columns(levels_);
     uniforms_.clear();
+    drawn_sizes_.clear();
     first_drawn_.assign(1, 0);
     int widest = 0;
     for (int level = 0; level < levels_; ++level) {
         int rows = 0;
         for (const GrowingTree& tree : trees) {
             if (level >= tree.job->tree.levels()) continue;
-            rows += nodes_of(level);
+            const int nodes = nodes_at(tree, level);
+            rows += nodes;
             const auto sequence = static_cast<std::uint64_t>(tree.job->sequence);
             const auto position = static_cast<std::int64_t>(tree.job->tokens.size()) + level;
-            for (int node = 0; node < nodes_of(level); ++node)
+            const int size = columns_.own ? head_->drawn_size(level, tree.job->head_state) : 0;
+            drawn_sizes_.insert(drawn_sizes_.end(), static_cast<std::size_t>(nodes), size);
+            for (int node = 0; node < nodes; ++node)
                 for (int order = 0; order < topk_; ++order)
                     uniforms_.push_back(draft_uniform(sampled_->seed, sequence, position, order));
         }
@@ -164,19 +203,85 @@ bool TreeGrowth::place_draws(std::span<const GrowingTree> trees) {
     const auto room = [&](kernels::DeviceBuffer& buffer, std::size_t bytes) {
         return buffer.reserve(device, std::bit_ceil(bytes));
     };
-    if (!drawn_from_.reserve(device, 2 * count(first_drawn_.back(), columns_.stride) * sizeof(float)) ||
+    // The acceptance's room is as large, and lies behind; until then it holds what left_at() puts there.
+    const int rows = first_drawn_.back();
+    if (!drawn_from_.reserve(device, 2 * count(rows, columns_.stride) * sizeof(float)) ||
         !room(uniforms_there_, uniforms_.size() * sizeof(double)) ||
         !room(lowest_, count(widest, 1) * sizeof(float)) ||
         !room(last_, count(widest, 1) * sizeof(std::int32_t)))
         return false;
     device.upload(uniforms_there_.as<void>(), uniforms_.data(), uniforms_.size() * sizeof(double));
+    if (!columns_.own) return true;
+    const auto trees_more = static_cast<int>(trees.size());
+    drawn_sizes_.resize(drawn_sizes_.size() + trees.size());
+    if (!drawn_tokens_.reserve(device, count(rows + trees_more, columns_.stride) * sizeof(std::int32_t)) ||
+        !room(drawn_sizes_there_, drawn_sizes_.size() * sizeof(std::int32_t)))
+        return false;
+    device.upload(drawn_sizes_there_.as<void>(), drawn_sizes_.data(),
+                  drawn_sizes_.size() * sizeof(std::int32_t));
     return true;
 }
 
+/// Which candidates trees fixed in advance are made of. Nodes follow each other by level and then by path, as
+/// the candidates of their parents do.
+bool TreeGrowth::place_choices(std::span<const GrowingTree> trees) {
+    choices_.clear();
+    choices_first_.clear();
+    if (!trees.front().job->tree.choices) return true;
+    for (const GrowingTree& tree : trees) {
+        const std::vector<TreeChoices::Node>& nodes = tree.job->tree.choices->nodes;
+        std::vector<int> row_of(nodes.size(), 0);  // among the rows of its level
+        std::size_t next = 0;
+        for (int level = 0; level <= levels_; ++level) {
+            choices_first_.push_back(choices_.size());
+            if (level > tree.job->tree.depth) continue;
+            const std::size_t first = choices_.size();
+            choices_.resize(first + count(nodes_at(tree, level), topk_), 0);
+            int rows = 0;
+            for (; next < nodes.size() && nodes[next].depth == level + 1; ++next) {
+                const TreeChoices::Node& node = nodes[next];
+                const int above = node.parent < 0 ? 0 : row_of[static_cast<std::size_t>(node.parent)];
+                const int at = above * topk_ + node.rank;
+                choices_[first + static_cast<std::size_t>(at)] = 1;
+                if (!node.inner) continue;
+                row_of[next] = rows++;
+                choices_.push_back(at);
+            }
+        }
+    }
+    kernels::Device& device = rows_.device();
+    const std::size_t bytes = choices_.size() * sizeof(std::int32_t);
+    if (!choices_there_.reserve(device, std::bit_ceil(bytes))) return false;
+    device.upload(choices_there_.as<void>(), choices_.data(), bytes);
+    return true;
+}
+
+/// Copies of the one row that a head has left of each tree: an acceptance changes what it judges by.
+void TreeGrowth::give_each_node_a_row(std::span<GrowingTree* const> active, int level) {
+    const int stride = columns_.stride;
+    std::vector<kernels::CopyRowsOp> copies;
+    int from = left_at(level) - 1, to = first_drawn(level), nodes = 0;
+    for (const GrowingTree* tree : active) {
+        to += nodes;
+        nodes = tree->nodes;
+        ++from;
+        copies.push_back({drawn_row(from), 0, nullptr, nodes, columns_.support, drawn_row(to), stride});
+        if (!columns_.own) continue;
+        copies.push_back(
+            copy_of_words(drawn_tokens(from), 0, nodes, columns_.support, drawn_tokens(to), stride));
+        auto* sizes = drawn_sizes_there_.as<std::int32_t>();
+        if (head_->drawn_size(level, tree->job->head_state) == said_there)
+            copies.push_back(copy_of_words(sizes + from, 0, nodes, 1, sizes + to, 1));
+    }
+    rows_.device().copy_rows(copies);
+}
+
 /// Candidates of the level's rows, out of the logits that the head has left.
-void TreeGrowth::draw(DraftContext& context, int level, int rows) {
+void TreeGrowth::draw(DraftContext& context, std::span<GrowingTree* const> active, int level) {
+    const int rows = first_drawn(level + 1) - first_drawn(level);
     DeviceSpans::Scope asked(*spans_, context.phases, Phase::topk, level, rows,
                              count(rows, columns_.support) * sizeof(float));
+    if (left_at(level) != first_drawn(level)) give_each_node_a_row(active, level);
     kernels::DraftOp op;
     op.logits = drawn_row(first_drawn(level));
     op.stride = columns_.stride;
@@ -191,6 +296,10 @@ void TreeGrowth::draw(DraftContext& context, int level, int rows) {
     op.logprobs = logits_.as<float>();
     op.lowest = lowest_.as<float>();
     op.last = last_.as<std::int32_t>();
+    if (columns_.own) {
+        op.sizes = drawn_sizes_there_.as<std::int32_t>() + first_drawn(level);
+        op.tokens = drawn_tokens(first_drawn(level));
+    }
     rows_.device().draft(op);
 }
 
@@ -226,15 +335,17 @@ Status TreeGrowth::ask(DraftContext& context, std::span<GrowingTree> trees, Tree
     std::vector<GrowingTree*> active;
     for (GrowingTree& tree : trees) active.push_back(&tree);
     for (int level = 0; !active.empty(); ++level) {
-        const int rows = static_cast<int>(active.size()) * rows_of(level);
+        int rows = 0;
+        for (const GrowingTree* tree : active) rows += rows_at(*tree, level);
         DS_TRY(ask_rows(context, active, level, rows));
         propose(context, active, level, rows);
     }
     kernels::Device& device = rows_.device();
     if (step != nullptr && step->sets_come()) hand_sets(trees, *step);
     if (step != nullptr && sampled_ != nullptr)
-        step->use_drafts(
-            {drawn_row(0), drawn_row(first_drawn_.back()), columns_.stride, columns_.support, names_});
+        step->use_drafts({drawn_row(0), drawn_row(first_drawn_.back()), columns_.stride, columns_.support,
+                          columns_.own ? drawn_tokens(0) : names_,
+                          columns_.own ? drawn_sizes_there_.as<std::int32_t>() : nullptr});
     if (step != nullptr) rerank(context.phases, trees, *step);
     sets_here_ = head_->reads_sets() && context.coverage_wanted;
     left_.resize(words_ + (sets_here_ ? set_words_ : 0));
@@ -287,7 +398,6 @@ void TreeGrowth::rerank(PhaseRecorder& phases, std::span<const GrowingTree> tree
     for (const GrowingTree& tree : trees) {
         kernels::RerankOp& op = ops.emplace_back();
         op.candidates = tree.proposed;
-        op.topk = topk_;
         op.by_score = tree.job->tree.order == TreeOrder::fr;
         op.pool_tokens = pool_.as<std::int32_t>() + tree.pool;
         op.pool_logprobs = pool_.as<float>() + cells_ + tree.pool;
@@ -312,8 +422,9 @@ void TreeGrowth::place(std::span<GrowingTree> trees) {
         GrowingTree& tree = trees[i];
         tree.place = tree.first_node = tree.first_row = static_cast<int>(i);
         tree.pool = pool;
-        tree.proposed = 0;
-        pool += count(1 + tree.job->tree.depth * topk_, topk_);
+        tree.proposed = tree.slots = 0;
+        tree.nodes = 1;
+        pool += count(rows_of(tree.widths), topk_);
         inputs_.push_back(tree.input);
     }
     if (head_->reads_inputs()) bring_rows(rows_.device(), inputs_, 2 * rows_.hidden(), roots_.as<float>());
@@ -322,7 +433,7 @@ void TreeGrowth::place(std::span<GrowingTree> trees) {
 /// The rows of the nodes that the level before has chosen.
 Status TreeGrowth::ask_rows(DraftContext& context, std::span<GrowingTree* const> active, int level,
                             int rows) {
-    LevelRows::Level asked{context, *spans_, level, rows, topk_, active, head_->reads_inputs()};
+    LevelRows::Level asked{context, *spans_, level, rows, active, head_->reads_inputs()};
     if (level > 0) {
         asked.tokens = tokens_.as<std::int32_t>();
         asked.parents = parents_.as<std::int32_t>();
@@ -344,7 +455,7 @@ void TreeGrowth::begin_head(DraftContext& context, std::span<GrowingTree* const>
     for (const GrowingTree* tree : active) {
         const std::size_t at = set_at(tree->place, level);
         SequenceThere& one = asked.sequences.emplace_back();
-        one = {tree->job->head_state, tree->place, tree->first_row, rows_of(level)};
+        one = {tree->job->head_state, tree->place, tree->first_row, rows_at(*tree, level)};
         if (!wants_sets_) continue;
         one.set = sets_there_.as<TokenId>() + set_first_[at];
         one.set_size = left_there_.as<std::int32_t>() + at;
@@ -366,8 +477,13 @@ LevelThere TreeGrowth::call_of(DraftContext& context, const Asked& asked) {
 void TreeGrowth::ask_head(DraftContext& context, int rows) {
     LevelThere call = call_of(context, asked_[asked_levels_ - 1]);
     if (sampled_ != nullptr) {
-        call.drawn_from = drawn_row(first_drawn(call.level));
+        const int at = left_at(call.level);
+        call.drawn_from = drawn_row(at);
         call.drawn_stride = columns_.stride;
+        if (columns_.own) {
+            call.drawn_tokens = drawn_tokens(at);
+            call.drawn_sizes = drawn_sizes_there_.as<std::int32_t>() + at;
+        }
     }
     call.x = rows_.ask_head_rows(rows);
     head_->ask(call);
@@ -377,20 +493,22 @@ void TreeGrowth::ask_head(DraftContext& context, int rows) {
 /// Candidates of the level's rows, and the rows of the next one. Trees that end here leave `active`.
 void TreeGrowth::propose(DraftContext& context, std::vector<GrowingTree*>& active, int level, int rows) {
     ask_head(context, rows);
-    if (sampled_ != nullptr) draw(context, level, rows);
+    if (sampled_ != nullptr) draw(context, active, level);
     DeviceSpans::Scope asked(*spans_, context.phases, Phase::topk, level, rows,
                              count(rows, topk_) * (sizeof(float) + sizeof(std::int32_t)));
     int next_node = 0, next_row = 0;
     beams_.clear();
     for (GrowingTree* tree : active) {
-        tree->job->head_rows.push_back(rows_of(level));
+        tree->job->head_rows.push_back(rows_at(*tree, level));
         const bool goes_on = level < tree->job->tree.depth;
         beams_.push_back(extend(*tree, level, goes_on, next_node));
         tree->first_node = next_node;
         tree->first_row = next_row;
         if (!goes_on) continue;
-        next_node += topk_;
-        next_row += rows_of(level + 1);
+        tree->slots += level == 0 ? 0 : tree->nodes;
+        tree->nodes = nodes_at(*tree, level + 1);
+        next_node += tree->nodes;
+        next_row += rows_at(*tree, level + 1);
     }
     rows_.device().beam(beams_);
     std::erase_if(active, [&](const GrowingTree* tree) { return level >= tree->job->tree.depth; });
@@ -398,15 +516,16 @@ void TreeGrowth::propose(DraftContext& context, std::vector<GrowingTree*>& activ
 
 /// Puts the level's candidates into the tree's pool; where it goes on, its next nodes begin at `next_first`.
 kernels::BeamOp TreeGrowth::extend(GrowingTree& tree, int level, bool goes_on, int next_first) {
-    const int nodes = nodes_of(level);
-    const std::size_t first = count(tree.first_row, topk_);
+    const int nodes = tree.nodes;
+    const bool drawn = sampled_ != nullptr;
+    const std::size_t first = count(drawn ? tree.first_node : tree.first_row, topk_);
     auto* pool = pool_.as<std::int32_t>();
     kernels::BeamOp op;
     op.level = level;
     op.rows = nodes;
     op.k = topk_;
-    op.one_for_all = rows_.one_for_all();
-    op.drawn = sampled_ != nullptr;
+    op.one_for_all = rows_.one_for_all() && !drawn;
+    op.drawn = drawn;
     op.ids = best_.as<std::int32_t>() + first;
     op.logits = logits_.as<float>() + first;
     op.logsumexp = sums_.as<float>() + tree.first_row;
@@ -416,15 +535,19 @@ kernels::BeamOp TreeGrowth::extend(GrowingTree& tree, int level, bool goes_on, i
     op.pool_logprobs = pool_.as<float>() + cells_ + at;
     op.pool_scores = pool_.as<float>() + 2 * cells_ + at;
     op.pool_parents = pool + 3 * cells_ + at;
-    if (sampled_ != nullptr) {
+    if (drawn) {
         op.pool_rows = pool + 4 * cells_ + at;
         op.next_first_row = first_drawn(level + 1) + next_first;
     }
     op.row_places = places_.as<std::int32_t>() + count(tree.place, kernels::most_selected);
     op.first_place = tree.proposed;
-    op.keep = goes_on ? topk_ : 0;
+    op.keep = goes_on ? nodes_at(tree, level + 1) : 0;
+    if (!choices_first_.empty()) {
+        op.chosen = choices_there_.as<std::int32_t>() + choices_first_[set_at(tree.place, level)];
+        op.chosen_next = op.chosen + count(nodes, topk_);
+    }
     op.first_row = tree.first_node;
-    op.first_slot = tree.free_slot + level * topk_;
+    op.first_slot = tree.free_slot + tree.slots + (level == 0 ? 0 : nodes);
     op.scores = scores_.as<float>() + count(tree.place, kernels::most_selected);
     op.next_tokens = tokens_.as<std::int32_t>() + next_first;
     op.next_rows = parents_.as<std::int32_t>() + next_first;
@@ -438,21 +561,26 @@ kernels::BeamOp TreeGrowth::extend(GrowingTree& tree, int level, bool goes_on, i
 /// The expansions see what the device saw, and come to the same trees.
 void TreeGrowth::fill(std::span<GrowingTree> trees) {
     std::size_t at = 0;
+    std::vector<TokenId> tokens;
     std::vector<float> logprobs;
     for (GrowingTree& tree : trees) {
+        // A tree may want fewer of each row than another one.
+        const auto wanted = static_cast<std::size_t>(tree.job->tree.topk);
         for (int level = 0; level < tree.job->tree.levels(); ++level) {
-            const int nodes = nodes_of(level);
-            const std::size_t cells = count(nodes, topk_);
-            const std::span<const TokenId> tokens(candidates_.data() + at, cells);
-            logprobs.resize(cells);
-            std::memcpy(logprobs.data(), candidates_.data() + cells_ + at, cells * sizeof(float));
+            const auto nodes = static_cast<std::size_t>(nodes_at(tree, level));
+            tokens.resize(nodes * wanted);
+            logprobs.resize(nodes * wanted);
+            for (std::size_t n = 0; n < nodes; ++n, at += static_cast<std::size_t>(topk_)) {
+                std::copy_n(candidates_.data() + at, wanted, tokens.data() + n * wanted);
+                std::memcpy(logprobs.data() + n * wanted, candidates_.data() + cells_ + at,
+                            wanted * sizeof(float));
+            }
             if (level == 0) {
                 tree.beam->start(tokens, logprobs);
             } else {
-                counts_.assign(static_cast<std::size_t>(nodes), topk_);
+                counts_.assign(nodes, tree.job->tree.topk);
                 tree.beam->extend(tokens, logprobs, counts_);
             }
-            at += cells;
         }
     }
 }

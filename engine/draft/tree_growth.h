@@ -33,11 +33,14 @@ struct GrowingTree {
     int committed = 0;         ///< stable slots
     int free_slot = 0;         ///< first slot of tree rows
     // The growth's own:
-    int place = 0;         ///< among the trees
-    int first_node = 0;    ///< of its nodes among those of the level
-    int first_row = 0;     ///< of its rows in the level's head call
-    std::size_t pool = 0;  ///< where its candidates begin
-    int proposed = 0;      ///< how many it has
+    std::vector<int> widths = {};  ///< of each level the nodes that are drafted from, the root's first
+    int nodes = 1;                 ///< of the level
+    int slots = 0;                 ///< of its nodes of levels before, the root left out
+    int place = 0;                 ///< among the trees
+    int first_node = 0;            ///< of its nodes among those of the level
+    int first_row = 0;             ///< of its rows in the level's head call
+    std::size_t pool = 0;          ///< where its candidates begin
+    int proposed = 0;              ///< how many it has
 };
 
 /// What makes the rows of a level there: a layer over the level before (EAGLE), or a head of each level
@@ -47,11 +50,10 @@ class LevelRows {
     struct Level {
         DraftContext& context;
         DeviceSpans& spans;
-        int level = 0, rows = 0, topk = 0;
+        int level = 0, rows = 0;
         std::span<GrowingTree* const> trees;
         bool inputs_wanted = false;  ///< by the head
-        // Of the level's nodes, [topk] each tree from first_node on; null at level 0, whose nodes are the
-        // roots.
+        // Of the level's nodes, each tree's from first_node on; null at level 0, whose nodes are the roots.
         const std::int32_t* tokens = nullptr;
         const std::int32_t* parents = nullptr;  ///< nodes of the level before
         const std::int32_t* tails = nullptr;    ///< [nodes, level], as BeamOp leaves them
@@ -80,9 +82,9 @@ class TreeGrowth {
   public:
     explicit TreeGrowth(LevelRows& rows) : rows_(rows) {}
 
-    /// Can these be asked for? Trees fixed in advance, heads that need the host and steps that somebody
-    /// watches are the host's; so are drawn drafts of heads that do not leave all their logits, of rows that
-    /// serve several nodes, and where what they are drawn from would be too much. Those are for a step alone.
+    /// Can these be asked for? Heads that need the host and steps that somebody watches are the host's;
+    /// so are drawn drafts of heads that do not leave all their logits, and where what they are drawn from
+    /// would be too much. Those are for a step alone.
     bool fits(const DraftContext& context, std::span<const DraftJob* const> jobs);
     /// Can the tree of a job that fits become rows of a step?
     static bool fits_step(const DraftJob& job);
@@ -92,7 +94,7 @@ class TreeGrowth {
 
     /// The same in two steps that wait for nothing, for a caller that holds Device::busy(). Memory first:
     /// false when there is not enough.
-    bool prepare(const DraftContext& context, std::span<const GrowingTree> trees);
+    bool prepare(const DraftContext& context, std::span<GrowingTree> trees);
     /// Once the roots' inputs are there, or said: the head begins, beside the pass that makes their outputs.
     void begin(DraftContext& context, std::span<GrowingTree> trees, DeviceSpans& spans, const TreeStep* step);
     /// Asks for all levels; with a step, the trees are re-ranked there into its rows.
@@ -106,12 +108,18 @@ class TreeGrowth {
         std::vector<SequenceThere> sequences;
         std::size_t notes, note_count;
     };
-    int nodes_of(int level) const { return level == 0 ? 1 : topk_; }
-    int rows_of(int level) const { return rows_.one_for_all() ? 1 : nodes_of(level); }
+    static int nodes_at(const GrowingTree& tree, int level) {
+        return tree.widths[static_cast<std::size_t>(level)];
+    }
+    int rows_at(const GrowingTree& tree, int level) const {
+        return rows_.one_for_all() ? 1 : nodes_at(tree, level);
+    }
+    bool place_choices(std::span<const GrowingTree> trees);
     HeadThere& there_of(Head& head);
     bool place_notes(std::span<const GrowingTree> trees);
     bool place_draws(std::span<const GrowingTree> trees);
-    void draw(DraftContext& context, int level, int rows);
+    void draw(DraftContext& context, std::span<GrowingTree* const> active, int level);
+    void give_each_node_a_row(std::span<GrowingTree* const> active, int level);
     std::size_t set_at(int place, int level) const {
         return static_cast<std::size_t>(place) * static_cast<std::size_t>(levels_ + 1) +
                static_cast<std::size_t>(level);
@@ -137,19 +145,27 @@ class TreeGrowth {
     float* drawn_row(int row) const {
         return drawn_from_.as<float>() + static_cast<std::ptrdiff_t>(row) * columns_.stride;
     }
+    std::int32_t* drawn_tokens(int row) const {
+        return drawn_tokens_.as<std::int32_t>() + static_cast<std::ptrdiff_t>(row) * columns_.stride;
+    }
+    /// Where a head leaves a level's rows: behind all others, where one is to serve several nodes.
+    int left_at(int level) const {
+        return level > 0 && rows_.one_for_all() ? first_drawn_.back() : first_drawn(level);
+    }
 
     LevelRows& rows_;
     // Where drafts are drawn: from the rows of all levels, one behind the other.
     const SampledDrafts* sampled_ = nullptr;
     DrawnColumns columns_;
-    std::vector<int> first_drawn_;  ///< [levels_ + 1]
-    std::vector<double> uniforms_;  ///< [rows, topk_]
-    kernels::DeviceBuffer drawn_from_, uniforms_there_, lowest_, last_;
+    std::vector<int> first_drawn_;           ///< [levels_ + 1]
+    std::vector<double> uniforms_;           ///< [rows, topk_]
+    std::vector<std::int32_t> drawn_sizes_;  ///< of the rows, where they have columns of their own
+    kernels::DeviceBuffer drawn_from_, uniforms_there_, lowest_, last_, drawn_tokens_, drawn_sizes_there_;
     std::vector<kernels::BeamOp> beams_;  ///< of a level
     std::vector<RowAnywhere> inputs_;     ///< of the roots
     DeviceSpans own_spans_;
     DeviceSpans* spans_ = nullptr;  ///< while asking
-    int topk_ = 0;
+    int topk_ = 0;                  ///< candidates of a row, the most that a tree wants
     DirectThere direct_;
     HeadThere* head_ = nullptr;            ///< while asking, and until collect()
     const std::int32_t* names_ = nullptr;  ///< of the level's ids
@@ -165,6 +181,10 @@ class TreeGrowth {
     std::vector<std::int32_t> candidates_;  ///< tokens, then log-probabilities, of all levels
     std::size_t cells_ = 0;                 ///< of either
     std::vector<int> counts_;
+    // Of trees fixed in advance, one behind the other: of each level BeamOp's `chosen`, then `chosen_next`.
+    std::vector<std::int32_t> choices_;
+    std::vector<std::size_t> choices_first_;  ///< [trees, levels_ + 1]
+    kernels::DeviceBuffer choices_there_;
     kernels::DeviceBuffer left_there_, sets_there_, best_, logits_, sums_, scores_, places_, tokens_,
         parents_, pool_, roots_, tails_[2];
 };

@@ -210,8 +210,12 @@ void ClusteredVocab::ask_there(LevelThere& call, int count, bool per_row) {
                           sequence.set_size);
     }
     const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, call.rows, 0);
-    there_.ask(rows_, call.x, call.rows, call.notes, count, per_row, call.k, call.ids, call.logits,
-               call.sums);
+    if (call.drawn_from != nullptr)
+        there_.ask_own(rows_, call.x, call.rows, call.notes, count, per_row, call.drawn_from,
+                       call.drawn_tokens, call.drawn_sizes, call.drawn_stride);
+    else
+        there_.ask(rows_, call.x, call.rows, call.notes, count, per_row, call.k, call.ids, call.logits,
+                   call.sums);
 }
 
 void ClusteredVocab::collect_there(const LevelBack& back, int count, bool per_row) {
@@ -227,6 +231,13 @@ bool ClustersThere::fits(ProposeContext&, int levels, int k, std::span<HeadState
     for (int level = 0; level < levels; ++level)
         if (!vocab_in_use_.fits_there(chosen_at(level), k)) return false;
     return true;
+}
+
+DrawnColumns ClustersThere::drawn_columns(int levels) const {
+    int most = 0;
+    for (int level = 0; level < levels; ++level)
+        most = std::max(most, vocab_in_use_.tokens_there(1, chosen_at(level)));
+    return {most, most, true};
 }
 
 bool ClustersThere::reserve(kernels::Device&, int levels, int rows, int k) {

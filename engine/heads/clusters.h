@@ -95,6 +95,7 @@ class ClustersThere : public HeadThere {
   public:
     ClustersThere(ClusteredVocab& vocab, bool per_row) : vocab_in_use_(vocab), reads_per_row_(per_row) {}
     bool fits(ProposeContext&, int levels, int k, std::span<HeadState* const>) final;
+    DrawnColumns drawn_columns(int levels) const final;
     bool reserve(kernels::Device& device, int levels, int rows, int k) final;
     int set_room(int level, int rows) const final {
         return vocab_in_use_.tokens_there(rows, chosen_at(level));

@@ -34,9 +34,12 @@ struct LevelThere {
         nullptr;  ///< of ask() alone: hidden rows as the LM head reads them, [rows, padded_columns(d)]
     std::int32_t* notes = nullptr;  ///< [note_room()]: what collect() reads
     /// Where drafts are drawn: in place of the answer below but for `tokens`, the logits of all columns,
-    /// [rows, drawn_stride].
+    /// [rows, drawn_stride]. Where rows have columns of their own also their tokens, rising, and where
+    /// drawn_size() does not say it, how many there are of each row.
     float* drawn_from = nullptr;
     int drawn_stride = 0;
+    std::int32_t* drawn_tokens = nullptr;
+    std::int32_t* drawn_sizes = nullptr;
     // The answer: the k best of each row as HeadOp leaves them.
     std::int32_t* ids = nullptr;
     float* logits = nullptr;
@@ -56,10 +59,19 @@ struct LevelBack {
     std::span<const std::int32_t> notes;
 };
 
-/// Columns of logits that a head leaves of each row, the first `support` of which count, at every level.
+/// Columns of logits that a head leaves of each row, the first `support` of which count, at every level;
+/// with `own` columns at most so many, of tokens that the row says.
 struct DrawnColumns {
     int stride = 0, support = 0;
+    bool own = false;
 };
+inline constexpr int said_there = -1;
+/// Rows of `cols` numbers of four bytes, of which copy_rows() keeps every bit.
+inline kernels::CopyRowsOp copy_of_words(const std::int32_t* from, std::int64_t from_stride, int rows,
+                                         int cols, std::int32_t* to, std::int64_t to_stride) {
+    return {reinterpret_cast<const float*>(from), from_stride, nullptr, rows, cols,
+            reinterpret_cast<float*>(to),         to_stride};
+}
 
 class HeadThere {
   public:
@@ -70,6 +82,8 @@ class HeadThere {
     /// Of a head that fits() for so many levels and can leave the logits of all that its rows can propose; no
     /// columns = drafts from it are drawn on the host.
     virtual DrawnColumns drawn_columns(int /*levels*/) const { return {}; }
+    /// Of rows with columns of their own: how many a row of that sequence has at `level`, or said_there.
+    virtual int drawn_size(int /*level*/, const HeadState* /*state*/) const { return said_there; }
     /// Memory for calls of up to `rows` rows of `sequences` sequences; false when there is none.
     virtual bool reserve(kernels::Device& device, int levels, int rows, int k) = 0;
     /// Most tokens that `rows` rows of one sequence can propose at `level`, where that is decided there; 0 =

@@ -233,6 +233,10 @@ class MicroSpecHead final : public Head, public HeadThere {
         }
         return enough;
     }
+    DrawnColumns drawn_columns(int) const override { return {most_active(), most_active(), true}; }
+    int drawn_size(int, const HeadState* state) const override {
+        return static_cast<int>(of(state).ids.size());
+    }
     bool reserve(kernels::Device& device, int, int rows, int k) override {
         const int most = most_active();
         if (!indexed()) return scratch_.reserve(device, std::bit_ceil(kernels::head_scratch(rows, most, k)));
@@ -255,8 +259,13 @@ class MicroSpecHead final : public Head, public HeadThere {
             const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, sequence.rows,
                                            own.rows.matrix().bytes());
             if (matrix.data == nullptr || !say_ids(call.device, own)) return;
-            call.device.head({matrix, call.x + first * matrix.stride, sequence.rows, n, call.k, nullptr, ids,
-                              call.logits + first * call.k, call.sums + first, scratch_.as<void>()});
+            const kernels::Bf16* const x = call.x + first * matrix.stride;
+            if (call.drawn_from != nullptr) {
+                leave_own(call, sequence, {matrix, x, sequence.rows});
+                continue;
+            }
+            call.device.head({matrix, x, sequence.rows, n, call.k, nullptr, ids, call.logits + first * call.k,
+                              call.sums + first, scratch_.as<void>()});
             call.device.translate({ids, cells, nullptr, own.ids_there.as<TokenId>(), ids});
         }
     }
@@ -327,14 +336,34 @@ class MicroSpecHead final : public Head, public HeadThere {
             const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, sequence.rows,
                                            own.ids.size() * store_.row_bytes());
             if (!say_ids(call.device, own)) return;
+            const auto* at = own.rows_there.as<std::int32_t>();
+            const kernels::DeviceMatrix matrix = store_.device_matrix();
+            const kernels::Bf16* const x = call.x + first * matrix.stride;
+            if (call.drawn_from != nullptr) {
+                kernels::MatmulOp product{matrix, x, sequence.rows};
+                product.chosen_count = at;
+                product.chosen = at + 1;
+                product.most_chosen = n;
+                leave_own(call, sequence, product);
+                continue;
+            }
             std::int32_t* const ids = call.ids + cell;
-            kernels::ask_candidates(
-                call.device, store_,
-                {own.rows_there.as<std::int32_t>(), n, call.x + first * store_.device_matrix().stride,
-                 sequence.rows, call.k, logits_there_.as<float>(), scratch_.as<void>(), ids,
-                 call.logits + cell, call.sums + first});
+            kernels::ask_candidates(call.device, store_,
+                                    {at, n, x, sequence.rows, call.k, logits_there_.as<float>(),
+                                     scratch_.as<void>(), ids, call.logits + cell, call.sums + first});
             call.device.translate({ids, sequence.rows * call.k, nullptr, own.ids_there.as<TokenId>(), ids});
         }
+    }
+    /// What drafts of a sequence's rows are drawn from: a product over its tokens.
+    static void leave_own(LevelThere& call, const SequenceThere& sequence, kernels::MatmulOp product) {
+        const MicroSpecState& own = of(sequence.state);
+        const std::ptrdiff_t to = std::ptrdiff_t{sequence.first_row} * call.drawn_stride;
+        product.y = call.drawn_from + to;
+        product.y_stride = call.drawn_stride;
+        call.device.matmul(product);
+        call.device.copy_rows(copy_of_words(own.ids_there.as<TokenId>(), 0, sequence.rows,
+                                            static_cast<int>(own.ids.size()), call.drawn_tokens + to,
+                                            call.drawn_stride));
     }
 
     HeadCost cost_of_rows(int rows) const {

@@ -77,6 +77,12 @@ class SpecVocabHead final : public Head, public HeadThere {
                 return false;
         return true;
     }
+    DrawnColumns drawn_columns(int levels) const override {
+        int most = 0;
+        for (int level = 0; level < levels; ++level) most = std::max(most, size_at(level));
+        return {most, most, true};
+    }
+    int drawn_size(int level, const HeadState*) const override { return size_at(level); }
     bool reserve(kernels::Device&, int levels, int rows, int) override {
         for (int level = 0; level < levels; ++level)
             if (!there_.reserve(speculator_.down(level), speculator_.up(level), rows, size_at(level)))
@@ -114,7 +120,10 @@ class SpecVocabHead final : public Head, public HeadThere {
         DeviceSpans::Scope scope(
             call.spans, call.phases, Phase::topk, level, call.rows,
             3 * static_cast<std::uint64_t>(call.rows) * static_cast<std::uint64_t>(size) * sizeof(float));
-        there_.ask_best(call.k, call.ids, call.logits, call.sums);
+        if (call.drawn_from != nullptr)
+            there_.ask_own(call.drawn_from, call.drawn_tokens, call.drawn_stride);
+        else
+            there_.ask_best(call.k, call.ids, call.logits, call.sums);
     }
     void collect(const LevelBack& back) override {
         chosen_size_ = size_at(back.level);

@@ -179,6 +179,8 @@ void TreeStep::ask_drafts(kernels::ResidualOp& op) {
         list.stride = drawn_from_.stride;
         list.support = drawn_from_.support;
         list.first_id = drawn_from_.ids == nullptr ? -1 : 0;
+        list.sizes = drawn_from_.sizes;
+        if (list.sizes != nullptr) list.id_stride = drawn_from_.stride;
         list.out = draft_nodes_.as<kernels::ResidualNode>();
         list.drafts = drafts_.as<std::int32_t>();
         list.draft_uniforms = draft_uniforms_.as<double>();

@@ -33,6 +33,8 @@ struct DrawnFrom {
     std::int64_t stride = 0;
     int support = 0;
     const TokenId* ids = nullptr;
+    // Of rows with columns of their own, `stride` ids each: how many; null = all have these.
+    const std::int32_t* sizes = nullptr;
 };
 
 /// Trees of a step as rows on a device, which grows them, runs them through the target and accepts a path of

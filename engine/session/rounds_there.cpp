@@ -9,6 +9,7 @@ namespace {
 
 /// The tree that a pool of this many candidates is re-ranked to.
 int nodes_of(const TreeSpec& tree) {
+    if (tree.choices) return tree.nodes;
     return std::min(tree.nodes - 1, tree.topk + tree.depth * tree.topk * tree.topk) + 1;
 }
 
@@ -63,9 +64,11 @@ Status RoundsThere::run(DraftContext& context, std::span<DraftJob> jobs, std::sp
     kernels::Device& device = *core_.exec.device();
     std::vector<TreePlan> plans;
     std::vector<KvCache*> caches;
+    int most_drafts = 0;
+    for (const DraftJob& job : jobs) most_drafts = std::max(most_drafts, job.tree.topk);
     for (std::size_t i = 0; i < rounds.size(); ++i) {
         plans.push_back({nodes_of(jobs[i].tree), jobs[i].tree.levels(), {}, {}});
-        if (context.sampled != nullptr) plans.back().most_drafts = jobs[i].tree.topk;
+        if (context.sampled != nullptr) plans.back().most_drafts = most_drafts;
         caches.push_back(&rounds[i].sequence->cache);
     }
     TreesRequest request;

@@ -39,28 +39,29 @@ __global__ void __launch_bounds__(threads) draft_kernel(const DraftOp op, bool c
     __shared__ float maxima[warps];
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     float* q = op.logits + row * op.stride;
-    const float most = block_largest<warps>(q, op.support, maxima);
+    const int support = op.sizes == nullptr ? op.support : op.sizes[row];
+    const float most = block_largest<warps>(q, support, maxima);
     const bool any = most != -INFINITY;
     const float lowest = cut ? op.lowest[row] : -INFINITY;
-    const int last = cut ? op.last[row] : op.support;
+    const int last = cut ? op.last[row] : support;
     const auto scale = static_cast<float>(1.0 / op.temperature);
     __syncthreads();  // all threads have seen the logits
-    for (int i = static_cast<int>(threadIdx.x); i < op.support; i += threads) {
+    for (int i = static_cast<int>(threadIdx.x); i < support; i += threads) {
         const float value = q[i];
         const bool kept = value > lowest || (value == lowest && i <= last);
         q[i] = any && kept ? expf((value - most) * scale) : 0.0f;
     }
     // What was drawn is negative until all are.
-    const auto weight = [&](int i) { return i < op.support ? fmaxf(q[i], 0.0f) : 0.0f; };
-    TileRun run = add_tiles(op.support, shared, weight);
+    const auto weight = [&](int i) { return i < support ? fmaxf(q[i], 0.0f) : 0.0f; };
+    TileRun run = add_tiles(support, shared, weight);
     const auto share = static_cast<float>(run.all > 0 ? 1.0 / run.all : 0.0);
-    for (int i = static_cast<int>(threadIdx.x); i < op.support; i += threads) q[i] *= share;
+    for (int i = static_cast<int>(threadIdx.x); i < support; i += threads) q[i] *= share;
     std::int32_t* ids = op.ids + row * op.k;
     for (int d = 0; d < op.k; ++d) {
-        run = add_tiles(op.support, shared, weight);
+        run = add_tiles(support, shared, weight);
         const bool left = run.all > 0;  // all threads alike
         const int column =
-            left ? draw_column(op.support, shared, run, op.uniforms[row * op.k + d] * run.all, weight) : -1;
+            left ? draw_column(support, shared, run, op.uniforms[row * op.k + d] * run.all, weight) : -1;
         __syncthreads();  // the thread that looked at the weights is done
         if (threadIdx.x != 0) continue;
         ids[d] = column;
@@ -69,7 +70,20 @@ __global__ void __launch_bounds__(threads) draft_kernel(const DraftOp op, bool c
     }
     __syncthreads();
     const int mine = static_cast<int>(threadIdx.x);
-    if (mine < op.k && ids[mine] >= 0) q[ids[mine]] = -q[ids[mine]];
+    if (mine >= op.k || ids[mine] < 0) return;
+    const int column = ids[mine];
+    q[column] = -q[column];
+    if (op.tokens != nullptr) ids[mine] = op.tokens[row * op.stride + column];
+}
+
+/// Grid: rows, pieces of `threads` columns.
+__global__ void __launch_bounds__(threads) own_columns_kernel(const OwnColumnsOp op) {
+    const auto row = static_cast<std::int64_t>(blockIdx.x);
+    const int i = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
+    const int size = op.sizes == nullptr ? op.most : op.sizes[row];
+    if (i >= size) return;
+    const int column = op.columns[op.tokens[row * op.token_stride + i]];
+    op.out[row * op.out_stride + i] = op.logits[row * op.stride + column];
 }
 
 /// One thread per token.
@@ -154,9 +168,15 @@ void launch_draft(const DraftOp& op, cudaStream_t stream) {
     const bool cut = op.top_p < 1 || (op.top_k > 0 && op.top_k < op.support);
     if (cut)
         launch_cut({op.logits, op.stride, op.rows, op.support, static_cast<float>(1.0 / op.temperature),
-                    op.top_k, op.top_p, op.lowest, op.last},
+                    op.top_k, op.top_p, op.lowest, op.last, op.sizes},
                    stream);
     DS_LAUNCH(draft_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op, cut);
+}
+
+void launch_own_columns(const OwnColumnsOp& op, cudaStream_t stream) {
+    if (op.rows == 0 || op.most == 0) return;
+    const auto pieces = static_cast<unsigned>((op.most + threads - 1) / threads);
+    DS_LAUNCH(own_columns_kernel, (dim3(static_cast<unsigned>(op.rows), pieces)), threads, 0, stream, op);
 }
 
 void launch_draw(const DrawOp& op, cudaStream_t stream) {

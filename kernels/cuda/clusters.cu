@@ -14,6 +14,10 @@ __device__ __forceinline__ bool marked(const std::uint32_t* marks, int cluster) 
     return (marks[cluster / 32] >> (cluster % 32) & 1u) != 0;
 }
 
+__device__ __forceinline__ int words_of(int vocab) {
+    return (vocab + 31) / 32;
+}
+
 /// Marks of `count` chosen clusters and of the last of `clusters`. Ends with a barrier.
 __device__ void mark_chosen(const std::int32_t* chosen, std::int64_t count, int clusters,
                             std::uint32_t* marks) {
@@ -48,7 +52,11 @@ __global__ void __launch_bounds__(threads) clusters_kernel(const ClustersOp op) 
     for (int c = warp; c < op.clusters; c += warps) {
         if (!marked(marks, c)) continue;
         const int first = op.first[c], rows = filled_cluster(op.sizes[c]);
-        for (int i = lane; i < rows; i += warp_size) op.columns[places[c] + i] = first + i;
+        for (int i = lane; i < rows; i += warp_size) {
+            op.columns[places[c] + i] = first + i;
+            if (op.token_columns != nullptr && i < op.sizes[c])
+                op.token_columns[op.row_tokens[first + i]] = places[c] + i;
+        }
     }
     const int runs = op.count + 1;
     for (int row = warp; row < op.rows; row += warps) {
@@ -70,23 +78,28 @@ __global__ void __launch_bounds__(threads) clusters_kernel(const ClustersOp op) 
     }
 }
 
-/// Grid: pieces of `threads` tokens.
+/// Grid: sets, pieces of `threads` tokens.
 __global__ void __launch_bounds__(threads) token_bits_kernel(const ClusterTokensOp op) {
     __shared__ std::uint32_t marks[mark_words];
-    mark_chosen(op.chosen, op.count, op.clusters, marks);
+    const auto set = static_cast<std::int64_t>(blockIdx.x);
+    mark_chosen(op.chosen + set * op.count, op.count, op.clusters, marks);
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
-    const int token = static_cast<int>(blockIdx.x) * threads + static_cast<int>(threadIdx.x);
+    const int token = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
     const int cluster = token < op.vocab ? op.cluster_of[token] : -1;
     const std::uint32_t bit = cluster >= 0 && marked(marks, cluster) ? 1u << lane : 0u;
     const std::uint32_t word = warp_sum(bit);  // each lane has a bit of its own
-    if (lane == 0 && token < op.vocab) op.bitmap[token / 32] = word;
+    if (lane == 0 && token < op.vocab) op.bitmap[set * words_of(op.vocab) + token / 32] = word;
 }
 
+/// One block a set.
 __global__ void __launch_bounds__(threads) list_tokens_kernel(const ClusterTokensOp op) {
     __shared__ int totals[warps];
-    const int all = list_bits<warps>(op.bitmap, (op.vocab + 31) / 32, totals,
-                                     [&](int at, int token) { op.tokens[at] = token; });
-    if (threadIdx.x == 0) *op.size = all;
+    const auto set = static_cast<std::int64_t>(blockIdx.x);
+    const int words = words_of(op.vocab);
+    std::int32_t* const tokens = op.tokens + set * op.stride;
+    const int all = list_bits<warps>(op.bitmap + set * words, words, totals,
+                                     [&](int at, int token) { tokens[at] = token; });
+    if (threadIdx.x == 0) op.size[set] = all;
 }
 
 }  // namespace
@@ -96,9 +109,11 @@ void launch_clusters(const ClustersOp& op, cudaStream_t stream) {
 }
 
 void launch_cluster_tokens(const ClusterTokensOp& op, cudaStream_t stream) {
-    const auto blocks = static_cast<unsigned>((op.vocab + threads - 1) / threads);
-    DS_LAUNCH(token_bits_kernel, blocks, threads, 0, stream, op);
-    DS_LAUNCH(list_tokens_kernel, 1, threads, 0, stream, op);
+    if (op.sets == 0) return;
+    const auto pieces = static_cast<unsigned>((op.vocab + threads - 1) / threads);
+    const auto sets = static_cast<unsigned>(op.sets);
+    DS_LAUNCH(token_bits_kernel, (dim3(sets, pieces)), threads, 0, stream, op);
+    DS_LAUNCH(list_tokens_kernel, sets, threads, 0, stream, op);
 }
 
 }  // namespace draftscope::kernels::cuda

@@ -199,6 +199,7 @@ class CudaDeviceImpl final : public CudaDevice {
     void residual(const ResidualOp& op) override { launch(cuda::launch_residual, op, "residual"); }
     void head(const HeadOp& op) override { launch(cuda::launch_head, op, "head"); }
     void draft(const DraftOp& op) override { launch(cuda::launch_draft, op, "draft"); }
+    void own_columns(const OwnColumnsOp& op) override { launch(cuda::launch_own_columns, op, "own_columns"); }
     void list_drafts(std::span<const DraftListOp> ops) override {
         launch_all(cuda::launch_list_drafts, ops, "list_drafts");
     }

@@ -114,22 +114,23 @@ __global__ void __launch_bounds__(threads) cut_kernel(const CutOp op) {
     __shared__ Shared shared;
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const float* logits = op.logits + row * op.stride;
-    unsigned key = 0;         // of the last that is kept
-    int last = op.vocab - 1;  // column of the last of them that is
-    if (op.top_k > 0 && op.top_k < op.vocab) {
+    const int vocab = op.sizes == nullptr ? op.vocab : op.sizes[row];
+    unsigned key = 0;      // of the last that is kept
+    int last = vocab - 1;  // column of the last of them that is
+    if (op.top_k > 0 && op.top_k < vocab) {
         const Cut cut = find_cut(
-            logits, op.vocab, shared, [](unsigned, int) { return Amount{1}; },
+            logits, vocab, shared, [](unsigned, int) { return Amount{1}; },
             [&](Amount) { return static_cast<Amount>(op.top_k); });
         key = cut.key;
-        if (cut.left < cut.here) last = nth_column(logits, op.vocab, key, cut.left, shared);
+        if (cut.left < cut.here) last = nth_column(logits, vocab, key, cut.left, shared);
     }
     if (op.top_p < 1) {
-        const float most = block_largest<warps>(logits, op.vocab, shared.maxima);
+        const float most = block_largest<warps>(logits, vocab, shared.maxima);
         const auto units = [&](float value) { return Amount{cut_weight(expf((value - most) * op.scale))}; };
         const unsigned lowest = key;
         const int lowest_last = last;
         const Cut cut = find_cut(
-            logits, op.vocab, shared,
+            logits, vocab, shared,
             [&](unsigned k, int c) {
                 const bool kept = k > lowest || (k == lowest && c <= lowest_last);
                 return kept ? units(logits[c]) : Amount{0};
@@ -142,8 +143,8 @@ __global__ void __launch_bounds__(threads) cut_kernel(const CutOp op) {
             // Equal logits have equal weights.
             const Amount each = units(value_of(static_cast<std::uint64_t>(cut.key) << 32));
             const Amount count = (cut.left + each - 1) / each;
-            if (cut.key > lowest) last = op.vocab - 1;
-            if (count * each < cut.here) last = nth_column(logits, op.vocab, cut.key, count, shared);
+            if (cut.key > lowest) last = vocab - 1;
+            if (count * each < cut.here) last = nth_column(logits, vocab, cut.key, count, shared);
             key = cut.key;
         } else {
             key = 0;
@@ -152,7 +153,7 @@ __global__ void __launch_bounds__(threads) cut_kernel(const CutOp op) {
     if (threadIdx.x != 0) return;
     // Nothing lies below a NaN.
     op.lowest[row] = key == 0 ? -INFINITY : value_of(static_cast<std::uint64_t>(key) << 32);
-    op.last[row] = key == 0 ? op.vocab - 1 : last;
+    op.last[row] = key == 0 ? vocab - 1 : last;
 }
 
 }  // namespace

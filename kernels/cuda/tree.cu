@@ -13,6 +13,7 @@ static_assert(beam_threads * held == most_beam);
 /// What candidate `at` of a level adds to its row's score.
 __device__ __forceinline__ float score_of(const BeamOp& op, int at, bool none, float logprob) {
     if (none) return -INFINITY;
+    if (op.chosen != nullptr) return op.chosen[at] != 0 ? 0.0f : -INFINITY;
     return op.drawn ? -1.0f - static_cast<float>(at % op.k) : logprob;
 }
 
@@ -23,7 +24,9 @@ __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constan
     __shared__ std::uint64_t best[most_selected];
     __shared__ float above[most_selected];
     __shared__ int places[most_selected];
+    __shared__ int first_real;  // counted from behind, 0 = none
     const int count = op.rows * op.k;
+    if (threadIdx.x == 0) first_real = 0;
     for (int r = static_cast<int>(threadIdx.x); r < op.rows; r += beam_threads) {
         above[r] = op.level == 0 ? 0.0f : op.scores[r];
         places[r] = op.level == 0 || op.row_places == nullptr ? -1 : op.row_places[r];
@@ -52,17 +55,26 @@ __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constan
         keys[i] = rank_key(score, static_cast<std::uint32_t>(at));
     }
     if (op.keep == 0) return;  // all threads alike
-    block_top<beam_warps>(keys, op.keep, shared, best);
+    if (op.chosen_next == nullptr) block_top<beam_warps>(keys, op.keep, shared, best);
     __syncthreads();  // and the pool is written
+    const auto place_at = [&](int b) {
+        return op.chosen_next == nullptr ? static_cast<int>(place_of(best[b])) : op.chosen_next[b];
+    };
+    const auto is_none = [&](int at) {
+        return op.drawn && (op.ids[op.one_for_all ? at % op.k : at] < 0 || above[at / op.k] == -INFINITY);
+    };
+    for (int b = static_cast<int>(threadIdx.x); b < op.keep; b += beam_threads)
+        if (!is_none(place_at(b))) atomicMax(&first_real, op.keep - b);
+    __syncthreads();
     for (int b = static_cast<int>(threadIdx.x); b < op.keep; b += beam_threads) {
-        const auto at = static_cast<int>(place_of(best[b]));
-        const int row = at / op.k;
-        const int id = op.ids[op.one_for_all ? at % op.k : at];
-        const bool none = op.drawn && (id < 0 || above[row] == -INFINITY);
-        op.scores[b] = above[row] + score_of(op, at, none, op.pool_logprobs[at]);
+        const int at = place_at(b);
+        const bool none = is_none(at);
+        op.scores[b] = above[at / op.k] + score_of(op, at, none, op.pool_logprobs[at]);
         if (op.pool_rows != nullptr) op.pool_rows[at] = op.next_first_row + b;
         if (op.row_places != nullptr) op.row_places[b] = op.first_place + at;
-        op.next_tokens[b] = op.pool_tokens[at];
+        const int like = none && first_real > 0 ? place_at(op.keep - first_real) : at;
+        const int row = like / op.k;
+        op.next_tokens[b] = op.pool_tokens[like];
         op.next_rows[b] = op.first_row + row;
         std::int32_t* tail = op.next_tails + static_cast<std::int64_t>(b) * (op.level + 1);
         for (int l = 0; l < op.level; ++l) tail[l] = op.tails[static_cast<std::int64_t>(row) * op.level + l];
@@ -127,7 +139,8 @@ __global__ void __launch_bounds__(rerank_threads) rerank_kernel(const __grid_con
         const int node = i < 0 ? 0 : node_of[i];
         if (i >= 0 && node == 0) continue;
         const bool none = i >= 0 && is_none(i);
-        const int depth = i < 0 ? 0 : i < op.topk || none ? 1 : 2 + (i - op.topk) / (op.topk * op.topk);
+        int depth = none ? 1 : 0;
+        for (int at = i; at >= 0 && !none; at = op.pool_parents[at]) ++depth;
         const std::int64_t row = op.first_row + node;
         const int parent = none ? node : i < 0 || op.pool_parents[i] < 0 ? 0 : node_of[op.pool_parents[i]];
         rows.tokens[row] = i < 0 ? op.root : op.pool_tokens[i];
@@ -190,8 +203,8 @@ __global__ void __launch_bounds__(list_threads) list_kernel(const __grid_constan
         node.first_draft = static_cast<std::int32_t>(first);
         node.drafts = count;
         node.first_prob = count == 0 ? 0 : static_cast<std::int64_t>(from) * op.stride;
-        node.support = op.support;
-        node.first_id = op.first_id;
+        node.support = count == 0 || op.sizes == nullptr ? op.support : op.sizes[from];
+        node.first_id = count == 0 || op.id_stride == 0 ? op.first_id : op.first_id + from * op.id_stride;
         node.uniform = op.rows.uniforms[row];
         op.out[row] = node;
     }

@@ -65,7 +65,39 @@ bool DeviceClusters::reserve(const Matrix& rows, int x_rows, int count, int k) {
     return bring_parts(device) && room(lists_, lists * sizeof(std::int32_t)) &&
            room(logits_, count_of(x_rows, columns) * sizeof(float)) &&
            room(scratch_, select_scratch(x_rows, most_tokens(count), k)) &&
-           room(bitmap_, (parts_.cluster_of.size() + 31) / 32 * sizeof(std::uint32_t));
+           room(bitmap_, static_cast<std::size_t>(x_rows) * ((parts_.cluster_of.size() + 31) / 32) *
+                             sizeof(std::uint32_t)) &&
+           room(token_columns_, parts_.cluster_of.size() * sizeof(std::int32_t));
+}
+
+ClustersOp DeviceClusters::list_of(const std::int32_t* chosen, int x_rows, int count, int columns) const {
+    ClustersOp list;
+    list.chosen = chosen;
+    list.rows = x_rows;
+    list.count = count;
+    list.clusters = static_cast<int>(parts_.sizes.size());
+    list.first = first_there_.as<std::int32_t>();
+    list.sizes = sizes_there_.as<std::int32_t>();
+    list.column_count = lists_.as<std::int32_t>();
+    list.columns = list.column_count + 1;
+    list.run_ends = list.columns + columns;
+    list.run_shifts = list.run_ends + count_of(x_rows, count + 1);
+    list.row_tokens = tokens_there_.as<std::int32_t>();
+    return list;
+}
+
+MatmulOp DeviceClusters::product_of(const Matrix& rows, const Bf16* x, const ClustersOp& list,
+                                    int columns) const {
+    MatmulOp product;
+    product.weights = rows.device_matrix();
+    product.x = x;
+    product.rows = list.rows;
+    product.y = logits_.as<float>();
+    product.y_stride = columns;
+    product.chosen_count = list.column_count;
+    product.chosen = list.columns;
+    product.most_chosen = columns;
+    return product;
 }
 
 void DeviceClusters::ask(const Matrix& rows, const Bf16* x, int x_rows, const std::int32_t* chosen, int count,
@@ -73,30 +105,11 @@ void DeviceClusters::ask(const Matrix& rows, const Bf16* x, int x_rows, const st
     Device& device = rows.device();
     const int columns = most_columns(x_rows, count, per_row), together = per_row ? 1 : x_rows;
     for (int first = 0; first < x_rows; first += together) {
-        ClustersOp list;
-        list.chosen = chosen + count_of(first, count);
-        list.rows = together;
-        list.count = count;
-        list.clusters = static_cast<int>(parts_.sizes.size());
-        list.first = first_there_.as<std::int32_t>();
-        list.sizes = sizes_there_.as<std::int32_t>();
-        list.column_count = lists_.as<std::int32_t>();
-        list.columns = list.column_count + 1;
-        list.run_ends = list.columns + columns;
-        list.run_shifts = list.run_ends + count_of(together, count + 1);
+        const ClustersOp list = list_of(chosen + count_of(first, count), together, count, columns);
         device.clusters(list);
-        MatmulOp product;
-        product.weights = rows.device_matrix();
-        product.x = x + count_of(first, product.weights.stride);
-        product.rows = together;
-        product.y = logits_.as<float>();
-        product.y_stride = columns;
-        product.chosen_count = list.column_count;
-        product.chosen = list.columns;
-        product.most_chosen = columns;
-        device.matmul(product);
+        device.matmul(product_of(rows, x + count_of(first, rows.device_matrix().stride), list, columns));
         SelectOp best;
-        best.logits = product.y;
+        best.logits = logits_.as<float>();
         best.stride = columns;
         best.rows = together;
         best.support = most_tokens(count);
@@ -109,13 +122,38 @@ void DeviceClusters::ask(const Matrix& rows, const Bf16* x, int x_rows, const st
         best.run_shifts = list.run_shifts;
         best.runs = count + 1;
         best.column_rows = list.columns;
-        best.row_tokens = tokens_there_.as<std::int32_t>();
+        best.row_tokens = list.row_tokens;
         device.select(best);
     }
 }
 
+void DeviceClusters::ask_own(const Matrix& rows, const Bf16* x, int x_rows, const std::int32_t* chosen,
+                             int count, bool per_row, float* logits, std::int32_t* tokens,
+                             std::int32_t* sizes, int stride) {
+    Device& device = rows.device();
+    ask_tokens(device, chosen, count, tokens, sizes, x_rows, stride);
+    const int columns = most_columns(x_rows, count, per_row), together = per_row ? 1 : x_rows;
+    for (int first = 0; first < x_rows; first += together) {
+        ClustersOp list = list_of(chosen + count_of(first, count), together, count, columns);
+        list.token_columns = token_columns_.as<std::int32_t>();
+        device.clusters(list);
+        device.matmul(product_of(rows, x + count_of(first, rows.device_matrix().stride), list, columns));
+        OwnColumnsOp own;
+        own.logits = logits_.as<float>();
+        own.stride = columns;
+        own.rows = together;
+        own.most = most_tokens(count);
+        own.tokens = tokens + count_of(first, stride);
+        own.token_stride = own.out_stride = stride;
+        own.sizes = sizes + first;
+        own.columns = list.token_columns;
+        own.out = logits + count_of(first, stride);
+        device.own_columns(own);
+    }
+}
+
 void DeviceClusters::ask_tokens(Device& device, const std::int32_t* chosen, int count, std::int32_t* tokens,
-                                std::int32_t* size) {
+                                std::int32_t* size, int sets, int stride) {
     ClusterTokensOp op;
     op.chosen = chosen;
     op.count = count;
@@ -125,6 +163,8 @@ void DeviceClusters::ask_tokens(Device& device, const std::int32_t* chosen, int 
     op.bitmap = bitmap_.as<std::uint32_t>();
     op.tokens = tokens;
     op.size = size;
+    op.sets = sets;
+    op.stride = stride;
     device.cluster_tokens(op);
 }
 

@@ -211,6 +211,27 @@ void DeviceShortlists::ask_best(int k, std::int32_t* ids, float* values, float* 
     device_->select(op);
 }
 
+void DeviceShortlists::ask_own(float* logits, std::int32_t* tokens, std::int64_t stride) {
+    if (broken_) return;
+    const auto* own = block_.as<std::int32_t>();
+    // Words of four bytes: the copy keeps their bits.
+    device_->copy_rows({reinterpret_cast<const float*>(own), size_, nullptr, rows_, size_,
+                        reinterpret_cast<float*>(tokens), stride});
+    if (per_row_)
+        return device_->copy_rows({logits_.as<float>(), size_, nullptr, rows_, size_, logits, stride});
+    OwnColumnsOp op;
+    op.logits = logits_.as<float>();
+    op.stride = most_;
+    op.rows = rows_;
+    op.most = size_;
+    op.tokens = own;
+    op.token_stride = size_;
+    op.columns = columns_.as<std::int32_t>();
+    op.out = logits;
+    op.out_stride = stride;
+    device_->own_columns(op);
+}
+
 void DeviceShortlists::bring(Rows<std::int32_t> ids, Rows<float> values, std::span<float> sums,
                              std::vector<std::int32_t>& chosen, std::vector<std::int32_t>& together) {
     const std::size_t listed = count(rows_, size_), cells = count(rows_, k_);

@@ -151,6 +151,11 @@ PY
 for head in full slimspec specvocab dynaspec coral microspec vocabtrim-t; do
     step demo_head_$head "${run[@]}" --drafter eagle3 --head $head --prompt "$text" --max-new 128
 done
+# A tree fixed in advance grows there, too; and so do drafts drawn from rows with tokens of their own.
+step demo_head_fixed_tree "${run[@]}" --drafter eagle3 --head full --tree choices:mc_sim_7b_63 --prompt "$text" --max-new 128
+for head in specvocab dynaspec coral microspec; do
+    step demo_pq_$head "${run[@]}" --drafter eagle3 --head $head --verify pq --temperature 1 --top-p 0.9 --prompt "$text" --max-new 128
+done
 step demo_heads_same_text python3 - "$out" <<'PY'
 import glob, json, sys
 runs = {name: json.load(open(name)) for name in [f"{sys.argv[1]}/demo_none.log", *glob.glob(f"{sys.argv[1]}/demo_head_*.log")]}
@@ -158,7 +163,7 @@ texts = {name: json.dumps(run["prompts"][0]["tokens"]) for name, run in runs.ite
 plain = texts[f"{sys.argv[1]}/demo_none.log"]
 others = [name for name, text in texts.items() if text != plain]
 print(len(runs), "runs", "same text" if not others else f"TEXTS DIFFER: {others}")
-sys.exit(0 if not others and len(runs) == 8 else 1)
+sys.exit(0 if not others and len(runs) == 9 else 1)
 PY
 # Sampled text: the draws are the device's own, and the same for every drafter.
 step demo_sampled_none "${run[@]}" --temperature 0.8 --drafter none --prompt "$text" --max-new 128

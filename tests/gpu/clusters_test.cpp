@@ -52,11 +52,17 @@ TEST_P(Clusters, AreColumnsAndRuns) {
         const Partition parts = partition(c.clusters, c.always, rng);
         const std::vector<std::int32_t> chosen = choose(c.rows, c.count, c.clusters, rng);
         const auto runs = static_cast<std::size_t>(c.rows * (c.count + 1));
+        std::vector<std::int32_t> names(static_cast<std::size_t>(std::max(parts.rows, 1)), -1);
+        int tokens_in_all = 0;
+        for (std::size_t p = 0; p < parts.sizes.size(); ++p)
+            for (int t = 0; t < parts.sizes[p]; ++t)
+                names[static_cast<std::size_t>(parts.first[p] + t)] = tokens_in_all++;
         const auto room = static_cast<std::size_t>(std::max(parts.rows, 1));
         const Both<std::int32_t> list(device(), twin(), chosen), first(device(), twin(), parts.first),
             sizes(device(), twin(), parts.sizes), columns(device(), twin(), room, -9),
             count(device(), twin(), 1, -9), ends(device(), twin(), runs, -9),
-            shifts(device(), twin(), runs, -9);
+            shifts(device(), twin(), runs, -9), row_tokens(device(), twin(), names),
+            token_columns(device(), twin(), static_cast<std::size_t>(tokens_in_all), -9);
         for (const bool on_twin : {false, true}) {
             kernels::ClustersOp op;
             op.chosen = list.on(on_twin);
@@ -69,12 +75,15 @@ TEST_P(Clusters, AreColumnsAndRuns) {
             op.column_count = count.on(on_twin);
             op.run_ends = ends.on(on_twin);
             op.run_shifts = shifts.on(on_twin);
+            op.row_tokens = row_tokens.on(on_twin);
+            op.token_columns = token_columns.on(on_twin);
             (on_twin ? twin() : device()).clusters(op);
         }
         EXPECT_EQ(columns.read(false), columns.read(true));
         EXPECT_EQ(count.read(false), count.read(true));
         EXPECT_EQ(ends.read(false), ends.read(true));
         EXPECT_EQ(shifts.read(false), shifts.read(true));
+        EXPECT_EQ(token_columns.read(false), token_columns.read(true));
         // A place of a row's candidates, by its run, is that token's row of the matrix.
         const auto at = columns.read(false), end = ends.read(false), shift = shifts.read(false);
         for (int r = 0; r < c.rows; ++r) {
@@ -83,9 +92,12 @@ TEST_P(Clusters, AreColumnsAndRuns) {
                 const auto cluster = static_cast<std::size_t>(
                     i < c.count ? chosen[static_cast<std::size_t>(r * c.count + i)] : c.clusters - 1);
                 const auto run = static_cast<std::size_t>(r * (c.count + 1) + i);
-                for (int t = 0; t < parts.sizes[cluster]; ++t, ++place)
-                    ASSERT_EQ(at[static_cast<std::size_t>(place + shift[run])], parts.first[cluster] + t)
-                        << r << " " << i;
+                for (int t = 0; t < parts.sizes[cluster]; ++t, ++place) {
+                    const int row = parts.first[cluster] + t, column = place + shift[run];
+                    ASSERT_EQ(at[static_cast<std::size_t>(column)], row) << r << " " << i;
+                    const auto token = static_cast<std::size_t>(names[static_cast<std::size_t>(row)]);
+                    ASSERT_EQ(token_columns.read(false)[token], column);
+                }
                 ASSERT_EQ(end[run], place);
             }
         }
@@ -128,6 +140,42 @@ TEST_P(Clusters, AreTokens) {
         ASSERT_EQ(size.read(false)[0], static_cast<std::int32_t>(expected.size()));
         expected.resize(room, -9);
         EXPECT_EQ(tokens.read(false), expected);
+    }
+}
+
+/// Several sets in one call are those of a call each.
+TEST_P(Clusters, AreTokensOfEachSet) {
+    constexpr int vocab = 2085, clusters = 37, count = 5, sets = 4, stride = vocab + 3;
+    Rng rng(4);
+    std::vector<std::int32_t> cluster_of;
+    for (int t = 0; t < vocab; ++t)
+        cluster_of.push_back(static_cast<std::int32_t>(rng.below(clusters + 1)) - 1);
+    const std::vector<std::int32_t> chosen = choose(sets, count, clusters, rng);
+    const Both<std::int32_t> list(device(), twin(), chosen), of(device(), twin(), cluster_of),
+        tokens(device(), twin(), sets * stride, -9), sizes(device(), twin(), sets, -9),
+        alone(device(), twin(), stride, -9), size_alone(device(), twin(), 1, -9);
+    const Both<std::uint32_t> bitmap(device(), twin(), sets * ((vocab + 31) / 32), 0xdeadbeefu);
+    for (const bool on_twin : {false, true}) {
+        kernels::Device& on = on_twin ? twin() : device();
+        kernels::ClusterTokensOp op{
+            list.on(on_twin),  count, clusters, of.on(on_twin), vocab, bitmap.on(on_twin), tokens.on(on_twin),
+            sizes.on(on_twin), sets,  stride};
+        on.cluster_tokens(op);
+        const auto found = tokens.read(on_twin);
+        for (int s = 0; s < sets; ++s) {
+            kernels::ClusterTokensOp one = op;
+            one.chosen += s * count;
+            one.sets = 1;
+            one.tokens = alone.on(on_twin);
+            one.size = size_alone.on(on_twin);
+            on.cluster_tokens(one);
+            const int size = size_alone.read(on_twin)[0];
+            ASSERT_GT(size, 0);
+            EXPECT_EQ(sizes.read(on_twin)[static_cast<std::size_t>(s)], size);
+            const auto expected = alone.read(on_twin);
+            EXPECT_TRUE(std::equal(expected.begin(), expected.begin() + size, found.begin() + s * stride))
+                << s;
+        }
     }
 }
 

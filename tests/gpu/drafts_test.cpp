@@ -107,6 +107,113 @@ TEST_P(DraftOps, DrawsAreTheHosts) {
     EXPECT_GE(same, rows_seen * 97 / 100);
 }
 
+/// Rows with columns of their own: what lies behind them is never looked at, and ids are their tokens.
+TEST_P(DraftOps, DrawsOfOwnColumnsAreThoseOfRowsAsLong) {
+    constexpr int rows = 6, most = 90, stride = 95, k = 4;
+    const std::vector<std::int32_t> sizes = {0, 1, 3, 64, 89, most};
+    std::vector<std::int32_t> tokens(size(rows * stride), -5);
+    for (int r = 0; r < rows; ++r)
+        for (int c = 0; c < sizes[size(r)]; ++c) tokens[size(r * stride + c)] = 1000 * r + 3 * c;
+    std::vector<float> logits = normal(size(rows * stride), 11);
+    for (int r = 0; r < rows; ++r)
+        std::fill(logits.begin() + r * stride + sizes[size(r)], logits.begin() + (r + 1) * stride, 50.0f);
+    std::vector<double> uniforms;
+    Rng rng(6);
+    for (int i = 0; i < rows * k; ++i) uniforms.push_back(rng.uniform());
+    for (const auto& [top_k, top_p] : {std::pair(0, 1.0), {2, 1.0}, {70, 0.9}}) {
+        std::vector<std::int32_t> drawn[2];
+        for (const bool on_twin : {false, true}) {
+            kernels::Device& on = on_twin ? twin() : device();
+            const Both<float> all(device(), twin(), logits), logprobs(device(), twin(), size(rows * k), 9.0f),
+                lowest(device(), twin(), size(rows), 9.0f);
+            const Both<double> numbers(device(), twin(), uniforms);
+            const Both<std::int32_t> names(device(), twin(), tokens), own(device(), twin(), sizes),
+                ids(device(), twin(), size(rows * k), -7), last(device(), twin(), size(rows), -7);
+            kernels::DraftOp op{all.on(on_twin),
+                                stride,
+                                rows,
+                                most,
+                                k,
+                                0.8,
+                                top_k,
+                                top_p,
+                                numbers.on(on_twin),
+                                ids.on(on_twin),
+                                logprobs.on(on_twin),
+                                lowest.on(on_twin),
+                                last.on(on_twin),
+                                own.on(on_twin),
+                                names.on(on_twin)};
+            on.draft(op);
+            const std::vector<float> q = all.read(on_twin);
+            drawn[on_twin ? 1 : 0] = ids.read(on_twin);
+            for (int r = 0; r < rows; ++r) {
+                for (int c = sizes[size(r)]; c < stride; ++c) EXPECT_EQ(q[size(r * stride + c)], 50.0f);
+                // The same row alone, as long as it is.
+                if (sizes[size(r)] == 0) continue;
+                const Both<float> row(device(), twin(),
+                                      std::vector<float>(logits.begin() + r * stride,
+                                                         logits.begin() + r * stride + sizes[size(r)]));
+                kernels::DraftOp alone = op;
+                alone.logits = row.on(on_twin);
+                alone.rows = 1;
+                alone.support = sizes[size(r)];
+                alone.uniforms += r * k;
+                alone.sizes = alone.tokens = nullptr;
+                on.draft(alone);
+                const auto found = row.read(on_twin);
+                EXPECT_TRUE(std::equal(found.begin(), found.end(), q.begin() + r * stride)) << r;
+                const auto columns = ids.read(on_twin);
+                for (int d = 0; d < k; ++d) {
+                    const std::int32_t column = columns[size(d)],
+                                       id = drawn[on_twin ? 1 : 0][size(r * k + d)];
+                    EXPECT_EQ(id, column < 0 ? -1 : 1000 * r + 3 * column);
+                }
+            }
+            for (int d = 0; d < k; ++d)
+                EXPECT_EQ(drawn[on_twin ? 1 : 0][size(d)], -1);  // nothing to draw from
+        }
+        EXPECT_EQ(drawn[0], drawn[1]) << top_k;
+    }
+}
+
+TEST_P(DraftOps, OwnColumnsAreTheRowsOwn) {
+    constexpr int rows = 5, most = 1500, columns_there = 2000, vocab = 3000;
+    Rng rng(8);
+    std::vector<std::int32_t> places, tokens, sizes = {0, 1, 1024, 1025, most};
+    for (int t = 0; t < vocab; ++t) places.push_back(static_cast<std::int32_t>(rng.below(columns_there)));
+    for (int i = 0; i < rows * most; ++i) tokens.push_back(static_cast<std::int32_t>(rng.below(vocab)));
+    const std::vector<float> logits = normal(size(rows * columns_there), 9);
+    for (const bool all : {false, true}) {
+        const Both<float> from(device(), twin(), logits),
+            out(device(), twin(), size(rows * (most + 3)), 7.0f);
+        const Both<std::int32_t> own(device(), twin(), tokens), count(device(), twin(), sizes),
+            columns(device(), twin(), places);
+        for (const bool on_twin : {false, true}) {
+            kernels::OwnColumnsOp op;
+            op.logits = from.on(on_twin);
+            op.stride = columns_there;
+            op.rows = rows;
+            op.most = op.token_stride = most;
+            op.tokens = own.on(on_twin);
+            op.sizes = all ? nullptr : count.on(on_twin);
+            op.columns = columns.on(on_twin);
+            op.out = out.on(on_twin);
+            op.out_stride = most + 3;
+            (on_twin ? twin() : device()).own_columns(op);
+            const std::vector<float> found = out.read(on_twin);
+            for (int r = 0; r < rows; ++r)
+                for (int i = 0; i < most + 3; ++i) {
+                    const bool there = i < (all ? most : sizes[size(r)]);
+                    const float expected =
+                        there ? logits[size(r * columns_there + places[size(tokens[size(r * most + i)])])]
+                              : 7.0f;
+                    ASSERT_EQ(found[size(r * (most + 3) + i)], expected) << r << " " << i;
+                }
+        }
+    }
+}
+
 /// A tree of draws on both, level by level, and in the host's expansion. Some nodes have few draws, or none.
 struct TreeOfDraws {
     TreeOfDraws(kernels::Device& device_in, kernels::Device& twin_in, const TreeSpec& spec_in,
@@ -244,7 +351,6 @@ void TreeOfDraws::make_rows(bool on_twin) {
     kernels::RerankOp op;
     op.drawn = true;
     op.candidates = candidates;
-    op.topk = spec.topk;
     op.nodes = spec.nodes;
     op.by_score = spec.order == TreeOrder::fr;
     op.pool_tokens = pool_tokens.on(on_twin);

@@ -116,7 +116,6 @@ TEST_P(TreeOps, RerankIsTheHostsTreeAsRows) {
         for (const bool on_twin : {false, true}) {
             kernels::RerankOp op;
             op.candidates = static_cast<int>(pool.tokens.size());
-            op.topk = spec.topk;
             op.nodes = n;
             op.by_score = spec.order == TreeOrder::fr;
             op.pool_tokens = tokens.on(on_twin);
@@ -265,7 +264,6 @@ TEST_P(TreeOps, ManySequencesShareACall) {
             kernels::RerankOp& tree = trees.emplace_back();
             const std::ptrdiff_t from = std::ptrdiff_t{s} * candidates;
             tree.candidates = candidates;
-            tree.topk = spec.topk;
             tree.nodes = nodes;
             tree.pool_tokens = tokens.on(on_twin) + from;
             tree.pool_logprobs = logprobs.on(on_twin) + from;

@@ -25,13 +25,15 @@ void TwinDevice::cut(const CutOp& op) {
     if (op.vocab > most_draw_columns || op.vocab < 1) reject("cut", "columns");
     if (!(op.top_p > 0) || op.top_k < 0) reject("cut", "top_p or top_k");
     for (int m = 0; m < op.rows; ++m) {
-        const float* logits = row(op.logits, m * op.stride, size(op.vocab), "cut logits");
+        const int vocab = op.sizes == nullptr ? op.vocab : *row(op.sizes, m, 1, "cut sizes");
+        if (vocab < 0 || vocab > op.vocab) reject("cut", "more columns than said");
+        const float* logits = row(op.logits, m * op.stride, size(vocab), "cut logits");
         std::vector<int> order;
-        for (int i = 0; i < op.vocab; ++i)
+        for (int i = 0; i < vocab; ++i)
             if (logits[i] == logits[i]) order.push_back(i);
         std::sort(order.begin(), order.end(),
                   [&](int a, int b) { return better(logits[a], a, logits[b], b); });
-        const bool few = op.top_k > 0 && op.top_k < op.vocab && op.top_k <= static_cast<int>(order.size());
+        const bool few = op.top_k > 0 && op.top_k < vocab && op.top_k <= static_cast<int>(order.size());
         if (few) order.resize(size(op.top_k));
         bool cut = few;
         if (op.top_p < 1 && !order.empty()) {
@@ -49,10 +51,10 @@ void TwinDevice::cut(const CutOp& op) {
         float& least = *row(op.lowest, m, 1, "cut lowest");
         std::int32_t& last = *row(op.last, m, 1, "cut last");
         least = cut ? logits[order.back()] : lowest;
-        last = op.vocab - 1;
+        last = vocab - 1;
         if (!cut) continue;
         // Where no equal logit was cut, every id may be.
-        if (std::count(logits, logits + op.vocab, least) !=
+        if (std::count(logits, logits + vocab, least) !=
             std::count_if(order.begin(), order.end(), [&](int i) { return logits[i] == least; }))
             last = order.back();
     }
@@ -89,7 +91,8 @@ void TwinDevice::draw(const DrawOp& op) {
 
 /// What the host makes of the same logits, and draws by the same numbers.
 void TwinDevice::draft(const DraftOp& op) {
-    note("draft", op.logits, op.stride, op.rows, op.support, op.k, op.uniforms, op.ids, op.logprobs);
+    note("draft", op.logits, op.stride, op.rows, op.support, op.k, op.uniforms, op.ids, op.logprobs, op.sizes,
+         op.tokens);
     if (op.support > most_draw_columns || op.k > most_selected || op.k < 1) reject("draft", "shape");
     static const std::unique_ptr<Exec> exec = make_cpu_exec(1);
     (void)row(op.lowest, 0, size(op.rows), "draft scratch");
@@ -99,16 +102,36 @@ void TwinDevice::draft(const DraftOp& op) {
     settings.top_k = op.top_k;
     settings.top_p = op.top_p;
     for (int m = 0; m < op.rows; ++m) {
-        float* logits = row(op.logits, m * op.stride, size(op.support), "draft logits");
+        const int support = op.sizes == nullptr ? op.support : *row(op.sizes, m, 1, "draft sizes");
+        if (support < 0 || support > op.support) reject("draft", "more columns than said");
+        float* logits = row(op.logits, m * op.stride, size(support), "draft logits");
         const DraftDistribution q =
-            draft_distribution(*exec, {}, std::vector<float>(logits, logits + op.support), settings);
+            draft_distribution(*exec, {}, std::vector<float>(logits, logits + support), settings);
         std::copy(q.probs.begin(), q.probs.end(), logits);
         const double* uniforms = row(op.uniforms, std::int64_t{m} * op.k, size(op.k), "draft uniforms");
         const std::vector<DrawnDraft> drawn = draw_drafts(q, {uniforms, size(op.k)});
         for (int d = 0; d < op.k; ++d) {
             const bool there = size(d) < drawn.size();
-            *row(op.ids, m * op.k + d, 1, "draft ids") = there ? drawn[size(d)].token : -1;
+            std::int32_t id = there ? drawn[size(d)].token : -1;
+            if (there && op.tokens != nullptr) id = *row(op.tokens, m * op.stride + id, 1, "draft tokens");
+            *row(op.ids, m * op.k + d, 1, "draft ids") = id;
             *row(op.logprobs, m * op.k + d, 1, "draft logprobs") = there ? drawn[size(d)].logprob : lowest;
+        }
+    }
+}
+
+void TwinDevice::own_columns(const OwnColumnsOp& op) {
+    note("own_columns", op.logits, op.stride, op.rows, op.most, op.tokens, op.token_stride, op.sizes,
+         op.columns, op.out, op.out_stride);
+    for (int m = 0; m < op.rows; ++m) {
+        const int count = op.sizes == nullptr ? op.most : *row(op.sizes, m, 1, "sizes of own columns");
+        if (count < 0 || count > op.most || count > op.out_stride) reject("own columns", "too many");
+        for (int i = 0; i < count; ++i) {
+            const std::int32_t token = *row(op.tokens, m * op.token_stride + i, 1, "own tokens");
+            const std::int32_t column = *row(op.columns, token, 1, "columns of tokens");
+            if (column < 0 || column >= op.stride) reject("own columns", "no such column");
+            *row(op.out, m * op.out_stride + i, 1, "own columns") =
+                *row(op.logits, m * op.stride + column, 1, "logits of own columns");
         }
     }
 }
@@ -133,8 +156,10 @@ void TwinDevice::list_drafts(const DraftListOp& op) {
         const std::int32_t from = *row(op.rows.drawn_rows, r, 1, "drawn rows");
         if (node.drafts > 0 && from < 0) reject("list_drafts", "children of a node that was not expanded");
         node.first_prob = node.drafts == 0 ? 0 : from * op.stride;
-        node.support = op.support;
-        node.first_id = op.first_id;
+        node.support =
+            node.drafts == 0 || op.sizes == nullptr ? op.support : *row(op.sizes, from, 1, "sizes");
+        node.first_id =
+            node.drafts == 0 || op.id_stride == 0 ? op.first_id : op.first_id + from * op.id_stride;
         node.uniform = *row(op.rows.uniforms, r, 1, "uniforms");
         *row(op.out, r, 1, "residual nodes") = node;
     }

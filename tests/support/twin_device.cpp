@@ -403,7 +403,7 @@ void TwinDevice::beam(const BeamOp& op) {
     note("beam", op.level, op.rows, op.k, op.ids, op.logits, op.logsumexp, op.one_for_all, op.tokens,
          op.pool_tokens, op.pool_logprobs, op.keep, op.first_row, op.first_slot, op.scores, op.next_tokens,
          op.next_rows, op.tails, op.next_tails, op.pool_scores, op.pool_parents, op.row_places,
-         op.first_place);
+         op.first_place, op.chosen, op.chosen_next);
     const int count = op.rows * op.k;
     if (count > most_beam || op.rows > most_selected || op.keep > std::min(count, most_selected) ||
         (op.level == 0 && op.rows != 1))
@@ -427,20 +427,29 @@ void TwinDevice::beam(const BeamOp& op) {
             *row(op.pool_parents, i, 1, "pool parents") =
                 op.level == 0 ? -1 : *row(op.row_places, i / op.k, 1, "row places");
         if (op.pool_rows != nullptr) *row(op.pool_rows, i, 1, "pool rows") = -1;
-        scores[size(i)] = none ? lowest : above + (op.drawn ? -1.0f - static_cast<float>(i % op.k) : logprob);
+        float own = op.drawn ? -1.0f - static_cast<float>(i % op.k) : logprob;
+        if (op.chosen != nullptr) own = *row(op.chosen, i, 1, "chosen") != 0 ? 0.0f : lowest;
+        scores[size(i)] = none ? lowest : above + own;
     }
     if (op.pool_scores != nullptr)
         std::copy(scores.begin(), scores.end(), row(op.pool_scores, 0, scores.size(), "pool scores"));
-    if (op.level > 0 || op.drawn)
+    if (op.chosen_next != nullptr)
+        std::copy_n(row(op.chosen_next, 0, size(op.keep), "chosen rows"), op.keep, order.begin());
+    else if (op.level > 0 || op.drawn)
         std::stable_sort(order.begin(), order.end(),
                          [&](int a, int b) { return scores[size(a)] > scores[size(b)]; });
+    // What stands in for those that are none.
+    const auto kept = order.begin() + op.keep;
+    const auto real = std::find_if(order.begin(), kept, [&](int i) { return scores[size(i)] != lowest; });
     std::vector<std::int32_t> tails(size(op.rows) * size(op.level));
     if (op.level > 0 && op.keep > 0)
         std::copy_n(row(op.tails, 0, tails.size(), "tails"), tails.size(), tails.begin());
     for (int b = 0; b < op.keep; ++b) {
-        const int i = order[size(b)], from = i / op.k;
+        const int i = order[size(b)];
+        const int like = op.drawn && scores[size(i)] == lowest && real != kept ? *real : i;
+        const int from = like / op.k;
         *row(op.scores, b, 1, "scores") = scores[size(i)];
-        *row(op.next_tokens, b, 1, "next tokens") = *row(op.pool_tokens, i, 1, "pool");
+        *row(op.next_tokens, b, 1, "next tokens") = *row(op.pool_tokens, like, 1, "pool");
         *row(op.next_rows, b, 1, "next rows") = op.first_row + from;
         if (op.row_places != nullptr) *row(op.row_places, b, 1, "row places") = op.first_place + i;
         if (op.pool_rows != nullptr) *row(op.pool_rows, i, 1, "pool rows") = op.next_first_row + b;
@@ -571,7 +580,7 @@ void TwinDevice::unite(const UnionOp& op) {
 
 void TwinDevice::clusters(const ClustersOp& op) {
     note("clusters", op.chosen, op.rows, op.count, op.clusters, op.first, op.sizes, op.columns,
-         op.column_count, op.run_ends, op.run_shifts);
+         op.column_count, op.run_ends, op.run_shifts, op.row_tokens, op.token_columns);
     if (op.clusters < 1 || op.clusters > most_clusters) reject("clusters", "too many");
     std::set<int> all = {op.clusters - 1};
     for (std::int64_t i = 0; i < std::int64_t{op.rows} * op.count; ++i) {
@@ -583,10 +592,15 @@ void TwinDevice::clusters(const ClustersOp& op) {
     int columns = 0;
     for (const int cluster : all) {
         places[cluster] = columns;
-        const int rows =
-            (*row(op.sizes, cluster, 1, "sizes") + cluster_block - 1) / cluster_block * cluster_block;
-        for (int i = 0; i < rows; ++i)
-            *row(op.columns, columns++, 1, "columns of clusters") = *row(op.first, cluster, 1, "first") + i;
+        const int tokens = *row(op.sizes, cluster, 1, "sizes");
+        const int rows = (tokens + cluster_block - 1) / cluster_block * cluster_block;
+        for (int i = 0; i < rows; ++i, ++columns) {
+            const int from = *row(op.first, cluster, 1, "first") + i;
+            *row(op.columns, columns, 1, "columns of clusters") = from;
+            if (op.token_columns != nullptr && i < tokens)
+                *row(op.token_columns, *row(op.row_tokens, from, 1, "row tokens"), 1, "token columns") =
+                    columns;
+        }
     }
     *at(op.column_count, 1, "column count") = columns;
     for (int m = 0; m < op.rows; ++m) {
@@ -605,22 +619,26 @@ void TwinDevice::clusters(const ClustersOp& op) {
 
 void TwinDevice::cluster_tokens(const ClusterTokensOp& op) {
     note("cluster_tokens", op.chosen, op.count, op.clusters, op.cluster_of, op.vocab, op.bitmap, op.tokens,
-         op.size);
+         op.size, op.sets, op.stride);
     if (op.clusters < 1 || op.clusters > most_clusters) reject("cluster tokens", "too many");
-    (void)at(op.bitmap, size((op.vocab + 31) / 32), "bitmap");
-    std::vector<bool> in(size(op.clusters), false);
-    in.back() = true;
-    for (int i = 0; i < op.count; ++i) {
-        const int cluster = *row(op.chosen, i, 1, "chosen clusters");
-        if (cluster < 0 || cluster >= op.clusters - 1) reject("cluster tokens", "no such cluster");
-        in[size(cluster)] = true;
+    (void)at(op.bitmap, size(op.sets) * size((op.vocab + 31) / 32), "bitmap");
+    for (std::int64_t set = 0; set < op.sets; ++set) {
+        std::vector<bool> in(size(op.clusters), false);
+        in.back() = true;
+        for (int i = 0; i < op.count; ++i) {
+            const int cluster = *row(op.chosen, set * op.count + i, 1, "chosen clusters");
+            if (cluster < 0 || cluster >= op.clusters - 1) reject("cluster tokens", "no such cluster");
+            in[size(cluster)] = true;
+        }
+        int found = 0;
+        for (int token = 0; token < op.vocab; ++token) {
+            const int cluster = *row(op.cluster_of, token, 1, "cluster of a token");
+            if (cluster < 0 || !in[size(cluster)]) continue;
+            if (op.sets > 1 && found == op.stride) reject("cluster tokens", "more than there is room for");
+            *row(op.tokens, set * op.stride + found++, 1, "tokens of clusters") = token;
+        }
+        *row(op.size, set, 1, "tokens of clusters") = found;
     }
-    int found = 0;
-    for (int token = 0; token < op.vocab; ++token) {
-        const int cluster = *row(op.cluster_of, token, 1, "cluster of a token");
-        if (cluster >= 0 && in[size(cluster)]) *row(op.tokens, found++, 1, "tokens of clusters") = token;
-    }
-    *at(op.size, 1, "tokens of clusters") = found;
 }
 
 void TwinDevice::translate(const TranslateOp& op) {

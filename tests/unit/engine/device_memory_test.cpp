@@ -82,15 +82,15 @@ TEST_P(RefusedRounds, LeaveNothingUnderWay) {
     }
     EXPECT_GT(left, 20);
 }
-INSTANTIATE_TEST_SUITE_P(Heads, RefusedRounds,
-                         ::testing::Values(Refused{"eagle2", "full"},
-                                           Refused{"eagle2", "dynaspec:kmax=4,kmin=3"},
-                                           Refused{"eagle2", "full", true}, Refused{"hydra", "full"},
-                                           Refused{"eagle2", "microspec:wmax=9"},
-                                           Refused{"eagle2", "microspec:wmax=9,gather=indexed"},
-                                           Refused{"eagle2", "full", false, false},
-                                           Refused{"eagle2", "full", true, false},
-                                           Refused{"eagle2", "microspec:wmax=9", false, false}));
+INSTANTIATE_TEST_SUITE_P(
+    Heads, RefusedRounds,
+    ::testing::Values(Refused{"eagle2", "full"}, Refused{"eagle2", "dynaspec:kmax=4,kmin=3"},
+                      Refused{"eagle2", "dynaspec:kmax=4,kmin=3", true},
+                      Refused{"eagle2", "specvocab:k=5", true}, Refused{"eagle2", "full", true},
+                      Refused{"hydra", "full"}, Refused{"eagle2", "microspec:wmax=9"},
+                      Refused{"eagle2", "microspec:wmax=9,gather=indexed"},
+                      Refused{"eagle2", "full", false, false}, Refused{"eagle2", "full", true, false},
+                      Refused{"eagle2", "microspec:wmax=9", false, false}));
 
 /// What is loaded outlives a session: no session begins as if it were there.
 TEST(DeviceMemory, RowsOfAHeadThatFoundNoMemoryAreNotForgiven) {
@@ -144,6 +144,7 @@ TEST(DeviceMemory, ARouterBesideThatFoundNoMemorySaysSo) {
     setting.head = "dynaspec:kmax=4,kmin=3";
     setting.temperature = 0.9;  // levels are the host's, and ask that queue
     setting.verify = "pq";
+    setting.rounds_there = false;
     int left = 0, refused_sessions = 0;
     for (std::string message; message != "no error"; ++left) {
         TwinExec on;

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <fstream>
+
+#include "tests/support/scratch_folder.h"
 #include "tests/support/simt_device.h"
 #include "tests/unit/engine/decode_rig.h"
 #include "tests/unit/engine/device_rig.h"
@@ -49,10 +52,17 @@ class DeviceRounds : public ::testing::TestWithParam<std::string> {
     }
 
     void expect_the_hosts(const RigSetting& setting);
+    std::string fixed_tree() const {
+        const std::string file = folder_.file("tree.json");
+        std::ofstream(file)
+            << "[[0],[1],[2],[3],[0,0],[0,1],[0,2],[1,0],[3,2],[0,0,0],[0,0,1],[0,2,3],[1,0,0]]";
+        return "choices:" + file;
+    }
     std::string whole_medusa() const { return "medusa:" + whole_medusa_->folder(); }
     std::string whole_hydra() const { return "hydra:" + whole_hydra_->folder(); }
 
     TwinExec on_ = exec_of(GetParam());
+    ScratchFolder folder_;
     int nodes_ = 0, accepted_ = 0;
     std::optional<TinyEagle2> eagle_;
     std::optional<TinyEagle3> eagle3_;
@@ -224,8 +234,61 @@ TEST_P(DeviceRounds, OfDrawnDraftsAreTheHosts) {
             if (HasFatalFailure()) return;
         }
     expect_drawn(whole_hydra(), "full", trees[2], 2);
+    // Rows have tokens of their own.
+    for (const char* head : others)
+        for (const int kept : {0, 2}) {
+            // What stands in for a row without a draft is read again there, which the host saves.
+            if (kept > 0 && std::string_view(head).ends_with("per-row")) continue;
+            expect_drawn(kept == 0 ? "eagle2" : "eagle3", head, trees[kept == 0 ? 1 : 2], kept);
+            if (HasFatalFailure()) return;
+        }
+    // One row serves all nodes of a level, each of which takes drafts out of its own copy.
+    for (const int kept : {0, 5, 2}) {
+        expect_drawn(whole_medusa(), "full", trees[kept == 0 ? 0 : 2], kept);
+        expect_drawn("medusa", "fr-spec:v=6", trees[1], kept);
+        if (HasFatalFailure()) return;
+    }
+    for (const char* head : {others[0], others[3], others[6]})
+        for (const char* drafter : {"medusa", "hydra"}) {
+            expect_drawn(drafter, head, trees[1], 5);
+            if (HasFatalFailure()) return;
+        }
     EXPECT_GT(nodes_, 500);
     EXPECT_GT(accepted_, 50);
+}
+
+/// Levels are of other widths than any tree by score has, and ranks are left out.
+TEST_P(DeviceRounds, OfTreesFixedInAdvanceAreTheHosts) {
+    const std::string tree = fixed_tree();
+    const auto expect_fixed = [&](const std::string& drafter, const char* head, const char* verify,
+                                  int kept) {
+        RigSetting setting;
+        setting.drafter = drafter;
+        setting.head = head;
+        setting.tree = tree;
+        setting.verify = verify;
+        setting.temperature = verify[0] == 'm' ? 0 : 0.9;
+        setting.batch = 3;
+        setting.max_new = 7;
+        // Fewer than the ranks of some nodes: those cannot be drawn.
+        setting.top_k = kept;
+        expect_the_hosts(setting);
+    };
+    for (const std::string& drafter : {std::string("eagle2"), std::string("eagle3"), std::string("medusa"),
+                                       std::string("hydra"), whole_medusa(), whole_hydra()})
+        for (const char* verify : {"match", "typical", "pq"}) {
+            expect_fixed(drafter, "full", verify, 0);
+            if (verify[0] == 'p') expect_fixed(drafter, "full", verify, 2);
+            if (HasFatalFailure()) return;
+        }
+    for (const char* head : others) {
+        expect_fixed("eagle2", head, "match", 0);
+        expect_fixed("medusa", head, "pq", 0);
+        expect_fixed("hydra", head, "typical", 0);
+        if (HasFatalFailure()) return;
+    }
+    EXPECT_GT(nodes_, 500);
+    EXPECT_GT(accepted_, 20);
 }
 
 /// The same by the kernels, which are slow so.
@@ -246,17 +309,33 @@ TEST_P(KernelRounds, AreTheHosts) {
         }
         expect_the_hosts(setting);
         if (HasFatalFailure()) return;
+        setting.temperature = 0.9;
+        setting.top_p = 1;
+        setting.top_k = head[0] == 'd' ? 4 : 0;
+        setting.verify = "pq";
+        expect_the_hosts(setting);
+        if (HasFatalFailure()) return;
     }
     for (const std::string& drafter : {whole_medusa(), whole_hydra(), std::string("eagle3")}) {
         RigSetting setting;
         setting.drafter = drafter;
-        if (drafter == "eagle3") {
+        if (drafter != whole_hydra()) {
             setting.verify = "pq";
             setting.temperature = 0.9;
             setting.top_k = 2;
         }
         setting.tree = "depth=1,topk=3,nodes=5";
         setting.batch = 2;
+        setting.max_new = 3;
+        expect_the_hosts(setting);
+        if (HasFatalFailure()) return;
+    }
+    for (const char* verify : {"match", "pq"}) {
+        RigSetting setting;
+        setting.tree = fixed_tree();
+        setting.verify = verify;
+        setting.temperature = verify[0] == 'p' ? 0.9 : 0;
+        setting.top_k = 3;
         setting.max_new = 3;
         expect_the_hosts(setting);
         if (HasFatalFailure()) return;
@@ -324,9 +403,12 @@ TEST_P(DeviceRounds, WaitOnce) {
                     setting.verify = head[0] == 's' ? "typical" : "match";
                 }
                 setting.batch = batch;
+                if (batch == 3 && head[0] == 'c') setting.tree = fixed_tree();
                 SCOPED_TRACE(to_text(setting));
-                // Drafts are drawn there from heads that are one product, for rows of their own.
-                if (there && head[0] == 'f' && drafter != "eagle2" && drafter[0] != 'm') {
+                // Drafts are drawn there.
+                if (there &&
+                    (drafter == "hydra" || drafter == whole_medusa() || drafter == whole_hydra() ||
+                     (drafter == "medusa" && head[0] == 'd') || (drafter == "eagle2" && batch == 3))) {
                     setting.temperature = 0.9;
                     setting.verify = "pq";
                 }
