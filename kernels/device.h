@@ -63,7 +63,12 @@ class Device {
         if (refusal_.empty()) refusal_ = std::move(what);
     }
     /// Whoever was refused has heard of it, or is gone.
-    void forgive() { refusal_.clear(); }
+    void forgive() {
+        refusal_.clear();
+        ++forgiven_;
+    }
+    /// How often it was; what was not there for want of memory may be asked for again then.
+    int forgiven() const { return forgiven_; }
 
     /// What its 16-bit values are: weights, activations, keys and values alike. To be chosen before anything
     /// lies there.
@@ -98,6 +103,7 @@ class Device {
     virtual void head(const HeadOp& op) = 0;
     virtual void draft(const DraftOp& op) = 0;
     virtual void own_columns(const OwnColumnsOp& op) = 0;
+    virtual void spread(const SpreadOp& op) = 0;
     // Of several sequences in one call; none of the ops reads what another one writes.
     virtual void beam(std::span<const BeamOp> ops) = 0;
     virtual void rerank(std::span<const RerankOp> ops) = 0;
@@ -157,6 +163,7 @@ class Device {
     std::mutex busy_;
     Halves halves_ = Halves::bf16;
     std::string failure_, refusal_;
+    int forgiven_ = 0;
     std::unique_ptr<DeviceWorkspace> workspace_;
 };
 

@@ -427,6 +427,27 @@ struct ResidualOp {
     float* bonus_logits = nullptr;     ///< [count]
 };
 
+/// A row's distribution over its own columns, q = softmax(logits / temperature), spread over the vocabulary
+/// by a token affinity: out[m, t] = temperature * log of the sum of q * weight over the tokens that give t
+/// something, in their order; -inf where none does.
+struct SpreadOp {
+    const float* logits = nullptr;
+    std::int64_t stride = 0;
+    int rows = 0, support = 0;
+    const std::int32_t* sizes = nullptr;   ///< [rows] columns that count, in place of `support`; null = all
+    const std::int32_t* tokens = nullptr;  ///< of the columns, each once; null = their numbers
+    std::int64_t token_stride = 0;         ///< between those of rows; 0 = all have the same
+    float temperature = 1;
+    int vocab = 0;
+    // Of token t, givers[first[t]] .. givers[first[t + 1] - 1] and what part of theirs they give.
+    const std::int32_t* first = nullptr;
+    const std::int32_t* givers = nullptr;
+    const float* weights = nullptr;
+    double* scratch = nullptr;  ///< [rows, vocab]
+    float* out = nullptr;       ///< [rows, out_stride]
+    std::int64_t out_stride = 0;
+};
+
 /// The drafts of every node of a tree of drawn ones, for ResidualOp, whose nodes are the rows of the step.
 struct DraftListOp {
     TreeRows rows;

@@ -480,6 +480,7 @@ void TreeGrowth::ask_head(DraftContext& context, int rows) {
         const int at = left_at(call.level);
         call.drawn_from = drawn_row(at);
         call.drawn_stride = columns_.stride;
+        call.temperature = sampled_->temperature;
         if (columns_.own) {
             call.drawn_tokens = drawn_tokens(at);
             call.drawn_sizes = drawn_sizes_there_.as<std::int32_t>() + at;

@@ -40,6 +40,7 @@ struct LevelThere {
     int drawn_stride = 0;
     std::int32_t* drawn_tokens = nullptr;
     std::int32_t* drawn_sizes = nullptr;
+    double temperature = 0;  ///< of the draws; 0 = none are made
     // The answer: the k best of each row as HeadOp leaves them.
     std::int32_t* ids = nullptr;
     float* logits = nullptr;

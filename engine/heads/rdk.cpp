@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "engine/heads/rdk_there.h"
+
 namespace draftscope {
 namespace {
 
@@ -24,9 +26,11 @@ class Affinity {
     }
     /// Tokens that give `token` something.
     std::span<const TokenId> givers(TokenId token) const {
-        const std::size_t first = first_giver_[static_cast<std::size_t>(token)];
-        return std::span(givers_).subspan(first, first_giver_[static_cast<std::size_t>(token) + 1] - first);
+        const auto first = static_cast<std::size_t>(givers_.first[static_cast<std::size_t>(token)]);
+        const auto end = static_cast<std::size_t>(givers_.first[static_cast<std::size_t>(token) + 1]);
+        return std::span(givers_.tokens).subspan(first, end - first);
     }
+    const RdkThere::Givers& all_givers() const { return givers_; }
     std::uint64_t bytes_per_row() const { return width_ * sizeof(Share); }
 
   private:
@@ -35,8 +39,7 @@ class Affinity {
     std::size_t width_ = 1;
     std::vector<Share> shares_;
     std::vector<std::size_t> first_;  ///< [V + 1]
-    std::vector<TokenId> givers_;
-    std::vector<std::size_t> first_giver_;  ///< [V + 1]
+    RdkThere::Givers givers_;
 };
 
 Status Affinity::load(const HeadArtefact& artefact, int vocab) {
@@ -88,15 +91,19 @@ Status Affinity::load(const HeadArtefact& artefact, int vocab) {
 }
 
 void Affinity::list_givers(std::size_t vocab) {
-    std::vector<std::size_t> count(vocab + 1);
-    for (const Share& share : shares_) ++count[static_cast<std::size_t>(share.to)];
-    first_giver_.assign(vocab + 1, 0);
-    for (std::size_t t = 0; t < vocab; ++t) first_giver_[t + 1] = first_giver_[t] + count[t];
-    givers_.resize(shares_.size());
-    std::vector<std::size_t> at(first_giver_.begin(), first_giver_.end() - 1);
+    std::vector<std::int32_t>& first = givers_.first;
+    first.assign(vocab + 1, 0);
+    for (const Share& share : shares_) ++first[static_cast<std::size_t>(share.to) + 1];
+    for (std::size_t t = 0; t < vocab; ++t) first[t + 1] += first[t];
+    givers_.tokens.resize(shares_.size());
+    givers_.weights.resize(shares_.size());
+    std::vector<std::int32_t> at(first.begin(), first.end() - 1);
     for (std::size_t t = 0; t < vocab; ++t)
-        for (const Share& share : row(static_cast<TokenId>(t)))
-            givers_[at[static_cast<std::size_t>(share.to)]++] = static_cast<TokenId>(t);
+        for (const Share& share : row(static_cast<TokenId>(t))) {
+            const auto to = static_cast<std::size_t>(at[static_cast<std::size_t>(share.to)]++);
+            givers_.tokens[to] = static_cast<TokenId>(t);
+            givers_.weights[to] = share.weight;
+        }
 }
 
 class RdkHead final : public Head {
@@ -110,7 +117,9 @@ class RdkHead final : public Head {
         vocab_ = weights.vocab;
         mass_.assign(static_cast<std::size_t>(vocab_), 0.0);
         affinity_ = {};
-        return affinity_.load(artefact_, vocab_);
+        DS_TRY(affinity_.load(artefact_, vocab_));
+        there_.set(*base_, affinity_.all_givers());
+        return {};
     }
 
     std::unique_ptr<HeadState> make_state() const override { return base_->make_state(); }
@@ -138,6 +147,8 @@ class RdkHead final : public Head {
         base_->propose(inner, hidden, states, k, out);
         PhaseScope scope(context.phases, Phase::topk, context.level, hidden.rows);
         const float temperature = context.temperature > 0 ? static_cast<float>(context.temperature) : 1.0f;
+        if (kernels::Device* device = context.exec.device())
+            return there_.propose(*device, own, temperature, k, out, context.support);
         out.resize(hidden.rows, k);
         for (int r = 0; r < hidden.rows; ++r) {
             const SupportRow& row = own[static_cast<std::size_t>(r)];
@@ -149,6 +160,7 @@ class RdkHead final : public Head {
         }
     }
 
+    HeadThere* there() override { return &there_; }
     HeadCost cost(int rows) const override { return with_affinity(base_->cost(rows)); }
     HeadCost cost_at(const HeadState* state, int rows, int level) const override {
         return with_affinity(base_->cost_at(state, rows, level));
@@ -231,6 +243,7 @@ class RdkHead final : public Head {
     std::unique_ptr<Head> base_;
     HeadArtefact artefact_;
     Affinity affinity_;
+    RdkThere there_;
     int vocab_ = 0;
     std::vector<double> mass_;  ///< [V] scratch, zeros between rows
 };

@@ -177,6 +177,78 @@ TEST_P(DraftOps, DrawsOfOwnColumnsAreThoseOfRowsAsLong) {
     }
 }
 
+/// Beside the sum in the order of the columns.
+TEST_P(DraftOps, RowsAreSpread) {
+    constexpr int rows = 4, support = 700, stride = 703, vocab = 2100;
+    Rng rng(12);
+    const std::vector<std::int32_t> sizes = {0, 1, 640, support};
+    std::vector<std::int32_t> tokens, first(vocab + 1, 0), givers;
+    std::vector<float> weights, logits = normal(size(rows * stride), 3);
+    logits[size(2 * stride + 5)] = NAN;
+    for (int i = 0; i < rows * stride; ++i) tokens.push_back(3 * (i % stride) % vocab);
+    for (int t = 0; t < vocab; ++t) {
+        for (std::uint64_t g = rng.below(4); g > 0; --g) {
+            givers.push_back(static_cast<std::int32_t>(rng.below(vocab)));
+            weights.push_back(static_cast<float>(rng.uniform()));
+        }
+        first[size(t + 1)] = static_cast<std::int32_t>(givers.size());
+    }
+    for (const bool own : {false, true}) {
+        const Both<float> there(device(), twin(), logits), given(device(), twin(), weights),
+            out(device(), twin(), size(rows * (vocab + 1)), 7.0f);
+        const Both<std::int32_t> names(device(), twin(), tokens), count(device(), twin(), sizes),
+            begin(device(), twin(), first), from(device(), twin(), givers);
+        const Both<double> scratch(device(), twin(), size(rows * vocab), 5.0);
+        std::vector<float> found[2];
+        for (const bool on_twin : {false, true}) {
+            kernels::SpreadOp op;
+            op.logits = there.on(on_twin);
+            op.stride = stride;
+            op.rows = rows;
+            op.support = support;
+            op.sizes = own ? count.on(on_twin) : nullptr;
+            op.tokens = own ? names.on(on_twin) : nullptr;
+            op.token_stride = stride;
+            op.temperature = 0.7f;
+            op.vocab = vocab;
+            op.first = begin.on(on_twin);
+            op.givers = from.on(on_twin);
+            op.weights = given.on(on_twin);
+            op.scratch = scratch.on(on_twin);
+            op.out = out.on(on_twin);
+            op.out_stride = vocab + 1;
+            (on_twin ? twin() : device()).spread(op);
+            found[on_twin ? 1 : 0] = out.read(on_twin);
+        }
+        int some = 0;
+        for (int r = 0; r < rows; ++r) {
+            const int columns = own ? sizes[size(r)] : support;
+            std::vector<double> q(vocab, 0.0);
+            double sum = 0;
+            for (int i = 0; i < columns; ++i) {
+                const float logit = logits[size(r * stride + i)];
+                const double weight = logit == logit ? std::exp(static_cast<double>(logit / 0.7f)) : 0.0;
+                q[size(own ? tokens[size(r * stride + i)] : i)] = weight;
+                sum += weight;
+            }
+            for (int t = 0; t < vocab; ++t) {
+                double mass = 0;
+                for (std::int32_t i = first[size(t)]; i < first[size(t + 1)] && sum > 0; ++i)
+                    mass += q[size(givers[size(i)])] / sum * static_cast<double>(weights[size(i)]);
+                const std::size_t at = size(r * (vocab + 1) + t);
+                ASSERT_EQ(std::isinf(found[0][at]), mass == 0) << r << " " << t;
+                ASSERT_EQ(std::isinf(found[1][at]), mass == 0);
+                if (mass == 0) continue;
+                ++some;
+                EXPECT_NEAR(found[0][at], found[1][at], 1e-5);
+                EXPECT_NEAR(found[0][at], 0.7 * std::log(mass), 1e-4);
+            }
+            EXPECT_EQ(found[0][size(r * (vocab + 1) + vocab)], 7.0f);
+        }
+        EXPECT_GT(some, 500);
+    }
+}
+
 TEST_P(DraftOps, OwnColumnsAreTheRowsOwn) {
     constexpr int rows = 5, most = 1500, columns_there = 2000, vocab = 3000;
     Rng rng(8);

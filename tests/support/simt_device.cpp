@@ -70,6 +70,7 @@ class SimtDevice final : public Device {
     void residual(const ResidualOp& op) override { run(cuda::launch_residual, op); }
     void head(const HeadOp& op) override { run(cuda::launch_head, op); }
     void draft(const DraftOp& op) override { run(cuda::launch_draft, op); }
+    void spread(const SpreadOp& op) override { run(cuda::launch_spread, op); }
     void own_columns(const OwnColumnsOp& op) override { run(cuda::launch_own_columns, op); }
     void list_drafts(std::span<const DraftListOp> ops) override { run_all(cuda::launch_list_drafts, ops); }
     void accept_drafts(std::span<const AcceptDraftsOp> ops) override {

@@ -120,6 +120,41 @@ void TwinDevice::draft(const DraftOp& op) {
     }
 }
 
+void TwinDevice::spread(const SpreadOp& op) {
+    note("spread", op.logits, op.stride, op.rows, op.support, op.sizes, op.tokens, op.token_stride, op.vocab,
+         op.first, op.scratch, op.out, op.out_stride);
+    for (std::int64_t m = 0; m < op.rows; ++m) {
+        const int count = op.sizes == nullptr ? op.support : *row(op.sizes, m, 1, "spread sizes");
+        if (count < 0 || count > op.support) reject("spread", "more columns than said");
+        const float* logits = row(op.logits, m * op.stride, size(count), "spread logits");
+        double* q = row(op.scratch, m * op.vocab, size(op.vocab), "spread scratch");
+        std::fill(q, q + op.vocab, 0.0);
+        float most = lowest;
+        for (int i = 0; i < count; ++i) most = logits[i] > most ? logits[i] : most;
+        const auto weight = [&](int i) {
+            const bool none = most == lowest || logits[i] != logits[i];
+            return none ? 0.0 : std::exp(static_cast<double>((logits[i] - most) / op.temperature));
+        };
+        double sum = 0;
+        for (int i = 0; i < count; ++i) sum += weight(i);
+        for (int i = 0; i < count && sum > 0; ++i) {
+            const std::int32_t token =
+                op.tokens == nullptr ? i : *row(op.tokens, m * op.token_stride + i, 1, "spread tokens");
+            if (token < 0 || token >= op.vocab) reject("spread", "no such token");
+            q[token] = weight(i) / sum;
+        }
+        for (int t = 0; t < op.vocab; ++t) {
+            double mass = 0;
+            const std::int32_t* from = row(op.first, t, 2, "givers of a token");
+            for (std::int32_t i = from[0]; i < from[1]; ++i)
+                mass += q[*row(op.givers, i, 1, "givers")] *
+                        static_cast<double>(*row(op.weights, i, 1, "what they give"));
+            *row(op.out, m * op.out_stride + t, 1, "spread rows") =
+                mass > 0 ? op.temperature * static_cast<float>(std::log(mass)) : lowest;
+        }
+    }
+}
+
 void TwinDevice::own_columns(const OwnColumnsOp& op) {
     note("own_columns", op.logits, op.stride, op.rows, op.most, op.tokens, op.token_stride, op.sizes,
          op.columns, op.out, op.out_stride);

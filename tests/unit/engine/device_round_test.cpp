@@ -109,6 +109,8 @@ constexpr const char* others[] = {"specvocab:k=5",
                                   "microspec:wmax=9",
                                   "microspec:wmax=9,gather=indexed",
                                   "microspec:wmax=8,gather=sync,eos=yes"};
+/// Rows are spread over the vocabulary.
+constexpr const char* spread[] = {"fr-spec:v=6+rdk", "full+rdk", "microspec:wmax=9+rdk"};
 constexpr const char* trees[] = {"chain=4", "depth=3,topk=4,nodes=12", "depth=4,topk=3,nodes=20,order=fr"};
 
 std::vector<RigSetting> settings() {
@@ -138,6 +140,10 @@ std::vector<RigSetting> settings() {
         add("eagle2", head, 0, trees[0]);
         add("eagle2", head, 0.8, trees[1]);
         add("eagle3", head, 0, trees[2]);
+    }
+    for (const char* head : spread) {
+        add("eagle2", head, 0, trees[1]);
+        add("eagle3", head, 0.8, trees[2]);
     }
     // Steps are the host's until the window holds enough tokens, and again where a level's clusters may not.
     add("eagle2", "microspec:wmax=9,source=ext", 0, trees[1]);
@@ -240,6 +246,11 @@ TEST_P(DeviceRounds, OfDrawnDraftsAreTheHosts) {
             // What stands in for a row without a draft is read again there, which the host saves.
             if (kept > 0 && std::string_view(head).ends_with("per-row")) continue;
             expect_drawn(kept == 0 ? "eagle2" : "eagle3", head, trees[kept == 0 ? 1 : 2], kept);
+            if (HasFatalFailure()) return;
+        }
+    for (const char* head : spread)
+        for (const int kept : {0, 2}) {
+            expect_drawn(kept == 0 ? "eagle2" : "hydra", head, trees[1], kept);
             if (HasFatalFailure()) return;
         }
     // One row serves all nodes of a level, each of which takes drafts out of its own copy.
@@ -388,6 +399,7 @@ TEST_P(DeviceRounds, WaitOnce) {
     if (on_.twin == nullptr) GTEST_SKIP() << "the twin counts waits";
     std::vector<std::pair<const char*, bool>> cases = {{"fr-spec:v=6", true}, {"fr-spec:v=6", false}};
     for (const char* head : others) cases.emplace_back(head, true);
+    for (const char* head : spread) cases.emplace_back(head, true);
     for (const std::string& drafter : {std::string("eagle2"), std::string("eagle3"), std::string("medusa"),
                                        std::string("hydra"), whole_medusa(), whole_hydra()})
         for (const auto& [head, there] : cases)

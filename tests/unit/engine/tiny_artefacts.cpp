@@ -65,6 +65,15 @@ TinyArtefacts::TinyArtefacts(DecodeRig& rig)
     dynaspec.push_back({"clusters", {vocab_}, {}, groups});
     save("coral", {{"groups", "5"}}, coral);
     save("dynaspec", {{"clusters", "5"}}, dynaspec);
+    // Every token keeps a part and gives two others the rest.
+    std::vector<std::int32_t> neighbours;
+    std::vector<float> weights;
+    for (int t = 0; t < vocab_; ++t)
+        for (const int step : {0, 1, 5}) {
+            neighbours.push_back((t + step) % vocab_);
+            weights.push_back(step == 0 ? 0.5f : step == 1 ? 0.3f : 0.2f);
+        }
+    save("rdk", {}, {{"neighbours", {vocab_, 3}, {}, neighbours}, {"weights", {vocab_, 3}, weights}});
 }
 
 }  // namespace draftscope::testing

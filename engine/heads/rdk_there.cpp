@@ -1,0 +1,190 @@
+#include "engine/heads/rdk_there.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <mutex>
+#include <numeric>
+#include <utility>
+
+namespace draftscope {
+namespace {
+
+std::size_t count(int rows, int cols) {
+    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
+}
+
+/// Rows of different lengths as a table of equal ones.
+struct Staged {
+    explicit Staged(std::span<const SupportRow> rows) {
+        for (const SupportRow& row : rows) {
+            sizes.push_back(static_cast<std::int32_t>(row.logits.size()));
+            widest = std::max(widest, sizes.back());
+        }
+        logits.resize(count(static_cast<int>(rows.size()), widest));
+        tokens.resize(logits.size());
+        for (std::size_t r = 0; r < rows.size(); ++r) {
+            const auto at = static_cast<std::ptrdiff_t>(count(static_cast<int>(r), widest));
+            std::copy(rows[r].logits.begin(), rows[r].logits.end(), logits.begin() + at);
+            if (rows[r].ids.empty())
+                std::iota(tokens.begin() + at, tokens.begin() + at + sizes[r], 0);
+            else
+                std::copy(rows[r].ids.begin(), rows[r].ids.end(), tokens.begin() + at);
+        }
+    }
+    int widest = 1;
+    std::vector<float> logits;
+    std::vector<std::int32_t> tokens, sizes;
+};
+
+}  // namespace
+
+void RdkThere::set(Head& base, Givers givers) {
+    head_ = &base;
+    givers_ = std::move(givers);
+    fresh_ = true;
+}
+
+HeadThere& RdkThere::base() {
+    if (HeadThere* own = head_->there()) return *own;
+    direct_.use(*head_);
+    return direct_;
+}
+
+bool RdkThere::fits(ProposeContext& context, int levels, int k, std::span<HeadState* const> states) {
+    HeadThere& from = base();
+    // What is decided there would have to be spread there, too, to know what the head covered.
+    if (from.set_room(0, 1) > 0 || !kernels::can_select(vocab(), k) || !from.fits(context, levels, 1, states))
+        return false;
+    return from.drawn_columns(levels).support > 0;
+}
+
+bool RdkThere::bring_givers(kernels::Device& device) {
+    if (!fresh_) return true;
+    const auto bring = [&](kernels::DeviceBuffer& to, const void* from, std::size_t bytes) {
+        if (!to.reserve(device, std::max<std::size_t>(bytes, 4))) return false;
+        device.upload(to.as<void>(), from, bytes);
+        return true;
+    };
+    fresh_ = !(bring(first_there_, givers_.first.data(), givers_.first.size() * sizeof(std::int32_t)) &&
+               bring(givers_there_, givers_.tokens.data(), givers_.tokens.size() * sizeof(TokenId)) &&
+               bring(weights_there_, givers_.weights.data(), givers_.weights.size() * sizeof(float)));
+    return !fresh_;
+}
+
+bool RdkThere::reserve_rows(kernels::Device& device, int rows, int columns, int k) {
+    const auto room = [&](kernels::DeviceBuffer& buffer, std::size_t bytes) {
+        return buffer.reserve(device, std::bit_ceil(bytes));
+    };
+    const std::size_t words = count(rows, columns) * sizeof(float), all = count(rows, vocab());
+    return bring_givers(device) && room(logits_, words) && room(tokens_, words) &&
+           room(sizes_there_, static_cast<std::size_t>(rows) * sizeof(std::int32_t)) &&
+           room(mass_, all * sizeof(double)) && room(spread_, all * sizeof(float)) &&
+           room(scratch_, kernels::select_scratch(rows, vocab(), k));
+}
+
+bool RdkThere::reserve(kernels::Device& device, int levels, int rows, int k) {
+    columns_ = base().drawn_columns(levels);
+    return base().reserve(device, levels, rows, 1) && reserve_rows(device, rows, columns_.stride, k);
+}
+
+void RdkThere::spread(kernels::Device& device, kernels::SpreadOp op, float* out, std::int64_t out_stride) {
+    op.logits = logits_.as<float>();
+    op.vocab = vocab();
+    op.first = first_there_.as<std::int32_t>();
+    op.givers = givers_there_.as<std::int32_t>();
+    op.weights = weights_there_.as<float>();
+    op.scratch = mass_.as<double>();
+    op.out = out;
+    op.out_stride = out_stride;
+    device.spread(op);
+}
+
+void RdkThere::select(kernels::Device& device, int rows, int k, std::int32_t* ids, float* logits,
+                      float* sums) {
+    kernels::SelectOp op;
+    op.logits = spread_.as<float>();
+    op.stride = op.support = vocab();
+    op.rows = rows;
+    op.k = k;
+    op.ids = ids;
+    op.values = logits;
+    op.logsumexp = sums;
+    op.scratch = scratch_.as<void>();
+    device.select(op);
+}
+
+void RdkThere::ask(LevelThere& call) {
+    LevelThere inner = call;
+    inner.k = 1;
+    inner.drawn_from = logits_.as<float>();
+    inner.drawn_stride = columns_.stride;
+    if (columns_.own) {
+        inner.drawn_tokens = tokens_.as<std::int32_t>();
+        inner.drawn_sizes = sizes_there_.as<std::int32_t>();
+        sizes_.clear();
+        for (const SequenceThere& sequence : call.sequences)
+            sizes_.insert(sizes_.end(), static_cast<std::size_t>(sequence.rows),
+                          base().drawn_size(call.level, sequence.state));
+        call.device.upload(sizes_there_.as<void>(), sizes_.data(), sizes_.size() * sizeof(std::int32_t));
+    }
+    base().ask(inner);
+    const DeviceSpans::Scope scope(
+        call.spans, call.phases, Phase::topk, call.level, call.rows,
+        static_cast<std::uint64_t>(call.rows) * givers_.tokens.size() * (sizeof(TokenId) + sizeof(float)));
+    kernels::SpreadOp op;
+    op.stride = columns_.stride;
+    op.rows = call.rows;
+    op.support = columns_.support;
+    op.temperature = call.temperature > 0 ? static_cast<float>(call.temperature) : 1.0f;
+    op.tokens = columns_.own ? inner.drawn_tokens : inner.tokens;
+    op.token_stride = columns_.own ? columns_.stride : 0;
+    op.sizes = columns_.own ? inner.drawn_sizes : nullptr;
+    call.tokens = nullptr;
+    if (call.drawn_from != nullptr) return spread(call.device, op, call.drawn_from, call.drawn_stride);
+    spread(call.device, op, spread_.as<float>(), vocab());
+    select(call.device, call.rows, call.k, call.ids, call.logits, call.sums);
+}
+
+void RdkThere::propose(kernels::Device& device, std::span<const SupportRow> own, float temperature, int k,
+                       Proposal& out, std::vector<SupportRow>* support) {
+    const Staged staged(own);
+    const int rows = static_cast<int>(own.size()), kept = std::min({k, vocab(), kernels::most_selected});
+    out.resize(rows, k);
+    const std::size_t cells = count(rows, kept), all = count(rows, vocab());
+    std::vector<std::int32_t> best(2 * cells + own.size());
+    std::vector<float> whole(support == nullptr ? 0 : all);
+    const std::lock_guard lock(device.busy());
+    if (!reserve_rows(device, rows, staged.widest, kept) ||
+        !packed_.reserve(device, std::bit_ceil(best.size() * sizeof(std::int32_t))))
+        return device.refuse("out of device memory for the head's rows");
+    device.upload(logits_.as<void>(), staged.logits.data(), staged.logits.size() * sizeof(float));
+    device.upload(tokens_.as<void>(), staged.tokens.data(), staged.tokens.size() * sizeof(TokenId));
+    device.upload(sizes_there_.as<void>(), staged.sizes.data(), staged.sizes.size() * sizeof(std::int32_t));
+    kernels::SpreadOp op;
+    op.stride = op.token_stride = op.support = staged.widest;
+    op.rows = rows;
+    op.temperature = temperature;
+    op.tokens = tokens_.as<std::int32_t>();
+    op.sizes = sizes_there_.as<std::int32_t>();
+    spread(device, op, spread_.as<float>(), vocab());
+    auto* ids = packed_.as<std::int32_t>();
+    auto* logits = packed_.as<float>() + cells;
+    select(device, rows, kept, ids, logits, logits + cells);
+    device.download(best.data(), ids, best.size() * sizeof(std::int32_t));
+    if (support != nullptr) device.download(whole.data(), spread_.as<void>(), all * sizeof(float));
+    if (!device.finish().ok()) return;  // an error stays, and fails the next forward
+    for (int r = 0; r < rows; ++r) {
+        const std::size_t at = count(r, kept), to = count(r, k);
+        const auto width = static_cast<std::size_t>(kept);
+        std::memcpy(out.ids.data() + to, best.data() + at, width * sizeof(TokenId));
+        std::memcpy(out.logits.data() + to, best.data() + cells + at, width * sizeof(float));
+        if (support == nullptr) continue;
+        const auto row = whole.begin() + static_cast<std::ptrdiff_t>(count(r, vocab()));
+        support->push_back({{}, {row, row + vocab()}});
+    }
+    std::memcpy(out.logsumexp.data(), best.data() + 2 * cells, own.size() * sizeof(float));
+    std::fill(out.counts.begin(), out.counts.end(), kept);
+}
+
+}  // namespace draftscope

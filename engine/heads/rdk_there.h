@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/heads/direct_there.h"
+
+namespace draftscope {
+
+/// What +rdk does on a device: rows of a head spread over the vocabulary there, for calls of the host and for
+/// levels that stay there. The levels are those of heads whose rows can propose what the host knows before
+/// the round: one product, or MicroSpec's window.
+class RdkThere final : public HeadThere {
+  public:
+    /// Of token t, tokens[first[t]] .. tokens[first[t + 1] - 1] give it something, and `weights` what part.
+    struct Givers {
+        std::vector<std::int32_t> first;  ///< [V + 1]
+        std::vector<TokenId> tokens;
+        std::vector<float> weights;
+    };
+    /// Before the first call. `base` lives as long.
+    void set(Head& base, Givers givers);
+
+    bool fits(ProposeContext& context, int levels, int k, std::span<HeadState* const> states) override;
+    DrawnColumns drawn_columns(int) const override { return {vocab(), vocab()}; }
+    bool reserve(kernels::Device& device, int levels, int rows, int k) override;
+    void ask(LevelThere& call) override;
+
+    /// Rows of the host, with one wait: the best of each, and where there is a `support` all of them.
+    void propose(kernels::Device& device, std::span<const SupportRow> own, float temperature, int k,
+                 Proposal& out, std::vector<SupportRow>* support);
+
+  private:
+    int vocab() const { return static_cast<int>(givers_.first.size()) - 1; }
+    HeadThere& base();
+    bool bring_givers(kernels::Device& device);
+    bool reserve_rows(kernels::Device& device, int rows, int columns, int k);
+    /// Of rows in logits_ to `out`, or to spread_.
+    void spread(kernels::Device& device, kernels::SpreadOp op, float* out, std::int64_t out_stride);
+    void select(kernels::Device& device, int rows, int k, std::int32_t* ids, float* logits, float* sums);
+
+    Head* head_ = nullptr;
+    DirectThere direct_;
+    Givers givers_;
+    bool fresh_ = false;
+    DrawnColumns columns_;  ///< of the base
+    std::vector<std::int32_t> sizes_;
+    kernels::DeviceBuffer first_there_, givers_there_, weights_there_;
+    kernels::DeviceBuffer logits_, tokens_, sizes_there_, mass_, spread_, scratch_, packed_;
+};
+
+}  // namespace draftscope
