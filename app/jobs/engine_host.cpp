@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -129,6 +130,8 @@ struct EngineHost::Impl {
 
     TierChoice open_tier_of(const ResolvedRun& run);
     Status load(const ResolvedRun& run, const RunHooks& hooks);
+    Status load_all(const ResolvedRun& run, const RunHooks& hooks);
+    bool drop_broken_device();
     Status load_exec(const ResolvedRun& run, const RunHooks& hooks);
     void drop_target();
     Status load_target(const ResolvedRun& run, const RunHooks& hooks);
@@ -329,7 +332,32 @@ Status EngineHost::Impl::load_heads(const ResolvedRun& run) {
     return {};
 }
 
+/// A device that is out of order, or that had no memory for what outlives a session, would refuse whatever
+/// comes; what lies on it is lost. What only a run before was refused is forgiven.
+bool EngineHost::Impl::drop_broken_device() {
+    kernels::Device* device = exec ? exec->device() : nullptr;
+    if (device == nullptr) return false;
+    {
+        const std::lock_guard lock(device->busy());
+        device->forgive();
+        if (device->finish().ok()) return false;
+    }
+    drop_target();
+    exec.reset();
+    return true;
+}
+
 Status EngineHost::Impl::load(const ResolvedRun& run, const RunHooks& hooks) {
+    if (drop_broken_device()) log_warning("the GPU failed in the run before; it is opened anew");
+    const Status loaded = load_all(run, hooks);
+    if (loaded.ok() || !drop_broken_device()) return loaded;
+    return Error{
+        loaded.error().kind,
+        fmt::format("{}; the next run opens the GPU anew: choose a smaller model there, or --backend cpu",
+                    loaded.error().message)};
+}
+
+Status EngineHost::Impl::load_all(const ResolvedRun& run, const RunHooks& hooks) {
     DS_TRY(load_target(run, hooks));
     if (const std::string& problem = target->chat().problem(); !run.config.raw && !problem.empty()) {
         return bad_input("{}", problem);

@@ -75,6 +75,7 @@ class DynaSpecHead final : public Head, public ClustersThere {
     void begin_level(ProposeContext& context, Rows<const float> embeddings, Rows<const float> parent_hiddens,
                      std::span<HeadState* const>) override {
         lane_->settle(running_);
+        forget_errors_beside();
         const int rows = embeddings.rows, d = embeddings.cols;
         inputs_.resize(2 * static_cast<std::size_t>(rows) * static_cast<std::size_t>(d));
         const Rows<float> inputs(inputs_.data(), rows, 2 * d);
@@ -165,6 +166,12 @@ class DynaSpecHead final : public Head, public ClustersThere {
         Status found = queue.finish();
         queue.forgive();
         return found;
+    }
+    /// Of a level that nobody asked for in the end, or of a session before.
+    void forget_errors_beside() {
+        if (beside_ == nullptr) return;
+        const std::lock_guard lock(beside_->device()->busy());
+        beside_->device()->forgive();
     }
     static void refuse(kernels::Exec& exec, const Status& why) {
         const std::lock_guard lock(exec.device()->busy());

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "engine/model/device_embeddings.h"
 #include "tests/unit/engine/decode_rig.h"
 #include "tests/unit/engine/device_rig.h"
 #include "tests/unit/engine/ranking_file.h"
@@ -135,6 +138,29 @@ TEST(DeviceMemory, ADrafterWhoseWeightsFoundNoMemorySaysSo) {
         const bool made = make_drafter("eagle2", eagle.folder(), *verifier, *other.exec).ok();
         EXPECT_FALSE(made && other.twin->finish().ok()) << left << " of " << needed;
     }
+}
+
+/// In one session a table that found no room is not looked for again; the next one may have some.
+TEST(DeviceMemory, EmbeddingsAreAskedForAgainInTheNextSession) {
+    TwinExec on;
+    DeviceEmbeddings table;
+    int embedded = 0;
+    const auto get = [&] {
+        const std::lock_guard lock(on.twin->busy());
+        return table.get(*on.twin, 3, 8, [&](std::span<const TokenId> tokens, Rows<float> rows) {
+            embedded += static_cast<int>(tokens.size());
+            std::fill(rows.data, rows.data + rows.rows * rows.stride, 1.0f);
+        });
+    };
+    on.twin->leave(0);
+    EXPECT_EQ(get(), nullptr);
+    on.twin->leave(100);
+    EXPECT_EQ(get(), nullptr);
+    on.twin->forgive();
+    const float* there = get();
+    EXPECT_NE(there, nullptr);
+    EXPECT_EQ(get(), there);
+    EXPECT_EQ(embedded, 3);
 }
 
 /// The queue of DynaSpec's router has a memory of its own here.
