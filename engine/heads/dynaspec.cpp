@@ -49,18 +49,10 @@ class DynaSpecHead final : public Head, public ClustersThere {
             return bad_input("head dynaspec: kmax={} of {} clusters; use kmax=1..{}", budget_.most, clusters_,
                              clusters_);
         DS_ASSIGN(vocab_, ClusteredVocab::make(exec, weights, artefact_, "clusters", clusters_));
-        router_ = Router();
+        router_beside_ = Router();
         beside_.reset();
-        if (kernels::Device* device = exec.device())
-            if (auto queue = device->beside()) beside_ = kernels::make_device_exec(1, std::move(queue));
-        DS_ASSIGN(router_,
-                  Router::load(beside_ ? *beside_ : exec, weights, artefact_, 2 * weights.hidden, clusters_));
-        // A level that stays on the device asks the router on that device itself, whose memory is another.
-        router_there_ = Router();
-        if (beside_ != nullptr) {
-            DS_TRY(take_errors_beside());
-            DS_ASSIGN(router_there_, Router::load(exec, weights, artefact_, 2 * weights.hidden, clusters_));
-        }
+        weights_ = weights;
+        DS_ASSIGN(router_, Router::load(exec, weights, artefact_, 2 * weights.hidden, clusters_));
         lane_ = std::make_unique<SideLane>(exec, Phase::router);
         DS_ASSIGN(full_, make_full_head({}, {}));
         return full_->prepare(exec, weights);
@@ -76,6 +68,7 @@ class DynaSpecHead final : public Head, public ClustersThere {
                      std::span<HeadState* const>) override {
         lane_->settle(running_);
         forget_errors_beside();
+        if (const Status opened = open_beside(context.exec); !opened.ok()) refuse(context.exec, opened);
         const int rows = embeddings.rows, d = embeddings.cols;
         inputs_.resize(2 * static_cast<std::size_t>(rows) * static_cast<std::size_t>(d));
         const Rows<float> inputs(inputs_.data(), rows, 2 * d);
@@ -105,9 +98,8 @@ class DynaSpecHead final : public Head, public ClustersThere {
     bool reads_inputs() const override { return true; }
     /// The router runs beside the drafter's layer there, too.
     void begin(LevelThere& call) override {
-        call.device.aside(
-            [this, inputs = call.inputs, rows = call.rows, notes = call.notes,
-             count = budget_.at(call.level)] { router_there().ask_best(inputs, rows, count, notes); });
+        call.device.aside([this, inputs = call.inputs, rows = call.rows, notes = call.notes,
+                           count = budget_.at(call.level)] { router_.ask_best(inputs, rows, count, notes); });
     }
 
     HeadCost cost(int rows) const override { return cost_at(nullptr, rows, 0); }
@@ -139,11 +131,11 @@ class DynaSpecHead final : public Head, public ClustersThere {
 
   protected:
     int chosen_at(int level) const override { return budget_.at(level); }
-    Router& router_there() override { return beside_ != nullptr ? router_there_ : router_; }
+    Router& router_there() override { return router_; }
     void choose_there(LevelThere& call) override {
         // As long as it lasts, the router is exposed.
         const DeviceSpans::Scope scope(call.spans, call.phases, Phase::router, call.level, call.rows,
-                                       router_there().bytes());
+                                       router_.bytes());
         call.device.join_aside();
     }
 
@@ -154,9 +146,27 @@ class DynaSpecHead final : public Head, public ClustersThere {
         const Rows<const float> inputs(inputs_.data(), rows, 2 * d);
         scores_.resize(count * static_cast<std::size_t>(clusters_));
         const Rows<float> scores(scores_.data(), rows, clusters_);
-        router_.run(exec, inputs, scores);
+        (beside_ != nullptr ? router_beside_ : router_).run(exec, inputs, scores);
         chosen_.resize(count * static_cast<std::size_t>(routed_));
         best_clusters(scores, Rows<std::int32_t>(chosen_.data(), rows, routed_), order_);
+    }
+    /// Levels that the host makes with a device ask a queue of their own, which owns its memory: the router
+    /// is there a second time from the first of them on.
+    Status open_beside(kernels::Exec& exec) {
+        if (beside_ != nullptr || exec.device() == nullptr) return {};
+        auto queue = exec.device()->beside();
+        if (queue == nullptr) return {};
+        beside_ = kernels::make_device_exec(1, std::move(queue));
+        Result<Router> loaded = Router::load(*beside_, weights_, artefact_, 2 * weights_.hidden, clusters_);
+        Status found = take_errors_beside();
+        if (found.ok() && !loaded.ok()) found = loaded.error();
+        if (found.ok()) {
+            router_beside_ = std::move(*loaded);
+            return {};
+        }
+        loaded = Router();  // what lies there goes before the queue does
+        beside_.reset();
+        return found;
     }
     /// Nobody else waits for that queue, nor hears of what failed on it.
     Status take_errors_beside() {
@@ -199,8 +209,9 @@ class DynaSpecHead final : public Head, public ClustersThere {
     /// order.
     std::unique_ptr<kernels::Exec> beside_;
     // The side lane's own between begin_level() and propose().
+    Router router_beside_;  ///< a copy, where there is a queue beside
     Router router_;
-    Router router_there_;        ///< a copy, where router_ lies beside_
+    HeadWeights weights_;
     std::vector<float> inputs_;  ///< [rows, 2d]
     std::vector<float> scores_;
     std::vector<std::int32_t> chosen_, order_;

@@ -14,6 +14,9 @@ std::size_t count(int rows, int cols) {
     return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
 }
 
+/// Of the rows that are spread at a time, in doubles: enough of them to keep a device busy.
+constexpr std::size_t most_mass_bytes = std::size_t{64} << 20;
+
 /// Rows of different lengths as a table of equal ones.
 struct Staged {
     explicit Staged(std::span<const SupportRow> rows) {
@@ -59,6 +62,10 @@ bool RdkThere::fits(ProposeContext& context, int levels, int k, std::span<HeadSt
     return from.drawn_columns(levels).support > 0;
 }
 
+int RdkThere::rows_at_a_time() const {
+    return static_cast<int>(std::max<std::size_t>(most_mass_bytes / (count(1, vocab()) * sizeof(double)), 1));
+}
+
 bool RdkThere::bring_givers(kernels::Device& device) {
     if (!fresh_) return true;
     const auto bring = [&](kernels::DeviceBuffer& to, const void* from, std::size_t bytes) {
@@ -79,8 +86,8 @@ bool RdkThere::reserve_rows(kernels::Device& device, int rows, int columns, int 
     const std::size_t words = count(rows, columns) * sizeof(float), all = count(rows, vocab());
     return bring_givers(device) && room(logits_, words) && room(tokens_, words) &&
            room(sizes_there_, static_cast<std::size_t>(rows) * sizeof(std::int32_t)) &&
-           room(mass_, all * sizeof(double)) && room(spread_, all * sizeof(float)) &&
-           room(scratch_, kernels::select_scratch(rows, vocab(), k));
+           room(mass_, count(std::min(rows, rows_at_a_time()), vocab()) * sizeof(double)) &&
+           room(spread_, all * sizeof(float)) && room(scratch_, kernels::select_scratch(rows, vocab(), k));
 }
 
 bool RdkThere::reserve(kernels::Device& device, int levels, int rows, int k) {
@@ -89,15 +96,22 @@ bool RdkThere::reserve(kernels::Device& device, int levels, int rows, int k) {
 }
 
 void RdkThere::spread(kernels::Device& device, kernels::SpreadOp op, float* out, std::int64_t out_stride) {
-    op.logits = logits_.as<float>();
     op.vocab = vocab();
     op.first = first_there_.as<std::int32_t>();
     op.givers = givers_there_.as<std::int32_t>();
     op.weights = weights_there_.as<float>();
     op.scratch = mass_.as<double>();
-    op.out = out;
     op.out_stride = out_stride;
-    device.spread(op);
+    const int rows = op.rows;
+    const std::int32_t *const tokens = op.tokens, *const sizes = op.sizes;
+    for (int first = 0; first < rows; first += op.rows) {
+        op.rows = std::min(rows - first, rows_at_a_time());
+        op.logits = logits_.as<float>() + first * op.stride;
+        if (tokens != nullptr) op.tokens = tokens + first * op.token_stride;
+        if (sizes != nullptr) op.sizes = sizes + first;
+        op.out = out + first * out_stride;
+        device.spread(op);
+    }
 }
 
 void RdkThere::select(kernels::Device& device, int rows, int k, std::int32_t* ids, float* logits,

@@ -34,6 +34,7 @@ class RdkThere final : public HeadThere {
   private:
     int vocab() const { return static_cast<int>(givers_.first.size()) - 1; }
     HeadThere& base();
+    int rows_at_a_time() const;
     bool bring_givers(kernels::Device& device);
     bool reserve_rows(kernels::Device& device, int rows, int columns, int k);
     /// Of rows in logits_ to `out`, or to spread_.

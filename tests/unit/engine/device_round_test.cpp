@@ -468,6 +468,22 @@ TEST_P(DeviceRounds, SetsComeWhereSomebodyAsks) {
     EXPECT_EQ(downloads[1] - downloads[0], rig_->totals().steps);
 }
 
+/// The queue beside has a memory of its own, and a router in it only where levels are the host's.
+TEST_P(DeviceRounds, ARouterLiesThereOnceWhereRoundsDo) {
+    if (on_.twin == nullptr) GTEST_SKIP() << "the twin counts queues";
+    RigSetting setting;
+    setting.head = "dynaspec:kmax=4,kmin=3";
+    setting.tree = trees[1];
+    setting.temperature = 0.9;
+    setting.verify = "pq";
+    setting.max_new = 7;
+    prompts_ = {{5, 1, 2, 9, 7, 0, 3, 11}};
+    EXPECT_GT(steps(setting, true).size(), 1u);
+    EXPECT_EQ(on_.twin->besides(), 0);
+    EXPECT_GT(steps(setting, false).size(), 1u);
+    EXPECT_EQ(on_.twin->besides(), 1);
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, DeviceRounds, device_kinds(), kind_of);
 
 }  // namespace
