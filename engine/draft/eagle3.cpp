@@ -43,6 +43,7 @@ class Eagle3Model final : public EagleModel {
             on_device_.set_joined({on_device_.keep(input_norm_), on_device_.keep(hidden_norm_),
                                    given_out ? last : nullptr, given_out ? nullptr : last,
                                    checkpoint_.norm_before_residual});
+            if (!feature_norm_.empty()) feature_norm_there_ = on_device_.keep(feature_norm_);
         }
         return checkpoint_.nothing_left();
     }
@@ -58,6 +59,7 @@ class Eagle3Model final : public EagleModel {
     }
     void take_features(kernels::Exec& exec, Rows<const float>, Rows<const float> aux,
                        Rows<float> out) override {
+        if (feature_norm_there_ != nullptr) return take_features_there(aux, out);
         kernels::matmul(exec, fc_, normed_features(exec, aux), out);
     }
     void run(kernels::Exec& exec, DecoderBatch& batch, Rows<float> inputs, Rows<float> out) override {
@@ -92,17 +94,21 @@ class Eagle3Model final : public EagleModel {
         return eagle_embeddings_there(checkpoint_, target_, *device(), embeddings_);
     }
     bool ask_features(const float* there, int rows) override {
-        if (!feature_norm_.empty()) return false;
         if (rows == 0) return true;
         const int d = checkpoint_.shape.hidden, width = feature_width();
         const kernels::DeviceMatrix& fc = fc_.device_matrix();
         const std::size_t cells = static_cast<std::size_t>(rows) * static_cast<std::size_t>(fc.stride);
-        if (!features_there_.reserve(*device(), cells * sizeof(kernels::Bf16))) {
+        const auto all = static_cast<std::size_t>(rows) * static_cast<std::size_t>(width);
+        const bool normed = feature_norm_there_ != nullptr;
+        if (!features_there_.reserve(*device(), cells * sizeof(kernels::Bf16)) ||
+            (normed && (!rounded_there_.reserve(*device(), all * sizeof(float)) ||
+                        !zeros_there_.reserve(*device(), static_cast<std::size_t>(width) * sizeof(float))))) {
             device()->refuse("out of device memory for the drafter's rows");
             return true;
         }
         auto* half = features_there_.as<kernels::Bf16>();
         device()->round({there, width, rows, width, half, fc.stride, fc.stride});
+        if (normed) ask_norms(rows, half);
         kernels::MatmulOp op;
         op.weights = fc;
         op.x = half;
@@ -141,6 +147,52 @@ class Eagle3Model final : public EagleModel {
             feature_norm_.insert(feature_norm_.end(), part.begin(), part.end());
         }
         return {};
+    }
+
+    /// Of rounded features, as the host has them, in their place.
+    void ask_norms(int rows, kernels::Bf16* half) {
+        const int all = feature_width(), stride = fc_.device_matrix().stride;
+        kernels::AddOp widen;  // to floats
+        widen.x = zeros_there_.as<float>();
+        widen.rows = rows;
+        widen.cols = all;
+        widen.base = half;
+        widen.base_stride = stride;
+        widen.y = rounded_there_.as<float>();
+        widen.y_stride = all;
+        device()->add(widen);
+        kernels::RmsNormOp norm;
+        norm.x_stride = all;
+        norm.rows = rows;
+        norm.width = checkpoint_.fc_norm ? checkpoint_.target_hidden : all;
+        norm.eps = checkpoint_.shape.norm_eps;
+        norm.half_stride = stride;
+        for (int first = 0; first < all; first += norm.width) {
+            norm.x = rounded_there_.as<float>() + first;
+            norm.weight = feature_norm_there_ + first;
+            norm.half = half + first;
+            norm.half_columns = first + norm.width == all ? stride - first : norm.width;
+            device()->rms_norm(norm);
+        }
+    }
+
+    /// Of the host's rows, by the same norms, so that a round is the same wherever it is made.
+    void take_features_there(Rows<const float> aux, Rows<float> out) {
+        const int d = checkpoint_.shape.hidden;
+        const auto row_bytes = static_cast<std::size_t>(aux.cols) * sizeof(float);
+        const std::lock_guard lock(device()->busy());
+        if (aux.rows == 0) return;
+        if (!on_device_.make_room(aux.rows) ||
+            !aux_there_.reserve(*device(), static_cast<std::size_t>(aux.rows) * row_bytes))
+            return device()->refuse("out of device memory for the drafter's rows");
+        for (int r = 0; r < aux.rows; ++r)
+            device()->upload(aux_there_.as<float>() + std::ptrdiff_t{r} * aux.cols, aux.row_data(r),
+                             row_bytes);
+        (void)ask_features(aux_there_.as<float>(), aux.rows);
+        for (int r = 0; r < out.rows; ++r)
+            device()->download(out.row_data(r), on_device_.inputs() + (2 * std::ptrdiff_t{r} + 1) * d,
+                               static_cast<std::size_t>(d) * sizeof(float));
+        (void)device()->finish();  // an error stays, and fails the next forward
     }
 
     Rows<const float> normed_features(kernels::Exec& exec, Rows<const float> aux) {
@@ -231,8 +283,11 @@ class Eagle3Model final : public EagleModel {
     DecoderLayer layer_;
     std::vector<float> hidden_norm_, input_norm_, final_norm_;
     kernels::Matrix own_head_;
-    std::vector<TokenId> head_ids_;    ///< target id per row of a trimmed own head
-    std::vector<float> feature_norm_;  ///< over the concatenated features; empty = none
+    std::vector<TokenId> head_ids_;  ///< target id per row of a trimmed own head
+    const float* feature_norm_there_ = nullptr;
+    kernels::DeviceBuffer aux_there_;                    ///< of take_features_there()
+    kernels::DeviceBuffer rounded_there_, zeros_there_;  ///< of ask_norms()
+    std::vector<float> feature_norm_;                    ///< over the concatenated features; empty = none
     std::vector<float> normed_, features_;
 };
 

@@ -27,6 +27,7 @@ class DeviceRounds : public ::testing::TestWithParam<std::string> {
         auto target = DecodeRig::build(tiny(), kernels::Precision::bf16, on_.exec.get());
         eagle_.emplace(target->config(), 77);
         eagle3_.emplace(target->config(), 78, vocab);
+        normed_eagle3_.emplace(target->config(), 83, 0, true);
         medusa_.emplace(target->config(), false, 79);
         hydra_.emplace(target->config(), true, 80);
         // Fewer levels than some trees ask for.
@@ -58,6 +59,7 @@ class DeviceRounds : public ::testing::TestWithParam<std::string> {
             << "[[0],[1],[2],[3],[0,0],[0,1],[0,2],[1,0],[3,2],[0,0,0],[0,0,1],[0,2,3],[1,0,0]]";
         return "choices:" + file;
     }
+    std::string normed_eagle3() const { return "eagle3:" + normed_eagle3_->folder(); }
     std::string whole_medusa() const { return "medusa:" + whole_medusa_->folder(); }
     std::string whole_hydra() const { return "hydra:" + whole_hydra_->folder(); }
 
@@ -65,7 +67,7 @@ class DeviceRounds : public ::testing::TestWithParam<std::string> {
     ScratchFolder folder_;
     int nodes_ = 0, accepted_ = 0;
     std::optional<TinyEagle2> eagle_;
-    std::optional<TinyEagle3> eagle3_;
+    std::optional<TinyEagle3> eagle3_, normed_eagle3_;
     std::optional<TinyPathHeads> medusa_, hydra_, whole_medusa_, whole_hydra_;
     RankingFile ranking_ = RankingFile::shuffled(vocab);
     std::optional<DecodeRig> rig_;
@@ -192,6 +194,19 @@ void DeviceRounds::expect_the_hosts(const RigSetting& setting) {
 
 TEST_P(DeviceRounds, AreTheHosts) {
     for (const RigSetting& setting : settings()) {
+        expect_the_hosts(setting);
+        if (HasFatalFailure()) return;
+    }
+    // Features go through norms, those of a prompt and of calibration rounds on their way from the host.
+    for (const char* verify : {"match", "pq"}) {
+        RigSetting setting;
+        setting.drafter = normed_eagle3();
+        setting.verify = verify;
+        setting.temperature = verify[0] == 'p' ? 0.9 : 0;
+        setting.batch = 3;
+        setting.max_new = 7;
+        setting.head = "slimspec";
+        setting.calibration_rounds = 3;
         expect_the_hosts(setting);
         if (HasFatalFailure()) return;
     }
@@ -401,7 +416,7 @@ TEST_P(DeviceRounds, WaitOnce) {
     for (const char* head : others) cases.emplace_back(head, true);
     for (const char* head : spread) cases.emplace_back(head, true);
     for (const std::string& drafter : {std::string("eagle2"), std::string("eagle3"), std::string("medusa"),
-                                       std::string("hydra"), whole_medusa(), whole_hydra()})
+                                       std::string("hydra"), normed_eagle3(), whole_medusa(), whole_hydra()})
         for (const auto& [head, there] : cases)
             for (const int batch : {1, 3}) {
                 if (drafter.size() > 6 && head[0] != 'f') continue;  // it drafts with its own

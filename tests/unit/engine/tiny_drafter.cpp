@@ -78,7 +78,7 @@ TinyPathHeads::TinyPathHeads(const ModelConfig& target, bool sees_path, std::uin
                      fmt::format(R"({{"hidden_size": {}, "vocab_size": {}}})", target.hidden, target.vocab));
 }
 
-TinyEagle3::TinyEagle3(const ModelConfig& target, std::uint64_t seed, int own_rows) {
+TinyEagle3::TinyEagle3(const ModelConfig& target, std::uint64_t seed, int own_rows, bool normed) {
     Rng rng(seed);
     const int d = target.hidden, hd = target.head_dim;
     const std::string layer = "midlayer.";
@@ -97,13 +97,16 @@ TinyEagle3::TinyEagle3(const ModelConfig& target, std::uint64_t seed, int own_ro
         ones("norm.weight", d),
     };
     if (own_rows > 0) tensors.push_back(random_tensor("lm_head.weight", {own_rows, d}, rng, 4.0));
-    write_checkpoint(folder_, tensors,
-                     fmt::format(R"({{"hidden_size": {}, "vocab_size": {}, "num_attention_heads": {},
+    for (int i = 0; normed && i < 3; ++i)
+        tensors.push_back(random_tensor(fmt::format("fc_norm.{}.weight", i), {d}, rng, 4.0));
+    write_checkpoint(
+        folder_, tensors,
+        fmt::format(R"({{"fc_norm": {}, "hidden_size": {}, "vocab_size": {}, "num_attention_heads": {},
 "num_key_value_heads": {}, "head_dim": {}, "intermediate_size": {}, "rms_norm_eps": 1e-5,
 "eagle_config": {{"eagle_aux_hidden_state_layer_ids": [0, {}, {}],
 "aux_meaning": "hidden state entering these layers"}}}})",
-                                 d, target.vocab, target.heads, target.kv_heads, hd, target.ffn,
-                                 target.layers / 2, target.layers - 1));
+                    normed, d, target.vocab, target.heads, target.kv_heads, hd, target.ffn, target.layers / 2,
+                    target.layers - 1));
 }
 
 }  // namespace draftscope::testing

@@ -34,7 +34,8 @@ class TinyPathHeads {
 /// A random EAGLE-3 checkpoint with a head of its own over some of the tokens (`own_rows` 0 = the target's).
 class TinyEagle3 {
   public:
-    TinyEagle3(const ModelConfig& target, std::uint64_t seed, int own_rows = 0);
+    /// With `normed`, norms in front of its fc.
+    TinyEagle3(const ModelConfig& target, std::uint64_t seed, int own_rows = 0, bool normed = false);
     const std::string& folder() const { return folder_.path(); }
 
   private:
