@@ -18,30 +18,27 @@ inline void store_tile_row(const MatmulWork& work, int block, int row, __m512 su
     _mm512_mask_storeu_ps(work.y + row * work.y_stride + block * lanes, mask, sum);
 }
 
-/// Few rows stream the weights from memory; the hardware prefetcher stops at each 4 KiB page, this does not.
-template <int T>
-inline void prefetch_weights(const void* at) {
-    constexpr int ahead = 2048;
-    if constexpr (T <= 4) _mm_prefetch(static_cast<const char*>(at) + ahead, _MM_HINT_T0);
-}
-
-/// Fetches a line for every line of weights that is used. One thread reads one stream of lines without a gap,
-/// which memory serves a tenth faster than two; into the second cache, which holds what is far ahead.
+/// Fetches a line for every line of weights that is used; the hardware prefetcher stops at each 4 KiB page,
+/// this does not. One thread reads one stream of lines without a gap, which memory serves a tenth faster than
+/// two; into the second cache, which holds what is far ahead.
 class StreamReader {
   public:
     explicit StreamReader(const MatmulWork& work)
-        : kept_(work.stream), stream_{work.weights, work.weights + 64, work.weights} {
+        : kept_(work.stream), stream_{work.weights, work.weights + 64, work.weights, 0, 64} {
         if (kept_ != nullptr) stream_ = *kept_;
     }
     ~StreamReader() {
-        if (kept_ != nullptr) *kept_ = stream_;
+        if (kept_ != nullptr) kept_->at = stream_.at;
     }
     StreamReader(const StreamReader&) = delete;
     StreamReader& operator=(const StreamReader&) = delete;
     void fetch_line() {
         _mm_prefetch(reinterpret_cast<const char*>(stream_.at), _MM_HINT_T1);
-        stream_.at += 64;
-        stream_.at = stream_.at == stream_.end ? stream_.next : stream_.at;
+        stream_.at += stream_.step;
+        // What comes next may lie behind the end.
+        const bool passed =
+            static_cast<std::size_t>(stream_.at - stream_.end) < static_cast<std::size_t>(stream_.step);
+        stream_.at = passed ? stream_.next : stream_.at;
     }
 
   private:
@@ -72,6 +69,7 @@ struct F32Tile {
         const auto stride = static_cast<long>(work.k) * lanes;
         const float* w = reinterpret_cast<const float*>(work.weights) + block * stride;
         const float* x = work.x + row * work.x_stride;
+        StreamReader stream(work);
         __m512 sum[T][R];
 #pragma GCC unroll 16
         for (int t = 0; t < T; ++t) {
@@ -82,7 +80,7 @@ struct F32Tile {
             __m512 wide[R];
 #pragma GCC unroll 4
             for (int r = 0; r < R; ++r) {
-                prefetch_weights<T>(w + r * stride + i * lanes);
+                stream.fetch_line();
                 wide[r] = _mm512_load_ps(w + r * stride + i * lanes);
             }
 #pragma GCC unroll 16

@@ -16,6 +16,7 @@ struct Bf16DotTile {
         const long stride = pairs * lanes;
         const std::uint32_t* w = reinterpret_cast<const std::uint32_t*>(work.weights) + block * stride;
         const std::uint32_t* x = work.x_bf16 + row * pairs;
+        StreamReader stream(work);
         __m512 sum[T][R];
 #pragma GCC unroll 16
         for (int t = 0; t < T; ++t) {
@@ -26,7 +27,7 @@ struct Bf16DotTile {
             __m512bh wide[R];
 #pragma GCC unroll 4
             for (int r = 0; r < R; ++r) {
-                prefetch_weights<T>(w + r * stride + p * lanes);
+                stream.fetch_line();
                 wide[r] = reinterpret_cast<__m512bh>(_mm512_load_si512(w + r * stride + p * lanes));
             }
 #pragma GCC unroll 16

@@ -16,6 +16,7 @@ struct Bf16FmaTile {
         const auto stride = static_cast<long>(pairs) * lanes;
         const std::uint32_t* w = reinterpret_cast<const std::uint32_t*>(work.weights) + block * stride;
         const float* x = work.x + row * work.x_stride;
+        StreamReader stream(work);
         __m512 sum[T][R];
 #pragma GCC unroll 16
         for (int t = 0; t < T; ++t) {
@@ -28,7 +29,7 @@ struct Bf16FmaTile {
             __m512 odd[R];
 #pragma GCC unroll 4
             for (int r = 0; r < R; ++r) {
-                prefetch_weights<T>(w + r * stride + p * lanes);
+                stream.fetch_line();
                 const __m512i both = _mm512_load_si512(w + r * stride + p * lanes);
                 even[r] = _mm512_castsi512_ps(_mm512_slli_epi32(both, 16));
                 odd[r] = _mm512_castsi512_ps(

@@ -17,7 +17,7 @@ struct Int4VnniTile {
     static constexpr int blocks = 2;
     static constexpr int rows = Symmetric ? 5 : 4;
     static constexpr int scale_rows = Symmetric ? 1 : 2;
-    static constexpr int streamed_rows = 8;
+    static constexpr int streamed_rows = rows;
 
     template <int R, int T>
     static void run(const MatmulWork& work, int block, int row) {
@@ -58,11 +58,7 @@ struct Int4VnniTile {
                 __m512i second[R];
 #pragma GCC unroll 4
                 for (int r = 0; r < R; ++r) {
-                    if constexpr (R == 1) {
-                        stream.fetch_line();
-                    } else {
-                        prefetch_weights<T>(at + r * stride);
-                    }
+                    stream.fetch_line();
                     const __m512i both = _mm512_load_si512(at + r * stride);
                     first[r] = _mm512_and_si512(both, low);
                     second[r] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);

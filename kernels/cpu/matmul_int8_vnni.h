@@ -54,11 +54,7 @@ struct Int8VnniTile {
                 __m512i wide[R];
 #pragma GCC unroll 4
                 for (int r = 0; r < R; ++r) {
-                    if constexpr (R == 1) {
-                        stream.fetch_line();
-                    } else {
-                        prefetch_weights<T>(at + r * stride);
-                    }
+                    stream.fetch_line();
                     wide[r] = _mm512_xor_si512(_mm512_load_si512(at + r * stride), offset);
                 }
 #pragma GCC unroll 16

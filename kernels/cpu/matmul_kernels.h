@@ -13,6 +13,10 @@ struct WeightStream {
     const std::byte* at = nullptr;    ///< the next line to fetch
     const std::byte* end = nullptr;   ///< of this product's weights
     const std::byte* next = nullptr;  ///< where the reading goes on
+    std::ptrdiff_t block = 0;         ///< bytes of a block
+    /// Bytes to go on by for every line that is used: all of a line, or less where several tiles multiply
+    /// with the same weights one after the other.
+    std::ptrdiff_t step = 64;
 };
 
 /// Activations of all M rows as one kind of kernel wants them. Prepared ones are readable for whole tiles of

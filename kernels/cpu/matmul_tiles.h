@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/cpu/matmul_kernels.h"
 #include "kernels/cpu/tile.h"
 
@@ -22,18 +24,20 @@ struct TileWalk {
         }
     }
 
-    /// Tiles of nearly equal height: 8 rows are 4 + 4 rather than 6 + 2.
+    /// Tiles of nearly equal height: 8 rows are 4 + 4 rather than 6 + 2. Each fetches an equal part of what
+    /// comes next, so that memory delivers all the time.
     template <int R>
-    static void all_rows(const MatmulWork& work, const MatmulWork& later, int block) {
+    static void all_rows(const MatmulWork& work, int block) {
         const int tiles = (work.rows + Tile::rows - 1) / Tile::rows;
         for (int t = 0; t < tiles; ++t) {
             const int first = work.rows * t / tiles;
             const int last = work.rows * (t + 1) / tiles;
-            rows_of<R, Tile::rows>(t == 0 ? work : later, block, first, last - first);
+            if (work.stream != nullptr) work.stream->step = line * (t + 1) / tiles - line * t / tiles;
+            rows_of<R, Tile::rows>(work, block, first, last - first);
         }
     }
 
-    static bool streamed(const MatmulWork& work) {
+    static bool in_order(const MatmulWork& work) {
         if constexpr (requires { Tile::streamed_rows; })
             return work.stream != nullptr && work.rows <= Tile::streamed_rows && work.k > quant_block;
         return false;
@@ -41,15 +45,22 @@ struct TileWalk {
 
     static void run(const MatmulWork& work, int begin, int end) {
         int block = begin;
-        if (streamed(work)) {
-            // The first tile fetches what comes next; the others find the block in the cache.
-            MatmulWork later = work;
-            later.stream = nullptr;
-            for (; block < end; ++block) all_rows<1>(work, later, block);
-            return;
+        if (!in_order(work)) {
+            // Lines are used in two blocks at once, but fetched one after the other.
+            if (work.stream != nullptr) fetch_ahead(*work.stream, work.weights + begin * work.stream->block);
+            for (; block + Tile::blocks <= end; block += Tile::blocks) all_rows<Tile::blocks>(work, block);
         }
-        for (; block + Tile::blocks <= end; block += Tile::blocks) all_rows<Tile::blocks>(work, work, block);
-        for (; block < end; ++block) all_rows<1>(work, work, block);
+        for (; block < end; ++block) all_rows<1>(work, block);
+    }
+
+  private:
+    static constexpr int line = 64;
+
+    static void fetch_ahead(WeightStream& stream, const std::byte* used) {
+        constexpr std::ptrdiff_t beyond = 16 << 10;
+        const std::byte* to = std::min(used + (Tile::blocks - 1) * stream.block + beyond, stream.end - line);
+        if (stream.at < used) return;
+        for (; stream.at < to; stream.at += line) __builtin_prefetch(stream.at, 0, 2);
     }
 };
 

@@ -24,7 +24,8 @@ inline WeightStream stream_of(const std::byte* weights, std::size_t block, int b
                               std::ptrdiff_t fetched = fetched_ahead) {
     const std::byte* first = weights + static_cast<std::size_t>(begin) * block;
     const std::byte* last = weights + static_cast<std::size_t>(end) * block - weight_line;
-    return {first + std::min(fetched, last - first), last + weight_line, last};
+    return {first + std::min(fetched, last - first), last + weight_line, last,
+            static_cast<std::ptrdiff_t>(block)};
 }
 
 /// What `thread` reads in one product: blocks [begin, end), then the first of its share of the weights that
