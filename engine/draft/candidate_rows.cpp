@@ -33,43 +33,58 @@ void CandidateRows::propose(DraftContext& context, Rows<const float> hidden,
 }
 
 void CandidateRows::support_from_candidates() {
-    support_.resize(proposal_.counts.size());
-    for (std::size_t r = 0; r < support_.size(); ++r) {
+    support_.clear();
+    for (std::size_t r = 0; r < proposal_.counts.size(); ++r) {
         const std::size_t first = at(static_cast<int>(r), 0);
         const auto count = static_cast<std::size_t>(proposal_.counts[r]);
         const auto ids = std::span(proposal_.ids).subspan(first, count);
         const auto logits = std::span(proposal_.logits).subspan(first, count);
-        support_[r].ids.assign(ids.begin(), ids.end());
-        support_[r].logits.assign(logits.begin(), logits.end());
+        SupportRow& row = support_.add();
+        row.ids.assign(ids.begin(), ids.end());
+        row.logits.assign(logits.begin(), logits.end());
     }
+}
+
+/// Makes drawn_from_ one distribution a row, of those that no tree has any more.
+void CandidateRows::find_distributions(std::size_t rows) {
+    drawn_from_.clear();
+    for (const auto& one : distributions_)
+        if (drawn_from_.size() < rows && one.use_count() == 1) drawn_from_.push_back(one);
+    while (drawn_from_.size() < rows)
+        drawn_from_.push_back(distributions_.emplace_back(std::make_shared<DraftDistribution>()));
 }
 
 void CandidateRows::draw(DraftContext& context, std::span<const DraftJob* const> jobs, int level, int k) {
     PhaseScope scope(context.phases, Phase::topk, level, static_cast<int>(jobs.size()));
     const int rows = static_cast<int>(jobs.size());
-    drawn_from_.resize(jobs.size());
+    find_distributions(jobs.size());
     proposal_.resize(rows, k);
     if (draw_there(context, jobs, level, k)) return;
-    context.exec.parallel(rows, [&](int row) {
-        const auto r = static_cast<std::size_t>(row);
-        const DraftJob& job = *jobs[r];
-        DraftDistribution q = draft_distribution(context.exec, std::move(support_[r].ids),
-                                                 std::move(support_[r].logits), *context.sampled);
-        const auto position = static_cast<std::int64_t>(job.tokens.size()) + level;
-        const std::vector<DrawnDraft> drawn =
-            draw_drafts(q, k, *context.sampled, static_cast<std::uint64_t>(job.sequence), position);
-        take_drawn(r, drawn, std::move(q));
+    const int threads = std::min(context.exec.threads(), rows);
+    scratch_.resize(static_cast<std::size_t>(context.exec.threads()));
+    context.exec.parallel(threads, [&](int thread) {
+        for (int row = thread; row < rows; row += threads) {
+            const auto r = static_cast<std::size_t>(row);
+            const DraftJob& job = *jobs[r];
+            DrawScratch& scratch = scratch_[static_cast<std::size_t>(thread)];
+            DraftDistribution& q = *drawn_from_[r];
+            std::swap(q.ids, support_[r].ids);
+            std::swap(q.probs, support_[r].logits);
+            make_distribution(context.exec, *context.sampled, scratch, q);
+            const auto position = static_cast<std::int64_t>(job.tokens.size()) + level;
+            take_drawn(r, draw_drafts(q, k, *context.sampled, static_cast<std::uint64_t>(job.sequence),
+                                      position, scratch));
+        }
     });
 }
 
-void CandidateRows::take_drawn(std::size_t row, std::span<const DrawnDraft> drawn, DraftDistribution q) {
+void CandidateRows::take_drawn(std::size_t row, std::span<const DrawnDraft> drawn) {
     proposal_.counts[row] = static_cast<int>(drawn.size());
     for (std::size_t i = 0; i < drawn.size(); ++i) {
         const std::size_t cell = at(static_cast<int>(row), static_cast<int>(i));
         proposal_.ids[cell] = drawn[i].token;
         proposal_.logits[cell] = drawn[i].logprob;
     }
-    drawn_from_[row] = std::make_shared<DraftDistribution>(std::move(q));
 }
 
 /// On a run's device, so that a draft is the same whether its step is the device's as a whole or not. False,
@@ -118,7 +133,9 @@ bool CandidateRows::draw_there(DraftContext& context, std::span<const DraftJob* 
     for (std::size_t r = 0; r < jobs.size(); ++r) {
         const auto begin = values.begin() + static_cast<std::ptrdiff_t>(first[r]);
         const auto end = begin + static_cast<std::ptrdiff_t>(support_[r].logits.size());
-        DraftDistribution q{std::move(support_[r].ids), std::vector<float>(begin, end)};
+        DraftDistribution& q = *drawn_from_[r];
+        std::swap(q.ids, support_[r].ids);
+        q.probs.assign(begin, end);
         row.clear();
         for (std::size_t cell = r * static_cast<std::size_t>(k); row.size() < static_cast<std::size_t>(k);
              ++cell) {
@@ -126,7 +143,7 @@ bool CandidateRows::draw_there(DraftContext& context, std::span<const DraftJob* 
             row.push_back(
                 {q.id_at(static_cast<std::size_t>(drawn[cell])), std::bit_cast<float>(drawn[cells + cell])});
         }
-        take_drawn(r, row, std::move(q));
+        take_drawn(r, row);
     }
     return true;
 }

@@ -28,7 +28,8 @@ class CandidateRows {
     void support_from_candidates();
     void draw(DraftContext& context, std::span<const DraftJob* const> jobs, int level, int k);
     bool draw_there(DraftContext& context, std::span<const DraftJob* const> jobs, int level, int k);
-    void take_drawn(std::size_t row, std::span<const DrawnDraft> drawn, DraftDistribution q);
+    void find_distributions(std::size_t rows);
+    void take_drawn(std::size_t row, std::span<const DrawnDraft> drawn);
     std::size_t at(int row, int candidate) const {
         return static_cast<std::size_t>(row) * static_cast<std::size_t>(proposal_.k) +
                static_cast<std::size_t>(candidate);
@@ -36,8 +37,10 @@ class CandidateRows {
 
     Proposal proposal_;
     std::vector<HeadState*> states_;
-    std::vector<SupportRow> support_;
-    std::vector<std::shared_ptr<const DraftDistribution>> drawn_from_;
+    Reused<SupportRow> support_;
+    std::vector<std::shared_ptr<DraftDistribution>> distributions_;      ///< all that were made
+    std::vector<std::shared_ptr<DraftDistribution>> drawn_from_;         ///< of those, the level's
+    std::vector<DrawScratch> scratch_;                                   ///< by thread
     kernels::DeviceBuffer logits_there_, uniforms_there_, drawn_there_;  ///< of draw_there()
     std::vector<TokenId> ids_;
     std::vector<float> logprobs_;

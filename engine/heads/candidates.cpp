@@ -55,7 +55,9 @@ void keep_support(ProposeContext& context, Rows<const float> logits, int support
     if (context.support == nullptr) return;
     for (int r = 0; r < logits.rows; ++r) {
         const std::span<const float> row = logits.row(r).first(static_cast<std::size_t>(support));
-        context.support->push_back({{ids.begin(), ids.end()}, {row.begin(), row.end()}});
+        SupportRow& kept = context.support->add();
+        kept.ids.assign(ids.begin(), ids.end());
+        kept.logits.assign(row.begin(), row.end());
     }
 }
 

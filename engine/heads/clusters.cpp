@@ -37,16 +37,18 @@ void order_ties(std::span<const float> all, std::span<const TokenId> tokens, std
     }
 }
 
-SupportRow rising(std::span<const TokenId> ids, std::span<const float> logits) {
-    std::vector<std::size_t> order(ids.size());
+/// Makes `row` these tokens in rising order.
+void take_rising(std::span<const TokenId> ids, std::span<const float> logits, std::vector<std::size_t>& order,
+                 SupportRow& row) {
+    order.resize(ids.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return ids[a] < ids[b]; });
-    SupportRow row;
+    row.ids.clear();
+    row.logits.clear();
     for (const std::size_t i : order) {
         row.ids.push_back(ids[i]);
         row.logits.push_back(logits[i]);
     }
-    return row;
 }
 
 }  // namespace
@@ -295,7 +297,7 @@ void ClusteredVocab::select_row(ProposeContext& context, const float* logits,
     const int support = static_cast<int>(own_.size()), kept = std::min(out.k, support);
     out.counts[r] = kept;
     if (support == 0) {
-        if (context.support != nullptr) context.support->push_back({});
+        keep_support(context, Rows<const float>(nullptr, 1, 0), 0, {});
         return;
     }
     const Rows<const float> mine(own_.data(), 1, support);
@@ -306,7 +308,7 @@ void ClusteredVocab::select_row(ProposeContext& context, const float* logits,
                   Rows<float>(values.data(), 1, kept));
     for (TokenId& id : ids) id = own_ids_[static_cast<std::size_t>(id)];
     order_ties(own_, own_ids_, ids, values);
-    if (context.support != nullptr) context.support->push_back(rising(own_ids_, own_));
+    if (context.support != nullptr) take_rising(own_ids_, own_, order_, context.support->add());
 }
 
 bool ClusteredVocab::covers(const ClusterState& state, TokenId token, int level) const {

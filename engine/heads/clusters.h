@@ -87,6 +87,7 @@ class ClusteredVocab {
     std::vector<int> blocks_;
     std::vector<float> logits_, own_;
     std::vector<TokenId> own_ids_;
+    std::vector<std::size_t> order_;  ///< of them, rising
     kernels::DeviceClusters there_;
 };
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/reused.h"
 #include "base/spans.h"
 #include "base/units.h"
 #include "engine/tree/draft_tree.h"
@@ -86,10 +87,10 @@ struct ProposeContext {
     kernels::Exec& exec;
     PhaseRecorder& phases;
     int level = 0;  ///< 0 = catch-up row
-    /// When drafts are drawn: propose() appends one row per hidden row, in their order (keep_support() does),
-    /// and drafts are drawn from softmax(logits / temperature). A head that appends nothing has its drafts
+    /// When drafts are drawn: propose() adds one row per hidden row, in their order (keep_support() does),
+    /// and drafts are drawn from softmax(logits / temperature). A head that adds nothing has its drafts
     /// drawn from its best candidates alone: as lossless, but fewer are kept.
-    std::vector<SupportRow>* support = nullptr;
+    Reused<SupportRow>* support = nullptr;
     double temperature = 0;  ///< of the draws; 0 = none are made
 };
 

@@ -142,21 +142,21 @@ class RdkHead final : public Head {
 
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
                  Proposal& out) override {
-        std::vector<SupportRow> own;
-        ProposeContext inner{context.exec, context.phases, context.level, &own, context.temperature};
+        own_.clear();
+        ProposeContext inner{context.exec, context.phases, context.level, &own_, context.temperature};
         base_->propose(inner, hidden, states, k, out);
         PhaseScope scope(context.phases, Phase::topk, context.level, hidden.rows);
         const float temperature = context.temperature > 0 ? static_cast<float>(context.temperature) : 1.0f;
         if (kernels::Device* device = context.exec.device())
-            return there_.propose(*device, own, temperature, k, out, context.support);
+            return there_.propose(*device, {own_.data(), own_.size()}, temperature, k, out, context.support);
         out.resize(hidden.rows, k);
         for (int r = 0; r < hidden.rows; ++r) {
-            const SupportRow& row = own[static_cast<std::size_t>(r)];
+            const SupportRow& row = own_[static_cast<std::size_t>(r)];
             spread(row, temperature);
             scope.add_bytes(row.logits.size() * affinity_.bytes_per_row());
-            SupportRow spread_row = take(temperature);
+            SupportRow& spread_row = context.support != nullptr ? context.support->add() : spread_;
+            take(temperature, spread_row);
             best_of(spread_row, r, out);
-            if (context.support != nullptr) context.support->push_back(std::move(spread_row));
         }
     }
 
@@ -182,7 +182,7 @@ class RdkHead final : public Head {
                 row.logits.push_back(out.row_data(r)[id]);
             }
             spread(row, 1.0f);
-            row = take(1.0f);
+            take(1.0f, row);
             std::fill(out.row(r).begin(), out.row(r).end(), -std::numeric_limits<float>::infinity());
             for (std::size_t i = 0; i < row.ids.size(); ++i) out.row_data(r)[row.ids[i]] = row.logits[i];
         }
@@ -209,8 +209,9 @@ class RdkHead final : public Head {
         }
     }
     /// Takes what was spread, as logits whose softmax at `temperature` it is.
-    SupportRow take(float temperature) {
-        SupportRow row;
+    void take(float temperature, SupportRow& row) {
+        row.ids.clear();
+        row.logits.clear();
         for (TokenId id = 0; id < vocab_; ++id) {
             double& mass = mass_[static_cast<std::size_t>(id)];
             if (mass > 0) {
@@ -219,14 +220,13 @@ class RdkHead final : public Head {
             }
             mass = 0;
         }
-        return row;
     }
-    static void best_of(const SupportRow& row, int at, Proposal& out) {
+    void best_of(const SupportRow& row, int at, Proposal& out) {
         const auto r = static_cast<std::size_t>(at);
-        std::vector<std::size_t> order(row.ids.size());
-        for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-        const std::size_t kept = std::min(static_cast<std::size_t>(out.k), order.size());
-        std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(),
+        order_.resize(row.ids.size());
+        for (std::size_t i = 0; i < order_.size(); ++i) order_[i] = i;
+        const std::size_t kept = std::min(static_cast<std::size_t>(out.k), order_.size());
+        std::partial_sort(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(kept), order_.end(),
                           [&](std::size_t a, std::size_t b) {
                               return row.logits[a] != row.logits[b] ? row.logits[a] > row.logits[b] : a < b;
                           });
@@ -235,8 +235,8 @@ class RdkHead final : public Head {
         for (const float logit : row.logits) sum += std::exp(static_cast<double>(logit));
         out.logsumexp[r] = row.logits.empty() ? 0.0f : static_cast<float>(std::log(sum));
         for (std::size_t i = 0; i < kept; ++i) {
-            out.ids[r * static_cast<std::size_t>(out.k) + i] = row.ids[order[i]];
-            out.logits[r * static_cast<std::size_t>(out.k) + i] = row.logits[order[i]];
+            out.ids[r * static_cast<std::size_t>(out.k) + i] = row.ids[order_[i]];
+            out.logits[r * static_cast<std::size_t>(out.k) + i] = row.logits[order_[i]];
         }
     }
 
@@ -246,6 +246,10 @@ class RdkHead final : public Head {
     RdkThere there_;
     int vocab_ = 0;
     std::vector<double> mass_;  ///< [V] scratch, zeros between rows
+    // Scratch of single calls.
+    Reused<SupportRow> own_;  ///< of the head underneath
+    SupportRow spread_;
+    std::vector<std::size_t> order_;
 };
 
 }  // namespace

@@ -161,7 +161,7 @@ void RdkThere::ask(LevelThere& call) {
 }
 
 void RdkThere::propose(kernels::Device& device, std::span<const SupportRow> own, float temperature, int k,
-                       Proposal& out, std::vector<SupportRow>* support) {
+                       Proposal& out, Reused<SupportRow>* support) {
     const Staged staged(own);
     const int rows = static_cast<int>(own.size()), kept = std::min({k, vocab(), kernels::most_selected});
     out.resize(rows, k);
@@ -195,7 +195,9 @@ void RdkThere::propose(kernels::Device& device, std::span<const SupportRow> own,
         std::memcpy(out.logits.data() + to, best.data() + cells + at, width * sizeof(float));
         if (support == nullptr) continue;
         const auto row = whole.begin() + static_cast<std::ptrdiff_t>(count(r, vocab()));
-        support->push_back({{}, {row, row + vocab()}});
+        SupportRow& whole_row = support->add();
+        whole_row.ids.clear();
+        whole_row.logits.assign(row, row + vocab());
     }
     std::memcpy(out.logsumexp.data(), best.data() + 2 * cells, own.size() * sizeof(float));
     std::fill(out.counts.begin(), out.counts.end(), kept);

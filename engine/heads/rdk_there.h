@@ -29,7 +29,7 @@ class RdkThere final : public HeadThere {
 
     /// Rows of the host, with one wait: the best of each, and where there is a `support` all of them.
     void propose(kernels::Device& device, std::span<const SupportRow> own, float temperature, int k,
-                 Proposal& out, std::vector<SupportRow>* support);
+                 Proposal& out, Reused<SupportRow>* support);
 
   private:
     int vocab() const { return static_cast<int>(givers_.first.size()) - 1; }

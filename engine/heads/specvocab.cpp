@@ -324,12 +324,13 @@ class SpecVocabHead final : public Head, public HeadThere {
         if (context.support == nullptr) return;
         for (int r = 0; r < rows; ++r) {
             const auto own = shortlist(first + r);
-            SupportRow support{{own.begin(), own.end()}, {}};
+            SupportRow& support = context.support->add();
+            support.ids.assign(own.begin(), own.end());
+            support.logits.clear();
             const auto owners = together_.owners(r);
             for (std::size_t i = 0; i < union_.size(); ++i)
                 if (owners.empty() || (owners[i] & kernels::RowSets::bit(r)) != 0)
                     support.logits.push_back(exact.row_data(r)[i]);
-            context.support->push_back(std::move(support));
         }
     }
 

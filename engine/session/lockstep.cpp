@@ -150,7 +150,7 @@ void Lockstep::accept() {
         judged_.choose(choices_);
     else
         choose_tokens(core_.exec, core_.logits(0, core_.forward.rows), core_.vocab, core_.options.sampling,
-                      places_, choices_);
+                      places_, choosing_, choices_);
     for (Round& round : rounds_)
         round.choices = std::span(choices_).subspan(static_cast<std::size_t>(round.first_row),
                                                     static_cast<std::size_t>(round.tree.size()));
@@ -169,30 +169,32 @@ void Lockstep::judge(Round& round) const {
     if (went_there_ && there_.accepted_there()) {
         out = there_.acceptance(static_cast<std::size_t>(&round - rounds_.data()), round.choices);
         if (rule() == VerifyRule::pq)
-            out = accept_pq(round.tree, judged_.judged_tree(round), round.choices);
+            accept_pq(round.tree, judged_.judged_tree(round), round.choices, out);
         else if (rule() == VerifyRule::typical)
-            out = accept_typical(out.path.back(), round.tree, judged_.judged_tree(round), round.choices);
+            accept_typical(out.path.back(), round.tree, judged_.judged_tree(round), round.choices, out);
         return;
     }
     // The root's own row draws the token that follows the root.
     const TokenPlace& place = places_[static_cast<std::size_t>(round.first_row)];
     if (core_.options.acceptance) {
-        out = accept_replayed(*core_.options.acceptance, round.tree, core_.options.sampling.seed, place,
-                              round.choices);
+        accept_replayed(*core_.options.acceptance, round.tree, core_.options.sampling.seed, place,
+                        round.choices, out);
         return;
     }
     if (rule() == VerifyRule::match) return accept_match(round.tree, round.choices, out);
     if (core_.forward.answered) {
         const JudgedTree judged = judged_.judged_tree(round);
-        out = rule() == VerifyRule::pq
-                  ? accept_pq(round.tree, judged, round.choices)
-                  : accept_typical(core_.options.verify, round.tree, judged, round.choices);
+        if (rule() == VerifyRule::pq)
+            accept_pq(round.tree, judged, round.choices, out);
+        else
+            accept_typical(core_.options.verify, round.tree, judged, round.choices, out);
         return;
     }
     const VerifyRows rows{core_.logits(round.first_row, round.tree.size()), core_.options.sampling};
-    out = rule() == VerifyRule::typical
-              ? accept_typical(core_.exec, core_.options.verify, round.tree, rows, round.choices)
-              : accept_pq(core_.exec, round.tree, rows, place, round.choices);
+    if (rule() == VerifyRule::typical)
+        accept_typical(core_.exec, core_.options.verify, round.tree, rows, round.choices, round.scratch, out);
+    else
+        accept_pq(core_.exec, round.tree, rows, place, round.choices, round.scratch, out);
 }
 
 void Lockstep::accept_round(Round& round) {

@@ -65,6 +65,7 @@ class Lockstep {
     std::vector<HeadState*> head_states_;  ///< of each job
     std::vector<int> nodes_;               ///< of a round's tree
     RowScratch scratch_;
+    ChoiceScratch choosing_;
 };
 
 }  // namespace draftscope

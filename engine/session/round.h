@@ -16,6 +16,8 @@ struct Round {
     void reset(Sequence& of, int longest_path) {
         sequence = &of;
         job = -1;
+        // What the last tree's drafts were drawn from goes back to who draws.
+        tree.drawn_from.clear();
         acceptance.path.reserve(static_cast<std::size_t>(longest_path));
         emitted.clear();
         emitted.reserve(static_cast<std::size_t>(longest_path));
@@ -34,6 +36,7 @@ struct Round {
     int first_row = 0;                ///< of the tree in the step's target forward
     std::span<TargetChoice> choices;  ///< of the step's rows
     Acceptance acceptance;
+    AcceptScratch scratch;           ///< of judging it
     std::vector<TokenId> emitted;    ///< after clipping
     std::vector<TokenId> best;       ///< [path, best_k] top tokens of the path, when something wants them
     std::vector<TokenId> tree_best;  ///< [nodes, best_k], for heads that see the whole tree

@@ -14,7 +14,9 @@ class SpanLog {
   public:
     /// `run_start`: CLOCK_MONOTONIC zero of the run's times.
     SpanLog(PhaseRecorder& recorder, TimeNs run_start)
-        : recorder_(recorder), run_start_(run_start), scale_(TickScale::calibrate()) {}
+        : recorder_(recorder), run_start_(run_start), scale_(TickScale::calibrate()) {
+        events_.reserve(most_expected);
+    }
 
     /// Run time of a tick count: the clock of spans, and of the steps around them.
     TimeNs at(std::uint64_t ticks) const { return scale_.to_monotonic_ns(ticks) - run_start_; }
@@ -29,6 +31,10 @@ class SpanLog {
     std::uint64_t take_dropped() { return recorder_.take_dropped(); }
 
   private:
+    /// Of the deepest trees' steps. What a head's own thread records there is chance: without room for it a
+    /// late step would be the first to need it.
+    static constexpr std::size_t most_expected = 1024;
+
     PhaseRecorder& recorder_;
     TimeNs run_start_;
     const TickScale& scale_;

@@ -21,16 +21,17 @@ double purpose_uniform(Purpose purpose, std::uint64_t seed, std::uint64_t sequen
     return token_uniform(seed, sequence, counter);
 }
 
-/// Which entries of q the settings leave, best first; ties to the lower token id.
-std::vector<std::size_t> kept_entries(const DraftDistribution& q, const SampledDrafts& settings) {
-    std::vector<std::size_t> order(q.probs.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
+/// Makes `order` the entries of q that the settings leave, best first; ties to the lower token id.
+void keep_entries(const DraftDistribution& q, const SampledDrafts& settings,
+                  std::vector<std::uint32_t>& order) {
+    order.resize(q.probs.size());
+    std::iota(order.begin(), order.end(), std::uint32_t{0});
     std::size_t sorted = 0;
     const auto sort_up_to = [&](std::size_t count) {
         count = std::min(count, order.size());
         if (count <= sorted) return;
         const auto at = [&](std::size_t i) { return order.begin() + static_cast<std::ptrdiff_t>(i); };
-        std::partial_sort(at(sorted), at(count), order.end(), [&](std::size_t a, std::size_t b) {
+        std::partial_sort(at(sorted), at(count), order.end(), [&](std::uint32_t a, std::uint32_t b) {
             return q.probs[a] != q.probs[b] ? q.probs[a] > q.probs[b] : q.id_at(a) < q.id_at(b);
         });
         sorted = count;
@@ -39,26 +40,26 @@ std::vector<std::size_t> kept_entries(const DraftDistribution& q, const SampledD
         sort_up_to(static_cast<std::size_t>(settings.top_k));
         order.resize(sorted);
     }
-    if (settings.top_p >= 1.0) return order;
+    if (settings.top_p >= 1.0) return;
     double sum = 0, seen = 0;
-    for (const std::size_t i : order) sum += static_cast<double>(q.probs[i]);
+    for (const std::uint32_t i : order) sum += static_cast<double>(q.probs[i]);
     std::size_t count = 0;
     while (count < order.size() && (count == 0 || seen < settings.top_p * sum)) {
         if (count == sorted) sort_up_to(std::max<std::size_t>(64, 8 * sorted));
         seen += static_cast<double>(q.probs[order[count++]]);
     }
     order.resize(count);
-    return order;
 }
 
-void cut(DraftDistribution& q, const SampledDrafts& settings) {
-    std::vector<float> kept(q.probs.size(), 0.0f);
-    const std::vector<std::size_t> entries = kept_entries(q, settings);
+void cut(DraftDistribution& q, const SampledDrafts& settings, std::vector<std::uint32_t>& kept) {
+    keep_entries(q, settings, kept);
     double sum = 0;
-    for (const std::size_t i : entries) sum += static_cast<double>(q.probs[i]);
+    for (const std::uint32_t i : kept) sum += static_cast<double>(q.probs[i]);
     if (sum <= 0) return;
-    for (const std::size_t i : entries) kept[i] = static_cast<float>(static_cast<double>(q.probs[i]) / sum);
-    q.probs = std::move(kept);
+    // Until all are done, the sign tells those that stay from those that go.
+    for (const std::uint32_t i : kept)
+        q.probs[i] = -static_cast<float>(static_cast<double>(q.probs[i]) / sum);
+    for (float& prob : q.probs) prob = prob < 0 ? -prob : 0.0f;
 }
 
 }  // namespace
@@ -91,31 +92,27 @@ std::span<const float> block_at(std::span<const float> probs, std::size_t b) {
     return probs.subspan(b * block, std::min(block, probs.size() - b * block));
 }
 
-std::vector<double> block_sums(std::span<const float> probs) {
-    std::vector<double> out((probs.size() + block - 1) / block);
+void block_sums(std::span<const float> probs, std::vector<double>& out) {
+    out.resize((probs.size() + block - 1) / block);
     for (std::size_t b = 0; b < out.size(); ++b) out[b] = sum_of(block_at(probs, b));
-    return out;
 }
 
 }  // namespace
 
-DraftDistribution draft_distribution(const kernels::Exec& exec, std::vector<TokenId> ids,
-                                     std::vector<float> logits, const SampledDrafts& settings) {
-    DraftDistribution q;
-    q.ids = std::move(ids);
-    q.probs = std::move(logits);
+void make_distribution(const kernels::Exec& exec, const SampledDrafts& settings, DrawScratch& scratch,
+                       DraftDistribution& q) {
     float most = -std::numeric_limits<float>::infinity();
     for (const float logit : q.probs) most = logit > most ? logit : most;
     if (most == -std::numeric_limits<float>::infinity()) {
-        q.probs.assign(q.probs.size(), 0.0f);
-        return q;
+        std::fill(q.probs.begin(), q.probs.end(), 0.0f);
+        return;
     }
     kernels::exp_row(exec, q.probs, most, static_cast<float>(1.0 / settings.temperature), q.probs);
-    const std::vector<double> sums = block_sums(q.probs);
-    const auto share = static_cast<float>(1.0 / std::accumulate(sums.begin(), sums.end(), 0.0));
+    block_sums(q.probs, scratch.sums);
+    const auto share =
+        static_cast<float>(1.0 / std::accumulate(scratch.sums.begin(), scratch.sums.end(), 0.0));
     for (float& prob : q.probs) prob *= share;
-    if (settings.top_k > 0 || settings.top_p < 1.0) cut(q, settings);
-    return q;
+    if (settings.top_k > 0 || settings.top_p < 1.0) cut(q, settings, scratch.order);
 }
 
 namespace {
@@ -123,7 +120,11 @@ namespace {
 /// What is left of q while drafts are drawn from it, with sums by block so that a draw looks into one.
 class Remaining {
   public:
-    explicit Remaining(const DraftDistribution& q) : probs_(q.probs), sums_(block_sums(q.probs)) {}
+    Remaining(const DraftDistribution& q, DrawScratch& scratch)
+        : probs_(q.probs), sums_(scratch.sums), drawn_(scratch.taken) {
+        block_sums(probs_, sums_);
+        drawn_.clear();
+    }
 
     /// The entry that `uniform` falls on, taken out; size() when nothing is left.
     std::size_t draw(double uniform) {
@@ -163,29 +164,30 @@ class Remaining {
     bool is_drawn(std::size_t i) const { return std::find(drawn_.begin(), drawn_.end(), i) != drawn_.end(); }
 
     std::span<const float> probs_;
-    std::vector<double> sums_;
-    std::vector<std::size_t> drawn_;
+    std::vector<double>& sums_;
+    std::vector<std::size_t>& drawn_;
 };
 
 }  // namespace
 
-std::vector<DrawnDraft> draw_drafts(const DraftDistribution& q, int count, const SampledDrafts& settings,
-                                    std::uint64_t sequence, std::int64_t position) {
-    std::vector<double> uniforms;
+std::span<const DrawnDraft> draw_drafts(const DraftDistribution& q, int count, const SampledDrafts& settings,
+                                        std::uint64_t sequence, std::int64_t position, DrawScratch& scratch) {
+    scratch.uniforms.clear();
     for (int order = 0; order < count; ++order)
-        uniforms.push_back(draft_uniform(settings.seed, sequence, position, order));
-    return draw_drafts(q, uniforms);
+        scratch.uniforms.push_back(draft_uniform(settings.seed, sequence, position, order));
+    return draw_drafts(q, scratch.uniforms, scratch);
 }
 
-std::vector<DrawnDraft> draw_drafts(const DraftDistribution& q, std::span<const double> uniforms) {
-    std::vector<DrawnDraft> drawn;
-    Remaining left(q);
+std::span<const DrawnDraft> draw_drafts(const DraftDistribution& q, std::span<const double> uniforms,
+                                        DrawScratch& scratch) {
+    scratch.drawn.clear();
+    Remaining left(q, scratch);
     for (const double uniform : uniforms) {
         const std::size_t chosen = left.draw(uniform);
         if (chosen == left.size()) break;
-        drawn.push_back({q.id_at(chosen), std::log(q.probs[chosen])});
+        scratch.drawn.push_back({q.id_at(chosen), std::log(q.probs[chosen])});
     }
-    return drawn;
+    return scratch.drawn;
 }
 
 }  // namespace draftscope

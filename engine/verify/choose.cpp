@@ -124,17 +124,17 @@ constexpr int first_best = 64;
 /// The tokens that top-k and top-p leave of each row.
 class Cut {
   public:
-    Cut(kernels::Exec& exec, Rows<const float> logits, const Sampling& sampling)
-        : exec_(exec), logits_(logits), sampling_(sampling) {
+    Cut(kernels::Exec& exec, Rows<const float> logits, const Sampling& sampling, ChoiceScratch& scratch)
+        : exec_(exec), logits_(logits), sampling_(sampling), scratch_(scratch) {
         const bool few = sampling.top_k > 0 && sampling.top_k < logits.cols;
         limit_ = few ? sampling.top_k : logits.cols;
         width_ = few ? limit_ : std::min(limit_, first_best);
-        best_of(logits, width_, best_);
+        best_of(logits, width_, scratch.best);
     }
     /// Best first; valid until the next call.
     std::span<TokenId> row(int r, const RowSampler& sampler) {
         const std::span<TokenId> best(
-            best_.data() + static_cast<std::size_t>(r) * static_cast<std::size_t>(width_),
+            scratch_.best.data() + static_cast<std::size_t>(r) * static_cast<std::size_t>(width_),
             static_cast<std::size_t>(width_));
         if (sampling_.top_p >= 1.0) return best;
         const double sum = limit_ == width_ ? sampler.total(best) : sampler.total();
@@ -144,8 +144,8 @@ class Cut {
             if (count > 0) return found.first(count);
             if (k == limit_) return found;
             k = static_cast<int>(std::min<std::int64_t>(limit_, std::int64_t{k} * 8));
-            best_of(logits_.slice(r, 1), k, more_);
-            found = more_;
+            best_of(logits_.slice(r, 1), k, scratch_.more);
+            found = scratch_.more;
         }
     }
 
@@ -153,26 +153,28 @@ class Cut {
     void best_of(Rows<const float> rows, int k, std::vector<TokenId>& ids) {
         const std::size_t cells = static_cast<std::size_t>(rows.rows) * static_cast<std::size_t>(k);
         ids.resize(cells);
-        values_.resize(cells);
+        scratch_.values.resize(cells);
         kernels::topk(exec_, rows, k, Rows<std::int32_t>(ids.data(), rows.rows, k),
-                      Rows<float>(values_.data(), rows.rows, k));
+                      Rows<float>(scratch_.values.data(), rows.rows, k));
     }
 
     kernels::Exec& exec_;
     Rows<const float> logits_;
     const Sampling& sampling_;
+    ChoiceScratch& scratch_;
     int limit_ = 0, width_ = 0;
-    std::vector<TokenId> best_, more_;
-    std::vector<float> values_;
 };
 
 void choose_sampled(kernels::Exec& exec, Rows<const float> logits, const Sampling& sampling,
-                    std::span<const TokenPlace> places, std::vector<TargetChoice>& out) {
+                    std::span<const TokenPlace> places, ChoiceScratch& scratch,
+                    std::vector<TargetChoice>& out) {
     const auto rows = static_cast<std::size_t>(logits.rows);
     const int blocks = (logits.cols + kernels::exp_sums_block - 1) / kernels::exp_sums_block;
     const float inverse = inverse_temperature(sampling);
-    std::vector<float> tops(rows), sums(rows * static_cast<std::size_t>(blocks));
-    const Rows<float> by_block(sums.data(), logits.rows, blocks);
+    std::vector<float>& tops = scratch.tops;
+    tops.resize(rows);
+    scratch.sums.resize(rows * static_cast<std::size_t>(blocks));
+    const Rows<float> by_block(scratch.sums.data(), logits.rows, blocks);
     kernels::exp_sums(exec, logits, inverse, tops, by_block);
     const auto sampler_of = [&](int r) {
         return RowSampler(logits.row(r), tops[static_cast<std::size_t>(r)], by_block.row(r), inverse);
@@ -187,7 +189,7 @@ void choose_sampled(kernels::Exec& exec, Rows<const float> logits, const Samplin
             out[static_cast<std::size_t>(r)] = sampler_of(r).draw(uniform_of(r));
         return;
     }
-    Cut kept(exec, logits, sampling);
+    Cut kept(exec, logits, sampling, scratch);
     for (int r = 0; r < logits.rows; ++r) {
         const RowSampler sampler = sampler_of(r);
         out[static_cast<std::size_t>(r)] = sampler.draw(uniform_of(r), kept.row(r, sampler));
@@ -227,12 +229,19 @@ float probability_of(const TargetChoice& choice, const Sampling& sampling, float
 }
 
 void choose_tokens(kernels::Exec& exec, Rows<const float> logits, int vocab, const Sampling& sampling,
-                   std::span<const TokenPlace> places, std::vector<TargetChoice>& out) {
+                   std::span<const TokenPlace> places, ChoiceScratch& scratch,
+                   std::vector<TargetChoice>& out) {
     assert(vocab <= logits.cols && places.size() == static_cast<std::size_t>(logits.rows));
     const Rows<const float> real(logits.data, logits.rows, vocab, logits.stride);
     out.assign(static_cast<std::size_t>(logits.rows), {});
     if (sampling.temperature <= 0) return choose_greedy(exec, real, out);
-    choose_sampled(exec, real, sampling, places, out);
+    choose_sampled(exec, real, sampling, places, scratch, out);
+}
+
+void choose_tokens(kernels::Exec& exec, Rows<const float> logits, int vocab, const Sampling& sampling,
+                   std::span<const TokenPlace> places, std::vector<TargetChoice>& out) {
+    ChoiceScratch scratch;
+    choose_tokens(exec, logits, vocab, sampling, places, scratch, out);
 }
 
 }  // namespace draftscope

@@ -20,8 +20,18 @@ constexpr std::size_t block = 512;
 /// need not add up to 1; `sum` says what they add up to.
 class Residual {
   public:
-    Residual(const kernels::Exec& exec, const VerifyRows& rows, const TargetChoice& choice, int node)
-        : exec_(exec), rows_(rows), choice_(choice), logits_(rows.logits.row(node)) {}
+    Residual(const kernels::Exec& exec, const VerifyRows& rows, const TargetChoice& choice, int node,
+             AcceptScratch& scratch)
+        : exec_(exec),
+          rows_(rows),
+          choice_(choice),
+          logits_(rows.logits.row(node)),
+          weights_(scratch.weights),
+          rest_(scratch.rest),
+          sums_(scratch.sums),
+          rest_sums_(scratch.rest_sums) {
+        weights_.clear();
+    }
 
     double probability(TokenId token) const {
         const auto i = static_cast<std::size_t>(token);
@@ -95,16 +105,16 @@ class Residual {
         replace();
     }
     void replace() {
-        std::vector<double> sums((rest_.size() + block - 1) / block);
+        rest_sums_.resize((rest_.size() + block - 1) / block);
         double sum = 0;
-        for (std::size_t b = 0; b < sums.size(); ++b) {
-            sums[b] = sum_of(std::span<const float>(rest_).subspan(b * block).first(
+        for (std::size_t b = 0; b < rest_sums_.size(); ++b) {
+            rest_sums_[b] = sum_of(std::span<const float>(rest_).subspan(b * block).first(
                 std::min(block, rest_.size() - b * block)));
-            sum += sums[b];
+            sum += rest_sums_[b];
         }
         if (sum <= 0 && !weights_.empty()) return;
         std::swap(weights_, rest_);
-        sums_ = std::move(sums);
+        std::swap(sums_, rest_sums_);
         sum_ = sum;
     }
 
@@ -112,15 +122,17 @@ class Residual {
     const VerifyRows& rows_;
     const TargetChoice& choice_;
     std::span<const float> logits_;
-    std::vector<float> weights_, rest_;
-    std::vector<double> sums_;  ///< of weights, by block
+    std::vector<float>&weights_, &rest_;
+    std::vector<double>&sums_, &rest_sums_;  ///< of them, by block
     double sum_ = 0;
 };
 
 /// What is left of q while drafts of it are rejected.
 class Undrawn {
   public:
-    explicit Undrawn(const DraftDistribution& q) : q_(q) {}
+    Undrawn(const DraftDistribution& q, AcceptScratch& scratch) : q_(q), left_(scratch.left) {
+        left_.clear();
+    }
 
     /// Of `token`, a draft from q.
     double probability(TokenId token) const {
@@ -147,21 +159,22 @@ class Undrawn {
     }
 
     const DraftDistribution& q_;
-    std::vector<float> left_;  ///< empty: all of it
+    std::vector<float>& left_;  ///< empty: all of it
     double sum_ = 1;
 };
 
 /// Tries the children of `node` in the order in which they were drawn. Returns the accepted one, or -1 with
 /// the bonus drawn from what is left.
 int try_children(const kernels::Exec& exec, const DraftTree& tree, const VerifyRows& rows,
-                 const TokenPlace& place, int node, const TargetChoice& choice, TokenId& bonus) {
+                 const TokenPlace& place, int node, const TargetChoice& choice, AcceptScratch& scratch,
+                 TokenId& bonus) {
     const auto n = static_cast<std::size_t>(node);
     const std::int64_t position = place.position + tree.depths[n];
     const std::uint64_t seed = rows.sampling.seed;
     const DraftDistribution* q = tree.drawn_from.empty() ? nullptr : tree.drawn_from[n].get();
     std::optional<Undrawn> left;
-    if (q != nullptr) left.emplace(*q);
-    Residual residual(exec, rows, choice, node);
+    if (q != nullptr) left.emplace(*q, scratch);
+    Residual residual(exec, rows, choice, node, scratch);
     int order = 0;
     for (std::size_t i = n + 1; i < tree.tokens.size(); ++i) {
         if (tree.parents[i] != node) continue;
@@ -185,36 +198,36 @@ int try_children(const kernels::Exec& exec, const DraftTree& tree, const VerifyR
 
 }  // namespace
 
-Acceptance accept_pq(const kernels::Exec& exec, const DraftTree& tree, const VerifyRows& rows,
-                     const TokenPlace& place, std::span<TargetChoice> choices) {
+void accept_pq(const kernels::Exec& exec, const DraftTree& tree, const VerifyRows& rows,
+               const TokenPlace& place, std::span<TargetChoice> choices, AcceptScratch& scratch,
+               Acceptance& out) {
     assert(choices.size() == tree.tokens.size() && rows.sampling.temperature > 0);
-    Acceptance result;
+    out.path.clear();
     for (int node = 0; node >= 0;) {
-        result.path.push_back(node);
-        node = try_children(exec, tree, rows, place, node, choices[static_cast<std::size_t>(node)],
-                            result.bonus);
+        out.path.push_back(node);
+        node = try_children(exec, tree, rows, place, node, choices[static_cast<std::size_t>(node)], scratch,
+                            out.bonus);
     }
-    emit_path(tree, rows, result, choices);
-    return result;
+    emit_path(tree, rows, out, choices);
 }
 
-Acceptance accept_pq(const DraftTree& tree, const JudgedTree& judged, std::span<TargetChoice> choices) {
+void accept_pq(const DraftTree& tree, const JudgedTree& judged, std::span<TargetChoice> choices,
+               Acceptance& out) {
     assert(choices.size() == tree.tokens.size() && judged.accepted.size() == choices.size());
-    Acceptance result;
+    out.path.clear();
     for (int node = 0; node >= 0;) {
-        result.path.push_back(node);
+        out.path.push_back(node);
         const auto n = static_cast<std::size_t>(node);
         int next = -1, order = judged.accepted[n];
         for (std::size_t i = n + 1; order >= 0 && i < tree.tokens.size(); ++i)
             if (tree.parents[i] == node && order-- == 0) next = static_cast<int>(i);
         node = next;
     }
-    const auto last = static_cast<std::size_t>(result.path.back());
+    const auto last = static_cast<std::size_t>(out.path.back());
     if (judged.bonus[last] != no_token)
         emit(judged, judged.bonus[last], judged.bonus_logits[last], choices[last]);
-    result.bonus = choices[last].token;
-    emit_drafts(tree, judged, result.path, choices);
-    return result;
+    out.bonus = choices[last].token;
+    emit_drafts(tree, judged, out.path, choices);
 }
 
 }  // namespace draftscope

@@ -80,11 +80,10 @@ Result<std::optional<ReplayedAcceptance>> parse_acceptance(const std::string& te
     return bad_input("--acceptance {}: unknown; use real, rate:R or trace:FILE", text);
 }
 
-Acceptance accept_replayed(const ReplayedAcceptance& replayed, const DraftTree& tree, std::uint64_t seed,
-                           const TokenPlace& place, std::span<const TargetChoice> choices) {
+void accept_replayed(const ReplayedAcceptance& replayed, const DraftTree& tree, std::uint64_t seed,
+                     const TokenPlace& place, std::span<const TargetChoice> choices, Acceptance& out) {
     assert(choices.size() == tree.tokens.size() && !replayed.rates.empty());
-    Acceptance result;
-    result.path.push_back(0);
+    out.path.assign(1, 0);
     int at = 0;
     std::size_t depth = 0;
     for (int node = 1; node < static_cast<int>(tree.tokens.size()); ++node) {
@@ -94,10 +93,9 @@ Acceptance accept_replayed(const ReplayedAcceptance& replayed, const DraftTree& 
         if (accept_uniform(seed, place.sequence, position, 0) >= rate) break;
         at = node;
         ++depth;
-        result.path.push_back(node);
+        out.path.push_back(node);
     }
-    result.bonus = choices[static_cast<std::size_t>(at)].token;
-    return result;
+    out.bonus = choices[static_cast<std::size_t>(at)].token;
 }
 
 }  // namespace draftscope

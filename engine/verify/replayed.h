@@ -21,7 +21,7 @@ Result<std::optional<ReplayedAcceptance>> parse_acceptance(const std::string& te
 
 /// Follows the first, that is the drafter's best, child as far as the rates and the tree allow. The random
 /// numbers are those of the seed, sequence and position. The bonus is the target's choice.
-Acceptance accept_replayed(const ReplayedAcceptance& replayed, const DraftTree& tree, std::uint64_t seed,
-                           const TokenPlace& place, std::span<const TargetChoice> choices);
+void accept_replayed(const ReplayedAcceptance& replayed, const DraftTree& tree, std::uint64_t seed,
+                     const TokenPlace& place, std::span<const TargetChoice> choices, Acceptance& out);
 
 }  // namespace draftscope

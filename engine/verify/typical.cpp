@@ -29,14 +29,20 @@ double entropy_of(const VerifyRows& rows, const TargetChoice& choice, int node) 
 /// `look_at` is told which inner nodes' thresholds the next level needs, as an entropy may cost a pass over
 /// the vocabulary, and most nodes lie behind one that was refused.
 template <typename LookAt, typename ThresholdOf, typename ProbabilityOf>
-int longest_path(const DraftTree& tree, LookAt look_at, ThresholdOf threshold, ProbabilityOf probability) {
+int longest_path(const DraftTree& tree, AcceptScratch& scratch, LookAt look_at, ThresholdOf threshold,
+                 ProbabilityOf probability) {
     const std::size_t nodes = tree.tokens.size();
-    std::vector<char> inner(nodes, 0), accepted(nodes, 0);
+    std::vector<char>&inner = scratch.inner, &accepted = scratch.accepted;
+    inner.assign(nodes, 0);
     for (std::size_t i = 1; i < nodes; ++i) inner[static_cast<std::size_t>(tree.parents[i])] = 1;
-    std::vector<double> likelihood(nodes, 0.0);
+    std::vector<double>& likelihood = scratch.likelihoods;
+    likelihood.assign(nodes, 0.0);
+    accepted.assign(nodes, 0);
     accepted[0] = 1;
     std::size_t best = 0;
-    std::vector<std::size_t> wanted{0};
+    std::vector<std::size_t>& wanted = scratch.wanted;
+    wanted.reserve(nodes);
+    wanted.assign(1, 0);
     for (int depth = tree.depths[0] + 1; !wanted.empty(); ++depth) {
         std::erase_if(wanted, [&](std::size_t i) { return inner[i] == 0; });
         look_at(wanted);
@@ -57,10 +63,12 @@ int longest_path(const DraftTree& tree, LookAt look_at, ThresholdOf threshold, P
 
 }  // namespace
 
-Acceptance accept_typical(kernels::Exec& exec, const VerifySpec& spec, const DraftTree& tree,
-                          const VerifyRows& rows, std::span<TargetChoice> choices) {
+void accept_typical(kernels::Exec& exec, const VerifySpec& spec, const DraftTree& tree,
+                    const VerifyRows& rows, std::span<TargetChoice> choices, AcceptScratch& scratch,
+                    Acceptance& out) {
     assert(choices.size() == tree.tokens.size());
-    std::vector<double> thresholds(tree.tokens.size(), 0.0);
+    std::vector<double>& thresholds = scratch.thresholds;
+    thresholds.assign(tree.tokens.size(), 0.0);
     const auto look_at = [&](std::span<const std::size_t> nodes) {
         exec.parallel(static_cast<int>(nodes.size()), [&](int w) {
             const std::size_t i = nodes[static_cast<std::size_t>(w)];
@@ -68,42 +76,39 @@ Acceptance accept_typical(kernels::Exec& exec, const VerifySpec& spec, const Dra
         });
     };
     const int last = longest_path(
-        tree, look_at, [&](std::size_t i) { return thresholds[i]; },
+        tree, scratch, look_at, [&](std::size_t i) { return thresholds[i]; },
         [&](std::size_t i) {
             const float logit = rows.logits.row_data(tree.parents[i])[tree.tokens[i]];
             return probability_of(choices[static_cast<std::size_t>(tree.parents[i])], rows.sampling, logit);
         });
-    Acceptance result;
-    result.path = path_to(tree, last);
+    path_to(tree, last, out.path);
     // Where no draft follows, the target's best token does.
     for (std::size_t i = 0; i < choices.size(); ++i) emit_best(rows, static_cast<int>(i), choices[i]);
-    result.bonus = choices[static_cast<std::size_t>(last)].token;
-    emit_path(tree, rows, result, choices);
-    return result;
+    out.bonus = choices[static_cast<std::size_t>(last)].token;
+    emit_path(tree, rows, out, choices);
 }
 
-Acceptance accept_typical(const VerifySpec& spec, const DraftTree& tree, const JudgedTree& judged,
-                          std::span<TargetChoice> choices) {
+void accept_typical(const VerifySpec& spec, const DraftTree& tree, const JudgedTree& judged,
+                    std::span<TargetChoice> choices, Acceptance& out) {
     assert(choices.size() == tree.tokens.size() && judged.entropies.size() == choices.size());
+    AcceptScratch scratch;
     const int last = longest_path(
-        tree, [](std::span<const std::size_t>) {},
+        tree, scratch, [](std::span<const std::size_t>) {},
         [&](std::size_t i) { return threshold_of(spec, static_cast<double>(judged.entropies[i])); },
         [&](std::size_t i) {
             return probability_of(choices[static_cast<std::size_t>(tree.parents[i])], judged.sampling,
                                   judged.draft_logits[i]);
         });
-    return accept_typical(last, tree, judged, choices);
+    accept_typical(last, tree, judged, choices, out);
 }
 
-Acceptance accept_typical(int last, const DraftTree& tree, const JudgedTree& judged,
-                          std::span<TargetChoice> choices) {
-    Acceptance result;
-    result.path = path_to(tree, last);
+void accept_typical(int last, const DraftTree& tree, const JudgedTree& judged,
+                    std::span<TargetChoice> choices, Acceptance& out) {
+    path_to(tree, last, out.path);
     for (std::size_t i = 0; i < choices.size(); ++i)
         emit(judged, judged.best[i], judged.best_logits[i], choices[i]);
-    result.bonus = choices[static_cast<std::size_t>(last)].token;
-    emit_drafts(tree, judged, result.path, choices);
-    return result;
+    out.bonus = choices[static_cast<std::size_t>(last)].token;
+    emit_drafts(tree, judged, out.path, choices);
 }
 
 }  // namespace draftscope

@@ -39,10 +39,21 @@ struct TokenPlace {
     std::int64_t position = 0;  ///< absolute, 0 = first prompt token
 };
 
+/// What draws are made with; whoever draws again and again keeps it for its memory.
+struct ChoiceScratch {
+    std::vector<float> tops, sums;    ///< of rows, and of their blocks
+    std::vector<TokenId> best, more;  ///< tokens that top-k and top-p may leave
+    std::vector<float> values;        ///< their logits
+};
+
 /// The one token the target draws after each row of `logits` [rows, vocab padded]: argmax (ties to the lower
 /// id), or inverse-CDF in id order with token_uniform(seed, places[row]). `vocab` hides padding rows.
 /// Sampling: temperature, then top-k, then top-p (smallest set of the remaining that reaches it, best first,
 /// ties to the lower id).
+void choose_tokens(kernels::Exec& exec, Rows<const float> logits, int vocab, const Sampling& sampling,
+                   std::span<const TokenPlace> places, ChoiceScratch& scratch,
+                   std::vector<TargetChoice>& out);
+/// The same in memory of its own.
 void choose_tokens(kernels::Exec& exec, Rows<const float> logits, int vocab, const Sampling& sampling,
                    std::span<const TokenPlace> places, std::vector<TargetChoice>& out);
 
@@ -71,8 +82,18 @@ struct Acceptance {
     std::vector<int> path;     ///< accepted nodes, root first; accepted drafts = path.size() - 1
     TokenId bonus = no_token;  ///< emitted after the last accepted node
 };
-/// Exact match (DESIGN section 3): follow the child whose token is the target's own choice. `out` keeps its
-/// memory.
+/// What trees are judged with; whoever judges again and again keeps it for its memory. Of one tree at a time.
+struct AcceptScratch {
+    // Typical acceptance, by node.
+    std::vector<double> thresholds, likelihoods;
+    std::vector<char> inner, accepted;
+    std::vector<std::size_t> wanted;  ///< inner nodes whose children are looked at next
+    // Rejection sampling, by token: what is left of p, and of q.
+    std::vector<float> weights, rest, left;
+    std::vector<double> sums, rest_sums;  ///< by block
+};
+/// All rules leave what they accept in `out`, which keeps its memory.
+/// Exact match (DESIGN section 3): follow the child whose token is the target's own choice.
 void accept_match(const DraftTree& tree, std::span<const TargetChoice> choices, Acceptance& out);
 
 /// The target's rows over a tree, [nodes, vocab] without padding.
@@ -83,8 +104,9 @@ struct VerifyRows {
 /// Medusa (arXiv 2401.10774), typical acceptance: a draft is kept when p(x) > min(epsilon, delta exp(-H(p)))
 /// after an accepted parent; the longest such path wins, of several the likeliest; the bonus is the target's
 /// best token. `choices` as choose_tokens left them; afterwards they say what this rule emits.
-Acceptance accept_typical(kernels::Exec& exec, const VerifySpec& spec, const DraftTree& tree,
-                          const VerifyRows& rows, std::span<TargetChoice> choices);
+void accept_typical(kernels::Exec& exec, const VerifySpec& spec, const DraftTree& tree,
+                    const VerifyRows& rows, std::span<TargetChoice> choices, AcceptScratch& scratch,
+                    Acceptance& out);
 
 /// What a device says of the target's rows over a tree, instead of the rows: what typical acceptance and
 /// rejection sampling need of them. By node.
@@ -98,19 +120,21 @@ struct JudgedTree {
     std::vector<TokenId> bonus;           ///< and what follows then; no_token = the choice as it is
     std::vector<float> bonus_logits;
 };
-Acceptance accept_typical(const VerifySpec& spec, const DraftTree& tree, const JudgedTree& judged,
-                          std::span<TargetChoice> choices);
+void accept_typical(const VerifySpec& spec, const DraftTree& tree, const JudgedTree& judged,
+                    std::span<TargetChoice> choices, Acceptance& out);
 /// The same where the path's last node is known.
-Acceptance accept_typical(int last, const DraftTree& tree, const JudgedTree& judged,
-                          std::span<TargetChoice> choices);
-Acceptance accept_pq(const DraftTree& tree, const JudgedTree& judged, std::span<TargetChoice> choices);
+void accept_typical(int last, const DraftTree& tree, const JudgedTree& judged,
+                    std::span<TargetChoice> choices, Acceptance& out);
+void accept_pq(const DraftTree& tree, const JudgedTree& judged, std::span<TargetChoice> choices,
+               Acceptance& out);
 
 /// Speculative sampling (Leviathan et al. 2023) and its form for trees drawn without replacement (EAGLE-1): a
 /// node's children are tried in the order drawn, each kept with probability min(1, p/q); a rejection leaves p
 /// := norm(max(0, p - q)) and takes the draft out of q; the bonus is drawn from what is left of p. A tree
 /// that was not drawn has certain drafts, q = 1. `place` is that of the token after the root; `choices` as
 /// for accept_typical; temperature > 0.
-Acceptance accept_pq(const kernels::Exec& exec, const DraftTree& tree, const VerifyRows& rows,
-                     const TokenPlace& place, std::span<TargetChoice> choices);
+void accept_pq(const kernels::Exec& exec, const DraftTree& tree, const VerifyRows& rows,
+               const TokenPlace& place, std::span<TargetChoice> choices, AcceptScratch& scratch,
+               Acceptance& out);
 
 }  // namespace draftscope

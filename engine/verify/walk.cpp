@@ -4,11 +4,10 @@
 
 namespace draftscope {
 
-std::vector<int> path_to(const DraftTree& tree, int node) {
-    std::vector<int> path;
+void path_to(const DraftTree& tree, int node, std::vector<int>& path) {
+    path.clear();
     for (int at = node; at >= 0; at = tree.parents[static_cast<std::size_t>(at)]) path.push_back(at);
     std::reverse(path.begin(), path.end());
-    return path;
 }
 
 void emit(const VerifyRows& rows, int node, TokenId token, TargetChoice& choice) {

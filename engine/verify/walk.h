@@ -5,8 +5,8 @@
 /// Shared by the rules under which the target does not simply emit its own token everywhere.
 namespace draftscope {
 
-/// Nodes from the root to `node`.
-std::vector<int> path_to(const DraftTree& tree, int node);
+/// Makes `path` the nodes from the root to `node`.
+void path_to(const DraftTree& tree, int node, std::vector<int>& path);
 
 /// Makes `token` what the target emits after `node`.
 void emit(const VerifyRows& rows, int node, TokenId token, TargetChoice& choice);

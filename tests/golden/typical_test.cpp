@@ -19,6 +19,8 @@ TEST(TypicalGolden, AcceptsWhatThePublishedRuleAccepts) {
     EXPECT_EQ(document["delta"].get<double>(), spec.delta);
     const auto exec = kernels::make_cpu_exec(1);
     int drafts = 0, forks = 0;
+    AcceptScratch scratch;
+    Acceptance found;
     for (const auto& one : document["cases"]) {
         const auto tokens = one["tokens"].get<std::vector<TokenId>>();
         const auto parents = one["parents"].get<std::vector<int>>();
@@ -34,7 +36,7 @@ TEST(TypicalGolden, AcceptsWhatThePublishedRuleAccepts) {
         std::vector<TokenPlace> places(tokens.size());
         std::vector<TargetChoice> choices;
         choose_tokens(*exec, rows, vocab, sampling, places, choices);
-        const Acceptance found = accept_typical(*exec, spec, tree, {rows, sampling}, choices);
+        accept_typical(*exec, spec, tree, {rows, sampling}, choices, scratch, found);
         const auto path = one["path"].get<std::vector<int>>();
         EXPECT_EQ(found.path, path);
         EXPECT_EQ(found.bonus, one["bonus"].get<TokenId>());

@@ -101,7 +101,9 @@ class ResidualOps : public DevicePair {
         EXPECT_TRUE(on.finish().ok());
         JudgedTree tree_judged{sampling, draft_logits, {}, {}, {}, {}, {}, {}};
         take_residuals(answers, node_of, tree_judged);
-        return accept_pq(tree, tree_judged, choices);
+        Acceptance accepted;
+        accept_pq(tree, tree_judged, choices, accepted);
+        return accepted;
     }
 };
 
@@ -111,6 +113,7 @@ TEST_P(ResidualOps, PathsAreTheHosts) {
     const auto exec = kernels::make_cpu_exec(1);
     Rng rng(11);
     int trees = 0, apart = 0, drafts = 0, rejected = 0;
+    AcceptScratch scratch;
     for (const int vocab : {9, 33, 1000, 49152})
         for (int turn = 0; turn < 24; ++turn) {
             if (too_large(std::int64_t{vocab} * 200)) continue;
@@ -132,7 +135,8 @@ TEST_P(ResidualOps, PathsAreTheHosts) {
             choose_tokens(*exec, logits, vocab, sampling, places, expected_choices);
             const auto drawn = expected_choices;
             const Rows<const float> real(values.data(), rows, vocab, stride);
-            const Acceptance expected = accept_pq(*exec, tree, {real, sampling}, place, expected_choices);
+            Acceptance expected;
+            accept_pq(*exec, tree, {real, sampling}, place, expected_choices, scratch, expected);
             for (const bool on_twin : {false, true}) {
                 auto choices = drawn;
                 const Acceptance found = judged(on_twin ? twin() : device(), tree, values, stride, vocab,

@@ -105,11 +105,12 @@ void TwinDevice::draft(const DraftOp& op) {
         const int support = op.sizes == nullptr ? op.support : *row(op.sizes, m, 1, "draft sizes");
         if (support < 0 || support > op.support) reject("draft", "more columns than said");
         float* logits = row(op.logits, m * op.stride, size(support), "draft logits");
-        const DraftDistribution q =
-            draft_distribution(*exec, {}, std::vector<float>(logits, logits + support), settings);
+        DraftDistribution q{{}, {logits, logits + support}};
+        DrawScratch scratch;
+        make_distribution(*exec, settings, scratch, q);
         std::copy(q.probs.begin(), q.probs.end(), logits);
         const double* uniforms = row(op.uniforms, std::int64_t{m} * op.k, size(op.k), "draft uniforms");
-        const std::vector<DrawnDraft> drawn = draw_drafts(q, {uniforms, size(op.k)});
+        const std::span<const DrawnDraft> drawn = draw_drafts(q, {uniforms, size(op.k)}, scratch);
         for (int d = 0; d < op.k; ++d) {
             const bool there = size(d) < drawn.size();
             std::int32_t id = there ? drawn[size(d)].token : -1;

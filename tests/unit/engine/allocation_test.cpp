@@ -115,6 +115,20 @@ class MeasuringSink final : public RecordSink {
     StepAllocations& allocations_;
 };
 
+const std::vector<std::string> heads = {"full",
+                                        "fr-spec:v=40",
+                                        "fr-spec:v=40+rdk",
+                                        "vocabtrim-t",
+                                        "bcl",
+                                        "slimspec",
+                                        "microspec:wmax=64",
+                                        "microspec:wmax=64,gather=sync",
+                                        "microspec:wmax=64,gather=indexed",
+                                        "specvocab:k=24",
+                                        "specvocab:k=24,share=per-row",
+                                        "coral",
+                                        "dynaspec"};
+
 /// Random targets with every drafter and head; of a vocabulary whose logits are written, and of one whose are
 /// not.
 class Allocations : public ::testing::TestWithParam<int> {
@@ -174,14 +188,10 @@ TEST_P(Allocations, StepsWithoutAHeadTakeNone) {
     }
 }
 
-/// MicroSpec packs on this thread here: beside it, who asks for the memory of a growing window is chance.
 TEST_P(Allocations, StepsWithHeadsTakeNone) {
     for (const int batch : {1, 2}) {
         setting_.batch = batch;
-        for (const std::string head : {"full", "fr-spec:v=40", "vocabtrim-t", "bcl", "slimspec",
-                                       "microspec:wmax=64,gather=sync", "microspec:wmax=64,gather=indexed",
-                                       "specvocab:k=24", "specvocab:k=24,share=per-row", "coral", "dynaspec"})
-            decode("eagle2", head);
+        for (const std::string& head : heads) decode("eagle2", head);
         for (const std::string head : {"full", "fr-spec:v=40"}) decode("eagle3", head);
     }
 }
@@ -194,6 +204,53 @@ TEST_P(Allocations, StepsOfPathHeadsTakeNone) {
 TEST_P(Allocations, StepsOfFixedTreesTakeNone) {
     setting_.tree = "choices:mc_sim_7b_63,levels=4";
     for (const std::string drafter : {"eagle2", "medusa"}) decode(drafter, "full");
+}
+
+/// Every way to choose a token.
+TEST_P(Allocations, SampledStepsTakeNone) {
+    setting_.temperature = 0.9;
+    for (const auto& [top_p, top_k] :
+         {std::pair(1.0, 0), std::pair(1.0, 9), std::pair(0.7, 0), std::pair(0.8, 20)}) {
+        setting_.top_p = top_p;
+        setting_.top_k = top_k;
+        for (const std::string rule : {"match", "typical", "pq"}) {
+            setting_.verify = rule;
+            setting_.batch = rule == "typical" ? 1 : 2;
+            decode("eagle2", "full");
+        }
+    }
+    for (const std::string rule : {"match", "typical", "pq"}) {
+        setting_.verify = rule;
+        setting_.temperature = 0.9;
+        decode("none", "full");
+        decode("medusa", "full");
+        // A text that hardly repeats would bring its first draft after the warm-up.
+        setting_.temperature = 0.1;
+        decode("ngram", "full");
+    }
+}
+
+TEST_P(Allocations, StepsOfReplayedAcceptanceTakeNone) {
+    setting_.acceptance = "rate:0.8";
+    for (const double temperature : {0.0, 0.9}) {
+        setting_.temperature = temperature;
+        decode("eagle2", "full");
+    }
+}
+
+/// Each head says in its own way what drafts are drawn from.
+TEST_P(Allocations, StepsOfDrawnDraftsTakeNone) {
+    setting_.temperature = 0.9;
+    setting_.verify = "pq";
+    for (const int top_k : {0, 9}) {
+        setting_.top_k = top_k;
+        for (const std::string& head : heads) decode("eagle2", head);
+        decode("eagle3", "full");
+        for (const std::string drafter : {"medusa", "hydra"})
+            for (const std::string head : {"fr-spec:v=40", "specvocab:k=24"}) decode(drafter, head);
+    }
+    setting_.tree = "choices:mc_sim_7b_63,levels=4";
+    decode("eagle2", "full");
 }
 
 /// The rows of a step leave with the record that owns them; what they are made with stays.

@@ -79,10 +79,18 @@ ChiSquare chi_square(const std::vector<double>& probabilities, const std::vector
     return result;
 }
 
+DraftDistribution distribution_of(std::vector<TokenId> ids, std::vector<float> logits,
+                                  const SampledDrafts& settings) {
+    DraftDistribution q{std::move(ids), std::move(logits)};
+    DrawScratch scratch;
+    make_distribution(*kernels::make_cpu_exec(1), settings, scratch, q);
+    return q;
+}
+
 TEST(DrawDrafts, AreDrawsWithoutReplacement) {
     const std::vector<float> logits = {0.0f, 1.0f, -1.0f, 2.0f, 0.5f};
-    const auto exec = kernels::make_cpu_exec(1);
-    const DraftDistribution q = draft_distribution(*exec, {2, 3, 5, 7, 11}, logits, {0.8});
+    const DraftDistribution q = distribution_of({2, 3, 5, 7, 11}, logits, {0.8});
+    DrawScratch scratch;
     EXPECT_NEAR(std::accumulate(q.probs.begin(), q.probs.end(), 0.0), 1.0, 1e-6);
     std::vector<double> pairs;
     for (std::size_t a = 0; a < 5; ++a)
@@ -93,14 +101,15 @@ TEST(DrawDrafts, AreDrawsWithoutReplacement) {
     std::vector<int> counts(25, 0);
     const std::map<TokenId, std::size_t> index = {{2, 0}, {3, 1}, {5, 2}, {7, 3}, {11, 4}};
     for (std::uint64_t sequence = 0; sequence < 20000; ++sequence) {
-        const auto drawn = draw_drafts(q, 2, {0.8, 9}, sequence, 17);
+        const auto drawn = draw_drafts(q, 2, {0.8, 9}, sequence, 17, scratch);
         ASSERT_EQ(drawn.size(), 2u);
         ++counts[index.at(drawn[0].token) * 5 + index.at(drawn[1].token)];
     }
     const ChiSquare fit = chi_square(pairs, counts);
     EXPECT_FALSE(fit.rejects()) << fit.statistic << " with " << fit.freedom;
     // No more than there are, each once.
-    auto all = draw_drafts(q, 9, {0.8, 9}, 3, 4);
+    const auto drawn = draw_drafts(q, 9, {0.8, 9}, 3, 4, scratch);
+    std::vector<DrawnDraft> all(drawn.begin(), drawn.end());
     std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.token < b.token; });
     ASSERT_EQ(all.size(), 5u);
     for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(all[i].token, q.ids[i]);
@@ -119,13 +128,13 @@ TEST(DraftDistribution, IsCutAsTheTargetsRowIs) {
         std::vector<float> rising;
         for (const std::size_t i : by_id) rising.push_back(logits[i]);
         const std::vector<double> expected = distribution(rising, sampling);
-        const auto exec = kernels::make_cpu_exec(1);
-        const DraftDistribution q = draft_distribution(*exec, ids, logits, settings);
+        const DraftDistribution q = distribution_of(ids, logits, settings);
         for (std::size_t i = 0; i < by_id.size(); ++i)
             EXPECT_NEAR(static_cast<double>(q.probs[by_id[i]]), expected[i], 1e-6)
                 << "T=" << sampling.temperature << " p=" << sampling.top_p << " k=" << sampling.top_k;
         // No draw leaves what was kept.
-        for (const DrawnDraft& one : draw_drafts(q, 8, settings, 1, 2))
+        DrawScratch scratch;
+        for (const DrawnDraft& one : draw_drafts(q, 8, settings, 1, 2, scratch))
             EXPECT_TRUE(std::isfinite(one.logprob));
     }
 }
@@ -138,10 +147,15 @@ ChiSquare first_token(const Sampling& sampling, int children, bool pick_best = f
     const std::vector<float> draft = {0.1f, 1.8f, 0.0f, 1.0f, -3.0f, 2.0f, 0.5f};
     const SampledDrafts drafts{sampling.temperature, sampling.seed, sampling.top_p, sampling.top_k};
     const auto exec = kernels::make_cpu_exec(1);
-    const auto q = std::make_shared<DraftDistribution>(draft_distribution(*exec, {}, draft, drafts));
+    const auto q = std::make_shared<DraftDistribution>(distribution_of({}, draft, drafts));
     std::vector<int> counts(target.size(), 0);
+    // Kept from tree to tree: what one leaves there must be nothing to the next.
+    DrawScratch drawing;
+    AcceptScratch judging;
+    Acceptance result;
     for (std::uint64_t sequence = 0; sequence < 8000; ++sequence) {
-        std::vector<DrawnDraft> drawn = draw_drafts(*q, children, drafts, sequence, 5);
+        const auto in_order = draw_drafts(*q, children, drafts, sequence, 5, drawing);
+        std::vector<DrawnDraft> drawn(in_order.begin(), in_order.end());
         if (pick_best) {
             std::sort(drawn.begin(), drawn.end(),
                       [](const DrawnDraft& a, const DrawnDraft& b) { return a.logprob > b.logprob; });
@@ -159,7 +173,7 @@ ChiSquare first_token(const Sampling& sampling, int children, bool pick_best = f
         for (const int depth : tree.depths) places.push_back({sequence, 5 + depth});
         std::vector<TargetChoice> choices;
         choose_tokens(*exec, rows, rows.cols, sampling, places, choices);
-        const Acceptance result = accept_pq(*exec, tree, {rows, sampling}, places[0], choices);
+        accept_pq(*exec, tree, {rows, sampling}, places[0], choices, judging, result);
         const TokenId token =
             result.path.size() > 1 ? tree.tokens[static_cast<std::size_t>(result.path[1])] : result.bonus;
         EXPECT_EQ(choices[0].token, token);
@@ -190,7 +204,10 @@ TEST(AcceptPq, SurvivesRowsWithoutAUsableLogit) {
     const std::vector<TokenPlace> places = {{1, 5}, {1, 6}};
     std::vector<TargetChoice> choices;
     choose_tokens(*exec, rows, 4, sampling, places, choices);
-    EXPECT_EQ(accept_pq(*exec, tree, {rows, sampling}, places[0], choices).bonus, 0);
+    AcceptScratch scratch;
+    Acceptance result;
+    accept_pq(*exec, tree, {rows, sampling}, places[0], choices, scratch, result);
+    EXPECT_EQ(result.bonus, 0);
 }
 
 /// NaN is nobody's best token.
@@ -204,7 +221,10 @@ TEST(AcceptTypical, TheBestTokenIsANumber) {
     const std::vector<TokenPlace> places = {{1, 5}};
     std::vector<TargetChoice> choices;
     choose_tokens(*exec, rows, 4, sampling, places, choices);
-    EXPECT_EQ(accept_typical(*exec, {VerifyRule::typical}, tree, {rows, sampling}, choices).bonus, 2);
+    AcceptScratch scratch;
+    Acceptance result;
+    accept_typical(*exec, {VerifyRule::typical}, tree, {rows, sampling}, choices, scratch, result);
+    EXPECT_EQ(result.bonus, 2);
 }
 
 TEST(AcceptPq, DraftsChosenByTheirValuesWouldNotGiveIt) {

@@ -74,7 +74,7 @@ TEST_F(Rdk, SpreadsTheDraftsOverTheTokensThatTheHeadLacks) {
         const auto logits = dense();
         for (const double temperature : {0.0, 0.7}) {
             PhaseRecorder phases;
-            std::vector<SupportRow> support;
+            Reused<SupportRow> support;
             ProposeContext context{*exec_, phases, 1, &support, temperature};
             const std::vector<HeadState*> none(rows, nullptr);
             Proposal found;

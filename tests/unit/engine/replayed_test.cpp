@@ -26,7 +26,8 @@ std::vector<int> accepted(const ReplayedAcceptance& replayed, int depth, int rou
     const std::vector<TargetChoice> choices(tree.tokens.size(), TargetChoice{7, 0.5f, 0, 0});
     std::vector<int> counts(static_cast<std::size_t>(depth) + 1, 0);
     for (int round = 0; round < rounds; ++round) {
-        const Acceptance found = accept_replayed(replayed, tree, 3, {0, 100 * round}, choices);
+        Acceptance found;
+        accept_replayed(replayed, tree, 3, {0, 100 * round}, choices, found);
         EXPECT_EQ(found.bonus, 7);
         for (std::size_t i = 1; i < found.path.size(); ++i)
             EXPECT_EQ(tree.parents[static_cast<std::size_t>(found.path[i])], found.path[i - 1]);

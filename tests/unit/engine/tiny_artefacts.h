@@ -12,8 +12,8 @@
 namespace draftscope::testing {
 
 /// Artefacts of every fitted head for a small random target, written and given to a rig: factors that leave
-/// the LM head as it is, blurred by noise so that they are sometimes wrong, and random routers over five
-/// groups. Removed with the object.
+/// the LM head as it is, blurred by noise so that they are sometimes wrong, random routers over five groups,
+/// and an affinity of each token with two others. Removed with the object.
 class TinyArtefacts {
   public:
     explicit TinyArtefacts(DecodeRig& rig);
