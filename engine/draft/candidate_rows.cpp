@@ -1,6 +1,7 @@
 #include "engine/draft/candidate_rows.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cassert>
 #include <utility>
@@ -50,6 +51,8 @@ void CandidateRows::find_distributions(std::size_t rows) {
     drawn_from_.clear();
     for (const auto& one : distributions_)
         if (drawn_from_.size() < rows && one.use_count() == 1) drawn_from_.push_back(one);
+    // Who gave one back may have been another thread, and use_count() alone orders nothing.
+    std::atomic_thread_fence(std::memory_order_acquire);
     while (drawn_from_.size() < rows)
         drawn_from_.push_back(distributions_.emplace_back(std::make_shared<DraftDistribution>()));
 }
