@@ -237,11 +237,14 @@ bool TreeGrowth::place_choices(std::span<const GrowingTree> trees) {
             if (level > tree.job->tree.depth) continue;
             const std::size_t first = choices_.size();
             choices_.resize(first + count(nodes_at(tree, level), topk_), 0);
-            int rows = 0;
+            int rows = 0, sibling = 0;
             for (; next < nodes.size() && nodes[next].depth == level + 1; ++next) {
                 const TreeChoices::Node& node = nodes[next];
                 const int above = node.parent < 0 ? 0 : row_of[static_cast<std::size_t>(node.parent)];
-                const int at = above * topk_ + node.rank;
+                const bool first_child = next == 0 || nodes[next - 1].parent != node.parent;
+                sibling = first_child ? 0 : sibling + 1;
+                // Of draws the first, as BeamExpansion has it.
+                const int at = above * topk_ + (sampled_ != nullptr ? sibling : node.rank);
                 choices_[first + static_cast<std::size_t>(at)] = 1;
                 if (!node.inner) continue;
                 row_of[next] = rows++;

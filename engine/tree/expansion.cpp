@@ -102,21 +102,25 @@ void BeamExpansion::keep_chosen(std::span<const TokenId> ids, std::span<const fl
     const std::vector<TreeChoices::Node>& nodes = spec_.choices->nodes;
     next_.clear();
     const std::size_t first = chosen_flat_.size();
+    int sibling = 0;
     for (std::size_t i = first; i < nodes.size() && nodes[i].depth == nodes[first].depth; ++i) {
         const TreeChoices::Node& node = nodes[i];
+        sibling = i > first && nodes[i - 1].parent == node.parent ? sibling + 1 : 0;
+        // Of draws the first, whatever ranks the tree names: a left out one would go unjudged.
+        const int rank = draws_ ? sibling : node.rank;
         chosen_flat_.push_back(-1);
         const int parent = node.parent < 0 ? -1 : chosen_flat_[static_cast<std::size_t>(node.parent)];
         if (node.parent >= 0 && parent < 0) continue;
         const int row = parent < 0 ? 0 : pool_[static_cast<std::size_t>(parent)].row;
-        if (node.rank >= counts[static_cast<std::size_t>(row)]) continue;
+        if (rank >= counts[static_cast<std::size_t>(row)]) continue;
         const std::size_t at = static_cast<std::size_t>(row) * static_cast<std::size_t>(spec_.topk) +
-                               static_cast<std::size_t>(node.rank);
+                               static_cast<std::size_t>(rank);
         const float logprob = clean_logprob(logprobs[at]);
         const float above = parent < 0 ? 0.0f : pool_[static_cast<std::size_t>(parent)].score;
         const int flat = candidates();
         chosen_flat_.back() = flat;
         pool_.push_back({ids[at], parent, node.inner ? static_cast<int>(next_.size()) : -1, logprob,
-                         above + score_of(logprob, node.rank)});
+                         above + score_of(logprob, rank)});
         if (node.inner) next_.push_back({flat, row, ids[at], pool_.back().score});
     }
     beam_.swap(next_);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -548,15 +549,20 @@ DeviceProbe probe_cuda() {
     return probe(0);
 }
 
+/// CUDA gives a process whose kernel has broken off no second chance.
+constexpr std::string_view lasts = " (after a kernel has failed only a new process can use it)";
+
 Result<std::unique_ptr<CudaDevice>> open_cuda_device(const CudaOptions& options) {
+    // What failed on a device before would be found again behind this one's first launch.
+    (void)cudaGetLastError();
     DeviceProbe found = probe(options.ordinal);
     if (!found.available) return bad_input("CUDA is not available: {}", found.why_not);
     if (const cudaError_t error = cudaSetDevice(options.ordinal); error != cudaSuccess)
-        return failed("GPU {} cannot be used: {}", options.ordinal, text_of(error));
+        return failed("GPU {} cannot be used: {}{}", options.ordinal, text_of(error), lasts);
     cudaStream_t stream = nullptr;
     if (const cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
         error != cudaSuccess)
-        return failed("GPU {}: no queue: {}", options.ordinal, text_of(error));
+        return failed("GPU {}: no queue: {}{}", options.ordinal, text_of(error), lasts);
     return std::unique_ptr<CudaDevice>(
         std::make_unique<CudaDeviceImpl>(stream, std::move(found.info), options));
 }

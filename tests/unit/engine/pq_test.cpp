@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <fstream>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -367,6 +368,16 @@ TEST_F(PqSession, TextsAreDistributedAsTheTargets) {
         EXPECT_FALSE(fit.rejects()) << to_text(setting_) << ": " << fit.statistic << " with " << fit.freedom;
         EXPECT_GT(accepted_, 200) << to_text(setting_);
     }
+}
+
+/// Ranks that the tree leaves out would be draws that nobody judges.
+TEST_F(PqSession, TreesMayLeaveOutRanks) {
+    const std::string file = folder_.file("tree.json");
+    std::ofstream(file) << "[[2],[5],[2,1],[2,4],[5,3]]";
+    setting_.tree = "choices:" + file;
+    const ChiSquare fit = two_tokens(6000);
+    EXPECT_FALSE(fit.rejects()) << fit.statistic << " with " << fit.freedom;
+    EXPECT_GT(accepted_, 200);
 }
 
 TEST_F(PqSession, TypicalAcceptanceIsNot) {
