@@ -104,6 +104,7 @@ class Device {
     virtual void draft(const DraftOp& op) = 0;
     virtual void own_columns(const OwnColumnsOp& op) = 0;
     virtual void spread(const SpreadOp& op) = 0;
+    virtual void reach(const ReachOp& op) = 0;
     // Of several sequences in one call; none of the ops reads what another one writes.
     virtual void beam(std::span<const BeamOp> ops) = 0;
     virtual void rerank(std::span<const RerankOp> ops) = 0;

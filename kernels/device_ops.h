@@ -448,6 +448,20 @@ struct SpreadOp {
     std::int64_t out_stride = 0;
 };
 
+/// The tokens that those of a set give something by the same affinity, rising: what a row over that set can
+/// propose when it is spread.
+struct ReachOp {
+    const std::int32_t* tokens = nullptr;  ///< of the set, each once
+    const std::int32_t* size = nullptr;    ///< [1]
+    int most = 0;                          ///< of `size`
+    int vocab = 0;
+    const std::int32_t* first = nullptr;  ///< as SpreadOp has them
+    const std::int32_t* givers = nullptr;
+    std::uint32_t* bits = nullptr;     ///< [2, ceil(vocab / 32)], scratch
+    std::int32_t* out = nullptr;       ///< [vocab]
+    std::int32_t* out_size = nullptr;  ///< [1]
+};
+
 /// The drafts of every node of a tree of drawn ones, for ResidualOp, whose nodes are the rows of the step.
 struct DraftListOp {
     TreeRows rows;

@@ -383,7 +383,7 @@ void TreeGrowth::collect() {
             sizes.push_back(std::clamp(left_[at], 0, room));
             sets.push_back(sets_here_ ? std::span<const TokenId>(left_).subspan(
                                             words_ + static_cast<std::size_t>(set_first_[at]),
-                                            static_cast<std::size_t>(sizes.back()))
+                                            static_cast<std::size_t>(room))
                                       : std::span<const TokenId>());
         }
         head_->collect({*spans_, asked.level, asked.rows, asked.sequences, sets, sizes,

@@ -17,7 +17,7 @@ struct SequenceThere {
     int place = 0;               ///< of the sequence among those of the step, the same at all levels
     int first_row = 0, rows = 0;
     /// Where the tokens that its rows can propose go, rising, and their number; null = not wanted.
-    TokenId* set = nullptr;  ///< [set_room()]
+    TokenId* set = nullptr;  ///< [set_room()]; the head may keep more behind the tokens
     std::int32_t* set_size = nullptr;
 };
 
@@ -53,8 +53,8 @@ struct LevelBack {
     DeviceSpans& spans;
     int level = 0, rows = 0;
     std::span<const SequenceThere> sequences;
-    // Of each sequence, where reads_sets(): the tokens, which come where somebody asks for what a head covers
-    // (else empty), and how many there are.
+    // Of each sequence, where reads_sets(): what lies at SequenceThere::set, all set_room() of it, which
+    // comes where somebody asks for what a head covers (else empty), and how many tokens there are.
     std::span<const std::span<const TokenId>> sets;
     std::span<const std::int32_t> set_sizes;
     std::span<const std::int32_t> notes;

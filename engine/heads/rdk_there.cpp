@@ -43,23 +43,25 @@ struct Staged {
 }  // namespace
 
 void RdkThere::set(Head& base, Givers givers) {
-    head_ = &base;
+    direct_.use(base);
+    base_ = base.there() != nullptr ? base.there() : &direct_;
     givers_ = std::move(givers);
     fresh_ = true;
 }
 
-HeadThere& RdkThere::base() {
-    if (HeadThere* own = head_->there()) return *own;
-    direct_.use(*head_);
-    return direct_;
+bool RdkThere::fits(ProposeContext& context, int levels, int k, std::span<HeadState* const> states) {
+    return kernels::can_select(vocab(), k) && base_->fits(context, levels, 1, states) &&
+           base_->drawn_columns(levels).support > 0;
 }
 
-bool RdkThere::fits(ProposeContext& context, int levels, int k, std::span<HeadState* const> states) {
-    HeadThere& from = base();
-    // What is decided there would have to be spread there, too, to know what the head covered.
-    if (from.set_room(0, 1) > 0 || !kernels::can_select(vocab(), k) || !from.fits(context, levels, 1, states))
-        return false;
-    return from.drawn_columns(levels).support > 0;
+int RdkThere::set_room(int level, int rows) const {
+    const int own = base_->set_room(level, rows);
+    return own == 0 ? 0 : vocab() + own;
+}
+
+/// Behind the head's own notes: how large its sets are.
+int RdkThere::note_room(int level, int rows) const {
+    return base_->note_room(level, rows) + (base_->set_room(level, 1) == 0 ? 0 : rows);
 }
 
 int RdkThere::rows_at_a_time() const {
@@ -87,12 +89,13 @@ bool RdkThere::reserve_rows(kernels::Device& device, int rows, int columns, int 
     return bring_givers(device) && room(logits_, words) && room(tokens_, words) &&
            room(sizes_there_, static_cast<std::size_t>(rows) * sizeof(std::int32_t)) &&
            room(mass_, count(std::min(rows, rows_at_a_time()), vocab()) * sizeof(double)) &&
-           room(spread_, all * sizeof(float)) && room(scratch_, kernels::select_scratch(rows, vocab(), k));
+           room(spread_, all * sizeof(float)) && room(scratch_, kernels::select_scratch(rows, vocab(), k)) &&
+           room(bits_, 2 * count(1, (vocab() + 31) / 32) * sizeof(std::uint32_t));
 }
 
 bool RdkThere::reserve(kernels::Device& device, int levels, int rows, int k) {
-    columns_ = base().drawn_columns(levels);
-    return base().reserve(device, levels, rows, 1) && reserve_rows(device, rows, columns_.stride, k);
+    columns_ = base_->drawn_columns(levels);
+    return base_->reserve(device, levels, rows, 1) && reserve_rows(device, rows, columns_.stride, k);
 }
 
 void RdkThere::spread(kernels::Device& device, kernels::SpreadOp op, float* out, std::int64_t out_stride) {
@@ -128,8 +131,34 @@ void RdkThere::select(kernels::Device& device, int rows, int k, std::int32_t* id
     device.select(op);
 }
 
+std::span<const SequenceThere> RdkThere::own_sequences(const LevelThere& call) {
+    own_.assign(call.sequences.begin(), call.sequences.end());
+    std::int32_t* size = call.notes + base_->note_room(call.level, call.rows);
+    for (SequenceThere& own : own_) {
+        if (own.set == nullptr) continue;
+        own.set += vocab();
+        own.set_size = size++;
+    }
+    return own_;
+}
+
+void RdkThere::reach(kernels::Device& device, const SequenceThere& own, int room, const SequenceThere& to) {
+    kernels::ReachOp op;
+    op.tokens = own.set;
+    op.size = own.set_size;
+    op.most = room;
+    op.vocab = vocab();
+    op.first = first_there_.as<std::int32_t>();
+    op.givers = givers_there_.as<std::int32_t>();
+    op.bits = bits_.as<std::uint32_t>();
+    op.out = to.set;
+    op.out_size = to.set_size;
+    device.reach(op);
+}
+
 void RdkThere::ask(LevelThere& call) {
     LevelThere inner = call;
+    inner.sequences = own_sequences(call);
     inner.k = 1;
     inner.drawn_from = logits_.as<float>();
     inner.drawn_stride = columns_.stride;
@@ -139,10 +168,13 @@ void RdkThere::ask(LevelThere& call) {
         sizes_.clear();
         for (const SequenceThere& sequence : call.sequences)
             sizes_.insert(sizes_.end(), static_cast<std::size_t>(sequence.rows),
-                          base().drawn_size(call.level, sequence.state));
+                          base_->drawn_size(call.level, sequence.state));
         call.device.upload(sizes_there_.as<void>(), sizes_.data(), sizes_.size() * sizeof(std::int32_t));
     }
-    base().ask(inner);
+    base_->ask(inner);
+    for (std::size_t i = 0; i < own_.size(); ++i)
+        if (own_[i].set != nullptr)
+            reach(call.device, own_[i], base_->set_room(call.level, own_[i].rows), call.sequences[i]);
     const DeviceSpans::Scope scope(
         call.spans, call.phases, Phase::topk, call.level, call.rows,
         static_cast<std::uint64_t>(call.rows) * givers_.tokens.size() * (sizeof(TokenId) + sizeof(float)));
@@ -158,6 +190,23 @@ void RdkThere::ask(LevelThere& call) {
     if (call.drawn_from != nullptr) return spread(call.device, op, call.drawn_from, call.drawn_stride);
     spread(call.device, op, spread_.as<float>(), vocab());
     select(call.device, call.rows, call.k, call.ids, call.logits, call.sums);
+}
+
+void RdkThere::collect(const LevelBack& back) {
+    const auto notes = static_cast<std::size_t>(base_->note_room(back.level, back.rows));
+    LevelBack own = back;
+    own.notes = back.notes.first(notes);
+    std::vector<std::span<const TokenId>> sets;
+    std::vector<std::int32_t> sizes;
+    for (std::size_t i = 0; i < back.sets.size(); ++i) {
+        const int room = base_->set_room(back.level, back.sequences[i].rows);
+        sizes.push_back(std::clamp(back.notes[notes + i], 0, room));
+        sets.push_back(back.sets[i].empty() ? back.sets[i]
+                                            : back.sets[i].subspan(static_cast<std::size_t>(vocab())));
+    }
+    own.sets = sets;
+    own.set_sizes = sizes;
+    base_->collect(own);
 }
 
 void RdkThere::propose(kernels::Device& device, std::span<const SupportRow> own, float temperature, int k,

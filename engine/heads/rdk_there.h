@@ -9,8 +9,8 @@
 namespace draftscope {
 
 /// What +rdk does on a device: rows of a head spread over the vocabulary there, for calls of the host and for
-/// levels that stay there. The levels are those of heads whose rows can propose what the host knows before
-/// the round: one product, or MicroSpec's window.
+/// levels that stay there. Where the head underneath decides there what its rows can propose, that set is
+/// spread, too: the level's set is what the head's own gives to, and behind it lies the head's own.
 class RdkThere final : public HeadThere {
   public:
     /// Of token t, tokens[first[t]] .. tokens[first[t + 1] - 1] give it something, and `weights` what part.
@@ -25,7 +25,13 @@ class RdkThere final : public HeadThere {
     bool fits(ProposeContext& context, int levels, int k, std::span<HeadState* const> states) override;
     DrawnColumns drawn_columns(int) const override { return {vocab(), vocab()}; }
     bool reserve(kernels::Device& device, int levels, int rows, int k) override;
+    int set_room(int level, int rows) const override;
+    bool reads_sets() const override { return base_->reads_sets(); }
+    int note_room(int level, int rows) const override;
+    bool reads_inputs() const override { return base_->reads_inputs(); }
+    void begin(LevelThere& call) override { base_->begin(call); }
     void ask(LevelThere& call) override;
+    void collect(const LevelBack& back) override;
 
     /// Rows of the host, with one wait: the best of each, and where there is a `support` all of them.
     void propose(kernels::Device& device, std::span<const SupportRow> own, float temperature, int k,
@@ -33,7 +39,9 @@ class RdkThere final : public HeadThere {
 
   private:
     int vocab() const { return static_cast<int>(givers_.first.size()) - 1; }
-    HeadThere& base();
+    /// The call's sequences as the head underneath sees them: its sets lie behind what they reach.
+    std::span<const SequenceThere> own_sequences(const LevelThere& call);
+    void reach(kernels::Device& device, const SequenceThere& own, int room, const SequenceThere& to);
     int rows_at_a_time() const;
     bool bring_givers(kernels::Device& device);
     bool reserve_rows(kernels::Device& device, int rows, int columns, int k);
@@ -41,13 +49,14 @@ class RdkThere final : public HeadThere {
     void spread(kernels::Device& device, kernels::SpreadOp op, float* out, std::int64_t out_stride);
     void select(kernels::Device& device, int rows, int k, std::int32_t* ids, float* logits, float* sums);
 
-    Head* head_ = nullptr;
     DirectThere direct_;
+    HeadThere* base_ = &direct_;
     Givers givers_;
     bool fresh_ = false;
     DrawnColumns columns_;  ///< of the base
     std::vector<std::int32_t> sizes_;
-    kernels::DeviceBuffer first_there_, givers_there_, weights_there_;
+    std::vector<SequenceThere> own_;
+    kernels::DeviceBuffer first_there_, givers_there_, weights_there_, bits_;
     kernels::DeviceBuffer logits_, tokens_, sizes_there_, mass_, spread_, scratch_, packed_;
 };
 

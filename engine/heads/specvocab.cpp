@@ -131,7 +131,9 @@ class SpecVocabHead final : public Head, public HeadThere {
             const SequenceThere& sequence = back.sequences[i];
             if (sequence.state == nullptr) continue;
             ShortlistState::Level& seen = static_cast<ShortlistState&>(*sequence.state).levels[back.level];
-            seen.ids.assign(back.sets[i].begin(), back.sets[i].end());
+            const auto set =
+                back.sets[i].first(back.sets[i].empty() ? 0 : static_cast<std::size_t>(back.set_sizes[i]));
+            seen.ids.assign(set.begin(), set.end());
             count_read(seen, sequence.rows, back.level, back.set_sizes[i]);
         }
         const bool one = back.sequences.size() == 1;

@@ -86,48 +86,6 @@ __global__ void __launch_bounds__(threads) own_columns_kernel(const OwnColumnsOp
     op.out[row * op.out_stride + i] = op.logits[row * op.stride + column];
 }
 
-/// One block per row: what each token has of the row's distribution, zero for those that are not in it.
-__global__ void __launch_bounds__(threads) spread_kernel(const SpreadOp op) {
-    __shared__ float maxima[warps];
-    __shared__ double totals[warps];
-    const auto row = static_cast<std::int64_t>(blockIdx.x);
-    const int thread = static_cast<int>(threadIdx.x);
-    const float* logits = op.logits + row * op.stride;
-    const std::int32_t* tokens = op.tokens == nullptr ? nullptr : op.tokens + row * op.token_stride;
-    double* q = op.scratch + row * op.vocab;
-    const int count = op.sizes == nullptr ? op.support : op.sizes[row];
-    for (int t = thread; t < op.vocab; t += threads) q[t] = 0;
-    const float most = block_largest<warps>(logits, count, maxima);
-    const auto weight = [&](int i) {
-        const float value = logits[i];
-        return most == -INFINITY || value != value
-                   ? 0.0
-                   : exp(static_cast<double>((value - most) / op.temperature));
-    };
-    double mine = 0;
-    for (int i = thread; i < count; i += threads) mine += weight(i);
-    mine = warp_sum(mine);
-    if (thread % warp_size == 0) totals[thread / warp_size] = mine;
-    __syncthreads();  // and q is empty
-    double sum = 0;
-    for (int w = 0; w < warps; ++w) sum += totals[w];
-    if (!(sum > 0)) return;  // all threads alike
-    for (int i = thread; i < count; i += threads) q[tokens == nullptr ? i : tokens[i]] = weight(i) / sum;
-}
-
-/// Grid: rows, pieces of `threads` tokens.
-__global__ void __launch_bounds__(threads) receive_kernel(const SpreadOp op) {
-    const auto row = static_cast<std::int64_t>(blockIdx.x);
-    const int token = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
-    if (token >= op.vocab) return;
-    const double* q = op.scratch + row * op.vocab;
-    double mass = 0;
-    for (std::int32_t i = op.first[token]; i < op.first[token + 1]; ++i)
-        mass += q[op.givers[i]] * static_cast<double>(op.weights[i]);
-    op.out[row * op.out_stride + token] =
-        mass > 0 ? op.temperature * static_cast<float>(log(mass)) : -INFINITY;
-}
-
 /// One thread per token.
 __global__ void __launch_bounds__(threads) value_kernel(const RankOp op) {
     const int i = static_cast<int>(blockIdx.x) * threads + static_cast<int>(threadIdx.x);
@@ -213,14 +171,6 @@ void launch_draft(const DraftOp& op, cudaStream_t stream) {
                     op.top_k, op.top_p, op.lowest, op.last, op.sizes},
                    stream);
     DS_LAUNCH(draft_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op, cut);
-}
-
-void launch_spread(const SpreadOp& op, cudaStream_t stream) {
-    if (op.rows == 0 || op.vocab == 0) return;
-    const auto rows = static_cast<unsigned>(op.rows);
-    const auto pieces = static_cast<unsigned>((op.vocab + threads - 1) / threads);
-    DS_LAUNCH(spread_kernel, rows, threads, 0, stream, op);
-    DS_LAUNCH(receive_kernel, (dim3(rows, pieces)), threads, 0, stream, op);
 }
 
 void launch_own_columns(const OwnColumnsOp& op, cudaStream_t stream) {

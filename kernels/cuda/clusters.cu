@@ -14,10 +14,6 @@ __device__ __forceinline__ bool marked(const std::uint32_t* marks, int cluster) 
     return (marks[cluster / 32] >> (cluster % 32) & 1u) != 0;
 }
 
-__device__ __forceinline__ int words_of(int vocab) {
-    return (vocab + 31) / 32;
-}
-
 /// Marks of `count` chosen clusters and of the last of `clusters`. Ends with a barrier.
 __device__ void mark_chosen(const std::int32_t* chosen, std::int64_t count, int clusters,
                             std::uint32_t* marks) {

@@ -147,6 +147,11 @@ __device__ T block_before(T value, T* totals, T& all) {
     return before;
 }
 
+/// Words of a set of tokens as bits.
+__device__ __forceinline__ int words_of(int vocab) {
+    return (vocab + 31) / 32;
+}
+
 /// Calls `use(place, number)` for the set bits of words[0, count), rising, each thread of a block of Warps
 /// warps for a run of words of its own; returns how many there are. `totals` as above.
 template <int Warps, typename Use>

@@ -202,6 +202,7 @@ class CudaDeviceImpl final : public CudaDevice {
     void draft(const DraftOp& op) override { launch(cuda::launch_draft, op, "draft"); }
     void own_columns(const OwnColumnsOp& op) override { launch(cuda::launch_own_columns, op, "own_columns"); }
     void spread(const SpreadOp& op) override { launch(cuda::launch_spread, op, "spread"); }
+    void reach(const ReachOp& op) override { launch(cuda::launch_reach, op, "reach"); }
     void list_drafts(std::span<const DraftListOp> ops) override {
         launch_all(cuda::launch_list_drafts, ops, "list_drafts");
     }

@@ -28,6 +28,7 @@ void launch_residual(const ResidualOp& op, cudaStream_t stream);
 void launch_head(const HeadOp& op, Halves halves, cudaStream_t stream);
 void launch_draft(const DraftOp& op, cudaStream_t stream);
 void launch_spread(const SpreadOp& op, cudaStream_t stream);
+void launch_reach(const ReachOp& op, cudaStream_t stream);
 void launch_own_columns(const OwnColumnsOp& op, cudaStream_t stream);
 void launch_beam(std::span<const BeamOp> ops, cudaStream_t stream);
 void launch_rerank(std::span<const RerankOp> ops, cudaStream_t stream);

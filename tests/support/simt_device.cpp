@@ -71,6 +71,7 @@ class SimtDevice final : public Device {
     void head(const HeadOp& op) override { run(cuda::launch_head, op); }
     void draft(const DraftOp& op) override { run(cuda::launch_draft, op); }
     void spread(const SpreadOp& op) override { run(cuda::launch_spread, op); }
+    void reach(const ReachOp& op) override { run(cuda::launch_reach, op); }
     void own_columns(const OwnColumnsOp& op) override { run(cuda::launch_own_columns, op); }
     void list_drafts(std::span<const DraftListOp> ops) override { run_all(cuda::launch_list_drafts, ops); }
     void accept_drafts(std::span<const AcceptDraftsOp> ops) override {

@@ -156,6 +156,28 @@ void TwinDevice::spread(const SpreadOp& op) {
     }
 }
 
+void TwinDevice::reach(const ReachOp& op) {
+    note("reach", op.tokens, op.size, op.most, op.vocab, op.first, op.givers, op.bits, op.out, op.out_size);
+    (void)at(op.bits, 2 * size((op.vocab + 31) / 32), "bits");
+    const int count = *row(op.size, 0, 1, "size of a set");
+    if (count < 0 || count > op.most) reject("reach", "more tokens than said");
+    std::vector<bool> in(size(op.vocab), false);
+    for (int i = 0; i < count; ++i) {
+        const std::int32_t token = *row(op.tokens, i, 1, "tokens of a set");
+        if (token < 0 || token >= op.vocab) reject("reach", "no such token");
+        in[size(token)] = true;
+    }
+    int found = 0;
+    for (int t = 0; t < op.vocab; ++t) {
+        const std::int32_t* from = row(op.first, t, 2, "givers of a token");
+        bool reached = false;
+        for (std::int32_t i = from[0]; i < from[1]; ++i)
+            reached = reached || in[size(*row(op.givers, i, 1, "givers"))];
+        if (reached) *row(op.out, found++, 1, "tokens that are reached") = t;
+    }
+    *row(op.out_size, 0, 1, "number of them") = found;
+}
+
 void TwinDevice::own_columns(const OwnColumnsOp& op) {
     note("own_columns", op.logits, op.stride, op.rows, op.most, op.tokens, op.token_stride, op.sizes,
          op.columns, op.out, op.out_stride);

@@ -42,6 +42,7 @@ class TwinDevice final : public kernels::Device {
     void head(const kernels::HeadOp& op) override;
     void draft(const kernels::DraftOp& op) override;
     void spread(const kernels::SpreadOp& op) override;
+    void reach(const kernels::ReachOp& op) override;
     void own_columns(const kernels::OwnColumnsOp& op) override;
     void list_drafts(std::span<const kernels::DraftListOp> ops) override {
         for (const kernels::DraftListOp& op : ops) list_drafts(op);

@@ -1,0 +1,107 @@
+#include <cmath>
+
+#include "kernels/cuda/draw.cuh"
+#include "kernels/cuda/launch.h"
+
+/// A token affinity over rows of a head, and over what such rows can propose.
+namespace draftscope::kernels::cuda {
+namespace {
+
+constexpr int threads = draw_threads;
+constexpr int warps = draw_warps;
+
+/// One block per row: what each token has of the row's distribution, zero for those that are not in it.
+__global__ void __launch_bounds__(threads) spread_kernel(const SpreadOp op) {
+    __shared__ float maxima[warps];
+    __shared__ double totals[warps];
+    const auto row = static_cast<std::int64_t>(blockIdx.x);
+    const int thread = static_cast<int>(threadIdx.x);
+    const float* logits = op.logits + row * op.stride;
+    const std::int32_t* tokens = op.tokens == nullptr ? nullptr : op.tokens + row * op.token_stride;
+    double* q = op.scratch + row * op.vocab;
+    const int count = op.sizes == nullptr ? op.support : op.sizes[row];
+    for (int t = thread; t < op.vocab; t += threads) q[t] = 0;
+    const float most = block_largest<warps>(logits, count, maxima);
+    const auto weight = [&](int i) {
+        const float value = logits[i];
+        return most == -INFINITY || value != value
+                   ? 0.0
+                   : exp(static_cast<double>((value - most) / op.temperature));
+    };
+    double mine = 0;
+    for (int i = thread; i < count; i += threads) mine += weight(i);
+    mine = warp_sum(mine);
+    if (thread % warp_size == 0) totals[thread / warp_size] = mine;
+    __syncthreads();  // and q is empty
+    double sum = 0;
+    for (int w = 0; w < warps; ++w) sum += totals[w];
+    if (!(sum > 0)) return;  // all threads alike
+    for (int i = thread; i < count; i += threads) q[tokens == nullptr ? i : tokens[i]] = weight(i) / sum;
+}
+
+/// Grid: rows, pieces of `threads` tokens.
+__global__ void __launch_bounds__(threads) receive_kernel(const SpreadOp op) {
+    const auto row = static_cast<std::int64_t>(blockIdx.x);
+    const int token = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
+    if (token >= op.vocab) return;
+    const double* q = op.scratch + row * op.vocab;
+    double mass = 0;
+    for (std::int32_t i = op.first[token]; i < op.first[token + 1]; ++i)
+        mass += q[op.givers[i]] * static_cast<double>(op.weights[i]);
+    op.out[row * op.out_stride + token] =
+        mass > 0 ? op.temperature * static_cast<float>(log(mass)) : -INFINITY;
+}
+
+/// One block: the set as bits.
+__global__ void __launch_bounds__(threads) set_bits_kernel(const ReachOp op) {
+    const int words = words_of(op.vocab), size = *op.size;
+    for (int w = static_cast<int>(threadIdx.x); w < words; w += threads) op.bits[w] = 0;
+    __syncthreads();
+    for (int i = static_cast<int>(threadIdx.x); i < size; i += threads) {
+        const std::int32_t token = op.tokens[i];
+        atomicOr(op.bits + token / 32, 1u << (token % 32));
+    }
+}
+
+/// Grid: pieces of `threads` tokens.
+__global__ void __launch_bounds__(threads) reached_bits_kernel(const ReachOp op) {
+    const int words = words_of(op.vocab), lane = static_cast<int>(threadIdx.x) % warp_size;
+    const int token = static_cast<int>(blockIdx.x) * threads + static_cast<int>(threadIdx.x);
+    bool reached = false;
+    if (token < op.vocab)
+        for (std::int32_t i = op.first[token]; i < op.first[token + 1] && !reached; ++i) {
+            const std::int32_t giver = op.givers[i];
+            reached = (op.bits[giver / 32] >> (giver % 32) & 1u) != 0;
+        }
+    const std::uint32_t word = warp_sum(reached ? 1u << lane : 0u);  // each lane has a bit of its own
+    if (lane == 0 && token < op.vocab) op.bits[words + token / 32] = word;
+}
+
+/// One block.
+__global__ void __launch_bounds__(threads) list_reached_kernel(const ReachOp op) {
+    __shared__ int totals[warps];
+    const int words = words_of(op.vocab);
+    const int all =
+        list_bits<warps>(op.bits + words, words, totals, [&](int at, int token) { op.out[at] = token; });
+    if (threadIdx.x == 0) *op.out_size = all;
+}
+
+}  // namespace
+
+void launch_spread(const SpreadOp& op, cudaStream_t stream) {
+    if (op.rows == 0 || op.vocab == 0) return;
+    const auto rows = static_cast<unsigned>(op.rows);
+    const auto pieces = static_cast<unsigned>((op.vocab + threads - 1) / threads);
+    DS_LAUNCH(spread_kernel, rows, threads, 0, stream, op);
+    DS_LAUNCH(receive_kernel, (dim3(rows, pieces)), threads, 0, stream, op);
+}
+
+void launch_reach(const ReachOp& op, cudaStream_t stream) {
+    if (op.vocab == 0) return;
+    const auto pieces = static_cast<unsigned>((op.vocab + threads - 1) / threads);
+    DS_LAUNCH(set_bits_kernel, 1, threads, 0, stream, op);
+    DS_LAUNCH(reached_bits_kernel, pieces, threads, 0, stream, op);
+    DS_LAUNCH(list_reached_kernel, 1, threads, 0, stream, op);
+}
+
+}  // namespace draftscope::kernels::cuda
