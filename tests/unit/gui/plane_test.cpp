@@ -82,6 +82,20 @@ TEST(Plane, PlacesTheLiveHeadAgainstSelfPacedFull) {
     EXPECT_THAT(model.interval_text, HasSubstr("by prompt"));
 }
 
+TEST(Plane, OfTheFullHeadAloneAsksForNoMoreRounds) {
+    HandBuilt built;
+    built.prompt(1);
+    RoundRecord round;
+    round.head_evals = {eval("full", HeadMode::drive, 3, 100)};
+    built.step(round, {}, 0, 900);
+    const PlaneModel alone = build_plane(built.snapshot(), 1);
+    ASSERT_EQ(alone.points.size(), 1u);
+    EXPECT_THAT(alone.interval_text, HasSubstr("by definition"));
+    round.head_evals.push_back(eval("slimspec:rank=72", HeadMode::selfpaced, 2, 50));
+    built.step(round, {}, 1000, 1900);
+    EXPECT_THAT(build_plane(built.snapshot(), 1).interval_text, HasSubstr("needs 6 prompts"));
+}
+
 TEST(Plane, SaysWhatIsMissingWithoutAReference) {
     EXPECT_THAT(build_plane(Snapshot(), 0).missing_text, HasSubstr("No run yet"));
     HandBuilt built;
