@@ -140,6 +140,11 @@ Status resolve_backend(ResolvedRun& run) {
     RunConfig& config = run.config;
     DS_ASSIGN(run.library_rows, parse_numerics(config.numerics));
     const auto check_cpu = [&]() -> Status {
+        for (const auto& [given, flag] : {std::pair(!config.gpu_graphs, "--no-gpu-graphs"),
+                                          {!config.gpu_rounds, "--no-gpu-rounds"},
+                                          {config.l2_window, "--l2-window"}})
+            if (given)
+                return bad_input("{}: has no effect on the CPU; leave it out, or use --backend cuda", flag);
         if (run.library_rows == 0) return {};
         return bad_input(
             "--numerics {}: every kernel of the CPU back end is batch-invariant, and none would be faster "

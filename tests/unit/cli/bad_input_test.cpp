@@ -170,11 +170,15 @@ TEST_F(BadInput, BackendNumericsAndAcceptance) {
     expect_one_line_error(decode({"--numerics", "fast"}), {"--numerics fast", "exact"});
     expect_one_line_error(decode({"--numerics", "fast:0"}), {"--numerics fast:0", "1 to"});
     expect_one_line_error(decode({"--numerics", "quick"}), {"--numerics quick", "exact, fast"});
+    for (const char* of_a_gpu : {"--no-gpu-graphs", "--no-gpu-rounds", "--l2-window"})
+        expect_one_line_error(decode({of_a_gpu}), {of_a_gpu, "--backend cuda"});
     expect_one_line_error(decode({"--acceptance", "rate:2"}), {"--acceptance rate:2", "from 0 to 1"});
     expect_one_line_error(decode({"--acceptance", "trace:/nonexistent.json"}), {"/nonexistent.json"});
     expect_one_line_error(decode({"--acceptance", "rate:0.5", "--shadow", "full"}),
                           {"--shadow", "--acceptance"});
     expect_one_line_error(run(folder_, {"kernels", "--backend", "tpu"}), {"--backend tpu"});
+    expect_one_line_error(run(folder_, {"kernels", "--backend", "cuda", "--vocab", "262145"}),
+                          {"--vocab 262145", "262144"});
     // Where there is no GPU, or the build has no back end for one.
     const Finished on_gpu = decode({"--backend", "cuda"});
     if (on_gpu.exit_code != 0) expect_one_line_error(on_gpu, {"--backend cuda"});
