@@ -148,12 +148,13 @@ Status NsysExport::session() {
         DS_TRY(done(meta->run(fmt::format("DRAFTSCOPE_RUN_{}_VERIFY", run), row.text(7))));
         return done(meta->run(fmt::format("DRAFTSCOPE_RUN_{}_TIER", run), row.text(5)));
     };
-    DS_TRY(
-        each(fmt::format("SELECT id, name, target, drafter, head, tier, coalesce(json_extract(machine_json, "
-                         "'$.pid'), id), verify || CASE {} WHEN 'exact' THEN '' WHEN 'LOSSY' THEN ' (LOSSY)' "
-                         "ELSE ' (lossless in distribution)' END FROM run ORDER BY id",
-                         storage::losslessness_sql),
-             process));
+    DS_TRY(each(
+        fmt::format("SELECT id, name, target, drafter, head, tier, coalesce(json_extract(machine_json, "
+                    "'$.pid'), id), verify || CASE {} WHEN 'exact' THEN '' WHEN 'LOSSY' THEN ' (LOSSY' || "
+                    "iif(acceptance = 'real', ')', ', acceptance ' || acceptance || ')') "
+                    "ELSE ' (lossless in distribution)' END FROM run ORDER BY id",
+                    storage::losslessness_sql),
+        process));
     DS_ASSIGN(Statement * info, table(nullptr, "META_DATA_EXPORT", 2));
     const std::pair<std::string, std::string> facts[] = {
         {"EXPORT_PRODUCT_NAME", "Draftscope"},

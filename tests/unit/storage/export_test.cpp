@@ -172,8 +172,12 @@ TEST_F(Exports, SayWhichRunsAreLossy) {
             query(open_plain(nsys),
                   "SELECT value FROM META_DATA_CAPTURE WHERE name LIKE 'DRAFTSCOPE_RUN_%_VERIFY'");
         ASSERT_FALSE(said.empty());
-        for (const std::string& value : said)
+        for (const std::string& value : said) {
             EXPECT_EQ(value.find("LOSSY") != std::string::npos, lossy) << value;
+            EXPECT_EQ(value.find("acceptance replayed") != std::string::npos, run.acceptance != "real");
+        }
+        EXPECT_EQ(read_file(trace).find("replayed acceptance") != std::string::npos,
+                  run.acceptance != "real");
     }
 }
 
