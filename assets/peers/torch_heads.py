@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What PyTorch needs for the heads that `draftscope kernels --backend cuda --torch PYTHON` times: the same shapes, random
-data, CUDA graphs of 20 calls over rotating copies, median of 50. Prints JSON; the subcommand runs it and puts its times
-beside its own.
+data, CUDA graphs of 20 calls over rotating copies and lists of rows, median of 50. Prints JSON; the subcommand runs it and
+puts its times beside its own.
 
 usage: torch_heads.py [--vocab 128256 --hidden 4096 --rank 512 --trimmed 32064 --gather 3072 --candidates 2048 --k 10
                        --rows 1,10] [--check]        --check: says whether it could run, and runs nothing
@@ -66,7 +66,8 @@ def main():
     full, down, up = copies(args.vocab, args.hidden), copies(args.rank, args.hidden), copies(args.vocab, args.rank)
     trimmed = copies(args.trimmed, args.hidden)
     draw = lambda count: torch.randperm(args.vocab, device="cuda")[:count].sort().values
-    listed, gathered = draw(min(args.candidates, args.vocab)), draw(min(args.gather, args.vocab))
+    lists = lambda count: [draw(count) for _ in range(max(1, min(64, int(COLD_BYTES / (count * args.hidden * 2) + 1))))]
+    listed, gathered = lists(min(args.candidates, args.vocab)), lists(min(args.gather, args.vocab))
     pick = lambda all_, i: all_[i % len(all_)]
     best = lambda z: (z.topk(args.k), z.float().logsumexp(-1))
     ops = []
@@ -78,9 +79,9 @@ def main():
             "logits of the full head": lambda i: x @ pick(full, i).T,
             "static head": lambda i: best(x @ pick(trimmed, i).T),
             "low-rank head": lambda i: best(low(i)),
-            "router, best listed": lambda i: low(i).topk(len(listed)),
-            "indexed rows": lambda i: x @ pick(full, i).index_select(0, listed).T,
-            "gathered rows": lambda i: x @ pick(full, i).index_select(0, gathered).T,
+            "router, best listed": lambda i: low(i).topk(len(listed[0])),
+            "indexed rows": lambda i: x @ pick(full, i).index_select(0, pick(listed, i)).T,
+            "gathered rows": lambda i: x @ pick(full, i).index_select(0, pick(gathered, i)).T,
         }
         for name, call in table.items():
             ops.append({"op": name, "rows": rows, **time_us(call)})

@@ -88,6 +88,15 @@ class Bench {
     using Call = std::function<void(int call, bool warm)>;
 
     int indexed_rows() const { return std::min(2048, options_.gather); }
+    /// Lists of rows of the one full head, so that no call finds in L2 what the last ones read.
+    int lists() const {
+        const double bytes = indexed_rows() * padded_columns(options_.hidden) * 2.0;
+        return static_cast<int>(std::clamp(cold_bytes / bytes + 1, 1.0, 1.0 * most_copies));
+    }
+    /// Of call number `call`; the number of its rows lies in front of them.
+    const std::int32_t* list_at(const DeviceBuffer& all, int call, bool warm) const {
+        return all.as<std::int32_t>() + (warm ? 0 : call % lists()) * (options_.gather + 1) + 1;
+    }
 
     template <typename T>
     T* reserve(DeviceBuffer& buffer, std::size_t count) {
@@ -97,11 +106,16 @@ class Bench {
     bool make_weights() {
         const DeviceBenchOptions& o = options_;
         const auto stream_bytes = static_cast<std::size_t>(4e9);
-        return full_.make(device_, o.vocab, o.hidden, 1) &&
-               trimmed_.make(device_, o.trimmed, o.hidden, 101) &&
-               down_.make(device_, o.rank, o.hidden, 201) && up_.make(device_, o.vocab, o.rank, 301) &&
-               packed_.make(device_, o.gather, o.hidden, 401) && stream_.reserve(device_, stream_bytes) &&
-               reserve<float>(sink_, 1) != nullptr;
+        const bool enough =
+            full_.make(device_, o.vocab, o.hidden, 1) && trimmed_.make(device_, o.trimmed, o.hidden, 101) &&
+            down_.make(device_, o.rank, o.hidden, 201) && up_.make(device_, o.vocab, o.rank, 301) &&
+            packed_.make(device_, o.gather, o.hidden, 401) && stream_.reserve(device_, stream_bytes) &&
+            reserve<float>(sink_, 1) != nullptr;
+        // Zeros would take less power to read.
+        if (enough)
+            cuda::launch_fill_normal(stream_.as<Bf16>(), stream_bytes / sizeof(Bf16), 1.0f, 601,
+                                     device_.stream());
+        return enough;
     }
 
     Status make_rows(int rows) {
@@ -110,6 +124,8 @@ class Bench {
         const auto v = static_cast<std::size_t>(o.vocab);
         const auto own = static_cast<std::size_t>(o.buckets) * static_cast<std::size_t>(o.per_bucket);
         const std::size_t x_values = m * static_cast<std::size_t>(padded_columns(o.hidden));
+        const std::size_t listed_rows =
+            static_cast<std::size_t>(lists()) * (static_cast<std::size_t>(o.gather) + 1);
         const bool enough =
             reserve<Bf16>(x_, x_values) && reserve<float>(y_, m * v) &&
             reserve<float>(narrow_, m * static_cast<std::size_t>(o.rank)) &&
@@ -121,16 +137,25 @@ class Bench {
             reserve<std::int32_t>(own_, m * std::max<std::size_t>(own, 4096)) &&
             reserve<std::uint32_t>(bitmap_, v / 32 + 1) &&
             reserve<std::int32_t>(tokens_, std::min(m * own, v)) && reserve<std::int32_t>(columns_, v) &&
-            reserve<std::int32_t>(size_, 1) &&
-            reserve<std::int32_t>(random_, static_cast<std::size_t>(o.gather) + 1);
+            reserve<std::int32_t>(size_, 1) && reserve<std::int32_t>(random_, listed_rows) &&
+            reserve<std::int32_t>(neighbours_, listed_rows);
         if (!enough) return failed("{}: not enough memory for {} rows", device_.info().name, rows);
         cuda::launch_fill_normal(x_.as<Bf16>(), x_values, 1.0f, 7, device_.stream());
-        std::vector<std::int32_t> list = {indexed_rows()};
+        std::vector<std::int32_t> random, neighbours;
         Rng rng(11);
-        for (int i = 0; i < o.gather; ++i)
-            list.push_back(static_cast<std::int32_t>(rng.below(static_cast<std::uint32_t>(o.vocab))));
-        std::sort(list.begin() + 1, list.end());
-        device_.upload(random_.as<void>(), list.data(), list.size() * sizeof(std::int32_t));
+        for (int l = 0; l < lists(); ++l) {
+            random.push_back(indexed_rows());
+            neighbours.push_back(indexed_rows());
+            const auto first = static_cast<std::ptrdiff_t>(random.size());
+            const int begin = static_cast<int>(std::int64_t{l} * (o.vocab - o.gather) / lists());
+            for (int i = 0; i < o.gather; ++i) {
+                random.push_back(static_cast<std::int32_t>(rng.below(static_cast<std::uint32_t>(o.vocab))));
+                neighbours.push_back(begin + i);
+            }
+            std::sort(random.begin() + first, random.end());
+        }
+        device_.upload(random_.as<void>(), random.data(), listed_rows * sizeof(std::int32_t));
+        device_.upload(neighbours_.as<void>(), neighbours.data(), listed_rows * sizeof(std::int32_t));
         return device_.finish();
     }
 
@@ -157,6 +182,7 @@ class Bench {
         cuda::launch_fill_normal(x.as<Bf16>(), values, 1.0f, 9, device_.stream());
         const Status there = device_.use_library(1);
         report.library = device_.use().library;
+        library_there_ = there.ok();
         if (!there.ok()) report.why_no_library = there.error().message;
         bool wins = true;
         for (std::size_t i = options_.product_rows.size(); i-- > 0;) {
@@ -390,19 +416,25 @@ class Bench {
                 [&](int call, bool warm) { spec_vocab(call, warm, rows, true); });
         const int chosen = indexed_rows();
         measure(fmt::format("indexed rows {}", chosen), mode, rows, chosen * row, [&](int call, bool warm) {
-            indexed(call, warm, rows, random_.as<std::int32_t>() + 1, random_.as<std::int32_t>(), chosen);
+            const std::int32_t* list = list_at(random_, call, warm);
+            indexed(call, warm, rows, list, list - 1, chosen);
         });
+        measure(fmt::format("neighbouring rows {}", chosen), mode, rows, chosen * row,
+                [&](int call, bool warm) {
+                    const std::int32_t* list = list_at(neighbours_, call, warm);
+                    indexed(call, warm, rows, list, list - 1, chosen);
+                });
         measure(fmt::format("gather {} rows", o.gather), mode, rows, 2 * packed_.bytes(),
                 [&](int call, bool warm) {
                     const DeviceMatrix to = packed_.at(call, warm);
-                    device_.gather({full_.at(call, warm), random_.as<std::int32_t>() + 1, o.gather,
+                    device_.gather({full_.at(call, warm), list_at(random_, call, warm), o.gather,
                                     const_cast<Bf16*>(to.data)});
                 });
         // What an indexed product saves: the copy in between.
         measure(fmt::format("gather and product of {} rows", o.gather), mode, rows, 3 * packed_.bytes(),
                 [&](int call, bool warm) {
                     const DeviceMatrix to = packed_.at(call, warm);
-                    device_.gather({full_.at(call, warm), random_.as<std::int32_t>() + 1, o.gather,
+                    device_.gather({full_.at(call, warm), list_at(random_, call, warm), o.gather,
                                     const_cast<Bf16*>(to.data)});
                     product(to, x_.as<Bf16>(), y_.as<float>(), rows);
                 });
@@ -411,6 +443,17 @@ class Bench {
                     product(packed_.at(call, warm), x_.as<Bf16>(), y_.as<float>(), rows);
                     best(rows, o.gather);
                 });
+        by_library(rows, mode);
+    }
+    /// The heads' products of all outputs as the library makes them.
+    void by_library(int rows, const std::string& mode) {
+        if (!library_there_ || !device_.use_library(1).ok()) return;
+        measure("cuBLASLt: logits of the full head", mode, rows, full_.bytes(), [&](int call, bool warm) {
+            product(full_.at(call, warm), x_.as<Bf16>(), y_.as<float>(), rows);
+        });
+        measure(fmt::format("cuBLASLt: router r={}", options_.rank), mode, rows, down_.bytes() + up_.bytes(),
+                [&](int call, bool warm) { low_rank(call, warm, rows); });
+        (void)device_.use_library(0);
     }
 
     static constexpr const char* full_name = "full head ";
@@ -430,7 +473,8 @@ class Bench {
     CudaDevice& device_;
     Copies full_, trimmed_, down_, up_, packed_;
     DeviceBuffer stream_, sink_, x_, y_, narrow_, narrow_half_, ids_, values_, sums_, select_, own_, router_,
-        bitmap_, tokens_, columns_, size_, random_;
+        bitmap_, tokens_, columns_, size_, random_, neighbours_;
+    bool library_there_ = false;
     std::pair<double, double> layer_us_{0, 0};  ///< of the stream between calls alone
     std::vector<DeviceMeasured> results_;
 };
