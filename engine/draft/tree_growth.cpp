@@ -327,7 +327,8 @@ void TreeGrowth::begin(DraftContext& context, std::span<GrowingTree> trees, Devi
                        const TreeStep* step) {
     spans_ = &spans;
     asked_levels_ = 0;
-    wants_sets_ = set_words_ > 0 && (head_->reads_sets() || (step != nullptr && step->sets_come()));
+    sets_asked_ = set_words_ > 0 && step != nullptr && step->sets_come();
+    wants_sets_ = set_words_ > 0 && (head_->reads_sets() || sets_asked_);
     place(trees);
     std::vector<GrowingTree*> active;
     for (GrowingTree& tree : trees) active.push_back(&tree);
@@ -471,6 +472,7 @@ void TreeGrowth::begin_head(DraftContext& context, std::span<GrowingTree* const>
 LevelThere TreeGrowth::call_of(DraftContext& context, const Asked& asked) {
     LevelThere call{rows_.device(), context.phases, *spans_, asked.level, asked.rows, topk_, asked.sequences};
     call.notes = left_there_.as<std::int32_t>() + asked.notes;
+    call.sets_asked = sets_asked_;
     call.ids = best_.as<std::int32_t>();
     call.logits = logits_.as<float>();
     call.sums = sums_.as<float>();

@@ -177,7 +177,7 @@ class TreeGrowth {
     std::vector<std::size_t> note_first_;  ///< [levels_ + 1]
     std::size_t words_ = 0, set_words_ = 0;
     std::vector<std::int32_t> left_;  ///< as downloaded
-    bool wants_sets_ = false, sets_here_ = false;
+    bool wants_sets_ = false, sets_asked_ = false, sets_here_ = false;
     std::vector<std::int32_t> candidates_;  ///< tokens, then log-probabilities, of all levels
     std::size_t cells_ = 0;                 ///< of either
     std::vector<int> counts_;

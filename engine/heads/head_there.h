@@ -33,6 +33,7 @@ struct LevelThere {
     const kernels::Bf16* x =
         nullptr;  ///< of ask() alone: hidden rows as the LM head reads them, [rows, padded_columns(d)]
     std::int32_t* notes = nullptr;  ///< [note_room()]: what collect() reads
+    bool sets_asked = false;        ///< somebody beside the head wants what goes to SequenceThere::set
     /// Where drafts are drawn: in place of the answer below but for `tokens`, the logits of all columns,
     /// [rows, drawn_stride]. Where rows have columns of their own also their tokens, rising, and where
     /// drawn_size() does not say it, how many there are of each row.

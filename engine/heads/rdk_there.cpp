@@ -173,7 +173,7 @@ void RdkThere::ask(LevelThere& call) {
     }
     base_->ask(inner);
     for (std::size_t i = 0; i < own_.size(); ++i)
-        if (own_[i].set != nullptr)
+        if (call.sets_asked)
             reach(call.device, own_[i], base_->set_room(call.level, own_[i].rows), call.sequences[i]);
     const DeviceSpans::Scope scope(
         call.spans, call.phases, Phase::topk, call.level, call.rows,

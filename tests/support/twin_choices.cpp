@@ -157,6 +157,7 @@ void TwinDevice::spread(const SpreadOp& op) {
 }
 
 void TwinDevice::reach(const ReachOp& op) {
+    ++reaches_;
     note("reach", op.tokens, op.size, op.most, op.vocab, op.first, op.givers, op.bits, op.out, op.out_size);
     (void)at(op.bits, 2 * size((op.vocab + 31) / 32), "bits");
     const int count = *row(op.size, 0, 1, "size of a set");

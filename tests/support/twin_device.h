@@ -77,6 +77,7 @@ class TwinDevice final : public kernels::Device {
     void aside(std::function<void()> work) override;
     void join_aside() override;
     int asides() const { return asides_; }
+    int reaches() const { return reaches_; }
     using kernels::Device::copy_rows;
     void copy_rows(std::span<const kernels::CopyRowsOp> ops) override {
         for (const kernels::CopyRowsOp& op : ops) copy(op);
@@ -172,7 +173,7 @@ class TwinDevice final : public kernels::Device {
     int left_beside_ = std::numeric_limits<int>::max();
     std::uint64_t keys_ = 0;
     std::vector<std::function<void()>> aside_;
-    int asides_ = 0;
+    int asides_ = 0, reaches_ = 0;
     int finishes_ = 0, downloads_ = 0, replayed_ = 0, besides_ = 0;
     bool in_replay_ = false;
     int library_rows_ = 0, library_products_ = 0;

@@ -332,7 +332,8 @@ class KernelRounds : public DeviceRounds {};
 
 TEST_P(KernelRounds, AreTheHosts) {
     prompts_ = {{5, 1, 2, 8}, {3, 9, 4, 0, 7}};
-    for (const char* head : {"specvocab:k=5", "dynaspec:kmax=4,kmin=3", "microspec:wmax=9"}) {
+    for (const char* head :
+         {"specvocab:k=5", "dynaspec:kmax=4,kmin=3", "microspec:wmax=9", "specvocab:k=5+rdk"}) {
         RigSetting setting;
         setting.head = head;
         setting.tree = "depth=1,topk=3,nodes=5";
@@ -491,6 +492,25 @@ TEST_P(DeviceRounds, SetsComeWhereSomebodyAsks) {
     EXPECT_EQ(texts[0], texts[1]);
     ASSERT_GT(rig_->totals().steps, 1);
     EXPECT_EQ(downloads[1] - downloads[0], rig_->totals().steps);
+}
+
+/// What a set gives to is found for whoever asks what was covered, and for nobody else.
+TEST_P(DeviceRounds, SpreadSetsAreFoundWhereSomebodyAsks) {
+    if (on_.twin == nullptr) GTEST_SKIP() << "the twin counts ops";
+    for (const char* head : {"specvocab:k=5+rdk", "dynaspec:kmax=4,kmin=3+rdk"}) {
+        RigSetting setting;
+        setting.head = head;
+        setting.tree = trees[1];
+        setting.temperature = 0.9;
+        setting.verify = "pq";
+        setting.max_new = 7;
+        prompts_ = {{5, 1, 2, 9, 7, 0, 3, 11}};
+        const int before = on_.twin->reaches();
+        (void)rig_->decode(setting, prompts_);
+        EXPECT_EQ(on_.twin->reaches(), before) << head;
+        EXPECT_GT(steps(setting, true).size(), 1u);
+        EXPECT_GT(on_.twin->reaches(), before) << head;
+    }
 }
 
 /// The queue beside has a memory of its own, and a router in it only where levels are the host's.
