@@ -4,10 +4,12 @@
 #
 # usage: tests/gpu/bundle.sh [--arch 90] [--model FILE [--pieces MB]]      then, there: tests/gpu/checklist.sh
 #
-# gpu-bundle/ and gpu-model/ are ignored by git. Beside them the checklist needs tests/gpu, tests/golden, assets/drafters,
-# assets/prompts and assets/peers. cuBLASLt (half a gigabyte) is not in it: --numerics fast needs that machine's own.
-# assets/heads (52 MB) serves fitted heads of the demo model alone; to leave it out of a checkout that travels:
-#   git sparse-checkout set --no-cone '/*' '!/assets/heads'        (back: git sparse-checkout disable)
+# gpu-bundle/ and gpu-model/ are ignored by git. Beside them the checklist needs tests/gpu, tests/golden, assets/prompts,
+# assets/peers, and of the demo model's drafters and heads (69 MB) those of eagle3 (22 MB); to leave the rest out of a checkout
+# that travels:
+#   git sparse-checkout set --no-cone '/*' '!/assets/*/eagle2' '!/assets/*/hydra' '!/assets/*/medusa'
+#   git sparse-checkout disable                                                                        (back)
+# cuBLASLt (half a gigabyte) is not in it: --numerics fast needs that machine's own.
 # --pieces cuts the model into gpu-model/piece.*, to be carried a few at a time where transfers are limited.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
