@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <string_view>
 #include <utility>
 
 #include "base/rng.h"
+#include "kernels/cpu/layout.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/device_bench.h"
@@ -18,6 +20,9 @@ namespace {
 /// Weights between two uses of the same copy, so that none is found in L2 again.
 constexpr double cold_bytes = 200e6;
 constexpr int most_copies = 64;
+/// How much the rows of a tree's level resemble each other, as a correlation: shortlists of 2048 by four such
+/// rows are together what SpecVocab's are on the demo model (docs/MEASUREMENTS.md).
+constexpr double likeness = 0.96;
 
 std::string clocks_now() {
     std::FILE* pipe = popen(
@@ -127,7 +132,7 @@ class Bench {
         const std::size_t listed_rows =
             static_cast<std::size_t>(lists()) * (static_cast<std::size_t>(o.gather) + 1);
         const bool enough =
-            reserve<Bf16>(x_, x_values) && reserve<float>(y_, m * v) &&
+            reserve<Bf16>(x_, x_values) && reserve<Bf16>(alike_, x_values) && reserve<float>(y_, m * v) &&
             reserve<float>(narrow_, m * static_cast<std::size_t>(o.rank)) &&
             reserve<Bf16>(narrow_half_, m * static_cast<std::size_t>(padded_columns(o.rank))) &&
             reserve<std::int32_t>(ids_, m * most_selected) && reserve<float>(values_, m * most_selected) &&
@@ -141,6 +146,7 @@ class Bench {
             reserve<std::int32_t>(neighbours_, listed_rows);
         if (!enough) return failed("{}: not enough memory for {} rows", device_.info().name, rows);
         cuda::launch_fill_normal(x_.as<Bf16>(), x_values, 1.0f, 7, device_.stream());
+        bring_alike(x_values / m, m);
         std::vector<std::int32_t> random, neighbours;
         Rng rng(11);
         for (int l = 0; l < lists(); ++l) {
@@ -157,6 +163,17 @@ class Bench {
         device_.upload(random_.as<void>(), random.data(), listed_rows * sizeof(std::int32_t));
         device_.upload(neighbours_.as<void>(), neighbours.data(), listed_rows * sizeof(std::int32_t));
         return device_.finish();
+    }
+
+    void bring_alike(std::size_t width, std::size_t rows) {
+        Rng rng(13);
+        std::vector<double> common(width);
+        for (double& value : common) value = std::sqrt(likeness) * rng.normal();
+        std::vector<Bf16> values;
+        for (std::size_t m = 0; m < rows; ++m)
+            for (const double value : common)
+                values.push_back(to_bf16(static_cast<float>(value + std::sqrt(1 - likeness) * rng.normal())));
+        device_.upload(alike_.as<void>(), values.data(), values.size() * sizeof(Bf16));
     }
 
     /// A queue of reads keeps the clocks up while they are asked for.
@@ -302,7 +319,7 @@ class Bench {
     }
     void narrow(int call, bool warm, int rows) {
         const int r = options_.rank, stride = padded_columns(r);
-        product(down_.at(call, warm), x_.as<Bf16>(), narrow_.as<float>(), rows);
+        product(down_.at(call, warm), input_->as<Bf16>(), narrow_.as<float>(), rows);
         device_.round({narrow_.as<float>(), r, rows, r, narrow_half_.as<Bf16>(), stride, stride});
     }
     void low_rank(int call, bool warm, int rows) {
@@ -318,7 +335,7 @@ class Bench {
                  int most) {
         MatmulOp op;
         op.weights = full_.at(call, warm);
-        op.x = x_.as<Bf16>();
+        op.x = input_->as<Bf16>();
         op.rows = rows;
         op.y = y_.as<float>();
         op.y_stride = most;
@@ -334,6 +351,12 @@ class Bench {
                         router_.as<void>()});
     }
     int listed() const { return std::min(2048, options_.vocab); }
+    /// Rows that the latest spec_vocab() read.
+    double united() {
+        std::int32_t rows = 0;
+        device_.download(&rows, size_.as<void>(), sizeof rows);
+        return device_.finish().ok() ? rows : 0;
+    }
     /// What the head does, or with the cheaper sets of stripes.
     void spec_vocab(int call, bool warm, int rows, bool stripes) {
         const int own = stripes ? options_.buckets * options_.per_bucket : listed();
@@ -410,10 +433,19 @@ class Bench {
             low_rank(call, warm, rows);
             device_.top_set({y_.as<float>(), o.vocab, rows, o.vocab, exact, own_.as<std::int32_t>()});
         });
-        measure("specvocab, all of it", mode, rows, pair + exact * row,
-                [&](int call, bool warm) { spec_vocab(call, warm, rows, false); });
-        measure("specvocab with striped sets", mode, rows, pair + own,
-                [&](int call, bool warm) { spec_vocab(call, warm, rows, true); });
+        // Of rows that have nothing in common the union is as large as it can be.
+        for (const DeviceBuffer* input : {&alike_, &x_}) {
+            if (input == &x_ && rows == 1) break;
+            input_ = input;
+            const char* which = input == &x_ ? ", rows of no likeness" : "";
+            measure(fmt::format("specvocab, all of it{}", which), mode, rows, pair + exact * row,
+                    [&](int call, bool warm) { spec_vocab(call, warm, rows, false); });
+            results_.back().bytes = pair + united() * row;
+            measure(fmt::format("specvocab with striped sets{}", which), mode, rows, pair + own,
+                    [&](int call, bool warm) { spec_vocab(call, warm, rows, true); });
+            results_.back().bytes = pair + united() * row;
+        }
+        input_ = &x_;
         const int chosen = indexed_rows();
         measure(fmt::format("indexed rows {}", chosen), mode, rows, chosen * row, [&](int call, bool warm) {
             const std::int32_t* list = list_at(random_, call, warm);
@@ -474,6 +506,8 @@ class Bench {
     Copies full_, trimmed_, down_, up_, packed_;
     DeviceBuffer stream_, sink_, x_, y_, narrow_, narrow_half_, ids_, values_, sums_, select_, own_, router_,
         bitmap_, tokens_, columns_, size_, random_, neighbours_;
+    DeviceBuffer alike_;
+    const DeviceBuffer* input_ = &x_;  ///< rows of what chooses its own
     bool library_there_ = false;
     std::pair<double, double> layer_us_{0, 0};  ///< of the stream between calls alone
     std::vector<DeviceMeasured> results_;
