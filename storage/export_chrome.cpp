@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/time_bounds.h"
 #include "storage/capture_file.h"
 #include "storage/export.h"
 #include "storage/schema.h"
@@ -33,7 +34,7 @@ std::string json_text(std::string_view text) {
 /// Trace times are microseconds; three decimals keep the nanoseconds that a double would round away.
 std::string micros(TimeNs ns) {
     const char* sign = ns < 0 ? "-" : "";
-    const auto size = static_cast<std::uint64_t>(ns < 0 ? -ns : ns);
+    const auto bits = static_cast<std::uint64_t>(ns), size = ns < 0 ? 0 - bits : bits;
     return fmt::format("{}{}.{:03}", sign, size / 1000, size % 1000);
 }
 
@@ -124,7 +125,7 @@ class ChromeExport {
         return {};
     }
     /// Runs start at their own zero; in the trace they share one time line.
-    std::string ts(RowId run, TimeNs ns) { return micros(ns + offset_[run]); }
+    std::string ts(RowId run, TimeNs ns) { return micros(time_sum(ns, offset_[run])); }
     /// Thread ids are unique in the file, since some readers merge equal ones of different processes.
     std::int64_t tid(std::int64_t pid, const std::string& name);
     /// Returns the thread id of the track that took it.
@@ -180,9 +181,9 @@ std::int64_t ChromeExport::slice(std::int64_t pid, RowId run, const std::string&
     end = std::max(start, end);
     const std::size_t place = tracks.place(start, end);
     const std::int64_t thread = tid(pid, place == 0 ? track : fmt::format("{} ({})", track, place + 1));
-    file_.event(
-        fmt::format(R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"name":{},"cat":"{}","args":{{{}}}}})",
-                    pid, thread, ts(run, start), micros(end - start), json_text(name), category, args));
+    file_.event(fmt::format(
+        R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"name":{},"cat":"{}","args":{{{}}}}})", pid, thread,
+        ts(run, start), micros(time_between(start, end)), json_text(name), category, args));
     return thread;
 }
 

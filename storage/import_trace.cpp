@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/time_bounds.h"
 #include "capture/phase_names.h"
 
 namespace draftscope {
@@ -258,7 +259,7 @@ Result<std::shared_ptr<const Snapshot>> make_snapshot(const std::string& path, F
     const TimeNs zero = first_time(trace);
     Capture capture;
     capture.set_source(path);
-    const TimeNs utc = trace.utc_ns != 0 ? trace.utc_ns + zero : 0;
+    const TimeNs utc = trace.utc_ns != 0 ? time_sum(trace.utc_ns, zero) : 0;
     capture.apply(RunStarted{run_of(path, trace), nullptr, {1, 0, utc, std::nullopt}});
     Ranges ranges = sort_ranges(std::move(trace.ranges), zero);
     PhaseIntervals on_gpu;

@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "base/time_bounds.h"
 #include "storage/capture_file.h"
 #include "storage/row_reader.h"
 #include "storage/schema.h"
@@ -211,7 +212,7 @@ Status Replay::load_runs() {
             }
             run.anchored = true;
             run.anchor = anchor;
-            run.end_ns = anchor.monotonic_ns - run.first.monotonic_ns;
+            run.end_ns = time_between(run.first.monotonic_ns, anchor.monotonic_ns);
         }
     }
     return sound(anchors);

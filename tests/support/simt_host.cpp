@@ -108,6 +108,15 @@ void fibre_main() {
     setcontext(&fibre_at(next).context);
 }
 
+/// A function of its own, as what it returns to must not keep variables in registers.
+void prepare(Fibre& fibre) {
+    getcontext(&fibre.context);
+    fibre.context.uc_stack.ss_sp = fibre.stack.get();
+    fibre.context.uc_stack.ss_size = stack_bytes;
+    fibre.context.uc_link = &scheduler;
+    makecontext(&fibre.context, fibre_main, 0);
+}
+
 void run_block(unsigned threads) {
     warps.assign((threads + warp_lanes - 1) / warp_lanes, Warp());
     for (unsigned t = 0; t < threads; ++t) ++warps[t / warp_lanes].live;
@@ -127,11 +136,7 @@ void run_block(unsigned threads) {
         Fibre& fibre = *fibres[t];
         fibre.index = t;
         fibre.done = false;
-        getcontext(&fibre.context);
-        fibre.context.uc_stack.ss_sp = fibre.stack.get();
-        fibre.context.uc_stack.ss_size = stack_bytes;
-        fibre.context.uc_link = &scheduler;
-        makecontext(&fibre.context, fibre_main, 0);
+        prepare(fibre);
     }
     idle_turns = 0;
     current = 0;

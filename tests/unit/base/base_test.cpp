@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "base/rng.h"
 #include "base/spans.h"
+#include "base/time_bounds.h"
 
 namespace draftscope {
 namespace {
@@ -28,6 +29,19 @@ TEST(Result, PassesValuesAndErrorsOn) {
     ASSERT_FALSE(wrong.ok());
     EXPECT_EQ(wrong.error().kind, ErrorKind::bad_input);
     EXPECT_EQ(wrong.error().message, "half: 3 is odd");
+}
+
+TEST(TimeBounds, HoldWhatHasNoTime) {
+    constexpr TimeNs most = std::numeric_limits<TimeNs>::max(), least = std::numeric_limits<TimeNs>::min();
+    EXPECT_EQ(time_sum(3, -5), -2);
+    EXPECT_EQ(time_sum(most, 1), most);
+    EXPECT_EQ(time_sum(-1, least), least);
+    EXPECT_EQ(time_sum(most, least), -1);
+    EXPECT_EQ(time_between(3, -5), -8);
+    EXPECT_EQ(time_between(-1, most), most);
+    EXPECT_EQ(time_between(least, 0), most);
+    EXPECT_EQ(time_between(1, least), least);
+    EXPECT_EQ(time_between(least, least), 0);
 }
 
 // Known-answer vectors of the Random123 distribution for philox4x32-10.

@@ -74,7 +74,8 @@ TEST_F(Automatic, AHeadThatWasNamedStays) {
 TEST_F(Automatic, DraftersWithoutAHeadHaveNoneToChoose) {
     const Finished done = decode({"--drafter", "ngram", "--tree", "auto", "--json"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
-    for (const json& one : json::parse(done.out)["tree_auto"]["forecasts"])
+    const json printed = json::parse(done.out);
+    for (const json& one : printed["tree_auto"]["forecasts"])
         EXPECT_TRUE(one["head"].is_null());
 }
 
