@@ -75,8 +75,7 @@ TEST_F(Automatic, DraftersWithoutAHeadHaveNoneToChoose) {
     const Finished done = decode({"--drafter", "ngram", "--tree", "auto", "--json"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
     const json printed = json::parse(done.out);
-    for (const json& one : printed["tree_auto"]["forecasts"])
-        EXPECT_TRUE(one["head"].is_null());
+    for (const json& one : printed["tree_auto"]["forecasts"]) EXPECT_TRUE(one["head"].is_null());
 }
 
 TEST_F(Automatic, HeadAloneIsRefused) {
