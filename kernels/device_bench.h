@@ -27,7 +27,7 @@ struct DeviceBenchOptions {
 };
 struct DeviceMeasured {
     std::string op;
-    std::string mode;  ///< "cold", "warm", "in sequence"
+    std::string mode;  ///< "cold", "warm", "in sequence"; of the same weights between two streams "kept, ..."
     int rows = 0;
     double median_us = 0, best_us = 0;  ///< one call
     double bytes = 0;                   ///< weights and rows that it has to move
@@ -44,6 +44,7 @@ struct DeviceBenchReport {
     std::string why_no_library;
     int library_wins_from = 0;  ///< fewest of product_rows from which on it stays faster; 0 = nowhere
     double copy_gb_per_s = 0;   ///< read and written bytes of a large copy
+    int largest_cluster = 0;    ///< most blocks of 256 threads in one; 0 = the GPU has no clusters
     std::vector<DeviceMeasured> ops;
 };
 Result<DeviceBenchReport> bench_cuda(const DeviceBenchOptions& options);

@@ -71,6 +71,7 @@ void print_json(const DeviceBenchOptions& options, const DeviceBenchReport& repo
                                      {"persisting_l2_bytes", gpu.persisting_l2_bytes},
                                      {"access_window_bytes", gpu.access_window_bytes},
                                      {"shared_bytes", gpu.shared_bytes},
+                                     {"largest_cluster", report.largest_cluster},
                                      {"clocks_before", report.clocks_before},
                                      {"clocks_after", report.clocks_after},
                                      {"read_gb_per_s", read},
@@ -99,6 +100,14 @@ void print_table(const DeviceBenchOptions& options, const DeviceBenchReport& rep
                 report.device.name.c_str(), report.device.architecture.c_str(), report.device.driver.c_str(),
                 report.clocks_before.empty() ? "unknown" : report.clocks_before.c_str(),
                 report.clocks_after.empty() ? "unknown" : report.clocks_after.c_str());
+    constexpr double mb = 1e-6;
+    std::printf(
+        "L2 %.0f MB, of which %.0f may be set aside, windows up to %.0f MB; shared memory %d bytes a block, "
+        "clusters of up to %d blocks\n",
+        mb * static_cast<double>(report.device.l2_bytes),
+        mb * static_cast<double>(report.device.persisting_l2_bytes),
+        mb * static_cast<double>(report.device.access_window_bytes), report.device.shared_bytes,
+        report.largest_cluster);
     std::printf("V %d, d %d, bf16; reads %.0f GB/s, copies %.0f GB/s\n\n", options.vocab, options.hidden,
                 read, report.copy_gb_per_s);
     std::vector<std::vector<std::string>> rows;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -84,6 +85,8 @@ class Bench {
             for (const char* mode : {"cold", "warm", "in sequence"}) heads(rows, mode);
             DS_TRY(device_.finish());
         }
+        DS_TRY(make_rows(options_.rows.front()));
+        residency(options_.rows.front());
         report.clocks_after = clocks_under_load();
         report.ops = std::move(results_);
         return device_.finish();
@@ -179,7 +182,8 @@ class Bench {
     /// A queue of reads keeps the clocks up while they are asked for.
     std::string clocks_under_load() {
         for (int i = 0; i < 1500; ++i)
-            cuda::launch_read(stream_.as<void>(), std::size_t{1} << 30, sink_.as<float>(), device_.stream());
+            cuda::launch_read(stream_.as<void>(), std::size_t{1} << 30, cuda::Reads::evict_first,
+                              sink_.as<float>(), device_.stream());
         std::string said = clocks_now();
         (void)device_.finish();
         return said;
@@ -221,19 +225,31 @@ class Bench {
         return device_.use_library(0);
     }
 
+    /// How calls follow each other.
+    struct Way {
+        bool same = false;                     ///< weights
+        std::optional<cuda::Reads> between{};  ///< a draft layer's weights go by
+    };
+    static Way way_of(std::string_view mode) {
+        if (mode == "cold") return {};
+        if (mode == "warm") return {true, {}};
+        if (mode == "in sequence") return {false, cuda::Reads::evict_first};
+        return {true, mode.find("plain") == mode.npos ? cuda::Reads::evict_first : cuda::Reads::plain};
+    }
+
     /// Device times of one graph of `calls` calls, in us per call: median, best.
-    std::pair<double, double> time(const Call& call, bool warm, bool between) {
+    std::pair<double, double> time(const Call& call, const Way& way) {
         DeviceTimer& timer = *device_.timer();
         const std::uint64_t key = device_.new_key();
         const auto layer = static_cast<std::size_t>(options_.layer_mb * 1e6) / 256 * 256;
         const auto work = [&] {
             for (int i = 0; i < options_.calls; ++i) {
-                if (between) {
+                if (way.between) {
                     const std::size_t at = static_cast<std::size_t>(i) % 4 * layer;
                     cuda::launch_read(stream_.as<std::byte>() + std::min(at, stream_.bytes() - layer), layer,
-                                      sink_.as<float>(), device_.stream());
+                                      *way.between, sink_.as<float>(), device_.stream());
                 }
-                if (call) call(i, warm);
+                if (call) call(i, way.same);
             }
         };
         std::vector<double> times;
@@ -251,12 +267,13 @@ class Bench {
     }
 
     void measure(const std::string& op, const std::string& mode, int rows, double bytes, const Call& call) {
-        const bool between = mode == "in sequence";
-        auto [median, best] = time(call, mode == "warm", between);
-        if (between) {
-            if (layer_us_.first == 0) layer_us_ = time({}, false, true);
-            median -= layer_us_.first;
-            best -= layer_us_.second;
+        const Way way = way_of(mode);
+        auto [median, best] = time(call, way);
+        if (way.between) {
+            std::pair<double, double>& alone = layer_us_[*way.between == cuda::Reads::plain ? 0 : 1];
+            if (alone.first == 0) alone = time({}, {false, way.between});
+            median -= alone.first;
+            best -= alone.second;
         }
         DeviceMeasured result;
         result.op = op;
@@ -278,7 +295,8 @@ class Bench {
         for (const double mb : {25.0, 50.0, 100.0, 200.0, 400.0, 1000.0, 4000.0}) {
             const auto bytes = static_cast<std::size_t>(mb * 1e6) / 256 * 256;
             measure(fmt::format("read {:.0f} MB", mb), "warm", 0, static_cast<double>(bytes), [&](int, bool) {
-                cuda::launch_read(stream_.as<void>(), bytes, sink_.as<float>(), device_.stream());
+                cuda::launch_read(stream_.as<void>(), bytes, cuda::Reads::plain, sink_.as<float>(),
+                                  device_.stream());
             });
         }
         constexpr auto half = static_cast<std::size_t>(1e9);
@@ -288,6 +306,44 @@ class Bench {
         report.copy_gb_per_s = results_.back().gb_per_s();
         measure("kernel that does nothing", "warm", 0, 0,
                 [&](int, bool) { cuda::launch_empty(device_.stream()); });
+        report.largest_cluster = cuda::largest_cluster();
+        if (report.largest_cluster == 0) return;  // such a GPU starts none early, either
+        measure("kernel that does nothing, started early", "warm", 0, 0,
+                [&](int, bool) { cuda::launch_early(device_.stream()); });
+    }
+
+    void drop_window() {
+        (void)device_.finish();
+        const cudaStreamAttrValue none{};
+        (void)cudaStreamSetAttribute(device_.stream(), cudaStreamAttributeAccessPolicyWindow, &none);
+        (void)cudaCtxResetPersistingL2Cache();
+    }
+
+    /// What stays in L2 of a head's weights while a draft layer's go by: whether those give way first, and
+    /// whether a window holds the head's. Of the low-rank pair the first factor is held, as the second is
+    /// larger than L2.
+    void residency(int rows) {
+        const auto each = [&](const std::string& op, const DeviceMatrix& held, double bytes,
+                              const Call& call) {
+            for (const char* mode : {"kept, plain stream", "kept, evict-first stream",
+                                     "kept, plain stream, window", "kept, evict-first stream, window"}) {
+                if (std::string_view(mode).ends_with("window") &&
+                    !device_.keep_in_cache(held.data, static_cast<std::size_t>(held.n) *
+                                                          static_cast<std::size_t>(held.stride) *
+                                                          sizeof(Bf16)))
+                    break;
+                measure(op, mode, rows, bytes, call);
+            }
+        };
+        each(fmt::format("packed head {} in one pass", options_.gather), packed_.at(0, true), packed_.bytes(),
+             [&](int call, bool warm) { one_pass(packed_.at(call, warm), x_.as<Bf16>(), rows); });
+        drop_window();
+        each(fmt::format("low-rank head r={} in one pass", options_.rank), down_.at(0, true),
+             down_.bytes() + up_.bytes(), [&](int call, bool warm) {
+                 narrow(call, warm, rows);
+                 one_pass(up_.at(call, warm), narrow_half_.as<Bf16>(), rows);
+             });
+        drop_window();
     }
 
     void product(const DeviceMatrix& weights, const Bf16* x, float* y, int rows) {
@@ -509,14 +565,16 @@ class Bench {
     DeviceBuffer alike_;
     const DeviceBuffer* input_ = &x_;  ///< rows of what chooses its own
     bool library_there_ = false;
-    std::pair<double, double> layer_us_{0, 0};  ///< of the stream between calls alone
+    std::pair<double, double> layer_us_[2]{};  ///< of the stream between calls alone, plain and evict-first
     std::vector<DeviceMeasured> results_;
 };
 
 }  // namespace
 
 Result<DeviceBenchReport> bench_cuda(const DeviceBenchOptions& options) {
-    DS_ASSIGN(const auto device, open_cuda_device({}));
+    CudaOptions asked;
+    asked.cache_windows = true;  // none is set before residency()
+    DS_ASSIGN(const auto device, open_cuda_device(asked));
     DeviceBenchReport report;
     report.device = device->info();
     DS_TRY(Bench(options, *device).run(report));

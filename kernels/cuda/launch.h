@@ -76,11 +76,17 @@ void in_batches(std::span<const Op> ops, Run run) {
     }
 }
 
+enum class Reads { plain, evict_first };
 /// Reads `bytes` (a multiple of 16) and keeps nothing of them: what streaming weights costs. `sink` is one
 /// float that is never written.
-void launch_read(const void* data, std::size_t bytes, float* sink, cudaStream_t stream);
+void launch_read(const void* data, std::size_t bytes, Reads how, float* sink, cudaStream_t stream);
 /// A kernel that does nothing.
 void launch_empty(cudaStream_t stream);
+/// One that may start before the kernel in front of it ends, and does nothing after it (programmatic
+/// dependent launch, sm_90 on).
+void launch_early(cudaStream_t stream);
+/// Most blocks of 256 threads that a cluster can have; 0 = the GPU has no clusters.
+int largest_cluster();
 /// Normal random values, rounded.
 void launch_fill_normal(Bf16* data, std::size_t count, float scale, std::uint64_t seed, cudaStream_t stream);
 

@@ -212,51 +212,6 @@ __global__ void __launch_bounds__(list_threads) list_set_kernel(const RowSetOp o
                           [&](int at, int number) { op.list[at] = number; });
 }
 
-constexpr int read_threads = 256;
-
-/// Eight independent 16-byte loads per thread and turn.
-__global__ void __launch_bounds__(read_threads)
-    read_kernel(const uint4* data, std::size_t count, float* sink) {
-    constexpr int ahead = 8;
-    const std::size_t step = static_cast<std::size_t>(gridDim.x) * read_threads;
-    unsigned folded = 0;
-    std::size_t i = static_cast<std::size_t>(blockIdx.x) * read_threads + threadIdx.x;
-    for (; i + (ahead - 1) * step < count; i += ahead * step) {
-        uint4 v[ahead];
-#pragma unroll
-        for (int a = 0; a < ahead; ++a) v[a] = __ldcs(data + i + a * step);
-#pragma unroll
-        for (int a = 0; a < ahead; ++a) folded ^= v[a].x ^ v[a].y ^ v[a].z ^ v[a].w;
-    }
-    for (; i < count; i += step) {
-        const uint4 v = __ldcs(data + i);
-        folded ^= v.x ^ v.y ^ v.z ^ v.w;
-    }
-    // Practically never: keeps the loads alive.
-    if (folded == 0x9e3779b9u && threadIdx.x > read_threads) *sink = 1.0f;
-}
-
-__global__ void empty_kernel() {}
-
-__device__ std::uint32_t mixed(std::uint32_t x) {
-    x = (x ^ x >> 16) * 0x7feb352du;
-    x = (x ^ x >> 15) * 0x846ca68bu;
-    return x ^ x >> 16;
-}
-
-/// Box-Muller over a hash of the place.
-__global__ void fill_kernel(Bf16* data, std::size_t count, float scale, std::uint32_t seed) {
-    const std::size_t step = static_cast<std::size_t>(gridDim.x) * blockDim.x;
-    for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
-         i += step) {
-        const std::uint32_t a = mixed(static_cast<std::uint32_t>(i) * 2 + seed);
-        const std::uint32_t b = mixed(a ^ static_cast<std::uint32_t>(i >> 31) ^ 0x9e3779b9u);
-        const float u = (static_cast<float>(a >> 8) + 0.5f) / 16777216.0f;
-        const float v = static_cast<float>(b >> 8) / 16777216.0f;
-        data[i] = to_bf16(scale * sqrtf(-2.0f * logf(u)) * cospif(2.0f * v));
-    }
-}
-
 }  // namespace
 
 void launch_select(const SelectOp& op, cudaStream_t stream) {
@@ -298,21 +253,6 @@ void launch_translate(const TranslateOp& op, cudaStream_t stream) {
     if (op.count == 0) return;
     const auto blocks = static_cast<unsigned>((op.count + mark_threads - 1) / mark_threads);
     DS_LAUNCH(translate_kernel, blocks, mark_threads, 0, stream, op);
-}
-
-void launch_read(const void* data, std::size_t bytes, float* sink, cudaStream_t stream) {
-    constexpr unsigned blocks = 132 * 8;
-    DS_LAUNCH(read_kernel, blocks, read_threads, 0, stream, static_cast<const uint4*>(data),
-              bytes / sizeof(uint4), sink);
-}
-
-void launch_empty(cudaStream_t stream) {
-    DS_LAUNCH(empty_kernel, 1, 32, 0, stream);
-}
-
-void launch_fill_normal(Bf16* data, std::size_t count, float scale, std::uint64_t seed, cudaStream_t stream) {
-    DS_LAUNCH(fill_kernel, 2048, 256, 0, stream, data, count, scale,
-              static_cast<std::uint32_t>(seed * 0x9e3779b9u));
 }
 
 }  // namespace draftscope::kernels::cuda
