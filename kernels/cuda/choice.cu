@@ -57,11 +57,12 @@ __global__ void __launch_bounds__(threads) draft_kernel(const DraftOp op, bool c
     const auto share = static_cast<float>(run.all > 0 ? 1.0 / run.all : 0.0);
     for (int i = static_cast<int>(threadIdx.x); i < support; i += threads) q[i] *= share;
     std::int32_t* ids = op.ids + row * op.k;
+    int column = -1;
+    run = add_tiles(support, shared, weight);
     for (int d = 0; d < op.k; ++d) {
-        run = add_tiles(support, shared, weight);
+        if (column >= 0) run = add_changed(support, column, shared, weight);
         const bool left = run.all > 0;  // all threads alike
-        const int column =
-            left ? draw_column(support, shared, run, op.uniforms[row * op.k + d] * run.all, weight) : -1;
+        column = left ? draw_column(support, shared, run, op.uniforms[row * op.k + d] * run.all, weight) : -1;
         __syncthreads();  // the thread that looked at the weights is done
         if (threadIdx.x != 0) continue;
         ids[d] = column;
@@ -71,9 +72,9 @@ __global__ void __launch_bounds__(threads) draft_kernel(const DraftOp op, bool c
     __syncthreads();
     const int mine = static_cast<int>(threadIdx.x);
     if (mine >= op.k || ids[mine] < 0) return;
-    const int column = ids[mine];
-    q[column] = -q[column];
-    if (op.tokens != nullptr) ids[mine] = op.tokens[row * op.stride + column];
+    const int drawn = ids[mine];
+    q[drawn] = -q[drawn];
+    if (op.tokens != nullptr) ids[mine] = op.tokens[row * op.stride + drawn];
 }
 
 /// Grid: rows, pieces of `threads` columns.

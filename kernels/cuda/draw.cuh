@@ -22,20 +22,17 @@ struct TileRun {
     double mine = 0, before = 0, all = 0;  ///< weight of the run, of those before it, of the row
 };
 
-/// Adds up weight(column), which gives 0 behind the last column, in an order of its own. Every thread takes
-/// part; begins with a barrier.
+/// A warp's: the weight of one tile.
 template <typename WeightOf>
-__device__ TileRun add_tiles(int columns, DrawShared& shared, WeightOf weight) {
-    const int warp = static_cast<int>(threadIdx.x) / warp_size;
+__device__ __forceinline__ void add_tile(int tile, DrawShared& shared, WeightOf weight) {
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    const float sum = warp_sum(weight(tile * draw_tile + lane));
+    if (lane == 0) shared.tiles[tile] = sum;
+}
+
+/// The runs of tiles whose weights are known, behind a barrier. Every thread takes part.
+__device__ inline TileRun add_runs(int columns, DrawShared& shared) {
     const int count = (columns + draw_tile - 1) / draw_tile;
-    __syncthreads();
-    if (threadIdx.x == 0) shared.chosen = -1;
-    for (int t = warp; t < count; t += draw_warps) {
-        const float sum = warp_sum(weight(t * draw_tile + lane));
-        if (lane == 0) shared.tiles[t] = sum;
-    }
-    __syncthreads();
     const int each = (count + draw_threads - 1) / draw_threads;
     TileRun run;
     run.first = min(static_cast<int>(threadIdx.x) * each, count);
@@ -43,6 +40,29 @@ __device__ TileRun add_tiles(int columns, DrawShared& shared, WeightOf weight) {
     for (int t = run.first; t < run.end; ++t) run.mine += static_cast<double>(shared.tiles[t]);
     run.before = block_before<draw_warps>(run.mine, shared.totals, run.all);
     return run;
+}
+
+/// Adds up weight(column), which gives 0 behind the last column, in an order of its own. Every thread takes
+/// part; begins with a barrier.
+template <typename WeightOf>
+__device__ TileRun add_tiles(int columns, DrawShared& shared, WeightOf weight) {
+    const int warp = static_cast<int>(threadIdx.x) / warp_size;
+    const int count = (columns + draw_tile - 1) / draw_tile;
+    __syncthreads();
+    if (threadIdx.x == 0) shared.chosen = -1;
+    for (int t = warp; t < count; t += draw_warps) add_tile(t, shared, weight);
+    __syncthreads();
+    return add_runs(columns, shared);
+}
+
+/// The same after the weight of one column alone has changed since: its tile is read again, and no other.
+template <typename WeightOf>
+__device__ TileRun add_changed(int columns, int column, DrawShared& shared, WeightOf weight) {
+    __syncthreads();
+    if (threadIdx.x == 0) shared.chosen = -1;
+    if (threadIdx.x < warp_size) add_tile(column / draw_tile, shared, weight);
+    __syncthreads();
+    return add_runs(columns, shared);
 }
 
 /// The column where the running sum passes `target`, the last with any weight where rounding leaves something

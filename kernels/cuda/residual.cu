@@ -94,7 +94,8 @@ __global__ void __launch_bounds__(threads) residual_kernel(const ResidualOp op) 
             }
         };
         change(false);
-        const TileRun rest = add_tiles(op.vocab, shared.draw, weight);
+        const TileRun rest = node.support == 0 ? add_changed(op.vocab, token, shared.draw, weight)
+                                               : add_tiles(op.vocab, shared.draw, weight);
         if (rest.all > 0) {
             run = rest;
         } else {
