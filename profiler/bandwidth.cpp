@@ -51,13 +51,18 @@ class Stretch {
     std::uint64_t* words_ = nullptr;
 };
 
+// The clone is chosen while the program is loaded, before ThreadSanitizer is there for what it adds to the
+// choice.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
+#define DS_CLONES_FOR_CPUS __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define DS_CLONES_FOR_CPUS
+#endif
+
 /// As a thread reads the weights of few rows: one stream, every line fetched 8 KiB ahead of use into the
 /// second cache. The result is used, so that no load is dropped.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-__attribute__((target_clones("avx512f", "avx2", "default")))
-#endif
-std::uint64_t
-read_all(const std::uint64_t* words, std::size_t count) {
+DS_CLONES_FOR_CPUS
+std::uint64_t read_all(const std::uint64_t* words, std::size_t count) {
     constexpr std::size_t ahead = 8192 / sizeof(std::uint64_t);
     std::uint64_t sums[2][line_words] = {};
     for (std::size_t i = 0; i + 2 * line_words <= count; i += 2 * line_words) {
@@ -76,11 +81,9 @@ read_all(const std::uint64_t* words, std::size_t count) {
 /// Lines of rows that lie anywhere, as an indexed head reads them: in rising order, one row in sixteen (as
 /// many as SpecVocab's candidates are of a vocabulary), each fetched some 40 KiB of wanted rows ahead. `pass`
 /// chooses other rows.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-__attribute__((target_clones("avx512f", "avx2", "default")))
-#endif
-std::uint64_t
-read_rows(const std::uint64_t* words, std::size_t rows, std::size_t row_words, std::uint64_t pass) {
+DS_CLONES_FOR_CPUS
+std::uint64_t read_rows(const std::uint64_t* words, std::size_t rows, std::size_t row_words,
+                        std::uint64_t pass) {
     const std::size_t wanted = rows / scattered_one_in,
                       ahead = std::max<std::size_t>(1, (40u << 10) / (row_words * 8));
     const auto place = [&](std::size_t i) {

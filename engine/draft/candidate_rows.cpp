@@ -1,9 +1,9 @@
 #include "engine/draft/candidate_rows.h"
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cassert>
+#include <memory>
 #include <utility>
 
 namespace draftscope {
@@ -49,10 +49,11 @@ void CandidateRows::support_from_candidates() {
 /// Makes drawn_from_ one distribution a row, of those that no tree has any more.
 void CandidateRows::find_distributions(std::size_t rows) {
     drawn_from_.clear();
+    // Who gave one back may have been another thread. use_count() orders nothing, lock() comes after what
+    // that thread did; a fence would, too, but ThreadSanitizer knows none.
     for (const auto& one : distributions_)
-        if (drawn_from_.size() < rows && one.use_count() == 1) drawn_from_.push_back(one);
-    // Who gave one back may have been another thread, and use_count() alone orders nothing.
-    std::atomic_thread_fence(std::memory_order_acquire);
+        if (drawn_from_.size() < rows && one.use_count() == 1)
+            drawn_from_.push_back(std::weak_ptr(one).lock());
     while (drawn_from_.size() < rows)
         drawn_from_.push_back(distributions_.emplace_back(std::make_shared<DraftDistribution>()));
 }

@@ -23,7 +23,7 @@ std::vector<int> widths_of(const TreeSpec& tree) {
     widths[0] = 1;
     if (tree.choices)
         for (const TreeChoices::Node& node : tree.choices->nodes)
-            widths[static_cast<std::size_t>(node.depth)] += node.inner ? 1 : 0;
+            if (node.inner) ++widths[static_cast<std::size_t>(node.depth)];
     return widths;
 }
 
