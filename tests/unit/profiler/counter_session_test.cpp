@@ -120,8 +120,8 @@ TEST(CounterLibrary, NeedsOnePassOnTheChipsOfH100AndH200) {
     const auto api = make_counter_api();
     const CuptiState state = api->probe().state;
     if (state == CuptiState::ready) {
-#ifdef __SANITIZE_ADDRESS__
-        GTEST_SKIP() << "the library opens another one in a way that ends programs with AddressSanitizer";
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+        GTEST_SKIP() << "the library opens another one in a way that ends programs with sanitizers";
 #endif
         std::string why;
         EXPECT_EQ(api->passes("GH100", gpu_counter_names, why), 1) << why;
