@@ -7,6 +7,7 @@
 #include "engine/draft/eagle_checkpoint.h"
 #include "engine/draft/eagle_drafter.h"
 #include "engine/draft/eagle_on_device.h"
+#include "engine/draft/tree_growth.h"
 #include "engine/model/weight_packing.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
@@ -179,15 +180,14 @@ class Eagle3Model final : public EagleModel {
     /// Of the host's rows, by the same norms, so that a round is the same wherever it is made.
     void take_features_there(Rows<const float> aux, Rows<float> out) {
         const int d = checkpoint_.shape.hidden;
-        const auto row_bytes = static_cast<std::size_t>(aux.cols) * sizeof(float);
+        const std::size_t cells = static_cast<std::size_t>(aux.rows) * static_cast<std::size_t>(aux.cols);
         const std::lock_guard lock(device()->busy());
         if (aux.rows == 0) return;
-        if (!on_device_.make_room(aux.rows) ||
-            !aux_there_.reserve(*device(), static_cast<std::size_t>(aux.rows) * row_bytes))
+        if (!on_device_.make_room(aux.rows) || !aux_there_.reserve(*device(), cells * sizeof(float)))
             return device()->refuse("out of device memory for the drafter's rows");
-        for (int r = 0; r < aux.rows; ++r)
-            device()->upload(aux_there_.as<float>() + std::ptrdiff_t{r} * aux.cols, aux.row_data(r),
-                             row_bytes);
+        std::vector<RowAnywhere> rows(static_cast<std::size_t>(aux.rows));
+        for (int r = 0; r < aux.rows; ++r) rows[static_cast<std::size_t>(r)].here = aux.row(r);
+        bring_rows(*device(), rows, aux.cols, aux_there_.as<float>());
         (void)ask_features(aux_there_.as<float>(), aux.rows);
         for (int r = 0; r < out.rows; ++r)
             device()->download(out.row_data(r), on_device_.inputs() + (2 * std::ptrdiff_t{r} + 1) * d,

@@ -172,9 +172,8 @@ void RdkThere::ask(LevelThere& call) {
         call.device.upload(sizes_there_.as<void>(), sizes_.data(), sizes_.size() * sizeof(std::int32_t));
     }
     base_->ask(inner);
-    for (std::size_t i = 0; i < own_.size(); ++i)
-        if (call.sets_asked)
-            reach(call.device, own_[i], base_->set_room(call.level, own_[i].rows), call.sequences[i]);
+    for (std::size_t i = 0; call.sets_asked && i < own_.size(); ++i)
+        reach(call.device, own_[i], base_->set_room(call.level, own_[i].rows), call.sequences[i]);
     const DeviceSpans::Scope scope(
         call.spans, call.phases, Phase::topk, call.level, call.rows,
         static_cast<std::uint64_t>(call.rows) * givers_.tokens.size() * (sizeof(TokenId) + sizeof(float)));

@@ -70,6 +70,24 @@ class Copies {
     double bytes_ = 0;
 };
 
+/// How calls follow each other.
+struct Way {
+    std::string_view mode;
+    bool same = false;                     ///< weights
+    std::optional<cuda::Reads> between{};  ///< a draft layer's weights go by
+    bool window = false;                   ///< of L2, over the weights
+};
+constexpr Way kept_ways[] = {
+    {"kept, plain stream", true, cuda::Reads::plain},
+    {"kept, evict-first stream", true, cuda::Reads::evict_first},
+    {"kept, plain stream, window", true, cuda::Reads::plain, true},
+    {"kept, evict-first stream, window", true, cuda::Reads::evict_first, true},
+};
+Way way_of(std::string_view mode) {
+    if (mode == "in sequence") return {mode, false, cuda::Reads::evict_first};
+    return {mode, mode == "warm"};
+}
+
 class Bench {
   public:
     Bench(const DeviceBenchOptions& options, CudaDevice& device) : options_(options), device_(device) {}
@@ -225,18 +243,6 @@ class Bench {
         return device_.use_library(0);
     }
 
-    /// How calls follow each other.
-    struct Way {
-        bool same = false;                     ///< weights
-        std::optional<cuda::Reads> between{};  ///< a draft layer's weights go by
-    };
-    static Way way_of(std::string_view mode) {
-        if (mode == "cold") return {};
-        if (mode == "warm") return {true, {}};
-        if (mode == "in sequence") return {false, cuda::Reads::evict_first};
-        return {true, mode.find("plain") == mode.npos ? cuda::Reads::evict_first : cuda::Reads::plain};
-    }
-
     /// Device times of one graph of `calls` calls, in us per call: median, best.
     std::pair<double, double> time(const Call& call, const Way& way) {
         DeviceTimer& timer = *device_.timer();
@@ -267,26 +273,28 @@ class Bench {
     }
 
     void measure(const std::string& op, const std::string& mode, int rows, double bytes, const Call& call) {
-        const Way way = way_of(mode);
+        measure(op, way_of(mode), rows, bytes, call);
+    }
+    void measure(const std::string& op, const Way& way, int rows, double bytes, const Call& call) {
         auto [median, best] = time(call, way);
         if (way.between) {
             std::pair<double, double>& alone = layer_us_[*way.between == cuda::Reads::plain ? 0 : 1];
-            if (alone.first == 0) alone = time({}, {false, way.between});
+            if (alone.first == 0) alone = time({}, {"", false, way.between});
             median -= alone.first;
             best -= alone.second;
         }
         DeviceMeasured result;
         result.op = op;
-        result.mode = mode;
+        result.mode = way.mode;
         result.rows = rows;
         result.median_us = median;
         result.best_us = best;
         result.bytes = bytes;
         for (const auto& [prefix, peer] : peers)
-            if (mode == "cold" && op.starts_with(prefix)) result.torch = peer;
+            if (way.mode == "cold" && op.starts_with(prefix)) result.torch = peer;
         // Against the better of the two ways of the full head.
         for (const DeviceMeasured& other : results_)
-            if (other.op.starts_with(full_name) && other.mode == mode && other.rows == rows)
+            if (other.op.starts_with(full_name) && other.mode == way.mode && other.rows == rows)
                 result.nu = std::max(result.nu, median / other.median_us);
         results_.push_back(std::move(result));
     }
@@ -323,23 +331,19 @@ class Bench {
     /// whether a window holds the head's. Of the low-rank pair the first factor is held, as the second is
     /// larger than L2.
     void residency(int rows) {
-        const auto each = [&](const std::string& op, const DeviceMatrix& held, double bytes,
-                              const Call& call) {
-            for (const char* mode : {"kept, plain stream", "kept, evict-first stream",
-                                     "kept, plain stream, window", "kept, evict-first stream, window"}) {
-                if (std::string_view(mode).ends_with("window") &&
-                    !device_.keep_in_cache(held.data, static_cast<std::size_t>(held.n) *
-                                                          static_cast<std::size_t>(held.stride) *
-                                                          sizeof(Bf16)))
+        const auto each = [&](const std::string& op, const Copies& held, double bytes, const Call& call) {
+            for (const Way& way : kept_ways) {
+                if (way.window &&
+                    !device_.keep_in_cache(held.at(0, true).data, static_cast<std::size_t>(held.bytes())))
                     break;
-                measure(op, mode, rows, bytes, call);
+                measure(op, way, rows, bytes, call);
             }
         };
-        each(fmt::format("packed head {} in one pass", options_.gather), packed_.at(0, true), packed_.bytes(),
+        each(fmt::format("packed head {} in one pass", options_.gather), packed_, packed_.bytes(),
              [&](int call, bool warm) { one_pass(packed_.at(call, warm), x_.as<Bf16>(), rows); });
         drop_window();
-        each(fmt::format("low-rank head r={} in one pass", options_.rank), down_.at(0, true),
-             down_.bytes() + up_.bytes(), [&](int call, bool warm) {
+        each(fmt::format("low-rank head r={} in one pass", options_.rank), down_, down_.bytes() + up_.bytes(),
+             [&](int call, bool warm) {
                  narrow(call, warm, rows);
                  one_pass(up_.at(call, warm), narrow_half_.as<Bf16>(), rows);
              });

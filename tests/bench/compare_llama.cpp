@@ -234,46 +234,52 @@ double apart(Call call) {
     return result;
 }
 
-/// Rounds of theirs, ours, ours, theirs; prints medians and the middle half of the rounds' ratios.
+/// Two sides in turns, the first, the second twice, the first, so that both meet the same machine.
+struct Turns {
+    std::vector<double> first, second;
+    std::vector<double> ratios;  ///< of the rounds, rising: first to second
+    template <typename A, typename B>
+    Turns(int rounds, A a, B b) {
+        // Each side's workers spin for a while after a call.
+        const auto settle = [] { std::this_thread::sleep_for(std::chrono::milliseconds(30)); };
+        for (int r = 0; r < rounds; ++r) {
+            first.push_back(a());
+            settle();
+            second.push_back(b());
+            second.push_back(b());
+            settle();
+            first.push_back(a());
+            settle();
+            const auto sum = [](const std::vector<double>& times) {
+                return times.end()[-1] + times.end()[-2];
+            };
+            ratios.push_back(sum(first) / sum(second));
+        }
+        std::sort(ratios.begin(), ratios.end());
+    }
+    void print_ratio() const {
+        std::printf(" %8.2f   %.2f .. %.2f\n", median(ratios), ratios[ratios.size() / 4],
+                    ratios[3 * ratios.size() / 4]);
+        std::fflush(stdout);
+    }
+};
+
+/// Prints medians and the middle half of the rounds' ratios; returns ours.
 template <typename A, typename B>
 double compare(const std::string& what, int rounds, A theirs, B ours) {
-    // Each side's workers spin for a while after a call.
-    const auto settle = [] { std::this_thread::sleep_for(std::chrono::milliseconds(30)); };
-    std::vector<double> their_times, our_times, ratios;
-    for (int r = 0; r < rounds; ++r) {
-        const double a = theirs();
-        settle();
-        const double b = apart(ours);
-        const double c = apart(ours);
-        settle();
-        const double d = theirs();
-        settle();
-        their_times.insert(their_times.end(), {a, d});
-        our_times.insert(our_times.end(), {b, c});
-        ratios.push_back((a + d) / (b + c));
-    }
-    std::sort(ratios.begin(), ratios.end());
-    std::printf("%-28s %10.3f %10.3f %8.2f   %.2f .. %.2f\n", what.c_str(), median(their_times),
-                median(our_times), median(ratios), ratios[ratios.size() / 4], ratios[3 * ratios.size() / 4]);
-    std::fflush(stdout);
-    return median(our_times);
+    const Turns turns(rounds, theirs, [&] { return apart(ours); });
+    std::printf("%-28s %10.3f %10.3f", what.c_str(), median(turns.first), median(turns.second));
+    turns.print_ratio();
+    return median(turns.second);
 }
 
-/// Our own time of m rows to that of one, in turns as well: the machine is another one a minute later.
+/// Our own time of m rows to that of one: the machine is another one a minute later.
 void print_growth(const Settings& settings, Ours& ours, int m) {
-    std::vector<double> ratios;
-    for (int r = 0; r < settings.rounds; ++r) {
-        const double a = apart([&] { return ours.verify(1, 24); });
-        const double b = apart([&] { return ours.verify(m, 12); });
-        const double c = apart([&] { return ours.verify(m, 12); });
-        const double d = apart([&] { return ours.verify(1, 24); });
-        ratios.push_back((b + c) / (a + d));
-    }
-    std::sort(ratios.begin(), ratios.end());
-    const std::string name = "  ours t(" + std::to_string(m) + ")/t(1)";
-    std::printf("%-28s %21s %8.2f   %.2f .. %.2f\n", name.c_str(), "", median(ratios),
-                ratios[ratios.size() / 4], ratios[3 * ratios.size() / 4]);
-    std::fflush(stdout);
+    const Turns turns(
+        settings.rounds, [&] { return apart([&] { return ours.verify(m, 12); }); },
+        [&] { return apart([&] { return ours.verify(1, 24); }); });
+    std::printf("%-28s %21s", ("  ours t(" + std::to_string(m) + ")/t(1)").c_str(), "");
+    turns.print_ratio();
 }
 
 /// How near decoding comes to what the machine reads: of the same bytes again and again, part of which caches

@@ -14,6 +14,7 @@ std::size_t size(std::int64_t count) {
 
 class AffinityOps : public DevicePair {};
 
+/// Beside the sum in the order of the columns.
 TEST_P(AffinityOps, RowsAreSpread) {
     constexpr int rows = 4, support = 700, stride = 703, vocab = 2100;
     Rng rng(12);

@@ -177,7 +177,6 @@ TEST_P(DraftOps, DrawsOfOwnColumnsAreThoseOfRowsAsLong) {
     }
 }
 
-/// Beside the sum in the order of the columns.
 TEST_P(DraftOps, OwnColumnsAreTheRowsOwn) {
     constexpr int rows = 5, most = 1500, columns_there = 2000, vocab = 3000;
     Rng rng(8);

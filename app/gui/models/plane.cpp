@@ -66,11 +66,9 @@ std::string missing(const HeadComparison* live) {
 
 void add_points(PlaneModel& model, const std::vector<HeadComparison>& heads) {
     std::string_view unit;
-    bool compared = false;
     for (const HeadComparison& head : heads) {
         if (!head.cost.nu || !head.cost.rho_tau) continue;
         PlanePoint point = make_point(head, model.kappa_shown);
-        compared = compared || !point.reference;
         if (!point.reference && point.rho_interval) unit = head.unit;
         if (point.reference)
             point.rho_interval = point.nu_interval = std::nullopt;  // at (1, 1) by definition
@@ -79,14 +77,16 @@ void add_points(PlaneModel& model, const std::vector<HeadComparison>& heads) {
     std::stable_sort(model.points.begin(), model.points.end(), [](const PlanePoint& a, const PlanePoint& b) {
         return (a.mode == HeadMode::drive) < (b.mode == HeadMode::drive);
     });
+    const bool compared =
+        !std::ranges::all_of(model.points, [](const PlanePoint& point) { return point.reference; });
     if (!unit.empty())
         model.interval_text = fmt::format("bars: 95 % bootstrap by {}", unit);
-    else if (!compared && !model.points.empty())
-        model.interval_text = "the full head alone, at (1, 1) by definition";
     else if (compared)
         model.interval_text = heads.front().reference == FullReference::other_run
                                   ? "no intervals: needs 6 prompts that both runs have"
                                   : "no intervals: needs 6 prompts or 48 rounds";
+    else if (!model.points.empty())
+        model.interval_text = "the full head alone, at (1, 1) by definition";
 }
 
 std::string number_text(const char* name, const std::optional<double>& value) {
