@@ -39,21 +39,25 @@ endfunction()
 add_library(ds_implot OBJECT ${ds_implot}/implot.cpp ${ds_implot}/implot_items.cpp)
 ds_imgui_target(ds_implot)
 
-# What the program ships with.
-add_library(ds_imgui STATIC ${ds_imgui_sources} $<TARGET_OBJECTS:ds_implot>
+# Compiled once, with hooks that report each item of a frame: the program answers them itself (app/gui/shell/item_hooks.cpp),
+# in GUI tests the test engine does. An object library, because ImGui and the engine call each other.
+add_library(ds_imgui_objects OBJECT ${ds_imgui_sources}
     ${ds_imgui}/backends/imgui_impl_glfw.cpp ${ds_imgui}/backends/imgui_impl_opengl3.cpp)
-ds_imgui_target(ds_imgui)
+ds_imgui_target(ds_imgui_objects)
+target_compile_definitions(ds_imgui_objects PRIVATE IMGUI_ENABLE_TEST_ENGINE)
 
-# The same with the test engine's hooks, for GUI tests only (never shipped: the engine has its own licence). An object
-# library, because ImGui and the engine call each other.
+# What the program ships with.
+add_library(ds_imgui STATIC $<TARGET_OBJECTS:ds_imgui_objects> $<TARGET_OBJECTS:ds_implot>)
+target_link_libraries(ds_imgui PUBLIC ds_imgui_headers)
+
+# The same with the test engine, for GUI tests only (never shipped: the engine has its own licence).
 if(DRAFTSCOPE_TESTS)
     file(GLOB ds_test_engine_sources ${ds_test_engine}/imgui_*.cpp)
-    add_library(ds_imgui_tested OBJECT EXCLUDE_FROM_ALL ${ds_imgui_sources} ${ds_test_engine_sources}
-        ${ds_imgui}/backends/imgui_impl_null.cpp ${ds_imgui}/backends/imgui_impl_glfw.cpp
-        ${ds_imgui}/backends/imgui_impl_opengl3.cpp)
+    add_library(ds_imgui_tested OBJECT EXCLUDE_FROM_ALL ${ds_test_engine_sources} ${ds_imgui}/backends/imgui_impl_null.cpp)
     ds_imgui_target(ds_imgui_tested)
     target_include_directories(ds_imgui_tested SYSTEM PUBLIC ${ds_test_engine} ${ds_test_engine}/..)
     target_compile_definitions(ds_imgui_tested PUBLIC IMGUI_ENABLE_TEST_ENGINE
         IMGUI_TEST_ENGINE_ENABLE_COROUTINE_STDTHREAD_IMPL=1)
     target_link_libraries(ds_imgui_tested PUBLIC Threads::Threads)
+    target_sources(ds_imgui_tested INTERFACE $<TARGET_OBJECTS:ds_imgui_objects>)
 endif()

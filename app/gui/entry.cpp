@@ -5,12 +5,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <limits>
 #include <thread>
 
 #include "app/gui/shell/app.h"
 #include "app/gui/shell/backend.h"
+#include "app/gui/shell/imgui_frame.h"
 #include "app/gui/shell/layout.h"
 #include "app/gui/shell/png.h"
+#include "app/gui/shell/state_dump.h"
 #include "base/clock.h"
 
 namespace draftscope {
@@ -22,6 +26,7 @@ constexpr int frames_after_change = 3;
 constexpr int first_frames = 3;
 constexpr TimeNs most_startup_ns = 5 * ns_per_s;
 constexpr TimeNs most_loading_ns = 120 * ns_per_s;
+constexpr double longest_unseen = 0.1;  ///< seconds between pictures while input is queued
 constexpr double slow_drawing = 4;  ///< drawing takes at most one part in so many of a core while streaming
 
 /// ImGui's and ImPlot's contexts; the layout goes to `ini` ("" = nowhere).
@@ -47,11 +52,15 @@ class Contexts {
     std::string ini_;
 };
 
-void draw_frame(App& app, Backend& backend) {
+void compute_frame(App& app, Backend& backend) {
     backend.new_frame();
-    ImGui::NewFrame();
+    new_imgui_frame();
     app.frame();
     ImGui::Render();
+}
+
+void draw_frame(App& app, Backend& backend) {
+    compute_frame(app, backend);
     backend.present(ImGui::GetDrawData(), app.colours().ground);
 }
 
@@ -110,31 +119,61 @@ Status take_screenshot(Controller& controller, const GuiOptions& options) {
     return write_png(options.screenshot, image);
 }
 
+/// When the next frame is due: new things at once, streams of snapshots at a pace that leaves the engine its
+/// cores, what ImGui has pending when it needs it, else never.
+class FramePace {
+  public:
+    void change() { frames_due_ = frames_after_change; }
+    void drawn(TimeNs start, bool presented) {
+        frames_due_ = std::max(0, frames_due_ - 1);
+        last_frame_ = start;
+        if (presented) frame_seconds_ = seconds(monotonic_ns() - start);
+        needed_ = seconds_to_needed_frame();
+    }
+    /// Seconds from now, at most `idle_seconds`; 0 = due.
+    double wait(bool busy) const {
+        double after = frames_due_ > 0 ? 0 : needed_;
+        if (busy && needed_ > 0)  // queued input is answered at once
+            after = std::max({after, streaming_frame_seconds, slow_drawing * frame_seconds_});
+        return std::clamp(after - seconds(monotonic_ns() - last_frame_), 0.0, idle_seconds);
+    }
+    bool is_pending() const { return frames_due_ > 0 || std::isfinite(needed_); }
+
+  private:
+    int frames_due_ = frames_after_change;
+    TimeNs last_frame_ = 0;
+    double frame_seconds_ = 0, needed_ = std::numeric_limits<double>::infinity();
+};
+
 Status window_loop(Controller& controller, const GuiOptions& options) {
     const Contexts contexts(layout_file());
     DS_ASSIGN(const std::unique_ptr<Backend> backend,
               make_window_backend(options.width, options.height, "Draftscope"));
     App app(controller, options);
+    StateDump dump;
+    FramePace pace;
     std::uint64_t seen_input = 0;
-    int frames_due = frames_after_change;
-    TimeNs last_frame = 0;
-    double frame_seconds = 0;
     std::string title;
+    TimeNs last_shown = 0;
     while (!backend->wants_close() && !app.wants_quit()) {
-        const double interval = std::max(streaming_frame_seconds, slow_drawing * frame_seconds);
-        const double left = is_busy(app) ? interval - seconds(monotonic_ns() - last_frame) : 0;
-        backend->wait(frames_due == 0 ? idle_seconds : std::max(left, 0.0));
+        backend->wait(pace.wait(is_busy(app)));
         const bool input = backend->input_count() != seen_input;
         seen_input = backend->input_count();
-        if (app.prepare(backend->content_scale()) || input) frames_due = frames_after_change;
+        if (app.prepare(backend->content_scale()) || input) pace.change();
         if (backend->minimised()) backend->wait(idle_seconds);
-        // Input is answered at once; a stream of snapshots at the pace that leaves the engine its cores.
-        const bool early = is_busy(app) && !input && seconds(monotonic_ns() - last_frame) < 0.9 * interval;
-        if (frames_due == 0 || early || backend->minimised()) continue;
-        --frames_due;
-        last_frame = monotonic_ns();
-        draw_frame(app, *backend);
-        frame_seconds = seconds(monotonic_ns() - last_frame);
+        const bool due = input || (pace.is_pending() && pace.wait(is_busy(app)) <= 0);
+        if (!due || backend->minimised()) continue;
+        const TimeNs start = monotonic_ns();
+        dump.before_frame();
+        compute_frame(app, *backend);
+        dump.after_frame(app);
+        // Queued input is trickled over frames; a slow display shows them ten times a second.
+        const bool presented = seconds_to_needed_frame() > 0 || seconds(start - last_shown) >= longest_unseen;
+        if (presented) {
+            backend->present(ImGui::GetDrawData(), app.colours().ground);
+            last_shown = monotonic_ns();
+        }
+        pace.drawn(start, presented);
         if (std::string wanted = app.title(); wanted != title) backend->set_title(title = std::move(wanted));
     }
     return {};

@@ -1,0 +1,78 @@
+#include "app/gui/shell/imgui_frame.h"
+
+#include <imgui_internal.h>
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+namespace draftscope {
+namespace {
+
+constexpr double at_refresh = 1.0 / 60;
+constexpr double to_save = 0.5;
+
+/// The mouse rests, or is about to, on an item that waits to show its tooltip.
+bool waits_for_hover(const ImGuiContext& g) {
+    if (g.HoverItemDelayId == 0) return false;
+    const float delay = std::max(g.Style.HoverDelayShort, g.Style.HoverDelayNormal);
+    return g.HoverItemDelayTimer < delay || g.MouseStationaryTimer < g.Style.HoverStationaryDelay ||
+           g.HoverItemUnlockedStationaryId != g.HoverItemDelayId;
+}
+
+/// Held keys repeat by the time that ImGui counts in frames; so do buttons, and drags scroll.
+bool is_anything_held(const ImGuiContext& g) {
+    const auto held = [](const ImGuiKeyData& key) { return key.Down; };
+    return std::any_of(std::begin(g.IO.KeysData), std::end(g.IO.KeysData), held);
+}
+
+bool is_fading(const ImGuiContext& g) {
+    const bool dimmed = ImGui::GetTopMostPopupModal() != nullptr || g.NavWindowingTarget != nullptr;
+    return dimmed ? g.DimBgRatio < 1 : g.DimBgRatio > 0 || g.NavWindowingHighlightAlpha > 0;
+}
+
+/// A window that measures itself before it is shown.
+bool is_any_window_settling(const ImGuiContext& g) {
+    return std::any_of(g.Windows.begin(), g.Windows.end(), [](const ImGuiWindow* window) {
+        return window->Active && (window->AutoFitFramesX > 0 || window->AutoFitFramesY > 0 ||
+                                  window->HiddenFramesCannotSkipItems > 0);
+    });
+}
+
+bool is_modifier(ImGuiKey key) {
+    return ImGui::IsLRModKey(key) || (key & ImGuiMod_Mask_) != 0;
+}
+
+/// The place in the queue of the first change of a modifier that follows another key's press.
+int first_late_modifier(const ImVector<ImGuiInputEvent>& queue) {
+    bool pressed = false;
+    for (int i = 0; i < queue.Size; ++i) {
+        if (queue[i].Type != ImGuiInputEventType_Key) continue;
+        const ImGuiInputEventKey& event = queue[i].Key;
+        if (pressed && is_modifier(event.Key)) return i;
+        pressed |= event.Down && !is_modifier(event.Key);
+    }
+    return queue.Size;
+}
+
+}  // namespace
+
+void new_imgui_frame() {
+    ImVector<ImGuiInputEvent>& queue = ImGui::GetCurrentContext()->InputEventsQueue;
+    const int first = first_late_modifier(queue);
+    ImVector<ImGuiInputEvent> later;
+    for (int i = first; i < queue.Size; ++i) later.push_back(queue[i]);
+    queue.resize(first);
+    ImGui::NewFrame();
+    for (const ImGuiInputEvent& event : later) queue.push_back(event);
+}
+
+double seconds_to_needed_frame() {
+    const ImGuiContext& g = *ImGui::GetCurrentContext();
+    if (!g.InputEventsQueue.empty()) return 0;
+    if (waits_for_hover(g) || is_anything_held(g) || is_fading(g) || is_any_window_settling(g))
+        return at_refresh;
+    return g.SettingsDirtyTimer > 0 ? to_save : std::numeric_limits<double>::infinity();
+}
+
+}  // namespace draftscope
