@@ -199,7 +199,7 @@ def aux_layers(text, layers):
         return []
     if text:
         return [int(part) for part in text.split(",")]
-    return [2, layers // 2, layers - 3] if layers >= 6 else []
+    return [2, layers // 2, layers - 3] if layers >= 6 else [min(1, layers - 1), layers // 2, layers - 1]
 
 
 def write_weights(model, path):

@@ -94,7 +94,7 @@ void add_trace(CLI::App& program, Action& action) {
     command->add_option(
         "--aux", options->config.aux,
         "layers whose input streams are kept for EAGLE-3, as 2,15,27, or none (default: 2, L/2, "
-        "L-3, as EAGLE-3 reads them)");
+        "L-3, as EAGLE-3 reads them; spread over targets of under six layers)");
     command->add_option("--precision", run.precision, "f32, bf16, int8, int4 or auto")->capture_default_str();
     command->add_option("--threads", run.threads, "worker threads (default: all cores)");
     command->add_flag("--ignore-eos", run.ignore_eos, "decode on past the end of text");

@@ -1,5 +1,6 @@
 #include "app/jobs/trace_job.h"
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 
@@ -15,9 +16,15 @@
 namespace draftscope {
 namespace {
 
+/// EAGLE-3's published layers; targets of under six layers spread theirs, and a layer may occur twice.
+std::vector<int> default_aux_layers(int layers) {
+    if (layers >= 6) return {2, layers / 2, layers - 3};
+    return {std::min(1, layers - 1), layers / 2, layers - 1};
+}
+
 Result<std::vector<int>> aux_layers(const std::string& text, int layers) {
     if (text == "none") return std::vector<int>();
-    if (text.empty()) return layers < 6 ? std::vector<int>() : std::vector<int>{2, layers / 2, layers - 3};
+    if (text.empty()) return default_aux_layers(layers);
     std::vector<int> out;
     for (std::size_t first = 0; first <= text.size();) {
         const std::size_t comma = std::min(text.find(',', first), text.size());

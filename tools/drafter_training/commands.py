@@ -32,15 +32,26 @@ SHARES = {"writing": 9, "roleplay": 9, "reasoning": 9, "math": 9, "coding": 9, "
           "summarization": 6, "qa": 8, "rag": 4, "gsm": 0}
 
 
+def _split(count):
+    """How many conversations of each kind; what the shares leave over goes to the first kinds, one each."""
+    total = sum(SHARES.values())
+    counts = {kind: count * share // total for kind, share in SHARES.items() if share}
+    for kind in list(counts)[: count - sum(counts.values())]:
+        counts[kind] += 1
+    return counts
+
+
 def prompts(args):
     from . import make_prompts as m
 
     overlap = m.Overlap([t for r in _records(args.exclude) for t in (r.get("turns") or [r["prompt"]])])
     passages = [p for p in (m.passages_of(args.passages) if args.passages else []) if not overlap.hits(p)]
-    if not passages:
-        passages = [" ".join(m.ENGLISH)] if not args.passages else passages
-    total = sum(SHARES.values())
-    made = m.make(args.seed, {kind: args.count * share // total for kind, share in SHARES.items() if share}, passages, overlap)
+    if args.passages and not passages:
+        raise SystemExit(f"--passages {args.passages}: no paragraph of 300 to 1600 characters that --exclude allows; leave it out or give a file with longer texts")
+    passages = passages or [" ".join(m.ENGLISH)]
+    made = m.make(args.seed, _split(args.count), passages, overlap)
+    if len(made) < args.count:
+        print(f"{len(made)} of {args.count} conversations: the templates gave no more that differ and that --exclude allows")
     for item in args.add:
         path, _, count = str(item).rpartition(":")
         path, count = (pathlib.Path(path), int(count)) if path and count.isdigit() else (item, None)
@@ -49,7 +60,7 @@ def prompts(args):
     with open(args.out, "w", encoding="utf-8") as file:
         for record in made:
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
-    print(f"{len(made)} prompts, {sum(len(r.get('turns') or [0]) for r in made)} turns")
+    print(f"{len(made)} conversations, {sum(len(r.get('turns') or [0]) for r in made)} turns")
 
 
 def generate(args):

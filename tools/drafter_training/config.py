@@ -22,5 +22,8 @@ class Config:
 
     @property
     def aux_layers(self):
-        """EAGLE-3's three: hidden states entering these layers, counted from 0 (early, middle, late)."""
-        return (2, self.layers // 2, self.layers - 3)
+        """EAGLE-3's three: hidden states entering these layers, counted from 0 (early, middle, late).
+
+        The published 2, L/2, L-3 need six layers; smaller targets spread theirs, and a layer may serve twice."""
+        last = self.layers - 1
+        return (2, self.layers // 2, self.layers - 3) if self.layers >= 6 else (min(1, last), self.layers // 2, last)

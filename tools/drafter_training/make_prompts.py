@@ -199,7 +199,8 @@ def passages_of(path):
     found = []
     with open(path, encoding="utf-8") as file:
         for line in file:
-            for part in json.loads(line)["prompt"].split("\n"):
+            record = json.loads(line)
+            for part in "\n".join(record.get("turns") or [record["prompt"]]).split("\n"):
                 part = " ".join(part.split())
                 if 300 <= len(part) <= 1600:
                     found.append(part)

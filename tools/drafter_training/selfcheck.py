@@ -149,6 +149,8 @@ def run():
         native_layers()
         target = tiny()
         stepwise(target)
+        for layers in range(1, 7):  # fewer than the published aux layers need, too
+            stepwise(tiny(layers=layers))
         torch.manual_seed(5)
         number = lambda n: " ".join(str(int(x)) for x in torch.randint(1, 97, (n,)))
         records = [{"id": i, "turns": [number(4 + i % 5)] + [number(3)] * (i % 2)} for i in range(240)]

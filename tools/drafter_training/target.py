@@ -156,12 +156,16 @@ class Target:
 
     def _native_layers(self, ids, cos, sin, attend):
         """All layers over token ids [N], cos and sin [N, head_dim]: hidden after the final norm and aux, f32."""
-        x, delta, aux = F.embedding(ids, self.embedding).float(), None, []
+        x, delta, entering = F.embedding(ids, self.embedding).float(), None, {}
         for i, layer in enumerate(self.layers):
             if i in self.config.aux_layers:
-                aux.append(x + delta.float() if delta is not None else x.clone())
+                entering[i] = x + delta.float() if delta is not None else x.clone()
             delta = self._native_layer(layer, x, delta, lambda qkv: attend(i, qkv))
-        return rms(x + delta.float(), self.norm, self.config.eps), torch.cat(aux, -1)
+        return rms(x + delta.float(), self.norm, self.config.eps), self._aux(entering)
+
+    def _aux(self, entering):
+        """The states of the aux layers side by side, from a table by layer; small targets use a layer twice."""
+        return torch.cat([entering[i] for i in self.config.aux_layers], -1)
 
     @torch.inference_mode()
     def forward(self, ids, cache=None):
@@ -187,12 +191,12 @@ class Target:
 
             hidden, aux = self._native_layers(ids.reshape(-1), cos, sin, attend)
             return hidden.view(batch, length, -1), aux.view(batch, length, -1)
-        x, aux = F.embedding(ids, self.embedding).float(), []
+        x, entering = F.embedding(ids, self.embedding).float(), {}
         for i, layer in enumerate(self.layers):
             if i in c.aux_layers:
-                aux.append(x)
+                entering[i] = x
             x = self._rest(layer, x, mixed(i, *self._qkv(layer, x, cos, sin)))
-        return rms(x, self.norm, c.eps), torch.cat(aux, -1)
+        return rms(x, self.norm, c.eps), self._aux(entering)
 
     @torch.inference_mode()
     def step(self, ids, cache):
@@ -214,19 +218,19 @@ class Target:
             hidden, aux = self._native_layers(ids, cos, sin, attend)
             cache.lengths = lengths
             return hidden, aux
-        x, aux, rows = F.embedding(ids[:, None], self.embedding).float(), [], torch.arange(batch, device=ids.device)
+        x, entering, rows = F.embedding(ids[:, None], self.embedding).float(), {}, torch.arange(batch, device=ids.device)
         longest = int(lengths.max())
         seen = (torch.arange(longest, device=ids.device)[None] < lengths[:, None])[:, None, None]
         for i, layer in enumerate(self.layers):
             if i in c.aux_layers:
-                aux.append(x[:, 0])
+                entering[i] = x[:, 0]
             q, k, v = self._qkv(layer, x, cos[:, None, None], sin[:, None, None])
             cache.keys[i][rows, :, cache.lengths], cache.values[i][rows, :, cache.lengths] = k[:, :, 0], v[:, :, 0]
             q = q.reshape(batch, c.kv_heads, group, c.head_dim)
             o = F.scaled_dot_product_attention(q, cache.keys[i][:, :, :longest], cache.values[i][:, :, :longest], attn_mask=seen)
             x = self._rest(layer, x, o.reshape(batch, 1, -1))
         cache.lengths = lengths
-        return rms(x[:, 0], self.norm, c.eps), torch.cat(aux, -1)
+        return rms(x[:, 0], self.norm, c.eps), self._aux(entering)
 
     @torch.inference_mode()
     def logits(self, hidden):

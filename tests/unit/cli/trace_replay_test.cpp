@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -251,6 +252,15 @@ TEST_F(TraceReplay, SeveralTracesOfOneTargetMakeOneFit) {
     write_text(again + "/trace.json", info.dump());
     expect_one_line_error(go(both + Words{"--overwrite"}), {again, "another"});
     fs::remove_all(again);
+}
+
+/// EAGLE-3 reads three layers of any target, also of one too small for the published 2, L/2, L-3.
+TEST_F(TraceReplay, SmallTargetsAreRecordedWithThreeAuxLayers) {
+    const json info = json::parse(read_text(trace() + "/trace.json"));
+    const int last = info["target"]["layers"].get<int>() - 1;
+    ASSERT_LT(last, 5);
+    const std::vector<int> expected = {std::min(1, last), (last + 1) / 2, last};
+    EXPECT_EQ(info["aux_layers"].get<std::vector<int>>(), expected);
 }
 
 TEST_F(TraceReplay, BadTraces) {

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# usage: tools/with_torch.sh SCRIPT ARGUMENTS...   runs SCRIPT with `--python PYTHON` in front of its arguments, a Python
+# that has what docs/TRAINING.md installs. It is made once, in the user's cache folder (some GB are downloaded).
+set -euo pipefail
+folder="${XDG_CACHE_HOME:-$HOME/.cache}/draftscope/python"
+python="$folder/bin/python"
+if ! "$python" -c 'import torch, safetensors, tokenizers, gguf, jinja2' 2>/dev/null; then
+    sudo=""; [ "$(id -u)" -eq 0 ] || sudo=sudo
+    python3 -c 'import ensurepip, venv' 2>/dev/null || $sudo apt-get install -y -qq --no-install-recommends python3-venv >&2
+    echo "Installing PyTorch in $folder (once) ..." >&2
+    python3 -m venv "$folder"
+    "$folder/bin/pip" install -q torch safetensors tokenizers gguf jinja2 >&2
+fi
+script=$1
+shift
+exec "$script" --python "$python" "$@"
