@@ -25,12 +25,12 @@ SKIPPED = 77
 
 # Sizes that only cost time: (document, as written, as run). One that no longer occurs is an error.
 SMALLER = [
-    ("TRAINING.md", "--count 6000", "--count 40"),
-    ("TRAINING.md", "other.jsonl:1500", "other.jsonl:15"),
-    ("TRAINING.md", "--max-new 128 --out traces", "--max-new 16 --out traces"),
+    ("TRAINING.md", "--count 6000", "--count 12"),
+    ("TRAINING.md", "other.jsonl:1500", "other.jsonl:2"),
+    ("TRAINING.md", "--max-new 128 --out traces", "--max-new 8 --out traces"),
     ("TRAINING.md", "--steps 3000", "--steps 2 --tokens 200"),
-    ("TRAINING.md", "--count 9000", "--count 20"),
-    ("TRAINING.md", "--prompts more.jsonl --out more", "--prompts more.jsonl --max-new 16 --out more"),
+    ("TRAINING.md", "--count 9000", "--count 8"),
+    ("TRAINING.md", "--prompts more.jsonl --out more", "--prompts more.jsonl --max-new 8 --out more"),
     ("help", "--vocab 128256 --hidden 4096", "--vocab 4096 --hidden 256 --seconds 0.01"),
 ]
 # Lines that are the set-up itself: .ci/run has run them before this test.
@@ -125,7 +125,7 @@ class Session:
             return
         start = time.monotonic()
         done = subprocess.run(["bash", "-c", self.assigned + command], cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, errors="replace", timeout=300)
+                              capture_output=True, text=True, errors="replace", timeout=900)
         print(f"{'ok  ' if done.returncode == 0 else 'FAIL'} {time.monotonic() - start:6.1f} s  {command}", flush=True)
         if done.returncode != 0:
             self.failed += 1
