@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks the house rules that a compiler does not: which folder may include what (docs/ARCHITECTURE.md), how large
-files and functions may get, and what the text of the repository may not contain.
+files, functions and the whole tree may get, and what the text of the repository may not contain.
 
 usage: tools/check_tree.py [--root FOLDER]    exit code 1 and one line per finding when a rule is broken
 """
@@ -47,6 +47,8 @@ THIRD_PARTY = {
 MAX_FILE_LINES = 800
 P90_FILE_LINES = 450
 MAX_FUNCTION_LINES = 120
+# A checkout travels whole to machines without network (docs/TESTING.md).
+MAX_TREE_MIB = 60
 FORBIDDEN_TEXT = [
     (re.compile(r"(^|[\s\"'(=])/(work|root|home/\w+)/"), "a path of one machine"),
     (re.compile(r"\b(files\.)?pythonhosted\.|\bpypi\.org|deb\.debian\.org"), "a package registry's host name"),
@@ -121,12 +123,22 @@ def defined_types(text):
             yield namespace, defined.group(1)
 
 
+def check_tree_size(root, names):
+    """Size of all tracked files; names the largest ones when it is above the limit."""
+    sizes = sorted(((root / name).lstat().st_size, name) for name in filter(None, names) if (root / name).exists())
+    mib = sum(size for size, _ in sizes) / 2**20
+    if mib > MAX_TREE_MIB:
+        largest = ", ".join(f"{name} ({size / 2**20:.1f})" for size, name in reversed(sizes[-3:]))
+        yield f"{mib:.1f} MiB of tracked files (most {MAX_TREE_MIB}); largest: {largest}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--root", default=str(Path(__file__).resolve().parent.parent))
     root = Path(parser.parse_args().root)
     names = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=True).stdout.split("\n")
     findings, sizes, types = [], [], {}
+    findings += check_tree_size(root, names)
     for name in filter(None, names):
         path = root / name
         if not path.is_file() or path.stat().st_size > 2_000_000:

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Fits the head artefacts that ship with the demo model, for each demo drafter, on the target's answers to prompts that
-# no evaluation uses. Run it again whenever a drafter changes: an artefact names the drafter weights it was made for,
-# and other weights refuse it.
-#   tools/make_head_artefacts.sh [drafter ...]      (default: eagle2 eagle3 medusa hydra)
+# Fits head artefacts of the demo model's drafters on the target's answers to prompts that no evaluation uses. Run it again
+# whenever a drafter changes: an artefact names the drafter weights it was made for, and other weights refuse it. Those of
+# eagle2 and eagle3 are in the repository; those of medusa and hydra are found where this script puts them.
+#   tools/make_head_artefacts.sh [drafter ...]      (default: eagle2 eagle3)
 # Environment:
 #   TRACES   recorded traces, separated by blanks, patterns allowed: more and more varied text makes better heads. tools/train_demo_drafters.sh
 #            leaves some in OUT/traces/NNNN. Default: the answers to PROMPTS are recorded first (some three minutes).
@@ -18,7 +18,7 @@ out=${OUT:-assets/heads}
 threads=${THREADS:-0}
 rounds=${ROUNDS:-60000}
 wanted=${HEADS:-slimspec specvocab vocabtrim-t rdk coral dynaspec}
-[ $# -gt 0 ] || set -- eagle2 eagle3 medusa hydra
+[ $# -gt 0 ] || set -- eagle2 eagle3
 
 [ -x "$binary" ] || { echo "make_head_artefacts: $binary is not there; ./run build makes it" >&2; exit 1; }
 if [ -z "${TRACES:-}" ]; then
@@ -44,9 +44,11 @@ fit() { # head, drafter, options ...
     local head=$1 drafter=$2
     shift 2
     case " $wanted " in *" $head "*) ;; *) return 0 ;; esac
-    mkdir -p "$out/$drafter"
+    local file=$out/$drafter/$head.safetensors
+    [ "$head" != rdk ] || file=$out/rdk.safetensors  # of the target's rows: the same for all these drafters
+    mkdir -p "$(dirname "$file")"
     "$binary" fit "$head" "${from[@]}" --drafter "$drafter" --precision int8 --threads "$threads" \
-        --out "$out/$drafter/$head.safetensors" --overwrite "$@"
+        --out "$file" --overwrite "$@"
     echo
 }
 
@@ -55,6 +57,7 @@ fit() { # head, drafter, options ...
 # A down-projection for every level costs no time; levels weigh about as often as drafting gets there.
 text=(--drafted-every 10 --drafted-share 0.1 --batch 256 --int8)
 routed=(--rounds $((rounds / 8)) --drafted-every 1)
+fit rdk "$1" --neighbours 4
 for drafter in "$@"; do
     case "$drafter" in
         # Medusa's and Hydra's levels are heads of their own: a down-projection for each.
@@ -68,8 +71,7 @@ for drafter in "$@"; do
             ;;
     esac
     fit vocabtrim-t "$drafter" --rounds $((rounds / 2)) "${text[@]}" --epochs 2 -v 4096
-    fit rdk "$drafter" --neighbours 4
     fit coral "$drafter" "${routed[@]}"
     fit dynaspec "$drafter" "${routed[@]}"
 done
-du -ch "$out"/*/*.safetensors | tail -1
+du -ch "$out"/*.safetensors "$out"/*/*.safetensors | tail -1

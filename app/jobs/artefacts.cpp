@@ -119,6 +119,7 @@ HeadArtefacts find_artefacts(const HeadSpec& spec, const ArtefactPlaces& places)
         found.ranking_path = demo_ranking_path();
     if (found.affinity_path.empty())
         found.affinity_path = shipped_artefact(HeadSpec{"rdk", {}}, "rdk", places.drafter_id);
+    if (found.affinity_path.empty()) found.affinity_path = find_asset("heads/rdk.safetensors");
     return found;
 }
 

@@ -211,7 +211,14 @@ Status write_artefact(const FitConfig& config, const Loaded& loaded, const fit::
         info.drafter_weights = fs::path(trained_drafter).filename().string();
         DS_ASSIGN(info.drafter_hash, checkpoint_hash(trained_drafter));
     }
-    info.prompts = prompts_seen(loaded.traces);
+    // An affinity of the target's own rows depends on no drafter and on no text.
+    const bool target_only = config.head == "rdk" && loaded.weights.row_ids.empty();
+    if (target_only) {
+        info.drafter.clear();
+        info.drafter_hash.clear();
+    } else {
+        info.prompts = prompts_seen(loaded.traces);
+    }
     info.report = to_json(fitted.report, fitted.notes);
     std::vector<TensorToSave> tensors;
     for (const fit::FittedTensor& tensor : fitted.tensors)

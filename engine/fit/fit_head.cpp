@@ -23,6 +23,17 @@ std::vector<std::byte> bytes_of(std::span<const T> values) {
     return bytes;
 }
 
+template <typename T>
+std::vector<std::byte> bytes_as(std::span<const std::int32_t> values) {
+    const std::vector<T> narrow(values.begin(), values.end());
+    return bytes_of<T>(narrow);
+}
+
+bool all_below(std::span<const std::int32_t> values, std::int32_t limit) {
+    return std::all_of(values.begin(), values.end(),
+                       [&](std::int32_t value) { return value >= 0 && value < limit; });
+}
+
 FittedTensor half(std::string name, std::vector<std::int64_t> shape, std::span<const float> values) {
     std::vector<std::uint16_t> stored(values.size());
     std::transform(values.begin(), values.end(), stored.begin(), f32_to_f16);
@@ -461,6 +472,10 @@ std::vector<FittedTensor> int8_tensors(const std::string& name, const Dense& val
 
 FittedTensor integer_tensor(std::string name, std::vector<std::int64_t> shape,
                             std::span<const std::int32_t> values) {
+    if (all_below(values, 1 << 8))
+        return {std::move(name), "U8", std::move(shape), bytes_as<std::uint8_t>(values)};
+    if (all_below(values, 1 << 16))
+        return {std::move(name), "U16", std::move(shape), bytes_as<std::uint16_t>(values)};
     return {std::move(name), "I32", std::move(shape), bytes_of(values)};
 }
 

@@ -47,6 +47,7 @@ constexpr std::array data_types = {
     DataType{"I64", 8, as_floats<std::int64_t>, as_integers<std::int64_t>},
     DataType{"I32", 4, as_floats<std::int32_t>, as_integers<std::int32_t>},
     DataType{"I16", 2, as_floats<std::int16_t>, as_integers<std::int16_t>},
+    DataType{"U16", 2, as_floats<std::uint16_t>, as_integers<std::uint16_t>},
     DataType{"I8", 1, as_floats<std::int8_t>, as_integers<std::int8_t>},
     DataType{"U8", 1, as_floats<std::uint8_t>, as_integers<std::uint8_t>},
     DataType{"BOOL", 1, as_floats<std::uint8_t>, as_integers<std::uint8_t>},

@@ -15,7 +15,7 @@ namespace {
 
 std::optional<std::uint64_t> bytes_of(std::string_view type) {
     if (type == "F32" || type == "I32") return 4;
-    if (type == "BF16" || type == "F16" || type == "I16") return 2;
+    if (type == "BF16" || type == "F16" || type == "I16" || type == "U16") return 2;
     if (type == "F64" || type == "I64") return 8;
     if (type == "I8" || type == "U8" || type == "BOOL") return 1;
     return std::nullopt;

@@ -259,6 +259,19 @@ TEST_F(FitHead, RefusesWhatCannotBeFitted) {
     EXPECT_NE(message(options("slimspec")).find("1 texts"), std::string::npos);
 }
 
+TEST(FittedTensor, WholeNumbersTakeTheirNarrowestType) {
+    const auto type_of = [](const std::vector<std::int32_t>& values) {
+        return integer_tensor("ids", {static_cast<std::int64_t>(values.size())}, values).type;
+    };
+    EXPECT_EQ(type_of({0, 255}), "U8");
+    EXPECT_EQ(type_of({0, 256}), "U16");
+    EXPECT_EQ(type_of({65535}), "U16");
+    EXPECT_EQ(type_of({65536, 1}), "I32");
+    EXPECT_EQ(type_of({-1}), "I32");
+    const FittedTensor wide = integer_tensor("ids", {2}, std::vector<std::int32_t>{258, 3});
+    EXPECT_EQ(wide.bytes, (std::vector<std::byte>{std::byte{2}, std::byte{1}, std::byte{3}, std::byte{0}}));
+}
+
 TEST_F(FitHead, StopsWhereverItIsCancelled) {
     for (const std::string name : {"slimspec", "dynaspec", "rdk"}) {
         for (const int after : {0, 3, 25}) {

@@ -57,6 +57,10 @@ TEST_F(Artefacts, ShippedOnesAreForTheirDrafterAndParameters) {
     EXPECT_EQ(find_artefacts(spec("slimspec"), demo).artefact_path, narrow);  // the first by name
     EXPECT_EQ(find_artefacts(spec("slimspec:rank=72"), demo).artefact_path, wide);
     EXPECT_EQ(find_artefacts(spec("slimspec:rank=72"), demo).affinity_path, affinity);
+    // One of the target's own rows serves the drafters that have none.
+    const std::string shared = save("heads/rdk.safetensors", "rdk");
+    EXPECT_EQ(find_artefacts(spec("full"), demo).affinity_path, affinity);
+    EXPECT_EQ(find_artefacts(spec("full"), {{}, true, "medusa"}).affinity_path, shared);
     EXPECT_EQ(find_artefacts(spec("specvocab"), demo).artefact_path, "");
     EXPECT_NE(find_artefacts(spec("specvocab"), {{}, true, "medusa"}).artefact_path, "");
     EXPECT_EQ(find_artefacts(spec("slimspec"), {{}, false, "eagle2"}).artefact_path, "");

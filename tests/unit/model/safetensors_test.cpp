@@ -51,7 +51,8 @@ std::string sample() {
         raw_bytes<std::uint8_t>(1) + raw_bytes(1.5f) + raw_bytes(-2.0f) + raw_bytes<std::uint16_t>(0x3c00) +
         raw_bytes<std::uint16_t>(0xc000) + raw_bytes<std::uint16_t>(0x3f80) +
         raw_bytes<std::int64_t>((std::int64_t{1} << 40) + 1) + raw_bytes<std::int64_t>(-7) +
-        raw_bytes<std::int32_t>(16777217) + raw_bytes<std::int32_t>(5);
+        raw_bytes<std::int32_t>(16777217) + raw_bytes<std::int32_t>(5) + raw_bytes<std::uint16_t>(65535) +
+        raw_bytes<std::uint16_t>(7);
     return file_bytes(R"({"__metadata__":{"head":"slimspec","rank":"72"},)"
                       R"("flag":{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]},)"
                       R"("w":{"dtype":"F32","shape":[2,1],"data_offsets":[1,9]},)"
@@ -59,7 +60,8 @@ std::string sample() {
                       R"("b":{"dtype":"BF16","shape":[],"data_offsets":[13,15]},)"
                       R"("ids":{"dtype":"I64","shape":[2],"data_offsets":[15,31]},)"
                       R"("small":{"dtype":"I32","shape":[2],"data_offsets":[31,39]},)"
-                      R"("none":{"dtype":"F32","shape":[0,4],"data_offsets":[39,39]}}   )",
+                      R"("tokens":{"dtype":"U16","shape":[1,2],"data_offsets":[39,43]},)"
+                      R"("none":{"dtype":"F32","shape":[0,4],"data_offsets":[43,43]}}   )",
                       data);
 }
 
@@ -67,7 +69,8 @@ TEST(Safetensors, TensorsAndMetadataAreRead) {
     const auto opened = open_bytes(sample());
     ASSERT_TRUE(opened.ok()) << opened.error().message;
     const WeightSource& file = **opened;
-    EXPECT_EQ(file.names(), (std::vector<std::string>{"b", "flag", "h", "ids", "none", "small", "w"}));
+    EXPECT_EQ(file.names(),
+              (std::vector<std::string>{"b", "flag", "h", "ids", "none", "small", "tokens", "w"}));
     EXPECT_EQ(file.metadata("head"), "slimspec");
     EXPECT_EQ(file.metadata("rank"), "72");
     EXPECT_EQ(file.metadata("absent"), "");
@@ -88,6 +91,8 @@ TEST(Safetensors, IntegersAreReadExactly) {
     using Values = std::vector<std::int64_t>;
     EXPECT_EQ(*file.read_integers("ids"), (Values{(std::int64_t{1} << 40) + 1, -7}));
     EXPECT_EQ(*file.read_integers("small"), (Values{16777217, 5}));
+    EXPECT_EQ(*file.read_integers("tokens"), (Values{65535, 7}));
+    EXPECT_EQ(row_of(file, "tokens", 0), (std::vector<float>{65535.0f, 7.0f}));
     EXPECT_EQ(*file.read_integers("flag"), (Values{1}));
     EXPECT_THAT(file.read_integers("w").error().message,
                 HasSubstr("tensor 'w' has type F32, expected integers"));
