@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/function_ref.h"
 #include "base/units.h"
@@ -96,6 +97,9 @@ class CuptiApi {
     virtual std::string message(int code) = 0;
 };
 
+/// Names to open CUPTI by, in order. `wanted` "" = environment DRAFTSCOPE_CUPTI, then the system's, the
+/// toolkit's and those of Python packages.
+std::vector<std::string> cupti_candidates(const std::string& wanted);
 /// The real one. `library` "" = environment DRAFTSCOPE_CUPTI, then the usual names and places.
 std::unique_ptr<CuptiApi> make_cupti_api(const std::string& library = {});
 /// The state and remedy of a refusal; `what` names the call.

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -377,15 +376,7 @@ void CuptiLibrary::read(std::uint8_t* buffer, std::size_t valid,
 }  // namespace
 
 void* open_cupti(const std::string& wanted, CuptiProbe& found) {
-    std::vector<std::string> names;
-    const char* set = std::getenv("DRAFTSCOPE_CUPTI");
-    if (!wanted.empty())
-        names = {wanted};
-    else if (set != nullptr && *set != '\0')
-        names = {set};
-    else
-        names = {"libcupti.so.13", "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.13",
-                 "/usr/local/cuda/lib/libcupti.so.13", "libcupti.so.12", "libcupti.so"};
+    const std::vector<std::string> names = cupti_candidates(wanted);
     for (const std::string& tried : names) {
         void* handle = dlopen(tried.c_str(), RTLD_NOW | RTLD_LOCAL);
         if (handle == nullptr) continue;
@@ -394,7 +385,9 @@ void* open_cupti(const std::string& wanted, CuptiProbe& found) {
     }
     found.state = CuptiState::no_library;
     found.text = names.size() == 1 ? names[0] + " does not load" : std::string("libcupti was not found");
-    found.remedy = "install CUPTI (part of the CUDA Toolkit), or set DRAFTSCOPE_CUPTI to its path";
+    found.remedy =
+        "install CUPTI (part of the CUDA Toolkit; PyTorch brings one, too), or set DRAFTSCOPE_CUPTI to its "
+        "path";
     return nullptr;
 }
 

@@ -2,6 +2,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/python_wheels.h"
 #include "profiler/counter_api.h"
 
 namespace draftscope {
@@ -163,6 +164,17 @@ CuptiProbe probe_counters() {
 
 CuptiProbe probe_gpu_counters() {
     return probe_gpu_counters(text_of("/proc/driver/nvidia/params"), text_of("/proc/self/status"));
+}
+
+std::vector<std::string> cupti_candidates(const std::string& wanted) {
+    if (!wanted.empty()) return {wanted};
+    if (const char* set = std::getenv("DRAFTSCOPE_CUPTI"); set != nullptr && *set != '\0') return {set};
+    std::vector<std::string> names = {"libcupti.so.13", "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.13",
+                                      "/usr/local/cuda/lib/libcupti.so.13"};
+    const std::vector<std::string> wheels = wheel_libraries("libcupti.so.13");
+    names.insert(names.end(), wheels.begin(), wheels.end());
+    names.insert(names.end(), {"libcupti.so.12", "libcupti.so"});
+    return names;
 }
 
 }  // namespace draftscope

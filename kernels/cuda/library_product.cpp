@@ -9,6 +9,9 @@
 #include <cstdint>
 #include <map>
 #include <tuple>
+#include <vector>
+
+#include "base/python_wheels.h"
 
 namespace draftscope::kernels::cuda {
 namespace {
@@ -59,8 +62,10 @@ const Library& the_library() {
     static const Library library = [] {
         Library found;
         const int major = CUBLAS_VER_MAJOR;
-        for (const std::string& name : {fmt::format("libcublasLt.so.{}", major),
-                                        fmt::format("/usr/local/cuda/lib64/libcublasLt.so.{}", major)}) {
+        const std::string file = fmt::format("libcublasLt.so.{}", major);
+        std::vector<std::string> names = wheel_libraries(file);
+        names.insert(names.begin(), {file, "/usr/local/cuda/lib64/" + file});
+        for (const std::string& name : names) {
             found.handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
             if (found.handle != nullptr) break;
         }

@@ -1,14 +1,18 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 
 #include "base/clock.h"
 #include "base/function_ref.h"
 #include "base/log.h"
+#include "base/python_wheels.h"
 #include "base/result.h"
 #include "base/rng.h"
 #include "base/spans.h"
 #include "base/time_bounds.h"
+#include "tests/support/scratch_folder.h"
 
 namespace draftscope {
 namespace {
@@ -29,6 +33,42 @@ TEST(Result, PassesValuesAndErrorsOn) {
     ASSERT_FALSE(wrong.ok());
     EXPECT_EQ(wrong.error().kind, ErrorKind::bad_input);
     EXPECT_EQ(wrong.error().message, "half: 3 is odd");
+}
+
+/// An environment, whose python3 is a link into the base installation, and a python3 further back on PATH.
+TEST(PythonWheels, LibrariesOfTheFirstPythonAreFound) {
+    namespace fs = std::filesystem;
+    const testing::ScratchFolder folder;
+    const auto make = [&](const std::string& name) {
+        const fs::path path = folder.file(name);
+        fs::create_directories(path.parent_path());
+        std::ofstream(path) << "x";
+        return path.string();
+    };
+    make("base/bin/python3");
+    make("last/bin/python3");
+    fs::create_directories(folder.file("env/bin"));
+    fs::create_directories(folder.file("empty"));
+    fs::create_symlink("../../base/bin/python3", folder.file("env/bin/python3"));
+    const std::string packages = "/lib/python3.12/site-packages/";
+    const std::string in_env = make("env" + packages + "nvidia/cu13/lib/libcupti.so.13");
+    const std::string in_base = make("base/lib/python3/dist-packages/nvidia/cuda_cupti/lib/libcupti.so.13");
+    const std::string triton = make("env" + packages + "triton/backends/nvidia/lib/cupti/libcupti.so.13");
+    make("env" + packages + "nvidia/cu13/lib/libcupti.so.12");
+    make("last" + packages + "nvidia/cu13/lib/libcupti.so.13");
+    const std::string before = std::getenv("PATH");
+    ::setenv("PATH",
+             (folder.file("empty") + ":" + folder.file("env/bin") + ":" + folder.file("last/bin")).c_str(),
+             1);
+    const std::vector<std::string> found = wheel_libraries("libcupti.so.13");
+    ::setenv("PATH", folder.file("empty").c_str(), 1);
+    const std::vector<std::string> nowhere = wheel_libraries("libcupti.so.13");
+    ::setenv("PATH", before.c_str(), 1);
+    ASSERT_EQ(found.size(), 3u);
+    EXPECT_EQ(found[0], in_env);
+    EXPECT_EQ(fs::canonical(found[1]).string(), fs::canonical(in_base).string());
+    EXPECT_EQ(found[2], triton);
+    EXPECT_TRUE(nowhere.empty());
 }
 
 TEST(TimeBounds, HoldWhatHasNoTime) {

@@ -3,12 +3,17 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <thread>
 
 #include "base/clock.h"
 #include "fake_cupti.h"
 #include "profiler/gpu_phase_map.h"
+#include "tests/support/scratch_folder.h"
 
 // The whole CUPTI layer above the library's own calls: no GPU is needed.
 namespace draftscope {
@@ -51,6 +56,23 @@ struct Rig {
     }
     std::vector<GpuCall> calls;
 };
+
+TEST(CuptiCandidates, PackagesOfPythonAreAmongThem) {
+    namespace fs = std::filesystem;
+    const testing::ScratchFolder folder;
+    const std::string library = folder.file("lib/python3.12/site-packages/nvidia/cu13/lib/libcupti.so.13");
+    fs::create_directories(fs::path(library).parent_path());
+    fs::create_directories(folder.file("bin"));
+    std::ofstream(library) << "x";
+    std::ofstream(folder.file("bin/python3")) << "x";
+    const std::string before = std::getenv("PATH");
+    ::setenv("PATH", folder.file("bin").c_str(), 1);
+    const std::vector<std::string> names = cupti_candidates("");
+    ::setenv("PATH", before.c_str(), 1);
+    EXPECT_EQ(names.front(), "libcupti.so.13");
+    EXPECT_EQ(std::count(names.begin(), names.end(), library), 1);
+    EXPECT_EQ(cupti_candidates("mine.so"), std::vector<std::string>{"mine.so"});
+}
 
 TEST(GpuSession, KernelsOfAGraphFallIntoThePhasesOfTheirCapture) {
     Rig rig;
