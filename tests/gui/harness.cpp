@@ -3,7 +3,10 @@
 #include <imgui_impl_null.h>
 #include <implot.h>
 
+#include <cmath>
 #include <cstdio>
+
+#include "app/gui/shell/imgui_frame.h"
 
 namespace draftscope::test {
 
@@ -40,7 +43,7 @@ void Harness::draw_frame() {
     ImGui_ImplNull_NewFrame();
     ImGui::GetIO().DisplaySize = ImVec2(1600, 1000);
     app_->prepare(1.0f);
-    ImGui::NewFrame();
+    new_imgui_frame();
     app_->frame();
     ImGui::Render();
     ImGui_ImplNullRender_RenderDrawData(ImGui::GetDrawData());
@@ -49,6 +52,15 @@ void Harness::draw_frame() {
 
 void Harness::draw_frames(int count) {
     for (int i = 0; i < count; ++i) draw_frame();
+}
+
+bool Harness::draw_until_rest(int limit) {
+    draw_frames(3);
+    for (int i = 3; i < limit; ++i) {
+        if (!std::isfinite(seconds_to_needed_frame())) return true;
+        draw_frame();
+    }
+    return false;
 }
 
 bool Harness::run(const std::function<void(ImGuiTestContext*)>& script) {

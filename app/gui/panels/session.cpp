@@ -20,6 +20,7 @@ constexpr float label_share = 0.31f;
 constexpr int most_new_tokens = 4096;
 
 struct SessionMemory {
+    bool tree_as_text = false;
     bool break_on_rejection = false;
     int rejection_depth = 1;
     CmdBreakpoints breakpoints;  ///< as last sent; rejection_depth by the two fields above
@@ -50,11 +51,10 @@ void label(const Style& style, const char* text, const char* what = nullptr) {
 
 void choose_drafter(PanelContext& c) {
     label(c.style, "Drafter", "Small model that guesses ahead. NAME or NAME:folder of a checkpoint.");
-    if (c.status.drafters.empty()) {
-        ImGui::InputText("##drafter", &c.config.drafter);
-        return;
-    }
-    if (!ImGui::BeginCombo("##drafter", short_name(c.config.drafter).c_str())) return;
+    ImGui::BeginDisabled(c.status.drafters.empty());
+    const bool open = ImGui::BeginCombo("##drafter", short_name(c.config.drafter).c_str());
+    ImGui::EndDisabled();
+    if (!open) return;
     for (const DrafterChoice& choice : c.status.drafters) {
         const bool chosen = spec_name(choice.spec) == spec_name(c.config.drafter);
         const ImGuiSelectableFlags flags = choice.usable ? 0 : ImGuiSelectableFlags_Disabled;
@@ -71,13 +71,12 @@ constexpr const char* fastest = "fastest, measured first";
 
 void choose_head(PanelContext& c) {
     label(c.style, "Head", "How the drafter's vocabulary scores are computed: the thing to compare.");
-    if (c.status.heads.empty()) {
-        ImGui::InputText("##head", &c.config.head);
-        return;
-    }
     const bool measured = c.config.head == automatic;
-    if (ImGui::BeginCombo("##head", measured ? fastest : c.config.head.c_str(),
-                          ImGuiComboFlags_HeightLarge)) {
+    ImGui::BeginDisabled(c.status.heads.empty());
+    const bool open =
+        ImGui::BeginCombo("##head", measured ? fastest : c.config.head.c_str(), ImGuiComboFlags_HeightLarge);
+    ImGui::EndDisabled();
+    if (open) {
         if (c.config.tree == automatic && ImGui::Selectable(fastest, measured)) c.config.head = automatic;
         for (const HeadChoice& choice : c.status.heads) {
             const bool chosen = spec_name(choice.spec) == spec_name(c.config.head);
@@ -102,34 +101,44 @@ void choose_head(PanelContext& c) {
     ImGui::InputTextWithHint("##shadow", "none; e.g. full,slimspec,microspec", &c.config.shadow);
 }
 
-void edit_tree(PanelContext& c) {
+/// Which fields edit the tree is the person's choice: a text that happens to parse stays a text.
+void edit_tree(PanelContext& c, bool& as_text) {
     std::string& spec = c.config.tree;
     const std::optional<TreeFields> fields = parse_tree(spec);
-    const char* kind = spec.empty()        ? "default of this machine"
+    as_text |= !fields && !spec.empty() && spec != automatic;
+    const char* kind = as_text             ? "as text"
+                       : spec.empty()      ? "default of this machine"
                        : spec == automatic ? fastest
-                       : !fields           ? "as text"
                        : fields->chain     ? "chain"
                                            : "tree";
     label(c.style, "Tree", "What the drafter builds each round before the model checks it.");
     if (ImGui::BeginCombo("##tree", kind)) {
-        if (ImGui::Selectable("default of this machine", spec.empty())) spec.clear();
-        if (ImGui::Selectable("tree", fields && !fields->chain)) spec = format_tree({});
-        if (ImGui::Selectable("chain", fields && fields->chain))
-            spec = format_tree({.chain = true, .depth = 4});
-        if (ImGui::Selectable(fastest, spec == automatic)) spec = c.config.head = automatic;
-        if (ImGui::Selectable("as text", !spec.empty() && !fields && spec != automatic))
-            spec = "choices:mc_sim_7b_63,levels=3";
+        const auto choose = [&](const char* title, bool chosen, const std::string& to) {
+            if (!ImGui::Selectable(title, chosen)) return false;
+            spec = to;
+            as_text = false;
+            return true;
+        };
+        choose("default of this machine", !as_text && spec.empty(), "");
+        choose("tree", !as_text && fields && !fields->chain, format_tree({}));
+        choose("chain", !as_text && fields && fields->chain, format_tree({.chain = true, .depth = 4}));
+        if (choose(fastest, !as_text && spec == automatic, automatic)) c.config.head = automatic;
+        if (ImGui::Selectable("as text", as_text)) {
+            if (spec.empty() || spec == automatic) spec = "choices:mc_sim_7b_63,levels=3";
+            as_text = true;
+        }
         ImGui::EndCombo();
     }
     // A head is measured under the trees that it is to draft.
     if (spec != automatic && c.config.head == automatic) c.config.head = "full";
-    if (spec.empty() || spec == automatic) return;
-    if (!fields) {
+    if (as_text) {
         label(c.style, "");
         ImGui::InputText("##spec", &spec);
         return;
     }
-    TreeFields edited = *fields;
+    const std::optional<TreeFields> now = parse_tree(spec);
+    if (!now) return;
+    TreeFields edited = *now;
     label(c.style, edited.chain ? "  length" : "  depth", "Forward passes of the drafter after the first.");
     ImGui::SliderInt("##depth", &edited.depth, 1, 10, "%d", ImGuiSliderFlags_AlwaysClamp);
     if (!edited.chain) {
@@ -139,7 +148,7 @@ void edit_tree(PanelContext& c) {
         ImGui::SliderInt("##nodes", &edited.nodes, 2, std::clamp(largest_tree(edited), 2, 128), "%d",
                          ImGuiSliderFlags_AlwaysClamp);
     }
-    if (edited != *fields) spec = format_tree(edited);
+    if (edited != *now) spec = format_tree(edited);
 }
 
 void choose_text(const Style& style, const char* name, const char* what, std::string& value,
@@ -253,7 +262,7 @@ void draw_session(PanelContext& c) {
     edit_model(c);
     choose_drafter(c);
     choose_head(c);
-    edit_tree(c);
+    edit_tree(c, memory.tree_as_text);
     ImGui::SeparatorText("Prompt");
     ImGui::BeginDisabled(!c.config.prompts_file.empty());
     ImGui::InputTextMultiline("##prompt", &c.config.prompt,

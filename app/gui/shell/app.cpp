@@ -21,6 +21,17 @@ constexpr const char* demo_prompt =
     "Explain in three short sentences why the sky is blue, then write a Python function that adds two "
     "numbers.";
 
+/// A text field has the focus, or a list or dialog is open.
+bool is_text_expected() {
+    return ImGui::GetIO().WantTextInput || ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopup);
+}
+
+/// A key that writes or edits where text is expected: all but function keys and those with Ctrl.
+bool is_text_key(ImGuiKeyChord chord) {
+    const auto key = static_cast<ImGuiKey>(chord & ~ImGuiMod_Mask_);
+    return (chord & ImGuiMod_Ctrl) == 0 && (key < ImGuiKey_F1 || key > ImGuiKey_F24);
+}
+
 bool same_status(const JobStatus& a, const JobStatus& b) {
     return a.state == b.state && a.activity == b.activity && a.progress == b.progress &&
            a.hold_reason == b.hold_reason && a.error == b.error && a.heads.size() == b.heads.size() &&
@@ -126,6 +137,7 @@ void App::frame() {
         }
     }
     draw_popups();
+    field_takes_focus_ = ui_.find_requested;
     ui_.fit_requested = false;
     ui_.find_requested = false;
     if (const RowId prompt = watched_prompt(*snapshot_, ui_); prompt != watched_prompt_) {
@@ -156,8 +168,9 @@ void App::draw_panels() {
 
 void App::handle_keys() {
     if (ImGui::GetTopMostPopupModal() != nullptr) return;
+    const bool typing = is_text_expected() || field_takes_focus_;
     for (const Action& entry : actions()) {
-        if (entry.chord == ImGuiKey_None) continue;
+        if (entry.chord == ImGuiKey_None || (typing && is_text_key(entry.chord))) continue;
         const bool repeats = entry.id == ActionId::previous_round || entry.id == ActionId::next_round;
         const ImGuiInputFlags flags = ImGuiInputFlags_RouteGlobal | (repeats ? ImGuiInputFlags_Repeat : 0);
         if (ImGui::Shortcut(entry.chord, flags)) perform(entry.id);

@@ -95,6 +95,7 @@ class App {
     int frames_ = 0;
     bool help_requested_ = false, palette_requested_ = false, guide_open_ = false, quit_ = false;
     bool defaults_adopted_ = false;
+    bool field_takes_focus_ = false;  ///< from the next frame on
 };
 
 /// "draftscope/layout.ini" in the XDG config folder, made when missing; "" when there is no home.

@@ -28,6 +28,12 @@ bool begin_bar(const char* name, ImGuiDir edge, float height, ImU32 ground) {
     return visible;
 }
 
+/// Before a bar goes: else ImGui gives its focus to the window drawn last, which brings a hidden tab to the
+/// front.
+void leave_bar() {
+    ImGui::SetWindowFocus(nullptr);
+}
+
 float bar_height(const Style& style, float lines) {
     return lines * ImGui::GetTextLineHeightWithSpacing() + style.em * 0.55f;
 }
@@ -260,7 +266,10 @@ void App::draw_banners() {
             text_cut(status_.error, ImGui::GetContentRegionAvail().x - button);
             ImGui::SameLine(ImGui::GetWindowWidth() - button + style_.em);
             ImGui::SetCursorPosY((height - ImGui::GetFrameHeight()) / 2);
-            if (ImGui::Button("Dismiss")) dismissed_error_ = status_.error;
+            if (ImGui::Button("Dismiss")) {
+                dismissed_error_ = status_.error;
+                leave_bar();
+            }
         }
         ImGui::End();
     }
@@ -281,6 +290,7 @@ void App::draw_banners() {
         if (ImGui::Button("Got it", ImVec2(style_.em * 5, 0))) {
             guide_open_ = false;
             settings_.guide_seen = true;
+            leave_bar();
             ImGui::MarkIniSettingsDirty();
         }
     }

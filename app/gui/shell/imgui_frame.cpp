@@ -55,11 +55,17 @@ int first_late_modifier(const ImVector<ImGuiInputEvent>& queue) {
     return queue.Size;
 }
 
+/// SetKeyboardFocusHere was called in the last frame: the field drops what is typed in the next.
+bool is_field_to_be_focused() {
+    const ImGuiContext& g = *ImGui::GetCurrentContext();
+    return g.NavMoveSubmitted && (g.NavMoveFlags & ImGuiNavMoveFlags_FocusApi) != 0;
+}
+
 }  // namespace
 
 void new_imgui_frame() {
     ImVector<ImGuiInputEvent>& queue = ImGui::GetCurrentContext()->InputEventsQueue;
-    const int first = first_late_modifier(queue);
+    const int first = is_field_to_be_focused() ? 0 : first_late_modifier(queue);
     ImVector<ImGuiInputEvent> later;
     for (int i = first; i < queue.Size; ++i) later.push_back(queue[i]);
     queue.resize(first);

@@ -80,6 +80,7 @@ void App::draw_help() {
         }
         ImGui::EndTable();
     }
+    ImGui::TextDisabled("In a text field, only F keys and keys with Ctrl act.");
     ImGui::SeparatorText("Meanings");
     if (ImGui::BeginTable("##meanings", 2, ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_RowBg)) {
         for (const Meaning& meaning : meanings) {

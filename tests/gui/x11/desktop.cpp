@@ -203,6 +203,7 @@ Shown Desktop::shown() const {
 }
 
 bool Desktop::wait_for(const std::string& what, const std::function<bool()>& condition) {
+    if (HasFailure()) return false;  // what is waited for after a failure hardly comes
     const auto until = std::chrono::steady_clock::now() + deadline;
     while (std::chrono::steady_clock::now() < until) {
         if (condition()) return true;

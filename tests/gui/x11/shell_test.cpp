@@ -34,5 +34,15 @@ TEST_F(Desktop, HeldKeyRepeats) {
     xdotool({"keyup", "period"});
 }
 
+TEST_F(Desktop, GotItLeavesTheTextInFront) {
+    start({capture(), "--no-demo"});
+    ASSERT_TRUE(
+        wait_until("the text is in front", [](const Shown& s) { return s.window("text") != nullptr; }));
+    click("Got it", "##guide");
+    EXPECT_TRUE(wait_until("the guide goes", [](const Shown& s) { return s.window("##guide") == nullptr; }));
+    EXPECT_NE(shown().window("text"), nullptr);
+    EXPECT_EQ(shown().window("log"), nullptr);
+}
+
 }  // namespace
 }  // namespace draftscope::test
