@@ -1,7 +1,12 @@
 # Dear ImGui (docking) and ImPlot, compiled by us from the cache folder that tools/fetch_deps.sh fills.
 set(ds_cache "$ENV{XDG_CACHE_HOME}")
 if(NOT ds_cache)
-    set(ds_cache "$ENV{HOME}/.cache")
+    set(ds_home "$ENV{HOME}")
+    if(NOT ds_home)
+        execute_process(COMMAND sh -c "getent passwd $(id -u) | cut -d: -f6"
+            OUTPUT_VARIABLE ds_home OUTPUT_STRIP_TRAILING_WHITESPACE)
+    endif()
+    set(ds_cache "${ds_home}/.cache")
 endif()
 set(DRAFTSCOPE_IMGUI_DIR "${ds_cache}/draftscope/deps/imgui-bundle-1.93.0" CACHE PATH "Unpacked imgui-bundle folders")
 if(NOT EXISTS ${DRAFTSCOPE_IMGUI_DIR}/.complete)

@@ -3,6 +3,7 @@
 # the demo model. Versions and hashes are pinned; what is already there is not fetched again.
 #   tools/fetch_deps.sh [imgui] [model]      (default: both)
 set -euo pipefail
+export HOME="${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}"
 
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/draftscope"
 imgui_version=1.93.0

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "app/jobs/run_job.h"
+#include "base/user_folders.h"
 
 #ifndef DRAFTSCOPE_SOURCE_ASSETS
 #define DRAFTSCOPE_SOURCE_ASSETS ""
@@ -21,14 +22,6 @@ fs::path executable_folder() {
     std::error_code error;
     const fs::path self = fs::read_symlink("/proc/self/exe", error);
     return error ? fs::path() : self.parent_path();
-}
-
-fs::path cache_folder() {
-    if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && *xdg != '\0') {
-        return fs::path(xdg) / "draftscope";
-    }
-    const char* home = std::getenv("HOME");
-    return home == nullptr ? fs::path() : fs::path(home) / ".cache" / "draftscope";
 }
 
 }  // namespace

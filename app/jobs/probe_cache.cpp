@@ -1,11 +1,11 @@
 #include "app/jobs/probe_cache.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
+#include "base/user_folders.h"
 
 namespace draftscope {
 namespace {
@@ -13,12 +13,8 @@ namespace {
 namespace fs = std::filesystem;
 
 fs::path cache_file() {
-    const char* xdg = std::getenv("XDG_CACHE_HOME");
-    const char* home = std::getenv("HOME");
-    const bool has_xdg = xdg != nullptr && *xdg != '\0';
-    if (!has_xdg && home == nullptr) return {};
-    const fs::path folder = has_xdg ? fs::path(xdg) : fs::path(home) / ".cache";
-    return folder / "draftscope" / "bandwidth.json";
+    const fs::path cache = cache_folder();
+    return cache.empty() ? fs::path() : cache / "bandwidth.json";
 }
 
 }  // namespace

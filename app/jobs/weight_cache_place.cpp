@@ -4,17 +4,16 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/user_folders.h"
+
 namespace draftscope {
 namespace {
 
 namespace fs = std::filesystem;
 
 fs::path packed_folder() {
-    const char* xdg = std::getenv("XDG_CACHE_HOME");
-    const char* home = std::getenv("HOME");
-    const bool has_xdg = xdg != nullptr && *xdg != '\0';
-    if (!has_xdg && home == nullptr) return {};
-    return (has_xdg ? fs::path(xdg) : fs::path(home) / ".cache") / "draftscope" / "packed";
+    const fs::path cache = cache_folder();
+    return cache.empty() ? fs::path() : cache / "packed";
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 version=0.3.36
+export HOME="${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}"
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/draftscope"
 peer="$cache/peers/llama-cpp-python-$version"
 demo="$cache/models/SmolLM2-135M-Instruct.Q4_1.gguf"

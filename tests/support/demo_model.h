@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <string>
 
+#include "base/user_folders.h"
+
 namespace draftscope::testing {
 
 /// Path of the demo model: $DRAFTSCOPE_DEMO_MODEL, else the user's cache folder. The file may be absent;
@@ -12,14 +14,7 @@ namespace draftscope::testing {
 inline std::string demo_model_path() {
     if (const char* given = std::getenv("DRAFTSCOPE_DEMO_MODEL"); given != nullptr && *given != '\0')
         return given;
-    std::filesystem::path cache;
-    if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && *xdg != '\0') {
-        cache = xdg;
-    } else {
-        const char* home = std::getenv("HOME");
-        cache = std::filesystem::path(home == nullptr ? "." : home) / ".cache";
-    }
-    return (cache / "draftscope" / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf").string();
+    return (cache_folder() / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf").string();
 }
 
 inline bool demo_model_present() {

@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
+
+#include "base/user_folders.h"
 
 namespace draftscope {
 
@@ -37,8 +38,8 @@ Result<std::vector<FolderEntry>> list_folder(const std::string& folder,
 std::string resolve_path(const std::string& typed, const std::string& folder) {
     fs::path path = typed;
     if (typed == "~" || typed.starts_with("~/")) {
-        const char* home = std::getenv("HOME");
-        path = fs::path(home == nullptr ? "/" : home) / typed.substr(typed.size() > 1 ? 2 : 1);
+        const fs::path home = home_folder();
+        path = (home.empty() ? fs::path("/") : home) / typed.substr(typed.size() > 1 ? 2 : 1);
     } else if (path.is_relative()) {
         path = fs::path(folder) / path;
     }

@@ -1,10 +1,14 @@
 #include <gtest/gtest.h>
+#include <pwd.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "base/clock.h"
+#include "base/did_you_mean.h"
 #include "base/function_ref.h"
 #include "base/log.h"
 #include "base/python_wheels.h"
@@ -12,6 +16,7 @@
 #include "base/rng.h"
 #include "base/spans.h"
 #include "base/time_bounds.h"
+#include "base/user_folders.h"
 #include "tests/support/scratch_folder.h"
 
 namespace draftscope {
@@ -25,6 +30,30 @@ Result<int> half(int x) {
 Result<int> quarter(int x) {
     DS_ASSIGN(const int h, half(x));
     return half(h);
+}
+
+TEST(DidYouMean, NamesWhatIsClose) {
+    constexpr std::string_view known[] = {"full", "fr-spec", "specvocab", "slimspec"};
+    EXPECT_EQ(closest_name("frspec", known), "fr-spec");
+    EXPECT_EQ(closest_name("sepcvocab", known), "specvocab");  // a swap is one edit
+    EXPECT_EQ(closest_name("ful", known), "full");
+    EXPECT_EQ(closest_name("oracle", known), "");
+    EXPECT_EQ(closest_name("x", known), "");
+    EXPECT_EQ(did_you_mean("slimspc", known), "; did you mean slimspec?");
+    EXPECT_EQ(did_you_mean("", known), "");
+}
+
+TEST(UserFolders, HomeIsTheUserDatabasesWhereTheEnvironmentHasNone) {
+    const char* before = std::getenv("HOME");
+    const std::string kept = before != nullptr ? before : "";
+    setenv("HOME", "/somewhere", 1);
+    EXPECT_EQ(home_folder(), "/somewhere");
+    const std::string database = getpwuid(getuid())->pw_dir;
+    setenv("HOME", "", 1);
+    EXPECT_EQ(home_folder(), database);
+    unsetenv("HOME");
+    EXPECT_EQ(home_folder(), database);
+    if (before != nullptr) setenv("HOME", kept.c_str(), 1);
 }
 
 TEST(Result, PassesValuesAndErrorsOn) {

@@ -1,0 +1,38 @@
+#include "base/user_folders.h"
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <vector>
+
+namespace draftscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Returns an environment variable; "" where it is unset.
+fs::path from_environment(const char* name) {
+    const char* value = std::getenv(name);
+    return value == nullptr ? fs::path() : fs::path(value);
+}
+
+}  // namespace
+
+fs::path home_folder() {
+    if (fs::path home = from_environment("HOME"); !home.empty()) return home;
+    std::vector<char> text(1 << 14);
+    passwd entry{};
+    passwd* found = nullptr;
+    if (getpwuid_r(getuid(), &entry, text.data(), text.size(), &found) != 0 || found == nullptr) return {};
+    return entry.pw_dir == nullptr ? fs::path() : fs::path(entry.pw_dir);
+}
+
+fs::path cache_folder() {
+    if (const fs::path cache = from_environment("XDG_CACHE_HOME"); !cache.empty())
+        return cache / "draftscope";
+    const fs::path home = home_folder();
+    return home.empty() ? fs::path() : home / ".cache" / "draftscope";
+}
+
+}  // namespace draftscope
