@@ -1,11 +1,18 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 
 #include "app/cli/cli.h"
 #include "app/cli/version.h"
+#include "base/did_you_mean.h"
 #include "profiler/nvtx_mirror.h"
 
 namespace draftscope::cli {
@@ -48,6 +55,74 @@ int report(const Error& error) {
 
 namespace {
 
+/// Returns the arguments that neither the program nor its subcommand knows, in the order they were given.
+std::vector<std::string> unknown_arguments(const CLI::App& program) {
+    std::vector<std::string> unknown = program.remaining();
+    for (const CLI::App* subcommand : program.get_subcommands())
+        for (std::string& argument : subcommand->remaining()) unknown.push_back(std::move(argument));
+    return unknown;
+}
+
+/// Returns the options that a command has, as --name.
+std::vector<std::string> option_names(const CLI::App& command) {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : command.get_options())
+        for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    return names;
+}
+
+/// Returns "; did you mean --prompt?" for the first unknown argument: an option, else the name of a command.
+std::string suggestion(const CLI::App& program, const std::vector<std::string>& unknown) {
+    const auto chosen = program.get_subcommands();
+    auto misspelt = std::find_if(unknown.begin(), unknown.end(),
+                                 [](const std::string& argument) { return argument.starts_with("--"); });
+    std::vector<std::string> names;
+    if (chosen.empty() && unknown.front().front() != '-') {
+        misspelt = unknown.begin();
+        for (const Subcommand& subcommand : subcommands()) names.emplace_back(subcommand.name);
+    } else if (misspelt != unknown.end()) {
+        names = option_names(chosen.empty() ? program : *chosen.front());
+    }
+    const std::vector<std::string_view> known(names.begin(), names.end());
+    return known.empty() ? std::string() : did_you_mean(misspelt->substr(0, misspelt->find('=')), known);
+}
+
+/// Prints what is wrong with the command line in one line, and where its help is.
+int report_usage(const CLI::App& program, const CLI::ParseError& wrong) {
+    const std::vector<std::string> unknown = unknown_arguments(program);
+    const auto chosen = program.get_subcommands();
+    const std::string command =
+        chosen.empty() ? "draftscope" : fmt::format("draftscope {}", chosen.front()->get_name());
+    std::string message = wrong.what();
+    if (!unknown.empty()) {
+        const std::string found = fmt::format("unknown argument{}: {}{}", unknown.size() > 1 ? "s" : "",
+                                              fmt::join(unknown, " "), suggestion(program, unknown));
+        const bool is_all = dynamic_cast<const CLI::ExtrasError*>(&wrong) != nullptr;
+        message = is_all ? found : fmt::format("{}; {}", message, found);
+    }
+    std::fprintf(stderr, "draftscope: %s (see %s --help)\n", message.c_str(), command.c_str());
+    return 2;
+}
+
+/// Writes out what stdout still holds; returns the exit code, which is never 0 when something was lost.
+/// A reader that closed its pipe wanted no more: that is told by no message.
+int finish_output(int exit_code) {
+    errno = 0;
+    bool written = std::fflush(stdout) == 0;
+    int reason = written ? 0 : errno;
+    written = std::ferror(stdout) == 0 && written;
+    // Network file systems and quotas may refuse what was written only when the file is closed.
+    if (const int copy = written ? dup(STDOUT_FILENO) : -1; copy >= 0 && close(copy) != 0) {
+        written = false;
+        reason = errno;
+    }
+    if (written) return exit_code;
+    if (reason != EPIPE)
+        std::fprintf(stderr, "draftscope: writing to stdout failed%s%s; the output is incomplete\n",
+                     reason != 0 ? ": " : "", reason != 0 ? std::strerror(reason) : "");
+    return exit_code != 0 ? exit_code : 1;
+}
+
 int run_program(int argc, char** argv) {
     CLI::App program{
         "Draftscope: profiler and debugger for speculative decoding of language models.\n"
@@ -62,12 +137,11 @@ int run_program(int argc, char** argv) {
     try {
         program.parse(argc, argv);
     } catch (const CLI::Success& asked) {  // --help, --version
-        return program.exit(asked);
+        return finish_output(program.exit(asked));
     } catch (const CLI::ParseError& wrong) {
-        std::fprintf(stderr, "draftscope: %s (see draftscope --help)\n", wrong.what());
-        return 2;
+        return report_usage(program, wrong);
     }
-    return action();
+    return finish_output(action());
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "app/jobs/resolve.h"
 #include "base/clock.h"
 #include "base/cpus.h"
+#include "base/did_you_mean.h"
 #include "engine/draft/drafter.h"
 #include "engine/fit/joint.h"
 #include "engine/fit/trace_texts.h"
@@ -58,11 +59,11 @@ Status check_config(const FitConfig& config) {
         return bad_input("--out {}: there is no folder {}", config.out, folder.string());
     const auto heads = fittable_heads();
     if (std::find(heads.begin(), heads.end(), config.head) == heads.end()) {
-        std::string known;
-        for (const std::string& head : heads) known += (known.empty() ? "" : ", ") + head;
-        return bad_input("fit {}: {}; heads that are fitted: {}", config.head,
-                         find_head(config.head) != nullptr ? "this head needs no artefact" : "unknown head",
-                         known);
+        const bool needs_none = find_head(config.head) != nullptr;
+        const std::vector<std::string_view> known(heads.begin(), heads.end());
+        return bad_input("fit {}: {}; heads that are fitted: {}{}", config.head,
+                         needs_none ? "this head needs no artefact" : "unknown head", fmt::join(known, ", "),
+                         needs_none ? std::string() : did_you_mean(config.head, known));
     }
     if (ranks_text(config.head)) {
         if (config.text.empty())

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <vector>
 
+#include "base/did_you_mean.h"
 #include "engine/heads/factories.h"
 #include "engine/heads/head.h"
 #include "engine/heads/rdk.h"
@@ -66,10 +68,11 @@ Status check_param(const HeadInfo& info, std::string_view name, std::string_view
     const auto param = std::find_if(info.params.begin(), info.params.end(),
                                     [&](const HeadParam& p) { return p.name == name; });
     if (param == info.params.end()) {
-        std::string known;
-        for (const HeadParam& p : info.params) known += (known.empty() ? "" : ", ") + std::string(p.name);
-        return bad_input("head {}: unknown parameter {}={}; {}", info.id, name, value,
-                         known.empty() ? "it takes none" : "known: " + known);
+        std::vector<std::string_view> known;
+        for (const HeadParam& p : info.params) known.push_back(p.name);
+        return bad_input("head {}: unknown parameter {}={}; {}{}", info.id, name, value,
+                         known.empty() ? "it takes none" : fmt::format("known: {}", fmt::join(known, ", ")),
+                         did_you_mean(name, known));
     }
     if (!param->choices.empty()) return check_word(info, *param, value);
     if (!param->list) return check_number(info, *param, value);
@@ -125,10 +128,10 @@ const HeadInfo* find_head(std::string_view id) {
 Result<std::unique_ptr<Head>> make_head(const HeadSpec& spec, const HeadArtefacts& artefacts) {
     const HeadInfo* info = find_head(spec.id);
     if (info == nullptr) {
-        std::string known;
-        for (const HeadInfo& row : head_registry())
-            known += (known.empty() ? "" : ", ") + std::string(row.id);
-        return bad_input("unknown head {}; known: {}", spec.id, known);
+        std::vector<std::string_view> known;
+        for (const HeadInfo& row : head_registry()) known.push_back(row.id);
+        return bad_input("unknown head {}; known: {}{}", spec.id, fmt::join(known, ", "),
+                         did_you_mean(spec.id, known));
     }
     for (const auto& [name, value] : spec.params) DS_TRY(check_param(*info, name, value));
     DS_ASSIGN(auto head, info->make(spec, artefacts));
