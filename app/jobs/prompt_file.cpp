@@ -1,13 +1,18 @@
 #include "app/jobs/prompt_file.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "engine/model/utf8.h"
 
 namespace draftscope {
 namespace {
 
 using nlohmann::json;
+
+constexpr std::string_view example_line = R"({"prompt": "Name three rivers."})";
 
 std::string id_of(const json& line, std::size_t ordinal) {
     for (const char* key : {"id", "question_id", "task_id"}) {
@@ -19,8 +24,23 @@ std::string id_of(const json& line, std::size_t ordinal) {
     return std::to_string(ordinal);
 }
 
+/// Says why a line is no JSON: another encoding, plain text, or a slip within an object.
+Error wrong_line(const std::string& line, const std::string& where) {
+    if (line.find('\0') != std::string::npos || line.starts_with("\xff\xfe") || line.starts_with("\xfe\xff"))
+        return bad_input("{}: is UTF-16; convert the file: iconv -f UTF-16 -t UTF-8", where);
+    if (const std::size_t at = valid_utf8_prefix(line); at < line.size())
+        return bad_input(
+            "{}: is not UTF-8 (byte 0x{:02x} at column {}); if it is Latin-1, convert the file: iconv -f "
+            "LATIN1 -t UTF-8",
+            where, static_cast<unsigned char>(line[at]), at + 1);
+    if (line.find('{') == line.find_first_not_of(" \t\r\xef\xbb\xbf"))
+        return bad_input("{}: not valid JSON; each line is an object of its own, as {}", where, example_line);
+    return bad_input("{}: is no JSON object but plain text; each line looks like {}", where, example_line);
+}
+
 Result<Conversation> parse_line(const json& line, std::size_t ordinal, const std::string& where) {
-    if (!line.is_object()) return bad_input("{}: not a JSON object", where);
+    if (!line.is_object())
+        return bad_input("{}: not a JSON object; each line looks like {}", where, example_line);
     Conversation made;
     made.id = id_of(line, ordinal);
     const auto category = line.find("category");
@@ -28,6 +48,7 @@ Result<Conversation> parse_line(const json& line, std::size_t ordinal, const std
     if (const auto prompt = line.find("prompt"); prompt != line.end()) {
         if (!prompt->is_string()) return bad_input("{}: `prompt` is not a string", where);
         made.turns.push_back(prompt->get<std::string>());
+        if (made.turns.back().empty()) return bad_input("{}: `prompt` is empty", where);
         return made;
     }
     const auto turns = line.find("turns");
@@ -37,6 +58,7 @@ Result<Conversation> parse_line(const json& line, std::size_t ordinal, const std
     for (const json& turn : *turns) {
         if (!turn.is_string()) return bad_input("{}: an entry of `turns` is not a string", where);
         made.turns.push_back(turn.get<std::string>());
+        if (made.turns.back().empty()) return bad_input("{}: an entry of `turns` is empty", where);
     }
     return made;
 }
@@ -71,6 +93,9 @@ std::vector<Conversation> take_evenly(std::vector<Conversation> all, std::size_t
 }  // namespace
 
 Result<std::vector<Conversation>> read_prompt_file(const std::string& path, int limit, bool stratify) {
+    std::error_code error;
+    if (std::filesystem::is_directory(path, error))
+        return bad_input("prompt file {}: is a folder; name a file with a JSON object per line", path);
     std::ifstream file(path);
     if (!file) return bad_input("prompt file {}: cannot be opened", path);
     std::vector<Conversation> all;
@@ -79,7 +104,7 @@ Result<std::vector<Conversation>> read_prompt_file(const std::string& path, int 
         if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
         const json line = json::parse(text, nullptr, false);
         const std::string where = fmt::format("prompt file {}, line {}", path, number);
-        if (line.is_discarded()) return bad_input("{}: not valid JSON", where);
+        if (line.is_discarded()) return wrong_line(text, where);
         DS_ASSIGN(Conversation conversation, parse_line(line, all.size(), where));
         all.push_back(std::move(conversation));
     }

@@ -78,7 +78,7 @@ TEST_F(PromptFile, ErrorsNameFileAndLine) {
     EXPECT_NE(error_of("{\"turns\": []}").find("neither `prompt` nor"), std::string::npos);
     EXPECT_NE(error_of("{\"turns\": [1]}").find("entry of `turns`"), std::string::npos);
     EXPECT_NE(error_of("\n \n").find("holds no prompt"), std::string::npos);
-    EXPECT_NE(error_of("\xff\xfe{}").find("not valid JSON"), std::string::npos);
+    EXPECT_NE(error_of("\xff\xfe{}").find("UTF-16"), std::string::npos);
     const auto missing = read_prompt_file(path_ + ".none", 0, false);
     ASSERT_FALSE(missing.ok());
     EXPECT_NE(missing.error().message.find("cannot be opened"), std::string::npos);
