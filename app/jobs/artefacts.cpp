@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "app/jobs/run_job.h"
+#include "base/did_you_mean.h"
 #include "engine/draft/drafter.h"
 #include "engine/heads/artefact.h"
 
@@ -72,25 +74,39 @@ Shipped shipped_for(std::string_view head) {
 }  // namespace
 
 Status check_given_artefacts(std::span<const std::string> given) {
+    std::map<std::string, std::string> files;
     for (const std::string& artefact : given) {
         const std::size_t equals = artefact.find('=');
         if (equals == std::string::npos) return bad_input("--artefact {}: expected HEAD=PATH", artefact);
         const std::string head = artefact.substr(0, equals), path = artefact.substr(equals + 1);
-        if (head != "rdk" && find_head(head) == nullptr)
-            return bad_input("--artefact {}: unknown head '{}'", artefact, head);
+        if (head != "rdk" && find_head(head) == nullptr) {
+            std::vector<std::string_view> known = {"rdk"};
+            for (const HeadInfo& info : head_registry()) known.push_back(info.id);
+            return bad_input("--artefact {}: unknown head '{}'{}", artefact, head, did_you_mean(head, known));
+        }
         if (const HeadInfo* info = find_head(head); info != nullptr && info->need == ArtefactNeed::none)
             return bad_input("--artefact {}: head {} needs no file", artefact, head);
         if (!exists(path)) return bad_input("--artefact {}: {}: no such file", artefact, path);
+        const auto [first, is_first] = files.emplace(head, path);
+        if (!is_first)
+            return bad_input(
+                "--artefact: two files for head {}, {} and {}; give one, and the other in a command of its "
+                "own",
+                head, first->second, path);
     }
     return {};
 }
 
+bool uses_artefact(const HeadSpec& head, const std::string& artefact) {
+    const std::string name = artefact.substr(0, artefact.find('='));
+    return head.id == name || (head.rdk && name == "rdk");
+}
+
 Status check_artefacts_used(std::span<const std::string> given, std::span<const HeadSpec> heads) {
     for (const std::string& artefact : given) {
+        const bool used = std::any_of(heads.begin(), heads.end(),
+                                      [&](const HeadSpec& head) { return uses_artefact(head, artefact); });
         const std::string name = artefact.substr(0, artefact.find('='));
-        const bool used = std::any_of(heads.begin(), heads.end(), [&](const HeadSpec& head) {
-            return head.id == name || (head.rdk && name == "rdk");
-        });
         if (!used)
             return bad_input("--artefact {}: none of the heads is {}; leave it out", artefact,
                              name == "rdk" ? "one with +rdk" : name);

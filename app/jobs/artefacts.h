@@ -19,8 +19,10 @@ struct ArtefactPlaces {
     std::string synthetic = {};  ///< "synthetic:NAME", the target that what is missing is made up for
 };
 
-/// Every `given` names a known head and a file that is there.
+/// Every `given` names a known head and an existing file, and no head has two files.
 Status check_given_artefacts(std::span<const std::string> given);
+/// Whether a head is made from the file of "HEAD=PATH".
+bool uses_artefact(const HeadSpec& head, const std::string& artefact);
 /// Every file belongs to one of the heads of the run; bad_input names the one that does not.
 Status check_artefacts_used(std::span<const std::string> given, std::span<const HeadSpec> heads);
 /// The files for one head. A fitted head's shipped artefact is one whose parameters `spec` does not

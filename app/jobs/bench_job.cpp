@@ -6,10 +6,12 @@
 #include <map>
 #include <optional>
 
+#include "app/jobs/artefacts.h"
 #include "app/jobs/prompt_file.h"
 #include "app/jobs/recorder.h"
 #include "app/jobs/run_job.h"
 #include "base/clock.h"
+#include "engine/heads/head.h"
 #include "profiler/head_costs.h"
 
 namespace draftscope {
@@ -72,6 +74,7 @@ class Bench {
 
   private:
     Status check() const {
+        DS_TRY(check_given_artefacts(config_.run.artefacts));
         if (config_.run.prompts_file.empty()) return bad_input("--prompts: bench needs a prompt file");
         if (config_.repeat < 1) return bad_input("--repeat {}: must be at least 1", config_.repeat);
         if (config_.block < 1) return bad_input("--block {}: must be at least 1", config_.block);
@@ -94,7 +97,13 @@ class Bench {
         }
         if (report_.methods.size() < (config_.plain ? 2u : 1u))
             return bad_input("bench: nothing to compare; give --heads or --method");
-        for (const BenchMethod& method : report_.methods) DS_TRY(validate(config_of(method)));
+        std::vector<HeadSpec> heads;
+        for (const BenchMethod& method : report_.methods) {
+            DS_TRY(validate(config_of(method)));
+            DS_ASSIGN(HeadSpec head, parse_head_spec(method.head));
+            heads.push_back(std::move(head));
+        }
+        DS_TRY(check_artefacts_used(config_.run.artefacts, heads));
         auto& samples = report_.samples;
         samples.methods.resize(report_.methods.size());
         for (std::size_t m = 0; m < report_.methods.size(); ++m) {
@@ -139,6 +148,10 @@ class Bench {
         run.drafter = method.drafter;
         run.head = method.head;
         run.tree = method.tree;
+        const auto head = parse_head_spec(method.head);  // a wrong one is refused when the run is resolved
+        std::erase_if(run.artefacts, [&](const std::string& artefact) {
+            return head.ok() && !uses_artefact(*head, artefact);
+        });
         run.calibration_rounds = 0;
         run.baseline = 0;
         run.shadow.clear();
