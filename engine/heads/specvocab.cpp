@@ -22,12 +22,21 @@ namespace {
 /// k best of each row, and the draft distribution is the softmax over these alone.
 class SpecVocabHead final : public Head, public HeadThere {
   public:
+    /// No `sizes`: the paper's 2048 at every level.
     SpecVocabHead(HeadArtefact artefact, std::vector<int> sizes, bool per_row)
-        : artefact_(std::move(artefact)), sizes_(std::move(sizes)), per_row_(per_row) {}
+        : artefact_(std::move(artefact)),
+          sizes_given_(!sizes.empty()),
+          sizes_(sizes.empty() ? std::vector<int>{2048} : std::move(sizes)),
+          per_row_(per_row) {}
 
     Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
         DS_TRY(check_weights(weights, "specvocab"));
         DS_TRY(artefact_.fits(weights));
+        for (const int size : sizes_)
+            if (size > weights.vocab && sizes_given_)
+                return bad_input(
+                    "head specvocab: k={} does not fit the target, which has {} tokens; use k=1..{}", size,
+                    weights.vocab, weights.vocab);
         weights_ = weights;
         DS_ASSIGN(speculator_, LowRank::load(exec, weights, artefact_, "vocab"));
         for (int row = 0; row < speculator_.rows(); ++row)
@@ -356,6 +365,7 @@ class SpecVocabHead final : public Head, public HeadThere {
     }
 
     HeadArtefact artefact_;
+    bool sizes_given_;
     std::vector<int> sizes_;  ///< candidates per row, per level, the last for all deeper ones
     bool per_row_;
     HeadWeights weights_;
@@ -375,7 +385,6 @@ class SpecVocabHead final : public Head, public HeadThere {
 
 Result<std::unique_ptr<Head>> make_specvocab_head(const HeadSpec& spec, const HeadArtefacts& artefacts) {
     DS_ASSIGN(auto sizes, whole_list_param(spec, "k"));
-    if (sizes.empty()) sizes = {2048};
     DS_ASSIGN(HeadArtefact artefact, needed_artefact(spec, artefacts));
     const bool per_row = word_param(spec, "share", "union") == "per-row";
     return std::unique_ptr<Head>(
