@@ -6,6 +6,7 @@
 #include "app/jobs/artefacts.h"
 #include "app/jobs/numerics.h"
 #include "app/jobs/run_job.h"
+#include "base/did_you_mean.h"
 #include "engine/draft/drafter.h"
 #include "engine/draft/drafter_files.h"
 #include "engine/model/gguf.h"
@@ -65,10 +66,10 @@ Status resolve_drafter(ResolvedRun& run) {
     run.drafter_path = colon == std::string::npos ? std::string() : spec.substr(colon + 1);
     const DrafterInfo* info = find_drafter(run.drafter_id);
     if (info == nullptr) {
-        std::string known;
-        for (const DrafterInfo& row : drafter_registry())
-            known += (known.empty() ? "" : ", ") + std::string(row.id);
-        return bad_input("--drafter {}: unknown drafter; known are {}", run.drafter_id, known);
+        std::vector<std::string_view> known;
+        for (const DrafterInfo& row : drafter_registry()) known.push_back(row.id);
+        return bad_input("--drafter {}: unknown drafter; known are {}{}", run.drafter_id,
+                         fmt::join(known, ", "), did_you_mean(run.drafter_id, known));
     }
     if (!info->needs_weights) return {};
     if (run.drafter_path.empty() && run.demo_model)
@@ -161,19 +162,42 @@ Status resolve_backend(ResolvedRun& run) {
     return run.gpu ? Status() : check_cpu();
 }
 
+/// After resolve_head(): acceptance is that of the head that runs.
 Status resolve_acceptance(ResolvedRun& run) {
     const RunConfig& config = run.config;
-    DS_ASSIGN(run.acceptance, parse_acceptance(config.acceptance));
+    const bool drafts_with_head = run.drafter_id != "none" && run.drafter_id != "ngram";
+    const bool follows_head = config.acceptance.starts_with("trace:");
+    if (follows_head && config.head == "auto" && config.acceptance.find('#') == std::string::npos)
+        return bad_input(
+            "--acceptance {}: --head auto chooses among heads; name one, or the head to follow as "
+            "trace:FILE#HEAD",
+            config.acceptance);
+    // Nothing is drafted, so nothing is accepted: no head of the file is looked for.
+    if (follows_head && run.drafter_id == "none") {
+        run.acceptance.emplace().rates = {0.0};
+        return {};
+    }
+    DS_ASSIGN(run.acceptance,
+              parse_acceptance(config.acceptance, drafts_with_head ? to_text(*run.head) : ""));
     if (run.acceptance && !config.shadow.empty())
         return bad_input("--shadow {}: shadow heads are judged by the text, which --acceptance {} replaces",
                          config.shadow, config.acceptance);
     return {};
 }
 
+/// Returns the chain that is as deep as a tree.
+TreeSpec chain_of(const TreeSpec& tree) {
+    const int drafts = std::min(tree.levels(), tree.nodes - 1);
+    TreeSpec chain;
+    chain.depth = drafts - 1;
+    chain.topk = 1;
+    chain.nodes = drafts + 1;
+    return chain;
+}
+
 Status resolve_numbers(ResolvedRun& run) {
     RunConfig& config = run.config;
     DS_TRY(resolve_backend(run));
-    DS_TRY(resolve_acceptance(run));
     const char* const usual = config.backend == "cuda" ? cuda_tree : cpu_tree;
     if (config.tree.empty()) config.tree = usual;
     run.auto_tree = config.tree == "auto";
@@ -231,6 +255,9 @@ Result<ResolvedRun> resolve_run(const RunConfig& config, bool replay) {
     DS_TRY(resolve_model(run));
     DS_TRY(resolve_drafter(run));
     DS_TRY(resolve_head(run, replay));
+    DS_TRY(resolve_acceptance(run));
+    // Prompt lookup drafts a chain, whatever tree it is given.
+    if (run.drafter_id == "ngram" && !run.auto_tree) run.tree = chain_of(run.tree);
     return run;
 }
 

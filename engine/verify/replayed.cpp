@@ -4,7 +4,9 @@
 #include <cassert>
 #include <charconv>
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "engine/model/json_file.h"
 #include "engine/tree/sampled_drafts.h"
@@ -47,25 +49,52 @@ Result<ReplayedAcceptance> rates_of(const nlohmann::json& histogram, const std::
     return out;
 }
 
-Result<ReplayedAcceptance> read_rates(const std::string& place) {
-    const std::size_t hash = place.rfind('#');
-    const std::string file = place.substr(0, hash);
-    const std::string wanted = hash == std::string::npos ? "" : place.substr(hash + 1);
-    DS_ASSIGN(const JsonFile document, JsonFile::read(file, "--acceptance trace:FILE"));
-    const nlohmann::json* heads = document.find("heads");
-    if (heads == nullptr || !heads->is_array() || heads->empty())
-        return bad_input("{}: has no list `heads`; give what draftscope replay --json printed", file);
-    for (const nlohmann::json& head : *heads) {
-        if (!head.is_object() || !head.contains("histogram") || !head["histogram"].is_array()) continue;
-        if (!wanted.empty() && head.value("head", std::string()) != wanted) continue;
-        return rates_of(head["histogram"], file);
+/// Returns "full, fr-spec:v=8192"; "-" stands for a drafter without heads.
+std::string names_of(const std::vector<const nlohmann::json*>& heads) {
+    std::string names;
+    for (const nlohmann::json* head : heads) {
+        const std::string name = head->value("head", std::string());
+        names += (names.empty() ? "" : ", ") + (name.empty() ? "-" : name);
     }
-    return bad_input("{}: no head '{}' with a histogram in `heads`", file, wanted);
+    return names;
+}
+
+/// Splits "FILE#HEAD"; without "#HEAD", or where a file has that whole name, the head is absent.
+std::pair<std::string, std::optional<std::string>> split_place(const std::string& place) {
+    const std::size_t hash = place.rfind('#');
+    std::error_code error;
+    if (hash == std::string::npos || std::filesystem::exists(place, error)) return {place, std::nullopt};
+    return {place.substr(0, hash), place.substr(hash + 1)};
+}
+
+Result<ReplayedAcceptance> read_rates(const std::string& place, const std::string& spec) {
+    const auto [file, named] = split_place(place);
+    DS_ASSIGN(const JsonFile document, JsonFile::read(file, "--acceptance trace:FILE"));
+    const nlohmann::json* list = document.find("heads");
+    std::vector<const nlohmann::json*> heads;
+    if (list != nullptr && list->is_array()) {
+        for (const nlohmann::json& head : *list)
+            if (head.is_object() && head.contains("histogram") && head["histogram"].is_array() &&
+                (!head.contains("head") || head["head"].is_string()))
+                heads.push_back(&head);
+    }
+    if (heads.empty())
+        return bad_input(
+            "{}: has no list `heads` with histograms; give what draftscope replay --json printed", file);
+    for (const nlohmann::json* head : heads)
+        if (head->value("head", std::string()) == named.value_or(spec))
+            return rates_of((*head)["histogram"], file);
+    if (named)
+        return bad_input("--acceptance trace:{}: no head '{}'; the file has {}", place, *named,
+                         names_of(heads));
+    return bad_input(
+        "--acceptance trace:{}: {} runs, and the file has {}; replay it too, or choose with trace:FILE#HEAD",
+        place, spec.empty() ? "a drafter without heads" : "head " + spec, names_of(heads));
 }
 
 }  // namespace
 
-Result<std::optional<ReplayedAcceptance>> parse_acceptance(const std::string& text) {
+Result<std::optional<ReplayedAcceptance>> parse_acceptance(const std::string& text, const std::string& spec) {
     using Parsed = std::optional<ReplayedAcceptance>;
     constexpr std::string_view rate = "rate:", trace = "trace:";
     if (text == "real") return Parsed();
@@ -74,10 +103,10 @@ Result<std::optional<ReplayedAcceptance>> parse_acceptance(const std::string& te
         return Parsed(std::move(out));
     }
     if (text.starts_with(trace)) {
-        DS_ASSIGN(ReplayedAcceptance out, read_rates(text.substr(trace.size())));
+        DS_ASSIGN(ReplayedAcceptance out, read_rates(text.substr(trace.size()), spec));
         return Parsed(std::move(out));
     }
-    return bad_input("--acceptance {}: unknown; use real, rate:R or trace:FILE", text);
+    return bad_input("--acceptance {}: unknown; use real, rate:R, trace:FILE or trace:FILE#HEAD", text);
 }
 
 void accept_replayed(const ReplayedAcceptance& replayed, const DraftTree& tree, std::uint64_t seed,

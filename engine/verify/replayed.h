@@ -15,9 +15,11 @@ struct ReplayedAcceptance {
     std::vector<double> rates;
 };
 
-/// `--acceptance`: "real" (nothing), "rate:0.8", "rate:0.9/0.8/0.7" by depth, or "trace:FILE", the first head
-/// of what `draftscope replay --json` printed ("trace:FILE#HEAD" another): its rounds by accepted drafts.
-Result<std::optional<ReplayedAcceptance>> parse_acceptance(const std::string& text);
+/// Parses `--acceptance`: "real" (nothing), "rate:0.8", "rate:0.9/0.8/0.7" by depth, or "trace:FILE", the
+/// rounds by accepted drafts that `draftscope replay --json` printed for the head `spec`.
+/// "trace:FILE#HEAD" takes those of another head; a head that the file lacks is bad_input that lists its
+/// heads. `spec` is the canonical text of the head that runs, "" for a drafter without heads.
+Result<std::optional<ReplayedAcceptance>> parse_acceptance(const std::string& text, const std::string& spec);
 
 /// Follows the first, that is the drafter's best, child as far as the rates and the tree allow. The random
 /// numbers are those of the seed, sequence and position. The bonus is the target's choice.

@@ -125,7 +125,7 @@ std::unique_ptr<DecodeSession> DecodeRig::open(const RigSetting& setting, Record
     options.calibration_rounds = setting.calibration_rounds;
     options.record_nodes = setting.record_nodes;
     options.rounds_there = setting.rounds_there;
-    options.acceptance = must(parse_acceptance(setting.acceptance));
+    options.acceptance = must(parse_acceptance(setting.acceptance, "full"));
     for (const std::string& spec : setting.shadows) {
         const bool aligned = spec.starts_with("aligned:");
         const std::string plain = aligned ? spec.substr(8) : spec;

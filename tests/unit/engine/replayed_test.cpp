@@ -37,7 +37,7 @@ std::vector<int> accepted(const ReplayedAcceptance& replayed, int depth, int rou
 }
 
 TEST(ReplayedAcceptance, KeepsDraftsAtTheRatesOfTheirDepths) {
-    const auto parsed = parse_acceptance("rate:0.9/0.5");
+    const auto parsed = parse_acceptance("rate:0.9/0.5", "full");
     ASSERT_TRUE(parsed.ok() && *parsed);
     constexpr int rounds = 20000;
     const std::vector<int> counts = accepted(**parsed, 3, rounds);
@@ -46,15 +46,16 @@ TEST(ReplayedAcceptance, KeepsDraftsAtTheRatesOfTheirDepths) {
         const double p = expected[i], sigma = std::sqrt(p * (1 - p) * rounds);
         EXPECT_NEAR(counts[static_cast<std::size_t>(i)], p * rounds, 5 * sigma) << i;
     }
-    EXPECT_EQ(accepted(**parse_acceptance("rate:1"), 4, 50).back(), 50);
-    EXPECT_EQ(accepted(**parse_acceptance("rate:0"), 4, 50).front(), 50);
+    EXPECT_EQ(accepted(**parse_acceptance("rate:1", "full"), 4, 50).back(), 50);
+    EXPECT_EQ(accepted(**parse_acceptance("rate:0", "full"), 4, 50).front(), 50);
 }
 
 TEST(ReplayedAcceptance, FollowsAHistogramThatReplayPrinted) {
     const auto path = std::filesystem::temp_directory_path() / "draftscope_acceptance.json";
     std::ofstream(path) << R"({"heads": [{"head": "full", "histogram": [10, 0, 30]},
                                           {"head": "fr-spec", "histogram": [1]}]})";
-    const auto full = parse_acceptance("trace:" + path.string());
+    const std::string trace = "trace:" + path.string();
+    const auto full = parse_acceptance(trace, "full");
     ASSERT_TRUE(full.ok() && *full);
     // Of 40 rounds 30 kept the first draft, all of these the second, none a third.
     EXPECT_EQ((*full)->rates, (std::vector<double>{0.75, 1.0, 0.0}));
@@ -63,19 +64,26 @@ TEST(ReplayedAcceptance, FollowsAHistogramThatReplayPrinted) {
     EXPECT_EQ(counts[1], 0);
     EXPECT_NEAR(counts[2], 6000, 200);
     EXPECT_EQ(counts[3] + counts[4] + counts[5], 0);
-    EXPECT_EQ((**parse_acceptance("trace:" + path.string() + "#fr-spec")).rates, std::vector<double>{0.0});
-    const auto missing = parse_acceptance("trace:" + path.string() + "#none");
-    ASSERT_FALSE(missing.ok());
-    EXPECT_NE(missing.error().message.find("none"), std::string::npos);
+    // The head that runs, unless another is named.
+    EXPECT_EQ((**parse_acceptance(trace, "fr-spec")).rates, std::vector<double>{0.0});
+    EXPECT_EQ((**parse_acceptance(trace + "#full", "fr-spec")).rates, (**full).rates);
+    for (const auto& missing :
+         {parse_acceptance(trace, "slimspec"), parse_acceptance(trace + "#slimspec", "full"),
+          parse_acceptance(trace + "#", "full")}) {
+        ASSERT_FALSE(missing.ok());
+        EXPECT_NE(missing.error().message.find("the file has full, fr-spec"), std::string::npos)
+            << missing.error().message;
+    }
+    EXPECT_NE(parse_acceptance(trace, "").error().message.find("without heads"), std::string::npos);
     std::filesystem::remove(path);
 }
 
 TEST(ReplayedAcceptance, NamesWhatIsWrong) {
-    EXPECT_TRUE(parse_acceptance("real").ok());
-    EXPECT_FALSE(parse_acceptance("real")->has_value());
+    EXPECT_TRUE(parse_acceptance("real", "full").ok());
+    EXPECT_FALSE(parse_acceptance("real", "full")->has_value());
     for (const char* text :
          {"rate:", "rate:1.5", "rate:0.5/", "rate:x", "rate:nan", "often", "trace:/none/such.json"}) {
-        const auto parsed = parse_acceptance(text);
+        const auto parsed = parse_acceptance(text, "full");
         ASSERT_FALSE(parsed.ok()) << text;
         EXPECT_EQ(parsed.error().kind, ErrorKind::bad_input);
     }
