@@ -72,13 +72,6 @@ Capability nvidia_driver() {
     return out;
 }
 
-Capability cuda_runtime() {
-    const std::string library =
-        first_library({"libcudart.so.13", "libcudart.so.12", "/usr/local/cuda/lib64/libcudart.so"});
-    if (!library.empty()) return {"CUDA", true, library, library, ""};
-    return {"CUDA", false, "none", "runtime library not found", "install the CUDA Toolkit 13 for GPU runs"};
-}
-
 /// Hears nothing: it only stands in while CUPTI is asked who holds it.
 class Deaf final : public CuptiListener {
     void node_created(std::uint64_t) override {}
@@ -167,9 +160,8 @@ Machine describe_machine(bool ask_cupti) {
         if (out.os.empty()) out.os = name.sysname;
     }
     out.tsc_invariant = TickScale::calibrate().uses_tsc();
-    out.capabilities = {
-        nvidia_driver(), cuda_runtime(), cupti(ask_cupti), capability_of("GPU counters", probe_counters()),
-        nvtx(),          cpu_counters(), thread_pinning()};
+    out.capabilities = {nvidia_driver(), cupti(ask_cupti), capability_of("GPU counters", probe_counters()),
+                        nvtx(),          cpu_counters(),   thread_pinning()};
     return out;
 }
 

@@ -5,12 +5,10 @@
 
 #include "app/cli/cli.h"
 #include "app/cli/tables.h"
+#include "app/jobs/capabilities.h"
 #include "app/jobs/probe_cache.h"
 #include "app/jobs/run_job.h"
 #include "app/jobs/weight_cache_place.h"
-#include "kernels/device.h"
-#include "kernels/exec.h"
-#include "profiler/machine.h"
 
 namespace draftscope::cli {
 namespace {
@@ -20,32 +18,8 @@ struct Options {
     bool probe = true;
 };
 
-/// The CUDA line says what --backend cuda would find; whether its libraries lie about is no matter, as the
-/// runtime is part of the program.
-void describe_cuda(Machine& machine) {
-    const kernels::DeviceProbe found = kernels::probe_cuda();
-    const kernels::DeviceInfo& gpu = found.info;
-    for (Capability& capability : machine.capabilities) {
-        if (capability.name != "CUDA") continue;
-        capability.available = found.available;
-        capability.state =
-            found.available
-                ? fmt::format(
-                      "{}, {}, {} multiprocessors, {:.0f} GiB, L2 {:.0f} MiB ({:.0f} may persist), driver "
-                      "for CUDA {}, runtime {}",
-                      gpu.name, gpu.architecture, gpu.processors,
-                      static_cast<double>(gpu.memory_bytes) / (1 << 30),
-                      static_cast<double>(gpu.l2_bytes) / (1 << 20),
-                      static_cast<double>(gpu.persisting_l2_bytes) / (1 << 20), gpu.driver, gpu.runtime)
-                : found.why_not;
-        capability.remedy = "";
-    }
-}
-
 int do_doctor(const Options& options) {
-    Machine machine = describe_machine(true);
-    describe_cuda(machine);
-    machine.isa = std::string(kernels::to_text(kernels::best_isa()));
+    Machine machine = describe_capabilities(true);
     if (options.probe) {
         // Runs use all cores, the window all but one; what they reach is told as a part of this.
         ProbedBandwidth measured;

@@ -8,12 +8,12 @@
 #include <thread>
 
 #include "app/jobs/artefacts.h"
+#include "app/jobs/capabilities.h"
 #include "app/jobs/kernels_job.h"
 #include "app/jobs/run_job.h"
 #include "app/jobs/snapshot_records.h"
 #include "base/log.h"
 #include "engine/draft/drafter.h"
-#include "profiler/machine.h"
 #include "storage/capture_file.h"
 #include "storage/import_trace.h"
 
@@ -21,7 +21,7 @@ namespace draftscope {
 namespace {
 
 std::string capability_line(const Machine& machine) {
-    std::string line = fmt::format("CPU {} · {} cores", kernels::to_text(kernels::best_isa()), machine.cores);
+    std::string line = fmt::format("CPU {} · {} cores", machine.isa, machine.cores);
     for (const Capability& capability : machine.capabilities) {
         line += fmt::format(" · {}: {}", capability.name, capability.brief);
     }
@@ -255,7 +255,7 @@ class JobController final : public Controller {
 
     void work() {
         {
-            const Machine machine = describe_machine();
+            const Machine machine = describe_capabilities();
             const std::string line = capability_line(machine);
             auto heads = head_choices();
             auto drafters = drafter_choices();

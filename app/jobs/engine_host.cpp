@@ -8,6 +8,7 @@
 #include <set>
 
 #include "app/jobs/artefacts.h"
+#include "app/jobs/capabilities.h"
 #include "app/jobs/conversation_feed.h"
 #include "app/jobs/gpu_tracing.h"
 #include "app/jobs/numerics.h"
@@ -28,7 +29,6 @@
 #include "engine/model/synthetic_model.h"
 #include "engine/model/target.h"
 #include "kernels/device.h"
-#include "profiler/machine.h"
 #include "profiler/nvtx_mirror.h"
 #include "storage/capture_file.h"
 
@@ -150,8 +150,7 @@ struct EngineHost::Impl {
 };
 
 EngineHost::EngineHost() : impl_(std::make_unique<Impl>()) {
-    impl_->machine = describe_machine();
-    impl_->machine.isa = std::string(kernels::to_text(kernels::best_isa()));
+    impl_->machine = describe_capabilities();
 }
 
 EngineHost::~EngineHost() = default;
@@ -196,10 +195,17 @@ Status EngineHost::Impl::load_exec(const ResolvedRun& run, const RunHooks& hooks
     if (run.config.backend == "cpu") {
         exec = kernels::make_cpu_exec(threads, kernels::best_isa(), pin);
         const int workers = threads - 1, pinned = exec->pinned();
-        Capability pinning{"thread pinning", pinned > 0, pinned > 0 ? "on" : "off", "", ""};
+        // What this run did, beside what the machine can.
+        const auto known = std::find_if(machine.capabilities.begin(), machine.capabilities.end(),
+                                        [](const Capability& one) { return one.name == "thread pinning"; });
+        Capability pinning = *known;
+        pinning.brief = pinned > 0 ? "on" : "off";
         pinning.state = fmt::format("{} of {} workers kept on a CPU of their own", pinned, workers);
-        if (pin && pinned < workers)
-            pinning.remedy = fmt::format("--threads at most {}, the CPUs that this process may use", cores);
+        if (pinning.available)
+            pinning.remedy =
+                pin && pinned < workers
+                    ? fmt::format("--threads at most {}, the CPUs that this process may use", cores)
+                    : "";
         std::erase_if(machine.capabilities, [&](const Capability& one) { return one.name == pinning.name; });
         machine.capabilities.push_back(std::move(pinning));
     } else {
