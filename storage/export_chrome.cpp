@@ -230,7 +230,7 @@ Status ChromeExport::steps() {
         [&](Statement& row) {
             const RowId run = row.integer(0);
             slice(run, run, "steps", tracks[run], row.integer(2), row.integer(3),
-                  fmt::format("step {}", row.integer(1)), "step",
+                  fmt::format("step {}", row.integer(1) + 1), "step",
                   fmt::format(R"("paused_us":{},"excluded":{})", micros(row.integer(4)),
                               json_text(row.text(5))));
         });
@@ -245,7 +245,7 @@ Status ChromeExport::rounds() {
             const RowId id = row.integer(0), run = row.integer(1);
             const std::string head =
                 fmt::format(R"("pid":{},"tid":{},"cat":"round","id":{},"name":"prompt {} round {}")", run,
-                            tid(run, "rounds"), id, row.integer(4), row.integer(5));
+                            tid(run, "rounds"), id, row.integer(4) + 1, row.integer(5) + 1);
             std::string args =
                 fmt::format(R"("drafted":{},"accepted":{},"committed":{},"category":{})", row.integer(6),
                             row.integer(7), row.integer(8), json_text(row.text(9)));
@@ -255,8 +255,8 @@ Status ChromeExport::rounds() {
                 fmt::format(R"({{"ph":"b","ts":{},{},"args":{{{}}}}})", ts(run, row.integer(2)), head, args));
             file_.event(fmt::format(R"({{"ph":"e","ts":{},{}}})", ts(run, row.integer(3)), head));
             file_.event(fmt::format(R"({{"ph":"i","ts":{},"pid":{},"tid":{},"s":"p","name":"round {}.{}"}})",
-                                    ts(run, row.integer(2)), run, tid(run, "rounds"), row.integer(4),
-                                    row.integer(5)));
+                                    ts(run, row.integer(2)), run, tid(run, "rounds"), row.integer(4) + 1,
+                                    row.integer(5) + 1));
             file_.event(fmt::format(
                 R"({{"ph":"C","pid":{},"ts":{},"name":"tokens per round","args":{{"accepted":{},"committed":{}}}}})",
                 run, ts(run, row.integer(3)), row.integer(7), row.integer(8)));

@@ -122,7 +122,7 @@ Status export_csv(const std::string& path, const std::string& out, bool drop_tex
     std::error_code error;
     if (std::filesystem::exists(out, error) && !std::filesystem::is_directory(out, error))
         return bad_input("{}: is not a folder; --out names a folder for the CSV files", out);
-    std::filesystem::create_directory(out, error);
+    const bool created = std::filesystem::create_directory(out, error);
     if (!std::filesystem::is_directory(out, error))
         return bad_input("{}: folder can't be created; create it or choose another", out);
     const auto file_of = [&](std::string_view name) {
@@ -132,22 +132,32 @@ Status export_csv(const std::string& path, const std::string& out, bool drop_tex
         if (std::filesystem::exists(file_of(table), error))
             return bad_input("{}: file exists; choose another folder", file_of(table));
     }
-    if (db.exec("BEGIN") != SQLITE_OK) return storage::file_error(path, db, "starting to read");
-    DS_ASSIGN(const Losslessness losslessness, losslessness_by_run(path, db));
-    const auto write = [&](std::string_view name) {
-        return write_csv(path, db, name, file_of(name), drop_text, losslessness);
+    std::vector<std::string> files;
+    const auto write_all = [&]() -> Status {
+        if (db.exec("BEGIN") != SQLITE_OK) return storage::file_error(path, db, "starting to read");
+        DS_ASSIGN(const Losslessness losslessness, losslessness_by_run(path, db));
+        const auto write = [&](std::string_view name) {
+            files.push_back(file_of(name));
+            return write_csv(path, db, name, files.back(), drop_text, losslessness);
+        };
+        for (const std::string_view table : storage::table_names) DS_TRY(write(table));
+        // A file of an older version has the views of its time.
+        const auto exists = [&](std::string_view name) {
+            return db.integer("SELECT count(*) FROM sqlite_schema WHERE name = " +
+                              storage::sql_quoted(name, '\'')) == 1;
+        };
+        for (const std::string_view table : storage::later_tables)
+            if (exists(table)) DS_TRY(write(table));
+        for (const std::string_view view : storage::view_names)
+            if (exists(view)) DS_TRY(write(view));
+        return {};
     };
-    for (const std::string_view table : storage::table_names) DS_TRY(write(table));
-    // A file of an older version has the views of its time.
-    const auto there = [&](std::string_view name) {
-        return db.integer("SELECT count(*) FROM sqlite_schema WHERE name = " +
-                          storage::sql_quoted(name, '\'')) == 1;
-    };
-    for (const std::string_view table : storage::later_tables)
-        if (there(table)) DS_TRY(write(table));
-    for (const std::string_view view : storage::view_names)
-        if (there(view)) DS_TRY(write(view));
-    return {};
+    Status written = write_all();
+    if (!written.ok()) {
+        for (const std::string& file : files) std::filesystem::remove(file, error);
+        if (created) std::filesystem::remove(out, error);  // only where it is empty
+    }
+    return written;
 }
 
 }  // namespace draftscope

@@ -141,29 +141,27 @@ class Renumber : public RecordSink {
     std::vector<std::shared_ptr<const Vocab>> vocabs_;
 };
 
+Status write_merged(const std::string& partial, const std::vector<std::string>& files) {
+    DS_ASSIGN(const auto writer, CaptureWriter::create(partial, true));
+    Renumber renumber(*writer);
+    for (const std::string& file : files) {
+        DS_TRY(read_capture(file, renumber));
+        renumber.next_file();
+    }
+    return writer->close();
+}
+
 }  // namespace
 
 Status merge_captures(const std::string& out, const std::vector<std::string>& files) {
     DS_TRY(storage::check_new_file(out));
     const std::string partial = storage::partial_name(out);
-    DS_ASSIGN(const auto writer, CaptureWriter::create(partial, true));
-    Renumber renumber(*writer);
+    Status written = write_merged(partial, files);
+    if (written.ok()) return storage::publish(partial, out);
     std::error_code ignored;
-    for (const std::string& file : files) {
-        const Status read = read_capture(file, renumber);
-        if (!read.ok()) {
-            static_cast<void>(writer->close());
-            std::filesystem::remove(partial, ignored);
-            return read;
-        }
-        renumber.next_file();
-    }
-    const Status closed = writer->close();
-    if (!closed.ok()) {
-        std::filesystem::remove(partial, ignored);
-        return closed;
-    }
-    return storage::publish(partial, out);
+    for (const char* suffix : {"", "-wal", "-shm", "-journal"})
+        std::filesystem::remove(partial + suffix, ignored);
+    return written;
 }
 
 }  // namespace draftscope

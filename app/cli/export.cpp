@@ -1,8 +1,17 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <string_view>
+#include <vector>
 
 #include "app/cli/cli.h"
+#include "base/did_you_mean.h"
 #include "storage/capture_file.h"
 
 #ifdef DRAFTSCOPE_WITH_GUI
@@ -45,24 +54,51 @@ void add_plot_options(CLI::App& command, PlotOptions& plots) {
 }
 #endif
 
-int do_export(const Options& options) {
-    const auto run = [&]() -> Status {
-        if (options.format == "sqlite") return export_sqlite(options.file, options.out, options.no_text);
-        if (options.format == "csv") return export_csv(options.file, options.out, options.no_text);
-        if (options.format == "chrome") return export_chrome(options.file, options.out, options.no_text);
-        if (options.format == "nsys") return export_nsys(options.file, options.out);
-        if (options.format == "png") {
+constexpr std::string_view formats[] = {"sqlite", "csv", "chrome", "nsys", "png"};
+
+Status write_export(const Options& options, const std::string& out) {
+    if (options.format == "sqlite") return export_sqlite(options.file, out, options.no_text);
+    if (options.format == "csv") return export_csv(options.file, out, options.no_text);
+    if (options.format == "chrome") return export_chrome(options.file, out, options.no_text);
+    if (options.format == "nsys") return export_nsys(options.file, out);
+    if (options.format == "png") {
 #ifdef DRAFTSCOPE_WITH_GUI
-            return export_png(options);
+        return export_png(options);
 #else
-            return bad_input("--format png: this build has no plots (DRAFTSCOPE_GUI=OFF)");
+        return bad_input("--format png: this build has no plots (DRAFTSCOPE_GUI=OFF)");
 #endif
-        }
-        return bad_input("--format {}: unknown; known are sqlite, csv, chrome, nsys, png", options.format);
-    };
-    const Status done = run();
+    }
+    return bad_input("--format {}: unknown; known are {}{}", options.format, fmt::join(formats, ", "),
+                     did_you_mean(options.format, formats));
+}
+
+/// Writes one file to stdout, by way of a temporary file: only a whole export has a name.
+Status export_to_stdout(const Options& options) {
+    namespace fs = std::filesystem;
+    if (options.format == "csv" || options.format == "png")
+        return bad_input("--out -: {} is a folder of files; name a folder", options.format);
+    std::error_code error;
+    std::string name = (fs::temp_directory_path(error) / "draftscope_export_XXXXXX").string();
+    if (error || mkdtemp(name.data()) == nullptr)
+        return failed("--out -: {}: no temporary folder can be made; set TMPDIR to one that is writable",
+                      name);
+    const std::string file = (fs::path(name) / "export").string();
+    Status written = write_export(options, file);
+    if (written.ok()) {
+        std::ifstream whole(file, std::ios::binary);
+        std::vector<char> bytes(1 << 20);
+        while (whole.read(bytes.data(), static_cast<std::streamsize>(bytes.size())), whole.gcount() > 0)
+            if (std::fwrite(bytes.data(), 1, static_cast<std::size_t>(whole.gcount()), stdout) == 0) break;
+    }
+    fs::remove_all(name, error);
+    return written;
+}
+
+int do_export(const Options& options) {
+    const bool to_stdout = options.out == "-";
+    const Status done = to_stdout ? export_to_stdout(options) : write_export(options, options.out);
     if (!done.ok()) return report(done.error());
-    if (options.format != "png") std::fprintf(stderr, "wrote %s\n", options.out.c_str());
+    if (options.format != "png" && !to_stdout) std::fprintf(stderr, "wrote %s\n", options.out.c_str());
     return 0;
 }
 
@@ -81,7 +117,10 @@ void add_export(CLI::App& program, Action& action) {
             "sqlite (compact copy), csv (folder of tables), chrome (trace), nsys (the SQLite tables of a "
             "Nsight Systems export), png (plots)")
         ->capture_default_str();
-    command->add_option("--out", options->out, "file, or folder for csv and png")->required();
+    command
+        ->add_option("--out", options->out,
+                     "file, or folder for csv and png; - = stdout (sqlite, chrome, nsys)")
+        ->required();
     command->add_flag("--no-text", options->no_text, "leave out prompts, outputs and notes");
 #ifdef DRAFTSCOPE_WITH_GUI
     add_plot_options(*command, options->plots);

@@ -14,6 +14,7 @@
 #include "app/gui/shell/backend.h"
 #include "app/gui/shell/png.h"
 #include "app/gui/shell/theme.h"
+#include "base/did_you_mean.h"
 
 namespace draftscope {
 namespace {
@@ -43,12 +44,6 @@ const Panel& panel_of(const Plot& plot) {
     const auto all = panels();
     return *std::find_if(all.begin(), all.end(),
                          [&](const Panel& panel) { return std::string_view(panel.id) == plot.panel; });
-}
-
-std::string known_plots() {
-    std::string names;
-    for (const Plot& plot : plots) names += (names.empty() ? "" : ", ") + std::string(plot.name);
-    return names;
 }
 
 class Contexts {
@@ -131,7 +126,11 @@ Result<std::vector<const Plot*>> wanted_plots(const PlotOptions& options) {
     std::vector<const Plot*> wanted;
     for (const std::string& name : options.plots) {
         const Plot* plot = find_plot(name);
-        if (plot == nullptr) return bad_input("--plots {}: unknown; known are {}", name, known_plots());
+        if (plot == nullptr) {
+            const std::vector<std::string> names = plot_names();
+            return bad_input("--plots {}: unknown; known are {}{}", name, fmt::join(names, ", "),
+                             did_you_mean(name, std::vector<std::string_view>(names.begin(), names.end())));
+        }
         wanted.push_back(plot);
     }
     if (wanted.empty())
@@ -139,7 +138,7 @@ Result<std::vector<const Plot*>> wanted_plots(const PlotOptions& options) {
     return wanted;
 }
 
-/// Where each plot goes; makes the folder.
+/// Returns where each plot goes.
 Result<std::vector<std::string>> target_files(const std::vector<const Plot*>& wanted,
                                               const std::string& out) {
     namespace fs = std::filesystem;
@@ -150,12 +149,29 @@ Result<std::vector<std::string>> target_files(const std::vector<const Plot*>& wa
         return std::vector<std::string>{out};
     }
     std::error_code error;
-    fs::create_directories(out, error);
-    if (!fs::is_directory(out, error))
+    if (fs::exists(out, error) && !fs::is_directory(out, error))
         return bad_input("--out {}: is not a folder and can't be made one", out);
     std::vector<std::string> files;
     for (const Plot* plot : wanted) files.push_back((fs::path(out) / plot->name).string() + ".png");
     return files;
+}
+
+/// Writes the pictures, in a new folder where there is none. What was written of several is removed when one
+/// cannot be.
+Status write_pictures(const std::vector<std::string>& files, const std::vector<Image>& images,
+                      const std::string& out) {
+    namespace fs = std::filesystem;
+    std::error_code error;
+    const bool created = !out.ends_with(".png") && fs::create_directories(out, error);
+    if (error) return failed("--out {}: can't be made a folder: {}", out, error.message());
+    for (std::size_t i = 0; i < files.size(); ++i) {
+        Status written = write_png(files[i], images[i]);
+        if (written.ok()) continue;
+        for (std::size_t done = 0; done < i; ++done) fs::remove(files[done], error);
+        if (created) fs::remove(out, error);
+        return written;
+    }
+    return {};
 }
 
 }  // namespace
@@ -174,7 +190,7 @@ Result<std::vector<std::string>> render_plots(const Snapshot& snapshot, const Pl
     DS_ASSIGN(const std::vector<const Plot*> wanted, wanted_plots(options));
     DS_ASSIGN(const RowId run, chosen_run(snapshot, options));
     DS_ASSIGN(const std::optional<std::size_t> round, chosen_round(snapshot, run, options.round));
-    DS_ASSIGN(std::vector<std::string> files, target_files(wanted, options.out));
+    DS_ASSIGN(const std::vector<std::string> files, target_files(wanted, options.out));
 
     const Contexts contexts;
     DS_ASSIGN(const std::unique_ptr<Backend> backend, make_offscreen_backend(options.width, options.height));
@@ -188,6 +204,7 @@ Result<std::vector<std::string>> render_plots(const Snapshot& snapshot, const Pl
     ui.run_id = run;
     ui.follow = false;
     ui.data_key = 1;
+    std::vector<Image> images;
     for (std::size_t i = 0; i < wanted.size(); ++i) {
         const JobStatus status;
         RunConfig config;
@@ -205,9 +222,10 @@ Result<std::vector<std::string>> render_plots(const Snapshot& snapshot, const Pl
             ImGui::Render();
             backend->present(ImGui::GetDrawData(), style.colours.ground);
         }
-        DS_ASSIGN(const Image image, backend->read_pixels());
-        DS_TRY(write_png(files[i], image));
+        DS_ASSIGN(Image image, backend->read_pixels());
+        images.push_back(std::move(image));
     }
+    DS_TRY(write_pictures(files, images, options.out));
     return files;
 }
 

@@ -59,13 +59,18 @@ std::vector<std::uint8_t> encode(const Image& image) {
 Status write_png(const std::string& path, const Image& image) {
     const std::vector<std::uint8_t> bytes = encode(image);
     const std::string temporary = path + ".part";
+    std::error_code error;
     {
         std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
         file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
         file.flush();
-        if (!file) return failed("{}: cannot write the picture: {}", path, std::strerror(errno));
+        if (!file) {
+            const int reason = errno;
+            file.close();
+            std::filesystem::remove(temporary, error);
+            return failed("{}: cannot write the picture: {}", path, std::strerror(reason));
+        }
     }
-    std::error_code error;
     std::filesystem::rename(temporary, path, error);
     if (error) return failed("{}: cannot write the picture: {}", path, error.message());
     return {};

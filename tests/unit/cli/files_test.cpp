@@ -108,6 +108,35 @@ TEST_F(Files, Exports) {
                           {"xlsx", "sqlite, csv, chrome"});
 }
 
+TEST_F(Files, AFailedExportLeavesNothing) {
+    const std::string path = recorded(), again = folder_.file("again.dscope");
+    ASSERT_EQ(run(folder_, command({"--save", again, "--quiet"})).exit_code, 0);
+    std::filesystem::create_directory(folder_.file("exports"));
+    StartOptions options;
+    options.largest_file = 4096;
+    for (const char* format : {"sqlite", "csv", "chrome", "nsys"}) {
+        const Finished done =
+            run(folder_, {"export", path, "--to", format, "--out", folder_.file("exports/out")}, options);
+        EXPECT_EQ(done.exit_code, 1) << format << done.err;
+    }
+    EXPECT_EQ(run(folder_, {"merge", folder_.file("exports/out"), path, again}, options).exit_code, 1);
+    EXPECT_TRUE(std::filesystem::is_empty(folder_.file("exports")));
+}
+
+TEST_F(Files, AnExportOfOneFileGoesToStdout) {
+    const std::string path = recorded();
+    const Finished chrome = run(folder_, {"export", path, "--to", "chrome", "--out", "-"});
+    EXPECT_EQ(chrome.exit_code, 0) << chrome.err;
+    EXPECT_TRUE(json::parse(chrome.out, nullptr, false).contains("traceEvents"));
+    EXPECT_NE(chrome.out.find("\"name\":\"prompt 1 round 1\""), std::string::npos);
+    EXPECT_EQ(chrome.out.find("\"name\":\"step 0\""), std::string::npos);
+    EXPECT_EQ(run(folder_, {"export", path, "--to", "sqlite", "--out", "-"}).out.substr(0, 6), "SQLite");
+    for (const char* format : {"csv", "png"})
+        expect_one_line_error(run(folder_, {"export", path, "--to", format, "--out", "-"}),
+                              {"--out -", format, "folder"});
+    EXPECT_FALSE(std::filesystem::exists("-"));
+}
+
 #ifdef DS_WITH_GUI
 TEST_F(Files, PlotsAsPictures) {
     const std::string path = recorded();
