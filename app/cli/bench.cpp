@@ -168,8 +168,12 @@ void print_report(const BenchReport& report) {
     if (report.cancelled) std::printf("stopped: of the blocks that every method had finished\n");
 }
 
-int do_bench(Options& options) {
+int do_bench(Options& options, const CLI::App& command) {
     if (!options.heads.empty()) options.config.heads = split_specs(options.heads);
+    std::vector<std::string> heads = options.config.heads;
+    heads.insert(heads.end(), options.config.methods.begin(), options.config.methods.end());
+    if (const Status used = check_sampling_used(command, options.config.run, heads); !used.ok())
+        return report(used.error());
     options.config.plain = !options.no_plain;
     Gate gate;
     ProgressBar bar(!options.output.quiet);
@@ -220,7 +224,9 @@ void add_bench(CLI::App& program, Action& action) {
     command->add_flag("--json", options->output.json,
                       "print one JSON document on stdout and nothing else there");
     command->add_flag("--quiet", options->output.quiet, "no progress");
-    command->callback([options, &action] { action = [options] { return do_bench(*options); }; });
+    command->callback([options, command, &action] {
+        action = [options, command] { return do_bench(*options, *command); };
+    });
 }
 
 }  // namespace draftscope::cli

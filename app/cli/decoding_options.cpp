@@ -1,9 +1,14 @@
 #include "app/cli/decoding_options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
 
+#include "base/cpus.h"
+#include "base/log.h"
 #include "engine/draft/drafter.h"
 #include "engine/heads/head.h"
+#include "engine/verify/verify.h"
 
 namespace draftscope::cli {
 namespace {
@@ -21,6 +26,44 @@ std::string known_heads() {
     std::string names;
     for (const HeadInfo& info : head_registry()) names += (names.empty() ? "" : ", ") + std::string(info.id);
     return names;
+}
+
+void add_threads_option(CLI::App& command, int& threads) {
+    const auto cut = [](std::string& value) {
+        const int cores = usable_cores();
+        int wanted = 0;
+        const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), wanted);
+        const bool is_number = error == std::errc() && end == value.data() + value.size();
+        if (!is_number || wanted <= cores) return std::string();
+        log_warning("--threads {}: this process may use {} CPU{}; {} run{}", wanted, cores,
+                    cores == 1 ? "" : "s", cores, cores == 1 ? "s" : "");
+        value = std::to_string(cores);
+        return std::string();
+    };
+    command.add_option("--threads", threads, "worker threads, at most and by default one per core")
+        ->transform(CLI::Validator(cut, ""));
+}
+
+Status check_sampling_used(const CLI::App& command, const RunConfig& config,
+                           std::span<const std::string> heads) {
+    if (config.temperature != 0) return {};
+    const auto given = [&](const char* option) { return command.get_option(option)->count() > 0; };
+    const bool replayed = config.acceptance != "real";  // which drafts are kept is drawn with the seed
+    for (const char* option : {"--top-p", "--top-k", "--seed"})
+        if (given(option) && !(replayed && option == std::string_view("--seed")))
+            return bad_input(
+                "{}: changes nothing at temperature 0, which is greedy; leave it out or give --temperature",
+                option);
+    const bool spreads = std::any_of(heads.begin(), heads.end(), [](const std::string& head) {
+        return head.find("+rdk") != std::string::npos;
+    });
+    const auto* verify = command.get_option_no_throw("--verify");
+    if (verify == nullptr || verify->count() == 0 || spreads) return {};
+    DS_ASSIGN(const VerifySpec spec, parse_verify_spec(config.verify));
+    if (spec.rule == VerifyRule::match) return {};
+    return bad_input(
+        "--verify {}: at temperature 0 every rule is greedy exact match; leave it out or give --temperature",
+        config.verify);
 }
 
 void add_decoding_options(CLI::App& command, RunConfig& config) {
@@ -60,13 +103,15 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
     command.add_flag("--l2-window", config.l2_window,
                      "keep a head's packed rows in the GPU's L2 by an access-policy window");
     command
-        .add_option("--acceptance", config.acceptance,
-                    "real, or drafts kept by rate:R (by depth: rate:0.9/0.8) or as in trace:FILE of replay "
-                    "--json: times rounds of targets with random weights; the text means nothing")
+        .add_option(
+            "--acceptance", config.acceptance,
+            "real, or drafts kept by rate:R (by depth: rate:0.9/0.8) or as in trace:FILE of replay "
+            "--json, for the head that runs or, with trace:FILE#HEAD, another of the file: times rounds "
+            "of targets with random weights; the text means nothing")
         ->capture_default_str();
     command.add_option("--precision", config.precision, "f32, bf16, int8, int4 or auto")
         ->capture_default_str();
-    command.add_option("--threads", config.threads, "worker threads (default: all cores)");
+    add_threads_option(command, config.threads);
     command.add_flag("--pin", config.pin,
                      "keep each worker thread on a CPU of its own, where there are enough; the thread that "
                      "decodes stays free. Helps where the system moves threads about, hurts where other "

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "app/jobs/commands.h"
+#include "base/result.h"
 
 namespace CLI {
 class App;
@@ -12,6 +14,12 @@ namespace draftscope::cli {
 
 /// "full, fr-spec, ..."
 std::string known_heads();
+/// Adds --threads, which is cut to the CPUs that this process may use, with a warning.
+void add_threads_option(CLI::App& command, int& threads);
+/// Refuses what was given and changes nothing under greedy decoding: --top-p, --top-k, --seed and, unless one
+/// of `heads` redistributes its drafts' probabilities, --verify with another rule.
+Status check_sampling_used(const CLI::App& command, const RunConfig& config,
+                           std::span<const std::string> heads);
 /// How to decode, heads apart: the options that `run` and `bench` share.
 void add_decoding_options(CLI::App& command, RunConfig& config);
 

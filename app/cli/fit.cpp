@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/cli.h"
+#include "app/cli/decoding_options.h"
 #include "app/cli/job.h"
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
@@ -229,7 +230,7 @@ void add_fit(CLI::App& program, Action& action) {
     add_training_options(*command, config);
     command->add_option("--precision", config.precision, "f32, bf16, int8, int4 or auto (the trace's)")
         ->capture_default_str();
-    command->add_option("--threads", config.threads, "worker threads (default: all cores)");
+    add_threads_option(*command, config.threads);
     command->add_flag("--overwrite", config.overwrite, "replace an existing file");
     command->add_flag("--json", options->output.json,
                       "print one JSON document on stdout and nothing else there");

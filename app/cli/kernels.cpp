@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/cli/cli.h"
+#include "app/cli/decoding_options.h"
 #include "app/cli/kernels_cuda.h"
 #include "app/cli/tables.h"
 #include "app/jobs/kernels_job.h"
@@ -136,7 +137,7 @@ void add_kernels(CLI::App& program, Action& action) {
         ->capture_default_str();
     command->add_option("--torch", options->torch,
                         "a Python with PyTorch, whose times for the same work go beside ours (cuda)");
-    command->add_option("--threads", options->settings.threads, "worker threads (default: all cores)");
+    add_threads_option(*command, options->settings.threads);
     command->add_option("--seconds", options->settings.seconds, "spent on each op")->capture_default_str();
     auto* json = command->add_flag("--json", options->json, "print one JSON document on stdout");
     command->add_flag("--csv", options->csv, "print comma-separated rows")->excludes(json);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "app/cli/cli.h"
+#include "app/cli/decoding_options.h"
 #include "app/cli/estimates.h"
 #include "app/cli/job.h"
 #include "app/cli/tables.h"
@@ -253,7 +254,7 @@ void add_replay(CLI::App& program, Action& action) {
     command->add_option("--max-new", config.max_new, "cut the texts to this many tokens (0 = as recorded)");
     command->add_option("--batch", config.batch, "prompts replayed in lockstep; no result depends on it")
         ->capture_default_str();
-    command->add_option("--threads", config.threads, "worker threads (default: all cores)");
+    add_threads_option(*command, config.threads);
     command->add_flag("--no-mass", options->no_mass,
                       "leave covered_mass out: saves an LM head call per token");
     command->add_flag("--json", options->output.json,

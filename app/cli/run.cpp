@@ -234,8 +234,12 @@ int do_run(const Options& options) {
 }
 
 /// What was asked for and would change nothing.
-Status check_used(const CLI::App& command, const std::string& drafter) {
-    const std::string id = drafter.substr(0, drafter.find(':'));
+Status check_used(const CLI::App& command, const RunConfig& config) {
+    const std::string heads[] = {config.head, config.shadow};
+    DS_TRY(check_sampling_used(command, config, heads));
+    const std::string id = config.drafter.substr(0, config.drafter.find(':'));
+    if (id == "none" && command.get_option("--tree")->count() > 0)
+        return bad_input("--tree: drafter none drafts nothing; leave it out or choose another drafter");
     if (id != "none" && id != "ngram") return {};
     // A head's ranking still says how frequent the tokens of the text are.
     const bool ranks = command.get_option("--artefact")->count() > 0;
@@ -306,7 +310,7 @@ void add_run(CLI::App& program, Action& action) {
             RunConfig& asked = options->config;
             if (asked.tree == "auto" && command->get_option("--head")->count() == 0) asked.head = "auto";
             // What is wrong with an option is said before that it has no use.
-            const Status used = check_used(*command, options->config.drafter);
+            const Status used = check_used(*command, options->config);
             if (!used.ok() && validate(options->config).ok()) return report(used.error());
             return do_run(*options);
         };

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/cli.h"
+#include "app/cli/decoding_options.h"
 #include "app/cli/job.h"
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
@@ -96,14 +97,19 @@ void add_trace(CLI::App& program, Action& action) {
         "layers whose input streams are kept for EAGLE-3, as 2,15,27, or none (default: 2, L/2, "
         "L-3, as EAGLE-3 reads them; spread over targets of under six layers)");
     command->add_option("--precision", run.precision, "f32, bf16, int8, int4 or auto")->capture_default_str();
-    command->add_option("--threads", run.threads, "worker threads (default: all cores)");
+    add_threads_option(*command, run.threads);
     command->add_flag("--ignore-eos", run.ignore_eos, "decode on past the end of text");
     command->add_flag("--raw", run.raw, "no chat template");
     command->add_flag("--no-times", options->no_times, "leave out the measurement of verification times");
     command->add_flag("--json", options->output.json,
                       "print one JSON document on stdout and nothing else there");
     command->add_flag("--quiet", options->output.quiet, "no progress");
-    command->callback([options, &action] { action = [options] { return do_trace(*options); }; });
+    command->callback([options, command, &action] {
+        action = [options, command] {
+            const Status used = check_sampling_used(*command, options->config.run, {});
+            return used.ok() ? do_trace(*options) : report(used.error());
+        };
+    });
 }
 
 }  // namespace draftscope::cli

@@ -40,14 +40,20 @@ std::string to_command_line(const RunConfig& config) {
         if (value) line += fmt::format(" {}", name);
     };
     text("--model", config.model, defaults.model);
-    line += fmt::format(" --drafter {} --head {}", quoted(config.drafter), quoted(config.head));
+    line += " --drafter " + quoted(config.drafter);
+    const std::string drafter = config.drafter.substr(0, config.drafter.find(':'));
+    const bool has_head = drafter != "none" && drafter != "ngram";
+    if (has_head || !config.artefacts.empty()) line += " --head " + quoted(config.head);
     for (const std::string& artefact : config.artefacts) line += " --artefact " + quoted(artefact);
-    text("--tree", config.tree, defaults.tree);
-    text("--verify", config.verify, defaults.verify);
+    // What changes nothing is refused on the command line.
+    const bool sampled = config.temperature > 0, replayed = config.acceptance != defaults.acceptance;
+    const bool spreads = (config.head + config.shadow).find("+rdk") != std::string::npos;
+    if (drafter != "none") text("--tree", config.tree, defaults.tree);
+    if (sampled || spreads) text("--verify", config.verify, defaults.verify);
     number("--temperature", config.temperature, defaults.temperature);
-    number("--top-p", config.top_p, defaults.top_p);
-    number("--top-k", config.top_k, defaults.top_k);
-    number("--seed", config.seed, defaults.seed);
+    if (sampled) number("--top-p", config.top_p, defaults.top_p);
+    if (sampled) number("--top-k", config.top_k, defaults.top_k);
+    if (sampled || replayed) number("--seed", config.seed, defaults.seed);
     number("--max-new", config.max_new, defaults.max_new);
     number("--batch", config.batch, defaults.batch);
     text("--backend", config.backend, defaults.backend);

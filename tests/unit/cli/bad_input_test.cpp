@@ -73,7 +73,10 @@ TEST_F(BadInput, UnsupportedQuantisationIsNamed) {
 }
 
 TEST_F(BadInput, TreeLargerThanTheContext) {
-    expect_one_line_error(decode({"--tree", "depth=9,topk=10,nodes=300"}), {"--tree", "300", "256"});
+    const std::string model = tiny_model(folder_, 32);  // prompt lookup drafts a chain, whatever the tree
+    expect_one_line_error(run(folder_, {"run", "--model", model, "--drafter", "ngram", "--prompt", "hello",
+                                        "--tree", "depth=39,topk=10,nodes=300"}),
+                          {"--tree", "chain=40", "41 nodes", "32"});
 }
 
 TEST_F(BadInput, ImpossibleTree) {

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -75,6 +76,9 @@ struct Child {
 
 struct StartOptions {
     rlim_t largest_file = RLIM_INFINITY;  ///< bytes a file may grow to: stands for a full disk
+    std::string out = {};                 ///< what stdout is, in place of a file of the folder
+    /// HOME in place of the test's, with no XDG_CACHE_HOME; null = unset.
+    std::optional<const char*> home = {};
 };
 
 inline Child start(const ScratchFolder& folder, const std::vector<std::string>& arguments,
@@ -96,10 +100,14 @@ inline Child start(const ScratchFolder& folder, const std::vector<std::string>& 
             dup2(fd, to);
             close(fd);
         };
-        redirect(child.out_path, STDOUT_FILENO);
+        redirect(options.out.empty() ? child.out_path : options.out, STDOUT_FILENO);
         redirect(child.err_path, STDERR_FILENO);
         unsetenv("DISPLAY");
         unsetenv("WAYLAND_DISPLAY");
+        if (options.home) {
+            unsetenv("XDG_CACHE_HOME");
+            *options.home != nullptr ? setenv("HOME", *options.home, 1) : unsetenv("HOME");
+        }
         if (options.largest_file != RLIM_INFINITY) {
             const rlimit limit{options.largest_file, options.largest_file};
             setrlimit(RLIMIT_FSIZE, &limit);
