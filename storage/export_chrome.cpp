@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/time_bounds.h"
+#include "capture/token_text.h"
 #include "storage/capture_file.h"
 #include "storage/export.h"
 #include "storage/schema.h"
@@ -149,7 +150,7 @@ class ChromeExport {
     bool drop_text_;
     std::map<RowId, TimeNs> offset_;
     std::map<std::pair<std::int64_t, std::string>, std::int64_t> tids_;
-    std::map<RowId, std::string> round_text_;
+    std::map<RowId, std::string> round_bytes_;  ///< of its tokens, which may share a character
     struct Launch {
         std::int64_t tid = 0;
         TimeNs start_ns = 0;
@@ -215,11 +216,12 @@ Status ChromeExport::processes() {
 
 Status ChromeExport::round_texts() {
     return each(
-        "SELECT t.round_id, v.text FROM token t JOIN prompt p ON p.id = t.prompt_id JOIN run r ON r.id = "
+        "SELECT t.round_id, CASE WHEN length(v.bytes) > 0 THEN v.bytes ELSE CAST(v.text AS BLOB) END "
+        "FROM token t JOIN prompt p ON p.id = t.prompt_id JOIN run r ON r.id = "
         "p.run_id "
         "JOIN vocab v ON v.vocab_id = r.vocab_id AND v.token_id = t.token_id WHERE t.round_id IS NOT NULL "
         "ORDER BY t.rowid",
-        [&](Statement& row) { round_text_[row.integer(0)] += row.text(1); });
+        [&](Statement& row) { round_bytes_[row.integer(0)] += row.blob(1); });
 }
 
 Status ChromeExport::steps() {
@@ -249,8 +251,8 @@ Status ChromeExport::rounds() {
             std::string args =
                 fmt::format(R"("drafted":{},"accepted":{},"committed":{},"category":{})", row.integer(6),
                             row.integer(7), row.integer(8), json_text(row.text(9)));
-            const auto text = round_text_.find(id);
-            if (text != round_text_.end()) args += ",\"text\":" + json_text(text->second);
+            const auto bytes = round_bytes_.find(id);
+            if (bytes != round_bytes_.end()) args += ",\"text\":" + json_text(format_token(bytes->second));
             file_.event(
                 fmt::format(R"({{"ph":"b","ts":{},{},"args":{{{}}}}})", ts(run, row.integer(2)), head, args));
             file_.event(fmt::format(R"({{"ph":"e","ts":{},{}}})", ts(run, row.integer(3)), head));

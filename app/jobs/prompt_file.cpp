@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/model/utf8.h"
+#include "base/utf8.h"
 
 namespace draftscope {
 namespace {

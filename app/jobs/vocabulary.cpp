@@ -1,7 +1,6 @@
 #include "app/jobs/vocabulary.h"
 
-#include <cctype>
-
+#include "capture/token_text.h"
 #include "engine/model/tensor_file.h"
 
 namespace draftscope {
@@ -29,24 +28,6 @@ Result<Ranking> read_ranking(const std::string& path, const Tokenizer& tokenizer
     return ranking;
 }
 
-/// Text with control characters spelt out, so that a token shows as one line.
-std::string printable(const std::string& bytes) {
-    std::string out;
-    for (const char c : valid_utf8(bytes)) {
-        const auto byte = static_cast<unsigned char>(c);
-        if (c == '\n') {
-            out += "\\n";
-        } else if (c == '\t') {
-            out += "\\t";
-        } else if (byte < 0x20 || byte == 0x7f) {
-            out += fmt::format("\\x{:02x}", byte);
-        } else {
-            out += c;
-        }
-    }
-    return out;
-}
-
 }  // namespace
 
 Result<Vocabulary> make_vocabulary(const Tokenizer& tokenizer, const std::string& ranking_path, RowId id) {
@@ -58,7 +39,7 @@ Result<Vocabulary> make_vocabulary(const Tokenizer& tokenizer, const std::string
         row.vocab_id = id;
         row.token_id = token;
         row.bytes = tokenizer.token_bytes(token);
-        row.text = printable(row.bytes);
+        row.text = format_token(row.bytes);
     }
     Vocabulary made;
     if (!ranking_path.empty()) {

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "engine/model/utf8.h"
+#include "base/utf8.h"
 
 namespace draftscope {
 namespace {

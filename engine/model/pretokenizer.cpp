@@ -8,9 +8,9 @@
 #include <optional>
 #include <utility>
 
+#include "base/utf8.h"
 #include "engine/model/byte_text.h"
 #include "engine/model/mapped_file.h"
-#include "engine/model/utf8.h"
 
 namespace draftscope {
 

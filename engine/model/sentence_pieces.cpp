@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/utf8.h"
 #include "engine/model/mapped_file.h"
-#include "engine/model/utf8.h"
 
 namespace draftscope {
 namespace {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/utf8.h"
 #include "engine/model/mapped_file.h"
 #include "engine/model/tokenizer.h"
-#include "engine/model/utf8.h"
 
 namespace draftscope {
 namespace {

@@ -1,5 +1,5 @@
+#include "base/utf8.h"
 #include "engine/model/tokenizer.h"
-#include "engine/model/utf8.h"
 
 namespace draftscope {
 namespace {

@@ -9,13 +9,13 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/utf8.h"
 #include "engine/model/bpe_merges.h"
 #include "engine/model/byte_text.h"
 #include "engine/model/mapped_file.h"
 #include "engine/model/pretokenizer.h"
 #include "engine/model/sentence_pieces.h"
 #include "engine/model/special_tokens.h"
-#include "engine/model/utf8.h"
 
 namespace draftscope {
 namespace {

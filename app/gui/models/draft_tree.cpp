@@ -7,10 +7,23 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "capture/token_text.h"
+
 namespace draftscope {
 namespace {
 
-constexpr std::size_t longest_label = 24;
+/// Length of a group such as "<F0 9F>" that `text` begins with; 0 = none.
+std::size_t hex_group(std::string_view text) {
+    const auto is_hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F'); };
+    std::size_t at = 0;
+    do {
+        if (at + 3 >= text.size() || text[at] != (at == 0 ? '<' : ' ') || !is_hex(text[at + 1]) ||
+            !is_hex(text[at + 2]))
+            return 0;
+        at += 3;
+    } while (text[at] != '>');
+    return at + 1;
+}
 
 struct RoundView {
     const RunRow* run = nullptr;
@@ -149,6 +162,11 @@ std::string why(const DraftTreeModel& model, const RoundView& view, int last, in
     const std::string clipped = model.live || !view.round->clipped
                                     ? ""
                                     : fmt::format("; output ended, {} committed", view.round->committed);
+    const bool drafted_too = std::any_of(model.nodes.begin(), model.nodes.end(), [&](const TreeNode& node) {
+        return node.parent == last && node.kind != TreeNodeKind::target && node.token_id == target->token_id;
+    });
+    if (drafted_too && !clipped.empty())
+        return fmt::format("{}{}", accepted_text(end.depth, draft_depth), clipped);
     const TreeNode* offered = best_child(model, last);
     if (offered == nullptr)
         return fmt::format("{}; the target adds {} of its own{}", accepted_text(end.depth, draft_depth),
@@ -171,31 +189,6 @@ std::vector<int> layout_order(const std::vector<int>& parents, int target_index)
     });
     order.insert(place, target_index);
     return order;
-}
-
-void lay_out(DraftTreeModel& model) {
-    const std::size_t n = model.nodes.size();
-    std::vector<int> parents(n);
-    for (std::size_t i = 0; i < n; ++i) parents[i] = model.nodes[i].parent;
-    const bool has_target = n > 0 && model.nodes.back().kind == TreeNodeKind::target;
-    const std::vector<int> order = layout_order(parents, has_target ? static_cast<int>(n) - 1 : -1);
-    std::vector<int> place(n), ordered_parents(n), ordered_depths(n);
-    for (std::size_t i = 0; i < n; ++i) place[static_cast<std::size_t>(order[i])] = static_cast<int>(i);
-    for (std::size_t i = 0; i < n; ++i) {
-        const auto from = static_cast<std::size_t>(order[i]);
-        ordered_parents[i] = parents[from] < 0 ? -1 : place[static_cast<std::size_t>(parents[from])];
-        ordered_depths[i] = model.nodes[from].depth;
-    }
-    const std::vector<float> y = layout_tree(ordered_parents, ordered_depths);
-    for (std::size_t i = 0; i < n; ++i) {
-        TreeNode& node = model.nodes[static_cast<std::size_t>(order[i])];
-        node.y = y[i];
-        model.max_depth = std::max(model.max_depth, node.depth);
-        model.height = std::max(model.height, node.y + 1);
-    }
-    for (std::size_t i = 0; i < n; ++i)
-        if (parents[i] >= 0)
-            model.edges.push_back({static_cast<std::uint32_t>(parents[i]), static_cast<std::uint32_t>(i)});
 }
 
 DraftTreeModel build(const Snapshot& snapshot, const RoundView& view) {
@@ -222,25 +215,29 @@ DraftTreeModel build(const Snapshot& snapshot, const RoundView& view) {
     model.committed = view.live ? 0 : view.round->committed;
     if (verified && end.target_token_id != no_token)
         model.nodes.push_back(make_target_node(TreeNode(tip), end, last));
-    lay_out(model);
+    for (std::size_t i = 0; i < model.nodes.size(); ++i)
+        if (model.nodes[i].parent >= 0)
+            model.edges.push_back(
+                {static_cast<std::uint32_t>(model.nodes[i].parent), static_cast<std::uint32_t>(i)});
+    arrange_tree(model, 1);
     model.headline = why(model, view, last, draft_depth);
     return model;
 }
 
-/// Outline of a subtree: the least and the greatest y at each depth below (and at) its root.
+/// Outline of a subtree: the least and the greatest y of its boxes at each depth from its root's.
 struct Contour {
     int depth = 0;  ///< of the first entry
     std::vector<float> top, bottom;
 };
 
-/// How far `next` must move down so that it keeps one row's distance from `above`.
+/// How far `next` must move down to be clear of `above`.
 float separation(const Contour& above, const Contour& next) {
     float shift = 0;
     bool met = false;
     for (std::size_t i = 0; i < next.top.size(); ++i) {
         const int at = next.depth + static_cast<int>(i) - above.depth;
         if (at < 0 || at >= static_cast<int>(above.bottom.size())) continue;
-        const float needed = above.bottom[static_cast<std::size_t>(at)] + 1 - next.top[i];
+        const float needed = above.bottom[static_cast<std::size_t>(at)] - next.top[i];
         shift = met ? std::max(shift, needed) : needed;
         met = true;
     }
@@ -263,15 +260,15 @@ void merge(Contour& into, const Contour& next, float shift) {
 
 }  // namespace
 
-std::vector<float> layout_tree(const std::vector<int>& parents, const std::vector<int>& depths) {
-    const std::size_t n = parents.size();
+std::vector<float> layout_tree(const std::vector<TreeBox>& boxes) {
+    const std::size_t n = boxes.size();
     std::vector<std::vector<std::size_t>> children(n);
     std::vector<std::size_t> roots;
     for (std::size_t i = 0; i < n; ++i)
-        if (parents[i] < 0)
+        if (boxes[i].parent < 0)
             roots.push_back(i);
         else
-            children[static_cast<std::size_t>(parents[i])].push_back(i);
+            children[static_cast<std::size_t>(boxes[i].parent)].push_back(i);
 
     std::vector<float> offset(n, 0);  // from the parent's y
     std::vector<Contour> contours(n);
@@ -287,21 +284,55 @@ std::vector<float> layout_tree(const std::vector<int>& parents, const std::vecto
         const float middle = shifts.empty() ? 0 : (shifts.front() + shifts.back()) / 2;
         for (std::size_t c = 0; c < shifts.size(); ++c) offset[children[i][c]] = shifts[c] - middle;
         Contour& own = contours[i];
-        own.depth = depths[i];
-        own.top.push_back(0);
-        own.bottom.push_back(0);
+        own.depth = boxes[i].depth;
+        own.top.assign(static_cast<std::size_t>(boxes[i].columns), -boxes[i].rows / 2);
+        own.bottom.assign(static_cast<std::size_t>(boxes[i].columns), boxes[i].rows / 2);
         merge(own, below, -middle);
     }
+
     std::vector<float> y(n, 0);
-    float next_root = 0;
+    float bottom = 0;  // of the roots so far
     for (const std::size_t root : roots) {
         const Contour& contour = contours[root];
-        y[root] = next_root - *std::min_element(contour.top.begin(), contour.top.end());
-        next_root = y[root] + *std::max_element(contour.bottom.begin(), contour.bottom.end()) + 1;
+        y[root] = bottom - *std::min_element(contour.top.begin(), contour.top.end());
+        bottom = y[root] + *std::max_element(contour.bottom.begin(), contour.bottom.end());
     }
     for (std::size_t i = 0; i < n; ++i)
-        if (parents[i] >= 0) y[i] = y[static_cast<std::size_t>(parents[i])] + offset[i];
+        if (boxes[i].parent >= 0) y[i] = y[static_cast<std::size_t>(boxes[i].parent)] + offset[i];
     return y;
+}
+
+void arrange_tree(DraftTreeModel& model, float path_rows) {
+    const std::size_t n = model.nodes.size();
+    std::vector<int> parents(n);
+    for (std::size_t i = 0; i < n; ++i) parents[i] = model.nodes[i].parent;
+    const bool has_target = n > 0 && model.nodes.back().kind == TreeNodeKind::target;
+    const std::vector<int> order = layout_order(parents, has_target ? static_cast<int>(n) - 1 : -1);
+    std::vector<int> place(n);
+    for (std::size_t i = 0; i < n; ++i) place[static_cast<std::size_t>(order[i])] = static_cast<int>(i);
+    std::vector<TreeBox> boxes;
+    for (const int from : order) {
+        TreeNode& node = model.nodes[static_cast<std::size_t>(from)];
+        node.rows = is_on_path(node) ? path_rows : 1;
+        // The drafts beside the target's token go on to the next column; it keeps their edges off its row.
+        const int columns = node.kind == TreeNodeKind::target ? 2 : 1;
+        boxes.push_back({node.parent < 0 ? -1 : place[static_cast<std::size_t>(node.parent)], node.depth,
+                         node.rows, columns});
+    }
+    const std::vector<float> y = layout_tree(boxes);
+    model.path_rows = path_rows;
+    model.height = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        TreeNode& node = model.nodes[static_cast<std::size_t>(order[i])];
+        node.y = y[i];
+        model.max_depth = std::max(model.max_depth, node.depth);
+        model.height = std::max(model.height, node.y + node.rows / 2);
+    }
+}
+
+bool is_on_path(const TreeNode& node) {
+    return node.kind == TreeNodeKind::root || node.kind == TreeNodeKind::accepted ||
+           node.kind == TreeNodeKind::target;
 }
 
 DraftTreeModel build_draft_tree(const Snapshot& snapshot, std::size_t round_index) {
@@ -344,46 +375,42 @@ DraftTreeModel build_live_draft_tree(const Snapshot& snapshot) {
     return build(snapshot, view);
 }
 
-std::string quote_token(std::string_view text) {
-    std::string out = "\"";
-    std::size_t characters = 0;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        const auto c = static_cast<unsigned char>(text[i]);
-        const bool continues = (c & 0xC0u) == 0x80u;
-        if (!continues && ++characters > longest_label) {
-            out += "...";
-            break;
-        }
-        if (c == '\n')
-            out += "\\n";
-        else if (c == '\t')
-            out += "\\t";
-        else if (c == '\r')
-            out += "\\r";
-        else if (c < 0x20 || c == 0x7F)
-            out += fmt::format("\\x{:02x}", c);
-        else
-            out += text[i];
-    }
-    return out + "\"";
-}
-
 std::string box_label(std::string_view quoted) {
-    if (quoted.size() >= 2 && quoted.front() == '"') quoted = quoted.substr(1, quoted.size() - 2);
+    if (quoted.size() < 2 || quoted.front() != '"') return std::string(quoted);
+    quoted = quoted.substr(1, quoted.size() - 2);
     std::string out;
-    for (const char c : quoted) {
-        if (c == ' ')
+    while (!quoted.empty()) {
+        const std::size_t hex = hex_group(quoted);
+        if (hex > 0)
+            out += quoted.substr(0, hex);
+        else if (quoted.front() == ' ')
             out += "\xC2\xB7";
         else
-            out += c;
+            out += quoted.front();
+        quoted.remove_prefix(std::max<std::size_t>(hex, 1));
     }
     return out;
 }
 
 std::string token_label(const Snapshot& snapshot, const RunRow* run, TokenId token) {
     if (token == no_token) return "none";
-    const std::string_view text = run == nullptr ? std::string_view() : snapshot.token_text(*run, token);
-    return text.empty() ? fmt::format("#{}", token) : quote_token(text);
+    const Vocab* vocab = run == nullptr ? nullptr : snapshot.vocab(run->vocab_id);
+    if (vocab == nullptr || token < 0 || static_cast<std::size_t>(token) >= vocab->rows.size())
+        return fmt::format("#{}", token);
+    const VocabRow& row = vocab->rows[static_cast<std::size_t>(token)];
+    const std::string& bytes = row.bytes.empty() ? row.text : row.bytes;
+    return bytes.empty() ? fmt::format("#{}", token) : quote_token(bytes);
+}
+
+void replace_missing_glyphs(DraftTreeModel& model, const std::function<bool(char32_t)>& has_glyph) {
+    const auto replace = [&](std::string& text) { text = replace_missing_glyphs(text, has_glyph); };
+    replace(model.headline);
+    for (TreeNode& node : model.nodes) {
+        replace(node.label);
+        replace(node.text);
+        replace(node.next_text);
+        for (WantedToken& choice : node.top) replace(choice.text);
+    }
 }
 
 std::vector<std::string> describe_node(const DraftTreeModel& model, std::size_t index) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,7 +30,8 @@ struct TreeNode {
     int node = 0;     ///< number in the round; -1 for the target's own token
     int parent = -1;  ///< index into DraftTreeModel::nodes; -1 at the root
     int depth = 0;    ///< column
-    float y = 0;      ///< in rows; siblings are 1 apart, 0 is the top
+    float y = 0;      ///< middle of the node in rows; 0 is the top of the tree
+    float rows = 1;   ///< height kept for it
     TreeNodeKind kind = TreeNodeKind::rejected;
     TokenId token_id = no_token;
     std::string label;            ///< for the node box: no quotes, spaces shown as a dot
@@ -56,7 +58,8 @@ struct DraftTreeModel {
     std::vector<TreeNode> nodes;
     std::vector<TreeEdge> edges;
     int max_depth = 0;
-    float height = 0;  ///< rows
+    float height = 0;     ///< rows
+    float path_rows = 1;  ///< rows kept for each node of the way that the text took
     int drafted = 0, accepted = 0, committed = 0;
 };
 
@@ -65,18 +68,30 @@ DraftTreeModel build_draft_tree(const Snapshot& snapshot, std::size_t round_inde
 /// The round that the gate holds, when there is one.
 DraftTreeModel build_live_draft_tree(const Snapshot& snapshot);
 
-/// A token as people read it: quoted, control characters escaped, long tokens cut after 24 characters.
-std::string quote_token(std::string_view text);
 /// The quoted text as it stands in a node box, which delimits it already: no quotes, spaces as a middle dot.
 std::string box_label(std::string_view quoted);
-/// The token's text, or its id ("#123") where the vocabulary is unknown.
+/// The token's text, or its id ("#123") where the vocabulary is unknown or has no bytes for it.
 std::string token_label(const Snapshot& snapshot, const RunRow* run, TokenId token);
+/// Characters without a glyph become their code points, in every text of the model.
+void replace_missing_glyphs(DraftTreeModel& model, const std::function<bool(char32_t)>& has_glyph);
 /// Two-line description of a node for the strip below the tree.
 std::vector<std::string> describe_node(const DraftTreeModel& model, std::size_t index);
 
-/// Compact tree layout: y of each node in rows. Parents come before their children in the arrays; children
-/// keep their order. At every depth two nodes are at least one row apart, and no edges cross (contours after
-/// Reingold and Tilford 1981). Parent -1 = root; several roots are stacked.
-std::vector<float> layout_tree(const std::vector<int>& parents, const std::vector<int>& depths);
+/// Root, accepted drafts and the target's own token: the way that the text took.
+bool is_on_path(const TreeNode& node);
+
+/// Places the nodes so that no box covers another one or an edge. `path_rows`: height of the boxes of the way
+/// that the text took, whose labels stay readable where a row is lower than a line of text.
+void arrange_tree(DraftTreeModel& model, float path_rows);
+
+struct TreeBox {
+    int parent = -1;  ///< index of an earlier box; -1 = root
+    int depth = 0;
+    float rows = 1;   ///< height
+    int columns = 1;  ///< depths from its own on that it keeps free
+};
+/// Compact tree layout: the middle of each box in rows. Children keep their order, boxes of one depth do not
+/// overlap, and no edges cross (contours after Reingold and Tilford 1981). Several roots are stacked.
+std::vector<float> layout_tree(const std::vector<TreeBox>& boxes);
 
 }  // namespace draftscope

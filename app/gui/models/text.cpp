@@ -6,22 +6,13 @@
 #include <cctype>
 
 #include "app/gui/models/selection.h"
+#include "base/utf8.h"
+#include "capture/token_text.h"
 
 namespace draftscope {
 namespace {
 
-/// Length of the UTF-8 sequence that starts with `lead`; 0 = cannot start one.
-std::size_t sequence_length(unsigned char lead) {
-    if (lead < 0x80) return 1;
-    if (lead >= 0xC2 && lead <= 0xDF) return 2;
-    if (lead >= 0xE0 && lead <= 0xEF) return 3;
-    if (lead >= 0xF0 && lead <= 0xF4) return 4;
-    return 0;
-}
-
-constexpr const char* replacement = "\xEF\xBF\xBD";
-
-std::string piece_bytes(const Snapshot& snapshot, const RunRow& run, TokenId token) {
+std::string token_bytes(const Snapshot& snapshot, const RunRow& run, TokenId token) {
     const Vocab* vocab = snapshot.vocab(run.vocab_id);
     if (vocab != nullptr && token >= 0 && static_cast<std::size_t>(token) < vocab->rows.size()) {
         const VocabRow& row = vocab->rows[static_cast<std::size_t>(token)];
@@ -75,34 +66,45 @@ char lower(char c) {
 
 }  // namespace
 
-std::string Utf8Joiner::push(std::string_view bytes) {
-    waiting_ += bytes;
-    std::string out;
-    std::size_t i = 0;
-    while (i < waiting_.size()) {
-        const std::size_t length = sequence_length(static_cast<unsigned char>(waiting_[i]));
-        std::size_t good = 1;
-        while (good < length && i + good < waiting_.size() &&
-               (static_cast<unsigned char>(waiting_[i + good]) & 0xC0) == 0x80)
-            ++good;
-        if (length > 0 && good == length) {
-            out.append(waiting_, i, length);
-            i += length;
-        } else if (length > 0 && i + good == waiting_.size()) {
-            break;  // may be completed by the next token
-        } else {
-            out += replacement;
-            i += length == 0 ? 1 : good;
-        }
+void join_pieces(const std::vector<std::string>& bytes, std::span<TextPiece> pieces) {
+    std::string all;
+    std::vector<std::size_t> end_of;  // of each token in `all`
+    for (const std::string& token : bytes) {
+        all += token;
+        end_of.push_back(all.size());
     }
-    waiting_.erase(0, i);
-    return out;
+    const std::string_view rest = all;
+    std::size_t piece = 0;
+    for (std::size_t at = 0; at < all.size();) {
+        while (end_of[piece] <= at) ++piece;
+        const Utf8Unit unit = next_utf8(rest.substr(at));
+        if (unit.kind != Utf8Unit::Kind::character) {  // what of it is this token's
+            const std::size_t run = std::min(invalid_utf8_prefix(rest.substr(at)), end_of[piece] - at);
+            pieces[piece].text += format_bytes(rest.substr(at, run));
+            at += run;
+            continue;
+        }
+        std::size_t last = piece;
+        while (end_of[last] < at + unit.length) ++last;
+        pieces[last].text += rest.substr(at, unit.length);
+        if (last > piece) {
+            pieces[last].shared_pieces = static_cast<std::uint32_t>(last - piece);
+            pieces[last].shared_bytes = static_cast<std::uint32_t>(unit.length);
+        }
+        at += unit.length;
+    }
+    for (std::size_t i = 0; i < pieces.size(); ++i)
+        if (invalid_utf8_prefix(bytes[i]) > 0 || valid_utf8_prefix(bytes[i]) < bytes[i].size())
+            pieces[i].bytes = format_bytes(bytes[i]);
 }
 
-std::string Utf8Joiner::finish() {
-    const std::string out = waiting_.empty() ? "" : replacement;
-    waiting_.clear();
-    return out;
+void replace_missing_glyphs(TextModel& model, const std::function<bool(char32_t)>& has_glyph) {
+    for (TextPiece& piece : model.pieces) {
+        const std::string_view text = piece.text;
+        const std::string shared = replace_missing_glyphs(text.substr(0, piece.shared_bytes), has_glyph);
+        piece.text = shared + replace_missing_glyphs(text.substr(piece.shared_bytes), has_glyph);
+        piece.shared_bytes = static_cast<std::uint32_t>(shared.size());
+    }
 }
 
 RowId prompt_to_show(const Snapshot& snapshot, const UiState& ui) {
@@ -131,11 +133,12 @@ TextModel build_text(const Snapshot& snapshot, RowId prompt_id) {
         if (snapshot.tokens[i].prompt_id == prompt_id) tokens.push_back(&snapshot.tokens[i]);
     std::stable_sort(tokens.begin(), tokens.end(),
                      [](const TokenRow* a, const TokenRow* b) { return a->position < b->position; });
-    Utf8Joiner joiner;
+    const std::size_t first = model.pieces.size();
+    std::vector<std::string> bytes;
     for (const TokenRow* row : tokens) {
         const TokenRow& token = *row;
         TextPiece piece;
-        piece.text = joiner.push(piece_bytes(snapshot, *run, token.token_id));
+        bytes.push_back(token_bytes(snapshot, *run, token.token_id));
         piece.kind = kind_of(token.source);
         piece.token_id = token.token_id;
         piece.position = token.position;
@@ -148,8 +151,7 @@ TextModel build_text(const Snapshot& snapshot, RowId prompt_id) {
         model.uncovered += !piece.covered;
         model.pieces.push_back(std::move(piece));
     }
-    if (const std::string rest = joiner.finish(); !rest.empty() && !model.pieces.empty())
-        model.pieces.back().text += rest;
+    join_pieces(bytes, std::span(model.pieces).subspan(first));
     return model;
 }
 
@@ -169,6 +171,10 @@ std::string describe_piece(const TextPiece& piece) {
             break;
     }
     text += fmt::format("\ntoken {} at position {}", piece.token_id, piece.position);
+    if (!piece.bytes.empty()) {
+        text += fmt::format(", bytes {}", piece.bytes);
+        if (piece.text.empty() || piece.shared_pieces > 0) text += ": part of a character";
+    }
     if (piece.rank) text += fmt::format(", frequency rank {}", *piece.rank + 1);
     if (!piece.covered) text += "\nout of the head's vocabulary: it could not have been drafted";
     if (piece.round_index) text += "\nclick: go to its round";

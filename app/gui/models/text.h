@@ -1,7 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,7 +19,12 @@ namespace draftscope {
 enum class PieceKind { prompt, prefill, draft, bonus };
 
 struct TextPiece {
-    std::string text;  ///< valid UTF-8; may hold line ends
+    std::string
+        text;  ///< valid UTF-8; may hold line ends; "" when its bytes are in a later piece's character
+    std::string bytes;  ///< in hexadecimal, of a token with bytes that are no character by themselves
+    /// The text begins with a character of which this many earlier pieces hold bytes; they have no text.
+    std::uint32_t shared_pieces = 0;
+    std::uint32_t shared_bytes = 0;  ///< of `text`: that character
     PieceKind kind = PieceKind::prompt;
     TokenId token_id = no_token;
     int position = -1;        ///< among the generated tokens
@@ -39,16 +47,11 @@ struct TextModel {
 RowId prompt_to_show(const Snapshot& snapshot, const UiState& ui);
 TextModel build_text(const Snapshot& snapshot, RowId prompt_id);
 
-/// Bytes that do not form UTF-8 yet wait for the next token's: so a sign split over tokens appears once, with
-/// the last of them. What never becomes valid is shown as the replacement character.
-class Utf8Joiner {
-  public:
-    std::string push(std::string_view bytes);
-    std::string finish();
-
-  private:
-    std::string waiting_;
-};
+/// Gives each piece the text of its token's bytes. A character that several tokens spell goes to the last of
+/// them; bytes that never become one are shown in hexadecimal.
+void join_pieces(const std::vector<std::string>& bytes, std::span<TextPiece> pieces);
+/// Characters without a glyph become their code points.
+void replace_missing_glyphs(TextModel& model, const std::function<bool(char32_t)>& has_glyph);
 
 /// One laid-out piece of a line: part of a TextPiece between two breaks.
 struct TextRun {

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/gui/models/label_places.h"
 #include "app/gui/panels/rebuild.h"
 #include "app/gui/panels/widgets.h"
 #include "capture/head_colours.h"
+#include "capture/token_text.h"
 
 namespace draftscope {
 namespace {
@@ -102,38 +104,26 @@ void mark_tooltip(const HeadMark& head) {
     ImGui::EndTooltip();
 }
 
-/// Names beside the marks, from the lowest up, each moved until it is clear of the ones before.
-void label_marks(const Style& style, const CoverageModel& model, const std::vector<ImVec2>& places) {
-    struct Box {
-        ImVec2 min, max;
-    };
+/// Names beside the marks, clear of the marks and of each other, from the driving head's on.
+void label_marks(const Style& style, const CoverageModel& model, const std::vector<ImVec2>& marks) {
     ImDrawList* list = ImPlot::GetPlotDrawList();
     const ImVec2 origin = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
-    const float font = 0.82f * style.em, gap = 0.7f * style.em;
-    std::vector<Box> taken;
-    std::vector<std::size_t> order(places.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::sort(order.begin(), order.end(),
-              [&](std::size_t a, std::size_t b) { return places[a].y > places[b].y; });
+    const float font = 0.82f * style.em;
+    LabelPlaces places({origin.x, origin.y, origin.x + size.x, origin.y + size.y});
+    const float r = 0.45f * style.em;
+    for (const ImVec2 at : marks) places.take({at.x - r, at.y - r, at.x + r, at.y + r});
     const bool room =
         size.y > 13 * style.em;  // a small plot names the driving head; colours and tooltips the rest
-    for (const std::size_t i : order) {
+    for (std::size_t i = marks.size(); i-- > 0;) {
         if (!room && model.heads[i].mode != HeadMode::drive) continue;
         const std::string text =
             fmt::format("{} {:.1f} %", model.heads[i].label, 100 * model.heads[i].coverage);
         const ImVec2 extent = style.ui->CalcTextSizeA(font, 1e9f, 0, text.c_str());
-        const bool left = places[i].x + gap + extent.x > origin.x + size.x;
-        Box box;
-        box.min = {left ? places[i].x - gap - extent.x : places[i].x + gap, places[i].y - 0.3f * extent.y};
-        for (const Box& other : taken)
-            if (box.min.x < other.max.x && box.min.x + extent.x > other.min.x &&
-                box.min.y + extent.y > other.min.y && box.min.y < other.max.y)
-                box.min.y = other.min.y - extent.y - 1;
-        box.max = {box.min.x + extent.x, box.min.y + extent.y};
-        taken.push_back(box);
-        list->AddRectFilled({box.min.x - 2, box.min.y}, {box.max.x + 2, box.max.y},
-                            to_im(style.colours.panel, 0.8f), 2);
-        list->AddText(style.ui, font, box.min, to_im(style.colours.text), text.c_str());
+        const auto box =
+            places.place(places_around(marks[i].x, marks[i].y, 0.55f * style.em, extent.x + 4, extent.y));
+        if (!box) continue;
+        list->AddRectFilled({box->left, box->top}, {box->right, box->bottom}, to_im(style.colours.panel), 2);
+        list->AddText(style.ui, font, {box->left + 2, box->top}, to_im(style.colours.text), text.c_str());
     }
 }
 
@@ -192,10 +182,18 @@ void draw_round_tokens(PanelContext& context, const CoverageModel& model, double
         const ImVec2 low = ImPlot::PlotToPixels(token.rank, base);
         if (std::abs(low.x - mouse.x) > 0.4f * style.em || mouse.y < low.y - 2 * style.em) continue;
         context.ui.hovered_token = token.token_id;
-        ImGui::SetTooltip("%s  rank %.0f%s", token.text.c_str(), token.rank,
+        const std::string text =
+            replace_missing_glyphs(token.text, [&](char32_t code) { return style.has_glyph(code); });
+        ImGui::SetTooltip("%s  rank %.0f%s", text.c_str(), token.rank,
                           token.covered ? "" : "\noutside the head's active set");
         return;
     }
+}
+
+/// A low plot has no legend: it would lie over the curves.
+ImPlotFlags curve_flags(const Style& style, float height) {
+    constexpr ImPlotFlags flags = ImPlotFlags_NoMenus | ImPlotFlags_NoBoxSelect | ImPlotFlags_NoMouseText;
+    return height < 11 * style.em ? flags | ImPlotFlags_NoLegend : flags;
 }
 
 /// A size below every head's shortlist, at most a few hundred tokens.
@@ -208,8 +206,7 @@ double first_size(const CoverageModel& model) {
 void draw_coverage_plot(PanelContext& context, CoverageMemory& memory, float height, bool fit) {
     const Style& style = context.style;
     const CoverageModel& model = memory.model;
-    constexpr ImPlotFlags flags = ImPlotFlags_NoMenus | ImPlotFlags_NoBoxSelect | ImPlotFlags_NoMouseText;
-    if (!ImPlot::BeginPlot("##coverage", {-1, height}, flags)) return;
+    if (!ImPlot::BeginPlot("##coverage", {-1, height}, curve_flags(style, height))) return;
     const ImPlotCond when = fit ? ImPlotCond_Always : ImPlotCond_Once;
     ImPlot::SetupAxis(ImAxis_X1, "shortlist size (tokens)");
     ImPlot::SetupAxis(ImAxis_Y1, "covered, %");
@@ -284,8 +281,7 @@ void draw_tail_plot(PanelContext& context, const CoverageModel& model, float hei
 /// Coverage over the last rounds of every head with a shortlist: full lines dynamic heads, thin ones fixed
 /// shortlists.
 void draw_round_plot(const Style& style, const CoverageModel& model, float height, bool fit) {
-    constexpr ImPlotFlags flags = ImPlotFlags_NoMenus | ImPlotFlags_NoBoxSelect | ImPlotFlags_NoMouseText;
-    if (!ImPlot::BeginPlot("##rounds", {-1, height}, flags)) return;
+    if (!ImPlot::BeginPlot("##rounds", {-1, height}, curve_flags(style, height))) return;
     double last = 2, low = 1;
     for (const RoundCoverage& head : model.rounds) {
         if (head.round.empty()) continue;

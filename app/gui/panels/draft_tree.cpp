@@ -25,19 +25,22 @@ struct Canvas {
     ImDrawList* list = nullptr;
 };
 
-constexpr float least_text_row = 0.62f;  // em: below, only the followed path has labels
-
-bool on_path(const TreeNode& node) {
-    return node.kind == TreeNodeKind::root || node.kind == TreeNodeKind::accepted ||
-           node.kind == TreeNodeKind::target;
-}
+constexpr float least_text_row = 0.62f;             // em: below, only the followed path has labels
+constexpr float path_font = 0.8f, path_box = 1.3f;  // em: its smallest label, and the height of the box
+constexpr float most_path_rows = 40;
 
 void fit(TreeMemory& memory, const Canvas& canvas, float em) {
     const float width = canvas.max.x - canvas.min.x - 1.2f * em;
     const float height = canvas.max.y - canvas.min.y - canvas.header - 1.0f * em;
     const auto columns = static_cast<float>(memory.model.max_depth + 1);
     memory.scale.x = std::min(width / columns, 13 * em);
-    memory.scale.y = std::min(height / std::max(memory.model.height, 1.0f), 2.8f * em);
+    // Labels of the followed path keep their size where rows are lower: they get more rows instead.
+    for (int i = 0; i < 5; ++i) {
+        memory.scale.y = std::min(height / std::max(memory.model.height, 1.0f), 2.8f * em);
+        const float rows = std::clamp(path_box * em / memory.scale.y, 1.0f, most_path_rows);
+        if (std::abs(rows - memory.model.path_rows) < 0.05f * rows) break;
+        arrange_tree(memory.model, rows);
+    }
     memory.origin.x = 0.6f * em;
     const float used = memory.scale.y * memory.model.height;
     memory.origin.y = canvas.header + 0.5f * em + std::max(0.0f, (height - used) / 2);
@@ -45,7 +48,7 @@ void fit(TreeMemory& memory, const Canvas& canvas, float em) {
 
 ImVec2 position(const TreeMemory& memory, const Canvas& canvas, const TreeNode& node) {
     return {canvas.min.x + memory.origin.x + static_cast<float>(node.depth) * memory.scale.x,
-            canvas.min.y + memory.origin.y + (node.y + 0.5f) * memory.scale.y};
+            canvas.min.y + memory.origin.y + node.y * memory.scale.y};
 }
 
 /// How a node is drawn at the present zoom.
@@ -60,12 +63,13 @@ NodeBox box_of(const TreeMemory& memory, const Canvas& canvas, const Style& styl
     const ImVec2 at = position(memory, canvas, node);
     const float em = style.em;
     float font = std::min(0.78f * memory.scale.y, 0.95f * em);
-    if (on_path(node)) font = std::max(font, 0.8f * em);
-    if (memory.scale.y < least_text_row * em && !on_path(node)) {
-        const float radius = std::clamp(0.32f * memory.scale.y, 1.5f, 0.3f * em);
+    // No higher than the rows kept for it, so that it covers no other node.
+    if (is_on_path(node)) font = std::min(std::max(font, path_font * em), node.rows * memory.scale.y / 1.5f);
+    if ((memory.scale.y < least_text_row * em && !is_on_path(node)) || font < 0.45f * em) {
+        const float radius = std::clamp(0.32f * node.rows * memory.scale.y, 1.5f, 0.3f * em);
         return {{at.x, at.y - radius}, {at.x + 2 * radius, at.y + radius}, 0};
     }
-    const float room = std::max(memory.scale.x - 2.4f * em, 2.5f * em);
+    const float room = std::max(memory.scale.x - 2.4f * em, std::min(2.5f * em, memory.scale.x - 0.5f * em));
     const float text = style.mono->CalcTextSizeA(font, 1e9f, 0, node.label.c_str()).x;
     const float width = std::min(text + 0.9f * font, room), half = 0.68f * font;
     return {{at.x, at.y - half}, {at.x + width, at.y + half}, font};
@@ -267,8 +271,12 @@ void detail_strip(const Style& style, TreeMemory& memory, bool picture) {
         legend_item(style, TreeNodeKind::rejected, memory.model.live ? "drafted" : "rejected");
         legend_item(style, TreeNodeKind::target, "the target's own");
         const char* words = picture ? "edge: drafter's p" : "edge: drafter's p   wheel zooms, F fits";
-        if (ImGui::CalcTextSize(words).x > ImGui::GetContentRegionAvail().x) words = "edge: drafter's p";
-        ImGui::TextUnformatted(words);
+        const float room = ImGui::GetContentRegionAvail().x;
+        if (ImGui::CalcTextSize(words).x > room) words = "edge: drafter's p";
+        if (ImGui::CalcTextSize(words).x <= room)
+            ImGui::TextUnformatted(words);
+        else
+            ImGui::NewLine();
     }
     ImGui::PopStyleColor();
 }
@@ -306,7 +314,7 @@ std::optional<std::size_t> draw_tree(const Style& style, TreeMemory& memory, con
     draw_columns(canvas, style, memory);
     for (const bool followed : {false, true})
         for (const TreeEdge& edge : model.edges)
-            if (on_path(model.nodes[edge.to]) == followed)
+            if (is_on_path(model.nodes[edge.to]) == followed)
                 draw_edge(canvas, style, memory, boxes[edge.from], boxes[edge.to], model.nodes[edge.to]);
     std::optional<std::size_t> hovered;
     const ImVec2 mouse = ImGui::GetIO().MousePos;
@@ -315,7 +323,7 @@ std::optional<std::size_t> draw_tree(const Style& style, TreeMemory& memory, con
         for (std::size_t i = 0; i < model.nodes.size(); ++i) {
             const TreeNode& node = model.nodes[i];
             const NodeBox& box = boxes[i];
-            if (on_path(node) != followed) continue;
+            if (is_on_path(node) != followed) continue;
             if (box.max.y < canvas.min.y || box.min.y > canvas.max.y) continue;
             draw_node(canvas, style, node, box, memory.selected == i,
                       marked != no_token && node.token_id == marked);
@@ -356,6 +364,7 @@ void draw_draft_tree(PanelContext& context) {
             const std::size_t before = memory.model.nodes.size();
             memory.model = live ? build_live_draft_tree(snapshot)
                                 : build_draft_tree(snapshot, context.ui.round.value_or(~std::size_t{0}));
+            replace_missing_glyphs(memory.model, [&](char32_t code) { return style.has_glyph(code); });
             if (memory.model.nodes.size() != before) memory.selected.reset();
         });
     if (!memory.model.empty_text.empty()) return draw_empty_text(style, memory.model.empty_text);

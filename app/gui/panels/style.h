@@ -16,6 +16,11 @@ struct Style {
     float em = 16;              ///< current body text size in pixels: express every length in multiples of it
 
     ImU32 phase(int phase_id) const;
+    /// Whether both fonts that tokens are drawn with have the character.
+    bool has_glyph(char32_t code) const {
+        return code <= IM_UNICODE_CODEPOINT_MAX && ui->IsGlyphInFont(static_cast<ImWchar>(code)) &&
+               mono->IsGlyphInFont(static_cast<ImWchar>(code));
+    }
 };
 
 /// 0xRRGGBB as ImGui wants it; alpha 0..1.

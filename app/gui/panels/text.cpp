@@ -4,10 +4,12 @@
 #include <imgui_stdlib.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "app/gui/panels/panel.h"
 #include "app/gui/panels/widgets.h"
+#include "capture/token_text.h"
 
 /// The output, each token coloured by where it came from; the prompt above it, dimmed.
 namespace draftscope {
@@ -28,14 +30,25 @@ struct TextMemory {
     std::optional<std::size_t> shown_round;
 };
 
+/// Whole pixels, so that a scrolled view begins with a whole line.
+float line_height(const Style& style) {
+    return std::round(style.em * line_spacing);
+}
+
+void update_found(const Style& style, TextMemory& memory) {
+    const auto has_glyph = [&](char32_t code) { return style.has_glyph(code); };
+    memory.found = find_text(memory.model, replace_missing_glyphs(memory.find, has_glyph));
+}
+
 void rebuild(PanelContext& c, TextMemory& memory, float width) {
     const RowId prompt = prompt_to_show(c.snapshot, c.ui);
     const bool stale = memory.data_key != c.ui.data_key || memory.prompt_id != prompt;
     if (stale) {
         memory.model = build_text(c.snapshot, prompt);
+        replace_missing_glyphs(memory.model, [&](char32_t code) { return c.style.has_glyph(code); });
         memory.data_key = c.ui.data_key;
         memory.prompt_id = prompt;
-        memory.found = find_text(memory.model, memory.find);
+        update_found(c.style, memory);
     }
     if (!stale && memory.width == width && memory.em == c.style.em) return;
     memory.width = width;
@@ -98,8 +111,25 @@ struct Cursor {
     bool window_hovered;
 };
 
-/// Draws one run of a token; true when it is under the mouse.
-bool draw_run(PanelContext& c, const TextMemory& memory, const TextRun& run, const Cursor& cursor) {
+/// What one token has of a run's box: ground, marks and the mouse. True when it is under the mouse.
+bool draw_part(PanelContext& c, const TextPiece& piece, ImVec2 min, ImVec2 max, float pad, bool over) {
+    const Style& style = c.style;
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    const ImVec2 box_min(min.x, min.y + pad * 0.35f), box_max(max.x, max.y - pad * 0.35f);
+    if (piece.kind != PieceKind::prompt) list->AddRectFilled(box_min, box_max, ground_of(style, piece), 2.0f);
+    const bool hovered = over && ImGui::IsMouseHoveringRect(min, max);
+    if (hovered || (piece.token_id != no_token && piece.token_id == c.ui.hovered_token))
+        list->AddRect(box_min, box_max, to_im(style.colours.text_dim), 2.0f);
+    if (piece.round_index && c.ui.round == piece.round_index)
+        for (const float y : {box_min.y, box_max.y})
+            list->AddRectFilled({min.x, y - 1}, {max.x + 1, y + 1}, to_im(style.colours.accent));
+    return hovered;
+}
+
+/// Draws one run of a token; the piece under the mouse, if any. The box of a character that several tokens
+/// spell is divided among them.
+std::optional<std::size_t> draw_run(PanelContext& c, const TextMemory& memory, const TextRun& run,
+                                    const Cursor& cursor) {
     const TextPiece& piece = memory.model.pieces[run.piece];
     const Style& style = c.style;
     ImDrawList* list = ImGui::GetWindowDrawList();
@@ -108,22 +138,25 @@ bool draw_run(PanelContext& c, const TextMemory& memory, const TextRun& run, con
                      cursor.origin.y + static_cast<float>(run.line) * cursor.line_height);
     const float pad = (cursor.line_height - ImGui::GetTextLineHeight()) / 2;
     const ImVec2 max(min.x + run.width + mark, min.y + cursor.line_height);
-    const bool selected = piece.round_index && c.ui.round == piece.round_index;
-    const ImVec2 box_min(min.x, min.y + pad * 0.35f), box_max(max.x - 1, max.y - pad * 0.35f);
-    if (piece.kind != PieceKind::prompt) list->AddRectFilled(box_min, box_max, ground_of(style, piece), 2.0f);
-    const bool hovered = cursor.window_hovered && ImGui::IsMouseHoveringRect(min, max);
-    if (hovered || (piece.token_id != no_token && piece.token_id == c.ui.hovered_token))
-        list->AddRect(box_min, box_max, to_im(style.colours.text_dim), 2.0f);
-    if (selected) {
-        list->AddRectFilled(ImVec2(min.x, box_max.y - 1), ImVec2(max.x, box_max.y + 1),
-                            to_im(style.colours.accent));
-        list->AddRectFilled(ImVec2(min.x, box_min.y - 1), ImVec2(max.x, box_min.y + 1),
-                            to_im(style.colours.accent));
+    const char* first = piece.text.data() + run.first;
+    const std::uint32_t sharing = run.first == 0 ? piece.shared_pieces : 0;
+    const float shared =
+        sharing == 0 ? 0 : ImGui::CalcTextSize(first, first + std::min(piece.shared_bytes, run.count)).x;
+    std::optional<std::size_t> hovered;
+    for (std::uint32_t i = 0; i <= sharing; ++i) {
+        const auto edge = [&](std::uint32_t part) {
+            return min.x + shared * static_cast<float>(part) / static_cast<float>(sharing + 1);
+        };
+        const std::size_t of = run.piece - sharing + i;
+        const float right = i == sharing ? max.x : edge(i + 1);
+        if (draw_part(c, memory.model.pieces[of], {edge(i), min.y}, {right - 1, max.y}, pad,
+                      cursor.window_hovered))
+            hovered = of;
     }
     if (std::find(memory.found.begin(), memory.found.end(), run.piece) != memory.found.end())
-        list->AddRect(box_min, box_max, to_im(style.colours.warn), 2.0f, 2.0f);
+        list->AddRect({min.x, min.y + pad * 0.35f}, {max.x - 1, max.y - pad * 0.35f},
+                      to_im(style.colours.warn), 2.0f, 2.0f);
     const ImU32 ink = to_im(piece.kind == PieceKind::prompt ? style.colours.text_dim : style.colours.text);
-    const char* first = piece.text.data() + run.first;
     list->AddText(ImVec2(min.x, min.y + pad), ink, first, first + run.count);
     if (mark > 0)
         list->AddText(style.ui, style.em * 0.85f, ImVec2(min.x + run.width + 1, min.y + pad),
@@ -136,9 +169,10 @@ bool draw_run(PanelContext& c, const TextMemory& memory, const TextRun& run, con
 
 void scroll_to(const TextMemory& memory, std::size_t piece, const Cursor& cursor) {
     for (const TextRun& run : memory.runs)
-        if (run.piece == piece) {
+        if (run.piece >= piece) {  // a piece whose bytes are in a later one's character has no run
             const float y = static_cast<float>(run.line) * cursor.line_height;
-            ImGui::SetScrollY(std::max(0.0f, y - ImGui::GetWindowHeight() * 0.4f));
+            const float above = std::round(ImGui::GetWindowHeight() * 0.4f / cursor.line_height);
+            ImGui::SetScrollY(std::max(0.0f, y - above * cursor.line_height));
             return;
         }
 }
@@ -160,25 +194,25 @@ void follow_selection(PanelContext& c, TextMemory& memory, const Cursor& cursor)
 
 void draw_pieces(PanelContext& c, TextMemory& memory) {
     ImGui::PushFont(c.style.mono, 0.0f);
-    const Cursor cursor{ImGui::GetCursorScreenPos(), ImGui::GetTextLineHeight() * line_spacing,
-                        ImGui::IsWindowHovered()};
+    const Cursor cursor{ImGui::GetCursorScreenPos(), line_height(c.style), ImGui::IsWindowHovered()};
     const int lines = memory.runs.empty() ? 0 : memory.runs.back().line + 1;
     const float top = ImGui::GetScrollY() - cursor.line_height,
                 bottom = top + ImGui::GetWindowHeight() + cursor.line_height * 2;
-    const TextPiece* under_mouse = nullptr;
+    std::optional<std::size_t> hovered;
     for (const TextRun& run : memory.runs) {
         const float y = static_cast<float>(run.line) * cursor.line_height;
         if (y < top || y > bottom) continue;
-        if (draw_run(c, memory, run, cursor)) under_mouse = &memory.model.pieces[run.piece];
+        if (const auto piece = draw_run(c, memory, run, cursor)) hovered = piece;
     }
     ImGui::Dummy(ImVec2(memory.width, static_cast<float>(lines) * cursor.line_height));
     follow_selection(c, memory, cursor);
     ImGui::PopFont();
-    if (under_mouse == nullptr || under_mouse->kind == PieceKind::prompt) return;
-    c.ui.hovered_token = under_mouse->token_id;
-    ImGui::SetTooltip("%s", describe_piece(*under_mouse).c_str());
-    if (under_mouse->round_index && ImGui::IsMouseClicked(0)) {
-        c.ui.select_round(*under_mouse->round_index, c.snapshot.rounds.size());
+    if (!hovered || memory.model.pieces[*hovered].kind == PieceKind::prompt) return;
+    const TextPiece& piece = memory.model.pieces[*hovered];
+    c.ui.hovered_token = piece.token_id;
+    ImGui::SetTooltip("%s", describe_piece(piece).c_str());
+    if (piece.round_index && ImGui::IsMouseClicked(0)) {
+        c.ui.select_round(*piece.round_index, c.snapshot.rounds.size());
         memory.shown_round = c.ui.round;
     }
 }
@@ -194,7 +228,7 @@ void draw_find(PanelContext& c, TextMemory& memory) {
     const bool next = ImGui::InputTextWithHint("##find", "find in this output", &memory.find,
                                                ImGuiInputTextFlags_EnterReturnsTrue);
     if (ImGui::IsItemEdited()) {
-        memory.found = find_text(memory.model, memory.find);
+        update_found(c.style, memory);
         memory.found_at = 0;
         memory.scroll_to_found = true;
     }
@@ -228,8 +262,14 @@ void draw_text(PanelContext& c) {
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(c.style.colours.text_dim));
     text_cut(memory.model.caption);
     ImGui::PopStyleColor();
-    ImGui::BeginChild("##output");
+    const float line = line_height(c.style);
+    const float room = ImGui::GetContentRegionAvail().y;
+    ImGui::BeginChild("##output", {0, std::max(std::floor(room / line), 1.0f) * line});
     draw_pieces(c, memory);
+    // The upper line is never cut in half.
+    const float whole = std::round(ImGui::GetScrollY() / line) * line;
+    if (!ImGui::IsMouseDown(ImGuiMouseButton_Left) && std::abs(whole - ImGui::GetScrollY()) > 0.5f)
+        ImGui::SetScrollY(whole);
     ImGui::EndChild();
 }
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "base/utf8.h"
 #include "engine/model/jinja/builtins.h"
-#include "engine/model/utf8.h"
 
 namespace draftscope::jinja {
 namespace {

@@ -4,8 +4,8 @@
 #include <array>
 #include <charconv>
 
+#include "base/utf8.h"
 #include "engine/model/jinja/value.h"
-#include "engine/model/utf8.h"
 
 namespace draftscope::jinja {
 namespace {

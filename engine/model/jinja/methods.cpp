@@ -5,8 +5,8 @@
 #include <ctime>
 #include <limits>
 
+#include "base/utf8.h"
 #include "engine/model/jinja/builtins.h"
-#include "engine/model/utf8.h"
 
 namespace draftscope::jinja {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/model/utf8.h"
+#include "base/utf8.h"
 
 namespace draftscope::jinja {
 namespace {

@@ -49,30 +49,41 @@ const TreeNode& target_of(const DraftTreeModel& model) {
     return *found;
 }
 
+std::vector<TreeBox> boxes_of(const std::vector<int>& parents) {
+    std::vector<TreeBox> boxes;
+    for (const int parent : parents)
+        boxes.push_back({parent, parent < 0 ? 0 : boxes[static_cast<std::size_t>(parent)].depth + 1, 1, 1});
+    return boxes;
+}
+
 TEST(DraftTreeLayout, PlacesParentsBetweenTheirChildren) {
     // 0 -> {1, 2}; 1 -> {3, 4}; 2 -> {5}
-    const std::vector<float> y = layout_tree({-1, 0, 0, 1, 1, 2}, {0, 1, 1, 2, 2, 2});
-    EXPECT_THAT(y, ElementsAre(1.25f, 0.5f, 2.0f, 0.0f, 1.0f, 2.0f));
+    const std::vector<float> y = layout_tree(boxes_of({-1, 0, 0, 1, 1, 2}));
+    EXPECT_THAT(y, ElementsAre(1.75f, 1.0f, 2.5f, 0.5f, 1.5f, 2.5f));
 }
 
 TEST(DraftTreeLayout, TucksShallowBranchesUnderDeepOnes) {
     // 0 -> {1, 2, 3}; only 1 goes on, and its chain does not push the leaves apart
-    const std::vector<float> y = layout_tree({-1, 0, 0, 0, 1, 4}, {0, 1, 1, 1, 2, 3});
-    EXPECT_THAT(y, ElementsAre(1.0f, 0.0f, 1.0f, 2.0f, 0.0f, 0.0f));
+    const std::vector<float> y = layout_tree(boxes_of({-1, 0, 0, 0, 1, 4}));
+    EXPECT_THAT(y, ElementsAre(1.5f, 0.5f, 1.5f, 2.5f, 0.5f, 0.5f));
+}
+
+TEST(DraftTreeLayout, TallBoxesPushTheirNeighboursAway) {
+    std::vector<TreeBox> boxes = boxes_of({-1, 0, 0, 0});
+    boxes[2].rows = 3;
+    EXPECT_THAT(layout_tree(boxes), ElementsAre(2.5f, 0.5f, 2.5f, 4.5f));
 }
 
 RC_GTEST_PROP(DraftTreeLayout, NodesKeepTheirDistanceAndEdgesDoNotCross, ()) {
     const int n = *rc::gen::inRange(1, 200);
-    std::vector<int> parents = {-1}, depths = {0};
-    for (int i = 1; i < n; ++i) {
-        parents.push_back(*rc::gen::inRange(std::max(0, i - 12), i));
-        depths.push_back(depths[static_cast<std::size_t>(parents.back())] + 1);
-    }
-    const std::vector<float> y = layout_tree(parents, depths);
+    std::vector<int> parents = {-1};
+    for (int i = 1; i < n; ++i) parents.push_back(*rc::gen::inRange(std::max(0, i - 12), i));
+    const std::vector<TreeBox> boxes = boxes_of(parents);
+    const std::vector<float> y = layout_tree(boxes);
     std::map<int, std::vector<int>> columns;
     for (int i = 0; i < n; ++i) {
-        RC_ASSERT(y[static_cast<std::size_t>(i)] >= -1e-3f);
-        columns[depths[static_cast<std::size_t>(i)]].push_back(i);
+        RC_ASSERT(y[static_cast<std::size_t>(i)] >= 0.5f - 1e-3f);
+        columns[boxes[static_cast<std::size_t>(i)].depth].push_back(i);
     }
     for (auto& [depth, nodes] : columns) {
         const auto y_of = [&](int i) { return y[static_cast<std::size_t>(i)]; };
@@ -85,6 +96,48 @@ RC_GTEST_PROP(DraftTreeLayout, NodesKeepTheirDistanceAndEdgesDoNotCross, ()) {
             const int b = parents[static_cast<std::size_t>(nodes[k])];
             RC_ASSERT(a == b || y_of(a) < y_of(b));
         }
+    }
+}
+
+/// A tree of `n` nodes whose accepted path goes down its first children for `accepted` levels.
+DraftTreeModel wide_tree(int n, int accepted) {
+    RoundRecord round;
+    round.nodes = {node(0, -1, 0, 5, 1.0)};
+    for (int i = 1; i < n; ++i) {
+        const int parent = *rc::gen::inRange(std::max(0, i - 9), i);
+        round.nodes.push_back(
+            node(i, parent, round.nodes[static_cast<std::size_t>(parent)].depth + 1, i % 6, 0.9 / i));
+    }
+    std::size_t last = 0;
+    for (int level = 0; level < accepted; ++level)
+        for (std::size_t i = last + 1; i < round.nodes.size(); ++i)
+            if (round.nodes[i].parent == static_cast<int>(last)) {
+                round.nodes[i].accepted = true;
+                last = i;
+                break;
+            }
+    round.nodes[last].target_token_id = 1;
+    return model_of(round);
+}
+
+RC_GTEST_PROP(DraftTreeLayout, TheTargetsTokenCoversNoDraftAndNoEdgeOfOne, ()) {
+    DraftTreeModel model = wide_tree(*rc::gen::inRange(2, 120), *rc::gen::inRange(0, 6));
+    arrange_tree(model, *rc::gen::element(1.0f, 2.5f, 8.0f));
+    const TreeNode& target = target_of(model);
+    const float top = target.y - target.rows / 2, bottom = target.y + target.rows / 2;
+    const auto clear = [&](float low, float high) { return high <= top + 1e-3f || low >= bottom - 1e-3f; };
+    for (const TreeNode& drafted : model.nodes) {
+        if (&drafted == &target || drafted.depth < target.depth || drafted.depth > target.depth + 1) continue;
+        RC_ASSERT(clear(drafted.y - drafted.rows / 2, drafted.y + drafted.rows / 2));
+        if (drafted.depth == target.depth) continue;  // its edge starts in the target's column
+        const TreeNode& from = model.nodes[static_cast<std::size_t>(drafted.parent)];
+        RC_ASSERT(clear(std::min(from.y, drafted.y), std::max(from.y, drafted.y)));
+    }
+    for (const TreeNode& on_path : model.nodes) {
+        if (!is_on_path(on_path)) continue;
+        for (const TreeNode& other : model.nodes)
+            if (&other != &on_path && other.depth == on_path.depth)
+                RC_ASSERT(std::abs(other.y - on_path.y) >= (other.rows + on_path.rows) / 2 - 1e-3f);
     }
 }
 
@@ -136,6 +189,14 @@ TEST(DraftTree, TellsFullAcceptanceFromRejection) {
               "all 2 levels accepted; the target adds \" sat\" (p 0.90) of its own");
 }
 
+TEST(DraftTree, ADraftThatTheEndOfTheOutputCutOffWasNotRejected) {
+    RoundRecord round = small_round();
+    round.nodes[2].target_token_id = 2;  // drafted as node 3
+    round.round.committed = 2;
+    round.round.clipped = true;
+    EXPECT_EQ(model_of(round).headline, "1 of 2 levels accepted; output ended, 2 committed");
+}
+
 TEST(DraftTree, WorksWithoutADraft) {
     RoundRecord round;
     round.nodes = {node(0, -1, 0, 5, 1.0)};
@@ -178,16 +239,31 @@ TEST(DraftTree, SurvivesNodesWithoutTheirParent) {
     EXPECT_EQ(model.edges.size(), 5u);
 }
 
-TEST(DraftTree, QuotesTokensAsPeopleReadThem) {
-    EXPECT_EQ(quote_token(" a\n\tb"), "\" a\\n\\tb\"");
-    EXPECT_EQ(quote_token(std::string("\x01", 1)), "\"\\x01\"");
-    EXPECT_EQ(quote_token("abcdefghijklmnopqrstuvwxyz"), "\"abcdefghijklmnopqrstuvwx...\"");
+TEST(DraftTree, LabelsLeaveOutQuotesAndMarkSpaces) {
     EXPECT_EQ(box_label("\" a b\""),
               "\xC2\xB7"
               "a\xC2\xB7"
               "b");
     EXPECT_EQ(box_label("#12"), "#12");
-    EXPECT_EQ(quote_token("\xC3\xA9"), "\"\xC3\xA9\"");
+    EXPECT_EQ(box_label("<F0 9F>"), "<F0 9F>");
+    EXPECT_EQ(box_label("\" <F0 9F> <b\""), "\xC2\xB7<F0 9F>\xC2\xB7<b");
+}
+
+TEST(DraftTree, ShowsBytesThatAreNoCharacterAsBytes) {
+    HandBuilt built({"\xF0\x9F", "\x99", " \xE2\x82", "", "\xF0\x9F\x99\x82", " on"});
+    built.prompt(1);
+    built.step(small_round(), {}, 0, 100);
+    DraftTreeModel model = build_draft_tree(built.snapshot(), 0);
+    EXPECT_EQ(
+        model.headline,
+        "rejected at depth 2: the target wants <99> (p 0.41, rank 2); the drafter's best was \" <E2 82>\" "
+        "(p 0.70)");
+    EXPECT_THAT(describe_node(model, 1)[0], testing::StartsWith("<F0 9F>  id 0"));
+    EXPECT_EQ(token_label(built.snapshot(), &built.snapshot().runs[0], 3), "#3") << "a token without bytes";
+    EXPECT_EQ(model.nodes[static_cast<std::size_t>(target_of(model).parent)].top[0].text,
+              "\"\xF0\x9F\x99\x82\"");
+    replace_missing_glyphs(model, [](char32_t) { return false; });
+    EXPECT_EQ(model.nodes[static_cast<std::size_t>(target_of(model).parent)].top[0].text, "\"<U+1F642>\"");
 }
 
 }  // namespace

@@ -256,21 +256,45 @@ TEST(Text, PromptOfTheSelectedRoundUnlessFollowing) {
     EXPECT_EQ(prompt_to_show(snapshot, ui), 1);
 }
 
-TEST(Utf8Joiner, WaitsForTheRestOfASign) {
-    Utf8Joiner joiner;
-    EXPECT_EQ(joiner.push("a\xF0\x9F"), "a");
-    EXPECT_EQ(joiner.push("\x8C"), "");
-    EXPECT_EQ(joiner.push("\x8D!"), "\xF0\x9F\x8C\x8D!");
-    EXPECT_EQ(joiner.finish(), "");
+/// The text that each token's piece gets.
+std::vector<TextPiece> joined(const std::vector<std::string>& bytes) {
+    std::vector<TextPiece> pieces(bytes.size());
+    join_pieces(bytes, pieces);
+    return pieces;
 }
 
-TEST(Utf8Joiner, WhatCannotBecomeValidIsReplaced) {
-    Utf8Joiner joiner;
-    EXPECT_EQ(joiner.push("\x80x"), "\xEF\xBF\xBDx");
-    EXPECT_EQ(joiner.push("\xC3(\xFF"), "\xEF\xBF\xBD(\xEF\xBF\xBD");
-    EXPECT_EQ(joiner.push("\xE2\x82"), "");
-    EXPECT_EQ(joiner.finish(), "\xEF\xBF\xBD");
-    EXPECT_EQ(joiner.finish(), "");
+TEST(TextJoin, ACharacterOfSeveralTokensIsOneOfAllThese) {
+    const auto pieces = joined({"a\xF0\x9F", "\x8C", "\x8D!", "b"});
+    EXPECT_EQ(pieces[0].text, "a");
+    EXPECT_EQ(pieces[1].text, "");
+    EXPECT_EQ(pieces[2].text, "\xF0\x9F\x8C\x8D!");
+    EXPECT_EQ(pieces[2].shared_pieces, 2u);
+    EXPECT_EQ(pieces[2].shared_bytes, 4u);
+    EXPECT_EQ(pieces[1].bytes, "<8C>");
+    EXPECT_EQ(pieces[3].shared_pieces, 0u);
+    EXPECT_EQ(pieces[3].bytes, "");
+    TextPiece part = pieces[1];
+    part.kind = PieceKind::draft;
+    part.token_id = 7;
+    EXPECT_NE(describe_piece(part).find("bytes <8C>: part of a character"), std::string::npos);
+}
+
+TEST(TextJoin, BytesThatAreNoCharacterAreShownAsBytes) {
+    EXPECT_EQ(joined({"\x80x"})[0].text, "<80>x");
+    EXPECT_EQ(joined({"\xC3(\xFF"})[0].text, "<C3>(<FF>");
+    const auto pieces = joined({"\xE2", "\x82", "z"});
+    EXPECT_EQ(pieces[0].text, "<E2>");
+    EXPECT_EQ(pieces[1].text, "<82>");
+    EXPECT_EQ(pieces[2].text, "z");
+    EXPECT_EQ(joined({"", "\xF0\x9F"})[1].text, "<F0 9F>") << "the rest has not come yet";
+}
+
+TEST(TextJoin, CharactersWithoutAGlyphAreCodePointsAndStayShared) {
+    TextModel model;
+    model.pieces = joined({"\xF0\x9F", "\x99\x82 \xC3\xA9"});
+    replace_missing_glyphs(model, [](char32_t code) { return code < 0x100; });
+    EXPECT_EQ(model.pieces[1].text, "<U+1F642> \xC3\xA9");
+    EXPECT_EQ(model.pieces[1].shared_bytes, 9u);
 }
 
 float ten_a_byte(std::string_view text) {

@@ -5,11 +5,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/utf8.h"
 #include "engine/model/gguf_model.h"
 #include "engine/model/hf_folder.h"
 #include "engine/model/model_file.h"
 #include "engine/model/pretokenizer.h"
-#include "engine/model/utf8.h"
 #include "tests/support/demo_model.h"
 #include "tests/support/scratch_folder.h"
 

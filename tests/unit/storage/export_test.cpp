@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "capture/queries.h"
+#include "capture/token_text.h"
 #include "file_helpers.h"
 #include "random_capture.h"
 #include "storage/schema.h"
@@ -280,6 +281,31 @@ TEST_F(Exports, ChromeTraceIsValid) {
     EXPECT_EQ(kinds["e"], static_cast<int>(live.rounds.size()));
     EXPECT_EQ(kinds["C"], static_cast<int>(3 * live.rounds.size() + live.counters.size()));
     EXPECT_EQ(kinds["i"], static_cast<int>(live.rounds.size() + live.losses.size() + live.notes.size()));
+}
+
+TEST_F(Exports, ChromeTraceJoinsTheBytesOfARoundsTokens) {
+    ASSERT_TRUE(export_chrome(path(), folder_.file("trace.json"), false).ok());
+    const nlohmann::json trace = nlohmann::json::parse(read_file(folder_.file("trace.json")), nullptr, false);
+    const Snapshot live = apply_all(records_);
+    std::map<RowId, std::string> expected;
+    for (std::size_t i = 0; i < live.rounds.size(); ++i) {
+        const RoundEntry& round = live.rounds[i];
+        const Vocab* vocab = live.vocab(live.run(round.row.run_id)->vocab_id);
+        if (vocab == nullptr || round.tokens.count == 0) continue;
+        std::string bytes;
+        for (std::uint32_t t = 0; t < round.tokens.count; ++t) {
+            const auto id = static_cast<std::size_t>(live.tokens[round.tokens.first + t].token_id);
+            if (id < vocab->rows.size()) bytes += vocab->rows[id].bytes;
+        }
+        expected[round.row.id] = format_token(bytes);
+    }
+    std::size_t compared = 0;
+    for (const nlohmann::json& event : trace.at("traceEvents")) {
+        if (text_of(event, "ph") != "b" || !event.at("args").contains("text")) continue;
+        ++compared;
+        EXPECT_EQ(text_of(event.at("args"), "text"), expected[event.at("id").get<RowId>()]);
+    }
+    EXPECT_GT(compared, 0u);
 }
 
 TEST_F(Exports, ChromeTraceCompressesByName) {

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+/// Where labels of a plot go, so that none lies over another one or over a mark.
+namespace draftscope {
+
+struct LabelBox {
+    float left = 0, top = 0, right = 0, bottom = 0;
+
+    bool overlaps(const LabelBox& other) const {
+        return left < other.right && other.left < right && top < other.bottom && other.top < bottom;
+    }
+    bool inside(const LabelBox& frame) const {
+        return left >= frame.left && top >= frame.top && right <= frame.right && bottom <= frame.bottom;
+    }
+};
+
+/// The boxes that are taken inside a frame.
+class LabelPlaces {
+  public:
+    explicit LabelPlaces(LabelBox frame) : frame_(frame) {}
+
+    void take(LabelBox box) { taken_.push_back(box); }
+    /// Takes the first candidate that is free and inside the frame; absent when none is.
+    std::optional<LabelBox> place(const std::vector<LabelBox>& candidates) {
+        for (const LabelBox& box : candidates)
+            if (box.inside(frame_) && is_free(box)) {
+                take(box);
+                return box;
+            }
+        return std::nullopt;
+    }
+
+  private:
+    bool is_free(const LabelBox& box) const {
+        for (const LabelBox& other : taken_)
+            if (box.overlaps(other)) return false;
+        return true;
+    }
+
+    LabelBox frame_;
+    std::vector<LabelBox> taken_;
+};
+
+/// Places for a label of this size around a mark of radius `gap`: right above first, then the other corners
+/// and sides.
+std::vector<LabelBox> places_around(float x, float y, float gap, float width, float height);
+
+}  // namespace draftscope
