@@ -25,8 +25,8 @@ std::string reads_text(const HeadReads& reads) {
     std::string text = fmt::format("{:.1f} MB a round", (reads.streamed + reads.gathered) / 1e6);
     if (reads.gathered > 0) text += fmt::format(", {:.1f} of them scattered rows", reads.gathered / 1e6);
     if (reads.explained_ns)
-        text += fmt::format("; T_head {:.2f} x what the probes explain, {:.0f} us beyond it", reads.times(),
-                            reads.constant_ns() / 1e3);
+        text += fmt::format("; T_head {:.2f} x what the probes explain ({:.0f} us {})", reads.times(),
+                            std::abs(reads.constant_ns()) / 1e3, reads.constant_ns() < 0 ? "less" : "more");
     return text;
 }
 
@@ -60,7 +60,7 @@ std::string missing(const HeadComparison* live) {
     if (live == nullptr) return "No round of this run counts yet: its head appears after the first ones.";
     if (live->reference == FullReference::none)
         return "No full-head reference: nu and rho_tau need calibration rounds with the full head, a "
-               "shadow head `full`, or a comparable run of `full` in the same capture.";
+               "shadow head \"full\", or a comparable run of the head \"full\" in the same capture.";
     return "The live head has no measured time yet.";
 }
 
@@ -129,6 +129,42 @@ std::vector<IsoLine> iso_lines(double kappa, const PlaneWindow& window) {
     return lines;
 }
 
+PlaneWindow fit_window(std::span<const PlanePoint> points, double nu_margin, double rho_margin) {
+    PlaneWindow window{0, 1.12, 0.72, 1.06};
+    const auto include = [](double& low, double& high, double value, double margin) {
+        const double part = std::clamp(margin, 0.0, 0.3);
+        low = std::min(low, value);
+        high = std::max(high, value);
+        // Both ends move while the margin is a part of what is between them.
+        for (int i = 0; i < 12; ++i) {
+            low = std::min(low, value - part * (high - low));
+            high = std::max(high, value + part * (high - low));
+        }
+    };
+    for (int pass = 0; pass < 3; ++pass)
+        for (const PlanePoint& point : points) {
+            include(window.nu_min, window.nu_max, point.nu, nu_margin);
+            include(window.rho_min, window.rho_max, point.rho_tau, rho_margin);
+            // Wide intervals are cut at the border rather than pressing the points together.
+            if (point.nu_interval)
+                window.nu_max = std::max(window.nu_max, std::min(point.nu_interval->high, 1.3) + 0.04);
+            if (!point.rho_interval) continue;
+            window.rho_min = std::min(window.rho_min, std::max(point.rho_interval->low, 0.6) - 0.03);
+            window.rho_max = std::max(window.rho_max, std::min(point.rho_interval->high, 1.2) + 0.03);
+        }
+    return window;
+}
+
+bool holds(const PlaneWindow& window, std::span<const PlanePoint> points, double nu_margin,
+           double rho_margin) {
+    const double nu = nu_margin * (window.nu_max - window.nu_min) * 0.999;
+    const double rho = rho_margin * (window.rho_max - window.rho_min) * 0.999;
+    return std::all_of(points.begin(), points.end(), [&](const PlanePoint& point) {
+        return point.nu - nu >= window.nu_min && point.nu + nu <= window.nu_max &&
+               point.rho_tau - rho >= window.rho_min && point.rho_tau + rho <= window.rho_max;
+    });
+}
+
 PlaneModel build_plane(const Snapshot& snapshot, RowId run_id) {
     PlaneModel model;
     model.kappa_shown = published_kappa;
@@ -184,6 +220,17 @@ std::vector<std::string> describe_published(const PublishedResult& result) {
     lines.push_back(fmt::format("{}: {}", result.short_name, result.source));
     if (!result.derived.empty()) lines.push_back(fmt::format("derived: {}", result.derived));
     return lines;
+}
+
+bool is_at_shown_kappa(const PublishedResult& result, const PlaneModel& model) {
+    return result.kappa && std::abs(*result.kappa - model.kappa_shown) < 0.005;
+}
+
+std::string published_kappa_text(const PublishedResult& result, const PlaneModel& model) {
+    if (is_at_shown_kappa(result, model)) return "";
+    return fmt::format("paper: kappa {}; lines: {} kappa {:.2f}",
+                       result.kappa ? fmt::format("{:.2f}", *result.kappa) : "not given",
+                       model.kappa ? "this run's" : "SlimSpec's", model.kappa_shown);
 }
 
 }  // namespace draftscope

@@ -49,6 +49,13 @@ struct TauBar {
     bool live = false, estimate = false;
 };
 
+/// Axes that hold every point with its whole mark. The margins are a mark's radius as parts of the plot's
+/// width and height.
+PlaneWindow fit_window(std::span<const PlanePoint> points, double nu_margin, double rho_margin);
+/// Whether the window holds these points with their marks.
+bool holds(const PlaneWindow& window, std::span<const PlanePoint> points, double nu_margin,
+           double rho_margin);
+
 struct PlaneModel {
     std::string empty_text;          ///< no head has been measured at all
     std::string missing_text;        ///< why the live head has no point, "" when it has one
@@ -79,5 +86,9 @@ struct PublishedGroup {
 std::vector<PublishedGroup> published_groups();
 /// Lines for the tooltip: head, numbers, setup, source, what is derived.
 std::vector<std::string> describe_published(const PublishedResult& result);
+/// Whether the result was measured at the kappa that the lines are drawn for.
+bool is_at_shown_kappa(const PublishedResult& result, const PlaneModel& model);
+/// "paper: kappa 0.25; lines: this run's kappa 0.38"; "" when they are the same.
+std::string published_kappa_text(const PublishedResult& result, const PlaneModel& model);
 
 }  // namespace draftscope

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/gui/models/label_places.h"
 #include "app/gui/panels/rebuild.h"
+#include "app/gui/panels/widgets.h"
 #include "capture/head_colours.h"
 
 namespace draftscope {
@@ -19,6 +21,11 @@ struct PlaneMemory {
     int group = -1;  ///< of published results; -1 = first with a pair
     bool published = true;
     RowId fitted_run = -1;
+    PlaneWindow window;                ///< that the view was last fitted to
+    std::optional<PlaneWindow> shown;  ///< by the last frame
+    ImVec2 plot_size{0, 0};
+    bool moved = false;         ///< the user chose the view; until then it follows the points
+    bool held_driving = false;  ///< the driving head's point was in the last frame's view
 };
 
 std::uint32_t colour_of(const PanelContext& context, std::string_view head) {
@@ -30,22 +37,30 @@ bool has_pairs(const PublishedGroup& group) {
                        [](const PublishedResult* row) { return row->nu && row->rho_tau; });
 }
 
-PlaneWindow first_window(const PlaneMemory& memory) {
-    PlaneWindow window{0, 1.12, 0.72, 1.06};
-    for (const PlanePoint& point : memory.model.points) {
-        // Wide intervals are cut at the border rather than pressing the points together.
-        const double low = point.rho_interval ? std::max(point.rho_interval->low, 0.6) : point.rho_tau;
-        const double high = point.rho_interval ? std::min(point.rho_interval->high, 1.2) : point.rho_tau;
-        window.rho_min = std::min({window.rho_min, low - 0.04, point.rho_tau - 0.04});
-        window.rho_max = std::max({window.rho_max, high + 0.04, point.rho_tau + 0.04});
-        const double cost = point.nu_interval ? std::min(point.nu_interval->high, 1.3) : point.nu;
-        window.nu_max = std::max({window.nu_max, cost + 0.08, point.nu + 0.08});
-    }
-    window.rho_min = std::max(window.rho_min, 0.0);
-    return window;
+bool is_even(const IsoLine& line) {
+    return std::abs(line.speedup - 1) < 1e-9;
 }
 
-void draw_iso_lines(const Style& style, double kappa) {
+/// Writes the speed-up under the line from `a` to `b`, as far right as there is room for it.
+void label_line(const Style& style, const IsoLine& line, ImVec2 a, ImVec2 b, LabelPlaces& places) {
+    const float size = 0.76f * style.em;
+    const std::string text =
+        is_even(line) ? std::string("x 1.00 break-even") : fmt::format("x {:.2f}", line.speedup);
+    const ImVec2 extent = style.ui->CalcTextSizeA(size, 1e9f, 0, text.c_str());
+    std::vector<LabelBox> candidates;
+    for (float right = b.x - 4; right - extent.x > a.x + 4; right -= extent.x / 2) {
+        // The line falls to the left: it is lowest at the label's left end.
+        const float left = right - extent.x;
+        const float y = std::max(b.y, b.y + (a.y - b.y) * (b.x - left) / (b.x - a.x)) + 2;
+        candidates.push_back({left, y, right, y + extent.y});
+    }
+    if (const auto box = places.place(candidates))
+        ImPlot::GetPlotDrawList()->AddText(style.ui, size, {box->left, box->top},
+                                           to_im(is_even(line) ? style.colours.text : style.colours.text_dim),
+                                           text.c_str());
+}
+
+void draw_iso_lines(const Style& style, double kappa, LabelPlaces& places) {
     const ImPlotRect limits = ImPlot::GetPlotLimits();
     const PlaneWindow window{limits.X.Min, limits.X.Max, limits.Y.Min, limits.Y.Max};
     ImDrawList* list = ImPlot::GetPlotDrawList();
@@ -56,23 +71,13 @@ void draw_iso_lines(const Style& style, double kappa) {
                             ImPlot::PlotToPixels(window.nu_max, window.rho_min - 1),
                             ImPlot::PlotToPixels(window.nu_min, window.rho_min - 1)};
     list->AddConvexPolyFilled(shade, 4, to_im(style.colours.text_dim, 0.10f));
-    const float size = 0.76f * style.em;
     for (const IsoLine& line : iso_lines(kappa, window)) {
         const ImVec2 a = ImPlot::PlotToPixels(line.nu[0], line.rho[0]);
         const ImVec2 b = ImPlot::PlotToPixels(line.nu[1], line.rho[1]);
-        const bool even = std::abs(line.speedup - 1) < 1e-9;
+        const bool even = is_even(line);
         list->AddLine(a, b, to_im(even ? style.colours.text : style.colours.text_dim, even ? 0.85f : 0.4f),
                       even ? 2.0f : 1.0f);
-        const std::string text =
-            even ? std::string("x 1.00 break-even") : fmt::format("x {:.2f}", line.speedup);
-        const ImVec2 extent = style.ui->CalcTextSizeA(size, 1e9f, 0, text.c_str());
-        // Under the line's right end, where the line is lowest over the text's width.
-        const float left = b.x - extent.x - 4;
-        const float line_y = b.x > a.x ? b.y + (a.y - b.y) * (b.x - left) / (b.x - a.x) : b.y;
-        const ImVec2 at(left, std::max(line_y, b.y) + 2);
-        if (left < ImPlot::GetPlotPos().x) continue;  // too short for its label
-        list->AddText(style.ui, size, at, to_im(even ? style.colours.text : style.colours.text_dim),
-                      text.c_str());
+        label_line(style, line, a, b, places);
     }
     ImPlot::PopPlotClipRect();
 }
@@ -143,32 +148,84 @@ bool near(ImVec2 a, float reach) {
     return std::abs(a.x - mouse.x) <= reach && std::abs(a.y - mouse.y) <= reach;
 }
 
-void label(const Style& style, ImDrawList* list, ImVec2 at, const std::string& text, ImU32 colour) {
-    const ImVec2 extent = style.ui_bold->CalcTextSizeA(0.9f * style.em, 1e9f, 0, text.c_str());
-    const ImVec2 plot = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
-    ImVec2 corner(at.x + 0.8f * style.em, at.y - 1.2f * style.em);
-    if (corner.x + extent.x > plot.x + size.x) corner.x = at.x - extent.x - 0.8f * style.em;
-    list->AddRectFilled({corner.x - 3, corner.y - 1}, {corner.x + extent.x + 3, corner.y + extent.y + 1},
-                        to_im(style.colours.panel, 0.85f), 2);
-    list->AddText(style.ui_bold, 0.9f * style.em, corner, colour, text.c_str());
+/// A head's name in its place.
+struct PointLabel {
+    LabelBox box;
+    const char* text = nullptr;
+};
+
+constexpr float label_size = 0.9f;  ///< of the text size
+
+/// Takes room for the marks, then for the names of the driving head and of the reference.
+std::vector<PointLabel> place_labels(const Style& style, const PlaneModel& model, bool published,
+                                     LabelPlaces& places) {
+    const float r = 0.65f * style.em, small = 0.34f * style.em;
+    if (published)
+        for (const PublishedResult& result : published_results()) {
+            if (!result.nu || !result.rho_tau) continue;
+            const ImVec2 at = ImPlot::PlotToPixels(*result.nu, *result.rho_tau);
+            places.take({at.x - small, at.y - small, at.x + small, at.y + small});
+        }
+    std::vector<ImVec2> marks;
+    for (const PlanePoint& point : model.points) {
+        marks.push_back(ImPlot::PlotToPixels(point.nu, point.rho_tau));
+        places.take({marks.back().x - r, marks.back().y - r, marks.back().x + r, marks.back().y + r});
+        if (point.rho_interval)
+            places.take({marks.back().x - 4, ImPlot::PlotToPixels(0, point.rho_interval->high).y,
+                         marks.back().x + 4, ImPlot::PlotToPixels(0, point.rho_interval->low).y});
+        if (point.nu_interval)
+            places.take({ImPlot::PlotToPixels(point.nu_interval->low, 0).x, marks.back().y - 4,
+                         ImPlot::PlotToPixels(point.nu_interval->high, 0).x, marks.back().y + 4});
+    }
+    std::vector<PointLabel> labels;
+    for (std::size_t i = model.points.size(); i-- > 0;) {
+        const PlanePoint& point = model.points[i];
+        if (point.mode != HeadMode::drive && !point.reference) continue;
+        const char* text = point.reference ? "full" : point.head.c_str();
+        const ImVec2 extent = style.ui_bold->CalcTextSizeA(label_size * style.em, 1e9f, 0, text);
+        const auto box =
+            places.place(places_around(marks[i].x, marks[i].y, 0.75f * style.em, extent.x + 6, extent.y + 2));
+        if (box) labels.push_back({*box, text});
+    }
+    return labels;
 }
 
-void draw_published(const PanelContext& context) {
-    const Style& style = context.style;
+void draw_labels(const Style& style, const std::vector<PointLabel>& labels) {
     ImDrawList* list = ImPlot::GetPlotDrawList();
+    for (const PointLabel& label : labels) {
+        list->AddRectFilled({label.box.left, label.box.top}, {label.box.right, label.box.bottom},
+                            to_im(style.colours.panel, 0.85f), 2);
+        list->AddText(style.ui_bold, label_size * style.em, {label.box.left + 3, label.box.top + 1},
+                      to_im(style.colours.text), label.text);
+    }
+}
+
+/// A published result: filled where the lines are drawn for its kappa, hollow and paler where they are not.
+void published_mark(const Style& style, ImDrawList* list, ImVec2 at, std::uint32_t rgb, bool at_kappa) {
     const float r = 0.28f * style.em;
+    const ImVec2 a(at.x, at.y - 1.2f * r), b(at.x + r, at.y + 0.8f * r), c(at.x - r, at.y + 0.8f * r);
+    if (at_kappa)
+        list->AddTriangleFilled(a, b, c, to_im(rgb));
+    else
+        list->AddTriangle(a, b, c, to_im(rgb, 0.6f), std::max(1.0f, 0.07f * style.em));
+}
+
+void draw_published(const PanelContext& context, const PlaneModel& model) {
+    const Style& style = context.style;
     const PublishedResult* hovered = nullptr;
     ImPlot::PushPlotClipRect();
     for (const PublishedResult& result : published_results()) {
         if (!result.nu || !result.rho_tau) continue;
         const ImVec2 at = ImPlot::PlotToPixels(*result.nu, *result.rho_tau);
-        list->AddTriangle({at.x, at.y - 1.2f * r}, {at.x + r, at.y + 0.8f * r}, {at.x - r, at.y + 0.8f * r},
-                          to_im(colour_of(context, result.head)), 1.6f);
-        if (near(at, 1.3f * r)) hovered = &result;
+        published_mark(style, ImPlot::GetPlotDrawList(), at, colour_of(context, result.head),
+                       is_at_shown_kappa(result, model));
+        if (near(at, 0.36f * style.em)) hovered = &result;
     }
     ImPlot::PopPlotClipRect();
     if (hovered == nullptr || !ImPlot::IsPlotHovered() || !ImGui::BeginTooltip()) return;
     for (const std::string& line : describe_published(*hovered)) ImGui::TextUnformatted(line.c_str());
+    const std::string kappa = published_kappa_text(*hovered, model);
+    if (!kappa.empty()) ImGui::TextUnformatted(kappa.c_str());
     ImGui::EndTooltip();
 }
 
@@ -185,8 +242,6 @@ void draw_points(PanelContext& context, const PlaneModel& model) {
         const ImVec2 at = ImPlot::PlotToPixels(point.nu, point.rho_tau);
         const ImU32 colour = to_im(colour_of(context, point.head));
         mark(list, point, at, style.em, colour, to_im(style.colours.panel));
-        if (point.mode == HeadMode::drive || point.reference)
-            label(style, list, at, point.reference ? "full" : point.head, to_im(style.colours.text));
         if (near(at, 0.6f * style.em)) hovered = &point;
     }
     ImPlot::PopPlotClipRect();
@@ -195,20 +250,57 @@ void draw_points(PanelContext& context, const PlaneModel& model) {
     if (ImGui::IsMouseClicked(ImGuiMouseButton_Left)) context.config.head = hovered->head;
 }
 
+bool same(const PlaneWindow& a, const PlaneWindow& b) {
+    const auto near_by = [](double x, double y) { return std::abs(x - y) < 1e-6; };
+    return near_by(a.nu_min, b.nu_min) && near_by(a.nu_max, b.nu_max) && near_by(a.rho_min, b.rho_min) &&
+           near_by(a.rho_max, b.rho_max);
+}
+
+/// The axes follow the points until the user moves them, and again when the driving head's point would leave
+/// the view. True when they are to be set to `memory.window`.
+bool follow_points(PlaneMemory& memory, float em, bool fit) {
+    const ImVec2 size(std::max(memory.plot_size.x, 8 * em), std::max(memory.plot_size.y, 8 * em));
+    const double nu_margin = 0.8 * em / size.x, rho_margin = 0.8 * em / size.y;
+    const std::span<const PlanePoint> points = memory.model.points;
+    const std::span<const PlanePoint> driving = points.last(points.empty() ? 0 : 1);
+    if (memory.shown && !same(*memory.shown, memory.window)) memory.moved = true;
+    const bool lost =
+        memory.moved && memory.held_driving && !holds(*memory.shown, driving, nu_margin, rho_margin);
+    if (fit || lost || !memory.shown) memory.moved = false;
+    if (!memory.moved &&
+        (fit || lost || !memory.shown || !holds(memory.window, points, nu_margin, rho_margin))) {
+        memory.window = fit_window(points, nu_margin, rho_margin);
+        return true;
+    }
+    return false;
+}
+
 void draw_plot(PanelContext& context, PlaneMemory& memory, ImVec2 size, bool fit) {
     constexpr ImPlotFlags flags =
         ImPlotFlags_NoMenus | ImPlotFlags_NoBoxSelect | ImPlotFlags_NoMouseText | ImPlotFlags_NoLegend;
     if (!ImPlot::BeginPlot("##plane", size, flags)) return;
-    const PlaneWindow window = first_window(memory);
-    const ImPlotCond when = fit ? ImPlotCond_Always : ImPlotCond_Once;
+    const float em = context.style.em;
+    const bool set = follow_points(memory, em, fit);
+    const PlaneWindow& window = memory.window;
+    const ImPlotCond when = set ? ImPlotCond_Always : ImPlotCond_Once;
     ImPlot::SetupAxis(ImAxis_X1, "nu: head cost / full", ImPlotAxisFlags_NoGridLines);
     ImPlot::SetupAxis(ImAxis_Y1, "rho_tau: tau / full", ImPlotAxisFlags_NoGridLines);
     ImPlot::SetupAxisLimits(ImAxis_X1, window.nu_min, window.nu_max, when);
     ImPlot::SetupAxisLimits(ImAxis_Y1, window.rho_min, window.rho_max, when);
     ImPlot::PlotDummy("plane");
-    draw_iso_lines(context.style, memory.model.kappa_shown);
-    if (memory.published) draw_published(context);
+    const ImVec2 at = ImPlot::GetPlotPos(), extent = ImPlot::GetPlotSize();
+    LabelPlaces places({at.x, at.y, at.x + extent.x, at.y + extent.y});
+    const std::vector<PointLabel> labels =
+        place_labels(context.style, memory.model, memory.published, places);
+    draw_iso_lines(context.style, memory.model.kappa_shown, places);
+    if (memory.published) draw_published(context, memory.model);
+    draw_labels(context.style, labels);
     draw_points(context, memory.model);
+    const ImPlotRect limits = ImPlot::GetPlotLimits();
+    memory.shown = PlaneWindow{limits.X.Min, limits.X.Max, limits.Y.Min, limits.Y.Max};
+    memory.plot_size = extent;
+    memory.held_driving =
+        !memory.model.points.empty() && holds(*memory.shown, std::span(memory.model.points).last(1), 0, 0);
     ImPlot::EndPlot();
 }
 
@@ -238,13 +330,7 @@ std::vector<BarRow> bar_rows(const PlaneMemory& memory) {
     return rows;
 }
 
-void draw_bar_row(const PanelContext& context, const BarRow& row, double most) {
-    const Style& style = context.style;
-    ImGui::TableNextRow();
-    ImGui::TableNextColumn();
-    if (!row.own) ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
-    ImGui::TextUnformatted(row.label.c_str());
-    ImGui::TableNextColumn();
+void draw_bar(const PanelContext& context, const BarRow& row, double most) {
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const float h = ImGui::GetTextLineHeight(), width = ImGui::GetContentRegionAvail().x;
     const float length = width * static_cast<float>(row.tau / most);
@@ -261,13 +347,28 @@ void draw_bar_row(const PanelContext& context, const BarRow& row, double most) {
             ImGui::TextUnformatted(line.c_str());
         ImGui::EndTooltip();
     }
+}
+
+/// `bar`: there is room for more than the numbers.
+void draw_bar_row(const PanelContext& context, const BarRow& row, double most, bool bar) {
+    const Style& style = context.style;
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    if (!row.own) ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
+    if (bar)
+        ImGui::TextUnformatted(row.label.c_str());
+    else
+        text_cut(row.label);
+    if (bar) {
+        ImGui::TableNextColumn();
+        draw_bar(context, row, most);
+    }
     ImGui::TableNextColumn();
     const float room = ImGui::GetContentRegionAvail().x - ImGui::CalcTextSize(row.value.c_str()).x;
     ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0f, room));
     ImGui::TextUnformatted(row.value.c_str());
     if (!row.own) ImGui::PopStyleColor();
 }
-
 void draw_bars(PanelContext& context, PlaneMemory& memory, ImVec2 size) {
     const Style& style = context.style;
     if (!ImGui::BeginChild("bars", size)) return ImGui::EndChild();
@@ -275,18 +376,22 @@ void draw_bars(PanelContext& context, PlaneMemory& memory, ImVec2 size) {
     const std::vector<BarRow> rows = bar_rows(memory);
     double most = 1;
     for (const BarRow& row : rows) most = std::max(most, row.tau);
-    if (ImGui::BeginTable("tau", 3, ImGuiTableFlags_SizingStretchProp)) {
-        ImGui::TableSetupColumn("head", ImGuiTableColumnFlags_WidthFixed);
-        ImGui::TableSetupColumn("bar", ImGuiTableColumnFlags_WidthStretch);
+    const bool bar = ImGui::GetContentRegionAvail().x > 22 * style.em;
+    if (ImGui::BeginTable("tau", bar ? 3 : 2, ImGuiTableFlags_SizingStretchProp)) {
+        // Without bars the names give way: they are cut rather than the numbers.
+        ImGui::TableSetupColumn("head",
+                                bar ? ImGuiTableColumnFlags_WidthFixed : ImGuiTableColumnFlags_WidthStretch);
+        if (bar) ImGui::TableSetupColumn("bar", ImGuiTableColumnFlags_WidthStretch);
         ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthFixed);
         ImGui::TableNextRow();
         ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
         for (const char* name : {"head", "tau (tokens per round)", "tau   x full"}) {
+            if (!bar && std::string_view(name).starts_with("tau (")) continue;
             ImGui::TableNextColumn();
             ImGui::TextUnformatted(name);
         }
         ImGui::PopStyleColor();
-        for (const BarRow& row : rows) draw_bar_row(context, row, most);
+        for (const BarRow& row : rows) draw_bar_row(context, row, most, bar);
         ImGui::EndTable();
     }
     ImGui::PopFont();
@@ -311,6 +416,26 @@ void choose_published(const Style& style, PlaneMemory& memory) {
     ImGui::EndDisabled();
 }
 
+/// Says at which kappa the published results of the plane were measured, where it is not that of the lines.
+void published_key(const PanelContext& context, const PlaneModel& model) {
+    const Style& style = context.style;
+    for (const PublishedResult& result : published_results()) {
+        if (!result.nu || !result.rho_tau) continue;
+        const std::string text = published_kappa_text(result, model);
+        if (text.empty()) continue;
+        const ImVec2 at = ImGui::GetCursorScreenPos();
+        const float h = ImGui::GetTextLineHeight();
+        published_mark(style, ImGui::GetWindowDrawList(), {at.x + 0.4f * style.em, at.y + 0.56f * h},
+                       style.colours.text_dim, false);
+        ImGui::Dummy({0.8f * style.em, h});
+        ImGui::SameLine(0, 0.3f * style.em);
+        ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
+        ImGui::TextWrapped("%s", text.c_str());
+        ImGui::PopStyleColor();
+        return;  // all results with both coordinates are of one paper
+    }
+}
+
 void controls(PanelContext& context, PlaneMemory& memory) {
     const Style& style = context.style;
     if (!context.picture)
@@ -323,6 +448,7 @@ void controls(PanelContext& context, PlaneMemory& memory) {
     ImGui::TextWrapped("%s%s%s", memory.model.kappa_text.c_str(), intervals_text.empty() ? "" : "; ",
                        intervals_text.c_str());
     ImGui::PopStyleColor();
+    if (memory.published) published_key(context, memory.model);
     if (memory.model.missing_text.empty()) return;
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.warn));
     ImGui::TextWrapped("%s", memory.model.missing_text.c_str());
@@ -350,14 +476,14 @@ void draw_plane(PanelContext& context) {
     if (first_point) memory.fitted_run = context.ui.run_id;
     const bool fit = context.ui.fit_requested || first_point;
     const ImVec2 room = ImGui::GetContentRegionAvail();
-    if (room.x > 1.7f * room.y) {
+    if (room.x > 1.7f * room.y && room.x > 44 * style.em) {
         draw_plot(context, memory, {0.6f * room.x, room.y}, fit);
         ImGui::SameLine();
         draw_bars(context, memory, {0, room.y});
         return;
     }
     const float rows = static_cast<float>(memory.model.bars.size() + (memory.published ? 3 : 1));
-    if (room.y < 15 * style.em) return draw_plot(context, memory, room, fit);
+    if (room.y < 13 * style.em) return draw_plot(context, memory, room, fit);
     const float bars = std::clamp((rows + 1) * 1.35f * style.em, 4.5f * style.em, 0.3f * room.y);
     draw_plot(context, memory, {room.x, room.y - bars - ImGui::GetStyle().ItemSpacing.y}, fit);
     draw_bars(context, memory, {0, 0});

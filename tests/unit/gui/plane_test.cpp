@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/gui/models/label_places.h"
 #include "tests/unit/gui/hand_built.h"
 
 namespace draftscope {
@@ -108,6 +109,60 @@ TEST(Plane, SaysWhatIsMissingWithoutAReference) {
     EXPECT_THAT(model.missing_text, HasSubstr("calibration rounds with the full head"));
     ASSERT_EQ(model.bars.size(), 1u);
     EXPECT_DOUBLE_EQ(model.bars[0].tau, 3);
+}
+
+PlanePoint point_at(double nu, double rho_tau) {
+    PlanePoint point;
+    point.nu = nu;
+    point.rho_tau = rho_tau;
+    return point;
+}
+
+RC_GTEST_PROP(PlaneAxes, HoldEveryPointWithItsMark, ()) {
+    std::vector<PlanePoint> points;
+    const int count = *rc::gen::inRange(1, 6);
+    for (int i = 0; i < count; ++i) points.push_back(point_at(between(0, 2.5), between(0, 1.6)));
+    const double nu_margin = between(0, 0.12), rho_margin = between(0, 0.12);
+    const PlaneWindow window = fit_window(points, nu_margin, rho_margin);
+    RC_ASSERT(holds(window, points, nu_margin, rho_margin));
+    RC_ASSERT(window.nu_min <= 0 && window.nu_max >= 1.1);
+}
+
+TEST(PlaneAxes, ALaterHeadOutsideIsNoticed) {
+    const std::vector<PlanePoint> first = {point_at(1, 1), point_at(0.4, 0.93)};
+    const PlaneWindow window = fit_window(first, 0.04, 0.04);
+    EXPECT_TRUE(holds(window, first, 0.04, 0.04));
+    for (const PlanePoint& other : {point_at(0.3, 1.2), point_at(0, 0.9), point_at(2, 1), point_at(0.5, 0.5)})
+        EXPECT_FALSE(holds(window, std::vector{other}, 0.04, 0.04)) << other.nu << " " << other.rho_tau;
+}
+
+TEST(Published, ResultsOfAnotherKappaSaySo) {
+    const auto results = published_results();
+    const auto pair = std::find_if(results.begin(), results.end(),
+                                   [](const PublishedResult& row) { return row.nu && row.rho_tau; });
+    PlaneModel model;
+    model.kappa_shown = 0.25;
+    EXPECT_TRUE(is_at_shown_kappa(*pair, model));
+    EXPECT_EQ(published_kappa_text(*pair, model), "");
+    model.kappa = model.kappa_shown = 0.38;
+    EXPECT_FALSE(is_at_shown_kappa(*pair, model));
+    EXPECT_EQ(published_kappa_text(*pair, model), "paper: kappa 0.25; lines: this run's kappa 0.38");
+}
+
+TEST(LabelPlaces, TakeTheFirstFreePlaceInsideTheFrame) {
+    const LabelBox frame{0, 0, 100, 100};
+    LabelPlaces places(frame);
+    places.take({40, 40, 60, 60});
+    const auto first = places.place(places_around(50, 50, 12, 20, 10));
+    ASSERT_TRUE(first.has_value());
+    const auto second = places.place(places_around(50, 50, 12, 20, 10));
+    ASSERT_TRUE(second.has_value());
+    EXPECT_FALSE(first->overlaps(*second));
+    for (const auto& box : {*first, *second}) {
+        EXPECT_TRUE(box.inside(frame));
+        EXPECT_FALSE(box.overlaps({40, 40, 60, 60}));
+    }
+    EXPECT_FALSE(places.place({{95, 0, 120, 10}}).has_value()) << "none sticks out";
 }
 
 TEST(Published, PairsAreThoseOfOnePaperAndFollowItsOwnModel) {
