@@ -136,7 +136,7 @@ struct JobStatus {
     std::string activity;     ///< "packing weights", "prompt 3 of 24"
     double progress = -1;     ///< 0..1, < 0 = unknown
     std::string hold_reason;  ///< while held
-    std::string error;        ///< last error, "" = none; one line
+    std::string error;        ///< last error, one mistake a line; "" = none
     RunConfig config;         ///< of the current or last run
     std::vector<HeadChoice> heads;
     std::vector<DrafterChoice> drafters;

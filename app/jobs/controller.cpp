@@ -10,6 +10,7 @@
 #include "app/jobs/artefacts.h"
 #include "app/jobs/capabilities.h"
 #include "app/jobs/kernels_job.h"
+#include "app/jobs/mistakes.h"
 #include "app/jobs/run_job.h"
 #include "app/jobs/snapshot_records.h"
 #include "base/log.h"
@@ -318,7 +319,9 @@ class JobController final : public Controller {
         };
         const auto done = host_.run(command.config, recorder_, gate_, hooks);
         if (!done.ok()) {
-            set_error(done.error().message);
+            const std::string mistakes =
+                done.error().kind == ErrorKind::bad_input ? to_text(find_mistakes(command.config)) : "";
+            set_error(mistakes.empty() ? done.error().message : mistakes);
         } else if (!done->storage_error.empty()) {
             set_error(done->storage_error);
         }

@@ -41,7 +41,7 @@ Harness::~Harness() {
 
 void Harness::draw_frame() {
     ImGui_ImplNull_NewFrame();
-    ImGui::GetIO().DisplaySize = ImVec2(1600, 1000);
+    ImGui::GetIO().DisplaySize = size_;
     app_->prepare(1.0f);
     new_imgui_frame();
     app_->frame();

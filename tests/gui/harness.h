@@ -27,12 +27,16 @@ class Harness {
     /// false when it does not come to rest within `limit` frames.
     bool draw_until_rest(int limit = 600);
 
+    /// Of the window, from the next frame on.
+    void resize(float width, float height) { size_ = {width, height}; }
+
     FakeController controller;
     App& app() { return *app_; }
 
   private:
     void draw_frame();
 
+    ImVec2 size_{1600, 1000};
     ImGuiTestEngine* engine_ = nullptr;
     std::unique_ptr<App> app_;
 };

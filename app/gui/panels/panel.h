@@ -59,6 +59,7 @@ struct Panel {
     int order;  ///< among the tabs of its place, 0 = in front
     bool open;  ///< in the default layout
     void (*draw)(PanelContext&);
+    float least_width, least_height;  ///< of its contents in text sizes; smaller windows scroll
 };
 /// All panels, in the order of the View menu.
 std::span<const Panel> panels();

@@ -20,17 +20,17 @@ void draw_log(PanelContext& context);
 
 std::span<const Panel> panels() {
     static constexpr std::array table = {
-        Panel{"session", "Session", DockPlace::left_top, 0, true, draw_session},
-        Panel{"text", "Text", DockPlace::left_bottom, 0, true, draw_text},
-        Panel{"draft_tree", "Draft tree", DockPlace::centre, 0, true, draw_draft_tree},
-        Panel{"plane", "Acceptance-cost plane", DockPlace::right_top, 0, true, draw_plane},
-        Panel{"timeline", "Timeline", DockPlace::bottom_left, 0, true, draw_timeline},
-        Panel{"phases", "Phases", DockPlace::bottom_middle, 0, true, draw_phases},
-        Panel{"coverage", "Coverage", DockPlace::bottom_right, 0, true, draw_coverage},
-        Panel{"kernels", "Kernels", DockPlace::bottom_right, 1, true, draw_kernels},
-        Panel{"compare", "Compare", DockPlace::centre, 1, true, draw_compare},
-        Panel{"rounds", "Rounds", DockPlace::strip, 0, true, draw_rounds},
-        Panel{"log", "Log", DockPlace::left_bottom, 1, true, draw_log},
+        Panel{"session", "Session", DockPlace::left_top, 0, true, draw_session, 13, 8},
+        Panel{"text", "Text", DockPlace::left_bottom, 0, true, draw_text, 12, 8},
+        Panel{"draft_tree", "Draft tree", DockPlace::centre, 0, true, draw_draft_tree, 18, 10},
+        Panel{"plane", "Acceptance-cost plane", DockPlace::right_top, 0, true, draw_plane, 15, 19},
+        Panel{"timeline", "Timeline", DockPlace::bottom_left, 0, true, draw_timeline, 18, 11},
+        Panel{"phases", "Phases", DockPlace::bottom_middle, 0, true, draw_phases, 19, 13},
+        Panel{"coverage", "Coverage", DockPlace::bottom_right, 0, true, draw_coverage, 16, 18},
+        Panel{"kernels", "Kernels", DockPlace::bottom_right, 1, true, draw_kernels, 26, 8},
+        Panel{"compare", "Compare", DockPlace::centre, 1, true, draw_compare, 32, 12},
+        Panel{"rounds", "Rounds", DockPlace::strip, 0, true, draw_rounds, 22, 5.5f},
+        Panel{"log", "Log", DockPlace::left_bottom, 1, true, draw_log, 12, 6},
     };
     return table;
 }

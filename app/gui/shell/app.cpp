@@ -122,17 +122,11 @@ void App::frame() {
     const ImGuiViewport* viewport = ImGui::GetMainViewport();
     // The bars take their room from the second frame on; a layout is built for the room that is left.
     if (!first) {
-        const bool rebuilt = !wanted_layout_.empty();
-        if (rebuilt) {
-            build_layout(dockspace_id, viewport->WorkSize, wanted_layout_, ui_);
-            settings_.layout = wanted_layout_;
-            wanted_layout_.clear();
-            ImGui::MarkIniSettingsDirty();
-        }
+        const bool rebuilt = arrange(viewport->WorkSize);
         ImGui::DockSpaceOverViewport(dockspace_id, viewport, ImGuiDockNodeFlags_NoWindowMenuButton);
         draw_panels();
         if (rebuilt) {
-            bring_first_tabs_to_front(settings_.layout);
+            bring_first_tabs_to_front(settings_.layout, viewport->WorkSize);
             ImGui::SetWindowFocus(nullptr);
         }
     }
@@ -151,6 +145,19 @@ void App::frame() {
     if (!commands_.empty()) controller_.submit(std::exchange(commands_, {}));
 }
 
+/// Fits the dock space to the window; true when the panels got new places.
+bool App::arrange(ImVec2 room) {
+    scale_layout(dockspace_id, room);
+    const bool wanted = !wanted_layout_.empty();
+    if (!wanted && !needs_other_arrangement(settings_.layout, room)) return false;
+    const auto open = ui_.open;
+    if (wanted) settings_.layout = std::exchange(wanted_layout_, {});
+    build_layout(dockspace_id, room, settings_.layout, ui_);
+    if (!wanted) ui_.open = open;  // what was closed stays closed
+    ImGui::MarkIniSettingsDirty();
+    return true;
+}
+
 void App::draw_panels() {
     PanelContext panel_context = context();
     for (const Panel& panel : panels()) {
@@ -159,7 +166,8 @@ void App::draw_panels() {
         const std::string name = window_name(panel);
         const bool was_open = open;
         ImGui::SetNextWindowSize(ImVec2(style_.em * 30, style_.em * 20), ImGuiCond_FirstUseEver);
-        if (ImGui::Begin(name.c_str(), &open, ImGuiWindowFlags_NoCollapse | ImGuiWindowFlags_NoScrollbar))
+        const ImGuiWindowFlags scrolling = keep_least_size(panel, name, style_.em);
+        if (ImGui::Begin(name.c_str(), &open, ImGuiWindowFlags_NoCollapse | scrolling))
             panel.draw(panel_context);
         ImGui::End();
         if (open != was_open) ImGui::MarkIniSettingsDirty();

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <imgui.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -53,6 +55,7 @@ class App {
     // app.cpp
     PanelContext context();
     void handle_keys();
+    bool arrange(ImVec2 room);
     void draw_panels();
     void adopt_defaults();
     // chrome.cpp
@@ -61,7 +64,8 @@ class App {
     void draw_run_buttons();
     void draw_round_buttons();
     void draw_activity(float right_edge);
-    void draw_numbers();
+    void draw_numbers(float height);
+    void draw_error();
     void draw_banners();
     void draw_status_line();
     // popups.cpp

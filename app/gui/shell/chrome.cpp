@@ -2,6 +2,8 @@
 #include <imgui_internal.h>
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "app/gui/panels/widgets.h"
 #include "app/gui/shell/app.h"
@@ -72,10 +74,13 @@ void number(const Style& style, const char* before, const std::string& value, co
         ImGui::TextDisabled("%s", before);
         ImGui::SameLine(0, style.em * 0.35f);
     }
-    ImGui::PushFont(style.ui_bold, 0.0f);
-    ImGui::TextUnformatted(value.c_str());
-    ImGui::PopFont();
-    ImGui::SameLine(0, style.em * 0.35f);
+    if (!value.empty()) {
+        ImGui::PushFont(style.ui_bold, 0.0f);
+        ImGui::TextUnformatted(value.c_str());
+        ImGui::PopFont();
+    }
+    if (*after == 0) return;
+    if (!value.empty()) ImGui::SameLine(0, style.em * 0.35f);
     ImGui::TextDisabled("%s", after);
 }
 
@@ -216,15 +221,45 @@ void App::draw_activity(float right_edge) {
     ImGui::PopStyleColor();
 }
 
-void App::draw_numbers() {
-    number(style_, "τ", numbers_.tau, "tokens/round");
-    tooltip(style_, "tau: tokens committed per round, the target's own token included.");
-    ImGui::SameLine(0, style_.em * 1.4f);
-    number(style_, "", numbers_.tokens_per_second, "tok/s");
-    tooltip(style_, "Tokens committed per second of decoding; time spent paused is left out.");
-    ImGui::SameLine(0, style_.em * 1.4f);
-    number(style_, "×", numbers_.speedup, "AR");
-    tooltip(style_, "Speed against autoregressive decoding. " + numbers_.speedup_why);
+void App::draw_numbers(float height) {
+    struct Number {
+        const char* before;
+        std::string value;
+        const char* after;
+        std::string tip;
+    };
+    std::vector<Number> shown = {{"τ", numbers_.tau, "tokens/round",
+                                  "tau: tokens committed per round, the target's own token included."},
+                                 {"", numbers_.tokens_per_second, "tok/s",
+                                  "Tokens committed per second of decoding; time spent paused is left out."}};
+    const std::string why = "Speed against autoregressive decoding. " + numbers_.speedup_why;
+    if (numbers_.speedup == "-")
+        shown.push_back({"", "", "no AR baseline", why});
+    else
+        shown.push_back({"×", numbers_.speedup, "AR", why});
+    const float gap = style_.em * 1.4f;
+    const auto width = [&] {
+        float sum = style_.em * 0.8f - gap;
+        for (const Number& one : shown) sum += number_width(style_, one.before, one.value, one.after) + gap;
+        return sum;
+    };
+    const float left = ImGui::GetCursorPosX(), room = ImGui::GetWindowWidth() - left;
+    // A narrow window says less rather than half of it.
+    if (width() > room && shown.back().value.empty()) shown.pop_back();
+    if (width() > room) shown.front().after = "";
+    if (width() > room) shown.erase(shown.begin() + 1);
+    if (width() > room) shown.resize(1);
+    const float right_edge = ImGui::GetWindowWidth() - width();
+    draw_activity(right_edge);
+    ImGui::SameLine();
+    ImGui::SetCursorPos(
+        ImVec2(std::max(right_edge, ImGui::GetCursorPosX()), (height - ImGui::GetFrameHeight()) / 2));
+    ImGui::AlignTextToFramePadding();
+    for (std::size_t i = 0; i < shown.size(); ++i) {
+        if (i > 0) ImGui::SameLine(0, gap);
+        number(style_, shown[i].before, shown[i].value, shown[i].after);
+        tooltip(style_, shown[i].tip);
+    }
 }
 
 void App::draw_tool_bar() {
@@ -234,45 +269,50 @@ void App::draw_tool_bar() {
         draw_run_buttons();
         ImGui::SameLine(0, style_.em * 1.6f);
         draw_round_buttons();
-        const float numbers = number_width(style_, "τ", numbers_.tau, "tokens/round") +
-                              number_width(style_, "", numbers_.tokens_per_second, "tok/s") +
-                              number_width(style_, "×", numbers_.speedup, "AR") + style_.em * 2.8f;
-        const float right_edge = ImGui::GetWindowWidth() - numbers - style_.em * 0.8f;
         ImGui::SameLine(0, style_.em * 1.6f);
-        draw_activity(right_edge);
-        ImGui::SameLine();
-        ImGui::SetCursorPos(
-            ImVec2(std::max(right_edge, ImGui::GetCursorPosX()), (height - ImGui::GetFrameHeight()) / 2));
-        ImGui::AlignTextToFramePadding();
-        draw_numbers();
+        draw_numbers(height);
     }
     ImGui::End();
 }
 
-void App::draw_banners() {
-    const bool error = !status_.error.empty() && status_.error != dismissed_error_;
+/// What a run could not start with, or how it failed: over the panels, which keep their places.
+void App::draw_error() {
     if (status_.error.empty()) dismissed_error_.clear();
-    if (error) {
-        const float height = ImGui::GetFrameHeight() + style_.em * 0.6f;
-        if (begin_bar("##error", ImGuiDir_Up, height, to_im(style_.colours.raised))) {
-            ImGui::SetCursorPosY((height - ImGui::GetFrameHeight()) / 2);
-            ImGui::PushStyleColor(ImGuiCol_Text, to_im(style_.colours.bad));
-            ImGui::AlignTextToFramePadding();
-            ImGui::TextUnformatted("Error");
-            ImGui::PopStyleColor();
-            ImGui::SameLine();
-            const float button = ImGui::CalcTextSize("Dismiss").x + 3 * style_.em;
-            ImGui::SetCursorPosY(ImGui::GetCursorPosY() + ImGui::GetStyle().FramePadding.y);
-            text_cut(status_.error, ImGui::GetContentRegionAvail().x - button);
-            ImGui::SameLine(ImGui::GetWindowWidth() - button + style_.em);
-            ImGui::SetCursorPosY((height - ImGui::GetFrameHeight()) / 2);
-            if (ImGui::Button("Dismiss")) {
-                dismissed_error_ = status_.error;
-                leave_bar();
-            }
+    if (status_.error.empty() || status_.error == dismissed_error_) return;
+    const ImGuiViewport* viewport = ImGui::GetMainViewport();
+    const float width = std::min(64 * style_.em, viewport->WorkSize.x - 2 * style_.em);
+    ImGui::SetNextWindowPos(
+        {viewport->WorkPos.x + (viewport->WorkSize.x - width) / 2, viewport->WorkPos.y + 0.5f * style_.em});
+    ImGui::SetNextWindowSize({width, 0});
+    constexpr ImGuiWindowFlags flags = ImGuiWindowFlags_NoDocking | ImGuiWindowFlags_NoDecoration |
+                                       ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings |
+                                       ImGuiWindowFlags_NoFocusOnAppearing | ImGuiWindowFlags_NoNav;
+    ImGui::PushStyleColor(ImGuiCol_WindowBg, to_im(style_.colours.raised));
+    ImGui::PushStyleColor(ImGuiCol_Border, to_im(style_.colours.bad));
+    ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, std::max(1.0f, 0.08f * style_.em));
+    if (ImGui::Begin("##error", nullptr, flags)) {
+        const float button = ImGui::CalcTextSize("Dismiss").x + 2 * ImGui::GetStyle().FramePadding.x;
+        const float right = ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x;
+        ImGui::PushStyleColor(ImGuiCol_Text, to_im(style_.colours.bad));
+        ImGui::AlignTextToFramePadding();
+        ImGui::TextUnformatted("Error");
+        ImGui::PopStyleColor();
+        ImGui::SameLine(right - button);
+        if (ImGui::Button("Dismiss")) {
+            dismissed_error_ = status_.error;
+            leave_bar();
         }
-        ImGui::End();
+        ImGui::PushTextWrapPos(right);
+        ImGui::TextUnformatted(status_.error.c_str());
+        ImGui::PopTextWrapPos();
     }
+    ImGui::End();
+    ImGui::PopStyleVar();
+    ImGui::PopStyleColor(2);
+}
+
+void App::draw_banners() {
+    draw_error();
     if (!guide_open_) return;
     const float height = bar_height(style_, 3);
     if (begin_bar("##guide", ImGuiDir_Up, height, to_im(style_.colours.accent_ground))) {

@@ -3,6 +3,7 @@
 #include <imgui_internal.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
@@ -12,7 +13,10 @@
 namespace draftscope {
 namespace {
 
-constexpr float least_strip = 10.5f;  ///< height of the Rounds strip, in text sizes
+// In text sizes.
+constexpr float least_strip = 10.5f;                  ///< height of the Rounds strip
+constexpr float compact_strip = 8.5f;                 ///< ... where there is little room
+constexpr float least_width = 72, least_height = 36;  ///< of the room in which every place is apart
 
 using Places = std::map<DockPlace, ImGuiID>;
 
@@ -22,6 +26,27 @@ struct Fractions {
     float upper_left, upper_right;
     float timeline;  ///< of the centre column's width
 };
+
+bool is_compact(ImVec2 size) {
+    const float em = ImGui::GetFontSize();
+    return size.x < least_width * em || size.y < least_height * em;
+}
+
+/// Left column, centre over bottom, right column: the places of each share one node as tabs.
+Places split_compact(ImGuiID root, float strip) {
+    Places places;
+    ImGuiID rest = root;
+    places[DockPlace::strip] = ImGui::DockBuilderSplitNode(rest, ImGuiDir_Down, strip, nullptr, &rest);
+    constexpr float left = 0.25f, right = 0.31f, bottom = 0.47f;
+    places[DockPlace::left_top] = places[DockPlace::left_bottom] =
+        ImGui::DockBuilderSplitNode(rest, ImGuiDir_Left, left, nullptr, &rest);
+    places[DockPlace::right_top] = places[DockPlace::bottom_right] =
+        ImGui::DockBuilderSplitNode(rest, ImGuiDir_Right, right / (1 - left), nullptr, &rest);
+    places[DockPlace::bottom_left] = places[DockPlace::bottom_middle] =
+        ImGui::DockBuilderSplitNode(rest, ImGuiDir_Down, bottom, nullptr, &rest);
+    places[DockPlace::centre] = rest;
+    return places;
+}
 
 Places split(ImGuiID root, const Fractions& f) {
     Places places;
@@ -79,6 +104,44 @@ DockPlace place_of(const Panel& panel, std::string_view layout) {
     return panel.place;
 }
 
+/// The place whose node holds the panel: in a compact arrangement several places are one.
+DockPlace node_of(const Panel& panel, std::string_view layout, bool compact) {
+    const DockPlace place = place_of(panel, layout);
+    if (!compact) return place;
+    if (place == DockPlace::left_bottom) return DockPlace::left_top;
+    if (place == DockPlace::bottom_right) return DockPlace::right_top;
+    if (place == DockPlace::bottom_middle) return DockPlace::bottom_left;
+    return place;
+}
+
+/// The order of tabs: by place, then by the panel's order in it.
+bool is_before(const Panel& a, const Panel& b, std::string_view layout) {
+    const DockPlace at = place_of(a, layout), other = place_of(b, layout);
+    return at == other ? a.order < b.order : at < other;
+}
+
+/// Whether exactly those panels share a node that share one in this arrangement.
+bool is_arranged(std::string_view layout, bool compact) {
+    std::map<DockPlace, ImGuiID> node_at;
+    std::map<ImGuiID, DockPlace> place_at;
+    for (const Panel& panel : panels()) {
+        const ImGuiWindow* window = ImGui::FindWindowByName(window_name(panel).c_str());
+        if (window == nullptr || !window->WasActive) continue;
+        if (window->DockId == 0) return false;
+        const DockPlace place = node_of(panel, layout, compact);
+        if (node_at.emplace(place, window->DockId).first->second != window->DockId) return false;
+        if (place_at.emplace(window->DockId, place).first->second != place) return false;
+    }
+    return !node_at.empty();
+}
+
+void scale_node(ImGuiDockNode* node, ImVec2 factor) {
+    if (node == nullptr) return;
+    node->SizeRef.x *= factor.x;
+    node->SizeRef.y *= factor.y;
+    for (ImGuiDockNode* child : node->ChildNodes) scale_node(child, factor);
+}
+
 }  // namespace
 
 bool is_layout(std::string_view name) {
@@ -93,27 +156,30 @@ void build_layout(ImGuiID dockspace, ImVec2 size, std::string_view name, UiState
     ImGui::DockBuilderRemoveNode(dockspace);
     ImGui::DockBuilderAddNode(dockspace, ImGuiDockNodeFlags_DockSpace);
     ImGui::DockBuilderSetNodeSize(dockspace, size);
+    const bool compact = is_compact(size);
+    const float em = ImGui::GetFontSize();
     Fractions fractions = fractions_of(name);
-    fractions.strip = std::clamp(least_strip * ImGui::GetFontSize() / size.y, fractions.strip, 0.3f);
-    const Places places = split(dockspace, fractions);
+    fractions.strip = std::clamp(least_strip * em / size.y, fractions.strip, 0.3f);
+    const Places places = compact ? split_compact(dockspace, std::min(compact_strip * em / size.y, 0.3f))
+                                  : split(dockspace, fractions);
     std::vector<const Panel*> ordered;
     for (const Panel& panel : panels()) ordered.push_back(&panel);
     std::stable_sort(ordered.begin(), ordered.end(),
-                     [](const Panel* a, const Panel* b) { return a->order < b->order; });
+                     [&](const Panel* a, const Panel* b) { return is_before(*a, *b, name); });
     for (const Panel* panel : ordered) {
         const std::string window = window_name(*panel);
-        const DockPlace place = place_of(*panel, name);
-        ImGui::DockBuilderDockWindow(window.c_str(), places.at(place));
+        ImGui::DockBuilderDockWindow(window.c_str(), places.at(place_of(*panel, name)));
         ui.open.insert_or_assign(panel->id, panel->open);
     }
     ImGui::DockBuilderFinish(dockspace);
 }
 
-void bring_first_tabs_to_front(std::string_view layout) {
+void bring_first_tabs_to_front(std::string_view layout, ImVec2 size) {
+    const bool compact = is_compact(size);
     std::map<DockPlace, const Panel*> front;
     for (const Panel& panel : panels()) {
-        const Panel*& first = front[place_of(panel, layout)];
-        if (panel.open && (first == nullptr || panel.order < first->order)) first = &panel;
+        const Panel*& first = front[node_of(panel, layout, compact)];
+        if (panel.open && (first == nullptr || is_before(panel, *first, layout))) first = &panel;
     }
     for (const auto& [place, panel] : front) {
         const ImGuiWindow* window =
@@ -121,6 +187,34 @@ void bring_first_tabs_to_front(std::string_view layout) {
         if (window != nullptr && window->DockNode != nullptr && window->DockNode->TabBar != nullptr)
             window->DockNode->TabBar->NextSelectedTabId = window->TabId;
     }
+}
+
+void scale_layout(ImGuiID dockspace, ImVec2 size) {
+    ImGuiDockNode* root = ImGui::DockBuilderGetNode(dockspace);
+    if (root == nullptr || root->Size.x < 1 || root->Size.y < 1) return;
+    // The dock space has whole pixels; a size between two of them is no other size.
+    const ImVec2 whole(ImTrunc(size.x), ImTrunc(size.y));
+    if (std::abs(whole.x - root->Size.x) < 1 && std::abs(whole.y - root->Size.y) < 1) return;
+    const ImVec2 factor(whole.x / root->Size.x, whole.y / root->Size.y);
+    for (ImGuiDockNode* child : root->ChildNodes) scale_node(child, factor);
+}
+
+bool needs_other_arrangement(std::string_view layout, ImVec2 size) {
+    const bool compact = is_compact(size);
+    return is_arranged(layout, !compact) && !is_arranged(layout, compact);
+}
+
+ImGuiWindowFlags keep_least_size(const Panel& panel, const std::string& window, float em) {
+    const ImGuiWindow* shown = ImGui::FindWindowByName(window.c_str());
+    if (shown == nullptr) return ImGuiWindowFlags_NoScrollbar;
+    const ImVec2 room(
+        shown->Size.x - 2 * shown->WindowPadding.x - shown->DecoOuterSizeX1 - shown->DecoOuterSizeX2,
+        shown->Size.y - 2 * shown->WindowPadding.y - shown->DecoOuterSizeY1 - shown->DecoOuterSizeY2);
+    const ImVec2 least(panel.least_width * em, panel.least_height * em);
+    const ImVec2 content(room.x < least.x ? least.x : 0, room.y < least.y ? least.y : 0);
+    if (content.x == 0 && content.y == 0) return ImGuiWindowFlags_NoScrollbar;
+    ImGui::SetNextWindowContentSize(content);
+    return content.x > 0 ? ImGuiWindowFlags_HorizontalScrollbar : ImGuiWindowFlags_None;
 }
 
 }  // namespace draftscope

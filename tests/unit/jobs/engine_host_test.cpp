@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
+#include <set>
 
+#include "app/jobs/mistakes.h"
 #include "app/jobs/run_job.h"
 #include "capture/phase_names.h"
 #include "capture/queries.h"
@@ -235,6 +237,23 @@ TEST_F(EngineHostTest, ValidateFindsWrongConfigsWithoutLoading) {
     const auto resolved = resolve_defaults(files_.config());
     ASSERT_TRUE(resolved.ok());
     EXPECT_EQ(resolved->tree, "depth=3,topk=4,nodes=12");
+}
+
+TEST_F(EngineHostTest, EveryMistakeOfAConfigIsFound) {
+    RunConfig config = files_.config();
+    EXPECT_TRUE(find_mistakes(config).empty());
+    config.tree = "depth=two";
+    config.shadow = "nope";
+    config.max_new = 0;
+    const std::vector<Mistake> mistakes = find_mistakes(config);
+    ASSERT_EQ(mistakes.size(), 3u) << to_text(mistakes);
+    std::set<std::string> fields;
+    for (const Mistake& mistake : mistakes) fields.insert(mistake.field);
+    EXPECT_EQ(fields, (std::set<std::string>{"Tree", "Shadow heads", "New tokens"}));
+    config = files_.config();
+    config.model = "/nonexistent.gguf";
+    const std::string text = to_text(find_mistakes(config));
+    EXPECT_TRUE(text.starts_with("Model: ")) << text;
 }
 
 TEST(Assets, ShippedOnesAreFound) {

@@ -1,0 +1,60 @@
+#include <cmath>
+
+#include "tests/gui/x11/desktop.h"
+
+// What the panels do when a person resizes the window or asks for what can't be run.
+namespace draftscope::test {
+namespace {
+
+float width_of(const Shown& shown, const char* panel) {
+    const Shown::Window* window = shown.window(panel);
+    return window == nullptr ? 0 : window->box.width();
+}
+
+std::function<bool(const Shown&)> has_width(const char* panel, float width) {
+    return [=](const Shown& shown) { return std::abs(width_of(shown, panel) - width) < 8; };
+}
+
+TEST_F(Desktop, PanelsKeepTheirSharesAndBecomeTabsWhereThereIsLittleRoom) {
+    start({capture(), "--no-demo"});
+    const float left = width_of(shown(), "session"), tree = width_of(shown(), "draft_tree");
+    ASSERT_GT(left, 100);
+    resize(1200, 750);
+    EXPECT_TRUE(wait_until("the left column has its share", has_width("session", 0.75f * left)));
+    EXPECT_TRUE(wait_until("the tree has its share", has_width("draft_tree", 0.75f * tree)));
+    resize(900, 600);
+    EXPECT_TRUE(wait_until("Text is a tab beside Session", [](const Shown& shown) {
+        return shown.window("session") != nullptr && shown.window("text") == nullptr;
+    }));
+    const Shown small = shown();
+    for (const char* panel : {"session", "draft_tree", "plane", "timeline", "rounds"}) {
+        const Shown::Window* window = small.window(panel);
+        ASSERT_NE(window, nullptr) << panel;
+        EXPECT_GT(window->box.width(), 150) << panel;
+        EXPECT_GT(window->box.height(), 90) << panel;
+    }
+    resize(1600, 1000);
+    EXPECT_TRUE(wait_until("Text has its place again",
+                           [](const Shown& shown) { return shown.window("text") != nullptr; }));
+    EXPECT_TRUE(wait_until("the left column is as it was", has_width("session", left)));
+}
+
+TEST_F(Desktop, EveryMistakeIsSaidWithItsField) {
+    start({capture(), "--no-demo"});
+    click("##shadow", "session");
+    type("nope");
+    click("##model", "session");
+    type("/no/such/model.gguf");
+    click("Run", "##tools");
+    ASSERT_TRUE(
+        wait_until("an error shows", [](const Shown& shown) { return shown.window("##error") != nullptr; }));
+    const std::string error = shown().value("error");
+    EXPECT_NE(error.find("Model: "), std::string::npos) << error;
+    EXPECT_NE(error.find("Shadow heads: "), std::string::npos) << error;
+    click("Dismiss");
+    EXPECT_TRUE(
+        wait_until("it is put away", [](const Shown& shown) { return shown.window("##error") == nullptr; }));
+}
+
+}  // namespace
+}  // namespace draftscope::test
