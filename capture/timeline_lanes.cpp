@@ -170,7 +170,7 @@ TimelineLane& LaneBuilder::lane(LaneKind kind, int key, int sub_key, const std::
             return lane;
     TimelineLane made{kind, name, key, sub_key, {}};
     if (kind == LaneKind::cpu)
-        made.name = key == 0 ? "critical" : key == 1 ? "side" : fmt::format("lane {}", key);
+        made.name = key == 0 ? "main thread" : key == 1 ? "side thread" : fmt::format("lane {}", key);
     if (kind == LaneKind::gpu) made.name = fmt::format("stream {}", key);
     const auto before = [](const TimelineLane& a, const TimelineLane& b) {
         if (a.kind != b.kind) return a.kind < b.kind;

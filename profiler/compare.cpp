@@ -7,6 +7,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "base/format_count.h"
 #include "capture/phase_names.h"
 #include "capture/queries.h"
 
@@ -214,8 +215,8 @@ std::vector<ComparedQuantity> compare_phases(const std::vector<Pair>& pairs,
 
 /// "20 prompts", or "20 turns of 12 prompts".
 std::string sample_text(const Comparison& c) {
-    if (c.pairs == c.conversations) return fmt::format("{} prompt{}", c.pairs, c.pairs == 1 ? "" : "s");
-    return fmt::format("{} turns of {} prompt{}", c.pairs, c.conversations, c.conversations == 1 ? "" : "s");
+    if (c.pairs == c.conversations) return format_count(c.pairs, "prompt");
+    return format_count(c.pairs, "turn") + " of " + format_count(c.conversations, "prompt");
 }
 
 std::string percent(double ratio) {
@@ -227,6 +228,11 @@ std::string tau_text(const ComparedQuantity& tau) {
     if (std::abs(tau.ratio.value - 1) < 0.0005) return "stays as it is";
     if (tau.change == Change::none_shown) return "shows no change";
     return (tau.ratio.value > 1 ? "rises by " : "falls by ") + percent(tau.ratio.value);
+}
+
+/// "12 us more", "3365 us less".
+std::string change_text(double us) {
+    return fmt::format("{:.0f} us {}", std::abs(us), us < 0 ? "less" : "more");
 }
 
 /// "tau falls by 3.1 % (2.72 to 2.64), a round takes 12.0 % less time, most of the change in head".
@@ -244,8 +250,8 @@ std::string because(const Comparison& c) {
             (most == nullptr || std::abs(*phase.difference) > std::abs(*most->difference)))
             most = &phase;
     if (most != nullptr && std::abs(whole) > 0.005 * c.round_time.a)
-        out += fmt::format(", most of the change in {} ({:+.0f} of {:+.0f} us)", most->name,
-                           *most->difference, whole);
+        out += fmt::format(", most of the change in {} ({}, the whole round {})", most->name,
+                           change_text(*most->difference), change_text(whole));
     return out;
 }
 

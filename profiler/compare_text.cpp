@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/format_count.h"
+
 namespace draftscope {
 
 std::string_view to_text(Change change) {
@@ -33,17 +35,19 @@ std::array<std::string, 6> compare_cells(const ComparedQuantity& q) {
 }
 
 std::string compare_side(char letter, const RunRow& run) {
-    return fmt::format("{}  run {}  drafter {}  head {}  tree {}  {}  {} threads  {}{}{}", letter, run.id,
-                       run.drafter, run.head.empty() ? "-" : run.head, run.tree, run.precision, run.threads,
-                       run.tier, run.synthetic ? "  synthetic weights" : "",
+    return fmt::format("{}  run {}  drafter {}  head {}  tree {}  {}  {}  {}{}{}", letter, run.id,
+                       run.drafter, run.head.empty() ? "-" : run.head, run.tree, run.precision,
+                       format_count(run.threads, "thread"), run.tier,
+                       run.synthetic ? "  synthetic weights" : "",
                        run.acceptance != "real" ? "  ACCEPTANCE REPLAYED" : "");
 }
 
 std::string compare_footer(const Comparison& c) {
     return fmt::format(
-        "{} turns of {} prompts, paired; ratios of sums, intervals by resampling prompts ({} times); phases "
+        "{} of {}, paired; ratios of sums, intervals by resampling prompts ({} times); phases "
         "by exposed time, their changes after Holm's correction",
-        c.pairs, c.conversations, CompareOptions{}.bootstrap.resamples);
+        format_count(c.pairs, "turn"), format_count(c.conversations, "prompt"),
+        CompareOptions{}.bootstrap.resamples);
 }
 
 }  // namespace draftscope

@@ -19,6 +19,7 @@ struct Palette {
     std::uint32_t text_on_data;   ///< text on a filled data colour
     std::uint32_t accent;         ///< the one accent: selection, focus, primary button
     std::uint32_t accent_ground;  ///< selection background
+    std::uint32_t slider;         ///< a slider's knob, over which its value is written
     std::uint32_t good;           ///< accepted, covered, faster
     std::uint32_t bad;            ///< rejected, error
     std::uint32_t warn;           ///< losses, estimates, out of vocabulary

@@ -7,6 +7,7 @@
 #include <set>
 #include <string_view>
 
+#include "base/format_count.h"
 #include "capture/machine_facts.h"
 #include "capture/phase_names.h"
 
@@ -56,8 +57,8 @@ std::string steps_caption(const Snapshot& snapshot, RowId run_id, std::int64_t c
         const StepRow& step = snapshot.steps[i].row;
         if (step.run_id == run_id) ++by_reason[static_cast<std::size_t>(step.excluded) % 4];
     }
-    std::string text =
-        fmt::format("{} step{}{}", counted, counted == 1 ? "" : "s", in_range ? " in the range" : "");
+    std::string text = counted == 0 ? std::string("no step counts yet") : format_count(counted, "step");
+    if (in_range) text += " in the range";
     std::string excluded;
     const auto add = [&](Excluded why, const char* what) {
         const std::int64_t n = by_reason[static_cast<std::size_t>(why)];
@@ -252,6 +253,9 @@ PhasesModel PhasesBuilder::build(const Snapshot& whole, RowId run_id, const std:
                 bytes += static_cast<double>(sample.bytes);
             if (row.count > 0) row.needed_mb = 1e-6 * bytes / static_cast<double>(row.count);
         }
+    if (model.counted_steps > 0)
+        model.shares_text = fmt::format("; drafting {:.0f} % (head {:.0f} %)", 100 * model.draft_share,
+                                        100 * model.head_share);
     model.caption = steps_caption(snapshot, run_id, model.counted_steps, range.has_value());
     model.categories = category_shares(snapshot, run_id, samples);
     return model;

@@ -63,6 +63,7 @@ struct PhasesModel {
     std::int64_t counted_steps = 0;
     std::string caption;  ///< "312 steps; 2 warm-up, 3 paused excluded"
     double draft_share = 0, head_share = 0;
+    std::string shares_text;                ///< "; drafting 41 % (head 22 %)"; "" while no step counts
     std::vector<CategoryShare> categories;  ///< empty unless there are at least two
 };
 

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <charconv>
 
+#include "app/gui/models/selection.h"
+#include "base/format_count.h"
+
 namespace draftscope {
 namespace {
 
@@ -57,6 +60,29 @@ int largest_tree(const TreeFields& fields) {
     if (fields.chain) return fields.depth + 1;
     // Level 0 proposes topk, every later level topk * topk candidates.
     return 1 + fields.topk + fields.depth * fields.topk * fields.topk;
+}
+
+std::optional<RecordedSettings> recorded_settings(const Snapshot& snapshot, RowId run_id) {
+    const RunRow* run = snapshot.run(run_id);
+    if (snapshot.source.empty() || run == nullptr) return std::nullopt;
+    RecordedSettings settings;
+    settings.title = "this file";
+    if (snapshot.runs.size() > 1)
+        settings.title += fmt::format(", run {} of {}", run->id, snapshot.runs.size());
+    if (run->frontend == "import") {
+        settings.title += ": " + run->name;
+        settings.details = "another profiler's timeline";
+        return settings;
+    }
+    settings.title += ": " + run->drafter;
+    for (const std::string& part : {run->head, run->tree})
+        if (!part.empty()) settings.title += "  " + part;
+    settings.details = fmt::format("{}, {}, {}, batch {}", short_name(run->target), run->precision,
+                                   format_count(run->threads, "thread"), run->batch);
+    settings.details += run->temperature == 0 ? std::string(", greedy")
+                                              : fmt::format(", temperature {:g}, {}, seed {}",
+                                                            run->temperature, run->verify, run->seed);
+    return settings;
 }
 
 std::string_view spec_name(std::string_view spec) {

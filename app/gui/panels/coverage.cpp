@@ -218,7 +218,10 @@ void draw_coverage_plot(PanelContext& context, CoverageMemory& memory, float hei
     const double smallest = first_size(model);
     const double least = 100 * coverage_at(memory.index.all(), static_cast<int>(smallest));
     ImPlot::SetupAxisLimits(ImAxis_X1, smallest, widest * 1.4, when);
-    ImPlot::SetupAxisLimits(ImAxis_Y1, std::max(0.0, least - 2), 103, when);
+    // Room above 100 % for the marks that stand there.
+    const double bottom = std::max(0.0, least - 2),
+                 above = 0.9 * style.em / std::max(height - 4 * style.em, 1.0f);
+    ImPlot::SetupAxisLimits(ImAxis_Y1, bottom, 100 + std::clamp(above, 0.03, 0.25) * (100 - bottom), when);
     ImPlot::SetupLegend(ImPlotLocation_SouthEast);
     if (model.least_v_for_99 > 0) {
         const double line = model.least_v_for_99;

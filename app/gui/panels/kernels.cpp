@@ -7,6 +7,7 @@
 
 #include "app/gui/panels/panel.h"
 #include "app/gui/panels/widgets.h"
+#include "base/format_count.h"
 
 namespace draftscope {
 namespace {
@@ -99,9 +100,10 @@ void draw_choice(PanelContext& c, KernelsMemory& memory, const KernelTable& tabl
     }
     ImGui::SameLine();
     const KernelReport& report = *memory.shown;
-    text_cut(fmt::format("V {} · d {} · {} threads · {} · reads {:.1f} GB/s before, {:.1f} after",
-                         report.settings.vocab, report.settings.hidden, report.threads, report.isa,
-                         report.probe_before, report.probe_after));
+    text_cut(fmt::format("V {} · d {} · {} · {} · reads {:.1f} GB/s before, {:.1f} after",
+                         report.settings.vocab, report.settings.hidden,
+                         format_count(report.threads, "thread"), report.isa, report.probe_before,
+                         report.probe_after));
 }
 
 void draw_table(const Style& style, const KernelTable& table) {

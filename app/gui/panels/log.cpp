@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <imgui.h>
 
+#include <algorithm>
 #include <deque>
+#include <utility>
+#include <vector>
 
 #include "app/gui/models/selection.h"
 #include "app/gui/panels/panel.h"
@@ -20,6 +23,9 @@ struct LogMemory {
     TimeNs start = 0;
     int least_level = 1;
     bool at_end = true;
+    std::vector<const LogLine*> shown;
+    std::vector<float> bottoms;  ///< of the shown lines, wrapped at `width`
+    float width = 0;
 };
 
 const char* name_of(LogLevel level) {
@@ -40,6 +46,55 @@ ImU32 colour_of(const Style& style, LogLevel level) {
     if (level == LogLevel::error) return to_im(style.colours.bad);
     if (level == LogLevel::warning) return to_im(style.colours.warn);
     return to_im(style.colours.text_dim);
+}
+
+/// Columns before the text; narrow panels show the level by colour alone.
+struct LogColumns {
+    float time = 0, level = 0, text = 0;  ///< where each begins
+};
+
+LogColumns columns_of(float room) {
+    const float character = ImGui::CalcTextSize("0").x;
+    const bool narrow = room < 60 * character;
+    return {0, narrow ? 0 : 11 * character, (narrow ? 9.0f : 19.0f) * character};
+}
+
+/// Lays out the lines that the level lets through. Lines are only wrapped anew when the width changes.
+void lay_out(LogMemory& memory, float width) {
+    std::vector<const LogLine*> shown;
+    for (const LogLine& line : memory.lines)
+        if (static_cast<int>(line.level) >= memory.least_level) shown.push_back(&line);
+    const bool grown = width == memory.width && shown.size() >= memory.shown.size() &&
+                       std::equal(memory.shown.begin(), memory.shown.end(), shown.begin());
+    if (!grown) memory.bottoms.clear();
+    memory.shown = std::move(shown);
+    memory.width = width;
+    const float room = std::max(width - columns_of(width).text, 1.0f);
+    for (std::size_t i = memory.bottoms.size(); i < memory.shown.size(); ++i) {
+        const std::string& text = memory.shown[i]->text;
+        const float height = ImGui::CalcTextSize(text.c_str(), nullptr, false, room).y;
+        memory.bottoms.push_back((i == 0 ? 0 : memory.bottoms[i - 1]) + height +
+                                 ImGui::GetStyle().ItemSpacing.y);
+    }
+}
+
+void draw_line(const PanelContext& c, const LogLine& line, TimeNs start, float width, float top) {
+    const LogColumns columns = columns_of(width);
+    const auto at = [&](float x) { ImGui::SetCursorPos({x, top}); };
+    at(columns.time);
+    ImGui::TextDisabled(columns.level > 0 ? "%8.2f s" : "%8.2f", seconds(line.monotonic - start));
+    ImGui::PushStyleColor(ImGuiCol_Text, colour_of(c.style, line.level));
+    if (columns.level > 0) {
+        at(columns.level);
+        ImGui::TextUnformatted(name_of(line.level));
+    }
+    const bool plain = columns.level > 0 || line.level <= LogLevel::info;
+    if (plain) ImGui::PopStyleColor();
+    at(columns.text);
+    ImGui::PushTextWrapPos(width);
+    ImGui::TextUnformatted(line.text.c_str());
+    ImGui::PopTextWrapPos();
+    if (!plain) ImGui::PopStyleColor();
 }
 
 void draw_losses(PanelContext& c) {
@@ -65,28 +120,21 @@ void draw_log(PanelContext& c) {
     ImGui::Combo("##level", &memory.least_level, "everything\0info\0warnings\0errors\0");
     ImGui::SameLine();
     draw_losses(c);
-    std::vector<const LogLine*> shown;
-    for (const LogLine& line : memory.lines)
-        if (static_cast<int>(line.level) >= memory.least_level) shown.push_back(&line);
-    if (shown.empty()) {
-        draw_empty_text(c.style, "No messages.");
-        return;
-    }
-    ImGui::BeginChild("##lines", ImVec2(0, 0), ImGuiChildFlags_None, ImGuiWindowFlags_HorizontalScrollbar);
+    ImGui::BeginChild("##lines");
     ImGui::PushFont(c.style.mono, ImGui::GetStyle().FontSizeBase * 0.93f);
-    ImGuiListClipper clipper;
-    clipper.Begin(static_cast<int>(shown.size()));
-    while (clipper.Step())
-        for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-            const LogLine& line = *shown[static_cast<std::size_t>(i)];
-            ImGui::TextDisabled("%8.2f s", seconds(line.monotonic - memory.start));
-            ImGui::SameLine();
-            ImGui::PushStyleColor(ImGuiCol_Text, colour_of(c.style, line.level));
-            ImGui::Text("%-7s", name_of(line.level));
-            ImGui::PopStyleColor();
-            ImGui::SameLine();
-            ImGui::TextUnformatted(line.text.c_str());
-        }
+    lay_out(memory, ImGui::GetContentRegionAvail().x - ImGui::GetStyle().ScrollbarSize);
+    if (memory.shown.empty()) draw_empty_text(c.style, "No messages.");
+    const float top = ImGui::GetScrollY(), bottom = top + ImGui::GetWindowHeight();
+    const auto first = std::upper_bound(memory.bottoms.begin(), memory.bottoms.end(), top);
+    for (auto i = static_cast<std::size_t>(first - memory.bottoms.begin()); i < memory.shown.size(); ++i) {
+        const float y = i == 0 ? 0 : memory.bottoms[i - 1];
+        if (y > bottom) break;
+        draw_line(c, *memory.shown[i], memory.start, memory.width, y);
+    }
+    if (!memory.shown.empty()) {
+        ImGui::SetCursorPos({0, memory.bottoms.back()});
+        ImGui::Dummy({1, 1});
+    }
     ImGui::PopFont();
     if (memory.at_end) ImGui::SetScrollHereY(1.0f);
     memory.at_end = ImGui::GetScrollY() >= ImGui::GetScrollMaxY() - 1;

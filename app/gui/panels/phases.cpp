@@ -8,6 +8,7 @@
 #include "app/gui/models/timeline.h"
 #include "app/gui/panels/shared_phases.h"
 #include "app/gui/panels/widgets.h"
+#include "base/format_count.h"
 #include "capture/phase_names.h"
 
 namespace draftscope {
@@ -121,18 +122,22 @@ void draw_table(const Style& style, const PhasesModel& model) {
         ImGui::TextUnformatted(row.name.c_str());
         const bool none = row.count == 0;
         cell_right(fmt::format("{}", row.count), none, style);
-        cell_right(number(row.total_ms), none, style);
-        if (exposed) cell_right(number(row.exposed_ms), none, style);
+        cell_right(none ? "-" : number(row.total_ms), none, style);
+        if (exposed) cell_right(none ? "-" : number(row.exposed_ms), none, style);
         cell_right(none ? "-" : number(row.median_us), none, style);
         if (!none) tooltip(style, spread_text(row));
         if (spread) cell_right(none ? "-" : number(row.mad_us), none, style);
-        cell_right(row.p90_us ? number(*row.p90_us) : none ? "-" : "n < 36", !row.p90_us, style);
-        share_cell(style, row);
+        cell_right(row.p90_us ? number(*row.p90_us) : "-", !row.p90_us, style);
+        if (!none && !row.p90_us) tooltip(style, spread_text(row));
+        if (none)
+            cell_right("-", true, style);
+        else
+            share_cell(style, row);
         if (!rate) continue;
         cell_right(row.gb_per_s ? number(*row.gb_per_s) : "-", !row.gb_per_s, style);
         if (row.of_probe)
             tooltip(style,
-                    fmt::format("{:.0f} % of the read bandwidth that `draftscope doctor` measured on this "
+                    fmt::format("{:.0f} % of the read bandwidth that \"draftscope doctor\" measured on this "
                                 "machine with as many threads; caches let a phase exceed it.",
                                 100 * *row.of_probe));
     }
@@ -185,8 +190,8 @@ void bar_tooltip(const Style& style, const Snapshot& snapshot, const PhaseBar& b
                     duration_text(static_cast<TimeNs>(bar.step_ns)).c_str());
     ImGui::PopFont();
     if (bar.steps > 1) ImGui::Text("slowest %s", duration_text(static_cast<TimeNs>(bar.slowest_ns)).c_str());
-    ImGui::Text("%d draft tokens accepted in %d round%s", bar.accepted, bar.rounds,
-                bar.rounds == 1 ? "" : "s");
+    ImGui::Text("%s accepted in %s", format_count(bar.accepted, "draft token").c_str(),
+                format_count(bar.rounds, "round").c_str());
     if (bar.excluded > 0) ImGui::Text("%u of them not in the statistics", bar.excluded);
     for (const PhaseRow& phase : phase_rows) {
         const double ns = bar.part_ns[static_cast<std::size_t>(phase.id)];
@@ -323,8 +328,7 @@ void draw_phases(PanelContext& context) {
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
     const std::string per_bar =
         memory.bars.steps_per_bar > 1 ? fmt::format("; one bar = {} steps", memory.bars.steps_per_bar) : "";
-    ImGui::TextWrapped("%s%s; drafting %.0f %% (head %.0f %%)", model.caption.c_str(), per_bar.c_str(),
-                       100 * model.draft_share, 100 * model.head_share);
+    ImGui::TextWrapped("%s%s%s", model.caption.c_str(), per_bar.c_str(), model.shares_text.c_str());
     ImGui::PopStyleColor();
     ImGui::PushFont(nullptr, 0.9f * ImGui::GetStyle().FontSizeBase);
     draw_table(style, model);

@@ -99,12 +99,19 @@ void draw_round_phases(PanelContext& context, std::size_t step_index, ImVec2 siz
     const PhaseBar& bar = memory.bars.bars.front();
     ImDrawList* list = ImGui::GetWindowDrawList();
     list->PushClipRect(at, {at.x + size.x, at.y + size.y}, true);
-    list->AddText(style.ui_bold, 0.9f * style.em, at, to_im(style.colours.text),
-                  title(context.snapshot, bar, step_index).c_str());
+    const std::string heading = title(context.snapshot, bar, step_index);
+    list->AddText(style.ui_bold, 0.9f * style.em, at, to_im(style.colours.text), heading.c_str());
+    const float heading_width = style.ui_bold->CalcTextSizeA(0.9f * style.em, 1e9f, 0, heading.c_str()).x;
     const char* key = context.ui.range ? "| median in the range" : "| median of the run";
-    const float key_width = style.ui->CalcTextSizeA(0.8f * style.em, 1e9f, 0, key).x;
-    list->AddText(style.ui, 0.8f * style.em, {at.x + size.x - key_width - 0.3f * style.em, at.y},
-                  to_im(style.colours.text_dim), key);
+    float key_width = style.ui->CalcTextSizeA(0.8f * style.em, 1e9f, 0, key).x;
+    const float free = size.x - heading_width - 1.3f * style.em;
+    if (key_width > free) {
+        key = "| median";
+        key_width = style.ui->CalcTextSizeA(0.8f * style.em, 1e9f, 0, key).x;
+    }
+    if (key_width <= free)
+        list->AddText(style.ui, 0.8f * style.em, {at.x + size.x - key_width - 0.3f * style.em, at.y},
+                      to_im(style.colours.text_dim), key);
     const auto room =
         static_cast<std::size_t>(std::max((size.y - 1.4f * style.em) / line_height(style), 0.0f));
     const std::vector<Line> lines = lines_of(memory, bar, room);

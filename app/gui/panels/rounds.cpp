@@ -10,6 +10,7 @@
 #include "app/gui/models/selection.h"
 #include "app/gui/panels/panel.h"
 #include "app/gui/panels/widgets.h"
+#include "base/format_count.h"
 #include "capture/phase_names.h"
 #include "capture/queries.h"
 
@@ -96,7 +97,9 @@ void draw_phase_legend(const Style& style, const RoundsModel& model) {
     }
     if (!excluded) return;
     ImGui::SameLine(0, style.em * 0.9f);
-    ImGui::TextDisabled("hatched: not in the statistics");
+    ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
+    text_cut("hatched: not in the statistics");
+    ImGui::PopStyleColor();
     tooltip(style, "Warm-up, paused and calibration rounds are shown but not counted.");
 }
 
@@ -195,6 +198,7 @@ void draw_bar(const Style& style, const std::string& name, double share, const s
 
 void draw_histogram(const Style& style, const AcceptanceModel& model) {
     ImGui::TextDisabled("Tokens accepted per round");
+    if (model.rounds == 0) return hint(style, "No round counts yet.");
     std::int64_t most = 1;
     for (std::int64_t count : model.histogram) most = std::max(most, count);
     const auto rounds = static_cast<double>(std::max<std::int64_t>(model.rounds, 1));
@@ -203,20 +207,22 @@ void draw_histogram(const Style& style, const AcceptanceModel& model) {
         draw_bar(style, fmt::format("{}", i), count / static_cast<double>(most),
                  fmt::format("{:.0f} %", 100 * count / rounds), to_im(style.colours.accent), style.em * 1.7f);
         tooltip(style,
-                fmt::format("{} of {} rounds accepted {} draft tokens", model.histogram[i], model.rounds, i));
+                fmt::format("{} of {} accepted {}", model.histogram[i], format_count(model.rounds, "round"),
+                            format_count(static_cast<std::int64_t>(i), "draft token")));
     }
 }
 
 void draw_depths(const Style& style, const AcceptanceModel& model) {
     ImGui::TextDisabled("Acceptance by depth");
     tooltip(style, "Of the rounds that reached a depth, how many accepted a token there.");
+    if (model.rounds == 0) return hint(style, "No round counts yet.");
     for (std::size_t i = 0; i < model.depths.size(); ++i) {
         const DepthAcceptance& depth = model.depths[i];
         draw_bar(style, fmt::format("{}", i + 1), depth.rate(),
                  depth.reached == 0 ? "-" : fmt::format("{:.0f} %", 100 * depth.rate()),
                  to_im(style.colours.good), style.em * 1.7f);
-        tooltip(style, fmt::format("{} of {} rounds that reached depth {} accepted a token there",
-                                   depth.accepted, depth.reached, i + 1));
+        tooltip(style, fmt::format("{} of {} that reached depth {} accepted a token there", depth.accepted,
+                                   format_count(depth.reached, "round"), i + 1));
     }
 }
 

@@ -58,9 +58,10 @@ void choose_drafter(PanelContext& c) {
     for (const DrafterChoice& choice : c.status.drafters) {
         const bool chosen = spec_name(choice.spec) == spec_name(c.config.drafter);
         const ImGuiSelectableFlags flags = choice.usable ? 0 : ImGuiSelectableFlags_Disabled;
-        if (ImGui::Selectable(choice.name.c_str(), chosen, flags)) c.config.drafter = choice.spec;
-        if (!choice.usable && ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
-            ImGui::SetTooltip("%s", choice.why_not.c_str());
+        // Spelled as the command line, the files and the other panels do; the papers' names are in the tips.
+        if (ImGui::Selectable(choice.spec.c_str(), chosen, flags)) c.config.drafter = choice.spec;
+        if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
+            ImGui::SetTooltip("%s", (choice.usable ? choice.name : choice.why_not).c_str());
     }
     ImGui::EndCombo();
 }
@@ -81,10 +82,10 @@ void choose_head(PanelContext& c) {
         for (const HeadChoice& choice : c.status.heads) {
             const bool chosen = spec_name(choice.spec) == spec_name(c.config.head);
             const ImGuiSelectableFlags flags = choice.usable ? 0 : ImGuiSelectableFlags_Disabled;
-            if (ImGui::Selectable(fmt::format("{}##{}", choice.name, choice.spec).c_str(), chosen, flags))
-                c.config.head = choice.spec;
+            if (ImGui::Selectable(choice.spec.c_str(), chosen, flags)) c.config.head = choice.spec;
             if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
-                ImGui::SetTooltip("%s", choice.usable ? choice.paper.c_str() : choice.why_not.c_str());
+                ImGui::SetTooltip("%s\n%s", choice.name.c_str(),
+                                  (choice.usable ? choice.paper : choice.why_not).c_str());
         }
         ImGui::EndCombo();
     }
@@ -198,17 +199,22 @@ void edit_more(PanelContext& c) {
     ImGui::DragInt("##threads", &config.threads, 0.1f, 0, 256, config.threads == 0 ? "all but one" : "%d");
     label(c.style, "Batch", "Sequences decoded in lockstep: of a prompt file, several at a time.");
     ImGui::DragInt("##batch", &config.batch, 0.1f, 1, 64, "%d", ImGuiSliderFlags_AlwaysClamp);
-    label(c.style, "Prompt file", "JSONL with `prompt` or `turns`; empty = the prompt above.");
+    label(c.style, "Prompt file", "JSONL with \"prompt\" or \"turns\"; empty = the prompt above.");
     ImGui::InputTextWithHint("##prompts", "none", &config.prompts_file);
     if (!config.prompts_file.empty()) {
         label(c.style, "Limit", "Conversations of the file, 0 = all.");
         ImGui::DragInt("##limit", &config.limit, 0.2f, 0, 10000, config.limit == 0 ? "all" : "%d");
     }
     label(c.style, "AR baseline", "Prompts also decoded without a drafter: gives the speed-up.");
-    ImGui::DragInt("##baseline", &config.baseline, 0.1f, 0, 100, config.baseline == 0 ? "off" : "%d prompts");
+    ImGui::DragInt("##baseline", &config.baseline, 0.1f, 0, 100,
+                   config.baseline == 0   ? "off"
+                   : config.baseline == 1 ? "%d prompt"
+                                          : "%d prompts");
     label(c.style, "Calibration", "Rounds in which the full head also drafts: gives nu and kappa.");
     ImGui::DragInt("##calibration", &config.calibration_rounds, 0.1f, 0, 100,
-                   config.calibration_rounds == 0 ? "off" : "%d rounds");
+                   config.calibration_rounds == 0   ? "off"
+                   : config.calibration_rounds == 1 ? "%d round"
+                                                    : "%d rounds");
     label(c.style, "Capture file", "Where the run is recorded; empty = in memory only.");
     ImGui::InputTextWithHint("##save", "not kept", &config.save);
     ImGui::Checkbox("No chat template", &config.raw);
@@ -245,6 +251,15 @@ void edit_breakpoints(PanelContext& c, SessionMemory& memory) {
     c.commands.push_back(std::move(points));
 }
 
+/// An opened file's settings above those of the next run, which it leaves as they are.
+void show_recorded(const PanelContext& c) {
+    const std::optional<RecordedSettings> settings = recorded_settings(c.snapshot, c.ui.run_id);
+    if (!settings) return;
+    ImGui::TextWrapped("%s", settings->title.c_str());
+    hint(c.style, settings->details);
+    ImGui::SeparatorText("next run");
+}
+
 void edit_model(PanelContext& c) {
     label(c.style, "Model", "GGUF file or HF folder; empty = the demo model.");
     const std::string demo = c.status.default_model.empty()
@@ -259,6 +274,7 @@ void edit_model(PanelContext& c) {
 void draw_session(PanelContext& c) {
     auto& memory = c.memory.get<SessionMemory>();
     ImGui::BeginChild("##scroll");
+    show_recorded(c);
     edit_model(c);
     choose_drafter(c);
     choose_head(c);

@@ -349,10 +349,15 @@ std::optional<Hover> draw_lanes(PanelContext& context, TimelineMemory& memory, c
     const TimelineRow* steps = first.kind == LaneKind::steps ? &first.rows.front() : nullptr;
     for (const TimelineLane& lane : memory.index.lanes()) {
         const bool plain = lane.kind == LaneKind::steps || lane.kind == LaneKind::levels;
-        const std::string name =
-            plain ? group_name(lane.kind) : fmt::format("{} {}", group_name(lane.kind), lane.name);
-        area.list->AddText(style.ui, size, {area.min.x - area.names, y + (area.row - size) / 2 - 1},
-                           to_im(style.colours.text_dim), name.c_str());
+        const std::string name = plain ? group_name(lane.kind)
+                                 : lane.kind == LaneKind::cpu
+                                     ? lane.name
+                                     : fmt::format("{} {}", group_name(lane.kind), lane.name);
+        for (std::size_t row = 0; row < std::min<std::size_t>(lane.rows.size(), 2); ++row)
+            area.list->AddText(style.ui, size,
+                               {area.min.x - area.names + (row == 0 ? 0 : 0.8f * style.em),
+                                y + static_cast<float>(row) * area.row + (area.row - size) / 2 - 1},
+                               to_im(style.colours.text_dim), row == 0 ? name.c_str() : "nested");
         area.list->PushClipRect({area.min.x, area.min.y}, area.max, true);
         for (const TimelineRow& row : lane.rows) {
             if (y < area.max.y)

@@ -83,8 +83,8 @@ void set_widget_colours(ImVec4* c, const Palette& p) {
     c[ImGuiCol_HeaderActive] = to_vec(p.accent_ground);
     c[ImGuiCol_CheckMark] = to_vec(p.accent);
     c[ImGuiCol_CheckboxSelectedBg] = to_vec(p.raised);
-    c[ImGuiCol_SliderGrab] = to_vec(p.accent);
-    c[ImGuiCol_SliderGrabActive] = to_vec(p.accent);
+    c[ImGuiCol_SliderGrab] = to_vec(p.slider);
+    c[ImGuiCol_SliderGrabActive] = to_vec(p.slider);
     c[ImGuiCol_ScrollbarBg] = to_vec(p.panel, 0.0f);
     c[ImGuiCol_ScrollbarGrab] = to_vec(p.raised_hot);
     c[ImGuiCol_ScrollbarGrabHovered] = to_vec(p.text_dim);

@@ -51,6 +51,19 @@ TEST(PhaseBars, PartsAddUpToTheStep) {
     EXPECT_EQ(bars.bars[1].excluded, 1u);
 }
 
+TEST(PhaseTable, SaysNothingOfSharesWhileNoStepCounts) {
+    HandBuilt built;
+    built.prompt(1);
+    built.step({}, spans_at(0), 0, 100, Excluded::warmup);
+    const PhasesModel before = build_phases(built.snapshot(), 1);
+    EXPECT_EQ(before.caption, "no step counts yet; 1 warm-up excluded");
+    EXPECT_EQ(before.shares_text, "");
+    built.step({}, spans_at(200), 200, 300);
+    const PhasesModel after = build_phases(built.snapshot(), 1);
+    EXPECT_EQ(after.caption, "1 step; 1 warm-up excluded");
+    EXPECT_EQ(after.shares_text, "; drafting 36 % (head 16 %)");
+}
+
 TEST(PhaseBars, ManyStepsBecomeMeansOfNeighbours) {
     HandBuilt built;
     built.prompt(1);

@@ -39,6 +39,8 @@ TEST(Palette, EveryDataColourIsReadableOnItsGround) {
         EXPECT_GE(contrast(p.text, p.panel), 7.0);
         EXPECT_GE(contrast(p.text_dim, p.panel), 4.5);
         EXPECT_GE(contrast(p.text_on_data, p.accent), 4.5);
+        EXPECT_GE(contrast(p.text, p.slider), 4.5) << "values are written over the knob";
+        EXPECT_GE(contrast(p.slider, p.raised), 1.6);
         for (std::uint32_t colour : {p.accent, p.good, p.bad, p.warn, p.target, p.prefill})
             EXPECT_GE(contrast(colour, p.panel), 3.0) << std::hex << colour;
         for (const PhaseRow& phase : phase_rows)
@@ -378,6 +380,23 @@ TEST(Session, TreeSpecsRoundTrip) {
     EXPECT_EQ(largest_tree(*parse_tree("chain=6")), 7);
     EXPECT_EQ(spec_name("fr-spec:v=8192"), "fr-spec");
     EXPECT_EQ(spec_name("full"), "full");
+}
+
+TEST(Session, AnOpenedFilesSettingsAreTheFiles) {
+    Snapshot snapshot = two_runs();
+    EXPECT_FALSE(recorded_settings(snapshot, 1).has_value()) << "a live run has the session's settings";
+    snapshot.source = "/captures/a.dscope";
+    snapshot.runs[0].tree = "chain=3";
+    snapshot.runs[0].threads = 1;
+    snapshot.runs[0].precision = "int8";
+    const auto settings = recorded_settings(snapshot, 1);
+    ASSERT_TRUE(settings.has_value());
+    EXPECT_EQ(settings->title, "this file, run 1 of 2: eagle2  fr-spec:v=8192  chain=3");
+    EXPECT_NE(settings->details.find("int8, 1 thread, batch 1, greedy"), std::string::npos)
+        << settings->details;
+    snapshot.runs.pop_back();
+    EXPECT_EQ(recorded_settings(snapshot, 1)->title, "this file: eagle2  fr-spec:v=8192  chain=3");
+    EXPECT_FALSE(recorded_settings(snapshot, 2).has_value());
 }
 
 class Folders : public testing::Test {

@@ -201,8 +201,8 @@ TEST(TimelineIndex, NestsByIntervalWhateverTheOrderOfArrival) {
     TimelineIndex index;
     index.update(built.snapshot(), 1);
     EXPECT_THAT(lane_texts(index),
-                testing::ElementsAre("steps0: 5-100", "levels0: 10-20", "critical0: 10-20 30-90",
-                                     "critical1: 12-15", "side0: 11-40"));
+                testing::ElementsAre("steps0: 5-100", "levels0: 10-20", "main thread0: 10-20 30-90",
+                                     "main thread1: 12-15", "side thread0: 11-40"));
     EXPECT_EQ(index.begin(), 5);
     EXPECT_EQ(index.end(), 100);
 }
@@ -322,7 +322,7 @@ TEST(TimelineIndex, StartsOverWhenANewCaptureUsesTheSameRunId) {
     Snapshot later = second.snapshot();
     later.runs[0].started_monotonic = 5;
     index.update(later, 1);
-    EXPECT_THAT(lane_texts(index), testing::Contains("critical0: 40-60"));
+    EXPECT_THAT(lane_texts(index), testing::Contains("main thread0: 40-60"));
 }
 
 TEST(TimelineView, ZoomKeepsTheTimeUnderThePointer) {

@@ -1,0 +1,69 @@
+#include <gtest/gtest.h>
+#include <imgui_internal.h>
+
+#include <cmath>
+
+#include "base/log.h"
+#include "tests/gui/harness.h"
+
+// What panels show is whole: lines that wrap, a text that begins with a line, one spelling of a name.
+namespace draftscope::test {
+namespace {
+
+class Panels : public testing::Test {
+  protected:
+    static GuiOptions quiet() {
+        GuiOptions options;
+        options.run_demo = false;
+        return options;
+    }
+    const ImGuiWindow* find_window(const char* path) {
+        const ImGuiWindow* found = nullptr;
+        EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) { found = ctx->WindowInfo(path).Window; }));
+        return found;
+    }
+    Harness window{quiet()};
+};
+
+TEST_F(Panels, LogLinesWrap) {
+    log_warning("a message {}", std::string(400, 'm') + std::string(60, ' ') + std::string(200, 'n'));
+    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) { ctx->WindowFocus("//Log###log"); }));
+    const ImGuiWindow* lines = find_window("//###log/##lines");
+    ASSERT_NE(lines, nullptr);
+    EXPECT_LE(lines->ContentSize.x, lines->InnerRect.GetWidth() + 1) << "nothing sticks out at the right";
+    EXPECT_GT(lines->ContentSize.y, 6 * ImGui::GetFontSize());
+}
+
+TEST_F(Panels, TheTextBeginsWithAWholeLine) {
+    window.controller.submit({CmdStart{}});
+    window.controller.advance(200);
+    window.draw_frames(4);
+    const ImGuiWindow* output = find_window("//###text/##output");
+    ASSERT_NE(output, nullptr);
+    ASSERT_GT(output->ScrollMax.y, 0) << "there is more than one view of it";
+    const float line = std::round(ImGui::GetFontSize() * 1.38f);
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+        ctx->MouseMoveToPos(output->InnerRect.GetCenter());
+        ctx->MouseWheelY(1);
+        ctx->Yield(4);
+    }));
+    const float above = output->Scroll.y / line;
+    EXPECT_NEAR(above, std::round(above), 0.02f);
+    EXPECT_NEAR(output->InnerRect.GetHeight() / line, std::round(output->InnerRect.GetHeight() / line),
+                0.05f);
+}
+
+TEST_F(Panels, ListsSpellHeadsAndDraftersAsTheCommandLineDoes) {
+    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
+        ctx->SetRef(ctx->WindowInfo("//###session/##scroll").ID);
+        ctx->ItemClick("##head");
+        ctx->ItemClick("//$FOCUSED/fr-spec:v=8192");
+        ctx->ItemClick("##drafter");
+        ctx->ItemClick("//$FOCUSED/ngram");
+    }));
+    EXPECT_EQ(window.app().config().head, "fr-spec:v=8192");
+    EXPECT_EQ(window.app().config().drafter, "ngram");
+}
+
+}  // namespace
+}  // namespace draftscope::test
