@@ -1,11 +1,14 @@
 #include "kernels/gemm.h"
 
+#if defined(DS_ONEDNN)
 #include <dnnl.h>
 #include <omp.h>
+#endif
 
 #include <algorithm>
 #include <cassert>
 
+#include "kernels/cpu/gemm_block.h"
 #include "kernels/cpu/layout.h"
 #include "kernels/cpu/split.h"
 
@@ -17,11 +20,36 @@ constexpr int tall_block = 512;
 constexpr int wide_block = 2048;
 constexpr int short_rows = 64;
 
+#if defined(DS_ONEDNN)
 char letter(Operand operand) {
     return operand == Operand::plain ? 'N' : 'T';
 }
 
+void multiply(const GemmBlock& g) {
+    omp_set_num_threads(1);
+    dnnl_sgemm(letter(g.a_as), letter(g.b_as), g.m, g.n, g.k, 1.0f, g.a, g.a_stride, g.b, g.b_stride,
+               g.accumulate ? 1.0f : 0.0f, g.c, g.c_stride);
+}
+#else
+void multiply(const GemmBlock& g) {
+    gemm_block(g);
+}
+#endif
+
 }  // namespace
+
+void gemm_block(const GemmBlock& g) {
+    for (int i = 0; i < g.m; ++i) {
+        float* c = g.c + i * g.c_stride;
+        if (!g.accumulate) std::fill_n(c, g.n, 0.0f);
+        for (int p = 0; p < g.k; ++p) {
+            const float a = g.a_as == Operand::plain ? g.a[i * g.a_stride + p] : g.a[p * g.a_stride + i];
+            const float* b = g.b_as == Operand::plain ? g.b + p * g.b_stride : g.b + p;
+            const std::int64_t step = g.b_as == Operand::plain ? 1 : g.b_stride;
+            for (int j = 0; j < g.n; ++j) c[j] += a * b[j * step];
+        }
+    }
+}
 
 void gemm(Exec& exec, Operand a_as, Rows<const float> a, Operand b_as, Rows<const float> b, Rows<float> c,
           bool accumulate) {
@@ -40,16 +68,21 @@ void gemm(Exec& exec, Operand a_as, Rows<const float> a, Operand b_as, Rows<cons
     const int col_blocks = blocks_of(c.cols, col_step);
     const std::int64_t operations = std::int64_t{c.rows} * c.cols * std::max(k, 1);
     split_range(exec, row_blocks * col_blocks, operations, [&](int, int begin, int end) {
-        omp_set_num_threads(1);
         for (int block = begin; block < end; ++block) {
             const int row = block / col_blocks * row_step;
             const int col = block % col_blocks * col_step;
-            const int m = std::min(row_step, c.rows - row);
-            const int n = std::min(col_step, c.cols - col);
-            const float* left = a_as == Operand::plain ? a.row_data(row) : a.data + row;
-            const float* right = b_as == Operand::plain ? b.data + col : b.row_data(col);
-            dnnl_sgemm(letter(a_as), letter(b_as), m, n, k, 1.0f, left, a.stride, right, b.stride,
-                       accumulate ? 1.0f : 0.0f, c.row_data(row) + col, c.stride);
+            GemmBlock part{a_as, b_as};
+            part.m = std::min(row_step, c.rows - row);
+            part.n = std::min(col_step, c.cols - col);
+            part.k = k;
+            part.a = a_as == Operand::plain ? a.row_data(row) : a.data + row;
+            part.a_stride = a.stride;
+            part.b = b_as == Operand::plain ? b.data + col : b.row_data(col);
+            part.b_stride = b.stride;
+            part.c = c.row_data(row) + col;
+            part.c_stride = c.stride;
+            part.accumulate = accumulate;
+            multiply(part);
         }
     });
 }

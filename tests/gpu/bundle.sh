@@ -1,46 +1,67 @@
 #!/usr/bin/env bash
-# Builds the CUDA programs for one architecture and puts them, stripped, into gpu-bundle/ for a machine that has a GPU and
-# neither nvcc nor the libraries of this system: program, tests, shared libraries and, with --model, the demo model.
+# Builds what travels to a GPU machine without network: gpu-bundle.tar.xz with stripped programs for one architecture and the
+# shared libraries they need, and gpu-headers.tar.xz with what tests/gpu/lab.sh needs to build kernels there. Both lie in the
+# checkout's root and are ignored by git.
 #
-# usage: tests/gpu/bundle.sh [--arch 90] [--model FILE [--pieces MB]]      then, there: tests/gpu/checklist.sh
+# usage: tests/gpu/bundle.sh [--arch 90] [--headers] [--model FILE [--pieces MB]]      then, there: tests/gpu/checklist.sh
 #
-# gpu-bundle/ and gpu-model/ are ignored by git. Beside them the checklist needs tests/gpu, tests/golden, assets/prompts,
-# assets/peers, and of the demo model's drafters and heads (69 MB) those of eagle3 (22 MB); to leave the rest out of a checkout
-# that travels:
-#   git sparse-checkout set --no-cone '/*' '!/assets/*/eagle2' '!/assets/*/hydra' '!/assets/*/medusa'
+#   --headers            only gpu-headers.tar.xz (no nvcc needed here)
+#   --model, --pieces    also the demo model as gpu-model/piece.* and its checksum, to be carried a few at a time
+#
+# The programs are without PTX, line numbers and oneDNN (draftscope fit works, slowly) and look for their libraries beside
+# themselves. cuBLASLt (half a gigabyte) is not among them: --numerics fast needs that machine's own. The first call needs no demo
+# model and none of its drafters and heads; to leave those 48 MB out of a checkout that travels:
+#   git sparse-checkout set --no-cone '/*' '!/assets/heads' '!/assets/drafters'
 #   git sparse-checkout disable                                                                        (back)
-# cuBLASLt (half a gigabyte) is not in it: --numerics fast needs that machine's own.
-# --pieces cuts the model into gpu-model/piece.*, to be carried a few at a time where transfers are limited.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-arch=90
-model=
-pieces=
+usage="usage: tests/gpu/bundle.sh [--arch 90] [--headers] [--model FILE [--pieces MB]]"
+arch=90 headers_only= model= pieces=40
 while [ $# -gt 0 ]; do
     case $1 in
-        --arch) arch=$2; shift 2 ;;
-        --model) model=$2; shift 2 ;;
-        --pieces) pieces=$2; shift 2 ;;
-        *) echo "usage: tests/gpu/bundle.sh [--arch 90] [--model FILE [--pieces MB]]" >&2; exit 2 ;;
+        --headers) headers_only=1; shift; continue ;;
+        --arch | --model | --pieces) [ $# -gt 1 ] || { echo "$usage" >&2; exit 2; } ;;
+        *) echo "$usage" >&2; exit 2 ;;
     esac
+    case $1 in
+        --arch) arch=$2 ;;
+        --model) model=$2 ;;
+        --pieces) pieces=$2 ;;
+    esac
+    shift 2
 done
-build=build/cuda-bundle
-cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DDRAFTSCOPE_CUDA=ON -DDRAFTSCOPE_GUI=OFF \
-    -DDRAFTSCOPE_BENCHMARKS=OFF "-DDRAFTSCOPE_CUDA_ARCHITECTURES=$arch" >/dev/null
-ninja -C "$build" draftscope test_device_ops test_device_engine test_device_demo gpu_cupti_graph_check
-rm -rf gpu-bundle
-mkdir -p gpu-bundle/tests gpu-bundle/lib
-strip -o gpu-bundle/draftscope "$build/draftscope"
-for test in test_device_ops test_device_engine test_device_demo gpu_cupti_graph_check; do strip -o "gpu-bundle/tests/$test" "$build/tests/$test"; done
-# All shared libraries but those of the C library, which must be the other machine's own.
-ldd gpu-bundle/draftscope gpu-bundle/tests/* | awk '/=> \//{print $3}' | sort -u |
-    grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so' | xargs -I{} cp -L {} gpu-bundle/lib/
-strip --strip-unneeded gpu-bundle/lib/*.so* 2>/dev/null || true
-if [ -n "$model" ] && [ -n "$pieces" ]; then
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Headers of fmt and nlohmann-json, and GoogleTest, as the packages of this system hold them.
+mkdir -p "$work/include" "$work/lib"
+cp -r /usr/include/fmt /usr/include/gtest /usr/include/nlohmann "$work/include/"
+cp "$(g++ -print-file-name=libgtest.a)" "$(g++ -print-file-name=libgtest_main.a)" "$work/lib/"
+tar -C "$work" -cJf gpu-headers.tar.xz include lib
+
+if [ -n "$model" ]; then
     rm -rf gpu-model
     mkdir gpu-model
     split -b "${pieces}M" -d "$model" gpu-model/piece.
-elif [ -n "$model" ]; then
-    cp "$model" gpu-bundle/model.gguf
+    sha256sum <"$model" >gpu-model/model.sha256
 fi
-du -sh gpu-bundle
+if [ -n "$headers_only" ]; then
+    du -h gpu-headers.tar.xz
+    exit 0
+fi
+
+build=build/cuda-bundle
+cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DDRAFTSCOPE_CUDA=ON -DDRAFTSCOPE_CUDA_SLIM=ON -DDRAFTSCOPE_ONEDNN=OFF \
+    -DDRAFTSCOPE_GUI=OFF -DDRAFTSCOPE_BENCHMARKS=OFF "-DDRAFTSCOPE_CUDA_ARCHITECTURES=$arch" \
+    '-DCMAKE_BUILD_RPATH=$ORIGIN/lib;$ORIGIN/../lib' '-DCMAKE_EXE_LINKER_FLAGS=-static-libstdc++ -Wl,--disable-new-dtags' >/dev/null
+ninja -C "$build" draftscope gpu_tests gpu_cupti_graph_check
+bundle=$work/gpu-bundle
+mkdir -p "$bundle/tests" "$bundle/lib"
+for program in draftscope tests/gpu_tests tests/gpu_cupti_graph_check; do strip -o "$bundle/$program" "$build/$program"; done
+# All shared libraries but those of the C and C++ libraries, which are the other machine's own.
+ldd "$build/draftscope" "$build"/tests/gpu_* | awk '/=> \//{print $3}' | sort -u |
+    grep -vE '/(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|ld-linux[^/]*)\.so' | xargs -I{} cp -L {} "$bundle/lib/"
+strip --strip-unneeded "$bundle"/lib/*.so*
+git describe --always --dirty >"$bundle/commit"
+tar -C "$work" -c gpu-bundle | xz -9e >gpu-bundle.tar.xz
+du -h gpu-bundle.tar.xz gpu-headers.tar.xz

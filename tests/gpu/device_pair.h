@@ -11,18 +11,20 @@
 #include "base/rng.h"
 #include "kernels/cpu/layout.h"
 #include "kernels/device.h"
+#if !defined(DS_GPU_ONLY)
 #include "tests/support/simt_device.h"
+#endif
 #include "tests/support/twin_device.h"
 
 /// Ops of a device beside the twin's: "cuda", or "simt1" and "simt2", the same kernels on the host with their
-/// threads in different orders. "_f16": its 16-bit values are fp16.
+/// threads in different orders. "_f16": its 16-bit values are fp16. DS_GPU_ONLY leaves the host's ones out.
 namespace draftscope::testing {
 
 class DevicePair : public ::testing::TestWithParam<std::string> {
   protected:
     void SetUp() override {
         if (GetParam().starts_with("simt")) {
-            device_ = make_simt_device(static_cast<unsigned>(GetParam()[4] - '0'));
+            device_ = make_host_device();
         } else {
             auto opened = kernels::open_cuda({.arena = false});
             if (!opened.ok()) GTEST_SKIP() << opened.error().message;
@@ -32,12 +34,25 @@ class DevicePair : public ::testing::TestWithParam<std::string> {
         device_->set_halves(kernels::Halves::f16);
         twin_.set_halves(kernels::Halves::f16);
     }
-    kernels::Device& device() { return *device_; }
+#if defined(DS_GPU_ONLY)
+    static std::unique_ptr<kernels::Device> make_host_device() {
+        return nullptr;
+    }
+#else
+    std::unique_ptr<kernels::Device> make_host_device() const {
+        return make_simt_device(static_cast<unsigned>(GetParam()[4] - '0'));
+    }
+#endif
+    kernels::Device& device() {
+        return *device_;
+    }
     /// Threads that take turns are slow: they do small sizes.
     bool too_large(std::int64_t operations) const {
         return GetParam().starts_with("simt") && operations > 250'000;
     }
-    kernels::Device& twin() { return twin_; }
+    kernels::Device& twin() {
+        return twin_;
+    }
     kernels::Bf16 half_of(float value) const {
         return twin_.halves() == kernels::Halves::f16 ? kernels::f16_of(value) : kernels::to_bf16(value);
     }
@@ -65,17 +80,25 @@ class DevicePair : public ::testing::TestWithParam<std::string> {
     TwinDevice twin_;
 };
 
-#if defined(DS_HAVE_CUDA)
-#define DS_CUDA_KINDS , "cuda", "cuda_f16"
+#if defined(DS_GPU_ONLY)
+#define DS_HOST_KINDS
+#define DS_HOST_KINDS_OF_HALVES
+#define DS_CUDA_KINDS "cuda", "cuda_f16"
+#elif defined(DS_HAVE_CUDA)
+#define DS_HOST_KINDS "simt1", "simt2",
+#define DS_HOST_KINDS_OF_HALVES "simt1", "simt2", "simt2_f16",
+#define DS_CUDA_KINDS "cuda", "cuda_f16"
 #else
+#define DS_HOST_KINDS "simt1", "simt2"
+#define DS_HOST_KINDS_OF_HALVES "simt1", "simt2", "simt2_f16"
 #define DS_CUDA_KINDS
 #endif
 inline auto device_kinds() {
-    return ::testing::Values("simt1", "simt2" DS_CUDA_KINDS);
+    return ::testing::Values(DS_HOST_KINDS DS_CUDA_KINDS);
 }
 /// For suites whose ops compute with 16-bit values.
 inline auto device_kinds_of_halves() {
-    return ::testing::Values("simt1", "simt2", "simt2_f16" DS_CUDA_KINDS);
+    return ::testing::Values(DS_HOST_KINDS_OF_HALVES DS_CUDA_KINDS);
 }
 inline std::string kind_of(const ::testing::TestParamInfo<std::string>& instance) {
     return instance.param;

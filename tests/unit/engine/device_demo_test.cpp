@@ -73,7 +73,7 @@ TEST_P(DeviceDemo, BestTokensAreTheCpusWhereTheyAreClear) {
     RecordProperty("unclear", unclear);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, DeviceDemo, device_kinds(), kind_of);
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceDemo, engine_device_kinds(), kind_of);
 
 }  // namespace
 }  // namespace draftscope::testing

@@ -496,8 +496,8 @@ TEST(DeviceMatrix, OpsOfMatricesAreTheCpus) {
     EXPECT_EQ(a, b);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, DeviceEngine, device_kinds(), kind_of);
-INSTANTIATE_TEST_SUITE_P(Devices, DeviceTargets, device_kinds(), kind_of);
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceEngine, engine_device_kinds(), kind_of);
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceTargets, engine_device_kinds(), kind_of);
 
 }  // namespace
 }  // namespace draftscope::testing

@@ -166,7 +166,7 @@ TEST_P(DeviceNumerics, FollowsACheckpointInF16) {
     EXPECT_GT(as_f16, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, DeviceNumerics, device_kinds(), kind_of);
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceNumerics, engine_device_kinds(), kind_of);
 
 }  // namespace
 }  // namespace draftscope::testing

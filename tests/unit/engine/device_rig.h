@@ -55,7 +55,7 @@ struct TwinExec {
     std::string why_not;
 };
 
-inline auto device_kinds() {
+inline auto engine_device_kinds() {
 #if defined(DS_HAVE_CUDA)
     return ::testing::Values("twin", "cuda");
 #else

@@ -529,7 +529,7 @@ TEST_P(DeviceRounds, ARouterLiesThereOnceWhereRoundsDo) {
     EXPECT_EQ(on_.twin->besides(), 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, DeviceRounds, device_kinds(), kind_of);
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceRounds, engine_device_kinds(), kind_of);
 
 }  // namespace
 }  // namespace draftscope::testing

@@ -119,7 +119,7 @@ TEST_P(DeviceShortlistsTest, AreThoseOfWholeProducts) {
             }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, DeviceShortlistsTest, device_kinds(), kind_of);
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceShortlistsTest, engine_device_kinds(), kind_of);
 
 }  // namespace
 }  // namespace draftscope::testing

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "kernels/cpu/gemm_block.h"
 #include "tests/unit/kernels/kernels_test_util.h"
 
 namespace draftscope::kernels {
@@ -29,7 +30,22 @@ struct Shape {
 // Every way the result is cut: tall, wide, small over a long sum, one row, odd ends.
 const Shape shapes[] = {{1, 1, 1}, {7, 5, 3}, {1100, 24, 40}, {37, 4100, 19}, {130, 24, 3000}};
 
-TEST(Gemm, IsTheProductForEveryLayoutAndCut) {
+/// The whole product as one block of the plain loops.
+void gemm_by_loops(Operand a_as, const Table& a, Operand b_as, const Table& b, Table& c, bool accumulate) {
+    GemmBlock block{a_as, b_as, c.rows, c.cols, a_as == Operand::plain ? a.cols : a.rows};
+    block.a = a.data.data();
+    block.a_stride = a.cols;
+    block.b = b.data.data();
+    block.b_stride = b.cols;
+    block.c = c.data.data();
+    block.c_stride = c.cols;
+    block.accumulate = accumulate;
+    gemm_block(block);
+}
+
+class Gemm : public ::testing::TestWithParam<bool> {};  // by plain loops
+
+TEST_P(Gemm, IsTheProductForEveryLayoutAndCut) {
     const auto exec = make_cpu_exec(2);
     for (const Shape& s : shapes) {
         const Table a = random_table(s.m, s.k, 1), b = random_table(s.k, s.n, 2);
@@ -38,9 +54,14 @@ TEST(Gemm, IsTheProductForEveryLayoutAndCut) {
             for (int layout = 0; layout < 4; ++layout) {
                 Table c = random_table(s.m, s.n, 3);
                 const Table before = c;
-                gemm(*exec, layout & 1 ? Operand::transposed : Operand::plain, (layout & 1 ? at : a).view(),
-                     layout & 2 ? Operand::transposed : Operand::plain, (layout & 2 ? bt : b).view(),
-                     c.view(), accumulate);
+                const Operand a_as = layout & 1 ? Operand::transposed : Operand::plain;
+                const Operand b_as = layout & 2 ? Operand::transposed : Operand::plain;
+                const Table &left = layout & 1 ? at : a, &right = layout & 2 ? bt : b;
+                if (GetParam()) {
+                    gemm_by_loops(a_as, left, b_as, right, c, accumulate);
+                } else {
+                    gemm(*exec, a_as, left.view(), b_as, right.view(), c.view(), accumulate);
+                }
                 for (int r = 0; r < s.m; r += 3) {
                     for (int j = 0; j < s.n; j += 7) {
                         double exact = accumulate ? before.at(r, j) : 0.0, size = std::abs(exact);
@@ -59,7 +80,9 @@ TEST(Gemm, IsTheProductForEveryLayoutAndCut) {
     }
 }
 
-TEST(Gemm, IsTheSameBitsAtEveryThreadCount) {
+INSTANTIATE_TEST_SUITE_P(Products, Gemm, ::testing::Bool());
+
+TEST(GemmThreads, GiveTheSameBitsAtEveryCount) {
     const auto one = make_cpu_exec(1);
     for (const int threads : {2, 3, 5}) {
         const auto many = make_cpu_exec(threads);

@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""Runs tests/gpu/checklist.sh without a GPU: a driver, ncu and compute-sanitizer that are made up, kernels on the host.
+
+usage: tests/gpu/checklist_test.py TEST_DEVICE_OPS [unittest arguments]     TEST_DEVICE_OPS: the built program
+"""
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+OPS = None  # the real test program
+
+# Suites that really run, on the host; the others only say that they did.
+GPU_TESTS = r"""#!/usr/bin/env bash
+filter=
+for argument in "$@"; do case $argument in --gtest_filter=*) filter=${argument#*=} ;; --gtest_list_tests) exec "$REAL_OPS" "$@" ;; esac; done
+case "$filter" in
+    *"$HANG"*) [ -z "$HANG" ] || { echo started; sleep 300; } ;;
+esac
+case "$filter" in
+    *"$FAIL"*) [ -z "$FAIL" ] || { echo "[  FAILED  ] $filter"; echo "wrong product" >&2; exit 1; } ;;
+esac
+case "$filter" in
+    *RouterOps*) exec "$REAL_OPS" "--gtest_filter=*RouterOps.StripesOfAnySize/simt1" ;;
+    *DeviceOps.Add*) exec "$REAL_OPS" "--gtest_filter=*DeviceOps.Add/simt1" ;;
+    *TypicalOps*) echo "[  SKIPPED ] $filter" ;;
+    *) echo "[       OK ] Devices/${filter}/simt1 (1 ms)" ;;
+esac
+"""
+DRAFTSCOPE = r"""#!/usr/bin/env bash
+case "$1" in
+    doctor) echo '{"gpu": "made up"}' ;;
+    kernels) echo '{"device": "made up", "vocab": 128256, "hidden": 4096, "read_gb_per_s": 4000.0, "ops": [{"op": "head", "mode": "cold", "rows": 1, "median_us": 261.5, "best_us": 260.0, "gb_per_s": 4018.0}]}' ;;
+    bench) echo '{"target": "synthetic", "acceptance": "replayed", "methods": [{"method": "eagle3 x specvocab", "tau": 4.4, "tokens_per_second": 612.5, "speedup": 3.1}]}' ;;
+    run) echo '{"prompts": [{"tokens": [1, 2, 3]}], "totals": {"tokens_per_second": 201.5, "tau": 1.0}, "phases": [{"name": "verify", "median_us": 4800.0}], "gpu": {"graphs": 7, "graphs_refused": 0}}' ;;
+    *) echo ok ;;
+esac
+"""
+NCU = r"""#!/usr/bin/env bash
+[ "$1" = --version ] && exit 0
+echo '==PROF== Connected'
+echo '"ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"'
+echo '"0","head_kernel<1>(HeadOp)","GPU Speed Of Light Throughput","DRAM Throughput","%","87.5"'
+echo '"0","head_kernel<1>(HeadOp)","GPU Speed Of Light Throughput","Duration","us","262.1"'
+"""
+SANITIZER = r"""#!/usr/bin/env bash
+[ "$1" = --version ] && exit 0
+while [ "${1#--}" != "$1" ]; do case $1 in --tool | --error-exitcode) shift 2 ;; *) shift ;; esac; done
+exec "$@"
+"""
+SMI = "#!/bin/sh\necho 'Driver Version : 580.0'\necho 'Product Name : Made up'\n"
+
+
+def program(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+class Call:
+    """A finished call: exit code, summary, marks by step, log texts and the files that came back."""
+
+    def __init__(self, code, results):
+        self.code = code
+        self.files = sorted(results.iterdir())
+        self.summary = (results / "summary.md").read_text()
+        self.outcomes = {}
+        for name, outcome, text in re.findall(r"^\| (\w[\w-]*) \| (ok|failed|left) \| (.*) \|$", self.summary, re.M):
+            self.outcomes[name] = (outcome, text)
+        with tarfile.open(results / "gpu-results.tar.gz") as archive:
+            self.packed = {member.name: archive.extractfile(member).read().decode() for member in archive if member.isfile()}
+
+    def log(self, name):
+        return self.packed[f"logs/{name}.log"]
+
+
+class Checklist(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.path = Path(self.folder.name)
+        self.results = self.path / "results"
+        program(self.path / "bin/nvidia-smi", SMI)
+        program(self.path / "bin/ncu", NCU)
+        program(self.path / "bin/compute-sanitizer", SANITIZER)
+        program(self.path / "programs/tests/gpu_tests", GPU_TESTS)
+        program(self.path / "programs/tests/gpu_cupti_graph_check", "#!/bin/sh\necho ok\n")
+        program(self.path / "programs/draftscope", DRAFTSCOPE)
+
+    def environment(self, **changes):
+        return {**os.environ, "PATH": f"{self.path / 'bin'}:{os.environ['PATH']}", "TMPDIR": str(self.path),
+                "DRAFTSCOPE_PROGRAMS": str(self.path / "programs"), "DRAFTSCOPE_GPU_KIND": "simt1", "REAL_OPS": OPS,
+                "HANG": "", "FAIL": "", "DRAFTSCOPE_DEMO_MODEL": "", "DRAFTSCOPE_RESULTS": str(self.results), **changes}
+
+    def call(self, *arguments, **changes):
+        done = subprocess.run([ROOT / "tests/gpu/checklist.sh", *arguments], env=self.environment(**changes), text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=100, check=False)
+        self.output = done.stdout
+        return Call(done.returncode, self.results)
+
+    def test_a_whole_call_marks_measures_and_goes_on_behind_a_suite_that_hangs(self):
+        call = self.call("--limit", "ops_CutOps=3", "--limit", "memcheck_CutOps=3", "--limit", "racecheck_CutOps=3", HANG="CutOps")
+        self.assertEqual(call.code, 1)
+        found = call.outcomes
+        for name in ("gpu_opens", "ops_matmul", "ops_head", "ops_RouterOps", "ops_TreeOps", "kernels_llama_8b", "ncu_target", "bench_8b",
+                     "run_8b", "text_same", "text_graphs_kept", "cupti_kernels", "run_tier2", "memcheck_matmul", "racecheck_RouterOps"):
+            self.assertEqual(found[name][0], "ok", (name, found[name]))
+        self.assertIn("StripesOfAnySize/simt1", call.log("ops_RouterOps"))
+        self.assertEqual(found["ops_CutOps"], ("failed", "killed at its limit of 3 s"))
+        # A suite whose tests were all skipped did not run on a GPU.
+        self.assertEqual(found["ops_TypicalOps"], ("failed", "no test ran on the GPU"))
+        self.assertEqual(found["demo_none"], ("left", "no demo model"))
+        for text in ("Product Name : Made up", "| head | cold | 1 | 261.50 |", "| eagle3 x specvocab | 4.400 | 612.5 | 7.184 | 3.100 |",
+                     "201.5 tok/s", "| head_kernel<1> | 262.1 us | 87.5 % |"):
+            self.assertIn(text, call.summary)
+        self.assertIn("logs/ops_CutOps.failed", call.packed)
+        self.assertEqual(call.packed["summary.md"], call.summary)
+        self.assertLessEqual(len(call.files), 8)
+        self.assertLess(max(path.stat().st_size for path in call.files), 16 << 20)
+        self.assertFalse(any("initcheck" in name for name in found))
+        # The next call runs what this one did not pass, and nothing else.
+        earlier = self.path / "earlier.md"
+        earlier.write_text(call.summary)
+        again = self.call("--passed", earlier, "ops_CutOps", "ops_head", "kernels_*")
+        self.assertEqual(again.outcomes["ops_head"], ("ok", "in an earlier call"))
+        self.assertEqual(again.outcomes["ops_CutOps"][0], "ok")
+        self.assertNotIn("logs/ops_head.log", again.packed)
+        self.assertEqual(again.code, 0)
+
+    def test_without_a_gpu_the_call_ends_at_once(self):
+        program(self.path / "bin/nvidia-smi", "#!/bin/sh\necho 'no devices were found'\nexit 6\n")
+        call = self.call()
+        self.assertEqual(call.code, 1)
+        self.assertEqual(call.outcomes["device"][0], "failed")
+        self.assertIn("Ended early: no GPU that runs a kernel", call.summary)
+        self.assertNotIn("ops_matmul", call.outcomes)
+
+    def test_programs_that_do_not_open_the_gpu_end_the_call(self):
+        call = self.call(FAIL="DeviceOps.Add")
+        self.assertEqual(call.outcomes["gpu_opens"][0], "failed")
+        self.assertNotIn("ops_matmul", call.outcomes)
+
+    def test_a_wrong_product_goes_to_its_sanitizer_and_stops_what_builds_on_it(self):
+        call = self.call("device", "programs", "gpu_opens", "ops_*", "*check_matmul", "*check_head", "kernels_llama_8b", "text_none",
+                         FAIL="DeviceOps.Matmul*/")
+        found = call.outcomes
+        self.assertEqual(found["ops_matmul"][0], "failed")
+        self.assertIn("wrong product", found["ops_matmul"][1])
+        names = list(found)
+        self.assertLess(names.index("memcheck_matmul"), names.index("kernels_llama_8b"))
+        self.assertEqual(found["racecheck_matmul"][0], "failed")
+        self.assertEqual(found["ops_head"][0], "ok")
+        self.assertEqual(found["memcheck_head"][0], "ok")
+        for name in ("kernels_llama_8b", "text_none"):
+            self.assertEqual(found[name], ("left", "ops_matmul failed"))
+
+    def test_what_does_not_fit_is_left(self):
+        call = self.call("--seconds", "4")
+        self.assertEqual(call.outcomes["device"], ("left", "no time"))
+        self.assertEqual(call.outcomes["kernels_llama_8b"][0], "left")
+        self.assertEqual(call.code, 1)
+
+    def test_a_call_that_is_ended_brings_its_results(self):
+        with subprocess.Popen([ROOT / "tests/gpu/checklist.sh"], env=self.environment(HANG="TreeOps"), stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as process:
+            self.addCleanup(process.kill)
+            for _ in range(600):
+                hanging = [path.read_text() for path in self.path.glob("tmp.*/logs/ops_TreeOps.log")]
+                if (hanging == ["started\n"] and list(self.path.glob("tmp.*/logs/ops_matmul.ok"))) or process.poll() is not None:
+                    break
+                time.sleep(0.1)
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(30), 128 + signal.SIGTERM)
+            self.assertEqual(hanging, ["started\n"])
+        call = Call(143, self.results)
+        self.assertEqual(call.outcomes["ops_matmul"][0], "ok")
+        self.assertRegex(call.outcomes["ops_TreeOps"][1], "ended with the call")
+        self.assertIn("ended by signal 15", call.summary)
+        self.assertIn("logs/ops_TreeOps.log", call.packed)
+        left = subprocess.run(["pgrep", "-f", str(self.path / "programs")], stdout=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(left.stdout, "")
+
+    def test_wrong_usage_is_refused(self):
+        for arguments in (["--seconds", "soon"], ["--result", "x"], ["--results"], ["--passed", "/nowhere.md"], ["--limit", "x"]):
+            done = subprocess.run([ROOT / "tests/gpu/checklist.sh", *arguments], env=self.environment(), stderr=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, check=False)
+            self.assertEqual(done.returncode, 2, arguments)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    OPS = sys.argv.pop(1)
+    unittest.main()
