@@ -125,6 +125,46 @@ TEST_F(TraceReplay, TraceSaysWhatItRecorded) {
     EXPECT_TRUE(fs::exists(trace() + "/trace.safetensors"));
 }
 
+/// A file for one of the heads is no matter to the others, nor to plain decoding; a file for none is.
+TEST_F(TraceReplay, BenchTakesAFileThatOneMethodUses) {
+    const Words words = {"bench",
+                         "--model",
+                         model_,
+                         "--prompts",
+                         folder_->file("prompts.jsonl"),
+                         "--drafter",
+                         "eagle2:" + folder_->file("eagle2"),
+                         "--limit",
+                         "1",
+                         "--max-new",
+                         "6",
+                         "--threads",
+                         "1",
+                         "--quiet",
+                         "--json"};
+    const Finished done = go(words + ranking() + Words{"--heads", "full,fr-spec:v=64"});
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    EXPECT_EQ(json::parse(done.out, nullptr, false)["methods"].size(), 3u);
+    expect_one_line_error(go(words + ranking() + Words{"--heads", "full,microspec"}),
+                          {"ranking.safetensors", "none of the heads is fr-spec"});
+    const Words two = ranking() + ranking() + Words{"--heads", "full,fr-spec:v=64"};
+    expect_one_line_error(go(words + two), {"two files for head fr-spec"});
+    expect_one_line_error(go(replay_words() + two), {"two files for head fr-spec"});
+}
+
+/// What replay --json prints is what --acceptance trace: reads.
+TEST_F(TraceReplay, RunFollowsTheAcceptanceThatReplayFound) {
+    const Finished replayed =
+        go(replay_words() + ranking() + Words{"--heads", "full,fr-spec:v=64", "--json"});
+    ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
+    write_text(folder_->file("replayed.json"), replayed.out);
+    const Words follow = {"--acceptance", "trace:" + folder_->file("replayed.json"), "--head"};
+    const Finished same = go(run_words() + ranking() + follow + Words{"fr-spec:v=64"});
+    EXPECT_EQ(same.exit_code, 0) << same.err;
+    expect_one_line_error(go(run_words() + follow + Words{"microspec:wmax=64"}),
+                          {"head microspec:wmax=64 runs", "full, fr-spec:v=64"});
+}
+
 TEST_F(TraceReplay, ReplayGivesTheTauOfTheLiveRun) {
     const Finished replayed =
         go(replay_words() + ranking() + Words{"--heads", "full,fr-spec:v=64", "--json"});
