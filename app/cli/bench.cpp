@@ -168,11 +168,11 @@ void print_report(const BenchReport& report) {
     if (report.cancelled) std::printf("stopped: of the blocks that every method had finished\n");
 }
 
-int do_bench(Options& options, const CLI::App& command) {
+int do_bench(Options& options) {
     if (!options.heads.empty()) options.config.heads = split_specs(options.heads);
     std::vector<std::string> heads = options.config.heads;
     heads.insert(heads.end(), options.config.methods.begin(), options.config.methods.end());
-    if (const Status used = check_sampling_used(command, options.config.run, heads); !used.ok())
+    if (const Status used = check_sampling_used(options.config.run, heads); !used.ok())
         return report(used.error());
     options.config.plain = !options.no_plain;
     Gate gate;
@@ -224,9 +224,7 @@ void add_bench(CLI::App& program, Action& action) {
     command->add_flag("--json", options->output.json,
                       "print one JSON document on stdout and nothing else there");
     command->add_flag("--quiet", options->output.quiet, "no progress");
-    command->callback([options, command, &action] {
-        action = [options, command] { return do_bench(*options, *command); };
-    });
+    command->callback([options, &action] { action = [options] { return do_bench(*options); }; });
 }
 
 }  // namespace draftscope::cli

@@ -44,21 +44,21 @@ void add_threads_option(CLI::App& command, int& threads) {
         ->transform(CLI::Validator(cut, ""));
 }
 
-Status check_sampling_used(const CLI::App& command, const RunConfig& config,
-                           std::span<const std::string> heads) {
+Status check_sampling_used(const RunConfig& config, std::span<const std::string> heads) {
     if (config.temperature != 0) return {};
-    const auto given = [&](const char* option) { return command.get_option(option)->count() > 0; };
-    const bool replayed = config.acceptance != "real";  // which drafts are kept is drawn with the seed
-    for (const char* option : {"--top-p", "--top-k", "--seed"})
-        if (given(option) && !(replayed && option == std::string_view("--seed")))
+    const RunConfig defaults;
+    const bool replayed = config.acceptance != defaults.acceptance;  // the seed draws which drafts are kept
+    for (const auto& [used, option] : {std::pair(config.top_p != defaults.top_p, "--top-p"),
+                                       {config.top_k != defaults.top_k, "--top-k"},
+                                       {config.seed != defaults.seed && !replayed, "--seed"}})
+        if (used)
             return bad_input(
                 "{}: changes nothing at temperature 0, which is greedy; leave it out or give --temperature",
                 option);
     const bool spreads = std::any_of(heads.begin(), heads.end(), [](const std::string& head) {
         return head.find("+rdk") != std::string::npos;
     });
-    const auto* verify = command.get_option_no_throw("--verify");
-    if (verify == nullptr || verify->count() == 0 || spreads) return {};
+    if (spreads) return {};
     DS_ASSIGN(const VerifySpec spec, parse_verify_spec(config.verify));
     if (spec.rule == VerifyRule::match) return {};
     return bad_input(
@@ -71,7 +71,8 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
                        "target: a GGUF file, a model folder or synthetic:NAME (default: the demo model)");
     command.add_option("--drafter", config.drafter, "NAME[:PATH], one of " + known_drafters())
         ->capture_default_str();
-    command.add_option("--artefact", config.artefacts, "HEAD=PATH, file that a head needs (repeatable)");
+    command.add_option("--artefact", config.artefacts,
+                       "HEAD=PATH, file that a head needs (repeatable, one a head)");
     command.add_option("--tree", config.tree,
                        "depth=3,topk=4,nodes=12[,order=fr] | chain=6 | paper:fr-spec ... | "
                        "choices:mc_sim_7b_63 | choices:FILE | auto (measured on the first prompts)");

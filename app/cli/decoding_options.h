@@ -18,8 +18,7 @@ std::string known_heads();
 void add_threads_option(CLI::App& command, int& threads);
 /// Refuses what was given and changes nothing under greedy decoding: --top-p, --top-k, --seed and, unless one
 /// of `heads` redistributes its drafts' probabilities, --verify with another rule.
-Status check_sampling_used(const CLI::App& command, const RunConfig& config,
-                           std::span<const std::string> heads);
+Status check_sampling_used(const RunConfig& config, std::span<const std::string> heads);
 /// How to decode, heads apart: the options that `run` and `bench` share.
 void add_decoding_options(CLI::App& command, RunConfig& config);
 

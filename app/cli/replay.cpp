@@ -243,7 +243,8 @@ void add_replay(CLI::App& program, Action& action) {
     command->add_option("--tree", config.tree,
                         "depth=3,topk=4,nodes=12[,order=fr] | chain=6 | paper:fr-spec ... | "
                         "choices:mc_sim_7b_63 | choices:FILE");
-    command->add_option("--artefact", config.artefacts, "HEAD=PATH, file that a head needs (repeatable)");
+    command->add_option("--artefact", config.artefacts,
+                        "HEAD=PATH, file that a head needs (repeatable, one a head)");
     command->add_option("--model", config.model,
                         "the target's files, of which only LM head and embedding are read (default: the "
                         "trace's weights.safetensors, else the demo model)");

@@ -236,7 +236,7 @@ int do_run(const Options& options) {
 /// What was asked for and would change nothing.
 Status check_used(const CLI::App& command, const RunConfig& config) {
     const std::string heads[] = {config.head, config.shadow};
-    DS_TRY(check_sampling_used(command, config, heads));
+    DS_TRY(check_sampling_used(config, heads));
     const std::string id = config.drafter.substr(0, config.drafter.find(':'));
     if (id == "none" && command.get_option("--tree")->count() > 0)
         return bad_input("--tree: drafter none drafts nothing; leave it out or choose another drafter");

@@ -104,9 +104,9 @@ void add_trace(CLI::App& program, Action& action) {
     command->add_flag("--json", options->output.json,
                       "print one JSON document on stdout and nothing else there");
     command->add_flag("--quiet", options->output.quiet, "no progress");
-    command->callback([options, command, &action] {
-        action = [options, command] {
-            const Status used = check_sampling_used(*command, options->config.run, {});
+    command->callback([options, &action] {
+        action = [options] {
+            const Status used = check_sampling_used(options->config.run, {});
             return used.ok() ? do_trace(*options) : report(used.error());
         };
     });

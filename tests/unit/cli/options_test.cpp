@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <pwd.h>
 
 #include <map>
@@ -79,7 +80,7 @@ TEST_F(CommandOptions, WhatChangesNothingAtTemperatureZeroIsRefused) {
         sampled.insert(sampled.end(), {"--temperature", "0.7"});
         EXPECT_EQ(decode(sampled).exit_code, 0) << more[0];
     }
-    EXPECT_EQ(decode({"--verify", "match"}).exit_code, 0);
+    EXPECT_EQ(decode({"--verify", "match", "--top-p", "1", "--top-k", "0"}).exit_code, 0);
     EXPECT_EQ(decode({"--seed", "3", "--acceptance", "rate:0.5"}).exit_code, 0);
     write_text(folder_.file("prompts.jsonl"), "{\"prompt\": \"hello\"}\n");
     expect_one_line_error(
@@ -173,6 +174,36 @@ TEST_F(CommandOptions, ReplayedAcceptanceIsThatOfTheHeadThatRuns) {
                           {"head microspec runs", "full, microspec:wmax=64", "#HEAD"});
     expect_one_line_error(draft({"--acceptance", trace + "#coral"}), {"coral", "full, microspec:wmax=64"});
     expect_one_line_error(decode({"--acceptance", trace}), {"without heads", "full, microspec:wmax=64"});
+}
+
+/// Plain decoding drafts nothing, so that no head of the file is looked for.
+TEST_F(CommandOptions, BenchReplaysTheAcceptanceOfEachMethod) {
+    write_text(folder_.file("replay.json"),
+               R"({"heads": [{"head": "full", "histogram": [0, 0, 0, 9]},
+                             {"head": "microspec:wmax=64", "histogram": [9]}]})");
+    write_text(folder_.file("prompts.jsonl"), "{\"prompt\": \"hello you\"}\n");
+    const Finished done =
+        run(folder_, {"bench", "--model", model_, "--drafter", "eagle2:" + folder_.file("eagle2"),
+                      "--prompts", folder_.file("prompts.jsonl"), "--heads", "full,microspec:wmax=64",
+                      "--max-new", "8", "--tree", "chain=3", "--threads", "1", "--quiet", "--json",
+                      "--acceptance", "trace:" + folder_.file("replay.json")});
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    const json methods = json::parse(done.out)["methods"];
+    EXPECT_DOUBLE_EQ(methods[0]["tau"], 1.0);
+    EXPECT_GT(methods[1]["tau"], 2.0);
+    EXPECT_DOUBLE_EQ(methods[2]["tau"], 1.0);
+}
+
+/// Nothing is fetched: the part has no such name.
+TEST_F(CommandOptions, ScriptsStartWithoutHome) {
+    const std::string script = std::string(DS_SOURCE_DIR) + "/tools/fetch_deps.sh";
+    for (const char* home : {"-u HOME", "HOME="}) {
+        const std::string log = folder_.file("log");
+        const int status =
+            std::system(fmt::format("env -u XDG_CACHE_HOME {} {} nothing 2>{}", home, script, log).c_str());
+        EXPECT_EQ(WEXITSTATUS(status), 2) << read_text(log);
+        EXPECT_NE(read_text(log).find("unknown part 'nothing'"), std::string::npos) << read_text(log);
+    }
 }
 
 TEST_F(CommandOptions, LostOutputIsAnError) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <mutex>
 
+#include "app/jobs/capabilities.h"
 #include "storage/capture_file.h"
 #include "tests/unit/jobs/tiny_files.h"
 
@@ -52,6 +53,11 @@ TEST_F(ControllerTest, RunsToTheEndAndTellsWhatThereIsToChoose) {
     EXPECT_EQ(status.error, "");
     EXPECT_EQ(status.config, files_.config());
     EXPECT_FALSE(status.capability_line.empty());
+    // As doctor and captures have it.
+    for (const Capability& capability : describe_capabilities().capabilities) {
+        EXPECT_NE(status.capability_line.find(capability.name + ": " + capability.brief), std::string::npos);
+        EXPECT_NE(status.capability_details.find(capability.state), std::string::npos) << capability.name;
+    }
     ASSERT_GE(status.heads.size(), 2u);
     EXPECT_EQ(status.heads[0].spec, "full");
     EXPECT_GE(status.drafters.size(), 3u);
