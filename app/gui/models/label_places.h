@@ -33,6 +33,17 @@ class LabelPlaces {
         return std::nullopt;
     }
 
+    /// The same; where none is free, takes the first one inside the frame.
+    std::optional<LabelBox> place_always(const std::vector<LabelBox>& candidates) {
+        if (const auto box = place(candidates)) return box;
+        for (const LabelBox& box : candidates)
+            if (box.inside(frame_)) {
+                take(box);
+                return box;
+            }
+        return std::nullopt;
+    }
+
   private:
     bool is_free(const LabelBox& box) const {
         for (const LabelBox& other : taken_)

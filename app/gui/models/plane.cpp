@@ -89,6 +89,12 @@ void add_points(PlaneModel& model, const std::vector<HeadComparison>& heads) {
         model.interval_text = "the full head alone, at (1, 1) by definition";
 }
 
+bool same(const PlaneWindow& a, const PlaneWindow& b) {
+    const auto near_by = [](double x, double y) { return std::abs(x - y) < 1e-6; };
+    return near_by(a.nu_min, b.nu_min) && near_by(a.nu_max, b.nu_max) && near_by(a.rho_min, b.rho_min) &&
+           near_by(a.rho_max, b.rho_max);
+}
+
 std::string number_text(const char* name, const std::optional<double>& value) {
     return value ? fmt::format("{} {:.2f}  ", name, *value) : std::string();
 }
@@ -163,6 +169,22 @@ bool holds(const PlaneWindow& window, std::span<const PlanePoint> points, double
         return point.nu - nu >= window.nu_min && point.nu + nu <= window.nu_max &&
                point.rho_tau - rho >= window.rho_min && point.rho_tau + rho <= window.rho_max;
     });
+}
+
+bool PlaneView::follow(std::span<const PlanePoint> points, double nu_margin, double rho_margin, bool fit) {
+    const auto driving = points.last(points.empty() ? 0 : 1);
+    if (shown_ && !same(*shown_, window_)) moved_ = true;
+    const bool lost = moved_ && held_driving_ && !holds(*shown_, driving, 0, 0);
+    if (fit || lost || !shown_) moved_ = false;
+    if (moved_) return false;
+    if (shown_ && !fit && !lost && holds(window_, points, nu_margin, rho_margin)) return false;
+    window_ = fit_window(points, nu_margin, rho_margin);
+    return true;
+}
+
+void PlaneView::show(const PlaneWindow& shown, std::span<const PlanePoint> points) {
+    shown_ = shown;
+    held_driving_ = !points.empty() && holds(shown, points.last(1), 0, 0);
 }
 
 PlaneModel build_plane(const Snapshot& snapshot, RowId run_id) {

@@ -56,6 +56,22 @@ PlaneWindow fit_window(std::span<const PlanePoint> points, double nu_margin, dou
 bool holds(const PlaneWindow& window, std::span<const PlanePoint> points, double nu_margin,
            double rho_margin);
 
+/// The axes' range: it follows the points until the user moves it, and again when the driving head's point
+/// would leave the view by itself. That head is the last one.
+class PlaneView {
+  public:
+    /// Before drawing; `fit` asks for the points. True when the axes are to be set to window().
+    bool follow(std::span<const PlanePoint> points, double nu_margin, double rho_margin, bool fit);
+    /// After drawing: what the axes show.
+    void show(const PlaneWindow& shown, std::span<const PlanePoint> points);
+    const PlaneWindow& window() const { return window_; }
+
+  private:
+    PlaneWindow window_;
+    std::optional<PlaneWindow> shown_;
+    bool moved_ = false, held_driving_ = false;
+};
+
 struct PlaneModel {
     std::string empty_text;          ///< no head has been measured at all
     std::string missing_text;        ///< why the live head has no point, "" when it has one

@@ -119,8 +119,9 @@ void label_marks(const Style& style, const CoverageModel& model, const std::vect
         const std::string text =
             fmt::format("{} {:.1f} %", model.heads[i].label, 100 * model.heads[i].coverage);
         const ImVec2 extent = style.ui->CalcTextSizeA(font, 1e9f, 0, text.c_str());
-        const auto box =
-            places.place(places_around(marks[i].x, marks[i].y, 0.55f * style.em, extent.x + 4, extent.y));
+        const auto around = places_around(marks[i].x, marks[i].y, 0.55f * style.em, extent.x + 4, extent.y);
+        const bool driving = model.heads[i].mode == HeadMode::drive;
+        const auto box = driving ? places.place_always(around) : places.place(around);
         if (!box) continue;
         list->AddRectFilled({box->left, box->top}, {box->right, box->bottom}, to_im(style.colours.panel), 2);
         list->AddText(style.ui, font, {box->left + 2, box->top}, to_im(style.colours.text), text.c_str());

@@ -181,6 +181,7 @@ void draw_edge(const Canvas& canvas, const Style& style, const TreeMemory& memor
     const std::string text = fmt::format("{:.2f}", child.edge_probability);
     const float size = std::max(font, 0.62f * style.em);
     const ImVec2 extent = style.ui->CalcTextSizeA(size, 1e9f, 0, text.c_str());
+    if (extent.x + 0.5f * style.em > b.x - a.x) return;  // it would lie over the parent's box
     const ImVec2 at(b.x - extent.x - 0.3f * style.em, b.y - extent.y / 2);
     canvas.list->AddRectFilled({at.x - 2, at.y}, {at.x + extent.x + 2, at.y + extent.y},
                                to_im(style.colours.panel, 0.9f), 2);

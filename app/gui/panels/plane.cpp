@@ -21,11 +21,8 @@ struct PlaneMemory {
     int group = -1;  ///< of published results; -1 = first with a pair
     bool published = true;
     RowId fitted_run = -1;
-    PlaneWindow window;                ///< that the view was last fitted to
-    std::optional<PlaneWindow> shown;  ///< by the last frame
+    PlaneView view;
     ImVec2 plot_size{0, 0};
-    bool moved = false;         ///< the user chose the view; until then it follows the points
-    bool held_driving = false;  ///< the driving head's point was in the last frame's view
 };
 
 std::uint32_t colour_of(const PanelContext& context, std::string_view head) {
@@ -183,8 +180,8 @@ std::vector<PointLabel> place_labels(const Style& style, const PlaneModel& model
         if (point.mode != HeadMode::drive && !point.reference) continue;
         const char* text = point.reference ? "full" : point.head.c_str();
         const ImVec2 extent = style.ui_bold->CalcTextSizeA(label_size * style.em, 1e9f, 0, text);
-        const auto box =
-            places.place(places_around(marks[i].x, marks[i].y, 0.75f * style.em, extent.x + 6, extent.y + 2));
+        const auto box = places.place_always(
+            places_around(marks[i].x, marks[i].y, 0.75f * style.em, extent.x + 6, extent.y + 2));
         if (box) labels.push_back({*box, text});
     }
     return labels;
@@ -250,38 +247,14 @@ void draw_points(PanelContext& context, const PlaneModel& model) {
     if (ImGui::IsMouseClicked(ImGuiMouseButton_Left)) context.config.head = hovered->head;
 }
 
-bool same(const PlaneWindow& a, const PlaneWindow& b) {
-    const auto near_by = [](double x, double y) { return std::abs(x - y) < 1e-6; };
-    return near_by(a.nu_min, b.nu_min) && near_by(a.nu_max, b.nu_max) && near_by(a.rho_min, b.rho_min) &&
-           near_by(a.rho_max, b.rho_max);
-}
-
-/// The axes follow the points until the user moves them, and again when the driving head's point would leave
-/// the view. True when they are to be set to `memory.window`.
-bool follow_points(PlaneMemory& memory, float em, bool fit) {
-    const ImVec2 size(std::max(memory.plot_size.x, 8 * em), std::max(memory.plot_size.y, 8 * em));
-    const double nu_margin = 0.8 * em / size.x, rho_margin = 0.8 * em / size.y;
-    const std::span<const PlanePoint> points = memory.model.points;
-    const std::span<const PlanePoint> driving = points.last(points.empty() ? 0 : 1);
-    if (memory.shown && !same(*memory.shown, memory.window)) memory.moved = true;
-    const bool lost =
-        memory.moved && memory.held_driving && !holds(*memory.shown, driving, nu_margin, rho_margin);
-    if (fit || lost || !memory.shown) memory.moved = false;
-    if (!memory.moved &&
-        (fit || lost || !memory.shown || !holds(memory.window, points, nu_margin, rho_margin))) {
-        memory.window = fit_window(points, nu_margin, rho_margin);
-        return true;
-    }
-    return false;
-}
-
 void draw_plot(PanelContext& context, PlaneMemory& memory, ImVec2 size, bool fit) {
     constexpr ImPlotFlags flags =
         ImPlotFlags_NoMenus | ImPlotFlags_NoBoxSelect | ImPlotFlags_NoMouseText | ImPlotFlags_NoLegend;
     if (!ImPlot::BeginPlot("##plane", size, flags)) return;
     const float em = context.style.em;
-    const bool set = follow_points(memory, em, fit);
-    const PlaneWindow& window = memory.window;
+    const ImVec2 room(std::max(memory.plot_size.x, 8 * em), std::max(memory.plot_size.y, 8 * em));
+    const bool set = memory.view.follow(memory.model.points, 0.8 * em / room.x, 0.8 * em / room.y, fit);
+    const PlaneWindow& window = memory.view.window();
     const ImPlotCond when = set ? ImPlotCond_Always : ImPlotCond_Once;
     ImPlot::SetupAxis(ImAxis_X1, "nu: head cost / full", ImPlotAxisFlags_NoGridLines);
     ImPlot::SetupAxis(ImAxis_Y1, "rho_tau: tau / full", ImPlotAxisFlags_NoGridLines);
@@ -297,10 +270,8 @@ void draw_plot(PanelContext& context, PlaneMemory& memory, ImVec2 size, bool fit
     draw_labels(context.style, labels);
     draw_points(context, memory.model);
     const ImPlotRect limits = ImPlot::GetPlotLimits();
-    memory.shown = PlaneWindow{limits.X.Min, limits.X.Max, limits.Y.Min, limits.Y.Max};
+    memory.view.show({limits.X.Min, limits.X.Max, limits.Y.Min, limits.Y.Max}, memory.model.points);
     memory.plot_size = extent;
-    memory.held_driving =
-        !memory.model.points.empty() && holds(*memory.shown, std::span(memory.model.points).last(1), 0, 0);
     ImPlot::EndPlot();
 }
 

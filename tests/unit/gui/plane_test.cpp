@@ -136,6 +136,26 @@ TEST(PlaneAxes, ALaterHeadOutsideIsNoticed) {
         EXPECT_FALSE(holds(window, std::vector{other}, 0.04, 0.04)) << other.nu << " " << other.rho_tau;
 }
 
+TEST(PlaneAxes, FollowThePointsUntilTheUserMovesThem) {
+    PlaneView view;
+    std::vector<PlanePoint> points = {point_at(1, 1), point_at(0.4, 0.9)};
+    EXPECT_TRUE(view.follow(points, 0.04, 0.04, false)) << "the first time";
+    view.show(view.window(), points);
+    EXPECT_FALSE(view.follow(points, 0.04, 0.04, false));
+    points.back() = point_at(0.3, 1.2);
+    EXPECT_TRUE(view.follow(points, 0.04, 0.04, false)) << "it has left the axes";
+    EXPECT_TRUE(holds(view.window(), points, 0.04, 0.04));
+    const PlaneWindow moved{0.1, 0.9, 1.1, 1.3};
+    view.show(moved, points);
+    EXPECT_FALSE(view.follow(points, 0.04, 0.04, false)) << "the user's view stays";
+    points.back() = point_at(0.3, 0.9);
+    EXPECT_TRUE(view.follow(points, 0.04, 0.04, false)) << "the live head does not leave it by itself";
+    view.show(view.window(), points);
+    view.show({0.5, 0.9, 0.6, 0.7}, points);
+    EXPECT_FALSE(view.follow(points, 0.04, 0.04, false)) << "the user moved it away";
+    EXPECT_TRUE(view.follow(points, 0.04, 0.04, true)) << "F fits";
+}
+
 TEST(Published, ResultsOfAnotherKappaSaySo) {
     const auto results = published_results();
     const auto pair = std::find_if(results.begin(), results.end(),
@@ -163,6 +183,10 @@ TEST(LabelPlaces, TakeTheFirstFreePlaceInsideTheFrame) {
         EXPECT_FALSE(box.overlaps({40, 40, 60, 60}));
     }
     EXPECT_FALSE(places.place({{95, 0, 120, 10}}).has_value()) << "none sticks out";
+    const std::vector<LabelBox> taken = {{90, 45, 110, 55}, {42, 42, 58, 58}};
+    EXPECT_FALSE(places.place(taken).has_value());
+    ASSERT_TRUE(places.place_always(taken).has_value()) << "the driving head has its name in any case";
+    EXPECT_EQ(places.place_always(taken)->left, 42);
 }
 
 TEST(Published, PairsAreThoseOfOnePaperAndFollowItsOwnModel) {
