@@ -2,6 +2,7 @@
 # usage: tools/with_torch.sh SCRIPT ARGUMENTS...   runs SCRIPT with `--python PYTHON` in front of its arguments, a Python
 # that has what docs/TRAINING.md installs. It is made once, in the user's cache folder (some GB are downloaded).
 set -euo pipefail
+export HOME="${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}"
 folder="${XDG_CACHE_HOME:-$HOME/.cache}/draftscope/python"
 python="$folder/bin/python"
 if ! "$python" -c 'import torch, safetensors, tokenizers, gguf, jinja2' 2>/dev/null; then

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -104,6 +105,12 @@ int report_usage(const CLI::App& program, const CLI::ParseError& wrong) {
     return 2;
 }
 
+/// Whether stdout is a pipe or socket whose reader is gone.
+bool reader_has_left() {
+    pollfd output{STDOUT_FILENO, POLLOUT, 0};
+    return poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
+}
+
 /// Writes out what stdout still holds; returns the exit code, which is never 0 when something was lost.
 /// A reader that closed its pipe wanted no more: that is told by no message.
 int finish_output(int exit_code) {
@@ -117,7 +124,7 @@ int finish_output(int exit_code) {
         reason = errno;
     }
     if (written) return exit_code;
-    if (reason != EPIPE)
+    if (reason != EPIPE && !reader_has_left())
         std::fprintf(stderr, "draftscope: writing to stdout failed%s%s; the output is incomplete\n",
                      reason != 0 ? ": " : "", reason != 0 ? std::strerror(reason) : "");
     return exit_code != 0 ? exit_code : 1;

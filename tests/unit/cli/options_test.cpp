@@ -221,6 +221,20 @@ TEST_F(CommandOptions, LostOutputIsAnError) {
     }
 }
 
+/// Also where the caller ignores the signal, as some launchers do.
+TEST_F(CommandOptions, AClosedPipeEndsQuietly) {
+    const std::string program = std::string(DS_BINARY_DIR) + "/draftscope", log = folder_.file("log");
+    // The reader is gone before the text is written, piece by piece.
+    const int status = std::system(
+        fmt::format(
+            "trap '' PIPE; {{ sleep 0.2; {} run --model {} --drafter ngram --prompt hello --max-new 8; }} "
+            "2>{} | true",
+            program, model_, log)
+            .c_str());
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(read_text(log), "");
+}
+
 TEST_F(CommandOptions, CapabilitiesAreTheSameInDoctorAndCapture) {
     const Finished done = run(folder_, {"doctor", "--no-probe", "--json"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
