@@ -35,15 +35,20 @@ struct WriterStats {
     std::int64_t rows = 0;
     std::int64_t transactions = 0;
     /// Rows of measurements that are not in the file, by reason; the file has them in table `loss`.
-    std::int64_t lost_queue = 0;    ///< the queue was full and nobody was to wait
-    std::int64_t lost_limit = 0;    ///< the limit was reached (`stop`)
-    std::int64_t dropped_ring = 0;  ///< oldest rows given up for newer ones (`ring`)
+    std::int64_t lost_queue = 0;       ///< the queue was full and nobody was to wait
+    std::int64_t lost_limit = 0;       ///< the limit was reached (`stop`)
+    std::int64_t dropped_ring = 0;     ///< oldest rows given up for newer ones (`ring`)
+    std::int64_t lost_error = 0;       ///< they came when writing had failed
+    std::int64_t lost_vocabulary = 0;  ///< token texts, which the disk had no room for
     std::string error;  ///< first write error ("" = none): the file keeps what was committed before it
 };
 /// Kinds of table `loss` that the writer itself makes; such runs have gaps.
 inline constexpr std::string_view loss_queue_full = "storage_queue_full";
 inline constexpr std::string_view loss_limit = "capture_limit";
 inline constexpr std::string_view loss_ring = "ring_dropped";
+inline constexpr std::string_view loss_error = "storage_error";
+/// No gap: token texts alone are missing.
+inline constexpr std::string_view loss_vocabulary = "vocabulary";
 
 /// Writes records to a new capture file on a thread of its own, which alone writes and checkpoints.
 /// `push` never touches the disk; with WhenQueueFull::wait it waits while the queue is full, unless

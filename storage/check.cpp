@@ -63,7 +63,7 @@ constexpr const char* rules[] = {
     "JOIN run ON run.id = p.run_id AND run.ended = 'ok' LEFT JOIN round r ON r.prompt_id = p.id "
     // A run that says it lost rows has gaps by its own account.
     "WHERE p.finish IS NOT NULL AND NOT EXISTS (SELECT 1 FROM loss WHERE loss.run_id = p.run_id AND kind IN "
-    "('storage_queue_full', 'capture_limit', 'ring_dropped')) GROUP BY p.id "
+    "('storage_queue_full', 'capture_limit', 'ring_dropped', 'storage_error')) GROUP BY p.id "
     "HAVING p.generated_tokens <> coalesce(sum(r.committed), 0) + min(1, p.generated_tokens)",
     "SELECT 'prompt ' || prompt_id || ' has ' || count(*) || ' tokens at position ' || position FROM token "
     "GROUP BY prompt_id, position HAVING count(*) > 1",
@@ -98,7 +98,11 @@ constexpr const char* remarks_sql =
     "|| round((SELECT (max(monotonic_ns) - min(monotonic_ns)) / 1e9 FROM clock_anchor WHERE run_id = r.id), "
     "2) "
     "|| ' s after its start' FROM run r WHERE r.ended = 'recovered' "
-    "UNION ALL SELECT 'run ' || run_id || ' lost ' || sum(count) || ' records: ' || kind FROM loss "
+    "UNION ALL SELECT 'holds no run: its recording ended before one began' WHERE NOT EXISTS (SELECT 1 FROM "
+    "run) "
+    "UNION ALL SELECT 'run ' || run_id || ' lost ' || sum(count) || ' records: ' || kind || CASE kind "
+    "WHEN 'storage_error' THEN ' (the disk was full or failed: nothing that came later is here)' "
+    "WHEN 'vocabulary' THEN ' (the disk had no room for the texts of the tokens)' ELSE '' END FROM loss "
     "GROUP BY run_id, kind";
 
 Status check_integrity(const std::string& path, const Database& db, std::vector<CheckFinding>& out) {

@@ -25,6 +25,7 @@ class ManyRows {
     explicit operator bool() const { return one_ && many_; }
 
     void add(Row row) { held_.push_back(std::move(row)); }
+    void discard() { held_.clear(); }
     /// Binds each held row by `bind(statement, first_parameter, row)`, in order. SQLITE_DONE or the error
     /// code; nothing is held afterwards.
     template <typename Bind>

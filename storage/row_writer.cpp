@@ -121,23 +121,46 @@ void RowWriter::write(const Record& record) {
 }
 
 void RowWriter::start(const RunStarted& started) {
-    const RunRow& r = started.run;
-    insert(run_, r.id, r.name, r.started_utc, TextOrNull{to_text(r.ended)}, r.frontend, r.target, r.drafter,
-           r.head, r.tree, r.verify, r.temperature, static_cast<std::int64_t>(r.seed), r.batch, r.threads,
-           r.backend, r.precision, r.numerics, r.tier, r.synthetic, r.acceptance, IdOrNull{r.vocab_id},
-           r.config_json, r.machine_json);
-    // The run's zero is its first anchor. If the clocks were read at another moment, move both by as much.
-    RunZero zero{r.started_monotonic, 0};
-    if (started.anchor.utc_ns != 0)
-        zero.utc_ns = started.anchor.utc_ns + (zero.monotonic_ns - started.anchor.monotonic_ns);
-    zero_[r.id] = zero;
-    anchor(r.id, 0, started.anchor);
+    run(started.run, started.anchor);
     if (!started.vocab || !vocabs_.insert(started.vocab->id).second) return;
     for (std::size_t i = 0; i < started.vocab->rows.size(); ++i) {
         const VocabRow& v = started.vocab->rows[i];
         insert(vocab_, started.vocab->id, static_cast<std::int64_t>(i), Blob{v.bytes}, v.text, v.rank,
                v.count);
     }
+    if (failed()) vocabs_.erase(started.vocab->id);
+}
+
+void RowWriter::write_without_vocabulary(const RunStarted& started) {
+    RunRow row = started.run;
+    row.vocab_id = 0;
+    if (started.vocab) vocabs_.erase(started.vocab->id);
+    run(row, started.anchor);
+}
+
+void RowWriter::run(const RunRow& r, const ClockAnchorRow& first_anchor) {
+    insert(run_, r.id, r.name, r.started_utc, TextOrNull{to_text(r.ended)}, r.frontend, r.target, r.drafter,
+           r.head, r.tree, r.verify, r.temperature, static_cast<std::int64_t>(r.seed), r.batch, r.threads,
+           r.backend, r.precision, r.numerics, r.tier, r.synthetic, r.acceptance, IdOrNull{r.vocab_id},
+           r.config_json, r.machine_json);
+    // The run's zero is its first anchor. If the clocks were read at another moment, move both by as much.
+    RunZero zero{r.started_monotonic, 0};
+    if (first_anchor.utc_ns != 0)
+        zero.utc_ns = first_anchor.utc_ns + (zero.monotonic_ns - first_anchor.monotonic_ns);
+    zero_[r.id] = zero;
+    anchor(r.id, 0, first_anchor);
+}
+
+void RowWriter::start_again(std::int64_t rows) {
+    rows_ = rows;
+    error_ = SQLITE_OK;
+    message_.clear();
+    pending_.clear();
+    for (auto& [kind, so_far] : losses_) so_far.unsure = true;
+    nodes_.discard();
+    tops_.discard();
+    spans_.discard();
+    step_phases_.discard();
 }
 
 void RowWriter::anchor(RowId run_id, TimeNs run_ns, const ClockAnchorRow& anchor) {
@@ -161,6 +184,13 @@ void RowWriter::prompt(const PromptRow& r) {
            r.prompt_tokens, r.generated_tokens, r.prefill_ns, TextOrNull{to_text(r.finish)});
 }
 
+void RowWriter::update_prompt(const PromptRow& r) {
+    Statement update = db_.prepare(
+        "UPDATE prompt SET output = ?2, generated_tokens = ?3, prefill_ns = ?4, finish = ?5 WHERE id = ?1");
+    if (!update) return fail();
+    insert(update, r.id, r.output, r.generated_tokens, r.prefill_ns, TextOrNull{to_text(r.finish)});
+}
+
 void RowWriter::progress(const PromptProgress& progress) {
     for (const TokenRow& row : progress.tokens) token(row);
     PromptProgress& newest = pending_[progress.prompt_id];
@@ -177,22 +207,27 @@ void RowWriter::write_losses(const WriterLosses& losses) {
     write_loss(losses, loss_queue_full, losses.queue);
     write_loss(losses, loss_limit, losses.limit);
     write_loss(losses, loss_ring, losses.ring);
+    write_loss(losses, loss_error, losses.error);
+    write_loss(losses, loss_vocabulary, losses.vocabulary);
 }
 
 void RowWriter::write_loss(const WriterLosses& losses, std::string_view kind, std::int64_t count) {
     if (losses.run_id == 0) return;
     LossSoFar& so_far = losses_[std::string(kind)];
-    if (count == so_far.count) return;
+    if (count == so_far.count && !(so_far.unsure && count > so_far.before)) return;
+    so_far.unsure = false;
     if (so_far.run_id != losses.run_id) so_far = {0, so_far.count, so_far.count, losses.run_id};
     so_far.count = count;
-    if (so_far.rowid == 0) {
-        insert(loss_, losses.run_id, losses.time_ns, kind, count - so_far.before);
-        so_far.rowid = sqlite3_last_insert_rowid(db_.get());
-        return;
+    if (so_far.rowid != 0) {
+        const int code = db_.exec(
+            fmt::format("UPDATE loss SET time_ns = {}, count = {} WHERE rowid = {} AND kind = {}",
+                        losses.time_ns, count - so_far.before, so_far.rowid, sql_quoted(kind, '\'')));
+        if (code != SQLITE_OK) return fail();
+        if (sqlite3_changes64(db_.get()) > 0) return;
     }
-    const int code = db_.exec(fmt::format("UPDATE loss SET time_ns = {}, count = {} WHERE rowid = {}",
-                                          losses.time_ns, count - so_far.before, so_far.rowid));
-    if (code != SQLITE_OK) fail();
+    // The first of its kind, or one whose transaction was rolled back.
+    insert(loss_, losses.run_id, losses.time_ns, kind, count - so_far.before);
+    so_far.rowid = sqlite3_last_insert_rowid(db_.get());
 }
 
 void RowWriter::step(const StepRecord& record) {

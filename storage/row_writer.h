@@ -15,7 +15,7 @@ namespace draftscope::storage {
 struct WriterLosses {
     RowId run_id = 0;    ///< the run under way
     TimeNs time_ns = 0;  ///< of it, so far
-    std::int64_t queue = 0, limit = 0, ring = 0;
+    std::int64_t queue = 0, limit = 0, ring = 0, error = 0, vocabulary = 0;
 };
 
 /// Turns records into rows through prepared statements. Used by the writer thread alone, inside its
@@ -30,6 +30,12 @@ class RowWriter {
     void write(const Record& record);
     /// Before every commit: inserts what is held.
     void flush();
+    /// The run alone, its vocabulary unknown: where the disk has no room for that.
+    void write_without_vocabulary(const RunStarted& started);
+    /// After a rollback to `rows` rows: forgets the failure and what was held, so that less can be tried.
+    void start_again(std::int64_t rows);
+    /// The final state of a prompt whose row may be missing.
+    void update_prompt(const PromptRow& row);
     /// Writes the prompt outputs held back by coalescing.
     void write_pending_progress();
     /// Brings the file's `loss` rows of the writer up to date: one of each kind per run.
@@ -66,6 +72,7 @@ class RowWriter {
     bool has(Statement& find, RowId id);
     void write_loss(const WriterLosses& losses, std::string_view kind, std::int64_t count);
     void start(const RunStarted& started);
+    void run(const RunRow& row, const ClockAnchorRow& first_anchor);
     void end(const RunEnded& ended);
     /// Stores an anchor at `run_ns` of the run: with the first at 0, the last says when the run ended.
     void anchor(RowId run_id, TimeNs run_ns, const ClockAnchorRow& anchor);
@@ -87,6 +94,7 @@ class RowWriter {
     struct LossSoFar {
         std::int64_t rowid = 0, count = 0, before = 0;  ///< before: counted in the file's earlier runs
         RowId run_id = 0;
+        bool unsure = false;  ///< its transaction may have been rolled back
     };
     std::map<std::string, LossSoFar, std::less<>> losses_;  ///< by kind
     std::set<RowId> vocabs_;

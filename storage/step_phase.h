@@ -19,6 +19,7 @@ class StepPhaseRows {
     void hold(const StepRow& step, const std::vector<SpanRow>& spans);
     /// SQLITE_DONE, or the error code.
     int flush();
+    void discard() { rows_held_.discard(); }
     /// Steps with late spans since the last call; their rows are worked out anew from the table `span`.
     void came_late(RowId step_id) { late_.insert(step_id); }
     /// Needs the index over span(step_id) to be quick. SQLITE_DONE, or the error code.

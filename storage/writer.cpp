@@ -15,6 +15,7 @@
 #include "storage/retention.h"
 #include "storage/row_writer.h"
 #include "storage/schema.h"
+#include "storage/space_reserve.h"
 
 namespace draftscope {
 
@@ -31,6 +32,8 @@ constexpr std::chrono::milliseconds gather_interval{5};
 // Text of a growing output is rewritten at most this often; the tokens themselves are rows and always
 // written.
 constexpr std::chrono::milliseconds progress_interval{500};
+// Enough for the rows that close a run: the pages of five tables, each once in the log and once in the file.
+constexpr std::int64_t reserved_bytes = 128 << 10;
 
 /// What is recorded must not hold up what is measured: this thread waits for a free core rather than taking
 /// one from a thread that computes.
@@ -57,7 +60,11 @@ struct CaptureWriter::Impl {
     storage::Statement begin_now, commit_all;
     std::unique_ptr<storage::RowWriter> rows;
     std::unique_ptr<storage::Retention> retention;
+    std::unique_ptr<storage::SpaceReserve> reserve;
     storage::WriterLosses losses;
+    std::string problem;  ///< of the transaction that failed last; writer thread
+    /// After a write error, writer thread: prompts that ended and whose rows may be in the file.
+    std::vector<PromptEnded> ended_prompts;
 
     std::mutex mutex;
     std::condition_variable work, room, committed;
@@ -69,7 +76,8 @@ struct CaptureWriter::Impl {
     bool unbounded_push = false;
     bool closing = false, closed = false;
     bool loop_ended = false;
-    bool moved = false;  ///< the name no longer leads to the open file
+    bool run_closed = false;  ///< after a write error: the file says how the run ended and what it lost
+    bool moved = false;       ///< the name no longer leads to the open file
     std::string rescued;
     std::string copy_to;  ///< a copy is asked for
     Status copied;
@@ -80,19 +88,29 @@ struct CaptureWriter::Impl {
     void push(Record record);
     void wait_for_room();
     bool full() const { return queued_rows + rows_under_way >= options.queue_rows; }
-    bool done_for() const { return closing || !stats.error.empty(); }
+    bool nobody_waits() const { return closing || !stats.error.empty(); }
     Status flush();
     Status save_copy(const std::string& out);
     Status close();
     void loop();
     bool flush_wanted() const { return flush_asked > flush_done; }
-    /// Writes one batch in transactions; returns false when writing failed for good.
-    bool write_batch(std::deque<Record>& batch, bool all_progress);
+    /// Writes one batch in transactions. After an error what is left of it is only counted.
+    void write_batch(std::deque<Record>& batch, bool all_progress);
+    std::size_t write_in_transactions(std::deque<Record>& batch, std::size_t done, std::int64_t rows_each,
+                                      bool all_progress);
     void write_record(Record& record);
+    bool start_run(const Record& started);
     bool begin();
     bool commit();
+    /// What went wrong; "" when everything is committed.
+    std::string try_commit();
+    void committed_all();
     bool fail_with_db(const std::string& doing = {});
-    void give_up(const std::string& what);
+    bool fail(const std::string& what);
+    void stop_writing();
+    bool failed_before();
+    void count_lost(const Record& record);
+    void close_run(const Record* ended);
     void look_after_file();
     void write_copy();
     void finish();
@@ -102,7 +120,7 @@ struct CaptureWriter::Impl {
 void CaptureWriter::Impl::wait_for_room() {
     if (options.when_queue_full == WhenQueueFull::drop) return;
     std::unique_lock lock(mutex);
-    room.wait(lock, [&] { return !full() || done_for(); });
+    room.wait(lock, [&] { return !full() || nobody_waits(); });
 }
 
 void CaptureWriter::Impl::push(Record record) {
@@ -115,9 +133,9 @@ void CaptureWriter::Impl::push(Record record) {
             return;
         }
     } else if (!unbounded_push) {
-        room.wait(lock, [&] { return !full() || done_for(); });
+        room.wait(lock, [&] { return !full() || nobody_waits(); });
     }
-    if (done_for()) return;
+    if (closing) return;
     queue.push_back(std::move(record));
     queued_rows += weight;
     const bool filled = queued_rows >= commit_rows && queued_rows - weight < commit_rows;
@@ -134,11 +152,25 @@ Status CaptureWriter::Impl::status() const {
             "{}: was deleted or replaced while it was recorded. What was recorded is still held: save a copy "
             "under another name (Ctrl+S in the window); at its end the run saves one as {}",
             path, rescue_name(path));
-    if (stats.error.empty()) return {};
-    return failed(
-        "{}: writing the capture stopped: {}. What was committed before is kept; free space or check the "
-        "disk, then run `draftscope check --repair {}`",
-        path, stats.error, path);
+    if (!stats.error.empty()) {
+        const std::string lost =
+            stats.lost_error > 0 ? fmt::format(" {} rows that came later are not in it.", stats.lost_error)
+                                 : "";
+        if (run_closed)
+            return failed("{}: the capture is not whole: {}.{} What came before is kept", path, stats.error,
+                          lost);
+        return failed(
+            "{}: writing the capture stopped: {}.{} What was committed before is kept; free space or check "
+            "the "
+            "disk, then run `draftscope check --repair {}`",
+            path, stats.error, lost, path);
+    }
+    if (stats.lost_vocabulary > 0)
+        return failed(
+            "{}: the disk had no room for the vocabulary: the texts of {} tokens are not in the capture, all "
+            "else is",
+            path, stats.lost_vocabulary);
+    return {};
 }
 
 Status CaptureWriter::Impl::flush() {
@@ -157,7 +189,7 @@ Status CaptureWriter::Impl::save_copy(const std::string& out) {
     copy_to = out;
     copied = {};
     work.notify_one();
-    if (loop_ended) {  // after an error: the connection is nobody's any more
+    if (loop_ended) {  // the connection is nobody's any more
         write_copy();
         copy_to.clear();
     }
@@ -179,33 +211,42 @@ void CaptureWriter::Impl::write_copy() {
     }
 }
 
-void CaptureWriter::Impl::give_up(const std::string& what) {
+/// Always false, for callers to return.
+bool CaptureWriter::Impl::fail(const std::string& what) {
     db.exec("ROLLBACK");
+    if (rows) rows->start_again(stats.rows);
+    rows_to_commit = 0;
+    problem = what.empty() ? "unknown error" : what;
+    return false;
+}
+
+void CaptureWriter::Impl::stop_writing() {
     const std::lock_guard lock(mutex);
-    stats.error = what.empty() ? "unknown error" : what;
-    queue.clear();
-    queued_rows = rows_under_way = 0;
+    if (stats.error.empty()) stats.error = problem;
     room.notify_all();
     committed.notify_all();
 }
 
 bool CaptureWriter::Impl::fail_with_db(const std::string& doing) {
-    give_up(doing + db.message());
-    return false;
+    return fail(doing + db.message());
+}
+
+bool CaptureWriter::Impl::failed_before() {
+    const std::lock_guard lock(mutex);
+    return !stats.error.empty();
 }
 
 bool CaptureWriter::Impl::begin() {
     return begin_now.run() == SQLITE_DONE || fail_with_db();
 }
 
-bool CaptureWriter::Impl::commit() {
+std::string CaptureWriter::Impl::try_commit() {
     rows->flush();
-    if (rows->failed()) {
-        give_up(rows->message());
-        return false;
-    }
-    if (commit_all.run() != SQLITE_DONE) return fail_with_db();
-    if (retention->after_commit() != SQLITE_OK) return fail_with_db("dropping the oldest steps: ");
+    if (rows->failed()) return rows->message();
+    return commit_all.run() == SQLITE_DONE ? std::string() : db.message();
+}
+
+void CaptureWriter::Impl::committed_all() {
     const std::lock_guard lock(mutex);
     rows_under_way -= rows_to_commit;
     rows_to_commit = 0;
@@ -213,11 +254,16 @@ bool CaptureWriter::Impl::commit() {
     stats.rows = rows->rows();
     stats.dropped_ring = retention->dropped_rows();
     ++stats.transactions;
+}
+
+bool CaptureWriter::Impl::commit() {
+    if (const std::string what = try_commit(); !what.empty()) return fail(what);
+    if (retention->after_commit() != SQLITE_OK) return fail_with_db("dropping the oldest steps: ");
+    committed_all();
     return true;
 }
 
 void CaptureWriter::Impl::write_record(Record& record) {
-    if (const auto* started = std::get_if<RunStarted>(&record)) losses.run_id = started->run.id;
     if (const auto* step = std::get_if<StepRecord>(&record)) losses.time_ns = step->step.end_ns;
     if (std::holds_alternative<RunEnded>(record)) rows->write_losses(losses);
     rows_to_commit += storage::row_weight(record);
@@ -231,27 +277,118 @@ void CaptureWriter::Impl::write_record(Record& record) {
     stats.lost_limit = losses.limit;
 }
 
-bool CaptureWriter::Impl::write_batch(std::deque<Record>& batch, bool all_progress) {
+/// A transaction of its own: where the disk has no room for the vocabulary, it may have some for the run and
+/// its steps.
+bool CaptureWriter::Impl::start_run(const Record& record) {
+    const auto& started = std::get<RunStarted>(record);
+    if (!begin()) return false;
+    rows->write(record);
+    std::string what = try_commit();
+    if (!what.empty() && started.vocab && !started.vocab->rows.empty()) {
+        db.exec("ROLLBACK");
+        rows->start_again(stats.rows);
+        if (!begin()) return false;
+        rows->write_without_vocabulary(started);
+        what = try_commit();
+        if (what.empty()) losses.vocabulary += static_cast<std::int64_t>(started.vocab->rows.size());
+    }
+    if (!what.empty()) return fail(what);
+    losses.run_id = started.run.id;
+    losses.time_ns = 0;
+    rows_to_commit += storage::row_weight(record);
+    committed_all();
+    const std::lock_guard lock(mutex);
+    stats.lost_vocabulary = losses.vocabulary;
+    return true;
+}
+
+/// The records after the first `done`, in transactions of `rows_each` rows. Returns how many records are
+/// committed: all, or those before an error.
+std::size_t CaptureWriter::Impl::write_in_transactions(std::deque<Record>& batch, std::size_t done,
+                                                       std::int64_t rows_each, bool all_progress) {
     {
         const std::lock_guard lock(mutex);
         losses.queue = stats.lost_queue;
         losses.ring = stats.dropped_ring;
         if (losses.queue > 0) rows->expect_gaps();
     }
-    if (!begin()) return false;
+    if (!begin()) return done;
     std::int64_t rows_at_begin = rows->rows();
-    for (Record& record : batch) {
-        write_record(record);
-        if (rows->failed()) break;
-        if (rows->rows() - rows_at_begin < commit_rows) continue;
-        if (!commit() || !begin()) return false;
+    for (std::size_t i = done; i < batch.size() && !rows->failed(); ++i) {
+        const bool run = std::holds_alternative<RunStarted>(batch[i]);
+        if (!run) write_record(batch[i]);
+        if (!run && (rows->failed() || rows->rows() - rows_at_begin < rows_each)) continue;
+        if (!commit()) return done;
+        done = run ? i : i + 1;
+        if (run && !start_run(batch[i])) return done;
+        done = i + 1;
+        if (!begin()) return done;
         rows_at_begin = rows->rows();
     }
     if (all_progress) {
         rows->write_pending_progress();
         rows->write_losses(losses);
     }
-    return commit();
+    return commit() ? batch.size() : done;
+}
+
+void CaptureWriter::Impl::write_batch(std::deque<Record>& batch, bool all_progress) {
+    std::size_t done = 0;
+    if (!failed_before()) {
+        problem.clear();
+        done = write_in_transactions(batch, done, commit_rows, all_progress);
+        if (!problem.empty()) {
+            // A full disk: the log has room again once it is merged, and small transactions need less of it.
+            problem.clear();
+            db.exec("PRAGMA wal_checkpoint(RESTART)");
+            done = write_in_transactions(batch, done, 1, all_progress);
+        }
+        if (!problem.empty()) stop_writing();
+    }
+    for (; done < batch.size(); ++done) count_lost(batch[done]);
+    const std::lock_guard lock(mutex);
+    if (!stats.error.empty()) rows_under_way = 0;
+}
+
+/// After a write error: what ends a prompt or a run is small and kept, the rest is not in the file.
+void CaptureWriter::Impl::count_lost(const Record& record) {
+    if (std::holds_alternative<RunEnded>(record)) return close_run(&record);
+    if (const auto* ended = std::get_if<PromptEnded>(&record)) return ended_prompts.push_back(*ended);
+    losses.error += storage::row_weight(record);
+    const std::lock_guard lock(mutex);
+    stats.lost_error = losses.error;
+}
+
+/// After a write error, with the space that was kept for it: how the run ended and what it lost.
+void CaptureWriter::Impl::close_run(const Record* ended) {
+    if (losses.run_id == 0 || run_closed) return;
+    if (ended != nullptr && std::get<RunEnded>(*ended).run_id != losses.run_id) return;
+    reserve->release();
+    const auto write = [&](const auto& some) {
+        bool written = begin_now.run() == SQLITE_DONE;
+        if (written) some();
+        written = written && try_commit().empty();
+        if (!written) db.exec("ROLLBACK");
+        rows->start_again(written ? rows->rows() : stats.rows);
+        return written;
+    };
+    const auto end = [&] {
+        rows->write_losses(losses);
+        if (ended != nullptr) rows->write(*ended);
+    };
+    bool written = write(end);
+    if (!written) {
+        // What is in the log takes half the space in the file, and leaves the log free for more.
+        db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+        written = write(end);
+    }
+    write([&] {
+        for (const PromptEnded& prompt : ended_prompts) rows->update_prompt(prompt.prompt);
+    });
+    ended_prompts.clear();
+    const std::lock_guard lock(mutex);
+    stats.rows = rows->rows();
+    run_closed = written && ended != nullptr;
 }
 
 /// Deleting a file on Linux takes its name only: recording goes on, and the end saves it under another.
@@ -292,14 +429,7 @@ void CaptureWriter::Impl::loop() {
             ticket = flush_asked;
             all_progress = flush_wanted() || copy || Clock::now() >= next_progress;
         }
-        if (!write_batch(batch, all_progress)) {
-            const std::lock_guard lock(mutex);
-            loop_ended = true;
-            if (!copy_to.empty()) copied = status();
-            copy_to.clear();
-            committed.notify_all();
-            return;
-        }
+        write_batch(batch, all_progress);
         next_commit = Clock::now() + commit_interval;
         look_after_file();
         if (copy) write_copy();
@@ -316,7 +446,13 @@ void CaptureWriter::Impl::loop() {
 
 void CaptureWriter::Impl::finish() {
     std::deque<Record> nothing;
-    if (!write_batch(nothing, true)) return;
+    write_batch(nothing, true);
+    const bool stopped = failed_before();
+    if (stopped) {
+        close_run(nullptr);
+        db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+    }
+    reserve->release();
     const bool indexed = db.exec(std::string("BEGIN IMMEDIATE;") + storage::index_sql) == SQLITE_OK;
     if (indexed) rows->redo_late_steps();
     const bool whole = indexed && !rows->failed();
@@ -325,6 +461,8 @@ void CaptureWriter::Impl::finish() {
     commit_all = {};
     if (!whole || db.exec("COMMIT") != SQLITE_OK) {
         fail_with_db("building the indexes: ");
+        stop_writing();
+        db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
         return;
     }
     look_after_file();
@@ -391,6 +529,7 @@ Result<std::unique_ptr<CaptureWriter>> CaptureWriter::create(const std::string& 
     impl->commit_all = db.prepare("COMMIT");
     if (impl->rows->failed() || !impl->begin_now || !impl->commit_all)
         return failed("{}: can't be written: {}", path, db.message());
+    impl->reserve = std::make_unique<storage::SpaceReserve>(path, reserved_bytes);
     impl->retention = std::make_unique<storage::Retention>(impl->db, options);
     Impl* raw = impl.get();
     impl->thread = std::thread([raw] { raw->loop(); });

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -213,6 +215,94 @@ TEST(FullDisk, AtTheVeryEndLosesNothing) {
     ASSERT_TRUE(loaded.ok());
     expect_equal(apply_all(records), **loaded);
 }
+
+/// A tokenizer of the usual size takes 1.6 MB in the file, written with the run.
+std::shared_ptr<const Vocab> large_vocab() {
+    auto vocab = std::make_shared<Vocab>();
+    vocab->id = 1;
+    for (int i = 0; i < 50'000; ++i) {
+        VocabRow row;
+        row.vocab_id = 1;
+        row.token_id = i;
+        row.bytes = row.text = "token " + std::to_string(i);
+        vocab->rows.push_back(row);
+    }
+    return vocab;
+}
+
+struct TinyDisk {
+    int kilobytes;
+    bool vocabulary_fits, all_fits;
+};
+
+/// What a writer left on a disk of its own, copied to `out` with its log. The disk is a file system in memory
+/// that only this process sees.
+int record_on_tiny_disk(int kilobytes, const std::vector<Record>& records, const std::string& mount_point,
+                        const std::string& out) {
+    constexpr int cannot_mount = 77;
+    if (unshare(CLONE_NEWNS) != 0) return cannot_mount;
+    if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return cannot_mount;
+    const std::string options = fmt::format("size={}k", kilobytes);
+    if (mount("tmpfs", mount_point.c_str(), "tmpfs", 0, options.c_str()) != 0) return cannot_mount;
+    const std::string path = mount_point + "/a.dscope";
+    auto writer = CaptureWriter::create(path, false);
+    if (!writer.ok()) return 1;
+    for (const Record& record : records) (*writer)->push(record);
+    const bool closed = (*writer)->close().ok();
+    const WriterStats stats = (*writer)->stats();
+    if (closed != (stats.error.empty() && stats.lost_vocabulary == 0)) return 2;
+    if (fs::exists(path + "-reserve")) return 3;
+    for (const char* suffix : {"", "-wal"})
+        if (fs::exists(path + suffix)) fs::copy_file(path + suffix, out + suffix);
+    return closed ? 0 : 100;
+}
+
+class FullTmpfs : public ::testing::TestWithParam<TinyDisk> {};
+
+TEST_P(FullTmpfs, KeepsWholeStepsAndSaysWhatIsMissing) {
+    const TinyDisk disk = GetParam();
+    const TempFolder folder;
+    const std::string path = folder.file("copy.dscope");
+    std::vector<Record> records = RandomCapture(8, {1, 2, 300, 1, true}).records();
+    for (Record& record : records)
+        if (auto* started = std::get_if<RunStarted>(&record)) started->vocab = large_vocab();
+    fs::create_directory(folder.file("disk"));
+    const int code =
+        in_child([&] { return record_on_tiny_disk(disk.kilobytes, records, folder.file("disk"), path); });
+    if (code == 77) GTEST_SKIP() << "no right to mount a file system";
+    ASSERT_EQ(code, disk.all_fits && disk.vocabulary_fits ? 0 : 100);
+
+    const auto loaded = load_capture(path);
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+    const Snapshot whole = apply_all(records);
+    expect_prefix(**loaded, whole);
+    EXPECT_GT((*loaded)->steps.size(), 0u);
+    EXPECT_EQ((*loaded)->steps.size() == whole.steps.size(), disk.all_fits);
+    // The run says how it ended, and what is missing.
+    ASSERT_EQ((*loaded)->runs.size(), 1u);
+    EXPECT_EQ((*loaded)->runs[0].ended, whole.runs[0].ended);
+    const auto lost = [&](const std::string& kind) {
+        const auto rows =
+            testing::query(testing::open_plain(path), "SELECT count FROM loss WHERE kind = '" + kind + "'");
+        return rows.empty() ? 0 : std::stoi(rows[0]);
+    };
+    EXPECT_EQ(lost("vocabulary"), disk.vocabulary_fits ? 0 : 50'000);
+    EXPECT_EQ(lost("storage_error") > 0, !disk.all_fits);
+    const auto report = check_capture(path);
+    ASSERT_TRUE(report.ok());
+    std::string remarks;
+    for (const std::string& remark : report->remarks) remarks += remark + "\n";
+    EXPECT_EQ(remarks.find("vocabulary (") != std::string::npos, !disk.vocabulary_fits) << remarks;
+    EXPECT_EQ(remarks.find("storage_error (") != std::string::npos, !disk.all_fits) << remarks;
+    for (const CheckFinding& finding : report->findings)
+        EXPECT_NE(finding.what.find("indexes are missing"), std::string::npos) << finding.what;
+    ASSERT_TRUE(repair_capture(path).ok());
+    EXPECT_TRUE(check_capture(path)->findings.empty());
+}
+INSTANTIATE_TEST_SUITE_P(Sizes, FullTmpfs,
+                         ::testing::Values(TinyDisk{700, false, false}, TinyDisk{1500, false, true},
+                                           TinyDisk{2600, true, false}, TinyDisk{16000, true, true}),
+                         [](const auto& one) { return std::to_string(one.param.kilobytes) + "k"; });
 
 /// Without the rights of a system administrator, for whom nothing is read-only.
 int as_ordinary_user(const std::function<int()>& work) {
