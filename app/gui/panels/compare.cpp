@@ -56,14 +56,17 @@ void choose(PanelContext& c, CompareMemory& memory, const std::vector<CompareRun
         }
         ImGui::EndCombo();
     };
-    const float buttons = 11.5f * c.style.em;
-    const float width = std::max(8 * c.style.em, (ImGui::GetContentRegionAvail().x - buttons) / 2);
+    // Where there is little room the buttons have a line of their own.
+    const float room = ImGui::GetContentRegionAvail().x;
+    const bool one_line = room > 34 * c.style.em;
+    const float buttons = one_line ? 11.5f * c.style.em : 0.8f * c.style.em;
+    const float width = std::max(8 * c.style.em, (room - buttons) / 2);
     combo("##a", memory.a, width);
     tooltip(c.style, "A: the reference");
     ImGui::SameLine();
     combo("##b", memory.b, width);
     tooltip(c.style, "B: what is held against it");
-    ImGui::SameLine();
+    if (one_line) ImGui::SameLine();
     if (ImGui::Button("Swap##compare")) std::swap(memory.a, memory.b);
     ImGui::SameLine();
     if (ImGui::Button("Add capture...")) c.ui.open_other_requested = true;
@@ -106,12 +109,14 @@ void interval_cell(const Style& style, const Forest& forest, const ForestRow& ro
 
 void draw_table(const Style& style, const Comparison& comparison) {
     constexpr ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody |
-                                      ImGuiTableFlags_PadOuterX | ImGuiTableFlags_ScrollY;
+                                      ImGuiTableFlags_PadOuterX | ImGuiTableFlags_ScrollY |
+                                      ImGuiTableFlags_ScrollX;
     const Forest forest = build_forest(comparison);
     const float foot = 2 * ImGui::GetTextLineHeightWithSpacing();
     const float room = std::max(ImGui::GetContentRegionAvail().y - foot, 6 * style.em);
-    if (!ImGui::BeginTable("ratios", 7, flags, {0, room})) return;
-    ImGui::TableSetupScrollFreeze(0, 1);
+    const float width = std::max(ImGui::GetContentRegionAvail().x - style.em, 44 * style.em);
+    if (!ImGui::BeginTable("ratios", 7, flags, {0, room}, width)) return;
+    ImGui::TableSetupScrollFreeze(1, 1);
     ImGui::TableSetupColumn(comparison.forced ? "FORCED" : "", ImGuiTableColumnFlags_WidthFixed);
     const float widths[] = {0.8f, 0.8f, 0.7f, 1.4f, 1.5f};
     for (std::size_t i = 1; i < compare_columns.size(); ++i)

@@ -32,6 +32,13 @@ int format_rank(double value, char* buffer, int size, void*) {
     return std::snprintf(buffer, static_cast<std::size_t>(size), "%g", value);
 }
 
+/// No share is above 100 %: the room there is for marks.
+int format_percent(double value, char* buffer, int size, void*) {
+    if (value < 100.01) return std::snprintf(buffer, static_cast<std::size_t>(size), "%g", value);
+    *buffer = 0;
+    return 0;
+}
+
 void draw_best_curve(const Style& style, const CoverageModel& model) {
     std::vector<double> xs, ys;
     for (const CoveragePoint& point : model.best.points) {
@@ -194,7 +201,7 @@ void draw_round_tokens(PanelContext& context, const CoverageModel& model, double
 /// A low plot has no legend: it would lie over the curves.
 ImPlotFlags curve_flags(const Style& style, float height) {
     constexpr ImPlotFlags flags = ImPlotFlags_NoMenus | ImPlotFlags_NoBoxSelect | ImPlotFlags_NoMouseText;
-    return height < 11 * style.em ? flags | ImPlotFlags_NoLegend : flags;
+    return height < 16 * style.em ? flags | ImPlotFlags_NoLegend : flags;
 }
 
 /// A size below every head's shortlist, at most a few hundred tokens.
@@ -213,6 +220,7 @@ void draw_coverage_plot(PanelContext& context, CoverageMemory& memory, float hei
     ImPlot::SetupAxis(ImAxis_Y1, "covered, %");
     ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
     ImPlot::SetupAxisFormat(ImAxis_X1, format_rank);
+    ImPlot::SetupAxisFormat(ImAxis_Y1, format_percent);
     double widest = model.vocab_size;
     for (const HeadMark& head : model.heads) widest = std::max(widest, head.active_rows);
     // Where shortlists are; the rest is a wheel turn away.

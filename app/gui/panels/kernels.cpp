@@ -59,6 +59,7 @@ void draw_settings(PanelContext& c, KernelsMemory& memory) {
     number("d", memory.settings.hidden, 8192, "Columns of the LM head: the hidden size.");
     number("rows", memory.settings.gather, 65536,
            "Scattered rows of an indexed head, as SpecVocab and MicroSpec read.");
+    if (ImGui::GetContentRegionAvail().x < 6.5f * c.style.em) ImGui::NewLine();
     const JobState state = c.status.state;
     if (state == JobState::idle) {
         if (icon_button(c.style, Icon::play, "Measure##kernels", true, true)) {
@@ -108,11 +109,14 @@ void draw_choice(PanelContext& c, KernelsMemory& memory, const KernelTable& tabl
 
 void draw_table(const Style& style, const KernelTable& table) {
     constexpr ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody |
-                                      ImGuiTableFlags_PadOuterX | ImGuiTableFlags_ScrollY;
-    const float width = ImGui::GetContentRegionAvail().x / style.em;
+                                      ImGuiTableFlags_PadOuterX | ImGuiTableFlags_ScrollY |
+                                      ImGuiTableFlags_ScrollX;
+    const float width = std::max(ImGui::GetContentRegionAvail().x / style.em, 21.0f);
     const bool ratios = width > 26, bytes = width > 32;
-    if (!ImGui::BeginTable("kernels", 6 + (ratios ? 2 : 0) + (bytes ? 1 : 0), flags)) return;
-    ImGui::TableSetupScrollFreeze(0, 1);
+    if (!ImGui::BeginTable("kernels", 6 + (ratios ? 2 : 0) + (bytes ? 1 : 0), flags, {0, 0},
+                           (width - 1) * style.em))
+        return;
+    ImGui::TableSetupScrollFreeze(1, 1);
     ImGui::TableSetupColumn("op", ImGuiTableColumnFlags_WidthStretch, 3.2f);
     for (const char* name : {"type", "M", "us", "GB/s", "of probe"}) ImGui::TableSetupColumn(name);
     if (ratios) ImGui::TableSetupColumn("to head");

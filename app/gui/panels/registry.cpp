@@ -27,8 +27,8 @@ std::span<const Panel> panels() {
         Panel{"timeline", "Timeline", DockPlace::bottom_left, 0, true, draw_timeline, 18, 11},
         Panel{"phases", "Phases", DockPlace::bottom_middle, 0, true, draw_phases, 19, 13},
         Panel{"coverage", "Coverage", DockPlace::bottom_right, 0, true, draw_coverage, 16, 18},
-        Panel{"kernels", "Kernels", DockPlace::bottom_right, 1, true, draw_kernels, 26, 8},
-        Panel{"compare", "Compare", DockPlace::centre, 1, true, draw_compare, 32, 12},
+        Panel{"kernels", "Kernels", DockPlace::bottom_right, 1, true, draw_kernels, 19, 8},
+        Panel{"compare", "Compare", DockPlace::centre, 1, true, draw_compare, 18, 12},
         Panel{"rounds", "Rounds", DockPlace::strip, 0, true, draw_rounds, 22, 5.5f},
         Panel{"log", "Log", DockPlace::left_bottom, 1, true, draw_log, 12, 6},
     };
@@ -36,7 +36,10 @@ std::span<const Panel> panels() {
 }
 
 void draw_empty_text(const Style& style, std::string_view text) {
-    const ImVec2 room = ImGui::GetContentRegionAvail();
+    // In the part of the panel that can be seen, whatever its contents would need.
+    const ImVec2 all = ImGui::GetContentRegionAvail(), padding = ImGui::GetStyle().WindowPadding;
+    const ImVec2 room(std::min(all.x, ImGui::GetWindowWidth() - 2 * padding.x),
+                      std::min(all.y, ImGui::GetWindowHeight() - ImGui::GetCursorPosY() - padding.y));
     const float width = std::max(std::min(room.x - 2 * style.em, 30 * style.em), 6 * style.em);
     const char* end = text.data() + text.size();
     const ImVec2 size = ImGui::CalcTextSize(text.data(), end, false, width);

@@ -79,7 +79,11 @@ void text_cut(std::string_view text, float width) {
     ImGui::RenderTextEllipsis(ImGui::GetWindowDrawList(), at, ImVec2(at.x + size.x, at.y + size.y + 2),
                               at.x + size.x, text.data(), end, &whole);
     ImGui::Dummy(ImVec2(std::min(size.x, whole.x), size.y));
-    if (whole.x > size.x) ImGui::SetItemTooltip("%.*s", static_cast<int>(text.size()), text.data());
+    if (whole.x <= size.x || !ImGui::BeginItemTooltip()) return;
+    ImGui::PushTextWrapPos(28 * ImGui::GetFontSize());
+    ImGui::TextUnformatted(text.data(), end);
+    ImGui::PopTextWrapPos();
+    ImGui::EndTooltip();
 }
 
 void hint(const Style& style, std::string_view text) {

@@ -2,6 +2,7 @@
 
 #include <implot.h>
 
+#include <cfloat>
 #include <cstdlib>
 #include <filesystem>
 #include <vector>
@@ -65,6 +66,7 @@ void set_metrics(ImGuiStyle& s) {
     s.WindowMenuButtonPosition = ImGuiDir_None;
     s.DockingNodeHasCloseButton = false;
     s.TabCloseButtonMinWidthSelected = 0;
+    s.TabCloseButtonMinWidthUnselected = FLT_MAX;  // a click on a cut tab is to select it
     s.HoverDelayNormal = 0.35f;
     s.DisabledAlpha = 0.45f;
 }
