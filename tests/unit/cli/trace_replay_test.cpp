@@ -152,6 +152,21 @@ TEST_F(TraceReplay, BenchTakesAFileThatOneMethodUses) {
     expect_one_line_error(go(replay_words() + two), {"two files for head fr-spec"});
 }
 
+TEST_F(TraceReplay, AShortlistLargerThanTheVocabularyIsRefused) {
+    const std::string artefact = folder_->file("specvocab.safetensors");
+    const Finished fitted = go(fit_words("specvocab", artefact) + Words{"--rank", "8", "--epochs", "0"});
+    ASSERT_EQ(fitted.exit_code, 0) << fitted.err;
+    const Words words = run_words() + Words{"--limit", "1", "--artefact", "specvocab=" + artefact, "--head"};
+    const int tokens = tiny_gguf_vocab();
+    expect_one_line_error(go(words + Words{"specvocab:k=" + std::to_string(tokens + 1)}),
+                          {"head specvocab", "k=1.." + std::to_string(tokens)});
+    // The paper's default is cut to what there is.
+    for (const char* head : {"specvocab", "specvocab:k=4"}) {
+        const Finished done = go(words + Words{head});
+        EXPECT_EQ(done.exit_code, 0) << done.err;
+    }
+}
+
 /// What replay --json prints is what --acceptance trace: reads.
 TEST_F(TraceReplay, RunFollowsTheAcceptanceThatReplayFound) {
     const Finished replayed =
