@@ -72,8 +72,9 @@ void add_gui(CLI::App& program, Action& action) {
         ->add_option("--wait", options->wait_seconds,
                      "with --screenshot: wait up to this many seconds for the demo to end")
         ->capture_default_str();
-    command->add_option("--layout", options->layout, "explain, profile or compare")->capture_default_str();
-    command->add_option("--theme", options->theme, "dark or light")->capture_default_str();
+    command->add_option("--layout", options->layout,
+                        "explain, profile or compare; default: as the window was left");
+    command->add_option("--theme", options->theme, "dark or light; default: as the window was left");
     command->add_option("--scale", options->scale, "size of everything, 1 = normal")->capture_default_str();
     command->add_option("--width", options->width, "of the screenshot or window")->capture_default_str();
     command->add_option("--height", options->height)->capture_default_str();

@@ -14,6 +14,7 @@
 #include "app/gui/shell/imgui_frame.h"
 #include "app/gui/shell/layout.h"
 #include "app/gui/shell/png.h"
+#include "app/gui/shell/settings.h"
 #include "app/gui/shell/state_dump.h"
 #include "base/clock.h"
 
@@ -124,11 +125,11 @@ Status take_screenshot(Controller& controller, const GuiOptions& options) {
 class FramePace {
   public:
     void change() { frames_due_ = frames_after_change; }
-    void drawn(TimeNs start, bool presented) {
+    void drawn(TimeNs start, bool presented, double change) {
         frames_due_ = std::max(0, frames_due_ - 1);
         last_frame_ = start;
         if (presented) frame_seconds_ = seconds(monotonic_ns() - start);
-        needed_ = seconds_to_needed_frame();
+        needed_ = std::min(seconds_to_needed_frame(), change);
     }
     /// Seconds from now, at most `idle_seconds`; 0 = due.
     double wait(bool busy) const {
@@ -145,8 +146,10 @@ class FramePace {
     double frame_seconds_ = 0, needed_ = std::numeric_limits<double>::infinity();
 };
 
-Status window_loop(Controller& controller, const GuiOptions& options) {
-    const Contexts contexts(layout_file());
+Status window_loop(Controller& controller, GuiOptions options) {
+    const std::string folder = config_folder();
+    const Contexts contexts(folder.empty() ? "" : folder + "/layout.ini");
+    if (!folder.empty()) options.settings_file = folder + "/settings.json";
     DS_ASSIGN(const std::unique_ptr<Backend> backend,
               make_window_backend(options.width, options.height, "Draftscope"));
     App app(controller, options);
@@ -155,11 +158,16 @@ Status window_loop(Controller& controller, const GuiOptions& options) {
     std::uint64_t seen_input = 0;
     std::string title;
     TimeNs last_shown = 0;
-    while (!backend->wants_close() && !app.wants_quit()) {
+    while (!app.wants_quit()) {
         backend->wait(pace.wait(is_busy(app)));
         const bool input = backend->input_count() != seen_input;
         seen_input = backend->input_count();
-        if (app.prepare(backend->content_scale()) || input) pace.change();
+        const bool close = backend->wants_close();
+        if (close) {
+            backend->cancel_close();
+            app.perform(ActionId::quit);
+        }
+        if (app.prepare(backend->content_scale()) || input || close) pace.change();
         if (backend->minimised()) backend->wait(idle_seconds);
         const bool due = input || (pace.is_pending() && pace.wait(is_busy(app)) <= 0);
         if (!due || backend->minimised()) continue;
@@ -173,7 +181,7 @@ Status window_loop(Controller& controller, const GuiOptions& options) {
             backend->present(ImGui::GetDrawData(), app.colours().ground);
             last_shown = monotonic_ns();
         }
-        pace.drawn(start, presented);
+        pace.drawn(start, presented, app.seconds_to_change());
         if (std::string wanted = app.title(); wanted != title) backend->set_title(title = std::move(wanted));
     }
     return {};
@@ -182,9 +190,9 @@ Status window_loop(Controller& controller, const GuiOptions& options) {
 }  // namespace
 
 Status run_gui(Controller& controller, const GuiOptions& options) {
-    if (!is_layout(options.layout))
+    if (!options.layout.empty() && !is_layout(options.layout))
         return bad_input("--layout {}: not a layout. Choose explain, profile or compare", options.layout);
-    if (options.theme != "dark" && options.theme != "light")
+    if (!options.theme.empty() && options.theme != "dark" && options.theme != "light")
         return bad_input("--theme {}: not a theme. Choose dark or light", options.theme);
     if (options.scale < 0.5 || options.scale > 4)
         return bad_input("--scale {}: must be between 0.5 and 4", options.scale);

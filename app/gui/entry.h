@@ -19,11 +19,12 @@ struct GuiOptions {
     std::string screenshot;          ///< PNG path: render off-screen and leave
     int frames = 3;                  ///< frames to draw before the screenshot
     double wait_seconds = 120;       ///< keep drawing up to this long until the live run has ended
-    std::string layout = "explain";
-    std::string theme = "dark";
+    std::string layout;              ///< "" = as the window was left, at first explain
+    std::string theme;               ///< "" = as the window was left, at first dark
+    std::string settings_file;       ///< where a window keeps its settings; "" = nowhere
     double scale = 1.0;
     int width = 1600, height = 1000;
-    bool run_demo = true;  ///< start the demo at once when nothing is opened
+    bool run_demo = true;  ///< start the demo at once when nothing is opened and the session is the demo's
 };
 
 struct PlotOptions {

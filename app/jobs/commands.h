@@ -149,6 +149,8 @@ struct JobStatus {
     std::shared_ptr<const CompareReport> comparison;      ///< the last one; null before the first
     bool comparing = false;                               ///< one is being worked out
     std::shared_ptr<const KernelReport> kernels;          ///< the last measurement; null before the first
+    std::string saved_file;                               ///< of the last copy that was saved
+    int saved_files = 0;                                  ///< grows with every copy saved
 };
 
 }  // namespace draftscope

@@ -247,10 +247,17 @@ class JobController final : public Controller {
     }
 
     void save_copy(const std::string& path) {
+        {
+            const std::lock_guard lock(mutex_);
+            status_.error.clear();
+        }
         aside([this, path, snapshot = recorder_.snapshot()] {
             const Status saved = save_snapshot(*snapshot, path);
             if (!saved.ok()) return set_error(saved.error().message);
             log_info("saved {}", path);
+            const std::lock_guard lock(mutex_);
+            status_.saved_file = path;
+            ++status_.saved_files;
         });
     }
 

@@ -23,6 +23,7 @@ void FakeController::submit(const Commands& commands) {
         if (const auto* open_command = std::get_if<CmdOpenFile>(&command)) open(open_command->path);
         if (const auto* other = std::get_if<CmdOpenOther>(&command)) open_other(other->path);
         if (const auto* wanted = std::get_if<CmdCompare>(&command)) compare(wanted->choice);
+        if (const auto* save = std::get_if<CmdSaveCopy>(&command)) save_copy(save->path);
         if (!run_ || run_->ended()) continue;
         if (std::holds_alternative<CmdPause>(command)) {
             status_.state = JobState::held;
@@ -68,6 +69,16 @@ void FakeController::open(const std::string& path) {
     snapshot_ = std::make_shared<const Snapshot>(std::move(stored));
     status_.opened_file = path;
     status_.error.clear();
+}
+
+void FakeController::save_copy(const std::string& path) {
+    status_.error.clear();
+    if (!path.ends_with(".dscope")) {
+        status_.error = path + ": can't be written: no space left on device";
+        return;
+    }
+    status_.saved_file = path;
+    ++status_.saved_files;
 }
 
 void FakeController::open_other(const std::string& path) {

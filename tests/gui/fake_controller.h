@@ -36,6 +36,8 @@ class FakeController final : public Controller {
   private:
     void start(const RunConfig& config);
     void open(const std::string& path);
+    /// Fails for names that do not end in ".dscope".
+    void save_copy(const std::string& path);
     void open_other(const std::string& path);
     void compare(const CompareChoice& choice);
     void step(int level);

@@ -25,7 +25,8 @@ Harness::Harness(GuiOptions options) {
     test_io.ConfigLogToTTY = true;
     test_io.ConfigVerboseLevel = ImGuiTestVerboseLevel_Error;
     ImGuiTestEngine_Start(engine_, ImGui::GetCurrentContext());
-    options.screenshot = "none";  // no guide: the script starts with the plain window
+    if (options.settings_file.empty())
+        options.screenshot = "none";  // no guide: a script starts with the plain window
     app_ = std::make_unique<App>(controller, options);
     draw_frames(4);
 }

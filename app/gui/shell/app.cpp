@@ -4,22 +4,31 @@
 #include <imgui_internal.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <limits>
 #include <utility>
 
 #include "app/gui/models/session.h"
 #include "app/gui/shell/layout.h"
 #include "app/gui/shell/theme.h"
+#include "base/clock.h"
 
 namespace draftscope {
 namespace {
 
 constexpr ImGuiID dockspace_id = 0x44534401;
-constexpr float smallest_scale = 0.5f, largest_scale = 3.0f;
+constexpr TimeNs notice_ns = 6 * ns_per_s;
 /// The demo shows what the program is for: a head that is not the full one.
 constexpr std::string_view demo_head = "fr-spec";
 constexpr const char* demo_prompt =
     "Explain in three short sentences why the sky is blue, then write a Python function that adds two "
     "numbers.";
+
+std::string absolute_path(const std::string& path) {
+    std::error_code error;
+    const auto absolute = std::filesystem::absolute(path, error);
+    return error ? path : absolute.lexically_normal().string();
+}
 
 /// A text field has the focus, or a list or dialog is open.
 bool is_text_expected() {
@@ -37,7 +46,7 @@ bool same_status(const JobStatus& a, const JobStatus& b) {
            a.hold_reason == b.hold_reason && a.error == b.error && a.heads.size() == b.heads.size() &&
            a.drafters.size() == b.drafters.size() && a.capability_line == b.capability_line &&
            a.opened_file == b.opened_file && a.beside == b.beside && a.others == b.others &&
-           a.comparison == b.comparison && a.comparing == b.comparing;
+           a.comparison == b.comparison && a.comparing == b.comparing && a.saved_files == b.saved_files;
 }
 
 }  // namespace
@@ -50,11 +59,11 @@ App::App(Controller& controller, const GuiOptions& options)
       save_dialog_("Save a copy", "Save", false),
       other_dialog_("Open another capture", "Open", true) {
     load_fonts(style_, find_assets());
-    register_settings();
+    config_.prompt = demo_prompt;
+    for (const Panel& panel : panels()) ui_.open.emplace(panel.id, panel.open);
+    adopt_settings();
     if (!options.theme.empty()) settings_.theme = options.theme == "light" ? ThemeId::light : ThemeId::dark;
     if (is_layout(options.layout)) settings_.layout = options.layout;
-    for (const Panel& panel : panels()) ui_.open.emplace(panel.id, panel.open);
-    config_.prompt = demo_prompt;
     for (const std::string& file : options.files) {
         if (&file == &options.files.front())
             commands_.push_back(CmdOpenFile{file});
@@ -65,15 +74,20 @@ App::App(Controller& controller, const GuiOptions& options)
 }
 
 App::~App() {
-    ImGui::RemoveSettingsHandler("Draftscope");
+    keep_settings(true);
 }
 
 void App::adopt_defaults() {
     if (defaults_adopted_ || status_.heads.empty()) return;
     defaults_adopted_ = true;
+    demo_config_.prompt = demo_prompt;
     for (const HeadChoice& head : status_.heads)
-        if (head.usable && spec_name(head.spec) == demo_head) config_.head = head.spec;
-    if (options_.run_demo && options_.files.empty()) commands_.push_back(CmdStart{config_});
+        if (head.usable && spec_name(head.spec) == demo_head) demo_config_.head = head.spec;
+    if (!settings_.session) config_ = demo_config_;
+    if (options_.run_demo && options_.files.empty() && !settings_.session) {
+        commands_.push_back(CmdStart{config_});
+        demo_is_next_ = true;
+    }
     if (options_.screenshot.empty()) guide_open_ = !settings_.guide_seen;
 }
 
@@ -95,8 +109,46 @@ bool App::prepare(float monitor_scale) {
     }
     JobStatus status = controller_.status();
     changed |= !same_status(status, status_);
-    status_ = std::move(status);
+    adopt_status(std::move(status));
+    unsaved_.see(*snapshot_, demo_is_running_ || !status_.config.save.empty());
+    if (!notice_.empty() && monotonic_ns() >= notice_until_) {
+        notice_.clear();
+        changed = true;
+    }
+    keep_settings(false);
     return changed;
+}
+
+void App::adopt_status(JobStatus status) {
+    const JobStatus before = std::exchange(status_, std::move(status));
+    if (status_.opened_file != before.opened_file && !status_.opened_file.empty())
+        add_recent_file(settings_, absolute_path(status_.opened_file));
+    const bool saved = status_.saved_files != before.saved_files;
+    if (saved) {
+        unsaved_.save(rounds_being_saved_);
+        add_recent_file(settings_, status_.saved_file);
+        notice_ = "Saved " + status_.saved_file;
+        notice_until_ = monotonic_ns() + notice_ns;
+    }
+    if (!leave_when_saved_) return;
+    if (saved && leaving_) std::exchange(leaving_, nullptr)();
+    if (saved || (!status_.error.empty() && status_.error != before.error)) leave_when_saved_ = false;
+}
+
+double App::seconds_to_change() const {
+    return notice_.empty() ? std::numeric_limits<double>::infinity()
+                           : std::max(0.0, seconds(notice_until_ - monotonic_ns()));
+}
+
+void App::leave(std::function<void()> what) {
+    leave_when_saved_ = false;
+    if (unsaved_rounds() == 0) return what();
+    leaving_ = std::move(what);
+    leaving_requested_ = true;
+}
+
+void App::open_file(const std::string& path) {
+    leave([this, path] { commands_.push_back(CmdOpenFile{path}); });
 }
 
 PanelContext App::context() {
@@ -113,7 +165,8 @@ void App::frame() {
         numbers_key_ = ui_.data_key;
         numbers_run_ = ui_.run_id;
     }
-    if (first && ImGui::DockBuilderGetNode(dockspace_id) == nullptr) wanted_layout_ = settings_.layout;
+    const bool no_layout = ImGui::DockBuilderGetNode(dockspace_id) == nullptr;
+    if (first && (no_layout || !options_.layout.empty())) wanted_layout_ = settings_.layout;
     handle_keys();
     draw_menu_bar();
     draw_tool_bar();
@@ -131,9 +184,14 @@ void App::frame() {
         }
     }
     draw_popups();
+    draw_notice();
     field_takes_focus_ = ui_.find_requested;
     ui_.fit_requested = false;
     ui_.find_requested = false;
+    submit_commands();
+}
+
+void App::submit_commands() {
     if (const RowId prompt = watched_prompt(*snapshot_, ui_); prompt != watched_prompt_) {
         watched_prompt_ = prompt;
         // In place: GCC 12 misreads a moved temporary of this variant as uninitialised.
@@ -141,6 +199,10 @@ void App::frame() {
         all.emplace_back(std::in_place_type<CmdWatch>, CmdWatch{prompt});
         for (Command& command : commands_) all.push_back(std::move(command));
         commands_ = std::move(all);
+    }
+    for (const Command& command : commands_) {
+        if (std::holds_alternative<CmdStart>(command)) demo_is_running_ = std::exchange(demo_is_next_, false);
+        if (std::holds_alternative<CmdSaveCopy>(command)) rounds_being_saved_ = snapshot_->rounds.size();
     }
     if (!commands_.empty()) controller_.submit(std::exchange(commands_, {}));
 }
@@ -154,7 +216,6 @@ bool App::arrange(ImVec2 room) {
     if (wanted) settings_.layout = std::exchange(wanted_layout_, {});
     build_layout(dockspace_id, room, settings_.layout, ui_);
     if (!wanted) ui_.open = open;  // what was closed stays closed
-    ImGui::MarkIniSettingsDirty();
     return true;
 }
 
@@ -164,13 +225,11 @@ void App::draw_panels() {
         bool& open = ui_.open[panel.id];
         if (!open) continue;
         const std::string name = window_name(panel);
-        const bool was_open = open;
         ImGui::SetNextWindowSize(ImVec2(style_.em * 30, style_.em * 20), ImGuiCond_FirstUseEver);
         const ImGuiWindowFlags scrolling = keep_least_size(panel, name, style_.em);
         if (ImGui::Begin(name.c_str(), &open, ImGuiWindowFlags_NoCollapse | scrolling))
             panel.draw(panel_context);
         ImGui::End();
-        if (open != was_open) ImGui::MarkIniSettingsDirty();
     }
 }
 
@@ -202,12 +261,7 @@ void App::perform(ActionId id) {
         set_follow(*snapshot_, ui_, true);
     };
     const auto rescale = [&](float factor) {
-        settings_.user_scale = std::clamp(settings_.user_scale * factor, smallest_scale, largest_scale);
-        ImGui::MarkIniSettingsDirty();
-    };
-    const auto use_theme = [&](ThemeId theme) {
-        settings_.theme = theme;
-        ImGui::MarkIniSettingsDirty();
+        settings_.user_scale = std::clamp(settings_.user_scale * factor, min_user_scale, max_user_scale);
     };
     switch (id) {
         case ActionId::run_pause:
@@ -250,10 +304,11 @@ void App::perform(ActionId id) {
             ui_.find_requested = true;
             break;
         case ActionId::open_file:
-            open_dialog_.request("");
+            open_dialog_.request("", settings_.folder);
             break;
         case ActionId::save_copy:
-            save_dialog_.request("run.dscope");
+            leave_when_saved_ = false;
+            save_dialog_.request("run.dscope", settings_.folder);
             break;
         case ActionId::palette:
             palette_requested_ = true;
@@ -265,10 +320,10 @@ void App::perform(ActionId id) {
             guide_open_ = true;
             break;
         case ActionId::theme_dark:
-            use_theme(ThemeId::dark);
+            settings_.theme = ThemeId::dark;
             break;
         case ActionId::theme_light:
-            use_theme(ThemeId::light);
+            settings_.theme = ThemeId::light;
             break;
         case ActionId::larger:
             rescale(1.1f);
@@ -292,7 +347,7 @@ void App::perform(ActionId id) {
             request_layout("compare");
             break;
         case ActionId::quit:
-            quit_ = true;
+            leave([this] { quit_ = true; });
             break;
     }
 }

@@ -2,26 +2,21 @@
 
 #include <imgui.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "app/gui/entry.h"
 #include "app/gui/models/selection.h"
+#include "app/gui/models/unsaved.h"
 #include "app/gui/panels/panel.h"
 #include "app/gui/shell/actions.h"
 #include "app/gui/shell/path_dialog.h"
+#include "app/gui/shell/settings.h"
 #include "app/jobs/controller.h"
 
 namespace draftscope {
-
-/// Kept in the layout file beside ImGui's own entries.
-struct Settings {
-    ThemeId theme = ThemeId::dark;
-    float user_scale = 1.0f;
-    std::string layout = "explain";
-    bool guide_seen = false;
-};
 
 /// The window's contents, whatever draws them. The ImGui and ImPlot contexts belong to the caller and must
 /// exist; every frame is `prepare` - NewFrame - `frame` - Render.
@@ -50,6 +45,12 @@ class App {
     Settings& settings() { return settings_; }
     void request_layout(std::string_view name);
     std::string title() const;
+    /// Of live runs: rounds that lie in no file.
+    std::size_t unsaved_rounds() const { return unsaved_.count(*snapshot_); }
+    /// A short message over the panels; "" = none.
+    const std::string& notice() const { return notice_; }
+    /// Seconds after which the window changes by itself; infinity = never.
+    double seconds_to_change() const;
 
   private:
     // app.cpp
@@ -58,6 +59,11 @@ class App {
     bool arrange(ImVec2 room);
     void draw_panels();
     void adopt_defaults();
+    void adopt_status(JobStatus status);
+    void submit_commands();
+    /// Does what drops the runs in memory, when they are saved or a person says that they need not be.
+    void leave(std::function<void()> what);
+    void open_file(const std::string& path);
     // chrome.cpp
     void draw_menu_bar();
     void draw_tool_bar();
@@ -68,19 +74,26 @@ class App {
     void draw_error();
     void draw_banners();
     void draw_status_line();
+    void draw_recent_files();
+    void draw_notice();
     // popups.cpp
     void draw_popups();
     void draw_help();
     void draw_palette();
-    // settings.cpp
-    void register_settings();
+    void draw_leaving();
+    void draw_file_dialogs();
+    // keeping.cpp
+    void adopt_settings();
+    void keep_settings(bool at_once);
 
     Controller& controller_;
     GuiOptions options_;
-    Settings settings_;
+    Settings settings_;       ///< of which open panels and session are brought up to date when they are kept
+    Settings kept_settings_;  ///< as the file has them
+    TimeNs settings_kept_at_ = 0;
     Style style_;
     UiState ui_;
-    RunConfig config_;
+    RunConfig config_, demo_config_;
     PanelMemory memory_;
     Commands commands_;
     JobStatus status_;
@@ -93,16 +106,19 @@ class App {
     std::string palette_filter_;
     int palette_choice_ = 0;
     std::string dismissed_error_;
+    UnsavedRounds unsaved_;
+    std::size_t rounds_being_saved_ = 0;
+    std::function<void()> leaving_;  ///< what waits for a person's word on unsaved runs
+    std::string notice_;
+    TimeNs notice_until_ = 0;
     std::string wanted_layout_;
     float applied_scale_ = 0;
     ThemeId applied_theme_ = ThemeId::dark;
     int frames_ = 0;
     bool help_requested_ = false, palette_requested_ = false, guide_open_ = false, quit_ = false;
-    bool defaults_adopted_ = false;
+    bool defaults_adopted_ = false, demo_is_next_ = false, demo_is_running_ = false;
+    bool leaving_requested_ = false, leave_when_saved_ = false;
     bool field_takes_focus_ = false;  ///< from the next frame on
 };
-
-/// "draftscope/layout.ini" in the XDG config folder, made when missing; "" when there is no home.
-std::string layout_file();
 
 }  // namespace draftscope

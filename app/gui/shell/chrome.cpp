@@ -2,6 +2,7 @@
 #include <imgui_internal.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -102,11 +103,11 @@ void App::draw_menu_bar() {
             if (std::string_view(entry.menu) != menu) continue;
             if (ImGui::MenuItem(entry.title, entry.keys, is_checked(entry.id, settings_, ui_)))
                 perform(entry.id);
+            if (entry.id == ActionId::open_file) draw_recent_files();
         }
         if (std::string_view(menu) == "View") {
             ImGui::SeparatorText("Panels");
-            for (const Panel& panel : panels())
-                if (ImGui::MenuItem(panel.title, nullptr, &ui_.open[panel.id])) ImGui::MarkIniSettingsDirty();
+            for (const Panel& panel : panels()) ImGui::MenuItem(panel.title, nullptr, &ui_.open[panel.id]);
         }
         if (std::string_view(menu) == "Go" && snapshot_->runs.size() > 1) {
             ImGui::SeparatorText("Runs");
@@ -139,6 +140,38 @@ void App::draw_menu_bar() {
     text_cut(what, std::max(1.0f, right - ImGui::GetCursorPosX()));
     ImGui::PopStyleColor();
     ImGui::EndMainMenuBar();
+}
+
+void App::draw_recent_files() {
+    if (!ImGui::BeginMenu("Open recent", !settings_.recent_files.empty())) return;
+    std::string chosen;
+    for (std::size_t i = 0; i < settings_.recent_files.size(); ++i) {
+        const std::string& file = settings_.recent_files[i];
+        const std::string name = fmt::format("{}##{}", short_name(file), i);
+        if (ImGui::MenuItem(name.c_str())) chosen = file;
+        tooltip(style_, file);
+    }
+    ImGui::Separator();
+    if (ImGui::MenuItem("Clear list")) settings_.recent_files.clear();
+    ImGui::EndMenu();
+    if (chosen.empty()) return;
+    std::error_code error;
+    if (!std::filesystem::exists(chosen, error)) std::erase(settings_.recent_files, chosen);
+    open_file(chosen);  // says what is wrong with a file that is not there
+}
+
+void App::draw_notice() {
+    if (notice_.empty()) return;
+    const ImGuiViewport* viewport = ImGui::GetMainViewport();
+    const ImVec2 at(viewport->GetCenter().x, viewport->WorkPos.y + viewport->WorkSize.y - style_.em);
+    ImGui::SetNextWindowPos(at, ImGuiCond_Always, ImVec2(0.5f, 1.0f));
+    ImGui::PushStyleColor(ImGuiCol_WindowBg, to_im(style_.colours.accent_ground));
+    constexpr ImGuiWindowFlags flags = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoDocking |
+                                       ImGuiWindowFlags_NoInputs | ImGuiWindowFlags_AlwaysAutoResize |
+                                       ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoFocusOnAppearing;
+    if (ImGui::Begin("##notice", nullptr, flags)) ImGui::TextUnformatted(notice_.c_str());
+    ImGui::End();
+    ImGui::PopStyleColor();
 }
 
 void App::draw_run_buttons() {
@@ -331,7 +364,6 @@ void App::draw_banners() {
             guide_open_ = false;
             settings_.guide_seen = true;
             leave_bar();
-            ImGui::MarkIniSettingsDirty();
         }
     }
     ImGui::End();
@@ -342,7 +374,9 @@ void App::draw_status_line() {
     if (begin_bar("##status", ImGuiDir_Down, height, to_im(style_.colours.ground))) {
         ImGui::SetCursorPosY((height - ImGui::GetTextLineHeight()) / 2);
         const RunRow* run = snapshot_->run(ui_.run_id);
+        const std::size_t unsaved = unsaved_rounds();
         std::string right = snapshot_->source.empty() ? "live" : short_name(snapshot_->source);
+        if (unsaved > 0) right += fmt::format("  ·  {} round{} not saved", unsaved, unsaved == 1 ? "" : "s");
         if (run != nullptr)
             right += fmt::format("  ·  {}  ·  {}", run->tier, losses_text(*snapshot_, run->id));
         right += fmt::format("  ·  {}", state_text(status_.state));

@@ -7,12 +7,14 @@
 
 namespace draftscope {
 
-void PathDialog::request(const std::string& suggested) {
-    if (folder_.empty()) folder_ = resolve_path("", std::filesystem::current_path().string());
-    if (!suggested.empty()) name_ = suggested;
-    requested_ = true;
-    stale_ = true;
+void PathDialog::request(const std::string& suggested, const std::string& folder) {
+    std::error_code error;
+    const bool usable = !folder.empty() && std::filesystem::is_directory(folder, error);
+    folder_ = resolve_path("", usable ? folder : std::filesystem::current_path(error).string());
+    name_ = suggested;
+    requested_ = open_ = focus_ = stale_ = true;
     problem_.clear();
+    to_replace_.clear();
 }
 
 void PathDialog::enter(const std::string& folder) {
@@ -24,6 +26,7 @@ void PathDialog::enter(const std::string& folder) {
 std::optional<std::string> PathDialog::confirm() {
     const std::string path = resolve_path(name_, folder_);
     std::error_code error;
+    focus_ = true;  // whatever is said next, it is about the name
     if (name_.empty()) {
         problem_ = "Type or choose a file name.";
     } else if (std::filesystem::is_directory(path, error)) {
@@ -33,8 +36,10 @@ std::optional<std::string> PathDialog::confirm() {
         problem_ = path + ": no such file.";
     } else if (!std::filesystem::is_directory(parent_folder(path), error)) {
         problem_ = parent_folder(path) + ": no such folder.";
+    } else if (!must_exist_ && path != to_replace_ && std::filesystem::exists(path, error)) {
+        problem_ = path + " exists. " + verb_ + " again to replace it.";
+        to_replace_ = path;
     } else {
-        folder_ = parent_folder(path);
         ImGui::CloseCurrentPopup();
         return path;
     }
@@ -60,6 +65,7 @@ void PathDialog::draw_list(const Style& style, bool* confirmed) {
                 break;
             }
             name_ = entry.name;
+            focus_ = true;
             *confirmed |= ImGui::IsMouseDoubleClicked(0);
         }
         if (!entry.folder) {
@@ -80,6 +86,7 @@ std::optional<std::string> PathDialog::draw(const Style& style, const std::vecto
     ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 1.0f);
     const bool shown = ImGui::BeginPopupModal(title_.c_str(), nullptr, ImGuiWindowFlags_NoSavedSettings);
     ImGui::PopStyleVar();
+    open_ = shown || requested_;
     if (!shown) return std::nullopt;
     if (stale_) {
         auto listed = list_folder(folder_, endings);
@@ -93,10 +100,10 @@ std::optional<std::string> PathDialog::draw(const Style& style, const std::vecto
     ImGui::PopFont();
     draw_list(style, &confirmed);
     ImGui::SetNextItemWidth(-FLT_MIN);
-    if (requested_) ImGui::SetKeyboardFocusHere();
+    if (focus_) ImGui::SetKeyboardFocusHere();
+    focus_ = requested_ = false;
     confirmed |=
         ImGui::InputTextWithHint("##name", "file name or path", &name_, ImGuiInputTextFlags_EnterReturnsTrue);
-    requested_ = false;
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.bad));
     ImGui::TextUnformatted(problem_.c_str());
     ImGui::PopStyleColor();
@@ -109,6 +116,7 @@ std::optional<std::string> PathDialog::draw(const Style& style, const std::vecto
         ImGui::CloseCurrentPopup();
     else if (confirmed)
         path = confirm();
+    if (cancelled || path) open_ = false;
     ImGui::EndPopup();
     return path;
 }

@@ -15,7 +15,9 @@ class PathDialog {
     PathDialog(std::string title, std::string verb, bool must_exist)
         : title_(std::move(title)), verb_(std::move(verb)), must_exist_(must_exist) {}
 
-    void request(const std::string& suggested);
+    /// `folder`: where to start; "" or one that is no longer there = the current folder.
+    void request(const std::string& suggested, const std::string& folder);
+    bool is_open() const { return open_; }
     /// Every frame; the chosen absolute path in the frame in which the person confirmed.
     std::optional<std::string> draw(const Style& style, const std::vector<std::string>& endings);
 
@@ -26,8 +28,9 @@ class PathDialog {
 
     std::string title_, verb_;
     bool must_exist_;
-    bool requested_ = false, stale_ = true;
+    bool requested_ = false, open_ = false, stale_ = true, focus_ = false;
     std::string folder_, name_, problem_;
+    std::string to_replace_;  ///< a file that exists and is replaced when it is confirmed again
     std::vector<FolderEntry> entries_;
 };
 

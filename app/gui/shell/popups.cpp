@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <functional>
+#include <utility>
 
 #include "app/gui/panels/widgets.h"
 #include "app/gui/shell/app.h"
@@ -123,6 +124,8 @@ void App::draw_palette() {
             ui_.open[panel.id] = true;
             ImGui::SetWindowFocus(window_name(panel).c_str());
         });
+    for (const std::string& file : settings_.recent_files)
+        offer(fmt::format("Open recent: {}", short_name(file)), file, [this, file] { open_file(file); });
     for (const HeadChoice& head : status_.heads)
         offer(fmt::format("Head: {}", head.name), head.usable ? head.paper : head.why_not,
               [this, &head] { config_.head = head.spec; });
@@ -162,12 +165,60 @@ void App::draw_palette() {
 void App::draw_popups() {
     draw_help();
     draw_palette();
-    if (const auto path = open_dialog_.draw(style_, {".dscope", ".sqlite", ".db"}))
-        commands_.push_back(CmdOpenFile{*path});
-    if (ui_.open_other_requested) other_dialog_.request("");
+    draw_leaving();
+    draw_file_dialogs();
+}
+
+void App::draw_file_dialogs() {
+    const auto draw = [&](PathDialog& dialog, const std::vector<std::string>& endings) {
+        auto path = dialog.draw(style_, endings);
+        if (path) settings_.folder = parent_folder(*path);
+        return path;
+    };
+    if (const auto path = draw(open_dialog_, {".dscope", ".sqlite", ".db"})) open_file(*path);
+    if (ui_.open_other_requested) other_dialog_.request("", settings_.folder);
     ui_.open_other_requested = false;
-    if (const auto path = other_dialog_.draw(style_, {".dscope"})) commands_.push_back(CmdOpenOther{*path});
-    if (const auto path = save_dialog_.draw(style_, {".dscope"})) commands_.push_back(CmdSaveCopy{*path});
+    if (const auto path = draw(other_dialog_, {".dscope"})) commands_.push_back(CmdOpenOther{*path});
+    const bool saving = save_dialog_.is_open();
+    const auto path = draw(save_dialog_, {".dscope"});
+    if (path)
+        commands_.push_back(CmdSaveCopy{*path});
+    else if (saving && !save_dialog_.is_open())
+        leave_when_saved_ = false;
+}
+
+/// Runs in memory are about to be dropped.
+void App::draw_leaving() {
+    constexpr const char* title = "Save what was recorded?";
+    if (leaving_requested_) ImGui::OpenPopup(title);
+    ImGui::SetNextWindowPos(ImGui::GetMainViewport()->GetCenter(), ImGuiCond_Appearing, ImVec2(0.5f, 0.5f));
+    ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 1.0f);
+    const bool shown = ImGui::BeginPopupModal(
+        title, nullptr, ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoSavedSettings);
+    ImGui::PopStyleVar();
+    if (!shown) return;
+    const std::size_t rounds = unsaved_rounds();
+    ImGui::Text("%zu recorded round%s in no file.", rounds, rounds == 1 ? " is" : "s are");
+    if (status_.state != JobState::idle) ImGui::TextUnformatted("The run that is going on ends.");
+    ImGui::Spacing();
+    const ImVec2 size(style_.em * 7, 0);
+    if (leaving_requested_) ImGui::SetKeyboardFocusHere();
+    leaving_requested_ = false;
+    const bool save = ImGui::Button("Save...", size);
+    ImGui::SameLine();
+    const bool discard = ImGui::Button("Discard", size);
+    ImGui::SameLine();
+    const bool cancel = ImGui::Button("Cancel", size) || ImGui::IsKeyPressed(ImGuiKey_Escape);
+    if (save || discard || cancel) ImGui::CloseCurrentPopup();
+    ImGui::EndPopup();
+    if (save) {
+        save_dialog_.request("run.dscope", settings_.folder);
+        leave_when_saved_ = true;
+    } else if (discard && leaving_) {
+        std::exchange(leaving_, nullptr)();
+    } else if (cancel) {
+        leaving_ = nullptr;
+    }
 }
 
 }  // namespace draftscope

@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::chrono::seconds deadline{90};
 constexpr std::chrono::milliseconds look_again{20};
+constexpr int looks_at_rest = 15;
 
 bool is_installed(const std::string& program) {
     std::stringstream folders(std::getenv("PATH") == nullptr ? "/usr/bin" : std::getenv("PATH"));
@@ -221,6 +222,7 @@ bool Desktop::wait_until(const std::string& what, const Condition& condition) {
 std::optional<Shown::Item> Desktop::find(const std::string& label, const std::string& window) {
     std::optional<Shown::Item> found;
     long frame = 0;
+    int looks = 0;
     const auto at_rest = [&](const Shown& now) {
         const Shown::Item* item = now.item(label, window);
         if (item == nullptr) return false;
@@ -228,13 +230,13 @@ std::optional<Shown::Item> Desktop::find(const std::string& label, const std::st
         if (!same) {
             found = *item;
             frame = now.number("frame");
-            return false;
+            looks = 0;
         }
-        // Frames end when nothing moves: the same place in a later look, or in later frames.
-        return now.number("frame") >= frame;
+        // Frames may end when nothing moves.
+        return now.number("frame") >= frame + 2 || ++looks >= looks_at_rest;
     };
-    if (!wait_until("'" + label + "' is visible" + (window.empty() ? "" : " in " + window), at_rest))
-        return std::nullopt;
+    const std::string what = "'" + label + "' rests at its place" + (window.empty() ? "" : " in " + window);
+    if (!wait_for(what, [&] { return at_rest(shown()); })) return std::nullopt;
     return found;
 }
 
@@ -269,6 +271,11 @@ void Desktop::take_picture(const std::string& name) {
     const std::string path = std::string(folder) + "/" + name + ".png";
     pid_t pid = spawn({"import", "-window", "root", path}, "import.log", true);
     waitpid(pid, nullptr, 0);
+}
+
+void Desktop::write_settings(const std::string& json) const {
+    fs::create_directories(config_ + "/draftscope");
+    draftscope::testing::write_text(config_file("settings.json"), json);
 }
 
 std::string Desktop::capture() {

@@ -69,7 +69,7 @@ class Desktop : public ::testing::Test {
     bool wait_until(const std::string& what, const Condition& condition);
     /// The same, for what is not in the program's state: a file, say.
     bool wait_for(const std::string& what, const std::function<bool()>& condition);
-    /// An item once it is visible and has stayed at its place for two frames.
+    /// An item once it is visible and stays at its place.
     std::optional<Shown::Item> find(const std::string& label, const std::string& window = "");
 
     /// Arguments of one call of xdotool: {"key", "ctrl+s"}, {"mousemove", "10", "10", "click", "1"}.
@@ -88,6 +88,8 @@ class Desktop : public ::testing::Test {
     /// A capture of a few rounds, recorded by the program; a model for live runs.
     std::string capture();
     std::string model() { return testing::tiny_model(folder_); }
+    /// settings.json of the window, before it starts: `{"session": {"model": ...}}`, say.
+    void write_settings(const std::string& json) const;
     std::string config_file(const std::string& name) const { return config_ + "/draftscope/" + name; }
 
     testing::ScratchFolder folder_;
