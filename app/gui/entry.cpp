@@ -23,7 +23,6 @@ namespace {
 
 constexpr double idle_seconds = 0.25;
 constexpr double streaming_frame_seconds = 1.0 / 30;
-constexpr int frames_after_change = 3;
 constexpr int first_frames = 3;
 constexpr TimeNs most_startup_ns = 5 * ns_per_s;
 constexpr TimeNs most_loading_ns = 120 * ns_per_s;
@@ -124,26 +123,31 @@ Status take_screenshot(Controller& controller, const GuiOptions& options) {
 /// cores, what ImGui has pending when it needs it, else never.
 class FramePace {
   public:
-    void change() { frames_due_ = frames_after_change; }
-    void drawn(TimeNs start, bool presented, double change) {
-        frames_due_ = std::max(0, frames_due_ - 1);
-        last_frame_ = start;
-        if (presented) frame_seconds_ = seconds(monotonic_ns() - start);
-        needed_ = std::min(seconds_to_needed_frame(), change);
+    void change() { due_.change(); }
+    /// After ImGui's Render; true when the frame is to be shown. Queued input is trickled over frames: a slow
+    /// display shows them ten times a second.
+    bool computed(TimeNs start) {
+        due_.computed();
+        start_ = start;
+        return !due_.has_input() || seconds(start - last_shown_) >= longest_unseen;
     }
-    /// Seconds from now, at most `idle_seconds`; 0 = due.
-    double wait(bool busy) const {
-        double after = frames_due_ > 0 ? 0 : needed_;
-        if (busy && needed_ > 0)  // queued input is answered at once
+    void shown() {
+        last_shown_ = monotonic_ns();
+        frame_seconds_ = seconds(last_shown_ - start_);
+    }
+    /// Seconds from now, at most `idle_seconds`; 0 = due. `change`: until the contents change by themselves.
+    double wait(bool busy, double change) const {
+        double after = due_.seconds();
+        if (busy && !due_.has_input())  // queued input is answered at once
             after = std::max({after, streaming_frame_seconds, slow_drawing * frame_seconds_});
-        return std::clamp(after - seconds(monotonic_ns() - last_frame_), 0.0, idle_seconds);
+        return std::clamp(std::min(after - seconds(monotonic_ns() - start_), change), 0.0, idle_seconds);
     }
-    bool is_pending() const { return frames_due_ > 0 || std::isfinite(needed_); }
+    bool is_pending() const { return std::isfinite(due_.seconds()); }
 
   private:
-    int frames_due_ = frames_after_change;
-    TimeNs last_frame_ = 0;
-    double frame_seconds_ = 0, needed_ = std::numeric_limits<double>::infinity();
+    FramesDue due_;
+    TimeNs start_ = 0, last_shown_ = 0;
+    double frame_seconds_ = 0;
 };
 
 Status window_loop(Controller& controller, GuiOptions options) {
@@ -157,9 +161,8 @@ Status window_loop(Controller& controller, GuiOptions options) {
     FramePace pace;
     std::uint64_t seen_input = 0;
     std::string title;
-    TimeNs last_shown = 0;
     while (!app.wants_quit()) {
-        backend->wait(pace.wait(is_busy(app)));
+        backend->wait(pace.wait(is_busy(app), app.seconds_to_change()));
         const bool input = backend->input_count() != seen_input;
         seen_input = backend->input_count();
         const bool close = backend->wants_close();
@@ -169,19 +172,17 @@ Status window_loop(Controller& controller, GuiOptions options) {
         }
         if (app.prepare(backend->content_scale()) || input || close) pace.change();
         if (backend->minimised()) backend->wait(idle_seconds);
-        const bool due = input || (pace.is_pending() && pace.wait(is_busy(app)) <= 0);
+        constexpr double never = std::numeric_limits<double>::infinity();
+        const bool due = input || (pace.is_pending() && pace.wait(is_busy(app), never) <= 0);
         if (!due || backend->minimised()) continue;
         const TimeNs start = monotonic_ns();
         dump.before_frame();
         compute_frame(app, *backend);
         dump.after_frame(app);
-        // Queued input is trickled over frames; a slow display shows them ten times a second.
-        const bool presented = seconds_to_needed_frame() > 0 || seconds(start - last_shown) >= longest_unseen;
-        if (presented) {
+        if (pace.computed(start)) {
             backend->present(ImGui::GetDrawData(), app.colours().ground);
-            last_shown = monotonic_ns();
+            pace.shown();
         }
-        pace.drawn(start, presented, app.seconds_to_change());
         if (std::string wanted = app.title(); wanted != title) backend->set_title(title = std::move(wanted));
     }
     return {};

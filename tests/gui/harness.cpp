@@ -56,12 +56,12 @@ void Harness::draw_frames(int count) {
 }
 
 bool Harness::draw_until_rest(int limit) {
-    draw_frames(3);
-    for (int i = 3; i < limit; ++i) {
-        if (!std::isfinite(seconds_to_needed_frame())) return true;
+    FramesDue due;
+    for (int i = 0; i < limit && std::isfinite(due.seconds()); ++i) {
         draw_frame();
+        due.computed();
     }
-    return false;
+    return !std::isfinite(due.seconds());
 }
 
 bool Harness::run(const std::function<void(ImGuiTestContext*)>& script) {

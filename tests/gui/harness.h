@@ -23,8 +23,8 @@ class Harness {
     /// Runs the script to its end, drawing frames; true when every step of it found what it looked for.
     bool run(const std::function<void(ImGuiTestContext*)>& script);
     void draw_frames(int count);
-    /// Draws as the window's loop does after input: three frames, then those that ImGui needs. Ends at rest;
-    /// false when it does not come to rest within `limit` frames.
+    /// Draws as the window's loop does after input; false when it does not come to rest within `limit`
+    /// frames.
     bool draw_until_rest(int limit = 600);
 
     /// Of the window, from the next frame on.

@@ -82,6 +82,28 @@ TEST_F(Input, KeysTypedInOneBurstReachTheFieldThatTheyOpen) {
     EXPECT_EQ(std::get<CmdSaveCopy>(window.controller.received.back()).path, DS_BINARY_DIR "/typed.dscope");
 }
 
+TEST_F(Input, AfterAnErrorTheFieldTakesTheNextPath) {
+    const auto type = [&](ImGuiKey command, const std::string& path) {
+        for (const auto& [name, down] : {std::pair{ImGuiKey(ImGuiMod_Ctrl), true},
+                                         {command, true},
+                                         {command, false},
+                                         {ImGuiKey(ImGuiMod_Ctrl), false}})
+            key(name, down);
+        if (command == ImGuiKey_S) {
+            EXPECT_TRUE(window.draw_until_rest());
+        }
+        for (const char c : path) ImGui::GetIO().AddInputCharacter(static_cast<unsigned char>(c));
+        key(ImGuiKey_Enter, true);
+        key(ImGuiKey_Enter, false);
+        EXPECT_TRUE(window.draw_until_rest());
+    };
+    type(ImGuiKey_S, "/no/such/folder/a.dscope");
+    EXPECT_EQ(window.controller.count<CmdSaveCopy>(), 0);
+    type(ImGuiKey_A, DS_BINARY_DIR "/better.dscope");
+    ASSERT_EQ(window.controller.count<CmdSaveCopy>(), 1);
+    EXPECT_EQ(std::get<CmdSaveCopy>(window.controller.received.back()).path, DS_BINARY_DIR "/better.dscope");
+}
+
 TEST_F(Input, FindTakesWhatIsTypedRightAfterItsKey) {
     const bool follow = window.app().ui().follow;
     key(ImGuiMod_Ctrl, true);

@@ -58,7 +58,8 @@ int first_late_modifier(const ImVector<ImGuiInputEvent>& queue) {
 /// SetKeyboardFocusHere was called in the last frame: the field drops what is typed in the next.
 bool is_field_to_be_focused() {
     const ImGuiContext& g = *ImGui::GetCurrentContext();
-    return g.NavMoveSubmitted && (g.NavMoveFlags & ImGuiNavMoveFlags_FocusApi) != 0;
+    return g.NavNextActivateId != 0 ||
+           (g.NavMoveSubmitted && (g.NavMoveFlags & ImGuiNavMoveFlags_FocusApi) != 0);
 }
 
 }  // namespace
@@ -76,7 +77,8 @@ void new_imgui_frame() {
 double seconds_to_needed_frame() {
     const ImGuiContext& g = *ImGui::GetCurrentContext();
     if (!g.InputEventsQueue.empty()) return 0;
-    if (waits_for_hover(g) || is_anything_held(g) || is_fading(g) || is_any_window_settling(g))
+    if (is_field_to_be_focused() || waits_for_hover(g) || is_anything_held(g) || is_fading(g) ||
+        is_any_window_settling(g))
         return at_refresh;
     return g.SettingsDirtyTimer > 0 ? to_save : std::numeric_limits<double>::infinity();
 }

@@ -12,4 +12,25 @@ void new_imgui_frame();
 /// for a layout file that is to be written. Infinity when nothing is pending. Call it after Render.
 double seconds_to_needed_frame();
 
+/// Which frames follow input or new data: a few, in which layouts and focus settle, and those that ImGui
+/// needs.
+class FramesDue {
+  public:
+    /// Input came, or what is shown changed.
+    void change() { settling_ = frames_to_settle; }
+    /// A frame was computed. Input that is left in the queue counts as a change when its turn comes.
+    void computed() {
+        needed_ = seconds_to_needed_frame();
+        settling_ = has_input() ? frames_to_settle : settling_ - (settling_ > 0 ? 1 : 0);
+    }
+    /// From the last frame to the next one; infinity = none is due.
+    double seconds() const { return settling_ > 0 ? 0 : needed_; }
+    bool has_input() const { return needed_ <= 0; }
+
+  private:
+    static constexpr int frames_to_settle = 3;
+    int settling_ = frames_to_settle;
+    double needed_ = 1;
+};
+
 }  // namespace draftscope
