@@ -2,64 +2,80 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "capture/run_setting.h"
 
 namespace draftscope {
 
 namespace {
 
-/// A field of a JSON object as text; "" when it is not there.
-std::string field(const nlohmann::json& object, const char* key) {
-    const auto found = object.is_object() ? object.find(key) : object.end();
-    if (!object.is_object() || found == object.end() || found->is_null()) return {};
-    return found->is_string() ? found->get<std::string>() : found->dump();
+/// Facts of the machine: of a run that does not know its own nobody can say that it is the same one.
+constexpr std::array machine_keys = {"cpu", "cores", "isa", "gpu"};
+
+std::string text_of(const std::vector<RunDifference>& differences,
+                    const std::function<bool(const RunDifference&)>& wanted) {
+    std::string out;
+    for (const RunDifference& one : differences)
+        if (wanted(one))
+            out += fmt::format("{}{} ({} and {})", out.empty() ? "" : ", ", one.what,
+                               one.a.empty() ? "unknown" : one.a, one.b.empty() ? "unknown" : one.b);
+    return out;
 }
 
 }  // namespace
 
 std::vector<RunDifference> run_differences(const RunRow& a, const RunRow& b) {
-    std::vector<RunDifference> out;
-    const auto differ = [&](const char* what, const std::string& x, const std::string& y, bool forbids) {
-        if (x != y) out.push_back({what, x, y, forbids});
+    struct Pair {
+        const SettingField *a = nullptr, *b = nullptr;
     };
-    const auto number = [](auto value) { return fmt::format("{}", value); };
-    differ("target", a.target, b.target, true);
-    differ("tier", a.tier, b.tier, true);
-    differ("weights", a.synthetic ? "synthetic" : "real", b.synthetic ? "synthetic" : "real", true);
-    differ("acceptance", a.acceptance, b.acceptance, true);
-    differ("back end", a.backend, b.backend, true);
-    const auto machine_a = nlohmann::json::parse(a.machine_json, nullptr, false);
-    const auto machine_b = nlohmann::json::parse(b.machine_json, nullptr, false);
-    differ("CPU", field(machine_a, "cpu"), field(machine_b, "cpu"), true);
-    differ("cores", field(machine_a, "cores"), field(machine_b, "cores"), true);
-    differ("instruction set", field(machine_a, "isa"), field(machine_b, "isa"), true);
-    differ("GPU", field(machine_a, "gpu"), field(machine_b, "gpu"), true);
-    const auto config_a = nlohmann::json::parse(a.config_json, nullptr, false);
-    const auto config_b = nlohmann::json::parse(b.config_json, nullptr, false);
-    const std::string tokens_a = field(config_a, "tokenizer_fingerprint");
-    const std::string tokens_b = field(config_b, "tokenizer_fingerprint");
-    // A capture without texts has no settings either.
-    if (!tokens_a.empty() && !tokens_b.empty()) differ("tokenizer", tokens_a, tokens_b, true);
-    differ("drafter", a.drafter, b.drafter, false);
-    differ("head", a.head, b.head, false);
-    differ("tree", a.tree, b.tree, false);
-    differ("verify", a.verify, b.verify, false);
-    differ("temperature", number(a.temperature), number(b.temperature), false);
-    if (a.temperature > 0 || b.temperature > 0) differ("seed", number(a.seed), number(b.seed), false);
-    differ("batch", number(a.batch), number(b.batch), false);
-    differ("threads", number(a.threads), number(b.threads), false);
-    differ("precision", a.precision, b.precision, false);
-    differ("numerics", a.numerics, b.numerics, false);
+    const std::vector<SettingField> fields_a = setting_fields(a), fields_b = setting_fields(b);
+    std::map<std::string_view, Pair> pairs;
+    for (const SettingField& field : fields_a) pairs[field.key].a = &field;
+    for (const SettingField& field : fields_b) pairs[field.key].b = &field;
+    std::vector<RunDifference> out;
+    for (const SettingKind kind : {SettingKind::source, SettingKind::work, SettingKind::subject})
+        for (const auto& [key, pair] : pairs) {
+            const SettingField& known = pair.a != nullptr ? *pair.a : *pair.b;
+            if (known.kind != kind) continue;
+            const bool both = pair.a != nullptr && pair.b != nullptr;
+            if (both && pair.a->value == pair.b->value) continue;
+            // A capture without texts, or of an earlier version, does not say everything.
+            if (!both && std::ranges::find(machine_keys, key) == machine_keys.end()) continue;
+            out.push_back({known.label, pair.a == nullptr ? "" : pair.a->text,
+                           pair.b == nullptr ? "" : pair.b->text, kind != SettingKind::subject,
+                           kind == SettingKind::source});
+        }
+    if (a.head != b.head) out.push_back({"head", a.head, b.head});
+    if ((a.temperature > 0 || b.temperature > 0) && a.seed != b.seed)
+        out.push_back({"seed", fmt::format("{}", a.seed), fmt::format("{}", b.seed)});
     return out;
 }
 
 std::string forbidding_text(const std::vector<RunDifference>& differences) {
-    std::string out;
-    for (const RunDifference& one : differences)
-        if (one.forbids)
-            out += fmt::format("{}{} ({} and {})", out.empty() ? "" : ", ", one.what,
-                               one.a.empty() ? "unknown" : one.a, one.b.empty() ? "unknown" : one.b);
-    return out;
+    return text_of(differences, [](const RunDifference& one) { return one.forbids; });
+}
+
+std::string separating_text(const std::vector<RunDifference>& differences) {
+    return text_of(differences, [](const RunDifference& one) { return one.separates; });
+}
+
+std::string difference_text(const std::vector<RunDifference>& differences) {
+    return text_of(differences, [](const RunDifference&) { return true; });
+}
+
+std::string further_text(const std::vector<RunDifference>& differences) {
+    static const std::set<std::string_view> shown = {"drafter", "head", "tree", "seed"};
+    return text_of(differences,
+                   [](const RunDifference& one) { return !one.forbids && !shown.contains(one.what); });
+}
+
+bool comparable(const RunRow& a, const RunRow& b) {
+    return head_setting(a) == head_setting(b);
 }
 
 }  // namespace draftscope

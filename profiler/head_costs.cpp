@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "capture/machine_facts.h"
+#include "profiler/comparable.h"
 
 namespace draftscope {
 namespace {
@@ -16,15 +17,6 @@ constexpr std::int64_t block_rounds = 8;
 
 bool is_sampled(HeadMode mode) {
     return mode == HeadMode::aligned || mode == HeadMode::calibration;
-}
-
-/// Two runs whose only difference that matters for speed and acceptance is the head.
-bool comparable(const RunRow& a, const RunRow& b) {
-    const auto key = [](const RunRow& run) {
-        return std::tie(run.target, run.drafter, run.tree, run.verify, run.temperature, run.batch,
-                        run.threads, run.backend, run.precision, run.numerics, run.tier);
-    };
-    return key(a) == key(b);
 }
 
 /// The prompt's text under one name in every run.

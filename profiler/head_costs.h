@@ -14,9 +14,8 @@
 ///   same tokens. `aligned` and `calibration` rows exist in some rounds only; such a head is compared with
 ///   the driving one in those rounds, and through it with the full head (PairedUnit).
 /// - The full reference of a run: its own `full` rows of mode drive, else selfpaced, else the drive rows of
-///   comparable runs of `full` in the file (same target, drafter, tree, verify, temperature, batch, threads,
-///   backend, precision, numerics, tier) over the prompts that both runs have (same external id, turn and
-///   text), else its own aligned, else its own calibration rows.
+///   comparable runs of `full` in the file (profiler/comparable.h) over the prompts that both runs have (same
+///   external id, turn and text), else its own aligned, else its own calibration rows.
 /// - nu = T_head / T_head,full over rows whose times count. T_non-head = (time of counted steps - T_head in
 ///   them) / rounds in them, of the run that T_head,full comes from; kappa = T_head,full / T_non-head.
 /// - The measured speed-up of a driving head is its committed tokens per second of counted steps against

@@ -15,7 +15,7 @@
 namespace draftscope {
 
 inline constexpr std::int32_t capture_application_id = 0x44534350;
-inline constexpr int capture_schema_version = 3;
+inline constexpr int capture_schema_version = 4;
 
 /// What `push` does while the queue is full.
 enum class WhenQueueFull : std::uint8_t { wait, drop };

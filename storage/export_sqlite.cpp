@@ -1,6 +1,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "capture/run_setting.h"
 #include "storage/capture_file.h"
 #include "storage/export.h"
 #include "storage/schema.h"
@@ -43,16 +44,23 @@ Status publish(const std::string& partial, const std::string& out) {
 
 namespace {
 
-/// In-place VACUUM at the end: a cleared text must not live on in a free page.
 constexpr const char* drop_text_sql = R"sql(
-BEGIN IMMEDIATE;
 UPDATE prompt SET text = '', output = '';
 UPDATE vocab SET text = '', bytes = x'';
-UPDATE run SET config_json = '{}';
 DELETE FROM note;
-COMMIT;
-VACUUM;
 )sql";
+
+/// Of the settings what tells runs apart, which is no text.
+std::string drop_settings_sql() {
+    std::string paths;
+    for (const std::string_view key : setting_config_keys())
+        paths += (paths.empty() ? "" : ", ") + storage::sql_quoted(key, '\'');
+    return fmt::format(
+        "UPDATE run SET config_json = (SELECT json_group_object(key, json(config_json -> fullkey)) FROM "
+        "json_each(config_json) WHERE key IN ({})) WHERE json_valid(config_json);"
+        "UPDATE run SET config_json = '{{}}' WHERE NOT json_valid(config_json);",
+        paths);
+}
 
 Status copy_into(const storage::Database& db, const std::string& partial, bool drop_text) {
     if (db.exec("VACUUM INTO " + storage::sql_quoted(partial, '\'')) != SQLITE_OK)
@@ -61,7 +69,10 @@ Status copy_into(const storage::Database& db, const std::string& partial, bool d
     std::string message;
     const storage::Database copy = storage::open_database(partial, SQLITE_OPEN_READWRITE, &message);
     if (!copy) return failed("{}: can't be opened: {}", partial, message);
-    if (copy.exec(drop_text_sql) != SQLITE_OK)
+    // In-place VACUUM at the end: a cleared text must not live on in a free page.
+    const std::string script =
+        "BEGIN IMMEDIATE;" + std::string(drop_text_sql) + drop_settings_sql() + "COMMIT; VACUUM;";
+    if (copy.exec(script) != SQLITE_OK)
         return failed("{}: the text can't be dropped: {}; nothing was exported", partial, copy.message());
     return {};
 }

@@ -1,7 +1,9 @@
 #include <filesystem>
 #include <system_error>
 
+#include "capture/run_setting.h"
 #include "storage/capture_file.h"
+#include "storage/row_reader.h"
 #include "storage/schema.h"
 #include "storage/step_phase.h"
 
@@ -22,6 +24,25 @@ bool renew_views(const Database& db) {
     return db.exec(script + view_sql) == SQLITE_OK;
 }
 
+/// The settings of every run as its columns say them.
+int fill_settings(const Database& db) {
+    std::vector<RunRow> runs;
+    {
+        Cursor<RunRow> cursor(db);
+        while (cursor.has()) runs.push_back(cursor.take());
+        if (!cursor.problem().empty()) return SQLITE_CORRUPT;
+        if (cursor.code() != SQLITE_OK) return cursor.code();
+    }
+    Statement update =
+        db.prepare("UPDATE run SET plain_setting = ?2, setting = ?3, baseline = ?4 WHERE id = ?1");
+    if (!update) return SQLITE_ERROR;
+    for (const RunRow& run : runs) {
+        const int code = update.run(run.id, plain_setting(run), head_setting(run), is_baseline(run));
+        if (code != SQLITE_DONE) return code;
+    }
+    return SQLITE_OK;
+}
+
 }  // namespace
 
 const std::vector<Migration>& migrations() {
@@ -39,6 +60,11 @@ const std::vector<Migration>& migrations() {
          "CREATE TABLE gpu_counter(run_id INTEGER NOT NULL REFERENCES run(id), step_id INTEGER NOT NULL "
          "REFERENCES step(id), phase_id INTEGER NOT NULL REFERENCES phase(id), name TEXT NOT NULL, "
          "value REAL) STRICT"},
+        {3,
+         "ALTER TABLE run ADD COLUMN plain_setting TEXT NOT NULL DEFAULT '';"
+         "ALTER TABLE run ADD COLUMN setting TEXT NOT NULL DEFAULT '';"
+         "ALTER TABLE run ADD COLUMN baseline INTEGER NOT NULL DEFAULT 0 CHECK (baseline IN (0, 1))",
+         fill_settings},
     };
     return steps;
 }

@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "capture/run_setting.h"
 #include "storage/capture_file.h"
 
 namespace draftscope::storage {
@@ -22,7 +23,7 @@ std::optional<int> null_if_negative(int value) {
 
 RowWriter::RowWriter(const Database& db)
     : db_(db),
-      run_(insert_into(db, "run", 23)),
+      run_(insert_into(db, "run", 26)),
       run_end_(db.prepare("UPDATE run SET ended = ?2 WHERE id = ?1")),
       // A prompt is written when it starts and again, whole, when it ends.
       prompt_(db.prepare("INSERT OR REPLACE INTO prompt VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")),
@@ -142,7 +143,7 @@ void RowWriter::run(const RunRow& r, const ClockAnchorRow& first_anchor) {
     insert(run_, r.id, r.name, r.started_utc, TextOrNull{to_text(r.ended)}, r.frontend, r.target, r.drafter,
            r.head, r.tree, r.verify, r.temperature, static_cast<std::int64_t>(r.seed), r.batch, r.threads,
            r.backend, r.precision, r.numerics, r.tier, r.synthetic, r.acceptance, IdOrNull{r.vocab_id},
-           r.config_json, r.machine_json);
+           r.config_json, r.machine_json, plain_setting(r), head_setting(r), is_baseline(r));
     // The run's zero is its first anchor. If the clocks were read at another moment, move both by as much.
     RunZero zero{r.started_monotonic, 0};
     if (first_anchor.utc_ns != 0)

@@ -36,7 +36,10 @@ CREATE TABLE run(
   acceptance TEXT NOT NULL,
   vocab_id INTEGER,
   config_json TEXT NOT NULL,
-  machine_json TEXT NOT NULL
+  machine_json TEXT NOT NULL,
+  plain_setting TEXT NOT NULL DEFAULT '',
+  setting TEXT NOT NULL DEFAULT '',
+  baseline INTEGER NOT NULL DEFAULT 0 CHECK (baseline IN (0, 1))
 ) STRICT;
 CREATE TABLE prompt(
   id INTEGER PRIMARY KEY,

@@ -15,9 +15,9 @@ inline constexpr std::array<std::string_view, 18> table_names = {
     "meta", "run",    "vocab", "phase",      "prompt",    "step",    "round", "node",         "node_top",
     "span", "gpu_op", "token", "nvtx_range", "head_eval", "counter", "loss",  "clock_anchor", "note"};
 /// The views, each after those that it uses.
-inline constexpr std::array<std::string_view, 11> view_names = {
-    "v_span",   "v_step_phase_by_span", "v_step_phase", "v_phase",       "v_round",      "v_head",
-    "v_prompt", "v_category",           "v_coverage",   "v_draft_share", "v_gpu_counter"};
+inline constexpr std::array<std::string_view, 12> view_names = {
+    "v_span",   "v_step_phase_by_span", "v_step_phase", "v_phase",       "v_round",       "v_head",
+    "v_prompt", "v_category",           "v_coverage",   "v_draft_share", "v_gpu_counter", "v_speedup"};
 
 /// Tables that files of earlier versions lack; readers do without.
 inline constexpr std::array<std::string_view, 2> later_tables = {"step_phase", "gpu_counter"};

@@ -130,9 +130,7 @@ prompt_drive AS MATERIALIZED (
 shared AS MATERIALIZED (
   SELECT a.id AS run_id, p.id AS prompt_id, q.id AS full_prompt_id
   FROM run a JOIN run b
-    ON b.id <> a.id AND b.head = 'full' AND a.target = b.target AND a.drafter = b.drafter AND a.tree = b.tree
-   AND a.verify = b.verify AND a.temperature = b.temperature AND a.batch = b.batch AND a.threads = b.threads
-   AND a.backend = b.backend AND a.precision = b.precision AND a.numerics = b.numerics AND a.tier = b.tier
+    ON b.id <> a.id AND b.head = 'full' AND b.setting = a.setting
   JOIN prompt p ON p.run_id = a.id
   JOIN prompt q ON q.run_id = b.id AND q.external_id IS p.external_id AND q.turn IS p.turn AND q.text IS p.text
   WHERE p.id IN (SELECT prompt_id FROM prompt_time)
@@ -255,6 +253,32 @@ SELECT g.run_id, p.name AS phase, g.name, count(DISTINCT g.step_id) AS n, sum(g.
 FROM gpu_counter g JOIN phase p ON p.id = g.phase_id JOIN step t ON t.id = g.step_id
 WHERE t.excluded IS NULL
 GROUP BY g.run_id, g.phase_id, g.name ORDER BY g.run_id, p.sort, g.name;
+
+CREATE VIEW v_speedup AS
+WITH prompt_time AS MATERIALIZED (
+  SELECT run_id, prompt_id, sum(committed) AS committed, sum(ns) AS ns
+  FROM (SELECT r.run_id, r.prompt_id, r.committed, t.excluded,
+      1.0 * (t.end_ns - t.start_ns - t.paused_ns) / count(*) OVER (PARTITION BY r.step_id) AS ns
+    FROM round r JOIN step t ON t.id = r.step_id)
+  WHERE excluded IS NULL GROUP BY run_id, prompt_id HAVING sum(ns) > 0),
+shared AS MATERIALIZED (
+  SELECT a.id AS run_id, p.id AS prompt_id, q.id AS plain_prompt_id
+  FROM run a JOIN run b ON a.drafter <> 'none' AND b.drafter = 'none' AND b.plain_setting = a.plain_setting
+  JOIN prompt p ON p.run_id = a.id
+  JOIN prompt q ON q.run_id = b.id AND q.external_id IS p.external_id AND q.turn IS p.turn AND q.text IS p.text
+  WHERE p.id IN (SELECT prompt_id FROM prompt_time) AND q.id IN (SELECT prompt_id FROM prompt_time)),
+mine AS (
+  SELECT m.run_id, count(DISTINCT json_array(p.external_id, p.turn, p.text)) AS prompts,
+    count(DISTINCT json_array(p.suite, p.external_id)) AS conversations, sum(d.committed) / sum(d.ns) AS tokens_per_ns
+  FROM (SELECT DISTINCT run_id, prompt_id FROM shared) m JOIN prompt p ON p.id = m.prompt_id
+  JOIN prompt_time d ON d.prompt_id = m.prompt_id GROUP BY m.run_id),
+plain AS (
+  SELECT m.run_id, sum(d.committed) / sum(d.ns) AS tokens_per_ns
+  FROM (SELECT DISTINCT run_id, plain_prompt_id AS prompt_id FROM shared) m
+  JOIN prompt_time d ON d.prompt_id = m.prompt_id GROUP BY m.run_id)
+SELECT m.run_id, m.prompts, m.conversations, 1e9 * m.tokens_per_ns AS tokens_per_second,
+  1e9 * p.tokens_per_ns AS plain_tokens_per_second, m.tokens_per_ns / p.tokens_per_ns AS speedup
+FROM mine m JOIN plain p ON p.run_id = m.run_id WHERE p.tokens_per_ns > 0 ORDER BY m.run_id;
 )sql";
 
 }  // namespace draftscope::storage

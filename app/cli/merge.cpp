@@ -19,7 +19,8 @@ struct KnownRun {
     RunRow run;
 };
 
-/// Every run with the first: what forbids comparing forbids one file, whose tables would mix them.
+/// Every run with the first: other targets, tiers and machines do not go into one file, whose tables would
+/// mix them.
 Status check_joinable(const std::vector<std::string>& files, std::size_t& count) {
     std::vector<KnownRun> runs;
     for (std::size_t i = 0; i < files.size(); ++i) {
@@ -33,7 +34,7 @@ Status check_joinable(const std::vector<std::string>& files, std::size_t& count)
                                      run.id, run.name, run.started_utc, files[known.file]);
             }
             if (!runs.empty()) {
-                const std::string forbidden = forbidding_text(run_differences(runs[0].run, run));
+                const std::string forbidden = separating_text(run_differences(runs[0].run, run));
                 if (!forbidden.empty())
                     return bad_input(
                         "{} and {} can't be joined: their runs differ in {}, and one file's tables would mix "

@@ -163,8 +163,11 @@ TEST(HeadCosts, SelfPacedHeadsAreComparedOverTheWholeText) {
 class AnotherRun : public ::testing::Test {
   protected:
     /// A run of the full head: 4 tokens in one step of 200 with T_head 40.
-    void add_full_run(RowId id, const std::string& drafter, const std::string& text) {
+    void add_full_run(RowId id, const std::string& drafter, const std::string& text,
+                      const std::string& settings = "{}", std::uint64_t seed = 0) {
         RunStarted started;
+        started.run.config_json = settings;
+        started.run.seed = seed;
         started.run.id = id;
         started.run.head = "full";
         started.run.target = "tiny";
@@ -214,6 +217,22 @@ TEST_F(AnotherRun, ThatDiffersInTheHeadAloneIsAReference) {
     EXPECT_DOUBLE_EQ(rows[0].cost.kappa->value, 40.0 / 160);  // beside the full head's own rounds
     EXPECT_DOUBLE_EQ(rows[0].cost.measured->value, (2.0 / 100) / (4.0 / 200));
     EXPECT_DOUBLE_EQ(rows[0].cost.unexplained->value, 1.0 - predicted_speedup(0.5, 0.25, 0.25));
+}
+
+TEST_F(AnotherRun, OfAnotherLengthIsNoReferenceAndASeedIsARepeat) {
+    builder_.step(0, 100, {}, 2, Excluded::no, 0, {{"fr-spec:v=8", HeadMode::drive, 10, 2, 2}});
+    const std::string text = builder_.snapshot().prompts.front()->text;
+    for (const char* settings : {R"({"max_new": 8})", R"({"ignore_eos": true})", R"({"model_hash": "ab"})"})
+        add_full_run(static_cast<RowId>(builder_.snapshot().runs.size()) + 1, "", text, settings);
+    const auto alone = head_costs(builder_.snapshot(), 1);
+    EXPECT_EQ(alone[0].reference, FullReference::none);
+    EXPECT_FALSE(alone[0].cost.rho_tau);
+    EXPECT_FALSE(alone[0].cost.measured);
+    add_full_run(8, "", text, "{}", 1);
+    add_full_run(9, "", text, "{}", 2);
+    const auto rows = head_costs(builder_.snapshot(), 1);
+    EXPECT_EQ(rows[0].reference, FullReference::other_run);
+    EXPECT_DOUBLE_EQ(rows[0].cost.rho_tau->value, 0.5) << "8 tokens in two rounds of two seeds";
 }
 
 }  // namespace

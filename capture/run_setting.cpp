@@ -1,0 +1,167 @@
+#include "capture/run_setting.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace draftscope {
+namespace {
+
+using nlohmann::json;
+
+json parsed(const std::string& text) {
+    json document = json::parse(text, nullptr, false);
+    return document.is_object() ? document : json::object();
+}
+
+std::string dumped(const json& value) {
+    return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+/// The name of the GPU among what the machine was found to have; null without one.
+json gpu_of(const json& machine) {
+    const auto capabilities = machine.find("capabilities");
+    if (capabilities == machine.end() || !capabilities->is_array()) return nullptr;
+    for (const json& one : *capabilities)
+        if (one.is_object() && one.value("name", json()) == "GPU") return one.value("state", json());
+    return nullptr;
+}
+
+class FieldList {
+  public:
+    explicit FieldList(const RunRow& run) : config_(parsed(run.config_json)) {
+        add_source(run);
+        add_work(run);
+        add_subject(run);
+        add_drafting(run);
+        std::sort(fields_.begin(), fields_.end(),
+                  [](const SettingField& a, const SettingField& b) { return a.key < b.key; });
+    }
+    std::vector<SettingField> take() { return std::move(fields_); }
+
+  private:
+    void add(const char* key, const char* label, const json& value, SettingKind kind, bool drafting = false) {
+        if (value.is_null()) return;
+        const std::string json_text = dumped(value);
+        const std::string text = value.is_string()         ? value.get<std::string>()
+                                 : value.is_number_float() ? fmt::format("{:g}", value.get<double>())
+                                                           : json_text;
+        fields_.push_back({key, label, text, json_text, kind, drafting});
+    }
+    void add_configured(const char* key, const char* label, SettingKind kind, bool drafting = false) {
+        const auto found = config_.find(key);
+        if (found != config_.end()) add(key, label, *found, kind, drafting);
+    }
+
+    void add_source(const RunRow& run) {
+        constexpr auto kind = SettingKind::source;
+        const json machine = parsed(run.machine_json);
+        add("target", "target", run.target, kind);
+        add("weights", "weights", run.synthetic ? "synthetic" : "real", kind);
+        add_configured("model_hash", "contents of the model's files", kind);
+        add_configured("tokenizer_fingerprint", "tokenizer", kind);
+        add("tier", "tier", run.tier, kind);
+        add("backend", "back end", run.backend, kind);
+        add("cpu", "CPU", machine.value("cpu", json()), kind);
+        add("cores", "cores", machine.value("cores", json()), kind);
+        add("isa", "instruction set", machine.value("isa", json()), kind);
+        if (run.backend != "cpu") add("gpu", "GPU", gpu_of(machine), kind);
+    }
+
+    void add_work(const RunRow& run) {
+        constexpr auto kind = SettingKind::work;
+        if (std::isfinite(run.temperature)) add("temperature", "temperature", run.temperature, kind);
+        if (run.temperature > 0) {
+            add_configured("top_p", "top-p", kind);
+            add_configured("top_k", "top-k", kind);
+        }
+        add_configured("max_new", "max-new", kind);
+        // A replayed text means nothing, nor do the ends in it.
+        if (run.acceptance != "real")
+            add("ignore_eos", "ignore-eos", true, kind);
+        else
+            add_configured("ignore_eos", "ignore-eos", kind);
+        add_configured("raw", "raw", kind);
+    }
+
+    void add_subject(const RunRow& run) {
+        constexpr auto kind = SettingKind::subject;
+        add("precision", "precision", run.precision, kind);
+        add("numerics", "numerics", run.numerics, kind);
+        add("batch", "batch", run.batch, kind);
+        add("threads", "threads", run.threads, kind);
+        add_configured("pin", "pin", kind);
+        if (run.backend == "cpu") return;
+        add_configured("gpu_graphs", "GPU graphs", kind);
+        add_configured("gpu_rounds", "GPU rounds", kind);
+        add_configured("l2_window", "L2 window", kind);
+    }
+
+    void add_drafting(const RunRow& run) {
+        add("acceptance", "acceptance", run.acceptance, SettingKind::source, true);
+        add("drafter", "drafter", run.drafter, SettingKind::subject, true);
+        add_configured("drafter_hash", "contents of the drafter's files", SettingKind::subject, true);
+        add("tree", "tree", run.tree, SettingKind::subject, true);
+        // At temperature 0 every rule is greedy exact match.
+        add("verify", "verify", run.temperature > 0 ? run.verify : "match", SettingKind::subject, true);
+    }
+
+    json config_;
+    std::vector<SettingField> fields_;
+};
+
+std::string object_of(const RunRow& run, bool drafting) {
+    std::string out = "{";
+    for (const SettingField& field : setting_fields(run)) {
+        if (field.drafting && !drafting) continue;
+        if (out.size() > 1) out += ",";
+        out += dumped(field.key) + ":" + field.value;
+    }
+    return out + "}";
+}
+
+}  // namespace
+
+std::vector<SettingField> setting_fields(const RunRow& run) {
+    return FieldList(run).take();
+}
+
+std::string plain_setting(const RunRow& run) {
+    return object_of(run, false);
+}
+
+std::string head_setting(const RunRow& run) {
+    return object_of(run, true);
+}
+
+std::string repeat_setting(const RunRow& run) {
+    return head_setting(run) + "\n" + run.head + "\n" +
+           dumped(parsed(run.config_json).value("head_hash", json()));
+}
+
+bool is_baseline(const RunRow& run) {
+    return run.drafter == plain_drafter &&
+           parsed(run.config_json).value(std::string(role_key), json()) == baseline_role;
+}
+
+const std::vector<std::string_view>& setting_config_keys() {
+    static const std::vector<std::string_view> keys = {"tokenizer_fingerprint",
+                                                       "model_hash",
+                                                       "drafter_hash",
+                                                       "head_hash",
+                                                       "top_p",
+                                                       "top_k",
+                                                       "max_new",
+                                                       "ignore_eos",
+                                                       "raw",
+                                                       "pin",
+                                                       "gpu_graphs",
+                                                       "gpu_rounds",
+                                                       "l2_window",
+                                                       role_key};
+    return keys;
+}
+
+}  // namespace draftscope
