@@ -73,8 +73,8 @@ struct RunTotals {
     TimeNs counted_ns = 0;               ///< of decode_ns, the steps that are not excluded
     std::int64_t counted_committed = 0;  ///< committed in them
     double tau = 0;                      ///< committed / rounds; 0 without rounds
-    /// counted_committed / counted_ns, so that calibration and pauses do not slow the figure; over those
-    /// of decode_ns when every step is excluded.
+    /// counted_committed / counted_ns, so that calibration and pauses do not slow the figure; 0 when every
+    /// step is excluded.
     double tokens_per_second = 0;
     /// Tokens over decode_ns and prefill_ns; those of steps with shadow work are left out with their time.
     double tokens_per_second_e2e = 0;
@@ -87,7 +87,7 @@ struct PromptStats {
     std::int64_t rounds = 0, drafted = 0, accepted = 0, committed = 0;
     TimeNs decode_ns = 0;          ///< all steps of the prompt, paused time taken out
     double tau = 0;                ///< 0 without rounds
-    double tokens_per_second = 0;  ///< as RunTotals: over counted steps, over all when none is counted
+    double tokens_per_second = 0;  ///< as RunTotals: over counted steps; 0 without any
 };
 /// In the order of the run's prompts.
 std::vector<PromptStats> prompt_stats(const Snapshot& snapshot, RowId run_id);

@@ -64,12 +64,8 @@ RunTotals run_totals(const Snapshot& snapshot, RowId run_id) {
         out.prefill_ns += prompt->prefill_ns;
     }
     if (out.rounds > 0) out.tau = static_cast<double>(out.committed) / static_cast<double>(out.rounds);
-    if (out.counted_ns > 0) {
+    if (out.counted_ns > 0)
         out.tokens_per_second = static_cast<double>(out.counted_committed) / seconds(out.counted_ns);
-    } else if (out.decode_ns > 0) {
-        out.tokens_per_second =
-            static_cast<double>(out.committed - out.shadow_committed) / seconds(out.decode_ns);
-    }
     if (out.decode_ns + out.prefill_ns > 0)
         out.tokens_per_second_e2e = static_cast<double>(out.generated - out.shadow_committed) /
                                     seconds(out.decode_ns + out.prefill_ns);
@@ -102,8 +98,7 @@ std::vector<PromptStats> prompt_stats(const Snapshot& snapshot, RowId run_id) {
     for (std::size_t i = 0; i < out.size(); ++i) {
         PromptStats& of = out[i];
         if (of.rounds > 0) of.tau = static_cast<double>(of.committed) / static_cast<double>(of.rounds);
-        of.tokens_per_second =
-            counted[i].ns > 0 ? counted[i].per_second() : Speed{of.committed, of.decode_ns}.per_second();
+        of.tokens_per_second = counted[i].per_second();
     }
     return out;
 }

@@ -13,6 +13,7 @@
 #include "app/cli/head_tables.h"
 #include "app/cli/interrupt.h"
 #include "app/cli/progress.h"
+#include "app/cli/speedup_text.h"
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
 #include "app/jobs/run_job.h"
@@ -39,7 +40,7 @@ json prompt_json(const PromptReport& prompt, const PromptStats& stats) {
             {"text", outcome.text},
             {"rounds", stats.rounds},
             {"tau", stats.tau},
-            {"tokens_per_second", stats.tokens_per_second},
+            {"tokens_per_second", rate_json(stats.tokens_per_second)},
             {"finish", to_text(outcome.finish)}};
 }
 
@@ -93,11 +94,6 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const std::s
     json losses = losses_json(snapshot, report.run_id);
     for (const LossRow& loss : report.storage_losses)
         losses.push_back({{"kind", loss.kind}, {"count", loss.count}});
-    json baseline = {{"tokens_per_second", nullptr}, {"speedup", nullptr}};
-    if (report.baseline.present) {
-        baseline = {{"tokens_per_second", report.baseline.tokens_per_second},
-                    {"speedup", report.baseline.speedup}};
-    }
     return {{"version", version},
             {"tree_auto", tree_auto_json(report)},
             {"target", run.target},
@@ -125,7 +121,7 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const std::s
             {"capture", capture.empty() ? json(nullptr) : json(capture)},
             {"prompts", std::move(prompts)},
             {"totals", totals_json(snapshot, report.run_id)},
-            {"baseline", baseline},
+            {"baseline", speedup_json(snapshot, report.run_id)},
             {"phases", phases_json(snapshot, report.run_id)},
             {"heads", heads_json(snapshot, report.run_id)},
             {"losses", losses}};
@@ -165,14 +161,11 @@ void print_summary(const RunReport& report, const Snapshot& snapshot, const RunC
     } else {
         std::printf("%s", verify_text(run).c_str());
     }
-    std::printf("tau %.3f  (%lld committed in %lld rounds)   %.1f tok/s decode, %.1f tok/s with prefill\n",
+    std::printf("tau %.3f  (%lld committed in %lld rounds)   %s tok/s decode, %.1f tok/s with prefill\n",
                 totals.tau, static_cast<long long>(totals.committed), static_cast<long long>(totals.rounds),
-                totals.tokens_per_second, totals.tokens_per_second_e2e);
+                rate_text(totals.tokens_per_second).c_str(), totals.tokens_per_second_e2e);
     print_tree_choice(report);
-    if (report.baseline.present) {
-        std::printf("autoregressive %.1f tok/s   speed-up %.2fx\n", report.baseline.tokens_per_second,
-                    report.baseline.speedup);
-    }
+    std::printf("%s", speedup_text(snapshot, report.run_id).c_str());
     std::printf("\n%s", phase_table_text(snapshot, report.run_id).c_str());
     const std::string excluded = excluded_text(snapshot, report.run_id);
     if (!excluded.empty()) std::printf("%s\n", excluded.c_str());
@@ -238,8 +231,11 @@ Status check_used(const CLI::App& command, const RunConfig& config) {
     const std::string heads[] = {config.head, config.shadow};
     DS_TRY(check_sampling_used(config, heads));
     const std::string id = config.drafter.substr(0, config.drafter.find(':'));
-    if (id == "none" && command.get_option("--tree")->count() > 0)
-        return bad_input("--tree: drafter none drafts nothing; leave it out or choose another drafter");
+    if (id == "none")
+        for (const auto& [option, why] :
+             {std::pair{"--tree", "drafts nothing; leave it out or choose another drafter"},
+              {"--baseline", "is the baseline itself; leave it out"}})
+            if (command.get_option(option)->count() > 0) return bad_input("{}: drafter none {}", option, why);
     if (id != "none" && id != "ngram") return {};
     // A head's ranking still says how frequent the tokens of the text are.
     const bool ranks = command.get_option("--artefact")->count() > 0;
@@ -280,8 +276,10 @@ void add_run(CLI::App& program, Action& action) {
     command->add_option("--limit", config.limit, "conversations taken from the file (0 = all)")
         ->needs(prompts);
     command->add_flag("--stratify", config.stratify, "take them evenly over the categories")->needs(prompts);
-    command->add_option("--baseline", config.baseline,
-                        "also decode N prompts autoregressively at the same batch, for the speed-up");
+    command->add_option(
+        "--baseline", config.baseline,
+        "also decode the first N conversations without a drafter, as a run of the capture, for "
+        "the speed-up");
     command->add_option(
         "--shadow", config.shadow,
         "other heads beside the driving one: slimspec,fr-spec:v=8192 follow the text at their "

@@ -1,15 +1,20 @@
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "app/cli/cli.h"
 #include "app/cli/head_tables.h"
+#include "app/cli/speedup_text.h"
 #include "app/cli/statistics_tables.h"
 #include "app/cli/tables.h"
 #include "capture/machine_facts.h"
 #include "capture/phase_names.h"
 #include "capture/queries.h"
+#include "capture/run_setting.h"
 #include "storage/capture_file.h"
 
 namespace draftscope::cli {
@@ -48,7 +53,9 @@ json run_json(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
             {"tier", run.tier},
             {"synthetic", run.synthetic},
             {"acceptance", run.acceptance},
+            {"is_baseline", is_baseline(run)},
             {"totals", totals_json(snapshot, run.id)},
+            {"baseline", speedup_json(snapshot, run.id)},
             {"phases", phases_json(snapshot, run.id)},
             {"statistics", statistics_json(run_statistics(snapshot, run.id, cut_warmup))},
             {"heads", heads_json(snapshot, run.id)},
@@ -59,16 +66,17 @@ json run_json(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
 void print_run(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
     const RunTotals totals = run_totals(snapshot, run.id);
     const std::string ended = run.ended == RunEnd::live ? "unfinished" : std::string(to_text(run.ended));
-    std::printf("run %lld  %s  %s%s%s\n", static_cast<long long>(run.id), run.started_utc.c_str(),
-                ended.c_str(), run.synthetic ? "  SYNTHETIC WEIGHTS" : "",
+    std::printf("run %lld  %s  %s%s%s%s\n", static_cast<long long>(run.id), run.started_utc.c_str(),
+                ended.c_str(), is_baseline(run) ? "  autoregressive baseline" : "",
+                run.synthetic ? "  SYNTHETIC WEIGHTS" : "",
                 run.acceptance == "real" ? "" : "  acceptance replayed");
     std::printf("%s  drafter %s  head %s  tree %s  %s  %d threads  %s\n", run.target.c_str(),
                 run.drafter.c_str(), run.head.empty() ? "-" : run.head.c_str(), run.tree.c_str(),
                 run.precision.c_str(), run.threads, run.tier.c_str());
     std::printf("%s", verify_text(run).c_str());
-    std::printf("tau %.3f  (%lld committed in %lld rounds)   %.1f tok/s decode\n\n%s", totals.tau,
+    std::printf("tau %.3f  (%lld committed in %lld rounds)   %s tok/s decode\n%s\n%s", totals.tau,
                 static_cast<long long>(totals.committed), static_cast<long long>(totals.rounds),
-                totals.tokens_per_second,
+                rate_text(totals.tokens_per_second).c_str(), speedup_text(snapshot, run.id).c_str(),
                 statistics_text(run_statistics(snapshot, run.id, cut_warmup), probed_gb_per_s(run)).c_str());
     std::vector<std::vector<std::string>> counters;
     for (const GpuCounterStats& row : gpu_counter_stats(snapshot, run.id))
@@ -81,6 +89,70 @@ void print_run(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
     std::printf("\n%s\n", head_table_text(snapshot, run.id).c_str());
 }
 
+/// Several runs of one setting (seeds, shards) as one.
+struct Pooled {
+    std::vector<const RunRow*> runs;
+    RunTotals sum;  ///< counts and times only
+
+    double tau() const { return static_cast<double>(sum.committed) / static_cast<double>(sum.rounds); }
+    double tokens_per_second() const {
+        return sum.counted_ns > 0 ? static_cast<double>(sum.counted_committed) / seconds(sum.counted_ns) : 0;
+    }
+};
+
+/// In the order of their first runs; those of one run are in none.
+std::vector<Pooled> pooled_settings(const Snapshot& snapshot) {
+    std::vector<Pooled> out;
+    std::map<std::string, std::size_t> places;
+    for (const RunRow& run : snapshot.runs) {
+        const auto [place, is_new] = places.emplace(repeat_setting(run), out.size());
+        if (is_new) out.emplace_back();
+        Pooled& pooled = out[place->second];
+        const RunTotals totals = run_totals(snapshot, run.id);
+        pooled.runs.push_back(&run);
+        pooled.sum.rounds += totals.rounds;
+        pooled.sum.committed += totals.committed;
+        pooled.sum.counted_ns += totals.counted_ns;
+        pooled.sum.counted_committed += totals.counted_committed;
+    }
+    std::erase_if(out, [](const Pooled& one) { return one.runs.size() < 2 || one.sum.rounds == 0; });
+    return out;
+}
+
+json pooled_json(const Snapshot& snapshot) {
+    json out = json::array();
+    for (const Pooled& pooled : pooled_settings(snapshot)) {
+        json runs = json::array(), seeds = json::array();
+        for (const RunRow* run : pooled.runs) {
+            runs.push_back(run->id);
+            seeds.push_back(run->seed);
+        }
+        out.push_back({{"runs", std::move(runs)},
+                       {"seeds", std::move(seeds)},
+                       {"name", pooled.runs.front()->name},
+                       {"tree", pooled.runs.front()->tree},
+                       {"rounds", pooled.sum.rounds},
+                       {"tau", pooled.tau()},
+                       {"tokens_per_second", rate_json(pooled.tokens_per_second())}});
+    }
+    return out;
+}
+
+void print_pooled(const Snapshot& snapshot) {
+    std::vector<std::vector<std::string>> rows;
+    for (const Pooled& pooled : pooled_settings(snapshot)) {
+        std::vector<RowId> runs;
+        for (const RunRow* run : pooled.runs) runs.push_back(run->id);
+        rows.push_back({pooled.runs.front()->name, pooled.runs.front()->tree,
+                        fmt::format("{}", fmt::join(runs, ", ")), fmt::format("{}", pooled.sum.rounds),
+                        fmt::format("{:.3f}", pooled.tau()), rate_text(pooled.tokens_per_second())});
+    }
+    if (rows.empty()) return;
+    std::printf("%s\n",
+                format_table({"runs of one setting, pooled", "tree", "runs", "rounds", "tau", "tok/s"}, rows)
+                    .c_str());
+}
+
 int do_stats(const Options& options) {
     auto loaded = load_capture(options.file);
     if (!loaded.ok()) return report(loaded.error());
@@ -88,11 +160,14 @@ int do_stats(const Options& options) {
     if (options.json) {
         json runs = json::array();
         for (const RunRow& run : snapshot.runs) runs.push_back(run_json(snapshot, run, options.cut_warmup));
-        std::printf("%s\n", document_text({{"file", options.file}, {"runs", runs}}).c_str());
+        std::printf("%s\n",
+                    document_text({{"file", options.file}, {"runs", runs}, {"pooled", pooled_json(snapshot)}})
+                        .c_str());
         return 0;
     }
     if (snapshot.runs.empty()) std::printf("%s holds no run\n", options.file.c_str());
     for (const RunRow& run : snapshot.runs) print_run(snapshot, run, options.cut_warmup);
+    print_pooled(snapshot);
     return 0;
 }
 

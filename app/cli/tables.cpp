@@ -47,6 +47,14 @@ std::string format_table(const std::vector<std::string>& header,
     return out;
 }
 
+std::string rate_text(double tokens_per_second) {
+    return tokens_per_second > 0 ? fmt::format("{:.1f}", tokens_per_second) : std::string("-");
+}
+
+json rate_json(double tokens_per_second) {
+    return tokens_per_second > 0 ? json(tokens_per_second) : json(nullptr);
+}
+
 std::string bandwidth_text(double gb_per_s) {
     if (gb_per_s <= 0) return "-";
     return gb_per_s < 0.05 ? "< 0.1" : fmt::format("{:.1f}", gb_per_s);
@@ -141,7 +149,7 @@ json totals_json(const Snapshot& snapshot, RowId run_id) {
             {"decode_seconds", seconds(totals.decode_ns)},
             {"shadow_seconds", seconds(totals.shadow_ns)},
             {"prefill_seconds", seconds(totals.prefill_ns)},
-            {"tokens_per_second", totals.tokens_per_second},
+            {"tokens_per_second", rate_json(totals.tokens_per_second)},
             {"tokens_per_second_e2e", totals.tokens_per_second_e2e}};
 }
 

@@ -13,6 +13,9 @@ namespace draftscope::cli {
 std::string format_table(const std::vector<std::string>& header,
                          const std::vector<std::vector<std::string>>& rows);
 
+/// Tokens per second of counted steps: "7.1", "-" and null without any.
+std::string rate_text(double tokens_per_second);
+nlohmann::json rate_json(double tokens_per_second);
 /// Of a phase: "7.1", "< 0.1", "-" where bytes are unknown; and its part of what `doctor` measured, in
 /// percent.
 std::string bandwidth_text(double gb_per_s);

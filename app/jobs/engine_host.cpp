@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 
 #include "app/jobs/artefacts.h"
 #include "app/jobs/capabilities.h"
@@ -16,6 +14,7 @@
 #include "app/jobs/probe_cache.h"
 #include "app/jobs/prompt_file.h"
 #include "app/jobs/resolve.h"
+#include "app/jobs/run_description.h"
 #include "app/jobs/run_job.h"
 #include "app/jobs/tree_pilot.h"
 #include "app/jobs/vocabulary.h"
@@ -23,6 +22,7 @@
 #include "base/clock.h"
 #include "base/cpus.h"
 #include "base/log.h"
+#include "capture/run_setting.h"
 #include "engine/draft/drafter.h"
 #include "engine/draft/drafter_files.h"
 #include "engine/heads/artefact.h"
@@ -34,72 +34,6 @@
 
 namespace draftscope {
 namespace {
-
-/// What a fitted head was made from; null for the others.
-nlohmann::json artefact_json(const ResolvedRun& run) {
-    if (!run.head || run.artefacts.artefact_path.empty()) return nullptr;
-    const auto artefact = needed_artefact(*run.head, run.artefacts);
-    if (!artefact.ok()) return nullptr;
-    const ArtefactInfo& info = artefact->info();
-    return {
-        {"file", artefact->path()},
-        {"trained", info.synthetic ? "random values"
-                    : info.joint   ? "joint"
-                                   : "post-hoc"},
-        {"drafter_hash", info.drafter_hash},
-        {"parameters", std::map<std::string, std::string>(info.parameters.begin(), info.parameters.end())},
-        {"report", nlohmann::json::parse(info.report, nullptr, false)}};
-}
-
-/// Of the heads that read scattered rows, what a call streams beside them.
-nlohmann::json streamed_json(const std::string& text, const Head* head, std::span<const ShadowHead> shadows) {
-    nlohmann::json out = nlohmann::json::object();
-    const auto add = [&](const std::string& name, const Head& one) {
-        const HeadCost cost = one.cost(1);
-        if (cost.scattered_bytes > 0) out[name] = cost.bytes - cost.scattered_bytes;
-    };
-    if (head != nullptr) add(text, *head);
-    for (const ShadowHead& shadow : shadows) add(shadow.text, *shadow.head);
-    return out;
-}
-
-std::string config_json(const ResolvedRun& run, const Tokenizer& tokenizer, const TierChoice& tier,
-                        nlohmann::json streamed) {
-    const RunConfig& c = run.config;
-    const nlohmann::json document = {
-        {"command", to_command_line(c)},
-        {"model", c.model},
-        {"tokenizer_fingerprint", fmt::format("{:016x}", tokenizer.fingerprint())},
-        {"drafter", c.drafter},
-        {"head", c.head},
-        {"head_artefact", artefact_json(run)},
-        {"head_streamed_bytes", std::move(streamed)},
-        {"tree", to_text(run.tree)},
-        {"tree_auto", run.auto_tree ? to_json(run.forecasts) : nlohmann::json()},
-        {"temperature", c.temperature},
-        {"top_p", c.top_p},
-        {"top_k", c.top_k},
-        {"seed", c.seed},
-        {"verify", to_text(run.verify)},
-        {"backend", c.backend},
-        {"gpu_graphs", c.gpu_graphs},
-        {"gpu_rounds", c.gpu_rounds},
-        {"l2_window", c.l2_window},
-        {"acceptance", c.acceptance},
-        {"batch", c.batch},
-        {"pin", c.pin},
-        {"tier_asked", to_text(tier.asked)},
-        {"tier_note", tier.why},
-        {"max_new", c.max_new},
-        {"ignore_eos", c.ignore_eos},
-        {"raw", c.raw},
-        {"prompts_file", c.prompts_file},
-        {"limit", c.limit},
-        {"stratify", c.stratify},
-        {"shadow", c.shadow},
-        {"calibration_rounds", c.calibration_rounds}};
-    return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
 
 std::vector<Conversation> single_prompt(const std::string& text) {
     return {Conversation{"0", "", {text}}};
@@ -139,14 +73,19 @@ struct EngineHost::Impl {
     Status load_heads(const ResolvedRun& run);
     Status load_shadows(const ResolvedRun& run);
     HeadWeights head_weights(const ResolvedRun& run) const;
-    RunRow describe_run(const ResolvedRun& run, const std::string& frontend, const TierChoice& tier);
+    RunRow describe_run(const ResolvedRun& run, const std::string& frontend, const TierChoice& tier,
+                        bool baseline = false);
     DecodeOptions decode_options(const ResolvedRun& run) const;
     Status choose_tree(ResolvedRun& run, const std::vector<Conversation>& conversations, Gate& gate,
                        const RunHooks& hooks, RunReport& report);
-    Status run_baseline(const ResolvedRun& run, const std::vector<Conversation>& conversations, Gate& gate,
-                        const RunHooks& hooks, RunReport& report);
-    Status play(const ResolvedRun& run, const std::vector<Conversation>& conversations,
-                DecodeSession& session, const RunHooks& hooks, RunReport& report);
+    Status record_baseline(const ResolvedRun& run, const std::vector<Conversation>& conversations,
+                           Recorder& recorder, Gate& gate, const RunHooks& hooks, RunReport& report,
+                           CounterSession* counters);
+    struct Recorded;
+    Result<std::vector<PromptReport>> record(const Recorded& what,
+                                             const std::vector<Conversation>& conversations,
+                                             Recorder& recorder, Gate& gate, const RunHooks& hooks,
+                                             CounterSession* counters);
 };
 
 EngineHost::EngineHost() : impl_(std::make_unique<Impl>()) {
@@ -375,7 +314,7 @@ Status EngineHost::Impl::load_all(const ResolvedRun& run, const RunHooks& hooks)
 }
 
 RunRow EngineHost::Impl::describe_run(const ResolvedRun& run, const std::string& frontend,
-                                      const TierChoice& tier) {
+                                      const TierChoice& tier, bool baseline) {
     RunRow row;
     row.id = ++ids.run;
     row.started_monotonic = monotonic_ns();
@@ -384,8 +323,9 @@ RunRow EngineHost::Impl::describe_run(const ResolvedRun& run, const std::string&
     row.target = target->config().name;
     row.synthetic = is_synthetic_model(run.config.model);
     row.drafter = run.drafter_id;
-    row.head = head ? to_text(*run.head) : std::string();
-    row.tree = drafter->uses_head() || run.drafter_id != "none" ? to_text(run.tree) : std::string("none");
+    const bool drafts = run.drafter_id != plain_drafter;
+    row.head = head && drafts ? to_text(*run.head) : std::string();
+    row.tree = drafts ? to_text(run.tree) : std::string("none");
     row.name = row.head.empty() ? row.drafter : row.drafter + " x " + row.head;
     row.verify = to_text(run.verify);
     row.temperature = run.config.temperature;
@@ -399,8 +339,13 @@ RunRow EngineHost::Impl::describe_run(const ResolvedRun& run, const std::string&
     if (exec->device() != nullptr && exec->device()->halves() == kernels::Halves::f16) row.precision = "f16";
     row.vocab_id = vocabulary.vocab->id;
     row.tier = std::string(to_text(tier.used));
-    row.config_json =
-        config_json(run, *target->tokenizer(), tier, streamed_json(row.head, head.get(), shadows));
+    RunDescription about{run, tier, *target->tokenizer()};
+    about.baseline = baseline;
+    if (!baseline) {
+        about.head = head.get();
+        about.shadows = shadows;
+    }
+    row.config_json = config_json(about);
     const ProbedReads probed = saved_probe(machine.cpu_name, exec->threads());
     machine.read_gb_per_s = probed.stream;
     machine.scattered_read_gb_per_s = probed.scattered;
@@ -428,30 +373,60 @@ DecodeOptions EngineHost::Impl::decode_options(const ResolvedRun& run) const {
     return options;
 }
 
-Status EngineHost::Impl::run_baseline(const ResolvedRun& run, const std::vector<Conversation>& conversations,
-                                      Gate& gate, const RunHooks& hooks, RunReport& report) {
-    DS_ASSIGN(const auto plain, make_drafter("none", "", *target, *exec));
-    PhaseRecorder phases;
-    // What the baseline captures in a traced run, the run launches: its graphs need their phases too.
-    GpuPhaseStack gpu_phases;
-    phases.set_enabled(report.tier.used != Tier::t0);
-    phases.set_listener(&gpu_phases);
-    DecodeOptions options = decode_options(run);
-    options.calibration_rounds = 0;
-    options.shadows.clear();
-    DecodeSession session(*target, *plain, nullptr, nullptr, *exec, options, {}, phases, gate);
+namespace {
+
+/// Ends the run in every consumer, whichever way the decoding went.
+void end_run(Recorder& recorder, const RunRow& row, RunEnd how) {
+    const TimeNs now = monotonic_ns();
+    recorder.push(RunEnded{row.id, how, now - row.started_monotonic, {row.id, now, utc_ns(), std::nullopt}});
+    recorder.flush();
+}
+
+ConversationFeed::Settings feed_settings(const ResolvedRun& run) {
+    return {.raw = run.config.raw,
+            .first_turns = false,
+            .whole_answers = run.config.batch > 1,
+            .suite = std::filesystem::path(run.config.prompts_file).stem().string()};
+}
+
+}  // namespace
+
+/// A run of the capture as it is about to be decoded with what is loaded.
+struct EngineHost::Impl::Recorded {
+    RunRow row;
+    Drafter& drafter;
+    Head *head = nullptr, *full_head = nullptr;
+    DecodeOptions options = {};
+    ConversationFeed::Settings feed = {};
+    std::string activity = {};  ///< "prompt"
+};
+
+/// The first conversations without a drafter, as a run of the capture.
+Status EngineHost::Impl::record_baseline(const ResolvedRun& run,
+                                         const std::vector<Conversation>& conversations, Recorder& recorder,
+                                         Gate& gate, const RunHooks& hooks, RunReport& report,
+                                         CounterSession* counters) {
+    DS_ASSIGN(const auto nothing, make_drafter(std::string(plain_drafter), "", *target, *exec));
     const auto count = std::min(conversations.size(), static_cast<std::size_t>(run.config.baseline));
     const std::vector<Conversation> first(conversations.begin(),
                                           conversations.begin() + static_cast<std::ptrdiff_t>(count));
+    const ResolvedRun plain = plain_run_of(run, count);
     RunHooks quiet;
+    quiet.frontend = hooks.frontend;
+    quiet.phases = hooks.phases;
     quiet.on_progress = hooks.on_progress;
-    ConversationFeed feed(*target, first, {.raw = run.config.raw, .first_turns = true, .suite = ""}, quiet,
-                          "autoregressive baseline: prompt");
     if (hooks.on_progress) hooks.on_progress(0, "autoregressive baseline");
-    DS_TRY(session.run(feed));
-    report.baseline.present = session.totals().decode_ns > 0;
-    report.baseline.tokens_per_second = session.totals().tokens_per_second();
-    return {};
+    Recorded what{describe_run(plain, hooks.frontend, report.tier, true), *nothing};
+    what.options = decode_options(plain);
+    what.options.shadows.clear();
+    what.feed = feed_settings(plain);
+    what.activity = "autoregressive baseline: prompt";
+    const auto done = record(what, first, recorder, gate, quiet, counters);
+    end_run(recorder, what.row,
+            !done.ok()         ? RunEnd::error
+            : gate.cancelled() ? RunEnd::cancelled
+                               : RunEnd::ok);
+    return done.ok() ? Status() : done.error();
 }
 
 /// --tree auto: the tree with the best forecast, under --head auto with its head. Without one, as for
@@ -491,57 +466,55 @@ Status EngineHost::Impl::choose_tree(ResolvedRun& run, const std::vector<Convers
     return {};
 }
 
-Status EngineHost::Impl::play(const ResolvedRun& run, const std::vector<Conversation>& conversations,
-                              DecodeSession& session, const RunHooks& hooks, RunReport& report) {
-    ConversationFeed feed(*target, conversations,
-                          {.raw = run.config.raw,
-                           .first_turns = false,
-                           .whole_answers = run.config.batch > 1,
-                           .suite = std::filesystem::path(run.config.prompts_file).stem().string()},
-                          hooks, "prompt");
-    const Status status = session.run(feed);
-    report.prompts = feed.take_reports();
-    return status;
+Result<std::vector<PromptReport>> EngineHost::Impl::record(const Recorded& what,
+                                                           const std::vector<Conversation>& conversations,
+                                                           Recorder& recorder, Gate& gate,
+                                                           const RunHooks& hooks, CounterSession* counters) {
+    const RunRow& row = what.row;
+    recorder.push(RunStarted{row, vocabulary.vocab, {row.id, row.started_monotonic, utc_ns(), std::nullopt}});
+    // The system's thread id, so that spans, NVTX ranges and CUDA calls of a thread can be joined.
+    PhaseRecorder phases(static_cast<std::uint32_t>(gettid()));
+    NvtxMirror mirror;
+    GpuPhaseStack gpu_phases;
+    ListenerPair listeners(&mirror, &gpu_phases);
+    // Ranges for a tool from outside, or for whoever captures in this process already; none for ourselves.
+    const bool mirrored = mirror.attached() && (nvtx_tool_listens() || nvtx_capturing());
+    NvtxRowSink nvtx_rows(recorder, row.id, row.started_monotonic);
+    std::optional<GpuRowSink> gpu_rows;
+    std::optional<CounterRowSink> counter_rows;
+    ListenerPair counted(&mirror, counters);
+    if (counters != nullptr) {
+        counter_rows.emplace(nvtx_rows, *counters, row.id, row.started_monotonic);
+        phases.set_listener(mirrored ? static_cast<RangeListener*>(&counted) : counters);
+    } else if (row.tier != to_text(Tier::t0)) {
+        gpu_rows.emplace(nvtx_rows, gpu_session(), ids, row.id, row.started_monotonic);
+        phases.set_listener(mirrored ? static_cast<RangeListener*>(&listeners) : &gpu_phases);
+    } else if (mirrored) {
+        phases.set_listener(&mirror);
+    }
+    phases.set_enabled(hooks.phases);
+    phases.set_observer(&gate);
+    Recording recording;
+    recording.sink = gpu_rows       ? static_cast<RecordSink*>(&*gpu_rows)
+                     : counter_rows ? static_cast<RecordSink*>(&*counter_rows)
+                                    : &nvtx_rows;
+    recording.ids = &ids;
+    recording.run_id = row.id;
+    recording.run_start = row.started_monotonic;
+    recording.head_text = row.head;
+    recording.ranks = vocabulary.ranks.empty() ? nullptr : &vocabulary.ranks;
+    DecodeSession session(*target, what.drafter, what.head, what.full_head, *exec, what.options, recording,
+                          phases, gate);
+    ConversationFeed feed(*target, conversations, what.feed, hooks, what.activity);
+    const Status played = session.run(feed);
+    if (gpu_rows) gpu_rows->finish();
+    if (counter_rows) counter_rows->finish();
+    nvtx_rows.finish();
+    if (!played.ok()) return played.error();
+    return feed.take_reports();
 }
 
 namespace {
-
-/// Ends the run in every consumer, whichever way the decoding went.
-void end_run(Recorder& recorder, const RunRow& row, RunEnd how) {
-    const TimeNs now = monotonic_ns();
-    recorder.push(RunEnded{row.id, how, now - row.started_monotonic, {row.id, now, utc_ns(), std::nullopt}});
-    recorder.flush();
-}
-
-/// Speed over the prompts that the baseline decoded too: the first turns of the first `conversations`. A step
-/// that other prompts took part in counts by the share of rounds.
-double speed_of_first_turns(const Snapshot& snapshot, RowId run_id, int conversations) {
-    std::vector<const PromptRow*> first_turns;
-    for (const auto& prompt : snapshot.prompts)
-        if (prompt->run_id == run_id && prompt->turn == 0) first_turns.push_back(prompt.get());
-    std::sort(first_turns.begin(), first_turns.end(),
-              [](const PromptRow* a, const PromptRow* b) { return a->ordinal < b->ordinal; });
-    std::set<RowId> prompts;
-    for (const PromptRow* prompt : first_turns)
-        if (static_cast<int>(prompts.size()) < conversations) prompts.insert(prompt->id);
-    struct Rate {
-        double committed = 0, ns = 0;
-    } counted, all;
-    for (std::size_t i = 0; i < snapshot.rounds.size(); ++i) {
-        const RoundEntry& round = snapshot.rounds[i];
-        if (!prompts.contains(round.row.prompt_id)) continue;
-        const StepEntry& step = snapshot.steps[round.step_index];
-        const double ns = static_cast<double>(step.row.end_ns - step.row.start_ns - step.row.paused_ns) /
-                          std::max(1u, step.rounds.count);
-        for (Rate* rate : {&all, &counted}) {
-            if (rate == &counted && step.row.excluded != Excluded::no) continue;
-            rate->committed += round.row.committed;
-            rate->ns += ns;
-        }
-    }
-    const Rate& rate = counted.ns > 0 ? counted : all;
-    return rate.ns > 0 ? 1e9 * rate.committed / rate.ns : 0.0;
-}
 
 /// The storage of one run: removed again when nothing was ever written to it.
 class RunFile {
@@ -644,59 +617,30 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
     if (hooks.on_started) hooks.on_started();
     if (run.auto_tree) DS_TRY(impl_->choose_tree(run, conversations, gate, hooks, report));
     DS_TRY(warn_of_overlap(run, conversations));
-    if (run.config.baseline > 0) DS_TRY(impl_->run_baseline(run, conversations, gate, hooks, report));
     if (replaces) {
         DS_ASSIGN(file, RunFile::open(run.config));
+    }
+    recorder.set_storage(file->sink());
+    file->started();
+    const bool wants_baseline = run.config.baseline > 0 && run.drafter_id != plain_drafter;
+    if (wants_baseline) {
+        const Status done =
+            impl_->record_baseline(run, conversations, recorder, gate, hooks, report, counters.get());
+        if (!done.ok()) {
+            recorder.set_storage(nullptr);
+            recorder.flush();
+            return done.error();
+        }
     }
 
     const RunRow row = impl_->describe_run(run, hooks.frontend, report.tier);
     report.run_id = row.id;
-    recorder.set_storage(file->sink());
-    file->started();
-    recorder.push(
-        RunStarted{row, impl_->vocabulary.vocab, {row.id, row.started_monotonic, utc_ns(), std::nullopt}});
-    if (report.baseline.present) {
-        recorder.push(
-            CounterRow{row.id, 0, std::string(baseline_counter), report.baseline.tokens_per_second});
-    }
-
-    // The system's thread id, so that spans, NVTX ranges and CUDA calls of a thread can be joined.
-    PhaseRecorder phases(static_cast<std::uint32_t>(gettid()));
-    NvtxMirror mirror;
-    GpuPhaseStack gpu_phases;
-    ListenerPair listeners(&mirror, &gpu_phases);
-    // Ranges for a tool from outside, or for whoever captures in this process already; none for ourselves.
-    const bool mirrored = mirror.attached() && (nvtx_tool_listens() || nvtx_capturing());
-    NvtxRowSink nvtx_rows(recorder, row.id, row.started_monotonic);
-    std::optional<GpuRowSink> gpu_rows;
-    std::optional<CounterRowSink> counter_rows;
-    ListenerPair counted(&mirror, counters.get());
-    if (counters) {
-        counter_rows.emplace(nvtx_rows, *counters, row.id, row.started_monotonic);
-        phases.set_listener(mirrored ? static_cast<RangeListener*>(&counted) : counters.get());
-    } else if (report.tier.used != Tier::t0) {
-        gpu_rows.emplace(nvtx_rows, gpu_session(), impl_->ids, row.id, row.started_monotonic);
-        phases.set_listener(mirrored ? static_cast<RangeListener*>(&listeners) : &gpu_phases);
-    } else if (mirrored) {
-        phases.set_listener(&mirror);
-    }
-    phases.set_enabled(hooks.phases);
-    phases.set_observer(&gate);
-    Recording recording;
-    recording.sink = gpu_rows       ? static_cast<RecordSink*>(&*gpu_rows)
-                     : counter_rows ? static_cast<RecordSink*>(&*counter_rows)
-                                    : &nvtx_rows;
-    recording.ids = &impl_->ids;
-    recording.run_id = row.id;
-    recording.run_start = row.started_monotonic;
-    recording.head_text = row.head;
-    recording.ranks = impl_->vocabulary.ranks.empty() ? nullptr : &impl_->vocabulary.ranks;
-    DecodeSession session(*impl_->target, *impl_->drafter, impl_->head.get(), impl_->full_head.get(),
-                          *impl_->exec, impl_->decode_options(run), recording, phases, gate);
-    const Status played = impl_->play(run, conversations, session, hooks, report);
-    if (gpu_rows) gpu_rows->finish();
-    if (counter_rows) counter_rows->finish();
-    nvtx_rows.finish();
+    EngineHost::Impl::Recorded what{row, *impl_->drafter, impl_->head.get(), impl_->full_head.get()};
+    what.options = impl_->decode_options(run);
+    what.feed = feed_settings(run);
+    what.activity = "prompt";
+    auto played = impl_->record(what, conversations, recorder, gate, hooks, counters.get());
+    if (played.ok()) report.prompts = std::move(*played);
 
     report.pinned_workers = impl_->exec->pinned();
     if (const kernels::Device* device = impl_->exec->device()) report.gpu = device->use();
@@ -706,10 +650,6 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
                   check_fast_run(run, *impl_->target, *impl_->exec, conversations, report.prompts));
     }
     end_run(recorder, row, !played.ok() ? RunEnd::error : report.cancelled ? RunEnd::cancelled : RunEnd::ok);
-    if (report.baseline.tokens_per_second > 0) {
-        report.baseline.speedup = speed_of_first_turns(*recorder.snapshot(), row.id, run.config.baseline) /
-                                  report.baseline.tokens_per_second;
-    }
     recorder.set_storage(nullptr);
     recorder.flush();
     report.storage_error = file->close();

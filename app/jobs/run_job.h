@@ -25,17 +25,11 @@ struct PromptReport {
     int ordinal = 0;  ///< as in its PromptRow
     PromptOutcome outcome;
 };
-struct BaselineReport {
-    bool present = false;
-    double tokens_per_second = 0;
-    double speedup = 0;
-};
 /// What a run did; the `run` subcommand prints it. Everything else it prints is a query over the snapshot.
 struct RunReport {
     RowId run_id = 0;
     std::string frontend;
     std::vector<PromptReport> prompts;
-    BaselineReport baseline;
     int pilot_rounds = 0;                 ///< that --tree auto decoded to choose
     std::vector<TreeForecast> forecasts;  ///< of --tree auto, best first: the first was taken
     TierChoice tier;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "capture/run_setting.h"
+
 namespace draftscope {
 namespace {
 
@@ -17,10 +19,11 @@ void add_runs(const Snapshot& snapshot, std::vector<CompareRun>& out) {
                              : slash == std::string::npos ? snapshot.source
                                                           : snapshot.source.substr(slash + 1);
     for (const RunRow& run : snapshot.runs)
-        out.push_back({snapshot.source, run.id,
-                       fmt::format("{}: run {}, {}, {}", file, run.id, run.drafter,
-                                   run.head.empty() ? "no head" : run.head),
-                       run.ended == RunEnd::live});
+        out.push_back(
+            {snapshot.source, run.id,
+             fmt::format("{}: run {}, {}, {}{}", file, run.id, run.drafter,
+                         run.head.empty() ? "no head" : run.head, is_baseline(run) ? " (baseline)" : ""),
+             run.ended == RunEnd::live, is_baseline(run)});
 }
 
 }  // namespace
@@ -36,9 +39,11 @@ std::vector<CompareRun> comparable_runs(const Snapshot& shown,
 
 std::optional<std::pair<std::size_t, std::size_t>> first_pair(const std::vector<CompareRun>& runs) {
     if (runs.size() < 2) return std::nullopt;
-    std::size_t shown = 0;
-    while (shown < runs.size() && runs[shown].source == runs.front().source) ++shown;
-    if (shown < runs.size()) return std::pair(shown - 1, shown);
+    std::vector<std::size_t> shown, others;
+    for (std::size_t i = 0; i < runs.size(); ++i)
+        if (!runs[i].baseline) (runs[i].source == runs.front().source ? shown : others).push_back(i);
+    if (!shown.empty() && !others.empty()) return std::pair(shown.back(), others.front());
+    if (shown.size() > 1) return std::pair(shown[shown.size() - 2], shown.back());
     return std::pair(runs.size() - 2, runs.size() - 1);
 }
 

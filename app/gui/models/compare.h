@@ -18,12 +18,13 @@ struct CompareRun {
     RowId run_id = 0;
     std::string label;  ///< "full.dscope: run 1, eagle2, full"
     bool live = false;
+    bool baseline = false;  ///< the plain reference of another run
 };
 /// Runs of the capture that is shown, then those of the others that are open.
 std::vector<CompareRun> comparable_runs(const Snapshot& shown,
                                         const std::vector<std::shared_ptr<const Snapshot>>& others);
-/// The pair to begin with: the shown capture's last two runs, or its last with the first of another capture.
-/// Indices into `runs`.
+/// The pair to begin with: the shown capture's last two runs, or its last with the first of another capture;
+/// baselines only where there is nothing else. Indices into `runs`.
 std::optional<std::pair<std::size_t, std::size_t>> first_pair(const std::vector<CompareRun>& runs);
 
 struct ForestRow {

@@ -1,16 +1,16 @@
 #include "app/gui/models/selection.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 
 #include "capture/queries.h"
+#include "capture/run_setting.h"
+#include "profiler/speedup.h"
 
 namespace draftscope {
 namespace {
-
-constexpr std::string_view baseline_drafter = "none";
 
 std::size_t first_round_at_or_after(const Snapshot& snapshot, RowId run_id) {
     std::size_t low = 0, high = snapshot.rounds.size();
@@ -24,32 +24,30 @@ std::size_t first_round_at_or_after(const Snapshot& snapshot, RowId run_id) {
     return low;
 }
 
-const RunRow* baseline_of(const Snapshot& snapshot, const RunRow& run) {
-    for (const RunRow& other : snapshot.runs)
-        if (other.drafter == baseline_drafter && other.id != run.id && other.target == run.target &&
-            other.backend == run.backend && other.precision == run.precision &&
-            other.threads == run.threads && other.temperature == run.temperature && other.tier == run.tier &&
-            other.batch == run.batch)
-            return &other;
-    return nullptr;
-}
-
-struct Baseline {
-    double tokens_per_second = 0;
-    std::string from;
-};
-
-/// Measured with the run, else by an autoregressive run on the same model, machine path and settings.
-Baseline baseline_speed(const Snapshot& snapshot, const RunRow& run) {
-    for (std::size_t i = snapshot.counters.size(); i-- > 0;) {
-        const CounterRow& counter = snapshot.counters[i];
-        if (counter.run_id == run.id && counter.name == baseline_counter)
-            return {counter.value, "measured with this run, same prompts"};
+/// The tool bar's speed-up and how it was measured.
+void set_speedup(const Snapshot& snapshot, const RunRow& run, HeaderNumbers& numbers) {
+    // No interval: the tool bar is drawn again with every round.
+    const auto speed = speed_up(snapshot, run.id, {.resamples = 0});
+    if (speed) {
+        numbers.speedup = fmt::format("{:.2f}", speed->ratio.value);
+        numbers.speedup_why = fmt::format(
+            "{:.1f} tok/s here against {:.1f} tok/s without a drafter, over the same {} prompts of {} of the "
+            "run's {} conversations (run {}).",
+            speed->tokens_per_second, speed->plain_tokens_per_second, speed->prompts, speed->conversations,
+            speed->conversations_of_run, fmt::join(speed->plain_runs, ", "));
+    } else if (run.drafter == plain_drafter) {
+        numbers.speedup_why = "Decoded without a drafter: what the speed-up of the other runs is against.";
+    } else if (const auto earlier = earlier_baseline(snapshot, run.id)) {
+        numbers.speedup_why = fmt::format(
+            "An earlier version kept {:.1f} tok/s of autoregressive decoding over other prompts than the "
+            "whole "
+            "run's; record again for a speed-up.",
+            *earlier);
+    } else {
+        numbers.speedup_why =
+            "Not measured: set 'AR baseline' in the Session panel, or run the same prompts once with the "
+            "drafter 'none'.";
     }
-    const RunRow* other = baseline_of(snapshot, run);
-    if (other == nullptr) return {};
-    return {run_totals(snapshot, other->id).tokens_per_second,
-            fmt::format("run {}, same model, threads and settings", other->id)};
 }
 
 }  // namespace
@@ -113,16 +111,7 @@ HeaderNumbers header_numbers(const Snapshot& snapshot, RowId run_id) {
     if (totals.rounds > 0) numbers.tau = fmt::format("{:.2f}", totals.tau);
     if (totals.tokens_per_second > 0)
         numbers.tokens_per_second = fmt::format("{:.1f}", totals.tokens_per_second);
-    const Baseline baseline = baseline_speed(snapshot, *run);
-    if (baseline.tokens_per_second > 0 && totals.tokens_per_second > 0) {
-        numbers.speedup = fmt::format("{:.2f}", totals.tokens_per_second / baseline.tokens_per_second);
-        numbers.speedup_why =
-            fmt::format("{:.1f} tok/s here against {:.1f} tok/s autoregressive ({}).",
-                        totals.tokens_per_second, baseline.tokens_per_second, baseline.from);
-    } else {
-        numbers.speedup_why =
-            "Not measured: set 'AR baseline' in the Session panel, or run once with the drafter 'none'.";
-    }
+    set_speedup(snapshot, *run, numbers);
     return numbers;
 }
 

@@ -205,11 +205,11 @@ void edit_more(PanelContext& c) {
         label(c.style, "Limit", "Conversations of the file, 0 = all.");
         ImGui::DragInt("##limit", &config.limit, 0.2f, 0, 10000, config.limit == 0 ? "all" : "%d");
     }
-    label(c.style, "AR baseline", "Prompts also decoded without a drafter: gives the speed-up.");
+    label(
+        c.style, "AR baseline",
+        "Conversations that are decoded without a drafter first: gives the speed-up over the same prompts.");
     ImGui::DragInt("##baseline", &config.baseline, 0.1f, 0, 100,
-                   config.baseline == 0   ? "off"
-                   : config.baseline == 1 ? "%d prompt"
-                                          : "%d prompts");
+                   config.baseline == 0 ? "off" : "the first %d");
     label(c.style, "Calibration", "Rounds in which the full head also drafts: gives nu and kappa.");
     ImGui::DragInt("##calibration", &config.calibration_rounds, 0.1f, 0, 100,
                    config.calibration_rounds == 0   ? "off"

@@ -36,6 +36,27 @@ TEST(CompareRuns, OfOneCaptureBeginWithItsLastTwo) {
     EXPECT_FALSE(first_pair(comparable_runs(*capture("", {1}), {})).has_value());
 }
 
+TEST(CompareRuns, BaselinesAreNotComparedByThemselves) {
+    auto plain = [](const char* source, std::vector<RowId> runs, RowId baseline) {
+        auto out = std::make_shared<Snapshot>(*capture(source, std::move(runs)));
+        for (RunRow& run : out->runs) {
+            if (run.id != baseline) continue;
+            run.drafter = "none";
+            run.config_json = R"({"role": "baseline"})";
+        }
+        return out;
+    };
+    const auto runs = comparable_runs(*plain("a", {1, 2, 3}, 2), {plain("b", {1, 2}, 1)});
+    ASSERT_EQ(runs.size(), 5u);
+    EXPECT_NE(runs[1].label.find("(baseline)"), std::string::npos) << runs[1].label;
+    EXPECT_EQ(first_pair(runs), std::pair(std::size_t{2}, std::size_t{4}));
+    EXPECT_EQ(first_pair(comparable_runs(*plain("a", {1, 2, 3}, 2), {})),
+              std::pair(std::size_t{0}, std::size_t{2}));
+    EXPECT_EQ(first_pair(comparable_runs(*plain("a", {1, 2}, 1), {})),
+              std::pair(std::size_t{0}, std::size_t{1}))
+        << "nothing else to compare with";
+}
+
 ComparedQuantity quantity(double ratio, std::optional<Interval> interval) {
     ComparedQuantity out;
     out.name = "head";

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -12,6 +13,7 @@
 #include "app/gui/models/text.h"
 #include "capture/phase_names.h"
 #include "capture/queries.h"
+#include "profiler/speedup.h"
 #include "tests/gui/synthetic.h"
 
 namespace draftscope::test {
@@ -136,27 +138,30 @@ TEST(Selection, NeverDangles) {
     EXPECT_FALSE(ui.round.has_value());
 }
 
-TEST(Selection, SpeedupComesFromTheAutoregressiveRun) {
+TEST(Selection, SpeedupIsThatOfTheCommandLine) {
     const Snapshot snapshot = two_runs();
     const HeaderNumbers numbers = header_numbers(snapshot, 1);
-    const double expected =
-        run_totals(snapshot, 1).tokens_per_second / run_totals(snapshot, 2).tokens_per_second;
-    EXPECT_NEAR(std::stod(numbers.speedup), expected, 0.005);
+    const auto speed = speed_up(snapshot, 1);
+    ASSERT_TRUE(speed);
+    EXPECT_EQ(numbers.speedup, fmt::format("{:.2f}", speed->ratio.value));
+    EXPECT_NE(numbers.speedup_why.find("the same"), std::string::npos) << numbers.speedup_why;
+    EXPECT_NE(numbers.speedup_why.find("(run 2)"), std::string::npos) << numbers.speedup_why;
     EXPECT_NEAR(std::stod(numbers.tau), run_totals(snapshot, 1).tau, 0.005);
+    EXPECT_EQ(header_numbers(snapshot, 2).speedup, "-");
     EXPECT_EQ(header_numbers(*synthetic_snapshot(5), 1).speedup, "-");
     EXPECT_EQ(header_numbers(Snapshot(), 0).tau, "-");
 }
 
-TEST(Selection, BaselineMeasuredWithTheRunComesFirst) {
+TEST(Selection, AnEarlierBaselineIsNoSpeedup) {
     Capture capture;
     SyntheticRun run;
     run.begin(capture);
     for (int i = 0; i < 5; ++i) run.advance(capture);
     run.end(capture, RunEnd::ok);
     capture.apply(CounterRow{1, 0, std::string(baseline_counter), 10.0});
-    const Snapshot snapshot = capture.snapshot(1);
-    EXPECT_NEAR(std::stod(header_numbers(snapshot, 1).speedup),
-                run_totals(snapshot, 1).tokens_per_second / 10.0, 0.005);
+    const HeaderNumbers numbers = header_numbers(capture.snapshot(1), 1);
+    EXPECT_EQ(numbers.speedup, "-");
+    EXPECT_NE(numbers.speedup_why.find("10.0 tok/s"), std::string::npos) << numbers.speedup_why;
 }
 
 TEST(Selection, ShortNames) {

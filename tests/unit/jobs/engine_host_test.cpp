@@ -9,7 +9,9 @@
 #include "app/jobs/run_job.h"
 #include "capture/phase_names.h"
 #include "capture/queries.h"
+#include "capture/run_setting.h"
 #include "profiler/nvtx_mirror.h"
+#include "profiler/speedup.h"
 #include "storage/capture_file.h"
 #include "tests/unit/jobs/tiny_files.h"
 
@@ -91,16 +93,40 @@ TEST_F(EngineHostTest, RunsOfOneProcessShareTheCaptureAndTheLoadedModel) {
     EXPECT_EQ(recorder_.snapshot()->runs[2].head, "");
 }
 
-TEST_F(EngineHostTest, BaselineIsMeasuredButNotRecorded) {
+TEST_F(EngineHostTest, TheBaselineIsARunOfTheCapture) {
     RunConfig config = files_.config();
+    config.prompts_file = files_.file("some.jsonl");
+    std::ofstream(config.prompts_file) << "{\"turns\": [\"hello\", \"and then\"]}\n{\"prompt\": \"next\"}\n";
     config.baseline = 1;
+    config.save = files_.file("with_baseline.dscope");
     const RunReport report = run(config);
-    EXPECT_TRUE(report.baseline.present);
-    EXPECT_GT(report.baseline.tokens_per_second, 0);
-    EXPECT_DOUBLE_EQ(report.baseline.speedup, run_totals(*recorder_.snapshot(), 1).tokens_per_second /
-                                                  report.baseline.tokens_per_second);
-    EXPECT_EQ(recorder_.snapshot()->runs.size(), 1u);
-    EXPECT_EQ(recorder_.snapshot()->prompts.size(), 1u);
+    const auto snapshot = recorder_.snapshot();
+    ASSERT_EQ(snapshot->runs.size(), 2u);
+    EXPECT_EQ(report.run_id, 2);
+    EXPECT_EQ(report.prompts.size(), 3u);
+    const RunRow &plain = snapshot->runs[0], &own = snapshot->runs[1];
+    EXPECT_TRUE(is_baseline(plain));
+    EXPECT_FALSE(is_baseline(own));
+    EXPECT_EQ(plain.ended, RunEnd::ok);
+    EXPECT_EQ(plain.head, "");
+    EXPECT_EQ(plain.tree, "none");
+    EXPECT_EQ(plain_setting(plain), plain_setting(own));
+    EXPECT_EQ(run_totals(*snapshot, 1).tau, 1);
+    // The whole first conversation, and nothing of the others.
+    ASSERT_EQ(snapshot->prompts.size(), 5u);
+    EXPECT_EQ(snapshot->prompts[1]->turn, 1);
+    EXPECT_EQ(snapshot->prompts[0]->output, snapshot->prompts[2]->output);
+    const auto speed = speed_up(*snapshot, 2);
+    ASSERT_TRUE(speed);
+    EXPECT_EQ(speed->prompts, 2u);
+    EXPECT_EQ(speed->plain_runs, std::vector<RowId>{1});
+    // The file has the same.
+    const auto stored = load_capture(config.save);
+    ASSERT_TRUE(stored.ok());
+    EXPECT_DOUBLE_EQ(speed_up(**stored, 2)->ratio.value, speed->ratio.value);
+    config.save.clear();
+    config.drafter = "none";
+    EXPECT_EQ(run(config).run_id, 3) << "without a drafter there is nothing to hold a baseline against";
 }
 
 TEST_F(EngineHostTest, CancellingKeepsWhatWasRecorded) {
@@ -179,13 +205,15 @@ TEST_F(EngineHostTest, ABatchPlaysTheSameConversations) {
     // The turn that did not fit leaves a gap, so that the numbers after it do not depend on it.
     EXPECT_EQ(alone.prompts[5].ordinal, 6);
     const auto snapshot = recorder_.snapshot();
-    EXPECT_EQ(snapshot->runs[0].batch, 1);
-    EXPECT_EQ(snapshot->runs[1].batch, 3);
+    ASSERT_EQ(snapshot->runs.size(), 4u);  // each after its baseline
+    EXPECT_EQ(snapshot->runs[1].batch, 1);
+    EXPECT_EQ(snapshot->runs[2].batch, 3);
+    EXPECT_EQ(snapshot->runs[3].batch, 3);
     std::size_t most = 0;
     for (std::size_t i = 0; i < snapshot->steps.size(); ++i)
         most = std::max<std::size_t>(most, snapshot->steps[i].rounds.count);
     EXPECT_EQ(most, 3u);
-    EXPECT_GT(together.baseline.speedup, 0);
+    EXPECT_TRUE(speed_up(*snapshot, together.run_id));
 }
 
 #ifdef DS_HAVE_NVTX

@@ -5,6 +5,7 @@
 #include "file_helpers.h"
 #include "profiler/head_costs.h"
 #include "profiler/phase.h"
+#include "profiler/speedup.h"
 #include "random_capture.h"
 
 namespace draftscope {
@@ -180,6 +181,47 @@ TEST_P(ViewsAndQueries, HeadTablesAgree) {
                          : GetParam() % 3 != 1 ? FullReference::other_run
                          : GetParam() % 2 == 0 ? FullReference::aligned
                                                : FullReference::calibration);
+}
+TEST_P(ViewsAndQueries, SpeedupsAgree) {
+    const TempFolder folder;
+    const std::string path = folder.file("a.dscope");
+    const CaptureShape shape{4, 3, 12, 1 + GetParam() % 2, true};
+    std::vector<Record> records = RandomCapture(static_cast<std::uint64_t>(GetParam()), shape).records();
+    for (Record& record : records) {
+        auto* started = std::get_if<RunStarted>(&record);
+        if (started == nullptr) continue;
+        RunRow& run = started->run;
+        if (run.id != 2) run.seed = static_cast<std::uint64_t>(run.id);
+        if (run.id % 2 == 1) {
+            run.drafter = "none";
+            run.head.clear();
+        }
+        if (run.id == 4 && GetParam() % 3 == 0) run.config_json = R"({"max_new": 7})";
+    }
+    write_all(path, records);
+    const auto loaded = load_capture(path);
+    ASSERT_TRUE(loaded.ok());
+    const storage::Database db = open_plain(path);
+    std::size_t found = 0;
+    for (RowId run = 1; run <= 4; ++run) {
+        const auto expected = speed_up(**loaded, run, {.resamples = 0});
+        storage::Statement row = db.prepare(
+            "SELECT prompts, conversations, tokens_per_second, plain_tokens_per_second, speedup FROM "
+            "v_speedup "
+            "WHERE run_id = ?");
+        ASSERT_TRUE(row) << db.message();
+        row.bind(1, run);
+        ASSERT_EQ(row.step(), expected ? SQLITE_ROW : SQLITE_DONE) << db.message();
+        if (!expected) continue;
+        ++found;
+        EXPECT_EQ(expected->plain_runs, (std::vector<RowId>{1, 3}));
+        EXPECT_EQ(row.integer(0), static_cast<std::int64_t>(expected->prompts));
+        EXPECT_EQ(row.integer(1), static_cast<std::int64_t>(expected->conversations));
+        expect_same(row.real(2), expected->tokens_per_second, "tok/s");
+        expect_same(row.real(3), expected->plain_tokens_per_second, "plain tok/s");
+        expect_same(row.real(4), expected->ratio.value, "speed-up");
+    }
+    EXPECT_EQ(found, GetParam() % 3 == 0 ? 1u : 2u);
 }
 INSTANTIATE_TEST_SUITE_P(Seeds, ViewsAndQueries, ::testing::Range(1, 11));
 
