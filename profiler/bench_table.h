@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "profiler/cost_model.h"
+#include "profiler/drift.h"
 
 /// Decoding methods side by side over the same prompts, decoded in turns: speed against plain decoding, by
 /// category, and how well the acceptance-cost model explains it. Pure maths over sums.
@@ -13,11 +14,13 @@ namespace draftscope {
 struct BenchPrompt {
     std::string category;
     std::size_t conversation = 0;  ///< what is resampled: turns of one conversation share their text
+    std::size_t block = 0;         ///< conversations that a method decoded in one turn
 };
 /// What one method did. Units by repetition and prompt; a prompt that was not decoded has no rounds.
 struct BenchMethodSamples {
-    std::vector<std::vector<HeadUnit>> units;  ///< [repetition][prompt]
-    std::vector<double> active_rows;           ///< [prompt], summed over the rounds of the first repetition
+    std::vector<std::vector<HeadUnit>> units;      ///< [repetition][prompt]
+    std::vector<std::vector<VerifyTimes>> verify;  ///< [repetition][prompt]
+    std::vector<double> active_rows;  ///< [prompt], summed over the rounds of the first repetition
     std::optional<std::size_t> full;  ///< the method that differs from it by having the full head; may be it
 };
 struct BenchSamples {

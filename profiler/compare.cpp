@@ -4,99 +4,19 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <set>
 #include <tuple>
 #include <unordered_map>
 
 #include "base/format_count.h"
 #include "capture/phase_names.h"
 #include "capture/queries.h"
+#include "capture/run_setting.h"
+#include "profiler/compare_pairs.h"
 
 namespace draftscope {
 
 namespace {
-
-/// What a prompt took in its run: counted steps only, a batch's step shared evenly by its rounds.
-struct PromptWork {
-    const PromptRow* prompt = nullptr;
-    double rounds = 0, committed = 0, ns = 0;
-    std::array<double, max_phases> phase_ns{};  ///< exposed
-    std::vector<TokenId> tokens;                ///< all that were generated
-};
-
-std::vector<PromptWork> work_of(const Snapshot& snapshot, RowId run_id) {
-    std::vector<PromptWork> out;
-    std::unordered_map<RowId, std::size_t> index;
-    for (const auto& prompt : snapshot.prompts) {
-        if (prompt->run_id != run_id) continue;
-        index.emplace(prompt->id, out.size());
-        out.emplace_back().prompt = prompt.get();
-    }
-    for (std::size_t i = 0; i < snapshot.tokens.size(); ++i) {
-        const auto found = index.find(snapshot.tokens[i].prompt_id);
-        if (found != index.end()) out[found->second].tokens.push_back(snapshot.tokens[i].token_id);
-    }
-    for (std::size_t i = 0; i < snapshot.steps.size(); ++i) {
-        const StepEntry& step = snapshot.steps[i];
-        if (step.row.run_id != run_id || step.row.excluded != Excluded::no || step.rounds.count == 0)
-            continue;
-        const StepPhases phases = step_phases(snapshot, i);
-        const double part = 1.0 / step.rounds.count;
-        for (std::uint32_t r = 0; r < step.rounds.count; ++r) {
-            const RoundRow& round = snapshot.rounds[step.rounds.first + r].row;
-            const auto found = index.find(round.prompt_id);
-            if (found == index.end()) continue;
-            PromptWork& work = out[found->second];
-            work.rounds += 1;
-            work.committed += round.committed;
-            work.ns += part * static_cast<double>(phases.step_ns);
-            for (std::size_t p = 0; p < work.phase_ns.size(); ++p)
-                work.phase_ns[p] += part * static_cast<double>(phases.ns[p]);
-        }
-    }
-    return out;
-}
-
-struct Pair {
-    PromptWork a, b;
-    std::size_t unit = 0;  ///< its conversation
-};
-
-std::vector<Pair> pair_up(std::vector<PromptWork> a, std::vector<PromptWork> b, Comparison& out) {
-    using Key = std::tuple<std::string, std::string, int, std::size_t>;
-    const auto keyed = [](std::vector<PromptWork>& work) {
-        std::map<Key, PromptWork*> by_key;
-        for (PromptWork& one : work) {
-            std::size_t occurrence = 0;
-            const auto key = [&] {
-                return Key{one.prompt->suite, one.prompt->external_id, one.prompt->turn, occurrence};
-            };
-            while (by_key.contains(key())) ++occurrence;
-            by_key.emplace(key(), &one);
-        }
-        return by_key;
-    };
-    using ConversationKey = std::tuple<std::string, std::string, std::size_t>;
-    std::map<ConversationKey, std::size_t> units;
-    const auto by_key = keyed(b);
-    std::vector<Pair> pairs;
-    for (auto& [key, work] : keyed(a)) {
-        const auto found = by_key.find(key);
-        if (found == by_key.end()) continue;
-        PromptWork& other = *found->second;
-        const std::string& text = work->prompt->text;
-        // Captures without texts are paired by name alone.
-        if (!text.empty() && !other.prompt->text.empty() && text != other.prompt->text) continue;
-        if (work->rounds == 0 || other.rounds == 0) continue;
-        out.same_tokens += work->tokens == other.tokens ? 1 : 0;
-        const ConversationKey conversation{std::get<0>(key), std::get<1>(key), std::get<3>(key)};
-        pairs.push_back({*work, other, units.emplace(conversation, units.size()).first->second});
-    }
-    out.conversations = units.size();
-    out.pairs = pairs.size();
-    out.only_a = a.size() - pairs.size();
-    out.only_b = b.size() - pairs.size();
-    return pairs;
-}
 
 /// A quantity is a ratio of sums over prompts: what is above and below the line for one prompt.
 struct Fraction {
@@ -109,14 +29,15 @@ struct Measured {
     double p = 1;  ///< two-sided, from the resamples: how often they fall on the other side of no change
 };
 
-Measured measure(const std::vector<Pair>& pairs, const FractionOf& of, const BootstrapOptions& options) {
+Measured measure(const std::vector<PromptPair>& pairs, const FractionOf& of,
+                 const BootstrapOptions& options) {
     std::vector<Fraction> a, b;  // by unit
     Fraction sum_a, sum_b;
     const auto add = [](Fraction& sum, const Fraction& one) {
         sum.above += one.above;
         sum.below += one.below;
     };
-    for (const Pair& pair : pairs) {
+    for (const PromptPair& pair : pairs) {
         if (pair.unit >= a.size()) {
             a.resize(pair.unit + 1);
             b.resize(pair.unit + 1);
@@ -174,7 +95,7 @@ std::vector<bool> survives_holm(const std::vector<Measured>& all) {
     return out;
 }
 
-ComparedQuantity whole(const std::vector<Pair>& pairs, const char* name, const char* unit,
+ComparedQuantity whole(const std::vector<PromptPair>& pairs, const char* name, const char* unit,
                        bool more_is_better, const FractionOf& of, const BootstrapOptions& options) {
     ComparedQuantity out = measure(pairs, of, options).quantity;
     out.name = name;
@@ -184,7 +105,7 @@ ComparedQuantity whole(const std::vector<Pair>& pairs, const char* name, const c
     return out;
 }
 
-std::vector<ComparedQuantity> compare_phases(const std::vector<Pair>& pairs,
+std::vector<ComparedQuantity> compare_phases(const std::vector<PromptPair>& pairs,
                                              const BootstrapOptions& options) {
     std::vector<Measured> measured;
     std::vector<PhaseRow> order(phase_rows.begin() + 1, phase_rows.end());
@@ -211,6 +132,60 @@ std::vector<ComparedQuantity> compare_phases(const std::vector<Pair>& pairs,
         out.back().change = change_of(out.back(), shown[i]);
     }
     return out;
+}
+
+/// May verification be held against itself: the target, its work and the threads are the same.
+bool verify_is_control(const std::vector<RunDifference>& differences) {
+    static const std::set<std::string_view> harmless = {"CPU",  "cores",   "instruction set",
+                                                        "GPU",  "drafter", "contents of the drafter's files",
+                                                        "head", "tree",    "seed"};
+    return std::ranges::all_of(differences,
+                               [&](const RunDifference& one) { return harmless.contains(one.what); });
+}
+
+/// How the machine differed between the runs, and the speeds as they would be if it slowed everything alike.
+void judge_machine(const std::vector<PromptPair>& pairs, Comparison& out, const BootstrapOptions& options) {
+    if (!verify_is_control(out.differences)) return;
+    std::vector<VerifyPair> units;
+    std::vector<Fraction> speed_a, speed_b;
+    for (const PromptPair& pair : pairs) {
+        if (pair.unit >= units.size()) {
+            units.resize(pair.unit + 1);
+            speed_a.resize(pair.unit + 1);
+            speed_b.resize(pair.unit + 1);
+        }
+        add(units[pair.unit].a, pair.a.verify);
+        add(units[pair.unit].b, pair.b.verify);
+        speed_a[pair.unit].above += pair.a.committed;
+        speed_a[pair.unit].below += pair.a.ns;
+        speed_b[pair.unit].above += pair.b.committed;
+        speed_b[pair.unit].below += pair.b.ns;
+    }
+    out.machine = machine_control(units, options);
+    if (!out.machine || !out.machine->differs.value_or(false)) return;
+    std::vector<MatchedTime> verify;
+    for (const VerifyPair& unit : units) verify.push_back(matched(unit));
+    const auto of = [&](const auto& times) -> std::optional<double> {
+        Fraction a, b, control;
+        for (std::size_t i = 0; i < units.size(); ++i) {
+            const double n = times(i);
+            a = {a.above + n * speed_a[i].above, a.below + n * speed_a[i].below};
+            b = {b.above + n * speed_b[i].above, b.below + n * speed_b[i].below};
+            control = {control.above + n * verify[i].b_ns, control.below + n * verify[i].a_ns};
+        }
+        if (a.above <= 0 || a.below <= 0 || b.below <= 0 || control.below <= 0) return std::nullopt;
+        return (b.above / b.below) / (a.above / a.below) * (control.above / control.below);
+    };
+    const auto value = of([](std::size_t) { return 1.0; });
+    if (!value) return;
+    Estimate adjusted{*value, {}};
+    adjusted.interval = bootstrap_interval(
+        units.size(),
+        [&](std::span<const std::uint32_t> drawn) {
+            return of([&](std::size_t i) { return static_cast<double>(drawn[i]); });
+        },
+        options);
+    out.adjusted_speed = adjusted;
 }
 
 /// "20 prompts", or "20 turns of 12 prompts".
@@ -274,9 +249,33 @@ std::string verdict_of(const Comparison& c) {
                        percent(near), percent(far), sample_text(c), because(c));
 }
 
+/// What the machine did to the comparison; "" where it was the same as far as verification shows.
+std::string machine_verdict(const Comparison& c) {
+    if (!c.machine || !c.machine->differs.value_or(false)) return {};
+    const Estimate& control = c.machine->ratio;
+    const bool slower = control.value > 1;
+    std::string out = fmt::format(
+        "The machine was {} while B ran, so this is no comparison of the heads: verification of equal trees, "
+        "which no head touches, took {} {} time per round (95 % interval {} to {}).",
+        slower ? "slower" : "faster", percent(control.value), slower ? "more" : "less",
+        percent(slower ? control.interval->low : control.interval->high),
+        percent(slower ? control.interval->high : control.interval->low));
+    if (c.adjusted_speed && c.adjusted_speed->interval) {
+        const Estimate& speed = *c.adjusted_speed;
+        out += fmt::format(
+            " If it slowed everything alike, B would make {:.3f} times the tokens per second of A (95 % "
+            "interval {:.3f} to {:.3f}){}.",
+            speed.value, speed.interval->low, speed.interval->high,
+            speed.interval->holds(1) ? ": no difference beyond the machine's is shown" : "");
+    }
+    return out + " Record both in turns on an idle machine, or use draftscope bench. As measured: ";
+}
+
 void warn(Comparison& c) {
     const std::string forbidden = forbidding_text(c.differences);
     if (c.forced) c.warnings.push_back("FORCED: the runs differ in " + forbidden);
+    if (const std::string further = further_text(c.differences); !further.empty())
+        c.warnings.push_back("the runs also differ in " + further + ": the result is of everything together");
     if (c.a.tier != "T0" || c.b.tier != "T0")
         c.warnings.push_back("times were taken at " + c.a.tier + " / " + c.b.tier +
                              ", which slows what it measures; only T0 speeds are to be reported");
@@ -290,6 +289,12 @@ void warn(Comparison& c) {
     if (c.only_a + c.only_b > 0)
         c.warnings.push_back(
             fmt::format("left out: {} prompts of A and {} of B without a counterpart", c.only_a, c.only_b));
+    if (c.machine && !c.machine->differs && c.machine->is_large())
+        c.warnings.push_back(
+            fmt::format("verification of equal trees, which no head touches, took {} {} time per round under "
+                        "B: the machine "
+                        "may have differed, which so few conversations can't tell",
+                        percent(c.machine->ratio.value), c.machine->ratio.value > 1 ? "more" : "less"));
     const bool exact = losslessness(c.a) == "exact" && losslessness(c.b) == "exact" && c.a.temperature == 0 &&
                        c.b.temperature == 0;
     if (exact && c.same_tokens < c.pairs)
@@ -304,16 +309,40 @@ void warn(Comparison& c) {
 
 }  // namespace
 
+namespace {
+
+/// The runs of one side: known, and repeats of one setting.
+Status check_side(const Snapshot& snapshot, std::span<const RowId> runs) {
+    const RunRow* first = nullptr;
+    for (const RowId id : runs) {
+        const RunRow* run = snapshot.run(id);
+        if (run == nullptr)
+            return bad_input("{}: has no run {}; `draftscope stats` lists its runs", snapshot.source, id);
+        if (first == nullptr) first = run;
+        if (repeat_setting(*run) != repeat_setting(*first))
+            return bad_input(
+                "{}: runs {} and {} are not repeats of one setting and can't be pooled; they differ in {}",
+                snapshot.source, first->id, id, difference_text(run_differences(*first, *run)));
+    }
+    return first != nullptr ? Status() : bad_input("{}: no run to compare", snapshot.source);
+}
+
+}  // namespace
+
 Result<Comparison> compare_runs(const Snapshot& a, RowId run_a, const Snapshot& b, RowId run_b,
                                 const CompareOptions& options) {
-    const RunRow* first = a.run(run_a);
-    const RunRow* second = b.run(run_b);
-    if (first == nullptr || second == nullptr)
-        return bad_input("{}: has no run {}; `draftscope stats` lists its runs",
-                         first == nullptr ? a.source : b.source, first == nullptr ? run_a : run_b);
+    return compare_runs(a, std::vector{run_a}, b, std::vector{run_b}, options);
+}
+
+Result<Comparison> compare_runs(const Snapshot& a, const std::vector<RowId>& runs_a, const Snapshot& b,
+                                const std::vector<RowId>& runs_b, const CompareOptions& options) {
+    DS_TRY(check_side(a, runs_a));
+    DS_TRY(check_side(b, runs_b));
     Comparison out;
-    out.a = *first;
-    out.b = *second;
+    out.a = *a.run(runs_a.front());
+    out.b = *b.run(runs_b.front());
+    out.runs_a = runs_a;
+    out.runs_b = runs_b;
     out.differences = run_differences(out.a, out.b);
     const std::string forbidden = forbidding_text(out.differences);
     if (!forbidden.empty() && !options.force)
@@ -322,7 +351,16 @@ Result<Comparison> compare_runs(const Snapshot& a, RowId run_a, const Snapshot& 
             "result",
             forbidden);
     out.forced = !forbidden.empty();
-    const std::vector<Pair> pairs = pair_up(work_of(a, run_a), work_of(b, run_b), out);
+    // Seeds of one side repeat its setting.
+    if (runs_a.size() + runs_b.size() > 2)
+        std::erase_if(out.differences, [](const RunDifference& one) { return one.what == "seed"; });
+    PromptPairs found = pair_prompts(a, runs_a, b, runs_b);
+    const std::vector<PromptPair>& pairs = found.pairs;
+    out.pairs = pairs.size();
+    out.conversations = found.conversations;
+    out.only_a = found.only_a;
+    out.only_b = found.only_b;
+    out.same_tokens = found.same_tokens;
     if (pairs.empty())
         return bad_input(
             "the runs have no prompt in common (by suite, id, turn and text) with counted rounds in both; "
@@ -347,7 +385,8 @@ Result<Comparison> compare_runs(const Snapshot& a, RowId run_a, const Snapshot& 
         },
         options.bootstrap);
     out.phases = compare_phases(pairs, options.bootstrap);
-    out.verdict = verdict_of(out);
+    judge_machine(pairs, out, options.bootstrap);
+    out.verdict = machine_verdict(out) + verdict_of(out);
     warn(out);
     return out;
 }

@@ -8,6 +8,7 @@
 #include "capture/capture.h"
 #include "profiler/bootstrap.h"
 #include "profiler/comparable.h"
+#include "profiler/drift.h"
 
 /// Two runs over the same prompts: B against A, prompt by prompt. The command `compare` and the window show
 /// the same model.
@@ -33,7 +34,8 @@ struct CompareOptions {
 };
 
 struct Comparison {
-    RunRow a, b;
+    RunRow a, b;                        ///< the first run of either side
+    std::vector<RowId> runs_a, runs_b;  ///< several repeat one setting and are pooled
     std::vector<RunDifference> differences;
     bool forced = false;  ///< they should not be compared; the caller insisted
     std::size_t pairs = 0, only_a = 0, only_b = 0;
@@ -43,12 +45,21 @@ struct Comparison {
     std::size_t same_tokens = 0;
     ComparedQuantity speed, tau, round_time;
     std::vector<ComparedQuantity> phases;  ///< exposed time per round, in table order
-    std::string verdict;                   ///< a sentence or two for people
+    /// Whether the machine was the same for both, by what no head touches. Absent where the runs differ in
+    /// more than drafting and the machine, and without equal trees.
+    std::optional<MachineControl> machine;
+    /// Ratio of the speeds times that of verification, where the machine differed: the part that may be the
+    /// head's if the machine slowed everything alike.
+    std::optional<Estimate> adjusted_speed;
+    std::string verdict;  ///< a sentence or two for people
     std::vector<std::string> warnings;
 };
 /// Pairs prompts by suite, id and turn (the n-th of one name with the n-th); texts that differ are no pair.
 /// bad_input without a pair, and where numbers of the two don't belong together unless `force` is given.
 Result<Comparison> compare_runs(const Snapshot& a, RowId run_a, const Snapshot& b, RowId run_b,
                                 const CompareOptions& options = {});
+/// The same of several runs a side, which have to repeat one setting (seeds, shards of the prompts).
+Result<Comparison> compare_runs(const Snapshot& a, const std::vector<RowId>& runs_a, const Snapshot& b,
+                                const std::vector<RowId>& runs_b, const CompareOptions& options = {});
 
 }  // namespace draftscope

@@ -67,6 +67,29 @@ json method_json(const BenchReport& report, std::size_t m) {
     return out;
 }
 
+std::vector<std::string> machine_warnings(const BenchReport& report) {
+    std::vector<std::string> names;
+    for (const BenchMethod& method : report.methods) names.push_back(method.name);
+    return drift_warnings(report.drift, names);
+}
+
+/// The machine by the verification of equal trees: between methods, and from block to block of each.
+json drift_json(const BenchReport& report) {
+    json methods = json::array(), blocks = json::array();
+    for (const BenchDrift::Methods& one : report.drift.methods)
+        methods.push_back({{"a", report.methods[one.a].name},
+                           {"b", report.methods[one.b].name},
+                           {"ratio", one.control.ratio.value},
+                           {"interval", interval_of(one.control.ratio)},
+                           {"differs", one.control.differs ? json(*one.control.differs) : json(nullptr)}});
+    for (const BenchDrift::Blocks& one : report.drift.blocks)
+        blocks.push_back({{"method", report.methods[one.method].name}, {"low", one.low}, {"high", one.high}});
+    return {{"control", "verification of equal trees"},
+            {"blocks_per_repetition", report.drift.block_count},
+            {"methods", std::move(methods)},
+            {"blocks", std::move(blocks)}};
+}
+
 json report_json(const BenchReport& report) {
     json methods = json::array();
     for (std::size_t m = 0; m < report.methods.size(); ++m) methods.push_back(method_json(report, m));
@@ -84,7 +107,9 @@ json report_json(const BenchReport& report) {
             {"repeat", report.repeat},
             {"complete", !report.cancelled},
             {"seconds", report.seconds},
-            {"methods", std::move(methods)}};
+            {"methods", std::move(methods)},
+            {"machine", drift_json(report)},
+            {"warnings", machine_warnings(report)}};
 }
 
 std::string method_table(const BenchReport& report) {
@@ -165,6 +190,7 @@ void print_report(const BenchReport& report) {
         "\nblocks in turns, forwards and backwards; 95 %% bootstrap by conversation; SD and +- over %d "
         "repetition%s; %.0f s\n",
         report.repeat, report.repeat == 1 ? "" : "s", report.seconds);
+    for (const std::string& warning : machine_warnings(report)) std::printf("note: %s\n", warning.c_str());
     if (report.cancelled) std::printf("stopped: of the blocks that every method had finished\n");
 }
 

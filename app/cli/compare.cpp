@@ -1,12 +1,16 @@
 
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "app/cli/cli.h"
 #include "app/cli/estimates.h"
 #include "app/cli/tables.h"
+#include "capture/run_setting.h"
 #include "profiler/compare_text.h"
 #include "storage/capture_file.h"
 
@@ -17,7 +21,7 @@ using nlohmann::json;
 
 struct Options {
     std::string a, b;
-    RowId run_a = 0, run_b = 0;
+    std::vector<RowId> run_a, run_b;
     bool force = false;
     bool json = false;
 };
@@ -29,12 +33,13 @@ json quantity_json(const ComparedQuantity& q) {
             {"b", q.b},
             {"ratio", q.a > 0 ? json(q.ratio.value) : json(nullptr)},
             {"interval", interval_of(q.ratio)},
-            {"change", to_text(q.change)}};
+            {"change", change_text(q)}};
 }
 
-json side_json(const RunRow& run, const std::string& file) {
+json side_json(const RunRow& run, const std::vector<RowId>& runs, const std::string& file) {
     return {{"file", file},
             {"run", run.id},
+            {"runs", runs},
             {"name", run.name},
             {"drafter", run.drafter},
             {"head", run.head},
@@ -44,14 +49,30 @@ json side_json(const RunRow& run, const std::string& file) {
             {"acceptance", run.acceptance}};
 }
 
+/// Whether the machine was the same for both, by the verification of equal trees; null where nothing says.
+json machine_json(const Comparison& c) {
+    if (!c.machine) return nullptr;
+    const MachineControl& machine = *c.machine;
+    return {{"control", "verification of equal trees"},
+            {"conversations", machine.conversations},
+            {"rounds", machine.rounds},
+            {"a_us_per_round", machine.a_ns * 1e-3},
+            {"b_us_per_round", machine.b_ns * 1e-3},
+            {"ratio", machine.ratio.value},
+            {"interval", interval_of(machine.ratio)},
+            {"differs", machine.differs ? json(*machine.differs) : json(nullptr)},
+            {"adjusted_speed_ratio", value_of(c.adjusted_speed)},
+            {"adjusted_speed_interval", interval_of(c.adjusted_speed)}};
+}
+
 json comparison_json(const Comparison& c, const Options& options) {
     json differences = json::array();
     for (const RunDifference& d : c.differences)
         differences.push_back({{"what", d.what}, {"a", d.a}, {"b", d.b}, {"forbids", d.forbids}});
     json phases = json::array();
     for (const ComparedQuantity& phase : c.phases) phases.push_back(quantity_json(phase));
-    return {{"a", side_json(c.a, options.a)},
-            {"b", side_json(c.b, options.b)},
+    return {{"a", side_json(c.a, c.runs_a, options.a)},
+            {"b", side_json(c.b, c.runs_b, options.b)},
             {"differences", differences},
             {"forced", c.forced},
             {"pairs", c.pairs},
@@ -65,6 +86,7 @@ json comparison_json(const Comparison& c, const Options& options) {
             {"tau", quantity_json(c.tau)},
             {"round_time", quantity_json(c.round_time)},
             {"phases", phases},
+            {"machine", machine_json(c)},
             {"warnings", c.warnings},
             {"verdict", c.verdict}};
 }
@@ -72,8 +94,8 @@ json comparison_json(const Comparison& c, const Options& options) {
 void print_comparison(const Comparison& c) {
     std::printf("%s\n\n", c.verdict.c_str());
     for (const std::string& warning : c.warnings) std::printf("note: %s\n", warning.c_str());
-    for (const auto& [letter, run] : {std::pair{'A', &c.a}, {'B', &c.b}})
-        std::printf("%s\n", compare_side(letter, *run).c_str());
+    std::printf("%s\n%s\n", compare_side('A', c.a, c.runs_a).c_str(),
+                compare_side('B', c.b, c.runs_b).c_str());
     std::vector<std::vector<std::string>> rows;
     const auto add = [&](const ComparedQuantity& quantity) {
         const auto cells = compare_cells(quantity);
@@ -86,12 +108,38 @@ void print_comparison(const Comparison& c) {
     std::printf("\n%s%s\n", format_table(names, rows).c_str(), compare_footer(c).c_str());
 }
 
-/// The run to take of a file: the one asked for, else its only one.
-Result<RowId> pick(const Snapshot& snapshot, RowId asked, const char* flag) {
-    if (asked != 0) return asked;
-    if (snapshot.runs.size() == 1) return snapshot.runs[0].id;
-    return bad_input("{}: holds {} runs; say which with {} ID (`draftscope stats` lists them)",
-                     snapshot.source, snapshot.runs.size(), flag);
+/// Runs that repeat one setting, settings in the order of their first runs; baselines only where a file has
+/// nothing else.
+std::vector<std::vector<RowId>> settings_of(const Snapshot& snapshot) {
+    std::vector<std::vector<RowId>> out;
+    std::map<std::string, std::size_t> places;
+    for (const bool baselines : {false, true}) {
+        for (const RunRow& run : snapshot.runs) {
+            if (is_baseline(run) != baselines) continue;
+            const auto [place, is_new] = places.emplace(repeat_setting(run), out.size());
+            if (is_new) out.emplace_back();
+            out[place->second].push_back(run.id);
+        }
+        if (!out.empty()) break;
+    }
+    return out;
+}
+
+std::string ids_text(const std::vector<std::vector<RowId>>& settings) {
+    std::string out;
+    for (const auto& runs : settings)
+        out += fmt::format("{}{}", out.empty() ? "" : "; ", fmt::join(runs, ","));
+    return out;
+}
+
+/// The runs to take of a file: those asked for, else all where they repeat one setting.
+Result<std::vector<RowId>> pick(const Snapshot& snapshot, const std::vector<RowId>& asked, const char* flag) {
+    if (!asked.empty()) return asked;
+    const auto settings = settings_of(snapshot);
+    if (settings.size() == 1) return settings[0];
+    return bad_input(
+        "{}: holds runs of {} settings ({}); say which with {} ID[,ID...] (`draftscope stats` lists them)",
+        snapshot.source, settings.size(), ids_text(settings), flag);
 }
 
 Result<Comparison> compare_files(const Options& options) {
@@ -100,14 +148,18 @@ Result<Comparison> compare_files(const Options& options) {
     DS_ASSIGN(const auto a, load_capture(options.a));
     if (!options.b.empty()) {
         DS_ASSIGN(const auto b, load_capture(options.b));
-        DS_ASSIGN(const RowId run_a, pick(*a, options.run_a, "--run-a"));
-        DS_ASSIGN(const RowId run_b, pick(*b, options.run_b, "--run-b"));
-        return compare_runs(*a, run_a, *b, run_b, how);
+        DS_ASSIGN(const auto runs_a, pick(*a, options.run_a, "--run-a"));
+        DS_ASSIGN(const auto runs_b, pick(*b, options.run_b, "--run-b"));
+        return compare_runs(*a, runs_a, *b, runs_b, how);
     }
-    if (options.run_a != 0 && options.run_b != 0)
+    if (!options.run_a.empty() && !options.run_b.empty())
         return compare_runs(*a, options.run_a, *a, options.run_b, how);
-    if (a->runs.size() == 2 && options.run_a == 0 && options.run_b == 0)
-        return compare_runs(*a, a->runs[0].id, *a, a->runs[1].id, how);
+    if (options.run_a.empty() && options.run_b.empty()) {
+        const auto settings = settings_of(*a);
+        if (settings.size() == 2) return compare_runs(*a, settings[0], *a, settings[1], how);
+        // Repeats of one setting, or a run and its baseline.
+        if (a->runs.size() == 2) return compare_runs(*a, a->runs[0].id, *a, a->runs[1].id, how);
+    }
     return bad_input("{}: holds {} run(s); give a second file, or name two runs with --run-a and --run-b",
                      options.a, a->runs.size());
 }
@@ -133,9 +185,16 @@ void add_compare(CLI::App& program, Action& action) {
         "Record the two in turns (ABBA) on an idle machine; drift between them is otherwise part of the "
         "result.");
     command->add_option("a", options->a, "capture file A (the reference)")->required();
-    command->add_option("b", options->b, "capture file B; without one, A's second run is B");
-    command->add_option("--run-a", options->run_a, "id of A's run, where its file holds several");
-    command->add_option("--run-b", options->run_b, "id of B's run");
+    command->add_option("b", options->b, "capture file B; without one, A's second setting is B");
+    command
+        ->add_option("--run-a", options->run_a,
+                     "id of A's run, where its file holds several; several (1,2) that repeat one setting are "
+                     "pooled, as all of a file are by themselves")
+        ->delimiter(',')
+        ->allow_extra_args(false);
+    command->add_option("--run-b", options->run_b, "ids of B's runs")
+        ->delimiter(',')
+        ->allow_extra_args(false);
     command->add_flag("--force", options->force,
                       "compare other tiers, machines, targets or synthetic with real, and mark the result");
     command->add_flag("--json", options->json, "print one JSON document on stdout");

@@ -68,6 +68,7 @@ class Bench {
                 if (report_.cancelled) drop_block(r, b);
             }
         report_.table = bench_table(report_.samples);
+        report_.drift = bench_drift(report_.samples);
         report_.seconds = seconds(monotonic_ns() - start);
         return std::move(report_);
     }
@@ -109,6 +110,7 @@ class Bench {
         for (std::size_t m = 0; m < report_.methods.size(); ++m) {
             const BenchMethod& one = report_.methods[m];
             samples.methods[m].units.resize(static_cast<std::size_t>(config_.repeat));
+            samples.methods[m].verify.resize(static_cast<std::size_t>(config_.repeat));
             if (drafter_id(one.drafter) == "none") samples.plain = m;
             if (!drafts_with_head(one.drafter)) continue;
             for (std::size_t f = 0; f < report_.methods.size(); ++f) {
@@ -132,13 +134,15 @@ class Bench {
         for (std::size_t c = 0; c < conversations.size(); ++c) {
             first_prompt_.push_back(report_.samples.prompts.size());
             for (std::size_t t = 0; t < conversations[c].turns.size(); ++t)
-                report_.samples.prompts.push_back({conversations[c].category, c});
+                report_.samples.prompts.push_back(
+                    {conversations[c].category, c, c / static_cast<std::size_t>(config_.block)});
         }
         first_prompt_.push_back(report_.samples.prompts.size());
         tokens_.resize(report_.samples.prompts.size());
         for (auto& method : report_.samples.methods) {
             method.active_rows.assign(report_.samples.prompts.size(), 0);
             for (auto& units : method.units) units.resize(report_.samples.prompts.size());
+            for (auto& verify : method.verify) verify.resize(report_.samples.prompts.size());
         }
         return {};
     }
@@ -184,12 +188,15 @@ class Bench {
         report_.temperature = row.temperature;
         report_.cancelled = report_.cancelled || done->cancelled;
         const std::size_t first = first_prompt_[static_cast<std::size_t>(hooks.first_conversation)];
+        auto verified = verify_times(*snapshot, row.id);
         for (const DrivenPrompt& prompt : driven_prompts(*snapshot, row.id)) {
             const PromptRow* about = snapshot->prompt(prompt.prompt_id);
             if (about == nullptr) continue;
             const std::size_t place = first + static_cast<std::size_t>(about->ordinal);
             auto& samples = report_.samples.methods[m];
             samples.units[static_cast<std::size_t>(repetition)][place] = prompt.unit;
+            samples.verify[static_cast<std::size_t>(repetition)][place] =
+                std::move(verified[prompt.prompt_id]);
             if (repetition == 0) samples.active_rows[place] = prompt.active_rows;
         }
         for (const HeadStats& stats : head_stats(*snapshot, row.id))
@@ -227,8 +234,10 @@ class Bench {
         const auto first = static_cast<std::size_t>(block * config_.block);
         const auto end = std::min(first + static_cast<std::size_t>(config_.block), first_prompt_.size() - 1);
         for (auto& method : report_.samples.methods)
-            for (std::size_t p = first_prompt_[first]; p < first_prompt_[end]; ++p)
+            for (std::size_t p = first_prompt_[first]; p < first_prompt_[end]; ++p) {
                 method.units[static_cast<std::size_t>(repetition)][p] = {};
+                method.verify[static_cast<std::size_t>(repetition)][p].clear();
+            }
     }
 
     void tell(double fraction, int repetition, int block, int blocks, int method) const {

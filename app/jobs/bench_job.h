@@ -7,6 +7,7 @@
 #include "app/jobs/commands.h"
 #include "base/result.h"
 #include "engine/session/gate.h"
+#include "profiler/bench_drift.h"
 #include "profiler/bench_table.h"
 #include "profiler/head_costs.h"
 
@@ -42,6 +43,7 @@ struct BenchReport {
     std::vector<std::int64_t> same, compared;
     BenchSamples samples;
     BenchTable table;
+    BenchDrift drift;
     std::vector<HeadReads> reads;  ///< by method, over all rounds whose time counts; 0 without a head
     double seconds = 0;
     bool cancelled = false;  ///< the table is of the blocks that every method had finished

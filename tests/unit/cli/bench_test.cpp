@@ -76,6 +76,9 @@ TEST_F(BenchCommand, WritesOneDocument) {
     const json document = json::parse(done.out);
     EXPECT_EQ(document["tier"], "T0");
     EXPECT_EQ(document["complete"], true);
+    EXPECT_EQ(document["machine"]["blocks_per_repetition"], 2);
+    EXPECT_FALSE(document["machine"]["methods"].empty());  // full and microspec verify equal trees
+    EXPECT_TRUE(document["warnings"].is_array());
     ASSERT_EQ(document["methods"].size(), 4u);
     EXPECT_EQ(document["methods"][2]["head"], "microspec:wmax=64,source=ctx,gather=indexed");
     for (const json& method : document["methods"]) {

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/tiny_checkpoint.h"
 #include "tests/unit/cli/program.h"
 #include "tests/unit/cli/sql.h"
 
@@ -105,6 +107,116 @@ TEST_F(TwoRuns, MergeIntoOneFile) {
     expect_one_line_error(run(folder_, {"compare", a}), {a, "second file"});
     expect_one_line_error(run(folder_, {"compare", all, b}), {all, "--run-a"});
     EXPECT_EQ(run(folder_, {"compare", all, b, "--run-a", "1"}).exit_code, 0);
+}
+
+/// A run with a draft LM head, which the drafters of the other tests lack.
+class TwoHeads : public TwoRuns {
+  protected:
+    void SetUp() override {
+        TwoRuns::SetUp();
+        ASSERT_TRUE(write_tiny_eagle2(folder_.file("eagle2"), 5).ok());
+    }
+    std::string recorded_head(const std::string& name, const std::string& head,
+                              std::vector<std::string> more) {
+        const std::string path = folder_.file(name);
+        if (std::ranges::find(more, "--prompts") == more.end())
+            more.insert(more.end(), {"--prompts", folder_.file("p.jsonl")});
+        more.insert(more.begin(),
+                    {"run", "--model", model_, "--drafter", "eagle2:" + folder_.file("eagle2"), "--head",
+                     head, "--raw", "--ignore-eos", "--calibrate", "0", "--save", path, "--quiet"});
+        const Finished done = run(folder_, more);
+        EXPECT_EQ(done.exit_code, 0) << done.err;
+        return path;
+    }
+    const std::string small_ = "microspec:wmax=64,source=ctx,gather=indexed";
+};
+
+TEST_F(TwoHeads, OfOtherLengthsAreNoReference) {
+    const std::string full = recorded_head("full.dscope", "full", {"--max-new", "8"});
+    const std::string same = recorded_head("same.dscope", small_, {"--max-new", "8"});
+    const std::string longer = recorded_head("longer.dscope", small_, {"--max-new", "16"});
+    const std::string all = folder_.file("all.dscope");
+    ASSERT_EQ(run(folder_, {"merge", all, full, same, longer}).exit_code, 0);
+    const Sql sql(all);
+    EXPECT_EQ(sql.text("SELECT reference FROM v_head WHERE run_id = 2"), "other run");
+    EXPECT_EQ(sql.text("SELECT rho_tau IS NULL AND measured_speedup IS NULL AND nu IS NULL FROM v_head WHERE "
+                       "run_id = 3"),
+              "1");
+    const json stats = json::parse(run(folder_, {"stats", all, "--json"}).out, nullptr, false);
+    EXPECT_TRUE(stats["runs"][1]["heads"][0]["rho_tau"].is_number());
+    EXPECT_TRUE(stats["runs"][2]["heads"][0]["rho_tau"].is_null());
+    EXPECT_TRUE(stats["runs"][2]["heads"][0]["measured_speedup"].is_null());
+    expect_one_line_error(run(folder_, {"compare", full, longer}), {"max-new (8 and 16)", "--force"});
+    const Finished forced = run(folder_, {"compare", full, longer, "--force"});
+    EXPECT_EQ(forced.exit_code, 0);
+    EXPECT_NE(forced.out.find("FORCED: the runs differ in max-new (8 and 16)"), std::string::npos)
+        << forced.out;
+    EXPECT_EQ(run(folder_, {"compare", full, same}).exit_code, 0);
+    // What tells settings apart outlives the texts.
+    const std::string bare = folder_.file("bare.dscope");
+    ASSERT_EQ(run(folder_, {"export", longer, "--format", "sqlite", "--no-text", "--out", bare}).exit_code,
+              0);
+    EXPECT_EQ(Sql(bare).text("SELECT json_extract(config_json, '$.command') IS NULL FROM run"), "1");
+    expect_one_line_error(run(folder_, {"compare", full, bare}), {"max-new (8 and 16)"});
+}
+
+TEST_F(TwoHeads, SeedsRepeatOneSetting) {
+    const std::vector<std::string> drawn = {"--max-new", "8", "--temperature", "1", "--seed"};
+    const auto seeded = [&](const char* seed) {
+        std::vector<std::string> words = drawn;
+        words.emplace_back(seed);
+        return words;
+    };
+    const std::string one = recorded_head("one.dscope", "full", seeded("1"));
+    const std::string two = recorded_head("two.dscope", "full", seeded("2"));
+    const std::string three = recorded_head("three.dscope", small_, seeded("3"));
+    const std::string all = folder_.file("all.dscope");
+    ASSERT_EQ(run(folder_, {"merge", all, one, two, three}).exit_code, 0);
+    const Sql sql(all);
+    EXPECT_EQ(sql.text("SELECT count(DISTINCT setting) FROM run"), "1");
+    EXPECT_EQ(sql.text("SELECT reference FROM v_head WHERE run_id = 3"), "other run");
+    EXPECT_NEAR(sql.number("SELECT rho_tau FROM v_head WHERE run_id = 3"),
+                sql.number("SELECT (SELECT 1.0 * sum(committed) / count(*) FROM round WHERE run_id = 3) / "
+                           "(SELECT 1.0 * sum(committed) / count(*) FROM round WHERE run_id < 3)"),
+                1e-9);
+    const json pooled = json::parse(run(folder_, {"stats", all, "--json"}).out, nullptr, false)["pooled"];
+    ASSERT_EQ(pooled.size(), 1u);
+    EXPECT_EQ(pooled[0]["runs"], (json{1, 2}));
+    EXPECT_EQ(pooled[0]["seeds"], (json{1, 2}));
+    EXPECT_NEAR(pooled[0]["tau"],
+                sql.number("SELECT 1.0 * sum(committed) / count(*) FROM round WHERE run_id < 3"), 1e-9);
+    const json c = json::parse(run(folder_, {"compare", all, "--json"}).out, nullptr, false);
+    EXPECT_EQ(c["a"]["runs"], (json{1, 2}));
+    EXPECT_EQ(c["b"]["runs"], json::array({3}));
+    EXPECT_EQ(c["pairs"], 8);
+    EXPECT_EQ(c["conversations"], 8);
+    const json same = json::parse(
+        run(folder_, {"compare", all, "--run-a", "1,2", "--run-b", "3", "--json"}).out, nullptr, false);
+    EXPECT_EQ(same["tau"], c["tau"]);
+    const json by_one = json::parse(run(folder_, {"compare", one, three, "--json"}).out, nullptr, false);
+    EXPECT_NE(by_one["tau"], c["tau"]);
+    EXPECT_NE(run(folder_, {"compare", all}).out.find("A  runs 1, 2, pooled"), std::string::npos);
+    expect_one_line_error(run(folder_, {"compare", all, "--run-a", "1,3", "--run-b", "2"}),
+                          {"runs 1 and 3 are not repeats of one setting", "head (full and"});
+}
+
+/// Shards of one sweep that merge joined are compared as one run each.
+TEST_F(TwoHeads, ShardsArePooled) {
+    std::vector<std::string> files;
+    for (const std::string part : {"0", "1"}) {
+        write_text(folder_.file("part" + part + ".jsonl"),
+                   R"({"id": "s)" + part + R"(", "prompt": "hello )" + part + "\"}\n");
+        for (const std::string& head : {std::string("full"), small_})
+            files.push_back(
+                recorded_head(head.substr(0, 4) + part + ".dscope", head,
+                              {"--max-new", "8", "--prompts", folder_.file("part" + part + ".jsonl")}));
+    }
+    const std::string full = folder_.file("f.dscope"), small = folder_.file("m.dscope");
+    ASSERT_EQ(run(folder_, {"merge", full, files[0], files[2]}).exit_code, 0);
+    ASSERT_EQ(run(folder_, {"merge", small, files[1], files[3]}).exit_code, 0);
+    const json c = json::parse(run(folder_, {"compare", full, small, "--json"}).out, nullptr, false);
+    EXPECT_EQ(c["pairs"], 2);
+    EXPECT_EQ(c["a"]["runs"], (json{1, 2}));
 }
 
 TEST_F(TwoRuns, StatisticsSayWhatTheyRestOn) {

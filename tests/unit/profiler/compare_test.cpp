@@ -17,7 +17,8 @@ constexpr const char* one_machine = R"({"cpu": "X", "cores": 2, "isa": "avx2"})"
 
 struct Shape {
     int prompts = 20;
-    double head_ns = 300'000, verify_ns = 600'000;
+    double head_ns = 300'000, verify_ns = 600'000, backbone_ns = 100'000;
+    int tree_nodes = 4;
     int committed = 2;
     double fewer = 0;  ///< part of the rounds that commit one token less
     double noise = 0.03;
@@ -58,7 +59,7 @@ Snapshot run_of(const Shape& shape) {
             ++step_id;
             const int committed = shape.committed - (chance.uniform() < shape.fewer ? 1 : 0);
             const auto jitter = [&] { return 1 + shape.noise * (2 * rng.uniform() - 1); };
-            const auto backbone = static_cast<TimeNs>(100'000 * weight * jitter());
+            const auto backbone = static_cast<TimeNs>(shape.backbone_ns * weight * jitter());
             const auto head = static_cast<TimeNs>(shape.head_ns * weight * jitter());
             const auto verify = static_cast<TimeNs>(shape.verify_ns * weight * jitter());
             StepRecord record;
@@ -72,6 +73,7 @@ Snapshot run_of(const Shape& shape) {
             round.round.run_id = 1;
             round.round.prompt_id = p + 1;
             round.round.committed = committed;
+            round.round.tree_nodes = shape.tree_nodes;
             for (int t = 0; t < committed; ++t) {
                 TokenRow token;
                 token.prompt_id = p + 1;
@@ -126,7 +128,7 @@ TEST(Compare, AFasterHeadIsSeenWhereItIs) {
     EXPECT_THAT(c.verdict, HasSubstr("faster than A (95 % interval"));
     EXPECT_THAT(c.verdict, HasSubstr("tau stays as it is"));
     EXPECT_THAT(c.verdict,
-                testing::ContainsRegex(
+                ::testing::ContainsRegex(
                     "most of the change in head \\([0-9]+ us less, the whole round [0-9]+ us less\\)"));
     EXPECT_TRUE(c.warnings.empty()) << c.warnings[0];
 }
@@ -197,6 +199,83 @@ TEST(Compare, WhatDoesNotBelongTogetherIsRefusedUnlessForced) {
     run = usual_run();
     run.machine_json = R"({"cpu": "Y", "cores": 2, "isa": "avx2"})";
     refused(run, "CPU (X and Y)");
+    run = usual_run();
+    run.temperature = 1;
+    refused(run, "temperature (0 and 1)");
+}
+
+TEST(Compare, AMachineThatDifferedIsNotTakenForTheHead) {
+    Shape a, b;
+    b.seed = 2;
+    b.head_ns = 1.5 * a.head_ns;
+    b.verify_ns = 1.5 * a.verify_ns;
+    b.backbone_ns = 1.5 * a.backbone_ns;
+    const Comparison slower = compared(run_of(a), run_of(b));
+    ASSERT_TRUE(slower.machine && slower.machine->differs);
+    EXPECT_TRUE(*slower.machine->differs);
+    EXPECT_NEAR(slower.machine->ratio.value, 1.5, 0.02);
+    ASSERT_TRUE(slower.adjusted_speed && slower.adjusted_speed->interval);
+    EXPECT_NEAR(slower.adjusted_speed->value, 1, 0.02);
+    EXPECT_TRUE(slower.adjusted_speed->interval->holds(1));
+    EXPECT_THAT(slower.verdict, HasSubstr("The machine was slower while B ran"));
+    EXPECT_THAT(slower.verdict, HasSubstr("no difference beyond the machine's is shown"));
+    EXPECT_THAT(slower.verdict, HasSubstr("As measured: B is 3"));
+    // A head that is faster on top of that.
+    b.head_ns = 0.75 * a.head_ns;
+    const Comparison both = compared(run_of(a), run_of(b));
+    ASSERT_TRUE(both.adjusted_speed && both.adjusted_speed->interval);
+    EXPECT_NEAR(both.adjusted_speed->value, 1000.0 / 850, 0.03);
+    EXPECT_GT(both.adjusted_speed->interval->low, 1);
+    EXPECT_THAT(both.verdict, ::testing::Not(HasSubstr("no difference beyond")));
+}
+
+TEST(Compare, TheMachineIsHeldToNothingElse) {
+    Shape a, b;
+    b.seed = 2;
+    b.verify_ns = 1.5 * a.verify_ns;
+    b.run = usual_run();
+    b.run.threads = 2;
+    EXPECT_FALSE(compared(run_of(a), run_of(b)).machine) << "other threads verify at another speed";
+    b.run = usual_run();
+    b.tree_nodes = a.tree_nodes + 1;
+    EXPECT_FALSE(compared(run_of(a), run_of(b)).machine) << "no tree is equal";
+    b.tree_nodes = a.tree_nodes;
+    a.prompts = b.prompts = 5;
+    const Comparison few = compared(run_of(a), run_of(b));
+    ASSERT_TRUE(few.machine);
+    EXPECT_FALSE(few.machine->differs);
+    EXPECT_THAT(few.warnings, ::testing::Contains(HasSubstr("the machine may have differed")));
+    b.verify_ns = 1.02 * a.verify_ns;
+    a.prompts = b.prompts = 20;
+    a.noise = b.noise = 0.001;
+    const Comparison near = compared(run_of(a), run_of(b));
+    ASSERT_TRUE(near.machine && near.machine->differs);
+    EXPECT_FALSE(*near.machine->differs) << "a head may leave other caches behind";
+}
+
+TEST(Compare, OtherTextsAreRefusedAndOtherSettingsAreSaid) {
+    const auto shaped = [](const char* settings) {
+        Shape shape;
+        shape.run = usual_run();
+        shape.run.config_json = settings;
+        return shape;
+    };
+    const Snapshot a = run_of(shaped(R"({"max_new": 8, "ignore_eos": false, "raw": false})"));
+    for (const auto& [settings, reason] :
+         {std::pair{R"({"max_new": 64, "ignore_eos": false, "raw": false})", "max-new (8 and 64)"},
+          {R"({"max_new": 8, "ignore_eos": true, "raw": false})", "ignore-eos (false and true)"},
+          {R"({"max_new": 8, "ignore_eos": false, "raw": true})", "raw (false and true)"}}) {
+        const auto refused = compare_runs(a, 1, run_of(shaped(settings)), 1);
+        ASSERT_FALSE(refused.ok()) << reason;
+        EXPECT_THAT(refused.error().message, HasSubstr(reason));
+    }
+    Shape other = shaped(R"({"max_new": 8})");  // does not say the rest
+    other.run.threads = 2;
+    other.run.head = "microspec";
+    other.run.seed = 7;
+    const Comparison c = compared(a, run_of(other));
+    EXPECT_FALSE(c.forced);
+    EXPECT_THAT(c.warnings, ::testing::Contains(HasSubstr("threads (1 and 2)")));
 }
 
 TEST(Compare, PairsByNameAndText) {
