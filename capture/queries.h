@@ -76,7 +76,8 @@ struct RunTotals {
     /// counted_committed / counted_ns, so that calibration and pauses do not slow the figure; 0 when every
     /// step is excluded.
     double tokens_per_second = 0;
-    /// Tokens over decode_ns and prefill_ns; those of steps with shadow work are left out with their time.
+    /// With prefill: all generated tokens over prefill_ns and the time of all rounds at tokens_per_second, so
+    /// that both figures rest on the same steps.
     double tokens_per_second_e2e = 0;
 };
 RunTotals run_totals(const Snapshot& snapshot, RowId run_id);

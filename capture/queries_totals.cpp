@@ -66,9 +66,15 @@ RunTotals run_totals(const Snapshot& snapshot, RowId run_id) {
     if (out.rounds > 0) out.tau = static_cast<double>(out.committed) / static_cast<double>(out.rounds);
     if (out.counted_ns > 0)
         out.tokens_per_second = static_cast<double>(out.counted_committed) / seconds(out.counted_ns);
-    if (out.decode_ns + out.prefill_ns > 0)
+    if (out.tokens_per_second > 0) {
+        // The rounds that do not count at the speed of those that do: both figures are of the same steps.
+        const double decode_seconds = static_cast<double>(out.committed) / out.tokens_per_second;
+        out.tokens_per_second_e2e =
+            static_cast<double>(out.generated) / (decode_seconds + seconds(out.prefill_ns));
+    } else if (out.decode_ns + out.prefill_ns > 0) {
         out.tokens_per_second_e2e = static_cast<double>(out.generated - out.shadow_committed) /
                                     seconds(out.decode_ns + out.prefill_ns);
+    }
     return out;
 }
 

@@ -95,6 +95,7 @@ class Maker {
         out.spread = deviation(repetitions);
         std::vector<Pair> units;
         for (const auto& [conversation, pair] : conversations) units.push_back(pair);
+        out.conversations = units.size();
         out.speedup = speedup(units);
         return out;
     }
@@ -102,21 +103,20 @@ class Maker {
     std::optional<Estimate> speedup(const std::vector<Pair>& units) const {
         const auto of = [&](auto times) {
             Pair sum;
-            for (std::size_t u = 0; u < units.size(); ++u)
-                for (std::uint32_t n = times(u); n > 0; --n) {
-                    sum.method += units[u].method;
-                    sum.plain += units[u].plain;
-                }
+            for (std::size_t u = 0; u < units.size(); ++u) {
+                sum.method.add(units[u].method, times(u));
+                sum.plain.add(units[u].plain, times(u));
+            }
             return ratio(sum.method, sum.plain);
         };
-        const std::optional<double> value = of([](std::size_t) { return 1u; });
+        const std::optional<double> value = of([](std::size_t) { return 1.0; });
         if (!value) return std::nullopt;
-        Estimate out;
-        out.value = *value;
-        out.interval = bootstrap_interval(
-            units.size(),
+        Estimate out{*value, {}};
+        const auto spread = bootstrap_spread(
+            *value, units.size(),
             [&](std::span<const std::uint32_t> drawn) { return of([&](std::size_t u) { return drawn[u]; }); },
             options_);
+        if (spread) out.interval = spread->interval(*value);
         return out;
     }
 
@@ -131,14 +131,11 @@ class Maker {
                 unit.full += other;
                 unit.base += other;
                 unit.full_run += other;
+                unit.head_run += one;
             }
         std::vector<PairedUnit> units;
         for (const auto& [conversation, unit] : conversations) units.push_back(unit);
-        CostModelOptions options;
-        options.resamples = options_.resamples;
-        options.least_units = options_.least_units;
-        options.seed = options_.seed;
-        return acceptance_cost(units, options);
+        return acceptance_cost(units, options_);
     }
 
     const BenchSamples& samples_;

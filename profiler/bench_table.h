@@ -35,8 +35,9 @@ struct BenchCell {
     double tau = 0;                ///< 0 without rounds
     double tokens_per_second = 0;  ///< counted steps of all repetitions; 0 without any
     std::optional<Estimate> speedup;
-    std::optional<double> spread;  ///< standard deviation of the speed-up over repetitions; two or more
-    double active_rows = 0;        ///< per call, mean over rounds
+    std::size_t conversations = 0;  ///< that both decoded: what `speedup` is resampled from
+    std::optional<double> spread;   ///< standard deviation of the speed-up over repetitions; two or more
+    double active_rows = 0;         ///< per call, mean over rounds
 };
 struct BenchRow {
     BenchCell all;

@@ -26,7 +26,7 @@ using FractionOf = std::function<Fraction(const PromptWork&)>;
 
 struct Measured {
     ComparedQuantity quantity;
-    double p = 1;  ///< two-sided, from the resamples: how often they fall on the other side of no change
+    double p = 1;  ///< two-sided, of no change
 };
 
 Measured measure(const std::vector<PromptPair>& pairs, const FractionOf& of,
@@ -54,9 +54,8 @@ Measured measure(const std::vector<PromptPair>& pairs, const FractionOf& of,
     out.quantity.b = value(sum_b);
     if (out.quantity.a <= 0) return out;
     out.quantity.ratio.value = out.quantity.b / out.quantity.a;
-    std::size_t below_one = 0, above_one = 0;
-    out.quantity.ratio.interval = bootstrap_interval(
-        a.size(),
+    const auto spread = bootstrap_spread(
+        out.quantity.ratio.value, a.size(),
         [&](std::span<const std::uint32_t> drawn) -> std::optional<double> {
             Fraction x, y;
             for (std::size_t i = 0; i < drawn.size(); ++i) {
@@ -64,15 +63,12 @@ Measured measure(const std::vector<PromptPair>& pairs, const FractionOf& of,
                 y = {y.above + drawn[i] * b[i].above, y.below + drawn[i] * b[i].below};
             }
             if (value(x) <= 0) return std::nullopt;
-            const double ratio = value(y) / value(x);
-            below_one += ratio <= 1 ? 1 : 0;
-            above_one += ratio >= 1 ? 1 : 0;
-            return ratio;
+            return value(y) / value(x);
         },
         options);
-    if (out.quantity.ratio.interval)
-        out.p = std::min(1.0, 2.0 * (static_cast<double>(std::min(below_one, above_one)) + 1) /
-                                  (static_cast<double>(options.resamples) + 1));
+    if (!spread) return out;
+    out.quantity.ratio.interval = spread->interval(out.quantity.ratio.value);
+    out.p = spread->p_value(out.quantity.ratio.value, 1);
     return out;
 }
 
@@ -179,19 +175,20 @@ void judge_machine(const std::vector<PromptPair>& pairs, Comparison& out, const 
     const auto value = of([](std::size_t) { return 1.0; });
     if (!value) return;
     Estimate adjusted{*value, {}};
-    adjusted.interval = bootstrap_interval(
-        units.size(),
+    const auto spread = bootstrap_spread(
+        *value, units.size(),
         [&](std::span<const std::uint32_t> drawn) {
             return of([&](std::size_t i) { return static_cast<double>(drawn[i]); });
         },
         options);
+    if (spread) adjusted.interval = spread->interval(*value);
     out.adjusted_speed = adjusted;
 }
 
-/// "20 prompts", or "20 turns of 12 prompts".
+/// "20 conversations", or "20 turns of 12 conversations".
 std::string sample_text(const Comparison& c) {
-    if (c.pairs == c.conversations) return format_count(c.pairs, "prompt");
-    return format_count(c.pairs, "turn") + " of " + format_count(c.conversations, "prompt");
+    const std::string of = format_count(c.conversations, "conversation");
+    return c.pairs == c.conversations ? of : format_count(c.pairs, "turn") + " of " + of;
 }
 
 std::string percent(double ratio) {
@@ -234,10 +231,9 @@ std::string verdict_of(const Comparison& c) {
     const double ratio = c.speed.ratio.value;
     const char* word = ratio > 1 ? "faster" : "slower";
     if (!c.speed.ratio.interval)
-        return fmt::format(
-            "On {} B was {} {} than A; too few prompts for an interval, so this shows nothing about "
-            "others: {}.",
-            sample_text(c), percent(ratio), word, because(c));
+        return fmt::format("On {} B was {} {} than A, which shows nothing about others ({}): {}.",
+                           sample_text(c), percent(ratio), word, no_interval_text(c.conversations),
+                           because(c));
     const Interval& range = *c.speed.ratio.interval;
     if (range.holds(1))
         return fmt::format(
@@ -303,8 +299,6 @@ void warn(Comparison& c) {
                         "(precision, kernels "
                         "or length)",
                         c.pairs - c.same_tokens, c.pairs));
-    if (c.conversations >= 6 && c.conversations < 10)
-        c.warnings.push_back("under 10 prompts: the intervals are narrower than they should be");
 }
 
 }  // namespace
@@ -372,12 +366,19 @@ Result<Comparison> compare_runs(const Snapshot& a, const std::vector<RowId>& run
             return Fraction{w.committed * 1e9, w.ns};
         },
         options.bootstrap);
+    double rounds_a = 0, rounds_b = 0;
+    for (const Pair& pair : pairs) {
+        rounds_a += pair.a.rounds;
+        rounds_b += pair.b.rounds;
+    }
+    BootstrapOptions in_rounds = options.bootstrap;
+    in_rounds.resolution = 1 / std::min(rounds_a, rounds_b);
     out.tau = whole(
-        pairs, "tau", "", true,
+        pairs, "tau", "counted rounds", true,
         [](const PromptWork& w) {
             return Fraction{w.committed, w.rounds};
         },
-        options.bootstrap);
+        in_rounds);
     out.round_time = whole(
         pairs, "round time", "us", false,
         [](const PromptWork& w) {

@@ -19,7 +19,7 @@ enum class Change { better, worse, none_shown, no_interval };
 /// A quantity under both runs, over the paired prompts' counted steps.
 struct ComparedQuantity {
     std::string name;  ///< "tokens per second", "tau", "round time", or a phase
-    std::string unit;  ///< "tok/s", "", "us per round"
+    std::string unit;  ///< "tok/s", "counted rounds", "us per round"
     int phase_id = 0;  ///< 0 = not a phase
     double a = 0, b = 0;
     Estimate ratio;                    ///< b / a; 0 when a is 0

@@ -17,7 +17,7 @@ std::string_view to_text(Change change) {
         case Change::no_interval:
             break;
     }
-    return "too few prompts";
+    return "too few conversations";
 }
 
 std::string change_text(const ComparedQuantity& q) {
@@ -50,10 +50,10 @@ std::string compare_side(char letter, const RunRow& run, const std::vector<RowId
 
 std::string compare_footer(const Comparison& c) {
     return fmt::format(
-        "{} of {}, paired; ratios of sums, intervals by resampling prompts ({} times); phases "
-        "by exposed time, their changes after Holm's correction",
-        format_count(c.pairs, "turn"), format_count(c.conversations, "prompt"),
-        CompareOptions{}.bootstrap.resamples);
+        "{} of {}, paired, counted rounds; ratios of sums; {}; phases by exposed time, their changes after "
+        "Holm's correction",
+        format_count(c.pairs, "turn"), format_count(c.conversations, "conversation"),
+        interval_text(c.conversations));
 }
 
 }  // namespace draftscope

@@ -9,7 +9,7 @@
 /// A comparison in words and table cells: the command line and the window show the same ones.
 namespace draftscope {
 
-std::string_view to_text(Change change);  ///< "better", "worse", "no change shown", "too few prompts"
+std::string_view to_text(Change change);  ///< "better", "worse", "no change shown", "too few conversations"
 
 /// The same of a quantity; of a phase that one of the runs lacks "only in B".
 std::string change_text(const ComparedQuantity& quantity);

@@ -1,6 +1,6 @@
 #include "profiler/cost_model.h"
 
-#include "base/rng.h"
+#include <algorithm>
 
 namespace draftscope {
 namespace {
@@ -11,8 +11,18 @@ struct Point {
 };
 
 using Quantity = std::optional<double> Point::*;
-constexpr Quantity quantities[] = {&Point::tau,       &Point::rho_tau,  &Point::nu,         &Point::kappa,
-                                   &Point::predicted, &Point::measured, &Point::unexplained};
+struct QuantityEntry {
+    Quantity of;
+    std::optional<Estimate> AcceptanceCost::*out;
+    bool counts_rounds;  ///< rests on whole numbers of rounds
+};
+constexpr QuantityEntry quantities[] = {{&Point::tau, &AcceptanceCost::tau, true},
+                                        {&Point::rho_tau, &AcceptanceCost::rho_tau, true},
+                                        {&Point::nu, &AcceptanceCost::nu, false},
+                                        {&Point::kappa, &AcceptanceCost::kappa, false},
+                                        {&Point::predicted, &AcceptanceCost::predicted, true},
+                                        {&Point::measured, &AcceptanceCost::measured, true},
+                                        {&Point::unexplained, &AcceptanceCost::unexplained, false}};
 
 std::optional<double> ratio(std::optional<double> a, std::optional<double> b) {
     if (!a || !b || *b <= 0) return std::nullopt;
@@ -23,21 +33,16 @@ std::optional<double> positive(double value) {
     return value > 0 ? std::optional<double>(value) : std::nullopt;
 }
 
-/// Sums over units.
-struct Sums {
-    PairedUnit all;
-    HeadUnit head_of_full_run;  ///< the head in question in the units that the full head drove too
-
-    void add(const PairedUnit& unit) {
-        all.head += unit.head;
-        all.full += unit.full;
-        all.drive_at_head += unit.drive_at_head;
-        all.drive_at_full += unit.drive_at_full;
-        all.base += unit.base;
-        all.full_run += unit.full_run;
-        if (unit.full_run.step_ns > 0) head_of_full_run += unit.head;
-    }
-};
+/// Adds a unit that was drawn so many times.
+void add(PairedUnit& sum, const PairedUnit& unit, double times) {
+    sum.head.add(unit.head, times);
+    sum.full.add(unit.full, times);
+    sum.drive_at_head.add(unit.drive_at_head, times);
+    sum.drive_at_full.add(unit.drive_at_full, times);
+    sum.base.add(unit.base, times);
+    sum.full_run.add(unit.full_run, times);
+    sum.head_run.add(unit.head_run, times);
+}
 
 std::optional<double> tau_of(const HeadUnit& sum) {
     return ratio(sum.committed, positive(sum.rounds));
@@ -57,8 +62,8 @@ std::optional<double> speed_of(const HeadUnit& sum) {
     return ratio(positive(sum.timed_committed), positive(sum.step_ns));
 }
 
-Point point_of(const Sums& sums) {
-    const PairedUnit& all = sums.all;
+/// Of sums over units.
+Point point_of(const PairedUnit& all) {
     Point point;
     point.tau = tau_of(all.head);
     point.rho_tau = ratio(point.tau, tau_of(all.full));
@@ -70,7 +75,7 @@ Point point_of(const Sums& sums) {
     point.kappa = ratio(full_head_ns, non_head(all.base));
     if (point.rho_tau && point.nu && point.kappa)
         point.predicted = predicted_speedup(*point.rho_tau, *point.nu, *point.kappa);
-    point.measured = ratio(speed_of(sums.head_of_full_run), speed_of(all.full_run));
+    point.measured = ratio(speed_of(all.head_run), speed_of(all.full_run));
     if (point.measured && point.predicted) point.unexplained = *point.measured - *point.predicted;
     return point;
 }
@@ -90,52 +95,49 @@ std::optional<double> break_even_nu(double rho_tau, double kappa) {
     return (rho_tau * (1 + kappa) - 1) / kappa;
 }
 
-HeadUnit& HeadUnit::operator+=(const HeadUnit& other) {
-    rounds += other.rounds;
-    committed += other.committed;
-    timed_rounds += other.timed_rounds;
-    timed_committed += other.timed_committed;
-    head_ns += other.head_ns;
-    step_ns += other.step_ns;
+HeadUnit& HeadUnit::add(const HeadUnit& other, double times) {
+    rounds += times * other.rounds;
+    committed += times * other.committed;
+    timed_rounds += times * other.timed_rounds;
+    timed_committed += times * other.timed_committed;
+    head_ns += times * other.head_ns;
+    step_ns += times * other.step_ns;
     return *this;
 }
 
-AcceptanceCost acceptance_cost(std::span<const PairedUnit> units, const CostModelOptions& options) {
-    Sums sums;
-    std::size_t with_head = 0, with_full = 0;
+AcceptanceCost acceptance_cost(std::span<const PairedUnit> units, const BootstrapOptions& options) {
+    PairedUnit sums;
+    AcceptanceCost out;
+    std::size_t with_head = 0;
     for (const PairedUnit& unit : units) {
-        sums.add(unit);
+        add(sums, unit, 1);
         with_head += unit.head.rounds > 0 ? 1 : 0;
-        with_full += unit.full.rounds > 0 ? 1 : 0;
+        out.conversations += unit.head.rounds > 0 && unit.full.rounds > 0 ? 1 : 0;
     }
     const Point point = point_of(sums);
-    std::vector<double> samples[std::size(quantities)];
-    if (with_head >= options.least_units) {
-        Rng rng(options.seed, units.size());
-        for (int b = 0; b < options.resamples; ++b) {
-            Sums drawn;
-            for (std::size_t i = 0; i < units.size(); ++i)
-                drawn.add(units[rng.below(static_cast<std::uint32_t>(units.size()))]);
+    std::vector<double> resampled[std::size(quantities)];
+    if (with_head >= min_conversations)
+        for_each_resample(units.size(), options, [&](std::span<const std::uint32_t> times_drawn) {
+            PairedUnit drawn;
+            for (std::size_t u = 0; u < units.size(); ++u)
+                if (times_drawn[u] > 0) add(drawn, units[u], times_drawn[u]);
             const Point one = point_of(drawn);
             for (std::size_t q = 0; q < std::size(quantities); ++q)
-                if (const auto value = one.*quantities[q]) samples[q].push_back(*value);
-        }
+                if (const auto value = one.*quantities[q].of) resampled[q].push_back(*value);
+        });
+    const double rounds = sums.head.rounds, full_rounds = sums.full.rounds;
+    for (std::size_t q = 0; q < std::size(quantities); ++q) {
+        const QuantityEntry& quantity = quantities[q];
+        const auto value = point.*quantity.of;
+        if (!value) continue;
+        const bool alone = quantity.of == &Point::tau;
+        BootstrapOptions own = options;
+        if (quantity.counts_rounds) own.resolution = 1 / (alone ? rounds : std::min(rounds, full_rounds));
+        Estimate estimate{*value, {}};
+        if (const auto spread = spread_of(*value, resampled[q], alone ? with_head : out.conversations, own))
+            estimate.interval = spread->interval(*value);
+        out.*quantity.out = estimate;
     }
-    const auto estimate = [&](std::size_t q) -> std::optional<Estimate> {
-        const auto value = point.*quantities[q];
-        if (!value) return std::nullopt;
-        // All but tau compare with the full head: of it, too, there must be enough.
-        if (q > 0 && with_full < options.least_units) return Estimate{*value, std::nullopt};
-        return Estimate{*value, percentile_interval(samples[q], options.resamples)};
-    };
-    AcceptanceCost out;
-    out.tau = estimate(0);
-    out.rho_tau = estimate(1);
-    out.nu = estimate(2);
-    out.kappa = estimate(3);
-    out.predicted = estimate(4);
-    out.measured = estimate(5);
-    out.unexplained = estimate(6);
     if (point.kappa && point.nu) out.break_even_rho_tau = iso_rho_tau(1, *point.nu, *point.kappa);
     if (point.kappa && point.rho_tau) out.break_even_nu = break_even_nu(*point.rho_tau, *point.kappa);
     return out;

@@ -22,14 +22,15 @@ double iso_rho_tau(double speedup, double nu, double kappa);
 /// without a kappa there is nothing to win.
 std::optional<double> break_even_nu(double rho_tau, double kappa);
 
-/// What a head did in one resampling unit, usually a prompt. Times in nanoseconds.
+/// What a head did in one conversation. Times in nanoseconds.
 struct HeadUnit {
     double rounds = 0, committed = 0;              ///< acceptance: every round
     double timed_rounds = 0, timed_committed = 0;  ///< of them, those whose times count
     double head_ns = 0;                            ///< T_head, exposed, of the timed ones
     double step_ns = 0;                            ///< of the timed ones, head included; 0 = it did not drive
 
-    HeadUnit& operator+=(const HeadUnit& other);
+    HeadUnit& operator+=(const HeadUnit& other) { return add(other, 1); }
+    HeadUnit& add(const HeadUnit& other, double times);
 };
 /// The same unit under the head in question, the full head and the head that drove. Heads that were not
 /// evaluated in the same rounds are compared through the driving one, which was there in all of them:
@@ -37,8 +38,9 @@ struct HeadUnit {
 struct PairedUnit {
     HeadUnit head, full;
     HeadUnit drive_at_head, drive_at_full;  ///< the driving head there; without rounds = not known
-    HeadUnit base;      ///< the driven rounds beside which T_head of `full` was measured: T_non-head
-    HeadUnit full_run;  ///< the full head where it drove the same texts: the measured speed-up
+    HeadUnit base;  ///< the driven rounds beside which T_head of `full` was measured: T_non-head
+    /// The measured speed-up: the full head where it drove a run, and the head in question on the same texts.
+    HeadUnit full_run, head_run;
 };
 
 /// One head against the full one. A quantity is absent where its numbers are.
@@ -49,14 +51,11 @@ struct AcceptanceCost {
     std::optional<Estimate> unexplained;  ///< measured - predicted
     std::optional<double> break_even_rho_tau;  ///< at this nu and kappa
     std::optional<double> break_even_nu;       ///< at this rho_tau and kappa
+    std::size_t conversations = 0;  ///< in which both heads were: what the comparison can be resampled from
 };
 
-struct CostModelOptions {
-    int resamples = 1000;
-    std::size_t least_units = 6;  ///< fewer, of either head, give no interval
-    std::uint64_t seed = 20260519;
-};
-/// Sums over units, then ratios; intervals by drawing units with replacement, both heads of a unit together.
-AcceptanceCost acceptance_cost(std::span<const PairedUnit> units, const CostModelOptions& options = {});
+/// Sums over conversations, then ratios; intervals by drawing conversations, both heads of one together. tau
+/// counts the conversations of the head, everything else those of both.
+AcceptanceCost acceptance_cost(std::span<const PairedUnit> units, const BootstrapOptions& options = {});
 
 }  // namespace draftscope

@@ -90,8 +90,8 @@ std::optional<MachineControl> machine_control(std::span<const VerifyPair> conver
     out.a_ns = sum.a_ns / sum.rounds;
     out.b_ns = sum.b_ns / sum.rounds;
     out.ratio.value = sum.b_ns / sum.a_ns;
-    out.ratio.interval = bootstrap_interval(
-        units.size(),
+    const auto spread = bootstrap_spread(
+        out.ratio.value, units.size(),
         [&](std::span<const std::uint32_t> drawn) -> std::optional<double> {
             double a = 0, b = 0;
             for (std::size_t i = 0; i < drawn.size(); ++i) {
@@ -101,6 +101,7 @@ std::optional<MachineControl> machine_control(std::span<const VerifyPair> conver
             return a > 0 ? std::optional(b / a) : std::nullopt;
         },
         options);
+    if (spread) out.ratio.interval = spread->interval(out.ratio.value);
     if (out.ratio.interval) out.differs = out.is_large() && !out.ratio.interval->holds(1);
     return out;
 }

@@ -3,17 +3,16 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
+#include "capture/conversations.h"
 #include "capture/machine_facts.h"
 #include "profiler/comparable.h"
 
 namespace draftscope {
 namespace {
-
-constexpr std::int64_t block_rounds = 8;
 
 bool is_sampled(HeadMode mode) {
     return mode == HeadMode::aligned || mode == HeadMode::calibration;
@@ -100,27 +99,23 @@ FullReference reference_of(HeadMode mode) {
 /// Makes the units of one run.
 class UnitMaker {
   public:
-    UnitMaker(const Snapshot& snapshot, const RunRow& run) : snapshot_(snapshot), rows_(snapshot, run.id) {
-        std::map<PromptKey, std::int64_t> prompts;
+    UnitMaker(const Snapshot& snapshot, const RunRow& run)
+        : snapshot_(snapshot), rows_(snapshot, run.id), conversations_(snapshot, run.id) {
+        std::map<PromptKey, std::size_t> prompts;
         for (const std::size_t round : rows_.rounds) {
             const PromptRow* prompt = prompt_of(round);
-            if (prompt == nullptr || place_.contains(prompt->id)) continue;
-            const auto [found, is_new] =
-                prompts.try_emplace(key_of(*prompt), static_cast<std::int64_t>(prompts.size()));
-            place_[prompt->id] = found->second;
+            if (prompt == nullptr || text_.contains(prompt->id)) continue;
+            const auto [found, is_new] = prompts.try_emplace(key_of(*prompt), unit_of_text_.size());
+            if (is_new) unit_of_text_.push_back(place_of(round));
+            text_[prompt->id] = found->second;
         }
         for (const RunRow& other : snapshot.runs)
             if (other.id != run.id && other.head == "full" && comparable(run, other))
                 read_elsewhere(other.id, prompts);
-        // Prompts of the same text are one unit only where another run has to find them.
-        if (elsewhere_.empty())
-            for (auto& [prompt, place] : place_) place = prompt;
         choose_reference();
-        choose_unit();
     }
 
     FullReference reference() const { return reference_; }
-    std::string_view unit_name() const { return unit_name_; }
 
     std::vector<PairedUnit> units(const HeadStats& head) const {
         std::map<std::int64_t, PairedUnit> units;
@@ -148,6 +143,8 @@ class UnitMaker {
             if (head.mode != HeadMode::drive) continue;
             unit.head.step_ns += time.step_ns;
             unit.head.timed_committed += time.timed_committed;
+            const Elsewhere* other = elsewhere_of(round);
+            if (other != nullptr && other->time.step_ns > 0) unit.head_run += time;
         }
         add_full_runs(head, units);
         std::vector<PairedUnit> out;
@@ -167,9 +164,9 @@ class UnitMaker {
         return snapshot_.prompt(snapshot_.rounds[round].row.prompt_id);
     }
 
-    void read_elsewhere(RowId run_id, const std::map<PromptKey, std::int64_t>& prompts) {
+    void read_elsewhere(RowId run_id, const std::map<PromptKey, std::size_t>& prompts) {
         const RunRows rows(snapshot_, run_id);
-        const auto place = [&](std::size_t round) -> std::optional<std::int64_t> {
+        const auto place = [&](std::size_t round) -> std::optional<std::size_t> {
             const PromptRow* prompt = prompt_of(round);
             const auto found = prompt == nullptr ? prompts.end() : prompts.find(key_of(*prompt));
             if (found == prompts.end()) return std::nullopt;
@@ -196,52 +193,40 @@ class UnitMaker {
         }
     }
 
-    /// Prompts where enough of them have the full head, else parts of the text: single rounds where it was
-    /// there in some only, else blocks of neighbouring rounds. Other runs are paired by prompt.
-    void choose_unit() {
-        std::set<RowId> prompts;
-        for (const Eval& eval : full_ != nullptr ? *full_ : rows_.driving)
-            if (eval.round) prompts.insert(snapshot_.rounds[*eval.round].row.prompt_id);
-        by_prompt_ = prompts.size() >= CostModelOptions().least_units || !elsewhere_.empty();
-        const bool sampled = full_ != nullptr && !whole_text_reference();
-        if (sampled && !by_prompt_)
-            for (const Eval& eval : *full_)
-                if (eval.round) alone_.insert(*eval.round);
-        unit_name_ = by_prompt_ ? "prompt" : sampled ? "round" : "block of 8 rounds";
-    }
-
     bool whole_text_reference() const {
         return reference_ == FullReference::drive || reference_ == FullReference::selfpaced;
     }
     bool is_elsewhere(const Eval& eval) const {
-        return reference_ == FullReference::other_run && eval.round &&
-               elsewhere_.contains(place_of(eval.round));
+        return reference_ == FullReference::other_run && eval.round && elsewhere_of(*eval.round) != nullptr;
+    }
+    /// What the full head did in other runs with the prompt of a round; null = nothing.
+    const Elsewhere* elsewhere_of(std::size_t round) const {
+        const auto text = text_.find(snapshot_.rounds[round].row.prompt_id);
+        const auto found = text == text_.end() ? elsewhere_.end() : elsewhere_.find(text->second);
+        return found == elsewhere_.end() ? nullptr : &found->second;
     }
     HeadUnit driven_at(const Eval& eval) const {
         const auto found = eval.round ? rows_.driven.find(*eval.round) : rows_.driven.end();
         return found == rows_.driven.end() ? HeadUnit() : found->second;
     }
 
+    /// The conversation of a round; rows without a round are one unit more.
     std::int64_t place_of(const std::optional<std::size_t>& round) const {
         constexpr std::int64_t nowhere = -1;
         if (!round) return nowhere;
-        const auto index = static_cast<std::int64_t>(*round);
-        if (by_prompt_) {
-            const auto found = place_.find(snapshot_.rounds[*round].row.prompt_id);
-            return found == place_.end() ? nowhere : found->second;
-        }
-        return alone_.contains(*round) ? index : nowhere - 1 - index / block_rounds;
+        const auto found = conversations_.of(snapshot_.rounds[*round].row.prompt_id);
+        return found ? static_cast<std::int64_t>(*found) : nowhere;
     }
 
     /// What the full head did in other runs: the reference when this run has none better, and the measured
     /// speed. A full head that drives is its own.
     void add_full_runs(const HeadStats& head, std::map<std::int64_t, PairedUnit>& units) const {
         if (head.mode == HeadMode::drive && head.head == "full") {
-            for (auto& [key, unit] : units) unit.full_run = unit.head;
+            for (auto& [key, unit] : units) unit.full_run = unit.head_run = unit.head;
             return;
         }
-        for (const auto& [place, there] : elsewhere_) {
-            PairedUnit& unit = units[place];
+        for (const auto& [text, there] : elsewhere_) {
+            PairedUnit& unit = units[unit_of_text_[text]];
             unit.full_run += there.time;
             if (reference_ != FullReference::other_run) continue;
             unit.full += there.full;
@@ -251,13 +236,12 @@ class UnitMaker {
 
     const Snapshot& snapshot_;
     RunRows rows_;
-    std::map<RowId, std::int64_t> place_;  ///< unit of a prompt
-    std::map<std::int64_t, Elsewhere> elsewhere_;
+    Conversations conversations_;
+    std::unordered_map<RowId, std::size_t> text_;  ///< number of a prompt's text among those of the run
+    std::vector<std::int64_t> unit_of_text_;       ///< the conversation in which it came first
+    std::map<std::size_t, Elsewhere> elsewhere_;   ///< by text
     FullReference reference_ = FullReference::none;
     const std::vector<Eval>* full_ = nullptr;  ///< rows of the run's own reference
-    bool by_prompt_ = true;
-    std::set<std::size_t> alone_;  ///< rounds that are a unit by themselves
-    std::string_view unit_name_;
 };
 
 /// The run's full head with times and bytes; of several rows the first mode: driving, self-paced, aligned.
@@ -339,8 +323,36 @@ HeadReads head_reads(const RunRow& run, const HeadStats& stats) {
     return reads_of(run, streamed_bytes(run), stats);
 }
 
+namespace {
+
+/// The reference is 1 against itself by definition.
+void drop_intervals(AcceptanceCost& cost) {
+    for (std::optional<Estimate>* one :
+         {&cost.rho_tau, &cost.nu, &cost.predicted, &cost.measured, &cost.unexplained})
+        if (*one) (*one)->interval.reset();
+}
+
+std::string no_interval_of(const HeadComparison& head) {
+    if (!head.cost.rho_tau) return {};
+    const std::string text = no_interval_text(head.cost.conversations);
+    if (text.empty()) return {};
+    switch (head.reference) {
+        case FullReference::calibration:
+            return "calibration rounds in " + text +
+                   "; decode more prompts, or compare exactly with --shadow full or draftscope replay";
+        case FullReference::aligned:
+            return "aligned rounds in " + text;
+        case FullReference::other_run:
+            return "both runs have " + text;
+        default:
+            return text;
+    }
+}
+
+}  // namespace
+
 std::vector<HeadComparison> head_costs(const Snapshot& snapshot, RowId run_id,
-                                       const CostModelOptions& options) {
+                                       const BootstrapOptions& options) {
     std::vector<HeadComparison> out;
     const RunRow* run = snapshot.run(run_id);
     if (run == nullptr) return out;
@@ -353,9 +365,10 @@ std::vector<HeadComparison> head_costs(const Snapshot& snapshot, RowId run_id,
         head.cost = acceptance_cost(maker.units(stats), options);
         head.reference = maker.reference();
         head.estimate = stats.mode == HeadMode::aligned || (sampled && stats.head != "full");
-        if (head.cost.tau && head.cost.tau->interval) head.unit = maker.unit_name();
-        head.reads = reads_of(*run, streamed, stats);
+        if (stats.head == "full" && reference_of(stats.mode) == head.reference) drop_intervals(head.cost);
         head.stats = std::move(stats);
+        head.no_interval = no_interval_of(head);
+        head.reads = reads_of(*run, streamed, head.stats);
         out.push_back(std::move(head));
     }
     if (const HeadStats* full = full_with_times(out); full != nullptr)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,6 +22,7 @@
 /// - The measured speed-up of a driving head is its committed tokens per second of counted steps against
 ///   those of comparable runs of `full` on the prompts that both have; a step's time is divided evenly
 ///   among its rounds.
+/// - Intervals resample conversations (capture/conversations.h).
 namespace draftscope {
 
 enum class FullReference : std::uint8_t { none, drive, selfpaced, other_run, aligned, calibration };
@@ -56,12 +58,13 @@ struct HeadComparison {
     /// Rests on rounds that the head did not pace itself: aligned rows, or a full head seen in some rounds
     /// only.
     bool estimate = false;
-    std::string_view
-        unit;  ///< what the intervals resample: "prompt", "round", "block of 8 rounds"; "" = none
+    /// Why the comparison with the full head has no intervals, and what to do; "" where it has, and without a
+    /// full head.
+    std::string no_interval;
 };
 /// One per row of head_stats(), in its order.
 std::vector<HeadComparison> head_costs(const Snapshot& snapshot, RowId run_id,
-                                       const CostModelOptions& options = {});
+                                       const BootstrapOptions& options = {});
 
 /// What a run did in one of its prompts: acceptance of every round, times of counted steps. `unit.head_ns` is
 /// the driving head's.

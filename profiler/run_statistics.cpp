@@ -4,43 +4,59 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <tuple>
+#include <numeric>
+#include <unordered_map>
 
+#include "capture/conversations.h"
 #include "capture/quantile.h"
 
 namespace draftscope {
 
 namespace {
 
-constexpr std::size_t block_steps = 25;
+/// Conversations of the counted steps. The parts of a batch's step belong to several: one for each round.
+struct StepUnits {
+    std::size_t count = 0;
+    std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> of_step;  ///< by index in the snapshot
+};
 
-/// (suite, external id) name a conversation, whose turns share their text.
-using ConversationKey = std::pair<std::string, std::string>;
-
-bool units_by_prompt(const Snapshot& snapshot, const RunSamples& samples, StepUnits& units) {
-    std::map<ConversationKey, std::uint32_t> known;
+StepUnits units_of(const Snapshot& snapshot, const RunSamples& samples, RowId run_id) {
+    const Conversations conversations(snapshot, run_id);
+    StepUnits units;
+    std::map<std::size_t, std::uint32_t> places;  // conversations without a counted step are left out
     for (const std::uint32_t index : samples.steps()) {
         const StepEntry& step = snapshot.steps[index];
-        std::optional<std::uint32_t> unit;
+        std::vector<std::uint32_t>& of = units.of_step[index];
         for (std::uint32_t r = 0; r < step.rounds.count; ++r) {
-            const PromptRow* prompt = snapshot.prompt(snapshot.rounds[step.rounds.first + r].row.prompt_id);
-            if (prompt == nullptr) return false;
-            // Prompts without an id of their own are told apart by their place.
-            const std::string id =
-                prompt->external_id.empty() ? std::to_string(prompt->ordinal) : prompt->external_id;
-            const auto entry =
-                known.emplace(ConversationKey{prompt->suite, id}, static_cast<std::uint32_t>(known.size()))
-                    .first;
-            if (unit && *unit != entry->second)
-                return false;  // a batch: the step is several prompts' at once
-            unit = entry->second;
+            // Rounds without a prompt are one more.
+            const std::size_t conversation =
+                conversations.of(snapshot.rounds[step.rounds.first + r].row.prompt_id)
+                    .value_or(conversations.count());
+            of.push_back(
+                places.try_emplace(conversation, static_cast<std::uint32_t>(places.size())).first->second);
         }
-        if (!unit) return false;
-        units.of_step.push_back(*unit);
     }
-    units.count = known.size();
-    units.kind = "prompt";
-    return true;
+    units.count = places.size();
+    return units;
+}
+
+/// Interval of the median of one value a step; a batch's step counts in each of its rounds.
+std::optional<Interval> step_median_interval(std::span<const std::uint32_t> steps,
+                                             std::span<const double> values, const StepUnits& units,
+                                             const BootstrapOptions& options) {
+    std::vector<double> repeated;
+    std::vector<std::uint32_t> of;
+    for (std::size_t i = 0; i < steps.size(); ++i)
+        for (const std::uint32_t unit : units.of_step.at(steps[i])) {
+            repeated.push_back(values[i]);
+            of.push_back(unit);
+        }
+    return median_interval(repeated, of, units.count, options);
+}
+
+/// Divides a step's value evenly among its rounds.
+void add_to_units(std::vector<double>& sums, const std::vector<std::uint32_t>& units, double value) {
+    for (const std::uint32_t unit : units) sums[unit] += value / static_cast<double>(units.size());
 }
 
 double weighted(const std::vector<double>& values, std::span<const std::uint32_t> weight) {
@@ -57,14 +73,15 @@ Estimate ratio_estimate(const std::vector<double>& numerator, const std::vector<
     for (const double v : denominator) bottom += v;
     Estimate out;
     out.value = bottom > 0 ? top / bottom : 0;
-    out.interval = bootstrap_interval(
-        numerator.size(),
+    const auto spread = bootstrap_spread(
+        out.value, numerator.size(),
         [&](std::span<const std::uint32_t> drawn) -> std::optional<double> {
             const double below = weighted(denominator, drawn);
             if (below <= 0) return std::nullopt;
             return weighted(numerator, drawn) / below;
         },
         options);
+    if (spread) out.interval = spread->interval(out.value);
     return out;
 }
 
@@ -85,20 +102,6 @@ Summary summarise(std::vector<double> samples) {
     for (double& v : samples) v = std::abs(v - out.median);
     out.mad = gauss_mad * quantile(samples, 0.5);
     return out;
-}
-
-StepUnits step_units(const Snapshot& snapshot, const RunSamples& samples) {
-    StepUnits units;
-    if (units_by_prompt(snapshot, samples, units) && units.count >= BootstrapOptions{}.least_units)
-        return units;
-    units = {};
-    units.kind = "block of 25 steps";
-    // A last block of a few steps joins the one before it.
-    units.count = samples.steps().size() / block_steps;
-    for (std::size_t i = 0; i < samples.steps().size(); ++i)
-        units.of_step.push_back(
-            static_cast<std::uint32_t>(std::min(i / block_steps, std::max<std::size_t>(units.count, 1) - 1)));
-    return units;
 }
 
 std::size_t detect_warmup(const std::vector<TimeNs>& step_ns) {
@@ -137,33 +140,31 @@ RunStatistics run_statistics(const Snapshot& snapshot, RowId run_id, bool cut_wa
     RunSamples samples;
     samples.update(snapshot, run_id);
     RunStatistics out;
-    out.resamples = options.resamples;
     out.warmup_found = detect_warmup(samples.step_ns());
     if (cut_warmup && out.warmup_found > 0) {
         out.warmup_cut = out.warmup_found;
         samples.drop_first(out.warmup_cut);
     }
-    const StepUnits units = step_units(snapshot, samples);
-    out.unit = units.kind;
-    out.units = units.count;
-    const std::size_t count = std::max<std::size_t>(units.count, 1);
-
-    std::vector<double> unit_ns(count), unit_rounds(count), unit_committed(count), step_ns;
-    std::map<std::uint32_t, std::uint32_t> unit_of;  // by step index
+    const StepUnits units = units_of(snapshot, samples, run_id);
+    out.conversations = units.count;
+    std::vector<double> unit_ns(units.count), unit_rounds(units.count), unit_committed(units.count), step_ns;
     for (std::size_t i = 0; i < samples.steps().size(); ++i) {
-        const std::uint32_t unit = units.of_step[i];
         const StepEntry& step = snapshot.steps[samples.steps()[i]];
-        unit_of.emplace_hint(unit_of.end(), samples.steps()[i], unit);
+        const std::vector<std::uint32_t>& of = units.of_step.at(samples.steps()[i]);
         step_ns.push_back(static_cast<double>(samples.step_ns()[i]));
-        unit_ns[unit] += step_ns.back();
-        unit_rounds[unit] += step.rounds.count;
-        for (std::uint32_t r = 0; r < step.rounds.count; ++r)
-            unit_committed[unit] += snapshot.rounds[step.rounds.first + r].row.committed;
+        add_to_units(unit_ns, of, step_ns.back());
+        for (std::uint32_t r = 0; r < of.size(); ++r) {
+            unit_rounds[of[r]] += 1;
+            unit_committed[of[r]] += snapshot.rounds[step.rounds.first + r].row.committed;
+        }
     }
-    out.step_interval = median_interval(step_ns, units.of_step, units.count, options);
+    out.step_interval = step_median_interval(samples.steps(), step_ns, units, options);
     out.step_ns = summarise(step_ns);
     if (samples.total_ns() > 0) {
-        out.tau = ratio_estimate(unit_committed, unit_rounds, options);
+        BootstrapOptions in_rounds = options;
+        in_rounds.resolution =
+            1 / std::max(std::accumulate(unit_rounds.begin(), unit_rounds.end(), 0.0), 1.0);
+        out.tau = ratio_estimate(unit_committed, unit_rounds, in_rounds);
         std::vector<double> unit_seconds = unit_ns;
         for (double& v : unit_seconds) v *= 1e-9;
         out.tokens_per_second = ratio_estimate(unit_committed, unit_seconds, options);
@@ -174,15 +175,19 @@ RunStatistics run_statistics(const Snapshot& snapshot, RowId run_id, bool cut_wa
         phase.exposed_ns = static_cast<double>(row.exposed_ns);
         phase.share = row.share;
         phase.gb_per_s = row.gb_per_s;
-        std::vector<double> busy, unit_exposed(count);
-        std::vector<std::uint32_t> of;
+        std::vector<double> busy, unit_exposed(units.count);
+        std::vector<std::uint32_t> steps;
         for (const PhaseSample& sample : samples.of(row.phase_id)) {
             busy.push_back(static_cast<double>(sample.busy_ns));
-            of.push_back(unit_of.at(sample.step));
-            unit_exposed[of.back()] += static_cast<double>(sample.exposed_ns);
+            steps.push_back(sample.step);
+            add_to_units(unit_exposed, units.of_step.at(sample.step), static_cast<double>(sample.exposed_ns));
         }
-        phase.median_interval = median_interval(busy, of, units.count, options);
+        phase.median_interval = step_median_interval(steps, busy, units, options);
         phase.share_interval = ratio_estimate(unit_exposed, unit_ns, options).interval;
+        if (phase.share_interval) {
+            phase.share_interval->low = std::max(phase.share_interval->low, 0.0);
+            phase.share_interval->high = std::min(phase.share_interval->high, 1.0);
+        }
         phase.ns = summarise(std::move(busy));
         out.phases.push_back(std::move(phase));
     }

@@ -9,7 +9,7 @@
 #include "profiler/bootstrap.h"
 
 /// Statistics of a run's phases and steps: robust location and spread, quantiles where the sample allows
-/// them, intervals from resampling prompts or blocks of steps.
+/// them, intervals from resampling conversations.
 namespace draftscope {
 
 struct Summary {
@@ -20,17 +20,6 @@ struct Summary {
     std::optional<double> p90, p99;  ///< type 7; absent under 36 and 368 samples
 };
 Summary summarise(std::vector<double> samples);
-
-/// What is resampled: prompts (the turns of a conversation are one) where each step belongs to one and there
-/// are at least six, else blocks of 25 consecutive counted steps.
-struct StepUnits {
-    std::string kind;  ///< "prompt", "block of 25 steps"
-    std::size_t count = 0;
-    std::vector<std::uint32_t> of_step;  ///< parallel to RunSamples::steps()
-    /// Percentile intervals of few units are too narrow; say so.
-    bool few() const { return count < 10; }
-};
-StepUnits step_units(const Snapshot& snapshot, const RunSamples& samples);
 
 /// Leading steps that are still slower than the rest: the cut that makes the mean of what remains most
 /// certain (MSER over batches of 5: White 1997), taken only when the median before it is more than 5 % and
@@ -48,11 +37,9 @@ struct PhaseStatistics {
 };
 
 struct RunStatistics {
-    std::string unit;       ///< of resampling
-    std::size_t units = 0;  ///< under 6 there are no intervals, under 10 they are optimistic
-    int resamples = 0;
-    std::size_t warmup_found = 0;  ///< leading counted steps that look like warm-up still
-    std::size_t warmup_cut = 0;    ///< of them, left out of everything below
+    std::size_t conversations = 0;  ///< with counted steps: what intervals resample
+    std::size_t warmup_found = 0;   ///< leading counted steps that look like warm-up still
+    std::size_t warmup_cut = 0;     ///< of them, left out of everything below
     Summary step_ns;
     std::optional<Interval> step_interval;  ///< of the median
     std::optional<Estimate> tau, tokens_per_second;

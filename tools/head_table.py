@@ -4,7 +4,7 @@ speed-up, as Markdown.
 
 For each suite, temperature and drafter: (1) a trace of the target's decode, replayed with every head: tau and coverage;
 (2) a live run of the full head with every other one beside it (--shadow): tau again, rho_tau, nu, kappa and the
-predicted speed-up, with 95 % intervals by prompt; on prompts that both have, the rounds of replay and live run must be
+predicted speed-up, with 95 % intervals by conversation; on prompts that both have, the rounds of replay and live run must be
 equal; (3) `bench`, each head by itself in turns with the others and plain decoding: the measured speed-ups. (2)
 takes the first --live-limit conversations, (3) the first --measured-limit; sampled rounds are compared only where
 --live-limit is --limit, too, since a sampled text depends on the prompt's place in its run.

@@ -34,6 +34,7 @@ json cell_json(const BenchCell& cell) {
             {"tokens_per_second", cell.tokens_per_second},
             {"speedup", value_of(cell.speedup)},
             {"speedup_interval", interval_of(cell.speedup)},
+            {"conversations", cell.conversations},
             {"speedup_sd", or_null(cell.spread)},
             {"active_rows", cell.active_rows}};
 }
@@ -176,6 +177,14 @@ std::string matrix(const BenchReport& report) {
     return "\n" + format_table(header, rows);
 }
 
+/// Conversations that the largest comparison rests on.
+std::size_t conversations_of(const BenchReport& report) {
+    std::size_t out = 0;
+    for (const BenchRow& row : report.table.rows)
+        out = std::max({out, row.all.conversations, row.cost.conversations});
+    return out;
+}
+
 void print_report(const BenchReport& report) {
     std::printf("%s%s  %s  %d threads  batch %d  %s  T0\n\n", report.target.c_str(),
                 report.synthetic ? " (SYNTHETIC weights)" : "", report.precision.c_str(), report.threads,
@@ -186,10 +195,9 @@ void print_report(const BenchReport& report) {
             "ACCEPTANCE REPLAYED: drafts were not kept by the target; texts and tau mean nothing\n\n");
     std::printf("%s%s%s%s", method_table(report).c_str(), model_table(report).c_str(),
                 method_reads(report).c_str(), matrix(report).c_str());
-    std::printf(
-        "\nblocks in turns, forwards and backwards; 95 %% bootstrap by conversation; SD and +- over %d "
-        "repetition%s; %.0f s\n",
-        report.repeat, report.repeat == 1 ? "" : "s", report.seconds);
+    std::printf("\nblocks in turns, forwards and backwards; %s; SD and +- over %d repetition%s; %.0f s\n",
+                interval_text(conversations_of(report)).c_str(), report.repeat, report.repeat == 1 ? "" : "s",
+                report.seconds);
     for (const std::string& warning : machine_warnings(report)) std::printf("note: %s\n", warning.c_str());
     if (report.cancelled) std::printf("stopped: of the blocks that every method had finished\n");
 }

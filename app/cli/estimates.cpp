@@ -30,6 +30,10 @@ json or_null(const std::optional<double>& value) {
     return value ? json(*value) : json(nullptr);
 }
 
+json or_null(const std::string& text) {
+    return text.empty() ? json(nullptr) : json(text);
+}
+
 json value_of(const std::optional<Estimate>& estimate) {
     return estimate ? json(estimate->value) : json(nullptr);
 }

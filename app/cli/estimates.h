@@ -16,6 +16,7 @@ std::string with_interval(const std::optional<Estimate>& estimate, int digits = 
 std::string difference(const std::optional<Estimate>& estimate);
 
 nlohmann::json or_null(const std::optional<double>& value);
+nlohmann::json or_null(const std::string& text);  ///< null for ""
 nlohmann::json value_of(const std::optional<Estimate>& estimate);
 /// [low, high]
 nlohmann::json interval_of(const std::optional<Estimate>& estimate);

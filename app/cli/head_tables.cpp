@@ -58,12 +58,12 @@ std::string reference_text(const HeadComparison& head) {
 
 std::string cost_table(const std::vector<HeadComparison>& heads) {
     std::vector<std::vector<std::string>> rows;
-    std::string_view unit;
+    const HeadComparison* compared = nullptr;
     bool measured = false;
     for (const HeadComparison& head : heads) {
         const AcceptanceCost& cost = head.cost;
         if (!cost.rho_tau || head.stats.head == "full") continue;
-        unit = head.unit;
+        if (compared == nullptr || head.cost.conversations > compared->cost.conversations) compared = &head;
         measured = measured || cost.measured;
         rows.push_back({head.stats.head, mode_text(head), with_interval(cost.rho_tau), with_interval(cost.nu),
                         with_interval(cost.kappa), with_interval(cost.predicted),
@@ -77,9 +77,9 @@ std::string cost_table(const std::vector<HeadComparison>& heads) {
         header.resize(header.size() - 2);
         for (auto& row : rows) row.resize(header.size());
     }
-    const std::string how = unit.empty() ? std::string("too few prompts for intervals")
-                                         : fmt::format("95 % bootstrap by {}", unit);
-    return fmt::format("\n{}reference: {}; {}\n", format_table(header, rows), reference_text(heads.front()),
+    const std::string how =
+        compared->no_interval.empty() ? interval_text(compared->cost.conversations) : compared->no_interval;
+    return fmt::format("\n{}reference: {}\n{}\n", format_table(header, rows), reference_text(heads.front()),
                        how);
 }
 
@@ -177,7 +177,9 @@ json heads_json(const Snapshot& snapshot, RowId run_id) {
               head.reference == FullReference::none ? json(nullptr) : json(to_text(head.reference))},
              {"estimate", head.estimate},
              {"intervals", intervals_of(cost)},
-             {"interval_unit", head.unit.empty() ? json(nullptr) : json(head.unit)},
+             {"interval_unit", cost.rho_tau && cost.rho_tau->interval ? json("conversation") : json(nullptr)},
+             {"conversations", cost.conversations},
+             {"no_interval", or_null(head.no_interval)},
              {"active_rows", stats.active_rows},
              {"bytes_per_call", stats.bytes_per_call > 0 ? json(stats.bytes_per_call) : json(nullptr)},
              {"head_ns_per_round", stats.head_ns_per_round},

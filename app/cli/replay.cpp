@@ -13,6 +13,7 @@
 #include "app/cli/version.h"
 #include "app/jobs/replay_job.h"
 #include "app/jobs/resolve.h"
+#include "capture/conversations.h"
 #include "engine/replay/head_tally.h"
 #include "profiler/cost_model.h"
 
@@ -50,7 +51,14 @@ std::optional<double> rho(std::optional<double> tau, std::optional<double> full)
     return *tau / *full;
 }
 
-/// tau and rho_tau with intervals: every prompt is one unit, under the head and under the full one.
+/// The conversation of each prompt of the trace.
+std::vector<std::size_t> conversations_in(const TraceInfo& info) {
+    std::vector<TurnName> names;
+    for (const TracePrompt& prompt : info.prompts) names.push_back({prompt.suite, prompt.id, prompt.turn});
+    return conversations_of(names);
+}
+
+/// tau and rho_tau with intervals: every conversation is one unit, under the head and under the full one.
 AcceptanceCost acceptance_of(const ReplayReport& report, std::size_t head) {
     std::optional<std::size_t> full;
     for (std::size_t h = 0; h < report.heads.size(); ++h)
@@ -63,10 +71,12 @@ AcceptanceCost acceptance_of(const ReplayReport& report, std::size_t head) {
         unit.committed = static_cast<double>(tally.committed);
         return unit;
     };
-    std::vector<PairedUnit> units(report.result.rounds[head].size());
-    for (std::size_t p = 0; p < units.size(); ++p) {
-        units[p].head = unit_of(head, p);
-        if (full) units[p].full = unit_of(*full, p);
+    const std::vector<std::size_t> conversations = conversations_in(report.trace->info());
+    std::vector<PairedUnit> units;
+    for (std::size_t p = 0; p < report.result.rounds[head].size(); ++p) {
+        if (units.size() <= conversations[p]) units.resize(conversations[p] + 1);
+        units[conversations[p]].head += unit_of(head, p);
+        if (full) units[conversations[p]].full += unit_of(*full, p);
     }
     return acceptance_cost(units);
 }
@@ -182,7 +192,7 @@ void print_report(const ReplayReport& report) {
     const auto tallies = tally(report, [](std::size_t) { return true; });
     std::vector<std::vector<std::string>> rows;
     std::size_t depths = 0;
-    for (const HeadTally& one : tallies) depths = std::max(depths, one.reached.size());
+    for (const HeadTally& one : tallies) depths = std::max(depths, one.depths.size());
     for (std::size_t h = 0; h < tallies.size(); ++h) {
         const HeadTally& one = tallies[h];
         std::vector<std::string> row = {report.heads[h].spec.empty() ? "-" : report.heads[h].spec,
@@ -201,8 +211,8 @@ void print_report(const ReplayReport& report) {
     std::vector<std::string> header = {"head", "tau", "rho_tau", "rounds", "coverage", "mass", "rows", ""};
     for (std::size_t d = 0; d < depths; ++d) header.push_back(fmt::format("d{}", d + 1));
     std::printf("%s", format_table(header, rows).c_str());
-    if (info.prompts.size() >= CostModelOptions().least_units)
-        std::printf("rho_tau: 95 %% bootstrap by prompt\n");
+    if (!tallies.empty() && full_tau(report, tallies))
+        std::printf("rho_tau: %s\n", interval_text(acceptance_of(report, 0).conversations).c_str());
     std::printf("%s", category_table(report).c_str());
     std::set<std::string> reasons;
     for (const ReplayedHead& head : report.heads)

@@ -287,7 +287,8 @@ void add_run(CLI::App& program, Action& action) {
         "(an estimate; those steps are excluded from the timing statistics)");
     command
         ->add_option("--calibrate", config.calibration_rounds,
-                     "rounds in which the full head also drafts, to place the head on the plane (0 = off)")
+                     "rounds of each prompt in which the full head also drafts, to place the head on the "
+                     "plane (0 = off)")
         ->capture_default_str();
     command->add_option("--save", config.save, "capture file to write (SQLite)");
     command->add_flag("--overwrite", config.overwrite, "replace an existing capture file");

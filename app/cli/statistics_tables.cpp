@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "app/cli/estimates.h"
 #include "app/cli/tables.h"
 #include "capture/phase_names.h"
 #include "capture/quantile.h"
@@ -115,12 +116,7 @@ std::string statistics_text(const RunStatistics& s, const std::optional<double>&
     const std::string speed = estimate_text("tok/s", s.tokens_per_second, 1);
     if (!tau.empty() || !speed.empty())
         out += "over these steps: " + tau + (tau.empty() || speed.empty() ? "" : "   ") + speed + "\n";
-    if (s.units >= BootstrapOptions{}.least_units)
-        out += fmt::format("95 % intervals: bootstrap by {} ({} of them, {} resamples){}\n", s.unit, s.units,
-                           s.resamples, s.units < 10 ? "; under 10, so narrower than they should be" : "");
-    else
-        out += fmt::format("no intervals: they need {} units ({}), there are {}\n",
-                           BootstrapOptions{}.least_units, s.unit, s.units);
+    out += interval_text(s.conversations) + "\n";
     return out + warmup_text(s);
 }
 
@@ -135,9 +131,10 @@ json statistics_json(const RunStatistics& s) {
         row["gb_per_s"] = phase.gb_per_s;
         phases.push_back(std::move(row));
     }
-    return {{"unit", s.unit},
-            {"units", s.units},
-            {"resamples", s.resamples},
+    return {{"unit", "conversation"},
+            {"units", s.conversations},
+            {"no_interval", or_null(no_interval_text(s.conversations))},
+            {"resamples", bootstrap_resamples},
             {"seed", BootstrapOptions{}.seed},
             {"warmup_found", s.warmup_found},
             {"warmup_cut", s.warmup_cut},

@@ -50,7 +50,7 @@ struct RunConfig {
     bool stratify = false;
     int baseline = 0;            ///< prompts also decoded with `none`
     std::string shadow;          ///< heads that follow the text at their own pace, as in --heads; "" = none
-    int calibration_rounds = 8;  ///< rounds in which the full head also drafts; 0 = off
+    int calibration_rounds = 4;  ///< rounds of each prompt in which the full head also drafts; 0 = off
     std::string save;            ///< capture file, "" = none
     bool overwrite = false;
     std::int64_t save_rows = 0;   ///< the capture's limit in rows, 0 = none

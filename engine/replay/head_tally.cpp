@@ -1,7 +1,5 @@
 #include "engine/replay/head_tally.h"
 
-#include <algorithm>
-
 namespace draftscope {
 
 void HeadTally::add(const HeadRound& round) {
@@ -19,16 +17,7 @@ void HeadTally::add(const HeadRound& round) {
     const auto bin = static_cast<std::size_t>(round.accepted);
     if (histogram.size() <= bin) histogram.resize(bin + 1);
     ++histogram[bin];
-    if (round.clipped) return;
-    const auto depth = static_cast<std::size_t>(std::min(round.tree_depth, round.accepted + 1));
-    if (reached.size() < depth) {
-        reached.resize(depth);
-        kept.resize(depth);
-    }
-    for (std::size_t i = 0; i < depth; ++i) {
-        ++reached[i];
-        if (i < bin) ++kept[i];
-    }
+    add_round(depths, round.tree_depth, round.accepted, round.clipped);
 }
 
 std::optional<double> HeadTally::covered_mass() const {
@@ -37,8 +26,7 @@ std::optional<double> HeadTally::covered_mass() const {
 
 std::vector<double> HeadTally::per_depth() const {
     std::vector<double> out;
-    for (std::size_t i = 0; i < reached.size(); ++i)
-        out.push_back(static_cast<double>(kept[i]) / static_cast<double>(reached[i]));
+    for (const DepthAcceptance& depth : depths) out.push_back(depth.rate());
     return out;
 }
 

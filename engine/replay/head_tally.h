@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "capture/acceptance_by_depth.h"
 #include "engine/session/follow.h"
 
 namespace draftscope {
@@ -13,9 +14,7 @@ namespace draftscope {
 struct HeadTally {
     std::int64_t rounds = 0, drafted = 0, accepted = 0, committed = 0, covered = 0;
     std::vector<std::int64_t> histogram;  ///< rounds by accepted drafts
-    /// By depth - 1: rounds in which everything above was accepted and the tree was that deep, and those of
-    /// them that kept a draft there. Clipped rounds say nothing about it.
-    std::vector<std::int64_t> reached, kept;
+    std::vector<DepthAcceptance> depths;  ///< by depth - 1
     double mass_sum = 0, active_rows_sum = 0, bytes_sum = 0;
     std::int64_t mass_rounds = 0;
 
@@ -29,7 +28,7 @@ struct HeadTally {
     std::optional<double> covered_mass() const;
     double active_rows() const { return ratio(active_rows_sum, rounds).value_or(0); }
     double bytes_per_round() const { return ratio(bytes_sum, rounds).value_or(0); }
-    /// kept / reached by depth - 1.
+    /// Acceptance rate by depth - 1.
     std::vector<double> per_depth() const;
 
   private:

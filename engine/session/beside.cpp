@@ -1,5 +1,7 @@
 #include "engine/session/beside.h"
 
+#include <algorithm>
+
 #include "engine/session/round_rows.h"
 #include "engine/session/shadows.h"
 
@@ -14,24 +16,29 @@ BesideDrafts::BesideDrafts(SessionCore& core) : core_(core) {
     }
 }
 
-bool BesideDrafts::calibrates() const {
-    return core_.full_head != nullptr && core_.head != nullptr && core_.full_head != core_.head &&
-           core_.records.head_text() != "full" && calibrated_ < core_.options.calibration_rounds;
+bool BesideDrafts::calibrates(std::span<Sequence* const> sequences) const {
+    if (core_.full_head == nullptr || core_.head == nullptr || core_.full_head == core_.head ||
+        core_.records.head_text() == "full")
+        return false;
+    return std::ranges::any_of(sequences, [this](const Sequence* sequence) {
+        return sequence->calibrated < core_.options.calibration_rounds;
+    });
 }
 
-bool BesideDrafts::due(std::int64_t step) const {
+bool BesideDrafts::due(std::int64_t step, std::span<Sequence* const> sequences) const {
     const std::int64_t warm = step - core_.options.warmup_steps;
-    return warm >= 0 && warm % 2 == 0 && can_judge_beside(core_) && (!aligned_.empty() || calibrates());
+    return warm >= 0 && warm % 2 == 0 && can_judge_beside(core_) &&
+           (!aligned_.empty() || calibrates(sequences));
 }
 
 Status BesideDrafts::draft(std::span<const DraftJob> jobs, std::span<Sequence* const> sequences,
                            std::span<const std::size_t> indices) {
     core_.phases.set_observer(nullptr);  // stepping is about the driving head
     Status status;
-    if (calibrates()) {
+    if (calibrates(sequences)) {
         status = draft_with({core_.full_head, "full", HeadMode::calibration, 0, nullptr}, jobs, sequences,
                             indices);
-        ++calibrated_;
+        for (Sequence* sequence : sequences) ++sequence->calibrated;
     }
     for (std::size_t i = 0; i < aligned_.size() && status.ok(); ++i)
         status = draft_with(aligned_[i], jobs, sequences, indices);

@@ -36,6 +36,7 @@ Status Lockstep::step(std::span<const std::unique_ptr<Sequence>> sequences) {
 Status Lockstep::make_jobs() {
     jobs_.clear();
     drafting_.clear();
+    drafting_sequences_.clear();
     const int d = core_.target.config().hidden, context_length = core_.target.config().context;
     const int aux_width = static_cast<int>(core_.drafter.aux_layers().size()) * d;
     for (std::size_t i = 0; i < rounds_.size(); ++i) {
@@ -67,6 +68,7 @@ Status Lockstep::make_jobs() {
         job.head_state = sequence.head.get();
         job.tree = tree;
         drafting_.push_back(i);
+        drafting_sequences_.push_back(&sequence);
     }
     return {};
 }
@@ -85,7 +87,8 @@ Status Lockstep::draft() {
     DraftContext context{core_.exec, core_.phases, core_.head, core_.options.tree, &live_};
     if (rule() == VerifyRule::pq) context.sampled = &drawn_;
     context.coverage_wanted = core_.records.on();
-    if (!beside_.due(totals_.steps) && there_.fits(context, jobs_, rounds_)) {
+    const bool beside = beside_.due(totals_.steps, drafting_sequences_);
+    if (!beside && there_.fits(context, jobs_, rounds_)) {
         went_there_ = true;
         DS_TRY(there_.run(context, jobs_, rounds_));
         list_rows();
@@ -105,14 +108,7 @@ Status Lockstep::draft() {
         }
         if (live_.shows(*round.sequence)) live_.set_tree(round.tree);
     }
-    return draft_beside();
-}
-
-Status Lockstep::draft_beside() {
-    if (!beside_.due(totals_.steps)) return {};
-    std::vector<Sequence*> sequences;
-    for (const std::size_t index : drafting_) sequences.push_back(rounds_[index].sequence);
-    return beside_.draft(jobs_, sequences, drafting_);
+    return beside ? beside_.draft(jobs_, drafting_sequences_, drafting_) : Status();
 }
 
 void Lockstep::list_rows() {

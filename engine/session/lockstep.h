@@ -33,7 +33,6 @@ class Lockstep {
     Status draft();
     Status make_jobs();
     void begin_head();
-    Status draft_beside();
     Status verify();
     void list_rows();
     void accept();
@@ -62,6 +61,7 @@ class Lockstep {
     std::vector<SequenceRows> sequences_;  ///< rows of each round
     Reused<DraftJob> jobs_;                ///< of the rounds that draft
     std::vector<std::size_t> drafting_;    ///< index of each job's round
+    std::vector<Sequence*> drafting_sequences_;
     std::vector<HeadState*> head_states_;  ///< of each job
     std::vector<int> nodes_;               ///< of a round's tree
     RowScratch scratch_;

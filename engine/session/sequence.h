@@ -39,6 +39,7 @@ struct Sequence {
     int rows_there = 0;
     std::optional<TextStream> text;
     AlignedTrees aligned;
+    int calibrated = 0;                        ///< rounds in which the full head drafted, too
     std::shared_ptr<SequenceShadows> shadows;  ///< null without shadow heads
     PromptOutcome outcome;
 

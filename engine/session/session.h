@@ -35,8 +35,8 @@ struct DecodeOptions {
     int max_new = 128;
     bool ignore_eos = false;
     int warmup_steps = 2;  ///< first steps of a run left out of statistics; our default
-    int calibration_rounds =
-        0;  ///< steps in which the full head also drafts (every other one), to place the live head
+    /// Rounds of each prompt in which the full head also drafts (every other one), to place the live head.
+    int calibration_rounds = 0;
     bool record_nodes = true;
     bool rounds_there = true;  ///< on a device, rounds that fit are its own (RoundsThere)
     /// Judged by exact match, so only with a run under that rule and a drafter that has a head; recorded

@@ -9,7 +9,6 @@ namespace draftscope {
 namespace {
 
 constexpr double published_kappa = 0.25;  // SlimSpec, figure 3: Llama-3.1-8B on one H200
-constexpr int resamples = 500;  // the window makes them anew several times a second while a run grows
 constexpr int most_lines = 12;
 
 std::string short_label(const HeadStats& stats) {
@@ -30,7 +29,15 @@ std::string reads_text(const HeadReads& reads) {
     return text;
 }
 
-PlanePoint make_point(const HeadComparison& head, double kappa) {
+/// tau over all rounds of the run, as the toolbar's. A head that was there in some rounds only has the
+/// driving head's tau times what it committed beside it.
+double tau_of_run(const HeadComparison& head, const HeadComparison* live) {
+    const bool sampled = head.stats.mode == HeadMode::aligned || head.stats.mode == HeadMode::calibration;
+    if (!sampled || live == nullptr || !live->cost.rho_tau || !head.cost.rho_tau) return head.stats.tau;
+    return live->stats.tau * head.cost.rho_tau->value / live->cost.rho_tau->value;
+}
+
+PlanePoint make_point(const HeadComparison& head, const HeadComparison* live, double kappa) {
     const HeadStats& stats = head.stats;
     const AcceptanceCost& cost = head.cost;
     PlanePoint point;
@@ -41,7 +48,7 @@ PlanePoint make_point(const HeadComparison& head, double kappa) {
     point.rho_tau = cost.rho_tau->value;
     point.nu_interval = cost.nu->interval;
     point.rho_interval = cost.rho_tau->interval;
-    point.tau = stats.tau;
+    point.tau = tau_of_run(head, live);
     point.reference = stats.head == "full";
     point.estimate = !point.reference && head.estimate;
     point.predicted =
@@ -64,27 +71,22 @@ std::string missing(const HeadComparison* live) {
     return "The live head has no measured time yet.";
 }
 
-void add_points(PlaneModel& model, const std::vector<HeadComparison>& heads) {
-    std::string_view unit;
+void add_points(PlaneModel& model, const std::vector<HeadComparison>& heads, const HeadComparison* live) {
+    const HeadComparison* compared = nullptr;
     for (const HeadComparison& head : heads) {
         if (!head.cost.nu || !head.cost.rho_tau) continue;
-        PlanePoint point = make_point(head, model.kappa_shown);
-        if (!point.reference && point.rho_interval) unit = head.unit;
-        if (point.reference)
-            point.rho_interval = point.nu_interval = std::nullopt;  // at (1, 1) by definition
+        PlanePoint point = make_point(head, live, model.kappa_shown);
+        if (!point.reference &&
+            (compared == nullptr || head.cost.conversations > compared->cost.conversations))
+            compared = &head;
         model.points.push_back(std::move(point));
     }
     std::stable_sort(model.points.begin(), model.points.end(), [](const PlanePoint& a, const PlanePoint& b) {
         return (a.mode == HeadMode::drive) < (b.mode == HeadMode::drive);
     });
-    const bool compared =
-        !std::ranges::all_of(model.points, [](const PlanePoint& point) { return point.reference; });
-    if (!unit.empty())
-        model.interval_text = fmt::format("bars: 95 % bootstrap by {}", unit);
-    else if (compared)
-        model.interval_text = heads.front().reference == FullReference::other_run
-                                  ? "no intervals: needs 6 prompts that both runs have"
-                                  : "no intervals: needs 6 prompts or 48 rounds";
+    if (compared != nullptr)
+        model.interval_text = compared->no_interval.empty() ? interval_text(compared->cost.conversations)
+                                                            : "no bars: " + compared->no_interval;
     else if (!model.points.empty())
         model.interval_text = "the full head alone, at (1, 1) by definition";
 }
@@ -151,12 +153,12 @@ PlaneWindow fit_window(std::span<const PlanePoint> points, double nu_margin, dou
         for (const PlanePoint& point : points) {
             include(window.nu_min, window.nu_max, point.nu, nu_margin);
             include(window.rho_min, window.rho_max, point.rho_tau, rho_margin);
-            // Wide intervals are cut at the border rather than pressing the points together.
+            // Intervals are shown whole, as `stats` says them; only wild ones are cut at the border.
             if (point.nu_interval)
-                window.nu_max = std::max(window.nu_max, std::min(point.nu_interval->high, 1.3) + 0.04);
+                window.nu_max = std::max(window.nu_max, std::min(point.nu_interval->high, 2.0) + 0.04);
             if (!point.rho_interval) continue;
-            window.rho_min = std::min(window.rho_min, std::max(point.rho_interval->low, 0.6) - 0.03);
-            window.rho_max = std::max(window.rho_max, std::min(point.rho_interval->high, 1.2) + 0.03);
+            window.rho_min = std::min(window.rho_min, std::max(point.rho_interval->low, 0.0) - 0.03);
+            window.rho_max = std::max(window.rho_max, std::min(point.rho_interval->high, 2.0) + 0.03);
         }
     return window;
 }
@@ -196,9 +198,7 @@ PlaneModel build_plane(const Snapshot& snapshot, RowId run_id) {
         model.missing_text = "No run yet. Published results are shown; your head joins them once it has run.";
         return model;
     }
-    CostModelOptions options;
-    options.resamples = resamples;
-    const std::vector<HeadComparison> heads = head_costs(snapshot, run_id, options);
+    const std::vector<HeadComparison> heads = head_costs(snapshot, run_id);
     const HeadComparison* live = nullptr;
     for (const HeadComparison& head : heads) {
         if (head.stats.mode == HeadMode::drive) live = &head;
@@ -207,12 +207,12 @@ PlaneModel build_plane(const Snapshot& snapshot, RowId run_id) {
     if (model.kappa) model.kappa_shown = *model.kappa;
     model.kappa_text = model.kappa ? fmt::format("kappa {:.2f} (this run)", *model.kappa)
                                    : fmt::format("kappa {:.2f} (SlimSpec, figure 3)", published_kappa);
-    add_points(model, heads);
+    add_points(model, heads, live);
     if (live == nullptr || !live->cost.nu || !live->cost.rho_tau) model.missing_text = missing(live);
     for (const HeadComparison& head : heads) {
         std::optional<double> predicted;
         if (head.cost.predicted) predicted = head.cost.predicted->value;
-        model.bars.push_back({short_label(head.stats), head.stats.head, head.stats.tau, predicted,
+        model.bars.push_back({short_label(head.stats), head.stats.head, tau_of_run(head, live), predicted,
                               head.stats.mode == HeadMode::drive, head.estimate});
     }
     return model;

@@ -27,7 +27,8 @@ struct PlanePoint {
     std::string head;   ///< spec
     std::string label;  ///< short
     HeadMode mode = HeadMode::drive;
-    double nu = 1, rho_tau = 1, tau = 0;
+    double nu = 1, rho_tau = 1;
+    double tau = 0;  ///< over all rounds of the run, by estimate where the head was in some of them
     std::optional<Interval> nu_interval, rho_interval;  ///< 95 %, bootstrap
     bool reference = false;                             ///< the full head: (1, 1) by definition
     bool estimate = false;  ///< aligned shadow, or measured against calibration rounds: drawn hollow
@@ -44,7 +45,7 @@ struct PlanePoint {
 /// Acceptance alone: heads whose cost is not known have their place here.
 struct TauBar {
     std::string label, head;
-    double tau = 0;
+    double tau = 0;                   ///< as PlanePoint::tau
     std::optional<double> predicted;  ///< speed-up against the full head
     bool live = false, estimate = false;
 };

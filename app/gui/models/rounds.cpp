@@ -25,10 +25,6 @@ void set_dominant(RoundCell& cell, const StepPhases& phases) {
         phases.step_ns > 0 ? static_cast<double>(most) / static_cast<double>(phases.step_ns) : 0;
 }
 
-bool counts(const RoundCell& cell) {
-    return cell.excluded == Excluded::no && !cell.clipped;
-}
-
 }  // namespace
 
 std::size_t RoundsModel::position_of(std::size_t round_index) const {
@@ -72,18 +68,10 @@ AcceptanceModel build_acceptance(const RoundsModel& rounds, const Snapshot& snap
     for (const RoundCell& cell : rounds.cells) {
         const RoundRow& row = snapshot.rounds[cell.index].row;
         if (range && (row.end_ns < range->start_ns || row.start_ns > range->end_ns)) continue;
-        if (!counts(cell)) {
-            ++model.left_out;
-            continue;
-        }
         ++model.rounds;
         committed += cell.committed;
         ++model.histogram[static_cast<std::size_t>(cell.accepted)];
-        for (int depth = 1; depth <= std::min(cell.depth, cell.accepted + 1); ++depth) {
-            DepthAcceptance& at = model.depths[static_cast<std::size_t>(depth) - 1];
-            ++at.reached;
-            if (depth <= cell.accepted) ++at.accepted;
-        }
+        add_round(model.depths, cell.depth, cell.accepted, cell.clipped);
     }
     if (model.rounds > 0) model.tau = static_cast<double>(committed) / static_cast<double>(model.rounds);
     return model;
@@ -97,7 +85,7 @@ std::string describe_round(const RoundCell& cell) {
             text += fmt::format(", {} {:.0f} %", phase.name, 100 * cell.dominant_share);
     if (cell.clipped) text += "; clipped at the end of the output";
     if (cell.excluded != Excluded::no)
-        text += fmt::format("; not in the statistics ({})", to_text(cell.excluded));
+        text += fmt::format("; its time is not counted ({})", to_text(cell.excluded));
     return text;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/gui/models/ui_state.h"
+#include "capture/acceptance_by_depth.h"
 #include "capture/capture.h"
 
 /// What the Rounds panel draws: one cell per round of a run, how many tokens were accepted, and what took the
@@ -23,16 +24,6 @@ struct RoundCell {
     bool first_of_prompt = false;
 };
 
-/// Rounds that reached a depth, and how many of them kept a token there. Clipped and excluded rounds stay
-/// out.
-struct DepthAcceptance {
-    std::int64_t reached = 0;   ///< everything above was accepted and the tree had this depth
-    std::int64_t accepted = 0;  ///< ... and a token of this depth too
-    double rate() const {
-        return reached == 0 ? 0 : static_cast<double>(accepted) / static_cast<double>(reached);
-    }
-};
-
 struct RoundsModel {
     RowId run_id = 0;
     std::vector<RoundCell> cells;
@@ -47,10 +38,11 @@ void update_rounds(RoundsModel& model, const Snapshot& snapshot, RowId run_id);
 struct AcceptanceModel {
     std::vector<std::int64_t> histogram;  ///< [accepted tokens] = rounds
     std::vector<DepthAcceptance> depths;  ///< [depth - 1]
-    std::int64_t rounds = 0, left_out = 0;
+    std::int64_t rounds = 0;
     double tau = 0;
 };
-/// Over the run, or over the rounds that touch `range`.
+/// Over all rounds of the run, or those that touch `range`: acceptance does not depend on what a step took,
+/// so warm-up and calibration count as they do in `replay`.
 AcceptanceModel build_acceptance(const RoundsModel& rounds, const Snapshot& snapshot,
                                  const std::optional<TimeRange>& range);
 

@@ -118,7 +118,9 @@ std::string speedup_text(const Estimate& speedup) {
 void point_tooltip(const PlanePoint& point, double kappa) {
     if (!ImGui::BeginTooltip()) return;
     ImGui::TextUnformatted(point.label.c_str());
-    ImGui::Text("nu %.3f   rho_tau %.3f   tau %.2f   (%lld rounds)", point.nu, point.rho_tau, point.tau,
+    ImGui::Text("nu %.3f   rho_tau %.3f   tau %.2f %s (%lld rounds of this head)", point.nu, point.rho_tau,
+                point.tau,
+                point.estimate || point.mode == HeadMode::calibration ? "by estimate" : "over the run",
                 static_cast<long long>(point.rounds));
     if (point.rho_interval && point.nu_interval)
         ImGui::Text("rho_tau 95 %% [%.3f, %.3f], nu [%.3f, %.3f]", point.rho_interval->low,

@@ -98,9 +98,10 @@ void draw_phase_legend(const Style& style, const RoundsModel& model) {
     if (!excluded) return;
     ImGui::SameLine(0, style.em * 0.9f);
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
-    text_cut("hatched: not in the statistics");
+    text_cut("hatched: time not counted");
     ImGui::PopStyleColor();
-    tooltip(style, "Warm-up, paused and calibration rounds are shown but not counted.");
+    tooltip(style,
+            "Warm-up, paused and calibration rounds: their times are not counted, their acceptance is.");
 }
 
 /// Height of the cells' area and how it is cut; the same for the scale at the left and the strip.
@@ -214,7 +215,10 @@ void draw_histogram(const Style& style, const AcceptanceModel& model) {
 
 void draw_depths(const Style& style, const AcceptanceModel& model) {
     ImGui::TextDisabled("Acceptance by depth");
-    tooltip(style, "Of the rounds that reached a depth, how many accepted a token there.");
+    tooltip(style,
+            "Of the rounds that reached a depth, how many accepted a token there: all rounds but those cut "
+            "at the "
+            "end of the text.");
     if (model.rounds == 0) return hint(style, "No round counts yet.");
     for (std::size_t i = 0; i < model.depths.size(); ++i) {
         const DepthAcceptance& depth = model.depths[i];

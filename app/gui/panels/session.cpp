@@ -210,7 +210,8 @@ void edit_more(PanelContext& c) {
         "Conversations that are decoded without a drafter first: gives the speed-up over the same prompts.");
     ImGui::DragInt("##baseline", &config.baseline, 0.1f, 0, 100,
                    config.baseline == 0 ? "off" : "the first %d");
-    label(c.style, "Calibration", "Rounds in which the full head also drafts: gives nu and kappa.");
+    label(c.style, "Calibration",
+          "Rounds of each prompt in which the full head also drafts: gives nu and kappa.");
     ImGui::DragInt("##calibration", &config.calibration_rounds, 0.1f, 0, 100,
                    config.calibration_rounds == 0   ? "off"
                    : config.calibration_rounds == 1 ? "%d round"

@@ -261,10 +261,12 @@ void App::draw_numbers(float height) {
         const char* after;
         std::string tip;
     };
-    std::vector<Number> shown = {{"τ", numbers_.tau, "tokens/round",
-                                  "tau: tokens committed per round, the target's own token included."},
-                                 {"", numbers_.tokens_per_second, "tok/s",
-                                  "Tokens committed per second of decoding; time spent paused is left out."}};
+    std::vector<Number> shown = {
+        {"τ", numbers_.tau, "tokens/round",
+         "tau: tokens committed per round, the target's own token included; over all rounds "
+         "of the run, warm-up and calibration, too."},
+        {"", numbers_.tokens_per_second, "tok/s",
+         "Tokens committed per second of decoding; time spent paused is left out."}};
     const std::string why = "Speed against autoregressive decoding. " + numbers_.speedup_why;
     if (numbers_.speedup == "-")
         shown.push_back({"", "", "no AR baseline", why});

@@ -126,6 +126,25 @@ TEST(RunTotals, TauCountsTheBonusAndSpeedIsTotalsOverTotals) {
     EXPECT_EQ(totals.excluded_shadow, 1);
 }
 
+TEST(RunTotals, BothSpeedsRestOnTheSameSteps) {
+    // Slow warm-up and calibration steps, a fast counted one: prefill makes it slower, whatever they took.
+    RunBuilder builder;
+    builder.step(0, 9'000'000, {}, 3, Excluded::warmup);
+    builder.step(9'000'000, 18'000'000, {}, 3, Excluded::shadow);
+    builder.step(18'000'000, 19'000'000, {}, 2);
+    builder.end_prompt(9, 2'000'000);
+    RunTotals totals = run_totals(builder.snapshot(), 1);
+    EXPECT_DOUBLE_EQ(totals.tokens_per_second, 2000);
+    EXPECT_DOUBLE_EQ(totals.tokens_per_second_e2e, 9 / (8 / 2000.0 + 0.002));
+    // And the other way round: fast warm-up.
+    RunBuilder slow;
+    slow.step(0, 1'000'000, {}, 5, Excluded::warmup);
+    slow.step(1'000'000, 9'000'000, {}, 1);
+    slow.end_prompt(7, 10'000'000);
+    totals = run_totals(slow.snapshot(), 1);
+    EXPECT_LT(totals.tokens_per_second_e2e, totals.tokens_per_second);
+}
+
 TEST(RunTotals, NoRoundsGiveNoSpeed) {
     const RunTotals totals = run_totals(RunBuilder().snapshot(), 1);
     EXPECT_EQ(totals.tau, 0);

@@ -59,7 +59,7 @@ TEST_F(TwoRuns, AreComparedPromptByPrompt) {
     EXPECT_EQ(text.exit_code, 0);
     EXPECT_NE(text.out.find("95 % interval"), std::string::npos) << text.out;
     EXPECT_NE(text.out.find("verify, us per round"), std::string::npos) << text.out;
-    EXPECT_NE(text.out.find("8 turns of 8 prompts, paired"), std::string::npos) << text.out;
+    EXPECT_NE(text.out.find("8 turns of 8 conversations, paired"), std::string::npos) << text.out;
 }
 
 TEST_F(TwoRuns, OfOtherTiersAreRefusedUnlessForced) {
@@ -224,7 +224,7 @@ TEST_F(TwoRuns, StatisticsSayWhatTheyRestOn) {
     const Finished done = run(folder_, {"stats", a, "--json"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
     const json s = json::parse(done.out, nullptr, false)["runs"][0]["statistics"];
-    EXPECT_EQ(s["unit"], "prompt");
+    EXPECT_EQ(s["unit"], "conversation");
     EXPECT_EQ(s["units"], 8);
     const Sql sql(a);
     bool verify_seen = false;
@@ -240,7 +240,7 @@ TEST_F(TwoRuns, StatisticsSayWhatTheyRestOn) {
     }
     EXPECT_TRUE(verify_seen);
     const Finished text = run(folder_, {"stats", a});
-    EXPECT_NE(text.out.find("bootstrap by prompt (8 of them"), std::string::npos) << text.out;
+    EXPECT_NE(text.out.find("bootstrap by conversation (8 of them"), std::string::npos) << text.out;
     EXPECT_NE(text.out.find("n < 368"), std::string::npos) << text.out;
 }
 

@@ -166,7 +166,10 @@ TEST_F(RunJson, TotalsAreReDerivedFromTheFile) {
         totals["tokens_per_second_e2e"],
         sql.number(
             "SELECT (SELECT sum(generated_tokens) FROM prompt) / (1e-9 * ((SELECT sum(prefill_ns) FROM "
-            "prompt) + (SELECT sum(end_ns - start_ns - paused_ns) FROM step)))"),
+            "prompt) + (SELECT sum(committed) FROM round) * (SELECT 1.0 * sum(s.end_ns - s.start_ns - "
+            "s.paused_ns) / sum(r.committed) FROM round r JOIN step s ON s.id = r.step_id WHERE s.excluded "
+            "IS "
+            "NULL)))"),
         "tokens_per_second_e2e");
     // The first token of each prompt comes from its prefill.
     EXPECT_EQ(totals["committed"].get<int>() + 4, totals["generated"].get<int>());
@@ -366,6 +369,14 @@ TEST(RunJsonHeads, AreReDerivedFromTheFile) {
         EXPECT_EQ(head["gathered_bytes_per_round"], 0);
     }
     EXPECT_EQ(document["heads"][0]["active_rows"], 8192);
+    // One conversation, however many rounds: no interval, and the reason is said.
+    for (const json& head : document["heads"]) EXPECT_TRUE(head["intervals"].empty());
+    const std::string why = document["heads"][0]["no_interval"];
+    EXPECT_NE(why.find("calibration rounds in 1 conversation: intervals need at least 6"), std::string::npos)
+        << why;
+    const Finished table = run(folder, {"stats", path});
+    EXPECT_NE(table.out.find(why), std::string::npos) << table.out;
+    EXPECT_EQ(table.out.find('['), std::string::npos) << table.out;
 }
 
 }  // namespace

@@ -206,6 +206,34 @@ TEST_F(TraceReplay, ReplayGivesTheTauOfTheLiveRun) {
     EXPECT_NE(table.out.find("exact"), std::string::npos) << table.out;
 }
 
+/// The query under a heading of docs/FORMATS.md.
+std::string documented_query(const std::string& heading) {
+    std::ifstream file(DS_SOURCE_DIR "/docs/FORMATS.md");
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    const std::size_t start = text.find("\n-- " + heading);
+    EXPECT_NE(start, std::string::npos) << heading;
+    const std::size_t query = text.find('\n', start + 1);
+    return text.substr(query, text.find(';', query) - query);
+}
+
+TEST_F(TraceReplay, AcceptanceByDepthIsThatOfTheLiveRunsCapture) {
+    const std::string path = folder_->file("depth.dscope");
+    const Finished live = go(run_words() + ranking() + Words{"--head", "fr-spec:v=64", "--save", path});
+    ASSERT_EQ(live.exit_code, 0) << live.err;
+    const Finished replayed = go(replay_words() + ranking() + Words{"--heads", "fr-spec:v=64", "--json"});
+    const json expected = json::parse(replayed.out, nullptr, false)["heads"][0]["per_depth"];
+    const Sql sql(path);
+    // Warm-up and calibration rounds are among them.
+    EXPECT_GT(sql.number("SELECT count(*) FROM step WHERE excluded = 'shadow'"), 0);
+    EXPECT_GT(sql.number("SELECT count(*) FROM step WHERE excluded = 'warmup'"), 0);
+    const auto rows = sql.rows(documented_query("Acceptance by depth"));
+    ASSERT_EQ(rows.size(), expected.size());
+    for (std::size_t d = 0; d < rows.size(); ++d) {
+        EXPECT_EQ(rows[d][0], std::to_string(d + 1));
+        EXPECT_NEAR(std::stod(rows[d][2]), expected[d], 1e-12) << d;
+    }
+}
+
 TEST_F(TraceReplay, AnotherPrecisionIsAnEstimate) {
     const Finished done = go(replay_words() + Words{"--precision", "int8", "--json"});
     ASSERT_EQ(done.exit_code, 0) << done.err;

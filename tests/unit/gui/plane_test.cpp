@@ -80,7 +80,7 @@ TEST(Plane, PlacesTheLiveHeadAgainstSelfPacedFull) {
     ASSERT_TRUE(model.kappa.has_value());
     EXPECT_DOUBLE_EQ(*model.kappa, 400.0 / (900 - 100));
     EXPECT_DOUBLE_EQ(live.predicted.value, predicted_speedup(0.75, 0.25, 0.5));
-    EXPECT_THAT(model.interval_text, HasSubstr("by prompt"));
+    EXPECT_THAT(model.interval_text, HasSubstr("bootstrap by conversation (6 of them"));
 }
 
 TEST(Plane, OfTheFullHeadAloneAsksForNoMoreRounds) {
@@ -94,7 +94,30 @@ TEST(Plane, OfTheFullHeadAloneAsksForNoMoreRounds) {
     EXPECT_THAT(alone.interval_text, HasSubstr("by definition"));
     round.head_evals.push_back(eval("slimspec:rank=72", HeadMode::selfpaced, 2, 50));
     built.step(round, {}, 1000, 1900);
-    EXPECT_THAT(build_plane(built.snapshot(), 1).interval_text, HasSubstr("needs 6 prompts"));
+    EXPECT_THAT(build_plane(built.snapshot(), 1).interval_text,
+                HasSubstr("no bars: 1 conversation: intervals need at least 6"));
+}
+
+TEST(Plane, TauOfHeadsSeenInSomeRoundsIsOfTheWholeRun) {
+    // In the calibration rounds both commit two, elsewhere the live head five: tau of both is 3 over the run.
+    HandBuilt built;
+    built.prompt(1);
+    TimeNs now = 0;
+    for (const int committed : {2, 2, 5}) {
+        RoundRecord round;
+        round.round.committed = committed;
+        round.head_evals = {eval("fr-spec:v=4", HeadMode::drive, committed, 100)};
+        if (committed == 2) round.head_evals.push_back(eval("full", HeadMode::calibration, 2, 400));
+        built.step(round, {}, now, now + 900, committed == 2 ? Excluded::shadow : Excluded::no);
+        now += 1000;
+    }
+    const PlaneModel model = build_plane(built.snapshot(), 1);
+    ASSERT_EQ(model.bars.size(), 2u);
+    ASSERT_EQ(model.points.size(), 2u);
+    for (const TauBar& bar : model.bars) EXPECT_DOUBLE_EQ(bar.tau, 3) << bar.label;
+    for (const PlanePoint& point : model.points) EXPECT_DOUBLE_EQ(point.tau, 3) << point.label;
+    EXPECT_DOUBLE_EQ(model.points.back().rho_tau, 1);
+    EXPECT_THAT(model.interval_text, HasSubstr("no bars: calibration rounds in 1 conversation"));
 }
 
 TEST(Plane, SaysWhatIsMissingWithoutAReference) {

@@ -165,7 +165,7 @@ TEST(Compare, FewPromptsGetNoInterval) {
     const Comparison c = compared(run_of(a), run_of(b));
     EXPECT_FALSE(c.speed.ratio.interval);
     EXPECT_EQ(c.speed.change, Change::no_interval);
-    EXPECT_THAT(c.verdict, HasSubstr("too few prompts"));
+    EXPECT_THAT(c.verdict, HasSubstr("3 conversations: intervals need at least 6"));
 }
 
 TEST(Compare, WhatDoesNotBelongTogetherIsRefusedUnlessForced) {
@@ -321,7 +321,7 @@ TEST(CompareText, APhaseOfOneRunAloneIsSaidToBe) {
     std::swap(gather.a, gather.b);
     EXPECT_EQ(compare_cells(gather)[5], "only in A");
     gather.b = gather.a;
-    EXPECT_EQ(compare_cells(gather)[5], "too few prompts");
+    EXPECT_EQ(compare_cells(gather)[5], "too few conversations");
 }
 
 }  // namespace

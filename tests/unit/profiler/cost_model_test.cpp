@@ -38,6 +38,7 @@ PairedUnit unit(double rounds, double committed, double full_committed) {
     unit.head = {rounds, committed, rounds, committed, rounds * 1, rounds * 11};
     unit.full = {rounds, full_committed, rounds, full_committed, rounds * 4, rounds * 14};
     unit.base = unit.full_run = unit.full;
+    unit.head_run = unit.head;
     return unit;
 }
 
@@ -62,7 +63,7 @@ TEST(CostModel, WhatIsNotKnownIsAbsent) {
     // A shadow head has no steps of its own: the driving run's T_non-head serves.
     PairedUnit shadow = unit(10, 20, 25);
     shadow.head.step_ns = shadow.full.step_ns = 0;
-    shadow.base = shadow.full_run = {};
+    shadow.base = shadow.full_run = shadow.head_run = {};
     AcceptanceCost cost = acceptance_cost({&shadow, 1});
     EXPECT_TRUE(cost.nu);
     EXPECT_FALSE(cost.kappa);
@@ -97,7 +98,7 @@ TEST(CostModel, HeadsSeenInDifferentRoundsAreComparedThroughTheDrivingOne) {
 
 TEST(CostModel, SpeedIsMeasuredOnTheTextsThatBothDrove) {
     std::vector<PairedUnit> units = {unit(10, 20, 25), unit(10, 40, 25)};
-    units[1].full_run = {};  // the full head did not decode this prompt
+    units[1].full_run = units[1].head_run = {};  // the full head did not decode this prompt
     const AcceptanceCost cost = acceptance_cost(units);
     EXPECT_DOUBLE_EQ(cost.measured->value, (20.0 / 110) / (25.0 / 140));
 }
@@ -113,7 +114,7 @@ TEST(CostModel, IntervalsCoverTheTruthAboutAsOftenAsTheySay) {
             units.push_back(
                 unit(20, 20 * (0.9 * level + 0.2 * rng.normal()), 20 * (level + 0.2 * rng.normal())));
         }
-        CostModelOptions options;
+        BootstrapOptions options;
         options.resamples = 300;
         options.seed = static_cast<std::uint64_t>(run);
         const auto cost = acceptance_cost(units, options);
@@ -125,6 +126,17 @@ TEST(CostModel, IntervalsCoverTheTruthAboutAsOftenAsTheySay) {
     }
     EXPECT_GT(covered, runs * 85 / 100);
     EXPECT_EQ(wide, 0);  // the pairing takes the difference between prompts out
+}
+
+TEST(CostModel, HeadsThatNeverDifferedAreNotKnownToBeEqual) {
+    // Eight rounds in each of six conversations, all alike: what one more round would have shown is not
+    // known.
+    std::vector<PairedUnit> units(6, unit(8, 20, 20));
+    const Interval interval = acceptance_cost(units).rho_tau->interval.value();
+    EXPECT_LT(interval.low, 0.96);
+    EXPECT_GT(interval.high, 1.04);
+    units.resize(5);
+    EXPECT_FALSE(acceptance_cost(units).rho_tau->interval);
 }
 
 TEST(CostModel, TheSameUnitsGiveTheSameIntervals) {

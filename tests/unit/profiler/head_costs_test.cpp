@@ -1,5 +1,6 @@
 #include "profiler/head_costs.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/unit/capture/builders.h"
@@ -7,6 +8,7 @@
 namespace draftscope {
 namespace {
 
+using ::testing::HasSubstr;
 using testing::RunBuilder;
 using testing::span;
 
@@ -48,7 +50,10 @@ TEST(HeadCosts, CalibrationServesAsFullReference) {
     EXPECT_DOUBLE_EQ(*live.stats.coverage, 6.0 / 7);
     EXPECT_DOUBLE_EQ(*live.stats.covered_mass, 0.5);
     EXPECT_DOUBLE_EQ(live.stats.bytes_per_call, live.stats.bytes_per_round / 2);  // two head spans a round
-    EXPECT_EQ(live.unit, "");
+    EXPECT_FALSE(live.cost.rho_tau->interval || live.cost.tau->interval);
+    EXPECT_THAT(
+        live.no_interval,
+        HasSubstr("calibration rounds in 1 conversation: intervals need at least 6; decode more prompts"));
 
     const HeadComparison& full = rows[1];
     EXPECT_EQ(full.stats.mode, HeadMode::calibration);
@@ -158,6 +163,79 @@ TEST(HeadCosts, SelfPacedHeadsAreComparedOverTheWholeText) {
     EXPECT_FALSE(rows[0].estimate);
     EXPECT_EQ(rows[0].reference, FullReference::selfpaced);
     EXPECT_DOUBLE_EQ(rows[0].cost.kappa->value, 40.0 / 90);  // of the counted step
+}
+
+/// Conversations of two turns, each turn with a calibration round and a counted one.
+Snapshot calibrated_conversations(int conversations, int with_calibration) {
+    Capture capture;
+    RunStarted started;
+    started.run.id = 1;
+    started.run.head = "fr-spec:v=8";
+    capture.apply(started);
+    RowId id = 0;
+    for (int c = 0; c < conversations; ++c)
+        for (int turn = 0; turn < 2; ++turn) {
+            PromptRow prompt;
+            prompt.id = 2 * c + turn + 1;
+            prompt.run_id = 1;
+            prompt.ordinal = 2 * c + turn;
+            prompt.external_id = std::to_string(c);
+            prompt.turn = turn;
+            capture.apply(PromptStarted{prompt});
+            for (const bool shadow : {true, false}) {
+                if (shadow && c >= with_calibration) continue;
+                StepRecord step;
+                step.step.id = ++id;
+                step.step.run_id = 1;
+                step.step.start_ns = id * 1000;
+                step.step.end_ns = id * 1000 + 900;
+                step.step.excluded = shadow ? Excluded::shadow : Excluded::no;
+                RoundRecord round;
+                round.round.id = round.round.step_id = id;
+                round.round.run_id = 1;
+                round.round.prompt_id = prompt.id;
+                round.round.committed = 2 + c % 2;
+                HeadEvalRow row;
+                row.run_id = 1;
+                row.round_id = id;
+                row.head = "fr-spec:v=8";
+                row.head_ns = 100 + c;
+                row.committed = round.round.committed;
+                round.head_evals.push_back(row);
+                if (shadow) {
+                    row.head = "full";
+                    row.mode = HeadMode::calibration;
+                    row.head_ns = 400;
+                    row.committed = 3;
+                    round.head_evals.push_back(row);
+                }
+                step.rounds.push_back(round);
+                capture.apply(step);
+            }
+        }
+    return capture.snapshot(1);
+}
+
+TEST(HeadCosts, IntervalsAreOfConversationsAndNotOfTurns) {
+    // Ten turns are five conversations: none.
+    HeadComparison live = head_costs(calibrated_conversations(5, 5), 1)[0];
+    EXPECT_EQ(live.cost.conversations, 5u);
+    EXPECT_FALSE(live.cost.tau->interval || live.cost.rho_tau->interval || live.cost.nu->interval);
+    EXPECT_THAT(live.no_interval, HasSubstr("in 5 conversations"));
+    live = head_costs(calibrated_conversations(6, 6), 1)[0];
+    ASSERT_TRUE(live.cost.rho_tau->interval && live.cost.nu->interval && live.cost.kappa->interval);
+    EXPECT_EQ(live.no_interval, "");
+    EXPECT_LT(live.cost.rho_tau->interval->low, live.cost.rho_tau->value);
+    // Calibration rounds in the first ones alone: tau has an interval, the comparison has none.
+    live = head_costs(calibrated_conversations(9, 3), 1)[0];
+    EXPECT_EQ(live.cost.conversations, 3u);
+    EXPECT_TRUE(live.cost.tau->interval);
+    EXPECT_FALSE(live.cost.rho_tau->interval || live.cost.nu->interval || live.cost.predicted->interval);
+    EXPECT_THAT(live.no_interval,
+                HasSubstr("calibration rounds in 3 conversations: intervals need at least 6"));
+    EXPECT_THAT(live.no_interval, HasSubstr("--shadow full or draftscope replay"));
+    // The reference is 1 against itself, without an interval.
+    EXPECT_FALSE(head_costs(calibrated_conversations(6, 6), 1)[1].cost.rho_tau->interval);
 }
 
 class AnotherRun : public ::testing::Test {

@@ -1,0 +1,55 @@
+#include "capture/conversations.h"
+
+#include <gtest/gtest.h>
+
+namespace draftscope {
+namespace {
+
+using Numbers = std::vector<std::size_t>;
+
+TEST(Conversations, TurnsOfOneIdAreOne) {
+    const TurnName turns[] = {{"s", "a", 0}, {"s", "a", 1}, {"s", "b", 0}, {"s", "a", 2}};
+    EXPECT_EQ(conversations_of(turns), (Numbers{0, 0, 1, 0}));
+}
+
+TEST(Conversations, AnIdThatBeginsAgainIsAnother) {
+    const TurnName turns[] = {{"s", "a", 0}, {"s", "a", 1}, {"s", "a", 0}, {"s", "a", 1}, {"t", "a", 1}};
+    EXPECT_EQ(conversations_of(turns), (Numbers{0, 0, 1, 1, 2}));
+}
+
+TEST(Conversations, WithoutAnIdEachTurnIsItsOwn) {
+    const TurnName turns[] = {{"s", "", 0}, {"s", "", 1}, {"s", "", 0}};
+    EXPECT_EQ(conversations_of(turns), (Numbers{0, 1, 2}));
+}
+
+TEST(Conversations, OfARunGoByThePlaceInThePromptFile) {
+    // A batch begins the second turn of one conversation after the first of the next.
+    Capture capture;
+    RunStarted started;
+    started.run.id = 1;
+    capture.apply(started);
+    const auto begin = [&](RowId id, int ordinal, const char* name, int turn) {
+        PromptRow prompt;
+        prompt.id = id;
+        prompt.run_id = 1;
+        prompt.ordinal = ordinal;
+        prompt.external_id = name;
+        prompt.turn = turn;
+        capture.apply(PromptStarted{prompt});
+    };
+    begin(1, 0, "a", 0);
+    begin(2, 2, "a", 0);
+    begin(3, 1, "a", 1);
+    begin(4, 3, "a", 1);
+    const Snapshot snapshot = capture.snapshot(1);
+    const Conversations conversations(snapshot, 1);
+    EXPECT_EQ(conversations.count(), 2u);
+    EXPECT_EQ(conversations.of(1), conversations.of(3));
+    EXPECT_EQ(conversations.of(2), conversations.of(4));
+    EXPECT_NE(conversations.of(1), conversations.of(2));
+    EXPECT_FALSE(conversations.of(9));
+    EXPECT_EQ(Conversations(snapshot, 7).count(), 0u);
+}
+
+}  // namespace
+}  // namespace draftscope
