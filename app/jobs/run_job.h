@@ -30,14 +30,17 @@ struct RunReport {
     RowId run_id = 0;
     std::string frontend;
     std::vector<PromptReport> prompts;
-    int pilot_rounds = 0;                 ///< that --tree auto decoded to choose
-    std::vector<TreeForecast> forecasts;  ///< of --tree auto, best first: the first was taken
+    std::size_t planned_prompts = 0;  ///< turns of all conversations, those that a cancelled run left out too
+    int pilot_rounds = 0;             ///< that --tree auto or quick decoded to choose
+    /// Of --tree auto or quick, best first: the first was taken, or by quick none when it does not pay.
+    std::vector<TreeForecast> forecasts;
     TierChoice tier;
     CuptiProbe cupti;  ///< as the run found it; empty text when nothing of CUPTI was asked
     std::optional<kernels::DeviceUse> gpu;  ///< how the run used its GPU; absent on the CPU
     std::optional<ExactCheck> exact;        ///< what --numerics fast changed
     int pinned_workers = 0;                 ///< threads kept on a CPU of their own
     bool cancelled = false;
+    std::string capture;                  ///< the file that was written; "" = none
     std::string storage_error;            ///< the disk filled: what was committed before is kept
     std::vector<LossRow> storage_losses;  ///< rows that the capture file does not have
 };
@@ -45,6 +48,8 @@ struct RunReport {
 struct RunHooks {
     std::function<void(std::string_view piece)> on_text;
     std::function<void(double fraction, const std::string& what)> on_progress;  ///< fraction < 0 = unknown
+    /// Under --tree auto or quick, once it is decided: the config with drafter, head and tree named.
+    std::function<void(const RunConfig& chosen)> on_chosen;
     std::function<void()> on_started;  ///< everything is loaded; decoding begins
     std::string frontend = "cli";
     bool phases = true;  ///< false: no phase is timed (to measure what timing costs)
