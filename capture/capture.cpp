@@ -143,6 +143,7 @@ struct Capture::Applier {
     void operator()(const StepRecord& record) { capture.append_step(record); }
     void operator()(const LiveRound& live) {
         capture.base_.live = live.active ? std::make_shared<const LiveRound>(live) : nullptr;
+        capture.base_.in_flight = live.active ? capture.snapshot_of(live) : nullptr;
     }
     void operator()(const SpansRecorded& recorded) {
         auto at = static_cast<std::uint32_t>(capture.spans_.size());
@@ -156,6 +157,7 @@ struct Capture::Applier {
     void operator()(const RunEnded& ended) {
         Snapshot& base = capture.base_;
         base.live = nullptr;
+        base.in_flight = nullptr;
         const std::ptrdiff_t index =
             index_of(base.runs, ended.run_id, [](const RunRow& row) { return row.id; });
         if (index < 0) return;
@@ -228,6 +230,24 @@ void Capture::append_step(const StepRecord& record) {
     for (const RoundRecord& round : record.rounds) append_round(round, step_index);
     steps_.push_back(std::move(entry));
     base_.live = nullptr;
+    base_.in_flight = nullptr;
+}
+
+/// The round as a step that has ended where the engine is held.
+std::shared_ptr<const Snapshot> Capture::snapshot_of(const LiveRound& live) const {
+    Capture part;
+    part.base_.runs = base_.runs;
+    part.base_.run_end_ns = base_.run_end_ns;
+    part.base_.prompts = base_.prompts;
+    part.base_.vocabs = base_.vocabs;
+    StepRecord record{live.step, {live.partial}, live.spans};
+    RoundRow& round = record.rounds.front().round;
+    record.step.run_id = round.run_id;
+    round.step_id = record.step.id;
+    round.start_ns = record.step.start_ns;
+    round.end_ns = record.step.end_ns;
+    part.append_step(record);
+    return std::make_shared<const Snapshot>(part.snapshot(1));
 }
 
 void Capture::append_round(const RoundRecord& record, std::uint32_t step_index) {

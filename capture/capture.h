@@ -80,8 +80,11 @@ struct Snapshot {
     std::vector<LossRow> losses;
     std::vector<NoteRow> notes;
     std::vector<std::shared_ptr<const Vocab>> vocabs;
-    std::shared_ptr<const LiveRound> live;  ///< null or inactive when nothing is in flight
-    std::string source;                     ///< "" live, else the file's path
+    std::shared_ptr<const LiveRound> live;  ///< null when no round is in flight
+    /// The round in flight as a capture of one step, for whatever shows steps. No statistic counts it: it is
+    /// in none of the tables above. Null when no round is in flight.
+    std::shared_ptr<const Snapshot> in_flight;
+    std::string source;  ///< "" live, else the file's path
 
     const RunRow* run(RowId id) const;
     const PromptRow* prompt(RowId id) const;
@@ -114,6 +117,7 @@ class Capture {
     RowRange append_spans(const std::vector<SpanRow>& spans);
     void append_step(const StepRecord& record);
     void append_late(RowId step_id, std::uint32_t span);
+    std::shared_ptr<const Snapshot> snapshot_of(const LiveRound& live) const;
     void append_round(const RoundRecord& record, std::uint32_t step_index);
 
     Snapshot base_;  ///< the small parts; the tables below are viewed when a snapshot is made

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -55,14 +56,28 @@ struct StepRecord {
     /// Only from a file whose spans stay in it: what all of them add up to.
     std::vector<StepPhaseRow> phases = {};
 };
-/// The round being worked on, shown while the gate holds it (step level, step phase). Never stored.
+/// Where a held engine stands: the phase that ended last and the one that begins next, by id (0 = none).
+struct HoldPoint {
+    enum class Kind { before_prefill, before_round, after_phase, after_level, after_round };
+    Kind kind = Kind::before_round;
+    int round = 0;  ///< of the run, from 1: the one under way, or the next one between rounds
+    int phase_id = 0, level = 0;
+    TimeNs phase_ns = 0;  ///< what the phase that ended took
+    int next_phase_id = 0, next_level = 0;
+    bool operator==(const HoldPoint&) const = default;
+};
+/// The round under way, shown while the gate holds it (step level, step phase). Never stored.
 struct LiveRound {
     bool active = false;
+    StepRow step;  ///< so far: it ends where the engine is held
     RoundRecord partial;
     std::vector<SpanRow> spans;
-    int phase_id = 0;  ///< phase that just ended
-    int level = 0;
+    HoldPoint at;
+    int levels = 0;  ///< depth that its tree can reach
 };
+/// Counter of a run: a stretch in which the gate held the engine. Its time is the start, its value the
+/// length in ns.
+inline constexpr std::string_view pause_counter = "pause_ns";
 struct SpansRecorded {  ///< spans outside steps (prefill), or arriving after their step
     std::vector<SpanRow> spans;
 };

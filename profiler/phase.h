@@ -68,10 +68,14 @@ class RangeListener {
     virtual void close(const SpanEvent& ended) = 0;
 };
 
-/// Told after an outermost scope closed and was recorded (the gate's "step phase").
+/// Told of outermost scopes on the recording thread (the gate's "step phase"). Both may block: neither call's
+/// time is the phase's.
 class PhaseObserver {
   public:
     virtual ~PhaseObserver() = default;
+    /// Before the clock of the scope starts; rows and bytes may be known later only.
+    virtual void phase_begins(const SpanEvent& opening) = 0;
+    /// After the scope was recorded.
     virtual void phase_ended(const SpanEvent& event) = 0;
 };
 
@@ -138,7 +142,9 @@ class PhaseScope {
         event_.bytes = bytes;
         event_.lane = lane;
         event_.round = recorder_.round_;
-        event_.depth = recorder_.depth_++;
+        event_.depth = recorder_.depth_;
+        if (recorder_.observer_ != nullptr && event_.depth == 0) recorder_.observer_->phase_begins(event_);
+        ++recorder_.depth_;
         if (recorder_.listener_ != nullptr) recorder_.listener_->open(event_);
         event_.start_ticks = ticks_now();
     }

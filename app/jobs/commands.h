@@ -10,6 +10,7 @@
 #include "app/jobs/compare_report.h"
 #include "app/jobs/kernel_report.h"
 #include "base/units.h"
+#include "capture/record.h"
 
 /// What the window asks of the jobs and what it may know of them. Plain data: panels include this and
 /// capture/ only.
@@ -139,7 +140,8 @@ struct JobStatus {
     JobState state = JobState::idle;
     std::string activity;     ///< "packing weights", "prompt 3 of 24"
     double progress = -1;     ///< 0..1, < 0 = unknown
-    std::string hold_reason;  ///< while held
+    std::string hold_reason;  ///< while held: "paused", "breakpoint: ..."
+    HoldPoint hold_point;     ///< while held
     std::string error;        ///< last error, one mistake a line; "" = none
     RunConfig config;         ///< of the current or last run
     /// What `--tree quick` or `auto` chose for it: the same with drafter, head and tree named.

@@ -111,6 +111,7 @@ class JobController final : public Controller {
         if (now.state == JobState::running && gate_.holding()) {
             now.state = JobState::held;
             now.hold_reason = gate_.reason();
+            now.hold_point = gate_.point();
         }
         return now;
     }

@@ -648,6 +648,7 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
 
     report.frontend = hooks.frontend;
     if (hooks.on_started) hooks.on_started();
+    gate.set_enabled(false);  // what prepares the run is never held
     if (run.auto_tree) DS_TRY(impl_->choose_tree(run, conversations, gate, hooks, report));
     if (run.auto_tree && hooks.on_chosen) hooks.on_chosen(chosen_config(run));
     DS_TRY(warn_of_overlap(run, conversations));
@@ -666,6 +667,7 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
             return done.error();
         }
     }
+    gate.set_enabled(true);
 
     const RunRow row = impl_->describe_run(run, hooks.frontend, report.tier);
     report.run_id = row.id;

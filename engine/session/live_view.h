@@ -1,5 +1,6 @@
 #pragma once
 
+#include "engine/session/round.h"
 #include "engine/session/session_core.h"
 
 namespace draftscope {
@@ -17,16 +18,23 @@ class LiveView final : public LevelWatcher {
     bool shows(const Sequence& sequence) const { return watched_ == &sequence; }
     /// `tree` stays where it is until the step ends.
     void set_tree(const DraftTree& tree) { shown_ = &tree; }
+    /// The step's rounds are accepted: from here on the target's choices are shown too. They stay where they
+    /// are until the step ends.
+    void set_accepted(std::span<const Round> rounds);
     void end() { watched_ = nullptr; }
 
     bool watching() const override { return core_.gate.paused(); }
     void level_done(int sequence, int level, FunctionRef<DraftTree()> partial) override;
 
   private:
-    void show(Phase phase, int level);
+    void show(const HoldPoint& point);
+    /// The nodes as they are known now: as drafted, then with the target's view.
+    void fill_nodes(RoundRecord& partial) const;
 
     SessionCore& core_;
     const Sequence* watched_ = nullptr;  ///< while a step runs
+    const Round* accepted_ = nullptr;    ///< the watched one's, once accepted
+    std::uint64_t start_ticks_ = 0;      ///< of the step
     DraftTree tree_;                     ///< while it grows, as far as it was shown
     const DraftTree* shown_ = &tree_;
 };

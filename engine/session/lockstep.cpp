@@ -8,7 +8,7 @@
 namespace draftscope {
 
 Status Lockstep::step(std::span<const std::unique_ptr<Sequence>> sequences) {
-    core_.gate.take_paused_ns();
+    core_.take_paused_ns();
     core_.spans.clear();
     core_.phases.set_round(static_cast<std::int32_t>(totals_.steps));
     rounds_.clear();
@@ -20,6 +20,7 @@ Status Lockstep::step(std::span<const std::unique_ptr<Sequence>> sequences) {
     if (status.ok() && !went_there_) status = verify();
     if (status.ok()) {
         accept();
+        live_.set_accepted(rounds_);
         status = commit();
     }
     if (!status.ok()) {
@@ -276,7 +277,7 @@ void Lockstep::record(std::uint64_t start, std::uint64_t end) {
     StepRow row;
     row.start_ns = core_.spans.at(start);
     row.end_ns = core_.spans.at(end);
-    row.paused_ns = core_.gate.take_paused_ns();
+    row.paused_ns = core_.take_paused_ns();
     row.excluded = totals_.steps < core_.options.warmup_steps ? Excluded::warmup
                    : row.paused_ns > 0                        ? Excluded::paused
                    : beside_ns > 0                            ? Excluded::shadow

@@ -84,8 +84,8 @@ std::unique_ptr<Sequence> open_sequence(SessionCore& core, PromptInput prompt, s
 
 Result<std::string> prefill_sequence(SessionCore& core, Sequence& sequence) {
     core.phases.set_round(-1);
-    core.gate.at_round_start();
-    core.gate.take_paused_ns();
+    core.gate.at_round_start(HoldPoint::Kind::before_prefill);
+    core.take_paused_ns();
     core.spans.clear();
     const std::uint64_t start = ticks_now();
     std::uint64_t end = start;
@@ -105,7 +105,7 @@ Result<std::string> prefill_sequence(SessionCore& core, Sequence& sequence) {
         }
         end = ticks_now();
     }
-    sequence.outcome.prefill_ns = core.spans.at(end) - core.spans.at(start);
+    sequence.outcome.prefill_ns = core.spans.at(end) - core.spans.at(start) - core.take_paused_ns();
     sequence.row.prefill_ns = sequence.outcome.prefill_ns;
     core.records.prefill_done();
     if (!status.ok()) {

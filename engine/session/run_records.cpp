@@ -75,18 +75,31 @@ void RunRecords::step(StepRow step, std::vector<RoundRecord> rounds) {
     if (std::exchange(live_shown_, false)) recording_.sink->push(LiveRound{});
 }
 
-void RunRecords::live(RoundRecord partial, Phase phase, int level) {
+void RunRecords::live(LiveRound round) {
     if (!on()) return;
     spans_.collect();
-    partial.round.run_id = recording_.run_id;
-    LiveRound record;
-    record.active = true;
-    record.partial = std::move(partial);
-    record.spans = spans_.rows(recording_.run_id, 0, 0);
-    record.phase_id = static_cast<int>(phase);
-    record.level = level;
-    recording_.sink->push(std::move(record));
+    const RowIds& ids = *recording_.ids;
+    round.active = true;
+    round.step.id = ids.step + 1;
+    round.step.run_id = recording_.run_id;
+    round.step.ordinal = steps_;
+    RoundRow& row = round.partial.round;
+    row.id = ids.round + 1;
+    row.run_id = recording_.run_id;
+    for (NodeRow& node : round.partial.nodes) node.round_id = row.id;
+    for (NodeTopRow& top : round.partial.tops) top.round_id = row.id;
+    round.spans = spans_.rows(recording_.run_id, round.step.id, row.id);
+    recording_.sink->push(std::move(round));
     live_shown_ = true;
+}
+
+void RunRecords::pauses(std::span<const Gate::Pause> pauses) {
+    if (!on()) return;
+    for (const Gate::Pause& pause : pauses) {
+        const TimeNs start = spans_.at(pause.start_ticks);
+        recording_.sink->push(CounterRow{recording_.run_id, start, std::string(pause_counter),
+                                         static_cast<double>(spans_.at(pause.end_ticks) - start)});
+    }
 }
 
 void RunRecords::evaluated(std::vector<HeadEvalRow> rows) {

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include "capture/record.h"
+#include "engine/session/gate.h"
 #include "engine/session/session.h"
 #include "engine/session/span_log.h"
 
@@ -39,8 +41,10 @@ class RunRecords {
     /// Fills in every id, takes the collected spans, and pushes. The spans of a step with several rounds
     /// belong to all of them.
     void step(StepRow step, std::vector<RoundRecord> rounds);
-    /// Shows the round in flight with the spans collected so far.
-    void live(RoundRecord partial, Phase phase, int level);
+    /// Shows the round in flight with the spans collected so far. Ids are those that step and round will
+    /// have.
+    void live(LiveRound round);
+    void pauses(std::span<const Gate::Pause> pauses);
     void evaluated(std::vector<HeadEvalRow> rows);
 
   private:

@@ -43,6 +43,11 @@ struct SessionCore {
         const int d = target.config().hidden;
         return drafter.needs_hidden() ? d : static_cast<int>(drafter.aux_layers().size()) * d;
     }
+    /// Time that the gate held the engine since the last call; the stretches are recorded.
+    TimeNs take_paused_ns() {
+        records.pauses(gate.take_pauses());
+        return gate.take_paused_ns();
+    }
     /// Keeps rows first + rows[i] of the latest forward for the drafter.
     void take_features(Sequence& sequence, int first, std::span<const int> rows) {
         const int d = target.config().hidden;

@@ -103,14 +103,18 @@ void FakeController::compare(const CompareChoice& choice) {
 }
 
 void FakeController::step(int level) {
+    status_.state = JobState::held;
+    status_.hold_reason = "paused";
     if (level < 0) {
         run_->advance(capture_);
-        capture_.apply(LiveRound{});
-    } else {
-        capture_.apply(run_->live_round(level));
+        status_.hold_point = {};
+        status_.hold_point.kind = HoldPoint::Kind::after_round;
+        status_.hold_point.round = run_->rounds();
+        return;
     }
-    status_.state = JobState::held;
-    status_.hold_reason = level < 0 ? "after the round" : fmt::format("after level {}", level);
+    LiveRound live = run_->live_round(level);
+    status_.hold_point = live.at;
+    capture_.apply(live);
 }
 
 void FakeController::advance(int rounds) {

@@ -62,6 +62,10 @@ TimeNs us(double value) {
     return static_cast<TimeNs>(value * 1e3);
 }
 
+int id(Phase phase) {
+    return static_cast<int>(phase);
+}
+
 }  // namespace
 
 SyntheticRun::SyntheticRun(SyntheticOptions options) : options_(std::move(options)), rng_(options_.seed) {
@@ -207,16 +211,17 @@ void SyntheticRun::span(StepRecord& step, RowId round_id, int phase, int level, 
     now_ += us(4 + 9 * rng_.uniform());
 }
 
-void SyntheticRun::add_spans(StepRecord& step, RowId round_id) {
-    const auto id = [](Phase phase) { return static_cast<int>(phase); };
+void SyntheticRun::add_level_spans(StepRecord& step, RowId round_id, int level) {
     const double head_us = options_.head == "full" ? 1900 : 340;
-    for (int level = 0; level < options_.levels; ++level) {
-        const int rows = level == 0 ? 3 : options_.topk;
-        span(step, round_id, id(Phase::backbone), level, level == 0 ? 1250 : 780, rows, 9'400'000);
-        span(step, round_id, id(Phase::head), level, head_us, rows, 9'437'184);
-        span(step, round_id, id(Phase::topk), level, 95, rows, 131'072);
-        if (options_.head != "full") span(step, round_id, id(Phase::gather), level, 22, rows, 4096);
-    }
+    const int rows = level == 0 ? 3 : options_.topk;
+    span(step, round_id, id(Phase::backbone), level, level == 0 ? 1250 : 780, rows, 9'400'000);
+    span(step, round_id, id(Phase::head), level, head_us, rows, 9'437'184);
+    span(step, round_id, id(Phase::topk), level, 95, rows, 131'072);
+    if (options_.head != "full") span(step, round_id, id(Phase::gather), level, 22, rows, 4096);
+}
+
+void SyntheticRun::add_spans(StepRecord& step, RowId round_id) {
+    for (int level = 0; level < options_.levels; ++level) add_level_spans(step, round_id, level);
     span(step, round_id, id(Phase::rerank), 0, 30, options_.nodes, 2048);
     span(step, round_id, id(Phase::verify), 0, rng_.uniform() > 0.93 ? 21'000 : 12'400, options_.nodes,
          138'000'000);
@@ -311,14 +316,28 @@ bool SyntheticRun::advance(Capture& capture) {
 LiveRound SyntheticRun::live_round(int level) {
     LiveRound live;
     live.active = true;
-    live.partial.round.id = next_round_;
-    live.partial.round.run_id = options_.run_id;
-    live.partial.round.prompt_id = prompt_id_;
-    live.level = level;
-    live.phase_id = static_cast<int>(Phase::topk);
-    const Rng saved = rng_;
+    live.levels = options_.levels;
+    RoundRow& round = live.partial.round;
+    round.id = next_round_;
+    round.run_id = options_.run_id;
+    round.prompt_id = prompt_id_;
+    live.at = {HoldPoint::Kind::after_level,      rounds_ + 1, static_cast<int>(Phase::topk), level, us(95),
+               static_cast<int>(Phase::backbone), level + 1};
+    const SyntheticRun saved = *this;
+    live.step.id = next_step_;
+    live.step.run_id = options_.run_id;
+    live.step.ordinal = rounds_;
+    live.step.start_ns = now_;
+    live.step.excluded = Excluded::paused;
+    StepRecord step;
+    step.step = live.step;
+    for (int done = 0; done <= level && done < options_.levels; ++done) add_level_spans(step, round.id, done);
+    live.spans = std::move(step.spans);
+    live.step.end_ns = now_;
+    *this = saved;
+    const Rng rng = rng_;
     add_nodes(live.partial, 0);
-    rng_ = saved;
+    rng_ = rng;
     std::erase_if(live.partial.nodes, [&](const NodeRow& node) { return node.depth > level + 1; });
     for (NodeRow& node : live.partial.nodes) {
         node.target_token_id = no_token;
@@ -326,7 +345,9 @@ LiveRound SyntheticRun::live_round(int level) {
         node.target_rank.reset();
     }
     live.partial.tops.clear();
-    live.partial.round.tree_nodes = static_cast<int>(live.partial.nodes.size());
+    round.tree_nodes = static_cast<int>(live.partial.nodes.size());
+    round.tree_depth = level + 1;
+    round.drafted = round.tree_nodes - 1;
     return live;
 }
 

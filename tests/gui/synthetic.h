@@ -40,6 +40,7 @@ class SyntheticRun {
     StepRecord make_step();
     void add_nodes(RoundRecord& round, int accepted);
     void add_spans(StepRecord& step, RowId round_id);
+    void add_level_spans(StepRecord& step, RowId round_id, int level);
     void span(StepRecord& step, RowId round_id, int phase, int level, double us, int rows, std::int64_t bytes,
               int nesting = 0);
     void add_head_evals(RoundRecord& round);

@@ -84,11 +84,64 @@ TEST(Window, StepsByKeys) {
     EXPECT_EQ(window.app().ui().round, 1u);
 }
 
-TEST(Window, StepFromIdleStartsHeld) {
+TEST(Window, StepFromIdleDoesOneRoundAndHolds) {
     Harness window(quiet());
     EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) { ctx->KeyPress(ImGuiKey_F10); }));
     EXPECT_EQ(window.controller.runs.size(), 1u);
     EXPECT_EQ(window.controller.status().state, JobState::held);
+    EXPECT_EQ(window.app().snapshot().rounds.size(), 1u);
+    EXPECT_EQ(window.app().ui().round, 0u);
+}
+
+TEST(Window, EveryPanelIsInTheRoundUnderWay) {
+    Harness window(quiet());
+    window.controller.submit({CmdStart{}});
+    window.controller.advance(3);
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+        ctx->KeyPress(ImGuiKey_F11);
+        ctx->Yield(3);
+        IM_CHECK(in_flight_selected(window.app().snapshot(), window.app().ui()));
+        ctx->KeyPress(ImGuiKey_Comma);
+        ctx->Yield(2);
+        IM_CHECK_EQ(window.app().ui().round.value_or(99), 2u);
+        // The last cell of the strip is the round under way.
+        const ImRect box = ctx->ItemInfo("//###rounds/**/##cells").RectFull;
+        ctx->MouseMoveToPos(ImVec2(box.Max.x - box.GetWidth() / 8, box.GetCenter().y));
+        ctx->MouseClick();
+        ctx->Yield(2);
+        IM_CHECK(in_flight_selected(window.app().snapshot(), window.app().ui()));
+        ctx->KeyPress(ImGuiKey_F10);
+        ctx->Yield(2);
+    }));
+    EXPECT_FALSE(window.app().ui().in_flight);
+    EXPECT_EQ(window.app().ui().round, 3u);
+}
+
+TEST(Window, ARangeIsLeftByEscapeAndByItsButton) {
+    Harness window(quiet());
+    window.controller.submit({CmdStart{}});
+    window.controller.advance(6);
+    const auto drag = [](ImGuiTestContext* ctx) {
+        ctx->WindowFocus("//###timeline");
+        const ImRect box = ctx->ItemInfo("//###timeline/lanes").RectFull;
+        ctx->MouseMoveToPos(ImVec2(box.Min.x + box.GetWidth() * 0.4f, box.Min.y + 40));
+        ctx->MouseDown();
+        ctx->MouseMoveToPos(ImVec2(box.Min.x + box.GetWidth() * 0.7f, box.Min.y + 40));
+        ctx->MouseUp();
+        ctx->Yield(2);
+    };
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+        drag(ctx);
+        IM_CHECK(window.app().ui().range.has_value());
+        ctx->KeyPress(ImGuiKey_Escape);
+        ctx->Yield(2);
+        IM_CHECK(!window.app().ui().range.has_value());
+        drag(ctx);
+        IM_CHECK(window.app().ui().range.has_value());
+        ctx->ItemClick("//###timeline/x##leave_range");
+        ctx->Yield(2);
+        IM_CHECK(!window.app().ui().range.has_value());
+    }));
 }
 
 TEST(Window, KeysMoveTheSelectionAndEndFollowing) {

@@ -203,6 +203,7 @@ DraftTreeModel build(const Snapshot& snapshot, const RoundView& view) {
     }
     const NodeRow& end = *ordered.rows[static_cast<std::size_t>(last)];
     const bool verified = !view.live || end.target_token_id != no_token;
+    model.growing = !verified;
     int draft_depth = 0;
     for (std::size_t i = 0; i < ordered.rows.size(); ++i) {
         model.nodes.push_back(make_node(snapshot, view, *ordered.rows[i], ordered.parents[i], verified));
@@ -302,6 +303,32 @@ std::vector<float> layout_tree(const std::vector<TreeBox>& boxes) {
     return y;
 }
 
+std::vector<float> layout_growing_tree(const std::vector<TreeBox>& boxes) {
+    std::vector<std::vector<std::size_t>> children(boxes.size());
+    std::vector<std::size_t> level;
+    for (std::size_t i = 0; i < boxes.size(); ++i)
+        if (boxes[i].parent < 0)
+            level.push_back(i);
+        else
+            children[static_cast<std::size_t>(boxes[i].parent)].push_back(i);
+    std::vector<float> y(boxes.size(), 0);
+    std::vector<float> free_from;  // by depth
+    while (!level.empty()) {
+        std::vector<std::size_t> next;
+        for (const std::size_t i : level) {
+            const TreeBox& box = boxes[i];
+            const auto depth = static_cast<std::size_t>(box.depth);
+            if (free_from.size() <= depth) free_from.resize(depth + 1, 0);
+            const float beside_parent = box.parent < 0 ? 0 : y[static_cast<std::size_t>(box.parent)];
+            y[i] = std::max(free_from[depth] + box.rows / 2, beside_parent);
+            free_from[depth] = y[i] + box.rows / 2;
+            next.insert(next.end(), children[i].begin(), children[i].end());
+        }
+        level = std::move(next);
+    }
+    return y;
+}
+
 void arrange_tree(DraftTreeModel& model, float path_rows) {
     const std::size_t n = model.nodes.size();
     std::vector<int> parents(n);
@@ -319,7 +346,7 @@ void arrange_tree(DraftTreeModel& model, float path_rows) {
         boxes.push_back({node.parent < 0 ? -1 : place[static_cast<std::size_t>(node.parent)], node.depth,
                          node.rows, columns});
     }
-    const std::vector<float> y = layout_tree(boxes);
+    const std::vector<float> y = model.growing ? layout_growing_tree(boxes) : layout_tree(boxes);
     model.path_rows = path_rows;
     model.height = 0;
     for (std::size_t i = 0; i < n; ++i) {
@@ -334,6 +361,21 @@ bool is_on_path(const TreeNode& node) {
     return node.kind == TreeNodeKind::root || node.kind == TreeNodeKind::accepted ||
            node.kind == TreeNodeKind::target;
 }
+
+namespace {
+
+/// The most nodes at one depth of the run's newest tree; before the first one as many as the tree has levels.
+float rows_of_level(const Snapshot& snapshot, RowId run_id, int levels) {
+    if (snapshot.rounds.empty() || snapshot.rounds.back().row.run_id != run_id)
+        return static_cast<float>(levels);
+    const std::shared_ptr<const RoundTree> tree = snapshot.tree(snapshot.rounds.size() - 1);
+    std::unordered_map<int, int> nodes;
+    int most = 1;
+    for (const NodeRow& node : tree->nodes) most = std::max(most, ++nodes[node.depth]);
+    return static_cast<float>(most);
+}
+
+}  // namespace
 
 DraftTreeModel build_draft_tree(const Snapshot& snapshot, std::size_t round_index) {
     if (round_index >= snapshot.rounds.size()) {
@@ -372,7 +414,10 @@ DraftTreeModel build_live_draft_tree(const Snapshot& snapshot) {
     view.round = &partial.round;
     for (const NodeRow& node : partial.nodes) view.nodes.push_back(&node);
     for (const NodeTopRow& top : partial.tops) view.tops.push_back(&top);
-    return build(snapshot, view);
+    DraftTreeModel model = build(snapshot, view);
+    model.room_depth = snapshot.live->levels;
+    if (model.growing) model.room_rows = rows_of_level(snapshot, partial.round.run_id, snapshot.live->levels);
+    return model;
 }
 
 std::string box_label(std::string_view quoted) {

@@ -55,11 +55,14 @@ struct DraftTreeModel {
     std::string empty_text;  ///< said instead of a tree when there is none
     std::string headline;    ///< why the round ended where it did, one sentence
     bool live = false;       ///< the round is still in flight
+    bool growing = false;    ///< ... and the target has not chosen yet
     std::vector<TreeNode> nodes;
     std::vector<TreeEdge> edges;
     int max_depth = 0;
     float height = 0;     ///< rows
     float path_rows = 1;  ///< rows kept for each node of the way that the text took
+    int room_depth = 0;   ///< depth that a round in flight can reach: columns are kept for it
+    float room_rows = 0;  ///< rows kept for the levels of a round in flight that are still to come
     int drafted = 0, accepted = 0, committed = 0;
 };
 
@@ -93,5 +96,9 @@ struct TreeBox {
 /// Compact tree layout: the middle of each box in rows. Children keep their order, boxes of one depth do not
 /// overlap, and no edges cross (contours after Reingold and Tilford 1981). Several roots are stacked.
 std::vector<float> layout_tree(const std::vector<TreeBox>& boxes);
+/// Layout of a tree that grows level by level: where a node lies depends on the levels before it and on its
+/// likelier siblings, so nothing moves when another level comes. The first child lies beside its parent,
+/// others below; boxes of one depth do not overlap, and no edges cross.
+std::vector<float> layout_growing_tree(const std::vector<TreeBox>& boxes);
 
 }  // namespace draftscope

@@ -58,7 +58,7 @@ std::string steps_caption(const Snapshot& snapshot, RowId run_id, std::int64_t c
         if (step.run_id == run_id) ++by_reason[static_cast<std::size_t>(step.excluded) % 4];
     }
     std::string text = counted == 0 ? std::string("no step counts yet") : format_count(counted, "step");
-    if (in_range) text += " in the range";
+    if (in_range) text += " in the range (Esc leaves it)";
     std::string excluded;
     const auto add = [&](Excluded why, const char* what) {
         const std::int64_t n = by_reason[static_cast<std::size_t>(why)];
@@ -161,6 +161,11 @@ PhaseTableRow table_row(const PhaseStats& stats, const std::optional<double>& pr
 bool is_head_phase(int phase_id) {
     const int top = phase_row(phase_id).parent_id != 0 ? phase_row(phase_id).parent_id : phase_id;
     return top == router_phase_id || top == head_phase_id || top == topk_phase_id || top == gather_phase_id;
+}
+
+void append_bars(PhaseBars& bars, const PhaseBars& more) {
+    bars.bars.insert(bars.bars.end(), more.bars.begin(), more.bars.end());
+    bars.tallest_ns = std::max(bars.tallest_ns, more.tallest_ns);
 }
 
 StepWindow step_window(const Snapshot& snapshot, RowId run_id, std::optional<std::size_t> selected_step,

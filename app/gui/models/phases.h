@@ -67,6 +67,8 @@ struct PhasesModel {
     std::vector<CategoryShare> categories;  ///< empty unless there are at least two
 };
 
+/// Puts `more` behind `bars`.
+void append_bars(PhaseBars& bars, const PhaseBars& more);
 /// Steps [first, last) of one run as at most `max_bars` bars; steps of other runs in between are skipped.
 PhaseBars build_phase_bars(const Snapshot& snapshot, RowId run_id, std::size_t first, std::size_t last,
                            int max_bars);

@@ -77,6 +77,33 @@ AcceptanceModel build_acceptance(const RoundsModel& rounds, const Snapshot& snap
     return model;
 }
 
+std::string nothing_counts(const AcceptanceModel& model, bool in_range) {
+    if (model.left_out == 0) return in_range ? "No round lies in the range." : "No round has ended yet.";
+    return fmt::format("No round counts yet: {} {} warm-up, paused, calibration or cut at the end.",
+                       model.left_out, model.left_out == 1 ? "is" : "are");
+}
+
+std::optional<RoundCell> cell_in_flight(const RoundsModel& model, const Snapshot& snapshot,
+                                        const UiState& ui) {
+    const Snapshot* flight = round_in_flight(snapshot, ui);
+    if (flight == nullptr) return std::nullopt;
+    const RoundRow& row = flight->rounds[0].row;
+    RoundCell cell;
+    cell.index = snapshot.rounds.size();
+    cell.ordinal = static_cast<int>(model.cells.size()) + 1;
+    cell.accepted = row.accepted;
+    cell.depth = row.tree_depth;
+    cell.excluded = Excluded::paused;
+    set_dominant(cell, step_phases(*flight, 0));
+    return cell;
+}
+
+std::string describe_in_flight(const RoundCell& cell, const Snapshot& flight) {
+    const RoundRow& row = flight.rounds[0].row;
+    return fmt::format("Round {}, under way: {} drafted down to depth {}; {:.2f} ms so far", cell.ordinal,
+                       row.drafted, row.tree_depth, milliseconds(cell.step_ns));
+}
+
 std::string describe_round(const RoundCell& cell) {
     std::string text = fmt::format("Round {}: {} of {} accepted, {} committed; {:.2f} ms", cell.ordinal,
                                    cell.accepted, cell.depth, cell.committed, milliseconds(cell.step_ns));

@@ -46,6 +46,15 @@ struct AcceptanceModel {
 AcceptanceModel build_acceptance(const RoundsModel& rounds, const Snapshot& snapshot,
                                  const std::optional<TimeRange>& range);
 
+/// Why the charts are empty: "No round counts yet: 3 are warm-up, paused or clipped." Only without rounds.
+std::string nothing_counts(const AcceptanceModel& model, bool in_range);
+
+/// The round under way as a cell after those of `model`; absent when there is none. No statistic has it.
+std::optional<RoundCell> cell_in_flight(const RoundsModel& model, const Snapshot& snapshot,
+                                        const UiState& ui);
+/// "Round 13, under way: 6 drafted down to depth 2; 1.31 ms so far"
+std::string describe_in_flight(const RoundCell& cell, const Snapshot& flight);
+
 /// "Round 12: 3 of 3 accepted, 4 committed; 18.2 ms, verify 61 %"
 std::string describe_round(const RoundCell& cell);
 

@@ -50,37 +50,71 @@ void set_speedup(const Snapshot& snapshot, const RunRow& run, HeaderNumbers& num
     }
 }
 
+/// A run that only loads or reads its prompt leaves what is shown where it is.
+bool takes_over(const Snapshot& snapshot, RowId run_id, RowId shown) {
+    const RunRow* run = snapshot.run(run_id);
+    const bool under_way = snapshot.in_flight != nullptr && !snapshot.in_flight->rounds.empty() &&
+                           snapshot.in_flight->rounds[0].row.run_id == run_id;
+    return under_way || rounds_of_run(snapshot, run_id).size() > 0 ||
+           rounds_of_run(snapshot, shown).size() == 0 || (run != nullptr && run->ended != RunEnd::live);
+}
+
 }  // namespace
 
 RoundSpan rounds_of_run(const Snapshot& snapshot, RowId run_id) {
     return {first_round_at_or_after(snapshot, run_id), first_round_at_or_after(snapshot, run_id + 1)};
 }
 
+const Snapshot* round_in_flight(const Snapshot& snapshot, const UiState& ui) {
+    const Snapshot* flight = snapshot.in_flight.get();
+    if (flight == nullptr || flight->rounds.empty()) return nullptr;
+    return flight->rounds[0].row.run_id == ui.run_id ? flight : nullptr;
+}
+
 void sync_selection(const Snapshot& snapshot, UiState& ui) {
     const RowId newest = snapshot.runs.empty() ? 0 : snapshot.runs.back().id;
     const bool replaced = ui.source != snapshot.source || snapshot.run(ui.run_id) == nullptr;
-    if (replaced || newest != ui.newest_run) {
+    if (replaced || (newest != ui.newest_run && takes_over(snapshot, newest, ui.run_id))) {
         ui.source = snapshot.source;
         ui.newest_run = newest;
         ui.run_id = newest;
         ui.round.reset();
+        ui.in_flight = false;
         ui.range.reset();
         ui.follow = true;
     }
     const RoundSpan rounds = rounds_of_run(snapshot, ui.run_id);
+    if (round_in_flight(snapshot, ui) != nullptr && (ui.follow || ui.in_flight)) {
+        ui.select_in_flight();
+        return;
+    }
+    ui.in_flight = false;
     if (rounds.size() == 0)
         ui.round.reset();
     else if (ui.follow || !ui.round || *ui.round < rounds.first || *ui.round >= rounds.end)
         ui.round = rounds.end - 1;
 }
 
+std::string round_position(const Snapshot& snapshot, const UiState& ui) {
+    const RoundSpan rounds = rounds_of_run(snapshot, ui.run_id);
+    if (in_flight_selected(snapshot, ui)) return fmt::format("Round {} under way", rounds.size() + 1);
+    if (!ui.round || rounds.size() == 0) return "No round yet";
+    return fmt::format("Round {} of {}", *ui.round - rounds.first + 1, rounds.size());
+}
+
 void step_selection(const Snapshot& snapshot, UiState& ui, int delta) {
     const RoundSpan rounds = rounds_of_run(snapshot, ui.run_id);
+    const bool under_way = round_in_flight(snapshot, ui) != nullptr;
     if (rounds.size() == 0) return;
-    const auto last = static_cast<std::ptrdiff_t>(rounds.end) - 1;
-    const auto from = static_cast<std::ptrdiff_t>(ui.round.value_or(rounds.end - 1));
-    const std::ptrdiff_t to = std::clamp(from + delta, static_cast<std::ptrdiff_t>(rounds.first), last);
-    ui.select_round(static_cast<std::size_t>(to), rounds.end);
+    const auto last = static_cast<std::ptrdiff_t>(rounds.end) - (under_way ? 0 : 1);
+    const std::ptrdiff_t from =
+        ui.in_flight ? last : static_cast<std::ptrdiff_t>(ui.round.value_or(rounds.end - 1));
+    const auto to =
+        static_cast<std::size_t>(std::clamp(from + delta, static_cast<std::ptrdiff_t>(rounds.first), last));
+    if (to == rounds.end)
+        ui.select_in_flight();
+    else
+        ui.select_round(to, rounds.end);
 }
 
 RowId watched_prompt(const Snapshot& snapshot, const UiState& ui) {
@@ -93,6 +127,7 @@ RowId watched_prompt(const Snapshot& snapshot, const UiState& ui) {
 void select_run(const Snapshot& snapshot, UiState& ui, RowId run_id) {
     ui.run_id = run_id;
     ui.round.reset();
+    ui.in_flight = false;
     ui.range.reset();
     ui.follow = run_id == ui.newest_run;
     sync_selection(snapshot, ui);

@@ -14,11 +14,22 @@ struct RoundSpan {
 };
 RoundSpan rounds_of_run(const Snapshot& snapshot, RowId run_id);
 
-/// Brings the selection in line with a new snapshot. A run that appears, or another file, takes the selection
-/// and turns following on; while following, the newest round of the run is selected.
+/// The round under way of the run that is selected, as a capture of one step; null = none.
+const Snapshot* round_in_flight(const Snapshot& snapshot, const UiState& ui);
+/// Is the round under way selected?
+inline bool in_flight_selected(const Snapshot& snapshot, const UiState& ui) {
+    return ui.in_flight && round_in_flight(snapshot, ui) != nullptr;
+}
+
+/// Brings the selection in line with a new snapshot. Another file, or a run that has something to show (a
+/// round, one under way, or its end), takes the selection and turns following on; while following, the newest
+/// round of the run is selected, which is the one under way where there is one.
 void sync_selection(const Snapshot& snapshot, UiState& ui);
 
-/// Moves by `delta` rounds inside the run, clipped; ends following unless it arrives at the newest.
+/// "Round 3 of 12", "Round 13 under way", "No round yet".
+std::string round_position(const Snapshot& snapshot, const UiState& ui);
+
+/// Moves by `delta` rounds inside the run, the one under way last, clipped. Going back ends following.
 void step_selection(const Snapshot& snapshot, UiState& ui, int delta);
 void select_run(const Snapshot& snapshot, UiState& ui, RowId run_id);
 /// Prompt of the selected round of a live run with several sequences in lockstep, while the selection does

@@ -110,27 +110,6 @@ TimelineView zoom_view(const TimelineView& view, double factor, double at, TimeN
     return out;
 }
 
-TimeNs tick_step(TimeNs span, int marks) {
-    const double wanted = static_cast<double>(std::max<TimeNs>(span, 1)) / std::max(marks, 1);
-    double step = 1;
-    while (step * 10 <= wanted) step *= 10;
-    for (const double factor : {1.0, 2.0, 5.0, 10.0})
-        if (step * factor >= wanted) return static_cast<TimeNs>(step * factor);
-    return static_cast<TimeNs>(step * 10);
-}
-
-std::string duration_text(TimeNs ns) {
-    const double value = static_cast<double>(ns), size = std::abs(value);
-    if (size < 1e3) return fmt::format("{} ns", ns);
-    const auto scaled = [](double v, const char* unit) {
-        const double a = std::abs(v);
-        return fmt::format("{:.{}f} {}", v, a < 9.995 ? 2 : a < 99.95 ? 1 : 0, unit);
-    };
-    if (size < 999.5e3) return scaled(value * 1e-3, "us");
-    if (size < 999.5e6) return scaled(value * 1e-6, "ms");
-    return scaled(value * 1e-9, "s");
-}
-
 std::optional<std::size_t> find_step(const Snapshot& snapshot, RowId step_id) {
     return find_by_id(snapshot.steps, step_id, [](const StepEntry& entry) { return entry.row.id; });
 }
@@ -168,11 +147,15 @@ std::string level_name(int level) {
 }
 
 std::vector<std::string> describe_interval(const Snapshot& snapshot, const TimelineLane& lane,
-                                           const TimelineRow& row, std::size_t index) {
+                                           const TimelineRow& row, std::size_t index, const FoldedAxis& axis,
+                                           const AxisOrigin& origin) {
     const std::uint32_t source = row.source(index);
-    const TimeNs length = row.end(index) - row.start(index);
+    const TimeNs start = row.start(index), length = row.end(index) - start;
+    const TimeNs offset = axis.busy(origin.time, start), held = axis.paused(start, row.end(index));
     const std::string when =
-        fmt::format("{} from {}", duration_text(length), duration_text(row.start(index)));
+        fmt::format("{}{}, at {} {}", duration_text(length - held),
+                    held > 0 ? fmt::format(" ({} paused left out)", duration_text(held)) : "",
+                    offset_text(offset, length / 1000, offset), origin.text);
     if (lane.kind == LaneKind::steps) {
         const StepRow& step = snapshot.steps[source].row;
         std::vector<std::string> lines = {fmt::format("step {}", step.ordinal + 1), when};

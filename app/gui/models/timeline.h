@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "app/gui/models/timeline_axis.h"
 #include "capture/capture.h"
 
 /// What the Timeline panel draws: the part of a run's lanes (capture/timeline_lanes.h) that one view needs.
@@ -50,17 +51,13 @@ std::optional<std::size_t> interval_at(const TimelineRow& row, TimeNs t, TimeNs 
 
 /// Zooms by `factor` (< 1 = in) so that the time under `at` (0..1 of the width) stays where it is.
 TimelineView zoom_view(const TimelineView& view, double factor, double at, TimeNs least_span_ns);
-/// Round distance between time marks so that about `marks` fit.
-TimeNs tick_step(TimeNs span, int marks);
-/// "12.5 ms", "800 us": three significant digits.
-std::string duration_text(TimeNs ns);
-
 /// What a draft level is called: level 0 is the catch-up forward.
 std::string level_name(int level);
 
-/// Lines for the tooltip of an interval.
+/// Lines for the tooltip of an interval: its times as the axis counts them.
 std::vector<std::string> describe_interval(const Snapshot& snapshot, const TimelineLane& lane,
-                                           const TimelineRow& row, std::size_t index);
+                                           const TimelineRow& row, std::size_t index,
+                                           const FoldedAxis& axis = {}, const AxisOrigin& origin = {});
 /// Round to select when the interval is clicked: index into Snapshot::rounds.
 std::optional<std::size_t> round_of_interval(const Snapshot& snapshot, const TimelineLane& lane,
                                              const TimelineRow& row, std::size_t index);

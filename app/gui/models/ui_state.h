@@ -21,7 +21,8 @@ struct TimeRange {
 
 struct UiState {
     RowId run_id = 0;                  ///< selected run; 0 while there is none
-    std::optional<std::size_t> round;  ///< selected round, index into Snapshot::rounds
+    std::optional<std::size_t> round;  ///< selected round, index into Snapshot::rounds; none with `in_flight`
+    bool in_flight = false;            ///< the round under way is selected, Snapshot::in_flight
     bool follow = true;                ///< the selection stays on the newest round
     std::optional<TimeRange> range;    ///< set by dragging in the timeline; panels limit their tables to it
     TokenId hovered_token =
@@ -35,10 +36,15 @@ struct UiState {
     RowId newest_run = 0;  ///< last run that took over the selection when it appeared
     std::string source;    ///< of the snapshot that the selection belongs to
 
-    /// A person chose a round: following ends unless it is the newest.
+    /// A person chose a finished round: following ends unless it is the newest.
     void select_round(std::size_t index, std::size_t round_count) {
+        follow = index + 1 == round_count && follow && !in_flight;
         round = index;
-        follow = index + 1 == round_count && follow;
+        in_flight = false;
+    }
+    void select_in_flight() {
+        round.reset();
+        in_flight = true;
     }
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/gui/models/selection.h"
 #include "app/gui/panels/rebuild.h"
 
 namespace draftscope {
@@ -16,6 +17,7 @@ struct TreeMemory {
     bool moved = false;                   ///< the user chose the view; until then it follows the window
     ImVec2 scale{0, 0};                   ///< pixels per column and per row
     ImVec2 origin{0, 0};                  ///< of the tree's top left, from the canvas' corner
+    float rows = 0;                       ///< most that a round in flight has had, or is expected to have
     std::optional<std::size_t> selected;  ///< index into model.nodes
 };
 
@@ -32,18 +34,27 @@ constexpr float most_path_rows = 40;
 void fit(TreeMemory& memory, const Canvas& canvas, float em) {
     const float width = canvas.max.x - canvas.min.x - 1.2f * em;
     const float height = canvas.max.y - canvas.min.y - canvas.header - 1.0f * em;
-    const auto columns = static_cast<float>(memory.model.max_depth + 1);
+    const DraftTreeModel& model = memory.model;
+    const auto columns = static_cast<float>(std::max(model.max_depth, model.room_depth) + 1);
     memory.scale.x = std::min(width / columns, 13 * em);
-    // Labels of the followed path keep their size where rows are lower: they get more rows instead.
-    for (int i = 0; i < 5; ++i) {
-        memory.scale.y = std::min(height / std::max(memory.model.height, 1.0f), 2.8f * em);
+    const auto scale_rows = [&] {
+        if (model.growing) memory.rows = std::max({memory.rows, model.height, model.room_rows});
+        memory.scale.y = std::min(height / std::max({memory.rows, model.height, 1.0f}), 2.8f * em);
+    };
+    if (!model.growing) memory.rows = 0;
+    scale_rows();
+    // Labels of the followed path keep their size where rows are lower: they get more rows instead. A growing
+    // tree has no such path.
+    for (int i = 0; i < 5 && !model.growing; ++i) {
+        scale_rows();
         const float rows = std::clamp(path_box * em / memory.scale.y, 1.0f, most_path_rows);
-        if (std::abs(rows - memory.model.path_rows) < 0.05f * rows) break;
+        if (std::abs(rows - model.path_rows) < 0.05f * rows) break;
         arrange_tree(memory.model, rows);
     }
     memory.origin.x = 0.6f * em;
-    const float used = memory.scale.y * memory.model.height;
-    memory.origin.y = canvas.header + 0.5f * em + std::max(0.0f, (height - used) / 2);
+    memory.origin.y = canvas.header + 0.5f * em;
+    // A tree that grows hangs from the top, where later levels do not move it.
+    if (!model.growing) memory.origin.y += std::max(0.0f, (height - memory.scale.y * model.height) / 2);
 }
 
 ImVec2 position(const TreeMemory& memory, const Canvas& canvas, const TreeNode& node) {
@@ -190,7 +201,7 @@ void draw_edge(const Canvas& canvas, const Style& style, const TreeMemory& memor
 
 void draw_columns(const Canvas& canvas, const Style& style, const TreeMemory& memory) {
     const float size = 0.8f * style.em;
-    for (int depth = 0; depth <= memory.model.max_depth; ++depth) {
+    for (int depth = 0; depth <= std::max(memory.model.max_depth, memory.model.room_depth); ++depth) {
         const float x = canvas.min.x + memory.origin.x + static_cast<float>(depth) * memory.scale.x;
         if (x > canvas.max.x || x + memory.scale.x < canvas.min.x) continue;
         const std::string text = depth == 0 ? "root" : fmt::format("depth {}", depth);
@@ -358,7 +369,7 @@ void draw_draft_tree(PanelContext& context) {
     TreeMemory& memory = context.memory.get<TreeMemory>();
     const Snapshot& snapshot = context.snapshot;
     const Style& style = context.style;
-    const bool live = context.status.state == JobState::held && snapshot.live && snapshot.live->active;
+    const bool live = in_flight_selected(snapshot, context.ui);
     const std::uint64_t key = live ? ~std::uint64_t{0} : context.ui.round.value_or(~std::size_t{0} - 1);
     if (memory.rebuild.needed(context, key))
         memory.rebuild.run(context, key, [&] {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/gui/models/selection.h"
 #include "app/gui/models/timeline.h"
 #include "app/gui/panels/shared_phases.h"
 #include "app/gui/panels/widgets.h"
@@ -17,6 +18,7 @@ namespace {
 struct PhasesMemory {
     Rebuild bars_rebuild;
     PhaseBars bars;
+    bool in_flight = false;  ///< the last bar is the round under way
 };
 
 void swatch(const Style& style, const PhaseTableRow& row) {
@@ -179,20 +181,25 @@ void draw_categories(const Style& style, const PhasesModel& model) {
     ImGui::EndTable();
 }
 
-void bar_tooltip(const Style& style, const Snapshot& snapshot, const PhaseBar& bar) {
+void bar_tooltip(const Style& style, const Snapshot& snapshot, const PhaseBar& bar, bool in_flight) {
     if (!ImGui::BeginTooltip()) return;
     const int first = snapshot.steps[bar.first_step].row.ordinal + 1;
     ImGui::PushFont(style.ui_bold, 0);
-    if (bar.steps == 1)
+    if (in_flight)
+        ImGui::Text("step %d, under way: %s so far", first,
+                    duration_text(static_cast<TimeNs>(bar.step_ns)).c_str());
+    else if (bar.steps == 1)
         ImGui::Text("step %d: %s", first, duration_text(static_cast<TimeNs>(bar.step_ns)).c_str());
     else
         ImGui::Text("mean of %u steps from %d: %s", bar.steps, first,
                     duration_text(static_cast<TimeNs>(bar.step_ns)).c_str());
     ImGui::PopFont();
     if (bar.steps > 1) ImGui::Text("slowest %s", duration_text(static_cast<TimeNs>(bar.slowest_ns)).c_str());
-    ImGui::Text("%s accepted in %s", format_count(bar.accepted, "draft token").c_str(),
-                format_count(bar.rounds, "round").c_str());
-    if (bar.excluded > 0) ImGui::Text("%u of them not in the statistics", bar.excluded);
+    if (!in_flight)
+        ImGui::Text("%s accepted in %s", format_count(bar.accepted, "draft token").c_str(),
+                    format_count(bar.rounds, "round").c_str());
+    if (bar.excluded > 0 && bar.steps > 1) ImGui::Text("%u of them not in the statistics", bar.excluded);
+    if (bar.excluded > 0 && bar.steps == 1) ImGui::TextUnformatted("not in the statistics");
     for (const PhaseRow& phase : phase_rows) {
         const double ns = bar.part_ns[static_cast<std::size_t>(phase.id)];
         if (ns <= 0) continue;
@@ -258,11 +265,19 @@ void draw_bars(PanelContext& context, PhasesMemory& memory, float height) {
         const PhaseBar& bar = bars.bars[i];
         const float x = min.x + pitch * static_cast<float>(i);
         draw_bar(style, bar, {x, min.y}, {x + pitch - gap, max.y}, bars.tallest_ns);
-        if (selected_step && *selected_step >= bar.first_step && *selected_step < bar.first_step + bar.steps)
+        const bool in_flight = memory.in_flight && i + 1 == bars.bars.size();
+        const bool selected = in_flight ? in_flight_selected(context.snapshot, context.ui)
+                                        : selected_step && *selected_step >= bar.first_step &&
+                                              *selected_step < bar.first_step + bar.steps;
+        if (selected)
             ImGui::GetWindowDrawList()->AddRect({x - 1, min.y}, {x + pitch - gap + 1, max.y + 1},
                                                 to_im(style.colours.accent), 0, 1.5f);
         if (!ImGui::IsItemHovered() || mouse < x || mouse >= x + pitch) continue;
-        bar_tooltip(style, context.snapshot, bar);
+        bar_tooltip(style, in_flight ? *context.snapshot.in_flight : context.snapshot, bar, in_flight);
+        if (in_flight) {
+            if (ImGui::IsMouseClicked(ImGuiMouseButton_Left)) context.ui.select_in_flight();
+            continue;
+        }
         const RowRange rounds = context.snapshot.steps[bar.first_step].rounds;
         if (ImGui::IsMouseClicked(ImGuiMouseButton_Left) && rounds.count > 0)
             context.ui.select_round(rounds.first, context.snapshot.rounds.size());
@@ -311,12 +326,17 @@ void draw_phases(PanelContext& context) {
     const float width = ImGui::GetContentRegionAvail().x;
     const int room = std::max(static_cast<int>(width - 3.2f * style.em) / 6, 8);
     const StepWindow window = window_of(context, static_cast<std::size_t>(room));
+    const std::size_t all_steps = context.snapshot.steps.size();
     const std::uint64_t bars_key =
         run_key * 1000003u + window.first * 8191u + window.last * 31u + static_cast<std::uint64_t>(room);
     if (memory.bars_rebuild.needed(context, bars_key))
         memory.bars_rebuild.run(context, bars_key, [&] {
             memory.bars =
                 build_phase_bars(context.snapshot, context.ui.run_id, window.first, window.last, room);
+            const Snapshot* flight = round_in_flight(context.snapshot, context.ui);
+            memory.in_flight = flight != nullptr && window.last == all_steps;
+            if (memory.in_flight)
+                append_bars(memory.bars, build_phase_bars(*flight, context.ui.run_id, 0, 1, 1));
         });
     ImGui::PushStyleVar(ImGuiStyleVar_CellPadding, {ImGui::GetStyle().CellPadding.x, 0.06f * style.em});
     const float line = 0.9f * ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y;

@@ -67,11 +67,13 @@ void draw_line(const Style& style, ImDrawList* list, ImVec2 at, float width, con
     right(fmt::format("{:.1f} %", 100 * line.ns / std::max(whole, 1.0)), at.x + width - 0.3f * style.em);
 }
 
-std::string title(const Snapshot& snapshot, const PhaseBar& bar, std::size_t step_index) {
+std::string title(const Snapshot& snapshot, const PhaseBar& bar, std::size_t step_index, bool in_flight) {
     const StepRow& step = snapshot.steps[step_index].row;
     std::string text =
-        fmt::format("step {}: {}", step.ordinal + 1, duration_text(static_cast<TimeNs>(bar.step_ns)));
+        fmt::format("step {}: {}{}", step.ordinal + 1, duration_text(static_cast<TimeNs>(bar.step_ns)),
+                    in_flight ? " so far" : "");
     if (step.paused_ns > 0) text += fmt::format(" + {} paused", duration_text(step.paused_ns));
+    if (in_flight) return text + ", under way";
     if (step.excluded != Excluded::no) text += fmt::format(", not counted ({})", to_text(step.excluded));
     return text;
 }
@@ -82,16 +84,17 @@ float round_phases_height(const Style& style) {
     return 1.5f * style.em + static_cast<float>(most_lines) * line_height(style);
 }
 
-void draw_round_phases(PanelContext& context, std::size_t step_index, ImVec2 size) {
+void draw_round_phases(PanelContext& context, const Snapshot& snapshot, std::size_t step_index, ImVec2 size) {
     RoundPhasesMemory& memory = context.memory.get<RoundPhasesMemory>();
     const Style& style = context.style;
     memory.median_ns.fill(0);
     for (const PhaseTableRow& row : shared_phases(context).rows)
         memory.median_ns[static_cast<std::size_t>(row.phase_id)] = row.median_us * 1e3;
-    if (memory.bar_rebuild.needed(context, step_index))
-        memory.bar_rebuild.run(context, step_index, [&] {
-            memory.bars =
-                build_phase_bars(context.snapshot, context.ui.run_id, step_index, step_index + 1, 1);
+    const bool in_flight = &snapshot != &context.snapshot;
+    const std::uint64_t key = in_flight ? ~std::uint64_t{0} : step_index;
+    if (memory.bar_rebuild.needed(context, key))
+        memory.bar_rebuild.run(context, key, [&] {
+            memory.bars = build_phase_bars(snapshot, context.ui.run_id, step_index, step_index + 1, 1);
         });
     const ImVec2 at = ImGui::GetCursorScreenPos();
     ImGui::Dummy(size);
@@ -99,19 +102,19 @@ void draw_round_phases(PanelContext& context, std::size_t step_index, ImVec2 siz
     const PhaseBar& bar = memory.bars.bars.front();
     ImDrawList* list = ImGui::GetWindowDrawList();
     list->PushClipRect(at, {at.x + size.x, at.y + size.y}, true);
-    const std::string heading = title(context.snapshot, bar, step_index);
+    const std::string heading = title(snapshot, bar, step_index, in_flight);
     list->AddText(style.ui_bold, 0.9f * style.em, at, to_im(style.colours.text), heading.c_str());
     const float heading_width = style.ui_bold->CalcTextSizeA(0.9f * style.em, 1e9f, 0, heading.c_str()).x;
-    const char* key = context.ui.range ? "| median in the range" : "| median of the run";
-    float key_width = style.ui->CalcTextSizeA(0.8f * style.em, 1e9f, 0, key).x;
+    const char* legend = context.ui.range ? "| median in the range" : "| median of the run";
+    float legend_width = style.ui->CalcTextSizeA(0.8f * style.em, 1e9f, 0, legend).x;
     const float free = size.x - heading_width - 1.3f * style.em;
-    if (key_width > free) {
-        key = "| median";
-        key_width = style.ui->CalcTextSizeA(0.8f * style.em, 1e9f, 0, key).x;
+    if (legend_width > free) {
+        legend = "| median";
+        legend_width = style.ui->CalcTextSizeA(0.8f * style.em, 1e9f, 0, legend).x;
     }
-    if (key_width <= free)
-        list->AddText(style.ui, 0.8f * style.em, {at.x + size.x - key_width - 0.3f * style.em, at.y},
-                      to_im(style.colours.text_dim), key);
+    if (legend_width <= free)
+        list->AddText(style.ui, 0.8f * style.em, {at.x + size.x - legend_width - 0.3f * style.em, at.y},
+                      to_im(style.colours.text_dim), legend);
     const auto room =
         static_cast<std::size_t>(std::max((size.y - 1.4f * style.em) / line_height(style), 0.0f));
     const std::vector<Line> lines = lines_of(memory, bar, room);

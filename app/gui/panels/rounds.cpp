@@ -23,15 +23,23 @@ constexpr float cursor_room = 0.85f;  ///< below the cells, in text sizes
 struct RoundsMemory {
     std::uint64_t data_key = 0;
     RoundsModel model;
+    std::optional<RoundCell> in_flight;
     AcceptanceModel acceptance;
     std::optional<TimeRange> range;
     std::optional<std::size_t> shown;
+
+    std::size_t cells() const { return model.cells.size() + (in_flight ? 1 : 0); }
+    const RoundCell& cell(std::size_t i) const {
+        return i < model.cells.size() ? model.cells[i] : *in_flight;
+    }
+    int tallest() const { return std::max(model.tallest, in_flight ? in_flight->depth : 0); }
 };
 
 void rebuild(PanelContext& c, RoundsMemory& memory) {
     const bool stale = memory.data_key != c.ui.data_key || memory.model.run_id != c.ui.run_id;
     if (stale) {
         update_rounds(memory.model, c.snapshot, c.ui.run_id);
+        memory.in_flight = cell_in_flight(memory.model, c.snapshot, c.ui);
         memory.data_key = c.ui.data_key;
     }
     if (stale || memory.range != c.ui.range) {
@@ -82,10 +90,11 @@ void scroll_to_selected(RoundsMemory& memory, std::size_t selected, float cell, 
     if (x < ImGui::GetScrollX() || x + cell > ImGui::GetScrollX() + room) ImGui::SetScrollX(x - room * 0.8f);
 }
 
-void draw_phase_legend(const Style& style, const RoundsModel& model) {
+void draw_phase_legend(const Style& style, const RoundsMemory& memory) {
     std::array<bool, max_phases> used{};
     bool excluded = false;
-    for (const RoundCell& cell : model.cells) {
+    for (std::size_t i = 0; i < memory.cells(); ++i) {
+        const RoundCell& cell = memory.cell(i);
         used[static_cast<std::size_t>(cell.dominant_phase)] = true;
         excluded |= cell.excluded != Excluded::no;
     }
@@ -105,22 +114,22 @@ void draw_phase_legend(const Style& style, const RoundsModel& model) {
 }
 
 /// Height of the cells' area and how it is cut; the same for the scale at the left and the strip.
-Strip make_strip(const Style& style, const RoundsModel& model, ImVec2 min, float room, float height) {
-    const auto count = static_cast<float>(model.cells.size());
+Strip make_strip(const Style& style, const RoundsMemory& memory, ImVec2 min, float room, float height) {
+    const auto count = static_cast<float>(memory.cells());
     const float pitch = std::clamp(std::floor(room / std::max(count, 1.0f)), std::floor(style.em * 0.55f),
                                    std::floor(style.em * 1.6f));
     const bool scrolls = pitch * count > room;
     const float cells = std::max(
         height - style.em * cursor_room - (scrolls ? ImGui::GetStyle().ScrollbarSize : 0), style.em * 0.5f);
-    return {min, pitch, cells, cells / (static_cast<float>(model.tallest) + 0.6f)};
+    return {min, pitch, cells, cells / (static_cast<float>(memory.tallest()) + 0.6f)};
 }
 
 /// Accepted counts as a scale, with lines across.
-void draw_scale(const Style& style, const RoundsModel& model, const Strip& strip, float room) {
+void draw_scale(const Style& style, int tallest, const Strip& strip, float room) {
     ImDrawList* list = ImGui::GetWindowDrawList();
     const float bottom = strip.min.y + strip.height, x = strip.min.x - style.em * 0.4f;
-    const int every = strip.unit >= ImGui::GetTextLineHeight() ? 1 : model.tallest > 1 ? model.tallest : 1;
-    for (int count = 0; count <= model.tallest; ++count) {
+    const int every = strip.unit >= ImGui::GetTextLineHeight() ? 1 : std::max(tallest, 1);
+    for (int count = 0; count <= tallest; ++count) {
         const float y = bottom - strip.unit * (static_cast<float>(count) + 0.35f);
         list->AddLine(ImVec2(strip.min.x, y), ImVec2(strip.min.x + room, y),
                       to_im(style.colours.line, 0.45f));
@@ -132,43 +141,51 @@ void draw_scale(const Style& style, const RoundsModel& model, const Strip& strip
 }
 
 void draw_strip(PanelContext& c, RoundsMemory& memory, const Strip& wanted, float room) {
-    const std::vector<RoundCell>& cells = memory.model.cells;
+    const std::size_t count = memory.cells();
     Strip strip = wanted;
     strip.min = ImGui::GetCursorScreenPos();
     const float pitch = strip.cell;
-    const std::size_t selected = c.ui.round ? memory.model.position_of(*c.ui.round) : cells.size();
-    ImGui::InvisibleButton("##cells", ImVec2(std::max(pitch * static_cast<float>(cells.size()), 1.0f),
+    const bool under_way = in_flight_selected(c.snapshot, c.ui) && memory.in_flight.has_value();
+    const std::size_t selected = under_way    ? count - 1
+                                 : c.ui.round ? memory.model.position_of(*c.ui.round)
+                                              : count;
+    ImGui::InvisibleButton("##cells", ImVec2(std::max(pitch * static_cast<float>(count), 1.0f),
                                              strip.height + c.style.em * cursor_room));
     const bool over = ImGui::IsItemHovered(), held = ImGui::IsItemActive();
     const float mouse = ImGui::GetMousePos().x - strip.min.x;
     const auto under = static_cast<std::ptrdiff_t>(std::floor(mouse / pitch));
-    const bool valid = under >= 0 && under < static_cast<std::ptrdiff_t>(cells.size());
+    const bool valid = under >= 0 && under < static_cast<std::ptrdiff_t>(count);
     const auto first = static_cast<std::size_t>(std::max(0.0f, std::floor(ImGui::GetScrollX() / pitch) - 1));
-    const auto last = std::min(cells.size(), first + static_cast<std::size_t>(room / pitch) + 4);
+    const auto last = std::min(count, first + static_cast<std::size_t>(room / pitch) + 4);
     for (std::size_t i = first; i < last; ++i)
-        draw_cell(c.style, cells[i], strip.min.x + static_cast<float>(i) * pitch, strip, i == selected,
+        draw_cell(c.style, memory.cell(i), strip.min.x + static_cast<float>(i) * pitch, strip, i == selected,
                   over && static_cast<std::ptrdiff_t>(i) == under);
+    const bool on_flight = valid && static_cast<std::size_t>(under) == memory.model.cells.size();
     if (valid && over)
-        ImGui::SetTooltip("%s", describe_round(cells[static_cast<std::size_t>(under)]).c_str());
+        ImGui::SetTooltip("%s", on_flight
+                                    ? describe_in_flight(*memory.in_flight, *c.snapshot.in_flight).c_str()
+                                    : describe_round(memory.cell(static_cast<std::size_t>(under))).c_str());
     if (valid && held) {
         memory.shown = static_cast<std::size_t>(under);
-        c.ui.select_round(cells[static_cast<std::size_t>(under)].index, c.snapshot.rounds.size());
+        if (on_flight)
+            c.ui.select_in_flight();
+        else
+            c.ui.select_round(memory.cell(static_cast<std::size_t>(under)).index, c.snapshot.rounds.size());
     }
     if (ImGui::IsItemFocused()) {
         if (ImGui::IsKeyPressed(ImGuiKey_LeftArrow)) step_selection(c.snapshot, c.ui, -1);
         if (ImGui::IsKeyPressed(ImGuiKey_RightArrow)) step_selection(c.snapshot, c.ui, 1);
     }
-    if (selected < cells.size()) scroll_to_selected(memory, selected, pitch, room);
+    if (selected < count) scroll_to_selected(memory, selected, pitch, room);
 }
 
 void draw_cells(PanelContext& c, RoundsMemory& memory) {
-    draw_phase_legend(c.style, memory.model);
+    draw_phase_legend(c.style, memory);
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const ImVec2 space = ImGui::GetContentRegionAvail();
     const float scale = c.style.em * 1.5f;
-    const Strip strip =
-        make_strip(c.style, memory.model, ImVec2(at.x + scale, at.y), space.x - scale, space.y);
-    draw_scale(c.style, memory.model, strip, space.x - scale);
+    const Strip strip = make_strip(c.style, memory, ImVec2(at.x + scale, at.y), space.x - scale, space.y);
+    draw_scale(c.style, memory.tallest(), strip, space.x - scale);
     ImGui::SetCursorScreenPos(strip.min);
     if (ImGui::BeginChild("##strip", ImVec2(0, 0), 0, ImGuiWindowFlags_HorizontalScrollbar))
         draw_strip(c, memory, strip, space.x - scale);
@@ -197,12 +214,12 @@ void draw_bar(const Style& style, const std::string& name, double share, const s
     ImGui::Dummy(ImVec2(ImGui::GetContentRegionAvail().x, height));
 }
 
-void draw_histogram(const Style& style, const AcceptanceModel& model) {
-    ImGui::TextDisabled("Tokens accepted per round");
-    if (model.rounds == 0) return hint(style, "No round counts yet.");
+void draw_histogram(const Style& style, const AcceptanceModel& model, bool in_range) {
+    ImGui::TextDisabled("Tokens accepted per round%s", in_range ? ", in the range" : "");
+    if (model.rounds == 0) return hint(style, nothing_counts(model, in_range));
     std::int64_t most = 1;
     for (std::int64_t count : model.histogram) most = std::max(most, count);
-    const auto rounds = static_cast<double>(std::max<std::int64_t>(model.rounds, 1));
+    const auto rounds = static_cast<double>(model.rounds);
     for (std::size_t i = 0; i < model.histogram.size(); ++i) {
         const auto count = static_cast<double>(model.histogram[i]);
         draw_bar(style, fmt::format("{}", i), count / static_cast<double>(most),
@@ -213,13 +230,13 @@ void draw_histogram(const Style& style, const AcceptanceModel& model) {
     }
 }
 
-void draw_depths(const Style& style, const AcceptanceModel& model) {
-    ImGui::TextDisabled("Acceptance by depth");
+void draw_depths(const Style& style, const AcceptanceModel& model, bool in_range) {
+    ImGui::TextDisabled("Acceptance by depth%s", in_range ? ", in the range" : "");
     tooltip(style,
             "Of the rounds that reached a depth, how many accepted a token there: all rounds but those cut "
             "at the "
             "end of the text.");
-    if (model.rounds == 0) return hint(style, "No round counts yet.");
+    if (model.rounds == 0) return hint(style, nothing_counts(model, in_range));
     for (std::size_t i = 0; i < model.depths.size(); ++i) {
         const DepthAcceptance& depth = model.depths[i];
         draw_bar(style, fmt::format("{}", i + 1), depth.rate(),
@@ -235,7 +252,7 @@ void draw_depths(const Style& style, const AcceptanceModel& model) {
 void draw_rounds(PanelContext& c) {
     auto& memory = c.memory.get<RoundsMemory>();
     rebuild(c, memory);
-    if (memory.model.cells.empty()) {
+    if (memory.cells() == 0) {
         draw_empty_text(c.style,
                         "One cell per round appears here: its height is the number of accepted tokens, its "
                         "colour the phase that took longest.");
@@ -255,10 +272,12 @@ void draw_rounds(PanelContext& c) {
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing,
                         ImVec2(ImGui::GetStyle().ItemSpacing.x, c.style.em * 0.22f));
     ImGui::SameLine(0, gap);
-    if (ImGui::BeginChild("##histogram", ImVec2(side, 0))) draw_histogram(c.style, memory.acceptance);
+    if (ImGui::BeginChild("##histogram", ImVec2(side, 0)))
+        draw_histogram(c.style, memory.acceptance, c.ui.range.has_value());
     ImGui::EndChild();
     ImGui::SameLine(0, gap);
-    if (ImGui::BeginChild("##depths", ImVec2(side, 0))) draw_depths(c.style, memory.acceptance);
+    if (ImGui::BeginChild("##depths", ImVec2(side, 0)))
+        draw_depths(c.style, memory.acceptance, c.ui.range.has_value());
     ImGui::EndChild();
     ImGui::PopStyleVar();
 }

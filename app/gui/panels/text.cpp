@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "app/gui/models/selection.h"
 #include "app/gui/panels/panel.h"
 #include "app/gui/panels/widgets.h"
 #include "capture/token_text.h"
@@ -167,6 +168,24 @@ std::optional<std::size_t> draw_run(PanelContext& c, const TextMemory& memory, c
     return hovered;
 }
 
+/// Where the text goes on with the round under way.
+void draw_caret(PanelContext& c, const TextMemory& memory, const Cursor& cursor) {
+    const Snapshot* flight = round_in_flight(c.snapshot, c.ui);
+    if (flight == nullptr || flight->rounds[0].row.prompt_id != memory.model.prompt_id) return;
+    const TextRun last = memory.runs.empty() ? TextRun{} : memory.runs.back();
+    const float x = last.line_end ? 0 : last.x + last.width;
+    const int line = last.line + (last.line_end ? 1 : 0);
+    const ImVec2 min(cursor.origin.x + x + 2,
+                     cursor.origin.y + static_cast<float>(line) * cursor.line_height);
+    const ImVec2 max(min.x + c.style.em * 0.5f, min.y + cursor.line_height * 0.9f);
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    list->AddRectFilled(min, max,
+                        to_im(c.style.colours.accent, in_flight_selected(c.snapshot, c.ui) ? 1 : 0.4f));
+    if (!cursor.window_hovered || !ImGui::IsMouseHoveringRect(min, max)) return;
+    ImGui::SetTooltip("the round under way goes on here");
+    if (ImGui::IsMouseClicked(0)) c.ui.select_in_flight();
+}
+
 void scroll_to(const TextMemory& memory, std::size_t piece, const Cursor& cursor) {
     for (const TextRun& run : memory.runs)
         if (run.piece >= piece) {  // a piece whose bytes are in a later one's character has no run
@@ -204,6 +223,7 @@ void draw_pieces(PanelContext& c, TextMemory& memory) {
         if (y < top || y > bottom) continue;
         if (const auto piece = draw_run(c, memory, run, cursor)) hovered = piece;
     }
+    draw_caret(c, memory, cursor);
     ImGui::Dummy(ImVec2(memory.width, static_cast<float>(lines) * cursor.line_height));
     follow_selection(c, memory, cursor);
     ImGui::PopFont();

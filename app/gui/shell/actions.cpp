@@ -24,6 +24,8 @@ std::span<const Action> actions() {
         Action{first_round, "Go", "First round", ImGuiKey_Home, "Home", "select the first round of the run"},
         Action{follow, "Go", "Follow the newest round", ImGuiKey_L, "L", "stay on the newest round"},
         Action{fit, "Go", "Fit views", ImGuiKey_F, "F", "tree, timeline and plots show everything"},
+        Action{leave_range, "Go", "Leave the range", ImGuiKey_Escape, "Esc",
+               "tables and plots show the whole run again"},
         Action{find, "Go", "Find in text", ctrl | ImGuiKey_F, "Ctrl+F", "find a token in the output"},
         Action{palette, "Go", "Command palette", ctrl | ImGuiKey_K, "Ctrl+K", "everything, by typing"},
         Action{theme_dark, "View", "Dark theme", ImGuiKey_None, "", "dark ground"},

@@ -18,6 +18,7 @@ enum class ActionId {
     first_round,
     follow,
     fit,
+    leave_range,
     find,
     open_file,
     save_copy,

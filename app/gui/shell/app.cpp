@@ -43,11 +43,11 @@ bool is_text_key(ImGuiKeyChord chord) {
 
 bool same_status(const JobStatus& a, const JobStatus& b) {
     return a.state == b.state && a.activity == b.activity && a.progress == b.progress &&
-           a.hold_reason == b.hold_reason && a.error == b.error && a.heads.size() == b.heads.size() &&
-           a.drafters.size() == b.drafters.size() && a.capability_line == b.capability_line &&
-           a.opened_file == b.opened_file && a.beside == b.beside && a.others == b.others &&
-           a.comparison == b.comparison && a.comparing == b.comparing && a.saved_files == b.saved_files &&
-           a.chosen == b.chosen;
+           a.hold_reason == b.hold_reason && a.hold_point == b.hold_point && a.error == b.error &&
+           a.heads.size() == b.heads.size() && a.drafters.size() == b.drafters.size() &&
+           a.capability_line == b.capability_line && a.opened_file == b.opened_file && a.beside == b.beside &&
+           a.others == b.others && a.comparison == b.comparison && a.comparing == b.comparing &&
+           a.saved_files == b.saved_files && a.chosen == b.chosen;
 }
 
 }  // namespace
@@ -253,6 +253,7 @@ void App::handle_keys() {
     const bool typing = is_text_expected() || field_takes_focus_;
     for (const Action& entry : actions()) {
         if (entry.chord == ImGuiKey_None || (typing && is_text_key(entry.chord))) continue;
+        if (entry.id == ActionId::leave_range && !ui_.range) continue;  // others may want the key
         const bool repeats = entry.id == ActionId::previous_round || entry.id == ActionId::next_round;
         const ImGuiInputFlags flags = ImGuiInputFlags_RouteGlobal | (repeats ? ImGuiInputFlags_Repeat : 0);
         if (ImGui::Shortcut(entry.chord, flags)) perform(entry.id);
@@ -266,13 +267,10 @@ void App::request_layout(std::string_view name) {
 void App::perform(ActionId id) {
     const JobState state = status_.state;
     const bool idle = state == JobState::idle;
+    // From idle the step belongs to a new run: its first round, level or phase.
     const auto step = [&](Command command) {
-        if (idle) {
-            commands_.emplace_back(std::in_place_type<CmdStart>, CmdStart{config_});
-            commands_.emplace_back(std::in_place_type<CmdPause>);
-        } else if (state != JobState::stopping) {
-            commands_.push_back(command);
-        }
+        if (idle) commands_.emplace_back(std::in_place_type<CmdStart>, CmdStart{config_});
+        if (state != JobState::stopping) commands_.push_back(std::move(command));
         set_follow(*snapshot_, ui_, true);
     };
     const auto rescale = [&](float factor) {
@@ -313,6 +311,9 @@ void App::perform(ActionId id) {
             break;
         case ActionId::fit:
             ui_.fit_requested = true;
+            break;
+        case ActionId::leave_range:
+            ui_.range.reset();
             break;
         case ActionId::find:
             ui_.open["text"] = true;

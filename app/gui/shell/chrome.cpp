@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "app/gui/models/activity.h"
 #include "app/gui/panels/widgets.h"
 #include "app/gui/shell/app.h"
 #include "app/gui/shell/layout.h"
@@ -207,14 +208,14 @@ void App::draw_run_buttons() {
 
 void App::draw_round_buttons() {
     const RoundSpan rounds = rounds_of_run(*snapshot_, ui_.run_id);
+    const bool in_flight = in_flight_selected(*snapshot_, ui_);
     const bool any = rounds.size() > 0 && ui_.round.has_value();
-    if (icon_button(style_, Icon::left, "##previous", any && *ui_.round > rounds.first))
-        perform(ActionId::previous_round);
+    const bool earlier = in_flight ? rounds.size() > 0 : any && *ui_.round > rounds.first;
+    const bool later = any && (*ui_.round + 1 < rounds.end || round_in_flight(*snapshot_, ui_) != nullptr);
+    if (icon_button(style_, Icon::left, "##previous", earlier)) perform(ActionId::previous_round);
     tooltip(style_, "Previous round (,)");
     ImGui::SameLine(0, style_.em * 0.4f);
-    const std::string position =
-        any ? fmt::format("Round {} of {}", *ui_.round - rounds.first + 1, rounds.size())
-            : std::string("No round yet");
+    const std::string position = round_position(*snapshot_, ui_);
     const float room = ImGui::CalcTextSize("Round 8888 of 8888").x;
     const float width = ImGui::CalcTextSize(position.c_str()).x;
     const float start = ImGui::GetCursorPosX();
@@ -222,8 +223,7 @@ void App::draw_round_buttons() {
     ImGui::AlignTextToFramePadding();
     ImGui::TextUnformatted(position.c_str());
     ImGui::SameLine(start + std::max(room, width) + style_.em * 0.4f);
-    if (icon_button(style_, Icon::right, "##next", any && *ui_.round + 1 < rounds.end))
-        perform(ActionId::next_round);
+    if (icon_button(style_, Icon::right, "##next", later)) perform(ActionId::next_round);
     tooltip(style_, "Next round (.)");
     ImGui::SameLine();
     ImGui::PushStyleColor(ImGuiCol_Button,
@@ -236,9 +236,11 @@ void App::draw_round_buttons() {
 void App::draw_activity(float right_edge) {
     const float width = right_edge - ImGui::GetCursorPosX() - style_.em;
     if (width < style_.em * 6) return;
-    const std::string activity = status_.state == JobState::held && !status_.hold_reason.empty()
-                                     ? "held: " + status_.hold_reason
-                                     : status_.activity;
+    std::string activity = status_.activity;
+    if (status_.state == JobState::held)
+        activity = hold_text(status_.hold_point, status_.hold_reason);
+    else if (status_.state == JobState::running && activity.empty())
+        activity = prefill_text(*snapshot_);
     if (activity.empty()) return;
     const bool loading = status_.progress >= 0 && status_.state != JobState::held;
     if (loading) {
@@ -252,6 +254,7 @@ void App::draw_activity(float right_edge) {
     ImGui::SetCursorPosY(ImGui::GetCursorPosY() + ImGui::GetStyle().FramePadding.y);
     text_cut(activity, std::max(1.0f, right_edge - ImGui::GetCursorPosX() - style_.em));
     ImGui::PopStyleColor();
+    tooltip(style_, activity);
 }
 
 void App::draw_numbers(float height) {

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <string_view>
 
+#include "app/gui/models/activity.h"
 #include "app/gui/shell/app.h"
 
 namespace draftscope {
@@ -101,12 +102,14 @@ void StateDump::after_frame(App& app) {
     add(out, "ready", app.ready() ? "1" : "0");
     add(out, "activity", status.activity);
     add(out, "hold_reason", status.hold_reason);
+    add(out, "held", status.state == JobState::held ? hold_text(status.hold_point, status.hold_reason) : "");
     add(out, "error", status.error);
     add(out, "source", app.snapshot().source);
     add(out, "runs", std::to_string(app.snapshot().runs.size()));
     add(out, "rounds", std::to_string(app.snapshot().rounds.size()));
     add(out, "run", std::to_string(ui.run_id));
     add(out, "round", ui.round ? std::to_string(*ui.round) : "");
+    add(out, "in_flight", in_flight_selected(app.snapshot(), ui) ? "1" : "0");
     add(out, "follow", ui.follow ? "1" : "0");
     add(out, "range", ui.range ? fmt::format("{} {}", ui.range->start_ns, ui.range->end_ns) : "");
     add(out, "command", to_command_line(app.config()));

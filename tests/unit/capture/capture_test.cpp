@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "capture/queries.h"
 #include "tests/unit/capture/builders.h"
 
 namespace draftscope {
@@ -90,16 +91,54 @@ TEST(Capture, RoundInFlightGoesWhenItsStepArrives) {
     RunBuilder builder;
     LiveRound live;
     live.active = true;
-    live.level = 2;
+    live.at.level = 2;
     builder.capture().apply(live);
     ASSERT_NE(builder.snapshot().live, nullptr);
-    EXPECT_EQ(builder.snapshot().live->level, 2);
+    EXPECT_EQ(builder.snapshot().live->at.level, 2);
     builder.step(0, 10, {});
     EXPECT_EQ(builder.snapshot().live, nullptr);
     builder.capture().apply(live);
     live.active = false;
     builder.capture().apply(live);
     EXPECT_EQ(builder.snapshot().live, nullptr);
+}
+
+TEST(Capture, TheRoundInFlightIsACaptureOfOneStepThatNothingCounts) {
+    RunBuilder builder;
+    builder.step(0, 100, {});
+    const Snapshot before = builder.snapshot();
+    LiveRound live;
+    live.active = true;
+    live.step.id = 2;
+    live.step.start_ns = 100;
+    live.step.end_ns = 160;
+    live.step.excluded = Excluded::paused;
+    live.partial.round.id = 2;
+    live.partial.round.run_id = 1;
+    live.partial.nodes = {NodeRow{}};
+    SpanRow span;
+    span.run_id = 1;
+    span.step_id = 2;
+    span.phase_id = 2;
+    span.start_ns = 110;
+    span.end_ns = 150;
+    live.spans = {span};
+    builder.capture().apply(live);
+    const Snapshot snapshot = builder.snapshot();
+    ASSERT_NE(snapshot.in_flight, nullptr);
+    const Snapshot& flight = *snapshot.in_flight;
+    ASSERT_EQ(flight.steps.size(), 1u);
+    EXPECT_EQ(flight.runs.size(), 1u);
+    EXPECT_EQ(flight.rounds[0].row.end_ns, 160);
+    EXPECT_EQ(flight.tree(0)->nodes.size(), 1u);
+    EXPECT_EQ(step_phases(flight, 0).ns[2], 40);
+    ASSERT_NE(flight.lanes_of(1), nullptr);
+    EXPECT_EQ(flight.lanes_of(1)->end, 160);
+    EXPECT_EQ(snapshot.steps.size(), before.steps.size());
+    EXPECT_EQ(snapshot.rounds.size(), before.rounds.size());
+    EXPECT_EQ(snapshot.spans.size(), before.spans.size());
+    builder.step(100, 200, {});
+    EXPECT_EQ(builder.snapshot().in_flight, nullptr);
 }
 
 TEST(Capture, RunEndAndVocabulary) {

@@ -25,7 +25,7 @@ bool eventually(Condition condition) {
 class Engine {
   public:
     explicit Engine(Gate& gate, int rounds) : gate_(gate) {
-        gate_.set_hold_hook([this](Phase, int) { ++holds; });
+        gate_.set_hold_hook([this](const HoldPoint&) { ++holds; });
         thread_ = std::thread([this, rounds] { run(rounds); });
     }
     ~Engine() {
@@ -43,10 +43,13 @@ class Engine {
 
   private:
     void phase(Phase what, int level) {
-        ++at_phase;
         SpanEvent event;
         event.phase = what;
         event.level = static_cast<std::int16_t>(level);
+        event.round = at_round;
+        gate_.phase_begins(event);
+        ++at_phase;
+        at_level = level;
         gate_.phase_ended(event);
     }
     void run(int rounds) {
@@ -55,14 +58,13 @@ class Engine {
             at_phase = -1;
             at_round = r;
             for (int level = 0; level < 2; ++level) {
-                at_level = level;
                 phase(Phase::backbone, level);
                 phase(Phase::head, level);
                 gate_.at_level(level);
             }
-            at_level = -1;
             phase(Phase::verify, 0);
             phase(Phase::commit, 0);
+            at_level = -1;
             at_phase = -2;
             const RoundEnd end{r % 3, 2};
             gate_.at_round_end({&end, 1});
@@ -121,6 +123,69 @@ TEST(Gate, StepsARoundALevelAndAPhase) {
     ASSERT_TRUE(eventually([&] { return engine.held_at(2, -1, -2); }));
 }
 
+TEST(Gate, SaysWhichPhaseIsDoneAndWhichIsNext) {
+    Gate gate;
+    gate.pause();
+    Engine engine(gate, 50);
+    ASSERT_TRUE(eventually([&] { return gate.holding(); }));
+    EXPECT_EQ(gate.point().kind, HoldPoint::Kind::before_round);
+    const auto point_after = [&](GateStep what) {
+        gate.step(what);
+        EXPECT_TRUE(eventually([&] { return gate.holding(); }));
+        HoldPoint point = gate.point();
+        point.phase_ns = 0;
+        return point;
+    };
+    const auto id = [](Phase phase) { return static_cast<int>(phase); };
+    using Kind = HoldPoint::Kind;
+    EXPECT_EQ(point_after(GateStep::phase),
+              (HoldPoint{Kind::after_phase, 1, id(Phase::backbone), 0, 0, id(Phase::head), 0}));
+    EXPECT_EQ(point_after(GateStep::phase),
+              (HoldPoint{Kind::after_phase, 1, id(Phase::head), 0, 0, id(Phase::backbone), 1}));
+    EXPECT_EQ(point_after(GateStep::level),
+              (HoldPoint{Kind::after_level, 1, id(Phase::head), 1, 0, id(Phase::verify), 0}));
+    EXPECT_EQ(point_after(GateStep::phase),
+              (HoldPoint{Kind::after_phase, 1, id(Phase::verify), 0, 0, id(Phase::commit), 0}));
+    EXPECT_EQ(point_after(GateStep::phase), (HoldPoint{Kind::after_round, 1, id(Phase::commit), 0, 0, 0, 0}))
+        << "the last phase's end is the round's";
+    EXPECT_EQ(point_after(GateStep::phase).round, 2);
+}
+
+TEST(Gate, HoldsNothingWhileItIsOff) {
+    Gate gate;
+    gate.step(GateStep::round);
+    gate.set_enabled(false);
+    {
+        Engine preparation(gate, 5);
+        EXPECT_TRUE(eventually([&] { return preparation.finished.load(); }));
+        EXPECT_EQ(preparation.holds, 0);
+    }
+    gate.reset();
+    gate.set_enabled(false);
+    gate.step(GateStep::round);
+    gate.set_enabled(true);
+    Engine engine(gate, 5);
+    EXPECT_TRUE(eventually([&] { return engine.held_at(0, -1, -2); })) << "the step is still to be done";
+}
+
+TEST(Gate, TellsTheStretchesHeld) {
+    Gate gate;
+    gate.pause();
+    {
+        Engine engine(gate, 2);
+        ASSERT_TRUE(eventually([&] { return gate.holding(); }));
+        gate.step(GateStep::round);
+        ASSERT_TRUE(eventually([&] { return engine.held_at(0, -1, -2); }));
+        gate.resume();
+        ASSERT_TRUE(eventually([&] { return engine.finished.load(); }));
+    }
+    const std::vector<Gate::Pause> pauses = gate.take_pauses();
+    ASSERT_EQ(pauses.size(), 2u);
+    EXPECT_LE(pauses[0].start_ticks, pauses[0].end_ticks);
+    EXPECT_LE(pauses[0].end_ticks, pauses[1].start_ticks);
+    EXPECT_TRUE(gate.take_pauses().empty());
+}
+
 TEST(Gate, StepsAskedForTogetherAddUp) {
     Gate gate;
     gate.pause();
@@ -163,10 +228,10 @@ TEST(Gate, CancelReleasesAHeldEngine) {
 
 TEST(Gate, TheHookRunsBeforeTheEngineWaitsAndMayCallTheGate) {
     Gate gate;
-    std::vector<std::pair<Phase, int>> seen;
-    gate.set_hold_hook([&](Phase phase, int level) {
+    std::vector<HoldPoint> seen;
+    gate.set_hold_hook([&](const HoldPoint& point) {
         EXPECT_FALSE(gate.holding());
-        seen.emplace_back(phase, level);
+        seen.push_back(point);
         gate.resume();
     });
     gate.step(GateStep::phase);
@@ -174,7 +239,15 @@ TEST(Gate, TheHookRunsBeforeTheEngineWaitsAndMayCallTheGate) {
     event.phase = Phase::topk;
     event.level = 3;
     gate.phase_ended(event);
-    EXPECT_EQ(seen, (std::vector<std::pair<Phase, int>>{{Phase::topk, 3}}));
+    EXPECT_TRUE(seen.empty()) << "what comes next is not known yet";
+    event.phase = Phase::backbone;
+    event.level = 4;
+    gate.phase_begins(event);
+    ASSERT_EQ(seen.size(), 1u);
+    EXPECT_EQ(seen[0].phase_id, static_cast<int>(Phase::topk));
+    EXPECT_EQ(seen[0].level, 3);
+    EXPECT_EQ(seen[0].next_phase_id, static_cast<int>(Phase::backbone));
+    EXPECT_EQ(seen[0].next_level, 4);
     EXPECT_GT(gate.take_paused_ns(), 0);
     EXPECT_EQ(gate.take_paused_ns(), 0);
 }

@@ -413,8 +413,8 @@ TEST_F(Session, SteppingShowsTheRoundInFlightAndChangesNoToken) {
     gate.pause();
     std::atomic<bool> finished{false};
     std::thread user([&] {
-        // Three rounds by levels, one by phases, then on.
-        for (int i = 0; i < 24 && eventually([&] { return gate.holding() || finished; }); ++i) {
+        // Three rounds by levels, one or two by phases, then on.
+        for (int i = 0; i < 45 && eventually([&] { return gate.holding() || finished; }); ++i) {
             const std::string before = gate.reason();
             gate.step(i < 15 ? GateStep::level : GateStep::phase);
             EXPECT_EQ(before, "paused");
@@ -426,19 +426,37 @@ TEST_F(Session, SteppingShowsTheRoundInFlightAndChangesNoToken) {
     user.join();
     for (std::size_t p = 0; p < expected.size(); ++p) EXPECT_EQ(outcomes_[p].tokens, expected[p].tokens);
 
-    int live = 0, paused = 0, with_children = 0;
+    int live = 0, paused = 0, with_children = 0, with_choices = 0;
     bool last_active = false;
+    int announced = 0;  ///< the phase of that step that the hold before said comes next
+    RowId step_id = 0;
     for (const LiveRound& round : RecordList::of<LiveRound>(records_)) {
         last_active = round.active;
         if (!round.active) continue;
         ++live;
         EXPECT_EQ(static_cast<int>(round.partial.nodes.size()), round.partial.round.tree_nodes);
         EXPECT_FALSE(round.spans.empty());
+        EXPECT_EQ(round.step.excluded, Excluded::paused);
+        EXPECT_GE(round.step.end_ns, round.spans.back().start_ns);
+        EXPECT_NE(round.at.next_phase_id, 0);
+        if (round.at.kind == HoldPoint::Kind::after_phase && announced != 0 && round.step.id == step_id) {
+            EXPECT_EQ(round.at.phase_id, announced);
+        }
+        step_id = round.step.id;
+        announced = round.at.kind == HoldPoint::Kind::after_phase ? round.at.next_phase_id : 0;
+        const bool accepted = round.at.phase_id == static_cast<int>(Phase::accept);
+        EXPECT_EQ(round.partial.tops.empty(), !accepted) << "the target's choices are known once it chose";
+        with_choices += accepted;
         with_children += round.partial.nodes.size() > 1 ? 1 : 0;
     }
     EXPECT_FALSE(last_active);
     EXPECT_GT(live, 10);
     EXPECT_GT(with_children, 10);
+    EXPECT_GT(with_choices, 0);
+    std::size_t pauses = 0;
+    for (const CounterRow& counter : RecordList::of<CounterRow>(records_))
+        pauses += counter.name == pause_counter && counter.value > 0;
+    EXPECT_GE(pauses, 45u);
     for (const StepRecord& step : steps_) {
         if (step.step.paused_ns == 0) continue;
         ++paused;

@@ -141,6 +141,44 @@ RC_GTEST_PROP(DraftTreeLayout, TheTargetsTokenCoversNoDraftAndNoEdgeOfOne, ()) {
     }
 }
 
+RC_GTEST_PROP(DraftTreeLayout, AGrowingTreeStaysWhereItIs, ()) {
+    std::vector<TreeBox> boxes = {{-1, 0, 1, 1}};
+    std::vector<float> before;
+    std::size_t level_start = 0;
+    for (int depth = 1; depth <= 6; ++depth) {
+        const std::size_t level_end = boxes.size();
+        for (std::size_t parent = level_start; parent < level_end; ++parent)
+            for (int child = *rc::gen::inRange(0, 5); child > 0; --child)
+                boxes.push_back({static_cast<int>(parent), depth, 1, 1});
+        level_start = level_end;
+        const std::vector<float> y = layout_growing_tree(boxes);
+        for (std::size_t i = 0; i < before.size(); ++i) RC_ASSERT(y[i] == before[i]);
+        for (std::size_t i = level_start + 1; i < y.size(); ++i) RC_ASSERT(y[i] >= y[i - 1] + 1);
+        for (std::size_t i = level_start; i < y.size(); ++i)
+            RC_ASSERT(y[i] >= y[static_cast<std::size_t>(boxes[i].parent)]);
+        before = y;
+    }
+}
+
+TEST(DraftTree, ARoundInFlightKeepsColumnsForItsWholeDepth) {
+    HandBuilt built(words);
+    LiveRound live;
+    live.active = true;
+    live.levels = 5;
+    live.partial = small_round();
+    live.partial.round.run_id = 1;
+    for (NodeRow& n : live.partial.nodes) {
+        n.accepted = false;
+        n.target_token_id = no_token;
+    }
+    built.capture().apply(live);
+    const DraftTreeModel model = build_live_draft_tree(built.snapshot());
+    EXPECT_TRUE(model.growing);
+    EXPECT_EQ(model.max_depth, 2);
+    EXPECT_EQ(model.room_depth, 5);
+    EXPECT_GE(model.room_rows, 1);
+}
+
 TEST(DraftTree, SaysWhyTheDraftWasRejected) {
     const DraftTreeModel model = model_of(small_round());
     EXPECT_EQ(

@@ -179,7 +179,7 @@ TEST(PhaseTable, OfARangeIsThatOfItsSteps) {
     }
     const PhasesModel in_range = build_phases(whole.snapshot(), 1, TimeRange{2050, 5010});
     const PhasesModel alone = build_phases(part.snapshot(), 1);
-    EXPECT_EQ(in_range.caption, "3 steps in the range; 1 shadow excluded");
+    EXPECT_EQ(in_range.caption, "3 steps in the range (Esc leaves it); 1 shadow excluded");
     ASSERT_EQ(in_range.rows.size(), alone.rows.size());
     for (std::size_t i = 0; i < alone.rows.size(); ++i) {
         EXPECT_DOUBLE_EQ(in_range.rows[i].total_ms, alone.rows[i].total_ms);

@@ -369,7 +369,7 @@ TEST(TimelineHit, FindsIntervalsAndTheirRounds) {
     EXPECT_EQ(round_of_interval(snapshot, index.lanes()[0], index.lanes()[0].rows[0], 1), 1u);
     const std::vector<std::string> lines = describe_interval(snapshot, lane, row, 1);
     EXPECT_EQ(lines[0], "verify");
-    EXPECT_EQ(lines[1], "50 ns from 40 ns");
+    EXPECT_EQ(lines[1], "50 ns, at +40 ns from the start");
     EXPECT_EQ(lines[3], "0.00 MB, 10.0 GB/s");
 }
 

@@ -78,13 +78,13 @@ TEST(Recorder, AHeldRoundIsPublishedAtOnce) {
         an_hour);
     LiveRound live;
     live.active = true;
-    live.level = 3;
+    live.at.level = 3;
     recorder.push(step(1));
     recorder.push(std::move(live));
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] {
         const auto seen = recorder.snapshot();
-        return seen->live != nullptr && seen->live->level == 3;
+        return seen->live != nullptr && seen->live->at.level == 3;
     });
     EXPECT_GE(published, 1);
 }

@@ -98,7 +98,11 @@ TEST(PhaseRecorder, CapacityIsRoundedUpAndAFullRingCountsWhatItDrops) {
 }
 
 struct SeenPhases : PhaseObserver {
-    std::vector<Phase> ended;
+    std::vector<Phase> begun, ended;
+    void phase_begins(const SpanEvent& opening) override {
+        EXPECT_EQ(opening.start_ticks, 0u) << "its clock has not started";
+        begun.push_back(opening.phase);
+    }
     void phase_ended(const SpanEvent& event) override { ended.push_back(event.phase); }
 };
 
@@ -111,6 +115,7 @@ TEST(PhaseRecorder, ObserverHearsOutermostScopesOnly) {
         PhaseScope inner(recorder, Phase::remap);
     }
     { PhaseScope next(recorder, Phase::verify); }
+    EXPECT_EQ(seen.begun, (std::vector<Phase>{Phase::gather, Phase::verify}));
     EXPECT_EQ(seen.ended, (std::vector<Phase>{Phase::gather, Phase::verify}));
 }
 
