@@ -367,7 +367,7 @@ Result<Comparison> compare_runs(const Snapshot& a, const std::vector<RowId>& run
         },
         options.bootstrap);
     double rounds_a = 0, rounds_b = 0;
-    for (const Pair& pair : pairs) {
+    for (const PromptPair& pair : pairs) {
         rounds_a += pair.a.rounds;
         rounds_b += pair.b.rounds;
     }

@@ -268,8 +268,9 @@ shared AS MATERIALIZED (
   JOIN prompt q ON q.run_id = b.id AND q.external_id IS p.external_id AND q.turn IS p.turn AND q.text IS p.text
   WHERE p.id IN (SELECT prompt_id FROM prompt_time) AND q.id IN (SELECT prompt_id FROM prompt_time)),
 mine AS (
-  SELECT m.run_id, count(DISTINCT json_array(p.external_id, p.turn, p.text)) AS prompts,
-    count(DISTINCT json_array(p.suite, p.external_id)) AS conversations, sum(d.committed) / sum(d.ns) AS tokens_per_ns
+  SELECT m.run_id, count(DISTINCT quote(p.external_id) || p.turn || quote(p.text)) AS prompts,
+    count(DISTINCT quote(p.suite) || quote(p.external_id)) AS conversations,
+    sum(d.committed) / sum(d.ns) AS tokens_per_ns
   FROM (SELECT DISTINCT run_id, prompt_id FROM shared) m JOIN prompt p ON p.id = m.prompt_id
   JOIN prompt_time d ON d.prompt_id = m.prompt_id GROUP BY m.run_id),
 plain AS (

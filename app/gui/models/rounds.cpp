@@ -77,10 +77,8 @@ AcceptanceModel build_acceptance(const RoundsModel& rounds, const Snapshot& snap
     return model;
 }
 
-std::string nothing_counts(const AcceptanceModel& model, bool in_range) {
-    if (model.left_out == 0) return in_range ? "No round lies in the range." : "No round has ended yet.";
-    return fmt::format("No round counts yet: {} {} warm-up, paused, calibration or cut at the end.",
-                       model.left_out, model.left_out == 1 ? "is" : "are");
+std::string no_rounds_text(bool in_range) {
+    return in_range ? "No round lies in the range." : "No round has ended yet.";
 }
 
 std::optional<RoundCell> cell_in_flight(const RoundsModel& model, const Snapshot& snapshot,

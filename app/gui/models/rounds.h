@@ -46,8 +46,8 @@ struct AcceptanceModel {
 AcceptanceModel build_acceptance(const RoundsModel& rounds, const Snapshot& snapshot,
                                  const std::optional<TimeRange>& range);
 
-/// Why the charts are empty: "No round counts yet: 3 are warm-up, paused or clipped." Only without rounds.
-std::string nothing_counts(const AcceptanceModel& model, bool in_range);
+/// Why the charts are empty, for a model without rounds.
+std::string no_rounds_text(bool in_range);
 
 /// The round under way as a cell after those of `model`; absent when there is none. No statistic has it.
 std::optional<RoundCell> cell_in_flight(const RoundsModel& model, const Snapshot& snapshot,

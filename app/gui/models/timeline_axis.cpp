@@ -161,8 +161,8 @@ std::vector<AxisPart> FoldedAxis::parts(TimeNs begin, TimeNs end) const {
     return out;
 }
 
-AxisOrigin axis_origin(const Snapshot& snapshot, RowId run_id, const StepRow* selected, TimeNs begin,
-                       TimeNs end) {
+AxisOrigin axis_origin(const Snapshot& snapshot, RowId run_id, const FoldedAxis& axis,
+                       const StepRow* selected, TimeNs begin, TimeNs end) {
     const auto of_step = [](const StepRow& step) {
         return AxisOrigin{
             step.start_ns, fmt::format("from step {}", step.ordinal + 1),
@@ -172,7 +172,7 @@ AxisOrigin axis_origin(const Snapshot& snapshot, RowId run_id, const StepRow* se
     };
     const auto fits = [&](const StepRow& step) {
         const TimeNs length = step.end_ns - step.start_ns - step.paused_ns;
-        return length > (end - begin) / most_steps_in_view;
+        return length > axis.busy(begin, end) / most_steps_in_view;
     };
     if (selected != nullptr && selected->start_ns < end && selected->end_ns > begin && fits(*selected))
         return of_step(*selected);

@@ -54,10 +54,10 @@ struct AxisOrigin {
     std::string text = "from the start";  ///< or "from step 13"
     std::string long_text;
 };
-/// The step `selected` (null = none) when it is a visible part of what the axis shows from `begin` to `end`
+/// The step `selected` (null = none) when it is a visible part of what `axis` shows from `begin` to `end`
 /// (run time); else the first step that starts there, of few; else the start of the run.
-AxisOrigin axis_origin(const Snapshot& snapshot, RowId run_id, const StepRow* selected, TimeNs begin,
-                       TimeNs end);
+AxisOrigin axis_origin(const Snapshot& snapshot, RowId run_id, const FoldedAxis& axis,
+                       const StepRow* selected, TimeNs begin, TimeNs end);
 
 /// Round distance between time marks so that about `marks` fit.
 TimeNs tick_step(TimeNs span, int marks);

@@ -216,7 +216,7 @@ void draw_bar(const Style& style, const std::string& name, double share, const s
 
 void draw_histogram(const Style& style, const AcceptanceModel& model, bool in_range) {
     ImGui::TextDisabled("Tokens accepted per round%s", in_range ? ", in the range" : "");
-    if (model.rounds == 0) return hint(style, nothing_counts(model, in_range));
+    if (model.rounds == 0) return hint(style, no_rounds_text(in_range));
     std::int64_t most = 1;
     for (std::int64_t count : model.histogram) most = std::max(most, count);
     const auto rounds = static_cast<double>(model.rounds);
@@ -236,7 +236,7 @@ void draw_depths(const Style& style, const AcceptanceModel& model, bool in_range
             "Of the rounds that reached a depth, how many accepted a token there: all rounds but those cut "
             "at the "
             "end of the text.");
-    if (model.rounds == 0) return hint(style, nothing_counts(model, in_range));
+    if (model.rounds == 0) return hint(style, no_rounds_text(in_range));
     for (std::size_t i = 0; i < model.depths.size(); ++i) {
         const DepthAcceptance& depth = model.depths[i];
         draw_bar(style, fmt::format("{}", i + 1), depth.rate(),

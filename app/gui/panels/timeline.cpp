@@ -171,8 +171,8 @@ void draw_axis(TimelineMemory& memory, const PanelContext& context, const LaneAr
     const Style& style = context.style;
     const float size = 0.78f * style.em, gap = 0.4f * style.em;
     const TimeNs begin = memory.axis.time(memory.view.begin), end = memory.axis.time(memory.view.end);
-    memory.origin =
-        axis_origin(context.snapshot, memory.run_id, selected_step_row(context, memory.run_id), begin, end);
+    memory.origin = axis_origin(context.snapshot, memory.run_id, memory.axis,
+                                selected_step_row(context, memory.run_id), begin, end);
     const TimeNs origin = memory.origin.time;
     const TimeNs largest =
         std::max(std::abs(memory.axis.busy(origin, begin)), std::abs(memory.axis.busy(origin, end)));
@@ -315,7 +315,10 @@ std::optional<LaneHover> draw_lanes(PanelContext& context, TimelineMemory& memor
         y += 0.45f * style.em;
     }
     area.list->PushClipRect({area.min.x, area.min.y}, area.max, true);
-    draw_folds(scale, style, area.min.y + 1.25f * style.em, y - 0.45f * style.em);
+    // The steps go on above the folds, so that their names can be read.
+    float top = area.min.y + 1.25f * style.em;
+    if (first.any().kind == LaneKind::steps) top += area.row + 0.45f * style.em;
+    draw_folds(scale, style, top, y - 0.45f * style.em);
     area.list->PopClipRect();
     return hover;
 }

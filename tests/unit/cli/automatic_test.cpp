@@ -122,7 +122,8 @@ TEST_F(Automatic, QuickForecastsFromShippedAcceptance) {
 /// Steps in which the full head drafts too are calibration where nobody asked for shadow heads.
 TEST_F(Automatic, CalibrationStepsAreCalledThat) {
     const std::string drafter = "eagle2:" + folder_.file("eagle2");
-    const Words common = {"--drafter", drafter, "--head", "microspec:wmax=64", "--tree", "chain=2", "--detail"};
+    const Words common = {"--drafter", drafter,   "--head",  "microspec:wmax=64",
+                          "--tree",    "chain=2", "--detail"};
     const auto said = [&](const Words& more) {
         Words words = common;
         words.insert(words.end(), more.begin(), more.end());

@@ -187,13 +187,12 @@ TEST_F(Files, AFullDiskKeepsWhatWasRecorded) {
     EXPECT_EQ(done.exit_code, 1) << done.err;
     EXPECT_NE(done.err.find(path), std::string::npos) << done.err;
     EXPECT_NE(done.out.find("tau"), std::string::npos);  // the run itself came to its end
-    // What was recorded before is there, and the file says what is not.
+    // What was recorded before is there. A limit of each file leaves no room for the run's end, as space that
+    // was kept on a full disk does: repair closes the file.
     EXPECT_NE(done.out.find("storage_error"), std::string::npos) << done.out;
     EXPECT_NE(done.out.find("(not whole)"), std::string::npos) << done.out;
-    EXPECT_EQ(Sql(path).text("SELECT ended FROM run"), "ok");
     EXPECT_GT(Sql(path).number("SELECT count(*) FROM step"), 0);
-    const Finished stats = run(folder_, {"stats", path});
-    EXPECT_NE(stats.out.find("storage_error"), std::string::npos) << stats.out;
+    EXPECT_NE(run(folder_, {"stats", path}).out.find("unfinished"), std::string::npos);
     const Finished repaired = run(folder_, {"check", path, "--repair"});
     EXPECT_EQ(repaired.exit_code, 0) << repaired.out << repaired.err;
     EXPECT_EQ(Sql(path).number("SELECT count(*) FROM run"), 1);

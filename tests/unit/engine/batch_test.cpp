@@ -188,19 +188,26 @@ TEST_P(Batch, RecordsSayWhichSequenceIsWhich) {
             EXPECT_EQ(drive_ns, head_ns);
         }
     }
-    EXPECT_EQ(shadows, 3);
+    EXPECT_GE(shadows, 3);
     for (std::size_t p = 0; p < outcomes.size(); ++p) {
         EXPECT_EQ(tokens[static_cast<int>(p)], outcomes[p].tokens);
         EXPECT_EQ(rounds[static_cast<int>(p)], outcomes[p].rounds);
     }
     std::size_t calibrated = 0;
+    std::map<RowId, int> ordinal_of_round;
+    for (const StepRecord& step : RecordList::of<StepRecord>(records))
+        for (const RoundRecord& round : step.rounds)
+            ordinal_of_round[round.round.id] = ordinal_of[round.round.prompt_id];
+    std::set<int> prompts_calibrated;
     std::set<RowId> judged;
     for (const HeadEvaluated& one : RecordList::of<HeadEvaluated>(records))
         for (const HeadEvalRow& row : one.rows) {
             EXPECT_EQ(row.mode, HeadMode::calibration);
             EXPECT_TRUE(judged.insert(row.round_id).second);
+            prompts_calibrated.insert(ordinal_of_round.at(row.round_id));
             ++calibrated;
         }
+    EXPECT_EQ(prompts_calibrated.size(), prompts_.size());  // not the first ones alone
     std::size_t expected = 0;
     for (const StepRecord& step : RecordList::of<StepRecord>(records))
         expected += step.step.excluded == Excluded::shadow ? step.rounds.size() : 0;

@@ -201,11 +201,12 @@ TEST_F(Session, SpansLieInTheirStepAndNest) {
 TEST_F(Session, WarmUpAndCalibrationStepsAreFlagged) {
     setting_.calibration_rounds = 4;
     record();
-    ASSERT_GT(steps_.size(), 12u);
+    ASSERT_GT(steps_.size(), 24u);
+    std::map<RowId, int> calibrated;
     for (std::size_t i = 0; i < steps_.size(); ++i) {
         EXPECT_EQ(steps_[i].step.ordinal, static_cast<int>(i));
-        // Every other step after the warm-up, four in all.
-        const bool shadow = i == 2 || i == 4 || i == 6 || i == 8;
+        // Every other step after the warm-up, four of each prompt.
+        const bool shadow = i >= 2 && i % 2 == 0 && calibrated[steps_[i].rounds[0].round.prompt_id]++ < 4;
         EXPECT_EQ(steps_[i].step.excluded, i < 2    ? Excluded::warmup
                                            : shadow ? Excluded::shadow
                                                     : Excluded::no);
@@ -214,7 +215,7 @@ TEST_F(Session, WarmUpAndCalibrationStepsAreFlagged) {
     std::vector<HeadEvalRow> rows;
     for (const HeadEvaluated& one : RecordList::of<HeadEvaluated>(records_))
         rows.insert(rows.end(), one.rows.begin(), one.rows.end());
-    ASSERT_EQ(rows.size(), 4u);
+    ASSERT_EQ(rows.size(), 3 * 4u);
     for (const HeadEvalRow& row : rows) {
         EXPECT_EQ(row.mode, HeadMode::calibration);
         EXPECT_EQ(row.head, "full");

@@ -136,11 +136,19 @@ TEST(TimelineTicks, CountFromTheSelectedStepWhereItIsSeen) {
     for (int i = 0; i < 200; ++i) built.step({}, {}, i * 1000, i * 1000 + 1000);
     const Snapshot snapshot = built.snapshot();
     const StepRow& selected = snapshot.steps[7].row;
-    EXPECT_EQ(axis_origin(snapshot, 1, &selected, 6000, 9000).time, 7000);
-    EXPECT_EQ(axis_origin(snapshot, 1, &selected, 6000, 9000).text, "from step 9");
-    EXPECT_EQ(axis_origin(snapshot, 1, &selected, 20'500, 22'500).time, 20'000) << "it is out of sight";
-    EXPECT_EQ(axis_origin(snapshot, 1, &selected, 0, 200'000).time, 0) << "one of too many";
-    EXPECT_EQ(axis_origin(Snapshot(), 1, nullptr, 5, 9).text, "from the start");
+    EXPECT_EQ(axis_origin(snapshot, 1, FoldedAxis(), &selected, 6000, 9000).time, 7000);
+    EXPECT_EQ(axis_origin(snapshot, 1, FoldedAxis(), &selected, 6000, 9000).text, "from step 9");
+    EXPECT_EQ(axis_origin(snapshot, 1, FoldedAxis(), &selected, 20'500, 22'500).time, 20'000)
+        << "it is out of sight";
+    EXPECT_EQ(axis_origin(snapshot, 1, FoldedAxis(), &selected, 0, 200'000).time, 0) << "one of too many";
+    HandBuilt held = looked_at();
+    const Snapshot paused = held.snapshot();
+    FoldedAxis axis;
+    axis.update(paused, 1);
+    const StepRow& long_look = paused.steps[1].row;
+    EXPECT_EQ(axis_origin(paused, 1, axis, &long_look, 0, 3602 * ns_per_ms).time, long_look.start_ns)
+        << "a pause makes no step small";
+    EXPECT_EQ(axis_origin(Snapshot(), 1, FoldedAxis(), nullptr, 5, 9).text, "from the start");
 }
 
 }  // namespace
