@@ -62,24 +62,29 @@ double pilot_tau(std::span<const PilotRound> rounds, const TreeShape& tree) {
     return rounds.empty() ? 1.0 : committed / static_cast<double>(rounds.size());
 }
 
+TreeForecast forecast_tree(const TreeShape& tree, double tau, const RoundCosts& costs) {
+    const DraftCost& draft = tree.topk == 1 ? costs.chain : costs.tree;
+    TreeForecast one;
+    one.tree = tree;
+    one.tau = tau;
+    one.round_ns = draft.fixed + draft.level * tree.depth + verify_ns(costs, tree.nodes);
+    one.speedup = one.round_ns > 0 ? tau * verify_ns(costs, 1) / one.round_ns : 0;
+    return one;
+}
+
 std::vector<TreeForecast> forecast_trees(std::span<const PilotRound> rounds, const TreeShape& pilot,
                                          const RoundCosts& costs) {
     std::vector<TreeForecast> found;
     if (rounds.empty() || costs.verify.empty()) return found;
-    const auto add = [&](const TreeShape& tree, const DraftCost& draft) {
-        TreeForecast one;
-        one.tree = tree;
-        one.tau = pilot_tau(rounds, tree);
-        one.round_ns = draft.fixed + draft.level * tree.depth + verify_ns(costs, tree.nodes);
-        one.speedup = one.round_ns > 0 ? one.tau * verify_ns(costs, 1) / one.round_ns : 0;
-        found.push_back(one);
+    const auto add = [&](const TreeShape& tree) {
+        found.push_back(forecast_tree(tree, pilot_tau(rounds, tree), costs));
     };
     for (int depth = 0; depth <= pilot.depth; ++depth) {
-        add({depth, 1, depth + 2}, costs.chain);
+        add({depth, 1, depth + 2});
         if (pilot.topk == 1) continue;
         const int possible = 1 + pilot.topk + depth * pilot.topk * pilot.topk;
         for (int nodes = depth + 3; nodes <= std::min(possible, pilot.nodes); ++nodes)
-            add({depth, pilot.topk, nodes}, costs.tree);
+            add({depth, pilot.topk, nodes});
     }
     std::stable_sort(found.begin(), found.end(), [](const TreeForecast& a, const TreeForecast& b) {
         return a.speedup != b.speedup ? a.speedup > b.speedup : a.tree.nodes < b.tree.nodes;

@@ -51,6 +51,9 @@ double verify_ns(const RoundCosts& costs, int rows);
 /// not have counts as rejected.
 double pilot_tau(std::span<const PilotRound> rounds, const TreeShape& tree);
 
+/// A tree whose tau is known from elsewhere.
+TreeForecast forecast_tree(const TreeShape& tree, double tau, const RoundCosts& costs);
+
 /// Every chain and every smaller grown tree within `pilot`, best speed first, ties to fewer nodes. Empty
 /// without rounds or times.
 std::vector<TreeForecast> forecast_trees(std::span<const PilotRound> rounds, const TreeShape& pilot,

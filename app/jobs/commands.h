@@ -17,6 +17,10 @@ namespace draftscope {
 
 struct Snapshot;
 
+/// A value of RunConfig::tree: chosen from this machine's times and acceptance that ships with the demo
+/// model.
+inline constexpr const char* quick_tree = "quick";
+
 /// Everything a run is made of, as text a person would type; the same struct comes from the command line and
 /// the window. "" = default.
 struct RunConfig {
@@ -138,6 +142,8 @@ struct JobStatus {
     std::string hold_reason;  ///< while held
     std::string error;        ///< last error, one mistake a line; "" = none
     RunConfig config;         ///< of the current or last run
+    /// What `--tree quick` or `auto` chose for it: the same with drafter, head and tree named.
+    std::optional<RunConfig> chosen;
     std::vector<HeadChoice> heads;
     std::vector<DrafterChoice> drafters;
     std::string default_model;  ///< path of the demo model

@@ -308,6 +308,7 @@ class JobController final : public Controller {
             const std::lock_guard lock(mutex_);
             if (stop_) return;
             status_.config = command.config;
+            status_.chosen.reset();
             status_.opened_file.clear();
         }
         RunHooks hooks;
@@ -317,6 +318,10 @@ class JobController final : public Controller {
             status_.activity = what;
             status_.progress = fraction;
             wake_();
+        };
+        hooks.on_chosen = [this](const RunConfig& chosen) {
+            const std::lock_guard lock(mutex_);
+            status_.chosen = chosen;
         };
         hooks.on_started = [this] {
             const std::lock_guard lock(mutex_);

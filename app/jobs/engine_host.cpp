@@ -449,13 +449,14 @@ Status EngineHost::Impl::run_baseline(const ResolvedRun& run, const std::vector<
                           "autoregressive baseline: prompt");
     if (hooks.on_progress) hooks.on_progress(0, "autoregressive baseline");
     DS_TRY(session.run(feed));
+    report.baseline.conversations = count;
     report.baseline.present = session.totals().decode_ns > 0;
     report.baseline.tokens_per_second = session.totals().tokens_per_second();
     return {};
 }
 
-/// --tree auto: the tree with the best forecast, under --head auto with its head. Without one, as for
-/// drafters that draft nothing, the defaults.
+/// --tree auto and quick: the tree with the best forecast, under --head auto with its head. Without one, as
+/// for drafters that draft nothing, the defaults. Quick drafts nothing where that is forecast to be faster.
 Status EngineHost::Impl::choose_tree(ResolvedRun& run, const std::vector<Conversation>& conversations,
                                      Gate& gate, const RunHooks& hooks, RunReport& report) {
     if (run.drafter_id == "none") return {};
@@ -472,8 +473,16 @@ Status EngineHost::Impl::choose_tree(ResolvedRun& run, const std::vector<Convers
         DS_TRY(load_heads(run));
         return PilotHead{heads[h], head.get(), full_head.get()};
     };
-    if (candidates.empty()) {
-        const PilotHead given{drafter->uses_head() ? to_text(*run.head) : "", head.get(), full_head.get()};
+    const bool quick = !run.shipped.empty();
+    const PilotHead given{drafter->uses_head() ? to_text(*run.head) : "", head.get(), full_head.get()};
+    if (quick && candidates.empty()) {
+        DS_TRY(pilot.costs(given, run.shipped.at(given.text)));
+    } else if (quick) {
+        for (std::size_t h = 0; h < heads.size(); ++h) {
+            DS_ASSIGN(const PilotHead loaded, use(h));
+            DS_TRY(pilot.costs(loaded, run.shipped.at(loaded.text)));
+        }
+    } else if (candidates.empty()) {
         DS_TRY(pilot.chains(given));
         DS_TRY(pilot.trees(given));
     } else {
@@ -482,6 +491,12 @@ Status EngineHost::Impl::choose_tree(ResolvedRun& run, const std::vector<Convers
     report.pilot_rounds = pilot.rounds();
     report.forecasts = run.forecasts = pilot.forecasts();
     if (!run.forecasts.empty()) run.tree = spec_of(run.forecasts.front().tree);
+    if (quick && !run.forecasts.empty() && run.forecasts.front().speedup < 1) {
+        run.drafter_id = "none";
+        run.drafter_path.clear();
+        DS_TRY(load_drafter(run, hooks));
+        return load_heads(run);
+    }
     if (candidates.empty()) return {};
     // A pilot that was cancelled has no forecasts: the first candidate stays.
     const auto best = run.forecasts.empty()
@@ -568,21 +583,28 @@ class RunFile {
         const WriterStats stats = writer_->stats();
         for (const auto& [kind, count] : {std::pair{loss_queue_full, stats.lost_queue},
                                           {loss_limit, stats.lost_limit},
-                                          {loss_ring, stats.dropped_ring}})
+                                          {loss_ring, stats.dropped_ring},
+                                          {loss_error, stats.lost_error},
+                                          {loss_vocabulary, stats.lost_vocabulary}})
             if (count > 0) losses_.push_back({0, 0, std::string(kind), count});
         writer_.reset();
-        if (!started_) {
-            std::error_code ignored;
-            std::filesystem::remove(path, ignored);
+        std::error_code ignored;
+        if (started_ && stats.rows > 0) {
+            if (std::filesystem::exists(path, ignored)) path_ = path;
+        } else {
+            for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path + suffix, ignored);
         }
         return closed.ok() ? std::string() : closed.error().message;
     }
     ~RunFile() { close(); }
     /// What is not in the file; whole after close().
     const std::vector<LossRow>& losses() const { return losses_; }
+    /// The file, after close(); "" when nothing was recorded and it is gone.
+    const std::string& path() const { return path_; }
 
   private:
     std::unique_ptr<CaptureWriter> writer_;
+    std::string path_;
     std::vector<LossRow> losses_;
     bool started_ = false;
 };
@@ -592,6 +614,16 @@ void take_window(std::vector<Conversation>& conversations, const RunHooks& hooks
     conversations.erase(conversations.begin(), conversations.begin() + static_cast<std::ptrdiff_t>(first));
     if (hooks.conversations > 0 && conversations.size() > static_cast<std::size_t>(hooks.conversations))
         conversations.resize(static_cast<std::size_t>(hooks.conversations));
+}
+
+/// As a person would write what --tree auto or quick decided.
+RunConfig chosen_config(const ResolvedRun& run) {
+    RunConfig config = run.config;
+    const bool drafts = run.drafter_id != "none";
+    if (!drafts) config.drafter = run.drafter_id;
+    config.head = drafts && run.head ? to_text(*run.head) : RunConfig().head;
+    config.tree = drafts ? to_text(run.tree) : RunConfig().tree;
+    return config;
 }
 
 Status warn_of_overlap(const ResolvedRun& run, const std::vector<Conversation>& conversations) {
@@ -629,6 +661,8 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
         DS_ASSIGN(file, RunFile::open(run.config));
     }
     RunReport report;
+    for (const Conversation& conversation : conversations)
+        report.planned_prompts += conversation.turns.size();
     report.tier = impl_->open_tier_of(run);
     if (run.tier != Tier::t0) report.cupti = run.gpu ? gpu_session().state() : make_cupti_api()->probe();
     DS_TRY(impl_->load(run, hooks));
@@ -643,6 +677,7 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
     report.frontend = hooks.frontend;
     if (hooks.on_started) hooks.on_started();
     if (run.auto_tree) DS_TRY(impl_->choose_tree(run, conversations, gate, hooks, report));
+    if (run.auto_tree && hooks.on_chosen) hooks.on_chosen(chosen_config(run));
     DS_TRY(warn_of_overlap(run, conversations));
     if (run.config.baseline > 0) DS_TRY(impl_->run_baseline(run, conversations, gate, hooks, report));
     if (replaces) {
@@ -714,6 +749,7 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
     recorder.flush();
     report.storage_error = file->close();
     report.storage_losses = file->losses();
+    report.capture = file->path();
     if (!played.ok()) return played.error();
     return report;
 }

@@ -103,14 +103,39 @@ Status find_head_candidates(ResolvedRun& run, bool replay) {
             "--head auto: is chosen together with the tree; use --tree auto, or compare heads under one tree "
             "with draftscope bench --heads");
     const ArtefactPlaces places = places_of(run);
-    for (const HeadInfo& info : head_registry()) {
-        if (info.replay_only) continue;
-        HeadCandidate one{{std::string(info.id), {}}, {}};
+    std::vector<HeadSpec> specs;
+    for (const auto& [head, trees] : run.shipped) {
+        DS_ASSIGN(HeadSpec spec, parse_head_spec(head));
+        specs.push_back(std::move(spec));
+    }
+    for (const HeadInfo& info : head_registry())
+        if (run.shipped.empty() && !info.replay_only) specs.push_back({std::string(info.id), {}});
+    for (HeadSpec& spec : specs) {
+        HeadCandidate one{std::move(spec), {}};
         one.artefacts = find_artefacts(one.spec, places);
         if (!make_head(one.spec, one.artefacts).ok()) continue;
         const auto trained_with = drafter_of_artefact(one.spec, one.artefacts);
         if (trained_with.ok() && trained_with->empty()) run.head_candidates.push_back(std::move(one));
     }
+    return {};
+}
+
+/// --tree quick: for what drafter and head there is a table.
+Status find_shipped_acceptance(ResolvedRun& run) {
+    if (run.config.tree != quick_tree) return {};
+    const auto refuse = [](const std::string& what) {
+        return bad_input(
+            "--tree quick: has no recorded acceptance for {}; use --tree auto, which measures it, or name a "
+            "tree",
+            what);
+    };
+    if (!run.demo_model) return refuse(fmt::format("--model {}", run.config.model));
+    if (run.config.drafter != run.drafter_id) return refuse(fmt::format("--drafter {}", run.config.drafter));
+    DS_ASSIGN(run.shipped, shipped_acceptance(run.drafter_id));
+    if (run.shipped.empty()) return refuse(fmt::format("--drafter {}", run.drafter_id));
+    if (run.config.head == "auto") return {};
+    DS_ASSIGN(const HeadSpec spec, parse_head_spec(run.config.head));
+    if (!run.shipped.contains(to_text(spec))) return refuse(fmt::format("--head {}", run.config.head));
     return {};
 }
 
@@ -200,10 +225,10 @@ Status resolve_numbers(ResolvedRun& run) {
     DS_TRY(resolve_backend(run));
     const char* const usual = config.backend == "cuda" ? cuda_tree : cpu_tree;
     if (config.tree.empty()) config.tree = usual;
-    run.auto_tree = config.tree == "auto";
+    run.auto_tree = config.tree == "auto" || config.tree == quick_tree;
     if (run.auto_tree && config.batch > 1)
-        return bad_input("--tree auto: measures one sequence at a time; give a tree with --batch {}",
-                         config.batch);
+        return bad_input("--tree {}: measures one sequence at a time; give a tree with --batch {}",
+                         config.tree, config.batch);
     DS_ASSIGN(run.tree, parse_tree_spec(run.auto_tree ? usual : config.tree));
     DS_ASSIGN(run.verify, parse_verify_spec(config.verify));
     if (run.verify.rule == VerifyRule::typical && (config.top_p < 1 || config.top_k > 0))
@@ -251,9 +276,11 @@ Result<ResolvedRun> resolve_run(const RunConfig& config, bool replay) {
     DS_ASSIGN(run.tier, parse_tier(config.tier));
     DS_TRY(resolve_numbers(run));
     if (run.auto_tree && replay)
-        return bad_input("--tree auto: is measured on a live run; name a tree, e.g. --tree chain=3");
+        return bad_input("--tree {}: is measured on a live run; name a tree, e.g. --tree chain=3",
+                         config.tree);
     DS_TRY(resolve_model(run));
     DS_TRY(resolve_drafter(run));
+    DS_TRY(find_shipped_acceptance(run));
     DS_TRY(resolve_head(run, replay));
     DS_TRY(resolve_acceptance(run));
     // Prompt lookup drafts a chain, whatever tree it is given.
@@ -300,6 +327,7 @@ Result<std::vector<ResolvedShadow>> resolve_shadows(const ResolvedRun& run) {
         shadow.aligned = piece.starts_with(aligned);
         config.head = shadow.aligned ? piece.substr(aligned.size()) : piece;
         config.shadow.clear();
+        if (config.tree == quick_tree) config.tree.clear();
         if (config.head == "auto") return bad_input("--shadow {}: name the heads to set beside it", piece);
         auto resolved = resolve_run(config);
         if (!resolved.ok()) return bad_input("--shadow: {}", resolved.error().message);

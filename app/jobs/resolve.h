@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/jobs/commands.h"
+#include "app/jobs/shipped_acceptance.h"
 #include "base/result.h"
 #include "engine/heads/head.h"
 #include "engine/session/session.h"
@@ -22,11 +23,14 @@ struct HeadCandidate {
 
 /// A config turned into the engine's own types; every field was checked.
 struct ResolvedRun {
-    RunConfig config;                     ///< with defaults filled in; backend is cpu or cuda
-    TreeSpec tree;                        ///< under --tree auto the default until the pilot has chosen
-    bool auto_tree = false;               ///< --tree auto
+    RunConfig config;        ///< with defaults filled in; backend is cpu or cuda
+    TreeSpec tree;           ///< under --tree auto the default until the pilot has chosen
+    bool auto_tree = false;  ///< --tree auto or quick
+    /// --tree quick: what its forecasts rest on; empty under auto, whose pilot measures that.
+    ShippedAcceptance shipped;
     std::vector<TreeForecast> forecasts;  ///< of its pilot
-    /// --head auto: every head that has what it needs; `head` is the first until the pilot has chosen.
+    /// --head auto: every head that has what it needs, under quick of those in `shipped`; `head` is the first
+    /// until the pilot has chosen.
     std::vector<HeadCandidate> head_candidates;
     VerifySpec verify;
     std::optional<ReplayedAcceptance> acceptance;  ///< absent = the target decides

@@ -29,21 +29,25 @@ struct BaselineReport {
     bool present = false;
     double tokens_per_second = 0;
     double speedup = 0;
+    std::size_t conversations = 0;
 };
 /// What a run did; the `run` subcommand prints it. Everything else it prints is a query over the snapshot.
 struct RunReport {
     RowId run_id = 0;
     std::string frontend;
     std::vector<PromptReport> prompts;
+    std::size_t planned_prompts = 0;  ///< turns of all conversations, those that a cancelled run left out too
     BaselineReport baseline;
-    int pilot_rounds = 0;                 ///< that --tree auto decoded to choose
-    std::vector<TreeForecast> forecasts;  ///< of --tree auto, best first: the first was taken
+    int pilot_rounds = 0;  ///< that --tree auto or quick decoded to choose
+    /// Of --tree auto or quick, best first: the first was taken, or by quick none when it does not pay.
+    std::vector<TreeForecast> forecasts;
     TierChoice tier;
     CuptiProbe cupti;  ///< as the run found it; empty text when nothing of CUPTI was asked
     std::optional<kernels::DeviceUse> gpu;  ///< how the run used its GPU; absent on the CPU
     std::optional<ExactCheck> exact;        ///< what --numerics fast changed
     int pinned_workers = 0;                 ///< threads kept on a CPU of their own
     bool cancelled = false;
+    std::string capture;                  ///< the file that was written; "" = none
     std::string storage_error;            ///< the disk filled: what was committed before is kept
     std::vector<LossRow> storage_losses;  ///< rows that the capture file does not have
 };
@@ -51,6 +55,8 @@ struct RunReport {
 struct RunHooks {
     std::function<void(std::string_view piece)> on_text;
     std::function<void(double fraction, const std::string& what)> on_progress;  ///< fraction < 0 = unknown
+    /// Under --tree auto or quick, once it is decided: the config with drafter, head and tree named.
+    std::function<void(const RunConfig& chosen)> on_chosen;
     std::function<void()> on_started;  ///< everything is loaded; decoding begins
     std::string frontend = "cli";
     bool phases = true;  ///< false: no phase is timed (to measure what timing costs)

@@ -21,6 +21,9 @@ constexpr std::size_t pilot_conversations = 2;
 constexpr int verified_rows[] = {1, 2, 3, 4, 5, 7, 9, 12, 16, 24};
 constexpr int verify_repeats = 5;
 constexpr int verify_context = 128;
+// Of --tree quick: tokens decoded, and verifications of each size.
+constexpr int quick_tokens = 12;
+constexpr int quick_repeats = 3;
 
 double median(std::vector<double> values) {
     if (values.empty()) return 0;
@@ -78,12 +81,12 @@ class PilotSink final : public RecordSink {
 };
 
 /// Decodes the first conversations under `tree`.
-Status decode(const PilotParts& parts, const PilotHead& head, const TreeSpec& tree,
+Status decode(const PilotParts& parts, const PilotHead& head, const TreeSpec& tree, int tokens,
               const std::vector<Conversation>& conversations, Gate& gate, const RunHooks& hooks,
               PilotSink& sink) {
     DecodeOptions options = parts.options;
     options.tree = tree;
-    options.max_new = std::min(options.max_new, pilot_tokens);
+    options.max_new = std::min(options.max_new, tokens);
     options.calibration_rounds = 0;
     options.shadows.clear();
     RowIds ids;
@@ -98,15 +101,17 @@ Status decode(const PilotParts& parts, const PilotHead& head, const TreeSpec& tr
                           phases, gate);
     RunHooks quiet;
     quiet.on_progress = hooks.on_progress;
-    ConversationFeed feed(
-        parts.target, conversations, {.raw = parts.raw, .first_turns = true, .suite = ""}, quiet,
-        fmt::format("measuring for --tree auto{}{}: prompt", head.text.empty() ? "" : ", ", head.text));
+    ConversationFeed feed(parts.target, conversations, {.raw = parts.raw, .first_turns = true, .suite = ""},
+                          quiet,
+                          fmt::format("measuring for the choice of a tree{}{}: prompt",
+                                      head.text.empty() ? "" : ", ", head.text));
     return session.run(feed);
 }
 
 /// Medians over a few verifications of each size, after the first prompt, rising.
 Result<std::vector<std::pair<int, double>>> time_verifications(const PilotParts& parts,
-                                                               const Conversation& conversation, int most) {
+                                                               const Conversation& conversation, int most,
+                                                               int repeats) {
     DS_ASSIGN(std::vector<TokenId> prompt,
               ConversationFeed::first_turn(parts.target, conversation, parts.raw));
     const int room = parts.target.config().context - most;
@@ -122,7 +127,7 @@ Result<std::vector<std::pair<int, double>>> time_verifications(const PilotParts&
     for (int i = 0; i < most; ++i) tokens.push_back(prompt[static_cast<std::size_t>(i) % prompt.size()]);
     // In turns, so that a slow moment of the machine does not fall on one size.
     std::vector<std::vector<double>> took(sizes.size());
-    for (int repeat = 0; repeat < verify_repeats; ++repeat) {
+    for (int repeat = 0; repeat < repeats; ++repeat) {
         for (std::size_t s = 0; s < sizes.size(); ++s) {
             const SequenceRows sequence{
                 &cache, std::span(tokens).first(static_cast<std::size_t>(sizes[s])), {}, nullptr};
@@ -193,11 +198,11 @@ Status TreePilot::measure(const PilotHead& head, const TreeShape& shape, bool on
     if (conversations_.empty() || gate_.cancelled()) return {};
     if (hooks_.on_progress) hooks_.on_progress(0, "measuring for --tree auto");
     PilotSink sink(shape.depth);
-    DS_TRY(decode(parts_, head, spec_of(shape), conversations_, gate_, hooks_, sink));
+    DS_TRY(decode(parts_, head, spec_of(shape), pilot_tokens, conversations_, gate_, hooks_, sink));
     if (gate_.cancelled()) return {};
     if (verify_.empty()) {
-        DS_ASSIGN(verify_,
-                  time_verifications(parts_, conversations_.front(), std::max(tree_.nodes, chain_.nodes)));
+        DS_ASSIGN(verify_, time_verifications(parts_, conversations_.front(),
+                                              std::max(tree_.nodes, chain_.nodes), verify_repeats));
     }
     rounds_ += static_cast<int>(sink.rounds.size());
     for (TreeForecast& one : forecast_trees(sink.rounds, shape, {verify_, sink.cost(), sink.cost()})) {
@@ -205,8 +210,34 @@ Status TreePilot::measure(const PilotHead& head, const TreeShape& shape, bool on
         one.head = head.text;
         forecasts_.push_back(std::move(one));
     }
+    sort();
+    return {};
+}
+
+void TreePilot::sort() {
     std::stable_sort(forecasts_.begin(), forecasts_.end(),
                      [](const TreeForecast& a, const TreeForecast& b) { return a.speedup > b.speedup; });
+}
+
+Status TreePilot::costs(const PilotHead& head, std::span<const TreeAcceptance> known) {
+    if (conversations_.empty() || known.empty() || gate_.cancelled()) return {};
+    const auto by_nodes = [](const TreeAcceptance& a, const TreeAcceptance& b) {
+        return a.tree.nodes < b.tree.nodes;
+    };
+    const TreeShape largest = std::max_element(known.begin(), known.end(), by_nodes)->tree;
+    PilotSink sink(largest.depth);
+    const std::vector<Conversation> first(conversations_.begin(), conversations_.begin() + 1);
+    DS_TRY(decode(parts_, head, spec_of(largest), quick_tokens, first, gate_, hooks_, sink));
+    if (gate_.cancelled()) return {};
+    if (verify_.empty()) {
+        DS_ASSIGN(verify_, time_verifications(parts_, conversations_.front(), largest.nodes, quick_repeats));
+    }
+    rounds_ += static_cast<int>(sink.rounds.size());
+    for (const TreeAcceptance& one : known) {
+        forecasts_.push_back(forecast_tree(one.tree, one.tau, {verify_, sink.cost(), sink.cost()}));
+        forecasts_.back().head = head.text;
+    }
+    sort();
     return {};
 }
 

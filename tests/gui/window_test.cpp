@@ -18,6 +18,15 @@ TEST(Window, StartsTheDemoOnceWhenNothingIsOpened) {
     ASSERT_EQ(window.controller.runs.size(), 1u);
     EXPECT_EQ(window.controller.runs[0].drafter, "eagle3");
     EXPECT_FALSE(window.controller.runs[0].prompt.empty());
+    EXPECT_EQ(window.controller.runs[0].tree, quick_tree);
+    // What turned out to pay on the machine is what Session shows, and runs the next time.
+    RunConfig chosen = window.controller.runs[0];
+    chosen.head = "microspec";
+    chosen.tree = "chain=2";
+    window.controller.edit_status().chosen = chosen;
+    window.draw_frames(2);
+    EXPECT_EQ(window.app().config().head, "microspec");
+    EXPECT_EQ(window.app().config().tree, "chain=2");
 }
 
 TEST(Window, DoesNotStartTheDemoWhenAFileIsOpened) {

@@ -69,16 +69,22 @@ void choose_drafter(PanelContext& c) {
 /// `--tree auto --head auto`.
 constexpr const char* automatic = "auto";
 constexpr const char* fastest = "fastest, measured first";
+constexpr const char* quick = "fastest, forecast at once";
+
+bool is_automatic(const std::string& tree) {
+    return tree == automatic || tree == quick_tree;
+}
 
 void choose_head(PanelContext& c) {
     label(c.style, "Head", "How the drafter's vocabulary scores are computed: the thing to compare.");
     const bool measured = c.config.head == automatic;
     ImGui::BeginDisabled(c.status.heads.empty());
+    const char* by_tree = c.config.tree == quick_tree ? quick : fastest;
     const bool open =
-        ImGui::BeginCombo("##head", measured ? fastest : c.config.head.c_str(), ImGuiComboFlags_HeightLarge);
+        ImGui::BeginCombo("##head", measured ? by_tree : c.config.head.c_str(), ImGuiComboFlags_HeightLarge);
     ImGui::EndDisabled();
     if (open) {
-        if (c.config.tree == automatic && ImGui::Selectable(fastest, measured)) c.config.head = automatic;
+        if (is_automatic(c.config.tree) && ImGui::Selectable(by_tree, measured)) c.config.head = automatic;
         for (const HeadChoice& choice : c.status.heads) {
             const bool chosen = spec_name(choice.spec) == spec_name(c.config.head);
             const ImGuiSelectableFlags flags = choice.usable ? 0 : ImGuiSelectableFlags_Disabled;
@@ -106,12 +112,13 @@ void choose_head(PanelContext& c) {
 void edit_tree(PanelContext& c, bool& as_text) {
     std::string& spec = c.config.tree;
     const std::optional<TreeFields> fields = parse_tree(spec);
-    as_text |= !fields && !spec.empty() && spec != automatic;
-    const char* kind = as_text             ? "as text"
-                       : spec.empty()      ? "default of this machine"
-                       : spec == automatic ? fastest
-                       : fields->chain     ? "chain"
-                                           : "tree";
+    as_text |= !fields && !spec.empty() && !is_automatic(spec);
+    const char* kind = as_text              ? "as text"
+                       : spec.empty()       ? "default of this machine"
+                       : spec == automatic  ? fastest
+                       : spec == quick_tree ? quick
+                       : fields->chain      ? "chain"
+                                            : "tree";
     label(c.style, "Tree", "What the drafter builds each round before the model checks it.");
     if (ImGui::BeginCombo("##tree", kind)) {
         const auto choose = [&](const char* title, bool chosen, const std::string& to) {
@@ -124,14 +131,15 @@ void edit_tree(PanelContext& c, bool& as_text) {
         choose("tree", !as_text && fields && !fields->chain, format_tree({}));
         choose("chain", !as_text && fields && fields->chain, format_tree({.chain = true, .depth = 4}));
         if (choose(fastest, !as_text && spec == automatic, automatic)) c.config.head = automatic;
+        if (choose(quick, !as_text && spec == quick_tree, quick_tree)) c.config.head = automatic;
         if (ImGui::Selectable("as text", as_text)) {
-            if (spec.empty() || spec == automatic) spec = "choices:mc_sim_7b_63,levels=3";
+            if (spec.empty() || is_automatic(spec)) spec = "choices:mc_sim_7b_63,levels=3";
             as_text = true;
         }
         ImGui::EndCombo();
     }
     // A head is measured under the trees that it is to draft.
-    if (spec != automatic && c.config.head == automatic) c.config.head = "full";
+    if (!is_automatic(spec) && c.config.head == automatic) c.config.head = "full";
     if (as_text) {
         label(c.style, "");
         ImGui::InputText("##spec", &spec);

@@ -18,8 +18,8 @@ namespace {
 
 constexpr ImGuiID dockspace_id = 0x44534401;
 constexpr TimeNs notice_ns = 6 * ns_per_s;
-/// The demo shows what the program is for: a head that is not the full one.
-constexpr std::string_view demo_head = "fr-spec";
+/// Without the demo: a head that is not the full one, which ships for the demo model.
+constexpr std::string_view usual_head = "fr-spec";
 constexpr const char* demo_prompt =
     "Explain in three short sentences why the sky is blue, then write a Python function that adds two "
     "numbers.";
@@ -46,7 +46,8 @@ bool same_status(const JobStatus& a, const JobStatus& b) {
            a.hold_reason == b.hold_reason && a.error == b.error && a.heads.size() == b.heads.size() &&
            a.drafters.size() == b.drafters.size() && a.capability_line == b.capability_line &&
            a.opened_file == b.opened_file && a.beside == b.beside && a.others == b.others &&
-           a.comparison == b.comparison && a.comparing == b.comparing && a.saved_files == b.saved_files;
+           a.comparison == b.comparison && a.comparing == b.comparing && a.saved_files == b.saved_files &&
+           a.chosen == b.chosen;
 }
 
 }  // namespace
@@ -82,9 +83,15 @@ void App::adopt_defaults() {
     defaults_adopted_ = true;
     demo_config_.prompt = demo_prompt;
     for (const HeadChoice& head : status_.heads)
-        if (head.usable && spec_name(head.spec) == demo_head) demo_config_.head = head.spec;
+        if (head.usable && spec_name(head.spec) == usual_head) demo_config_.head = head.spec;
+    const bool demo = options_.run_demo && options_.files.empty() && !settings_.session;
+    if (demo) {
+        // What one sees first is a setting that pays on this machine.
+        demo_config_.tree = quick_tree;
+        demo_config_.head = "auto";
+    }
     if (!settings_.session) config_ = demo_config_;
-    if (options_.run_demo && options_.files.empty() && !settings_.session) {
+    if (demo) {
         commands_.push_back(CmdStart{config_});
         demo_is_next_ = true;
     }
@@ -121,6 +128,14 @@ bool App::prepare(float monitor_scale) {
 
 void App::adopt_status(JobStatus status) {
     const JobStatus before = std::exchange(status_, std::move(status));
+    // What the demo's setting turned out to be is what Session shows and runs from then on.
+    if (config_.tree == quick_tree && status_.chosen && status_.config.tree == quick_tree) {
+        const bool untouched = config_ == demo_config_;
+        config_.drafter = status_.chosen->drafter;
+        config_.head = status_.chosen->head;
+        config_.tree = status_.chosen->tree;
+        if (untouched) demo_config_ = config_;
+    }
     if (status_.opened_file != before.opened_file && !status_.opened_file.empty())
         add_recent_file(settings_, absolute_path(status_.opened_file));
     const bool saved = status_.saved_files != before.saved_files;

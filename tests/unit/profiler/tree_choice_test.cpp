@@ -54,6 +54,13 @@ TEST(TreeChoice, CheapRowsWantATreeDearRowsAChainDearLevelsAShortOne) {
     EXPECT_EQ(forecast_trees(rounds, pilot, costs_of(500, 900)).front().tree.depth, 0);
 }
 
+TEST(TreeChoice, ForecastsATreeWhoseTauIsKnown) {
+    const TreeForecast one = forecast_tree({1, 1, 3}, 1.8, costs_of(5, 130));
+    EXPECT_DOUBLE_EQ(one.round_ns, 10 + 5 + 120);
+    EXPECT_DOUBLE_EQ(one.speedup, 1.8 * 100 / 135);
+    EXPECT_LT(forecast_tree({1, 1, 3}, 1.2, costs_of(5, 130)).speedup, 1);
+}
+
 TEST(TreeChoice, SaysHowFastAgainstNoDrafting) {
     const std::vector<PilotRound> rounds{round_with({}), round_with({})};
     const auto forecasts = forecast_trees(rounds, {1, 2, 5}, costs_of(5, 130));

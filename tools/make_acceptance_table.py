@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Makes assets/demo_acceptance.json: the mean acceptance length (tau) of the demo model's drafters, heads and chains.
+
+`draftscope run --tree quick` forecasts from it. The target's answers are recorded once, then every head and chain is
+replayed along them, so the figures are those of live runs over the same prompts.
+
+    tools/make_acceptance_table.py            (a minute on two cores)
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PROMPTS = "assets/prompts/spec_bench_half.jsonl"
+
+
+def run(binary, *arguments):
+    done = subprocess.run([str(binary), *map(str, arguments)], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"make_acceptance_table: {binary} {' '.join(map(str, arguments))}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", type=pathlib.Path, default=ROOT / "build/release/draftscope")
+    parser.add_argument("--drafters", default="eagle3")
+    parser.add_argument("--heads", default="microspec,fr-spec:v=8192")
+    parser.add_argument("--chains", type=int, default=4, help="longest chain")
+    parser.add_argument("--limit", type=int, default=48, help="conversations")
+    parser.add_argument("--max-new", type=int, default=96)
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "assets/demo_acceptance.json")
+    options = parser.parse_args()
+
+    decode = ["--prompts", PROMPTS, "--limit", options.limit, "--stratify", "--max-new", options.max_new]
+    table, sample = {}, {}
+    with tempfile.TemporaryDirectory() as folder:
+        trace = pathlib.Path(folder) / "trace"
+        run(options.binary, "trace", *decode, "--no-times", "--out", trace, "--quiet")
+        for drafter in options.drafters.split(","):
+            heads = table.setdefault(drafter, {})
+            for length in range(1, options.chains + 1):
+                replayed = json.loads(run(options.binary, "replay", "--trace", trace, "--drafter", drafter, "--heads",
+                                          options.heads, "--tree", f"chain={length}", "--no-mass", "--json", "--quiet"))
+                for head in replayed["heads"]:
+                    heads.setdefault(head["head"], {})[f"chain={length}"] = round(head["tau"], 3)
+                    sample = {"rounds": head["rounds"], "conversations": options.limit}
+    document = {
+        "what": "tau of the demo model by drafter, head and tree, for --tree quick",
+        "command": "tools/make_acceptance_table.py "
+                   f"--drafters {options.drafters} --heads {options.heads} --chains {options.chains} "
+                   f"--limit {options.limit} --max-new {options.max_new}",
+        "prompts": PROMPTS,
+        "conversations": sample["conversations"],
+        "drafters": table,
+    }
+    options.out.write_text(json.dumps(document, indent=2) + "\n")
+    print(f"wrote {options.out}")
+
+
+if __name__ == "__main__":
+    main()
