@@ -29,13 +29,14 @@ bool has_text_of_first(const BenchReport& report, std::size_t m) {
 }
 
 json cell_json(const BenchCell& cell) {
+    const auto of_something = [](double value) { return value > 0 ? json(value) : json(nullptr); };
     return {{"prompts", cell.prompts},
-            {"tau", cell.tau},
-            {"tokens_per_second", cell.tokens_per_second},
+            {"tau", of_something(cell.tau)},
+            {"tokens_per_second", of_something(cell.tokens_per_second)},
             {"speedup", value_of(cell.speedup)},
             {"speedup_interval", interval_of(cell.speedup)},
             {"speedup_sd", or_null(cell.spread)},
-            {"active_rows", cell.active_rows}};
+            {"active_rows", of_something(cell.active_rows)}};
 }
 
 json method_json(const BenchReport& report, std::size_t m) {
@@ -45,7 +46,7 @@ json method_json(const BenchReport& report, std::size_t m) {
     out["method"] = method.name;
     out["drafter"] = method.drafter;
     out["head"] = method.head;
-    out["tree"] = method.tree;
+    out["tree"] = method.resolved_tree.empty() ? json(nullptr) : json(method.resolved_tree);
     out["same_text"] = has_text_of_first(report, m);
     json categories = json::array();
     for (std::size_t c = 0; c < row.categories.size(); ++c) {
@@ -83,8 +84,15 @@ json report_json(const BenchReport& report) {
             {"tier", "T0"},
             {"repeat", report.repeat},
             {"complete", !report.cancelled},
+            {"cancelled", report.cancelled},
+            {"conversations", report.conversations},
+            {"finished_conversations", report.finished_conversations},
             {"seconds", report.seconds},
             {"methods", std::move(methods)}};
+}
+
+std::string positive(double value, int digits) {
+    return number(value > 0 ? std::optional(value) : std::nullopt, digits);
 }
 
 std::string method_table(const BenchReport& report) {
@@ -94,9 +102,9 @@ std::string method_table(const BenchReport& report) {
     for (std::size_t m = 0; m < report.methods.size(); ++m) {
         const BenchCell& cell = report.table.rows[m].all;
         rows.push_back(
-            {report.methods[m].name, std::to_string(cell.prompts), fmt::format("{:.3f}", cell.tau),
-             fmt::format("{:.1f}", cell.tokens_per_second), with_interval(cell.speedup),
-             number(cell.spread, 3), cell.active_rows > 0 ? fmt::format("{:.0f}", cell.active_rows) : "-",
+            {report.methods[m].name, std::to_string(cell.prompts), positive(cell.tau, 3),
+             positive(cell.tokens_per_second, 1), with_interval(cell.speedup), number(cell.spread, 3),
+             cell.active_rows > 0 ? fmt::format("{:.0f}", cell.active_rows) : "-",
              has_text_of_first(report, m)
                  ? "same"
                  : fmt::format("{} of {} differ", report.compared[m] - report.same[m], report.compared[m])});
@@ -139,7 +147,7 @@ std::string matrix(const BenchReport& report) {
         std::vector<std::string> row = {report.methods[m].name};
         for (const BenchCell& cell : report.table.rows[m].categories) {
             if (!report.samples.plain) {
-                row.push_back(fmt::format("{:.1f}", cell.tokens_per_second));
+                row.push_back(positive(cell.tokens_per_second, 1));
                 continue;
             }
             std::string text = cell.speedup ? number(cell.speedup->value, 2) : "-";
@@ -159,13 +167,26 @@ void print_report(const BenchReport& report) {
     if (report.acceptance != "real")
         std::printf(
             "ACCEPTANCE REPLAYED: drafts were not kept by the target; texts and tau mean nothing\n\n");
+    for (const BenchMethod& method : report.methods)
+        if (method.tree.empty() && !method.resolved_tree.empty()) {
+            std::printf("tree %s where a method names none\n\n", method.resolved_tree.c_str());
+            break;
+        }
+    if (report.cancelled && report.finished_conversations == 0) {
+        std::printf("cancelled before every method had decoded a conversation (of %zu): nothing to compare\n",
+                    report.conversations);
+        return;
+    }
     std::printf("%s%s%s%s", method_table(report).c_str(), model_table(report).c_str(),
                 method_reads(report).c_str(), matrix(report).c_str());
     std::printf(
         "\nblocks in turns, forwards and backwards; 95 %% bootstrap by conversation; SD and +- over %d "
         "repetition%s; %.0f s\n",
         report.repeat, report.repeat == 1 ? "" : "s", report.seconds);
-    if (report.cancelled) std::printf("stopped: of the blocks that every method had finished\n");
+    if (report.cancelled)
+        std::printf(
+            "cancelled after %zu of %zu conversations: the tables are of those that every method decoded\n",
+            report.finished_conversations, report.conversations);
 }
 
 int do_bench(Options& options) {

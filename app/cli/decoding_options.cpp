@@ -73,10 +73,11 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
         ->capture_default_str();
     command.add_option("--artefact", config.artefacts,
                        "HEAD=PATH, file that a head needs (repeatable, one a head)");
-    command.add_option("--tree", config.tree,
-                       "depth=3,topk=4,nodes=12[,order=fr] | chain=6 | paper:fr-spec ... | "
-                       "choices:mc_sim_7b_63 | choices:FILE | auto (measured on the first prompts, seconds) | "
-                       "quick (demo model: forecast in a moment from this machine's times and shipped acceptance)");
+    command.add_option(
+        "--tree", config.tree,
+        "depth=3,topk=4,nodes=12[,order=fr] | chain=6 | paper:fr-spec ... | "
+        "choices:mc_sim_7b_63 | choices:FILE | auto (measured on the first prompts, seconds) | "
+        "quick (demo model: forecast in a moment from this machine's times and shipped acceptance)");
     command
         .add_option("--verify", config.verify,
                     "verification rule: match (the target's own text, token for token), pq (rejection "

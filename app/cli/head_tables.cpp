@@ -33,9 +33,9 @@ std::string acceptance_table(const std::vector<HeadComparison>& heads) {
                         stats.bytes_per_call > 0 ? fmt::format("{:.0f}", stats.bytes_per_call / 1e3) : "-",
                         fmt::format("{:.0f}", stats.head_ns_per_round / 1e3)});
     }
-    return format_table(
-        {"head", "mode", "rounds", "tau", "coverage %", "mass %", "active rows", "kB/call", "T_head us"},
-        rows);
+    return format_table({"head", "mode", "rounds", "tau", "coverage %", "covered mass %", "active rows",
+                         "kB/call", "T_head us"},
+                        rows);
 }
 
 std::string reference_text(const HeadComparison& head) {
@@ -71,8 +71,9 @@ std::string cost_table(const std::vector<HeadComparison>& heads) {
                         difference(cost.unexplained)});
     }
     if (rows.empty()) return {};
-    std::vector<std::string> header = {"against full", "mode",         "rho_tau",    "nu",         "kappa",
-                                       "predicted x",  "even rho_tau", "measured x", "unexplained"};
+    std::vector<std::string> header = {
+        "against full",       "mode",       "rho_tau",    "nu", "kappa", "predicted x",
+        "break-even rho_tau", "measured x", "unexplained"};
     if (!measured) {
         header.resize(header.size() - 2);
         for (auto& row : rows) row.resize(header.size());
@@ -91,23 +92,22 @@ std::string bytes_table(const std::vector<HeadComparison>& heads) {
         rows.push_back({head.stats.head, mode_text(head),
                         fmt::format("{:.0f}", head.stats.bytes_per_round / 1e3),
                         fmt::format("{:.1f}", bytes.per_second / 1e9), fmt::format("{:.3f}", bytes.explained),
-                        fmt::format("{:.2f}", bytes.times), fmt::format("{:.0f}", bytes.constant_ns / 1e3)});
+                        fmt::format("{:.2f}", bytes.times),
+                        bytes.constant_ns >= 0 ? fmt::format("{:.0f}", bytes.constant_ns / 1e3) : "-"});
     }
     if (rows.size() < 2) return {};
     return fmt::format(
-        "\n{}nu by bytes: kB / kB of full; x bytes: nu / nu by bytes; constant: us of T_head that bytes at "
-        "the "
-        "full head's rate leave\n",
-        format_table({"per round", "mode", "kB", "GB/s", "nu by bytes", "x bytes", "constant us"}, rows));
+        "\n{}nu by bytes: what nu would be if time followed the bytes read; nu / that: how much dearer a "
+        "byte is "
+        "than the full head's; fixed us: what is left of T_head, for routing, selection and calls\n",
+        format_table({"per round", "mode", "kB", "GB/s", "nu by bytes", "nu / that", "fixed us"}, rows));
 }
 
 }  // namespace
 
 std::string reads_table(std::string first, std::span<const NamedReads> heads) {
     if (heads.empty()) return {};
-    // Nobody reads faster than the machine: then the probe was held up by other work when it was made.
-    constexpr double held_up = 0.9;
-    bool probed = false, stale = false;
+    bool probed = false, under_load = false;
     std::vector<std::vector<std::string>> rows;
     for (const auto& [name, reads] : heads) {
         rows.push_back({name, fmt::format("{:.0f}", reads.streamed / 1e3),
@@ -115,24 +115,27 @@ std::string reads_table(std::string first, std::span<const NamedReads> heads) {
                         fmt::format("{:.0f}", reads.head_ns / 1e3), "-", "-", "-"});
         if (!reads.explained_ns) continue;
         probed = true;
-        stale = stale || reads.times() < held_up;
         std::vector<std::string>& row = rows.back();
+        if (1 / reads.times() > fastest_credible_read) {
+            under_load = true;
+            for (std::size_t c = 4; c < row.size(); ++c) row[c] = "void";
+            continue;
+        }
         row[4] = fmt::format("{:.0f}", *reads.explained_ns / 1e3);
         row[5] = fmt::format("{:.2f}", reads.times());
-        row[6] = fmt::format("{:.0f}", reads.constant_ns() / 1e3);
+        row[6] = fmt::format("{:.0f}", std::max(0.0, reads.constant_ns() / 1e3));
     }
     return fmt::format(
         "\n{}{}\n{}",
-        format_table({std::move(first), "kB streamed", "kB gathered", "T_head us", "by probes us", "x probes",
-                      "constant us"},
+        format_table({std::move(first), "kB streamed", "kB gathered", "T_head us", "reading us",
+                      "T_head / that", "fixed us"},
                      rows),
         probed
-            ? "by probes: what the bytes take at what doctor measured, of one stream and of scattered rows, "
-              "past the caches"
-            : "by probes: never measured on this machine with as many threads; draftscope doctor does",
-        stale ? "x probes is below 1: memory was slower when doctor measured it; run draftscope doctor again "
-                "while nothing else runs\n"
-              : "");
+            ? "reading: what those bytes take at the rates that doctor measured, past the caches; fixed: "
+              "what "
+              "is left of T_head"
+            : "reading: unknown, the machine was never measured with as many threads; draftscope doctor does",
+        under_load ? void_probe_text() : "");
 }
 
 json reads_json(const HeadReads& reads) {
@@ -153,6 +156,11 @@ std::string head_table_text(const Snapshot& snapshot, RowId run_id) {
     }
     return acceptance_table(heads) + cost_table(heads) + bytes_table(heads) +
            reads_table("a round's reads", reads);
+}
+
+std::string head_summary_text(const Snapshot& snapshot, RowId run_id) {
+    const std::vector<HeadComparison> heads = head_costs(snapshot, run_id);
+    return heads.empty() ? std::string() : acceptance_table(heads) + cost_table(heads);
 }
 
 json heads_json(const Snapshot& snapshot, RowId run_id) {

@@ -12,6 +12,8 @@ namespace draftscope::cli {
 /// Every head of a run: what it accepted and covered, then against the full head the quantities of the
 /// acceptance-cost model with their intervals (profiler/head_costs.h). "" without heads.
 std::string head_table_text(const Snapshot& snapshot, RowId run_id);
+/// Of it the first two tables, without what heads read.
+std::string head_summary_text(const Snapshot& snapshot, RowId run_id);
 /// The same, as the array `heads` of `run --json`.
 nlohmann::json heads_json(const Snapshot& snapshot, RowId run_id);
 

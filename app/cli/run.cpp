@@ -9,6 +9,7 @@
 
 #include "app/cli/cli.h"
 #include "app/cli/decoding_options.h"
+#include "app/cli/finding.h"
 #include "app/cli/head_help.h"
 #include "app/cli/head_tables.h"
 #include "app/cli/interrupt.h"
@@ -28,6 +29,7 @@ struct Options {
     RunConfig config;
     bool json = false;
     bool quiet = false;
+    bool detail = false;
 };
 
 json prompt_json(const PromptReport& prompt, const PromptStats& stats) {
@@ -38,8 +40,8 @@ json prompt_json(const PromptReport& prompt, const PromptStats& stats) {
             {"tokens", outcome.tokens},
             {"text", outcome.text},
             {"rounds", stats.rounds},
-            {"tau", stats.tau},
-            {"tokens_per_second", stats.tokens_per_second},
+            {"tau", stats.rounds > 0 ? json(stats.tau) : json(nullptr)},
+            {"tokens_per_second", stats.rounds > 0 ? json(stats.tokens_per_second) : json(nullptr)},
             {"finish", to_text(outcome.finish)}};
 }
 
@@ -79,7 +81,7 @@ json tree_auto_json(const RunReport& report) {
     return {{"pilot_rounds", report.pilot_rounds}, {"forecasts", to_json(report.forecasts)}};
 }
 
-json report_json(const RunReport& report, const Snapshot& snapshot, const std::string& capture) {
+json report_json(const RunReport& report, const Snapshot& snapshot) {
     const RunRow& run = *snapshot.run(report.run_id);
     json prompts = json::array();
     // A batch begins and ends its prompts in another order than the file's.
@@ -99,6 +101,8 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const std::s
                     {"speedup", report.baseline.speedup}};
     }
     return {{"version", version},
+            {"cancelled", report.cancelled},
+            {"planned_prompts", report.planned_prompts},
             {"tree_auto", tree_auto_json(report)},
             {"target", run.target},
             {"drafter", run.drafter},
@@ -122,7 +126,7 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const std::s
             {"precision", run.precision},
             {"synthetic", run.synthetic},
             {"acceptance", run.acceptance},
-            {"capture", capture.empty() ? json(nullptr) : json(capture)},
+            {"capture", report.capture.empty() ? json(nullptr) : json(report.capture)},
             {"prompts", std::move(prompts)},
             {"totals", totals_json(snapshot, report.run_id)},
             {"baseline", baseline},
@@ -131,8 +135,8 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const std::s
             {"losses", losses}};
 }
 
-/// What --tree auto chose from, one line.
-void print_tree_choice(const RunReport& report) {
+/// What --tree auto or quick chose from, one line.
+void print_tree_choice(const RunReport& report, const RunRow& run, bool quick) {
     if (report.forecasts.empty()) return;
     const bool heads = std::any_of(report.forecasts.begin(), report.forecasts.end(), [&](const auto& one) {
         return one.head != report.forecasts.front().head;
@@ -141,6 +145,19 @@ void print_tree_choice(const RunReport& report) {
         return fmt::format("{}{}{} {:.2f}x", heads ? one.head : "", heads ? " " : "",
                            to_text(spec_of(one.tree)), one.speedup);
     };
+    if (quick && run.drafter == "none") {
+        std::printf(
+            "tree quick: no drafting pays on this machine (the best forecast is %s), so it decoded plainly\n",
+            text(report.forecasts.front()).c_str());
+        return;
+    }
+    if (quick) {
+        std::printf(
+            "tree quick: %s forecast, from %d rounds timed here and the acceptance that ships with the "
+            "demo\n",
+            text(report.forecasts.front()).c_str(), report.pilot_rounds);
+        return;
+    }
     std::string next;
     for (std::size_t i = 1; i < std::min<std::size_t>(report.forecasts.size(), 4); ++i)
         next += (next.empty() ? "" : ", ") + text(report.forecasts[i]);
@@ -151,33 +168,42 @@ void print_tree_choice(const RunReport& report) {
         std::printf("tree auto: no tree of this drafter is forecast to be faster than --drafter none\n");
 }
 
-void print_summary(const RunReport& report, const Snapshot& snapshot, const RunConfig& config) {
-    const RunRow& run = *snapshot.run(report.run_id);
-    const RunTotals totals = run_totals(snapshot, report.run_id);
-    std::printf("\n%s  drafter %s  head %s  tree %s  %s  %d threads  %s\n", run.target.c_str(),
-                run.drafter.c_str(), run.head.empty() ? "-" : run.head.c_str(), run.tree.c_str(),
-                run.precision.c_str(), run.threads, run.tier.c_str());
-    if (run.batch > 1) std::printf("batch %d  (tok/s of all sequences together)\n", run.batch);
-    if (run.acceptance != "real") {
-        std::printf(
-            "ACCEPTANCE REPLAYED: drafts were kept by %s, not by the target; the text means nothing\n",
-            config.acceptance.c_str());
-    } else {
-        std::printf("%s", verify_text(run).c_str());
-    }
-    std::printf("tau %.3f  (%lld committed in %lld rounds)   %.1f tok/s decode, %.1f tok/s with prefill\n",
-                totals.tau, static_cast<long long>(totals.committed), static_cast<long long>(totals.rounds),
-                totals.tokens_per_second, totals.tokens_per_second_e2e);
-    print_tree_choice(report);
-    if (report.baseline.present) {
-        std::printf("autoregressive %.1f tok/s   speed-up %.2fx\n", report.baseline.tokens_per_second,
-                    report.baseline.speedup);
-    }
-    std::printf("\n%s", phase_table_text(snapshot, report.run_id).c_str());
-    const std::string excluded = excluded_text(snapshot, report.run_id);
+std::string cancelled_text(const RunReport& report) {
+    if (!report.cancelled) return {};
+    const auto whole =
+        std::count_if(report.prompts.begin(), report.prompts.end(),
+                      [](const PromptReport& prompt) { return prompt.outcome.finish != Finish::cancelled; });
+    return fmt::format("cancelled after {} of {} prompt{}; what follows is of what was decoded until then\n",
+                       whole, report.planned_prompts, report.planned_prompts == 1 ? "" : "s");
+}
+
+/// Every table: phases with their bandwidth, then what the heads accepted, cost and read.
+void print_detail(const Snapshot& snapshot, RowId run_id) {
+    std::printf("\n%s", phase_table_text(snapshot, run_id).c_str());
+    const std::string excluded = excluded_text(snapshot, run_id);
     if (!excluded.empty()) std::printf("%s\n", excluded.c_str());
-    const std::string heads = head_table_text(snapshot, report.run_id);
+    const std::string heads = head_table_text(snapshot, run_id);
     if (!heads.empty()) std::printf("\n%s", heads.c_str());
+}
+
+/// What the run found, then where its time went. Absent without rounds.
+void print_finding(const RunReport& report, const Snapshot& snapshot, bool detail) {
+    std::optional<PlainSpeed> plain;
+    if (report.baseline.present && report.baseline.speedup > 0)
+        plain = PlainSpeed{{report.baseline.speedup, {}}, report.baseline.conversations};
+    const std::string finding = finding_text(snapshot, report.run_id, plain);
+    if (!finding.empty()) std::printf("\n%s", finding.c_str());
+    if (detail) return;
+    const std::string phases = phase_summary_text(snapshot, report.run_id);
+    if (!phases.empty()) std::printf("\n%s", phases.c_str());
+    if (!finding.empty())
+        std::printf("\nevery table: --detail%s\n",
+                    report.capture.empty() ? "" : ", or draftscope stats on the capture");
+}
+
+/// What recording or the machine kept the run from.
+void print_remarks(const RunReport& report, const Snapshot& snapshot) {
+    const RunRow& run = *snapshot.run(report.run_id);
     for (const LossRow& loss : snapshot.losses) {
         if (loss.run_id == report.run_id) {
             std::printf("lost: %lld %s\n", static_cast<long long>(loss.count), loss.kind.c_str());
@@ -197,7 +223,50 @@ void print_summary(const RunReport& report, const Snapshot& snapshot, const RunC
     for (const LossRow& loss : report.storage_losses)
         std::printf("not in the capture: %lld rows, %s\n", static_cast<long long>(loss.count),
                     loss.kind.c_str());
-    if (!config.save.empty()) std::printf("\ncapture: %s\n", config.save.c_str());
+}
+
+void print_capture(const RunReport& report) {
+    if (report.capture.empty()) return;
+    std::printf("\ncapture: %s%s\n", report.capture.c_str(),
+                report.storage_error.empty() ? "" : " (not whole)");
+}
+
+void print_summary(const RunReport& report, const Snapshot& snapshot, const Options& options) {
+    const RunConfig& config = options.config;
+    const RunRow& run = *snapshot.run(report.run_id);
+    const RunTotals totals = run_totals(snapshot, report.run_id);
+    std::printf("\n%s", cancelled_text(report).c_str());
+    std::printf("%s  drafter %s  head %s  tree %s  %s  %d threads  %s\n", run.target.c_str(),
+                run.drafter.c_str(), run.head.empty() ? "-" : run.head.c_str(), run.tree.c_str(),
+                run.precision.c_str(), run.threads, run.tier.c_str());
+    if (run.batch > 1) std::printf("batch %d  (tok/s of all sequences together)\n", run.batch);
+    if (run.acceptance != "real") {
+        std::printf(
+            "ACCEPTANCE REPLAYED: drafts were kept by %s, not by the target; the text means nothing\n",
+            config.acceptance.c_str());
+    } else {
+        std::printf("%s", verify_text(run).c_str());
+    }
+    if (totals.rounds == 0) {
+        std::printf("no round was decoded\n");
+        print_remarks(report, snapshot);
+        return print_capture(report);
+    }
+    std::printf("tau %.3f  (%lld committed in %lld rounds)   %.1f tok/s decode, %.1f tok/s with prefill\n",
+                totals.tau, static_cast<long long>(totals.committed), static_cast<long long>(totals.rounds),
+                totals.tokens_per_second, totals.tokens_per_second_e2e);
+    print_tree_choice(report, run, config.tree == quick_tree);
+    if (report.baseline.present) {
+        std::printf("autoregressive %.1f tok/s   speed-up %.2fx\n", report.baseline.tokens_per_second,
+                    report.baseline.speedup);
+    }
+    if (options.detail)
+        print_detail(snapshot, report.run_id);
+    else if (!config.shadow.empty())
+        std::printf("\n%s", head_summary_text(snapshot, report.run_id).c_str());
+    print_remarks(report, snapshot);
+    print_finding(report, snapshot, options.detail);
+    print_capture(report);
 }
 
 int do_run(const Options& options) {
@@ -223,10 +292,10 @@ int do_run(const Options& options) {
     recorder.flush();
     const auto snapshot = recorder.snapshot();
     if (options.json) {
-        const json document = report_json(*done, *snapshot, options.config.save);
+        const json document = report_json(*done, *snapshot);
         std::printf("%s\n", document_text(document).c_str());
     } else {
-        print_summary(*done, *snapshot, options.config);
+        print_summary(*done, *snapshot, options);
     }
     std::fflush(stdout);
     if (!done->storage_error.empty()) return report(failed("{}", done->storage_error));
@@ -269,8 +338,8 @@ void add_run(CLI::App& program, Action& action) {
         ->add_option(
             "--head", config.head,
             "draft LM head, one of " + known_heads() +
-                "; e.g. fr-spec:v=8192. With --tree auto also auto, the default there: the head that "
-                "decodes fastest on the first prompts")
+                "; e.g. fr-spec:v=8192. With --tree auto or quick also auto, the default there: the head "
+                "that decodes fastest")
         ->capture_default_str();
     command
         ->add_option("--tier", config.tier,
@@ -303,12 +372,15 @@ void add_run(CLI::App& program, Action& action) {
                       "at that limit forget the oldest steps instead of recording no more");
     command->add_flag("--never-wait", config.never_wait,
                       "rather lose rows (counted) than hold up the decoding when the disk is slow");
+    command->add_flag("--detail", options->detail,
+                      "print every table: phases with bandwidth, what heads accepted, cost and read");
     command->add_flag("--json", options->json, "print one JSON document on stdout and nothing else there");
     command->add_flag("--quiet", options->quiet, "no text while decoding, no progress");
     command->callback([options, command, &action] {
         action = [options, command] {
             RunConfig& asked = options->config;
-            if (asked.tree == "auto" && command->get_option("--head")->count() == 0) asked.head = "auto";
+            const bool chosen = asked.tree == "auto" || asked.tree == quick_tree;
+            if (chosen && command->get_option("--head")->count() == 0) asked.head = "auto";
             // What is wrong with an option is said before that it has no use.
             const Status used = check_used(*command, options->config);
             if (!used.ok() && validate(options->config).ok()) return report(used.error());

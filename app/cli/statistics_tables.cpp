@@ -62,14 +62,15 @@ json summary_json(const Summary& ns, const std::optional<Interval>& median) {
     const auto or_null = [](const std::optional<double>& value) {
         return value ? json(*value * 1e-3) : json(nullptr);
     };
+    const auto of_some = [&](double value) { return ns.n > 0 ? json(value * 1e-3) : json(nullptr); };
     return {{"n", ns.n},
             {"total_ms", ns.total * 1e-6},
-            {"mean_us", ns.mean * 1e-3},
-            {"median_us", ns.median * 1e-3},
+            {"mean_us", of_some(ns.mean)},
+            {"median_us", of_some(ns.median)},
             {"median_interval_us", interval_json(median, 1e-3)},
-            {"mad_us", ns.mad * 1e-3},
-            {"min_us", ns.min * 1e-3},
-            {"max_us", ns.max * 1e-3},
+            {"mad_us", of_some(ns.mad)},
+            {"min_us", of_some(ns.min)},
+            {"max_us", of_some(ns.max)},
             {"p90_us", or_null(ns.p90)},
             {"p99_us", or_null(ns.p99)}};
 }

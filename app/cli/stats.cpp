@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/cli.h"
+#include "app/cli/finding.h"
 #include "app/cli/head_tables.h"
 #include "app/cli/statistics_tables.h"
 #include "app/cli/tables.h"
@@ -66,6 +67,7 @@ void print_run(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
                 run.drafter.c_str(), run.head.empty() ? "-" : run.head.c_str(), run.tree.c_str(),
                 run.precision.c_str(), run.threads, run.tier.c_str());
     std::printf("%s", verify_text(run).c_str());
+    std::printf("%s", finding_text(snapshot, run.id, std::nullopt).c_str());
     std::printf("tau %.3f  (%lld committed in %lld rounds)   %.1f tok/s decode\n\n%s", totals.tau,
                 static_cast<long long>(totals.committed), static_cast<long long>(totals.rounds),
                 totals.tokens_per_second,
@@ -78,6 +80,9 @@ void print_run(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
         std::printf("\n%s", format_table({"phase", "GPU counter", "steps", "per step"}, counters).c_str());
     const std::string excluded = excluded_text(snapshot, run.id);
     if (!excluded.empty()) std::printf("%s\n", excluded.c_str());
+    for (const LossRow& loss : snapshot.losses)
+        if (loss.run_id == run.id)
+            std::printf("lost: %lld %s\n", static_cast<long long>(loss.count), loss.kind.c_str());
     std::printf("\n%s\n", head_table_text(snapshot, run.id).c_str());
 }
 

@@ -55,7 +55,14 @@ std::string bandwidth_text(double gb_per_s) {
 std::string of_probe_text(double gb_per_s, const std::optional<double>& probe) {
     if (!probe || *probe <= 0 || gb_per_s <= 0) return "-";
     const double percent = 100.0 * gb_per_s / *probe;
+    if (percent > 100 * fastest_credible_read) return "void";
     return percent < 0.5 ? "< 1" : fmt::format("{:.0f}", percent);
+}
+
+std::string void_probe_text() {
+    return "void: faster than what doctor measured, so that was measured while other work held the memory; "
+           "run "
+           "draftscope doctor again while nothing else runs\n";
 }
 
 std::string phase_table_text(const Snapshot& snapshot, RowId run_id) {
@@ -73,17 +80,46 @@ std::string phase_table_text(const Snapshot& snapshot, RowId run_id) {
                         fmt::format("{:.1f}", 100.0 * stats.share), bandwidth_text(stats.gb_per_s),
                         of_probe_text(stats.gb_per_s, probe)});
     }
-    return format_table(
-        {"phase", "n", "total ms", "exposed ms", "median us", "p90 us", "share %", "GB/s", "% of probe"},
-        rows);
+    const bool under_load =
+        std::any_of(rows.begin(), rows.end(), [](const auto& row) { return row.back() == "void"; });
+    return format_table({"phase", "n", "total ms", "exposed ms", "median us", "p90 us", "share %", "GB/s",
+                         "% of probe"},
+                        rows) +
+           (under_load ? void_probe_text() : "");
 }
+
+std::string phase_summary_text(const Snapshot& snapshot, RowId run_id) {
+    std::vector<std::vector<std::string>> rows;
+    for (const PhaseStats& stats : phase_stats(snapshot, run_id)) {
+        if (stats.count == 0) continue;
+        rows.push_back({phase_name(stats.phase_id), fmt::format("{:.1f}", stats.median_ns * 1e-3),
+                        fmt::format("{:.1f}", 100.0 * stats.share)});
+    }
+    return rows.empty() ? std::string() : format_table({"phase", "median us", "share of a step %"}, rows);
+}
+
+namespace {
+
+/// What a step was for in which another head drafted too.
+std::string_view second_tree_text(const Snapshot& snapshot, RowId run_id) {
+    bool calibration = false, aligned = false;
+    for (const HeadStats& stats : head_stats(snapshot, run_id)) {
+        calibration = calibration || stats.mode == HeadMode::calibration;
+        aligned = aligned || stats.mode == HeadMode::aligned;
+    }
+    if (calibration && aligned) return "calibration and shadow";
+    return calibration ? "calibration" : "shadow";
+}
+
+}  // namespace
 
 std::string excluded_text(const Snapshot& snapshot, RowId run_id) {
     const RunTotals totals = run_totals(snapshot, run_id);
     std::vector<std::string> parts;
     if (totals.excluded_warmup > 0) parts.push_back(fmt::format("{} warm-up", totals.excluded_warmup));
     if (totals.excluded_paused > 0) parts.push_back(fmt::format("{} paused", totals.excluded_paused));
-    if (totals.excluded_shadow > 0) parts.push_back(fmt::format("{} shadow", totals.excluded_shadow));
+    if (totals.excluded_shadow > 0)
+        parts.push_back(fmt::format("{} {}", totals.excluded_shadow, second_tree_text(snapshot, run_id)));
     if (parts.empty()) return {};
     return fmt::format("{} steps excluded from the tables ({} in all)", fmt::join(parts, ", "), totals.steps);
 }
@@ -107,7 +143,7 @@ json phases_json(const Snapshot& snapshot, RowId run_id) {
                        {"count", stats.count},
                        {"total_ms", milliseconds(stats.total_ns)},
                        {"exposed_ms", milliseconds(stats.exposed_ns)},
-                       {"median_us", stats.median_ns * 1e-3},
+                       {"median_us", stats.count > 0 ? json(stats.median_ns * 1e-3) : json(nullptr)},
                        {"p90_us", stats.p90_ns ? json(*stats.p90_ns * 1e-3) : json(nullptr)},
                        {"share", stats.share},
                        {"gb_per_s", stats.gb_per_s},
@@ -132,17 +168,19 @@ std::string document_text(const json& document) {
 
 json totals_json(const Snapshot& snapshot, RowId run_id) {
     const RunTotals totals = run_totals(snapshot, run_id);
-    return {{"rounds", totals.rounds},
-            {"drafted", totals.drafted},
-            {"accepted", totals.accepted},
-            {"committed", totals.committed},
-            {"tau", totals.tau},
-            {"generated", totals.generated},
-            {"decode_seconds", seconds(totals.decode_ns)},
-            {"shadow_seconds", seconds(totals.shadow_ns)},
-            {"prefill_seconds", seconds(totals.prefill_ns)},
-            {"tokens_per_second", totals.tokens_per_second},
-            {"tokens_per_second_e2e", totals.tokens_per_second_e2e}};
+    return {
+        {"rounds", totals.rounds},
+        {"drafted", totals.drafted},
+        {"accepted", totals.accepted},
+        {"committed", totals.committed},
+        {"tau", totals.rounds > 0 ? json(totals.tau) : json(nullptr)},
+        {"generated", totals.generated},
+        {"decode_seconds", seconds(totals.decode_ns)},
+        {"shadow_seconds", seconds(totals.shadow_ns)},
+        {"prefill_seconds", seconds(totals.prefill_ns)},
+        {"tokens_per_second", totals.tokens_per_second > 0 ? json(totals.tokens_per_second) : json(nullptr)},
+        {"tokens_per_second_e2e",
+         totals.tokens_per_second_e2e > 0 ? json(totals.tokens_per_second_e2e) : json(nullptr)}};
 }
 
 }  // namespace draftscope::cli

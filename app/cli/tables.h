@@ -13,13 +13,19 @@ namespace draftscope::cli {
 std::string format_table(const std::vector<std::string>& header,
                          const std::vector<std::vector<std::string>>& rows);
 
+/// Nobody reads faster than the machine: beyond so many times the probe's rate, the probe was made while
+/// other work held the memory, and what rests on it is void.
+inline constexpr double fastest_credible_read = 1.1;
+/// Says so, a whole line.
+std::string void_probe_text();
 /// Of a phase: "7.1", "< 0.1", "-" where bytes are unknown; and its part of what `doctor` measured, in
-/// percent.
+/// percent, or "void".
 std::string bandwidth_text(double gb_per_s);
 std::string of_probe_text(double gb_per_s, const std::optional<double>& probe);
-/// Tables of one run for people, all derived from the snapshot.
+/// Tables of one run for people, all derived from the snapshot: every column, and what matters alone.
 std::string phase_table_text(const Snapshot& snapshot, RowId run_id);
-/// "2 warm-up, 3 paused, 8 shadow steps excluded", or "" when none were.
+std::string phase_summary_text(const Snapshot& snapshot, RowId run_id);
+/// "2 warm-up, 3 paused, 8 calibration steps are excluded", or "" when none were.
 std::string excluded_text(const Snapshot& snapshot, RowId run_id);
 
 /// How the text of a run that is not the target's own, token for token, came to be; a whole line, "" for

@@ -59,13 +59,13 @@ class Bench {
         int done = 0;
         for (int r = 0; r < config_.repeat && !report_.cancelled; ++r)
             for (int b = 0; b < blocks && !report_.cancelled; ++b) {
+                finished_.assign(report_.methods.size(), std::vector<bool>(report_.samples.prompts.size()));
                 for (int i = 0; i < methods && !report_.cancelled; ++i) {
                     const int m = (r + b) % 2 == 0 ? i : methods - 1 - i;
                     tell(static_cast<double>(done++) / turns, r, b, blocks, m);
                     DS_TRY(play(r, b, static_cast<std::size_t>(m)));
                 }
-                // What some methods have of a block that others were kept from would not be the same text.
-                if (report_.cancelled) drop_block(r, b);
+                count_finished(r, b);
             }
         report_.table = bench_table(report_.samples);
         report_.seconds = seconds(monotonic_ns() - start);
@@ -98,8 +98,10 @@ class Bench {
         if (report_.methods.size() < (config_.plain ? 2u : 1u))
             return bad_input("bench: nothing to compare; give --heads or --method");
         std::vector<HeadSpec> heads;
-        for (const BenchMethod& method : report_.methods) {
+        for (BenchMethod& method : report_.methods) {
             DS_TRY(validate(config_of(method)));
+            DS_ASSIGN(const RunConfig resolved, resolve_defaults(config_of(method)));
+            if (drafter_id(method.drafter) != "none") method.resolved_tree = resolved.tree;
             DS_ASSIGN(HeadSpec head, parse_head_spec(method.head));
             heads.push_back(std::move(head));
         }
@@ -129,6 +131,7 @@ class Bench {
         const RunConfig& run = config_.run;
         DS_ASSIGN(const auto conversations, read_prompt_file(run.prompts_file, run.limit, run.stratify));
         conversations_ = static_cast<int>(conversations.size());
+        report_.conversations = conversations.size();
         for (std::size_t c = 0; c < conversations.size(); ++c) {
             first_prompt_.push_back(report_.samples.prompts.size());
             for (std::size_t t = 0; t < conversations[c].turns.size(); ++t)
@@ -193,9 +196,9 @@ class Bench {
             if (repetition == 0) samples.active_rows[place] = prompt.active_rows;
         }
         for (const HeadStats& stats : head_stats(*snapshot, row.id))
-            if (stats.mode == HeadMode::drive && stats.timed_rounds > 0)
+            if (stats.mode == HeadMode::drive && stats.timed_rounds > 0 && !done->cancelled)
                 add_reads(m, head_reads(row, stats), static_cast<double>(stats.timed_rounds));
-        if (repetition == 0 && !done->cancelled) compare_tokens(*done, first, m);
+        note_finished(*done, repetition, first, m);
         return {};
     }
 
@@ -214,21 +217,40 @@ class Bench {
         move(mean.head_ns, block.head_ns);
     }
 
-    void compare_tokens(const RunReport& done, std::size_t first, std::size_t m) {
+    /// Which prompts a method has decoded to their end, and whether their text is that of the method before.
+    void note_finished(const RunReport& done, int repetition, std::size_t first, std::size_t m) {
         for (const PromptReport& prompt : done.prompts) {
-            auto& known = tokens_[first + static_cast<std::size_t>(prompt.ordinal)];
+            if (prompt.outcome.finish == Finish::cancelled) continue;
+            const std::size_t place = first + static_cast<std::size_t>(prompt.ordinal);
+            finished_[m][place] = true;
+            if (repetition > 0) continue;
+            auto& known = tokens_[place];
             if (!known) known = prompt.outcome.tokens;
             ++report_.compared[m];
             report_.same[m] += *known == prompt.outcome.tokens ? 1 : 0;
         }
     }
 
-    void drop_block(int repetition, int block) {
+    bool finished_by_all(std::size_t conversation) const {
+        for (std::size_t p = first_prompt_[conversation]; p < first_prompt_[conversation + 1]; ++p)
+            for (const std::vector<bool>& method : finished_)
+                if (!method[p]) return false;
+        return true;
+    }
+
+    /// What some methods have of a conversation that others were kept from would not be the same text: it
+    /// leaves the samples.
+    void count_finished(int repetition, int block) {
         const auto first = static_cast<std::size_t>(block * config_.block);
         const auto end = std::min(first + static_cast<std::size_t>(config_.block), first_prompt_.size() - 1);
-        for (auto& method : report_.samples.methods)
-            for (std::size_t p = first_prompt_[first]; p < first_prompt_[end]; ++p)
-                method.units[static_cast<std::size_t>(repetition)][p] = {};
+        for (std::size_t c = first; c < end; ++c) {
+            const bool whole = !report_.cancelled || finished_by_all(c);
+            if (whole && repetition == 0) ++report_.finished_conversations;
+            if (whole) continue;
+            for (auto& method : report_.samples.methods)
+                for (std::size_t p = first_prompt_[c]; p < first_prompt_[c + 1]; ++p)
+                    method.units[static_cast<std::size_t>(repetition)][p] = {};
+        }
     }
 
     void tell(double fraction, int repetition, int block, int blocks, int method) const {
@@ -247,6 +269,7 @@ class Bench {
     Recorder recorder_{{}, unwatched_interval};
     BenchReport report_;
     int conversations_ = 0;
+    std::vector<std::vector<bool>> finished_;                  ///< [method][prompt], in the block under way
     std::vector<double> timed_rounds_;                         ///< by method, of `reads`
     std::vector<std::size_t> first_prompt_;                    ///< of each conversation, and the end
     std::vector<std::optional<std::vector<TokenId>>> tokens_;  ///< of the method that came first

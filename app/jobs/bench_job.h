@@ -18,6 +18,7 @@ namespace draftscope {
 struct BenchMethod {
     std::string drafter, head, tree;  ///< as in RunConfig
     std::string name;                 ///< "eagle3 x microspec @ chain=3"
+    std::string resolved_tree = {};   ///< with the default where it names none; "" = it drafts nothing
 };
 /// "DRAFTER[ x HEAD][ @ TREE]"; what is left out is taken from `base`.
 Result<BenchMethod> parse_bench_method(const std::string& text, const RunConfig& base);
@@ -44,7 +45,8 @@ struct BenchReport {
     BenchTable table;
     std::vector<HeadReads> reads;  ///< by method, over all rounds whose time counts; 0 without a head
     double seconds = 0;
-    bool cancelled = false;  ///< the table is of the blocks that every method had finished
+    bool cancelled = false;  ///< the table is of the conversations that every method had decoded
+    std::size_t conversations = 0, finished_conversations = 0;  ///< of the file; of them, by every method
 };
 
 struct BenchHooks {

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "tests/support/demo_model.h"
 #include "tests/support/tiny_checkpoint.h"
 #include "tests/unit/cli/program.h"
 
@@ -76,6 +77,65 @@ TEST_F(Automatic, DraftersWithoutAHeadHaveNoneToChoose) {
     ASSERT_EQ(done.exit_code, 0) << done.err;
     const json printed = json::parse(done.out);
     for (const json& one : printed["tree_auto"]["forecasts"]) EXPECT_TRUE(one["head"].is_null());
+}
+
+/// What pays depends on the machine; that the choice comes from the table, and whether it is worth drafting
+/// at all, does not.
+TEST_F(Automatic, QuickForecastsFromShippedAcceptance) {
+    ASSERT_TRUE(demo_model_present()) << demo_model_hint();
+    const auto decode_demo = [&](const Words& more) {
+        Words words = {"run", "--prompt", "Name three rivers.", "--max-new", "16", "--quiet"};
+        words.insert(words.end(), more.begin(), more.end());
+        return run(folder_, words);
+    };
+    const Finished done = decode_demo({"--tree", "quick", "--json"});
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    const json chosen = json::parse(done.out);
+    const json table = json::parse(read_text(std::string(DS_SOURCE_DIR) + "/assets/demo_acceptance.json"));
+    std::size_t known = 0;
+    for (const auto& [head, trees] : table["drafters"]["eagle3"].items()) known += trees.size();
+    const json& forecasts = chosen["tree_auto"]["forecasts"];
+    ASSERT_EQ(forecasts.size(), known);
+    const json& best = forecasts[0];
+    EXPECT_NEAR(best["tau"].get<double>(),
+                table["drafters"]["eagle3"][best["head"].get<std::string>()][best["tree"].get<std::string>()],
+                1e-9);
+    if (best["speedup"] >= 1) {
+        EXPECT_EQ(chosen["drafter"], "eagle3");
+        EXPECT_EQ(chosen["head"], best["head"]);
+        EXPECT_EQ(chosen["tree"], best["tree"]);
+    } else {
+        EXPECT_EQ(chosen["drafter"], "none");
+    }
+    const json plain = json::parse(decode_demo({"--drafter", "none", "--json"}).out);
+    EXPECT_EQ(chosen["prompts"][0]["tokens"], plain["prompts"][0]["tokens"]);
+
+    expect_one_line_error(decode_demo({"--tree", "quick", "--head", "slimspec"}),
+                          {"--head slimspec", "--tree auto"});
+    expect_one_line_error(decode_demo({"--tree", "quick", "--drafter", "ngram"}),
+                          {"--drafter ngram", "--tree auto"});
+    expect_one_line_error(decode_demo({"--tree", "quick", "--batch", "2"}), {"--tree quick", "--batch 2"});
+    expect_one_line_error(decode({"--drafter", "eagle2:" + folder_.file("eagle2"), "--tree", "quick"}),
+                          {"--tree quick", "tiny512.gguf"});
+}
+
+/// Steps in which the full head drafts too are calibration where nobody asked for shadow heads.
+TEST_F(Automatic, CalibrationStepsAreCalledThat) {
+    const std::string drafter = "eagle2:" + folder_.file("eagle2");
+    const Words common = {"--drafter", drafter,   "--head",  "microspec:wmax=64",
+                          "--tree",    "chain=2", "--detail"};
+    const auto said = [&](const Words& more) {
+        Words words = common;
+        words.insert(words.end(), more.begin(), more.end());
+        const Finished done = decode(words);
+        EXPECT_EQ(done.exit_code, 0) << done.err;
+        return done.out;
+    };
+    const std::string calibrated = said({"--calibrate", "2"});
+    EXPECT_NE(calibrated.find(" calibration steps"), std::string::npos) << calibrated;
+    EXPECT_EQ(calibrated.find("shadow"), std::string::npos) << calibrated;
+    EXPECT_NE(calibrated.find("break-even rho_tau"), std::string::npos) << calibrated;
+    EXPECT_NE(said({"--shadow", "aligned:full"}).find(" shadow steps"), std::string::npos);
 }
 
 TEST_F(Automatic, HeadAloneIsRefused) {

@@ -1,4 +1,5 @@
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "tests/support/tiny_checkpoint.h"
 #include "tests/unit/cli/program.h"
@@ -66,7 +67,9 @@ TEST_F(BenchCommand, AProbeThatHeadsOutrunIsCalledOld) {
     const std::string warning = "run draftscope doctor again";
     EXPECT_NE(old.out.find(warning), std::string::npos) << old.out;
     EXPECT_EQ(fresh.out.find(warning), std::string::npos) << fresh.out;
-    EXPECT_NE(fresh.out.find("x probes"), std::string::npos) << fresh.out;
+    EXPECT_NE(old.out.find("void"), std::string::npos) << old.out;
+    EXPECT_EQ(fresh.out.find("void"), std::string::npos) << fresh.out;
+    EXPECT_NE(fresh.out.find("T_head / that"), std::string::npos) << fresh.out;
 }
 
 TEST_F(BenchCommand, WritesOneDocument) {
@@ -76,6 +79,11 @@ TEST_F(BenchCommand, WritesOneDocument) {
     const json document = json::parse(done.out);
     EXPECT_EQ(document["tier"], "T0");
     EXPECT_EQ(document["complete"], true);
+    EXPECT_EQ(document["cancelled"], false);
+    EXPECT_EQ(document["finished_conversations"], 7);
+    EXPECT_TRUE(document["methods"][0]["tree"].is_null());
+    EXPECT_EQ(document["methods"][1]["tree"], "depth=3,topk=4,nodes=12");
+    EXPECT_EQ(document["methods"][3]["tree"], "chain=2");
     ASSERT_EQ(document["methods"].size(), 4u);
     EXPECT_EQ(document["methods"][2]["head"], "microspec:wmax=64,source=ctx,gather=indexed");
     for (const json& method : document["methods"]) {
@@ -107,6 +115,49 @@ TEST_F(BenchCommand, PrintsMethodsAgainstPlainDecodingAndByCategory) {
     ASSERT_EQ(done.exit_code, 0) << done.err;
     for (const char* part : {"x none", "eagle2 x full", "x none by category", "same", "greedy"})
         EXPECT_NE(done.out.find(part), std::string::npos) << part << "\n" << done.out;
+}
+
+/// Whenever it comes: what is printed is of conversations that every method decoded, or says that there are
+/// none.
+TEST_F(BenchCommand, CancelledItSaysSoAndNothingIsNullNotZero) {
+    for (const bool as_json : {true, false}) {
+        Words words = {"bench",
+                       "--model",
+                       tiny_model(folder_, 512),
+                       "--prompts",
+                       folder_.file("prompts.jsonl"),
+                       "--drafter",
+                       "eagle2:" + folder_.file("eagle2"),
+                       "--heads",
+                       "full",
+                       "--max-new",
+                       "300",
+                       "--repeat",
+                       "4000",
+                       "--raw",
+                       "--threads",
+                       "1",
+                       "--quiet",
+                       "--ignore-eos"};
+        if (as_json) words.push_back("--json");
+        const Child child = start(folder_, words);
+        std::this_thread::sleep_for(std::chrono::milliseconds(as_json ? 300 : 1500));
+        kill(child.pid, SIGINT);
+        const Finished done = child.wait();
+        EXPECT_EQ(done.exit_code, 130) << done.err;
+        if (!as_json) {
+            EXPECT_NE(done.out.find("cancelled "), std::string::npos) << done.out;
+            continue;
+        }
+        const json document = json::parse(done.out, nullptr, false);
+        ASSERT_FALSE(document.is_discarded()) << done.out;
+        EXPECT_EQ(document["cancelled"], true);
+        EXPECT_EQ(document["conversations"], 7);
+        for (const json& method : document["methods"]) {
+            EXPECT_EQ(method["tau"].is_null(), method["prompts"] == 0) << method.dump();
+            EXPECT_EQ(method["tokens_per_second"].is_null(), method["prompts"] == 0) << method.dump();
+        }
+    }
 }
 
 TEST_F(BenchCommand, SaysWhatIsWrong) {

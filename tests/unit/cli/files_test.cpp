@@ -187,10 +187,53 @@ TEST_F(Files, AFullDiskKeepsWhatWasRecorded) {
     EXPECT_EQ(done.exit_code, 1) << done.err;
     EXPECT_NE(done.err.find(path), std::string::npos) << done.err;
     EXPECT_NE(done.out.find("tau"), std::string::npos);  // the run itself came to its end
-    // As after a crash: what was committed is readable, and repair closes the file.
+    // What was recorded before is there, and the file says what is not.
+    EXPECT_NE(done.out.find("storage_error"), std::string::npos) << done.out;
+    EXPECT_NE(done.out.find("(not whole)"), std::string::npos) << done.out;
+    EXPECT_EQ(Sql(path).text("SELECT ended FROM run"), "ok");
+    EXPECT_GT(Sql(path).number("SELECT count(*) FROM step"), 0);
+    const Finished stats = run(folder_, {"stats", path});
+    EXPECT_NE(stats.out.find("storage_error"), std::string::npos) << stats.out;
     const Finished repaired = run(folder_, {"check", path, "--repair"});
     EXPECT_EQ(repaired.exit_code, 0) << repaired.out << repaired.err;
     EXPECT_EQ(Sql(path).number("SELECT count(*) FROM run"), 1);
+}
+
+TEST_F(Files, NothingDecodedIsNullAndNotZero) {
+    const std::string path = folder_.file("one.dscope");
+    const Finished done = run(folder_, command({"--save", path, "--json"}, 1));
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    const json document = json::parse(done.out);
+    EXPECT_EQ(document["cancelled"], false);
+    for (const char* key : {"tau", "tokens_per_second"}) {
+        EXPECT_TRUE(document["totals"][key].is_null()) << key;
+        EXPECT_TRUE(document["prompts"][0][key].is_null()) << key;
+    }
+    for (const json& phase : document["phases"]) EXPECT_TRUE(phase["median_us"].is_null()) << phase.dump();
+    const json stats = json::parse(run(folder_, {"stats", path, "--json"}).out);
+    for (const char* key : {"mean_us", "median_us", "min_us", "max_us"})
+        EXPECT_TRUE(stats["runs"][0]["statistics"]["step"][key].is_null()) << key;
+}
+
+TEST_F(Files, ARunEndsWithOneSentenceAndOneSmallTable) {
+    const std::string path = folder_.file("said.dscope");
+    const Finished alone = run(folder_, command({"--quiet", "--save", path}));
+    ASSERT_EQ(alone.exit_code, 0) << alone.err;
+    EXPECT_NE(alone.out.find("ngram and tree chain"), std::string::npos) << alone.out;
+    EXPECT_NE(alone.out.find("tokens per second over one conversation"), std::string::npos) << alone.out;
+    EXPECT_NE(alone.out.find("share of a step %"), std::string::npos) << alone.out;
+    for (const char* of_detail : {"GB/s", "% of probe", "excluded from the tables"})
+        EXPECT_EQ(alone.out.find(of_detail), std::string::npos) << of_detail << alone.out;
+    const Finished stats = run(folder_, {"stats", path});
+    EXPECT_NE(stats.out.find("tokens per second over one conversation"), std::string::npos) << stats.out;
+
+    const Finished against = run(folder_, command({"--quiet", "--baseline", "1", "--detail"}));
+    ASSERT_EQ(against.exit_code, 0) << against.err;
+    EXPECT_NE(against.out.find("x as fast as plain decoding on this prompt"), std::string::npos)
+        << against.out;
+    EXPECT_NE(against.out.find("(one conversation, so no interval)"), std::string::npos) << against.out;
+    for (const char* of_detail : {"GB/s", "% of probe"})
+        EXPECT_NE(against.out.find(of_detail), std::string::npos) << of_detail << against.out;
 }
 
 class Interrupted : public Files, public ::testing::WithParamInterface<bool> {};
@@ -228,6 +271,10 @@ TEST_P(Interrupted, EndsWithACleanFileAndExitCode130) {
         const json document = json::parse(done.out, nullptr, false);
         ASSERT_FALSE(document.is_discarded());
         EXPECT_EQ(document["prompts"][0]["finish"], "cancelled");
+        EXPECT_EQ(document["cancelled"], true);
+        EXPECT_EQ(document["planned_prompts"], 1);
+    } else {
+        EXPECT_NE(done.out.find("cancelled after 0 of 1 prompt"), std::string::npos) << done.out;
     }
 }
 INSTANTIATE_TEST_SUITE_P(Files, Interrupted, ::testing::Bool());

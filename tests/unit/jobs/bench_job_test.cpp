@@ -80,7 +80,32 @@ TEST_F(BenchJob, StoppedItKeepsWholeBlocks) {
     const auto done = run_bench(config(), gate_, hooks);
     ASSERT_TRUE(done.ok()) << done.error().message;
     EXPECT_TRUE(done->cancelled);
+    EXPECT_EQ(done->conversations, 5u);
+    EXPECT_EQ(done->finished_conversations, 2u);
     for (const BenchRow& row : done->table.rows) EXPECT_EQ(row.all.prompts, 4u);
+}
+
+TEST_F(BenchJob, StoppedBeforeAnyConversationItSaysSo) {
+    BenchHooks hooks;
+    int turns = 0;
+    hooks.on_progress = [&](double, const std::string&) {
+        if (++turns == 2) gate_.cancel();
+    };
+    const auto done = run_bench(config(), gate_, hooks);
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    EXPECT_TRUE(done->cancelled);
+    EXPECT_EQ(done->finished_conversations, 0u);
+    for (const BenchRow& row : done->table.rows) EXPECT_EQ(row.all.prompts, 0u);
+}
+
+TEST_F(BenchJob, AMethodThatNamesNoTreeHasTheDefaultOne) {
+    BenchConfig one = config(1);
+    one.run.tree.clear();
+    one.methods.clear();
+    const auto done = run_bench(one, gate_, {});
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    EXPECT_EQ(done->methods[0].resolved_tree, "");  // none
+    EXPECT_EQ(done->methods[1].resolved_tree, "depth=3,topk=4,nodes=12");
 }
 
 TEST_F(BenchJob, WhatCannotBeComparedIsSaid) {

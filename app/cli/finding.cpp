@@ -1,0 +1,96 @@
+#include "app/cli/finding.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <utility>
+
+#include "capture/queries.h"
+#include "profiler/head_costs.h"
+
+namespace draftscope::cli {
+namespace {
+
+std::string setting_text(const RunRow& run) {
+    std::string out = run.drafter;
+    if (!run.head.empty()) out += " with head " + run.head;
+    if (run.tree != "none") out += " and tree " + run.tree;
+    return out;
+}
+
+std::string conversations_text(std::size_t conversations) {
+    return conversations == 1 ? std::string("one conversation")
+                              : fmt::format("{} conversations", conversations);
+}
+
+/// What stands behind a ratio: "95 % interval 1.20x to 1.42x, 12 conversations".
+std::string sureness(const Estimate& ratio, std::size_t conversations) {
+    if (ratio.interval)
+        return fmt::format("95 % interval {:.2f}x to {:.2f}x, {}", ratio.interval->low, ratio.interval->high,
+                           conversations_text(conversations));
+    return conversations_text(conversations) +
+           (conversations == 1 ? ", so no interval" : ", too few for an interval");
+}
+
+/// "1.31x as fast as plain decoding", and no more than the interval allows.
+std::string ratio_text(const Estimate& ratio, const std::string& than) {
+    const std::string plain = fmt::format("{:.2f}x as fast as {}", ratio.value, than);
+    return ratio.interval && ratio.interval->holds(1) ? plain + ", which shows no difference" : plain;
+}
+
+const HeadComparison* driving_head(const std::vector<HeadComparison>& heads) {
+    for (const HeadComparison& head : heads)
+        if (head.stats.mode == HeadMode::drive && head.stats.head != "full") return &head;
+    return nullptr;
+}
+
+/// Against the full head: measured where it drove the same prompts, else as the cost model predicts.
+std::string head_clause(const Snapshot& snapshot, RowId run_id, std::size_t conversations) {
+    const std::vector<HeadComparison> heads = head_costs(snapshot, run_id);
+    const HeadComparison* head = driving_head(heads);
+    if (head == nullptr || (!head->cost.measured && !head->cost.predicted)) return {};
+    const bool measured = head->cost.measured.has_value();
+    const Estimate& ratio = measured ? *head->cost.measured : *head->cost.predicted;
+    return fmt::format("{}{} ({})", measured ? "" : "by the cost model ",
+                       ratio_text(ratio, "with the full head"), sureness(ratio, conversations));
+}
+
+std::size_t conversations_of_run(const Snapshot& snapshot, RowId run_id) {
+    std::set<std::pair<std::string, std::string>> seen;
+    for (const auto& prompt : snapshot.prompts)
+        if (prompt->run_id == run_id) seen.emplace(prompt->suite, prompt->external_id);
+    return seen.size();
+}
+
+}  // namespace
+
+std::string finding_text(const Snapshot& snapshot, RowId run_id, const std::optional<PlainSpeed>& plain) {
+    const RunRow& run = *snapshot.run(run_id);
+    const RunTotals totals = run_totals(snapshot, run_id);
+    if (totals.rounds == 0) return {};
+    const std::string whose = run.synthetic                  ? "With random weights, "
+                              : run.acceptance == "replayed" ? "With replayed acceptance, "
+                                                             : "";
+    const std::size_t conversations = conversations_of_run(snapshot, run_id);
+    const std::string head = head_clause(snapshot, run_id, conversations);
+    const std::string who = whose + setting_text(run);
+    if (plain && run.drafter != "none") {
+        const std::string than =
+            plain->conversations == 1 ? "plain decoding on this prompt" : "plain decoding";
+        return fmt::format("{} decoded {}{} ({}){}{}.\n", who, ratio_text(plain->ratio, than),
+                           plain->ratio.value < 1 ? ": drafting cost more than it saved" : "",
+                           sureness(plain->ratio, plain->conversations), head.empty() ? "" : "; ", head);
+    }
+    if (!head.empty()) return fmt::format("{} decoded {}.\n", who, head);
+    const std::string over = conversations_text(conversations);
+    if (totals.tokens_per_second <= 0)
+        return fmt::format("{} decoded {} rounds, too few to time.\n", who, totals.rounds);
+    if (run.drafter == "none")
+        return fmt::format("{}plain decoding made {:.1f} tokens per second over {}.\n", whose,
+                           totals.tokens_per_second, over);
+    return fmt::format(
+        "{} made {:.1f} tokens per second over {}; run --baseline N compares that with plain decoding.\n",
+        who, totals.tokens_per_second, over);
+}
+
+}  // namespace draftscope::cli
