@@ -176,18 +176,17 @@ std::string document_text(const json& document) {
 
 json totals_json(const Snapshot& snapshot, RowId run_id) {
     const RunTotals totals = run_totals(snapshot, run_id);
-    return {
-        {"rounds", totals.rounds},
-        {"drafted", totals.drafted},
-        {"accepted", totals.accepted},
-        {"committed", totals.committed},
-        {"tau", totals.rounds > 0 ? json(totals.tau) : json(nullptr)},
-        {"generated", totals.generated},
-        {"decode_seconds", seconds(totals.decode_ns)},
-        {"shadow_seconds", seconds(totals.shadow_ns)},
-        {"prefill_seconds", seconds(totals.prefill_ns)},
-        {"tokens_per_second", rate_json(totals.tokens_per_second)},
-        {"tokens_per_second_e2e", rate_json(totals.tokens_per_second_e2e)}};
+    return {{"rounds", totals.rounds},
+            {"drafted", totals.drafted},
+            {"accepted", totals.accepted},
+            {"committed", totals.committed},
+            {"tau", totals.rounds > 0 ? json(totals.tau) : json(nullptr)},
+            {"generated", totals.generated},
+            {"decode_seconds", seconds(totals.decode_ns)},
+            {"shadow_seconds", seconds(totals.shadow_ns)},
+            {"prefill_seconds", seconds(totals.prefill_ns)},
+            {"tokens_per_second", rate_json(totals.tokens_per_second)},
+            {"tokens_per_second_e2e", rate_json(totals.tokens_per_second_e2e)}};
 }
 
 }  // namespace draftscope::cli

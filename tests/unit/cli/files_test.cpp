@@ -228,7 +228,8 @@ TEST_F(Files, ARunEndsWithOneSentenceAndOneSmallTable) {
 
     const Finished against = run(folder_, command({"--quiet", "--baseline", "1", "--detail"}));
     ASSERT_EQ(against.exit_code, 0) << against.err;
-    EXPECT_NE(against.out.find("x as fast as plain decoding on this prompt"), std::string::npos) << against.out;
+    EXPECT_NE(against.out.find("x as fast as plain decoding on this prompt"), std::string::npos)
+        << against.out;
     EXPECT_NE(against.out.find("(one conversation, so no interval)"), std::string::npos) << against.out;
     for (const char* of_detail : {"GB/s", "% of probe"})
         EXPECT_NE(against.out.find(of_detail), std::string::npos) << of_detail << against.out;
