@@ -50,7 +50,7 @@ std::string head_clause(const Snapshot& snapshot, RowId run_id, std::size_t conv
     if (head == nullptr || (!head->cost.measured && !head->cost.predicted)) return {};
     const bool measured = head->cost.measured.has_value();
     const Estimate& ratio = measured ? *head->cost.measured : *head->cost.predicted;
-    return fmt::format("{}{} ({})", measured ? "" : "by the cost model ",
+    return fmt::format("{}{} ({})", measured ? "" : "by the cost model, ",
                        ratio_text(ratio, "with the full head"), sureness(ratio, conversations));
 }
 
@@ -73,7 +73,7 @@ std::string finding_text(const Snapshot& snapshot, RowId run_id) {
                            plain->ratio.value < 1 ? ": drafting cost more than it saved" : "",
                            sureness(plain->ratio, plain->conversations), head.empty() ? "" : "; ", head);
     }
-    if (!head.empty()) return fmt::format("{} decoded {}.\n", who, head);
+    if (!head.empty()) return fmt::format("{} decoded, {}.\n", who, head);
     const std::string over = conversations_text(conversations);
     if (totals.tokens_per_second <= 0)
         return fmt::format("{} decoded {} rounds, too few to time.\n", who, totals.rounds);

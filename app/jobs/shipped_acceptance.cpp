@@ -21,6 +21,7 @@ Result<ShippedAcceptance> read_acceptance(const std::string& path, const std::st
     if (!document["drafters"].contains(drafter)) return table;
     for (const auto& [head, trees] : document["drafters"][drafter].items()) {
         DS_ASSIGN(const HeadSpec spec, parse_head_spec(head));
+        if (find_head(spec.id) == nullptr) return bad_input("{}: unknown head '{}'", path, head);
         if (!trees.is_object()) return bad_input("{}: {}: is no list of trees", path, head);
         for (const auto& [tree, tau] : trees.items()) {
             DS_ASSIGN(const TreeSpec shape, parse_tree_spec(tree));

@@ -298,12 +298,14 @@ TEST(Window, EveryActionCanBePerformedInEveryState) {
             window.controller.submit({CmdStart{}});
             window.controller.advance(4);
         }
+        bool may_quit = false;
         for (const Action& entry : actions()) {
+            if (entry.id == ActionId::quit) may_quit = window.app().unsaved_rounds() == 0;
             window.app().perform(entry.id);
             window.draw_frames(2);
             window.run([](ImGuiTestContext* ctx) { ctx->PopupCloseAll(); });
         }
-        EXPECT_EQ(window.app().wants_quit(), window.app().unsaved_rounds() == 0);
+        EXPECT_EQ(window.app().wants_quit(), may_quit);
     }
 }
 

@@ -133,7 +133,7 @@ TEST_F(Automatic, CalibrationStepsAreCalledThat) {
     };
     const std::string calibrated = said({"--calibrate", "2"});
     EXPECT_NE(calibrated.find(" calibration steps"), std::string::npos) << calibrated;
-    EXPECT_EQ(calibrated.find("shadow"), std::string::npos) << calibrated;
+    EXPECT_EQ(calibrated.find("shadow step"), std::string::npos) << calibrated;
     EXPECT_NE(calibrated.find("break-even rho_tau"), std::string::npos) << calibrated;
     EXPECT_NE(said({"--shadow", "aligned:full"}).find(" shadow steps"), std::string::npos);
 }
