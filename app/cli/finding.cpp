@@ -73,7 +73,8 @@ std::string finding_text(const Snapshot& snapshot, RowId run_id) {
                            plain->ratio.value < 1 ? ": drafting cost more than it saved" : "",
                            sureness(plain->ratio, plain->conversations), head.empty() ? "" : "; ", head);
     }
-    if (!head.empty()) return fmt::format("{} decoded, {}.\n", who, head);
+    if (!head.empty())
+        return fmt::format("{} decoded{} {}.\n", who, head.starts_with("by ") ? "," : "", head);
     const std::string over = conversations_text(conversations);
     if (totals.tokens_per_second <= 0)
         return fmt::format("{} decoded {} rounds, too few to time.\n", who, totals.rounds);
