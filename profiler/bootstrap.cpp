@@ -146,17 +146,25 @@ std::optional<Spread> bootstrap_spread(double value, std::size_t units, const Re
     return spread_of(value, values, units, options);
 }
 
+Estimate bootstrap_estimate(double value, std::size_t units, const ResampledStatistic& statistic,
+                            const BootstrapOptions& options) {
+    Estimate out{value, {}};
+    if (const auto spread = bootstrap_spread(value, units, statistic, options))
+        out.interval = spread->interval(value);
+    return out;
+}
+
 std::optional<Interval> median_interval(std::span<const double> values,
                                         std::span<const std::uint32_t> unit_of, std::size_t units,
                                         const BootstrapOptions& options) {
     if (values.empty()) return std::nullopt;
     const SortedByUnit sorted(values, unit_of, units);
     const double value = sorted.median(std::vector<std::uint32_t>(sorted.units(), 1));
-    const auto spread = bootstrap_spread(
-        value, sorted.units(),
-        [&](std::span<const std::uint32_t> times_drawn) { return sorted.median(times_drawn); }, options);
-    if (!spread) return std::nullopt;
-    return spread->interval(value);
+    return bootstrap_estimate(
+               value, sorted.units(),
+               [&](std::span<const std::uint32_t> times_drawn) { return sorted.median(times_drawn); },
+               options)
+        .interval;
 }
 
 /// The finite series for whole degrees of freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4).

@@ -65,6 +65,10 @@ using ResampledStatistic = std::function<std::optional<double>(std::span<const s
 std::optional<Spread> bootstrap_spread(double value, std::size_t units, const ResampledStatistic& statistic,
                                        const BootstrapOptions& options = {});
 
+/// The value with its interval.
+Estimate bootstrap_estimate(double value, std::size_t units, const ResampledStatistic& statistic,
+                            const BootstrapOptions& options = {});
+
 /// Interval of the median of `values`, value i belonging to unit `unit_of[i]` (< units). Units without a
 /// value do not count.
 std::optional<Interval> median_interval(std::span<const double> values,

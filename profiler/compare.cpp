@@ -174,15 +174,12 @@ void judge_machine(const std::vector<PromptPair>& pairs, Comparison& out, const 
     };
     const auto value = of([](std::size_t) { return 1.0; });
     if (!value) return;
-    Estimate adjusted{*value, {}};
-    const auto spread = bootstrap_spread(
+    out.adjusted_speed = bootstrap_estimate(
         *value, units.size(),
         [&](std::span<const std::uint32_t> drawn) {
             return of([&](std::size_t i) { return static_cast<double>(drawn[i]); });
         },
         options);
-    if (spread) adjusted.interval = spread->interval(*value);
-    out.adjusted_speed = adjusted;
 }
 
 /// "20 conversations", or "20 turns of 12 conversations".

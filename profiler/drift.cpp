@@ -89,9 +89,8 @@ std::optional<MachineControl> machine_control(std::span<const VerifyPair> conver
     out.rounds = sum.rounds;
     out.a_ns = sum.a_ns / sum.rounds;
     out.b_ns = sum.b_ns / sum.rounds;
-    out.ratio.value = sum.b_ns / sum.a_ns;
-    const auto spread = bootstrap_spread(
-        out.ratio.value, units.size(),
+    out.ratio = bootstrap_estimate(
+        sum.b_ns / sum.a_ns, units.size(),
         [&](std::span<const std::uint32_t> drawn) -> std::optional<double> {
             double a = 0, b = 0;
             for (std::size_t i = 0; i < drawn.size(); ++i) {
@@ -101,7 +100,6 @@ std::optional<MachineControl> machine_control(std::span<const VerifyPair> conver
             return a > 0 ? std::optional(b / a) : std::nullopt;
         },
         options);
-    if (spread) out.ratio.interval = spread->interval(out.ratio.value);
     if (out.ratio.interval) out.differs = out.is_large() && !out.ratio.interval->holds(1);
     return out;
 }

@@ -65,10 +65,8 @@ struct Unit {
 };
 
 Estimate ratio_of(const std::vector<Unit>& units, const Unit& whole, const BootstrapOptions& options) {
-    Estimate out;
-    out.value = whole.run.per_second() / whole.plain.per_second();
-    const auto spread = bootstrap_spread(
-        out.value, units.size(),
+    return bootstrap_estimate(
+        whole.run.per_second() / whole.plain.per_second(), units.size(),
         [&](std::span<const std::uint32_t> drawn) -> std::optional<double> {
             Unit sum;
             for (std::size_t i = 0; i < drawn.size(); ++i) {
@@ -79,8 +77,6 @@ Estimate ratio_of(const std::vector<Unit>& units, const Unit& whole, const Boots
             return sum.run.per_second() / sum.plain.per_second();
         },
         options);
-    if (spread) out.interval = spread->interval(out.value);
-    return out;
 }
 
 }  // namespace

@@ -33,8 +33,8 @@ Capability cuda_backend() {
 
 }  // namespace
 
-Machine describe_capabilities(bool ask_cupti) {
-    Machine machine = describe_machine(ask_cupti);
+Machine describe_capabilities(bool probe_cupti) {
+    Machine machine = describe_machine(probe_cupti);
     machine.isa = std::string(kernels::to_text(kernels::best_isa()));
     // After the driver, the first of the list.
     machine.capabilities.insert(machine.capabilities.begin() + 1, cuda_backend());

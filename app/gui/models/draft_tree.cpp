@@ -319,8 +319,8 @@ std::vector<float> layout_growing_tree(const std::vector<TreeBox>& boxes) {
             const TreeBox& box = boxes[i];
             const auto depth = static_cast<std::size_t>(box.depth);
             if (free_from.size() <= depth) free_from.resize(depth + 1, 0);
-            const float beside_parent = box.parent < 0 ? 0 : y[static_cast<std::size_t>(box.parent)];
-            y[i] = std::max(free_from[depth] + box.rows / 2, beside_parent);
+            const float parent_y = box.parent < 0 ? 0 : y[static_cast<std::size_t>(box.parent)];
+            y[i] = std::max(free_from[depth] + box.rows / 2, parent_y);
             free_from[depth] = y[i] + box.rows / 2;
             next.insert(next.end(), children[i].begin(), children[i].end());
         }

@@ -13,7 +13,7 @@ namespace {
 constexpr TimeNs parts_of_step = 20;   ///< a lone fold is as wide as one of so many parts of its step
 constexpr TimeNs parts_per_pause = 2;  ///< more for each other pause of the step
 constexpr TimeNs default_step = 20 * ns_per_ms;
-constexpr TimeNs most_steps_in_view = 50;
+constexpr TimeNs max_steps_in_view = 50;
 
 /// The steps of one run by time, the one under way last.
 class Steps {
@@ -172,7 +172,7 @@ AxisOrigin axis_origin(const Snapshot& snapshot, RowId run_id, const FoldedAxis&
     };
     const auto fits = [&](const StepRow& step) {
         const TimeNs length = step.end_ns - step.start_ns - step.paused_ns;
-        return length > axis.busy(begin, end) / most_steps_in_view;
+        return length > axis.busy(begin, end) / max_steps_in_view;
     };
     if (selected != nullptr && selected->start_ns < end && selected->end_ns > begin && fits(*selected))
         return of_step(*selected);

@@ -29,7 +29,7 @@ struct Canvas {
 
 constexpr float least_text_row = 0.62f;             // em: below, only the followed path has labels
 constexpr float path_font = 0.8f, path_box = 1.3f;  // em: its smallest label, and the height of the box
-constexpr float most_path_rows = 40;
+constexpr float max_path_rows = 40;
 
 void fit(TreeMemory& memory, const Canvas& canvas, float em) {
     const float width = canvas.max.x - canvas.min.x - 1.2f * em;
@@ -47,7 +47,7 @@ void fit(TreeMemory& memory, const Canvas& canvas, float em) {
     // tree has no such path.
     for (int i = 0; i < 5 && !model.growing; ++i) {
         scale_rows();
-        const float rows = std::clamp(path_box * em / memory.scale.y, 1.0f, most_path_rows);
+        const float rows = std::clamp(path_box * em / memory.scale.y, 1.0f, max_path_rows);
         if (std::abs(rows - model.path_rows) < 0.05f * rows) break;
         arrange_tree(memory.model, rows);
     }

@@ -194,7 +194,7 @@ void App::frame() {
         ImGui::DockSpaceOverViewport(dockspace_id, viewport, ImGuiDockNodeFlags_NoWindowMenuButton);
         draw_panels();
         if (rebuilt) {
-            bring_first_tabs_to_front(settings_.layout, viewport->WorkSize);
+            select_first_tabs(settings_.layout, viewport->WorkSize);
             ImGui::SetWindowFocus(nullptr);
         }
     }

@@ -174,7 +174,7 @@ void build_layout(ImGuiID dockspace, ImVec2 size, std::string_view name, UiState
     ImGui::DockBuilderFinish(dockspace);
 }
 
-void bring_first_tabs_to_front(std::string_view layout, ImVec2 size) {
+void select_first_tabs(std::string_view layout, ImVec2 size) {
     const bool compact = is_compact(size);
     std::map<DockPlace, const Panel*> front;
     for (const Panel& panel : panels()) {

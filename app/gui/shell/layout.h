@@ -21,7 +21,7 @@ bool is_layout(std::string_view name);
 void build_layout(ImGuiID dockspace, ImVec2 size, std::string_view name, UiState& ui);
 
 /// In the frame in which the layout was built, after its windows: the first tab of each place is shown.
-void bring_first_tabs_to_front(std::string_view layout, ImVec2 size);
+void select_first_tabs(std::string_view layout, ImVec2 size);
 
 /// Before the dock space is submitted: all parts grow and shrink with it, where Dear ImGui would let the
 /// centre pay alone.
