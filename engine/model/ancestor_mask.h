@@ -5,17 +5,17 @@
 
 namespace draftscope {
 
-/// T x T ancestor-or-self relation of a draft tree, one row of ceil(T/64) words per node; bit j of row i =
-/// node j is an ancestor of node i or i itself. Nodes are in topological order (parent before child), root =
-/// node 0.
+/// The ancestor-or-self relation of a draft tree with T nodes. Each node has one row of ceil(T/64) words; bit
+/// j of row i is set if node j is node i or one of its ancestors. Nodes are in topological order (parents
+/// before children); node 0 is the root.
 class AncestorMask {
   public:
     AncestorMask() = default;
-    /// parents[0] = -1, 0 <= parents[i] < i for i > 0.
+    /// `parents[0]` is -1, and 0 <= parents[i] < i for i > 0.
     static AncestorMask from_parents(const std::vector<int>& parents);
-    /// The same into this mask, whose memory is kept.
+    /// Like from_parents(), but reuses this mask's memory.
     void build(const std::vector<int>& parents);
-    /// No nodes, with memory for `nodes` of them.
+    /// Removes all nodes and reserves memory for `nodes` nodes.
     void clear(int nodes);
 
     int nodes() const { return nodes_; }
@@ -26,7 +26,7 @@ class AncestorMask {
     bool test(int node, int ancestor) const {
         return (row(node)[ancestor / 64] >> (ancestor % 64) & 1u) != 0;
     }
-    /// Ancestors of `node` in depth order, itself last.
+    /// Writes the ancestors of `node` in depth order, followed by `node` itself.
     void path(int node, std::vector<int>& out) const;
 
   private:

@@ -9,7 +9,7 @@
 
 namespace draftscope {
 
-/// What sets one model family apart. A new family is one row of the table in architecture.cpp.
+/// The traits that distinguish a model family. A new family needs one row in the table in architecture.cpp.
 struct Architecture {
     std::string_view name;      ///< general.architecture of GGUF files
     std::string_view hf_class;  ///< "architectures" in config.json
@@ -19,24 +19,24 @@ struct Architecture {
     bool post_norms;
 };
 
-/// Null when the family is not known.
+/// Return null if the family is unknown.
 const Architecture* architecture_by_name(std::string_view name);
 const Architecture* architecture_by_hf_class(std::string_view hf_class);
-/// "llama, qwen2, ..." and "LlamaForCausalLM, ..." for messages.
+/// Lists of the supported names for error messages: "llama, qwen2, ..." and "LlamaForCausalLM, ...".
 std::string known_architectures();
 std::string known_hf_classes();
 
 /// Writes the family's traits into `config`.
 void apply_architecture(const Architecture& architecture, ModelConfig& config);
 
-/// A tensor that a model has, under its GGUF name.
+/// A tensor of a model: its GGUF name and its shape.
 struct ModelTensor {
     std::string name;
     std::vector<std::int64_t> shape;
 };
 
-/// Every tensor of a model with these shapes, LM head included unless it is tied; rope_freqs.weight, which
-/// only GGUF files have, is not.
+/// Returns every tensor of a model with these shapes, including the LM head unless it is tied. Excludes
+/// rope_freqs.weight, which only GGUF files have.
 std::vector<ModelTensor> model_tensors(const ModelConfig& config);
 
 }  // namespace draftscope

@@ -8,16 +8,16 @@
 
 namespace draftscope {
 
-/// Byte-pair merging (Sennrich et al. 2016): as long as some neighbours form a known pair, the best-ranked
-/// one is merged, the leftmost first among equals.
+/// Byte-pair merging (Sennrich et al. 2016). While adjacent symbols form a known pair, the pair with the best
+/// rank is merged, the leftmost one first if ranks are equal.
 class BpeMerges {
   public:
-    /// Room for `count` pairs.
+    /// Reserves memory for `count` pairs.
     explicit BpeMerges(std::size_t count);
-    /// `rank`: smaller merges first. Added again, a pair takes the later rank.
+    /// Adds a pair; pairs with a smaller `rank` merge first. Adding a pair again replaces its rank.
     void add(TokenId left, TokenId right, std::int32_t rank, TokenId merged);
 
-    /// Working memory of `apply`, reused between pieces.
+    /// Scratch memory of apply(), reused between pieces.
     struct Scratch {
         struct Symbol {
             TokenId id;

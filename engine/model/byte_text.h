@@ -7,15 +7,16 @@
 
 namespace draftscope {
 
-/// Byte-level vocabularies spell every byte as one printable character (GPT-2's table): bytes that print
-/// stand for themselves, the other 68 for U+0100 upwards in byte order (a space is U+0120, a newline U+010A).
+/// Maps a byte to its printable character in GPT-2's byte-to-unicode table. Printable bytes map to
+/// themselves, the other 68 to U+0100 and up in byte order (space: U+0120, newline: U+010A).
 char32_t byte_character(std::uint8_t byte);
-/// The byte a character stands for; nothing for characters outside the table.
+/// Maps a character back to its byte; nullopt for characters outside the table.
 std::optional<std::uint8_t> character_byte(char32_t character);
 
-/// Bytes in that spelling, as UTF-8.
+/// Returns the characters of `bytes` in this table, as UTF-8.
 std::string spell_bytes(std::string_view bytes);
-/// The bytes of a vocabulary entry; nothing when it is not valid UTF-8 or leaves the table.
+/// Decodes a vocabulary entry to bytes; nullopt if it is not valid UTF-8 or contains a character outside the
+/// table.
 std::optional<std::string> unspell_bytes(std::string_view text);
 
 }  // namespace draftscope

@@ -15,7 +15,7 @@ struct ChatMessage {
     std::string content;
 };
 
-/// What templates call bos_token and eos_token; an empty one is undefined to them.
+/// The template variables bos_token and eos_token. An empty string leaves the variable undefined.
 struct TurnTokens {
     std::string bos = "<s>", eos = "</s>";
 };
@@ -23,23 +23,23 @@ struct TurnTokens {
 class Tokenizer;
 TurnTokens turn_tokens(const Tokenizer& tokenizer);
 
-/// A model's chat format: the Jinja template of its file, with the names that Hugging Face's libraries give
-/// it (messages, add_generation_prompt, tools, bos_token, eos_token).
+/// A model's chat format: the Jinja template of its file. Templates are rendered with the variables that
+/// Hugging Face's libraries define (messages, add_generation_prompt, tools, bos_token, eos_token).
 class ChatTemplate {
   public:
-    /// A file without a template gives the raw format: contents joined, nothing added. A template that cannot
-    /// be used, even for one question, is an error that names the line and points to --raw.
+    /// Parses a template. An empty template gives the raw format, which joins the contents and adds nothing.
+    /// A template that cannot render a single question is an error that names the line and suggests --raw.
     static Result<ChatTemplate> from_source(std::string_view template_text, std::string_view file,
                                             TurnTokens tokens = {});
-    /// The raw format of a file whose template cannot be used; `problem` is what from_source said.
+    /// Returns the raw format for a file whose template is unusable; `problem` is the message of
+    /// from_source().
     static ChatTemplate raw_because(std::string problem);
 
-    /// Ends with the header of the assistant's turn. Encode the result with parse_special = true. An error is
-    /// what the template has against these messages ("roles must alternate").
+    /// Renders a prompt that ends with the header of the assistant's turn; encode it with parse_special =
+    /// true. Messages that the template rejects ("roles must alternate") are an error.
     Result<std::string> render(const std::vector<ChatMessage>& messages) const;
     bool is_raw() const { return !template_.has_value(); }
-    /// Not empty: the file has a template that this program cannot use. To be shown unless the user asked for
-    /// raw text.
+    /// Why the file's template cannot be used; empty if it can. Show it unless the user requested raw text.
     const std::string& problem() const { return problem_; }
 
   private:

@@ -10,7 +10,7 @@
 #include "kernels/matrix.h"
 #include "kernels/rope.h"
 
-/// One llama decoder layer, shared by the target and the drafters built from such layers.
+/// A llama decoder layer, shared by targets and by drafters that consist of such layers.
 namespace draftscope {
 
 struct LayerShape {
@@ -26,32 +26,32 @@ struct LayerShape {
 };
 
 struct DecoderLayer {
-    std::vector<float> attn_norm;  ///< [d]; empty in layers whose attention reads un-normed rows
-    std::vector<float> ffn_norm;   ///< [d]; empty in layers whose feed-forward reads un-normed rows
+    std::vector<float> attn_norm;  ///< [d]; empty if attention reads its input without a norm
+    std::vector<float> ffn_norm;   ///< [d]; empty if the feed-forward reads its input without a norm
     kernels::Matrix qkv;           ///< [(H + 2 H_kv) hd, inputs]
     kernels::Matrix attn_out;      ///< [d, H hd]
     kernels::Matrix gate_up;       ///< [2 d_ff, d]
     kernels::Matrix down;          ///< [d, d_ff]
 
-    // What some families add; empty = absent.
+    // Only in some families; empty if absent.
     std::vector<float> qkv_bias;        ///< [(H + 2 H_kv) hd]
     std::vector<float> q_norm, k_norm;  ///< RMSNorm before rotation: [hd] per head, or the whole projection
-    std::vector<float> attn_post_norm;  ///< [d], on what attention adds to the residual
-    std::vector<float> ffn_post_norm;   ///< [d], on what the feed-forward adds
+    std::vector<float> attn_post_norm;  ///< [d], applied to attention's output before the residual add
+    std::vector<float> ffn_post_norm;   ///< [d], applied to the feed-forward's output before the residual add
 
-    std::size_t bytes() const;  ///< weights one pass reads
+    std::size_t bytes() const;  ///< weights read by one pass
 };
 
-/// The rows that go through a layer together: where each one's key goes and what it sees. Owns the scratch of
-/// a pass; memory grows to the largest batch and is reused.
+/// The rows of one pass through the layers, with each row's cache slot and visible slots. Owns the scratch
+/// memory of a pass, which grows to the largest batch and is reused.
 class DecoderBatch {
   public:
     void clear();
-    /// A row at `position` whose key goes to `slot` of `cache`. It sees slots 0 .. prefix - 1 and then
-    /// `tail`, in depth order, itself included either way.
+    /// Adds a row at `position` whose key is written to `slot` of `cache`. The row attends to slots 0 ..
+    /// prefix - 1 and then to `tail` (in depth order); one of the two includes the row itself.
     void add_row(KvCache& cache, int slot, int position, int prefix, std::span<const int> tail = {});
     int rows() const { return static_cast<int>(places_.size()); }
-    /// Keys and values one layer reads and writes for these rows, in bytes.
+    /// Bytes of keys and values that one layer reads and writes for these rows.
     std::uint64_t kv_bytes(int kv_width, std::size_t value_bytes) const;
 
   private:
@@ -72,23 +72,24 @@ class DecoderBatch {
     friend class DeviceDecoder;
 };
 
-/// Runs the halves of a layer over a batch. `residual` is [rows, d] and is added to in place.
+/// Runs the two halves of a layer over a batch. `residual` is [rows, d] and is updated in place.
 class LayerPass {
   public:
     LayerPass(kernels::Exec& exec, const LayerShape& shape, const kernels::RopeTable& rope,
               DecoderBatch& batch)
         : exec_(exec), shape_(shape), rope_(rope), batch_(batch) {}
 
-    /// residual += W_o attention(W_qkv input), keys and values stored as layer `cache_layer` of the caches.
+    /// residual += W_o attention(W_qkv input). Stores keys and values as layer `cache_layer` of the caches.
     void attend(const DecoderLayer& layer, int cache_layer, Rows<const float> input, Rows<float> residual);
-    /// residual += down(silu(gate x) * up x), x = RMSNorm(residual), or the residual itself without ffn_norm.
+    /// residual += down(silu(gate x) * up x), where x = RMSNorm(residual), or the residual itself without
+    /// ffn_norm.
     void feed_forward(const DecoderLayer& layer, Rows<float> residual, const kernels::Matrix* next = nullptr);
-    /// A whole layer. `next` is what is multiplied with after it, if that is known.
+    /// Runs both halves. `next` is the matrix of the following product, if known, for prefetching.
     void run(const DecoderLayer& layer, int cache_layer, Rows<float> residual,
              const kernels::Matrix* next = nullptr);
 
   private:
-    /// `norm` is put on the input; none where it is empty.
+    /// Applies `norm` to the input unless it is empty.
     void attend(const DecoderLayer& layer, int cache_layer, const std::vector<float>& norm,
                 Rows<const float> input, Rows<float> residual);
     void norm_heads(const DecoderLayer& layer, Rows<float> qkv);

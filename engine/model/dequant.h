@@ -7,28 +7,28 @@
 
 namespace draftscope {
 
-/// A storage type of GGUF tensors. A row of K elements takes K / block_elements * block_bytes bytes; K is a
-/// multiple of block_elements.
+/// A storage type of GGUF tensors. A row of K elements takes K / block_elements * block_bytes bytes; K must
+/// be a multiple of block_elements.
 struct TensorType {
     std::uint32_t id;       ///< number in the file
     std::string_view name;  ///< "Q4_1"
     std::uint32_t block_elements;
     std::uint32_t block_bytes;
-    /// Turns `blocks` blocks into floats. Null: known by name, not read.
+    /// Decodes `blocks` blocks into floats. Null if the type is known by name only.
     void (*dequantise)(const std::uint8_t* data, std::int64_t blocks, float* out);
     bool quantised;  ///< smaller than 16 bits per weight
 };
 
-/// Null when no type has this number.
+/// Returns null for an unknown number.
 const TensorType* gguf_tensor_type(std::uint32_t id);
-/// Every type with a decoder, in the order of their numbers.
+/// Every type with a decoder, ordered by number.
 std::span<const TensorType> readable_tensor_types();
 
 inline float bf16_to_f32(std::uint16_t bits) {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
-/// Exact, subnormals and NaN payloads included.
+/// Exact, including subnormals and NaN payloads.
 inline float f16_to_f32(std::uint16_t bits) {
     const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
     const std::uint32_t magnitude = bits & 0x7fffu;

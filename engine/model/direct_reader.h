@@ -18,12 +18,12 @@
 
 namespace draftscope {
 
-/// Reads stretches of mapped files past the system's cache, group by group, ahead of whoever uses them: a
-/// model that is read once needs no second copy in memory, and fresh memory can cost more than the disk
+/// Reads byte ranges of mapped files ahead of their use, bypassing the page cache. A model that is read once
+/// needs no second copy in memory, and allocating fresh memory can cost more than the disk read
 /// (docs/decisions/0019).
 class DirectReader {
   public:
-    /// Stretches of the mappings that are used together.
+    /// Byte ranges of the mappings that are used together.
     using Group = std::vector<std::span<const std::uint8_t>>;
     static constexpr std::size_t usual_window = std::size_t{512} << 20;
 #if defined(O_DIRECT)
@@ -32,9 +32,9 @@ class DirectReader {
     static constexpr int past_cache = 0;
 #endif
 
-    /// Null where it cannot be done: a file system that reads through its cache only, a file that was
-    /// replaced since it was mapped, a stretch of none of `files`. `flags` are open()'s; of groups not used
-    /// yet it holds `window` bytes, or one group.
+    /// Opens a reader; returns null if direct reads are impossible. Reasons are a file system that reads
+    /// through its cache only, a file replaced after it was mapped, and a range outside `files`. `flags` are
+    /// passed to open(). The reader holds at most `window` bytes of unused groups, or one group.
     static std::unique_ptr<DirectReader> open(std::span<const MappedFile* const> files,
                                               std::vector<Group> groups, int flags = past_cache,
                                               std::size_t window = usual_window);
@@ -42,8 +42,8 @@ class DirectReader {
     DirectReader(const DirectReader&) = delete;
     DirectReader& operator=(const DirectReader&) = delete;
 
-    /// The next group's bytes in the order of its stretches, good until the next call; at most once for each
-    /// group. An error names the file and the place that could not be read.
+    /// Returns the bytes of the next group, one span per range, valid until the next call. Call it at most
+    /// once per group. An error names the file and the offset that could not be read.
     Result<std::vector<std::span<const std::uint8_t>>> next();
 
   private:
@@ -55,7 +55,7 @@ class DirectReader {
         std::byte* data = nullptr;
         std::size_t size = 0;
     };
-    /// A group in memory.
+    /// The buffers and ranges of a group in memory.
     struct Read {
         std::vector<Buffer> buffers;
         std::vector<std::span<const std::uint8_t>> stretches;
@@ -76,17 +76,17 @@ class DirectReader {
     std::vector<File> files_;
     std::mutex mutex_;
     std::condition_variable moved_;
-    std::vector<Read> ready_;  ///< in order; the first is next()'s
+    std::vector<Read> ready_;  ///< in order; next() returns the first
     std::vector<Buffer> spare_;
     std::optional<Error> error_;
-    std::size_t held_ = 0;  ///< bytes of ready_ and of the group in use
+    std::size_t held_ = 0;  ///< bytes in ready_ and used_
     Read used_;
     bool stop_ = false;
     std::thread thread_;
 };
 
-/// The part of `groups` that lies in the system's cache, from a sample of its pages; 1 where the system does
-/// not tell.
+/// Returns the fraction of `groups` in the page cache, from a sample of its pages; 1 if the system does not
+/// report it.
 double cached_share(std::span<const DirectReader::Group> groups);
 
 }  // namespace draftscope

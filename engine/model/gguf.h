@@ -31,9 +31,9 @@ enum class GgufType : std::uint32_t {
     f64,
 };
 
-/// One metadata entry, still in the file's bytes; its extent has been checked.
+/// A metadata entry whose payload is still encoded; its extent has been checked.
 struct GgufValue {
-    GgufType type = GgufType::u32;  ///< of the elements when it is an array
+    GgufType type = GgufType::u32;  ///< element type if it is an array
     bool is_array = false;
     std::uint64_t count = 1;                ///< elements
     std::span<const std::uint8_t> payload;  ///< of all elements, string lengths included
@@ -41,13 +41,13 @@ struct GgufValue {
 
 struct GgufTensor {
     TensorInfo info;
-    const TensorType* type = nullptr;    ///< always one with a decoder
-    const std::uint8_t* data = nullptr;  ///< info.bytes bytes inside the mapping, maybe unaligned
+    const TensorType* type = nullptr;    ///< never null; always has a decoder
+    const std::uint8_t* data = nullptr;  ///< info.bytes bytes inside the mapping, possibly unaligned
 };
 
-/// Container of GGUF version 3 (ggml's model format): metadata and tensors, every length, count and offset
-/// checked against the file before use. Typed readers give nothing when a key is absent, and an error that
-/// names file and key when it holds something else.
+/// A GGUF version 3 file (ggml's model format): metadata and tensors. Every length, count and offset is
+/// checked against the file before use. Typed readers return nullopt if a key is absent. If the value has
+/// another type, they return an error that names file and key.
 class GgufFile {
   public:
     static Result<GgufFile> open(const std::string& path);
@@ -58,13 +58,14 @@ class GgufFile {
     bool has(std::string_view key) const { return values_.find(key) != values_.end(); }
 
     Result<std::optional<std::string>> text(std::string_view key) const;
-    /// Any integer width; an array counts when all its elements are equal (per-layer lists of even models).
+    /// Reads an integer of any width, or an array whose elements are all equal (per-layer lists of uniform
+    /// models).
     Result<std::optional<std::int64_t>> integer(std::string_view key) const;
     Result<std::optional<double>> number(std::string_view key) const;
     Result<std::optional<bool>> boolean(std::string_view key) const;
     Result<std::optional<std::vector<std::string>>> texts(std::string_view key) const;
     Result<std::optional<std::vector<std::int64_t>>> integers(std::string_view key) const;
-    /// An array of f32.
+    /// Reads an array of f32.
     Result<std::optional<std::vector<float>>> floats(std::string_view key) const;
 
   private:

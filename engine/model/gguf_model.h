@@ -11,14 +11,14 @@
 
 namespace draftscope {
 
-/// The family of a file; an unknown one is an error that names it and lists the known ones.
+/// Returns the family of a file; an unknown family is an error that lists the known ones.
 Result<const Architecture*> gguf_architecture(const GgufFile& file);
 
-/// Shapes and constants from the metadata, and every tensor of the model checked against them: present, of
-/// the right shape, and none that this program would leave out of the computation.
+/// Reads the config from the metadata and checks every tensor against it. A missing tensor, a wrong shape and
+/// a tensor that the computation would ignore are errors.
 Result<ModelConfig> read_gguf_config(const GgufFile& file, const Architecture& architecture);
 
-/// tokenizer.ggml.*, as it stands in the file.
+/// Reads the tokenizer.ggml.* metadata.
 Result<TokenizerSpec> read_gguf_tokenizer(const GgufFile& file);
 
 }  // namespace draftscope

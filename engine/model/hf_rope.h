@@ -7,9 +7,9 @@
 
 namespace draftscope {
 
-/// How a config.json rotates heads of `head_dim`: base 10000 where it does not say, and the divisors of the
-/// base frequencies that its scaling comes down to (types llama3 and linear; empty = none). Older files have
-/// rope_theta and rope_scaling, newer ones rope_parameters with both inside.
+/// The rotary embedding that a config.json describes: base (default 10000) and the divisors of the base
+/// frequencies (empty = none). Supports scaling types llama3 and linear. Older files have rope_theta and
+/// rope_scaling, newer ones rope_parameters with both inside.
 struct HfRope {
     float theta = 10000.0f;
     std::vector<float> divisors;

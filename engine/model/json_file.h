@@ -9,11 +9,11 @@
 
 namespace draftscope {
 
-/// A JSON object read from a file, with readers whose errors name file and field. A field that is absent or
-/// null gives nothing.
+/// A JSON object read from a file. Errors of its readers name file and field. An absent or null field returns
+/// nullopt.
 class JsonFile {
   public:
-    /// `needed_for` says in the message what a missing file was wanted for.
+    /// If the file is missing, the message names its purpose, `needed_for`.
     static Result<JsonFile> read(const std::string& path, std::string_view needed_for);
     static Result<std::optional<JsonFile>> read_if_present(const std::string& path);
 
@@ -23,7 +23,7 @@ class JsonFile {
     Result<std::optional<std::string>> text(const char* field) const;
     Result<std::optional<bool>> boolean(const char* field) const;
     Result<std::optional<double>> positive(const char* field) const;
-    /// 1 to `largest`.
+    /// An integer from 1 to `largest`.
     Result<std::optional<int>> count(const char* field, std::int64_t largest) const;
     Result<int> required_count(const char* field, std::int64_t largest) const;
     /// "FILE: FIELD is VALUE, expected EXPECTED".
@@ -34,11 +34,11 @@ class JsonFile {
         : path_(std::move(path)), prefix_(std::move(prefix)), json_(std::move(json)) {}
 
     std::string path_;
-    std::string prefix_;  ///< of field names in messages: "rope_scaling."
+    std::string prefix_;  ///< prefix of field names in messages: "rope_scaling."
     nlohmann::json json_;
 };
 
-/// A value as it may appear in a message.
+/// Formats a value for a message: short, one line.
 std::string printable_json(const nlohmann::json& value);
 
 }  // namespace draftscope

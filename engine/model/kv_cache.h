@@ -12,47 +12,46 @@
 
 namespace draftscope {
 
-/// Keys and values are kept in 16 bits but with f32 weights, whose results are a reference.
+/// Keys and values are stored in 16 bits, except with f32 weights, whose results serve as a reference.
 constexpr kernels::KvType kv_type_of(kernels::Precision precision) {
     return precision == kernels::Precision::f32 ? kernels::KvType::f32 : kernels::KvType::f16;
 }
 
-/// Keys and values of one sequence, per layer as kernels::attention() reads them (on a device bf16 and
-/// [slots, kv_heads * head_dim]). `length`
-/// slots are committed and lie at their logical positions; a forward writes its rows behind them and
-/// `commit_path` keeps some of those.
+/// Keys and values of one sequence, per layer in the layout of kernels::attention(). On a device they are
+/// bf16 and [slots, kv_heads * head_dim]. The first `length` slots are committed and hold their logical
+/// positions. A forward pass writes its rows after them, and commit_path() keeps some of those.
 class KvCache {
   public:
-    /// Memory is reserved for all slots but only touched when rows are written.
+    /// Reserves address space for all slots; pages are touched only when rows are written.
     KvCache(int layers, int slots, int kv_width, kernels::KvType type, kernels::Device* device = nullptr);
 
     int length() const { return length_; }
     int slots() const { return slots_; }
     int free_slots() const { return slots_ - length_; }
     int layers() const { return layers_; }
-    /// Of a cache on a device; null data where its memory was out.
+    /// Device caches only; null data if device memory ran out.
     kernels::KvPlanes planes() const;
     std::byte* keys(int layer) { return keys_[static_cast<std::size_t>(layer)].get(); }
     std::byte* values(int layer) { return values_[static_cast<std::size_t>(layer)].get(); }
     int kv_width() const { return kv_width_; }
-    kernels::KvType type() const { return type_; }  ///< of keys() and values()
-    std::size_t row_bytes() const;                  ///< of the keys, or the values, of one slot in one layer
+    kernels::KvType type() const { return type_; }  ///< element type of keys() and values()
+    std::size_t row_bytes() const;                  ///< bytes of one slot's keys (or values) in one layer
 
-    /// The rows just written at slots length .. length + count - 1 become committed as they lie (prefill,
-    /// chains).
+    /// Commits the `count` rows written after the committed slots (prefill, chains).
     void commit(int count);
-    /// Of the rows just written, keeps `path` (ascending node indices, root first) and moves them together.
+    /// Keeps the rows of `path` out of those just written and moves them next to each other. `path` holds
+    /// ascending node indices, root first.
     void commit_path(std::span<const int> path);
-    /// The same on a device, as an op that commits nothing: `path` and `count`, at most `most`, lie there.
-    /// The caller says commit() once it knows the count.
+    /// Returns the device op for commit_path(); it commits nothing. `path` and `count` (at most `most`) are
+    /// in device memory. The caller calls commit() once it knows the count.
     kernels::CompactOp path_move(const std::int32_t* path, const std::int32_t* count, int most) const;
     void clear() { length_ = 0; }
     void truncate(int length) { length_ = length; }
-    /// Makes room for at least `count` rows behind the committed ones, which are kept.
+    /// Grows the cache to at least `count` free slots and keeps the committed rows.
     void ensure_free(int count);
 
   private:
-    /// On a cache line's border, so that a row of a head is read in whole lines.
+    /// Aligned to a cache line, so that the row of a head spans whole lines.
     struct Free {
         void operator()(std::byte* rows) const;
     };

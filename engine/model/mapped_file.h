@@ -18,11 +18,11 @@ namespace draftscope {
 
 static_assert(std::is_same_v<unsigned char, std::uint8_t>);
 
-/// A whole file, read-only. Pages come from the disk when they are touched, so opening a large file is cheap.
+/// A read-only memory mapping of a complete file. Pages are read from disk on first access.
 class MappedFile {
   public:
-    /// `kind` says in error messages what was expected ("a GGUF file"). A missing file, a folder, a pipe and
-    /// an empty file are bad input.
+    /// `kind` names the expected file in error messages ("a GGUF file"). A missing file, a folder, a pipe and
+    /// an empty file are errors (bad input).
     static Result<std::shared_ptr<const MappedFile>> open(const std::string& path, std::string_view kind);
     ~MappedFile();
     MappedFile(const MappedFile&) = delete;
@@ -30,7 +30,7 @@ class MappedFile {
 
     const std::string& path() const { return path_; }
     std::span<const std::uint8_t> bytes() const { return {data_, size_}; }
-    /// Is this the file that was mapped, as long as it was then?
+    /// Returns whether `info` describes the mapped file with its size at mapping time.
     bool is(const struct stat& info) const;
 
   private:
@@ -42,8 +42,8 @@ class MappedFile {
     std::uint64_t device_, inode_;
 };
 
-/// Reads little-endian values one after the other and never past the end: a read that does not fit gives
-/// nothing and leaves the position where it was.
+/// Reads consecutive little-endian values, never past the end. A read that does not fit returns nullopt and
+/// leaves the position unchanged.
 class ByteCursor {
   public:
     explicit ByteCursor(std::span<const std::uint8_t> bytes, std::size_t position = 0)
@@ -75,7 +75,7 @@ class ByteCursor {
     std::size_t position_;
 };
 
-/// a * b and a + b of sizes read from a file; nothing when they do not fit.
+/// Checked a * b and a + b of sizes from a file; nullopt on overflow.
 inline std::optional<std::uint64_t> checked_product(std::uint64_t a, std::uint64_t b) {
     std::uint64_t result = 0;
     if (__builtin_mul_overflow(a, b, &result)) return std::nullopt;
@@ -87,7 +87,7 @@ inline std::optional<std::uint64_t> checked_sum(std::uint64_t a, std::uint64_t b
     return result;
 }
 
-/// Text of a file as it may appear in a message: short, one line, no control characters.
+/// Formats text from a file for a message: short, one line, no control characters.
 std::string printable(std::string_view text);
 
 }  // namespace draftscope

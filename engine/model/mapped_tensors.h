@@ -16,17 +16,16 @@
 
 namespace draftscope {
 
-/// An element type of plain tensors, under safetensors' name for it.
+/// An element type of plain tensors; `name` is safetensors' name.
 struct DataType {
     std::string_view name;
     std::uint64_t bytes;
     void (*floats)(const std::uint8_t*, std::int64_t, float*);
     void (*integers)(const std::uint8_t*, std::int64_t, std::int64_t*);  ///< null: not an integer type
 };
-const DataType* data_type(std::string_view name);  ///< null when this version does not read it
+const DataType* data_type(std::string_view name);  ///< null if this version does not read it
 
-/// Row-major tensors of plain element types inside a mapped file: what safetensors files and PyTorch
-/// checkpoints come down to.
+/// Row-major tensors of plain element types in a mapped file. Base of the safetensors and PyTorch readers.
 class MappedTensors : public WeightSource {
   public:
     explicit MappedTensors(std::shared_ptr<const MappedFile> file) : file_(std::move(file)) {}
@@ -44,10 +43,11 @@ class MappedTensors : public WeightSource {
 
   protected:
     const MappedFile& file() const { return *file_; }
-    /// Bytes of a tensor of `shape`, whose extents must not be negative; nothing when 64 bits do not hold
-    /// them. An empty shape becomes [1].
+    /// Returns the bytes of a tensor of `shape`; nullopt on overflow. Extents must not be negative. An empty
+    /// shape becomes [1].
     static std::optional<std::uint64_t> tensor_bytes(const DataType& type, std::vector<std::int64_t>& shape);
-    /// `data` holds info.bytes bytes, which stay as long as this object.
+    /// Adds a tensor; returns false if its name is taken. `data` holds info.bytes bytes and outlives this
+    /// object.
     bool add(TensorInfo info, const DataType& type, const std::uint8_t* data);
     void add_metadata(std::string key, std::string text) {
         metadata_.emplace(std::move(key), std::move(text));

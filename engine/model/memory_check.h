@@ -9,13 +9,13 @@
 
 namespace draftscope {
 
-/// Bytes that the packed weights of `file` take, to within a few per cent.
+/// Returns the bytes of `file`'s packed weights, to within a few per cent.
 std::uint64_t packed_bytes(const ModelFile& file, kernels::Precision precision);
 
-/// Memory that programs can still get without swapping; nothing where the system does not say.
+/// Returns the memory available without swapping; nullopt if the system does not report it.
 std::optional<std::uint64_t> available_memory();
 
-/// Refuses a target whose packed weights do not fit into `available`: packing it would take the machine down.
+/// Returns an error if the packed weights of `file` do not fit into `available`.
 Status check_memory(const ModelFile& file, kernels::Precision precision,
                     std::optional<std::uint64_t> available);
 

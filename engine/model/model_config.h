@@ -7,17 +7,17 @@
 
 namespace draftscope {
 
-/// RMSNorm of queries and keys before rotation.
+/// RMSNorm of queries and keys, before rotation.
 enum class QkNorm {
     none,
-    per_head,  ///< each head by itself, weights [hd] (Qwen 3)
+    per_head,  ///< each head separately, weights [hd] (Qwen 3)
     full,      ///< the whole projection at once, weights [H hd] and [H_kv hd] (OLMo 2)
 };
 
 /// Shapes and constants of a llama-family decoder.
 struct ModelConfig {
     std::string architecture;  ///< "llama", "qwen2", "qwen3", "olmo2"
-    std::string name;          ///< for people, e.g. "SmolLM2-135M-Instruct"
+    std::string name;          ///< display name, e.g. "SmolLM2-135M-Instruct"
     int layers = 0;            ///< L
     int hidden = 0;            ///< d
     int heads = 0;             ///< H
@@ -25,13 +25,13 @@ struct ModelConfig {
     int head_dim = 0;          ///< hd
     int ffn = 0;               ///< d_ff
     int vocab = 0;             ///< V, rows of the LM head
-    int context = 0;           ///< positions the model was made for
+    int context = 0;           ///< maximum number of positions
     float rope_theta = 10000.0f;
     std::vector<float> rope_divisors;  ///< head_dim / 2 divisors of the base frequencies; empty = none
     float norm_eps = 1e-5f;
     bool tied_head = false;   ///< LM head = token embedding
     bool qkv_bias = false;    ///< q, k and v projections add a bias
-    bool post_norms = false;  ///< norms on what attention and feed-forward return, none on what they read
+    bool post_norms = false;  ///< norms on the outputs of attention and feed-forward instead of their inputs
     QkNorm qk_norm = QkNorm::none;
 
     int q_norm_width() const { return qk_norm == QkNorm::full ? heads * head_dim : head_dim; }

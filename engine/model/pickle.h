@@ -13,16 +13,15 @@
 
 namespace draftscope {
 
-/// What a restricted reader makes of a pickle: plain data and the tensors of a state dict. Nothing is
-/// executed. Of Python's callables only those that rebuild tensors and ordered dictionaries are known, and
-/// they are recognised by name, not called.
+/// A pickle read as plain data and the tensors of a state dict. Nothing is executed. Only callables that
+/// rebuild tensors and ordered dictionaries are accepted; they are recognised by name, not called.
 class Pickle {
   public:
-    using Index = std::size_t;  ///< of a value
+    using Index = std::size_t;  ///< index into the values
     struct Tensor {
         std::string storage;      ///< key of the storage
         std::string_view type;    ///< element type under safetensors' name
-        std::int64_t offset = 0;  ///< elements into the storage
+        std::int64_t offset = 0;  ///< in elements, from the start of the storage
         std::vector<std::int64_t> shape, strides;
     };
     enum class Kind {
@@ -41,13 +40,13 @@ class Pickle {
     struct Value {
         Kind kind = Kind::none;
         std::int64_t integer = 0;  ///< booleans too
-        std::string text;          ///< of text; "module name" of callables; key of storages
+        std::string text;          ///< text; "module name" of callables; key of storages
         std::string_view type;     ///< element type of storages
-        std::vector<Index> items;  ///< of tuples and lists; key, value, key, ... of dictionaries
+        std::vector<Index> items;  ///< items of tuples and lists; key, value, key, ... of dictionaries
         Tensor tensor;
     };
 
-    /// `path` is for messages.
+    /// `path` is used in messages.
     static Result<Pickle> read(std::span<const std::uint8_t> bytes, const std::string& path);
 
     const Value& root() const { return values_[root_]; }
@@ -56,7 +55,7 @@ class Pickle {
 
   private:
     class Machine;
-    std::deque<Value> values_;  ///< all values there ever were; references go by index, cycles and all
+    std::deque<Value> values_;  ///< all values; Index refers to them, so cycles are possible
     Index root_ = 0;
 };
 

@@ -9,21 +9,21 @@
 
 namespace draftscope {
 
-/// Brings stretches of mapped files into memory ahead of whoever reads them one after the other, so that the
-/// disk works while the reader computes, and lets go of them behind it, so that a model does not lie in
-/// memory twice. The mappings must outlive it.
+/// Reads byte ranges of mapped files into memory ahead of a sequential reader, so that disk and computation
+/// overlap. Releases the ranges that the reader has finished, so that a model is not in memory twice. The
+/// mappings must outlive this object.
 class ReadAhead {
   public:
     enum class Behind {
-        unmap,  ///< out of this process; the system's cache of the file may keep them
-        evict,  ///< out of memory as well, where memory is short
+        unmap,  ///< remove from this process; the page cache may keep the data
+        evict,  ///< also evict from the page cache if memory is short
     };
     ReadAhead(std::vector<std::span<const std::uint8_t>> stretches, Behind behind);
     ~ReadAhead();
     ReadAhead(const ReadAhead&) = delete;
     ReadAhead& operator=(const ReadAhead&) = delete;
 
-    /// The first `count` stretches are not needed any more.
+    /// Marks the first `count` ranges as no longer needed.
     void done(std::size_t count);
 
   private:

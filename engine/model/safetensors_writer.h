@@ -12,7 +12,7 @@
 
 namespace draftscope {
 
-/// One tensor of a safetensors file; `data` is borrowed and already in the type's little-endian bytes.
+/// A tensor to write; `data` is borrowed and holds little-endian values of `type`.
 struct TensorToSave {
     std::string name;
     std::string_view type;            ///< "F32", "BF16", "F16", "I32", "I64"
@@ -20,13 +20,12 @@ struct TensorToSave {
     std::span<const std::byte> data;
 };
 
-/// Writes beside `path` and renames, so that a reader sees the old file or the whole new one. A shape that
-/// its data does not fill, a name that appears twice and a disk that does not take it are errors; nothing is
-/// left behind then.
+/// Writes a temporary file next to `path` and renames it, so that readers see a complete file. A shape that
+/// does not match its data, a repeated name and a failed write are errors and leave no file behind.
 Status save_safetensors(const std::string& path, std::span<const TensorToSave> tensors,
                         const std::map<std::string, std::string>& metadata = {});
 
-/// Round to nearest even, as every bf16 of this program.
+/// Casts to bf16 with round to nearest even.
 std::vector<std::uint16_t> to_bf16(std::span<const float> values);
 
 }  // namespace draftscope

@@ -12,17 +12,17 @@
 
 namespace draftscope {
 
-/// SentencePiece's BPE (Kudo and Richardson 2018) as Llama 2's files have it: spaces become U+2581, one more
-/// stands in front of a text, characters merge into pieces (by score, or by the merges of a tokenizer.json),
-/// and what is no piece is spelt in bytes. Immutable after creation.
+/// SentencePiece's BPE (Kudo and Richardson 2018) as used by Llama 2. Spaces become U+2581, and a text gets
+/// one more in front. Characters merge into pieces by score, or by the merges of a tokenizer.json. Characters
+/// outside the vocabulary become byte tokens. Immutable after creation.
 class SentencePieces {
   public:
-    /// `spec.model` is "llama"; its tokens, types and scores or merges have been checked for length.
+    /// Requires `spec.model` = "llama" and checked lengths of tokens, types and scores or merges.
     static Result<SentencePieces> create(const TokenizerSpec& spec);
 
     struct Scratch {
         struct Symbol {
-            std::size_t begin, length;  ///< bytes of the escaped text; length 0 = merged into another
+            std::size_t begin, length;  ///< in bytes of the escaped text; length 0 = merged
             std::int32_t previous, next;
         };
         struct Candidate {
@@ -36,12 +36,12 @@ class SentencePieces {
         std::vector<TokenId> characters;
         BpeMerges::Scratch merging;
     };
-    /// Appends the ids of `text`, any bytes. `at_start`: nothing came before it. Control tokens are found in
-    /// it only where the file wants them looked for after spaces became U+2581.
+    /// Appends the ids of `text` (any bytes). `at_start` means that no text precedes it. Control tokens are
+    /// found only if the file matches them after spaces became U+2581.
     void encode(std::string_view text, bool at_start, bool parse_special, Scratch& scratch,
                 std::vector<TokenId>& out) const;
 
-    /// What a token writes: its text with spaces, or its byte.
+    /// Returns the bytes of a token: its text with spaces, or its byte.
     static std::string bytes_of(std::string_view token, int type);
 
   private:
@@ -51,15 +51,15 @@ class SentencePieces {
     void merge_by_score(std::string_view text, Scratch& scratch, std::vector<TokenId>& out) const;
     void merge_by_rank(std::string_view text, Scratch& scratch, std::vector<TokenId>& out) const;
     void consider(std::string_view text, std::int32_t position, Scratch& scratch) const;
-    /// A character or piece that may be none: its id, its bytes' ids or the unknown token.
+    /// Appends the piece's id, the ids of its bytes, or the unknown token.
     void spell(std::string_view piece, std::vector<TokenId>& out) const;
     TokenId find(std::string_view piece) const {
         const auto found = ids_.find(std::string(piece));
         return found == ids_.end() ? no_token : found->second;
     }
 
-    std::unordered_map<std::string, TokenId> ids_;  ///< of the pieces that text may become
-    std::vector<float> scores_;                     ///< by id; empty = by rank
+    std::unordered_map<std::string, TokenId> ids_;  ///< pieces that text may become
+    std::vector<float> scores_;                     ///< by id; empty = merge by rank
     BpeMerges merges_;
     SpecialTokens user_defined_;  ///< escaped; found inside escaped text
     std::array<TokenId, 256> byte_ids_{};

@@ -9,24 +9,24 @@
 
 namespace draftscope {
 
-/// How a token is found in text, beyond its own characters.
+/// Conditions on the text around a token.
 struct TokenEdges {
-    bool takes_space_before = false;  ///< the white space on its left belongs to it ("lstrip")
-    bool takes_space_behind = false;  ///< and on its right ("rstrip")
-    bool whole_word = false;  ///< only where no letter, digit or underscore touches it ("single_word")
+    bool takes_space_before = false;  ///< strip the white space on its left ("lstrip")
+    bool takes_space_behind = false;  ///< strip the white space on its right ("rstrip")
+    bool whole_word = false;  ///< match only without adjacent letters, digits or underscores ("single_word")
 };
 
-/// Tokens that are found in text before it is split: control tokens (on request) and user-defined ones.
+/// Tokens that are matched in text before it is split: control tokens (on request) and user-defined tokens.
 class SpecialTokens {
   public:
     struct Hit {
-        std::size_t begin = std::string_view::npos;  ///< npos: none
+        std::size_t begin = std::string_view::npos;  ///< npos: no match
         std::size_t length = 0;
         TokenId id = no_token;
     };
 
     void add(std::string text, TokenId id, bool control, TokenEdges edges = {});
-    /// The leftmost, and there the longest, at or after `from`.
+    /// Returns the leftmost match at or after `from`, the longest one if several start at the same byte.
     Hit find(std::string_view text, std::size_t from, bool with_control) const;
 
   private:

@@ -7,8 +7,8 @@
 
 namespace draftscope {
 
-/// The bytes of a tensor as they lie in a safetensors file or PyTorch checkpoint, row-major and
-/// little-endian, without a copy; valid as long as `source`. Empty for sources of another kind.
+/// Returns the stored bytes of a tensor (row-major, little-endian) without a copy. Valid as long as `source`.
+/// Empty unless the source is a safetensors file or PyTorch checkpoint.
 std::span<const std::uint8_t> stored_bytes(const WeightSource& source, const TensorInfo& tensor);
 
 }  // namespace draftscope

@@ -11,31 +11,31 @@
 
 namespace draftscope {
 
-/// "synthetic:NAME" is a target with the dimensions of a published model and random weights: what it computes
-/// means nothing, what it costs is real. Everything made with one has to say so. "synthetic:NAME/4" has the
-/// first 4 layers alone: embedding, LM head and drafters of full size beside a target that fits.
+/// Whether `spec` is "synthetic:NAME", a target with a published model's dimensions and random weights. Its
+/// costs are real, its output is meaningless; all results must be marked as synthetic. "synthetic:NAME/4" has
+/// only the first 4 layers, but embedding, LM head and drafters of full size.
 bool is_synthetic_model(std::string_view spec);
 
-/// Weights are made row by row while they are packed, so only the packed form takes memory. The tokenizer
-/// knows single bytes; its other ids read "[1234]". An unknown name is an error that lists the known ones.
-/// Mixtures of experts (gpt-oss-20b, qwen3-30b-a3b) have the real LM head, embedding and attention widths and
-/// a few dense layers in place of their own: the cost of drafting is theirs, that of verification is not, and
-/// their config.name says so.
+/// Makes a synthetic target. Weights are generated row by row during packing, so only the packed form takes
+/// memory. The tokenizer has a token per byte; its other tokens read "[1234]". An unknown name is an error
+/// that lists the known ones. Mixtures of experts (gpt-oss-20b, qwen3-30b-a3b) keep the LM head, embedding
+/// and attention widths but have a few dense layers. Their drafting cost is real, their verification cost is
+/// not, and config.name says so.
 Result<ModelFile> make_synthetic_model(const std::string& spec);
 
-/// What is known of "synthetic:NAME" without making it.
+/// Properties of "synthetic:NAME" that are known without making it.
 struct SyntheticShape {
-    std::string name;  ///< of its config
-    int tokens = 0;    ///< ids the tokenizer has
+    std::string name;  ///< name in its config
+    int tokens = 0;    ///< size of the tokenizer
     int hidden = 0;
 };
 Result<SyntheticShape> synthetic_shape(const std::string& spec);
 
-/// Random values for `tensors`, made row by row as they are read; the same for the same list.
+/// Random values for `tensors`, generated row by row on reading; deterministic for a given list.
 std::unique_ptr<WeightSource> make_synthetic_weights(std::string path, std::span<const ModelTensor> tensors);
 
-/// Feed-forward size of the one-layer drafters published for the target (SpecForge's configs for the mixtures
-/// of experts, the target's own otherwise); 0 for an unknown target.
+/// Returns the feed-forward size of one-layer drafters published for the target; 0 for an unknown target.
+/// Mixtures of experts use SpecForge's configs, other targets their own size.
 int synthetic_drafter_ffn(std::string_view spec);
 
 }  // namespace draftscope

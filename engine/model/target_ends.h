@@ -2,9 +2,9 @@
 
 namespace draftscope {
 
-/// A ModelConfig::architecture of which Target::build reads the embedding and the LM head alone: what
-/// drafters and heads need of a target whose decode comes from a trace. Of the config, hidden, vocab,
-/// context, layers (how many the target has) and tied_head count; forward and prefill fail.
+/// A ModelConfig::architecture for which Target::build() reads only the embedding and the LM head. Drafters
+/// and heads need no more if the decode comes from a recording. Of the config, only hidden, vocab, context,
+/// layers (the target's count) and tied_head are used. forward() and prefill() fail.
 inline constexpr const char* ends_architecture = "ends";
 
 }  // namespace draftscope

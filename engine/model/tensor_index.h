@@ -8,7 +8,7 @@
 
 namespace draftscope {
 
-/// Things of a model file by tensor name, looked up once per row read.
+/// A hash map from tensor names to entries of a model file, searched once per row read.
 template <typename T>
 class TensorIndex {
   public:

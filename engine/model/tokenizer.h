@@ -15,79 +15,80 @@ namespace draftscope {
 
 class BpeMerges;
 
-/// When SentencePiece text gets a space in front.
+/// When a space is put in front of SentencePiece text.
 enum class SpacePrefix {
     never,
-    always,              ///< the start of a text and what follows a control token
-    unless_there,        ///< the same, where no space stands already
-    first_unless_there,  ///< only the start of a text, where no space stands already
+    always,              ///< at the start of a text and after a control token
+    unless_there,        ///< as `always`, unless a space is already there
+    first_unless_there,  ///< only at the start of a text, unless a space is already there
 };
 
-/// What a tokenizer.json says about a token of its own that is found in text, where it is not the usual.
+/// Non-default properties of an added token of a tokenizer.json.
 struct AddedToken {
     TokenId id = no_token;
     TokenEdges edges;
-    bool normalised = false;  ///< found in what the others left, after normalisation
+    bool normalised = false;  ///< matched after normalisation, in the text between the other tokens
 };
 
-/// What a model file says about its tokenizer, whatever the file format.
+/// The tokenizer of a model file, in any file format.
 struct TokenizerSpec {
     std::string file;                 ///< for messages
     std::string model;                ///< "gpt2" = byte-level BPE, "llama" = SentencePiece's BPE
     std::string pre;                  ///< splitting pattern: "smollm", ...
-    std::vector<SplitStep> steps;     ///< splitting that has no name; `pre` then says it in words
+    std::vector<SplitStep> steps;     ///< splitting steps without a name; `pre` then describes them
     std::vector<std::string> tokens;  ///< in byte-to-unicode form, indexed by id
     std::vector<int> types;           ///< GGUF token types: 1 normal, 3 control, 4 user-defined, ...
     std::vector<std::string> merges;  ///< "left right", best first
-    std::vector<float> scores;        ///< SentencePiece without merges: by id, the highest merges first
+    std::vector<float> scores;        ///< SentencePiece without merges: by id, highest merges first
     SpacePrefix space_prefix = SpacePrefix::always;  ///< SentencePiece
-    TokenId unknown = no_token;                      ///< SentencePiece: for what has no bytes either
+    TokenId unknown = no_token;                      ///< SentencePiece: for text without byte tokens
     bool marks_by_normaliser =
-        false;  ///< SentencePiece: spaces become U+2581 before added tokens are looked for
+        false;  ///< SentencePiece: replace spaces before matching added tokens
     std::vector<AddedToken> added;
     TokenId bos = no_token;
     std::vector<TokenId> eos;      ///< every id that ends a turn
-    TokenId named_eos = no_token;  ///< the one that chat templates call eos_token, if the file names one
+    TokenId named_eos = no_token;  ///< eos_token of chat templates, if the file names one
     bool add_bos = false;
-    // What `pre` implies, where the file says something else.
-    std::optional<bool> normalises;    ///< text is put into Unicode normal form C first
-    std::optional<bool> whole_pieces;  ///< a piece that is a token is taken whole, whatever the merges say
+    // Override what `pre` implies.
+    std::optional<bool> normalises;    ///< normalise text to Unicode NFC first
+    std::optional<bool> whole_pieces;  ///< a piece that is a token skips the merges
 };
 
-/// Adds the control tokens that end a turn in every model that has them; files often name only some of
-/// theirs.
+/// Adds control tokens that end a turn in every model that has them. Files often list only some of them.
 void add_known_ends(TokenizerSpec& spec);
-/// Takes from the spec what an embedding of `rows` rows does not hold. Added tokens beyond it (published
-/// models have some, for tools or pictures) may stay, since no text need hold them; they end nothing. Other
-/// tokens there are an error: any text may hold them.
+/// Removes the tokens beyond an embedding of `rows` rows. Added tokens beyond it (some published models have
+/// them, for tools or images) may stay, because no text must contain them; they are removed from `eos`. Any
+/// other token beyond it is an error.
 Status fit_to_embedding(TokenizerSpec& spec, int rows);
-/// The spec's merges by ids; one that does not join two tokens into a third is an error naming it.
+/// Converts the spec's merges to ids. A merge that does not join two tokens into a third is an error that
+/// names it.
 Result<BpeMerges> read_merges(const TokenizerSpec& spec);
 
-/// Byte-level BPE or SentencePiece's. Immutable after creation, safe to share between threads.
+/// A byte-level BPE or SentencePiece tokenizer. Immutable after creation, safe to share between threads.
 class Tokenizer {
   public:
     static Result<std::unique_ptr<Tokenizer>> create(TokenizerSpec spec);
     ~Tokenizer();
 
-    /// Ids of `text`, any bytes; no beginning-of-text token is added. `parse_special`: control tokens written
-    /// in the text become their ids (chat templates); otherwise they are spelt out like other text. Bytes for
-    /// which the vocabulary has no token (SmolLM2 lacks 21, such as 0x04) are dropped, as the `tokenizers`
-    /// library does; everything else survives decode(encode(text)), behind the space that SentencePiece puts
-    /// in front (SpacePrefix).
+    /// Encodes `text` (any bytes) without adding a beginning-of-text token. If `parse_special`, control
+    /// tokens in the text become their ids (chat templates); otherwise they are encoded like other text.
+    /// Bytes without a token (SmolLM2 lacks 21, such as 0x04) are dropped, as in the `tokenizers` library.
+    /// decode(encode(text)) restores everything else, after the space that SentencePiece puts in front
+    /// (SpacePrefix).
     std::vector<TokenId> encode(std::string_view text, bool parse_special) const;
-    /// Bytes of one token; "" for ids that have none (padding rows). Control tokens give their name.
+    /// Bytes of one token; "" for ids without bytes (padding rows). Control tokens return their name.
     const std::string& token_bytes(TokenId id) const;
     std::string decode(const std::vector<TokenId>& ids, bool keep_special = false) const;
     int size() const;
     bool is_control(TokenId id) const;
     const std::vector<TokenId>& eos() const;
     bool is_eos(TokenId id) const;
-    /// What chat templates call eos_token: the one that the file names, else the first that ends a turn.
+    /// The eos_token of chat templates: the token that the file names, else the first of eos().
     TokenId named_eos() const;
     TokenId bos() const;
     bool add_bos() const;
-    /// FNV-1a over tokens, merges and pre-tokenizer name: names the vocabulary in artefacts and traces.
+    /// FNV-1a over tokens, merges and pre-tokenizer name; identifies the vocabulary in artefacts and
+    /// recordings.
     std::uint64_t fingerprint() const;
 
   private:
@@ -96,13 +97,13 @@ class Tokenizer {
     std::unique_ptr<Impl> impl_;
 };
 
-/// Turns a stream of token ids into valid UTF-8 pieces, holding back incomplete sequences. Control tokens
-/// give no text, as in Tokenizer::decode. All pieces together are valid_utf8() of all bytes.
+/// Converts a stream of token ids into valid UTF-8 and holds back incomplete sequences. Control tokens
+/// produce no text, as in Tokenizer::decode(). The concatenated output equals valid_utf8() of all bytes.
 class TextStream {
   public:
     explicit TextStream(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
-    void push(TokenId id, std::string& out);  ///< appends what is decided
-    std::string finish();                     ///< what was held back, invalid bytes replaced by U+FFFD
+    void push(TokenId id, std::string& out);  ///< appends the completed text
+    std::string finish();                     ///< flushes the rest; invalid bytes become U+FFFD
 
   private:
     const Tokenizer* tokenizer_;

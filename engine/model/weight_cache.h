@@ -10,42 +10,43 @@
 #include "engine/model/weight_source.h"
 #include "kernels/matrix.h"
 
-/// Packed weights kept on disk, so that the next load of the same files at the same precision neither reads
-/// the larger source nor packs again (docs/FORMATS.md, docs/decisions/0018).
+/// A disk cache of packed weights. The next load of the same files at the same precision neither reads the
+/// larger source nor packs again (docs/FORMATS.md, docs/decisions/0018).
 namespace draftscope {
 
 struct WeightCacheOptions {
     enum class When {
         off,
-        pays,    ///< where the packed weights are fewer bytes than the file's: what bounds a load is the disk
-        always,  ///< whenever there is a file to pack from
+        pays,    ///< if the packed weights are smaller than the file's (a load is disk-bound)
+        always,  ///< whenever the source has files
     };
     When when = When::off;
-    std::uint64_t least_bytes = std::uint64_t{512} << 20;  ///< smaller packed weights are not kept
-    std::string folder;  ///< for models that lie where nothing may be written; "" = no such folder
-    bool beside = true;  ///< beside the model where its folder may be written; else in `folder` alone
+    std::uint64_t least_bytes = std::uint64_t{512} << 20;  ///< smaller packed weights are not cached
+    std::string folder;  ///< used if the model's folder is read-only; "" = no such folder
+    bool beside = true;  ///< prefer the model's folder if it is writable; false = only `folder`
     std::optional<bool>
-        past_cache;  ///< read the model's files past the system's cache; nothing: where it pays
+        past_cache;  ///< bypass the page cache for the model's files; nullopt = automatic
 };
-/// "auto", "on", "off".
+/// Parses "auto", "on" or "off".
 Result<WeightCacheOptions::When> weight_cache_from(std::string_view text);
 
-/// Names the files of a source: names, sizes, times of change and samples of their bytes; "" without files.
+/// Identifies the files of a source by names, sizes, modification times and samples of their bytes; ""
+/// without files.
 std::string source_identity(const WeightSource& source);
 
-/// Packed matrices of one source and precision, in a file. Reading checks every byte; what does not match is
-/// not used.
+/// Reads the packed matrices of one source and precision from a file. Every byte is checked; mismatches are
+/// rejected.
 class WeightCacheReader {
   public:
-    /// Null, with the reason in `why_not` ("" when there is no file), where `path` holds no packed weights of
-    /// this source at this precision.
+    /// Opens `path`; returns null if it is not a cache of this source at this precision. `why_not` receives
+    /// the reason ("" if the file does not exist).
     static std::unique_ptr<WeightCacheReader> open(const std::string& path, const std::string& identity,
                                                    kernels::Precision precision, std::string& why_not);
     ~WeightCacheReader();
     WeightCacheReader(const WeightCacheReader&) = delete;
     WeightCacheReader& operator=(const WeightCacheReader&) = delete;
 
-    /// Matrix `name` of shape [n, k]; an error when the file does not hold it whole.
+    /// Reads matrix `name` of shape [n, k]; an incomplete or missing matrix is an error.
     Result<kernels::Matrix> read(kernels::Exec& exec, const std::string& name, int n, int k);
     std::uint64_t bytes() const { return bytes_; }
 
@@ -65,26 +66,27 @@ class WeightCacheReader {
     std::vector<std::pair<std::string, Entry>> entries_;  ///< sorted by name
 };
 
-/// Writes such a file beside its place and renames it in finish(), so that readers see the old file or the
-/// whole new one. While one process writes a place, others leave it alone.
+/// Writes a cache file under a temporary name next to its path and renames it in finish(). Readers see the
+/// old file or the complete new one. Only one process writes a path at a time.
 class WeightCacheWriter {
   public:
-    /// Null, with the reason in `why_not`, where it cannot be written; `bytes` is about what it will take.
+    /// Creates a cache file; returns null and the reason in `why_not` if that is impossible. `bytes` is the
+    /// approximate final size.
     static std::unique_ptr<WeightCacheWriter> create(const std::string& path, const std::string& identity,
                                                      kernels::Precision precision, std::uint64_t bytes,
                                                      std::string& why_not);
-    ~WeightCacheWriter();  ///< leaves nothing behind unless finished
+    ~WeightCacheWriter();  ///< deletes the file unless finish() succeeded
     WeightCacheWriter(const WeightCacheWriter&) = delete;
     WeightCacheWriter& operator=(const WeightCacheWriter&) = delete;
 
     Status add(kernels::Exec& exec, const std::string& name, const kernels::Matrix& matrix);
-    /// Waits until the disk has it, so that no writing goes on beside what is measured next.
+    /// Waits until the data is on disk, so that no write-back disturbs later measurements.
     Status finish();
 
   private:
     struct Entry {
         std::string name;
-        std::string text;  ///< of the header
+        std::string text;  ///< its entry in the header
         std::uint64_t offset, bytes;
     };
     WeightCacheWriter() = default;

@@ -23,34 +23,32 @@ struct TensorInfo {
     std::int64_t cols() const { return shape.empty() ? 0 : shape.back(); }
 };
 
-/// Named tensors of a memory-mapped model file, read as f32 rows. Reading is thread-safe.
-/// Rows of q/k projections come in half-split (HF) order whatever the file stores.
+/// The named tensors of a model, read as f32 rows. Reading is thread-safe. Rows of q and k projections are
+/// returned in half-split (HF) order regardless of the file format.
 class WeightSource {
   public:
     virtual ~WeightSource() = default;
     virtual const std::string& path() const = 0;
-    virtual const TensorInfo* find(std::string_view name) const = 0;  ///< null when absent
+    virtual const TensorInfo* find(std::string_view name) const = 0;  ///< null if absent
     virtual std::vector<std::string> names() const = 0;
-    /// Dequantises row `row` (all of a 1-D tensor is row 0) into `out`, which holds cols() floats.
+    /// Dequantises row `row` into `out`, which holds cols() floats. A 1-D tensor is one row.
     virtual void read_row(const TensorInfo& tensor, std::int64_t row, float* out) const = 0;
-    /// The files that hold the tensors; none where values are made or come from elsewhere.
+    /// The mapped files that hold the tensors; empty for generated values.
     virtual std::vector<const MappedFile*> files() const { return {}; }
-    /// A tensor's bytes as they lie in a mapped file, info.type saying how; empty where there is no such
-    /// file.
+    /// The stored bytes of a tensor in a mapped file, encoded as info.type; empty without such a file.
     virtual std::span<const std::uint8_t> stored(const TensorInfo&) const { return {}; }
-    /// Row `row` there, where the file may keep it in another place than row order has it; null where
-    /// stored() is empty.
+    /// The stored bytes of row `row`, which may be at another index than `row`; null if stored() is empty.
     virtual const std::uint8_t* stored_row(const TensorInfo&, std::int64_t) const { return nullptr; }
-    /// read_row() of a row whose stored bytes were brought elsewhere; for tensors that have stored().
+    /// Like read_row(), from a copy of the row's stored bytes; only for tensors with stored().
     virtual void decode_row(const TensorInfo&, const std::uint8_t* /*bytes*/, float* /*out*/) const {
         assert(false && "a source with stored() decodes what it stores");
     }
-    /// All values of an integer tensor (rankings, id maps), exactly and in storage order. An absent tensor
-    /// and one of another type are errors that name file and tensor.
+    /// Reads all values of an integer tensor (rankings, id maps), in storage order. A missing tensor or
+    /// another type is an error that names file and tensor.
     virtual Result<std::vector<std::int64_t>> read_integers(std::string_view name) const {
         return bad_input("{}: tensor '{}' holds no integers", path(), name);
     }
-    /// What the file says about itself (safetensors' __metadata__); "" when it does not say.
+    /// A value of the file's metadata (safetensors' __metadata__); "" if absent.
     virtual std::string metadata(std::string_view) const { return {}; }
 };
 

@@ -11,13 +11,13 @@
 
 namespace draftscope {
 
-/// The members of a zip archive that are stored without compression, as PyTorch writes them. Every offset and
-/// size is checked against the file; a compressed member is an error.
+/// The uncompressed members of a zip archive, as PyTorch writes them. Every offset and size is checked
+/// against the file; a compressed member is an error.
 class ZipArchive {
   public:
     static Result<ZipArchive> open(const MappedFile& file);
 
-    /// Null when the archive has no such member.
+    /// Returns null if the archive has no such member.
     const std::span<const std::uint8_t>* find(std::string_view name) const;
     const std::map<std::string, std::span<const std::uint8_t>, std::less<>>& members() const {
         return members_;

@@ -12,7 +12,7 @@ namespace draftscope::jinja {
 struct Expression;
 using ExpressionPtr = std::unique_ptr<Expression>;
 
-/// A node of an expression; which fields count depends on `kind`.
+/// A node of an expression tree; `kind` determines which fields are used.
 struct Expression {
     enum class Kind {
         literal,    ///< value
@@ -31,7 +31,7 @@ struct Expression {
     };
     Kind kind;
     int line = 0;
-    int depth = 1;  ///< of the tree below
+    int depth = 1;  ///< depth of this subtree
     std::string text;
     Value value;
     std::vector<ExpressionPtr> parts;
@@ -61,7 +61,7 @@ struct Statement {
     std::vector<std::string> targets;
     ExpressionPtr value;
     ExpressionPtr where;
-    std::vector<ExpressionPtr> defaults;  ///< of a macro's parameters; null = none
+    std::vector<ExpressionPtr> defaults;  ///< default values of a macro's parameters; null = none
     Block body;
     Block otherwise;
     std::vector<std::pair<ExpressionPtr, Block>> branches;

@@ -6,9 +6,8 @@
 
 namespace draftscope::jinja {
 
-/// What a template writes, given the values of its names. Throws a Failure that names the line.
-/// `strftime_now` may be called but is not "defined", so that templates with a date of their own for programs
-/// without a clock use it.
+/// Renders a template with the given variables. Throws a Failure that names the line. strftime_now is
+/// callable but not "defined", so that templates use their own fallback date.
 std::string interpret(const Block& program, const Dict& names);
 
 }  // namespace draftscope::jinja

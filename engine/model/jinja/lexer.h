@@ -8,7 +8,7 @@ namespace draftscope::jinja {
 
 struct Token {
     enum class Kind {
-        data,  ///< text between tags, whitespace control done
+        data,  ///< text between tags, after whitespace control
         output_begin,
         output_end,
         block_begin,
@@ -25,8 +25,8 @@ struct Token {
     int line = 1;
 };
 
-/// The tokens of a template as Hugging Face's libraries set Jinja up: trim_blocks and lstrip_blocks on.
-/// Throws a Failure on what is no token.
+/// Splits a template into tokens with trim_blocks and lstrip_blocks on, as in Hugging Face's libraries.
+/// Throws a Failure on invalid input.
 std::vector<Token> tokenise(std::string_view source);
 
 }  // namespace draftscope::jinja

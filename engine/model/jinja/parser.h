@@ -6,8 +6,8 @@
 
 namespace draftscope::jinja {
 
-/// The statements of a template. Throws a Failure that names the line of what it does not know: a tag, or
-/// wrong syntax.
+/// Parses a template into statements. Throws a Failure that names the line of an unknown tag or a syntax
+/// error.
 Block parse(std::string_view source);
 
 }  // namespace draftscope::jinja

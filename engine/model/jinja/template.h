@@ -9,14 +9,13 @@
 
 namespace draftscope::jinja {
 
-/// A Jinja template as model files carry it (docs/decisions/ has what of the language is known). Immutable,
-/// safe to share between threads.
+/// A Jinja template of a model file (docs/decisions/ lists the supported subset). Immutable, safe to share
+/// between threads.
 class Template {
   public:
-    /// An error says the line and what there is not known to this version.
+    /// An error names the line and the unsupported construct.
     static Result<Template> parse(std::string_view source);
-    /// What the template writes; an error says the line and what went wrong, or what the template itself
-    /// raises.
+    /// Renders the template. An error names the line and the problem, or holds the template's own message.
     Result<std::string> render(const Dict& names) const;
 
   private:

@@ -15,8 +15,8 @@ class Value;
 struct Arguments;
 using List = std::vector<Value>;
 
-/// What stops a template: a construct that is not known, or what the template itself raises. Thrown and
-/// caught inside this folder; Template's functions return it as an Error.
+/// The exception that stops a template: an unsupported construct, or an error raised by the template. Thrown
+/// and caught inside this folder; Template's functions return it as an Error.
 struct Failure {
     std::string message;
 };
@@ -28,16 +28,16 @@ template <typename... Pieces>
     throw failure;
 }
 
-/// A name that nothing was assigned to.
+/// A name without a value.
 struct Undefined {
     std::string name;
 };
 struct None {};
 
-/// Keys in the order in which they were added, as Python's.
+/// A mapping that keeps insertion order, as Python's dict.
 struct Dict {
     std::vector<std::pair<Value, Value>> entries;  ///< keys are texts or numbers
-    bool is_namespace = false;                     ///< its fields may be assigned to
+    bool is_namespace = false;                     ///< fields may be assigned to
 
     const Value* find(const Value& key) const;
     void set(const Value& key, Value value);
@@ -45,8 +45,8 @@ struct Dict {
 
 using Function = std::function<Value(const Arguments&)>;
 
-/// A value of a template: Python's str, int, float, bool, None, list, dict, or a function. Lists and dicts
-/// are shared, as Python's are.
+/// A template value: Python's str, int, float, bool, None, list, dict, or a function. Lists and dicts are
+/// shared references, as in Python.
 class Value {
   public:
     Value() : held_(Undefined{}) {}
@@ -78,12 +78,12 @@ class Value {
     Dict& dict() const { return *std::get<std::shared_ptr<Dict>>(held_); }
     const Function& function() const { return *std::get<std::shared_ptr<Function>>(held_); }
     const std::string& undefined_name() const { return std::get<Undefined>(held_).name; }
-    /// Of a bool, an int (also a float without a fraction); else a Failure that names `what`.
+    /// Converts a bool, an int or a float without a fraction. Otherwise throws a Failure that names `what`.
     std::int64_t integer(std::string_view what) const;
-    double number() const;  ///< of a bool, int or float
+    double number() const;  ///< converts a bool, int or float
 
     bool truth() const;
-    std::string to_text() const;    ///< Python's str(); nothing for what is undefined
+    std::string to_text() const;    ///< Python's str(); "" if undefined
     std::string to_source() const;  ///< Python's repr()
     std::string_view type() const;  ///< for messages: "a list"
 
@@ -93,27 +93,27 @@ class Value {
         held_;
 };
 
-/// Of a call, a filter or a test; a filter's subject is not among them.
+/// Arguments of a call, filter or test, without a filter's subject.
 struct Arguments {
     List places;
     std::vector<std::pair<std::string, Value>> names;
 
-    /// The argument at `place` or called `name`; undefined when it is not given.
+    /// Returns the argument at `place` or with keyword `name`; undefined if not given.
     Value get(std::size_t place, std::string_view name) const;
 };
 
 bool equal(const Value& a, const Value& b);
-/// Of numbers and of texts; anything else is a Failure.
+/// Compares two numbers or two texts; otherwise throws a Failure.
 bool less(const Value& a, const Value& b);
 bool contains(const Value& container, const Value& item);
-/// What a `for` goes through: items, keys, characters; nothing for what is undefined.
+/// Returns the items that a `for` iterates over: list items, keys or characters; empty if undefined.
 List items_of(const Value& value);
 
-/// Text is counted in characters, as Python counts it.
+/// Returns the number of characters, as Python's len().
 std::size_t text_length(std::string_view text);
-/// Offsets of the characters of `text`, and its size at the end.
+/// Returns the byte offset of each character of `text`, followed by the size of `text`.
 std::vector<std::size_t> character_offsets(std::string_view text);
-/// Python's json.dumps without escapes for characters; `indent` < 0 = on one line.
+/// Python's json.dumps with ensure_ascii=False; `indent` < 0 = one line.
 std::string to_json(const Value& value, int indent, bool sort_keys);
 
 }  // namespace draftscope::jinja
