@@ -37,7 +37,7 @@ void AncestorMask::clear(int nodes) {
 void AncestorMask::path(int node, std::vector<int>& out) const {
     out.clear();
     const std::uint64_t* words = row(node);
-    // Topological order makes ascending index order depth order along one path.
+    // In topological order, ascending indices along a path are in depth order.
     for (std::size_t w = 0; w <= static_cast<std::size_t>(node) / 64; ++w) {
         for (std::uint64_t bits = words[w]; bits != 0; bits &= bits - 1) {
             out.push_back(static_cast<int>(w) * 64 + std::countr_zero(bits));

@@ -14,8 +14,8 @@ constexpr std::array architectures = {
     Architecture{"olmo2", "Olmo2ForCausalLM", false, false, QkNorm::full, true},
 };
 
-/// Classes that compute what another family's does, under a name of their own; what their configs may ask for
-/// beyond it is refused (hf_config.cpp).
+/// Classes whose computation equals another family's. Config options beyond that family are rejected in
+/// hf_config.cpp.
 struct Alias {
     std::string_view hf_class, name;
 };

@@ -6,7 +6,7 @@
 namespace draftscope {
 namespace {
 
-/// Order of a binary heap whose top is the best rank, leftmost among equals.
+/// Heap order: the best rank is at the top, the leftmost position first for equal ranks.
 bool comes_later(const BpeMerges::Scratch::Candidate& a, const BpeMerges::Scratch::Candidate& b) {
     return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
 }
@@ -61,7 +61,7 @@ void BpeMerges::apply(const std::vector<TokenId>& ids, Scratch& scratch, std::ve
         Scratch::Symbol& left = symbols[static_cast<std::size_t>(best.position)];
         if (left.id == no_token || left.next < 0) continue;
         Scratch::Symbol& right = symbols[static_cast<std::size_t>(left.next)];
-        // A candidate whose symbols have merged with others since then is out of date; a rank names one pair.
+        // Skip stale candidates, whose symbols have merged since; a rank identifies one pair.
         const Slot* merge = find(left.id, right.id);
         if (merge == nullptr || merge->rank != best.rank) continue;
         left.id = merge->merged;

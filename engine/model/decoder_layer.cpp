@@ -45,7 +45,7 @@ std::uint64_t DecoderBatch::kv_bytes(int kv_width, std::size_t value_bytes) cons
     std::uint64_t slots = 0;
     const KvCache* previous = nullptr;
     int longest = 0;
-    // Rows of one sequence share the read of their prefix.
+    // Rows of one sequence read their prefix once.
     for (const Place& place : places_) {
         if (place.cache != previous) slots += static_cast<std::uint64_t>(longest);
         if (place.cache != previous) longest = 0;
@@ -129,7 +129,7 @@ void LayerPass::attend(const DecoderLayer& layer, int cache_layer, const std::ve
     kernels::norm_matmul(exec_, layer.qkv, {norm, shape_.norm_eps}, input, qkv,
                          layer.qkv_bias.empty() ? nullptr : layer.qkv_bias.data());
     norm_heads(layer, qkv);
-    // q and k lie side by side: one call rotates both.
+    // q and k are contiguous: one call rotates both.
     const int rotated = shape_.heads + shape_.kv_heads;
     kernels::rope(exec_, columns(qkv, 0, rotated * shape_.head_dim), rotated, rope_, batch_.positions_);
     store_keys(cache_layer);

@@ -5,8 +5,8 @@
 
 #include "engine/model/int4_rows.h"
 
-// Block layouts of ggml. Every product is rounded before the sum, as ggml's own reference decoders do, so the
-// floats are the same to the bit.
+// Block layouts of ggml. Every product is rounded before the sum, as in ggml's reference decoders, so the
+// results are bit-identical.
 namespace draftscope {
 namespace {
 
@@ -121,7 +121,8 @@ void q4_k_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
     }
 }
 
-/// As Q4_K with 32 bytes of fifth bits between scales and nibbles: bit `sub` of byte l belongs to element l.
+/// Like Q4_K, plus 32 bytes of fifth bits between scales and nibbles: bit `sub` of byte l belongs to element
+/// l.
 void q5_k_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
     for (std::int64_t b = 0; b < blocks; ++b, data += 176, out += 256) {
         const float d = load_f16(data);
@@ -164,7 +165,7 @@ void q6_k_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
     }
 }
 
-/// Integers are id maps; whoever needs them exactly reads them as integers.
+/// Integer tensors are id maps; read_integers() returns them exactly.
 void i32_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
     for (std::int64_t b = 0; b < blocks; ++b) {
         std::int32_t value = 0;
@@ -189,7 +190,8 @@ constexpr std::array readable_types = {
     TensorType{30, "BF16", 1, 2, bf16_blocks, false},
 };
 
-/// The other types, known so that a message can name them; integers are read as well, for id maps.
+/// Types without a decoder are listed so that messages can name them. Integer types are readable, for id
+/// maps.
 constexpr std::array named_types = {
     TensorType{9, "Q8_1", 32, 36, nullptr, true},      TensorType{10, "Q2_K", 256, 84, nullptr, true},
     TensorType{11, "Q3_K", 256, 110, nullptr, true},   TensorType{15, "Q8_K", 256, 292, nullptr, true},
@@ -222,14 +224,14 @@ std::span<const TensorType> readable_tensor_types() {
 
 namespace {
 
-/// -8 times an f16, exactly; false past the largest.
+/// Computes -8 times an f16 exactly; returns false on overflow.
 bool minus_eight_times(std::uint16_t bits, std::uint16_t& out) {
     const auto sign = static_cast<std::uint16_t>(~bits & 0x8000u);
     const std::uint32_t size = bits & 0x7fffu;
     constexpr std::uint32_t smallest_normal = 0x400, three_exponents = 0xc00, infinite = 0x7c00;
     std::uint32_t product = size + three_exponents;
     if (size < smallest_normal) {
-        // A subnormal counts steps of 2^-24; eight times as many may reach the normals.
+        // A subnormal is a multiple of 2^-24; eight times its value may be a normal number.
         product = size * 8;
         if (product >= 4 * smallest_normal)
             product = product / 4 + 2 * smallest_normal;
@@ -252,7 +254,7 @@ bool unpack_int4(const TensorType& type, const std::uint8_t* data, const kernels
         if (with_minimum) {
             std::memcpy(&minimum, data + sizeof(scale), sizeof(minimum));
         } else {
-            // Q4_0 counts from -8 steps; only scales that no real model has are too large for that.
+            // Q4_0 starts at -8 steps. Only scales that no real model has overflow here.
             if (!minus_eight_times(scale, minimum)) return false;
         }
         out.scales[b] = scale;

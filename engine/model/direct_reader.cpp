@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t piece = std::size_t{8} << 20;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
-/// What devices ask of a read past the cache: place, length and memory in whole blocks of this size.
+/// Alignment that O_DIRECT requires of offset, length and memory.
 constexpr std::size_t disk_block = 4096;
 
 std::size_t up(std::size_t value, std::size_t unit) {
@@ -28,7 +28,7 @@ std::size_t bytes_of(const DirectReader::Group& group) {
     return bytes;
 }
 
-/// Bytes read, as many as there are up to `size`; -1 with errno.
+/// Reads up to `size` bytes and returns their number; -1 with errno set on failure.
 ::ssize_t read_whole(int descriptor, std::byte* to, std::size_t size, std::size_t at) {
     std::size_t done = 0;
     while (done < size) {
@@ -38,7 +38,7 @@ std::size_t bytes_of(const DirectReader::Group& group) {
         if (got < 0) return -1;
         if (got == 0) break;
         done += static_cast<std::size_t>(got);
-        // Short of a whole block is the end of the file; to go on from there is refused.
+        // A partial block is the end of the file; reading on from an unaligned offset would fail.
         if (static_cast<std::size_t>(got) % disk_block != 0) break;
     }
     return static_cast<::ssize_t>(done);
@@ -93,7 +93,7 @@ const DirectReader::File* DirectReader::file_of(std::span<const std::uint8_t> st
     return nullptr;
 }
 
-/// The shapes of a model's layers repeat: memory that one of them leaves serves the next.
+/// Reuses a spare buffer: layers have equal shapes, so a released buffer fits the next layer.
 DirectReader::Buffer DirectReader::take(std::size_t bytes) {
     const std::size_t unit = bytes >= huge_page ? huge_page : disk_block;
     const std::size_t size = up(bytes, unit);

@@ -13,13 +13,13 @@ constexpr std::uint32_t supported_version = 3;
 constexpr std::uint32_t most_dimensions = 4;
 constexpr std::uint64_t default_alignment = 32;
 constexpr std::uint64_t largest_alignment = std::uint64_t{1} << 20;
-// What an entry takes at least; bounds the counts of a damaged header before anything is allocated.
+// Minimum encoded sizes; they bound the counts of a damaged header before anything is allocated.
 constexpr std::uint64_t smallest_key_value = 8 + 4 + 1;
 constexpr std::uint64_t smallest_tensor_info = 8 + 4 + 8 + 4 + 8;
 
 constexpr std::array<std::string_view, 13> type_names = {
     "u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "string", "array", "u64", "i64", "f64"};
-/// Bytes of one element; 0 = length prefix and bytes.
+/// Bytes of one element; 0 = variable (length prefix and bytes).
 constexpr std::array<std::uint64_t, 13> type_sizes = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
 std::size_t index_of(GgufType type) {
@@ -46,7 +46,7 @@ std::optional<std::int64_t> read_as_integer(ByteCursor& cursor) {
     return static_cast<std::int64_t>(*value);
 }
 
-/// Nothing for a u64 that does not fit.
+/// nullopt for a u64 that does not fit.
 std::optional<std::int64_t> next_integer(ByteCursor& cursor, GgufType type) {
     switch (type) {
         case GgufType::u8:
@@ -77,7 +77,7 @@ std::string describe(const GgufValue& value) {
 
 }  // namespace
 
-/// Walks the header once, front to back.
+/// Parses the header in one pass.
 class GgufFile::Parser {
   public:
     Parser(GgufFile& out) : out_(out), path_(out.path()), cursor_(out.file_->bytes()) {}
@@ -209,7 +209,7 @@ class GgufFile::Parser {
             if (!extent || *extent == 0)
                 return bad_input("{}: tensor '{}' has an impossible or missing dimension {}", path_,
                                  printable(*name), d);
-            // The file lists the fastest dimension first.
+            // The file stores the fastest-varying dimension first.
             tensor.info.shape[*dimensions - 1 - d] = *extent;
         }
         const auto type = cursor_.read<std::uint32_t>();

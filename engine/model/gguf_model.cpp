@@ -8,11 +8,11 @@
 namespace draftscope {
 namespace {
 
-// Far above any model, and small enough that products of two never overflow 64 bits.
+// Larger than any model's, and small enough that products of two never overflow 64 bits.
 constexpr std::int64_t largest_layers = 4096;
 constexpr std::int64_t largest_extent = std::int64_t{1} << 24;
 
-/// Reads the integers of one architecture and remembers the first complaint.
+/// Reads the integers of one architecture and keeps the first error.
 class ConfigReader {
   public:
     ConfigReader(const GgufFile& file, std::string_view architecture) : file_(file), prefix_(architecture) {}
@@ -56,8 +56,8 @@ class ConfigReader {
     std::string prefix_;
 };
 
-/// "SmolLM2-135M-Instruct" of ".../SmolLM2-135M-Instruct.Q4_1.gguf": people name models as their files are
-/// named; general.name is often a training run's working title.
+/// Returns the model's name from its file name ("SmolLM2-135M-Instruct.Q4_1.gguf" without type and suffix);
+/// general.name is often a working title of the training run.
 std::string display_name(const GgufFile& file) {
     std::string stem = std::filesystem::path(file.path()).stem().string();
     const std::size_t cut = stem.find_last_of(".-");
@@ -65,7 +65,7 @@ std::string display_name(const GgufFile& file) {
         std::string last = stem.substr(cut + 1);
         for (char& c : last) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
         for (const TensorType& type : readable_tensor_types()) {
-            // "Q4_K" also stands for the mixes "Q4_K_M" and "Q4_K_S".
+            // "Q4_K" also matches the mixes "Q4_K_M" and "Q4_K_S".
             if (last == type.name || last.starts_with(std::string(type.name) + "_"))
                 return stem.substr(0, cut);
         }
@@ -73,7 +73,7 @@ std::string display_name(const GgufFile& file) {
     return stem;
 }
 
-/// Heads and their width, which several keys tell and which have to agree.
+/// Reads and cross-checks the head counts and widths, which several keys define.
 Status read_heads(const GgufFile& file, const ConfigReader& reader, ModelConfig& config) {
     DS_ASSIGN(config.heads, reader.required("attention.head_count"));
     DS_ASSIGN(const auto kv_heads, reader.optional("attention.head_count_kv"));
@@ -118,7 +118,7 @@ Status read_rope(const GgufFile& file, const ConfigReader& reader, ModelConfig& 
     return {};
 }
 
-/// Compares a file's tensors with what a model needs.
+/// Compares a file's tensors with those that the model requires.
 class TensorCheck {
   public:
     explicit TensorCheck(const GgufFile& file) : file_(file) {}
@@ -171,7 +171,8 @@ Status check_tensors(const GgufFile& file, ModelConfig& config) {
     return check.nothing_left();
 }
 
-/// rope_freqs.weight holds divisors of the base frequencies (Llama 3.1's scaling, baked in at conversion).
+/// rope_freqs.weight holds divisors of the base frequencies (Llama 3.1's scaling, precomputed by the
+/// converter).
 Status read_rope_divisors(const GgufFile& file, ModelConfig& config) {
     const auto found = file.tensors().find("rope_freqs.weight");
     if (found == file.tensors().end()) return {};

@@ -9,14 +9,14 @@
 namespace draftscope {
 namespace {
 
-/// Keys that name an id at which a turn or a text ends.
+/// Keys of the ids that end a turn or a text.
 constexpr std::array end_keys = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                  "tokenizer.ggml.eom_token_id"};
 
 Result<TokenId> read_id(const GgufFile& file, std::string_view key) {
     DS_ASSIGN(const auto value, file.integer(key));
     if (!value) return no_token;
-    // Some writers say "none" with all bits set.
+    // Some writers encode "none" as all bits set.
     if (*value == std::numeric_limits<std::uint32_t>::max() || *value == -1) return no_token;
     if (*value < 0 || *value > std::numeric_limits<TokenId>::max())
         return bad_input("{}: metadata '{}' is {}, which is no token id", file.path(), key, *value);
@@ -44,8 +44,7 @@ Status read_ends(const GgufFile& file, TokenizerSpec& spec) {
     return {};
 }
 
-/// SentencePiece: scores, and the ids and settings of Llama 2 where the file leaves them out (as llama.cpp
-/// reads it).
+/// Reads SentencePiece's scores. Missing ids and settings default to Llama 2's, as in llama.cpp.
 Status read_sentence_pieces(const GgufFile& file, TokenizerSpec& spec) {
     DS_ASSIGN(spec.scores, required(file.floats("tokenizer.ggml.scores"), file, "tokenizer.ggml.scores"));
     spec.pre = "(none)";
@@ -91,7 +90,7 @@ Result<TokenizerSpec> read_gguf_tokenizer(const GgufFile& file) {
         DS_TRY(read_sentence_pieces(file, spec));
         return spec;
     }
-    // Naming the model says more than the missing merges.
+    // An unsupported model is reported by create(), whose message is clearer than one about missing merges.
     if (spec.model != "gpt2") return spec;
     DS_ASSIGN(spec.merges, required(file.texts("tokenizer.ggml.merges"), file, "tokenizer.ggml.merges"));
     DS_ASSIGN(spec.bos, read_id(file, "tokenizer.ggml.bos_token_id"));

@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Far above any model, and small enough that products of two never overflow 64 bits.
+// Larger than any model's, and small enough that products of two never overflow 64 bits.
 constexpr std::int64_t largest_layers = 4096;
 constexpr std::int64_t largest_extent = std::int64_t{1} << 24;
 
@@ -24,11 +24,11 @@ Result<const Architecture*> find_architecture(const JsonFile& file) {
                      printable(name), known_hf_classes());
 }
 
-/// Settings that would change the computation in a way that is not implemented.
+/// Rejects settings that would change the computation and are not implemented.
 Status refuse_variants(const JsonFile& file, const Architecture& architecture) {
     DS_ASSIGN(const auto activation, file.text("hidden_act"));
     if (activation.value_or("silu") != "silu") return file.wrong("hidden_act", "silu");
-    // Qwen 2 has its biases without saying so.
+    // Qwen 2 always has biases; its config does not mention them.
     for (const char* field : {"attention_bias", "mlp_bias", "use_sliding_window"}) {
         DS_ASSIGN(const auto on, file.boolean(field));
         if (on.value_or(false)) {
@@ -45,7 +45,7 @@ Status refuse_variants(const JsonFile& file, const Architecture& architecture) {
     return {};
 }
 
-/// A window as long as the context is none. Qwen's configs carry one that they switch off.
+/// A window as long as the context has no effect. Qwen's configs have a window that is disabled.
 Status refuse_window(const JsonFile& file, int context) {
     DS_ASSIGN(const auto window, file.count("sliding_window", INT32_MAX));
     DS_ASSIGN(const auto used, file.boolean("use_sliding_window"));
@@ -63,7 +63,7 @@ Status read_heads(const JsonFile& file, ModelConfig& config) {
     DS_ASSIGN(const auto kv_heads, file.count("num_key_value_heads", largest_extent));
     config.kv_heads = kv_heads.value_or(config.heads);
     DS_ASSIGN(const auto head_dim, file.count("head_dim", largest_extent));
-    // Qwen 3's class has a default of its own.
+    // Qwen 3's class has its own default.
     const int fallback = config.architecture == "qwen3" ? 128 : config.hidden / config.heads;
     if (!head_dim && config.architecture != "qwen3" && config.hidden % config.heads != 0) {
         return bad_input("{}: hidden_size {} is no multiple of {} heads", file.path(), config.hidden,

@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-/// The folder's name; of a download cache's ".../models--ORG--NAME/snapshots/HASH", NAME.
+/// Returns the folder's name, or NAME for a download cache's ".../models--ORG--NAME/snapshots/HASH".
 std::string display_name(const std::string& folder) {
     fs::path path = fs::path(folder).lexically_normal();
     if (path.filename().empty()) path = path.parent_path();
@@ -24,7 +24,7 @@ std::string display_name(const std::string& folder) {
     return path.filename().string();
 }
 
-/// The template of a list of named ones that is meant when nobody asks for another.
+/// The default template in a list of named templates.
 std::string default_template(const Json& templates) {
     for (const Json& entry : templates) {
         if (!entry.is_object() || entry.value("name", Json()) != "default") continue;
@@ -52,7 +52,7 @@ Result<std::string> read_template(const fs::path& root) {
     return found->get<std::string>();
 }
 
-/// The type that holds most of the weights.
+/// Returns the type of the largest part of the weights.
 std::string dominant_type(const WeightSource& weights) {
     std::map<std::string, std::int64_t> elements;
     for (const std::string& name : weights.names()) {
@@ -81,7 +81,7 @@ Result<ModelFile> open_hf_folder(const std::string& folder) {
     DS_ASSIGN(TokenizerSpec spec, read_hf_tokenizer(folder, config));
     DS_TRY(fit_to_embedding(spec, out.config.vocab));
     DS_ASSIGN(out.tokenizer, Tokenizer::create(std::move(spec)));
-    // A template that is not recognised does not keep a model from being opened: raw prompts need none.
+    // An unusable template does not prevent opening: raw prompts need none.
     DS_ASSIGN(const std::string source, read_template(root));
     auto chat = ChatTemplate::from_source(source, folder, turn_tokens(*out.tokenizer));
     out.chat = chat.ok() ? std::move(chat).value() : ChatTemplate::raw_because(chat.error().message);

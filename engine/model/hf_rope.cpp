@@ -11,8 +11,8 @@ struct Llama3Scaling {
     double factor = 0, low = 0, high = 0, original_context = 0;
 };
 
-/// The scaling as the divisors of the base frequencies: 1 for short waves, `factor` for long ones, and in
-/// between the blend of both frequencies.
+/// Converts llama3 scaling to divisors of the base frequencies: 1 for short wavelengths, `factor` for long
+/// ones, and a blend of both frequencies in between.
 std::vector<float> llama3_divisors(const Llama3Scaling& scaling, double theta, int head_dim) {
     std::vector<float> out;
     for (int j = 0; j < head_dim / 2; ++j) {
@@ -46,7 +46,7 @@ Result<std::vector<float>> read_llama3(const JsonFile& scaling, double theta, in
     return llama3_divisors(values, theta, head_dim);
 }
 
-/// Positions divided by a factor are frequencies divided by it.
+/// Dividing positions by a factor equals dividing the frequencies by it.
 Result<std::vector<float>> read_linear(const JsonFile& scaling, int head_dim) {
     DS_ASSIGN(const auto factor, scaling.positive("factor"));
     if (!factor) return scaling.wrong("factor", "a positive number");

@@ -8,9 +8,8 @@
 #include "engine/model/hf_folder.h"
 #include "engine/model/mapped_file.h"
 
-// tokenizer.json describes a pipeline of steps. Splitting steps of byte-level BPE models are run as they
-// stand; how Llama 2's SentencePiece writes its spaces is recognised by the exact steps. A step that is not
-// known is refused by name.
+// tokenizer.json describes a pipeline of steps. Splitting steps of byte-level BPE models are executed; Llama
+// 2's SentencePiece pipelines are recognised by their exact steps. An unknown step is an error that names it.
 namespace draftscope {
 namespace {
 
@@ -38,7 +37,7 @@ bool flag_of(const Json& object, const char* field, bool fallback) {
     return found != object.end() && found->is_boolean() ? found->get<bool>() : fallback;
 }
 
-/// The steps of a Sequence, or the one step that is none; `list` is the field with the inner steps.
+/// Returns the steps of a Sequence (in field `list`), or the single step itself.
 std::vector<Json> steps_of(const Json* root, const char* list) {
     std::vector<Json> out;
     if (root == nullptr) return out;
@@ -52,7 +51,7 @@ std::vector<Json> steps_of(const Json* root, const char* list) {
     return out;
 }
 
-/// A step in short, "Split(PATTERN)"; settings that change what it does become part of the name.
+/// Describes a step, e.g. "Split(PATTERN)". Settings that change its behaviour are part of the description.
 std::string step_name(const Json& step) {
     if (!step.is_object()) return printable_json(step);
     const std::string type = text_of(step, "type");
@@ -78,7 +77,7 @@ std::string step_name(const Json& step) {
     if (type != "Split") return type.empty() ? printable_json(step) : type;
     const auto pattern = step.find("pattern");
     const std::string regex = pattern != step.end() && pattern->is_object() ? text_of(*pattern, "Regex") : "";
-    // Both keep every match as a piece of its own, and these patterns match everything.
+    // Both keep every match as a separate piece, and these patterns match everything.
     const std::string behaviour = text_of(step, "behavior");
     const bool inverted = flag_of(step, "invert", false);
     const bool pieces = inverted ? behaviour == "Removed" : behaviour == "Isolated";
@@ -86,7 +85,7 @@ std::string step_name(const Json& step) {
                        regex.empty() ? printable_json(step) : regex);
 }
 
-/// The steps of a field in short, " > " between them.
+/// Describes the steps of a field, separated by " > ".
 std::string step_names(const JsonFile& file, const char* field, const char* list) {
     std::string out;
     for (const Json& step : steps_of(file.find(field), list))
@@ -94,7 +93,7 @@ std::string step_names(const JsonFile& file, const char* field, const char* list
     return out;
 }
 
-/// The step as the pre-tokenizer runs it; nothing for one that this version does not know.
+/// Converts a step for PreTokenizer; nullopt for an unknown step.
 std::optional<std::vector<SplitStep>> split_steps(const Json& step) {
     using Behaviour = SplitStep::Behaviour;
     const std::map<std::string, Behaviour> behaviours = {
@@ -133,8 +132,8 @@ std::optional<std::vector<SplitStep>> split_steps(const Json& step) {
     return {{{regex, behaviour, flag_of(step, "invert", false)}}};
 }
 
-/// A name for the pipelines of the families, so that their vocabularies are the same ones as in GGUF files;
-/// the steps themselves for any other.
+/// Names the pipelines of known families as GGUF does, so that their vocabularies have equal fingerprints.
+/// Other pipelines are named by their steps.
 Status read_splitting(const JsonFile& file, TokenizerSpec& spec) {
     const std::string found = step_names(file, "pre_tokenizer", "pretokenizers");
     const auto split = [](std::string_view pattern) { return fmt::format("Split({}) > ByteLevel", pattern); };
@@ -176,7 +175,7 @@ Result<bool> recognise_normaliser(const JsonFile& file) {
     return composes;
 }
 
-/// How a SentencePiece model's spaces are written: by normalisers (older files) or by a Metaspace step.
+/// Determines how a SentencePiece model handles spaces: by normalizers (older files) or by a Metaspace step.
 Result<SpacePrefix> recognise_spaces(const JsonFile& file, TokenizerSpec& spec) {
     const std::string steps = step_names(file, "normalizer", "normalizers") + " | " +
                               step_names(file, "pre_tokenizer", "pretokenizers");
@@ -217,7 +216,7 @@ class HfTokenizerReader {
     TokenizerSpec spec_;
 };
 
-/// Puts a token at its id; ids may come in any order and leave holes.
+/// Stores a token at its id; ids may be unordered and have gaps.
 Status HfTokenizerReader::place(const std::string& token, const Json& id, int type) {
     if (!id.is_number_integer() || id.get<double>() < 0 || id.get<double>() >= largest_vocab)
         return bad_input("{}: token '{}' has id {}, expected 0 to {}", file_.path(), printable(token),
@@ -254,7 +253,7 @@ Status HfTokenizerReader::read_model(const JsonFile& model) {
     return read_merges(model);
 }
 
-/// Byte tokens and the unknown one of a SentencePiece model.
+/// Reads byte tokens and the unknown token of a SentencePiece model.
 Status HfTokenizerReader::read_fallback(const JsonFile& model) {
     if (*spec_.whole_pieces) return model.wrong("ignore_merges", "false with byte_fallback");
     for (std::size_t i = 0; i < spec_.tokens.size(); ++i) {
@@ -266,7 +265,7 @@ Status HfTokenizerReader::read_fallback(const JsonFile& model) {
     return {};
 }
 
-/// Older files write "left right", newer ones ["left", "right"].
+/// Reads merges: "left right" in older files, ["left", "right"] in newer ones.
 Status HfTokenizerReader::read_merges(const JsonFile& model) {
     const Json* merges = model.find("merges");
     if (merges == nullptr || !merges->is_array()) return model.wrong("merges", "a list");
@@ -306,7 +305,7 @@ Status HfTokenizerReader::read_added() {
     return {};
 }
 
-/// A template says what stands around a text: nothing, or one token in front of it.
+/// Reads the template of a TemplateProcessing step: no token, or one token in front of the text.
 Status HfTokenizerReader::read_template(const Json& step) {
     const auto single = step.find("single");
     if (single == step.end() || !single->is_array())
@@ -356,7 +355,7 @@ Status HfTokenizerReader::read() {
     return {};
 }
 
-/// One id or a list of them.
+/// Reads an id or a list of ids.
 Status add_ends(const JsonFile& file, TokenizerSpec& spec) {
     const Json* found = file.find("eos_token_id");
     if (found == nullptr) return {};
@@ -371,7 +370,8 @@ Status add_ends(const JsonFile& file, TokenizerSpec& spec) {
     return {};
 }
 
-/// The token that a field of tokenizer_config.json names, as a string or as an object with its content.
+/// Returns the token that a field of tokenizer_config.json names, as a string or as an object with its
+/// content.
 TokenId named_token(const JsonFile& file, const char* field, const HfTokenizerReader& reader) {
     const Json* value = file.find(field);
     if (value == nullptr) return no_token;

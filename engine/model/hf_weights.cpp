@@ -17,7 +17,7 @@ namespace {
 constexpr const char* single_file = "model.safetensors";
 constexpr const char* index_file = "model.safetensors.index.json";
 
-/// Names outside the layers and within one, GGUF's on the left.
+/// Tensor names outside and inside the layers; GGUF names on the left.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> outer_names = {{
     {"token_embd.weight", "model.embed_tokens.weight"},
     {"output_norm.weight", "model.norm.weight"},
@@ -34,7 +34,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 16> layer_na
     {"attn_q_norm.weight", "self_attn.q_norm.weight"},
     {"attn_k_norm.weight", "self_attn.k_norm.weight"},
     {"attn_output.weight", "self_attn.o_proj.weight"},
-    // The same name means the norm before the feed-forward in most families and, in OLMo 2, the one behind
+    // In most families this name is the norm before the feed-forward; in OLMo 2 it is the norm after
     // attention.
     {"ffn_norm.weight", "post_attention_layernorm.weight"},
     {"post_attention_norm.weight", "post_attention_layernorm.weight"},
@@ -44,7 +44,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 16> layer_na
     {"ffn_down.weight", "mlp.down_proj.weight"},
 }};
 
-/// "model.layers.3.mlp.up_proj.weight" of "blk.3.ffn_up.weight".
+/// Converts "blk.3.ffn_up.weight" to "model.layers.3.mlp.up_proj.weight".
 std::string stored_name(std::string_view name) {
     for (const auto& [gguf, hf] : outer_names) {
         if (name == gguf) return std::string(hf);
@@ -106,7 +106,7 @@ class HfWeights final : public WeightSource {
         const TensorInfo* info;
     };
     struct Entry {
-        TensorInfo info;  ///< under the GGUF name
+        TensorInfo info;  ///< has the GGUF name
         Place place;
     };
     std::string in_folder(const std::string& name) const {
@@ -117,7 +117,7 @@ class HfWeights final : public WeightSource {
 
     std::string folder_;
     std::vector<std::unique_ptr<WeightSource>> files_;
-    TensorIndex<Place> stored_;  ///< by the names in the files
+    TensorIndex<Place> stored_;  ///< keyed by the names in the files
     TensorIndex<Entry> entries_;
 };
 
@@ -143,7 +143,7 @@ Status HfWeights::open_shards() {
     std::map<std::string, const WeightSource*> opened;
     for (const auto& [name, value] : index.find("weight_map")->items()) {
         const std::string file = value.is_string() ? value.get<std::string>() : std::string();
-        // A name that leaves the folder is not one that a publisher wrote.
+        // Reject names outside the folder.
         if (file.empty() || file.find_first_of("/\\") != std::string::npos || file == "..")
             return bad_input(
                 "{}: weight_map gives '{}' as file of tensor '{}', expected a name in the folder",
@@ -182,8 +182,7 @@ Status HfWeights::add(const ModelTensor& wanted) {
     return {};
 }
 
-/// Tensors that carry nothing the config does not say: angles that old programs stored, and the copy of a
-/// tied head.
+/// Tensors that may be ignored: precomputed rotary angles of old programs, and the copy of a tied head.
 bool may_be_left(std::string_view stored, bool tied) {
     return stored.ends_with(".rotary_emb.inv_freq") || (tied && stored == "lm_head.weight");
 }

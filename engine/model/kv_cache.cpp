@@ -40,7 +40,7 @@ std::size_t KvCache::row_bytes() const {
 
 void KvCache::reserve_on_device() {
     const auto values = static_cast<std::size_t>(2 * layers_) * static_cast<std::size_t>(plane());
-    // Without memory planes() are null, and the pass that wants them says so.
+    // Without memory, planes() are null and the pass that uses them reports the error.
     (void)on_device_.reserve(*device_, values * sizeof(kernels::Bf16));
 }
 
@@ -62,7 +62,7 @@ void KvCache::commit_path(std::span<const int> path) {
         length_ += static_cast<int>(path.size());
         return;
     }
-    // Ascending order: a source is never left of its destination, nor overwritten before it is read.
+    // In ascending order no source is overwritten before it is read.
     for (std::size_t i = 0; i < path.size(); ++i) {
         const auto to = length_ + static_cast<int>(i), from = length_ + path[i];
         assert(from >= to && (i == 0 || path[i] > path[i - 1]));
@@ -91,7 +91,8 @@ kernels::CompactOp KvCache::path_move(const std::int32_t* path, const std::int32
 void KvCache::ensure_free(int count) {
     if (free_slots() >= count) return;
     const int slots = length_ + count;
-    // Growing waits for the device: once is enough for a text that stays within the slots it was made for.
+    // Growing synchronizes the device. Adding `count` to all slots makes one growth enough for a text within
+    // its original slots.
     if (device_ != nullptr) return grow_on_device(slots_ + count);
     const auto grow = [&](Memory& rows, std::size_t kept, std::size_t bytes) {
         Memory larger = reserve(bytes);
@@ -119,7 +120,7 @@ void KvCache::grow_on_device(int slots) {
         static_cast<std::size_t>(length_) * static_cast<std::size_t>(kv_width_) * sizeof(kernels::Bf16);
     for (int p = 0; p < 2 * layers_; ++p)
         device_->copy(fresh.data + p * fresh.plane, old.data + p * old.plane, bytes);
-    (void)device_->finish();  // before the old memory goes
+    (void)device_->finish();  // before the old memory is released
 }
 
 }  // namespace draftscope

@@ -15,7 +15,7 @@ static_assert(std::endian::native == std::endian::little, "model files are littl
 namespace draftscope {
 namespace {
 
-/// Closes the descriptor on every way out; a mapping outlives it.
+/// Closes the descriptor on every return path; the mapping stays valid.
 struct Descriptor {
     int number = -1;
     ~Descriptor() {
@@ -30,7 +30,7 @@ std::string reason(int error_number) {
 }  // namespace
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path, std::string_view kind) {
-    // Non-blocking, so that a named pipe without a writer is an error and not a hang.
+    // Non-blocking, so that a named pipe without a writer is an error instead of a hang.
     const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
     if (file.number < 0) {
         if (errno == ENOENT) return bad_input("{}: no such file", path);

@@ -8,7 +8,7 @@ namespace draftscope {
 std::uint64_t packed_bytes(const ModelFile& file, kernels::Precision precision) {
     double elements = 0;
     for (const std::string& name : file.weights->names()) {
-        // The embedding's rows are read from the file; packed it is only as the LM head.
+        // Embedding rows are read from the file; the tensor is packed only as a tied LM head.
         if (name == "token_embd.weight" && !file.config.tied_head) continue;
         const TensorInfo& info = *file.weights->find(name);
         elements += static_cast<double>(info.rows()) * static_cast<double>(info.cols());

@@ -13,7 +13,7 @@
 namespace draftscope {
 namespace {
 
-/// The type that holds most of the weights.
+/// Returns the type of the largest part of the weights.
 const TensorType* dominant_type(const GgufFile& file) {
     std::map<const TensorType*, double> elements;
     for (const auto& [name, tensor] : file.tensors()) {
@@ -27,7 +27,7 @@ const TensorType* dominant_type(const GgufFile& file) {
     return best;
 }
 
-/// A template that is not recognised does not keep a model from being opened: raw prompts need none.
+/// An unusable template does not prevent opening: raw prompts need none.
 Status read_chat(const GgufFile& file, ModelFile& out) {
     DS_ASSIGN(const auto source, file.text("tokenizer.chat_template"));
     auto chat = ChatTemplate::from_source(source.value_or(""), file.path(), turn_tokens(*out.tokenizer));

@@ -36,13 +36,13 @@ bool is_known(std::string_view callable) {
            callable == torch_size || !storage_type(callable).empty();
 }
 
-// The pickle of a state dict names tensors, it does not hold them.
+// A state dict's pickle names tensors and does not contain their data.
 constexpr std::size_t largest_pickle = std::size_t{64} << 20;
 
 }  // namespace
 
-/// A stack machine as Python's pickle module documents it, protocols 0 to 5, with the opcodes that torch.save
-/// writes for plain data and tensors.
+/// The stack machine of Python's pickle module, protocols 0 to 5, with the opcodes that torch.save writes for
+/// plain data and tensors.
 class Pickle::Machine {
   public:
     Machine(std::span<const std::uint8_t> bytes, const std::string& path, Pickle& out)
@@ -81,7 +81,7 @@ class Pickle::Machine {
         values_.back().text = *text;
         return {};
     }
-    /// The top `count` values in order, taken off; never past the latest mark.
+    /// Pops the top `count` values, in order; never past the latest mark.
     Result<std::vector<Index>> pop(std::size_t count) {
         const std::size_t floor = marks_.empty() ? 0 : marks_.back();
         if (stack_.size() - floor < count) return damaged("an opcode lacks its operands");
@@ -338,7 +338,7 @@ Status Pickle::Machine::step_object(std::uint8_t code) {
             return reduce();
         case 'Q':
             return load_storage();
-        case 'b': {  // BUILD: attributes that a state dict carries beside its entries
+        case 'b': {  // BUILD: attributes of a state dict, ignored
             DS_TRY(pop_one());
             DS_TRY(top(Kind::dictionary, "an object other than a dictionary has a state"));
             return {};

@@ -16,8 +16,8 @@ namespace draftscope {
 
 namespace {
 
-// Unicode's White_Space, spelt out: PCRE2's \s counts U+180E as well, which the libraries that trained these
-// vocabularies do not.
+// Unicode's White_Space, listed: PCRE2's \s also includes U+180E, unlike the libraries that trained these
+// vocabularies.
 constexpr std::string_view space_class =
     R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 
@@ -31,7 +31,7 @@ constexpr const char* tekken_words =
 constexpr const char* deepseek3_words =
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-/// Patterns apply one inside the pieces of the other; what a pattern does not match is a piece too.
+/// Each pattern splits the pieces of the previous one. Text between matches is a piece, too.
 struct Recipe {
     std::array<std::string_view, 6> names;
     std::array<const char*, 5> patterns;
@@ -40,7 +40,7 @@ struct Recipe {
     bool adds_bos;
 };
 
-// As the models' own tokenizer.json files have them. "dbrx" is what OLMo 2's GGUF files say.
+// From the models' tokenizer.json files. "dbrx" is the name in OLMo 2's GGUF files.
 constexpr std::array recipes = {
     Recipe{{"smollm", "starcoder", "refact", "command-r", "codeshell"},
            {one_digit, gpt2_split_pattern},
@@ -82,7 +82,7 @@ std::string known_names() {
     return out;
 }
 
-/// An Oniguruma pattern in PCRE2's terms; nothing when it has what means something else in the two.
+/// Translates an Oniguruma pattern to PCRE2; nullopt if it contains a construct with another meaning.
 std::optional<std::string> translated(std::string_view pattern) {
     std::string out;
     bool in_class = false;
@@ -116,7 +116,7 @@ struct MatchDeleter {
 using Code = std::unique_ptr<pcre2_code, CodeDeleter>;
 using Match = std::unique_ptr<pcre2_match_data, MatchDeleter>;
 
-/// One match from `from` on; without the compiled form when that one runs out of stack.
+/// Finds one match at or after `from`. Retries without JIT if the JIT stack overflows.
 int find_next(const pcre2_code* code, std::string_view text, std::size_t from, pcre2_match_data* match) {
     const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
     const int found = pcre2_match(code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, match, nullptr);
@@ -125,7 +125,7 @@ int find_next(const pcre2_code* code, std::string_view text, std::size_t from, p
 }
 
 struct Stage {
-    Code code;  ///< null: spells bytes
+    Code code;  ///< null: replaces bytes by their characters
     SplitStep::Behaviour behaviour;
     bool inverted;
 };
@@ -135,12 +135,13 @@ struct Part {
     bool hit;
 };
 
-/// The matches of `stage` in `text` and what lies between them, before its behaviour joins any.
+/// The matches of `stage` in `text` and the text between them, before its behaviour joins any.
 void find_parts(const Stage& stage, std::string_view text, pcre2_match_data* match,
                 std::vector<Part>& parts) {
     std::size_t done = 0;
     while (done < text.size()) {
-        // Any failure but "no match" leaves the rest as one piece: slower to merge, never lost.
+        // On any error other than "no match", the rest becomes one piece: merging is slower, but no text is
+        // lost.
         if (find_next(stage.code.get(), text, done, match) < 0) break;
         const PCRE2_SIZE* range = pcre2_get_ovector_pointer(match);
         if (range[1] <= range[0]) break;
@@ -155,7 +156,7 @@ void join_parts(SplitStep::Behaviour behaviour, std::vector<Part>& parts) {
     using Behaviour = SplitStep::Behaviour;
     if (behaviour == Behaviour::isolated) return;
     std::vector<Part> out;
-    bool last_hit = false;  // of the part before, joined or not
+    bool last_hit = false;  // whether the previous part was a match, joined or not
     for (const Part& part : parts) {
         const bool first = out.empty();
         const bool joins = behaviour == Behaviour::merged_with_previous ? part.hit && !first && !last_hit
@@ -191,7 +192,7 @@ Status PreTokenizer::Impl::add(const SplitStep& step, std::string_view file) {
     const auto pattern = translated(step.pattern);
     int error = 0;
     PCRE2_SIZE offset = 0;
-    // In Oniguruma ^ and $ stand at every line's ends.
+    // In Oniguruma, ^ and $ match at line ends.
     Code code(!pattern ? nullptr
                        : pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern->data()), pattern->size(),
                                        PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &offset, nullptr));
@@ -201,7 +202,7 @@ Status PreTokenizer::Impl::add(const SplitStep& step, std::string_view file) {
                          pattern ? fmt::format("at {}, error {} of PCRE2", offset, error)
                                  : "it has \\S in a class, \\h or \\H");
     }
-    // Only speed depends on it: without a just-in-time compiler matching is interpreted.
+    // If JIT compilation fails, matching is interpreted and slower.
     pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);
     stages.push_back({std::move(code), step.behaviour, step.inverted});
     return {};
@@ -216,7 +217,7 @@ void PreTokenizer::Impl::split(std::string_view text, std::size_t stage, pcre2_m
     }
     if (stages[stage].code == nullptr) {
         if (stage + 1 == stages.size()) return pieces.push_back(text);
-        // The steps behind see spelt bytes: one character for each byte of the text.
+        // The following steps see one character per byte of the text.
         const std::string spelt = spell_bytes(text);
         std::vector<std::string_view> inner;
         split(spelt, stage + 1, match, inner);

@@ -13,8 +13,8 @@ namespace {
 constexpr std::uint64_t window = std::uint64_t{256} << 20;
 constexpr std::size_t piece = std::size_t{8} << 20;
 
-/// madvise() over the pages that `bytes` touches (outward) or fills (inward). What it answers does not
-/// matter: advice changes how fast weights are read, never which.
+/// Calls madvise() for the pages that `bytes` touches (outward) or fills (inward). Errors are ignored: advice
+/// affects speed only.
 void advise(std::span<const std::uint8_t> bytes, int advice, bool outward) {
     const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
     auto first = reinterpret_cast<std::uintptr_t>(bytes.data());
@@ -59,7 +59,7 @@ void ReadAhead::run() {
             std::unique_lock lock(mutex_);
             moved_.wait(lock, [&] { return stop_ || asked < done_bytes_ + window; });
             if (stop_) return;
-            // Behind the reader already: it would only come back into memory.
+            // Skip a range that the reader has finished: reading it would bring it back into memory.
             const bool late = asked + size <= done_bytes_;
             lock.unlock();
             asked += size;

@@ -5,14 +5,14 @@
 #include "engine/model/mapped_tensors.h"
 #include "engine/model/model_file.h"
 
-// Layout: u64 header length, that many bytes of JSON {name: {dtype, shape, data_offsets}}, data. Offsets
-// count from the end of the header.
+// Layout: u64 header length, JSON header {name: {dtype, shape, data_offsets}}, data. Offsets are relative to
+// the end of the header.
 namespace draftscope {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::uint64_t largest_header = 100'000'000;  // the format's own limit
+constexpr std::uint64_t largest_header = 100'000'000;  // the format's limit
 
 class Safetensors final : public MappedTensors {
   public:
@@ -83,7 +83,7 @@ Status Safetensors::read_metadata(const Json& value) {
     return {};
 }
 
-/// An unsigned integer of the header; nothing for anything else.
+/// Reads an unsigned integer of the header; nullopt for other values.
 std::optional<std::uint64_t> unsigned_of(const Json& value) {
     if (!value.is_number_unsigned()) return std::nullopt;
     return value.get<std::uint64_t>();

@@ -25,7 +25,7 @@ std::string with_marks(std::string_view text) {
     return out;
 }
 
-/// The byte that "<0x0A>" stands for, or -1.
+/// Returns the byte that "<0x0A>" denotes, or -1.
 int byte_of(std::string_view token) {
     int value = -1;
     if (token.size() != 6 || !token.starts_with("<0x") || token.back() != '>') return -1;
@@ -33,12 +33,12 @@ int byte_of(std::string_view token) {
     return error == std::errc() && end == token.data() + 5 ? value : -1;
 }
 
-/// Order of a binary heap whose top has the highest score, the leftmost of equals.
+/// Heap order: the highest score is at the top, the leftmost position first for equal scores.
 bool comes_later(const SentencePieces::Scratch::Candidate& a, const SentencePieces::Scratch::Candidate& b) {
     return a.score != b.score ? a.score < b.score : a.position > b.position;
 }
 
-/// Characters of well-formed text, and each byte that is none.
+/// Splits text into characters; each invalid byte is one symbol.
 std::size_t next_length(std::string_view text) {
     const Utf8Unit unit = next_utf8(text);
     return unit.kind == Utf8Unit::Kind::character ? unit.length : 1;
@@ -143,7 +143,7 @@ void SentencePieces::merge_by_score(std::string_view text, Scratch& scratch,
         Scratch::Symbol& left = symbols[static_cast<std::size_t>(best.position)];
         if (left.length == 0 || left.next < 0) continue;
         Scratch::Symbol& right = symbols[static_cast<std::size_t>(left.next)];
-        if (left.length + right.length != best.length) continue;  // out of date
+        if (left.length + right.length != best.length) continue;  // stale
         left.length = best.length;
         right.length = 0;
         left.next = right.next;

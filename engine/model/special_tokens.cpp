@@ -25,7 +25,7 @@ bool is_word(char32_t c) {
            category == UTF8PROC_CATEGORY_PC;
 }
 
-/// The character that ends at `end`; its first byte is not before `from`.
+/// Returns the character that ends at `end`; its first byte is at or after `from`.
 Utf8Unit last_before(std::string_view text, std::size_t from, std::size_t end) {
     std::size_t at = end - 1;
     while (at > from && (static_cast<std::uint8_t>(text[at]) & 0xc0) == 0x80) --at;
@@ -78,7 +78,7 @@ SpecialTokens::Hit SpecialTokens::find(std::string_view text, std::size_t from, 
 
 Status fit_to_embedding(TokenizerSpec& spec, int rows) {
     constexpr int control = 3, unused = 5;
-    // What create() refuses is left for it to name.
+    // create() reports this error.
     if (spec.types.size() != spec.tokens.size()) return {};
     const auto beyond = [&](TokenId id) { return id >= rows && id < static_cast<int>(spec.tokens.size()); };
     for (auto id = static_cast<std::size_t>(rows); id < spec.tokens.size(); ++id) {

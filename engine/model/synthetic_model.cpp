@@ -23,15 +23,15 @@ struct Dimensions {
     std::string_view architecture;
     int hidden, layers, heads, kv_heads, head_dim, ffn;
     int vocab;   ///< rows of the LM head
-    int tokens;  ///< ids the tokenizer has; the other rows are padding
+    int tokens;  ///< size of the tokenizer; the other rows are padding
     int context;
     float rope_theta, norm_eps;
     bool tied_head;
-    int drafter_ffn = 0;    ///< of published one-layer drafters; 0 = ffn
-    bool stand_in = false;  ///< the layers are dense ones in place of a mixture of experts
+    int drafter_ffn = 0;    ///< FFN size of published one-layer drafters; 0 = ffn
+    bool stand_in = false;  ///< dense layers replace a mixture of experts
 };
 
-// The models' published config.json. The scaling of Llama 3.1's rotation is left out: it costs nothing.
+// From the models' published config.json. Llama 3.1's RoPE scaling is omitted: it costs nothing.
 constexpr std::array known_models = {
     Dimensions{"llama-3-8b", "llama", 4096, 32, 32, 8, 128, 14336, 128256, 128256, 8192, 5e5f, 1e-5f, false},
     Dimensions{"llama-3.1-8b", "llama", 4096, 32, 32, 8, 128, 14336, 128256, 128256, 131072, 5e5f, 1e-5f,
@@ -49,7 +49,7 @@ constexpr std::array known_models = {
                12288, true},
 };
 
-/// Every value depends on tensor, row and column alone, so that rows may be read in any order.
+/// Every value depends only on tensor, row and column, so rows may be read in any order.
 class SyntheticWeights final : public WeightSource {
   public:
     SyntheticWeights(std::string path, std::span<const ModelTensor> tensors) : path_(std::move(path)) {
@@ -88,16 +88,16 @@ class SyntheticWeights final : public WeightSource {
     struct Entry {
         TensorInfo info;
         std::uint32_t seed;
-        float spread;  ///< values are even over +-spread; 0: all are 1
+        float spread;  ///< values are uniform in +-spread; 0: all are 1
     };
 
-    /// Unit gain through every matrix; norms change nothing.
+    /// Every matrix has unit gain; norms change nothing.
     static float spread(const ModelTensor& tensor) {
         if (tensor.name.ends_with("norm.weight")) return 0;
         if (tensor.shape.size() == 1) return 0.1f;
         return std::sqrt(3.0f / static_cast<float>(tensor.shape.back()));
     }
-    /// A 32-bit finaliser (multiply, shift, xor), cheap enough for billions of weights.
+    /// A 32-bit hash finaliser (multiply, shift, xor), fast enough for billions of weights.
     static std::uint32_t mixed(std::uint32_t x) {
         x = (x ^ x >> 16) * 0x7feb352du;
         x = (x ^ x >> 15) * 0x846ca68bu;
@@ -121,7 +121,7 @@ TokenizerSpec byte_tokenizer(const std::string& spec, int tokens) {
     return out;
 }
 
-/// "synthetic:NAME" or "synthetic:NAME/LAYERS".
+/// Parses "synthetic:NAME" or "synthetic:NAME/LAYERS".
 struct Spec {
     std::string_view name;
     std::optional<std::string_view> layers;

@@ -51,7 +51,7 @@ LayerShape layer_shape(const ModelConfig& config) {
     return {config.hidden, config.heads, config.kv_heads, config.head_dim, config.ffn, config.norm_eps};
 }
 
-/// The vectors of a layer: norms and biases, as far as the model's family has them.
+/// Loads the norms and biases of a layer that the model's family has.
 Status load_layer_vectors(const WeightSource& source, const ModelConfig& config, const std::string& prefix,
                           DecoderLayer& layer) {
     const auto read = [&](const char* name, int size, std::vector<float>& out) -> Status {
@@ -95,7 +95,7 @@ void plan_layer(const LayerShape& shape, int index, std::vector<PlannedMatrix>& 
     stack("ffn_down", {{"ffn_down.weight", shape.hidden}}, shape.ffn);
 }
 
-/// Every packed matrix of a model in the order in which load_layers() takes them, the LM head last.
+/// Every packed matrix of a model in the order in which load_layers() loads them, the LM head last.
 std::vector<PlannedMatrix> plan_of(const ModelConfig& config, const LayerShape& shape) {
     std::vector<PlannedMatrix> plan;
     for (int i = 0; !only_ends(config) && i < config.layers; ++i) plan_layer(shape, i, plan);
@@ -129,7 +129,7 @@ struct Target::Impl {
     kernels::Matrix lm_head;
     kernels::RopeTable rope;
     std::size_t layer_bytes = 0;
-    TargetOnDevice on_device;  ///< ready when the weights lie on a device
+    TargetOnDevice on_device;  ///< ready if the weights are on a device
     DeviceEmbeddings embeddings_there;
 
     DecoderBatch batch;
@@ -145,15 +145,15 @@ struct Target::Impl {
     Status check(const ForwardRequest& request) const;
     Status check_sequence(const SequenceRows& sequence) const;
     void place_rows(const SequenceRows& sequence);
-    /// Runs the rows of `sequences` through every layer and the final norm. `aux` may be null; `logits`
-    /// [rows, V] are filled, and questions answered, on a device only.
+    /// Runs the rows of `sequences` through all layers and the final norm. `aux` may be null. Only a device
+    /// fills `logits` [rows, V] and `answers`.
     Status run(kernels::Exec& exec, std::span<const SequenceRows> sequences, std::span<const int> aux_layers,
                float* hidden, float* aux, float* logits = nullptr, const RowQuestion* question = nullptr,
                RowAnswers* answers = nullptr);
     void logits_of(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out);
     void embed(std::span<const TokenId> tokens, Rows<float> out) const;
     kernels::Device* device() const { return lm_head.on_device() ? &lm_head.device() : nullptr; }
-    /// Of the latest pass, over all layers.
+    /// Bytes of keys and values of the latest pass, over all layers.
     std::uint64_t kv_bytes() const {
         const std::size_t value =
             device() != nullptr ? sizeof(kernels::Bf16) : kernels::bytes_of(kv_type_of(precision));
@@ -329,7 +329,7 @@ void Target::Impl::logits_of(kernels::Exec& exec, const ForwardRequest& request,
 
 namespace {
 
-/// Do the matrices of a file say fp16? A file of several types is what most of its bytes are.
+/// Whether most bytes of the file's matrices are fp16.
 bool is_f16(const WeightSource& weights) {
     std::uint64_t f16 = 0, all = 0;
     for (const std::string& name : weights.names()) {
@@ -359,7 +359,7 @@ Result<std::unique_ptr<Target>> Target::load(const std::string& path, kernels::E
                          kernels::to_text(chosen));
     DS_TRY(check_memory(file, chosen,
                         on_device ? std::optional(exec.device()->info().memory_bytes) : available_memory()));
-    // A device computes in what the checkpoint was made for; --precision bf16 says otherwise.
+    // Without --precision, a device computes in the checkpoint's 16-bit type.
     if (on_device)
         exec.device()->set_halves(!precision && file.weights != nullptr && is_f16(*file.weights)
                                       ? kernels::Halves::f16
@@ -463,7 +463,7 @@ Result<std::uint64_t> Target::ask_trees(const TreesRequest& request, TreeStep& s
     const float* embeddings = embeddings_there();
     if (embeddings == nullptr) return failed("out of device memory for the target's embeddings");
     const std::vector<int> ancestors(static_cast<std::size_t>(step.there().width),
-                                     0);  // there they are known
+                                     0);  // the device fills in the ancestors
     impl.batch.clear();
     for (std::size_t i = 0; i < request.caches.size(); ++i) {
         KvCache& cache = *request.caches[i];

@@ -68,7 +68,8 @@ struct ForwardRequest {
 /// one forward pass at a time.
 class Target {
   public:
-    /// Loads a target; without `precision`, a quantised file uses int8 and any other bf16.
+    /// Loads a target. `precision` defaults to int8 for quantised files and to bf16 otherwise; a device uses
+    /// bf16, or fp16 for fp16 checkpoints.
     static Result<std::unique_ptr<Target>> load(const std::string& path, kernels::Exec& exec,
                                                 std::optional<kernels::Precision> precision,
                                                 const ProgressFn& progress = {},

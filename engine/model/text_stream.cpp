@@ -6,8 +6,8 @@ namespace {
 
 constexpr std::string_view replacement = "\xef\xbf\xbd";
 
-/// Moves what is decided from `bytes` to the end of `out`: characters as they are, each invalid sequence as
-/// one U+FFFD. Bytes of a character that is not complete stay, unless `is_end`.
+/// Moves completed text from `bytes` to the end of `out`; each invalid sequence becomes one U+FFFD. The bytes
+/// of an incomplete character stay unless `is_end`.
 void take_decided(std::string& bytes, bool is_end, std::string& out) {
     std::string_view rest = bytes;
     while (!rest.empty()) {

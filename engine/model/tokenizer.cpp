@@ -29,7 +29,7 @@ constexpr int type_unused = 5;
 
 using Vocabulary = std::unordered_map<std::string_view, TokenId>;
 
-/// FNV-1a, 64 bits. Lengths are hashed too, so that "ab","c" and "a","bc" differ.
+/// FNV-1a, 64 bits. Lengths are hashed too, to distinguish "ab","c" from "a","bc".
 class Fingerprint {
   public:
     void add(std::string_view text) {
@@ -59,7 +59,7 @@ std::uint64_t fingerprint_of(const TokenizerSpec& spec) {
     return out.value();
 }
 
-/// Unicode normal form C; the text itself when memory is short.
+/// Normalises to Unicode NFC; returns `text` unchanged if memory runs out.
 std::string normalised(std::string_view text) {
     utf8proc_uint8_t* composed = nullptr;
     const utf8proc_ssize_t length = utf8proc_map(
@@ -158,11 +158,11 @@ struct Tokenizer::Impl {
     std::optional<SentencePieces> sentence;
     BpeMerges merges = BpeMerges(0);
     SpecialTokens special;
-    SpecialTokens late;                              ///< looked for in what `special` left
+    SpecialTokens late;                              ///< matched in the text that `special` left
     std::array<TokenId, 256> byte_ids{};             ///< no_token: the vocabulary has no token for this byte
     std::vector<std::string> bytes;                  ///< by id
     std::vector<int> types;                          ///< by id
-    std::unordered_map<std::string, TokenId> whole;  ///< by bytes; only when pieces may be taken whole
+    std::unordered_map<std::string, TokenId> whole;  ///< by bytes; only if pieces may skip the merges
     std::vector<TokenId> eos;
     TokenId bos = no_token;
     TokenId named_eos = no_token;
@@ -171,7 +171,7 @@ struct Tokenizer::Impl {
     std::uint64_t fingerprint = 0;
 };
 
-/// Bytes that are not UTF-8 are invisible to the splitting patterns: each run of them is a piece of its own.
+/// The splitting patterns cannot match invalid UTF-8, so each run of invalid bytes is a separate piece.
 void Tokenizer::Impl::encode_plain(std::string_view text, Scratch& scratch, std::vector<TokenId>& out) const {
     while (!text.empty()) {
         const std::size_t valid = valid_utf8_prefix(text);
@@ -250,8 +250,8 @@ void Tokenizer::Impl::add_special(const TokenizerSpec& spec, TokenId id, bool co
     if (!spec.marks_by_normaliser) late.add(token, id, control, found->edges);
 }
 
-/// User-defined tokens are found inside the text (by score) or split it first (a tokenizer.json's added
-/// tokens).
+/// User-defined tokens are found inside the text (merging by score) or split it first (a tokenizer.json's
+/// added tokens).
 Status Tokenizer::Impl::make_sentence_pieces(const TokenizerSpec& spec) {
     DS_ASSIGN(sentence, SentencePieces::create(spec));
     for (std::size_t i = 0; i < spec.tokens.size(); ++i) {

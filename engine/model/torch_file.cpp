@@ -52,7 +52,7 @@ Status TorchFile::check_byte_order() const {
     return bad_input("{}: byteorder is '{}', only little-endian files are read", path(), printable(text));
 }
 
-/// Strides of a row-major tensor, apart from extents of 1, whose stride means nothing.
+/// Whether the strides are row-major; strides of extents of 1 are ignored.
 bool is_row_major(const Pickle::Tensor& tensor) {
     std::int64_t expected = 1;
     for (std::size_t i = tensor.shape.size(); i-- > 0;) {
@@ -89,7 +89,7 @@ Status TorchFile::take_tensor(const std::string& name, const Pickle::Tensor& ten
     return {};
 }
 
-/// Takes the tensors of a dictionary; false when it has none.
+/// Adds the tensors of a dictionary; returns false if it has none.
 Result<bool> TorchFile::take_dictionary(const Pickle& pickle, Index index) {
     const Pickle::Value& dictionary = pickle.at(index);
     bool any = false;
@@ -103,7 +103,7 @@ Result<bool> TorchFile::take_dictionary(const Pickle& pickle, Index index) {
     return any;
 }
 
-/// A list of token ids, as FR-Spec publishes its rankings.
+/// Reads a list of token ids, the format of FR-Spec's rankings.
 bool TorchFile::take_numbers(const Pickle& pickle, const Pickle::Value& list) {
     for (const Index item : list.items) {
         if (pickle.at(item).kind != Pickle::Kind::integer) return false;
@@ -152,7 +152,7 @@ Result<std::unique_ptr<WeightSource>> open_tensor_file(const std::string& path) 
     const std::string_view start(reinterpret_cast<const char*>(bytes.data()),
                                  std::min<std::size_t>(bytes.size(), 4));
     if (start == "PK\x03\x04") return open_torch_file(path);
-    // A pickle by itself: what torch.save wrote before version 1.6.
+    // A bare pickle, written by torch.save before version 1.6.
     if (start.starts_with("\x80\x02") && bytes.size() > 2 && bytes[2] == 0x8a) {
         return bad_input(
             "{}: was saved by a PyTorch older than 1.6, which this version does not read; convert it: python "

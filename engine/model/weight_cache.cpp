@@ -22,18 +22,18 @@
 #include "engine/model/mapped_file.h"
 #include "kernels/packed.h"
 
-// Layout: safetensors, so that common tools open it: u64 header length, JSON {name: {dtype U8, shape [bytes],
-// data_offsets}}, data. __metadata__ says what the weights were packed from and, per matrix, how.
+// Layout: safetensors, so that common tools can open it: u64 header length, JSON {name: {dtype U8, shape
+// [bytes], data_offsets}}, data. __metadata__ identifies the source and describes each matrix's packing.
 namespace draftscope {
 namespace {
 
 using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
-/// Another number whenever the same source would be packed to other matrices.
+/// Increment whenever the packed matrices of a source change.
 constexpr int format_version = 1;
 constexpr std::uint64_t alignment = 4096;
-constexpr std::uint64_t header_room = std::uint64_t{2} << 20;  ///< for 4096 layers
+constexpr std::uint64_t header_room = std::uint64_t{2} << 20;  ///< enough for 4096 layers
 constexpr std::size_t piece = std::size_t{4} << 20;
 constexpr std::uint64_t room_to_leave = std::uint64_t{1} << 30;
 constexpr int samples = 64;
@@ -43,7 +43,7 @@ std::string reason() {
     return std::generic_category().message(errno);
 }
 
-/// Eight sums side by side, as fast as memory; each step can be undone, so that no single change is lost.
+/// Eight parallel sums, at memory bandwidth. Each step is invertible, so every single change is detected.
 std::uint64_t checksum(std::span<const std::byte> bytes) {
     constexpr std::uint64_t factor = 0x9e3779b97f4a7c15u;
     std::array<std::uint64_t, 8> sums{1, 2, 3, 4, 5, 6, 7, 8};
@@ -58,7 +58,7 @@ std::uint64_t checksum(std::span<const std::byte> bytes) {
     return out;
 }
 
-/// Runs `work` on the pieces of [0, bytes) over the pool and folds their checksums in order.
+/// Runs `work` on pieces of [0, bytes) on the thread pool and combines their checksums in order.
 template <typename Work>
 std::uint64_t over_pieces(kernels::Exec& exec, std::size_t bytes, Work work) {
     const std::size_t pieces = (bytes + piece - 1) / piece;
@@ -102,7 +102,7 @@ std::optional<std::uint64_t> number(std::string_view text, int base) {
     return value;
 }
 
-/// "precision n k layout checksum" of a matrix, as __metadata__ has it.
+/// A matrix's "precision n k layout checksum" in __metadata__.
 std::vector<std::string> words(const std::string& text) {
     std::vector<std::string> out;
     std::size_t at = 0;
@@ -278,8 +278,8 @@ std::unique_ptr<WeightCacheWriter> WeightCacheWriter::create(const std::string& 
         why_not = fmt::format("{}: {}", partial, reason());
         return nullptr;
     }
-    // The lock goes with the process that holds it, so that what a killed one left is taken over. Whoever
-    // opened the file before another finished it holds what is now the finished one.
+    // The system releases the lock when its process ends, so the file of a killed process can be reused. A
+    // process that opened the file before another one finished it now holds the finished file.
     struct stat mine {
     }, there{};
     if (::flock(out->file_, LOCK_EX | LOCK_NB) != 0 || ::fstat(out->file_, &mine) != 0 ||

@@ -75,7 +75,7 @@ void WeightLoader::open_cache(const WeightCacheOptions& cache) {
     const std::uint64_t packed = packed_bytes_of(plan_, precision_);
     const std::uint64_t stored = stored_bytes_of(source_, plan_);
     if (stored == 0 || packed < cache.least_bytes) return;
-    // Packing is as fast as memory; a load takes as long as the disk needs for what is read.
+    // Packing runs at memory bandwidth, so the disk bounds the load.
     if (cache.when == WeightCacheOptions::When::pays && packed > stored - stored / 32) return;
     const std::string identity = source_identity(source_);
     if (identity.empty()) return;
@@ -113,8 +113,8 @@ bool WeightLoader::past_cache(std::span<const DirectReader::Group> groups) const
     const std::uint64_t packed = exec_.device() != nullptr ? 0 : packed_bytes_of(plan_, precision_);
     const std::optional<std::uint64_t> free = available_memory();
     if (!free || packed + largest + DirectReader::usual_window > *free) return false;
-    // Kept packed weights are what the next load reads; files that fill half of the memory beside theirs
-    // push out what others keep there.
+    // Cached packed weights serve the next load, so the model's files need not stay in the page cache. Files
+    // and packed weights that exceed half of the free memory would evict other files.
     if (writer_ == nullptr && bytes + packed <= *free / 2) return false;
     return cached_share(groups) < mostly;
 }
@@ -179,7 +179,7 @@ Result<kernels::Matrix> WeightLoader::next() {
             report_.from_cache += kept->bytes();
             return kept;
         }
-        // What was read so far passed its checks; the rest comes from the model's own files.
+        // The matrices read so far passed their checks; the rest is packed from the model's files.
         report_.said.push_back(kept.error().message + "; it was removed and will be written anew");
         std::error_code ignored;
         fs::remove(report_.cache, ignored);

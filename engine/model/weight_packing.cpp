@@ -33,7 +33,7 @@ Result<kernels::Matrix> pack_stacked(kernels::Exec& exec, kernels::Precision pre
     struct Part {
         const TensorInfo* info;
         int first;
-        std::ptrdiff_t away;  ///< from where its bytes are mapped to where they lie
+        std::ptrdiff_t away;  ///< offset from the mapped bytes to the copied bytes
     };
     std::vector<Part> stack;
     int rows = 0;
@@ -57,7 +57,7 @@ Result<kernels::Matrix> pack_stacked(kernels::Exec& exec, kernels::Precision pre
         while (part->first > row) --part;
         return part;
     };
-    /// Of a row that is stored.
+    /// Bytes of a stored row.
     const auto bytes_of = [&](const Part& part, int row) {
         const auto mapped = reinterpret_cast<std::intptr_t>(source.stored_row(*part.info, row - part.first));
         return reinterpret_cast<const std::uint8_t*>(mapped + part.away);

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-// Layout: members, each behind a local header; the central directory, one record per member; the end record,
-// whose 64-bit form (PyTorch always writes it) is found through a locator right before it.
+// Layout: members, each after a local header; the central directory, one record per member; the end record.
+// Its 64-bit form (PyTorch always writes it) is found through a locator directly before it.
 namespace draftscope {
 namespace {
 
@@ -29,7 +29,7 @@ struct Directory {
     std::uint64_t members = 0;
 };
 
-/// The end record is the last thing in the file but for a comment of up to 64 KiB.
+/// The end record is at the end of the file, followed only by a comment of up to 64 KiB.
 std::optional<std::uint64_t> find_end(Bytes bytes) {
     if (bytes.size() < end_size) return std::nullopt;
     const std::uint64_t last = bytes.size() - end_size;
@@ -64,7 +64,7 @@ struct Member {
     std::uint64_t stored = 0, size = 0, header = 0;
 };
 
-/// The extra field of a record gives, in this order, what did not fit into 32 bits.
+/// The extra field of a record holds, in this order, the values that do not fit into 32 bits.
 bool read_large(Bytes extra, Member& member) {
     ByteCursor cursor(extra);
     while (cursor.remaining() >= 4) {
@@ -104,8 +104,8 @@ std::optional<Member> read_member(Bytes bytes, std::uint64_t& position) {
     return member;
 }
 
-/// Where the member's bytes are: behind its local header, whose name and extra field have lengths of their
-/// own.
+/// Returns the member's bytes, which follow its local header; that header's name and extra field have their
+/// own lengths.
 std::optional<Bytes> content(Bytes bytes, const Member& member) {
     if (value_at<std::uint32_t>(bytes, member.header) != local_signature) return std::nullopt;
     const auto name = value_at<std::uint16_t>(bytes, member.header + 26);

@@ -13,7 +13,7 @@ namespace {
 using Filter = Value (*)(const Value&, const Arguments&);
 using Test = bool (*)(const Value&, const Arguments&);
 
-/// Methods of texts that are filters too.
+/// Methods of texts that are also filters.
 template <const char* Name>
 Value as_method(const Value& subject, const Arguments& arguments) {
     const Value text = subject.is_text() ? subject : Value(subject.to_text());
@@ -23,7 +23,7 @@ Value as_method(const Value& subject, const Arguments& arguments) {
 constexpr char upper_name[] = "upper", lower_name[] = "lower", title_name[] = "title",
                capitalize_name[] = "capitalize", replace_name[] = "replace";
 
-/// "a.b.0" of an item, as the filters' attribute= means it.
+/// Resolves a path such as "a.b.0" in an item, as the filters' attribute= does.
 Value path_of(Value item, const Value& path) {
     if (!path.is_text()) return item_of(item, path);
     const std::string& text = path.text();
@@ -136,7 +136,8 @@ Value map(const Value& subject, const Arguments& arguments) {
     return out;
 }
 
-/// select, reject, selectattr, rejectattr: what passes a test (or is true), of an attribute or itself.
+/// select, reject, selectattr, rejectattr: filters items by a test (default: truth) of the item or an
+/// attribute.
 Value chosen(const Value& subject, const Arguments& arguments, bool by_attribute, bool wanted) {
     Arguments rest = arguments;
     Value attribute, name;
@@ -148,7 +149,7 @@ Value chosen(const Value& subject, const Arguments& arguments, bool by_attribute
     if (by_attribute) shift(attribute);
     shift(name);
     List out;
-    // As Jinja's, these take anything that is false for an empty list.
+    // As in Jinja, false values count as an empty list.
     for (const Value& item : subject.truth() ? items_of(subject) : List{}) {
         const Value seen = by_attribute ? path_of(item, attribute) : item;
         const bool passes = name.is_undefined() ? seen.truth() : apply_test(name.to_text(), seen, rest);
@@ -181,7 +182,7 @@ std::string folded(const Value& value) {
     return method_of(Value(value.to_text()), "lower").function()({}).text();
 }
 
-/// Jinja compares texts without regard to case unless asked otherwise.
+/// Jinja compares texts case-insensitively by default.
 bool goes_before(const Value& a, const Value& b, bool case_sensitive) {
     if (a.is_text() && b.is_text() && !case_sensitive) return folded(a) < folded(b);
     return less(a, b);

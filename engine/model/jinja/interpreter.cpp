@@ -11,7 +11,7 @@ namespace {
 
 using Kind = Expression::Kind;
 
-// A template that does more has lost itself; its tree is walked by recursion.
+// Limits that stop runaway templates; the tree is walked recursively.
 constexpr std::int64_t most_steps = 1'000'000;
 constexpr int deepest_walk = 1000;
 
@@ -209,7 +209,7 @@ Flow Interpreter::loop(const Statement& statement, const ScopePtr& scope, std::s
 }
 
 void Interpreter::macro(const Statement& statement, const ScopePtr& scope) {
-    // The scope owns the function; a pointer back to it would keep both alive for ever.
+    // The scope owns the function; a strong reference back would leak both.
     const std::weak_ptr<Scope> outside = scope;
     scope->values[statement.text] = Function([this, &statement, outside](const Arguments& given) {
         const auto inner = std::make_shared<Scope>(Scope{{}, outside.lock()});
@@ -317,7 +317,7 @@ std::int64_t checked(std::int64_t a, std::int64_t b, char op) {
     return out;
 }
 
-/// Python's // and %: towards minus infinity.
+/// Python's // and %, which round towards minus infinity.
 Value divided(const Value& a, const Value& b, bool remainder) {
     if (b.number() == 0) fail("division by zero");
     if (a.is_float() || b.is_float()) {

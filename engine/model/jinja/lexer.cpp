@@ -63,7 +63,7 @@ class Lexer {
         return std::string::npos;
     }
 
-    /// The text up to a tag, without what its marks and those of the tag before take away.
+    /// The text up to a tag, with the whitespace control of both neighbouring tags applied.
     void data(std::size_t tag) {
         std::string_view text =
             std::string_view(source_).substr(at_, tag == std::string::npos ? tag : tag - at_);
@@ -90,7 +90,7 @@ class Lexer {
         at_ += count;
     }
 
-    /// Behind the closing mark of a tag: `-` takes all blanks, a block takes one line end.
+    /// Whitespace control after a tag: `-` strips all white space, a block strips one newline.
     void close(bool minus, bool takes_newline) {
         std::size_t end = at_;
         if (minus)
@@ -144,7 +144,7 @@ class Lexer {
         push(begin, "");
         advance(2);
         if (at_ < source_.size() && (source_[at_] == '-' || source_[at_] == '+')) {
-            // A minus behind the opening is whitespace control, never a sign.
+            // A minus after the opening is whitespace control, never a sign.
             advance(1);
         }
         int open = 0;
@@ -223,7 +223,7 @@ class Lexer {
         advance(i + 1);
     }
 
-    /// Resolves the escape whose letter stands at `i`; returns the place of its last character.
+    /// Resolves the escape at `i` and returns the index of its last character.
     static std::size_t escape(std::string_view rest, std::size_t i, std::string& out) {
         constexpr std::string_view letters = "ntrabfv\\'\"", meant = "\n\t\r\a\b\f\v\\'\"";
         const char c = rest[i];

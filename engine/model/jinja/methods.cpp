@@ -11,9 +11,9 @@
 namespace draftscope::jinja {
 namespace {
 
-constexpr std::int64_t longest_range = 100000;  // as Jinja's sandbox
+constexpr std::int64_t longest_range = 100000;  // as in Jinja's sandbox
 
-/// What Python's str.strip takes away.
+/// White space as Python's str.strip() removes it.
 bool is_space(char32_t c) {
     return (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
            (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
@@ -37,7 +37,7 @@ enum class Case { upper, lower, title, capitalised };
 
 std::string in_case(std::string_view text, Case wanted) {
     std::string out;
-    bool inside = false;  // a word, or the text
+    bool inside = false;  // inside a word (or the text)
     for (std::size_t at = 0; at < text.size();) {
         const Utf8Unit unit = next_utf8(text.substr(at));
         if (unit.kind != Utf8Unit::Kind::character) {
@@ -114,7 +114,7 @@ List lines(const std::string& text, bool keep_ends) {
     return out;
 }
 
-/// str.startswith and str.endswith: a text or a list of them.
+/// str.startswith and str.endswith, with a text or a list of texts.
 bool edge(const std::string& text, const Arguments& arguments, bool start) {
     const Value given = arguments.get(0, "prefix");
     for (const Value& item : given.is_list() ? given.list() : List{given}) {
@@ -136,7 +136,7 @@ std::string joined(const std::string& between, const Value& items) {
     return out;
 }
 
-/// str.format with `{}`, `{0}` and `{name}`; more than that is refused.
+/// str.format with `{}`, `{0}` and `{name}`; other forms are errors.
 std::string formatted(const std::string& text, const Arguments& arguments) {
     std::string out;
     std::size_t next = 0;
@@ -262,7 +262,7 @@ Value dict_method(const Value& subject, std::string_view name) {
     return {};
 }
 
-/// Jinja's sandbox, as Hugging Face sets it up, lets templates change no list.
+/// In Jinja's sandbox, as Hugging Face configures it, templates cannot modify lists.
 Value list_method(const Value& subject, std::string_view name) {
     if (name == "index") {
         return Function([subject](const Arguments& arguments) {
@@ -310,8 +310,8 @@ Value dictionary(const Arguments& arguments, bool is_namespace) {
     return out;
 }
 
-/// 26 July 2024: the date that Llama 3.1's own template falls back to. Today's would make every day's prompt
-/// another one.
+/// 26 July 2024, the fallback date of Llama 3.1's template. The current date would change the prompt every
+/// day.
 Value date_text(const Arguments& arguments) {
     std::tm date{};
     date.tm_year = 124;
@@ -411,7 +411,7 @@ Value slice_of(const Value& subject, const Value& from, const Value& to, const V
     const std::int64_t begin = bound(from, stride > 0 ? 0 : size - 1),
                        end = bound(to, stride > 0 ? size : -1);
     List out;
-    // A stride past either end must not wrap around.
+    // Clamp, so that a stride past either end does not wrap around.
     const std::int64_t hop = std::clamp(stride, -size - 1, size + 1);
     for (std::int64_t i = begin; hop > 0 ? i < end : i > end; i += hop)
         out.push_back(items[static_cast<std::size_t>(i)]);

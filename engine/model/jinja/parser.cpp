@@ -11,7 +11,7 @@ namespace {
 
 using Kind = Expression::Kind;
 
-// Deeper trees than any template's would exhaust the stack of whoever walks them.
+// Deeper trees would exhaust the stack of a recursive walk; no real template reaches these limits.
 constexpr int deepest_expression = 200;
 constexpr int deepest_nesting = 100;
 
@@ -141,7 +141,7 @@ ExpressionPtr Parser::expression(bool with_choice) {
     return out;
 }
 
-/// One expression, or several with commas between them, which make a list.
+/// Parses one expression, or several separated by commas, which form a list.
 ExpressionPtr Parser::tuple(bool with_choice) {
     ExpressionPtr first = expression(with_choice);
     if (!is_symbol(",")) return first;
@@ -173,7 +173,7 @@ ExpressionPtr Parser::negated() {
     return compared();
 }
 
-/// `a < b < c` is `a < b and b < c`; templates use it for pairs only, so more than one is refused.
+/// `a < b < c` means `a < b and b < c`. Templates use pairs only; longer chains are errors.
 ExpressionPtr Parser::compared() {
     ExpressionPtr left = binary_level(0);
     std::string op;
@@ -196,7 +196,7 @@ ExpressionPtr Parser::compared() {
     return out;
 }
 
-/// Sums, then `~`, then products.
+/// Binary operators by increasing precedence: sums, `~`, products.
 ExpressionPtr Parser::binary_level(std::size_t level) {
     static const std::vector<std::vector<std::string_view>> operators = {
         {"+", "-"}, {"~"}, {"*", "//", "/", "%"}};
@@ -340,7 +340,7 @@ ExpressionPtr Parser::subscript(ExpressionPtr subject) {
     return out;
 }
 
-/// `(a, b, name=c)` behind the parts that are there.
+/// Parses `(a, b, name=c)` and appends it to the existing parts.
 void Parser::arguments(ExpressionPtr& call) {
     need_symbol("(");
     while (!skip_symbol(")")) {
@@ -396,7 +396,7 @@ ExpressionPtr Parser::tested(ExpressionPtr subject) {
     return inverted ? unary("not", std::move(out)) : std::move(out);
 }
 
-/// Statements up to one of the tags in `ends`, whose name is the next token.
+/// Parses statements up to a tag in `ends`, whose name is the next token.
 Block Parser::block(std::initializer_list<std::string_view> ends) {
     const Nested nested(*this);
     Block out;
@@ -524,7 +524,7 @@ Statement Parser::assignment() {
     return out;
 }
 
-/// Filters on a text that the interpreter puts in the place of the name "".
+/// Parses filters whose subject is a placeholder, the name "", that the interpreter fills in.
 ExpressionPtr Parser::filter_chain() {
     ExpressionPtr out = make(Kind::name, "");
     do {

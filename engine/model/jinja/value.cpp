@@ -20,7 +20,7 @@ std::string float_text(double value) {
     return out;
 }
 
-/// Python's way to write a text as a literal.
+/// Formats a text as a Python literal.
 std::string quoted(std::string_view text) {
     const bool double_quotes =
         text.find('\'') != std::string_view::npos && text.find('"') == std::string_view::npos;
