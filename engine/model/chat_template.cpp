@@ -55,7 +55,7 @@ Result<std::string> ChatTemplate::render(const std::vector<ChatMessage>& message
     auto written = template_->render(names);
     if (written.ok()) return written;
     return bad_input(
-        "{}: the chat template cannot write these messages ({}); use --raw to send prompts as they are, "
+        "{}: the chat template cannot render these messages ({}); use --raw to send prompts as they are, "
         "control "
         "tokens and all",
         file_, written.error().message);

@@ -131,15 +131,15 @@ Status DirectReader::read(const File& file, std::span<const std::uint8_t> stretc
     const std::size_t size = up(before + stretch.size(), disk_block);
     const Buffer buffer = take(size);
     if (buffer.data == nullptr)
-        return failed("{}: no memory for {} bytes on their way", file.mapped->path(), size);
+        return failed("{}: out of memory for a read buffer of {} bytes", file.mapped->path(), size);
     out.buffers.push_back(buffer);
     const ::ssize_t got = read_whole(file.descriptor, buffer.data, size, first - before);
     if (got < 0) {
-        return failed("{}: {} bytes at byte {} cannot be read: {}", file.mapped->path(), stretch.size(),
+        return failed("{}: {} bytes at offset {} cannot be read: {}", file.mapped->path(), stretch.size(),
                       first, std::generic_category().message(errno));
     }
     if (static_cast<std::size_t>(got) < before + stretch.size()) {
-        return failed("{}: ends before byte {}; it became shorter while it was read", file.mapped->path(),
+        return failed("{}: ends before byte {}; the file was truncated during the read", file.mapped->path(),
                       first + stretch.size());
     }
     out.stretches.emplace_back(reinterpret_cast<const std::uint8_t*>(buffer.data) + before, stretch.size());

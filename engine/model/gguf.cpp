@@ -123,10 +123,10 @@ class GgufFile::Parser {
         const auto values = cursor_.read<std::uint64_t>();
         if (!tensors || !values) return cut_short("the header");
         if (*values > cursor_.remaining() / smallest_key_value)
-            return bad_input("{}: header promises {} metadata entries, more than the file can hold", path_,
+            return bad_input("{}: the header lists {} metadata entries, more than the file can hold", path_,
                              *values);
         if (*tensors > cursor_.remaining() / smallest_tensor_info)
-            return bad_input("{}: header promises {} tensors, more than the file can hold", path_, *tensors);
+            return bad_input("{}: the header lists {} tensors, more than the file can hold", path_, *tensors);
         tensor_count_ = *tensors;
         value_count_ = *values;
         return {};
@@ -207,7 +207,7 @@ class GgufFile::Parser {
         for (std::uint32_t d = 0; d < *dimensions; ++d) {
             const auto extent = read_as_integer<std::uint64_t>(cursor_);
             if (!extent || *extent == 0)
-                return bad_input("{}: tensor '{}' has an impossible or missing dimension {}", path_,
+                return bad_input("{}: tensor '{}' has an invalid or missing dimension {}", path_,
                                  printable(*name), d);
             // The file stores the fastest-varying dimension first.
             tensor.info.shape[*dimensions - 1 - d] = *extent;
@@ -238,14 +238,14 @@ class GgufFile::Parser {
         const auto columns = static_cast<std::uint64_t>(tensor.info.shape.back());
         if (columns % tensor.type->block_elements != 0) {
             return bad_input(
-                "{}: tensor '{}' has rows of {} elements, which is no multiple of {}'s block of {}", path_,
+                "{}: tensor '{}' has rows of {} elements, which is not a multiple of {}'s block of {}", path_,
                 name, columns, tensor.type->name, tensor.type->block_elements);
         }
         std::optional<std::uint64_t> bytes =
             checked_product(columns / tensor.type->block_elements, tensor.type->block_bytes);
         for (std::size_t d = 0; bytes && d + 1 < tensor.info.shape.size(); ++d)
             bytes = checked_product(*bytes, static_cast<std::uint64_t>(tensor.info.shape[d]));
-        if (!bytes) return bad_input("{}: tensor '{}' is larger than any file can be", path_, name);
+        if (!bytes) return bad_input("{}: tensor '{}' is too large for any file", path_, name);
         tensor.info.type = tensor.type->name;
         tensor.info.bytes = *bytes;
         return {};
@@ -258,13 +258,13 @@ class GgufFile::Parser {
             GgufTensor& tensor = out_.tensors_.find(pending.name)->second;
             if (pending.offset % alignment_ != 0) {
                 return bad_input(
-                    "{}: tensor '{}' starts at offset {}, which is no multiple of the alignment {}", path_,
+                    "{}: tensor '{}' starts at offset {}, which is not a multiple of the alignment {}", path_,
                     printable(pending.name), pending.offset, alignment_);
             }
             const auto begin = checked_sum(start, pending.offset);
             const auto end = begin ? checked_sum(*begin, tensor.info.bytes) : std::nullopt;
             if (!end)
-                return bad_input("{}: tensor '{}' has offset {}, beyond any file", path_,
+                return bad_input("{}: tensor '{}' has the invalid offset {}", path_,
                                  printable(pending.name), pending.offset);
             if (*end > bytes.size()) {
                 return bad_input(
@@ -315,7 +315,7 @@ Result<std::optional<std::int64_t>> GgufFile::integer(std::string_view key) cons
         return bad_input("{}: metadata '{}' is {}, expected an integer", path(), key, describe(*value));
     ByteCursor cursor(value->payload);
     const auto first = next_integer(cursor, value->type);
-    if (!first) return bad_input("{}: metadata '{}' is larger than any sensible value", path(), key);
+    if (!first) return bad_input("{}: metadata '{}' is out of range", path(), key);
     for (std::uint64_t i = 1; i < value->count; ++i) {
         if (next_integer(cursor, value->type) != first) {
             return bad_input(

@@ -85,7 +85,7 @@ Status read_heads(const GgufFile& file, const ConfigReader& reader, ModelConfig&
     DS_ASSIGN(const auto key_length, reader.optional("attention.key_length"));
     DS_ASSIGN(const auto value_length, reader.optional("attention.value_length"));
     if (!key_length && config.hidden % config.heads != 0) {
-        return bad_input("{}: embedding length {} is no multiple of {} heads", file.path(), config.hidden,
+        return bad_input("{}: embedding length {} is not a multiple of {} heads", file.path(), config.hidden,
                          config.heads);
     }
     config.head_dim = key_length.value_or(config.hidden / config.heads);
@@ -129,7 +129,7 @@ class TensorCheck {
             return bad_input("{}: tensor '{}' is missing; the file does not hold a complete model",
                              file_.path(), name);
         if (found->second.info.shape != shape) {
-            return bad_input("{}: tensor '{}' has shape [{}], the metadata asks for [{}]", file_.path(), name,
+            return bad_input("{}: tensor '{}' has shape [{}], the metadata requires [{}]", file_.path(), name,
                              fmt::join(found->second.info.shape, ", "), fmt::join(shape, ", "));
         }
         used_.insert(name);
@@ -142,7 +142,7 @@ class TensorCheck {
         for (const auto& [name, tensor] : file_.tensors()) {
             if (used_.count(name) == 0) {
                 return bad_input(
-                    "{}: tensor '{}' is no part of the models this version runs; the file holds "
+                    "{}: tensor '{}' is not part of a model that this version supports; the file holds "
                     "another kind of model",
                     file_.path(), printable(name));
             }

@@ -19,7 +19,7 @@ Result<TokenId> read_id(const GgufFile& file, std::string_view key) {
     // Some writers encode "none" as all bits set.
     if (*value == std::numeric_limits<std::uint32_t>::max() || *value == -1) return no_token;
     if (*value < 0 || *value > std::numeric_limits<TokenId>::max())
-        return bad_input("{}: metadata '{}' is {}, which is no token id", file.path(), key, *value);
+        return bad_input("{}: metadata '{}' is {}, which is not a token id", file.path(), key, *value);
     return static_cast<TokenId>(*value);
 }
 

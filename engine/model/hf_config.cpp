@@ -66,7 +66,7 @@ Status read_heads(const JsonFile& file, ModelConfig& config) {
     // Qwen 3's class has its own default.
     const int fallback = config.architecture == "qwen3" ? 128 : config.hidden / config.heads;
     if (!head_dim && config.architecture != "qwen3" && config.hidden % config.heads != 0) {
-        return bad_input("{}: hidden_size {} is no multiple of {} heads", file.path(), config.hidden,
+        return bad_input("{}: hidden_size {} is not a multiple of {} heads", file.path(), config.hidden,
                          config.heads);
     }
     config.head_dim = head_dim.value_or(fallback);

@@ -149,7 +149,7 @@ Status read_splitting(const JsonFile& file, TokenizerSpec& spec) {
         const auto steps = split_steps(step);
         if (!steps) {
             return bad_input(
-                "{}: pre_tokenizer has the step '{}', which this version does not know (it knows Split, "
+                "{}: pre_tokenizer has the step '{}', which this version does not support (supported: Split, "
                 "Digits, "
                 "Punctuation and ByteLevel without a prefix space)",
                 file.path(), printable(step_name(step)));
@@ -167,7 +167,7 @@ Result<bool> recognise_normaliser(const JsonFile& file) {
     for (const Json& step : steps_of(file.find("normalizer"), "normalizers")) {
         const std::string name = step_name(step);
         if (name != "NFC") {
-            return bad_input("{}: normalizer is '{}', which this version does not know (it knows NFC)",
+            return bad_input("{}: normalizer is '{}', which this version does not support (supported: NFC)",
                              file.path(), printable(name));
         }
         composes = true;
@@ -186,9 +186,9 @@ Result<SpacePrefix> recognise_spaces(const JsonFile& file, TokenizerSpec& spec) 
     if (steps == " | Metaspace(\u2581, first)") return SpacePrefix::first_unless_there;
     if (steps == " | Metaspace(\u2581, never)") return SpacePrefix::never;
     return bad_input(
-        "{}: normalizer and pre_tokenizer are '{}', which this version does not know with byte_fallback (it "
-        "knows "
-        "those of Llama 2: Prepend and Replace, or Metaspace without split)",
+        "{}: normalizer and pre_tokenizer are '{}', which this version does not support with byte_fallback "
+        "(supported: "
+        "those of Llama 2, Prepend and Replace, or Metaspace without split)",
         file.path(), printable(steps));
 }
 
@@ -319,7 +319,7 @@ Status HfTokenizerReader::read_template(const Json& step) {
                                      : std::string();
         if (i != 0 || id_of(name) == no_token) {
             return bad_input(
-                "{}: the post_processor writes {} at place {} of a text, expected at most one "
+                "{}: the post_processor writes {} at position {} of a text, expected at most one "
                 "token in front",
                 file_.path(), printable_json(item), i);
         }
@@ -348,7 +348,7 @@ Status HfTokenizerReader::read() {
         if (type == "TemplateProcessing") {
             DS_TRY(read_template(step));
         } else if (type != "ByteLevel") {
-            return bad_input("{}: post_processor '{}' is not known to this version", file_.path(),
+            return bad_input("{}: post_processor '{}' is not supported by this version", file_.path(),
                              printable(step_name(step)));
         }
     }

@@ -171,7 +171,7 @@ Status HfWeights::add(const ModelTensor& wanted) {
                          stored);
     const TensorInfo& info = *place->info;
     if (info.shape != wanted.shape) {
-        return bad_input("{}: tensor '{}' has shape [{}], config.json asks for [{}]", place->file->path(),
+        return bad_input("{}: tensor '{}' has shape [{}], config.json requires [{}]", place->file->path(),
                          stored, fmt::join(info.shape, ", "), fmt::join(wanted.shape, ", "));
     }
     if (info.type != "F32" && info.type != "F16" && info.type != "BF16" && info.type != "F64") {
@@ -195,7 +195,7 @@ Status HfWeights::take(const HfConfig& hf) {
     }
     for (const std::string& name : stored_.names()) {
         if (used.find(name) == nullptr && !may_be_left(name, hf.config.tied_head)) {
-            return bad_input("{}: tensor '{}' is no part of a {} model as config.json describes it", folder_,
+            return bad_input("{}: tensor '{}' is not part of a {} model as config.json describes it", folder_,
                              printable(name), hf.config.architecture);
         }
     }

@@ -75,13 +75,13 @@ Result<std::optional<int>> JsonFile::count(const char* field, std::int64_t large
     if (value == nullptr) return std::optional<int>();
     if (!value->is_number_integer() || value->get<double>() < 1 ||
         value->get<double>() > static_cast<double>(largest))
-        return wrong(field, fmt::format("an integer of 1 to {}", largest));
+        return wrong(field, fmt::format("an integer from 1 to {}", largest));
     return std::optional<int>(value->get<int>());
 }
 
 Result<int> JsonFile::required_count(const char* field, std::int64_t largest) const {
     DS_ASSIGN(const auto value, count(field, largest));
-    if (!value) return wrong(field, fmt::format("an integer of 1 to {}", largest));
+    if (!value) return wrong(field, fmt::format("an integer from 1 to {}", largest));
     return *value;
 }
 

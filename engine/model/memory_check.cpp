@@ -33,7 +33,7 @@ Status check_memory(const ModelFile& file, kernels::Precision precision,
     if (!available || needed <= *available) return {};
     constexpr double gib = 1024.0 * 1024.0 * 1024.0;
     return failed(
-        "{}: the weights take {:.1f} GiB as {}, {:.1f} GiB of memory are available; choose a smaller "
+        "{}: the weights need {:.1f} GiB as {}, but {:.1f} GiB of memory are available; choose a smaller "
         "--precision "
         "or a smaller target",
         file.weights->path(), static_cast<double>(needed) / gib, kernels::to_text(precision),

@@ -84,7 +84,7 @@ class Pickle::Machine {
     /// Pops the top `count` values, in order; never past the latest mark.
     Result<std::vector<Index>> pop(std::size_t count) {
         const std::size_t floor = marks_.empty() ? 0 : marks_.back();
-        if (stack_.size() - floor < count) return damaged("an opcode lacks its operands");
+        if (stack_.size() - floor < count) return damaged("an opcode has too few operands");
         std::vector<Index> out(stack_.end() - static_cast<std::ptrdiff_t>(count), stack_.end());
         stack_.resize(stack_.size() - count);
         return out;
@@ -224,7 +224,7 @@ Status Pickle::Machine::push_group(Kind kind, std::vector<Index> items) {
 }
 
 Status Pickle::Machine::append(Kind kind, const std::vector<Index>& items) {
-    DS_ASSIGN(const Index group, top(kind, "values are added to what is no list or dictionary"));
+    DS_ASSIGN(const Index group, top(kind, "values are added to something other than a list or dictionary"));
     if (kind == Kind::dictionary && items.size() % 2 != 0) return damaged("a dictionary key has no value");
     auto& all = values_[group].items;
     all.insert(all.end(), items.begin(), items.end());
@@ -271,7 +271,7 @@ Status Pickle::Machine::step_group(std::uint8_t code) {
 
 Status Pickle::Machine::remember(std::optional<std::uint64_t> key) {
     if (!key) return truncated();
-    if (stack_.empty()) return damaged("there is no value to remember");
+    if (stack_.empty()) return damaged("an empty stack is written to the memo");
     memo_[*key] = stack_.back();
     return {};
 }
@@ -279,7 +279,7 @@ Status Pickle::Machine::remember(std::optional<std::uint64_t> key) {
 Status Pickle::Machine::recall(std::optional<std::uint64_t> key) {
     if (!key) return truncated();
     const auto found = memo_.find(*key);
-    if (found == memo_.end()) return damaged("a value is recalled that was never remembered");
+    if (found == memo_.end()) return damaged("an unknown memo entry is read");
     stack_.push_back(found->second);
     return {};
 }
@@ -312,8 +312,8 @@ Result<std::string> Pickle::Machine::line() {
 Status Pickle::Machine::push_callable(const std::string& name) {
     if (!is_known(name)) {
         return bad_input(
-            "{}: data.pkl makes a '{}', which is not read (only dictionaries of tensors are); save the "
-            "module's state_dict() as safetensors",
+            "{}: data.pkl creates a '{}', which is not supported (expected a dictionary of tensors); save "
+            "the module's state_dict() as safetensors",
             path_, printable(name));
     }
     stack_.push_back(make(Kind::callable));
@@ -365,7 +365,7 @@ Status Pickle::Machine::load_storage() {
     const std::vector<Index>& parts = values_[id].items;
     if (values_[id].kind != Kind::tuple || parts.size() < 3 || values_[parts[0]].text != "storage" ||
         values_[parts[1]].kind != Kind::callable || values_[parts[2]].kind != Kind::text) {
-        return damaged("a storage is not described as one");
+        return damaged("a storage has the wrong fields");
     }
     const std::string_view type = storage_type(values_[parts[1]].text);
     if (type.empty()) return damaged("a storage has no element type");
@@ -380,12 +380,12 @@ Status Pickle::Machine::load_storage() {
 Status Pickle::Machine::reduce_tensor(const std::vector<Index>& arguments) {
     if (arguments.size() < 4 || values_[arguments[0]].kind != Kind::storage ||
         values_[arguments[1]].kind != Kind::integer || values_[arguments[1]].integer < 0) {
-        return damaged("a tensor is not described as one");
+        return damaged("a tensor has the wrong fields");
     }
     auto shape = whole_numbers(arguments[2]);
     auto strides = whole_numbers(arguments[3]);
     if (!shape || !strides || shape->size() != strides->size())
-        return damaged("a tensor's shape and strides do not belong together");
+        return damaged("a tensor's shape and strides differ in length");
     Tensor tensor;
     tensor.storage = values_[arguments[0]].text;
     tensor.type = values_[arguments[0]].type;
@@ -401,7 +401,7 @@ Status Pickle::Machine::reduce_dictionary(const std::vector<Index>& arguments) {
     std::vector<Index> entries;
     if (!arguments.empty()) {
         for (const Index pair : values_[arguments[0]].items) {
-            if (values_[pair].items.size() != 2) return damaged("a dictionary entry is no pair");
+            if (values_[pair].items.size() != 2) return damaged("a dictionary entry is not a pair");
             const Index key = values_[pair].items[0], value = values_[pair].items[1];
             entries.push_back(key);
             entries.push_back(value);
@@ -413,7 +413,7 @@ Status Pickle::Machine::reduce_dictionary(const std::vector<Index>& arguments) {
 Status Pickle::Machine::reduce() {
     DS_ASSIGN(const auto call, pop(2));
     if (values_[call[0]].kind != Kind::callable || values_[call[1]].kind != Kind::tuple)
-        return damaged("what is called is no callable");
+        return damaged("a value that is not callable is called");
     const std::string_view name = values_[call[0]].text;
     const std::vector<Index>& arguments = values_[call[1]].items;
     if (name == ordered_dictionary) return reduce_dictionary(arguments);
@@ -425,7 +425,7 @@ Status Pickle::Machine::reduce() {
         return {};
     }
     if (name == torch_size) {
-        if (arguments.size() != 1) return damaged("a shape is not described as one");
+        if (arguments.size() != 1) return damaged("a shape has the wrong fields");
         stack_.push_back(arguments[0]);
         return {};
     }

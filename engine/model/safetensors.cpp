@@ -95,7 +95,7 @@ Status Safetensors::read_tensor(const std::string& name, const Json& value,
     if (!value.is_object() || !value.contains("dtype") || !value["dtype"].is_string() ||
         !value.contains("shape") || !value["shape"].is_array() || !value.contains("data_offsets") ||
         !value["data_offsets"].is_array() || value["data_offsets"].size() != 2) {
-        return bad_input("{}: tensor '{}' lacks a proper dtype, shape or data_offsets", path(), shown);
+        return bad_input("{}: tensor '{}' lacks a valid dtype, shape or data_offsets", path(), shown);
     }
     TensorInfo info{name, value["dtype"].get<std::string>(), {}, 0};
     const DataType* type = data_type(info.type);
@@ -106,14 +106,14 @@ Status Safetensors::read_tensor(const std::string& name, const Json& value,
     for (const Json& extent : value["shape"]) {
         const auto size = unsigned_of(extent);
         if (!size || *size > static_cast<std::uint64_t>(INT64_MAX))
-            return bad_input("{}: tensor '{}' has an impossible shape", path(), shown);
+            return bad_input("{}: tensor '{}' has an invalid shape", path(), shown);
         info.shape.push_back(static_cast<std::int64_t>(*size));
     }
     const std::optional<std::uint64_t> needed = tensor_bytes(*type, info.shape);
     const auto begin = unsigned_of(value["data_offsets"][0]);
     const auto end = unsigned_of(value["data_offsets"][1]);
     if (!needed || !begin || !end || *begin > *end)
-        return bad_input("{}: tensor '{}' has an impossible shape or data_offsets", path(), shown);
+        return bad_input("{}: tensor '{}' has an invalid shape or data_offsets", path(), shown);
     if (*end - *begin != *needed) {
         return bad_input("{}: tensor '{}' takes {} bytes by its shape and {} by its data_offsets", path(),
                          shown, *needed, *end - *begin);

@@ -85,7 +85,7 @@ Status fit_to_embedding(TokenizerSpec& spec, int rows) {
         if (spec.types[id] >= control && spec.types[id] <= unused) continue;
         return bad_input(
             "{}: the tokenizer has {} tokens, the embedding only {} rows, and token {} '{}' beyond them "
-            "is one that any text may hold",
+            "can occur in any text",
             spec.file, spec.tokens.size(), rows, id, printable(spec.tokens[id]));
     }
     std::erase_if(spec.eos, beyond);

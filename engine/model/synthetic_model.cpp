@@ -142,7 +142,7 @@ Result<int> layers_of(const Dimensions& model, const Spec& spec, std::string_vie
         std::from_chars(spec.layers->data(), spec.layers->data() + spec.layers->size(), layers);
     if (error != std::errc() || end != spec.layers->data() + spec.layers->size() || layers < 1 ||
         layers > model.layers)
-        return bad_input("{}: '{}' is no number of layers; use {}{}/1 to /{}", printable(std::string(text)),
+        return bad_input("{}: '{}' is not a layer count; use {}{}/1 to /{}", printable(std::string(text)),
                          printable(std::string(*spec.layers)), prefix, model.name, model.layers);
     return layers;
 }
@@ -193,7 +193,7 @@ Result<const Dimensions*> dimensions_of(const std::string& spec) {
         if (model.name == parts.name) return &model;
         known += (known.empty() ? "" : ", ") + std::string(model.name);
     }
-    return bad_input("{}: unknown synthetic target; known are {}", printable(spec), known);
+    return bad_input("{}: unknown synthetic target; choose one of {}", printable(spec), known);
 }
 
 }  // namespace

@@ -187,7 +187,7 @@ Status Target::Impl::load_weights(kernels::Exec& exec, const ProgressFn& progres
     if (progress)
         progress(config.layers / (config.layers + 1.0), fmt::format("{} the LM head", loader.doing()));
     DS_ASSIGN(lm_head, loader.next());
-    if (progress && loader.writing()) progress(1.0, "waiting for the disk to take the packed weights");
+    if (progress && loader.writing()) progress(1.0, "waiting for the packed weights to be on disk");
     load_report = loader.finish();
     if (kernels::Device* device = exec.device(); device != nullptr && !only_ends(config))
         DS_TRY(on_device.prepare(*device, shape, rope, layers, output_norm, lm_head));
@@ -251,7 +251,7 @@ Status Target::Impl::check(const ForwardRequest& request) const {
     }
     for (const int row : request.logit_rows) {
         if (row < 0 || row >= rows) {
-            return failed("target forward: logits asked for row {} of {}", row, rows);
+            return failed("target forward: logits requested for row {} of {}", row, rows);
         }
     }
     return {};
@@ -471,7 +471,7 @@ Result<std::uint64_t> Target::ask_trees(const TreesRequest& request, TreeStep& s
         const int committed = cache.length();
         if (tree.nodes > cache.free_slots() || committed + tree.levels >= config().context)
             return failed(
-                "target forward: a tree of {} nodes and {} levels does not fit behind {} of {} slots",
+                "target forward: a tree of {} nodes and {} levels does not fit after {} of {} slots",
                 tree.nodes, tree.levels, committed, cache.slots());
         for (int n = 0; n < tree.nodes; ++n)
             impl.batch.add_row(cache, committed + n, committed, committed, ancestors);

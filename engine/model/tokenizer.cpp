@@ -97,7 +97,7 @@ Status check_spec(const TokenizerSpec& spec) {
     if (spec.bos != no_token && (spec.bos < 0 || spec.bos >= count))
         return bad_input("{}: beginning-of-text id {} is outside the {} tokens", spec.file, spec.bos, count);
     if (spec.add_bos && spec.bos == no_token)
-        return bad_input("{}: text shall start with a beginning-of-text token, but the file names none",
+        return bad_input("{}: text must start with a beginning-of-text token, but the file names none",
                          spec.file);
     for (const AddedToken& token : spec.added) {
         if (token.id < 0 || token.id >= count)

@@ -41,7 +41,7 @@ Status TorchFile::find_prefix() {
         prefix_ = name.substr(0, name.size() - pickle.size());
         return {};
     }
-    return bad_input("{}: a zip archive without data.pkl, not a PyTorch checkpoint", path());
+    return bad_input("{}: is a zip archive without data.pkl, not a PyTorch checkpoint", path());
 }
 
 Status TorchFile::check_byte_order() const {
@@ -49,7 +49,7 @@ Status TorchFile::check_byte_order() const {
     if (order == nullptr) return {};
     const std::string_view text(reinterpret_cast<const char*>(order->data()), order->size());
     if (text == "little") return {};
-    return bad_input("{}: byteorder is '{}', only little-endian files are read", path(), printable(text));
+    return bad_input("{}: byteorder is '{}', expected little-endian", path(), printable(text));
 }
 
 /// Whether the strides are row-major; strides of extents of 1 are ignored.
@@ -71,7 +71,7 @@ Status TorchFile::take_tensor(const std::string& name, const Pickle::Tensor& ten
                          printable(tensor.storage), shown);
     if (!is_row_major(tensor)) {
         return bad_input(
-            "{}: tensor '{}' has strides [{}], only row-major ones are read; save it with "
+            "{}: tensor '{}' has strides [{}], but only row-major tensors are supported; save it with "
             ".contiguous()",
             path(), shown, fmt::join(tensor.strides, ", "));
     }

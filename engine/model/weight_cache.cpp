@@ -141,7 +141,7 @@ Result<WeightCacheOptions::When> weight_cache_from(std::string_view text) {
     if (text == "auto") return WeightCacheOptions::When::pays;
     if (text == "on") return WeightCacheOptions::When::always;
     if (text == "off") return WeightCacheOptions::When::off;
-    return bad_input("the weight cache is auto, on or off, found '{}'", text);
+    return bad_input("the weight cache must be auto, on or off, found '{}'", text);
 }
 
 std::string source_identity(const WeightSource& source) {
@@ -215,7 +215,7 @@ Status WeightCacheReader::read_header(const std::string& identity, kernels::Prec
         const std::uint64_t data = sizeof length + length;
         if (!kind || !n || !k || !layout || !sum || *n > INT32_MAX || *k > INT32_MAX ||
             *layout > UINT32_MAX || begin > end || end > bytes_ - data)
-            return failed("its header is damaged, or it was cut off");
+            return failed("its header is damaged or the file is truncated");
         entries_.push_back({name,
                             {*kind, static_cast<int>(*n), static_cast<int>(*k),
                              static_cast<std::uint32_t>(*layout), data + begin, end - begin, *sum}});
@@ -235,7 +235,7 @@ Result<kernels::Matrix> WeightCacheReader::read(kernels::Exec& exec, const std::
     std::span<std::byte> bytes;
     kernels::Matrix matrix = kernels::unfilled_matrix({entry.precision, n, k, entry.layout}, &bytes);
     if (matrix.empty() || bytes.size() != entry.bytes)
-        return failed("{}: matrix '{}' is packed in another way than this version packs", path_, name);
+        return failed("{}: matrix '{}' is packed in a layout of another version", path_, name);
     ::posix_fadvise(file_, static_cast<off_t>(entry.offset),
                     static_cast<off_t>(entry.bytes + (std::uint64_t{64} << 20)), POSIX_FADV_WILLNEED);
     std::atomic<bool> whole{true};
@@ -264,7 +264,7 @@ std::unique_ptr<WeightCacheWriter> WeightCacheWriter::create(const std::string& 
     const std::uint64_t free = std::uint64_t{disk.f_bavail} * disk.f_frsize;
     if (free < bytes + bytes / 16 + room_to_leave) {
         why_not =
-            fmt::format("{}: {:.1f} GB are free, {:.1f} GB and 1 GB to spare are needed", folder.string(),
+            fmt::format("{}: {:.1f} GB are free, {:.1f} GB and 1 GB of reserve are needed", folder.string(),
                         static_cast<double>(free) / 1e9, static_cast<double>(bytes) / 1e9);
         return nullptr;
     }

@@ -95,7 +95,7 @@ void WeightLoader::open_cache(const WeightCacheOptions& cache) {
             report_.cache = place;
             return;
         }
-        report_.said.push_back("packed weights are not kept: " + why_not);
+        report_.said.push_back("packed weights are not cached: " + why_not);
     }
 }
 
@@ -180,7 +180,7 @@ Result<kernels::Matrix> WeightLoader::next() {
             return kept;
         }
         // The matrices read so far passed their checks; the rest is packed from the model's files.
-        report_.said.push_back(kept.error().message + "; it was removed and will be written anew");
+        report_.said.push_back(kept.error().message + "; it was removed and will be rewritten");
         std::error_code ignored;
         fs::remove(report_.cache, ignored);
         report_.cache.clear();

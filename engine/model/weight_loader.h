@@ -46,7 +46,7 @@ class WeightLoader {
     bool writing() const { return writer_ != nullptr; }
     /// The activity of next(), for a progress line.
     const char* doing() const {
-        return reader_ != nullptr ? "reading" : writing() ? "packing and keeping" : "packing";
+        return reader_ != nullptr ? "reading" : writing() ? "packing and caching" : "packing";
     }
 
   private:

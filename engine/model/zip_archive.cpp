@@ -132,7 +132,7 @@ Result<ZipArchive> ZipArchive::open(const MappedFile& file) {
             return bad_input("{}: the archive's directory is damaged at member {}", file.path(), i + 1);
         if (member->name.ends_with('/')) continue;
         if (member->method != 0 || member->stored != member->size) {
-            return bad_input("{}: member '{}' is compressed; torch.save stores its members as they are",
+            return bad_input("{}: member '{}' is compressed; torch.save stores members uncompressed",
                              file.path(), printable(member->name));
         }
         const auto data = content(bytes, *member);

@@ -128,7 +128,7 @@ Value map(const Value& subject, const Arguments& arguments) {
         return out;
     }
     const Value name = arguments.get(0, "filter");
-    if (!name.is_text()) fail("map wants an attribute or the name of a filter");
+    if (!name.is_text()) fail("map expects an attribute or the name of a filter");
     Arguments rest = arguments;
     rest.places.erase(rest.places.begin());
     for (const Value& item : subject.truth() ? items_of(subject) : List{})
@@ -438,12 +438,12 @@ const std::unordered_map<std::string_view, Test>& test_table() {
 
 Value apply_filter(std::string_view name, const Value& subject, const Arguments& arguments) {
     const auto found = filter_table().find(name);
-    if (found == filter_table().end()) fail("filter '", name, "' is not known to this version");
+    if (found == filter_table().end()) fail("filter '", name, "' is not supported by this version");
     return found->second(subject, arguments);
 }
 bool apply_test(std::string_view name, const Value& subject, const Arguments& arguments) {
     const auto found = test_table().find(name);
-    if (found == test_table().end()) fail("test '", name, "' is not known to this version");
+    if (found == test_table().end()) fail("test '", name, "' is not supported by this version");
     return found->second(subject, arguments);
 }
 

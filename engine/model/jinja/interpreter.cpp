@@ -53,7 +53,7 @@ class Interpreter {
       public:
         Step(Interpreter& interpreter, int line) : interpreter_(interpreter) {
             interpreter_.line_ = line;
-            if (++interpreter_.steps_ > most_steps) fail(interpreter_.where(), "the template does not end");
+            if (++interpreter_.steps_ > most_steps) fail(interpreter_.where(), "the template runs for too long");
             if (++interpreter_.depth_ > deepest_walk) fail(interpreter_.where(), "nested too deeply");
         }
         ~Step() { --interpreter_.depth_; }
@@ -155,7 +155,7 @@ void Interpreter::assign(const std::vector<std::string>& targets, const Value& v
     }
     const List items = items_of(value);
     if (items.size() != targets.size())
-        fail(where(), std::to_string(items.size()), " values are given to ", std::to_string(targets.size()),
+        fail(where(), std::to_string(items.size()), " values are assigned to ", std::to_string(targets.size()),
              " names");
     for (std::size_t i = 0; i < items.size(); ++i) scope->values[targets[i]] = items[i];
 }
@@ -165,7 +165,7 @@ void Interpreter::set(const Statement& statement, const ScopePtr& scope) {
     if (statement.text.empty()) return assign(statement.targets, value, scope);
     const Value* space = scope->find(statement.targets[0]);
     if (space == nullptr || !space->is_dict() || !space->dict().is_namespace)
-        fail(where(), "'", statement.targets[0], "' is no namespace");
+        fail(where(), "'", statement.targets[0], "' is not a namespace");
     space->dict().set(statement.text, std::move(value));
 }
 
@@ -222,7 +222,7 @@ void Interpreter::macro(const Statement& statement, const ScopePtr& scope) {
             inner->values[name] = std::move(value);
         }
         if (given.places.size() > statement.targets.size())
-            fail(where(), "macro '", statement.text, "' is given too many arguments");
+            fail(where(), "macro '", statement.text, "' has too many arguments");
         std::string out;
         execute(statement.body, inner, out);
         return Value(std::move(out));
@@ -303,7 +303,7 @@ Value Interpreter::call(const Expression& expression, const ScopePtr& scope) {
     if (!function.is_function()) {
         const bool named = callee.kind == Kind::name || callee.kind == Kind::attribute;
         fail("'", named ? callee.text : std::string(function.type()),
-             "' is not a function known to this version");
+             "' is not a function supported by this version");
     }
     return function.function()(arguments(expression, scope));
 }

@@ -182,7 +182,7 @@ class Lexer {
             }
         }
         if (std::string_view("+-*/%~<>=.,:|()[]{}").find(c) == std::string_view::npos)
-            fail(where(), "'", std::string(1, c), "' is no part of an expression");
+            fail(where(), "'", std::string(1, c), "' is not allowed in an expression");
         if (c == '(' || c == '[' || c == '{') ++open;
         if (c == ')' || c == ']' || c == '}') --open;
         push(Token::Kind::symbol, std::string(1, c));
@@ -218,7 +218,7 @@ class Lexer {
             else
                 out += rest[i];
         }
-        if (i >= rest.size()) fail(where(), "a text literal is not closed");
+        if (i >= rest.size()) fail(where(), "a string literal is not closed");
         push(Token::Kind::text, std::move(out));
         advance(i + 1);
     }

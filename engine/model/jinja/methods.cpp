@@ -29,7 +29,7 @@ const std::string& text_argument(const Arguments& arguments, std::size_t place, 
     }
     if (place < arguments.places.size())
         fail("argument ", std::to_string(place + 1), " is ", arguments.places[place].type(),
-             ", expected a text");
+             ", expected a string");
     fail("argument '", name, "' is missing");
 }
 
@@ -77,7 +77,7 @@ List split(const std::string& text, const Arguments& arguments, bool from_right)
         }
         return out;
     }
-    if (!separator.is_text() || separator.text().empty()) fail("split: the separator is empty or no text");
+    if (!separator.is_text() || separator.text().empty()) fail("split: the separator is empty or not a string");
     const std::string& mark = separator.text();
     std::vector<std::size_t> cuts;
     if (from_right) {
@@ -118,7 +118,7 @@ List lines(const std::string& text, bool keep_ends) {
 bool edge(const std::string& text, const Arguments& arguments, bool start) {
     const Value given = arguments.get(0, "prefix");
     for (const Value& item : given.is_list() ? given.list() : List{given}) {
-        if (!item.is_text()) fail("startswith and endswith want a text");
+        if (!item.is_text()) fail("startswith and endswith expect a string");
         if (start ? text.starts_with(item.text()) : text.ends_with(item.text())) return true;
     }
     return false;
@@ -128,7 +128,7 @@ std::string joined(const std::string& between, const Value& items) {
     std::string out;
     bool first = true;
     for (const Value& item : items_of(items)) {
-        if (!item.is_text()) fail("join: ", item.type(), " is no text");
+        if (!item.is_text()) fail("join: ", item.type(), " is not a string");
         if (!std::exchange(first, false)) out += between;
         out += item.text();
         check_length(out.size());
@@ -149,7 +149,7 @@ std::string formatted(const std::string& text, const Arguments& arguments) {
             continue;
         }
         const std::size_t end = text.find('}', i);
-        if (c == '}' || end == std::string::npos) fail("format: a brace stands alone");
+        if (c == '}' || end == std::string::npos) fail("format: unmatched brace");
         const std::string field = text.substr(i + 1, end - i - 1);
         if (field.find_first_of(":!.[") != std::string::npos)
             fail("format: '{", field, "}' is not supported by this version");
@@ -158,7 +158,7 @@ std::string formatted(const std::string& text, const Arguments& arguments) {
                                   : digits      ? std::stoul(field)
                                                 : arguments.places.size();
         const Value value = arguments.get(place, field);
-        if (value.is_undefined()) fail("format: nothing is given for '{", field, "}'");
+        if (value.is_undefined()) fail("format: no argument for '{", field, "}'");
         out += value.to_text();
         check_length(out.size());
         i = end;
@@ -303,7 +303,7 @@ Value dictionary(const Arguments& arguments, bool is_namespace) {
     Dict out;
     out.is_namespace = is_namespace;
     for (const Value& given : arguments.places) {
-        if (!given.is_dict()) fail("dict and namespace want mappings or name=value");
+        if (!given.is_dict()) fail("dict and namespace expect mappings or name=value");
         for (const auto& [key, value] : given.dict().entries) out.set(key, value);
     }
     for (const auto& [name, value] : arguments.names) out.set(name, value);
@@ -327,14 +327,14 @@ Value date_text(const Arguments& arguments) {
 }  // namespace
 
 void check_length(std::size_t length) {
-    if (length > longest_text) fail("a text grows longer than 64 MiB");
+    if (length > longest_text) fail("a string is longer than 64 MiB");
 }
 
 std::string stripped(std::string_view text, const Value& characters, Side side) {
     std::vector<std::string> wanted;
     const bool spaces = characters.is_undefined() || characters.is_none();
     if (!spaces) {
-        if (!characters.is_text()) fail("strip wants a text of characters");
+        if (!characters.is_text()) fail("strip expects a string of characters");
         for (const Value& item : items_of(characters)) wanted.push_back(item.text());
     }
     const std::vector<std::size_t> at = character_offsets(text);
@@ -351,7 +351,7 @@ std::string stripped(std::string_view text, const Value& characters, Side side) 
 }
 
 std::string replaced(std::string_view text, std::string_view from, std::string_view to, std::int64_t most) {
-    if (from.empty()) fail("replace: there is nothing to look for");
+    if (from.empty()) fail("replace: the string to replace is empty");
     std::string out;
     std::size_t at = 0;
     for (std::size_t hit = text.find(from); hit != std::string_view::npos && most-- != 0;
@@ -396,7 +396,7 @@ Value attribute_of(const Value& subject, std::string_view name) {
 }
 
 Value slice_of(const Value& subject, const Value& from, const Value& to, const Value& step) {
-    if (!subject.is_list() && !subject.is_text()) fail(subject.type(), " cannot be cut");
+    if (!subject.is_list() && !subject.is_text()) fail(subject.type(), " cannot be sliced");
     const List items = items_of(subject);
     const auto size = static_cast<std::int64_t>(items.size());
     const auto given = [](const Value& bound) { return !bound.is_undefined() && !bound.is_none(); };
@@ -427,7 +427,7 @@ Value function_called(std::string_view name) {
     if (name == "dict") return Function([](const Arguments& a) { return dictionary(a, false); });
     if (name == "raise_exception") {
         return Function(
-            [](const Arguments& a) -> Value { fail("the template says: ", a.get(0, "message").to_text()); });
+            [](const Arguments& a) -> Value { fail("the template raised: ", a.get(0, "message").to_text()); });
     }
     if (name == "strftime_now") return Function(date_text);
     return {};

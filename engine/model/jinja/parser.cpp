@@ -452,7 +452,7 @@ Statement Parser::statement() {
         out.body = block({"endfilter"});
         end_block("endfilter");
     } else {
-        wrong("the tag is not known to this version");
+        wrong("the tag is not supported by this version");
     }
     out.line = line;
     return out;

@@ -166,7 +166,7 @@ const Value* Dict::find(const Value& key) const {
 }
 
 void Dict::set(const Value& key, Value value) {
-    if (!key.is_text() && !key.is_number()) fail(key.type(), " is no key of a mapping");
+    if (!key.is_text() && !key.is_number()) fail(key.type(), " cannot be a key of a mapping");
     for (auto& [name, held] : entries) {
         if (!equal(name, key)) continue;
         held = std::move(value);
@@ -218,7 +218,7 @@ std::string Value::to_source() const {
 
 std::string_view Value::type() const {
     constexpr std::string_view names[] = {"undefined", "none",   "a boolean", "an integer", "a number",
-                                          "a text",    "a list", "a mapping", "a function"};
+                                          "a string",  "a list", "a mapping", "a function"};
     return names[held_.index()];
 }
 
@@ -250,12 +250,12 @@ bool equal(const Value& a, const Value& b) {
 bool less(const Value& a, const Value& b) {
     if (a.is_number() && b.is_number()) return a.number() < b.number();
     if (a.is_text() && b.is_text()) return a.text() < b.text();
-    fail(a.type(), " and ", b.type(), " cannot be put in order");
+    fail(a.type(), " and ", b.type(), " cannot be compared");
 }
 
 bool contains(const Value& container, const Value& item) {
     if (container.is_text()) {
-        if (!item.is_text()) fail(item.type(), " is looked for in a text");
+        if (!item.is_text()) fail(item.type(), " is searched in a string");
         return container.text().find(item.text()) != std::string::npos;
     }
     if (container.is_dict()) return container.dict().find(item) != nullptr;
@@ -277,7 +277,7 @@ List items_of(const Value& value) {
             out.emplace_back(value.text().substr(at[i], at[i + 1] - at[i]));
         return out;
     }
-    fail(value.type(), " cannot be gone through");
+    fail(value.type(), " is not iterable");
 }
 
 std::vector<std::size_t> character_offsets(std::string_view text) {

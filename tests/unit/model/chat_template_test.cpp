@@ -56,9 +56,9 @@ TEST(ChatTemplate, WhatCannotBeUsedIsNamedWithItsLine) {
     };
     EXPECT_THAT(
         refused("a\n{% include 'x' %}"),
-        HasSubstr("m.gguf: the chat template cannot be used (line 2: the tag is not known to this version at "
+        HasSubstr("m.gguf: the chat template cannot be used (line 2: the tag is not supported by this version at "
                   "'include'); use --raw"));
-    EXPECT_THAT(refused("{{ messages | strange }}"), HasSubstr("filter 'strange' is not known"));
+    EXPECT_THAT(refused("{{ messages | strange }}"), HasSubstr("filter 'strange' is not supported"));
     EXPECT_THAT(refused("\n\n{{ strange() }}"), HasSubstr("line 3: 'strange' is not a function"));
     EXPECT_THAT(refused("{% for m in messages %}"), HasSubstr("expected {% endfor %}"));
     EXPECT_THAT(refused("{{ messages[0].content.x.y }}"), HasSubstr("'x' is undefined"));
@@ -72,7 +72,7 @@ TEST(ChatTemplate, WhatTheTemplateRaisesIsAnErrorOfTheMessages) {
     const auto written = chat->render(conversation);
     ASSERT_FALSE(written.ok());
     EXPECT_EQ(written.error().kind, ErrorKind::bad_input);
-    EXPECT_THAT(written.error().message, HasSubstr("the template says: one turn only"));
+    EXPECT_THAT(written.error().message, HasSubstr("the template raised: one turn only"));
 }
 
 TEST(ChatTemplate, ATemplateThatDoesNotEndIsStopped) {

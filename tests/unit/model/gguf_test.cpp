@@ -172,14 +172,14 @@ TEST(Gguf, UnsupportedArchitectureAndTypesAreNamed) {
     EXPECT_THAT(open_changed([](GgufWriter& file) {
                     file.change_tensor("output.weight", {283, 32}, 12);
                 }),
-                HasSubstr("rows of 32 elements, which is no multiple of Q4_K's block of 256"));
+                HasSubstr("rows of 32 elements, which is not a multiple of Q4_K's block of 256"));
 }
 
 TEST(Gguf, ShapesAreCheckedAgainstTheMetadata) {
     EXPECT_THAT(open_changed([](GgufWriter& file) {
                     file.change_tensor("blk.0.ffn_up.weight", {16, 32}, 0);
                 }),
-                HasSubstr("tensor 'blk.0.ffn_up.weight' has shape [16, 32], the metadata asks for [32, 32]"));
+                HasSubstr("tensor 'blk.0.ffn_up.weight' has shape [16, 32], the metadata requires [32, 32]"));
     EXPECT_THAT(open_changed([](GgufWriter& file) { file.remove_tensor("blk.0.attn_v.weight"); }),
                 HasSubstr("tensor 'blk.0.attn_v.weight' is missing"));
     EXPECT_THAT(open_changed([](GgufWriter& file) { file.remove_tensor("token_embd.weight"); }),
@@ -187,16 +187,16 @@ TEST(Gguf, ShapesAreCheckedAgainstTheMetadata) {
     EXPECT_THAT(open_changed([](GgufWriter& file) {
                     file.add_tensor("blk.0.attn_q.bias", {32}, 0, std::string(128, '\0'));
                 }),
-                HasSubstr("tensor 'blk.0.attn_q.bias' is no part of the models this version runs"));
+                HasSubstr("tensor 'blk.0.attn_q.bias' is not part of a model that this version supports"));
     const auto impossible = [](const std::vector<std::int64_t>& shape) {
         return open_changed([&](GgufWriter& file) { file.change_tensor("output.weight", shape, 0); });
     };
     EXPECT_THAT(impossible({1, 1, 1, 1, 32}), HasSubstr("has 5 dimensions, expected 1 to 4"));
     EXPECT_THAT(impossible({}), HasSubstr("has 0 dimensions"));
-    EXPECT_THAT(impossible({0, 32}), HasSubstr("impossible"));
-    EXPECT_THAT(impossible({-1, 32}), HasSubstr("impossible"));
+    EXPECT_THAT(impossible({0, 32}), HasSubstr("invalid"));
+    EXPECT_THAT(impossible({-1, 32}), HasSubstr("invalid"));
     const std::int64_t large = std::int64_t{1} << 31;
-    EXPECT_THAT(impossible({large, large, 32}), HasSubstr("larger than any file can be"));
+    EXPECT_THAT(impossible({large, large, 32}), HasSubstr("too large for any file"));
     EXPECT_THAT(impossible({large, 32}), HasSubstr("truncated"));
 }
 
@@ -242,7 +242,7 @@ TEST(Gguf, IntegersOfAnyWidthAndEvenListsAreRead) {
     EXPECT_THAT(with_heads(9, list + raw_bytes<std::int32_t>(3)), HasSubstr("differs between layers"));
     EXPECT_THAT(with_heads(9, raw_bytes<std::uint32_t>(5) + raw_bytes<std::uint64_t>(0)),
                 HasSubstr("is an array of 0 i32"));
-    EXPECT_THAT(with_heads(10, raw_bytes(~std::uint64_t{0})), HasSubstr("larger than any sensible value"));
+    EXPECT_THAT(with_heads(10, raw_bytes(~std::uint64_t{0})), HasSubstr("is out of range"));
     EXPECT_THAT(with_heads(13, ""), HasSubstr("unknown value type 13"));
     EXPECT_THAT(with_heads(9, raw_bytes<std::uint32_t>(9) + raw_bytes<std::uint64_t>(0)),
                 HasSubstr("array of arrays"));
@@ -274,7 +274,7 @@ TEST(Gguf, TokenizerMetadataIsChecked) {
                     file.add("tokenizer.ggml.merges", std::vector<std::string>{});
                 }),
                 HasSubstr("the tokenizer has 300 tokens, the embedding only 283 rows, and token 283 't283' "
-                          "beyond them is one"));
+                          "beyond them can occur"));
 }
 
 TEST(Gguf, AnUnknownChatTemplateDoesNotKeepAModelFromOpening) {

@@ -173,16 +173,16 @@ TEST(HfFolder, MissingFilesAreNamed) {
 
 TEST(HfFolder, TensorsAreCheckedAgainstTheConfig) {
     EXPECT_THAT(with_config("qwen2", "intermediate_size", 96),
-                HasSubstr("tensor 'model.layers.0.mlp.gate_proj.weight' has shape [80, 48], config.json asks "
-                          "for [96, 48]"));
+                HasSubstr("tensor 'model.layers.0.mlp.gate_proj.weight' has shape [80, 48], config.json requires "
+                          "[96, 48]"));
     EXPECT_THAT(with_config("qwen2", "vocab_size", 300),
                 HasSubstr("tensor 'model.embed_tokens.weight' has shape [312, 48]"));
     EXPECT_THAT(with_config("qwen2", "num_hidden_layers", 3),
                 HasSubstr("tensor 'model.layers.2.input_layernorm.weight' is missing"));
     EXPECT_THAT(with_config("qwen2", "num_hidden_layers", 1),
-                HasSubstr("is no part of a qwen2 model as config.json describes it"));
+                HasSubstr("is not part of a qwen2 model as config.json describes it"));
     EXPECT_THAT(with_config("qwen2", "architectures", {"LlamaForCausalLM"}),
-                HasSubstr("tensor 'model.layers.0.self_attn.k_proj.bias' is no part of a llama model"));
+                HasSubstr("tensor 'model.layers.0.self_attn.k_proj.bias' is not part of a llama model"));
     EXPECT_THAT(with_config("qwen3", "tie_word_embeddings", false),
                 HasSubstr("tensor 'lm_head.weight' is missing"));
     // Untied weights that the config ties are a copy; the embedding counts.
@@ -242,7 +242,7 @@ TEST(HfFolder, AddedTokensMayGoBeyondTheEmbeddingWhereTextNeedNotHoldThem) {
 
 TEST(HfFolder, ImpossibleConfigsAreRefused) {
     EXPECT_THAT(with_config("llama", "hidden_size", 0),
-                HasSubstr("hidden_size is 0, expected an integer of 1"));
+                HasSubstr("hidden_size is 0, expected an integer from 1"));
     EXPECT_THAT(with_config("llama", "hidden_size", 1e300), HasSubstr("hidden_size is 1e+300"));
     EXPECT_THAT(with_config("llama", "hidden_size", "64"), HasSubstr("hidden_size is \"64\""));
     EXPECT_THAT(with_config("llama", "num_hidden_layers", std::int64_t{1} << 60),
@@ -282,15 +282,15 @@ TEST(HfFolder, TokenizersThatAreNotKnownAreNamed) {
     EXPECT_THAT(change([](Json& json) {
                     json["normalizer"] = {{"type", "Lowercase"}};
                 }),
-                HasSubstr("normalizer is 'Lowercase', which this version does not know (it knows NFC)"));
+                HasSubstr("normalizer is 'Lowercase', which this version does not support (supported: NFC)"));
     EXPECT_THAT(change([](Json& json) {
                     json["post_processor"] = {{"type", "BertProcessing"}};
                 }),
-                HasSubstr("post_processor 'BertProcessing' is not known"));
+                HasSubstr("post_processor 'BertProcessing' is not supported"));
     EXPECT_THAT(change([](Json& json) { json["model"]["type"] = "Unigram"; }),
                 HasSubstr("model.type is \"Unigram\", expected BPE"));
     EXPECT_THAT(change([](Json& json) { json["model"]["byte_fallback"] = true; }),
-                HasSubstr("which this version does not know with byte_fallback"));
+                HasSubstr("which this version does not support with byte_fallback"));
     EXPECT_THAT(with("llama", "tokenizer.json",
                      [](Json& json) {
                          json["post_processor"]["single"].push_back(
@@ -331,7 +331,7 @@ TEST(HfFolder, ATemplateThatCannotBeUsedLeavesRawText) {
     const auto opened = open_model_file(copy.path());
     ASSERT_TRUE(opened.ok()) << opened.error().message;
     EXPECT_TRUE(opened->chat.is_raw());
-    EXPECT_THAT(opened->chat.problem(), HasSubstr("filter 'strange' is not known"));
+    EXPECT_THAT(opened->chat.problem(), HasSubstr("filter 'strange' is not supported"));
 }
 
 TEST(HfFolder, ADownloadCachesFolderIsNamedAfterItsModel) {
