@@ -11,8 +11,8 @@
 #include "engine/model/target.h"
 #include "tests/support/demo_model.h"
 
-/// The demo target and drafter against float64 in numpy (tests/golden/engine, tools/make_logits_golden.py),
-/// along the greedy text of an independent torch implementation.
+/// Compares the demo target and drafter with float64 numpy results (tests/golden/engine,
+/// tools/make_logits_golden.py) along the greedy text of an independent torch implementation.
 namespace draftscope {
 namespace {
 
@@ -70,7 +70,7 @@ class DemoLogits : public ::testing::Test {
         target_ = std::move(loaded).value();
     }
 
-    /// All rows of `text`; logits of `wanted`.
+    /// Runs all rows of `text`; returns the logits of the rows `wanted`.
     void run(const Text& text, const std::vector<int>& wanted) {
         const auto aux = golden_["aux_layers"].get<std::vector<int>>();
         KvCache cache = target_->make_cache(static_cast<int>(text.tokens.size()));
@@ -84,8 +84,8 @@ class DemoLogits : public ::testing::Test {
         return {out_.logits.data() + row * vocab, vocab};
     }
 
-    /// Difference of the log-probs of each row's best tokens, and hidden and aux features within
-    /// `feature_tolerance` (relative above 1; infinity = not compared).
+    /// Returns the difference of the log-probs of each row's best tokens. Checks hidden and aux features
+    /// within `feature_tolerance` (relative above 1; infinity = not compared).
     Error compare_rows(double feature_tolerance);
     void compare_text(double clear_margin, double at_least);
 
@@ -130,7 +130,7 @@ Error DemoLogits::compare_rows(double feature_tolerance) {
     return error;
 }
 
-/// Teacher-forced: with every earlier token equal, the argmax at each position is the next greedy token.
+/// Teacher-forced: given the reference prefix, the argmax at each position is the next greedy token.
 void DemoLogits::compare_text(double clear_margin, double at_least) {
     int clear = 0, all = 0;
     for (std::size_t ordinal = 0; ordinal < 3; ++ordinal) {
@@ -156,7 +156,7 @@ void DemoLogits::compare_text(double clear_margin, double at_least) {
     EXPECT_GE(clear, at_least * all) << "of " << all;
 }
 
-// Margins of compare_text are twice the largest error: a top-1 lead above that cannot turn over.
+// compare_text() margins are twice the largest error: no error can reverse a larger top-1 lead.
 TEST_F(DemoLogits, TargetInF32) {
     load(Precision::f32);
     const Error error = compare_rows(1e-3);
@@ -164,7 +164,7 @@ TEST_F(DemoLogits, TargetInF32) {
     compare_text(1e-3, 0.95);
 }
 
-// bf16 keeps 8 bits of each weight and of each activation; 30 layers add up their rounding.
+// bf16 keeps 8 bits of each weight and activation; rounding errors of 30 layers accumulate.
 TEST_F(DemoLogits, TargetInBf16) {
     load(Precision::bf16);
     const Error error = compare_rows(INFINITY);
@@ -173,8 +173,8 @@ TEST_F(DemoLogits, TargetInBf16) {
     compare_text(0.6, 0.6);
 }
 
-// int8 has 127 steps for the largest of 64 neighbours, in weights and activations alike: coarser than bf16
-// wherever one dimension of the residual stream towers over the others, as it does in this model.
+// int8 has 127 steps for the largest of 64 neighbours, in weights and activations. It is coarser than bf16 if
+// one dimension of the residual stream is much larger than the others, as in this model.
 TEST_F(DemoLogits, TargetInInt8) {
     load(Precision::int8);
     const Error error = compare_rows(INFINITY);
@@ -183,7 +183,7 @@ TEST_F(DemoLogits, TargetInInt8) {
     compare_text(2.0, 0.4);
 }
 
-/// One text under EAGLE-2 with the full head, fed slot by slot as a decode loop would.
+/// One text with EAGLE-2 and the full head, fed slot by slot as in a decode loop.
 class Drafting {
   public:
     Drafting(DraftContext context, Drafter& drafter, const Text& text, Rows<const float> hidden)
@@ -193,7 +193,7 @@ class Drafting {
           hidden_(hidden),
           state_(drafter.make_state(static_cast<int>(text.tokens.size()))) {}
 
-    /// Takes in slots up to `committed` and drafts behind them.
+    /// Processes the slots up to `committed` and drafts from there.
     DraftTree tree_at(int committed, const TreeSpec& spec) {
         DraftJob job;
         job.tokens = {text_.tokens.data(), static_cast<std::size_t>(committed) + 1};
@@ -252,13 +252,13 @@ void DemoEagle2::compare_slots(const Json& prompt, const Text& text) {
     Drafting drafts = drafting(text);
     for (const Json& slot : prompt["slots"]) {
         const int top = static_cast<int>(slot["ids"].size());
-        // One level of `top` candidates: their log-probs are the slot's logits less its logsumexp.
+        // With one level of `top` candidates, their log-probs are the slot's logits minus its logsumexp.
         const DraftTree tree = drafts.tree_at(slot["position"].get<int>() + 1, {0, top, top + 1});
         ASSERT_EQ(tree.size(), top + 1);
         for (std::size_t i = 0; i < slot["ids"].size(); ++i) {
             const auto node =
                 std::find(tree.tokens.begin() + 1, tree.tokens.end(), slot["ids"][i].get<TokenId>());
-            // Only the last places may have gone to a token of nearly equal logit.
+            // Only the last ranks may differ, between tokens of nearly equal logits.
             if (node == tree.tokens.end() && i + 2 >= slot["ids"].size()) continue;
             ASSERT_NE(node, tree.tokens.end()) << "slot " << slot["position"] << " place " << i;
             EXPECT_NEAR(tree.logprobs[static_cast<std::size_t>(node - tree.tokens.begin())],

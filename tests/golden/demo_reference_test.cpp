@@ -6,14 +6,14 @@
 #include "tests/support/demo_model.h"
 #include "tests/unit/engine/demo_rig.h"
 
-/// Whole decodes of the demo against an independent torch implementation: text token by token, rounds prompt
-/// by prompt (tests/golden/engine/demo_reference.json).
+/// Compares complete decodes of the demo with an independent torch implementation: the tokens of each text
+/// and the rounds of each prompt (tests/golden/engine/demo_reference.json).
 namespace draftscope::testing {
 namespace {
 
 using Json = nlohmann::json;
 
-/// Of ten; all ten agree, but take minutes in f32.
+/// Number of prompts tested, of ten. All ten agree but take minutes in f32.
 constexpr std::size_t prompts = 2;
 
 TEST(DemoReference, TextAndRounds) {

@@ -10,8 +10,8 @@
 #include "engine/heads/head.h"
 #include "tests/support/scratch_folder.h"
 
-/// Small random drafters in every published layout against what torch drafts with them
-/// (tests/golden/drafters, tools/make_drafter_golden.py).
+/// Compares small random drafters in every published layout with torch (tests/golden/drafters,
+/// tools/make_drafter_golden.py).
 namespace draftscope {
 namespace {
 
@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 
 const std::string golden_folder = std::string(DS_SOURCE_DIR) + "/tests/golden/drafters";
 
-/// As in tools/make_drafter_golden.py.
+/// Equal to the values in tools/make_drafter_golden.py.
 float feature(std::uint32_t seed, std::uint32_t row, std::uint32_t column) {
     std::uint32_t x = row * 7919u + column * 104729u + seed * 15485863u;
     x = (x ^ x >> 15) * 0x2c1b3c6du;
@@ -28,7 +28,7 @@ float feature(std::uint32_t seed, std::uint32_t row, std::uint32_t column) {
     return static_cast<float>(static_cast<int>(x >> 16 & 0xff) - 128) / 64.0f;
 }
 
-/// The full head; notes the rows it is given and what it is told before each level.
+/// The full head; records its input rows and the calls before each level.
 class SpyHead final : public Head {
   public:
     explicit SpyHead(std::unique_ptr<Head> full) : full_(std::move(full)) {}
@@ -92,7 +92,7 @@ class GoldenDrafters : public ::testing::Test {
         DraftTree tree;
         SpyHead* spy = nullptr;
     };
-    /// The rounds of `golden`, drafted; `spies_` keeps what their heads saw (none for drafters without one).
+    /// Drafts the rounds of `golden`; `spies_` records the head's inputs (empty for drafters without a head).
     std::vector<Round> draft(Drafter& drafter, const Json& golden);
     void expect_golden(const std::string& spec, const std::string& name);
 
@@ -166,7 +166,8 @@ void GoldenDrafters::expect_golden(const std::string& spec, const std::string& n
         const Json& expected = golden_[name]["rounds"][r];
         EXPECT_EQ(rounds[r].tree.tokens, expected["tokens"].get<std::vector<TokenId>>());
         EXPECT_EQ(rounds[r].tree.parents, expected["parents"].get<std::vector<int>>());
-        // The reference is float64 with angles of its own; float32 sums of 1000 terms differ by less.
+        // The reference is float64 and computes its own rotary angles; float32 sums of 1000 terms differ by
+        // less.
         expect_close(rounds[r].tree.logprobs, expected["logprobs"], 2e-4);
         if (rounds[r].spy == nullptr) continue;
         const auto& levels = rounds[r].spy->levels;
@@ -233,7 +234,7 @@ TEST_F(GoldenDrafters, OnlyCheckpointsWithoutLmHeadsOfTheirOwnTakeADraftHead) {
 }
 
 TEST_F(GoldenDrafters, RotationMayFollowTheTarget) {
-    // The target's heads are 12 wide, these drafters' 16 and 20.
+    // The target's heads are 12 wide; these drafters' heads are 16 and 20 wide.
     EXPECT_THAT(error_of("eagle2:" + golden_folder + "/eagle2_bin,rope=target"),
                 HasSubstr("the target's heads are 12 wide, the drafter's 16"));
     EXPECT_THAT(error_of("eagle2:" + golden_folder + "/eagle2_bin,rope=both"), HasSubstr("own or target"));
@@ -252,7 +253,7 @@ TEST_F(GoldenDrafters, MixUpsAreNamed) {
     EXPECT_THAT(error_of("eagle3:" + golden_folder), HasSubstr("holds none of model.safetensors"));
 }
 
-/// A layout's folder with its config.json changed.
+/// A layout's folder with a modified config.json.
 class ChangedConfig : public GoldenDrafters {
   protected:
     std::string error_with(const std::string& layout, const std::function<void(Json&)>& change) {

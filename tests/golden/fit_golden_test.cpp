@@ -1,4 +1,4 @@
-// Values by torch autograd and numpy: tools/make_fit_golden.py.
+// Expected values from torch autograd and numpy: tools/make_fit_golden.py.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,7 +23,7 @@ const Json& golden() {
     return json;
 }
 
-/// Two-dimensional, whatever the shape: the last extent is the columns.
+/// Reads a tensor as a matrix; its last extent is the number of columns.
 Dense dense(const Json& from) {
     const auto shape = from["shape"].get<std::vector<int>>();
     const auto values = from["values"].get<std::vector<float>>();

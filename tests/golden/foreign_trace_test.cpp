@@ -7,8 +7,8 @@
 #include "tests/unit/engine/tiny_drafter.h"
 #include "tests/unit/replay/replay_rig.h"
 
-/// A trace that tools/record_trace.py made with transformers (tests/golden/traces), against our own of the
-/// same model and prompts at f32.
+/// Compares a recording made by tools/record_trace.py with transformers (tests/golden/traces) with a
+/// recording of the same model and prompts by this program at f32.
 namespace draftscope::testing {
 namespace {
 
@@ -62,7 +62,7 @@ TEST_F(ForeignTrace, HoldsTheTextsAndRankingsOfOurOwn) {
             for (std::size_t k = 0; k < x.size(); ++k) EXPECT_NEAR(x[k], y[k], 0.02);
             ASSERT_TRUE(foreign->hidden(i, Rows<float>(a.data(), 1, d)).ok());
             ASSERT_TRUE(own->hidden(j, Rows<float>(b.data(), 1, d)).ok());
-            // One step of bf16 where the last bits of f32 differ.
+            // One step of bf16, if the last bits of f32 differ.
             for (std::size_t k = 0; k < a.size(); ++k)
                 EXPECT_NEAR(a[k], b[k], std::abs(b[k]) / 128 + 1e-4f) << "prompt " << p << " row " << r;
         }

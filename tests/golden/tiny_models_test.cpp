@@ -10,8 +10,8 @@
 #include "engine/model/target.h"
 #include "tests/unit/engine/decode_rig.h"
 
-/// One small random model folder per architecture against what transformers computes with it
-/// (tests/golden/models, tools/make_tiny_hf_models.py).
+/// Compares one small random model per architecture with transformers (tests/golden/models,
+/// tools/make_tiny_hf_models.py).
 namespace draftscope {
 namespace {
 
@@ -24,7 +24,7 @@ std::string folder_of(const std::string& architecture) {
     return std::string(DS_SOURCE_DIR) + "/tests/golden/models/" + architecture;
 }
 
-/// Largest and root-mean-square difference over all numbers compared.
+/// Largest and root-mean-square difference of all compared values.
 struct Difference {
     double largest = 0, squares = 0;
     int count = 0;
@@ -48,7 +48,7 @@ class TinyModels : public ::testing::TestWithParam<const char*> {
     }
     std::vector<TokenId> prompt() const { return golden_["prompt"].get<std::vector<TokenId>>(); }
     std::vector<TokenId> greedy() const { return golden_["greedy"].get<std::vector<TokenId>>(); }
-    /// Prompt and greedy tokens in one forward.
+    /// Runs prompt and greedy tokens in one forward pass.
     ForwardOutput forward(Target& target, std::vector<int> aux_layers);
     Difference logit_difference(Precision precision);
 
@@ -79,9 +79,9 @@ Difference TinyModels::logit_difference(Precision precision) {
     return difference;
 }
 
-// The oracle works in float64 apart from norms and angles, which it takes in float32 as this program does.
-// Logits reach 30 and the residual stream 13; float32 keeps 7 digits, and a mistake in a norm, a bias or an
-// angle shows at 1e-2 and above. Measured: logits 2.3e-5, features 6e-6, residual 1.7e-5.
+// The oracle uses float64 except for norms and angles, which are float32 as in this program. Logits reach 30
+// and the residual stream 13; float32 keeps 7 digits. An error in a norm, a bias or an angle causes
+// differences of 1e-2 and above. Measured: logits 2.3e-5, features 6e-6, residual 1.7e-5.
 TEST_P(TinyModels, LogitsAndFeaturesInF32) {
     const auto target = load(Precision::f32);
     ASSERT_NE(target, nullptr);
@@ -107,8 +107,8 @@ TEST_P(TinyModels, LogitsAndFeaturesInF32) {
     EXPECT_LT(aux.largest, 6e-5) << "rms " << aux.rms();
 }
 
-// bf16 weights lose nothing in bf16, f32 ones (qwen2) all but 8 bits; int8 has 127 steps for 64 neighbours.
-// Measured: 0.03 and 0.18, for logits with a standard deviation of about 5.
+// bf16 weights are exact in bf16, f32 weights (qwen2) are rounded to 8 bits; int8 has 127 steps per 64
+// weights. Measured: 0.03 and 0.18, for logits with a standard deviation of about 5.
 TEST_P(TinyModels, LogitsInBf16AndInt8) {
     const Difference bf16 = logit_difference(Precision::bf16);
     EXPECT_LT(bf16.rms(), 0.06) << "largest " << bf16.largest;
@@ -116,8 +116,8 @@ TEST_P(TinyModels, LogitsInBf16AndInt8) {
     EXPECT_LT(int8.rms(), 0.3) << "largest " << int8.largest;
 }
 
-/// Greedy decoding through a whole session, with and without drafts, gives transformers' tokens; padding rows
-/// of the LM head, which often have the highest logit, never appear.
+/// Greedy decoding in a complete session, with and without drafts, produces the tokens of transformers.
+/// Padding rows of the LM head, which often have the highest logit, never appear.
 TEST_P(TinyModels, GreedyTokensEqualTransformersWithAndWithoutDrafts) {
     for (const Precision precision : {Precision::f32, Precision::bf16, Precision::int8}) {
         auto target = load(precision);
@@ -149,7 +149,7 @@ TEST_P(TinyModels, GreedyTokensEqualTransformersWithAndWithoutDrafts) {
     }
 }
 
-/// One row at a time, all at once, and in prefill's chunks: the same bits.
+/// Rows one at a time, all at once and in prefill chunks produce the same bits.
 TEST_P(TinyModels, RowsDoNotDependOnTheirCompany) {
     for (const Precision precision : {Precision::f32, Precision::bf16, Precision::int8}) {
         const auto target = load(precision);

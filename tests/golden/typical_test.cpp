@@ -5,7 +5,8 @@
 
 #include "engine/verify/verify.h"
 
-/// Typical acceptance against its published form over root-to-leaf paths (tools/make_typical_golden.py).
+/// Compares typical acceptance with its published form over root-to-leaf paths
+/// (tools/make_typical_golden.py).
 namespace draftscope {
 namespace {
 
@@ -40,7 +41,7 @@ TEST(TypicalGolden, AcceptsWhatThePublishedRuleAccepts) {
         const auto path = one["path"].get<std::vector<int>>();
         EXPECT_EQ(found.path, path);
         EXPECT_EQ(found.bonus, one["bonus"].get<TokenId>());
-        // What the choices say is what was emitted.
+        // The choices equal the emitted tokens.
         for (std::size_t i = 0; i < path.size(); ++i)
             EXPECT_EQ(choices[static_cast<std::size_t>(path[i])].token,
                       i + 1 < path.size() ? tokens[static_cast<std::size_t>(path[i + 1])] : found.bonus);

@@ -1,4 +1,5 @@
-// Any bytes as a GGUF file: an error, or a model whose every row can be read and whose tokenizer works.
+// Opens arbitrary bytes as a GGUF file. The result is an error, or a model whose every row can be read and
+// whose tokenizer works.
 #include "engine/model/model_file.h"
 #include "tests/fuzz/model/memory_file.h"
 #include "tests/fuzz/model/read_everything.h"

@@ -1,4 +1,4 @@
-// Any bytes as a chat template: an error, or a prompt.
+// Parses arbitrary bytes as a chat template. The result is an error or a prompt.
 #include "engine/model/chat_template.h"
 #include "tests/fuzz/model/read_everything.h"
 

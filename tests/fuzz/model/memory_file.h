@@ -10,7 +10,7 @@
 
 namespace draftscope::testing {
 
-/// Bytes under a path without touching a disk.
+/// A file in memory that has a path.
 class MemoryFile {
   public:
     MemoryFile(const std::uint8_t* data, std::size_t size)

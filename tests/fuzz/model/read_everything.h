@@ -11,7 +11,7 @@
 
 namespace draftscope::testing {
 
-/// Every tensor of what a loader opened, row by row.
+/// Reads every tensor of an opened file, row by row.
 inline void read_everything(const WeightSource& file) {
     std::vector<float> row;
     for (const std::string& name : file.names()) {
@@ -23,7 +23,7 @@ inline void read_everything(const WeightSource& file) {
     }
 }
 
-/// Messages are one line.
+/// Checks that an error message is one line.
 inline void check_message(const Error& error) {
     if (error.message.find('\n') != std::string::npos) std::abort();
 }

@@ -74,7 +74,7 @@ TEST_F(DirectReaderTest, GivesTheBytesOfEveryStretchWhateverItsEnds) {
     groups.push_back({a->bytes(), b->bytes()});
     groups.push_back({a->bytes().last(1), b->bytes().first(1)});
     const MappedFile* const files[] = {a.get(), b.get()};
-    // Past the cache where this file system can; it is the same code.
+    // Uses O_DIRECT if the file system supports it; the code is the same.
     const int probe = ::open(a->path().c_str(), O_RDONLY | DirectReader::past_cache);
     if (probe >= 0) ::close(probe);
     for (const int flags : {through_cache, DirectReader::past_cache}) {
@@ -88,7 +88,7 @@ TEST_F(DirectReaderTest, GivesTheBytesOfEveryStretchWhateverItsEnds) {
     }
 }
 
-// The reader waits for whoever uses the groups; one larger than the window comes alone.
+// The reader waits until its groups are used. A group larger than the window is read alone.
 TEST_F(DirectReaderTest, HoldsNoMoreThanTheWindow) {
     constexpr std::size_t window = 1'000'000;
     const auto a = file("a", 4'000'000);
@@ -99,13 +99,13 @@ TEST_F(DirectReaderTest, HoldsNoMoreThanTheWindow) {
     const auto reader = open(a, groups, through_cache, window);
     ASSERT_NE(reader, nullptr);
     for (const DirectReader::Group& group : groups) expect_group(*reader, group);
-    // And ends while it waits for someone who never comes.
+    // The destructor returns although the next group is never used.
     for (int i = 0; i < 20; ++i) EXPECT_NE(open(a, groups, through_cache, window), nullptr);
 }
 
 TEST_F(DirectReaderTest, AFileThatBecameShorterIsAnErrorThatNamesIt) {
     const auto a = file("a", 100'000);
-    // The window keeps the second group from being read before the first was used.
+    // The window is full, so the second group is not read before the first is used.
     const auto reader = open(a, {{a->bytes().first(10)}, {a->bytes()}}, through_cache, 20);
     ASSERT_NE(reader, nullptr);
     expect_group(*reader, {a->bytes().first(10)});
@@ -120,9 +120,9 @@ TEST_F(DirectReaderTest, IsNotToBeHadForAnotherFileThanWasMapped) {
     const auto a = file("a", 9000);
     EXPECT_NE(open(a, {{a->bytes()}}), nullptr);
     fs::rename(folder_.file("a"), folder_.file("old"));
-    EXPECT_EQ(open(a, {{a->bytes()}}), nullptr);  // not there
+    EXPECT_EQ(open(a, {{a->bytes()}}), nullptr);  // missing file
     file("a", 9000);
-    EXPECT_EQ(open(a, {{a->bytes()}}), nullptr);  // another one
+    EXPECT_EQ(open(a, {{a->bytes()}}), nullptr);  // replaced file
     const auto b = file("b", 100);
     const std::vector<std::uint8_t> elsewhere(50);
     EXPECT_EQ(open(b, {{Bytes(elsewhere)}}), nullptr);

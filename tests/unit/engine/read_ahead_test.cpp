@@ -33,7 +33,7 @@ std::vector<Bytes> cut(Bytes bytes, std::size_t stretch) {
     return stretches;
 }
 
-/// What of the mapping that begins at `data` this process holds.
+/// Returns the resident part of the mapping at `data`.
 long resident_kb(const std::uint8_t* data) {
     char begin[32];
     std::snprintf(begin, sizeof begin, "%lx-",
@@ -60,7 +60,7 @@ std::uint64_t sum_of(Bytes bytes) {
 
 class ReadAheadTest : public ::testing::TestWithParam<ReadAhead::Behind> {
   protected:
-    /// A file of `bytes` bytes, each that of its place.
+    /// Creates a file of `bytes` bytes whose values depend on their offsets.
     std::string file(std::size_t bytes) {
         const std::string path = folder_.file("weights");
         std::vector<char> values(bytes);
@@ -71,7 +71,7 @@ class ReadAheadTest : public ::testing::TestWithParam<ReadAhead::Behind> {
     testing::ScratchFolder folder_;
 };
 
-// Stretches that neither begin nor end with a page: a page that a later stretch begins in must stay readable.
+// Ranges that are not page-aligned: a page shared with a later range must stay readable.
 TEST_P(ReadAheadTest, LetsGoOfWhatIsDoneAndChangesNothing) {
     const auto mapped = map(file((std::size_t{12} << 20) + 123));
     const std::uint64_t before = sum_of(mapped->bytes());
@@ -86,7 +86,7 @@ TEST_P(ReadAheadTest, LetsGoOfWhatIsDoneAndChangesNothing) {
         }
         EXPECT_EQ(sum, before);
     }
-    // Of each stretch at most the pages at its two ends are left.
+    // At most the first and last page of each range remain.
     EXPECT_LE(resident_kb(mapped->bytes().data()), static_cast<long>(stretches.size()) * 2 * 64);
     EXPECT_EQ(sum_of(mapped->bytes()), before);
 }
@@ -101,17 +101,17 @@ TEST_P(ReadAheadTest, WhatIsNotDoneStays) {
     ahead.done(1);
     EXPECT_LE(resident_kb(mapped->bytes().data()), before - 4 * 1024);
     EXPECT_GE(resident_kb(mapped->bytes().data()), 4 * 1024);
-    ahead.done(7);  // more than there are
+    ahead.done(7);  // more than the number of ranges
     EXPECT_EQ(sum_of(mapped->bytes()), sum);
 }
 
-// Larger than the window, so that the thread waits for a reader who never comes.
+// Larger than the window: the thread waits for a reader that never continues.
 TEST_P(ReadAheadTest, EndsWhileItWaits) {
     const std::string path = folder_.file("large");
     {
         std::ofstream file(path, std::ios::binary);
         file.seekp((std::streamoff{600} << 20) - 1);
-        file.put(0);  // a hole: takes no room on the disk
+        file.put(0);  // a hole: uses no disk space
     }
     const auto mapped = map(path);
     for (int i = 0; i < 20; ++i)

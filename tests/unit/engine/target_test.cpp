@@ -31,7 +31,7 @@ std::vector<TokenId> random_tokens(std::mt19937& rng, int count, int vocab) {
     return tokens;
 }
 
-/// A random tree: bushy near the root, with chains; node 0 the root.
+/// A random tree with root 0, wide near the root, with chains.
 std::vector<int> random_parents(std::mt19937& rng, int nodes) {
     std::vector<int> parents{-1};
     for (int i = 1; i < nodes; ++i) {
@@ -49,7 +49,7 @@ std::vector<int> depths_of(const std::vector<int>& parents) {
     return depths;
 }
 
-/// Everything a forward says about some rows.
+/// All outputs of a forward pass for some rows.
 struct Trace {
     std::vector<float> hidden, aux, logits;
     bool operator==(const Trace&) const = default;
@@ -258,7 +258,7 @@ TEST(Target, SteadyStateAllocatesNothing) {
     EXPECT_EQ(after - before, 0);
 }
 
-/// Counts the meetings of the pool.
+/// Counts the fork-joins of the thread pool.
 class CountingExec final : public kernels::Exec {
   public:
     explicit CountingExec(int threads) : pool_(kernels::make_cpu_exec(threads)) {}
@@ -278,8 +278,8 @@ class CountingExec final : public kernels::Exec {
     std::unique_ptr<kernels::Exec> pool_;
 };
 
-/// Norms, gates and sums are parts of the four products of a layer, however large they are; attention over so
-/// short a context runs on the caller.
+/// Norms, gates and sums are fused into the four products of a layer, whatever their size. Attention over
+/// such a short context runs on the calling thread.
 TEST(Target, ThreadsMeetOnceAProduct) {
     std::mt19937 rng(5);
     CountingExec exec(2);
@@ -298,8 +298,8 @@ TEST(Target, ThreadsMeetOnceAProduct) {
     }
 }
 
-/// A question of best tokens alone is answered by the pass over the LM head, with the bits of the ops on
-/// whole rows; one that needs whole rows gets them.
+/// A query for best tokens only is answered by a single pass over the LM head, with the bits of the ops on
+/// complete rows. Queries that need complete rows get them.
 TEST(Target, GreedyChoicesNeedNoLogits) {
     std::mt19937 rng(6);
     TinyModelOptions options;
@@ -361,7 +361,7 @@ TEST(Target, DecodedTokensAllocateNothing) {
             const std::int64_t before = testing::allocations_so_far();
             ASSERT_TRUE(target->forward(*exec, {{&row, 1}, {}, {}, true}, out).ok());
             cache.commit(1);
-            // The first token makes what the others use again.
+            // The first token allocates the buffers that later tokens reuse.
             if (decoded > 0) allocated += testing::allocations_so_far() - before;
             token = static_cast<TokenId>(std::max_element(out.logits.begin(), out.logits.begin() + 97) -
                                          out.logits.begin());
@@ -518,7 +518,7 @@ TEST(KvCache, HoldsHalvesUnlessWeightsAreF32) {
     ASSERT_FALSE(wrong.ok());
     EXPECT_NE(wrong.error().message.find("not made by this target"), std::string::npos);
 
-    // A path moves whole rows of either size.
+    // Compaction moves complete rows of either type.
     ASSERT_TRUE(narrow->prefill(*exec, halves, tokens, {}, out).ok());
     const std::vector<std::byte> before(halves.values(0), halves.values(0) + 3 * halves.row_bytes());
     halves.truncate(1);

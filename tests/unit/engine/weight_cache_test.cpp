@@ -77,7 +77,7 @@ TEST_F(WeightCache, IsWrittenOnlyWhenItIsWantedAndPays) {
     options_.when = WeightCacheOptions::When::off;
     load();
     EXPECT_FALSE(fs::exists(cache()));
-    options_.when = WeightCacheOptions::When::pays;  // the folder holds bf16: as many bytes
+    options_.when = WeightCacheOptions::When::pays;  // a bf16 folder: packing saves nothing
     load();
     EXPECT_FALSE(fs::exists(cache()));
     load(Precision::int8);
@@ -181,7 +181,7 @@ TEST_F(WeightCache, OneProcessWritesAPlaceAtATime) {
     first.reset();
     EXPECT_NE(WeightCacheReader::open(place, "source", Precision::bf16, why_not), nullptr) << why_not;
     EXPECT_EQ(WeightCacheReader::open(place, "source", Precision::int8, why_not), nullptr);
-    // An unfinished one leaves what was there, and nothing of its own.
+    // An unfinished writer keeps the existing file and leaves nothing behind.
     WeightCacheWriter::create(place, "other", Precision::bf16, 1000, why_not).reset();
     EXPECT_NE(WeightCacheReader::open(place, "source", Precision::bf16, why_not), nullptr) << why_not;
     EXPECT_FALSE(fs::exists(place + ".partial"));

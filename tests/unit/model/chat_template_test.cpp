@@ -37,7 +37,7 @@ TEST(ChatTemplate, GivesTheNamesOfTheHuggingFaceLibraries) {
     EXPECT_EQ(*nameless->render(question), "False");
 }
 
-/// Today's date would make every day's prompt another one.
+/// The current date would change the prompt every day.
 TEST(ChatTemplate, TheDateIsOneThatTheTemplateKnowsOrIsFixed) {
     EXPECT_EQ(
         render("{% if not date_string is defined %}{% if strftime_now is defined %}{% set date_string = "
@@ -153,7 +153,7 @@ TEST(JinjaGolden, RefusesWhatJinjaRefuses) {
     }
 }
 
-/// Whatever a file holds instead of a template: an answer or an error, never a crash.
+/// Damaged templates render or return an error; they never crash.
 TEST(JinjaGolden, DamagedTemplatesAreReadOrRefused) {
     const jinja::Dict names = value_of(golden()["names"]).dict();
     std::uint32_t state = 12345;

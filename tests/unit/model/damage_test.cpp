@@ -1,6 +1,5 @@
-// Files with seeded damage: whatever stands in them, opening gives an error of one line or a model whose
-// every row can be read. The libFuzzer programs in tests/fuzz look for the same without end; this runs every
-// time.
+// Files with seeded random damage. Opening one returns an error of one line or a model whose every row can be
+// read. The libFuzzer programs in tests/fuzz run the same check without a limit.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -28,7 +27,7 @@ std::string read_file(const fs::path& path) {
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-/// Changes bytes among the first `span`, where formats keep their structure.
+/// Changes bytes in the first `span` bytes, which hold the format's structure.
 class Damage {
   public:
     explicit Damage(std::uint32_t seed) : rng_(seed) {}
@@ -55,7 +54,7 @@ class Damage {
                 if (below(4) == 0) bytes.resize(at);
                 break;
             case 3: {
-                // Lengths, counts and offsets at the ends of their ranges.
+                // Lengths, counts and offsets at their extremes.
                 constexpr std::array<std::uint64_t, 6> extremes = {
                     0, 1, 0x7fffffff, 0xffffffff, 0x7fffffffffffffff, 0xffffffffffffffff};
                 const std::uint64_t value = extremes[below(extremes.size())];
@@ -77,7 +76,7 @@ class Damage {
     std::mt19937 rng_;
 };
 
-/// A new file each time: one that is cut and written again goes to the disk at once.
+/// Creates a new file each time: rewriting a truncated file would flush it to disk at once.
 void write(const std::string& path, const std::string& bytes) {
     fs::remove(path);
     std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
@@ -100,7 +99,7 @@ void read_everything(const WeightSource& weights) {
     }
 }
 
-/// How many of `rounds` damaged models still opened.
+/// Returns how many of `rounds` damaged models still opened.
 int open_damaged(const std::function<std::string(Damage&)>& damaged, int rounds, std::uint32_t seed) {
     Damage damage(seed);
     int opened = 0;
@@ -141,7 +140,7 @@ TEST(DamagedFiles, Gguf) {
         return path;
     };
     const int opened = open_damaged(damaged, 2000, 11);
-    // Most damage must be noticed, some is harmless (a letter of a name).
+    // Most damage must be detected, but some is harmless (a letter of a name).
     EXPECT_GT(opened, 100);
     EXPECT_LT(opened, 1900);
 }
@@ -149,7 +148,7 @@ TEST(DamagedFiles, Gguf) {
 TEST(DamagedFiles, GgufWithSentencePieces) {
     const auto golden = nlohmann::json::parse(
         read_file(std::string(DS_SOURCE_DIR) + "/tests/golden/model/sentencepiece.json"));
-    const int count = 280;  // rows that the tiny model's embedding has
+    const int count = 280;  // rows of the tiny model's embedding
     GgufWriter file = make_tiny_gguf(3, small());
     for (const char* key : {"model", "pre", "tokens", "token_type", "merges"})
         file.remove(std::string("tokenizer.ggml.") + key);
@@ -157,7 +156,7 @@ TEST(DamagedFiles, GgufWithSentencePieces) {
     auto scores = golden["scores"].get<std::vector<float>>();
     auto types = golden["types"].get<std::vector<std::int32_t>>();
     pieces.resize(count), scores.resize(count), types.resize(count);
-    // Late metadata: the damage below is to fall on the tokenizer.
+    // Placed last in the metadata, so that the damage below hits the tokenizer.
     file.add("tokenizer.ggml.model", std::string("llama"));
     file.add("tokenizer.ggml.tokens", pieces);
     file.add("tokenizer.ggml.scores", scores);

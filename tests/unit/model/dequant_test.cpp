@@ -38,7 +38,7 @@ TEST(Dequant, EveryTypeEqualsTheGgufPackageToTheBit) {
         ASSERT_NE(type, nullptr) << name;
         EXPECT_EQ(type->name, name);
         seen.insert(name);
-        // One byte off any alignment, as rows inside a file may be.
+        // Offset by one byte: rows inside a file may be unaligned.
         std::vector<std::uint8_t> blocks = from_hex(sample["blocks"]);
         blocks.insert(blocks.begin(), 0);
         const std::vector<std::uint8_t> expected = from_hex(sample["floats"]);
@@ -75,7 +75,7 @@ TEST(Dequant, FourBitRowsArePackedWithoutASecondQuantisation) {
     }
 }
 
-/// Every f16 scale of a Q4_0 block: the minimum is -8 times it to the bit, or the block is refused.
+/// For every f16 scale of a Q4_0 block, the minimum is exactly -8 times the scale, or the block is rejected.
 TEST(Dequant, EveryScaleOfFourBitBlocksHasItsMinimum) {
     const TensorType& type = *gguf_tensor_type(2);
     ASSERT_EQ(type.name, "Q4_0");

@@ -1,4 +1,4 @@
-// Damaged and unsuitable GGUF files: one clear line each, never a crash.
+// Damaged and unsupported GGUF files return an error of one line and never crash.
 #include "engine/model/gguf.h"
 
 #include <gmock/gmock.h>
@@ -31,8 +31,8 @@ GgufWriter small_file() {
         3, {.hidden = 32, .layers = 1, .heads = 2, .kv_heads = 1, .head_dim = 16, .ffn = 32, .context = 64});
 }
 
-/// Opens the bytes as a model. A failure has to be one line that starts with the file and is the user's to
-/// mend; a success has to be usable to the last row.
+/// Opens the bytes as a model. A failure must be a bad-input error of one line that starts with the file
+/// name. After a success, every row must be readable.
 std::string open_bytes(const std::string& bytes) {
     const std::string path = scratch("case.gguf");
     EXPECT_TRUE(testing::write_file(path, bytes).ok());
@@ -61,7 +61,7 @@ std::string open_changed(const std::function<void(GgufWriter&)>& change) {
     return open_bytes(file.bytes());
 }
 
-/// Replaces one metadata entry.
+/// Replaces a metadata entry.
 template <typename T>
 std::string open_with(const std::string& key, const T& value) {
     return open_changed([&](GgufWriter& file) {
@@ -77,7 +77,7 @@ TEST(Gguf, TheUnchangedFileOpens) {
 TEST(Gguf, EveryCutIsAnError) {
     const std::string bytes = small_file().bytes();
     const std::size_t header = bytes.find("blk.0.attn_k.weight") + 2000;
-    // Padding behind the last tensor is the only part that may be missing.
+    // Only the padding after the last tensor may be missing.
     Rng rng(11);
     std::vector<std::size_t> cuts;
     for (std::size_t cut = 0; cut < header; cut += cut < 2000 ? 3 : 37) cuts.push_back(cut);
@@ -118,7 +118,7 @@ TEST(Gguf, LengthsAndCountsBeyondTheFileAreRefused) {
         EXPECT_THAT(open_bytes(with(8, huge)), HasSubstr("tensors, more than the file can hold"));
         EXPECT_THAT(open_bytes(with(16, huge)), HasSubstr("metadata entries, more than the file can hold"));
         EXPECT_THAT(open_bytes(with(24, huge)), HasSubstr("ends inside the name of metadata entry 0"));
-        // An array's count behind its type, whatever the element type.
+        // The array's count follows its element type.
         for (const std::uint32_t element : {0u, 4u, 8u, 12u}) {
             const std::string message = open_changed(
                 [&](GgufWriter& file) { file.add_raw("x.list", 9, raw_bytes(element) + raw_bytes(huge)); });

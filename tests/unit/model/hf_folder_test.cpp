@@ -12,8 +12,8 @@
 #include "tests/support/gguf_writer.h"
 #include "tests/support/scratch_folder.h"
 
-/// Model folders: what is read from them, and what is said when something is wrong. The tiny folders of
-/// tests/golden/models are copied and spoiled.
+/// Reading model folders and their error messages. The tests copy and modify the tiny folders of
+/// tests/golden/models.
 namespace draftscope {
 namespace {
 
@@ -33,7 +33,7 @@ void write_text(const std::string& path, const std::string& text) {
     std::ofstream(path, std::ios::binary) << text;
 }
 
-/// A copy of a tiny folder that may be spoiled.
+/// A copy of a tiny folder that tests may modify.
 class Copy {
   public:
     explicit Copy(const std::string& architecture) { fs::copy(golden_folder(architecture), scratch_.path()); }
@@ -113,8 +113,8 @@ TEST(HfFolder, ConfigsOfTheFamilies) {
     EXPECT_EQ(olmo2.weights->find("blk.0.attn_norm.weight"), nullptr);
 }
 
-// Llama 3.1's published scaling: waves shorter than 8192 / 4 keep their frequency, those longer than 8192
-// have an eighth of it.
+// Llama 3.1's published scaling: wavelengths shorter than 8192 / 4 keep their frequency; those longer than
+// 8192 get an eighth of it.
 TEST(HfFolder, Llama3RotationOfLlama31) {
     const Copy copy("llama");
     copy.edit("config.json", [](Json& json) {
@@ -166,7 +166,7 @@ TEST(HfFolder, MissingFilesAreNamed) {
     const Copy pickled("qwen2");
     fs::rename(pickled.file("model.safetensors"), pickled.file("pytorch_model.bin"));
     EXPECT_THAT(pickled.error(), HasSubstr("convert pytorch_model.bin to safetensors first"));
-    // These say what has a sensible meaning when it is left out.
+    // Fields with a default may be left out.
     EXPECT_EQ(without("qwen2", "generation_config.json"), "(opened)");
     EXPECT_EQ(without("qwen2", "tokenizer_config.json"), "(opened)");
 }
@@ -185,7 +185,7 @@ TEST(HfFolder, TensorsAreCheckedAgainstTheConfig) {
                 HasSubstr("tensor 'model.layers.0.self_attn.k_proj.bias' is not part of a llama model"));
     EXPECT_THAT(with_config("qwen3", "tie_word_embeddings", false),
                 HasSubstr("tensor 'lm_head.weight' is missing"));
-    // Untied weights that the config ties are a copy; the embedding counts.
+    // If the config ties untied weights, the LM head is a copy and the embedding is used.
     EXPECT_EQ(with_config("qwen2", "tie_word_embeddings", true), "(opened)");
     EXPECT_EQ(with("qwen2", "config.json", [](Json& json) { json.erase("tie_word_embeddings"); }),
               "(opened)");
@@ -229,7 +229,7 @@ TEST(HfFolder, AddedTokensMayGoBeyondTheEmbeddingWhereTextNeedNotHoldThem) {
     EXPECT_EQ(mistral.config.architecture, "llama");
     EXPECT_EQ(mistral.tokenizer->size(), mistral.config.vocab + 2);
     EXPECT_EQ(mistral.tokenizer->encode("<think>", true).at(0), mistral.config.vocab);
-    // A token that ends a turn but cannot be generated ends nothing.
+    // An end-of-turn token that cannot be generated is ignored.
     const Copy copy("mistral");
     copy.edit("generation_config.json", [&](Json& json) {
         json["eos_token_id"] = {296, mistral.config.vocab + 1};
@@ -346,7 +346,7 @@ TEST(HfFolder, ADownloadCachesFolderIsNamedAfterItsModel) {
     }
 }
 
-/// Every place of a JSON document, inner ones included.
+/// Returns every path in a JSON document.
 void collect_places(const Json& json, const Json::json_pointer& at, std::vector<Json::json_pointer>& out) {
     if (!at.empty()) out.push_back(at);
     if (json.is_object()) {
@@ -356,7 +356,7 @@ void collect_places(const Json& json, const Json::json_pointer& at, std::vector<
     }
 }
 
-// Whatever stands in place of a value, the folder is opened or refused in one line.
+// With any value replaced, the folder opens or returns an error of one line.
 TEST(HfFolder, AnyValueMayBeWrong) {
     const std::vector<Json> wrong = {Json(),        true,           -1,    0, 3, 1e18, "x", "",
                                      Json::array(), Json::object(), {1, 2}};
@@ -382,7 +382,7 @@ TEST(HfFolder, AnyValueMayBeWrong) {
     EXPECT_EQ(copy.error(), "(opened)");
 }
 
-/// The GGUF file of a folder's model, as a converter writes it.
+/// Writes the GGUF file of a folder's model, as a converter does.
 testing::GgufWriter gguf_of(const std::string& architecture, const ModelFile& model) {
     const ModelConfig& c = model.config;
     testing::GgufWriter out;
@@ -419,7 +419,7 @@ testing::GgufWriter gguf_of(const std::string& architecture, const ModelFile& mo
     return out;
 }
 
-// These families' files keep q and k as the folders do.
+// GGUF files of these families store q and k in the folders' order.
 TEST(HfFolder, GgufFilesOfTheFamiliesHoldTheSameModel) {
     const ScratchFolder scratch;
     for (const std::string architecture : {"qwen2", "qwen3", "olmo2"}) {

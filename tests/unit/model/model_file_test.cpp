@@ -85,7 +85,7 @@ TEST(ModelFile, TinyFileHoldsTheModelItWasMadeFrom) {
     EXPECT_EQ(file->quantisation, "F32");
     EXPECT_FALSE(file->quantised);
     EXPECT_EQ(file->weights->names(), expected.weights->names());
-    // q and k too: the file stores their rows in another order, and reading undoes that.
+    // Includes q and k: the file permutes their rows, and reading restores the order.
     for (const std::string& name : expected.weights->names())
         EXPECT_EQ(read_all(*file->weights, name), read_all(*expected.weights, name)) << name;
 }
@@ -124,13 +124,13 @@ TEST(ModelFile, SyntheticTargetsHaveTheirModelsDimensions) {
               std::string::npos);
 }
 
-/// Every name, by what its published config says; parameter counts where the model is whole.
+/// Checks every name against its published config, and parameter counts of complete models.
 TEST(ModelFile, EverySyntheticTargetHasItsShapes) {
     struct Known {
         const char* name;
         const char* architecture;
         int vocab, hidden, heads, kv_heads, head_dim, drafter_ffn;
-        double parameters;  ///< 0: the layers stand in for a mixture of experts
+        double parameters;  ///< 0: stand-in layers replace a mixture of experts
     };
     const Known all[] = {
         {"llama-3-8b", "llama", 128256, 4096, 32, 8, 128, 14336, 8030261248.0},
@@ -201,7 +201,7 @@ TEST(ModelFile, SyntheticWeightsDependOnTheirPlaceAlone) {
         squares += static_cast<double>(value) * value;
         sum += value;
     }
-    // Outputs of unit size for inputs of unit size.
+    // Outputs have unit size for inputs of unit size.
     EXPECT_NEAR(squares, 1.0, 0.1);
     EXPECT_LT(std::abs(sum), 4.0);
 }

@@ -1,4 +1,4 @@
-// tokenizer.json's splitting steps and kinds of added tokens against the `tokenizers` library
+// Compares tokenizer.json's splitting steps and kinds of added tokens with the `tokenizers` library
 // (tools/make_pipeline_golden.py).
 #include <gtest/gtest.h>
 

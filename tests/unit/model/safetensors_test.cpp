@@ -45,7 +45,7 @@ std::vector<float> row_of(const WeightSource& file, const std::string& name, std
     return out;
 }
 
-/// Tensors of several types, of odd sizes so that most lie unaligned.
+/// Tensors of several types and odd sizes, so that most are unaligned.
 std::string sample() {
     const std::string data =
         raw_bytes<std::uint8_t>(1) + raw_bytes(1.5f) + raw_bytes(-2.0f) + raw_bytes<std::uint16_t>(0x3c00) +

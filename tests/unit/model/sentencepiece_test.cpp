@@ -1,5 +1,5 @@
-// SentencePiece's BPE from GGUF and tokenizer.json against the `sentencepiece` and `tokenizers` libraries
-// (tools/make_sentencepiece_golden.py trained the model and wrote what they say).
+// Compares SentencePiece's BPE from GGUF and tokenizer.json with the `sentencepiece` and `tokenizers`
+// libraries. tools/make_sentencepiece_golden.py trained the model and wrote the expected ids.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -53,7 +53,7 @@ Result<TokenizerSpec> read(const testing::GgufWriter& writer) {
     return read_gguf_tokenizer(file);
 }
 
-/// tokenizer.json in the golden file's "older" or "newer" way, after `change`.
+/// Writes tokenizer.json in the golden file's "older" or "newer" format, modified by `change`.
 Result<TokenizerSpec> read_json(const char* way, const std::function<void(Json&)>& change = {}) {
     Json json = golden()[way];
     Json vocab = Json::object();
@@ -77,7 +77,7 @@ TEST(SentencePieces, IdsFromGgufAreSentencePiecesOwn) {
         const auto text = sample["text"].get<std::string>();
         const auto ids = tokenizer->encode(text, false);
         EXPECT_EQ(ids, ids_of(sample["sentencepiece"])) << sample["text"];
-        // The library drops the space in front again.
+        // The library removes the leading space.
         const std::string front = text.empty() ? "" : " ";
         EXPECT_EQ(tokenizer->decode(ids), front + sample["decoded"].get<std::string>()) << sample["text"];
     }

@@ -1,5 +1,5 @@
-// The demo model's tokenizer and chat template against the `tokenizers` library and Jinja
-// (tools/make_tokenizer_golden.py wrote what they say).
+// Compares the demo model's tokenizer and chat template with the `tokenizers` library and Jinja (expected
+// values: tools/make_tokenizer_golden.py).
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -64,7 +64,7 @@ class TokenizerGolden : public ::testing::Test {
     static inline ModelFile* file_ = nullptr;
 };
 
-/// tokenizer.json of the demo model's vocabulary, as its publisher's folder spells it.
+/// tokenizer.json of the demo model's vocabulary, as in its publisher's folder.
 std::string write_tokenizer_json(const std::string& folder, bool merges_as_pairs) {
     const auto gguf = GgufFile::open(testing::demo_model_path());
     const auto spec = read_gguf_tokenizer(*gguf);
@@ -119,7 +119,7 @@ TEST_F(TokenizerGolden, IdsOfTexts) {
     }
 }
 
-/// The text that the script made of the characters of one block.
+/// Returns the text that the script made from the characters of a block.
 std::string block_text(const std::string& characters) {
     std::string out;
     for (std::string_view rest = characters; !rest.empty();) {

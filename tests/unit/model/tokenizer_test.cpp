@@ -17,7 +17,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Three control tokens (one inside another), every byte, a few merges, one user-defined token, one unused.
+/// Three control tokens (one is a prefix of another), every byte, a few merges, one user-defined
+/// token, one unused.
 TokenizerSpec small_spec() {
     TokenizerSpec spec;
     spec.file = "m.gguf";
@@ -67,7 +68,7 @@ RC_GTEST_PROP(Tokenizer, DecodeOfEncodeIsTheTextForAnyBytes, (const std::vector<
     RC_ASSERT(tokenizer->decode(tokenizer->encode(text, true), true) == text);
 }
 
-/// Texts that look like text: letters, digits, spaces, control tokens, cut characters.
+/// Random texts of letters, digits, spaces, control tokens and truncated characters.
 rc::Gen<std::string> text_like() {
     const auto piece =
         rc::gen::element<std::string>("a", "b", "c", "ab", "abc", " ", "  ", "\n", "7", "é", "世", "😀",
@@ -100,7 +101,7 @@ RC_GTEST_PROP(Tokenizer, StreamedTextIsTheValidFormOfAllBytes, ()) {
     RC_ASSERT(out == valid_utf8(tokenizer->decode(ids)));
 }
 
-/// The definition, step by step: of all neighbours that form a pair, merge the best-ranked, leftmost first.
+/// Reference implementation: repeatedly merges the best-ranked, leftmost adjacent pair.
 std::vector<TokenId> merge_plainly(
     std::vector<TokenId> ids, const std::map<std::pair<TokenId, TokenId>, std::pair<int, TokenId>>& pairs) {
     for (;;) {
@@ -145,7 +146,7 @@ TEST(Tokenizer, ControlTokensAreParsedOnlyOnRequestAndTheLongestWins) {
     EXPECT_EQ(tokenizer->encode("<|end|>+", true), (std::vector<TokenId>{1}));
     EXPECT_EQ(tokenizer->encode("<s><|end|><s>", true), (std::vector<TokenId>{2, 0, 2}));
     EXPECT_EQ(tokenizer->encode("<|end|>", false).size(), 7u);
-    // User-defined tokens are text, and are found in any case.
+    // User-defined tokens are always matched in text.
     const TokenId user = 3 + 256 + 7;
     EXPECT_EQ(tokenizer->encode("[user]", false), (std::vector<TokenId>{user}));
     EXPECT_EQ(tokenizer->decode({user}), "[user]");
@@ -177,7 +178,7 @@ TEST(Tokenizer, QwenTextIsComposedAndLlamaTakesWholePieces) {
     const auto qwen = Tokenizer::create(spec);
     ASSERT_TRUE(qwen.ok());
     EXPECT_EQ((*qwen)->decode((*qwen)->encode("e\u0301", false)), "\u00e9");
-    // "bcd" is a token that no merge leads to.
+    // "bcd" is a token that no merge produces.
     spec.pre = "llama-bpe";
     spec.tokens.push_back("bcd");
     spec.types.push_back(1);
@@ -260,7 +261,7 @@ TEST(Tokenizer, DemoVocabularyDropsOnlyTheBytesItLacks) {
 }
 
 TEST(ValidUtf8, EachIllFormedSequenceBecomesOneReplacement) {
-    // As Python's decoding with errors="replace" does.
+    // Equals Python's decode(errors="replace").
     EXPECT_EQ(valid_utf8("plain é 世 😀"), "plain é 世 😀");
     EXPECT_EQ(valid_utf8("\xff"), "\ufffd");
     EXPECT_EQ(valid_utf8("a\x80z"), "a\ufffdz");

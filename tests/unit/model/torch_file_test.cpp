@@ -31,7 +31,7 @@ class TorchFiles : public ::testing::Test {
         EXPECT_EQ(opened.error().kind, ErrorKind::bad_input);
         return opened.error().message;
     }
-    /// The checkpoint with `from`, which must be there, replaced in its bytes.
+    /// Returns the checkpoint with `from`, which it must contain, replaced.
     std::string changed(const std::string& from, const std::string& to) {
         std::string bytes = original_;
         const std::size_t at = bytes.find(from);
@@ -72,7 +72,8 @@ TEST_F(TorchFiles, AListOfNumbersIsTheTensorIds) {
 }
 
 TEST_F(TorchFiles, CodeIsNeverRun) {
-    // A pickle may name any callable; all but those that rebuild tensors are refused before anything happens.
+    // A pickle can name any callable. All except those that rebuild tensors are rejected without being
+    // called.
     EXPECT_THAT(error_of(changed("torch._utils\n_rebuild_tensor_v2", "os_module.xx\n_system_of_a_shell")),
                 HasSubstr("makes a 'os_module.xx _system_of_a_shell', which is not read"));
     EXPECT_THAT(error_of(changed("collections\nOrderedDict", "collections\nOrderedDicx")),
@@ -92,7 +93,8 @@ TEST_F(TorchFiles, DamageIsNamed) {
 }
 
 TEST_F(TorchFiles, AnyByteMayBeWrong) {
-    // The pickle and the directory, byte by byte in random ways: an error or tensors inside the file.
+    // Randomly damages bytes of the pickle and the directory; reading returns an error or tensors inside the
+    // file.
     std::mt19937 rng(5);
     const std::string small = read_file(drafters + "/freq_4.pt");
     for (const std::string* source : {&original_, &small}) {
