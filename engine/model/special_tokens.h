@@ -11,9 +11,9 @@ namespace draftscope {
 
 /// Conditions on the text around a token.
 struct TokenEdges {
-    bool takes_space_before = false;  ///< strip the white space on its left ("lstrip")
-    bool takes_space_behind = false;  ///< strip the white space on its right ("rstrip")
-    bool whole_word = false;  ///< match only without adjacent letters, digits or underscores ("single_word")
+    bool takes_space_before = false;  ///< the match includes the white space on its left
+    bool takes_space_behind = false;  ///< the match includes the white space on its right
+    bool whole_word = false;  ///< matches only without adjacent letters, digits or underscores
 };
 
 /// Tokens that are matched in text before it is split: control tokens (on request) and user-defined tokens.

@@ -56,9 +56,9 @@ struct TokenizerSpec {
 
 /// Adds control tokens that end a turn in every model that has them. Files often list only some of them.
 void add_known_ends(TokenizerSpec& spec);
-/// Removes the tokens beyond an embedding of `rows` rows. Added tokens beyond it (some published models have
-/// them, for tools or images) may stay, because no text must contain them; they are removed from `eos`. Any
-/// other token beyond it is an error.
+/// Fits the spec to an embedding of `rows` rows. Added tokens beyond it are allowed (some published models
+/// have them, for tools or images), because no text must contain them; they are removed from `eos`. Any other
+/// token beyond it is an error.
 Status fit_to_embedding(TokenizerSpec& spec, int rows);
 /// Converts the spec's merges to ids. A merge that does not join two tokens into a third is an error that
 /// names it.
