@@ -33,7 +33,7 @@ std::string next_text(const HoldPoint& point) {
 std::string place_text(const HoldPoint& point) {
     switch (point.kind) {
         case HoldPoint::Kind::before_prefill:
-            return "before the prompt is read; next: prefill";
+            return "before prefill";
         case HoldPoint::Kind::before_round:
             return "before the next round";
         case HoldPoint::Kind::after_phase:
@@ -50,7 +50,7 @@ std::string place_text(const HoldPoint& point) {
 }  // namespace
 
 std::string hold_text(const HoldPoint& point, std::string_view reason) {
-    const std::string text = "held " + place_text(point);
+    const std::string text = "paused " + place_text(point);
     return reason.empty() || reason == "paused" ? text : fmt::format("{}: {}", text, reason);
 }
 
@@ -61,7 +61,7 @@ std::string prefill_text(const Snapshot& snapshot) {
     if (run.ended != RunEnd::live || decodes) return "";
     for (auto prompt = snapshot.prompts.rbegin(); prompt != snapshot.prompts.rend(); ++prompt)
         if ((*prompt)->run_id == run.id)
-            return fmt::format("reading the prompt: {} tokens (prefill)", (*prompt)->prompt_tokens);
+            return fmt::format("prefill: {} prompt tokens", (*prompt)->prompt_tokens);
     return "";
 }
 

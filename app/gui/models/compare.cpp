@@ -11,7 +11,7 @@ namespace draftscope {
 namespace {
 
 constexpr double least_half_width = 1.25;  ///< the scale shows at least 0.8 .. 1.25
-constexpr double most_half_width = 8;      ///< one wild interval must not flatten the rest
+constexpr double most_half_width = 8;      ///< limits the effect of one very wide interval
 
 void add_runs(const Snapshot& snapshot, std::vector<CompareRun>& out) {
     const std::size_t slash = snapshot.source.find_last_of('/');

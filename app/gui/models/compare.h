@@ -9,8 +9,8 @@
 #include "capture/capture.h"
 #include "profiler/compare.h"
 
-/// What the Compare panel draws: the runs to choose from, and the ratios of two of them with their intervals
-/// on one logarithmic scale.
+/// Model of the Compare panel: the runs to choose from, and the ratios of two runs. Ratios and intervals
+/// share one logarithmic scale.
 namespace draftscope {
 
 struct CompareRun {
@@ -18,29 +18,30 @@ struct CompareRun {
     RowId run_id = 0;
     std::string label;  ///< "full.dscope: run 1, eagle2, full"
     bool live = false;
-    bool baseline = false;  ///< the plain reference of another run
+    bool baseline = false;  ///< autoregressive baseline of another run
 };
-/// Runs of the capture that is shown, then those of the others that are open.
+/// Returns the runs of the shown capture, then the runs of the other open captures.
 std::vector<CompareRun> comparable_runs(const Snapshot& shown,
                                         const std::vector<std::shared_ptr<const Snapshot>>& others);
-/// The pair to begin with: the shown capture's last two runs, or its last with the first of another capture;
-/// baselines only where there is nothing else. Indices into `runs`.
+/// Returns the initial pair as indices into `runs`. If another capture is open, the pair is the shown
+/// capture's last run and the other capture's first run; otherwise it is the shown capture's last two runs.
+/// Baselines are used only if no other pair exists.
 std::optional<std::pair<std::size_t, std::size_t>> first_pair(const std::vector<CompareRun>& runs);
 
 struct ForestRow {
-    const ComparedQuantity* quantity = nullptr;  ///< of the comparison that the model was built from
+    const ComparedQuantity* quantity = nullptr;  ///< points into the comparison
     bool phase = false;
-    double ratio = 0;  ///< 0 = A has none
+    double ratio = 0;  ///< B / A; 0 = A has no value
     std::optional<std::pair<double, double>> interval;
 };
 struct Forest {
     std::vector<ForestRow> rows;
-    double low = 0.5, high = 2;  ///< of the scale; 1 lies between them
-    std::vector<double> ticks;   ///< on it
-    /// 0..1 of the scale's width; ratios beyond it stop at its ends.
+    double low = 0.5, high = 2;  ///< ends of the scale; low < 1 < high
+    std::vector<double> ticks;   ///< ratios
+    /// Returns a ratio's position on the scale, clamped to 0..1.
     double at(double ratio) const;
 };
-/// `comparison` must outlive the result.
+/// Builds the rows and the scale. `comparison` must outlive the result.
 Forest build_forest(const Comparison& comparison);
 
 }  // namespace draftscope

@@ -29,7 +29,7 @@ CoverageCurve curve_of(std::string label, const CoverageIndex::Counts& counts,
     return curve;
 }
 
-/// Bins of half an octave from rank 1 to the end of the vocabulary.
+/// Half-octave bins from rank 1 to the end of the vocabulary.
 std::vector<RankBin> tail_bins(const CoverageIndex::Counts& counts, int vocab_size) {
     std::vector<RankBin> bins;
     double from = 1;
@@ -82,7 +82,7 @@ std::string label_of(const std::string& head, HeadMode mode) {
     return mode == HeadMode::aligned ? id + " (aligned)" : id;
 }
 
-/// Self-paced before aligned before driving; heads that leave nothing out have nothing to show.
+/// Returns the driving head last. Heads that cover the whole vocabulary are left out.
 std::vector<HeadMark> head_marks(const Snapshot& snapshot, RowId run_id) {
     std::vector<HeadMark> marks;
     for (const HeadStats& stats : head_stats(snapshot, run_id)) {
@@ -97,7 +97,7 @@ std::vector<HeadMark> head_marks(const Snapshot& snapshot, RowId run_id) {
     return marks;
 }
 
-/// Means over the last `coverage_window` rounds; at most about `most` points.
+/// Moving average over `coverage_window` rounds, with about `most` points at most.
 RoundCoverage round_coverage(const CoverageIndex::HeadRounds& head) {
     constexpr std::size_t most = 400;
     RoundCoverage out;
@@ -140,7 +140,7 @@ CoverageCurve best_curve(const CoverageIndex& index, const std::vector<int>& siz
         for (; at < static_cast<std::size_t>(v) && at < counts.size(); ++at) held += counts[at];
         curve.points.push_back(
             {static_cast<double>(v), static_cast<double>(held) / static_cast<double>(index.all().emitted)});
-        if (at == counts.size()) break;  // it stays at 1
+        if (at == counts.size()) break;  // coverage stays at 1
     }
     return curve;
 }
@@ -184,7 +184,7 @@ void CoverageIndex::update(const Snapshot& snapshot, RowId run_id) {
     const Vocab* vocab = snapshot.vocab(run->vocab_id);
     for (; seen_ < snapshot.tokens.size(); ++seen_) {
         const TokenRow& token = snapshot.tokens[seen_];
-        // The first token of a prompt comes from prefill: no head was asked for it.
+        // The first generated token comes from prefill, without a head.
         if (token.source == TokenSource::prefill) continue;
         const PromptRow* prompt = snapshot.prompt(token.prompt_id);
         if (prompt == nullptr || prompt->run_id != run_id) continue;
@@ -261,9 +261,8 @@ CoverageModel build_coverage(const Snapshot& snapshot, const CoverageIndex& inde
     model.unranked = index.all().emitted - index.all().ranked;
     if (index.all().ranked == 0) {
         model.ranking_text =
-            "No token ranking is known for this vocabulary, so there is no curve. fr-spec, pa-fr and "
-            "vocabtrim "
-            "bring one; a ranking can be fitted from raw text.";
+            "No token ranking is known for this vocabulary, so there is no curve. The heads fr-spec, "
+            "pa-fr and vocabtrim include one; draftscope fit computes one from raw text.";
         return model;
     }
     model.vocab_size = std::max(model.vocab_size, static_cast<int>(index.all().by_rank.size()));

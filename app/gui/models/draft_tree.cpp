@@ -12,7 +12,7 @@
 namespace draftscope {
 namespace {
 
-/// Length of a group such as "<F0 9F>" that `text` begins with; 0 = none.
+/// Returns the length of a leading group such as "<F0 9F>"; 0 = none.
 std::size_t hex_group(std::string_view text) {
     const auto is_hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F'); };
     std::size_t at = 0;
@@ -33,7 +33,7 @@ struct RoundView {
     bool live = false;
 };
 
-/// Nodes in an order in which parents come before children and siblings from likely to unlikely.
+/// Nodes sorted with parents before children and siblings by descending probability.
 struct Ordered {
     std::vector<const NodeRow*> rows;
     std::vector<int> parents;  ///< index into rows
@@ -58,7 +58,7 @@ Ordered order_nodes(const std::vector<const NodeRow*>& nodes) {
     return ordered;
 }
 
-/// End of the accepted path: the deepest accepted node, else the root.
+/// Returns the end of the accepted path: the deepest accepted node, otherwise the root.
 int last_accepted_index(const Ordered& ordered) {
     int last = ordered.rows.empty() ? -1 : 0;
     for (std::size_t i = 0; i < ordered.rows.size(); ++i)
@@ -103,7 +103,7 @@ TreeNode make_node(const Snapshot& snapshot, const RoundView& view, const NodeRo
     return node;
 }
 
-/// The target's own token, as a node after the last accepted one. It goes above the rejected siblings.
+/// Makes a node of the target's token after the last accepted node.
 TreeNode make_target_node(const TreeNode& last, const NodeRow& row, int parent) {
     TreeNode node;
     node.node = -1;
@@ -136,7 +136,7 @@ std::string accepted_text(int accepted, int depth) {
     return fmt::format("{} of {} levels accepted", accepted, depth);
 }
 
-/// The likeliest child of `parent` that was drafted, or null.
+/// Returns the likeliest drafted child of `parent`, or null.
 const TreeNode* best_child(const DraftTreeModel& model, int parent) {
     const TreeNode* best = nullptr;
     for (const TreeNode& node : model.nodes)
@@ -152,7 +152,7 @@ std::string why(const DraftTreeModel& model, const RoundView& view, int last, in
     const auto target = std::find_if(model.nodes.begin(), model.nodes.end(),
                                      [](const TreeNode& node) { return node.kind == TreeNodeKind::target; });
     if (model.live && target == model.nodes.end())
-        return fmt::format("round in flight: {} drafted down to depth {}, not verified yet", model.drafted,
+        return fmt::format("round in flight: {} drafted to depth {}, not yet verified", model.drafted,
                            draft_depth);
     if (model.drafted == 0)
         return target == model.nodes.end()
@@ -169,15 +169,16 @@ std::string why(const DraftTreeModel& model, const RoundView& view, int last, in
         return fmt::format("{}{}", accepted_text(end.depth, draft_depth), clipped);
     const TreeNode* offered = best_child(model, last);
     if (offered == nullptr)
-        return fmt::format("{}; the target adds {} of its own{}", accepted_text(end.depth, draft_depth),
+        return fmt::format("{}; bonus token {}{}", accepted_text(end.depth, draft_depth),
                            wanted_text(*target), clipped);
-    return fmt::format("rejected at depth {}: the target wants {}{}; the drafter's best was {} (p {:.2f}){}",
+    return fmt::format("rejected at depth {}: the target chose {}{}; the drafter's top token was {} "
+                       "(p {:.2f}){}",
                        end.depth + 1, wanted_text(*target),
                        target->covered ? "" : ", which is not in the head's active set", offered->text,
                        offered->edge_probability, clipped);
 }
 
-/// Puts the target's token before its siblings, so that the way the text took is the upper one.
+/// Puts the target's token before its siblings, so that the accepted path is the topmost.
 std::vector<int> layout_order(const std::vector<int>& parents, int target_index) {
     std::vector<int> order(parents.size());
     std::iota(order.begin(), order.end(), 0);
@@ -197,7 +198,7 @@ DraftTreeModel build(const Snapshot& snapshot, const RoundView& view) {
     const Ordered ordered = order_nodes(view.nodes);
     const int last = last_accepted_index(ordered);
     if (last < 0) {
-        model.empty_text = view.live ? "The round has started; no token has been drafted yet."
+        model.empty_text = view.live ? "The round has started. No token is drafted yet."
                                      : "This round has no stored draft tree.";
         return model;
     }
@@ -225,13 +226,13 @@ DraftTreeModel build(const Snapshot& snapshot, const RoundView& view) {
     return model;
 }
 
-/// Outline of a subtree: the least and the greatest y of its boxes at each depth from its root's.
+/// Outline of a subtree: the minimum and maximum y of its boxes at each depth.
 struct Contour {
     int depth = 0;  ///< of the first entry
     std::vector<float> top, bottom;
 };
 
-/// How far `next` must move down to be clear of `above`.
+/// Returns how far `next` must move down to clear `above`.
 float separation(const Contour& above, const Contour& next) {
     float shift = 0;
     bool met = false;
@@ -341,7 +342,7 @@ void arrange_tree(DraftTreeModel& model, float path_rows) {
     for (const int from : order) {
         TreeNode& node = model.nodes[static_cast<std::size_t>(from)];
         node.rows = is_on_path(node) ? path_rows : 1;
-        // The drafts beside the target's token go on to the next column; it keeps their edges off its row.
+        // The target's token blocks its row in the next column, too, so that no sibling's edge crosses it.
         const int columns = node.kind == TreeNodeKind::target ? 2 : 1;
         boxes.push_back({node.parent < 0 ? -1 : place[static_cast<std::size_t>(node.parent)], node.depth,
                          node.rows, columns});
@@ -364,7 +365,8 @@ bool is_on_path(const TreeNode& node) {
 
 namespace {
 
-/// The most nodes at one depth of the run's newest tree; before the first one as many as the tree has levels.
+/// Returns the maximum number of nodes at one depth of the run's newest tree; without a tree, its number of
+/// levels.
 float rows_of_level(const Snapshot& snapshot, RowId run_id, int levels) {
     if (snapshot.rounds.empty() || snapshot.rounds.back().row.run_id != run_id)
         return static_cast<float>(levels);
@@ -393,7 +395,7 @@ DraftTreeModel build_draft_tree(const Snapshot& snapshot, std::size_t round_inde
     const std::shared_ptr<const RoundTree> tree = snapshot.tree(round_index);
     if (!tree->problem.empty()) {
         DraftTreeModel model;
-        model.empty_text = "This round's tree can't be read: " + tree->problem;
+        model.empty_text = "This round's tree cannot be read: " + tree->problem;
         return model;
     }
     for (const NodeRow& node : tree->nodes) view.nodes.push_back(&node);
@@ -461,12 +463,12 @@ void replace_missing_glyphs(DraftTreeModel& model, const std::function<bool(char
 std::vector<std::string> describe_node(const DraftTreeModel& model, std::size_t index) {
     const TreeNode& node = model.nodes[index];
     static constexpr const char* kinds[] = {"root (last committed token)", "accepted", "rejected",
-                                            "not verified yet", "the target's own token"};
+                                            "not yet verified", "target token (not drafted)"};
     std::string first = fmt::format("{}  id {}  depth {}  {}", node.text, node.token_id, node.depth,
                                     kinds[static_cast<int>(node.kind)]);
     std::string second;
     if (node.kind == TreeNodeKind::target)
-        second = node.covered ? "in the head's active set, in no branch of the tree"
+        second = node.covered ? "in the head's active set, but not drafted"
                               : "outside the head's active set: it could not be drafted";
     else if (node.kind != TreeNodeKind::root)
         second =
@@ -475,7 +477,7 @@ std::vector<std::string> describe_node(const DraftTreeModel& model, std::size_t 
         second += fmt::format("{}target p {:.3f}", second.empty() ? "" : "   ", *node.target_probability);
     if (node.target_rank) second += fmt::format(" (rank {})", *node.target_rank + 1);
     if (!node.next_text.empty())
-        second += fmt::format("{}target continues with {}", second.empty() ? "" : "   ", node.next_text);
+        second += fmt::format("{}target's next token {}", second.empty() ? "" : "   ", node.next_text);
     return {first, second};
 }
 

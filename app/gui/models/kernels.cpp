@@ -5,7 +5,7 @@
 namespace draftscope {
 namespace {
 
-/// The plain product over all tokens, which the other heads stand in for.
+/// The full LM head: the reference of the other ops.
 constexpr std::string_view full_head = "head";
 
 const KernelRow* find(std::span<const KernelRow> all, std::string_view op, const std::string& precision,

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-/// Where labels of a plot go, so that none lies over another one or over a mark.
+/// Placement of plot labels without overlaps.
 namespace draftscope {
 
 struct LabelBox {
@@ -17,13 +17,13 @@ struct LabelBox {
     }
 };
 
-/// The boxes that are taken inside a frame.
+/// Keeps the occupied boxes inside a frame.
 class LabelPlaces {
   public:
     explicit LabelPlaces(LabelBox frame) : frame_(frame) {}
 
     void take(LabelBox box) { taken_.push_back(box); }
-    /// Takes the first candidate that is free and inside the frame; absent when none is.
+    /// Occupies and returns the first candidate that is free and inside the frame, if any.
     std::optional<LabelBox> place(const std::vector<LabelBox>& candidates) {
         for (const LabelBox& box : candidates)
             if (box.inside(frame_) && is_free(box)) {
@@ -33,7 +33,7 @@ class LabelPlaces {
         return std::nullopt;
     }
 
-    /// The same; where none is free, takes the first one inside the frame.
+    /// Like place(), but falls back to the first candidate inside the frame.
     std::optional<LabelBox> place_always(const std::vector<LabelBox>& candidates) {
         if (const auto box = place(candidates)) return box;
         for (const LabelBox& box : candidates)
@@ -55,8 +55,8 @@ class LabelPlaces {
     std::vector<LabelBox> taken_;
 };
 
-/// Places for a label of this size around a mark of radius `gap`: right above first, then the other corners
-/// and sides.
+/// Returns candidate boxes around a mark of radius `gap`: upper right first, then the other corners and
+/// sides.
 std::vector<LabelBox> places_around(float x, float y, float gap, float width, float height);
 
 }  // namespace draftscope

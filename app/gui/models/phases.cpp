@@ -25,7 +25,7 @@ const PhaseRow& phase_row(int id) {
 }
 
 void add_step(PhaseBar& bar, const StepPhases& phases, const StepEntry& entry, const Snapshot& snapshot) {
-    // What a side lane did while the critical lane was idle is exposed time of its own phase: it is taken
+    // Side-thread work while the main thread is idle counts as exposed time of its phase. It is subtracted
     // from the remainder, so that the parts add up to the step.
     double rest = static_cast<double>(phases.step_ns);
     for (std::size_t p = 0; p < bar.part_ns.size(); ++p) {
@@ -57,8 +57,8 @@ std::string steps_caption(const Snapshot& snapshot, RowId run_id, std::int64_t c
         const StepRow& step = snapshot.steps[i].row;
         if (step.run_id == run_id) ++by_reason[static_cast<std::size_t>(step.excluded) % 4];
     }
-    std::string text = counted == 0 ? std::string("no step counts yet") : format_count(counted, "step");
-    if (in_range) text += " in the range (Esc leaves it)";
+    std::string text = counted == 0 ? std::string("no counted steps yet") : format_count(counted, "step");
+    if (in_range) text += " in the range (Esc clears it)";
     std::string excluded;
     const auto add = [&](Excluded why, const char* what) {
         const std::int64_t n = by_reason[static_cast<std::size_t>(why)];
@@ -71,7 +71,7 @@ std::string steps_caption(const Snapshot& snapshot, RowId run_id, std::int64_t c
     return text;
 }
 
-/// The same capture with only the steps that overlap the range: the queries then hold for the range.
+/// Returns a copy of the snapshot with only the steps that overlap the range.
 Snapshot within(const Snapshot& snapshot, const TimeRange& range) {
     Snapshot out = snapshot;
     LogTable<StepEntry> steps;
@@ -88,7 +88,7 @@ struct CategorySum {
     double step_ns = 0, backbone_ns = 0, head_ns = 0;
 };
 
-/// The category of a step whose rounds all have the same one; empty for mixed batches.
+/// Returns the common category of a step's rounds; empty for mixed batches.
 std::string step_category(const Snapshot& snapshot, const StepEntry& entry) {
     std::string category;
     for (std::uint32_t r = 0; r < entry.rounds.count; ++r) {
@@ -106,7 +106,7 @@ std::vector<CategoryShare> category_shares(const Snapshot& snapshot, RowId run_i
         if (prompt->run_id == run_id && !prompt->category.empty()) categories.insert(prompt->category);
     if (categories.size() < 2) return {};
     std::map<std::string, CategorySum> sums;
-    std::vector<CategorySum*> of_step;  // parallel to samples.steps(); null = mixed or none
+    std::vector<CategorySum*> of_step;  // parallel to samples.steps(); null = mixed or no category
     for (std::size_t i = 0; i < samples.steps().size(); ++i) {
         const std::string category = step_category(snapshot, snapshot.steps[samples.steps()[i]]);
         of_step.push_back(category.empty() ? nullptr : &sums[category]);
@@ -170,7 +170,7 @@ void append_bars(PhaseBars& bars, const PhaseBars& more) {
 
 StepWindow step_window(const Snapshot& snapshot, RowId run_id, std::optional<std::size_t> selected_step,
                        std::size_t count) {
-    // Steps of one run are contiguous but for files joined from shards: find the run's outer bounds.
+    // Steps of one run are contiguous, except in files joined from shards: find the run's outer bounds.
     std::size_t last = snapshot.steps.size();
     while (last > 0 && snapshot.steps[last - 1].row.run_id != run_id) --last;
     std::size_t first = last;
@@ -224,14 +224,14 @@ PhasesModel PhasesBuilder::build(const Snapshot& whole, RowId run_id, const std:
     PhasesModel model;
     const RunRow* run = whole.run(run_id);
     if (run == nullptr) {
-        model.empty_text = "No run yet. Phase times appear here with the first round.";
+        model.empty_text = "No run yet. Phase times appear with the first round.";
         return model;
     }
     const StepWindow newest = step_window(whole, run_id, std::nullopt, 1);
     if (newest.first == newest.last) {
         model.empty_text = run->ended == RunEnd::live
-                               ? "This run has no steps yet: the prompt is still being read (prefill)."
-                               : "No steps were recorded: phases are added up over the steps of a run.";
+                               ? "This run has no steps yet: prefill is still running."
+                               : "No steps were recorded. Phase times are sums over the steps of a run.";
         return model;
     }
     const Snapshot part = range ? within(whole, *range) : Snapshot();

@@ -21,16 +21,16 @@ std::string short_label(const HeadStats& stats) {
 
 std::string reads_text(const HeadReads& reads) {
     if (reads.streamed + reads.gathered <= 0) return {};
-    std::string text = fmt::format("{:.1f} MB a round", (reads.streamed + reads.gathered) / 1e6);
-    if (reads.gathered > 0) text += fmt::format(", {:.1f} of them scattered rows", reads.gathered / 1e6);
+    std::string text = fmt::format("{:.1f} MB per round", (reads.streamed + reads.gathered) / 1e6);
+    if (reads.gathered > 0) text += fmt::format(", {:.1f} MB of it in scattered rows", reads.gathered / 1e6);
     if (reads.explained_ns)
-        text += fmt::format("; T_head {:.2f} x what the probes explain ({:.0f} us {})", reads.times(),
+        text += fmt::format("; T_head is {:.2f} x the time at measured bandwidth ({:.0f} us {})", reads.times(),
                             std::abs(reads.constant_ns()) / 1e3, reads.constant_ns() < 0 ? "less" : "more");
     return text;
 }
 
-/// tau over all rounds of the run, as the toolbar's. A head that was there in some rounds only has the
-/// driving head's tau times what it committed beside it.
+/// Returns tau over all rounds of the run, as in the toolbar. For a head that took part in only some rounds,
+/// it is the driving head's tau scaled by the ratio of their rho_tau.
 double tau_of_run(const HeadComparison& head, const HeadComparison* live) {
     const bool sampled = head.stats.mode == HeadMode::aligned || head.stats.mode == HeadMode::calibration;
     if (!sampled || live == nullptr || !live->cost.rho_tau || !head.cost.rho_tau) return head.stats.tau;
@@ -64,11 +64,11 @@ PlanePoint make_point(const HeadComparison& head, const HeadComparison* live, do
 }
 
 std::string missing(const HeadComparison* live) {
-    if (live == nullptr) return "No round of this run counts yet: its head appears after the first ones.";
+    if (live == nullptr) return "No counted rounds yet. The head appears after the first ones.";
     if (live->reference == FullReference::none)
-        return "No full-head reference: nu and rho_tau need calibration rounds with the full head, a "
+        return "No full-head reference. nu and rho_tau need calibration rounds with the full head, a "
                "shadow head \"full\", or a comparable run of the head \"full\" in the same capture.";
-    return "The live head has no measured time yet.";
+    return "The driving head has no measured time yet.";
 }
 
 void add_points(PlaneModel& model, const std::vector<HeadComparison>& heads, const HeadComparison* live) {
@@ -86,9 +86,9 @@ void add_points(PlaneModel& model, const std::vector<HeadComparison>& heads, con
     });
     if (compared != nullptr)
         model.interval_text = compared->no_interval.empty() ? interval_text(compared->cost.conversations)
-                                                            : "no bars: " + compared->no_interval;
+                                                            : "no error bars: " + compared->no_interval;
     else if (!model.points.empty())
-        model.interval_text = "the full head alone, at (1, 1) by definition";
+        model.interval_text = "only the full head, at (1, 1) by definition";
 }
 
 bool same(const PlaneWindow& a, const PlaneWindow& b) {
@@ -106,7 +106,7 @@ std::string number_text(const char* name, const std::optional<double>& value) {
 std::vector<IsoLine> iso_lines(double kappa, const PlaneWindow& window) {
     std::vector<IsoLine> lines;
     if (window.nu_max <= window.nu_min || window.rho_max <= window.rho_min || kappa < 0) return lines;
-    // The corners bound the levels: the speed-up grows with rho_tau and falls with nu.
+    // Two corners bound the levels: the speed-up increases with rho_tau and decreases with nu.
     const double least = predicted_speedup(window.rho_min, window.nu_max, kappa);
     const double most = predicted_speedup(window.rho_max, window.nu_min, kappa);
     double step = 0.01;
@@ -143,7 +143,7 @@ PlaneWindow fit_window(std::span<const PlanePoint> points, double nu_margin, dou
         const double part = std::clamp(margin, 0.0, 0.3);
         low = std::min(low, value);
         high = std::max(high, value);
-        // Both ends move while the margin is a part of what is between them.
+        // The margin is a fraction of the range, so both ends are iterated.
         for (int i = 0; i < 12; ++i) {
             low = std::min(low, value - part * (high - low));
             high = std::max(high, value + part * (high - low));
@@ -153,7 +153,7 @@ PlaneWindow fit_window(std::span<const PlanePoint> points, double nu_margin, dou
         for (const PlanePoint& point : points) {
             include(window.nu_min, window.nu_max, point.nu, nu_margin);
             include(window.rho_min, window.rho_max, point.rho_tau, rho_margin);
-            // Intervals are shown whole, as `stats` says them; only wild ones are cut at the border.
+            // Intervals are shown in full; only extreme ones are cut at the border.
             if (point.nu_interval)
                 window.nu_max = std::max(window.nu_max, std::min(point.nu_interval->high, 2.0) + 0.04);
             if (!point.rho_interval) continue;
@@ -195,7 +195,7 @@ PlaneModel build_plane(const Snapshot& snapshot, RowId run_id) {
     const RunRow* run = snapshot.run(run_id);
     if (run == nullptr) {
         model.kappa_text = fmt::format("kappa {:.2f} (SlimSpec, figure 3)", published_kappa);
-        model.missing_text = "No run yet. Published results are shown; your head joins them once it has run.";
+        model.missing_text = "No run yet. Published results are shown; your head appears after a run.";
         return model;
     }
     const std::vector<HeadComparison> heads = head_costs(snapshot, run_id);
@@ -236,7 +236,8 @@ std::vector<std::string> describe_published(const PublishedResult& result) {
     lines.push_back(number_text("nu", result.nu) + number_text("rho_tau", result.rho_tau) +
                     number_text("tau", result.tau));
     const std::string speed =
-        number_text("x full", result.speedup_vs_full) + number_text("x autoregressive", result.speedup_vs_ar);
+        number_text("speed-up over full", result.speedup_vs_full) +
+        number_text("over AR", result.speedup_vs_ar);
     if (!speed.empty()) lines.push_back(speed);
     lines.push_back(fmt::format("{}; {}", result.target, result.setup));
     lines.push_back(fmt::format("{}: {}", result.short_name, result.source));

@@ -8,8 +8,8 @@
 
 #include "profiler/head_costs.h"
 
-/// What the Acceptance-cost plane draws: each head as a point (nu, rho_tau) over lines of equal speed-up.
-/// Model of the plane: SlimSpec, section 3.2.
+/// Model of the Acceptance-cost plane: each head as a point (nu, rho_tau) over lines of equal speed-up
+/// (SlimSpec, section 3.2).
 namespace draftscope {
 
 struct PlaneWindow {
@@ -17,53 +17,53 @@ struct PlaneWindow {
 };
 struct IsoLine {
     double speedup = 1;
-    double nu[2] = {0, 0}, rho[2] = {0, 0};  ///< ends, inside the window
+    double nu[2] = {0, 0}, rho[2] = {0, 0};  ///< end points, inside the window
 };
-/// Lines of equal speed-up that cross the window, at round levels, at most 12; 1.0 is among them when it
-/// crosses.
+/// Returns at most 12 lines of equal speed-up that cross the window, at round values. If the break-even line
+/// crosses the window, it is included.
 std::vector<IsoLine> iso_lines(double kappa, const PlaneWindow& window);
 
 struct PlanePoint {
-    std::string head;   ///< spec
-    std::string label;  ///< short
+    std::string head;   ///< full specification, "fr-spec:v=8192"
+    std::string label;  ///< short name
     HeadMode mode = HeadMode::drive;
     double nu = 1, rho_tau = 1;
-    double tau = 0;  ///< over all rounds of the run, by estimate where the head was in some of them
+    double tau = 0;  ///< over all rounds; an estimate if the head took part in only some
     std::optional<Interval> nu_interval, rho_interval;  ///< 95 %, bootstrap
-    bool reference = false;                             ///< the full head: (1, 1) by definition
-    bool estimate = false;  ///< aligned shadow, or measured against calibration rounds: drawn hollow
-    Estimate predicted;     ///< speed-up against the full head
-    std::optional<Estimate> measured;     ///< where another run has the full head on the same prompts
+    bool reference = false;                             ///< full head: (1, 1) by definition
+    bool estimate = false;  ///< aligned shadow or calibration rounds; drawn hollow
+    Estimate predicted;     ///< speed-up over the full head, from the model
+    std::optional<Estimate> measured;     ///< from another run with the full head on the same prompts
     std::optional<Estimate> unexplained;  ///< measured - predicted
     double break_even_rho_tau = 1;        ///< at this nu
     std::optional<double> break_even_nu;  ///< at this rho_tau
     std::int64_t rounds = 0;
     double active_rows = 0;
-    std::string reads_text;  ///< bytes of a round, and T_head against what the probes explain by them
+    std::string reads_text;  ///< bytes per round, and T_head / time at probe bandwidth
 };
 
-/// Acceptance alone: heads whose cost is not known have their place here.
+/// Bar of tau, also for heads of unknown cost.
 struct TauBar {
     std::string label, head;
     double tau = 0;                   ///< as PlanePoint::tau
-    std::optional<double> predicted;  ///< speed-up against the full head
+    std::optional<double> predicted;  ///< speed-up over the full head
     bool live = false, estimate = false;
 };
 
-/// Axes that hold every point with its whole mark. The margins are a mark's radius as parts of the plot's
-/// width and height.
+/// Returns axes that contain every point with its mark. The margins are a mark's radius as fractions of the
+/// plot's width and height.
 PlaneWindow fit_window(std::span<const PlanePoint> points, double nu_margin, double rho_margin);
-/// Whether the window holds these points with their marks.
+/// Returns true if the window contains these points with their marks.
 bool holds(const PlaneWindow& window, std::span<const PlanePoint> points, double nu_margin,
            double rho_margin);
 
-/// The axes' range: it follows the points until the user moves it, and again when the driving head's point
-/// would leave the view by itself. That head is the last one.
+/// Range of the axes. It follows the points until the user moves it. If the driving head's point (the last
+/// one) leaves the view by itself, the range follows again.
 class PlaneView {
   public:
-    /// Before drawing; `fit` asks for the points. True when the axes are to be set to window().
+    /// Call before drawing. `fit` requests all points. Returns true if the axes must be set to window().
     bool follow(std::span<const PlanePoint> points, double nu_margin, double rho_margin, bool fit);
-    /// After drawing: what the axes show.
+    /// Call after drawing, with the range that the axes show.
     void show(const PlaneWindow& shown, std::span<const PlanePoint> points);
     const PlaneWindow& window() const { return window_; }
 
@@ -74,38 +74,38 @@ class PlaneView {
 };
 
 struct PlaneModel {
-    std::string empty_text;          ///< no head has been measured at all
-    std::string missing_text;        ///< why the live head has no point, "" when it has one
+    std::string empty_text;          ///< shown if no head was measured
+    std::string missing_text;        ///< why the driving head has no point; "" if it has one
     std::optional<double> kappa;     ///< of the run
-    double kappa_shown = 0;          ///< of the run, else the published one
+    double kappa_shown = 0;          ///< of the run, otherwise the published value
     std::string kappa_text;          ///< "kappa 0.25 (this run)"
-    std::string interval_text;       ///< how the intervals were made, or why there are none
-    std::vector<PlanePoint> points;  ///< the live head last, so that it is drawn on top
+    std::string interval_text;       ///< method of the intervals, or why there are none
+    std::vector<PlanePoint> points;  ///< driving head last (drawn on top)
     std::vector<TauBar> bars;
 };
 PlaneModel build_plane(const Snapshot& snapshot, RowId run_id);
 
-/// One row of a paper's table. Optional: the paper does not give it.
+/// One row of a paper's table. Absent values are not given in the paper.
 struct PublishedResult {
     std::string_view paper, short_name, citation, note;
     std::string_view head, config, target, setup, source;
-    std::string_view derived;  ///< "" or what was computed from the tables, and how
+    std::string_view derived;  ///< what was computed from the tables, and how; may be ""
     std::optional<double> tau, rho_tau, nu, speedup_vs_ar, speedup_vs_full;
     std::optional<double> kappa;
 };
-/// From assets/published, put into the program when it is built.
+/// Returns the results of assets/published, compiled into the program.
 std::span<const PublishedResult> published_results();
-/// "SlimSpec, Llama-3.1-8B-Instruct": results that may be compared with each other.
+/// Comparable results, named "SlimSpec, Llama-3.1-8B-Instruct".
 struct PublishedGroup {
     std::string name;
     std::vector<const PublishedResult*> rows;
 };
 std::vector<PublishedGroup> published_groups();
-/// Lines for the tooltip: head, numbers, setup, source, what is derived.
+/// Returns the tooltip's lines: head, numbers, setup, source, derivation.
 std::vector<std::string> describe_published(const PublishedResult& result);
-/// Whether the result was measured at the kappa that the lines are drawn for.
+/// Returns true if the result was measured at the kappa of the drawn lines.
 bool is_at_shown_kappa(const PublishedResult& result, const PlaneModel& model);
-/// "paper: kappa 0.25; lines: this run's kappa 0.38"; "" when they are the same.
+/// Returns "paper: kappa 0.25; lines: this run's kappa 0.38"; "" if both are equal.
 std::string published_kappa_text(const PublishedResult& result, const PlaneModel& model);
 
 }  // namespace draftscope

@@ -78,7 +78,7 @@ AcceptanceModel build_acceptance(const RoundsModel& rounds, const Snapshot& snap
 }
 
 std::string no_rounds_text(bool in_range) {
-    return in_range ? "No round lies in the range." : "No round has ended yet.";
+    return in_range ? "No rounds in the range." : "No finished rounds yet.";
 }
 
 std::optional<RoundCell> cell_in_flight(const RoundsModel& model, const Snapshot& snapshot,
@@ -98,7 +98,7 @@ std::optional<RoundCell> cell_in_flight(const RoundsModel& model, const Snapshot
 
 std::string describe_in_flight(const RoundCell& cell, const Snapshot& flight) {
     const RoundRow& row = flight.rounds[0].row;
-    return fmt::format("Round {}, under way: {} drafted down to depth {}; {:.2f} ms so far", cell.ordinal,
+    return fmt::format("Round {}, in progress: {} drafted to depth {}; {:.2f} ms so far", cell.ordinal,
                        row.drafted, row.tree_depth, milliseconds(cell.step_ns));
 }
 
@@ -110,7 +110,7 @@ std::string describe_round(const RoundCell& cell) {
             text += fmt::format(", {} {:.0f} %", phase.name, 100 * cell.dominant_share);
     if (cell.clipped) text += "; clipped at the end of the output";
     if (cell.excluded != Excluded::no)
-        text += fmt::format("; its time is not counted ({})", to_text(cell.excluded));
+        text += fmt::format("; time not counted ({})", to_text(cell.excluded));
     return text;
 }
 

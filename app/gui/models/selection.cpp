@@ -24,33 +24,32 @@ std::size_t first_round_at_or_after(const Snapshot& snapshot, RowId run_id) {
     return low;
 }
 
-/// The tool bar's speed-up and how it was measured.
+/// Sets the toolbar's speed-up and how it was measured.
 void set_speedup(const Snapshot& snapshot, const RunRow& run, HeaderNumbers& numbers) {
-    // No interval: the tool bar is drawn again with every round.
+    // Without an interval: this runs after every round.
     const auto speed = speed_up(snapshot, run.id, {.resamples = 0});
     if (speed) {
         numbers.speedup = fmt::format("{:.2f}", speed->ratio.value);
         numbers.speedup_why = fmt::format(
-            "{:.1f} tok/s here against {:.1f} tok/s without a drafter, over the same {} prompts of {} of the "
-            "run's {} conversations (run {}).",
+            "{:.1f} tok/s against {:.1f} tok/s without a drafter, over the same prompts (turns: {}; "
+            "conversations: {} of {}; baseline run {}).",
             speed->tokens_per_second, speed->plain_tokens_per_second, speed->prompts, speed->conversations,
             speed->conversations_of_run, fmt::join(speed->plain_runs, ", "));
     } else if (run.drafter == plain_drafter) {
-        numbers.speedup_why = "Decoded without a drafter: what the speed-up of the other runs is against.";
+        numbers.speedup_why = "Decoded without a drafter: the reference for the other runs' speed-ups.";
     } else if (const auto earlier = earlier_baseline(snapshot, run.id)) {
         numbers.speedup_why = fmt::format(
-            "An earlier version kept {:.1f} tok/s of autoregressive decoding over other prompts than the "
-            "whole "
-            "run's; record again for a speed-up.",
+            "An earlier version measured this file's AR baseline ({:.1f} tok/s) over other prompts. Record "
+            "the run again to get a speed-up.",
             *earlier);
     } else {
         numbers.speedup_why =
-            "Not measured: set 'AR baseline' in the Session panel, or run the same prompts once with the "
-            "drafter 'none'.";
+            "Not measured. Set \"AR baseline\" in the Session panel, or run the same prompts once with the "
+            "drafter \"none\".";
     }
 }
 
-/// A run that only loads or reads its prompt leaves what is shown where it is.
+/// Returns false for a run that is still loading or in prefill: the selection stays.
 bool takes_over(const Snapshot& snapshot, RowId run_id, RowId shown) {
     const RunRow* run = snapshot.run(run_id);
     const bool under_way = snapshot.in_flight != nullptr && !snapshot.in_flight->rounds.empty() &&
@@ -97,7 +96,7 @@ void sync_selection(const Snapshot& snapshot, UiState& ui) {
 
 std::string round_position(const Snapshot& snapshot, const UiState& ui) {
     const RoundSpan rounds = rounds_of_run(snapshot, ui.run_id);
-    if (in_flight_selected(snapshot, ui)) return fmt::format("Round {} under way", rounds.size() + 1);
+    if (in_flight_selected(snapshot, ui)) return fmt::format("Round {} in progress", rounds.size() + 1);
     if (!ui.round || rounds.size() == 0) return "No round yet";
     return fmt::format("Round {} of {}", *ui.round - rounds.first + 1, rounds.size());
 }
@@ -154,7 +153,7 @@ std::string losses_text(const Snapshot& snapshot, RowId run_id) {
     std::map<std::string, std::int64_t> counts;
     for (const LossRow& loss : snapshot.losses)
         if (loss.run_id == run_id || run_id == 0) counts[loss.kind] += loss.count;
-    if (counts.empty()) return "no losses";
+    if (counts.empty()) return "no records lost";
     std::string text = "lost:";
     for (const auto& [kind, count] : counts) text += fmt::format(" {} {}", count, kind);
     return text;

@@ -3,50 +3,50 @@
 #include "app/gui/models/ui_state.h"
 #include "capture/capture.h"
 
-/// Which run and round the window shows: follows the newest while nobody chose, and never dangles.
+/// Selection of the run and round that the window shows. It follows the newest round until the user selects
+/// one.
 namespace draftscope {
 
-/// Rounds of one run as a half-open range of indices into Snapshot::rounds (runs are recorded one after
-/// another).
+/// Rounds of one run: a half-open range of indices into Snapshot::rounds. Runs are contiguous.
 struct RoundSpan {
     std::size_t first = 0, end = 0;
     std::size_t size() const { return end - first; }
 };
 RoundSpan rounds_of_run(const Snapshot& snapshot, RowId run_id);
 
-/// The round under way of the run that is selected, as a capture of one step; null = none.
+/// Returns the selected run's round in flight as a capture of one step; null = none.
 const Snapshot* round_in_flight(const Snapshot& snapshot, const UiState& ui);
-/// Is the round under way selected?
+/// Returns true if the round in flight is selected.
 inline bool in_flight_selected(const Snapshot& snapshot, const UiState& ui) {
     return ui.in_flight && round_in_flight(snapshot, ui) != nullptr;
 }
 
-/// Brings the selection in line with a new snapshot. Another file, or a run that has something to show (a
-/// round, one under way, or its end), takes the selection and turns following on; while following, the newest
-/// round of the run is selected, which is the one under way where there is one.
+/// Updates the selection for a new snapshot. A new file is selected, and so is a new run that has a round, a
+/// round in flight or an end; both turn following on. While following, the run's newest round is selected,
+/// including the round in flight.
 void sync_selection(const Snapshot& snapshot, UiState& ui);
 
-/// "Round 3 of 12", "Round 13 under way", "No round yet".
+/// Returns "Round 3 of 12", "Round 13 in progress" or "No round yet".
 std::string round_position(const Snapshot& snapshot, const UiState& ui);
 
-/// Moves by `delta` rounds inside the run, the one under way last, clipped. Going back ends following.
+/// Moves the selection by `delta` rounds, clamped to the run; the round in flight is the last one. Moving
+/// back ends following.
 void step_selection(const Snapshot& snapshot, UiState& ui, int delta);
 void select_run(const Snapshot& snapshot, UiState& ui, RowId run_id);
-/// Prompt of the selected round of a live run with several sequences in lockstep, while the selection does
-/// not follow; 0 = none in particular.
+/// Returns the prompt of the selected round of a live batch run that is not followed; 0 = any prompt.
 RowId watched_prompt(const Snapshot& snapshot, const UiState& ui);
 void set_follow(const Snapshot& snapshot, UiState& ui, bool follow);
 
-/// What the tool bar says about the selected run; texts are "-" while unknown.
+/// Toolbar numbers of the selected run; "-" while unknown.
 struct HeaderNumbers {
     std::string tau = "-", tokens_per_second = "-", speedup = "-";
-    std::string speedup_why;  ///< how it was measured, or what to do to get it
+    std::string speedup_why;  ///< how it was measured, or how to measure it
 };
 HeaderNumbers header_numbers(const Snapshot& snapshot, RowId run_id);
 
-/// The status line's part that the capture knows: tier, counts of losses by kind ("no losses").
+/// Returns the number of lost records by kind, or "no records lost".
 std::string losses_text(const Snapshot& snapshot, RowId run_id);
-/// "SmolLM2-135M-Instruct.Q4_1.gguf" from a path or spec; never longer than `longest` characters.
+/// Returns the last part of a path or spec, cut to at most `longest` characters.
 std::string short_name(std::string_view path, std::size_t longest = 40);
 
 }  // namespace draftscope

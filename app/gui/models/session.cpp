@@ -58,7 +58,7 @@ std::string format_tree(const TreeFields& fields) {
 
 int largest_tree(const TreeFields& fields) {
     if (fields.chain) return fields.depth + 1;
-    // Level 0 proposes topk, every later level topk * topk candidates.
+    // Level 0 proposes topk candidates, every later level topk * topk.
     return 1 + fields.topk + fields.depth * fields.topk * fields.topk;
 }
 

@@ -6,31 +6,32 @@
 
 #include "capture/capture.h"
 
-/// Text forms that the Session panel edits as fields.
+/// Conversions between specifications and the fields of the Session panel.
 namespace draftscope {
 
-/// `depth=3,topk=4,nodes=12` in EAGLE-2's meaning, or `chain=6`.
+/// A tree `depth=3,topk=4,nodes=12` as EAGLE-2 defines it, or a `chain=6`.
 struct TreeFields {
     bool chain = false;
-    int depth = 3;  ///< extra forwards; of a chain its length
+    int depth = 3;  ///< drafter forwards after the first; length of a chain
     int topk = 4;
     int nodes = 12;  ///< root included
     bool operator==(const TreeFields&) const = default;
 };
-/// Absent for "", "auto", "paper:..." and anything malformed: those are edited as text.
+/// Parses a tree specification. Absent for "", "auto", "paper:..." and malformed text, which are edited as
+/// text.
 std::optional<TreeFields> parse_tree(std::string_view spec);
 std::string format_tree(const TreeFields& fields);
-/// Most nodes that such a tree can have, root included.
+/// Returns the maximum number of nodes of such a tree, root included.
 int largest_tree(const TreeFields& fields);
 
 struct RecordedSettings {
     std::string title;    ///< "this file: eagle3  fr-spec:v=8192  depth=3,topk=4,nodes=12"
     std::string details;  ///< target, precision, threads and sampling
 };
-/// What a run of an opened file was decoded with; absent when nothing or a live run is shown.
+/// Returns the settings of a stored run; absent for live runs or without a run.
 std::optional<RecordedSettings> recorded_settings(const Snapshot& snapshot, RowId run_id);
 
-/// "NAME" of "NAME:path" or "NAME:v=8192": what a list entry is matched by.
+/// Returns "NAME" of "NAME:path" or "NAME:v=8192". List entries are matched by it.
 std::string_view spec_name(std::string_view spec);
 
 }  // namespace draftscope

@@ -53,7 +53,7 @@ std::string caption_of(const Snapshot& snapshot, const PromptRow& prompt) {
         in_run > 1 ? fmt::format("prompt {} of {}", prompt.ordinal + 1, in_run) : std::string("prompt");
     if (!prompt.category.empty()) text += " · " + prompt.category;
     text += fmt::format(" · {} + {} tokens", prompt.prompt_tokens, prompt.generated_tokens);
-    if (prompt.finish == Finish::eos) text += " · ended by itself";
+    if (prompt.finish == Finish::eos) text += " · ended at the end token";
     if (prompt.finish == Finish::length) text += " · ended at the length limit";
     if (prompt.finish == Finish::context) text += " · ended at the context limit";
     if (prompt.finish == Finish::cancelled) text += " · stopped";
@@ -78,7 +78,7 @@ void join_pieces(const std::vector<std::string>& bytes, std::span<TextPiece> pie
     for (std::size_t at = 0; at < all.size();) {
         while (end_of[piece] <= at) ++piece;
         const Utf8Unit unit = next_utf8(rest.substr(at));
-        if (unit.kind != Utf8Unit::Kind::character) {  // what of it is this token's
+        if (unit.kind != Utf8Unit::Kind::character) {  // this token's part of the unit
             const std::size_t run = std::min(invalid_utf8_prefix(rest.substr(at)), end_of[piece] - at);
             pieces[piece].text += format_bytes(rest.substr(at, run));
             at += run;
@@ -121,8 +121,8 @@ TextModel build_text(const Snapshot& snapshot, RowId prompt_id) {
     const RunRow* run = prompt == nullptr ? nullptr : snapshot.run(prompt->run_id);
     if (run == nullptr) {
         model.empty_text =
-            "The output appears here as soon as a run has started, coloured by where each token came "
-            "from.";
+            "The output appears here when a run starts. Colours show whether a token was drafted or "
+            "came from the target.";
         return model;
     }
     model.prompt_id = prompt_id;
@@ -161,13 +161,13 @@ std::string describe_piece(const TextPiece& piece) {
         case PieceKind::prompt:
             return "prompt";
         case PieceKind::prefill:
-            text = "first token, from the prompt's pass";
+            text = "first token, from prefill";
             break;
         case PieceKind::draft:
             text = fmt::format("drafted, accepted at depth {}", piece.depth);
             break;
         case PieceKind::bonus:
-            text = fmt::format("the target's own token, at depth {}", piece.depth);
+            text = fmt::format("from the target, at depth {}", piece.depth);
             break;
     }
     text += fmt::format("\ntoken {} at position {}", piece.token_id, piece.position);
@@ -176,8 +176,8 @@ std::string describe_piece(const TextPiece& piece) {
         if (piece.text.empty() || piece.shared_pieces > 0) text += ": part of a character";
     }
     if (piece.rank) text += fmt::format(", frequency rank {}", *piece.rank + 1);
-    if (!piece.covered) text += "\nout of the head's vocabulary: it could not have been drafted";
-    if (piece.round_index) text += "\nclick: go to its round";
+    if (!piece.covered) text += "\nnot in the head's vocabulary: it could not have been drafted";
+    if (piece.round_index) text += "\nclick: select its round";
     return text;
 }
 

@@ -13,74 +13,75 @@
 #include "app/gui/models/ui_state.h"
 #include "capture/capture.h"
 
-/// What the Text panel draws: prompt and output of one prompt as pieces with their origin.
+/// Model of the Text panel: the tokens of one prompt and its output, each with its origin.
 namespace draftscope {
 
 enum class PieceKind { prompt, prefill, draft, bonus };
 
 struct TextPiece {
     std::string
-        text;  ///< valid UTF-8; may hold line ends; "" when its bytes are in a later piece's character
-    std::string bytes;  ///< in hexadecimal, of a token with bytes that are no character by themselves
-    /// The text begins with a character of which this many earlier pieces hold bytes; they have no text.
+        text;  ///< valid UTF-8, may contain line ends; "" if a later piece has the character
+    std::string bytes;  ///< in hexadecimal, if the token's bytes are not whole characters
+    /// Number of earlier pieces without text that hold bytes of this text's first character.
     std::uint32_t shared_pieces = 0;
-    std::uint32_t shared_bytes = 0;  ///< of `text`: that character
+    std::uint32_t shared_bytes = 0;  ///< length of that character in `text`
     PieceKind kind = PieceKind::prompt;
     TokenId token_id = no_token;
-    int position = -1;        ///< among the generated tokens
-    int depth = 0;            ///< of the round at which it was emitted, from 1
-    bool covered = true;      ///< was in the head's active set
+    int position = -1;        ///< index among the generated tokens
+    int depth = 0;            ///< depth in its round's tree, from 1
+    bool covered = true;      ///< in the head's active set
     std::optional<int> rank;  ///< frequency rank
     std::optional<std::size_t>
-        round_index;  ///< into Snapshot::rounds; none for the prompt and the first token
+        round_index;  ///< into Snapshot::rounds; absent for the prompt and the first token
 };
 
 struct TextModel {
     RowId prompt_id = 0;
-    std::string empty_text;  ///< said instead when there is nothing
+    std::string empty_text;  ///< shown if there is no text
     std::string caption;     ///< "prompt 3 of 24 · coding · 61 tokens · ended: length"
     std::vector<TextPiece> pieces;
     int drafted = 0, bonus = 0, uncovered = 0;
 };
 
-/// The prompt to show: that of the selected round; while following, the newest of the run.
+/// Returns the prompt to show: the selected round's, or the run's newest while following.
 RowId prompt_to_show(const Snapshot& snapshot, const UiState& ui);
 TextModel build_text(const Snapshot& snapshot, RowId prompt_id);
 
-/// Gives each piece the text of its token's bytes. A character that several tokens spell goes to the last of
-/// them; bytes that never become one are shown in hexadecimal.
+/// Sets each piece's text from its token's bytes. A character split over several tokens goes to the last of
+/// them. Bytes that form no character are shown in hexadecimal.
 void join_pieces(const std::vector<std::string>& bytes, std::span<TextPiece> pieces);
-/// Characters without a glyph become their code points.
+/// Replaces characters without a glyph by their code points.
 void replace_missing_glyphs(TextModel& model, const std::function<bool(char32_t)>& has_glyph);
 
-/// One laid-out piece of a line: part of a TextPiece between two breaks.
+/// Part of a TextPiece on one line.
 struct TextRun {
     std::uint32_t piece = 0;
-    std::uint32_t first = 0, count = 0;  ///< bytes of its text, line end excluded
+    std::uint32_t first = 0, count = 0;  ///< byte range of the piece's text, without line ends
     float x = 0, width = 0;
     int line = 0;
-    bool line_end = false;  ///< the piece holds a line end here: shown as a mark
+    bool line_end = false;  ///< ends with a line end, shown as a mark
 };
-/// Breaks pieces into lines. `measure(text)` gives a text's width. Breaks at line ends and before words that
-/// do not fit in `width`, also inside a piece; a word of several pieces stays whole, a word wider than a line
-/// sticks out. The space at which a line breaks is not shown.
+/// Breaks pieces into lines. `measure(text)` returns a text's width. Lines break at line ends and before
+/// words that do not fit in `width`, also inside a piece. A word of several pieces is not split; a word wider
+/// than `width` overflows. The space at a break is not shown.
 template <typename Measure>
 std::vector<TextRun> lay_out_text(const std::vector<TextPiece>& pieces, float width, Measure measure);
 
-/// Two lines about a token for its tooltip.
+/// Returns the lines of a token's tooltip.
 std::string describe_piece(const TextPiece& piece);
 
-/// Pieces whose text contains `wanted`, ignoring ASCII case; a match may span pieces (first piece returned).
+/// Returns the pieces whose text contains `wanted`, ignoring ASCII case. For a match that spans pieces, it is
+/// the first piece.
 std::vector<std::size_t> find_text(const TextModel& model, const std::string& wanted);
 
-/// The state of `lay_out_text`: a line that fills up.
+/// State of `lay_out_text`: the current line.
 template <typename Measure>
 class TextFlow {
   public:
     TextFlow(const std::vector<TextPiece>& pieces, float width, Measure measure_text)
         : pieces_(pieces), width_(width), measure_(measure_text) {}
 
-    /// Bytes [first, end) of a piece without line ends in them: words stay whole where a line can hold them.
+    /// Adds bytes [first, end) of a piece, which contain no line end.
     void add(std::uint32_t piece, std::uint32_t first, std::uint32_t end) {
         while (first < end) {
             std::uint32_t word = first + 1;
@@ -112,7 +113,7 @@ class TextFlow {
         return runs_.size() > line_start_ && runs_.back().piece == piece &&
                runs_.back().first + runs_.back().count == first;
     }
-    /// Runs since the last space move to a new line, as long as something stays behind.
+    /// Moves the runs since the last space to a new line, unless the line would become empty.
     void wrap() {
         const std::size_t moved_from = word_start_ > line_start_ ? word_start_ : runs_.size();
         x_ = 0;
@@ -132,7 +133,7 @@ class TextFlow {
         --run.count;
         run.width = width_of(run.piece, run.first, run.first + run.count);
     }
-    /// A word, or the part of one that a token holds.
+    /// Adds a word, or the part of a word that a token holds.
     void put(std::uint32_t piece, std::uint32_t first, std::uint32_t end) {
         const bool space = text(piece)[first] == ' ';
         TextRun run{piece, first, end - first, x_, width_of(piece, first, end), line_, false};
@@ -161,7 +162,7 @@ class TextFlow {
     float x_ = 0;
     int line_ = 0;
     std::size_t line_start_ = 0;  ///< first run of the line
-    std::size_t word_start_ = 0;  ///< run at which the line may still break
+    std::size_t word_start_ = 0;  ///< first run after the last possible break
 };
 
 template <typename Measure>

@@ -44,7 +44,7 @@ std::size_t visible_blocks(const TimelineRow& row, const TimelineView& view,
         return static_cast<int>(std::floor(static_cast<double>(t - view.begin) / column_ns));
     };
     PhaseSums busy{}, before{}, after{};
-    std::size_t summed_to = 0;  // `before` has the sums up to here: where one column ends the next begins
+    std::size_t summed_to = 0;  // `before` has the sums up to here; columns are contiguous
     std::size_t i = row.first_after(view.begin);
     while (i < row.size() && row.start(i) < view.end) {
         const double width = static_cast<double>(row.end(i) - row.start(i));
@@ -57,11 +57,11 @@ std::size_t visible_blocks(const TimelineRow& row, const TimelineView& view,
         const int column = column_of(row.start(i));
         auto next_column_start =
             view.begin + static_cast<TimeNs>(std::ceil(static_cast<double>(column + 1) * column_ns));
-        // The product rounds; the column of a time is what counts.
+        // Corrects the rounding of the product: column_of() decides.
         while (column_of(next_column_start - 1) > column) --next_column_start;
         while (column_of(next_column_start) <= column) ++next_column_start;
         std::size_t j = row.first_starting(std::min(next_column_start, view.end), i);
-        // At most the last one that starts in the column can be wide enough to stand alone.
+        // Only the last interval that starts in the column can be wider than a column.
         if (j > i + 1 && static_cast<double>(row.end(j - 1) - row.start(j - 1)) >= column_ns) --j;
         j = std::max(j, i + 1);
         if (j - i <= 64) {
@@ -154,7 +154,7 @@ std::vector<std::string> describe_interval(const Snapshot& snapshot, const Timel
     const TimeNs offset = axis.busy(origin.time, start), held = axis.paused(start, row.end(index));
     const std::string when =
         fmt::format("{}{}, at {} {}", duration_text(length - held),
-                    held > 0 ? fmt::format(" ({} paused left out)", duration_text(held)) : "",
+                    held > 0 ? fmt::format(" (without {} of pauses)", duration_text(held)) : "",
                     offset_text(offset, length / 1000, offset), origin.text);
     if (lane.kind == LaneKind::steps) {
         const StepRow& step = snapshot.steps[source].row;
@@ -179,11 +179,11 @@ std::vector<std::string> describe_interval(const Snapshot& snapshot, const Timel
     std::vector<std::string> lines = {std::string(phase_name(row.phase(index))), when};
     const std::optional<SpanRow> stored = snapshot.span(source);
     if (!stored) {
-        lines.push_back("its rows and bytes can't be read: the file was moved or is damaged");
+        lines.push_back("rows and bytes cannot be read: the file was moved or is damaged");
         return lines;
     }
     const SpanRow& span = *stored;
-    if (span.step_id != 0) lines.push_back(fmt::format("level {}, {} rows", span.level, span.rows));
+    if (span.step_id != 0) lines.push_back(fmt::format("level {}, rows: {}", span.level, span.rows));
     if (span.bytes > 0 && length > 0)
         lines.push_back(fmt::format("{:.2f} MB, {:.1f} GB/s", static_cast<double>(span.bytes) * 1e-6,
                                     static_cast<double>(span.bytes) / static_cast<double>(length)));

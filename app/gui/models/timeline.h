@@ -9,10 +9,10 @@
 #include "app/gui/models/timeline_axis.h"
 #include "capture/capture.h"
 
-/// What the Timeline panel draws: the part of a run's lanes (capture/timeline_lanes.h) that one view needs.
+/// Model of the Timeline panel: the visible part of a run's lanes (capture/timeline_lanes.h).
 namespace draftscope {
 
-/// The lanes of the run that is shown, as the newest snapshot has them.
+/// The shown run's lanes in the newest snapshot.
 class TimelineIndex {
   public:
     void update(const Snapshot& snapshot, RowId run_id);
@@ -25,15 +25,15 @@ class TimelineIndex {
     std::shared_ptr<const RunLanes> run_ = std::make_shared<const RunLanes>();
 };
 
-/// One rectangle to draw. A single interval, or (count > 1) intervals too narrow to be drawn one by one that
-/// start in the same pixel column.
+/// One rectangle to draw: a single interval, or (count > 1) merged intervals. Merged intervals are narrower
+/// than a pixel and start in the same pixel column.
 struct TimelineBlock {
     TimeNs start = 0, end = 0;  ///< merged: first start, last end
     int column = 0;             ///< merged: the pixel column
     std::uint32_t count = 1;
     std::uint8_t phase = 0;   ///< merged: the phase with the most time
-    std::uint32_t index = 0;  ///< in the row; the first one when merged
-    float density = 1;        ///< merged: part of the column that is covered, at most 1
+    std::uint32_t index = 0;  ///< index in the row; merged: of the first interval
+    float density = 1;        ///< merged: covered fraction of the column, 0..1
 };
 
 struct TimelineView {
@@ -41,27 +41,27 @@ struct TimelineView {
     int columns = 1;
     double ns_per_column() const { return static_cast<double>(end - begin) / columns; }
 };
-/// At most two blocks per pixel column, whatever the number of intervals. Returns how many of these it looked
-/// at one by one (the search per column not among them): under 128 for each merged block, and under 64 for
-/// those behind another one. The sums of the row are the level of detail for every zoom, exact at each.
+/// Appends the visible blocks, at most two per pixel column. Merged blocks use the row's sums, which are
+/// exact at every zoom. Returns the number of intervals examined one by one, without the search per column:
+/// under 128 per merged block, or under 64 if it follows another merged block.
 std::size_t visible_blocks(const TimelineRow& row, const TimelineView& view, std::vector<TimelineBlock>& out);
 
-/// The interval at time `t`, within `slack_ns` of it (for narrow ones).
+/// Returns the interval at time `t`, or within `slack_ns` of `t` for narrow intervals.
 std::optional<std::size_t> interval_at(const TimelineRow& row, TimeNs t, TimeNs slack_ns);
 
-/// Zooms by `factor` (< 1 = in) so that the time under `at` (0..1 of the width) stays where it is.
+/// Zooms by `factor` (< 1 = in) around the time at `at` (0..1 of the width).
 TimelineView zoom_view(const TimelineView& view, double factor, double at, TimeNs least_span_ns);
-/// What a draft level is called: level 0 is the catch-up forward.
+/// Returns a draft level's name; level 0 is the catch-up forward.
 std::string level_name(int level);
 
-/// Lines for the tooltip of an interval: its times as the axis counts them.
+/// Returns the lines of an interval's tooltip. Times are relative to `origin`, without pauses.
 std::vector<std::string> describe_interval(const Snapshot& snapshot, const TimelineLane& lane,
                                            const TimelineRow& row, std::size_t index,
                                            const FoldedAxis& axis = {}, const AxisOrigin& origin = {});
-/// Round to select when the interval is clicked: index into Snapshot::rounds.
+/// Returns the round to select when the interval is clicked, as an index into Snapshot::rounds.
 std::optional<std::size_t> round_of_interval(const Snapshot& snapshot, const TimelineLane& lane,
                                              const TimelineRow& row, std::size_t index);
-/// Step with this id: index into Snapshot::steps.
+/// Returns the index into Snapshot::steps of the step with this id.
 std::optional<std::size_t> find_step(const Snapshot& snapshot, RowId step_id);
 
 }  // namespace draftscope

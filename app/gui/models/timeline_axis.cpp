@@ -10,19 +10,19 @@
 namespace draftscope {
 namespace {
 
-constexpr TimeNs parts_of_step = 20;   ///< a lone fold is as wide as one of so many parts of its step
-constexpr TimeNs parts_per_pause = 2;  ///< more for each other pause of the step
+constexpr TimeNs parts_of_step = 20;   ///< a single fold's width is 1 / parts_of_step of its step
+constexpr TimeNs parts_per_pause = 2;  ///< added for each pause of the step
 constexpr TimeNs default_step = 20 * ns_per_ms;
 constexpr TimeNs max_steps_in_view = 50;
 
-/// The steps of one run by time, the one under way last.
+/// The steps of one run by time; the step in flight is the last one.
 class Steps {
   public:
     Steps(const Snapshot& snapshot, RowId run_id) : snapshot_(snapshot) {
         last_ = snapshot.steps.size();
         while (last_ > 0 && snapshot.steps[last_ - 1].row.run_id != run_id) --last_;
         first_ = last_;
-        // Runs are recorded one after another.
+        // Runs are contiguous.
         std::size_t low = 0, high = last_;
         while (low < high) {
             const std::size_t middle = (low + high) / 2;
@@ -40,7 +40,7 @@ class Steps {
     const StepRow& operator[](std::size_t i) const {
         return i < last_ - first_ ? snapshot_.steps[first_ + i].row : *in_flight_;
     }
-    /// The first that ends after `time`; size() = none.
+    /// Returns the first step that ends after `time`; size() = none.
     std::size_t first_ending_after(TimeNs time) const {
         std::size_t low = 0, high = size();
         while (low < high) {
@@ -52,7 +52,7 @@ class Steps {
         }
         return low;
     }
-    /// The one that a time lies in, else the one before it, else the first.
+    /// Returns the step that contains `time`, otherwise the step before it, otherwise the first step.
     std::optional<std::size_t> around(TimeNs time) const {
         if (size() == 0) return std::nullopt;
         const std::size_t next = first_ending_after(time);
@@ -166,8 +166,8 @@ AxisOrigin axis_origin(const Snapshot& snapshot, RowId run_id, const FoldedAxis&
     const auto of_step = [](const StepRow& step) {
         return AxisOrigin{
             step.start_ns, fmt::format("from step {}", step.ordinal + 1),
-            fmt::format("Times count from the start of step {}, {:.6f} s into the run. Pauses are "
-                        "left out.",
+            fmt::format("Times are relative to the start of step {}, {:.6f} s into the run, without "
+                        "pauses.",
                         step.ordinal + 1, seconds(step.start_ns))};
     };
     const auto fits = [&](const StepRow& step) {
@@ -180,7 +180,7 @@ AxisOrigin axis_origin(const Snapshot& snapshot, RowId run_id, const FoldedAxis&
     const std::size_t first = steps.first_ending_after(begin);
     if (first < steps.size() && steps[first].start_ns < end && fits(steps[first]))
         return of_step(steps[first]);
-    return {0, AxisOrigin().text, "Times count from the start of the run. Pauses are left out."};
+    return {0, AxisOrigin().text, "Times are relative to the start of the run, without pauses."};
 }
 
 TimeNs tick_step(TimeNs span, int marks) {

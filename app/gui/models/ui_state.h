@@ -9,8 +9,8 @@
 
 #include "base/units.h"
 
-/// What all panels share: the selection and the few switches that concern more than one of them. Plain data,
-/// no ImGui, so that models and tests can use it.
+/// State shared by all panels: the selection and common switches. Plain data without ImGui, for models and
+/// tests.
 namespace draftscope {
 
 struct TimeRange {
@@ -20,23 +20,23 @@ struct TimeRange {
 };
 
 struct UiState {
-    RowId run_id = 0;                  ///< selected run; 0 while there is none
-    std::optional<std::size_t> round;  ///< selected round, index into Snapshot::rounds; none with `in_flight`
-    bool in_flight = false;            ///< the round under way is selected, Snapshot::in_flight
-    bool follow = true;                ///< the selection stays on the newest round
-    std::optional<TimeRange> range;    ///< set by dragging in the timeline; panels limit their tables to it
+    RowId run_id = 0;                  ///< selected run; 0 = none
+    std::optional<std::size_t> round;  ///< selected round, index into Snapshot::rounds; absent if `in_flight`
+    bool in_flight = false;            ///< the round in flight is selected (Snapshot::in_flight)
+    bool follow = true;                ///< keep the newest round selected
+    std::optional<TimeRange> range;    ///< selected in the timeline; limits the panels' tables
     TokenId hovered_token =
-        no_token;                 ///< under the mouse in any panel: the others mark it too; reset each frame
-    bool fit_requested = false;   ///< key F, for one frame: plots and trees fit their view
+        no_token;                 ///< under the mouse in any panel, marked in all; reset each frame
+    bool fit_requested = false;   ///< key F, for one frame: views show everything
     bool find_requested = false;  ///< Ctrl+F, for one frame: the Text panel takes the focus
-    bool open_other_requested = false;  ///< a panel wants the dialog for another capture
-    std::uint64_t data_key = 0;  ///< grows when the snapshot changes: rebuild cached models when it differs
-    std::map<std::string, bool, std::less<>> open;  ///< panel id -> shown; kept with the layout
+    bool open_other_requested = false;  ///< open the dialog for another capture
+    std::uint64_t data_key = 0;  ///< changes with the snapshot: cached models are then rebuilt
+    std::map<std::string, bool, std::less<>> open;  ///< panel id -> shown; stored with the settings
 
-    RowId newest_run = 0;  ///< last run that took over the selection when it appeared
-    std::string source;    ///< of the snapshot that the selection belongs to
+    RowId newest_run = 0;  ///< last run that was selected automatically
+    std::string source;    ///< source of the selection's snapshot
 
-    /// A person chose a finished round: following ends unless it is the newest.
+    /// Selects a finished round. Following ends unless it is the newest round.
     void select_round(std::size_t index, std::size_t round_count) {
         follow = index + 1 == round_count && follow && !in_flight;
         round = index;

@@ -10,14 +10,15 @@ namespace draftscope {
 
 struct Snapshot;
 
-/// Counts the rounds of live runs that lie in no file.
+/// Counts the rounds of live runs that are in no file.
 class UnsavedRounds {
   public:
-    /// Takes notice of a new snapshot. `kept`: its new runs need no saving, being recorded to a file, or the
-    /// demo's that started by itself.
+    /// Updates the count for a new snapshot. `kept`: its new runs need no saving, because they are recorded
+    /// to a file or belong to the automatic demo.
     void see(const Snapshot& snapshot, bool kept);
-    /// The first `rounds` rounds of the snapshot were saved.
+    /// Marks the first `rounds` rounds of the snapshot as saved.
     void save(std::size_t rounds) { saved_rounds_ = rounds; }
+    /// Returns the number of unsaved rounds.
     std::size_t count(const Snapshot& snapshot) const;
 
   private:
