@@ -24,7 +24,8 @@ std::string reads_text(const HeadReads& reads) {
     std::string text = fmt::format("{:.1f} MB per round", (reads.streamed + reads.gathered) / 1e6);
     if (reads.gathered > 0) text += fmt::format(", {:.1f} MB of it in scattered rows", reads.gathered / 1e6);
     if (reads.explained_ns)
-        text += fmt::format("; T_head is {:.2f} x the time at measured bandwidth ({:.0f} us {})", reads.times(),
+        text += fmt::format("; T_head is {:.2f} x the time at measured bandwidth ({:.0f} us {})",
+                            reads.times(),
                             std::abs(reads.constant_ns()) / 1e3, reads.constant_ns() < 0 ? "less" : "more");
     return text;
 }

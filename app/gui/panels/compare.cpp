@@ -15,7 +15,7 @@ namespace {
 struct CompareMemory {
     std::optional<CompareSide> a, b;
     bool force = false;
-    CompareChoice asked;  ///< the last one that the jobs were given
+    CompareChoice asked;  ///< the last requested comparison
     bool asked_any = false;
 };
 
@@ -29,7 +29,7 @@ CompareSide side_of(const CompareRun& run) {
     return {run.source, run.run_id};
 }
 
-/// Keeps what was chosen while it is there, else begins anew.
+/// Keeps the chosen runs while they exist; otherwise chooses a new pair.
 void settle(CompareMemory& memory, const std::vector<CompareRun>& runs) {
     if (find(runs, memory.a) != nullptr && find(runs, memory.b) != nullptr) return;
     memory.a.reset();
@@ -56,21 +56,21 @@ void choose(PanelContext& c, CompareMemory& memory, const std::vector<CompareRun
         }
         ImGui::EndCombo();
     };
-    // Where there is little room the buttons have a line of their own.
+    // In a narrow panel the buttons are on a second line.
     const float room = ImGui::GetContentRegionAvail().x;
     const bool one_line = room > 34 * c.style.em;
     const float buttons = one_line ? 11.5f * c.style.em : 0.8f * c.style.em;
     const float width = std::max(8 * c.style.em, (room - buttons) / 2);
     combo("##a", memory.a, width);
-    tooltip(c.style, "A: the reference");
+    tooltip(c.style, "A: the reference run");
     ImGui::SameLine();
     combo("##b", memory.b, width);
-    tooltip(c.style, "B: what is held against it");
+    tooltip(c.style, "B: the run compared with A");
     if (one_line) ImGui::SameLine();
     if (ImGui::Button("Swap##compare")) std::swap(memory.a, memory.b);
     ImGui::SameLine();
     if (ImGui::Button("Add capture...")) c.ui.open_other_requested = true;
-    tooltip(c.style, "Opens another capture beside the one that is shown, to compare their runs.");
+    tooltip(c.style, "Opens a second capture to compare its runs with those of the shown capture.");
 }
 
 void draw_scale(const Style& style, const Forest& forest, float x, float width, float top, float bottom) {
@@ -82,7 +82,7 @@ void draw_scale(const Style& style, const Forest& forest, float x, float width, 
     }
 }
 
-/// The interval as a line, the ratio as a dot; what no interval could be given is hollow.
+/// Draws the interval as a line and the ratio as a dot, hollow without an interval.
 void interval_cell(const Style& style, const Forest& forest, const ForestRow& row) {
     ImGui::TableNextColumn();
     const ImVec2 at = ImGui::GetCursorScreenPos();
@@ -122,7 +122,7 @@ void draw_table(const Style& style, const Comparison& comparison) {
     for (std::size_t i = 1; i < compare_columns.size(); ++i)
         ImGui::TableSetupColumn(i == 5 ? "change" : compare_columns[i], ImGuiTableColumnFlags_WidthStretch,
                                 widths[i - 1]);
-    ImGui::TableSetupColumn("B / A, logarithmic", ImGuiTableColumnFlags_WidthStretch, 2.6f);
+    ImGui::TableSetupColumn("B / A (log scale)", ImGuiTableColumnFlags_WidthStretch, 2.6f);
     ImGui::TableHeadersRow();
     for (const ForestRow& row : forest.rows) {
         ImGui::TableNextRow();
@@ -161,13 +161,13 @@ void draw_comparison(const Style& style, const Comparison& comparison) {
     hint(style, compare_footer(comparison));
 }
 
-/// Asks for the comparison when the choice is another one; runs that go on only when a person wants it.
+/// Requests the comparison if the choice changed. For live runs, a button requests it.
 void ask(PanelContext& c, CompareMemory& memory, bool live) {
     const CompareChoice choice{*memory.a, *memory.b, memory.force};
     const CompareReport* report = c.status.comparison.get();
     const bool there = report != nullptr && report->choice == choice;
     if (live) {
-        if (ImGui::Button("Compare what is there")) c.commands.push_back(CmdCompare{choice});
+        if (ImGui::Button("Compare recorded rounds")) c.commands.push_back(CmdCompare{choice});
         return;
     }
     if (there || c.status.comparing || (memory.asked_any && memory.asked == choice)) return;
@@ -186,10 +186,10 @@ void draw_compare(PanelContext& c) {
     if (!memory.a || !memory.b)
         return draw_empty_text(
             c.style,
-            "Two runs over the same prompts, compared prompt by prompt: is B faster than A, and "
-            "why? Record a second run here, or add another capture.");
+            "Compares two runs over the same prompts, prompt by prompt: is B faster than A, and "
+            "why? Record a second run, or add another capture.");
     if (*memory.a == *memory.b)
-        return draw_empty_text(c.style, "A and B are the same run: choose another one.");
+        return draw_empty_text(c.style, "A and B are the same run. Choose another run.");
     const bool live = find(runs, memory.a)->live || find(runs, memory.b)->live;
     ask(c, memory, live);
     const CompareReport* report = c.status.comparison.get();
@@ -202,9 +202,9 @@ void draw_compare(PanelContext& c) {
     ImGui::TextWrapped("%s", report->refusal.c_str());
     ImGui::PopStyleColor();
     if (!report->may_force) return;
-    if (ImGui::Button("Compare all the same")) memory.force = true;
+    if (ImGui::Button("Compare anyway")) memory.force = true;
     tooltip(c.style,
-            "The result is marked as forced: part of the difference is not what was meant to be compared.");
+            "The result is marked as forced: the runs differ in more than the compared settings.");
 }
 
 }  // namespace draftscope

@@ -20,7 +20,7 @@ struct CoverageMemory {
     CoverageIndex index;
     CoverageModel model;
     bool by_category = false;
-    bool by_round = false;  ///< below: coverage round by round instead of the tail by rank
+    bool by_round = false;  ///< lower plot: coverage by round instead of tokens by rank
     RowId fitted_run = 0;
 };
 
@@ -32,7 +32,7 @@ int format_rank(double value, char* buffer, int size, void*) {
     return std::snprintf(buffer, static_cast<std::size_t>(size), "%g", value);
 }
 
-/// No share is above 100 %: the room there is for marks.
+/// Leaves ticks above 100 % unlabelled: that space is for marks.
 int format_percent(double value, char* buffer, int size, void*) {
     if (value < 100.01) return std::snprintf(buffer, static_cast<std::size_t>(size), "%g", value);
     *buffer = 0;
@@ -103,15 +103,16 @@ void mark_tooltip(const HeadMark& head) {
                 head.mode == HeadMode::drive       ? ""
                 : head.mode == HeadMode::selfpaced ? "  (shadow)"
                                                    : "  (aligned, an estimate)");
-    ImGui::Text("%.0f active rows, %.1f %% of the tokens covered", head.active_rows, 100 * head.coverage);
+    ImGui::Text("active set of %.0f tokens, covers %.1f %% of the output", head.active_rows,
+                100 * head.coverage);
     if (head.covered_mass)
-        ImGui::Text("%.1f %% of the target's probability: the ceiling of acceptance (the bar)",
+        ImGui::Text("%.1f %% of the target's probability: upper bound of acceptance (bar)",
                     100 * *head.covered_mass);
-    ImGui::TextUnformatted(head.is_dynamic ? "its shortlist follows the context" : "a fixed shortlist");
+    ImGui::TextUnformatted(head.is_dynamic ? "context-dependent shortlist" : "fixed shortlist");
     ImGui::EndTooltip();
 }
 
-/// Names beside the marks, clear of the marks and of each other, from the driving head's on.
+/// Places the names next to the marks without overlaps, the driving head's first.
 void label_marks(const Style& style, const CoverageModel& model, const std::vector<ImVec2>& marks) {
     ImDrawList* list = ImPlot::GetPlotDrawList();
     const ImVec2 origin = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
@@ -120,7 +121,7 @@ void label_marks(const Style& style, const CoverageModel& model, const std::vect
     const float r = 0.45f * style.em;
     for (const ImVec2 at : marks) places.take({at.x - r, at.y - r, at.x + r, at.y + r});
     const bool room =
-        size.y > 13 * style.em;  // a small plot names the driving head; colours and tooltips the rest
+        size.y > 13 * style.em;  // a small plot names the driving head; tooltips name the others
     for (std::size_t i = marks.size(); i-- > 0;) {
         if (!room && model.heads[i].mode != HeadMode::drive) continue;
         const std::string text =
@@ -135,8 +136,8 @@ void label_marks(const Style& style, const CoverageModel& model, const std::vect
     }
 }
 
-/// Dynamic heads as stars, fixed shortlists as diamonds, the driving head larger; a bar leads from token
-/// coverage to covered probability.
+/// Draws dynamic heads as stars and fixed shortlists as diamonds, the driving head larger. A bar leads from
+/// token coverage to covered probability.
 void draw_heads(const Style& style, const CoverageModel& model) {
     ImDrawList* list = ImPlot::GetPlotDrawList();
     std::vector<ImVec2> places;
@@ -162,8 +163,7 @@ void draw_heads(const Style& style, const CoverageModel& model) {
     if (hovered != nullptr && ImPlot::IsPlotHovered()) mark_tooltip(*hovered);
 }
 
-/// The round's tokens: a tick on the rank axis each; those the head could not propose stand taller, with a
-/// cross.
+/// Marks the round's tokens on the rank axis. Tokens outside the active set have a taller tick and a cross.
 void draw_round_tokens(PanelContext& context, const CoverageModel& model, double base) {
     const Style& style = context.style;
     ImDrawList* list = ImPlot::GetPlotDrawList();
@@ -198,13 +198,13 @@ void draw_round_tokens(PanelContext& context, const CoverageModel& model, double
     }
 }
 
-/// A low plot has no legend: it would lie over the curves.
+/// A low plot has no legend, which would cover the curves.
 ImPlotFlags curve_flags(const Style& style, float height) {
     constexpr ImPlotFlags flags = ImPlotFlags_NoMenus | ImPlotFlags_NoBoxSelect | ImPlotFlags_NoMouseText;
     return height < 16 * style.em ? flags | ImPlotFlags_NoLegend : flags;
 }
 
-/// A size below every head's shortlist, at most a few hundred tokens.
+/// Returns a size below every head's shortlist, at most a few hundred tokens.
 double first_size(const CoverageModel& model) {
     double size = 256;
     for (const HeadMark& head : model.heads) size = std::min(size, 0.5 * head.active_rows);
@@ -223,11 +223,11 @@ void draw_coverage_plot(PanelContext& context, CoverageMemory& memory, float hei
     ImPlot::SetupAxisFormat(ImAxis_Y1, format_percent);
     double widest = model.vocab_size;
     for (const HeadMark& head : model.heads) widest = std::max(widest, head.active_rows);
-    // Where shortlists are; the rest is a wheel turn away.
+    // Shows the range of the shortlists; the user can zoom out.
     const double smallest = first_size(model);
     const double least = 100 * coverage_at(memory.index.all(), static_cast<int>(smallest));
     ImPlot::SetupAxisLimits(ImAxis_X1, smallest, widest * 1.4, when);
-    // Room above 100 % for the marks that stand there.
+    // Space above 100 % for marks.
     const double bottom = std::max(0.0, least - 2),
                  above = 0.9 * style.em / std::max(height - 4 * style.em, 1.0f);
     ImPlot::SetupAxisLimits(ImAxis_Y1, bottom, 100 + std::clamp(above, 0.03, 0.25) * (100 - bottom), when);
@@ -290,8 +290,7 @@ void draw_tail_plot(PanelContext& context, const CoverageModel& model, float hei
     ImPlot::EndPlot();
 }
 
-/// Coverage over the last rounds of every head with a shortlist: full lines dynamic heads, thin ones fixed
-/// shortlists.
+/// Draws each head's coverage by round: thick lines for dynamic heads, thin lines for fixed shortlists.
 void draw_round_plot(const Style& style, const CoverageModel& model, float height, bool fit) {
     if (!ImPlot::BeginPlot("##rounds", {-1, height}, curve_flags(style, height))) return;
     double last = 2, low = 1;
@@ -321,9 +320,9 @@ void draw_round_plot(const Style& style, const CoverageModel& model, float heigh
 void caption(const Style& style, CoverageMemory& memory, bool picture) {
     const CoverageModel& model = memory.model;
     std::string text;
-    if (model.least_v_for_99 > 0) text = fmt::format("99 % needs {} tokens", model.least_v_for_99);
+    if (model.least_v_for_99 > 0) text = fmt::format("99 % coverage: top {} tokens", model.least_v_for_99);
     if (model.unranked > 0)
-        text += fmt::format("{}{} tokens unranked", text.empty() ? "" : "; ", model.unranked);
+        text += fmt::format("{}unranked tokens: {}", text.empty() ? "" : "; ", model.unranked);
     if (picture) return ImGui::TextUnformatted(text.c_str());
     const float switches = (model.curves.size() > 1 ? 12.5f : 6.5f) * style.em;
     text_cut(text, std::max(4 * style.em, ImGui::GetContentRegionAvail().x - switches));
@@ -332,16 +331,16 @@ void caption(const Style& style, CoverageMemory& memory, bool picture) {
                             ? std::string()
                             : "\nHeads that keep the first tokens of a ranking: " + model.ranking_heads) +
                        (model.least_v_for_99 > 0
-                            ? "\nSo many of the most frequent tokens, in the order of the ranking, cover "
-                              "99 % of the text."
+                            ? "\nThis many tokens from the start of the ranking cover "
+                              "99 % of the emitted tokens."
                             : "") +
-                       "\nThe grey curve is the ranking that this very text would have wanted: no fixed "
-                       "shortlist of that size covers more. Stars: shortlists that follow the context.");
+                       "\nGrey curve: the best possible ranking for this text; no fixed "
+                       "shortlist of the same size covers more. Stars: context-dependent shortlists.");
     ImGui::SameLine();
     const float room = ImGui::GetContentRegionAvail().x - switches;
     ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0f, room));
     ImGui::Checkbox("rounds", &memory.by_round);
-    tooltip(style, "below: coverage round by round instead of the long tail by rank");
+    tooltip(style, "Lower plot: coverage by round instead of emitted tokens by rank");
     if (model.curves.size() <= 1) return;
     ImGui::SameLine();
     ImGui::Checkbox("categories", &memory.by_category);

@@ -14,10 +14,10 @@ namespace {
 struct TreeMemory {
     Rebuild rebuild;
     DraftTreeModel model;
-    bool moved = false;                   ///< the user chose the view; until then it follows the window
+    bool moved = false;                   ///< the user moved the view; until then it fits the window
     ImVec2 scale{0, 0};                   ///< pixels per column and per row
-    ImVec2 origin{0, 0};                  ///< of the tree's top left, from the canvas' corner
-    float rows = 0;                       ///< most that a round in flight has had, or is expected to have
+    ImVec2 origin{0, 0};                  ///< top left of the tree, relative to the canvas
+    float rows = 0;                       ///< maximum number of rows of a round in flight so far
     std::optional<std::size_t> selected;  ///< index into model.nodes
 };
 
@@ -27,8 +27,8 @@ struct Canvas {
     ImDrawList* list = nullptr;
 };
 
-constexpr float least_text_row = 0.62f;             // em: below, only the followed path has labels
-constexpr float path_font = 0.8f, path_box = 1.3f;  // em: its smallest label, and the height of the box
+constexpr float least_text_row = 0.62f;             // em: below it, only the accepted path has labels
+constexpr float path_font = 0.8f, path_box = 1.3f;  // em: minimum label size and height of its boxes
 constexpr float max_path_rows = 40;
 
 void fit(TreeMemory& memory, const Canvas& canvas, float em) {
@@ -43,8 +43,8 @@ void fit(TreeMemory& memory, const Canvas& canvas, float em) {
     };
     if (!model.growing) memory.rows = 0;
     scale_rows();
-    // Labels of the followed path keep their size where rows are lower: they get more rows instead. A growing
-    // tree has no such path.
+    // If rows are low, the boxes of the accepted path get several rows, so that their labels keep their size.
+    // A growing tree has no such path.
     for (int i = 0; i < 5 && !model.growing; ++i) {
         scale_rows();
         const float rows = std::clamp(path_box * em / memory.scale.y, 1.0f, max_path_rows);
@@ -53,7 +53,7 @@ void fit(TreeMemory& memory, const Canvas& canvas, float em) {
     }
     memory.origin.x = 0.6f * em;
     memory.origin.y = canvas.header + 0.5f * em;
-    // A tree that grows hangs from the top, where later levels do not move it.
+    // A growing tree is aligned to the top, so that later levels do not move it.
     if (!model.growing) memory.origin.y += std::max(0.0f, (height - memory.scale.y * model.height) / 2);
 }
 
@@ -62,7 +62,7 @@ ImVec2 position(const TreeMemory& memory, const Canvas& canvas, const TreeNode& 
             canvas.min.y + memory.origin.y + node.y * memory.scale.y};
 }
 
-/// How a node is drawn at the present zoom.
+/// A node's box at the current zoom.
 struct NodeBox {
     ImVec2 min, max;
     float font = 0;  ///< 0 = no text
@@ -74,7 +74,7 @@ NodeBox box_of(const TreeMemory& memory, const Canvas& canvas, const Style& styl
     const ImVec2 at = position(memory, canvas, node);
     const float em = style.em;
     float font = std::min(0.78f * memory.scale.y, 0.95f * em);
-    // No higher than the rows kept for it, so that it covers no other node.
+    // Limited to the rows reserved for it, so that it covers no other node.
     if (is_on_path(node)) font = std::min(std::max(font, path_font * em), node.rows * memory.scale.y / 1.5f);
     if ((memory.scale.y < least_text_row * em && !is_on_path(node)) || font < 0.45f * em) {
         const float radius = std::clamp(0.32f * node.rows * memory.scale.y, 1.5f, 0.3f * em);
@@ -108,7 +108,7 @@ NodeLook look_of(const Style& style, const TreeNode& node) {
     return {to_im(c.panel), to_im(c.text_dim, 0.55f), to_im(c.text), 1};
 }
 
-/// Cut with an ellipsis where the box ends. The font is monospaced: characters are counted.
+/// Cuts a text with an ellipsis at the end of the box. The font is monospaced.
 std::string fitted(const Style& style, const std::string& text, float font, float room) {
     const float width = style.mono->CalcTextSizeA(font, 1e9f, 0, text.c_str()).x;
     if (width <= room + 0.5f) return text;
@@ -120,7 +120,7 @@ std::string fitted(const Style& style, const std::string& text, float font, floa
     return text.substr(0, end) + "\xE2\x80\xA6";
 }
 
-/// The target's token has cut corners, so that it can be told without colour.
+/// Draws the target's token with cut corners, recognisable without colour.
 void hexagon(ImDrawList* list, const NodeBox& box, ImU32 fill) {
     const float cut = (box.max.y - box.min.y) / 2;
     const ImVec2 points[] = {{box.min.x, box.min.y + cut},        {box.min.x + cut * 0.8f, box.min.y},
@@ -153,7 +153,7 @@ void draw_node(const Canvas& canvas, const Style& style, const TreeNode& node, c
                   look.text, text.c_str());
 }
 
-/// A warning sign on the node's corner, and its meaning below where there is room.
+/// Draws a warning sign on the node's corner, and a text below if it fits.
 void draw_out_of_vocabulary(const Canvas& canvas, const Style& style, const NodeBox& box, float row) {
     const float s = 0.9f * style.em;
     const ImVec2 at(box.max.x - 0.25f * s, box.min.y - 0.05f * s);
@@ -167,7 +167,7 @@ void draw_out_of_vocabulary(const Canvas& canvas, const Style& style, const Node
                          {at.x + s / 2 - 0.1f * style.em, at.y - 0.34f * style.em}, ground, "!");
     if (row > 2.1f * style.em)
         canvas.list->AddText(style.ui, 0.75f * style.em, {box.min.x, box.max.y + 0.1f * style.em}, colour,
-                             "not in the head");
+                             "outside the head's vocabulary");
 }
 
 void draw_edge(const Canvas& canvas, const Style& style, const TreeMemory& memory, const NodeBox& from,
@@ -192,7 +192,7 @@ void draw_edge(const Canvas& canvas, const Style& style, const TreeMemory& memor
     const std::string text = fmt::format("{:.2f}", child.edge_probability);
     const float size = std::max(font, 0.62f * style.em);
     const ImVec2 extent = style.ui->CalcTextSizeA(size, 1e9f, 0, text.c_str());
-    if (extent.x + 0.5f * style.em > b.x - a.x) return;  // it would lie over the parent's box
+    if (extent.x + 0.5f * style.em > b.x - a.x) return;  // it would overlap the parent's box
     const ImVec2 at(b.x - extent.x - 0.3f * style.em, b.y - extent.y / 2);
     canvas.list->AddRectFilled({at.x - 2, at.y}, {at.x + extent.x + 2, at.y + extent.y},
                                to_im(style.colours.panel, 0.9f), 2);
@@ -218,7 +218,7 @@ void top_table(const Style& style, const TreeNode& node) {
     if (node.top.empty()) return;
     ImGui::Spacing();
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
-    ImGui::Text("the target's first choices after it");
+    ImGui::Text("the target's most likely next tokens");
     ImGui::PopStyleColor();
     if (!ImGui::BeginTable("top", 3, ImGuiTableFlags_SizingFixedFit)) return;
     for (const WantedToken& choice : node.top) {
@@ -281,8 +281,8 @@ void detail_strip(const Style& style, TreeMemory& memory, bool picture) {
     } else {
         legend_item(style, TreeNodeKind::accepted, "accepted");
         legend_item(style, TreeNodeKind::rejected, memory.model.live ? "drafted" : "rejected");
-        legend_item(style, TreeNodeKind::target, "the target's own");
-        const char* words = picture ? "edge: drafter's p" : "edge: drafter's p   wheel zooms, F fits";
+        legend_item(style, TreeNodeKind::target, "from the target");
+        const char* words = picture ? "edge: drafter's p" : "edge: drafter's p   zoom: wheel, fit: F";
         const float room = ImGui::GetContentRegionAvail().x;
         if (ImGui::CalcTextSize(words).x > room) words = "edge: drafter's p";
         if (ImGui::CalcTextSize(words).x <= room)

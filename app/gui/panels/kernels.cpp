@@ -29,7 +29,7 @@ void cell(const Style& style, const std::string& text, bool dim = false) {
     if (dim) ImGui::PopStyleColor();
 }
 
-/// The number over a bar of its share.
+/// Draws a percentage over a bar of the same share.
 void share_cell(const Style& style, double share) {
     ImGui::TableNextColumn();
     const ImVec2 at = ImGui::GetCursorScreenPos();
@@ -55,10 +55,10 @@ void draw_settings(PanelContext& c, KernelsMemory& memory) {
         tooltip(c.style, help);
         ImGui::SameLine();
     };
-    number("V", memory.settings.vocab, 300000, "Rows of the LM head: the vocabulary.");
-    number("d", memory.settings.hidden, 8192, "Columns of the LM head: the hidden size.");
+    number("V", memory.settings.vocab, 300000, "Rows of the LM head (vocabulary size).");
+    number("d", memory.settings.hidden, 8192, "Columns of the LM head (hidden size).");
     number("rows", memory.settings.gather, 65536,
-           "Scattered rows of an indexed head, as SpecVocab and MicroSpec read.");
+           "Scattered rows that a gathered head such as SpecVocab or MicroSpec reads.");
     if (ImGui::GetContentRegionAvail().x < 6.5f * c.style.em) ImGui::NewLine();
     const JobState state = c.status.state;
     if (state == JobState::idle) {
@@ -69,23 +69,23 @@ void draw_settings(PanelContext& c, KernelsMemory& memory) {
             c.commands.push_back(CmdMeasureKernels{settings});
         }
         tooltip(c.style,
-                "Times the head, gather and selection kernels for some seconds, with the memory's "
-                "bandwidth probed before and after. The same as: draftscope kernels");
+                "Times the head, gather and selection kernels for several seconds and measures the memory "
+                "bandwidth before and after. Command line: draftscope kernels");
     } else if (c.status.activity.rfind("measuring ", 0) == 0) {
         if (icon_button(c.style, Icon::stop, "Stop##kernels")) c.commands.push_back(CmdStop{});
         ImGui::SameLine();
         text_cut(c.status.activity);
     } else {
         icon_button(c.style, Icon::play, "Measure##kernels", false);
-        tooltip(c.style, "While a run goes on, times would be of both.");
+        tooltip(c.style, "Not available during a run, which would distort the times.");
     }
 }
 
 void draw_choice(PanelContext& c, KernelsMemory& memory, const KernelTable& table) {
-    const std::string rows = memory.rows == 0 ? "every M" : fmt::format("M = {}", memory.rows);
+    const std::string rows = memory.rows == 0 ? "all M" : fmt::format("M = {}", memory.rows);
     ImGui::SetNextItemWidth(6 * c.style.em);
     if (ImGui::BeginCombo("##rows", rows.c_str())) {
-        if (ImGui::Selectable("every M", memory.rows == 0)) memory.rows = 0;
+        if (ImGui::Selectable("all M", memory.rows == 0)) memory.rows = 0;
         for (const int m : table.row_counts)
             if (ImGui::Selectable(fmt::format("M = {}", m).c_str(), memory.rows == m)) memory.rows = m;
         ImGui::EndCombo();
@@ -93,15 +93,15 @@ void draw_choice(PanelContext& c, KernelsMemory& memory, const KernelTable& tabl
     ImGui::SameLine();
     ImGui::SetNextItemWidth(6 * c.style.em);
     if (ImGui::BeginCombo("##precision",
-                          memory.precision.empty() ? "every type" : memory.precision.c_str())) {
-        if (ImGui::Selectable("every type", memory.precision.empty())) memory.precision.clear();
+                          memory.precision.empty() ? "all types" : memory.precision.c_str())) {
+        if (ImGui::Selectable("all types", memory.precision.empty())) memory.precision.clear();
         for (const std::string& name : table.precisions)
             if (ImGui::Selectable(name.c_str(), memory.precision == name)) memory.precision = name;
         ImGui::EndCombo();
     }
     ImGui::SameLine();
     const KernelReport& report = *memory.shown;
-    text_cut(fmt::format("V {} · d {} · {} · {} · reads {:.1f} GB/s before, {:.1f} after",
+    text_cut(fmt::format("V {} · d {} · {} · {} · read bandwidth {:.1f} GB/s before, {:.1f} after",
                          report.settings.vocab, report.settings.hidden,
                          format_count(report.threads, "thread"), report.isa, report.probe_before,
                          report.probe_after));
@@ -118,9 +118,9 @@ void draw_table(const Style& style, const KernelTable& table) {
         return;
     ImGui::TableSetupScrollFreeze(1, 1);
     ImGui::TableSetupColumn("op", ImGuiTableColumnFlags_WidthStretch, 3.2f);
-    for (const char* name : {"type", "M", "us", "GB/s", "of probe"}) ImGui::TableSetupColumn(name);
-    if (ratios) ImGui::TableSetupColumn("to head");
-    if (ratios) ImGui::TableSetupColumn("to M=1");
+    for (const char* name : {"type", "M", "us", "GB/s", "of max."}) ImGui::TableSetupColumn(name);
+    if (ratios) ImGui::TableSetupColumn("/ head");
+    if (ratios) ImGui::TableSetupColumn("/ M=1");
     if (bytes) ImGui::TableSetupColumn("MB");
     ImGui::TableHeadersRow();
     for (const KernelLine& line : table.lines) {
@@ -147,8 +147,8 @@ void draw_kernels(PanelContext& c) {
     if (c.status.kernels == nullptr) {
         draw_empty_text(
             c.style,
-            "How fast this machine runs the kernels of a draft head, against what its memory gives. "
-            "Measure takes some ten seconds.");
+            "Speed of a draft head's kernels on this machine, relative to its memory bandwidth. "
+            "Measuring takes about ten seconds.");
         return;
     }
     if (memory.shown != c.status.kernels) {

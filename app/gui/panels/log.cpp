@@ -24,7 +24,7 @@ struct LogMemory {
     int least_level = 1;
     bool at_end = true;
     std::vector<const LogLine*> shown;
-    std::vector<float> bottoms;  ///< of the shown lines, wrapped at `width`
+    std::vector<float> bottoms;  ///< bottoms of the shown lines, wrapped at `width`
     float width = 0;
 };
 
@@ -48,9 +48,9 @@ ImU32 colour_of(const Style& style, LogLevel level) {
     return to_im(style.colours.text_dim);
 }
 
-/// Columns before the text; narrow panels show the level by colour alone.
+/// Positions of the columns. Narrow panels show the level only by colour.
 struct LogColumns {
-    float time = 0, level = 0, text = 0;  ///< where each begins
+    float time = 0, level = 0, text = 0;  ///< left edges
 };
 
 LogColumns columns_of(float room) {
@@ -59,7 +59,7 @@ LogColumns columns_of(float room) {
     return {0, narrow ? 0 : 11 * character, (narrow ? 9.0f : 19.0f) * character};
 }
 
-/// Lays out the lines that the level lets through. Lines are only wrapped anew when the width changes.
+/// Lays out the lines of the chosen level. Lines are wrapped again only if the width changed.
 void lay_out(LogMemory& memory, float width) {
     std::vector<const LogLine*> shown;
     for (const LogLine& line : memory.lines)
@@ -103,8 +103,8 @@ void draw_losses(PanelContext& c) {
     text_cut(losses_text(c.snapshot, c.ui.run_id));
     ImGui::PopStyleColor();
     tooltip(c.style,
-            "What the recorder had to drop in the selected run. Times and counts are only complete without "
-            "losses.");
+            "Records that were dropped in the selected run. Times and counts are complete only if no "
+            "records were lost.");
 }
 
 }  // namespace

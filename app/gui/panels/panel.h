@@ -11,11 +11,11 @@
 #include "app/jobs/commands.h"
 #include "capture/capture.h"
 
-/// A panel is one file here, one line in registry.cpp and one pure model in app/gui/models. The shell opens
-/// the window and calls `draw` inside it, every frame in which it is visible.
+/// A panel is one file in this folder, one line in registry.cpp and one model in app/gui/models. The shell
+/// opens the window and calls `draw` in every frame in which the window is visible.
 namespace draftscope {
 
-/// Keeps what a panel remembers between frames (its built model, scroll position): one object per type.
+/// Keeps the panels' state between frames (models, scroll positions): one object per type.
 class PanelMemory {
   public:
     template <typename T>
@@ -33,14 +33,14 @@ struct PanelContext {
     const Snapshot& snapshot;
     const JobStatus& status;
     UiState& ui;
-    RunConfig& config;   ///< what the next run will use; the Session panel edits it, others may set a field
-    Commands& commands;  ///< append; handed to the jobs after the frame
+    RunConfig& config;   ///< settings of the next run, edited by Session and other panels
+    Commands& commands;  ///< to append to; submitted to the jobs after the frame
     const Style& style;
     PanelMemory& memory;
-    bool picture = false;  ///< for a file: nothing that only a person at the window can use
+    bool picture = false;  ///< drawn into a file: without interactive hints
 };
 
-/// Places of the layouts; app/gui/shell/layout.cpp says how large each is.
+/// Places of the layouts; app/gui/shell/layout.cpp has their sizes.
 enum class DockPlace {
     left_top,
     left_bottom,
@@ -53,18 +53,18 @@ enum class DockPlace {
 };
 
 struct Panel {
-    const char* id;     ///< stable: layout files know the window by it
-    const char* title;  ///< shown; may change without losing the layout
+    const char* id;     ///< stable: key in layout files
+    const char* title;  ///< shown; may change without invalidating layouts
     DockPlace place;
-    int order;  ///< among the tabs of its place, 0 = in front
-    bool open;  ///< in the default layout
+    int order;  ///< order of its tab; 0 = in front
+    bool open;  ///< open in the default layout
     void (*draw)(PanelContext&);
-    float least_width, least_height;  ///< of its contents in text sizes; smaller windows scroll
+    float least_width, least_height;  ///< of the contents, in em; smaller windows scroll
 };
-/// All panels, in the order of the View menu.
+/// Returns all panels, in the order of the View menu.
 std::span<const Panel> panels();
 
-/// Explains an empty panel in its middle, wrapped and dimmed.
+/// Draws the explanation of an empty panel, centred, wrapped and dimmed.
 void draw_empty_text(const Style& style, std::string_view text);
 
 }  // namespace draftscope

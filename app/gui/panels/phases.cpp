@@ -18,7 +18,7 @@ namespace {
 struct PhasesMemory {
     Rebuild bars_rebuild;
     PhaseBars bars;
-    bool in_flight = false;  ///< the last bar is the round under way
+    bool in_flight = false;  ///< the last bar is the round in flight
 };
 
 void swatch(const Style& style, const PhaseTableRow& row) {
@@ -59,7 +59,7 @@ void header_right(const Style& style, const std::vector<const char*>& names) {
     ImGui::PopStyleColor();
 }
 
-/// Three significant digits.
+/// Formats with three significant digits.
 std::string number(double value) {
     const double size = std::abs(value);
     return fmt::format("{:.{}f}", value, size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
@@ -82,21 +82,21 @@ void share_cell(const Style& style, const PhaseTableRow& row) {
     ImGui::TextUnformatted(text.c_str());
 }
 
-/// All that is known of the distribution, for narrow panels.
+/// Returns the distribution's statistics, for the tooltip.
 std::string spread_text(const PhaseTableRow& row) {
     std::string text = fmt::format("per step: mean {} us, median {} us, MAD {} us", number(row.mean_us),
                                    number(row.median_us), number(row.mad_us));
     if (row.p90_us) text += fmt::format(", p90 {} us", number(*row.p90_us));
     text += row.p99_us ? fmt::format(", p99 {} us", number(*row.p99_us))
-                       : fmt::format("; p{} needs {} steps", row.p90_us ? 99 : 90, row.p90_us ? 368 : 36);
+                       : fmt::format("; p{} needs at least {} steps", row.p90_us ? 99 : 90, row.p90_us ? 368 : 36);
     if (row.dram_mb)
-        text += fmt::format("\nGPU memory: {} MB per step by its counters, {} MB were needed",
+        text += fmt::format("\nGPU memory: {} MB per step by hardware counters, {} MB by the phase's data",
                             number(*row.dram_mb), number(row.needed_mb.value_or(0)));
     return text +
-           "\nMAD: median distance from the median x 1.4826, a standard deviation that outliers do not move";
+           "\nMAD: median absolute deviation x 1.4826, a robust estimate of the standard deviation";
 }
 
-/// Narrow panels leave out what the others imply: first the spread, then the exposed time, then the rate.
+/// Narrow panels omit columns: first the spread, then the exposed time, then the bandwidth.
 void draw_table(const Style& style, const PhasesModel& model) {
     constexpr ImGuiTableFlags flags =
         ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody | ImGuiTableFlags_PadOuterX;
@@ -139,8 +139,8 @@ void draw_table(const Style& style, const PhasesModel& model) {
         cell_right(row.gb_per_s ? number(*row.gb_per_s) : "-", !row.gb_per_s, style);
         if (row.of_probe)
             tooltip(style,
-                    fmt::format("{:.0f} % of the read bandwidth that \"draftscope doctor\" measured on this "
-                                "machine with as many threads; caches let a phase exceed it.",
+                    fmt::format("{:.0f} % of the read bandwidth measured by \"draftscope doctor\" on this "
+                                "machine with the same number of threads. Cached data can exceed it.",
                                 100 * *row.of_probe));
     }
     ImGui::EndTable();
@@ -186,20 +186,20 @@ void bar_tooltip(const Style& style, const Snapshot& snapshot, const PhaseBar& b
     const int first = snapshot.steps[bar.first_step].row.ordinal + 1;
     ImGui::PushFont(style.ui_bold, 0);
     if (in_flight)
-        ImGui::Text("step %d, under way: %s so far", first,
+        ImGui::Text("step %d, in progress: %s so far", first,
                     duration_text(static_cast<TimeNs>(bar.step_ns)).c_str());
     else if (bar.steps == 1)
         ImGui::Text("step %d: %s", first, duration_text(static_cast<TimeNs>(bar.step_ns)).c_str());
     else
-        ImGui::Text("mean of %u steps from %d: %s", bar.steps, first,
+        ImGui::Text("mean of %u steps from step %d: %s", bar.steps, first,
                     duration_text(static_cast<TimeNs>(bar.step_ns)).c_str());
     ImGui::PopFont();
     if (bar.steps > 1) ImGui::Text("slowest %s", duration_text(static_cast<TimeNs>(bar.slowest_ns)).c_str());
     if (!in_flight)
         ImGui::Text("%s accepted in %s", format_count(bar.accepted, "draft token").c_str(),
                     format_count(bar.rounds, "round").c_str());
-    if (bar.excluded > 0 && bar.steps > 1) ImGui::Text("%u of them not in the statistics", bar.excluded);
-    if (bar.excluded > 0 && bar.steps == 1) ImGui::TextUnformatted("not in the statistics");
+    if (bar.excluded > 0 && bar.steps > 1) ImGui::Text("%u of them excluded from statistics", bar.excluded);
+    if (bar.excluded > 0 && bar.steps == 1) ImGui::TextUnformatted("excluded from statistics");
     for (const PhaseRow& phase : phase_rows) {
         const double ns = bar.part_ns[static_cast<std::size_t>(phase.id)];
         if (ns <= 0) continue;
@@ -227,7 +227,7 @@ void draw_bar(const Style& style, const PhaseBar& bar, ImVec2 min, ImVec2 max, d
             list->AddRectFilled({min.x, top}, {max.x, y}, style.phase(phase.id));
         y = top;
     }
-    if (bar.excluded == bar.steps)  // not in the table below
+    if (bar.excluded == bar.steps)  // excluded from the table below
         hatch(list, {min.x, y}, max, to_im(style.colours.panel, 0.85f), 4);
 }
 
@@ -284,7 +284,7 @@ void draw_bars(PanelContext& context, PhasesMemory& memory, float height) {
     }
 }
 
-/// Steps of the shared range, else those around the selected round.
+/// Returns the steps of the selected range, otherwise those around the selected round.
 StepWindow window_of(const PanelContext& context, std::size_t count) {
     const Snapshot& snapshot = context.snapshot;
     std::optional<std::size_t> selected;

@@ -18,7 +18,7 @@ struct PlaneMemory {
     Rebuild rebuild;
     PlaneModel model;
     std::vector<PublishedGroup> groups;
-    int group = -1;  ///< of published results; -1 = first with a pair
+    int group = -1;  ///< published group; -1 = first with nu and rho_tau
     bool published = true;
     RowId fitted_run = -1;
     PlaneView view;
@@ -38,7 +38,7 @@ bool is_even(const IsoLine& line) {
     return std::abs(line.speedup - 1) < 1e-9;
 }
 
-/// Writes the speed-up under the line from `a` to `b`, as far right as there is room for it.
+/// Writes the speed-up below the line from `a` to `b`, as far right as it fits.
 void label_line(const Style& style, const IsoLine& line, ImVec2 a, ImVec2 b, LabelPlaces& places) {
     const float size = 0.76f * style.em;
     const std::string text =
@@ -46,7 +46,7 @@ void label_line(const Style& style, const IsoLine& line, ImVec2 a, ImVec2 b, Lab
     const ImVec2 extent = style.ui->CalcTextSizeA(size, 1e9f, 0, text.c_str());
     std::vector<LabelBox> candidates;
     for (float right = b.x - 4; right - extent.x > a.x + 4; right -= extent.x / 2) {
-        // The line falls to the left: it is lowest at the label's left end.
+        // The line descends to the left: it is lowest at the label's left end.
         const float left = right - extent.x;
         const float y = std::max(b.y, b.y + (a.y - b.y) * (b.x - left) / (b.x - a.x)) + 2;
         candidates.push_back({left, y, right, y + extent.y});
@@ -62,7 +62,7 @@ void draw_iso_lines(const Style& style, double kappa, LabelPlaces& places) {
     const PlaneWindow window{limits.X.Min, limits.X.Max, limits.Y.Min, limits.Y.Max};
     ImDrawList* list = ImPlot::GetPlotDrawList();
     ImPlot::PushPlotClipRect();
-    // Below the break-even line the full head is faster.
+    // Shades the area below the break-even line, where the full head is faster.
     const ImVec2 shade[] = {ImPlot::PlotToPixels(window.nu_min, iso_rho_tau(1, window.nu_min, kappa)),
                             ImPlot::PlotToPixels(window.nu_max, iso_rho_tau(1, window.nu_max, kappa)),
                             ImPlot::PlotToPixels(window.nu_max, window.rho_min - 1),
@@ -118,27 +118,27 @@ std::string speedup_text(const Estimate& speedup) {
 void point_tooltip(const PlanePoint& point, double kappa) {
     if (!ImGui::BeginTooltip()) return;
     ImGui::TextUnformatted(point.label.c_str());
-    ImGui::Text("nu %.3f   rho_tau %.3f   tau %.2f %s (%lld rounds of this head)", point.nu, point.rho_tau,
+    ImGui::Text("nu %.3f   rho_tau %.3f   tau %.2f %s (rounds of this head: %lld)", point.nu, point.rho_tau,
                 point.tau,
-                point.estimate || point.mode == HeadMode::calibration ? "by estimate" : "over the run",
+                point.estimate || point.mode == HeadMode::calibration ? "(estimate)" : "over the run",
                 static_cast<long long>(point.rounds));
     if (point.rho_interval && point.nu_interval)
         ImGui::Text("rho_tau 95 %% [%.3f, %.3f], nu [%.3f, %.3f]", point.rho_interval->low,
                     point.rho_interval->high, point.nu_interval->low, point.nu_interval->high);
-    ImGui::Text("predicted %s of the full head at kappa %.2f", speedup_text(point.predicted).c_str(), kappa);
+    ImGui::Text("predicted speed-up over the full head %s at kappa %.2f", speedup_text(point.predicted).c_str(), kappa);
     if (point.measured && !point.reference) {
-        ImGui::Text("measured %s", speedup_text(*point.measured).c_str());
-        if (point.unexplained) ImGui::Text("unexplained %+.3f", point.unexplained->value);
+        ImGui::Text("measured speed-up %s", speedup_text(*point.measured).c_str());
+        if (point.unexplained) ImGui::Text("measured - predicted %+.3f", point.unexplained->value);
     }
     if (!point.reference)
         ImGui::Text("breaks even at rho_tau %.3f%s", point.break_even_rho_tau,
                     point.break_even_nu && *point.break_even_nu > 0
                         ? fmt::format(" or nu {:.2f}", *point.break_even_nu).c_str()
                         : "");
-    if (point.active_rows > 0) ImGui::Text("%.0f active rows", point.active_rows);
+    if (point.active_rows > 0) ImGui::Text("active set of %.0f tokens", point.active_rows);
     if (!point.reads_text.empty()) ImGui::TextUnformatted(point.reads_text.c_str());
-    if (point.estimate) ImGui::TextUnformatted("estimate: from calibration or aligned rounds alone");
-    ImGui::TextUnformatted("click: use this head in the next run");
+    if (point.estimate) ImGui::TextUnformatted("estimate from calibration or aligned rounds");
+    ImGui::TextUnformatted("click: use this head for the next run");
     ImGui::EndTooltip();
 }
 
@@ -147,15 +147,15 @@ bool near(ImVec2 a, float reach) {
     return std::abs(a.x - mouse.x) <= reach && std::abs(a.y - mouse.y) <= reach;
 }
 
-/// A head's name in its place.
+/// A head's name and its place.
 struct PointLabel {
     LabelBox box;
     const char* text = nullptr;
 };
 
-constexpr float label_size = 0.9f;  ///< of the text size
+constexpr float label_size = 0.9f;  ///< relative to the body text
 
-/// Takes room for the marks, then for the names of the driving head and of the reference.
+/// Reserves space for the marks, then for the names of the driving head and the reference.
 std::vector<PointLabel> place_labels(const Style& style, const PlaneModel& model, bool published,
                                      LabelPlaces& places) {
     const float r = 0.65f * style.em, small = 0.34f * style.em;
@@ -199,7 +199,7 @@ void draw_labels(const Style& style, const std::vector<PointLabel>& labels) {
     }
 }
 
-/// A published result: filled where the lines are drawn for its kappa, hollow and paler where they are not.
+/// Draws a published result: filled if the lines use its kappa, otherwise hollow and paler.
 void published_mark(const Style& style, ImDrawList* list, ImVec2 at, std::uint32_t rgb, bool at_kappa) {
     const float r = 0.28f * style.em;
     const ImVec2 a(at.x, at.y - 1.2f * r), b(at.x + r, at.y + 0.8f * r), c(at.x - r, at.y + 0.8f * r);
@@ -322,7 +322,7 @@ void draw_bar(const PanelContext& context, const BarRow& row, double most) {
     }
 }
 
-/// `bar`: there is room for more than the numbers.
+/// `bar`: draw a bar between name and numbers.
 void draw_bar_row(const PanelContext& context, const BarRow& row, double most, bool bar) {
     const Style& style = context.style;
     ImGui::TableNextRow();
@@ -351,7 +351,7 @@ void draw_bars(PanelContext& context, PlaneMemory& memory, ImVec2 size) {
     for (const BarRow& row : rows) most = std::max(most, row.tau);
     const bool bar = ImGui::GetContentRegionAvail().x > 22 * style.em;
     if (ImGui::BeginTable("tau", bar ? 3 : 2, ImGuiTableFlags_SizingStretchProp)) {
-        // Without bars the names give way: they are cut rather than the numbers.
+        // Without bars the names are cut rather than the numbers.
         ImGui::TableSetupColumn("head",
                                 bar ? ImGuiTableColumnFlags_WidthFixed : ImGuiTableColumnFlags_WidthStretch);
         if (bar) ImGui::TableSetupColumn("bar", ImGuiTableColumnFlags_WidthStretch);
@@ -371,11 +371,11 @@ void draw_bars(PanelContext& context, PlaneMemory& memory, ImVec2 size) {
     ImGui::EndChild();
 }
 
-/// Which published results are shown beside the run's.
+/// Draws the choice of published results.
 void choose_published(const Style& style, PlaneMemory& memory) {
     ImGui::Checkbox("published", &memory.published);
     if (ImGui::IsItemHovered())
-        ImGui::SetTooltip("results of the papers: triangles in the plane, outlined bars below");
+        ImGui::SetTooltip("Published results: triangles in the plane, outlined bars below");
     ImGui::SameLine();
     ImGui::BeginDisabled(!memory.published);
     ImGui::SetNextItemWidth(std::max(8 * style.em, ImGui::GetContentRegionAvail().x));
@@ -389,7 +389,7 @@ void choose_published(const Style& style, PlaneMemory& memory) {
     ImGui::EndDisabled();
 }
 
-/// Says at which kappa the published results of the plane were measured, where it is not that of the lines.
+/// Shows the kappa of the published results if it differs from that of the lines.
 void published_key(const PanelContext& context, const PlaneModel& model) {
     const Style& style = context.style;
     for (const PublishedResult& result : published_results()) {
@@ -405,7 +405,7 @@ void published_key(const PanelContext& context, const PlaneModel& model) {
         ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
         ImGui::TextWrapped("%s", text.c_str());
         ImGui::PopStyleColor();
-        return;  // all results with both coordinates are of one paper
+        return;  // all results with both coordinates are from one paper
     }
 }
 
@@ -444,7 +444,7 @@ void draw_plane(PanelContext& context) {
             with_pairs == memory.groups.end() ? 0 : static_cast<int>(with_pairs - memory.groups.begin());
     }
     controls(context, memory);
-    // The view fits once a run has its first point, then it is the user's.
+    // The view fits when a run gets its first point; then the user controls it.
     const bool first_point = memory.fitted_run != context.ui.run_id && !memory.model.points.empty();
     if (first_point) memory.fitted_run = context.ui.run_id;
     const bool fit = context.ui.fit_requested || first_point;

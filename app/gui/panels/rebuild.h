@@ -9,11 +9,11 @@
 
 namespace draftscope {
 
-/// Decides when a panel builds its model again: at once when the selection changed or nothing runs, and while
-/// a run streams or a file comes in only as often as the build takes at most a twentieth of the time.
+/// Decides when a panel rebuilds its model. If the selection changed or nothing is running, it rebuilds at
+/// once. While data streams in, builds take at most a twentieth of the time.
 class Rebuild {
   public:
-    /// `key` stands for everything of the selection that the model depends on.
+    /// `key`: a hash of everything that the model depends on in the selection.
     bool needed(const PanelContext& context, std::uint64_t key) {
         if (valid_ && key == key_ && context.ui.data_key == data_key_) return false;
         const bool streaming =

@@ -36,7 +36,7 @@ std::span<const Panel> panels() {
 }
 
 void draw_empty_text(const Style& style, std::string_view text) {
-    // In the part of the panel that can be seen, whatever its contents would need.
+    // Centred in the visible part of the panel.
     const ImVec2 all = ImGui::GetContentRegionAvail(), padding = ImGui::GetStyle().WindowPadding;
     const ImVec2 room(std::min(all.x, ImGui::GetWindowWidth() - 2 * padding.x),
                       std::min(all.y, ImGui::GetWindowHeight() - ImGui::GetCursorPosY() - padding.y));

@@ -73,7 +73,7 @@ std::string title(const Snapshot& snapshot, const PhaseBar& bar, std::size_t ste
         fmt::format("step {}: {}{}", step.ordinal + 1, duration_text(static_cast<TimeNs>(bar.step_ns)),
                     in_flight ? " so far" : "");
     if (step.paused_ns > 0) text += fmt::format(" + {} paused", duration_text(step.paused_ns));
-    if (in_flight) return text + ", under way";
+    if (in_flight) return text + ", in progress";
     if (step.excluded != Excluded::no) text += fmt::format(", not counted ({})", to_text(step.excluded));
     return text;
 }

@@ -14,7 +14,7 @@
 #include "capture/phase_names.h"
 #include "capture/queries.h"
 
-/// The run at a glance: one cell per round, and how deep drafts were accepted.
+/// Rounds panel: one cell per round, and histograms of acceptance.
 namespace draftscope {
 namespace {
 
@@ -49,8 +49,8 @@ void rebuild(PanelContext& c, RoundsMemory& memory) {
 }
 
 struct Strip {
-    ImVec2 min;          ///< of the cells' area, on screen
-    float cell, height;  ///< pitch of a cell; height of the area
+    ImVec2 min;          ///< top left of the cells' area on screen
+    float cell, height;  ///< cell pitch; height of the area
     float unit;          ///< height of one accepted token
 };
 
@@ -82,7 +82,7 @@ void draw_cell(const Style& style, const RoundCell& cell, float x, const Strip& 
                             to_im(style.colours.accent));
 }
 
-/// Keeps the selected cell in view when the selection moved.
+/// Scrolls to the selected cell when the selection changed.
 void scroll_to_selected(RoundsMemory& memory, std::size_t selected, float cell, float room) {
     if (memory.shown == selected) return;
     memory.shown = selected;
@@ -98,7 +98,7 @@ void draw_phase_legend(const Style& style, const RoundsMemory& memory) {
         used[static_cast<std::size_t>(cell.dominant_phase)] = true;
         excluded |= cell.excluded != Excluded::no;
     }
-    ImGui::TextDisabled("height: accepted of drafted depth   colour: longest phase");
+    ImGui::TextDisabled("height: accepted / drafted depth   colour: longest phase");
     for (const PhaseRow& phase : phase_rows) {
         if (!used[static_cast<std::size_t>(phase.id)]) continue;
         ImGui::SameLine(0, style.em * 0.9f);
@@ -110,10 +110,10 @@ void draw_phase_legend(const Style& style, const RoundsMemory& memory) {
     text_cut("hatched: time not counted");
     ImGui::PopStyleColor();
     tooltip(style,
-            "Warm-up, paused and calibration rounds: their times are not counted, their acceptance is.");
+            "Warm-up, paused and calibration rounds count for acceptance, but not for times.");
 }
 
-/// Height of the cells' area and how it is cut; the same for the scale at the left and the strip.
+/// Returns the geometry of the cells, shared by the scale at the left and the strip.
 Strip make_strip(const Style& style, const RoundsMemory& memory, ImVec2 min, float room, float height) {
     const auto count = static_cast<float>(memory.cells());
     const float pitch = std::clamp(std::floor(room / std::max(count, 1.0f)), std::floor(style.em * 0.55f),
@@ -124,7 +124,7 @@ Strip make_strip(const Style& style, const RoundsMemory& memory, ImVec2 min, flo
     return {min, pitch, cells, cells / (static_cast<float>(memory.tallest()) + 0.6f)};
 }
 
-/// Accepted counts as a scale, with lines across.
+/// Draws the scale of accepted tokens and its grid lines.
 void draw_scale(const Style& style, int tallest, const Strip& strip, float room) {
     ImDrawList* list = ImGui::GetWindowDrawList();
     const float bottom = strip.min.y + strip.height, x = strip.min.x - style.em * 0.4f;
@@ -225,7 +225,7 @@ void draw_histogram(const Style& style, const AcceptanceModel& model, bool in_ra
         draw_bar(style, fmt::format("{}", i), count / static_cast<double>(most),
                  fmt::format("{:.0f} %", 100 * count / rounds), to_im(style.colours.accent), style.em * 1.7f);
         tooltip(style,
-                fmt::format("{} of {} accepted {}", model.histogram[i], format_count(model.rounds, "round"),
+                fmt::format("{} of {}: accepted {}", model.histogram[i], format_count(model.rounds, "round"),
                             format_count(static_cast<std::int64_t>(i), "draft token")));
     }
 }
@@ -233,16 +233,16 @@ void draw_histogram(const Style& style, const AcceptanceModel& model, bool in_ra
 void draw_depths(const Style& style, const AcceptanceModel& model, bool in_range) {
     ImGui::TextDisabled("Acceptance by depth%s", in_range ? ", in the range" : "");
     tooltip(style,
-            "Of the rounds that reached a depth, how many accepted a token there: all rounds but those cut "
-            "at the "
-            "end of the text.");
+            "Share of the rounds that accepted a token at a depth, of those that reached it. Rounds cut off "
+            "by the "
+            "end of the output do not count.");
     if (model.rounds == 0) return hint(style, no_rounds_text(in_range));
     for (std::size_t i = 0; i < model.depths.size(); ++i) {
         const DepthAcceptance& depth = model.depths[i];
         draw_bar(style, fmt::format("{}", i + 1), depth.rate(),
                  depth.reached == 0 ? "-" : fmt::format("{:.0f} %", 100 * depth.rate()),
                  to_im(style.colours.good), style.em * 1.7f);
-        tooltip(style, fmt::format("{} of {} that reached depth {} accepted a token there", depth.accepted,
+        tooltip(style, fmt::format("{} of {} that reached depth {} accepted a token at it", depth.accepted,
                                    format_count(depth.reached, "round"), i + 1));
     }
 }
@@ -254,8 +254,8 @@ void draw_rounds(PanelContext& c) {
     rebuild(c, memory);
     if (memory.cells() == 0) {
         draw_empty_text(c.style,
-                        "One cell per round appears here: its height is the number of accepted tokens, its "
-                        "colour the phase that took longest.");
+                        "Each round appears here as a cell. Its height is the number of accepted tokens, its "
+                        "colour the longest phase.");
         return;
     }
     const float side = c.style.em * 13;

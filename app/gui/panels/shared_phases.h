@@ -5,8 +5,7 @@
 
 namespace draftscope {
 
-/// The phase table of the selected run (or of the selected range of it), built once for all panels that show
-/// parts of it.
+/// Returns the phase table of the selected run or range, built once for all panels.
 inline const PhasesModel& shared_phases(PanelContext& context) {
     struct Shared {
         Rebuild rebuild;

@@ -4,7 +4,7 @@
 
 #include "app/gui/models/palette.h"
 
-/// What panels draw with: fonts, colours and spacing of the current theme and scale.
+/// Fonts, colours and spacing of the current theme and scale.
 namespace draftscope {
 
 struct Style {
@@ -13,17 +13,17 @@ struct Style {
     ImFont* ui = nullptr;       ///< proportional
     ImFont* ui_bold = nullptr;  ///< proportional, for headings and key numbers
     ImFont* mono = nullptr;     ///< tokens, code, log
-    float em = 16;              ///< current body text size in pixels: express every length in multiples of it
+    float em = 16;              ///< body text size in pixels; the unit of all lengths
 
     ImU32 phase(int phase_id) const;
-    /// Whether both fonts that tokens are drawn with have the character.
+    /// Returns true if both fonts used for tokens have the character.
     bool has_glyph(char32_t code) const {
         return code <= IM_UNICODE_CODEPOINT_MAX && ui->IsGlyphInFont(static_cast<ImWchar>(code)) &&
                mono->IsGlyphInFont(static_cast<ImWchar>(code));
     }
 };
 
-/// 0xRRGGBB as ImGui wants it; alpha 0..1.
+/// Converts 0xRRGGBB and alpha 0..1 to ImGui's format.
 inline ImU32 to_im(std::uint32_t rgb, float alpha = 1.0f) {
     return IM_COL32((rgb >> 16) & 0xFF, (rgb >> 8) & 0xFF, rgb & 0xFF,
                     static_cast<int>(alpha * 255.0f + 0.5f));

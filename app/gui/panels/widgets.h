@@ -4,23 +4,24 @@
 
 #include "app/gui/panels/style.h"
 
-/// Small drawing helpers that several panels and the shell share.
+/// Drawing helpers shared by the panels and the shell.
 namespace draftscope {
 
 enum class Icon { none, play, pause, stop, step, left, right, newest };
 
-/// A button with a drawn icon before its label; `label` may carry a "##id". `primary` uses the accent.
+/// Draws a button with an icon and a label, which may end in "##id". `primary` uses the accent colour.
 bool icon_button(const Style& style, Icon icon, const char* label, bool enabled = true, bool primary = false);
 
-/// Dimmed text in one line, cut with an ellipsis where `width` ends (0 = what is left of the line).
+/// Draws text in one line, cut with an ellipsis at `width` (0 = to the end of the line). The tooltip has the
+/// full text.
 void text_cut(std::string_view text, float width = 0);
-/// Wrapped, dimmed explanation.
+/// Draws a wrapped, dimmed explanation.
 void hint(const Style& style, std::string_view text);
-/// Shows `text` wrapped in a tooltip when the last item is hovered (or has the keyboard's focus).
+/// Shows `text` in a wrapped tooltip if the last item is hovered or has the keyboard focus.
 void tooltip(const Style& style, std::string_view text);
-/// A colour key: a small swatch and its name, on the current line.
+/// Draws a legend entry on the current line: a swatch and its name.
 void legend_entry(const Style& style, ImU32 colour, const char* name);
-/// Diagonal hatching inside a rectangle: the pattern of the remainder and of excluded steps.
+/// Draws diagonal hatching inside a rectangle: the pattern of the remainder and of excluded steps.
 void hatch(ImDrawList* list, ImVec2 min, ImVec2 max, ImU32 colour, float spacing);
 
 }  // namespace draftscope
