@@ -167,7 +167,7 @@ void draw_out_of_vocabulary(const Canvas& canvas, const Style& style, const Node
                          {at.x + s / 2 - 0.1f * style.em, at.y - 0.34f * style.em}, ground, "!");
     if (row > 2.1f * style.em)
         canvas.list->AddText(style.ui, 0.75f * style.em, {box.min.x, box.max.y + 0.1f * style.em}, colour,
-                             "outside the head's vocabulary");
+                             "out of vocabulary");
 }
 
 void draw_edge(const Canvas& canvas, const Style& style, const TreeMemory& memory, const NodeBox& from,

@@ -88,7 +88,8 @@ std::string spread_text(const PhaseTableRow& row) {
                                    number(row.median_us), number(row.mad_us));
     if (row.p90_us) text += fmt::format(", p90 {} us", number(*row.p90_us));
     text += row.p99_us ? fmt::format(", p99 {} us", number(*row.p99_us))
-                       : fmt::format("; p{} needs at least {} steps", row.p90_us ? 99 : 90, row.p90_us ? 368 : 36);
+                       : fmt::format("; p{} needs at least {} steps", row.p90_us ? 99 : 90,
+                                                       row.p90_us ? 368 : 36);
     if (row.dram_mb)
         text += fmt::format("\nGPU memory: {} MB per step by hardware counters, {} MB by the phase's data",
                             number(*row.dram_mb), number(row.needed_mb.value_or(0)));

@@ -192,7 +192,7 @@ void draw_cells(PanelContext& c, RoundsMemory& memory) {
     ImGui::EndChild();
 }
 
-/// One labelled bar of a small chart: "3  ████ 41 %".
+/// Draws one labelled bar of a small chart: "3 ████ 41 %".
 void draw_bar(const Style& style, const std::string& name, double share, const std::string& value,
               ImU32 colour, float name_width) {
     const ImVec2 at = ImGui::GetCursorScreenPos();
@@ -234,8 +234,7 @@ void draw_depths(const Style& style, const AcceptanceModel& model, bool in_range
     ImGui::TextDisabled("Acceptance by depth%s", in_range ? ", in the range" : "");
     tooltip(style,
             "Share of the rounds that accepted a token at a depth, of those that reached it. Rounds cut off "
-            "by the "
-            "end of the output do not count.");
+            "by the end of the output do not count.");
     if (model.rounds == 0) return hint(style, no_rounds_text(in_range));
     for (std::size_t i = 0; i < model.depths.size(); ++i) {
         const DepthAcceptance& depth = model.depths[i];

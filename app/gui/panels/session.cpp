@@ -12,7 +12,7 @@
 #include "app/gui/panels/widgets.h"
 #include "base/cpus.h"
 
-/// What the next run will be: everything of RunConfig, as fields.
+/// Session panel: the settings of the next run (RunConfig) as fields.
 namespace draftscope {
 namespace {
 
@@ -23,19 +23,19 @@ struct SessionMemory {
     bool tree_as_text = false;
     bool break_on_rejection = false;
     int rejection_depth = 1;
-    CmdBreakpoints breakpoints;  ///< as last sent; rejection_depth by the two fields above
+    CmdBreakpoints breakpoints;  ///< as last sent
     bool copied = false;
 };
 
-/// The line that decodes as this window does: its own default leaves one core to drawing, the command line's
-/// does not.
+/// Returns the command line of an equal run. The window's default leaves one core free for drawing; the
+/// command line's does not.
 std::string command_line(const PanelContext& c) {
     RunConfig config = c.config;
     if (config.threads == 0) config.threads = std::max(1, usable_cores() - 1);
     return to_command_line(config);
 }
 
-/// Label at the left, the next widget fills the rest of the line.
+/// Draws a label at the left; the next widget fills the rest of the line.
 void label(const Style& style, const char* text, const char* what = nullptr) {
     const float width = ImGui::GetContentRegionAvail().x;
     const float start = ImGui::GetCursorPosX();
@@ -50,7 +50,7 @@ void label(const Style& style, const char* text, const char* what = nullptr) {
 }
 
 void choose_drafter(PanelContext& c) {
-    label(c.style, "Drafter", "Small model that guesses ahead. NAME or NAME:folder of a checkpoint.");
+    label(c.style, "Drafter", "Small model that drafts tokens. NAME or NAME:FOLDER of a checkpoint.");
     ImGui::BeginDisabled(c.status.drafters.empty());
     const bool open = ImGui::BeginCombo("##drafter", short_name(c.config.drafter).c_str());
     ImGui::EndDisabled();
@@ -58,7 +58,7 @@ void choose_drafter(PanelContext& c) {
     for (const DrafterChoice& choice : c.status.drafters) {
         const bool chosen = spec_name(choice.spec) == spec_name(c.config.drafter);
         const ImGuiSelectableFlags flags = choice.usable ? 0 : ImGuiSelectableFlags_Disabled;
-        // Spelled as the command line, the files and the other panels do; the papers' names are in the tips.
+        // Names are those of the command line and the files; the tooltips have the papers' names.
         if (ImGui::Selectable(choice.spec.c_str(), chosen, flags)) c.config.drafter = choice.spec;
         if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
             ImGui::SetTooltip("%s", (choice.usable ? choice.name : choice.why_not).c_str());
@@ -66,7 +66,7 @@ void choose_drafter(PanelContext& c) {
     ImGui::EndCombo();
 }
 
-/// `--tree auto --head auto`.
+/// Labels of `--tree auto --head auto`.
 constexpr const char* automatic = "auto";
 constexpr const char* fastest = "fastest, measured first";
 constexpr const char* quick = "fastest, forecast at once";
@@ -76,7 +76,7 @@ bool is_automatic(const std::string& tree) {
 }
 
 void choose_head(PanelContext& c) {
-    label(c.style, "Head", "How the drafter's vocabulary scores are computed: the thing to compare.");
+    label(c.style, "Head", "LM head that computes the drafter's vocabulary scores: the subject of comparison.");
     const bool measured = c.config.head == automatic;
     ImGui::BeginDisabled(c.status.heads.empty());
     const char* by_tree = c.config.tree == quick_tree ? quick : fastest;
@@ -102,13 +102,14 @@ void choose_head(PanelContext& c) {
             ImGui::PopStyleColor();
         }
     label(c.style, "Shadow heads",
-          "Other heads evaluated beside this one, for the plane and the coverage: full, slimspec, microspec "
-          "follow "
-          "the text at their own pace (exact); aligned:slimspec drafts in every other round (an estimate).");
+          "Other heads evaluated in the same run, for the plane and the coverage. full, slimspec and microspec "
+          "draft "
+          "along the same text in rounds of their own (exact). aligned:slimspec drafts in every second round "
+          "of the driving head (an estimate).");
     ImGui::InputTextWithHint("##shadow", "none; e.g. full,slimspec,microspec", &c.config.shadow);
 }
 
-/// Which fields edit the tree is the person's choice: a text that happens to parse stays a text.
+/// The user chooses between fields and text: text that parses as fields stays text.
 void edit_tree(PanelContext& c, bool& as_text) {
     std::string& spec = c.config.tree;
     const std::optional<TreeFields> fields = parse_tree(spec);
@@ -119,7 +120,7 @@ void edit_tree(PanelContext& c, bool& as_text) {
                        : spec == quick_tree ? quick
                        : fields->chain      ? "chain"
                                             : "tree";
-    label(c.style, "Tree", "What the drafter builds each round before the model checks it.");
+    label(c.style, "Tree", "Draft tree of each round, which the target verifies in one pass.");
     if (ImGui::BeginCombo("##tree", kind)) {
         const auto choose = [&](const char* title, bool chosen, const std::string& to) {
             if (!ImGui::Selectable(title, chosen)) return false;
@@ -138,7 +139,7 @@ void edit_tree(PanelContext& c, bool& as_text) {
         }
         ImGui::EndCombo();
     }
-    // A head is measured under the trees that it is to draft.
+    // The automatic head is measured only together with the automatic tree.
     if (!is_automatic(spec) && c.config.head == automatic) c.config.head = "full";
     if (as_text) {
         label(c.style, "");
@@ -148,12 +149,12 @@ void edit_tree(PanelContext& c, bool& as_text) {
     const std::optional<TreeFields> now = parse_tree(spec);
     if (!now) return;
     TreeFields edited = *now;
-    label(c.style, edited.chain ? "  length" : "  depth", "Forward passes of the drafter after the first.");
+    label(c.style, edited.chain ? "  length" : "  depth", "Forward passes of the drafter after the first one.");
     ImGui::SliderInt("##depth", &edited.depth, 1, 10, "%d", ImGuiSliderFlags_AlwaysClamp);
     if (!edited.chain) {
         label(c.style, "  top k", "Children drafted for each node that is expanded.");
         ImGui::SliderInt("##topk", &edited.topk, 1, 16, "%d", ImGuiSliderFlags_AlwaysClamp);
-        label(c.style, "  nodes", "Nodes that go to the check, root included.");
+        label(c.style, "  nodes", "Nodes that are verified, root included.");
         ImGui::SliderInt("##nodes", &edited.nodes, 2, std::clamp(largest_tree(edited), 2, 128), "%d",
                          ImGuiSliderFlags_AlwaysClamp);
     }
@@ -171,21 +172,21 @@ void choose_text(const Style& style, const char* name, const char* what, std::st
 
 void edit_sampling(PanelContext& c) {
     RunConfig& config = c.config;
-    label(c.style, "New tokens", "Most tokens to generate for each prompt.");
+    label(c.style, "New tokens", "Maximum number of tokens to generate per prompt.");
     ImGui::DragInt("##max_new", &config.max_new, 1.0f, 1, most_new_tokens, "%d",
                    ImGuiSliderFlags_AlwaysClamp);
-    label(c.style, "Temperature", "0 = greedy: always the likeliest token.");
+    label(c.style, "Temperature", "0 = greedy: always the most likely token.");
     auto temperature = static_cast<float>(config.temperature);
     if (ImGui::SliderFloat("##temperature", &temperature, 0.0f, 2.0f,
                            temperature == 0 ? "0 (greedy)" : "%.2f"))
         config.temperature = static_cast<double>(static_cast<int>(temperature * 100 + 0.5f)) / 100;
     if (config.temperature == 0) return;
     choose_text(c.style, "Verify",
-                "match: the target's own text. pq: rejection sampling, lossless in distribution. typical: "
+                "match: exactly the target's text. pq: rejection sampling, lossless in distribution. typical: "
                 "Medusa's typical acceptance, lossy.",
                 config.verify, {"match", "pq", "typical"});
     if (config.verify.starts_with("typical")) {
-        ImGui::TextUnformatted("lossy: not the target's own text");
+        ImGui::TextUnformatted("lossy: the text differs from the target's");
         return;
     }
     label(c.style, "Top p");
@@ -194,40 +195,40 @@ void edit_sampling(PanelContext& c) {
         config.top_p = static_cast<double>(static_cast<int>(top_p * 100 + 0.5f)) / 100;
     label(c.style, "Top k", "0 = all tokens.");
     ImGui::DragInt("##top_k", &config.top_k, 1.0f, 0, 1000, config.top_k == 0 ? "all" : "%d");
-    label(c.style, "Seed", "The same seed gives the same text, whichever drafter and head.");
+    label(c.style, "Seed", "The same seed gives the same text with any drafter and head.");
     ImGui::InputScalar("##seed", ImGuiDataType_U64, &config.seed);
 }
 
 void edit_more(PanelContext& c) {
     RunConfig& config = c.config;
     if (!ImGui::TreeNodeEx("More", ImGuiTreeNodeFlags_SpanAvailWidth)) return;
-    choose_text(c.style, "Precision", "Of the weights as computed with.", config.precision,
+    choose_text(c.style, "Precision", "Number format of the weights in computation.", config.precision,
                 {"auto", "f32", "bf16", "int8", "int4"});
-    label(c.style, "Threads", "0 = all but one core.");
+    label(c.style, "Threads", "0 = all cores but one.");
     ImGui::DragInt("##threads", &config.threads, 0.1f, 0, 256, config.threads == 0 ? "all but one" : "%d");
-    label(c.style, "Batch", "Sequences decoded in lockstep: of a prompt file, several at a time.");
+    label(c.style, "Batch", "Number of prompts of the prompt file decoded at the same time.");
     ImGui::DragInt("##batch", &config.batch, 0.1f, 1, 64, "%d", ImGuiSliderFlags_AlwaysClamp);
-    label(c.style, "Prompt file", "JSONL with \"prompt\" or \"turns\"; empty = the prompt above.");
+    label(c.style, "Prompt file", "JSONL file with \"prompt\" or \"turns\" per line; empty = the prompt above.");
     ImGui::InputTextWithHint("##prompts", "none", &config.prompts_file);
     if (!config.prompts_file.empty()) {
-        label(c.style, "Limit", "Conversations of the file, 0 = all.");
+        label(c.style, "Limit", "Maximum number of conversations of the prompt file; 0 = all.");
         ImGui::DragInt("##limit", &config.limit, 0.2f, 0, 10000, config.limit == 0 ? "all" : "%d");
     }
     label(
         c.style, "AR baseline",
-        "Conversations that are decoded without a drafter first: gives the speed-up over the same prompts.");
+        "Conversations to decode without a drafter first, to measure the speed-up over the same prompts.");
     ImGui::DragInt("##baseline", &config.baseline, 0.1f, 0, 100,
                    config.baseline == 0 ? "off" : "the first %d");
     label(c.style, "Calibration",
-          "Rounds of each prompt in which the full head also drafts: gives nu and kappa.");
+          "Rounds per prompt in which the full head also drafts, to measure nu and kappa.");
     ImGui::DragInt("##calibration", &config.calibration_rounds, 0.1f, 0, 100,
                    config.calibration_rounds == 0   ? "off"
                    : config.calibration_rounds == 1 ? "%d round"
                                                     : "%d rounds");
-    label(c.style, "Capture file", "Where the run is recorded; empty = in memory only.");
-    ImGui::InputTextWithHint("##save", "not kept", &config.save);
+    label(c.style, "Capture file", "File to record the run to; empty = in memory only.");
+    ImGui::InputTextWithHint("##save", "none", &config.save);
     ImGui::Checkbox("No chat template", &config.raw);
-    ImGui::Checkbox("Go on after the end token", &config.ignore_eos);
+    ImGui::Checkbox("Ignore the end token (EOS)", &config.ignore_eos);
     ImGui::TreePop();
 }
 
@@ -239,7 +240,7 @@ void edit_breakpoints(PanelContext& c, SessionMemory& memory) {
         on == 0 ? "Breakpoints###breakpoints" : fmt::format("Breakpoints: {}###breakpoints", on);
     if (!ImGui::TreeNodeEx(title.c_str(), ImGuiTreeNodeFlags_SpanAvailWidth)) return;
     ImGui::Checkbox("Rejection at depth", &memory.break_on_rejection);
-    tooltip(c.style, "Holds after a round in which fewer draft tokens than this were accepted.");
+    tooltip(c.style, "Pauses after a round that rejects a draft token at this depth or above.");
     ImGui::SameLine();
     ImGui::TextUnformatted("≤");
     ImGui::SameLine();
@@ -248,11 +249,12 @@ void edit_breakpoints(PanelContext& c, SessionMemory& memory) {
     points.rejection_depth.reset();
     if (memory.break_on_rejection) points.rejection_depth = memory.rejection_depth;
     ImGui::Checkbox("Token outside the head's vocabulary", &points.out_of_vocabulary);
-    tooltip(c.style, "Holds after a round that committed a token which the head could not have proposed.");
+    tooltip(c.style, "Pauses after a round that commits a token outside the head's vocabulary.");
     ImGui::Checkbox("Phase slower than its p99", &points.slow_phase);
-    tooltip(c.style, "Of the same phase and draft level earlier in this run, once it was seen 100 times.");
+    tooltip(c.style, "Pauses if a phase is slower than the p99 of the same phase and draft level in this run, "
+                     "after 100 samples.");
     ImGui::Checkbox("End of text", &points.end_of_text);
-    label(c.style, "Text contains", "Holds after the round that completes these words.");
+    label(c.style, "Text contains", "Pauses after the round that completes this text.");
     ImGui::InputTextWithHint("##break_text", "off", &points.text);
     ImGui::TreePop();
     if (points == memory.breakpoints) return;
@@ -260,7 +262,7 @@ void edit_breakpoints(PanelContext& c, SessionMemory& memory) {
     c.commands.push_back(std::move(points));
 }
 
-/// An opened file's settings above those of the next run, which it leaves as they are.
+/// Shows the stored run's settings above those of the next run.
 void show_recorded(const PanelContext& c) {
     const std::optional<RecordedSettings> settings = recorded_settings(c.snapshot, c.ui.run_id);
     if (!settings) return;
@@ -270,7 +272,7 @@ void show_recorded(const PanelContext& c) {
 }
 
 void edit_model(PanelContext& c) {
-    label(c.style, "Model", "GGUF file or HF folder; empty = the demo model.");
+    label(c.style, "Model", "GGUF file or Hugging Face folder; empty = the demo model.");
     const std::string demo = c.status.default_model.empty()
                                  ? "path of a GGUF file"
                                  : "demo: " + short_name(c.status.default_model, 22);
@@ -301,7 +303,7 @@ void draw_session(PanelContext& c) {
     const bool idle = c.status.state == JobState::idle;
     if (icon_button(c.style, Icon::play, "Run", idle, idle))
         c.commands.emplace_back(std::in_place_type<CmdStart>, c.config);
-    if (!idle) tooltip(c.style, "A run is going on; stop it first.");
+    if (!idle) tooltip(c.style, "A run is in progress. Stop it first.");
     ImGui::SameLine();
     if (ImGui::Button(memory.copied ? "Copied##copy" : "Copy as command line##copy")) {
         ImGui::SetClipboardText(command_line(c).c_str());

@@ -12,7 +12,7 @@
 #include "app/gui/panels/widgets.h"
 #include "capture/token_text.h"
 
-/// The output, each token coloured by where it came from; the prompt above it, dimmed.
+/// Text panel: the dimmed prompt and the output, with tokens coloured by origin.
 namespace draftscope {
 namespace {
 
@@ -31,7 +31,7 @@ struct TextMemory {
     std::optional<std::size_t> shown_round;
 };
 
-/// Whole pixels, so that a scrolled view begins with a whole line.
+/// In whole pixels, so that a scrolled view starts with a whole line.
 float line_height(const Style& style) {
     return std::round(style.em * line_spacing);
 }
@@ -67,7 +67,7 @@ ImU32 ground_of(const Style& style, const TextPiece& piece) {
             return 0;
         case PieceKind::prefill:
             return to_im(style.colours.prefill, 0.28f);
-        // Deeper guesses are worth more: stronger ground.
+        // The ground is stronger for deeper tokens.
         case PieceKind::draft:
             return to_im(style.colours.good, std::min(0.16f + 0.09f * float(piece.depth), 0.62f));
         case PieceKind::bonus:
@@ -82,7 +82,7 @@ void dotted_underline(ImDrawList* list, ImVec2 from, float width, ImU32 colour, 
                       colour, 2.0f);
 }
 
-/// Goes on in the line when the next entry fits there.
+/// Stays on the current line if the next entry fits.
 void next_entry(const Style& style, const char* name) {
     const float needed = ImGui::CalcTextSize(name).x + style.em * 1.3f;
     ImGui::SameLine(0, style.em * 0.8f);
@@ -91,10 +91,10 @@ void next_entry(const Style& style, const char* name) {
 
 void draw_legend(const Style& style) {
     legend_entry(style, to_im(style.colours.good, 0.45f), "drafted");
-    tooltip(style, "Guessed by the drafter and accepted; the deeper in the tree, the stronger the ground.");
-    next_entry(style, "target's own");
-    legend_entry(style, to_im(style.colours.target, 0.45f), "target's own");
-    tooltip(style, "The token that the target adds at the end of every round.");
+    tooltip(style, "Drafted and accepted tokens. The colour is stronger for deeper nodes of the tree.");
+    next_entry(style, "from the target");
+    legend_entry(style, to_im(style.colours.target, 0.45f), "from the target");
+    tooltip(style, "The target adds one token at the end of every round.");
     next_entry(style, "out of vocabulary");
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const float width = style.em * 0.9f;
@@ -103,7 +103,7 @@ void draw_legend(const Style& style) {
     ImGui::Dummy(ImVec2(width, ImGui::GetTextLineHeight()));
     ImGui::SameLine(0, style.em * 0.35f);
     ImGui::TextDisabled("out of vocabulary");
-    tooltip(style, "The head could not have proposed this token: dotted underline.");
+    tooltip(style, "Dotted underline: the token is not in the head's vocabulary and could not be drafted.");
 }
 
 struct Cursor {
@@ -112,7 +112,7 @@ struct Cursor {
     bool window_hovered;
 };
 
-/// What one token has of a run's box: ground, marks and the mouse. True when it is under the mouse.
+/// Draws one token's part of a run's box. Returns true if it is under the mouse.
 bool draw_part(PanelContext& c, const TextPiece& piece, ImVec2 min, ImVec2 max, float pad, bool over) {
     const Style& style = c.style;
     ImDrawList* list = ImGui::GetWindowDrawList();
@@ -127,8 +127,7 @@ bool draw_part(PanelContext& c, const TextPiece& piece, ImVec2 min, ImVec2 max, 
     return hovered;
 }
 
-/// Draws one run of a token; the piece under the mouse, if any. The box of a character that several tokens
-/// spell is divided among them.
+/// Draws one run and returns the piece under the mouse, if any. Tokens that share a character divide its box.
 std::optional<std::size_t> draw_run(PanelContext& c, const TextMemory& memory, const TextRun& run,
                                     const Cursor& cursor) {
     const TextPiece& piece = memory.model.pieces[run.piece];
@@ -168,7 +167,7 @@ std::optional<std::size_t> draw_run(PanelContext& c, const TextMemory& memory, c
     return hovered;
 }
 
-/// Where the text goes on with the round under way.
+/// Marks the place where the round in flight continues.
 void draw_caret(PanelContext& c, const TextMemory& memory, const Cursor& cursor) {
     const Snapshot* flight = round_in_flight(c.snapshot, c.ui);
     if (flight == nullptr || flight->rounds[0].row.prompt_id != memory.model.prompt_id) return;
@@ -182,13 +181,13 @@ void draw_caret(PanelContext& c, const TextMemory& memory, const Cursor& cursor)
     list->AddRectFilled(min, max,
                         to_im(c.style.colours.accent, in_flight_selected(c.snapshot, c.ui) ? 1 : 0.4f));
     if (!cursor.window_hovered || !ImGui::IsMouseHoveringRect(min, max)) return;
-    ImGui::SetTooltip("the round under way goes on here");
+    ImGui::SetTooltip("the round in progress continues here");
     if (ImGui::IsMouseClicked(0)) c.ui.select_in_flight();
 }
 
 void scroll_to(const TextMemory& memory, std::size_t piece, const Cursor& cursor) {
     for (const TextRun& run : memory.runs)
-        if (run.piece >= piece) {  // a piece whose bytes are in a later one's character has no run
+        if (run.piece >= piece) {  // a piece that shares a later piece's character has no run
             const float y = static_cast<float>(run.line) * cursor.line_height;
             const float above = std::round(ImGui::GetWindowHeight() * 0.4f / cursor.line_height);
             ImGui::SetScrollY(std::max(0.0f, y - above * cursor.line_height));
@@ -196,8 +195,7 @@ void scroll_to(const TextMemory& memory, std::size_t piece, const Cursor& cursor
         }
 }
 
-/// The view follows the selection: to the newest line while following, else to the selected round's first
-/// token.
+/// Scrolls to the newest line while following, otherwise to the selected round's first token.
 void follow_selection(PanelContext& c, TextMemory& memory, const Cursor& cursor) {
     if (memory.scroll_to_found && !memory.found.empty())
         scroll_to(memory, memory.found[memory.found_at % memory.found.size()], cursor);
@@ -245,7 +243,7 @@ void draw_find(PanelContext& c, TextMemory& memory) {
     }
     if (!memory.finding) return;
     ImGui::SetNextItemWidth(c.style.em * 12);
-    const bool next = ImGui::InputTextWithHint("##find", "find in this output", &memory.find,
+    const bool next = ImGui::InputTextWithHint("##find", "search in this output", &memory.find,
                                                ImGuiInputTextFlags_EnterReturnsTrue);
     if (ImGui::IsItemEdited()) {
         update_found(c.style, memory);
@@ -286,7 +284,7 @@ void draw_text(PanelContext& c) {
     const float room = ImGui::GetContentRegionAvail().y;
     ImGui::BeginChild("##output", {0, std::max(std::floor(room / line), 1.0f) * line});
     draw_pieces(c, memory);
-    // The upper line is never cut in half.
+    // The first visible line is always whole.
     const float whole = std::round(ImGui::GetScrollY() / line) * line;
     if (!ImGui::IsMouseDown(ImGuiMouseButton_Left) && std::abs(whole - ImGui::GetScrollY()) > 0.5f)
         ImGui::SetScrollY(whole);

@@ -19,17 +19,17 @@ constexpr TimeNs least_span_ns = 200;
 constexpr double rounds_at_first = 1.6;
 
 struct TimelineMemory {
-    TimelineIndex index, flight;  ///< of what is recorded, and of the round under way
+    TimelineIndex index, flight;  ///< recorded lanes; lanes of the round in flight
     FoldedAxis axis;
     AxisOrigin origin;
     std::uint64_t data_key = ~std::uint64_t{0};
     RowId run_id = 0;
     TimelineView view;      ///< positions on the axis
-    bool following = true;  ///< the view keeps to the selected round until the user moves it
-    TimeNs centred_start = -1, centred_end = -1;  ///< of the step that the view went to last
-    std::optional<double> drag_from;              ///< time at which a range drag began
+    bool following = true;  ///< follow the selected round until the user moves the view
+    TimeNs centred_start = -1, centred_end = -1;  ///< last step shown automatically
+    std::optional<double> drag_from;              ///< start time of a range drag
     std::vector<TimelineBlock> blocks;
-    TimelineIndex beside;  ///< lanes of another profiler's timeline (JobStatus::beside)
+    TimelineIndex beside;  ///< lanes of the imported timeline (JobStatus::beside)
     const Snapshot* beside_of = nullptr;
     TimeNs beside_shift = 0;  ///< its time minus ours
 
@@ -46,7 +46,7 @@ void show(TimelineMemory& memory, TimeNs start, TimeNs stop) {
     memory.view.end = std::max(end + margin, begin + least_span_ns);
 }
 
-/// Where the selected round's step is: which capture, which index.
+/// Capture and index of the selected round's step.
 struct SelectedStep {
     const Snapshot* snapshot = nullptr;
     std::size_t index = 0;
@@ -67,7 +67,7 @@ const StepRow* selected_step_row(const PanelContext& context, RowId run_id) {
     return step ? &step->row() : nullptr;
 }
 
-/// Keeps the selected round in sight: a few rounds wide at first, then the width the user has chosen.
+/// Keeps the selected round in view: a few rounds wide at first, then as wide as the user chose.
 void follow_round(TimelineMemory& memory, const PanelContext& context, bool changed) {
     const StepRow* step = selected_step_row(context, memory.run_id);
     if (step == nullptr) {
@@ -142,7 +142,7 @@ void keys_and_wheel(TimelineMemory& memory, const PanelContext& context, const L
     if (context.ui.fit_requested) fit_view(memory, context);
 }
 
-/// Left drag selects a range, middle or right drag moves.
+/// Left drag selects a range; middle or right drag moves the view.
 void drags(TimelineMemory& memory, PanelContext& context, const LaneArea& area) {
     const ImGuiIO& io = ImGui::GetIO();
     for (const ImGuiMouseButton button : {ImGuiMouseButton_Right, ImGuiMouseButton_Middle})
@@ -166,7 +166,7 @@ void drags(TimelineMemory& memory, PanelContext& context, const LaneArea& area) 
     if (from != to) context.ui.range = TimeRange{std::min(from, to), std::max(from, to)};
 }
 
-/// Marks at round times since the origin, pauses left out; the origin is named at the left.
+/// Draws marks at round times since the origin, without pauses, and the origin's name at the left.
 void draw_axis(TimelineMemory& memory, const PanelContext& context, const LaneArea& area) {
     const Style& style = context.style;
     const float size = 0.78f * style.em, gap = 0.4f * style.em;
@@ -218,15 +218,15 @@ void draw_marks(const PanelContext& context, const TimelineMemory& memory, const
     for (const float x : {x0, x1}) area.list->AddLine({x, area.min.y}, {x, area.max.y}, to_im(c.warn), 1.5f);
 }
 
-/// Says how long the range is and what it does, with a button that takes it away.
+/// Draws the range's length and effect, with a button that clears it.
 void draw_range_label(PanelContext& context, const TimelineMemory& memory, const LaneArea& area) {
     if (!context.ui.range) return;
     const Style& style = context.style;
     const TimeRange range = *context.ui.range;
     const TimeNs held = memory.axis.paused(range.start_ns, range.end_ns);
     std::string text = duration_text(range.end_ns - range.start_ns - held);
-    if (held > 0) text += fmt::format(" ({} paused left out)", duration_text(held));
-    text += ": tables count this range only";
+    if (held > 0) text += fmt::format(" (without {} of pauses)", duration_text(held));
+    text += ": tables and plots count only this range";
     const float button = ImGui::GetFrameHeight(), gap = 0.3f * style.em;
     const float width = button + ImGui::CalcTextSize(text.c_str()).x + 2 * gap;
     const float wanted = memory.scale(area).x_of(range.start_ns) + gap;
@@ -237,13 +237,13 @@ void draw_range_label(PanelContext& context, const TimelineMemory& memory, const
     const ImVec2 after = ImGui::GetCursorScreenPos();
     ImGui::SetCursorScreenPos(at);
     if (ImGui::SmallButton("x##leave_range")) context.ui.range.reset();
-    tooltip(style, "Leave the range: tables and plots show the whole run again (Esc)");
+    tooltip(style, "Clear the range: tables and plots show the whole run again (Esc)");
     ImGui::SameLine(0, gap);
     ImGui::TextUnformatted(text.c_str());
     ImGui::SetCursorScreenPos(after);
 }
 
-/// A lane of what is recorded and the same of the round under way.
+/// A recorded lane and the same lane of the round in flight.
 struct SharedLane {
     const TimelineLane* recorded = nullptr;
     const TimelineLane* flight = nullptr;
@@ -315,7 +315,7 @@ std::optional<LaneHover> draw_lanes(PanelContext& context, TimelineMemory& memor
         y += 0.45f * style.em;
     }
     area.list->PushClipRect({area.min.x, area.min.y}, area.max, true);
-    // The steps go on above the folds, so that their names can be read.
+    // The steps lie above the folds, so that their labels stay readable.
     float top = area.min.y + 1.25f * style.em;
     if (first.any().kind == LaneKind::steps) top += area.row + 0.45f * style.em;
     draw_folds(scale, style, top, y - 0.45f * style.em);
@@ -323,8 +323,8 @@ std::optional<LaneHover> draw_lanes(PanelContext& context, TimelineMemory& memor
     return hover;
 }
 
-/// Of the other timeline, the step with the selected one's number starts where that one starts, so that both
-/// go on together; without steps the beginnings meet.
+/// Returns the time shift that aligns the other timeline's step with the selected step of the same number.
+/// Without steps it aligns the starts.
 TimeNs beside_shift(const TimelineMemory& memory, const PanelContext& context, const Snapshot& other) {
     const StepRow* step = selected_step_row(context, memory.run_id);
     if (step == nullptr || other.steps.empty()) return memory.beside.begin() - memory.begin();
@@ -343,7 +343,7 @@ void update_beside(TimelineMemory& memory, const PanelContext& context) {
     if (other != nullptr) memory.beside_shift = beside_shift(memory, context, *other);
 }
 
-/// The lanes of the other timeline under ours, on our time scale.
+/// Draws the imported timeline's lanes below ours, on the same time scale.
 std::optional<LaneHover> draw_beside(const PanelContext& context, TimelineMemory& memory,
                                      const LaneArea& area, float y) {
     if (memory.beside.empty()) return std::nullopt;
@@ -351,13 +351,13 @@ std::optional<LaneHover> draw_beside(const PanelContext& context, TimelineMemory
     const float size = 0.8f * style.em;
     area.list->AddLine({area.min.x - area.names, y}, {area.max.x, y}, to_im(style.colours.line));
     y += 0.3f * style.em;
-    const std::string title = fmt::format("beside: {}", memory.beside_of->runs.front().name);
+    const std::string title = fmt::format("imported timeline: {}", memory.beside_of->runs.front().name);
     area.list->AddText(style.ui, size, {area.min.x, y}, to_im(style.colours.text_dim), title.c_str());
     y += 1.2f * style.em;
     const TimeScale scale = memory.scale(area, memory.beside_shift);
     std::optional<LaneHover> hover;
     for (const TimelineLane& lane : memory.beside.lanes()) {
-        if (lane.kind == LaneKind::levels) continue;  // other engines' ranges say nothing of levels
+        if (lane.kind == LaneKind::levels) continue;  // other engines' ranges have no levels
         const std::string name = lane.kind == LaneKind::cpu ? fmt::format("thread {}", lane.sub_key)
                                  : lane.kind == LaneKind::steps
                                      ? std::string(group_name(lane.kind))
@@ -390,13 +390,13 @@ void interval_tooltip(const PanelContext& context, const TimelineMemory& memory,
     for (std::size_t i = 1; i < lines.size(); ++i) ImGui::TextUnformatted(lines[i].c_str());
     if (hover.merged > 1) {
         ImGui::PushStyleColor(ImGuiCol_Text, to_im(context.style.colours.text_dim));
-        ImGui::Text("one of %u in this pixel: zoom in to tell them apart", hover.merged);
+        ImGui::Text("one of %u intervals in this pixel: zoom in to separate them", hover.merged);
         ImGui::PopStyleColor();
     }
     ImGui::EndTooltip();
 }
 
-/// What is under the mouse, said in a tooltip: the axis' origin, a fold or an interval.
+/// Shows a tooltip for the axis' origin, a fold or an interval under the mouse.
 void tell(const PanelContext& context, const TimelineMemory& memory, const LaneArea& area,
           const std::optional<LaneHover>& hover) {
     const ImVec2 mouse = ImGui::GetIO().MousePos;
@@ -408,13 +408,13 @@ void tell(const PanelContext& context, const TimelineMemory& memory, const LaneA
     const Fold* fold =
         mouse.x < area.min.x ? nullptr : memory.axis.fold_at(memory.scale(area).time_at(mouse.x));
     if (fold != nullptr)
-        ImGui::SetTooltip("paused for %s\nfolded: times on the axis and statistics leave it out",
+        ImGui::SetTooltip("paused for %s\nfolded: not part of axis times and statistics",
                           duration_text(fold->length()).c_str());
     else if (hover)
         interval_tooltip(context, memory, *hover);
 }
 
-/// A click leaves the range and selects the round under the mouse.
+/// Clears the range and selects the round under the mouse on a click.
 void select_on_click(PanelContext& context, TimelineMemory& memory, const std::optional<LaneHover>& hover) {
     const ImGuiIO& io = ImGui::GetIO();
     if (!ImGui::IsItemHovered() || !ImGui::IsMouseReleased(ImGuiMouseButton_Left) ||
@@ -431,7 +431,7 @@ void select_on_click(PanelContext& context, TimelineMemory& memory, const std::o
         context.ui.select_round(*round, context.snapshot.rounds.size());
     }
     if (const StepRow* step = selected_step_row(context, memory.run_id); step != nullptr) {
-        memory.centred_start = step->start_ns;  // it is in sight already: the view stays
+        memory.centred_start = step->start_ns;  // already in view: the view stays
         memory.centred_end = step->end_ns;
     }
 }
@@ -458,8 +458,8 @@ void draw_timeline(PanelContext& context) {
     update(memory, context);
     if (memory.empty())
         return draw_empty_text(style, context.snapshot.runs.empty()
-                                          ? "No run yet. Each phase of each round appears here as a bar."
-                                          : "This run has no recorded spans.");
+                                          ? "No run yet. Each phase of a round appears here as a bar."
+                                          : "No phases were recorded in this run.");
     const std::vector<SharedLane> lanes = shared_lanes(memory);
     const ImVec2 room = ImGui::GetContentRegionAvail();
     LaneArea area;
@@ -484,7 +484,7 @@ void draw_timeline(PanelContext& context) {
     area.min = {start.x + area.names, start.y};
     area.max = {start.x + std::max(room.x, area.names + 4 * style.em), start.y + height};
     area.list = ImGui::GetWindowDrawList();
-    ImGui::SetNextItemAllowOverlap();  // the range's button
+    ImGui::SetNextItemAllowOverlap();  // for the range's button
     ImGui::InvisibleButton("lanes", {area.max.x - start.x, height});
     ImGui::SetItemKeyOwner(ImGuiKey_MouseWheelY);
     memory.view.columns = std::max(static_cast<int>(area.width()), 1);

@@ -11,7 +11,7 @@
 namespace draftscope {
 namespace {
 
-/// Merged intervals: as high as the column is full, under a line that says "there is more when you zoom in".
+/// Draws merged intervals: the height shows the covered fraction, and a line on top marks them as merged.
 void draw_merged(const LaneArea& area, const Style& style, const TimelineBlock& block, float x, float y,
                  ImU32 colour) {
     const float bottom = y + area.row - 1;
@@ -51,8 +51,8 @@ std::string step_label(const Snapshot& snapshot, const StepEntry& entry) {
     int committed = 0;
     for (std::uint32_t r = 0; r < entry.rounds.count; ++r)
         committed += snapshot.rounds[entry.rounds.first + r].row.committed;
-    // Every finished round commits a token.
-    if (committed == 0) return fmt::format("{}: under way", entry.row.ordinal + 1);
+    // Every finished round commits at least one token.
+    if (committed == 0) return fmt::format("{}: in progress", entry.row.ordinal + 1);
     return fmt::format("{}: +{}", entry.row.ordinal + 1, committed);
 }
 
@@ -108,7 +108,7 @@ std::optional<LaneHover> draw_lane_row(const TimeScale& scale, const Style& styl
     const bool outlined = lane.kind == LaneKind::steps || lane.kind == LaneKind::levels;
     const std::optional<std::size_t> at = interval_under_mouse(scale, row, y);
     LaneHover hover{&snapshot, &lane, &row, at.value_or(0), 1};
-    std::optional<std::uint32_t> drawn;  // an interval across a fold is in both parts, and drawn once
+    std::optional<std::uint32_t> drawn;  // an interval across a fold is in both parts but drawn once
     for (const AxisPart& part : scale.axis.parts(scale.view.begin, scale.view.end)) {
         const float left = scale.x_at(part.position);
         const float right = scale.x_at(part.position + part.end - part.start);
@@ -133,7 +133,7 @@ std::optional<LaneHover> draw_lane_row(const TimeScale& scale, const Style& styl
 void draw_gaps(const TimeScale& scale, const Style& style, const TimelineLane& lane, const TimelineRow& steps,
                float y) {
     const TimelineRow& row = lane.rows.front();
-    // Only steps wide enough to show a gap are looked into: at most as many as there are pixels.
+    // Only steps wide enough to show a gap are examined: at most one per pixel.
     const double column = scale.view.ns_per_column();
     const TimeNs begin = scale.axis.time(scale.view.begin), end = scale.axis.time(scale.view.end);
     for (std::size_t s = steps.first_after(begin); s < steps.size() && steps.start(s) < end; ++s) {
@@ -146,7 +146,7 @@ void draw_gaps(const TimeScale& scale, const Style& style, const TimelineLane& l
             hatch_gap(scale, style, from, row.start(i), y);
             from = row.end(i);
             if (from >= end) break;
-            // Spans below a pixel cannot leave a visible gap one by one: go on after the next pixel's worth.
+            // Spans narrower than a pixel leave no visible gap: continue after the next pixel.
             const bool narrow = static_cast<double>(row.end(i) - row.start(i)) < column;
             const std::size_t next = narrow ? row.first_after(from + static_cast<TimeNs>(column)) : i + 1;
             if (next > i + 1) from = row.end(next - 1);
