@@ -26,10 +26,10 @@ constexpr double streaming_frame_seconds = 1.0 / 30;
 constexpr int first_frames = 3;
 constexpr TimeNs most_startup_ns = 5 * ns_per_s;
 constexpr TimeNs most_loading_ns = 120 * ns_per_s;
-constexpr double longest_unseen = 0.1;  ///< seconds between pictures while input is queued
-constexpr double slow_drawing = 4;  ///< drawing takes at most one part in so many of a core while streaming
+constexpr double longest_unseen = 0.1;  ///< maximum seconds between shown frames while input is queued
+constexpr double slow_drawing = 4;  ///< frame interval / frame time while streaming, at least
 
-/// ImGui's and ImPlot's contexts; the layout goes to `ini` ("" = nowhere).
+/// Owns ImGui's and ImPlot's contexts. The layout is stored in `ini` ("" = nowhere).
 class Contexts {
   public:
     explicit Contexts(std::string ini) : ini_(std::move(ini)) {
@@ -68,7 +68,7 @@ bool is_busy(const App& app) {
     return app.status().state != JobState::idle;
 }
 
-/// Waits for the run without drawing (which would take the engine's cores), then draws.
+/// Waits for the run without drawing, which would take the engine's cores.
 void wait_for_run(App& app, double wait_seconds) {
     const TimeNs until = monotonic_ns() + static_cast<TimeNs>(wait_seconds * 1e9);
     bool was_busy = is_busy(app);
@@ -95,7 +95,7 @@ void wait_for_files(App& app, const GuiOptions& options) {
     }
 }
 
-/// The first frames let the window ask for its files or the demo.
+/// The first frames request the files or the demo.
 Status take_screenshot(Controller& controller, const GuiOptions& options) {
     const Contexts contexts("");
     DS_ASSIGN(const std::unique_ptr<Backend> backend, make_offscreen_backend(options.width, options.height));
@@ -111,7 +111,7 @@ Status take_screenshot(Controller& controller, const GuiOptions& options) {
     draw(first_frames);
     wait_for_files(app, options);
     if (options.run_demo && options.files.empty()) wait_for_run(app, options.wait_seconds);
-    draw(first_frames);  // panels ask for what takes a while, such as a comparison
+    draw(first_frames);  // panels request slow jobs such as a comparison
     wait_for_files(app, options);
     draw(std::max(options.frames, first_frames));
     DS_ASSIGN(const Image image, backend->read_pixels());
@@ -119,13 +119,13 @@ Status take_screenshot(Controller& controller, const GuiOptions& options) {
     return write_png(options.screenshot, image);
 }
 
-/// When the next frame is due: new things at once, streams of snapshots at a pace that leaves the engine its
-/// cores, what ImGui has pending when it needs it, else never.
+/// Decides when the next frame is due. Changes are drawn at once, streams of snapshots at a rate that leaves
+/// the engine its cores, and ImGui's pending work when ImGui needs it.
 class FramePace {
   public:
     void change() { due_.change(); }
-    /// After ImGui's Render; true when the frame is to be shown. Queued input is trickled over frames: a slow
-    /// display shows them ten times a second.
+    /// Call after ImGui's Render. Returns true if the frame must be shown. Queued input takes several frames,
+    /// of which a slow display shows ten per second.
     bool computed(TimeNs start) {
         due_.computed();
         start_ = start;
@@ -135,10 +135,11 @@ class FramePace {
         last_shown_ = monotonic_ns();
         frame_seconds_ = seconds(last_shown_ - start_);
     }
-    /// Seconds from now, at most `idle_seconds`; 0 = due. `change`: until the contents change by themselves.
+    /// Returns the seconds until the next frame, at most `idle_seconds`; 0 = due. `change`: seconds until the
+    /// contents change by themselves.
     double wait(bool busy, double change) const {
         double after = due_.seconds();
-        if (busy && !due_.has_input())  // queued input is answered at once
+        if (busy && !due_.has_input())  // queued input is drawn at once
             after = std::max({after, streaming_frame_seconds, slow_drawing * frame_seconds_});
         return std::clamp(std::min(after - seconds(monotonic_ns() - start_), change), 0.0, idle_seconds);
     }
@@ -192,9 +193,9 @@ Status window_loop(Controller& controller, GuiOptions options) {
 
 Status run_gui(Controller& controller, const GuiOptions& options) {
     if (!options.layout.empty() && !is_layout(options.layout))
-        return bad_input("--layout {}: not a layout. Choose explain, profile or compare", options.layout);
+        return bad_input("--layout {}: unknown layout. Use explain, profile or compare", options.layout);
     if (!options.theme.empty() && options.theme != "dark" && options.theme != "light")
-        return bad_input("--theme {}: not a theme. Choose dark or light", options.theme);
+        return bad_input("--theme {}: unknown theme. Use dark or light", options.theme);
     if (options.scale < 0.5 || options.scale > 4)
         return bad_input("--scale {}: must be between 0.5 and 4", options.scale);
     return options.screenshot.empty() ? window_loop(controller, options)

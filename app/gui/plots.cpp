@@ -1,4 +1,4 @@
-// Panels as pictures: the draw functions of the window, each in a window of its own that fills the picture.
+// Draws panels into pictures. Each panel fills a picture-sized window.
 #include <fmt/format.h>
 #include <imgui.h>
 #include <implot.h>
@@ -19,7 +19,7 @@
 namespace draftscope {
 namespace {
 
-/// Plots fit their axes to what they saw in the frame before.
+/// Plots fit their axes to the contents of the previous frame.
 constexpr int frames_until_settled = 4;
 
 struct Plot {
@@ -62,19 +62,19 @@ class Contexts {
 };
 
 Result<RowId> chosen_run(const Snapshot& snapshot, const PlotOptions& options) {
-    if (snapshot.runs.empty()) return bad_input("the capture holds no run; there is nothing to draw");
+    if (snapshot.runs.empty()) return bad_input("the capture contains no runs; there is nothing to draw");
     if (options.run == 0) return snapshot.runs.back().id;
     if (snapshot.run(options.run) == nullptr)
-        return bad_input("--run {}: the capture's runs are {} to {}", options.run, snapshot.runs.front().id,
+        return bad_input("--run {}: no such run; the capture has runs {} to {}", options.run, snapshot.runs.front().id,
                          snapshot.runs.back().id);
     return options.run;
 }
 
-/// Index into Snapshot::rounds; absent without rounds.
+/// Returns an index into Snapshot::rounds; absent without rounds.
 Result<std::optional<std::size_t>> chosen_round(const Snapshot& snapshot, RowId run, int wanted) {
     const RoundSpan span = rounds_of_run(snapshot, run);
     if (wanted < 0 || wanted > static_cast<int>(span.size()))
-        return bad_input("--round {}: run {} has rounds 1 to {}", wanted, run, span.size());
+        return bad_input("--round {}: no such round; run {} has rounds 1 to {}", wanted, run, span.size());
     if (span.size() == 0) return std::optional<std::size_t>();
     if (wanted > 0) return std::optional(span.first + static_cast<std::size_t>(wanted) - 1);
     std::size_t best = span.first;
@@ -128,7 +128,7 @@ Result<std::vector<const Plot*>> wanted_plots(const PlotOptions& options) {
         const Plot* plot = find_plot(name);
         if (plot == nullptr) {
             const std::vector<std::string> names = plot_names();
-            return bad_input("--plots {}: unknown; known are {}{}", name, fmt::join(names, ", "),
+            return bad_input("--plots {}: unknown plot; use {}{}", name, fmt::join(names, ", "),
                              did_you_mean(name, std::vector<std::string_view>(names.begin(), names.end())));
         }
         wanted.push_back(plot);
@@ -138,32 +138,31 @@ Result<std::vector<const Plot*>> wanted_plots(const PlotOptions& options) {
     return wanted;
 }
 
-/// Returns where each plot goes.
+/// Returns the path of each plot.
 Result<std::vector<std::string>> target_files(const std::vector<const Plot*>& wanted,
                                               const std::string& out) {
     namespace fs = std::filesystem;
     if (out.ends_with(".png")) {
         if (wanted.size() != 1)
-            return bad_input("--out {}: {} plots do not fit one file; name a folder, or one plot by --plots",
+            return bad_input("--out {}: one file cannot hold {} plots; name a folder, or select one plot with --plots",
                              out, wanted.size());
         return std::vector<std::string>{out};
     }
     std::error_code error;
     if (fs::exists(out, error) && !fs::is_directory(out, error))
-        return bad_input("--out {}: is not a folder and can't be made one", out);
+        return bad_input("--out {}: exists and is not a folder", out);
     std::vector<std::string> files;
     for (const Plot* plot : wanted) files.push_back((fs::path(out) / plot->name).string() + ".png");
     return files;
 }
 
-/// Writes the pictures, in a new folder where there is none. What was written of several is removed when one
-/// cannot be.
+/// Writes the pictures, in a new folder if needed. If one fails, those already written are removed.
 Status write_pictures(const std::vector<std::string>& files, const std::vector<Image>& images,
                       const std::string& out) {
     namespace fs = std::filesystem;
     std::error_code error;
     const bool created = !out.ends_with(".png") && fs::create_directories(out, error);
-    if (error) return failed("--out {}: can't be made a folder: {}", out, error.message());
+    if (error) return failed("--out {}: cannot create the folder: {}", out, error.message());
     for (std::size_t i = 0; i < files.size(); ++i) {
         Status written = write_png(files[i], images[i]);
         if (written.ok()) continue;
@@ -184,7 +183,7 @@ std::vector<std::string> plot_names() {
 
 Result<std::vector<std::string>> render_plots(const Snapshot& snapshot, const PlotOptions& options) {
     if (options.theme != "dark" && options.theme != "light")
-        return bad_input("--theme {}: not a theme. Choose dark or light", options.theme);
+        return bad_input("--theme {}: unknown theme. Use dark or light", options.theme);
     if (options.scale < 0.5 || options.scale > 4)
         return bad_input("--scale {}: must be between 0.5 and 4", options.scale);
     DS_ASSIGN(const std::vector<const Plot*> wanted, wanted_plots(options));

@@ -125,9 +125,9 @@ void point_tooltip(const PlanePoint& point, double kappa) {
     if (point.rho_interval && point.nu_interval)
         ImGui::Text("rho_tau 95 %% [%.3f, %.3f], nu [%.3f, %.3f]", point.rho_interval->low,
                     point.rho_interval->high, point.nu_interval->low, point.nu_interval->high);
-    ImGui::Text("predicted %s over the full head at kappa %.2f", speedup_text(point.predicted).c_str(), kappa);
+    ImGui::Text("predicted over full head %s at kappa %.2f", speedup_text(point.predicted).c_str(), kappa);
     if (point.measured && !point.reference) {
-        ImGui::Text("measured %s over the full head", speedup_text(*point.measured).c_str());
+        ImGui::Text("measured over full head %s", speedup_text(*point.measured).c_str());
         if (point.unexplained) ImGui::Text("measured - predicted %+.3f", point.unexplained->value);
     }
     if (!point.reference)

@@ -76,7 +76,7 @@ bool is_automatic(const std::string& tree) {
 }
 
 void choose_head(PanelContext& c) {
-    label(c.style, "Head", "LM head that computes the drafter's vocabulary scores: the subject of comparison.");
+    label(c.style, "Head", "LM head that computes the drafter's logits: what the panels compare.");
     const bool measured = c.config.head == automatic;
     ImGui::BeginDisabled(c.status.heads.empty());
     const char* by_tree = c.config.tree == quick_tree ? quick : fastest;
@@ -102,10 +102,9 @@ void choose_head(PanelContext& c) {
             ImGui::PopStyleColor();
         }
     label(c.style, "Shadow heads",
-          "Other heads evaluated in the same run, for the plane and the coverage. full, slimspec and microspec "
-          "draft "
-          "along the same text in rounds of their own (exact). aligned:slimspec drafts in every second round "
-          "of the driving head (an estimate).");
+          "Other heads evaluated in the same run, for the plane and the coverage. full, slimspec and "
+          "microspec draft along the same text in rounds of their own (exact); aligned:slimspec drafts in "
+          "every second round of the driving head (an estimate).");
     ImGui::InputTextWithHint("##shadow", "none; e.g. full,slimspec,microspec", &c.config.shadow);
 }
 
@@ -149,7 +148,7 @@ void edit_tree(PanelContext& c, bool& as_text) {
     const std::optional<TreeFields> now = parse_tree(spec);
     if (!now) return;
     TreeFields edited = *now;
-    label(c.style, edited.chain ? "  length" : "  depth", "Forward passes of the drafter after the first one.");
+    label(c.style, edited.chain ? "  length" : "  depth", "Drafter forward passes after the first one.");
     ImGui::SliderInt("##depth", &edited.depth, 1, 10, "%d", ImGuiSliderFlags_AlwaysClamp);
     if (!edited.chain) {
         label(c.style, "  top k", "Children drafted for each node that is expanded.");
@@ -182,11 +181,11 @@ void edit_sampling(PanelContext& c) {
         config.temperature = static_cast<double>(static_cast<int>(temperature * 100 + 0.5f)) / 100;
     if (config.temperature == 0) return;
     choose_text(c.style, "Verify",
-                "match: exactly the target's text. pq: rejection sampling, lossless in distribution. typical: "
+                "match: exactly the target's text. pq: rejection sampling, same distribution. typical: "
                 "Medusa's typical acceptance, lossy.",
                 config.verify, {"match", "pq", "typical"});
     if (config.verify.starts_with("typical")) {
-        ImGui::TextUnformatted("lossy: the text differs from the target's");
+        ImGui::TextUnformatted("lossy: the text may differ from the target's");
         return;
     }
     label(c.style, "Top p");
@@ -208,7 +207,7 @@ void edit_more(PanelContext& c) {
     ImGui::DragInt("##threads", &config.threads, 0.1f, 0, 256, config.threads == 0 ? "all but one" : "%d");
     label(c.style, "Batch", "Number of prompts of the prompt file decoded at the same time.");
     ImGui::DragInt("##batch", &config.batch, 0.1f, 1, 64, "%d", ImGuiSliderFlags_AlwaysClamp);
-    label(c.style, "Prompt file", "JSONL file with \"prompt\" or \"turns\" per line; empty = the prompt above.");
+    label(c.style, "Prompt file", "JSONL file: \"prompt\" or \"turns\" per line; empty = the prompt above.");
     ImGui::InputTextWithHint("##prompts", "none", &config.prompts_file);
     if (!config.prompts_file.empty()) {
         label(c.style, "Limit", "Maximum number of conversations of the prompt file; 0 = all.");
@@ -240,7 +239,7 @@ void edit_breakpoints(PanelContext& c, SessionMemory& memory) {
         on == 0 ? "Breakpoints###breakpoints" : fmt::format("Breakpoints: {}###breakpoints", on);
     if (!ImGui::TreeNodeEx(title.c_str(), ImGuiTreeNodeFlags_SpanAvailWidth)) return;
     ImGui::Checkbox("Rejection at depth", &memory.break_on_rejection);
-    tooltip(c.style, "Pauses after a round that rejects a draft token at this depth or above.");
+    tooltip(c.style, "Pauses after a round that rejects a draft token at this depth or a smaller one.");
     ImGui::SameLine();
     ImGui::TextUnformatted("≤");
     ImGui::SameLine();
@@ -251,8 +250,9 @@ void edit_breakpoints(PanelContext& c, SessionMemory& memory) {
     ImGui::Checkbox("Token outside the head's vocabulary", &points.out_of_vocabulary);
     tooltip(c.style, "Pauses after a round that commits a token outside the head's vocabulary.");
     ImGui::Checkbox("Phase slower than its p99", &points.slow_phase);
-    tooltip(c.style, "Pauses if a phase is slower than the p99 of the same phase and draft level in this run, "
-                     "after 100 samples.");
+    tooltip(c.style,
+            "Pauses if a phase is slower than the p99 of the same phase and draft level in this run, "
+            "after 100 samples.");
     ImGui::Checkbox("End of text", &points.end_of_text);
     label(c.style, "Text contains", "Pauses after the round that completes this text.");
     ImGui::InputTextWithHint("##break_text", "off", &points.text);

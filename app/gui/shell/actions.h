@@ -4,7 +4,7 @@
 
 #include <span>
 
-/// One table of everything that a key, a menu entry or the command palette can start.
+/// Table of all actions of keys, menus and the command palette.
 namespace draftscope {
 
 enum class ActionId {
@@ -42,8 +42,8 @@ struct Action {
     const char* menu;  ///< "Run", "View", ...; null = not in a menu
     const char* title;
     ImGuiKeyChord chord;  ///< ImGuiKey_None = no key
-    const char* keys;     ///< as people write it
-    const char* what;     ///< one line for the help
+    const char* keys;     ///< the shortcut's name, "Ctrl+O"
+    const char* what;     ///< one line for the help window
 };
 std::span<const Action> actions();
 const Action& action(ActionId id);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr ImGuiID dockspace_id = 0x44534401;
 constexpr TimeNs notice_ns = 6 * ns_per_s;
-/// Without the demo: a head that is not the full one, which ships for the demo model.
+/// Default head without the demo: a shipped head other than the full one.
 constexpr std::string_view usual_head = "fr-spec";
 constexpr const char* demo_prompt =
     "Explain in three short sentences why the sky is blue, then write a Python function that adds two "
@@ -30,12 +30,12 @@ std::string absolute_path(const std::string& path) {
     return error ? path : absolute.lexically_normal().string();
 }
 
-/// A text field has the focus, or a list or dialog is open.
+/// Returns true if a text field has the focus, or a list or dialog is open.
 bool is_text_expected() {
     return ImGui::GetIO().WantTextInput || ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopup);
 }
 
-/// A key that writes or edits where text is expected: all but function keys and those with Ctrl.
+/// Returns true for keys that edit text: all except function keys and keys with Ctrl.
 bool is_text_key(ImGuiKeyChord chord) {
     const auto key = static_cast<ImGuiKey>(chord & ~ImGuiMod_Mask_);
     return (chord & ImGuiMod_Ctrl) == 0 && (key < ImGuiKey_F1 || key > ImGuiKey_F24);
@@ -86,7 +86,7 @@ void App::adopt_defaults() {
         if (head.usable && spec_name(head.spec) == usual_head) demo_config_.head = head.spec;
     const bool runs_demo = options_.run_demo && options_.files.empty() && !settings_.session;
     if (runs_demo) {
-        // What one sees first is a setting that pays on this machine.
+        // The demo starts with settings that are fast on this machine.
         demo_config_.tree = quick_tree;
         demo_config_.head = "auto";
     }
@@ -122,7 +122,7 @@ bool App::prepare(float monitor_scale) {
         notice_.clear();
         changed = true;
     }
-    // What the demo's setting turned out to be is what Session shows and runs from then on.
+    // Session shows, and later runs use, the settings chosen for the demo.
     if (status_.chosen && status_.config.tree == quick_tree)
         for (RunConfig* config : {&config_, &demo_config_}) {
             if (config->tree != quick_tree) continue;
@@ -188,7 +188,7 @@ void App::frame() {
     draw_banners();
     draw_status_line();
     const ImGuiViewport* viewport = ImGui::GetMainViewport();
-    // The bars take their room from the second frame on; a layout is built for the room that is left.
+    // The bars reserve their space from the second frame on. The layout is built for the remaining space.
     if (!first) {
         const bool rebuilt = arrange(viewport->WorkSize);
         ImGui::DockSpaceOverViewport(dockspace_id, viewport, ImGuiDockNodeFlags_NoWindowMenuButton);
@@ -209,7 +209,7 @@ void App::frame() {
 void App::submit_commands() {
     if (const RowId prompt = watched_prompt(*snapshot_, ui_); prompt != watched_prompt_) {
         watched_prompt_ = prompt;
-        // In place: GCC 12 misreads a moved temporary of this variant as uninitialised.
+        // Constructed in place: GCC 12 warns that a moved temporary of this variant is uninitialised.
         Commands all;
         all.emplace_back(std::in_place_type<CmdWatch>, CmdWatch{prompt});
         for (Command& command : commands_) all.push_back(std::move(command));
@@ -222,7 +222,7 @@ void App::submit_commands() {
     if (!commands_.empty()) controller_.submit(std::exchange(commands_, {}));
 }
 
-/// Fits the dock space to the window; true when the panels got new places.
+/// Fits the dock space to the window. Returns true if the panels were rearranged.
 bool App::arrange(ImVec2 room) {
     scale_layout(dockspace_id, room);
     const bool wanted = !wanted_layout_.empty();
@@ -230,7 +230,7 @@ bool App::arrange(ImVec2 room) {
     const auto open = ui_.open;
     if (wanted) settings_.layout = std::exchange(wanted_layout_, {});
     build_layout(dockspace_id, room, settings_.layout, ui_);
-    if (!wanted) ui_.open = open;  // what was closed stays closed
+    if (!wanted) ui_.open = open;  // closed panels stay closed
     return true;
 }
 
@@ -253,7 +253,7 @@ void App::handle_keys() {
     const bool typing = is_text_expected() || field_takes_focus_;
     for (const Action& entry : actions()) {
         if (entry.chord == ImGuiKey_None || (typing && is_text_key(entry.chord))) continue;
-        if (entry.id == ActionId::leave_range && !ui_.range) continue;  // others may want the key
+        if (entry.id == ActionId::leave_range && !ui_.range) continue;  // without a range, Esc has other uses
         const bool repeats = entry.id == ActionId::previous_round || entry.id == ActionId::next_round;
         const ImGuiInputFlags flags = ImGuiInputFlags_RouteGlobal | (repeats ? ImGuiInputFlags_Repeat : 0);
         if (ImGui::Shortcut(entry.chord, flags)) perform(entry.id);
@@ -267,7 +267,7 @@ void App::request_layout(std::string_view name) {
 void App::perform(ActionId id) {
     const JobState state = status_.state;
     const bool idle = state == JobState::idle;
-    // From idle the step belongs to a new run: its first round, level or phase.
+    // When idle, a step starts a new run and ends after its first round, level or phase.
     const auto step = [&](Command command) {
         if (idle) commands_.emplace_back(std::in_place_type<CmdStart>, CmdStart{config_});
         if (state != JobState::stopping) commands_.push_back(std::move(command));

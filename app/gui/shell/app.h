@@ -18,8 +18,8 @@
 
 namespace draftscope {
 
-/// The window's contents, whatever draws them. The ImGui and ImPlot contexts belong to the caller and must
-/// exist; every frame is `prepare` - NewFrame - `frame` - Render.
+/// The window's contents, independent of the back end. The caller owns the ImGui and ImPlot contexts, which
+/// must exist. Call prepare(), NewFrame, frame(), Render for every frame.
 class App {
   public:
     App(Controller& controller, const GuiOptions& options);
@@ -27,15 +27,15 @@ class App {
     App(const App&) = delete;
     App& operator=(const App&) = delete;
 
-    /// Takes the newest snapshot and status; applies theme and scale. Between frames. True when something
-    /// changed that has to be drawn.
+    /// Gets the newest snapshot and status; applies theme and scale. Call between frames. Returns true if
+    /// something changed that must be drawn.
     bool prepare(float monitor_scale);
-    /// Draws everything and hands the frame's commands to the controller.
+    /// Draws all windows and submits the frame's commands to the controller.
     void frame();
 
     void perform(ActionId id);
     bool wants_quit() const { return quit_; }
-    /// The controller has said what it can do and the first commands are on their way.
+    /// Returns true once the controller's defaults are known and the first commands are submitted.
     bool ready() const { return defaults_adopted_; }
     const JobStatus& status() const { return status_; }
     const Snapshot& snapshot() const { return *snapshot_; }
@@ -45,11 +45,11 @@ class App {
     Settings& settings() { return settings_; }
     void request_layout(std::string_view name);
     std::string title() const;
-    /// Of live runs: rounds that lie in no file.
+    /// Returns the number of live rounds that are in no file.
     std::size_t unsaved_rounds() const { return unsaved_.count(*snapshot_); }
-    /// A short message over the panels; "" = none.
+    /// Returns the short message shown over the panels; "" = none.
     const std::string& notice() const { return notice_; }
-    /// Seconds after which the window changes by itself; infinity = never.
+    /// Returns the seconds until the window changes by itself; infinity = never.
     double seconds_to_change() const;
 
   private:
@@ -61,7 +61,7 @@ class App {
     void adopt_defaults();
     void adopt_status(JobStatus status);
     void submit_commands();
-    /// Does what drops the runs in memory, when they are saved or a person says that they need not be.
+    /// Runs an action that drops the runs in memory. If rounds are unsaved, a dialog comes first.
     void leave(std::function<void()> what);
     void open_file(const std::string& path);
     // chrome.cpp
@@ -88,8 +88,8 @@ class App {
 
     Controller& controller_;
     GuiOptions options_;
-    Settings settings_;       ///< of which open panels and session are brought up to date when they are kept
-    Settings kept_settings_;  ///< as the file has them
+    Settings settings_;       ///< open panels and session are updated before saving
+    Settings kept_settings_;  ///< contents of the settings file
     TimeNs settings_kept_at_ = 0;
     Style style_;
     UiState ui_;
@@ -100,7 +100,7 @@ class App {
     std::shared_ptr<const Snapshot> snapshot_;
     HeaderNumbers numbers_;
     std::uint64_t numbers_key_ = 0;
-    RowId watched_prompt_ = 0;  ///< as the jobs know it
+    RowId watched_prompt_ = 0;  ///< last prompt submitted to the jobs
     RowId numbers_run_ = 0;
     PathDialog open_dialog_, save_dialog_, other_dialog_;
     std::string palette_filter_;
@@ -108,7 +108,7 @@ class App {
     std::string dismissed_error_;
     UnsavedRounds unsaved_;
     std::size_t rounds_being_saved_ = 0;
-    std::function<void()> leaving_;  ///< what waits for a person's word on unsaved runs
+    std::function<void()> leaving_;  ///< action that waits for the dialog on unsaved rounds
     std::string notice_;
     TimeNs notice_until_ = 0;
     std::string wanted_layout_;
@@ -118,7 +118,7 @@ class App {
     bool help_requested_ = false, palette_requested_ = false, guide_open_ = false, quit_ = false;
     bool defaults_adopted_ = false, demo_is_next_ = false, demo_is_running_ = false;
     bool leaving_requested_ = false, leave_when_saved_ = false;
-    bool field_takes_focus_ = false;  ///< from the next frame on
+    bool field_takes_focus_ = false;  ///< starting with the next frame
 };
 
 }  // namespace draftscope

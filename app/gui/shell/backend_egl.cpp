@@ -9,7 +9,7 @@
 namespace draftscope {
 namespace {
 
-/// Owns display and context from the first successful call on, so that an error on the way leaves nothing.
+/// Owns display and context, so that an error during initialisation releases both.
 struct EglContext {
     EGLDisplay display = EGL_NO_DISPLAY;
     EGLContext context = EGL_NO_CONTEXT;

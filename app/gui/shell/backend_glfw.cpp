@@ -13,7 +13,7 @@
 namespace draftscope {
 namespace {
 
-/// Guards the window against a wake-up from another thread while it closes.
+/// Protects the window from a wake-up by another thread while it closes.
 std::mutex window_mutex;
 bool window_open = false;
 std::string last_glfw_error;
@@ -28,7 +28,7 @@ class GlfwBackend final : public Backend {
         glfwSetWindowUserPointer(window_, this);
         glfwMakeContextCurrent(window_);
         glfwSwapInterval(1);
-        // Set before ImGui's own callbacks, which chain to these.
+        // Set before ImGui's callbacks, which chain to these.
         glfwSetCursorPosCallback(window_, [](GLFWwindow* w, double, double) { count(w); });
         glfwSetMouseButtonCallback(window_, [](GLFWwindow* w, int, int, int) { count(w); });
         glfwSetScrollCallback(window_, [](GLFWwindow* w, double, double) { count(w); });
@@ -99,7 +99,7 @@ Result<std::unique_ptr<Backend>> make_window_backend(int width, int height, cons
     glfwSetErrorCallback(remember_error);
     if (glfwInit() == 0)
         return failed(
-            "the window cannot open: {}. On a machine without a display use --screenshot or the run command",
+            "cannot open the window: {}. Without a display, use --screenshot FILE.png or draftscope run",
             last_glfw_error.empty() ? "no display" : last_glfw_error);
     glfwWindowHint(GLFW_CONTEXT_VERSION_MAJOR, 3);
     glfwWindowHint(GLFW_CONTEXT_VERSION_MINOR, 0);
@@ -108,7 +108,7 @@ Result<std::unique_ptr<Backend>> make_window_backend(int width, int height, cons
     if (window == nullptr) {
         const std::string why = last_glfw_error;
         glfwTerminate();
-        return failed("the window cannot open: {} (OpenGL 3.0 is needed)", why);
+        return failed("cannot open the window: {} (OpenGL 3.0 is required)", why);
     }
     return std::unique_ptr<Backend>(std::make_unique<GlfwBackend>(window));
 }

@@ -12,7 +12,7 @@
 #include "app/gui/shell/layout.h"
 #include "capture/queries.h"
 
-/// The bars around the panels: menu, tools, banners, status.
+/// The bars around the panels: menu bar, toolbar, banners and status line.
 namespace draftscope {
 namespace {
 
@@ -21,7 +21,7 @@ constexpr ImGuiWindowFlags bar_flags =
     ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse |
     ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus;
 
-/// A bar along an edge of the window; its room is taken from the dock space. End() must follow.
+/// Begins a bar along an edge of the window, outside the dock space. End() must follow.
 bool begin_bar(const char* name, ImGuiDir edge, float height, ImU32 ground) {
     ImGui::PushStyleVar(ImGuiStyleVar_WindowRounding, 0.0f);
     ImGui::PushStyleVar(ImGuiStyleVar_WindowMinSize, ImVec2(0, 0));
@@ -32,8 +32,8 @@ bool begin_bar(const char* name, ImGuiDir edge, float height, ImU32 ground) {
     return visible;
 }
 
-/// Before a bar goes: else ImGui gives its focus to the window drawn last, which brings a hidden tab to the
-/// front.
+/// Call before a bar closes. Otherwise ImGui moves its focus to the last window, which may bring a hidden tab
+/// to the front.
 void leave_bar() {
     ImGui::SetWindowFocus(nullptr);
 }
@@ -51,7 +51,7 @@ const char* state_text(JobState state) {
         case JobState::running:
             return "running";
         case JobState::held:
-            return "held";
+            return "paused";
         case JobState::stopping:
             return "stopping";
     }
@@ -123,7 +123,7 @@ void App::draw_menu_bar() {
     const RunRow* run = snapshot_->run(ui_.run_id);
     std::string what = "no run yet";
     if (run != nullptr && run->frontend == "import")
-        what = run->name + "  ·  another profiler's timeline";
+        what = run->name + "  ·  imported timeline";
     else if (run != nullptr)
         what = fmt::format("{}  ·  {}  ·  {}  ·  {}", short_name(run->target), run->drafter, run->head,
                            run->tree.empty() ? "no tree" : run->tree);
@@ -158,7 +158,7 @@ void App::draw_recent_files() {
     if (chosen.empty()) return;
     std::error_code error;
     if (!std::filesystem::exists(chosen, error)) std::erase(settings_.recent_files, chosen);
-    open_file(chosen);  // says what is wrong with a file that is not there
+    open_file(chosen);  // reports an error for a missing file
 }
 
 void App::draw_notice() {
@@ -180,15 +180,15 @@ void App::draw_run_buttons() {
     const bool idle = state == JobState::idle, held = state == JobState::held;
     const bool active = !idle && state != JobState::stopping;
     if (idle || held) {
-        if (icon_button(style_, Icon::play, held ? "Go on###run_pause" : "Run###run_pause", true, true))
+        if (icon_button(style_, Icon::play, held ? "Continue###run_pause" : "Run###run_pause", true, true))
             perform(ActionId::run_pause);
     } else if (icon_button(style_, Icon::pause, "Pause###run_pause", active)) {
         perform(ActionId::run_pause);
     }
-    tooltip(style_, "Run, hold or go on (Space)");
+    tooltip(style_, "Start, pause or continue the run (Space)");
     ImGui::SameLine();
     if (icon_button(style_, Icon::stop, "Stop", active)) perform(ActionId::stop);
-    tooltip(style_, "End the run; what was recorded is kept (Shift+Space)");
+    tooltip(style_, "End the run; recorded rounds are kept (Shift+Space)");
     ImGui::SameLine(0, style_.em * 1.2f);
     ImGui::AlignTextToFramePadding();
     ImGui::TextDisabled("Step");
@@ -196,9 +196,9 @@ void App::draw_run_buttons() {
         ActionId id;
         const char* label;
         const char* tip;
-    } steps[] = {{ActionId::step_round, "Round", "Let the engine do one round, then hold (F10)"},
-                 {ActionId::step_level, "Level", "Let it do one level of the draft tree, then hold (F11)"},
-                 {ActionId::step_phase, "Phase", "Let it do one phase, then hold (Shift+F11)"}};
+    } steps[] = {{ActionId::step_round, "Round", "Run one round, then pause (F10)"},
+                 {ActionId::step_level, "Level", "Run one level of the draft tree, then pause (F11)"},
+                 {ActionId::step_phase, "Phase", "Run one phase, then pause (Shift+F11)"}};
     for (const auto& step : steps) {
         ImGui::SameLine();
         if (icon_button(style_, Icon::step, step.label, state != JobState::stopping)) perform(step.id);
@@ -230,7 +230,7 @@ void App::draw_round_buttons() {
                           to_im(ui_.follow ? style_.colours.accent_ground : style_.colours.raised));
     if (icon_button(style_, Icon::newest, "Follow", true)) perform(ActionId::follow);
     ImGui::PopStyleColor();
-    tooltip(style_, "Stay on the newest round (L). Choosing an earlier round ends it.");
+    tooltip(style_, "Keep the newest round selected (L). Selecting an earlier round turns it off.");
 }
 
 void App::draw_activity(float right_edge) {
@@ -266,11 +266,11 @@ void App::draw_numbers(float height) {
     };
     std::vector<Number> shown = {
         {"τ", numbers_.tau, "tokens/round",
-         "tau: tokens committed per round, the target's own token included; over all rounds "
-         "of the run, warm-up and calibration, too."},
+         "tau: tokens committed per round, including the target's token; over all rounds "
+         "of the run, including warm-up and calibration."},
         {"", numbers_.tokens_per_second, "tok/s",
-         "Tokens committed per second of decoding; time spent paused is left out."}};
-    const std::string why = "Speed against autoregressive decoding. " + numbers_.speedup_why;
+         "Tokens committed per second of decoding, without pauses."}};
+    const std::string why = "Speed-up over autoregressive (AR) decoding. " + numbers_.speedup_why;
     if (numbers_.speedup == "-")
         shown.push_back({"", "", "no AR baseline", why});
     else
@@ -282,7 +282,7 @@ void App::draw_numbers(float height) {
         return sum;
     };
     const float left = ImGui::GetCursorPosX(), room = ImGui::GetWindowWidth() - left;
-    // A narrow window says less rather than half of it.
+    // A narrow window omits numbers rather than cutting them.
     if (width() > room && shown.back().value.empty()) shown.pop_back();
     if (width() > room) shown.front().after = "";
     if (width() > room) shown.erase(shown.begin() + 1);
@@ -313,7 +313,7 @@ void App::draw_tool_bar() {
     ImGui::End();
 }
 
-/// What a run could not start with, or how it failed: over the panels, which keep their places.
+/// Shows why a run could not start or failed, in a window over the panels.
 void App::draw_error() {
     if (status_.error.empty()) dismissed_error_.clear();
     if (status_.error.empty() || status_.error == dismissed_error_) return;
@@ -355,13 +355,13 @@ void App::draw_banners() {
     const float height = bar_height(style_, 3);
     if (begin_bar("##guide", ImGuiDir_Up, height, to_im(style_.colours.accent_ground))) {
         ImGui::TextUnformatted(
-            "1   The demo decodes the prompt at the left: a small drafter guesses ahead, the model checks "
-            "all guesses in one pass.");
+            "1   The demo decodes the prompt at the left: a small drafter proposes tokens, and the target "
+            "model verifies all of them in one pass.");
         ImGui::TextUnformatted(
-            "2   Click a token or a cell of the Rounds strip: tree, phases and text show that round. "
-            "Keys , and . go back and forth.");
+            "2   Click a token or a cell of the Rounds strip: all panels then show that round. "
+            "The keys , and . select the previous and the next round.");
         ImGui::TextUnformatted(
-            "3   Pause with Space, then step a round (F10), a level (F11) or a phase (Shift+F11) and see "
+            "3   Pause with Space, then step one round (F10), level (F11) or phase (Shift+F11) to see "
             "why a token was rejected.");
         ImGui::SetCursorPos(
             ImVec2(ImGui::GetWindowWidth() - style_.em * 6, (height - ImGui::GetFrameHeight()) / 2));
@@ -387,7 +387,7 @@ void App::draw_status_line() {
         right += fmt::format("  ·  {}", state_text(status_.state));
         const float width = ImGui::CalcTextSize(right.c_str()).x;
         ImGui::PushStyleColor(ImGuiCol_Text, to_im(style_.colours.text_dim));
-        text_cut(status_.capability_line.empty() ? "what this machine has: not known yet"
+        text_cut(status_.capability_line.empty() ? "detecting hardware..."
                                                  : status_.capability_line,
                  ImGui::GetContentRegionAvail().x - width - 2 * style_.em);
         tooltip(style_, status_.capability_details);
@@ -395,8 +395,8 @@ void App::draw_status_line() {
         ImGui::TextUnformatted(right.c_str());
         tooltip(
             style_,
-            "Where this comes from, the measurement tier (only T0 speeds may be compared), what the recorder "
-            "had to drop, and what the engine is doing.");
+            "The capture's source, the measurement tier (compare speeds only at T0), the records that were "
+            "lost, and the engine's state.");
         ImGui::PopStyleColor();
     }
     ImGui::End();

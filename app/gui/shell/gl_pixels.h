@@ -8,7 +8,7 @@
 
 namespace draftscope {
 
-/// The bound framebuffer's picture, rows from the top.
+/// Returns the bound framebuffer's picture, top row first.
 inline Image read_gl_pixels(int width, int height) {
     Image image{width, height, {}};
     const std::size_t row = static_cast<std::size_t>(width) * 3;

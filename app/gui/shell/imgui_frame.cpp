@@ -12,7 +12,7 @@ namespace {
 constexpr double at_refresh = 1.0 / 60;
 constexpr double to_save = 0.5;
 
-/// The mouse rests, or is about to, on an item that waits to show its tooltip.
+/// Returns true while a tooltip waits for the mouse to rest.
 bool waits_for_hover(const ImGuiContext& g) {
     if (g.HoverItemDelayId == 0) return false;
     const float delay = std::max(g.Style.HoverDelayShort, g.Style.HoverDelayNormal);
@@ -20,7 +20,7 @@ bool waits_for_hover(const ImGuiContext& g) {
            g.HoverItemUnlockedStationaryId != g.HoverItemDelayId;
 }
 
-/// Held keys repeat by the time that ImGui counts in frames; so do buttons, and drags scroll.
+/// Returns true while keys or buttons repeat or a drag scrolls; ImGui counts their time in frames.
 bool is_anything_held(const ImGuiContext& g) {
     const auto held = [](const ImGuiKeyData& key) { return key.Down; };
     return std::any_of(std::begin(g.IO.KeysData), std::end(g.IO.KeysData), held);
@@ -31,7 +31,7 @@ bool is_fading(const ImGuiContext& g) {
     return dimmed ? g.DimBgRatio < 1 : g.DimBgRatio > 0 || g.NavWindowingHighlightAlpha > 0;
 }
 
-/// A window that measures itself before it is shown.
+/// Returns true while a window measures itself before it is shown.
 bool is_any_window_settling(const ImGuiContext& g) {
     return std::any_of(g.Windows.begin(), g.Windows.end(), [](const ImGuiWindow* window) {
         return window->Active && (window->AutoFitFramesX > 0 || window->AutoFitFramesY > 0 ||
@@ -43,7 +43,7 @@ bool is_modifier(ImGuiKey key) {
     return ImGui::IsLRModKey(key) || (key & ImGuiMod_Mask_) != 0;
 }
 
-/// The place in the queue of the first change of a modifier that follows another key's press.
+/// Returns the queue index of the first modifier change that follows another key's press.
 int first_late_modifier(const ImVector<ImGuiInputEvent>& queue) {
     bool pressed = false;
     for (int i = 0; i < queue.Size; ++i) {
@@ -55,7 +55,8 @@ int first_late_modifier(const ImVector<ImGuiInputEvent>& queue) {
     return queue.Size;
 }
 
-/// SetKeyboardFocusHere was called in the last frame: the field drops what is typed in the next.
+/// Returns true if the last frame called SetKeyboardFocusHere. The field would drop text typed in the next
+/// frame.
 bool is_field_to_be_focused() {
     const ImGuiContext& g = *ImGui::GetCurrentContext();
     return g.NavNextActivateId != 0 ||

@@ -4,7 +4,7 @@
 
 #include "app/gui/shell/state_dump.h"
 
-// Dear ImGui calls these for every item while ImGuiContext::TestEngineHookItems is set: only for StateDump.
+// Hooks that Dear ImGui calls for every item if StateDump sets ImGuiContext::TestEngineHookItems.
 
 void ImGuiTestEngineHook_ItemAdd(ImGuiContext* context, ImGuiID id, const ImRect& box,
                                  const ImGuiLastItemData* item) {

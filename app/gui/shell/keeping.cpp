@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-// What of the window is kept for its next start.
+// Loading and saving of the window's settings.
 namespace draftscope {
 namespace {
 
@@ -24,7 +24,7 @@ void App::keep_settings(bool at_once) {
     settings_kept_at_ = monotonic_ns();
     settings_.open_panels = ui_.open;
     if (defaults_adopted_) {
-        // The file of a recording belongs to one run.
+        // The capture file belongs to a single run and is not saved.
         RunConfig session = config_;
         session.save.clear();
         session.overwrite = false;

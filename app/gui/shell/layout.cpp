@@ -13,18 +13,18 @@
 namespace draftscope {
 namespace {
 
-// In text sizes.
+// In em.
 constexpr float least_strip = 10.5f;                  ///< height of the Rounds strip
-constexpr float compact_strip = 8.5f;                 ///< ... where there is little room
-constexpr float least_width = 72, least_height = 36;  ///< of the room in which every place is apart
+constexpr float compact_strip = 8.5f;                 ///< height of the strip in a small window
+constexpr float least_width = 72, least_height = 36;  ///< minimum size for separate places
 
 using Places = std::map<DockPlace, ImGuiID>;
 
 struct Fractions {
-    float strip, left, right;  ///< of the whole width or height
-    float upper;               ///< of the height above the strip, centre column
+    float strip, left, right;  ///< fractions of the width or height
+    float upper;               ///< fraction of the centre column's height above the strip
     float upper_left, upper_right;
-    float timeline;  ///< of the centre column's width
+    float timeline;  ///< fraction of the centre column's width
 };
 
 bool is_compact(ImVec2 size) {
@@ -32,7 +32,7 @@ bool is_compact(ImVec2 size) {
     return size.x < least_width * em || size.y < least_height * em;
 }
 
-/// Left column, centre over bottom, right column: the places of each share one node as tabs.
+/// Splits into left column, centre, bottom and right column. The places of each part are tabs of one node.
 Places split_compact(ImGuiID root, float strip) {
     Places places;
     ImGuiID rest = root;
@@ -94,7 +94,7 @@ Fractions fractions_of(std::string_view name) {
             .timeline = 0.46f};
 }
 
-/// Layouts move a few panels; the rest stays where the registry puts it.
+/// Returns a panel's place: the layout's for a few panels, otherwise the registry's.
 DockPlace place_of(const Panel& panel, std::string_view layout) {
     const std::string_view id = panel.id;
     if (layout == "compare" && id == "compare") return DockPlace::centre;
@@ -104,7 +104,7 @@ DockPlace place_of(const Panel& panel, std::string_view layout) {
     return panel.place;
 }
 
-/// The place whose node holds the panel: in a compact arrangement several places are one.
+/// Returns the place whose node holds the panel. A compact arrangement merges several places.
 DockPlace node_of(const Panel& panel, std::string_view layout, bool compact) {
     const DockPlace place = place_of(panel, layout);
     if (!compact) return place;
@@ -114,13 +114,13 @@ DockPlace node_of(const Panel& panel, std::string_view layout, bool compact) {
     return place;
 }
 
-/// The order of tabs: by place, then by the panel's order in it.
+/// Orders tabs by place, then by the panel's order.
 bool is_before(const Panel& a, const Panel& b, std::string_view layout) {
     const DockPlace at = place_of(a, layout), other = place_of(b, layout);
     return at == other ? a.order < b.order : at < other;
 }
 
-/// Whether exactly those panels share a node that share one in this arrangement.
+/// Returns true if the panels share nodes exactly as in this arrangement.
 bool is_arranged(std::string_view layout, bool compact) {
     std::map<DockPlace, ImGuiID> node_at;
     std::map<ImGuiID, DockPlace> place_at;
@@ -192,7 +192,7 @@ void select_first_tabs(std::string_view layout, ImVec2 size) {
 void scale_layout(ImGuiID dockspace, ImVec2 size) {
     ImGuiDockNode* root = ImGui::DockBuilderGetNode(dockspace);
     if (root == nullptr || root->Size.x < 1 || root->Size.y < 1) return;
-    // The dock space has whole pixels; a size between two of them is no other size.
+    // The dock space has whole pixels; fractions do not count as a change.
     const ImVec2 whole(ImTrunc(size.x), ImTrunc(size.y));
     if (std::abs(whole.x - root->Size.x) < 1 && std::abs(whole.y - root->Size.y) < 1) return;
     const ImVec2 factor(whole.x / root->Size.x, whole.y / root->Size.y);

@@ -11,31 +11,29 @@ namespace draftscope {
 struct Panel;
 struct UiState;
 
-/// Names of the layouts that the View menu and --layout offer.
+/// Names of the layouts of the View menu and of --layout.
 inline constexpr std::array<std::string_view, 3> layout_names = {"explain", "profile", "compare"};
 bool is_layout(std::string_view name);
 
-/// Splits the dock space and puts each panel at its place; opens the panels that the layout shows. Where
-/// there is little room, neighbouring places become tabs of one. Between frames, or before the windows of a
-/// frame are submitted.
+/// Splits the dock space, docks each panel at its place and opens the layout's panels. If `size` is small,
+/// neighbouring places are merged into tabs. Call between frames, or before a frame's windows are submitted.
 void build_layout(ImGuiID dockspace, ImVec2 size, std::string_view name, UiState& ui);
 
-/// In the frame in which the layout was built, after its windows: the first tab of each place is shown.
+/// Selects the first tab of each place. Call after the windows of the frame that built the layout.
 void select_first_tabs(std::string_view layout, ImVec2 size);
 
-/// Before the dock space is submitted: all parts grow and shrink with it, where Dear ImGui would let the
-/// centre pay alone.
+/// Resizes all parts in proportion to the dock space; Dear ImGui would resize only the centre. Call before
+/// the dock space is submitted.
 void scale_layout(ImGuiID dockspace, ImVec2 size);
 
-/// Whether the panels are still where the layout put them, in a window so large that it would put them
-/// elsewhere now.
+/// Returns true if the panels are where the layout put them, but the layout for this size is another one.
 bool needs_other_arrangement(std::string_view layout, ImVec2 size);
 
-/// Gives the next window's contents at least the room that the panel needs; returns the flags with which it
-/// scrolls where the window is smaller.
+/// Gives the next window's contents at least the panel's minimum size. Returns the flags for scrolling in a
+/// smaller window.
 ImGuiWindowFlags keep_least_size(const Panel& panel, const std::string& window, float em);
 
-/// "Title###id": the layout file knows the window by its id.
+/// Returns "Title###id". The layout file refers to the window by its id.
 std::string window_name(const Panel& panel);
 
 }  // namespace draftscope

@@ -26,9 +26,9 @@ void PathDialog::enter(const std::string& folder) {
 std::optional<std::string> PathDialog::confirm() {
     const std::string path = resolve_path(name_, folder_);
     std::error_code error;
-    focus_ = true;  // whatever is said next, it is about the name
+    focus_ = true;  // the next message concerns the name
     if (name_.empty()) {
-        problem_ = "Type or choose a file name.";
+        problem_ = "Type or select a file name.";
     } else if (std::filesystem::is_directory(path, error)) {
         name_.clear();
         enter(path);
@@ -52,7 +52,7 @@ void PathDialog::draw_list(const Style& style, bool* confirmed) {
         ImGui::EndChild();
         return;
     }
-    if (ImGui::Selectable("..  parent folder", false, ImGuiSelectableFlags_NoAutoClosePopups))
+    if (ImGui::Selectable("..  (parent folder)", false, ImGuiSelectableFlags_NoAutoClosePopups))
         enter(parent_folder(folder_));
     for (const FolderEntry& entry : entries_) {
         const float right = ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x;
@@ -74,7 +74,7 @@ void PathDialog::draw_list(const Style& style, bool* confirmed) {
             ImGui::TextDisabled("%s", size.c_str());
         }
     }
-    if (entries_.empty()) ImGui::TextDisabled("No capture files here.");
+    if (entries_.empty()) ImGui::TextDisabled("No capture files in this folder.");
     ImGui::EndChild();
 }
 

@@ -9,16 +9,16 @@
 
 namespace draftscope {
 
-/// Asks for a file by list or by typing. Opens on `request`, answers once from `draw`.
+/// Dialog that chooses a file from a list or by typing. request() opens it; draw() returns the result once.
 class PathDialog {
   public:
     PathDialog(std::string title, std::string verb, bool must_exist)
         : title_(std::move(title)), verb_(std::move(verb)), must_exist_(must_exist) {}
 
-    /// `folder`: where to start; "" or one that is no longer there = the current folder.
+    /// Opens the dialog. `folder`: initial folder; if "" or missing, the current folder.
     void request(const std::string& suggested, const std::string& folder);
     bool is_open() const { return open_; }
-    /// Every frame; the chosen absolute path in the frame in which the person confirmed.
+    /// Call in every frame. Returns the chosen absolute path in the frame in which it is confirmed.
     std::optional<std::string> draw(const Style& style, const std::vector<std::string>& endings);
 
   private:
@@ -30,7 +30,7 @@ class PathDialog {
     bool must_exist_;
     bool requested_ = false, open_ = false, stale_ = true, focus_ = false;
     std::string folder_, name_, problem_;
-    std::string to_replace_;  ///< a file that exists and is replaced when it is confirmed again
+    std::string to_replace_;  ///< existing file, replaced if confirmed again
     std::vector<FolderEntry> entries_;
 };
 

@@ -23,7 +23,7 @@ void append_chunk(std::vector<std::uint8_t>& out, const char* type, const std::v
         out, static_cast<std::uint32_t>(crc32(0, out.data() + start, static_cast<uInt>(out.size() - start))));
 }
 
-/// Each row is preceded by its filter: 2 ("up") suits pictures of even areas.
+/// Puts filter 2 ("up"), which suits uniform areas, before each row.
 std::vector<std::uint8_t> filter_rows(const Image& image) {
     const std::size_t row = static_cast<std::size_t>(image.width) * 3;
     std::vector<std::uint8_t> out;

@@ -6,7 +6,7 @@
 
 namespace draftscope {
 
-/// 8-bit RGB PNG (W3C PNG, one IDAT chunk). Overwrites; writes to a temporary name first.
+/// Writes an 8-bit RGB PNG with one IDAT chunk. An existing file is replaced atomically.
 Status write_png(const std::string& path, const Image& image);
 
 }  // namespace draftscope

@@ -20,15 +20,15 @@ struct Meaning {
     const char* what;
 };
 constexpr Meaning meanings[] = {
-    {"round", "draft a tree of tokens, check it in one pass of the target, commit the longest agreeing path"},
-    {"tau", "tokens committed per round, the target's own token included (committed / rounds)"},
-    {"rho_tau", "tau of a head divided by tau of the full head"},
-    {"T_head", "time in router, head, topk and gather on the critical lane"},
-    {"nu", "T_head of a head divided by T_head of the full head"},
-    {"kappa", "T_head of the full head divided by all other time of a round"},
-    {"coverage", "share of emitted tokens that the head could have proposed"},
-    {"remainder", "time of a step that no phase accounts for; always shown"},
-    {"T0 .. T3", "how deep was measured; only speeds of T0 may be reported or compared"},
+    {"round", "drafts a tree of tokens, verifies it in one target pass, commits the longest accepted path"},
+    {"tau", "tokens committed per round, including the target's token"},
+    {"rho_tau", "tau of a head / tau of the full head"},
+    {"T_head", "time of router, head, topk and gather that delays the round"},
+    {"nu", "T_head of a head / T_head of the full head"},
+    {"kappa", "T_head of the full head / all other time of a round"},
+    {"coverage", "share of emitted tokens that are in the head's active set"},
+    {"remainder", "time of a step outside all phases"},
+    {"T0 .. T3", "measurement tiers: clocks, GPU graphs, kernels, counters; compare speeds only at T0"},
 };
 
 struct PaletteEntry {
@@ -55,7 +55,7 @@ bool contains_words(std::string text, const std::string& filter) {
 }  // namespace
 
 void App::draw_help() {
-    constexpr const char* title = "Keys and meanings";
+    constexpr const char* title = "Keys and terms";
     if (help_requested_) ImGui::OpenPopup(title);
     help_requested_ = false;
     ImGui::SetNextWindowPos(ImGui::GetMainViewport()->GetCenter(), ImGuiCond_Appearing, ImVec2(0.5f, 0.5f));
@@ -81,8 +81,8 @@ void App::draw_help() {
         }
         ImGui::EndTable();
     }
-    ImGui::TextDisabled("In a text field, only F keys and keys with Ctrl act.");
-    ImGui::SeparatorText("Meanings");
+    ImGui::TextDisabled("In a text field, only function keys and keys with Ctrl are shortcuts.");
+    ImGui::SeparatorText("Terms");
     if (ImGui::BeginTable("##meanings", 2, ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_RowBg)) {
         for (const Meaning& meaning : meanings) {
             ImGui::TableNextRow();
@@ -132,7 +132,7 @@ void App::draw_palette() {
     ImGui::SetNextItemWidth(-FLT_MIN);
     if (palette_requested_) ImGui::SetKeyboardFocusHere();
     palette_requested_ = false;
-    const bool entered = ImGui::InputTextWithHint("##filter", "type what you want to do", &palette_filter_,
+    const bool entered = ImGui::InputTextWithHint("##filter", "type a command", &palette_filter_,
                                                   ImGuiInputTextFlags_EnterReturnsTrue);
     if (ImGui::IsItemEdited()) palette_choice_ = 0;
     const int count = static_cast<int>(entries.size());
@@ -152,7 +152,7 @@ void App::draw_palette() {
             text_cut(entry.detail, width + 1);
             ImGui::PopStyleColor();
         }
-        if (count == 0) ImGui::TextDisabled("Nothing of that name.");
+        if (count == 0) ImGui::TextDisabled("No matching command.");
     }
     ImGui::EndChild();
     if (chosen >= 0) {
@@ -187,9 +187,9 @@ void App::draw_file_dialogs() {
         leave_when_saved_ = false;
 }
 
-/// Runs in memory are about to be dropped.
+/// Asks before unsaved rounds are dropped.
 void App::draw_leaving() {
-    constexpr const char* title = "Save what was recorded?";
+    constexpr const char* title = "Save recorded rounds?";
     if (leaving_requested_) ImGui::OpenPopup(title);
     ImGui::SetNextWindowPos(ImGui::GetMainViewport()->GetCenter(), ImGuiCond_Appearing, ImVec2(0.5f, 0.5f));
     ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 1.0f);
@@ -198,8 +198,8 @@ void App::draw_leaving() {
     ImGui::PopStyleVar();
     if (!shown) return;
     const std::size_t rounds = unsaved_rounds();
-    ImGui::Text("%zu recorded round%s in no file.", rounds, rounds == 1 ? " is" : "s are");
-    if (status_.state != JobState::idle) ImGui::TextUnformatted("The run that is going on ends.");
+    ImGui::Text("%zu recorded round%s not saved.", rounds, rounds == 1 ? " is" : "s are");
+    if (status_.state != JobState::idle) ImGui::TextUnformatted("The current run will be stopped.");
     ImGui::Spacing();
     const ImVec2 size(style_.em * 7, 0);
     if (leaving_requested_) ImGui::SetKeyboardFocusHere();

@@ -22,7 +22,7 @@ using nlohmann::json;
 constexpr std::size_t max_recent_files = 10;
 constexpr double any_count = 1e9;
 
-/// Reads members of one JSON object; what it can't use is a problem, said once.
+/// Reads members of one JSON object and reports each unusable member once.
 class Reader {
   public:
     Reader(const json& object, std::string name, std::vector<std::string>& problems)
@@ -89,7 +89,7 @@ struct Writer {
     }
 };
 
-/// What the Session panel edits, apart from the file that a run is recorded to.
+/// Visits the settings that the Session panel edits, except the capture file.
 template <typename Config, typename Access>
 void for_session_fields(Config& config, Access& access) {
     access.read("model", config.model);
@@ -210,7 +210,7 @@ Status save_settings(const Settings& settings, const std::string& path) {
     std::error_code error;
     if (file) std::filesystem::rename(unfinished, path, error);
     if (file && !error) return {};
-    return failed("{}: can't be written{}; settings are not kept", path, error ? ": " + error.message() : "");
+    return failed("{}: cannot be written{}; the settings are not saved", path, error ? ": " + error.message() : "");
 }
 
 std::string config_folder() {

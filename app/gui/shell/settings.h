@@ -10,7 +10,7 @@
 #include "app/jobs/commands.h"
 #include "base/result.h"
 
-/// What the window keeps for its next start: settings.json in the user's config folder.
+/// The window's settings, stored in settings.json in the user's configuration folder.
 namespace draftscope {
 
 struct Settings {
@@ -19,28 +19,29 @@ struct Settings {
     std::string layout = "explain";
     bool guide_seen = false;
     std::map<std::string, bool, std::less<>> open_panels;
-    std::string folder;                     ///< where the file dialogs start; "" = the current folder
-    std::vector<std::string> recent_files;  ///< absolute paths, the newest first
-    std::optional<RunConfig> session;       ///< as edited; absent while it is the demo's
+    std::string folder;                     ///< initial folder of file dialogs; "" = the current folder
+    std::vector<std::string> recent_files;  ///< absolute paths, newest first
+    std::optional<RunConfig> session;       ///< edited session; absent if unchanged from the demo
     bool operator==(const Settings&) const = default;
 };
 
 constexpr float min_user_scale = 0.5f, max_user_scale = 3.0f;
 
-/// Puts a file at the front of the list, which keeps ten.
+/// Puts a file at the front of the list of ten recent files.
 void add_recent_file(Settings& settings, const std::string& path);
 
 std::string to_json(const Settings& settings);
-/// Takes what is known and valid; the rest keeps its default. `problems` gets one line for each thing
-/// ignored.
+/// Reads known and valid members; the others keep their defaults. Appends one line to `problems` for each
+/// ignored member.
 Settings parse_settings(std::string_view text, std::vector<std::string>& problems);
 
-/// The defaults when there is no such file; what is damaged or unknown is ignored with a line in the log.
+/// Loads the settings. A missing file gives the defaults. Damaged or unknown members are ignored with a log
+/// message.
 Settings load_settings(const std::string& path);
-/// Writes to a temporary name first, so that the file is whole at any time.
+/// Replaces the file atomically.
 Status save_settings(const Settings& settings, const std::string& path);
 
-/// "draftscope" in the XDG config folder, made when missing; "" when there is no home.
+/// Returns the folder "draftscope" in the XDG configuration folder, created if missing; "" on failure.
 std::string config_folder();
 
 }  // namespace draftscope

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view states[] = {"idle", "loading", "running", "held", "stopping"};
 
-/// Tabs and line ends would be read as the next field or line.
+/// Replaces tabs and line ends, which separate fields and lines.
 std::string one_field(std::string text) {
     std::replace(text.begin(), text.end(), '\t', ' ');
     std::replace(text.begin(), text.end(), '\n', ' ');

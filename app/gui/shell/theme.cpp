@@ -20,7 +20,7 @@ ImFont* load_font(const std::string& path) {
     return ImGui::GetIO().Fonts->AddFontFromFileTTF(path.c_str(), 0.0f, &config);
 }
 
-/// Scripts that the shipped fonts lack come from the machine, when it has them.
+/// Merges a system font, if installed, for scripts that the shipped fonts lack.
 void merge_fallbacks() {
     static constexpr const char* candidates[] = {
         "/usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc",
@@ -66,7 +66,7 @@ void set_metrics(ImGuiStyle& s) {
     s.WindowMenuButtonPosition = ImGuiDir_None;
     s.DockingNodeHasCloseButton = false;
     s.TabCloseButtonMinWidthSelected = 0;
-    s.TabCloseButtonMinWidthUnselected = FLT_MAX;  // a click on a cut tab is to select it
+    s.TabCloseButtonMinWidthUnselected = FLT_MAX;  // a click on a narrow tab must select it
     s.HoverDelayNormal = 0.35f;
     s.DisabledAlpha = 0.45f;
 }

@@ -6,14 +6,15 @@
 
 namespace draftscope {
 
-/// Loads the shipped fonts into the current ImGui context, or ImGui's built-in one where `assets` has none.
-/// Once per context: 1.92's fonts are rasterised at any size on demand.
+/// Loads the fonts of `assets` into the current ImGui context; a missing font is replaced by ImGui's. Call
+/// once per context: ImGui rasterises fonts at any size on demand.
 void load_fonts(Style& style, const std::string& assets);
 
-/// Sets ImGui's and ImPlot's style for theme and scale (monitor scale times the user's). Between frames only.
+/// Sets ImGui's and ImPlot's style. `scale`: monitor scale times the user's scale. Call between frames.
 void apply_theme(Style& style, ThemeId theme, float scale);
 
-/// Folder with fonts/: environment DRAFTSCOPE_ASSETS, beside the executable, or the source tree's.
+/// Returns the folder that contains fonts/: $DRAFTSCOPE_ASSETS, next to the executable, or in the source
+/// tree. "" if none exists.
 std::string find_assets();
 
 }  // namespace draftscope
