@@ -65,8 +65,8 @@ Result<RowId> chosen_run(const Snapshot& snapshot, const PlotOptions& options) {
     if (snapshot.runs.empty()) return bad_input("the capture contains no runs; there is nothing to draw");
     if (options.run == 0) return snapshot.runs.back().id;
     if (snapshot.run(options.run) == nullptr)
-        return bad_input("--run {}: no such run; the capture has runs {} to {}", options.run, snapshot.runs.front().id,
-                         snapshot.runs.back().id);
+        return bad_input("--run {}: no such run; the capture has runs {} to {}", options.run,
+                         snapshot.runs.front().id, snapshot.runs.back().id);
     return options.run;
 }
 
@@ -144,8 +144,9 @@ Result<std::vector<std::string>> target_files(const std::vector<const Plot*>& wa
     namespace fs = std::filesystem;
     if (out.ends_with(".png")) {
         if (wanted.size() != 1)
-            return bad_input("--out {}: one file cannot hold {} plots; name a folder, or select one plot with --plots",
-                             out, wanted.size());
+            return bad_input(
+                "--out {}: one file cannot hold {} plots; name a folder, or select one plot with --plots",
+                out, wanted.size());
         return std::vector<std::string>{out};
     }
     std::error_code error;

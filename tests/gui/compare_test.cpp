@@ -47,7 +47,7 @@ TEST(ComparePanel, SaysWhyItRefusesAndForcesWhenAsked) {
     EXPECT_NE(refused->refusal.find("tier (T0 and T1)"), std::string::npos) << refused->refusal;
     EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
         ctx->SetRef(panel);
-        ctx->ItemClick("Compare all the same");
+        ctx->ItemClick("Compare anyway");
         ctx->Yield(3);
     }));
     const auto forced = window.app().status().comparison;
@@ -71,7 +71,7 @@ TEST(ComparePanel, ARunThatGoesOnIsComparedWhenAPersonWants) {
     EXPECT_EQ(window.controller.count<CmdCompare>(), 0);
     EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
         ctx->SetRef(panel);
-        ctx->ItemClick("Compare what is there");
+        ctx->ItemClick("Compare recorded rounds");
     }));
     EXPECT_EQ(window.controller.count<CmdCompare>(), 1);
 }

@@ -180,7 +180,7 @@ TEST_F(Leaving, UnsavedRunsAreAskedAbout) {
         ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Q);
         ctx->Yield(2);
         IM_CHECK(!window.app().wants_quit());
-        ctx->SetRef("Save what was recorded?");
+        ctx->SetRef("Save recorded rounds?");
         ctx->ItemClick("Cancel");
         ctx->Yield(2);
         IM_CHECK(!window.app().wants_quit());
@@ -198,7 +198,7 @@ TEST_F(Leaving, SavingThenQuits) {
     EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
         ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Q);
         ctx->Yield(2);
-        ctx->ItemClick("//Save what was recorded?/Save...");
+        ctx->ItemClick("//Save recorded rounds?/Save...");
         ctx->Yield(2);
         ctx->ItemInputValue("//Save a copy/##name", DS_BINARY_DIR "/no_such_disk.bin");
         ctx->Yield(3);
@@ -216,7 +216,7 @@ TEST_F(Leaving, SavingThenQuits) {
     EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
         ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Q);
         ctx->Yield(2);
-        ctx->ItemClick("//Save what was recorded?/Save...");
+        ctx->ItemClick("//Save recorded rounds?/Save...");
         ctx->Yield(2);
         ctx->ItemInputValue("//Save a copy/##name", DS_BINARY_DIR "/kept_at_last.dscope");
         ctx->Yield(3);
@@ -232,7 +232,7 @@ TEST_F(Leaving, OpeningAFileAsksToo) {
         ctx->ItemInputValue("//Open capture/##name", DS_SOURCE_DIR "/README.md");
         ctx->Yield(3);
         IM_CHECK_EQ(window.controller.count<CmdOpenFile>(), 0);
-        ctx->ItemClick("//Save what was recorded?/Discard");
+        ctx->ItemClick("//Save recorded rounds?/Discard");
         ctx->Yield(2);
     }));
     EXPECT_EQ(window.controller.count<CmdOpenFile>(), 1);

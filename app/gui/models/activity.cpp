@@ -61,7 +61,7 @@ std::string prefill_text(const Snapshot& snapshot) {
     if (run.ended != RunEnd::live || decodes) return "";
     for (auto prompt = snapshot.prompts.rbegin(); prompt != snapshot.prompts.rend(); ++prompt)
         if ((*prompt)->run_id == run.id)
-            return fmt::format("prefill: {} prompt tokens", (*prompt)->prompt_tokens);
+            return fmt::format("prefill (prompt tokens: {})", (*prompt)->prompt_tokens);
     return "";
 }
 

@@ -11,7 +11,7 @@ namespace draftscope {
 /// Returns "paused after head, level 2 (412 us); next: topk". `reason`: "paused" or "breakpoint: ...".
 std::string hold_text(const HoldPoint& point, std::string_view reason);
 
-/// Returns "prefill: 45 prompt tokens" until the newest run has its first round; "" afterwards.
+/// Returns "prefill (prompt tokens: 45)" until the newest run has its first round; "" afterwards.
 std::string prefill_text(const Snapshot& snapshot);
 
 }  // namespace draftscope

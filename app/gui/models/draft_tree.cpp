@@ -132,8 +132,8 @@ std::string wanted_text(const TreeNode& target) {
 }
 
 std::string accepted_text(int accepted, int depth) {
-    if (accepted >= depth) return fmt::format("all {} levels accepted", accepted);
-    return fmt::format("{} of {} levels accepted", accepted, depth);
+    if (accepted >= depth) return fmt::format("fully accepted (depth {})", accepted);
+    return fmt::format("accepted to depth {} of {}", accepted, depth);
 }
 
 /// Returns the likeliest drafted child of `parent`, or null.

@@ -118,7 +118,7 @@ void draw_table(const Style& style, const KernelTable& table) {
         return;
     ImGui::TableSetupScrollFreeze(1, 1);
     ImGui::TableSetupColumn("op", ImGuiTableColumnFlags_WidthStretch, 3.2f);
-    for (const char* name : {"type", "M", "us", "GB/s", "of max."}) ImGui::TableSetupColumn(name);
+    for (const char* name : {"type", "M", "us", "GB/s", "of probe"}) ImGui::TableSetupColumn(name);
     if (ratios) ImGui::TableSetupColumn("/ head");
     if (ratios) ImGui::TableSetupColumn("/ M=1");
     if (bytes) ImGui::TableSetupColumn("MB");

@@ -210,7 +210,8 @@ Status save_settings(const Settings& settings, const std::string& path) {
     std::error_code error;
     if (file) std::filesystem::rename(unfinished, path, error);
     if (file && !error) return {};
-    return failed("{}: cannot be written{}; the settings are not saved", path, error ? ": " + error.message() : "");
+    return failed("{}: cannot be written{}; the settings are not saved", path,
+                      error ? ": " + error.message() : "");
 }
 
 std::string config_folder() {

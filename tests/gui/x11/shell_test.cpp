@@ -93,7 +93,7 @@ TEST_F(Desktop, UnsavedRoundsAreAskedAboutAndSaved) {
     ASSERT_TRUE(wait_until("there are rounds", [](const Shown& s) { return s.number("rounds") > 0; }));
     press("ctrl+q");
     ASSERT_TRUE(
-        wait_until("it asks", [](const Shown& s) { return s.window("Save what was recorded?") != nullptr; }));
+        wait_until("it asks", [](const Shown& s) { return s.window("Save recorded rounds?") != nullptr; }));
     press("Escape");
     ASSERT_TRUE(wait_until("it stays", [](const Shown& s) { return !s.has_window_of_kind("modal"); }));
     ASSERT_TRUE(wait_until("the run ends", [](const Shown& s) { return s.value("state") == "idle"; }));

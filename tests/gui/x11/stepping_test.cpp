@@ -29,14 +29,14 @@ TEST_F(SteppingDesktop, F10FromIdleDoesOneRoundThenPhasesSayWhatIsDoneAndNext) {
     ASSERT_TRUE(wait_until("one round is done", [](const Shown& s) {
         return is_held(s) && s.number("rounds") == 1 && s.value("round") == "0";
     }));
-    EXPECT_EQ(shown().value("held"), "held after round 1");
+    EXPECT_EQ(shown().value("held"), "paused after round 1");
     take_picture("stepping-round");
     press("shift+F11");
     ASSERT_TRUE(wait_until("the engine is held in round 2", [](const Shown& s) {
         return is_held(s) && s.value("in_flight") == "1" && s.number("rounds") == 1;
     }));
     const std::string first = shown().value("held");
-    EXPECT_NE(first.find("held after "), std::string::npos) << first;
+    EXPECT_NE(first.find("paused after "), std::string::npos) << first;
     EXPECT_NE(first.find("; next: "), std::string::npos) << first;
     take_picture("stepping-phase");
     press("shift+F11");

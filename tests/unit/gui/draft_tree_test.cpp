@@ -183,7 +183,7 @@ TEST(DraftTree, SaysWhyTheDraftWasRejected) {
     const DraftTreeModel model = model_of(small_round());
     EXPECT_EQ(
         model.headline,
-        "rejected at depth 2: the target wants \" a\" (p 0.41, rank 2); the drafter's best was \" cat\" "
+        "rejected at depth 2: the target chose \" a\" (p 0.41, rank 2); the drafter's top token was \" cat\" "
         "(p 0.70)");
     EXPECT_EQ(model.drafted, 4);
     EXPECT_EQ(model.accepted, 1);
@@ -224,7 +224,7 @@ TEST(DraftTree, TellsFullAcceptanceFromRejection) {
     round.nodes[3].target_token_id = 3;
     round.nodes[3].target_token_prob = 0.9f;
     EXPECT_EQ(model_of(round).headline,
-              "all 2 levels accepted; the target adds \" sat\" (p 0.90) of its own");
+              "fully accepted (depth 2); bonus token \" sat\" (p 0.90)");
 }
 
 TEST(DraftTree, ADraftThatTheEndOfTheOutputCutOffWasNotRejected) {
@@ -232,7 +232,7 @@ TEST(DraftTree, ADraftThatTheEndOfTheOutputCutOffWasNotRejected) {
     round.nodes[2].target_token_id = 2;  // drafted as node 3
     round.round.committed = 2;
     round.round.clipped = true;
-    EXPECT_EQ(model_of(round).headline, "1 of 2 levels accepted; output ended, 2 committed");
+    EXPECT_EQ(model_of(round).headline, "accepted to depth 1 of 2; output ended, 2 committed");
 }
 
 TEST(DraftTree, WorksWithoutADraft) {
@@ -264,7 +264,7 @@ TEST(DraftTree, ShowsARoundInFlightAsNotVerified) {
     built.capture().apply(live);
     const DraftTreeModel model = build_live_draft_tree(built.snapshot());
     EXPECT_TRUE(model.live);
-    EXPECT_EQ(model.headline, "round in flight: 4 drafted down to depth 2, not verified yet");
+    EXPECT_EQ(model.headline, "round in flight: 4 drafted to depth 2, not yet verified");
     for (std::size_t i = 1; i < model.nodes.size(); ++i)
         EXPECT_EQ(model.nodes[i].kind, TreeNodeKind::pending);
 }
@@ -294,8 +294,8 @@ TEST(DraftTree, ShowsBytesThatAreNoCharacterAsBytes) {
     DraftTreeModel model = build_draft_tree(built.snapshot(), 0);
     EXPECT_EQ(
         model.headline,
-        "rejected at depth 2: the target wants <99> (p 0.41, rank 2); the drafter's best was \" <E2 82>\" "
-        "(p 0.70)");
+        "rejected at depth 2: the target chose <99> (p 0.41, rank 2); the drafter's top token was "
+        "\" <E2 82>\" (p 0.70)");
     EXPECT_THAT(describe_node(model, 1)[0], testing::StartsWith("<F0 9F>  id 0"));
     EXPECT_EQ(token_label(built.snapshot(), &built.snapshot().runs[0], 3), "#3") << "a token without bytes";
     EXPECT_EQ(model.nodes[static_cast<std::size_t>(target_of(model).parent)].top[0].text,

@@ -56,7 +56,7 @@ TEST(PhaseTable, SaysNothingOfSharesWhileNoStepCounts) {
     built.prompt(1);
     built.step({}, spans_at(0), 0, 100, Excluded::warmup);
     const PhasesModel before = build_phases(built.snapshot(), 1);
-    EXPECT_EQ(before.caption, "no step counts yet; 1 warm-up excluded");
+    EXPECT_EQ(before.caption, "no counted steps yet; 1 warm-up excluded");
     EXPECT_EQ(before.shares_text, "");
     built.step({}, spans_at(200), 200, 300);
     const PhasesModel after = build_phases(built.snapshot(), 1);
@@ -179,7 +179,7 @@ TEST(PhaseTable, OfARangeIsThatOfItsSteps) {
     }
     const PhasesModel in_range = build_phases(whole.snapshot(), 1, TimeRange{2050, 5010});
     const PhasesModel alone = build_phases(part.snapshot(), 1);
-    EXPECT_EQ(in_range.caption, "3 steps in the range (Esc leaves it); 1 shadow excluded");
+    EXPECT_EQ(in_range.caption, "3 steps in the range (Esc clears it); 1 shadow excluded");
     ASSERT_EQ(in_range.rows.size(), alone.rows.size());
     for (std::size_t i = 0; i < alone.rows.size(); ++i) {
         EXPECT_DOUBLE_EQ(in_range.rows[i].total_ms, alone.rows[i].total_ms);

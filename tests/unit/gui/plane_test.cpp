@@ -95,7 +95,7 @@ TEST(Plane, OfTheFullHeadAloneAsksForNoMoreRounds) {
     round.head_evals.push_back(eval("slimspec:rank=72", HeadMode::selfpaced, 2, 50));
     built.step(round, {}, 1000, 1900);
     EXPECT_THAT(build_plane(built.snapshot(), 1).interval_text,
-                HasSubstr("no bars: 1 conversation: intervals need at least 6"));
+                HasSubstr("no error bars: 1 conversation: intervals need at least 6"));
 }
 
 TEST(Plane, TauOfHeadsSeenInSomeRoundsIsOfTheWholeRun) {
@@ -117,7 +117,7 @@ TEST(Plane, TauOfHeadsSeenInSomeRoundsIsOfTheWholeRun) {
     for (const TauBar& bar : model.bars) EXPECT_DOUBLE_EQ(bar.tau, 3) << bar.label;
     for (const PlanePoint& point : model.points) EXPECT_DOUBLE_EQ(point.tau, 3) << point.label;
     EXPECT_DOUBLE_EQ(model.points.back().rho_tau, 1);
-    EXPECT_THAT(model.interval_text, HasSubstr("no bars: calibration rounds in 1 conversation"));
+    EXPECT_THAT(model.interval_text, HasSubstr("no error bars: calibration rounds in 1 conversation"));
 }
 
 TEST(Plane, SaysWhatIsMissingWithoutAReference) {

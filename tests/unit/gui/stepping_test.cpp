@@ -40,7 +40,7 @@ TEST(Stepping, TheRoundUnderWayIsTheNewestOfTheSelection) {
     const Snapshot snapshot = held.hold(1);
     EXPECT_TRUE(in_flight_selected(snapshot, held.ui));
     EXPECT_FALSE(held.ui.round.has_value()) << "one selection, not two";
-    EXPECT_EQ(round_position(snapshot, held.ui), "Round 4 under way");
+    EXPECT_EQ(round_position(snapshot, held.ui), "Round 4 in progress");
     step_selection(snapshot, held.ui, -1);
     EXPECT_EQ(held.ui.round, 2u);
     EXPECT_FALSE(held.ui.follow);
@@ -53,7 +53,7 @@ TEST(Stepping, TheRoundUnderWayIsTheNewestOfTheSelection) {
     const Snapshot finished = held.capture.snapshot(3);
     sync_selection(finished, held.ui);
     EXPECT_FALSE(held.ui.in_flight);
-    EXPECT_EQ(held.ui.round, 3u) << "the round that was under way";
+    EXPECT_EQ(held.ui.round, 3u) << "the round that was in flight";
 }
 
 TEST(Stepping, NoStatisticCountsTheRoundUnderWay) {
@@ -75,7 +75,7 @@ TEST(Stepping, RoundsAndPhasesShowTheRoundSoFar) {
     EXPECT_EQ(cell->ordinal, 4);
     EXPECT_EQ(cell->depth, 2);
     EXPECT_EQ(cell->dominant_phase, static_cast<int>(Phase::backbone));
-    EXPECT_THAT(describe_in_flight(*cell, *snapshot.in_flight), HasSubstr("Round 4, under way"));
+    EXPECT_THAT(describe_in_flight(*cell, *snapshot.in_flight), HasSubstr("Round 4, in progress"));
     const PhaseBars bars = build_phase_bars(*snapshot.in_flight, 1, 0, 1, 1);
     ASSERT_EQ(bars.bars.size(), 1u);
     EXPECT_GT(bars.bars[0].part_ns[static_cast<std::size_t>(Phase::head)], 0);
@@ -98,13 +98,13 @@ TEST(Stepping, ANewRunTakesTheSelectionOnceItHasSomethingToShow) {
     sync_selection(reading, held.ui);
     EXPECT_EQ(held.ui.run_id, 1) << "reading a prompt shows nothing yet";
     EXPECT_EQ(held.ui.round, 2u);
-    EXPECT_EQ(prefill_text(reading), "reading the prompt: 31 tokens (prefill)");
+    EXPECT_EQ(prefill_text(reading), "prefill (prompt tokens: 31)");
     held.capture.apply(next.live_round(0));
     const Snapshot drafting = held.capture.snapshot(5);
     sync_selection(drafting, held.ui);
     EXPECT_EQ(held.ui.run_id, 2);
     EXPECT_TRUE(in_flight_selected(drafting, held.ui));
-    EXPECT_EQ(round_position(drafting, held.ui), "Round 1 under way");
+    EXPECT_EQ(round_position(drafting, held.ui), "Round 1 in progress");
     EXPECT_EQ(prefill_text(drafting), "");
 }
 
@@ -115,24 +115,24 @@ TEST(Stepping, SaysWhereTheEngineIsHeld) {
         return hold_text({kind, 12, id(done), level, 412'000, id(next), next_level}, "paused");
     };
     EXPECT_EQ(text(Kind::after_phase, Phase::head, 2, Phase::topk, 2),
-              "held after head, level 2 (412 us); next: topk");
+              "paused after head, level 2 (412 us); next: topk");
     EXPECT_EQ(text(Kind::after_phase, Phase::gather, 1, Phase::backbone, 2),
-              "held after gather, level 1 (412 us); next: backbone, level 2");
+              "paused after gather, level 1 (412 us); next: backbone, level 2");
     EXPECT_EQ(text(Kind::after_phase, Phase::prefill, 0, Phase::backbone, 0),
-              "held after prefill (412 us); next: backbone, catch-up");
-    EXPECT_EQ(text(Kind::after_level, Phase::topk, 2, Phase::rerank, 0), "held after level 2; next: rerank");
-    EXPECT_EQ(text(Kind::after_round, Phase::commit, 0, Phase::none, 0), "held after round 12");
-    EXPECT_EQ(text(Kind::before_prefill, Phase::none, 0, Phase::none, 0),
-              "held before the prompt is read; next: prefill");
+              "paused after prefill (412 us); next: backbone, catch-up");
+    EXPECT_EQ(text(Kind::after_level, Phase::topk, 2, Phase::rerank, 0),
+              "paused after level 2; next: rerank");
+    EXPECT_EQ(text(Kind::after_round, Phase::commit, 0, Phase::none, 0), "paused after round 12");
+    EXPECT_EQ(text(Kind::before_prefill, Phase::none, 0, Phase::none, 0), "paused before prefill");
     HoldPoint end;
     end.kind = Kind::after_round;
     end.round = 5;
-    EXPECT_EQ(hold_text(end, "breakpoint: end of text"), "held after round 5: breakpoint: end of text");
+    EXPECT_EQ(hold_text(end, "breakpoint: end of text"), "paused after round 5: breakpoint: end of text");
 }
 
 TEST(Stepping, ChartsOfNothingSayWhy) {
-    EXPECT_EQ(no_rounds_text(false), "No round has ended yet.");
-    EXPECT_EQ(no_rounds_text(true), "No round lies in the range.");
+    EXPECT_EQ(no_rounds_text(false), "No finished rounds yet.");
+    EXPECT_EQ(no_rounds_text(true), "No rounds in the range.");
 }
 
 }  // namespace
