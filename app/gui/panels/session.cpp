@@ -181,8 +181,8 @@ void edit_sampling(PanelContext& c) {
         config.temperature = static_cast<double>(static_cast<int>(temperature * 100 + 0.5f)) / 100;
     if (config.temperature == 0) return;
     choose_text(c.style, "Verify",
-                "match: exactly the target's text. pq: rejection sampling, same distribution. typical: "
-                "Medusa's typical acceptance, lossy.",
+                "match: exactly the target's text. pq: rejection sampling, the target's distribution. "
+                "typical: Medusa's typical acceptance, lossy.",
                 config.verify, {"match", "pq", "typical"});
     if (config.verify.starts_with("typical")) {
         ImGui::TextUnformatted("lossy: the text may differ from the target's");

@@ -276,10 +276,18 @@ float lanes_height(const std::vector<SharedLane>& lanes, float row, float em) {
     return height;
 }
 
+/// Draws a lane's name at its left, and `nested` at its second row.
+void draw_lane_names(const LaneArea& area, const Style& style, const char* name, const char* nested,
+                     std::size_t rows, float y) {
+    const float size = 0.8f * style.em, top = y + (area.row - size) / 2 - 1, left = area.min.x - area.names;
+    const ImU32 colour = to_im(style.colours.text_dim);
+    area.list->AddText(style.ui, size, {left, top}, colour, name);
+    if (rows > 1) area.list->AddText(style.ui, size, {left + 0.8f * style.em, top + area.row}, colour, nested);
+}
+
 std::optional<LaneHover> draw_lanes(PanelContext& context, TimelineMemory& memory, const LaneArea& area,
                                     const std::vector<SharedLane>& lanes) {
     const Style& style = context.style;
-    const float size = 0.8f * style.em;
     const TimeScale scale = memory.scale(area);
     std::optional<LaneHover> hover;
     float y = area.min.y + 1.25f * style.em;
@@ -300,11 +308,8 @@ std::optional<LaneHover> draw_lanes(PanelContext& context, TimelineMemory& memor
                                  : kind == LaneKind::cpu
                                      ? lane.any().name
                                      : fmt::format("{} {}", group_name(kind), lane.any().name);
-        for (std::size_t row = 0; row < std::min<std::size_t>(lane.rows(), 2); ++row)
-            area.list->AddText(style.ui, size,
-                               {area.min.x - area.names + (row == 0 ? 0 : 0.8f * style.em),
-                                y + static_cast<float>(row) * area.row + (area.row - size) / 2 - 1},
-                               to_im(style.colours.text_dim), row == 0 ? name.c_str() : "nested");
+        draw_lane_names(area, style, name.c_str(), kind == LaneKind::cpu ? "sub-phases" : "nested",
+                        lane.rows(), y);
         area.list->PushClipRect({area.min.x, area.min.y}, area.max, true);
         for (std::size_t depth = 0; depth < lane.rows(); ++depth) {
             part(lane.recorded, first.recorded, context.snapshot, depth);
@@ -362,8 +367,7 @@ std::optional<LaneHover> draw_beside(const PanelContext& context, TimelineMemory
                                  : lane.kind == LaneKind::steps
                                      ? std::string(group_name(lane.kind))
                                      : fmt::format("{} {}", group_name(lane.kind), lane.name);
-        area.list->AddText(style.ui, size, {area.min.x - area.names, y + (area.row - size) / 2 - 1},
-                           to_im(style.colours.text_dim), name.c_str());
+        draw_lane_names(area, style, name.c_str(), "nested", lane.rows.size(), y);
         area.list->PushClipRect({area.min.x, area.min.y}, area.max, true);
         for (const TimelineRow& row : lane.rows) {
             if (y < area.max.y)

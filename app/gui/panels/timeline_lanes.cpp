@@ -184,7 +184,7 @@ const char* group_name(LaneKind kind) {
         case LaneKind::steps:
             return "steps";
         case LaneKind::levels:
-            return "levels";
+            return "draft levels";
         case LaneKind::cpu:
             return "CPU";
         case LaneKind::gpu:
