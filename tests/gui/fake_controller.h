@@ -8,8 +8,7 @@
 
 namespace draftscope::test {
 
-/// Does what the real controller does as far as the window can see, without an engine: runs are synthetic and
-/// go on by calls of `advance`.
+/// A controller without an engine. Runs are synthetic and continue by calls of advance().
 class FakeController final : public Controller {
   public:
     FakeController();
@@ -18,13 +17,13 @@ class FakeController final : public Controller {
     std::shared_ptr<const Snapshot> snapshot() const override { return snapshot_; }
     JobStatus status() const override { return status_; }
 
-    /// Lets a running engine do up to `rounds` rounds.
+    /// Runs up to `rounds` rounds.
     void advance(int rounds);
     void add_loss(const std::string& kind, std::int64_t count);
     JobStatus& edit_status() { return status_; }
 
-    Commands received;            ///< everything submitted, in order
-    std::vector<RunConfig> runs;  ///< configs of the runs started
+    Commands received;            ///< all submitted commands, in order
+    std::vector<RunConfig> runs;  ///< configurations of the started runs
 
     template <typename C>
     int count() const {
@@ -36,7 +35,7 @@ class FakeController final : public Controller {
   private:
     void start(const RunConfig& config);
     void open(const std::string& path);
-    /// Fails for names that do not end in ".dscope".
+    /// Fails for paths that do not end in ".dscope".
     void save_copy(const std::string& path);
     void open_other(const std::string& path);
     void compare(const CompareChoice& choice);

@@ -1,4 +1,4 @@
-/// Draws the window on a synthetic run, for judging its look: gui_preview OUT.png [--theme T] [--layout L]
+/// Draws the window with a synthetic run into a picture: gui_preview OUT.png [--theme T] [--layout L]
 /// [--rounds N] [--scale S] [--size WxH] [--state running|held|level|empty|error] [--window]
 #include <cstdio>
 #include <cstdlib>

@@ -26,7 +26,7 @@ Harness::Harness(GuiOptions options) {
     test_io.ConfigVerboseLevel = ImGuiTestVerboseLevel_Error;
     ImGuiTestEngine_Start(engine_, ImGui::GetCurrentContext());
     if (options.settings_file.empty())
-        options.screenshot = "none";  // no guide: a script starts with the plain window
+        options.screenshot = "none";  // no guide: scripts start with the plain window
     app_ = std::make_unique<App>(controller, options);
     draw_frames(4);
 }

@@ -12,7 +12,7 @@
 
 namespace draftscope::test {
 
-/// The window's contents on the null back end, driven by ImGui's test engine: a person without a screen.
+/// Runs the window's contents on ImGui's null back end, driven by ImGui's test engine.
 class Harness {
   public:
     explicit Harness(GuiOptions options = {});
@@ -20,14 +20,13 @@ class Harness {
     Harness(const Harness&) = delete;
     Harness& operator=(const Harness&) = delete;
 
-    /// Runs the script to its end, drawing frames; true when every step of it found what it looked for.
+    /// Runs the script while drawing frames. Returns true if all its steps succeeded.
     bool run(const std::function<void(ImGuiTestContext*)>& script);
     void draw_frames(int count);
-    /// Draws as the window's loop does after input; false when it does not come to rest within `limit`
-    /// frames.
+    /// Draws like the window's loop after input. Returns false if frames are still due after `limit` frames.
     bool draw_until_rest(int limit = 600);
 
-    /// Of the window, from the next frame on.
+    /// Sets the window's size from the next frame on.
     void resize(float width, float height) { size_ = {width, height}; }
 
     FakeController controller;

@@ -5,7 +5,7 @@
 
 #include "tests/gui/harness.h"
 
-// Keys, mouse and frames: what reaches a field, what a shortcut, and that the window rests when all is done.
+// Tests of keys, mouse and frames: input of fields, shortcuts, and no frames without changes.
 namespace draftscope::test {
 namespace {
 
@@ -67,7 +67,7 @@ TEST_F(Input, TooltipComesWhileTheMouseRestsAndThenTheWindowRests) {
 TEST_F(Input, KeysTypedInOneBurstReachTheFieldThatTheyOpen) {
     key(ImGuiMod_Ctrl, true);
     key(ImGuiKey_S, true);
-    key(ImGuiMod_Ctrl, false);  // before the key: still Ctrl+S
+    key(ImGuiMod_Ctrl, false);  // released before the key: still Ctrl+S
     key(ImGuiKey_S, false);
     key(ImGuiMod_Ctrl, true);
     key(ImGuiKey_A, true);
@@ -122,14 +122,14 @@ TEST_F(Input, TreeAsTextStaysATextWhileItParses) {
     const auto round = window.app().ui().round;
     EXPECT_EQ(tree_after_typing(tree_text), tree_text);
     EXPECT_EQ(window.app().ui().round, round) << "the commas were text";
-    EXPECT_EQ(tree_after_typing("auto"), "auto") << "the word for the measured tree is text, too";
+    EXPECT_EQ(tree_after_typing("auto"), "auto") << "\"auto\" is text, too";
     EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
         ctx->SetRef(ctx->WindowInfo("//###session/##scroll").ID);
         ctx->ItemClick("##spec");
         ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_A);
         ctx->KeyPress(ImGuiKey_Delete);
         ctx->KeyChars("chain=3");
-    })) << "an empty text is still a field";
+    })) << "the field stays when its text is empty";
     EXPECT_EQ(window.app().config().tree, "chain=3");
 }
 
@@ -169,7 +169,7 @@ TEST_F(Input, TheTextStaysInFrontWhenTheGuideAndAnErrorGo) {
     window.controller.edit_status().error = "something went wrong";
     window.draw_frames(3);
     ASSERT_TRUE(in_front("Text###text"));
-    // Looked at within the script: at its end the test engine gives the focus away.
+    // Checked in the script: at its end the test engine moves the focus.
     EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
         for (const char* button : {"//##guide/Got it", "//##error/Dismiss"}) {
             ctx->ItemClick(button);

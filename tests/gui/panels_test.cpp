@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "tests/gui/harness.h"
 
-// What panels show is whole: lines that wrap, a text that begins with a line, one spelling of a name.
+// Tests of panel contents: wrapped lines, a text that starts with a whole line, one spelling per name.
 namespace draftscope::test {
 namespace {
 
@@ -30,7 +30,7 @@ TEST_F(Panels, LogLinesWrap) {
     EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) { ctx->WindowFocus("//Log###log"); }));
     const ImGuiWindow* lines = find_window("//###log/##lines");
     ASSERT_NE(lines, nullptr);
-    EXPECT_LE(lines->ContentSize.x, lines->InnerRect.GetWidth() + 1) << "nothing sticks out at the right";
+    EXPECT_LE(lines->ContentSize.x, lines->InnerRect.GetWidth() + 1) << "no line is wider than the panel";
     EXPECT_GT(lines->ContentSize.y, 6 * ImGui::GetFontSize());
 }
 
@@ -40,7 +40,7 @@ TEST_F(Panels, TheTextBeginsWithAWholeLine) {
     window.draw_frames(4);
     const ImGuiWindow* output = find_window("//###text/##output");
     ASSERT_NE(output, nullptr);
-    ASSERT_GT(output->ScrollMax.y, 0) << "there is more than one view of it";
+    ASSERT_GT(output->ScrollMax.y, 0) << "the text is longer than the view";
     const float line = std::round(ImGui::GetFontSize() * 1.38f);
     EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
         ctx->MouseMoveToPos(output->InnerRect.GetCenter());

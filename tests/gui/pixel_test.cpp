@@ -10,7 +10,7 @@
 #include "app/gui/entry.h"
 #include "tests/gui/fake_controller.h"
 
-/// The picture is for people; here only that there is one. Rendered off-screen by EGL, on any OpenGL.
+/// Tests that pictures are drawn off-screen with EGL; their contents are not compared.
 namespace draftscope::test {
 namespace {
 
@@ -25,7 +25,7 @@ std::uint32_t read_u32(const std::string& bytes, std::size_t at) {
     return value;
 }
 
-/// Reads what our encoder writes: one IDAT, every row filtered "up". Checks every chunk's CRC.
+/// Reads a PNG of write_png(): one IDAT, every row with filter "up". Checks all CRCs.
 Picture read_png(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
     const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
@@ -101,7 +101,7 @@ TEST_F(Pixels, RendersSomethingAndThemesDiffer) {
     std::set<std::array<std::uint8_t, 3>> colours;
     for (std::size_t i = 0; i + 2 < dark.rgb.size(); i += 3)
         colours.insert({dark.rgb[i], dark.rgb[i + 1], dark.rgb[i + 2]});
-    EXPECT_GT(colours.size(), 200u) << "text and plots, not an even area";
+    EXPECT_GT(colours.size(), 200u) << "text and plots, not a uniform area";
     EXPECT_LT(mean(dark), 70);
     EXPECT_GT(mean(light), 190);
 }
@@ -152,7 +152,7 @@ TEST_F(Pixels, PlotsAreDrawnWithoutAWindow) {
         means.insert(mean(picture));
     }
     EXPECT_EQ(means.size(), files->size());
-    // Another round is another tree; the same one is the same picture.
+    // Different rounds give different pictures, equal rounds give equal pictures.
     const auto tree = [&](int round) {
         options.plots = {"tree"};
         options.round = round;

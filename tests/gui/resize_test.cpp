@@ -7,7 +7,7 @@
 #include "app/gui/shell/layout.h"
 #include "tests/gui/harness.h"
 
-/// What the panels do when the window becomes smaller or larger.
+/// Tests of the panels' places and sizes in windows of different sizes.
 namespace draftscope::test {
 namespace {
 
@@ -44,7 +44,7 @@ TEST_F(Resize, ColumnsKeepTheirShares) {
     EXPECT_NEAR(window_of("draft_tree").Size.x, 0.75f * tree, 8);
     EXPECT_GT(window_of("draft_tree").Size.y, 0.6f * tree_height);
     resize(1600, 1000);
-    EXPECT_NEAR(window_of("session").Size.x, left, 2) << "nothing is lost on the way back";
+    EXPECT_NEAR(window_of("session").Size.x, left, 2) << "the original size restores the layout";
     EXPECT_NEAR(window_of("draft_tree").Size.y, tree_height, 2);
 }
 
@@ -89,7 +89,7 @@ TEST_F(Resize, PanelsThatWereMovedStayWhereTheyAre) {
     resize(900, 600);
     EXPECT_EQ(window_of("log").DockId, window_of("draft_tree").DockId);
     EXPECT_EQ(window_of("text").DockId, text);
-    EXPECT_FALSE(window_.app().ui().open["kernels"]) << "what was closed stays closed";
+    EXPECT_FALSE(window_.app().ui().open["kernels"]) << "closed panels stay closed";
 }
 
 TEST_F(Resize, ErrorsStandOverThePanelsInFull) {
@@ -102,7 +102,7 @@ TEST_F(Resize, ErrorsStandOverThePanelsInFull) {
     const ImGuiWindow* error = ImGui::FindWindowByName("##error");
     ASSERT_NE(error, nullptr);
     EXPECT_GT(error->Size.y, 4 * ImGui::GetFontSize()) << "two mistakes, the second one wrapped";
-    EXPECT_EQ(window_of("draft_tree").Pos.y, before) << "nothing moves";
+    EXPECT_EQ(window_of("draft_tree").Pos.y, before) << "panels keep their places";
     EXPECT_TRUE(window_.run([](ImGuiTestContext* ctx) {
         ctx->SetRef("##error");
         ctx->ItemClick("Dismiss");

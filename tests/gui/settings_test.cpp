@@ -8,7 +8,7 @@
 #include "tests/gui/harness.h"
 #include "tests/support/scratch_folder.h"
 
-// What the window keeps for its next start, and what it asks before it forgets runs.
+// Tests of the stored settings and of the dialog on unsaved runs.
 namespace draftscope::test {
 namespace {
 
@@ -126,7 +126,7 @@ TEST_F(Kept, ASessionOfOnesOwnIsNotStartedAsTheDemo) {
     }
     {
         Harness window(demo);
-        EXPECT_EQ(window.controller.runs.size(), 1u) << "nothing was changed: the demo runs again";
+        EXPECT_EQ(window.controller.runs.size(), 1u) << "unchanged session: the demo runs again";
         window.app().config().head = "full";
     }
     Harness window(demo);
@@ -154,7 +154,7 @@ class Leaving : public ::testing::Test {
         options.run_demo = demo;
         return options;
     }
-    /// A run of a person's own with rounds, still going on.
+    /// Starts a run with rounds that is still running.
     static void run_some(Harness& window) {
         window.app().perform(ActionId::run_pause);
         window.draw_frames(2);
@@ -202,11 +202,11 @@ TEST_F(Leaving, SavingThenQuits) {
         ctx->Yield(2);
         ctx->ItemInputValue("//Save a copy/##name", DS_BINARY_DIR "/no_such_disk.bin");
         ctx->Yield(3);
-        IM_CHECK(!window.app().wants_quit());  // the error is shown, the runs are still there
+        IM_CHECK(!window.app().wants_quit());  // the error is shown and the runs are kept
         ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_S);
         ctx->ItemInputValue("//Save a copy/##name", DS_BINARY_DIR "/kept.dscope");
         ctx->Yield(3);
-        IM_CHECK(!window.app().wants_quit());  // a copy saved later is only that
+        IM_CHECK(!window.app().wants_quit());  // saving a later copy does not quit
         IM_CHECK_EQ(window.app().unsaved_rounds(), 0u);
     }));
     EXPECT_EQ(window.app().notice(), "Saved " DS_BINARY_DIR "/kept.dscope");
@@ -252,7 +252,7 @@ TEST_F(Leaving, FileDialogKeepsTheFocusAfterAnErrorAndAsksBeforeItReplaces) {
         ctx->ItemInputValue("//Save a copy/##name", "/no/such/folder/a.dscope");
         ctx->Yield(3);
         IM_CHECK_EQ(window.controller.count<CmdSaveCopy>(), 0);
-        ctx->KeyCharsReplace(DS_SOURCE_DIR "/README.md");  // nothing was clicked: the field has the focus
+        ctx->KeyCharsReplace(DS_SOURCE_DIR "/README.md");  // without a click: the field still has the focus
         ctx->KeyPress(ImGuiKey_Enter);
         ctx->Yield(3);
         IM_CHECK_EQ(window.controller.count<CmdSaveCopy>(), 0);

@@ -33,8 +33,8 @@ constexpr const char* fillers[] = {
     " with",    " from",    " for", " as",  " are",    " this",  " which",  " wavelengths",
     " shorter", " appears", ",",    ".",    " return", " x",     " sum",    " function"};
 
-/// Words with their leading space, signs one by one; non-ASCII text byte by byte, as byte-level tokenizers
-/// may.
+/// Splits text into words with their leading space and single other characters. Non-ASCII text is split into
+/// bytes, as by byte-level tokenizers.
 std::vector<std::string> cut(const std::string& text) {
     std::vector<std::string> tokens;
     for (std::size_t i = 0; i < text.size();) {
@@ -176,7 +176,7 @@ void SyntheticRun::add_nodes(RoundRecord& round, int accepted) {
         path.push_back(first);
         if (static_cast<int>(round.nodes.size()) >= options_.nodes) break;
     }
-    // What the target emits after each accepted node, with its first choices.
+    // The target's token after each accepted node, with its most likely tokens.
     for (int depth = 0; depth <= accepted; ++depth) {
         NodeRow& node = round.nodes[static_cast<std::size_t>(path[static_cast<std::size_t>(depth)])];
         node.target_token_id = target_at(static_cast<std::size_t>(depth));

@@ -6,8 +6,8 @@
 #include "base/rng.h"
 #include "capture/capture.h"
 
-/// A made-up decode with plausible trees, tokens, phase times and head evaluations: what the window is tested
-/// and looked at with when there is no engine. The same seed gives the same capture.
+/// A synthetic decode with plausible trees, tokens, phase times and head evaluations, for tests without an
+/// engine. The same seed gives the same capture.
 namespace draftscope::test {
 
 struct SyntheticOptions {
@@ -26,11 +26,11 @@ class SyntheticRun {
   public:
     explicit SyntheticRun(SyntheticOptions options = {});
 
-    /// Run, vocabulary, prompt and first token.
+    /// Applies the run, the vocabulary, the prompt and the first token.
     void begin(Capture& capture);
-    /// One more step of one round; false when the text is used up (and the run has been ended).
+    /// Applies one step of one round. Returns false at the end of the text, after ending the run.
     bool advance(Capture& capture);
-    /// The round in flight after the drafting of `level`.
+    /// Returns the round in flight after `level` was drafted.
     LiveRound live_round(int level);
     void end(Capture& capture, RunEnd how);
     bool ended() const { return ended_; }
@@ -57,7 +57,7 @@ class SyntheticRun {
     bool ended_ = false;
 };
 
-/// A finished run of at most `rounds` rounds.
+/// Returns a finished run of at most `rounds` rounds.
 std::shared_ptr<const Snapshot> synthetic_snapshot(int rounds, SyntheticOptions options = {});
 
 }  // namespace draftscope::test

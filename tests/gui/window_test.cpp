@@ -19,7 +19,7 @@ TEST(Window, StartsTheDemoOnceWhenNothingIsOpened) {
     EXPECT_EQ(window.controller.runs[0].drafter, "eagle3");
     EXPECT_FALSE(window.controller.runs[0].prompt.empty());
     EXPECT_EQ(window.controller.runs[0].tree, quick_tree);
-    // What turned out to pay on the machine is what Session shows, and runs the next time.
+    // Session shows, and the next run uses, the settings chosen for the demo.
     RunConfig chosen = window.controller.runs[0];
     chosen.head = "microspec";
     chosen.tree = "chain=2";
@@ -104,7 +104,7 @@ TEST(Window, EveryPanelIsInTheRoundUnderWay) {
         ctx->KeyPress(ImGuiKey_Comma);
         ctx->Yield(2);
         IM_CHECK_EQ(window.app().ui().round.value_or(99), 2u);
-        // The last cell of the strip is the round under way.
+        // The last cell of the strip is the round in flight.
         const ImRect box = ctx->ItemInfo("//###rounds/**/##cells").RectFull;
         ctx->MouseMoveToPos(ImVec2(box.Max.x - box.GetWidth() / 8, box.GetCenter().y));
         ctx->MouseClick();
@@ -159,7 +159,7 @@ TEST(Window, KeysMoveTheSelectionAndEndFollowing) {
     EXPECT_FALSE(window.app().ui().follow);
     window.controller.advance(2);
     window.draw_frames(2);
-    EXPECT_EQ(window.app().ui().round, 8u) << "a chosen round stays chosen while the run goes on";
+    EXPECT_EQ(window.app().ui().round, 8u) << "the selected round stays selected during the run";
     EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) { ctx->KeyPress(ImGuiKey_L); }));
     EXPECT_EQ(window.app().ui().round, window.app().snapshot().rounds.size() - 1);
     EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) { ctx->KeyPress(ImGuiKey_Home); }));
@@ -176,7 +176,7 @@ TEST(Window, TypingInTheFilterDoesNotTriggerKeys) {
         ctx->KeyPress(ImGuiKey_Enter);
     }));
     EXPECT_EQ(window.controller.count<CmdPause>(), 0) << "the space was text";
-    EXPECT_EQ(window.app().settings().theme, ThemeId::light) << "the palette did what was typed";
+    EXPECT_EQ(window.app().settings().theme, ThemeId::light) << "the palette ran the typed command";
 }
 
 TEST(Window, TheFastestTreeComesWithItsHead) {
@@ -194,7 +194,7 @@ TEST(Window, TheFastestTreeComesWithItsHead) {
     EXPECT_EQ(config.head, "auto");
     EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) { choose(ctx, "//$FOCUSED/chain"); }));
     EXPECT_EQ(config.tree, "chain=4");
-    EXPECT_EQ(config.head, "full") << "a head is only measured with its trees";
+    EXPECT_EQ(config.head, "full") << "the automatic head requires the automatic tree";
 }
 
 TEST(Window, OpensAFileByTyping) {
@@ -211,7 +211,7 @@ TEST(Window, OpensAFileByTyping) {
         IM_CHECK(!window.controller.status().error.empty());
         ctx->SetRef("##error");
         ctx->ItemClick("Dismiss");
-    })) << "a missing file is not opened; an error is shown and can be put away";
+    })) << "a missing file gives an error that can be dismissed";
 }
 
 TEST(Window, SavesACopyWhereThePersonSays) {
@@ -263,7 +263,7 @@ TEST(Window, ClickOnATokenSelectsItsRound) {
         ctx->Yield(3);
         const ImGuiWindow* output = ctx->WindowInfo("//###text/##output").Window;
         IM_CHECK_SILENT(output != nullptr);
-        // Lines below the one in view belong to later rounds: the whole output has three of them here.
+        // Visible lines below the first belong to later rounds: the output has three lines.
         ctx->MouseMoveToPos(ImVec2(output->InnerRect.Min.x + 30, output->InnerRect.GetCenter().y + 10));
         ctx->MouseClick();
     }));

@@ -29,7 +29,7 @@ struct TimelineMemory {
     TimeNs centred_start = -1, centred_end = -1;  ///< last step shown automatically
     std::optional<double> drag_from;              ///< start time of a range drag
     std::vector<TimelineBlock> blocks;
-    TimelineIndex beside;  ///< lanes of the imported timeline (JobStatus::beside)
+    TimelineIndex beside;  ///< lanes of the imported timeline
     const Snapshot* beside_of = nullptr;
     TimeNs beside_shift = 0;  ///< its time minus ours
 

@@ -114,7 +114,7 @@ void Desktop::environment() const {
     setenv("XDG_CONFIG_HOME", config_.c_str(), 1);
     setenv("XDG_STATE_HOME", folder_.file("state_home").c_str(), 1);
     setenv("DRAFTSCOPE_GUI_STATE", state_file_.c_str(), 1);
-    setenv("DRAFTSCOPE_WEIGHT_CACHE", "off", 1);  // the cache folder is the user's: models lie there
+    setenv("DRAFTSCOPE_WEIGHT_CACHE", "off", 1);  // keep the user's XDG_CACHE_HOME, which holds models
     setenv("LIBGL_ALWAYS_SOFTWARE", "1", 1);
     unsetenv("WAYLAND_DISPLAY");
 }
@@ -135,7 +135,7 @@ pid_t Desktop::spawn(const std::vector<std::string>& words, const std::string& l
     _exit(127);
 }
 
-/// The server chooses a free display and says which.
+/// Starts the server, which chooses and returns a free display.
 std::string Desktop::start_server() {
     int ends[2];
     if (pipe(ends) != 0) return "";
@@ -204,13 +204,13 @@ Shown Desktop::shown() const {
 }
 
 bool Desktop::wait_for(const std::string& what, const std::function<bool()>& condition) {
-    if (HasFailure()) return false;  // what is waited for after a failure hardly comes
+    if (HasFailure()) return false;  // after a failure, further waits would time out
     const auto until = std::chrono::steady_clock::now() + deadline;
     while (std::chrono::steady_clock::now() < until) {
         if (condition()) return true;
         std::this_thread::sleep_for(look_again);
     }
-    ADD_FAILURE() << "waited in vain until " << what;
+    ADD_FAILURE() << "timed out waiting until " << what;
     return false;
 }
 
@@ -232,10 +232,10 @@ std::optional<Shown::Item> Desktop::find(const std::string& label, const std::st
             frame = now.number("frame");
             looks = 0;
         }
-        // Frames may end when nothing moves.
+        // Without changes there are no new frames.
         return now.number("frame") >= frame + 2 || ++looks >= looks_at_rest;
     };
-    const std::string what = "'" + label + "' rests at its place" + (window.empty() ? "" : " in " + window);
+    const std::string what = "'" + label + "' does not move" + (window.empty() ? "" : " in " + window);
     if (!wait_for(what, [&] { return at_rest(shown()); })) return std::nullopt;
     return found;
 }

@@ -2,7 +2,7 @@
 
 #include "tests/gui/x11/desktop.h"
 
-// What the panels do when a person resizes the window or asks for what can't be run.
+// Tests of the panels after resizing, and of errors for invalid settings.
 namespace draftscope::test {
 namespace {
 
@@ -23,7 +23,7 @@ TEST_F(Desktop, PanelsKeepTheirSharesAndBecomeTabsWhereThereIsLittleRoom) {
     EXPECT_TRUE(wait_until("the left column has its share", has_width("session", 0.75f * left)));
     EXPECT_TRUE(wait_until("the tree has its share", has_width("draft_tree", 0.75f * tree)));
     resize(900, 600);
-    EXPECT_TRUE(wait_until("Text is a tab beside Session", [](const Shown& shown) {
+    EXPECT_TRUE(wait_until("Text is a tab next to Session", [](const Shown& shown) {
         return shown.window("session") != nullptr && shown.window("text") == nullptr;
     }));
     const Shown small = shown();
@@ -53,7 +53,7 @@ TEST_F(Desktop, EveryMistakeIsSaidWithItsField) {
     EXPECT_NE(error.find("Shadow heads: "), std::string::npos) << error;
     click("Dismiss");
     EXPECT_TRUE(
-        wait_until("it is put away", [](const Shown& shown) { return shown.window("##error") == nullptr; }));
+        wait_until("it closes", [](const Shown& shown) { return shown.window("##error") == nullptr; }));
 }
 
 }  // namespace

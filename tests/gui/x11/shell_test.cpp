@@ -1,6 +1,6 @@
 #include "tests/gui/x11/desktop.h"
 
-// What a person's keys and mouse do to the window when nothing else happens.
+// Tests of keys and mouse in an idle window.
 namespace draftscope::test {
 namespace {
 
@@ -95,7 +95,7 @@ TEST_F(Desktop, UnsavedRoundsAreAskedAboutAndSaved) {
     ASSERT_TRUE(
         wait_until("it asks", [](const Shown& s) { return s.window("Save recorded rounds?") != nullptr; }));
     press("Escape");
-    ASSERT_TRUE(wait_until("it stays", [](const Shown& s) { return !s.has_window_of_kind("modal"); }));
+    ASSERT_TRUE(wait_until("it closes", [](const Shown& s) { return !s.has_window_of_kind("modal"); }));
     ASSERT_TRUE(wait_until("the run ends", [](const Shown& s) { return s.value("state") == "idle"; }));
     press("ctrl+q");
     click("Save...");
@@ -116,9 +116,9 @@ TEST_F(Desktop, SavingIsConfirmed) {
         wait_until("a name can be typed", [](const Shown& s) { return s.value("typed") == "run.dscope"; }));
     xdotool({"key", "ctrl+a", "type", "--args", "1", "--delay", "0", path, "key", "Return"});
     EXPECT_TRUE(
-        wait_until("it says so", [&](const Shown& s) { return s.value("notice") == "Saved " + path; }));
+        wait_until("a notice shows", [&](const Shown& s) { return s.value("notice") == "Saved " + path; }));
     EXPECT_TRUE(
-        wait_until("the notice goes by itself", [](const Shown& s) { return s.value("notice").empty(); }));
+        wait_until("the notice disappears", [](const Shown& s) { return s.value("notice").empty(); }));
 }
 
 }  // namespace

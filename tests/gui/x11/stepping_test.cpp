@@ -1,6 +1,6 @@
 #include "tests/gui/x11/desktop.h"
 
-// Stepping a run by keys, from idle on.
+// Tests of stepping by keys, starting from idle.
 namespace draftscope::test {
 namespace {
 
@@ -10,7 +10,7 @@ bool is_held(const Shown& shown) {
 
 class SteppingDesktop : public Desktop {
   protected:
-    /// A window that would run the tiny model without a drafter's checkpoint.
+    /// Starts a window set up for the tiny model and the ngram drafter.
     void start_idle() {
         write_settings(R"({"guide_seen": true, "session": {"model": ")" + model() +
                        R"(", "drafter": "ngram", "head": "full", "prompt": "hello you", "max_new": 64,
@@ -32,7 +32,7 @@ TEST_F(SteppingDesktop, F10FromIdleDoesOneRoundThenPhasesSayWhatIsDoneAndNext) {
     EXPECT_EQ(shown().value("held"), "paused after round 1");
     take_picture("stepping-round");
     press("shift+F11");
-    ASSERT_TRUE(wait_until("the engine is held in round 2", [](const Shown& s) {
+    ASSERT_TRUE(wait_until("the engine is paused in round 2", [](const Shown& s) {
         return is_held(s) && s.value("in_flight") == "1" && s.number("rounds") == 1;
     }));
     const std::string first = shown().value("held");
@@ -64,7 +64,7 @@ TEST_F(SteppingDesktop, EscapeLeavesARange) {
     ASSERT_TRUE(wait_until("a range is selected", [](const Shown& s) { return !s.value("range").empty(); }));
     take_picture("range");
     press("Escape");
-    EXPECT_TRUE(wait_until("the range is left", [](const Shown& s) { return s.value("range").empty(); }));
+    EXPECT_TRUE(wait_until("the range is cleared", [](const Shown& s) { return s.value("range").empty(); }));
 }
 
 }  // namespace

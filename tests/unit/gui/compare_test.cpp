@@ -24,7 +24,7 @@ std::shared_ptr<const Snapshot> capture(const char* source, std::vector<RowId> r
 TEST(CompareRuns, AreThoseOfAllOpenCaptures) {
     const auto shown = capture("/x/a.dscope", {1, 2});
     const auto runs = comparable_runs(*shown, {capture("/x/a.dscope", {1, 2}), capture("b.dscope", {5})});
-    ASSERT_EQ(runs.size(), 3u) << "a capture that is shown and open beside itself counts once";
+    ASSERT_EQ(runs.size(), 3u) << "the shown capture counts once if it is also open as another one";
     EXPECT_EQ(runs[1].label, "a.dscope: run 2, eagle2, full");
     EXPECT_EQ(runs[2].source, "b.dscope");
     EXPECT_EQ(first_pair(runs), std::pair(std::size_t{1}, std::size_t{2}));
@@ -54,7 +54,7 @@ TEST(CompareRuns, BaselinesAreNotComparedByThemselves) {
               std::pair(std::size_t{0}, std::size_t{2}));
     EXPECT_EQ(first_pair(comparable_runs(*plain("a", {1, 2}, 1), {})),
               std::pair(std::size_t{0}, std::size_t{1}))
-        << "nothing else to compare with";
+        << "baselines are chosen if there are no other runs";
 }
 
 ComparedQuantity quantity(double ratio, std::optional<Interval> interval) {
@@ -79,9 +79,9 @@ TEST(Forest, HoldsEveryIntervalAndOneInTheMiddle) {
     EXPECT_NEAR(forest.at(1), 0.5, 1e-12);
     EXPECT_GT(forest.at(0.35), 0);
     EXPECT_LT(forest.at(1.5), 1);
-    EXPECT_NEAR(forest.at(2) + forest.at(0.5), 1, 1e-12) << "twice and half lie as far from one";
+    EXPECT_NEAR(forest.at(2) + forest.at(0.5), 1, 1e-12) << "2 and 1/2 are equally far from 1";
     EXPECT_FALSE(forest.rows[1].interval.has_value());
-    EXPECT_EQ(forest.rows[4].ratio, 0) << "a phase that A lacks has no ratio";
+    EXPECT_EQ(forest.rows[4].ratio, 0) << "a phase missing in A has no ratio";
     EXPECT_FALSE(forest.ticks.empty());
     for (const double tick : forest.ticks) EXPECT_TRUE(tick >= forest.low && tick <= forest.high);
 }

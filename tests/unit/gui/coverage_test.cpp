@@ -69,7 +69,7 @@ TEST(Coverage, LeavesOutTheTokenOfThePrefillAndCountsUnrankedOnes) {
     EXPECT_EQ(model.curves[0].tokens, 2);
     EXPECT_EQ(model.unranked, 1);
     EXPECT_DOUBLE_EQ(model.curves[0].points.back().coverage, 0.5);
-    EXPECT_EQ(model.least_v_for_99, 0) << "no shortlist can hold a token outside the ranking";
+    EXPECT_EQ(model.least_v_for_99, 0) << "no shortlist contains a token outside the ranking";
 }
 
 TEST(Coverage, HasACurvePerCategoryAndGrowsToTheSame) {
@@ -147,12 +147,12 @@ TEST(Coverage, MarksShadowHeadsAndFollowsThemRoundByRound) {
     ASSERT_EQ(model.rounds.size(), 3u);
     const RoundCoverage& microspec = model.rounds[1];
     EXPECT_EQ(microspec.label, "microspec");
-    // Means of 16 rounds: all of the last ones are covered, none of the first.
+    // Means of 16 rounds: the last rounds are fully covered, the first not at all.
     EXPECT_DOUBLE_EQ(microspec.round.front(), coverage_window);
     EXPECT_DOUBLE_EQ(microspec.coverage.front(), 0);
     EXPECT_DOUBLE_EQ(microspec.coverage.back(), 1);
     EXPECT_DOUBLE_EQ(microspec.mass.back(), 0.5);
-    // Two tokens were emitted: in the best order, two sizes tell all.
+    // Two distinct tokens were emitted: the best ranking covers them with two tokens.
     EXPECT_DOUBLE_EQ(model.best.points.front().coverage, 60.0 / 80);
     EXPECT_DOUBLE_EQ(model.best.points.back().coverage, 1);
 }

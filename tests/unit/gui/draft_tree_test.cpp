@@ -63,7 +63,7 @@ TEST(DraftTreeLayout, PlacesParentsBetweenTheirChildren) {
 }
 
 TEST(DraftTreeLayout, TucksShallowBranchesUnderDeepOnes) {
-    // 0 -> {1, 2, 3}; only 1 goes on, and its chain does not push the leaves apart
+    // 0 -> {1, 2, 3}; only 1 has descendants, and its chain does not push the leaves apart
     const std::vector<float> y = layout_tree(boxes_of({-1, 0, 0, 0, 1, 4}));
     EXPECT_THAT(y, ElementsAre(1.5f, 0.5f, 1.5f, 2.5f, 0.5f, 0.5f));
 }
@@ -91,7 +91,7 @@ RC_GTEST_PROP(DraftTreeLayout, NodesKeepTheirDistanceAndEdgesDoNotCross, ()) {
         for (std::size_t k = 1; k < nodes.size(); ++k) {
             RC_ASSERT(y_of(nodes[k]) - y_of(nodes[k - 1]) >= 0.999f);
             if (depth == 0) continue;
-            // edges between two columns cross exactly when the order of the parents is the other one
+            // edges between two columns cross if and only if the parents have the opposite order
             const int a = parents[static_cast<std::size_t>(nodes[k - 1])];
             const int b = parents[static_cast<std::size_t>(nodes[k])];
             RC_ASSERT(a == b || y_of(a) < y_of(b));
@@ -99,7 +99,7 @@ RC_GTEST_PROP(DraftTreeLayout, NodesKeepTheirDistanceAndEdgesDoNotCross, ()) {
     }
 }
 
-/// A tree of `n` nodes whose accepted path goes down its first children for `accepted` levels.
+/// Returns a tree of `n` nodes whose first children are accepted for `accepted` levels.
 DraftTreeModel wide_tree(int n, int accepted) {
     RoundRecord round;
     round.nodes = {node(0, -1, 0, 5, 1.0)};
@@ -202,7 +202,7 @@ TEST(DraftTree, ShowsTheTargetsTokenAfterTheAcceptedPath) {
     EXPECT_TRUE(last.last_accepted);
     ASSERT_EQ(last.top.size(), 2u);
     EXPECT_EQ(last.top[0].text, "\"\\n\"");
-    // The way the text took is the upper one.
+    // The accepted path is the topmost.
     for (const TreeNode& n : model.nodes)
         if (n.depth == 2 && n.kind != TreeNodeKind::target) {
             EXPECT_LT(target.y, n.y);
@@ -297,7 +297,7 @@ TEST(DraftTree, ShowsBytesThatAreNoCharacterAsBytes) {
         "rejected at depth 2: the target chose <99> (p 0.41, rank 2); the drafter's top token was "
         "\" <E2 82>\" (p 0.70)");
     EXPECT_THAT(describe_node(model, 1)[0], testing::StartsWith("<F0 9F>  id 0"));
-    EXPECT_EQ(token_label(built.snapshot(), &built.snapshot().runs[0], 3), "#3") << "a token without bytes";
+    EXPECT_EQ(token_label(built.snapshot(), &built.snapshot().runs[0], 3), "#3") << "no bytes: its id";
     EXPECT_EQ(model.nodes[static_cast<std::size_t>(target_of(model).parent)].top[0].text,
               "\"\xF0\x9F\x99\x82\"");
     replace_missing_glyphs(model, [](char32_t) { return false; });

@@ -8,10 +8,10 @@
 
 #include "capture/capture.h"
 
-/// Captures written down by hand, for tests of the window's models.
+/// Hand-written captures for tests of the window's models.
 namespace draftscope::test {
 
-/// One run whose vocabulary is the words given, ranked in that order; steps of one round each.
+/// Builds one run with steps of one round each. The vocabulary is the given words, ranked in this order.
 class HandBuilt {
   public:
     explicit HandBuilt(std::vector<std::string> words = {}, bool ranked = true, RowId run_id = 1) {

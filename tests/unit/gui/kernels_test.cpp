@@ -25,7 +25,7 @@ TEST(KernelsModel, SetsOpsAgainstProbeHeadAndOneRow) {
     EXPECT_EQ(table.precisions, (std::vector<std::string>{"int8", "bf16", "f32"}));
     ASSERT_EQ(table.lines.size(), 7u);
     const KernelLine& low_rank = line(table, "low-rank r=72", "int8", 4);
-    EXPECT_DOUBLE_EQ(low_rank.of_head.value(), 0.2);  // of the head at the same M
+    EXPECT_DOUBLE_EQ(low_rank.of_head.value(), 0.2);  // relative to the head at the same M
     EXPECT_DOUBLE_EQ(low_rank.of_one.value(), 2.0);
     EXPECT_DOUBLE_EQ(line(table, "head", "int8", 1).gb_per_s, 30.0);
     EXPECT_DOUBLE_EQ(line(table, "head", "int8", 1).share, 0.75);
@@ -37,7 +37,7 @@ TEST(KernelsModel, SetsOpsAgainstProbeHeadAndOneRow) {
 
 TEST(KernelsModel, ChoosesRowsAndPrecision) {
     const KernelTable one = kernel_table(measured(), 40.0, 4, "int8");
-    // What has no M stays.
+    // Ops without M are always included.
     ASSERT_EQ(one.lines.size(), 3u);
     EXPECT_EQ(one.row_counts.size(), 2u);
     EXPECT_EQ(line(one, "gather 2048", "int8", 0).row.bytes, 2.6e6);

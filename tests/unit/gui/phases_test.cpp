@@ -17,7 +17,7 @@ using testing::HasSubstr;
 
 enum : std::size_t { backbone = 2, head = 4, topk = 5, softmax = 6, verify = 10, remainder = 13 };
 
-/// backbone 20, head 10, topk 6 of which softmax 2, verify 50, remainder 14: 100 in all.
+/// Spans of a step of 100: backbone 20, head 10, topk 6 (softmax 2), verify 50, remainder 14.
 std::vector<SpanRow> spans_at(TimeNs t, TimeNs scale = 1) {
     return {span(backbone, t, t + 20 * scale), span(head, t + 20 * scale, t + 30 * scale, 0, 1000),
             span(softmax, t + 31 * scale, t + 33 * scale), span(topk, t + 30 * scale, t + 36 * scale),
@@ -34,7 +34,7 @@ TEST(PhaseBars, PartsAddUpToTheStep) {
     built.step({}, spans_at(0), 0, 100);
     std::vector<SpanRow> with_side = spans_at(200);
     with_side.push_back(
-        span(3, 230, 295, 1));  // router on the side lane: exposed where the critical one idles
+        span(3, 230, 295, 1));  // router on the side thread: exposed while the main thread idles
     built.step({}, with_side, 200, 300, Excluded::warmup);
     const PhaseBars bars = build_phase_bars(built.snapshot(), 1, 0, 2, 100);
     ASSERT_EQ(bars.bars.size(), 2u);
@@ -109,10 +109,10 @@ TEST(PhasesBuilder, AGrowingRunIsReadOnceAndGivesWhatReadingItWholeGives) {
             EXPECT_EQ(grown.categories[c].head, whole.categories[c].head);
         }
         EXPECT_EQ(grown.caption, whole.caption);
-        // No step twice: what is asked for costs what is new.
+        // No step is read twice: each build reads only new steps.
         EXPECT_EQ(static_cast<std::int64_t>(builder.steps_read()), grown.counted_steps);
     }
-    // A range in between leaves the rest alone.
+    // A build with a range does not affect the incremental state.
     const std::size_t before = builder.steps_read();
     const PhasesModel part = builder.build(built.snapshot(), 1, TimeRange{100000, 200000});
     EXPECT_EQ(part.counted_steps, 8);
@@ -155,7 +155,7 @@ TEST(PhaseTable, KeepsFirstClassPhasesAndTheRemainder) {
         share += row.share;
         EXPECT_EQ(row.hatched, row.name == "remainder");
         EXPECT_EQ(row.child, row.name == "softmax");
-        EXPECT_FALSE(row.p90_us.has_value()) << "3 samples are too few";
+        EXPECT_FALSE(row.p90_us.has_value()) << "3 samples are not enough";
     }
     EXPECT_THAT(names,
                 testing::ElementsAre("backbone", "head", "topk", "softmax", "gather", "verify", "remainder"));

@@ -35,7 +35,7 @@ RC_GTEST_PROP(PlaneLines, EveryPointOfALineHasItsSpeedup, ()) {
         RC_ASSERT(line.nu[0] >= window.nu_min - 1e-9 && line.nu[1] <= window.nu_max + 1e-9);
         RC_ASSERT(line.rho[0] >= window.rho_min - 1e-9 && line.rho[1] <= window.rho_max + 1e-9);
     }
-    // The break-even line is among them whenever it crosses the window.
+    // The break-even line is included if it crosses the window.
     const double low = iso_rho_tau(1, window.nu_min, kappa), high = iso_rho_tau(1, window.nu_max, kappa);
     if (low > window.rho_min && high < window.rho_max)
         RC_ASSERT(std::any_of(lines.begin(), lines.end(),
@@ -99,7 +99,8 @@ TEST(Plane, OfTheFullHeadAloneAsksForNoMoreRounds) {
 }
 
 TEST(Plane, TauOfHeadsSeenInSomeRoundsIsOfTheWholeRun) {
-    // In the calibration rounds both commit two, elsewhere the live head five: tau of both is 3 over the run.
+    // Both heads commit two tokens in calibration rounds; the driving head commits five in the others. tau of
+    // both is 3 over the run.
     HandBuilt built;
     built.prompt(1);
     TimeNs now = 0;
@@ -162,21 +163,21 @@ TEST(PlaneAxes, ALaterHeadOutsideIsNoticed) {
 TEST(PlaneAxes, FollowThePointsUntilTheUserMovesThem) {
     PlaneView view;
     std::vector<PlanePoint> points = {point_at(1, 1), point_at(0.4, 0.9)};
-    EXPECT_TRUE(view.follow(points, 0.04, 0.04, false)) << "the first time";
+    EXPECT_TRUE(view.follow(points, 0.04, 0.04, false)) << "first points";
     view.show(view.window(), points);
     EXPECT_FALSE(view.follow(points, 0.04, 0.04, false));
     points.back() = point_at(0.3, 1.2);
-    EXPECT_TRUE(view.follow(points, 0.04, 0.04, false)) << "it has left the axes";
+    EXPECT_TRUE(view.follow(points, 0.04, 0.04, false)) << "the driving head left the axes";
     EXPECT_TRUE(holds(view.window(), points, 0.04, 0.04));
     const PlaneWindow moved{0.1, 0.9, 1.1, 1.3};
     view.show(moved, points);
-    EXPECT_FALSE(view.follow(points, 0.04, 0.04, false)) << "the user's view stays";
+    EXPECT_FALSE(view.follow(points, 0.04, 0.04, false)) << "the user's view is kept";
     points.back() = point_at(0.3, 0.9);
-    EXPECT_TRUE(view.follow(points, 0.04, 0.04, false)) << "the live head does not leave it by itself";
+    EXPECT_TRUE(view.follow(points, 0.04, 0.04, false)) << "the driving head did not leave by itself";
     view.show(view.window(), points);
     view.show({0.5, 0.9, 0.6, 0.7}, points);
-    EXPECT_FALSE(view.follow(points, 0.04, 0.04, false)) << "the user moved it away";
-    EXPECT_TRUE(view.follow(points, 0.04, 0.04, true)) << "F fits";
+    EXPECT_FALSE(view.follow(points, 0.04, 0.04, false)) << "the user moved the view";
+    EXPECT_TRUE(view.follow(points, 0.04, 0.04, true)) << "F fits the view";
 }
 
 TEST(Published, ResultsOfAnotherKappaSaySo) {
@@ -205,10 +206,10 @@ TEST(LabelPlaces, TakeTheFirstFreePlaceInsideTheFrame) {
         EXPECT_TRUE(box.inside(frame));
         EXPECT_FALSE(box.overlaps({40, 40, 60, 60}));
     }
-    EXPECT_FALSE(places.place({{95, 0, 120, 10}}).has_value()) << "none sticks out";
+    EXPECT_FALSE(places.place({{95, 0, 120, 10}}).has_value()) << "no label extends beyond the frame";
     const std::vector<LabelBox> taken = {{90, 45, 110, 55}, {42, 42, 58, 58}};
     EXPECT_FALSE(places.place(taken).has_value());
-    ASSERT_TRUE(places.place_always(taken).has_value()) << "the driving head has its name in any case";
+    ASSERT_TRUE(places.place_always(taken).has_value()) << "the driving head's name is always placed";
     EXPECT_EQ(places.place_always(taken)->left, 42);
 }
 

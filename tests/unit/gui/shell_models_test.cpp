@@ -19,7 +19,7 @@
 namespace draftscope::test {
 namespace {
 
-/// Two runs of 10 and 6 rounds in one capture.
+/// Returns a capture with two runs of 10 and 6 rounds.
 Snapshot two_runs() {
     Capture capture;
     for (RowId id : {1, 2}) {
@@ -41,7 +41,7 @@ TEST(Palette, EveryDataColourIsReadableOnItsGround) {
         EXPECT_GE(contrast(p.text, p.panel), 7.0);
         EXPECT_GE(contrast(p.text_dim, p.panel), 4.5);
         EXPECT_GE(contrast(p.text_on_data, p.accent), 4.5);
-        EXPECT_GE(contrast(p.text, p.slider), 4.5) << "values are written over the knob";
+        EXPECT_GE(contrast(p.text, p.slider), 4.5) << "values are drawn over the knob";
         EXPECT_GE(contrast(p.slider, p.raised), 1.6);
         for (std::uint32_t colour : {p.accent, p.good, p.bad, p.warn, p.target, p.prefill})
             EXPECT_GE(contrast(colour, p.panel), 3.0) << std::hex << colour;
@@ -72,9 +72,9 @@ TEST(Selection, NewRunTakesTheSelectionAndFollows) {
     EXPECT_EQ(ui.round, 15u);
     select_run(snapshot, ui, 1);
     EXPECT_EQ(ui.round, 9u);
-    EXPECT_FALSE(ui.follow) << "an older run does not grow";
+    EXPECT_FALSE(ui.follow) << "following ends for an older run";
     sync_selection(snapshot, ui);
-    EXPECT_EQ(ui.run_id, 1) << "the choice stays while no new run appears";
+    EXPECT_EQ(ui.run_id, 1) << "the selection stays until a new run appears";
 }
 
 TEST(Selection, StepsStayInsideTheRun) {
@@ -86,7 +86,7 @@ TEST(Selection, StepsStayInsideTheRun) {
     EXPECT_FALSE(ui.follow);
     step_selection(snapshot, ui, 100);
     EXPECT_EQ(ui.round, 15u);
-    EXPECT_FALSE(ui.follow) << "arriving at the newest does not turn following on by itself";
+    EXPECT_FALSE(ui.follow) << "reaching the newest round does not turn following on";
     set_follow(snapshot, ui, true);
     EXPECT_EQ(ui.round, 15u);
 }
@@ -187,7 +187,7 @@ TEST(Rounds, IncrementalUpdateEqualsBuildingAnew) {
     EXPECT_EQ(anew.position_of(7), 7u);
     EXPECT_EQ(anew.position_of(700), anew.cells.size());
     update_rounds(grown, two_runs(), 2);
-    EXPECT_EQ(grown.cells.size(), 6u) << "another run starts over";
+    EXPECT_EQ(grown.cells.size(), 6u) << "another run resets the model";
     EXPECT_EQ(grown.cells.front().index, 10u);
 }
 
@@ -208,7 +208,7 @@ TEST(Rounds, AcceptanceCountsWhatWasReached) {
     RoundsModel rounds;
     update_rounds(rounds, *snapshot, 1);
     const AcceptanceModel model = build_acceptance(rounds, *snapshot, std::nullopt);
-    EXPECT_EQ(model.rounds, 40) << "warm-up and calibration rounds, too";
+    EXPECT_EQ(model.rounds, 40) << "warm-up and calibration rounds count";
     std::int64_t sum = 0;
     for (std::int64_t count : model.histogram) sum += count;
     EXPECT_EQ(sum, model.rounds);
@@ -236,7 +236,7 @@ TEST(Text, PiecesJoinToTheOutputAndKnowTheirRound) {
     for (const TextPiece& piece : model.pieces)
         if (piece.kind != PieceKind::prompt) text += piece.text;
     EXPECT_TRUE(text.starts_with("Sunlight looks white"));
-    EXPECT_TRUE(text.ends_with("空は青い 🌍!")) << "signs split over tokens are whole: " << text;
+    EXPECT_TRUE(text.ends_with("空は青い 🌍!")) << "characters split over tokens are joined: " << text;
     EXPECT_EQ(model.pieces[0].kind, PieceKind::prompt);
     EXPECT_EQ(model.pieces[1].kind, PieceKind::prefill);
     EXPECT_FALSE(model.pieces[1].round_index.has_value());
@@ -262,7 +262,7 @@ TEST(Text, PromptOfTheSelectedRoundUnlessFollowing) {
     EXPECT_EQ(prompt_to_show(snapshot, ui), 1);
 }
 
-/// The text that each token's piece gets.
+/// Returns the pieces with the text of each token.
 std::vector<TextPiece> joined(const std::vector<std::string>& bytes) {
     std::vector<TextPiece> pieces(bytes.size());
     join_pieces(bytes, pieces);
@@ -292,7 +292,7 @@ TEST(TextJoin, BytesThatAreNoCharacterAreShownAsBytes) {
     EXPECT_EQ(pieces[0].text, "<E2>");
     EXPECT_EQ(pieces[1].text, "<82>");
     EXPECT_EQ(pieces[2].text, "z");
-    EXPECT_EQ(joined({"", "\xF0\x9F"})[1].text, "<F0 9F>") << "the rest has not come yet";
+    EXPECT_EQ(joined({"", "\xF0\x9F"})[1].text, "<F0 9F>") << "the character is still incomplete";
 }
 
 TEST(TextJoin, CharactersWithoutAGlyphAreCodePointsAndStayShared) {
@@ -313,7 +313,7 @@ std::vector<TextPiece> pieces_of(std::initializer_list<const char*> texts) {
     return pieces;
 }
 
-/// Lines as text, for comparison.
+/// Returns the lines as text.
 std::vector<std::string> lines_of(std::initializer_list<const char*> texts, float width) {
     const auto pieces = pieces_of(texts);
     std::vector<std::string> lines;
@@ -331,7 +331,7 @@ using Lines = std::vector<std::string>;
 TEST(TextLayout, BreaksBetweenWordsNotBetweenPieces) {
     EXPECT_EQ(lines_of({"one", " two", " thr", "ee", " four"}, 100), (Lines{"one two", "three four"}));
     EXPECT_EQ(lines_of({"the", " end", "."}, 70), (Lines{"the", "end."}))
-        << "no sign alone at a line's start";
+        << "no punctuation alone at the start of a line";
 }
 
 TEST(TextLayout, LongPieceBreaksBetweenItsWords) {
@@ -357,7 +357,7 @@ TEST(TextLayout, IndentationStays) {
 
 TEST(TextLayout, WordWiderThanALineSticksOut) {
     EXPECT_EQ(lines_of({"a", " incomprehensible", " b"}, 60), (Lines{"a", "incomprehensible", "b"}));
-    EXPECT_EQ(lines_of({"incom", "prehen", "sible"}, 60).size(), 3u) << "nothing else to break at";
+    EXPECT_EQ(lines_of({"incom", "prehen", "sible"}, 60).size(), 3u) << "breaks only between pieces";
 }
 
 TEST(TextLayout, WidthBelowOneSignStillEnds) {
@@ -388,7 +388,7 @@ TEST(Session, TreeSpecsRoundTrip) {
 
 TEST(Session, AnOpenedFilesSettingsAreTheFiles) {
     Snapshot snapshot = two_runs();
-    EXPECT_FALSE(recorded_settings(snapshot, 1).has_value()) << "a live run has the session's settings";
+    EXPECT_FALSE(recorded_settings(snapshot, 1).has_value()) << "a live run has no recorded settings";
     snapshot.source = "/captures/a.dscope";
     snapshot.runs[0].tree = "chain=3";
     snapshot.runs[0].threads = 1;

@@ -9,13 +9,13 @@
 #include "profiler/phase.h"
 #include "tests/gui/synthetic.h"
 
-/// What the window shows of an engine that is held inside a round.
+/// Tests of the models while the engine is paused inside a round.
 namespace draftscope::test {
 namespace {
 
 using testing::HasSubstr;
 
-/// Three finished rounds of run 1 and a fourth that is held after its second level.
+/// Three finished rounds of run 1 and a fourth round, paused after its second level.
 struct Held {
     Capture capture;
     SyntheticRun run;
@@ -39,13 +39,13 @@ TEST(Stepping, TheRoundUnderWayIsTheNewestOfTheSelection) {
     EXPECT_EQ(held.ui.round, 2u);
     const Snapshot snapshot = held.hold(1);
     EXPECT_TRUE(in_flight_selected(snapshot, held.ui));
-    EXPECT_FALSE(held.ui.round.has_value()) << "one selection, not two";
+    EXPECT_FALSE(held.ui.round.has_value()) << "a finished round is not selected, too";
     EXPECT_EQ(round_position(snapshot, held.ui), "Round 4 in progress");
     step_selection(snapshot, held.ui, -1);
     EXPECT_EQ(held.ui.round, 2u);
     EXPECT_FALSE(held.ui.follow);
     sync_selection(snapshot, held.ui);
-    EXPECT_EQ(held.ui.round, 2u) << "a chosen round stays chosen";
+    EXPECT_EQ(held.ui.round, 2u) << "the selected round stays selected";
     EXPECT_EQ(round_position(snapshot, held.ui), "Round 3 of 3");
     step_selection(snapshot, held.ui, 1);
     EXPECT_TRUE(in_flight_selected(snapshot, held.ui));
@@ -53,7 +53,7 @@ TEST(Stepping, TheRoundUnderWayIsTheNewestOfTheSelection) {
     const Snapshot finished = held.capture.snapshot(3);
     sync_selection(finished, held.ui);
     EXPECT_FALSE(held.ui.in_flight);
-    EXPECT_EQ(held.ui.round, 3u) << "the round that was in flight";
+    EXPECT_EQ(held.ui.round, 3u) << "the former round in flight";
 }
 
 TEST(Stepping, NoStatisticCountsTheRoundUnderWay) {
@@ -96,7 +96,7 @@ TEST(Stepping, ANewRunTakesTheSelectionOnceItHasSomethingToShow) {
     next.begin(held.capture);
     const Snapshot reading = held.capture.snapshot(4);
     sync_selection(reading, held.ui);
-    EXPECT_EQ(held.ui.run_id, 1) << "reading a prompt shows nothing yet";
+    EXPECT_EQ(held.ui.run_id, 1) << "a run in prefill is not selected";
     EXPECT_EQ(held.ui.round, 2u);
     EXPECT_EQ(prefill_text(reading), "prefill (prompt tokens: 31)");
     held.capture.apply(next.live_round(0));

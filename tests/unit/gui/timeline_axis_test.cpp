@@ -17,7 +17,7 @@ void pause(HandBuilt& built, TimeNs start, TimeNs length) {
     built.capture().apply(CounterRow{1, start, std::string(pause_counter), static_cast<double>(length)});
 }
 
-/// A step of 62 ms of work in which somebody looked at the tree for 3.5 s.
+/// A step with 62 ms of work and pauses of 3.5 s.
 HandBuilt looked_at() {
     HandBuilt built;
     built.prompt(1);
@@ -139,15 +139,16 @@ TEST(TimelineTicks, CountFromTheSelectedStepWhereItIsSeen) {
     EXPECT_EQ(axis_origin(snapshot, 1, FoldedAxis(), &selected, 6000, 9000).time, 7000);
     EXPECT_EQ(axis_origin(snapshot, 1, FoldedAxis(), &selected, 6000, 9000).text, "from step 9");
     EXPECT_EQ(axis_origin(snapshot, 1, FoldedAxis(), &selected, 20'500, 22'500).time, 20'000)
-        << "it is out of sight";
-    EXPECT_EQ(axis_origin(snapshot, 1, FoldedAxis(), &selected, 0, 200'000).time, 0) << "one of too many";
+        << "the step is not visible";
+    EXPECT_EQ(axis_origin(snapshot, 1, FoldedAxis(), &selected, 0, 200'000).time, 0)
+        << "the step is too short for the view";
     HandBuilt held = looked_at();
     const Snapshot paused = held.snapshot();
     FoldedAxis axis;
     axis.update(paused, 1);
     const StepRow& long_look = paused.steps[1].row;
     EXPECT_EQ(axis_origin(paused, 1, axis, &long_look, 0, 3602 * ns_per_ms).time, long_look.start_ns)
-        << "a pause makes no step small";
+        << "a pause does not count as part of the view";
     EXPECT_EQ(axis_origin(Snapshot(), 1, FoldedAxis(), nullptr, 5, 9).text, "from the start");
 }
 

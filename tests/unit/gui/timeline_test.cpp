@@ -25,10 +25,10 @@ struct Random {
 
 Random random_row() {
     Random out;
-    // Seldom so long that it comes in several pieces.
+    // Rarely long enough for several pieces.
     const int n =
         *rc::gen::weightedOneOf<int>({{7, rc::gen::inRange(0, 400)}, {1, rc::gen::inRange(0, 5000)}});
-    // Now and then so long that 32 bits do not hold the times of a piece, from its first interval or later.
+    // Sometimes so long that the times of a piece exceed 32 bits, from its first interval on or later.
     const auto scale = *rc::gen::weightedElement<TimeNs>({{5, 1}, {1, 100'000}, {1, 40'000'000}});
     for (int i = 0; i < n; ++i) {
         out.end += scale * *rc::gen::inRange<TimeNs>(0, 30);
@@ -42,7 +42,7 @@ Random random_row() {
     return out;
 }
 
-/// What the panel should show, from looking at every interval: wide ones alone, narrow ones by pixel column.
+/// The expected blocks, computed from every interval: wide intervals alone, narrow intervals by pixel column.
 struct Expected {
     std::vector<std::size_t> wide;
     struct Column {
@@ -114,7 +114,7 @@ TEST(TimelineDecimation, TenMillionIntervalsAreNotLookedAtOneByOne) {
         const TimelineView view{TimeNs{count} * 5 - span_ns / 2, TimeNs{count} * 5 + span_ns / 2, columns};
         EXPECT_LE(visible_blocks(row, view, blocks), 128u * (columns + 1)) << span_ns;
         EXPECT_LE(blocks.size(), 2u * columns + 2) << span_ns;
-        // Nothing is left out either: every interval that starts in sight is in one of the blocks.
+        // Every interval that starts in the view is in one of the blocks.
         std::size_t shown = 0;
         for (const TimelineBlock& block : blocks) shown += block.count;
         const auto in_sight = row.first_starting(view.end, 0) - row.first_after(view.begin);
@@ -162,7 +162,7 @@ RC_GTEST_PROP(TimelineRow, ViewsStayWhileTheRowGrowsAndIsTakenBack, ()) {
     const auto kept = static_cast<std::size_t>(*rc::gen::inRange(0, n + 1));
     row.keep_first(kept);
     RC_ASSERT(contents(row) == std::vector(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(kept)));
-    // Another end than before: what was taken back must not show through.
+    // A different end than before: removed intervals must not affect the sums.
     TimeNs now = kept > 0 ? row.end(kept - 1) : 0;
     PhaseSums expected{}, sums{};
     for (std::size_t i = 0; i < kept; ++i) expected[row.phase(i)] += row.end(i) - row.start(i);
@@ -196,7 +196,7 @@ std::vector<std::string> lane_texts(const TimelineIndex& index) {
 TEST(TimelineIndex, NestsByIntervalWhateverTheOrderOfArrival) {
     HandBuilt built;
     built.prompt(1);
-    // Scopes close from the inside out, so a child is recorded before its parent.
+    // Inner scopes end first, so a child is recorded before its parent.
     built.step({}, {span(6, 12, 15), span(5, 10, 20), span(10, 30, 90), span(3, 11, 40, 1)}, 5, 100);
     TimelineIndex index;
     index.update(built.snapshot(), 1);
@@ -232,8 +232,8 @@ struct Interval {
     TimeNs start, end;
     int phase;
 };
-/// Spans as a faulty clock and a late GPU may leave them: any order, empty, nested, crossing, ending before
-/// they start.
+/// Spans as from a faulty clock or a late GPU: in any order, empty, nested, crossing, or ending before their
+/// start.
 std::vector<Interval> wild_intervals() {
     return *rc::gen::container<std::vector<Interval>>(rc::gen::apply(
         [](TimeNs start, TimeNs length, int phase) {
@@ -248,7 +248,7 @@ RC_GTEST_PROP(TimelineIndex, HoldsEverySpanOnceAndSumsThemUpAtEveryZoom, ()) {
     built.prompt(1);
     TimelineIndex index;
     PhaseSums expected{};
-    for (std::size_t i = 0; i < all.size();) {  // some with their step, some late, some at once
+    for (std::size_t i = 0; i < all.size();) {  // with their step, late, or all at once
         SpansRecorded some;
         for (int n = *rc::gen::inRange(1, 20); n > 0 && i < all.size(); --n, ++i) {
             some.spans.push_back(span(all[i].phase, all[i].start, all[i].end));
