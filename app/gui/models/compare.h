@@ -13,6 +13,7 @@
 /// share one logarithmic scale.
 namespace draftscope {
 
+/// A run that can be compared.
 struct CompareRun {
     std::string source;  ///< Snapshot::source
     RowId run_id = 0;
@@ -28,12 +29,14 @@ std::vector<CompareRun> comparable_runs(const Snapshot& shown,
 /// Baselines are used only if no other pair exists.
 std::optional<std::pair<std::size_t, std::size_t>> first_pair(const std::vector<CompareRun>& runs);
 
+/// One compared quantity.
 struct ForestRow {
     const ComparedQuantity* quantity = nullptr;  ///< points into the comparison
     bool phase = false;
     double ratio = 0;  ///< B / A; 0 = A has no value
     std::optional<std::pair<double, double>> interval;
 };
+/// Ratios B / A on one scale: a forest plot.
 struct Forest {
     std::vector<ForestRow> rows;
     double low = 0.5, high = 2;  ///< ends of the scale; low < 1 < high

@@ -64,11 +64,13 @@ struct CoverageCurve {
     std::int64_t tokens = 0;
     std::vector<CoveragePoint> points;
 };
+/// Emitted tokens in a range of ranks.
 struct RankBin {
     double from = 1, to = 2;  ///< ranks counted from 1, half-open
     std::int64_t tokens = 0;
     std::int64_t missed = 0;  ///< outside the driving head's active set
 };
+/// A head's mark in the coverage plot.
 struct HeadMark {
     std::string head;
     std::string label;  ///< short, for the plot
@@ -86,6 +88,7 @@ struct RoundCoverage {
     bool is_dynamic = false;
     std::vector<double> round, coverage, mass;  ///< mass: covered probability, NaN if unknown
 };
+/// A token emitted by the selected round.
 struct RoundToken {
     TokenId token_id = no_token;
     std::string text;

@@ -18,6 +18,7 @@ enum class TreeNodeKind {
     target,    ///< the target's token after the accepted path; not drafted
 };
 
+/// One of the target's most likely tokens.
 struct WantedToken {
     TokenId token_id = no_token;
     std::string text;  ///< quoted
@@ -86,6 +87,7 @@ bool is_on_path(const TreeNode& node);
 /// boxes, whose labels stay readable if a row is lower than a line of text.
 void arrange_tree(DraftTreeModel& model, float path_rows);
 
+/// A box to lay out.
 struct TreeBox {
     int parent = -1;  ///< index of an earlier box; -1 = root
     int depth = 0;

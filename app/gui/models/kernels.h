@@ -8,6 +8,7 @@
 /// Model of the Kernels panel: measured ops compared with the memory bandwidth and with each other.
 namespace draftscope {
 
+/// One measured op.
 struct KernelRow {
     std::string op;
     std::string precision;
@@ -17,6 +18,7 @@ struct KernelRow {
     double scattered_probe = 0;  ///< GB/s of scattered rows of this length; 0 = one stream
 };
 
+/// One op with its ratios.
 struct KernelLine {
     KernelRow row;
     double gb_per_s = 0;

@@ -47,6 +47,7 @@ struct PhaseTableRow {
     std::optional<double> of_probe;            ///< fraction of the bandwidth measured by `doctor`
 };
 
+/// Drafting's share of the step time, by prompt category.
 struct CategoryShare {
     std::string category;
     std::int64_t steps = 0;

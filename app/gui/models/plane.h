@@ -12,9 +12,11 @@
 /// (SlimSpec, section 3.2).
 namespace draftscope {
 
+/// Range of the axes.
 struct PlaneWindow {
     double nu_min = 0, nu_max = 1.1, rho_min = 0.7, rho_max = 1.1;
 };
+/// A line of equal speed-up.
 struct IsoLine {
     double speedup = 1;
     double nu[2] = {0, 0}, rho[2] = {0, 0};  ///< end points, inside the window
@@ -23,6 +25,7 @@ struct IsoLine {
 /// crosses the window, it is included.
 std::vector<IsoLine> iso_lines(double kappa, const PlaneWindow& window);
 
+/// A head on the plane.
 struct PlanePoint {
     std::string head;   ///< full specification, "fr-spec:v=8192"
     std::string label;  ///< short name

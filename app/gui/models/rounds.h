@@ -11,6 +11,7 @@
 /// Model of the Rounds panel: one cell per round with its accepted tokens and its longest phase.
 namespace draftscope {
 
+/// A round as a cell of the strip.
 struct RoundCell {
     std::size_t index = 0;  ///< into Snapshot::rounds
     int ordinal = 0;        ///< in the run, from 1
@@ -34,6 +35,7 @@ struct RoundsModel {
 /// Appends new rounds. Starts over if the run changed or the snapshot has fewer rounds than before.
 void update_rounds(RoundsModel& model, const Snapshot& snapshot, RowId run_id);
 
+/// Histograms of accepted tokens.
 struct AcceptanceModel {
     std::vector<std::int64_t> histogram;  ///< [accepted tokens] = rounds
     std::vector<DepthAcceptance> depths;  ///< [depth - 1]

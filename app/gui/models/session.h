@@ -24,6 +24,7 @@ std::string format_tree(const TreeFields& fields);
 /// Returns the maximum number of nodes of such a tree, root included.
 int largest_tree(const TreeFields& fields);
 
+/// Settings of a stored run, as text.
 struct RecordedSettings {
     std::string title;    ///< "this file: eagle3  fr-spec:v=8192  depth=3,topk=4,nodes=12"
     std::string details;  ///< target, precision, threads and sampling

@@ -18,6 +18,7 @@ namespace draftscope {
 
 enum class PieceKind { prompt, prefill, draft, bonus };
 
+/// A token of the shown text.
 struct TextPiece {
     std::string
         text;  ///< valid UTF-8, may contain line ends; "" if a later piece has the character

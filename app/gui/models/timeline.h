@@ -36,6 +36,7 @@ struct TimelineBlock {
     float density = 1;        ///< merged: covered fraction of the column, 0..1
 };
 
+/// Visible time range and its width in pixel columns.
 struct TimelineView {
     TimeNs begin = 0, end = 1;
     int columns = 1;

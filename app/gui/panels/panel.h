@@ -29,6 +29,7 @@ class PanelMemory {
     std::unordered_map<std::type_index, std::any> slots_;
 };
 
+/// Everything that a panel reads and writes.
 struct PanelContext {
     const Snapshot& snapshot;
     const JobStatus& status;

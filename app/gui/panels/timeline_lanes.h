@@ -11,6 +11,7 @@
 /// Drawing of the Timeline panel's lanes.
 namespace draftscope {
 
+/// Screen area of the lanes.
 struct LaneArea {
     ImVec2 min, max;  ///< of the lanes, without the names
     float names = 0;  ///< width of the column with the lanes' names
@@ -31,6 +32,7 @@ struct TimeScale {
     TimeNs time_at(float x) const;
 };
 
+/// The interval under the mouse.
 struct LaneHover {
     const Snapshot* snapshot = nullptr;
     const TimelineLane* lane = nullptr;

@@ -37,6 +37,7 @@ enum class ActionId {
     quit,
 };
 
+/// A command with its menu entry and shortcut.
 struct Action {
     ActionId id;
     const char* menu;  ///< "Run", "View", ...; null = not in a menu

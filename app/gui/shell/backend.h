@@ -12,6 +12,7 @@ struct ImDrawData;
 /// Output of frames: a window, an off-screen picture, or (in tests) none.
 namespace draftscope {
 
+/// An RGB picture.
 struct Image {
     int width = 0, height = 0;
     std::vector<std::uint8_t> rgb;  ///< top row first, 3 bytes per pixel
