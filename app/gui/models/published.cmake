@@ -1,4 +1,5 @@
-# Compiles assets/published/*.json into a C++ table, so that the results need no installed files and no JSON reader. Absent members become std::nullopt.
+# Compiles assets/published/*.json into a C++ table, so that the results need no installed files and no JSON reader.
+# Absent members become std::nullopt.
 
 function(ds_text_member out json row name)
     string(JSON value ERROR_VARIABLE absent GET "${json}" results ${row} ${name})
