@@ -10,11 +10,11 @@
 
 namespace draftscope {
 
-/// Rounds of one head, added up.
+/// Totals over the rounds of one head.
 struct HeadTally {
     std::int64_t rounds = 0, drafted = 0, accepted = 0, committed = 0, covered = 0;
-    std::vector<std::int64_t> histogram;  ///< rounds by accepted drafts
-    std::vector<DepthAcceptance> depths;  ///< by depth - 1
+    std::vector<std::int64_t> histogram;  ///< number of rounds by accepted drafts
+    std::vector<DepthAcceptance> depths;  ///< index = depth - 1
     double mass_sum = 0, active_rows_sum = 0, bytes_sum = 0;
     std::int64_t mass_rounds = 0;
 
@@ -22,13 +22,13 @@ struct HeadTally {
     void add(std::span<const HeadRound> list) {
         for (const HeadRound& round : list) add(round);
     }
-    /// Tokens per round, the bonus included; absent without rounds.
+    /// Committed tokens per round, including the bonus; absent without rounds.
     std::optional<double> tau() const { return ratio(committed, rounds); }
     std::optional<double> coverage() const { return ratio(covered, committed); }
     std::optional<double> covered_mass() const;
     double active_rows() const { return ratio(active_rows_sum, rounds).value_or(0); }
     double bytes_per_round() const { return ratio(bytes_sum, rounds).value_or(0); }
-    /// Acceptance rate by depth - 1.
+    /// Acceptance rates; index = depth - 1.
     std::vector<double> per_depth() const;
 
   private:

@@ -11,10 +11,10 @@
 namespace draftscope {
 namespace {
 
-/// A conversation on its way.
+/// A turn being decoded.
 struct Lane {
     PromptInput input;
-    std::uint64_t number = 0;  ///< place in the run: keys the random numbers, orders the trace
+    std::uint64_t number = 0;  ///< index in the run: key of the random numbers, order of the recording
     std::optional<KvCache> cache;
     std::vector<TokenId> tokens;  ///< prompt and text; the last one has no row yet
     TraceRows rows;
@@ -50,7 +50,7 @@ class TraceRecorder {
   private:
     bool stopped() const { return options_.cancelled && options_.cancelled(); }
 
-    /// Begins prompts while there are any and a lane is free for them.
+    /// Begins prompts until every lane is in use or no prompt is left.
     Status fill() {
         while (static_cast<int>(lanes_.size()) < std::max(options_.batch, 1) && !stopped()) {
             std::optional<PromptInput> input = feed_.next();
@@ -68,7 +68,7 @@ class TraceRecorder {
     Status check(const PromptInput& input) const {
         const int context = target_.config().context, length = static_cast<int>(input.tokens.size());
         if (length == 0 || length >= context)
-            return bad_input("prompt {}: {} tokens, the model's context of {} leaves room for 1 to {}",
+            return bad_input("prompt {}: has {} tokens; the model's context of {} allows 1 to {}",
                              input.id, length, context, context - 1);
         for (const TokenId token : input.tokens)
             if (token < 0 || token >= target_.config().vocab)
@@ -77,7 +77,7 @@ class TraceRecorder {
         return {};
     }
 
-    /// False: cancelled before the text began.
+    /// Returns false if cancelled before the text began.
     Result<bool> read_prompt(Lane& lane) {
         DS_TRY(check(lane.input));
         const int length = lane.prompt_tokens();
@@ -87,7 +87,7 @@ class TraceRecorder {
             target_.prefill(exec_, *lane.cache, lane.tokens, info_.aux_layers, forward_, options_.cancelled);
         if (!read.ok() && read.error().kind == ErrorKind::cancelled) return false;
         DS_TRY(read);
-        constexpr int chunk = 32;  // rows of logits held at once
+        constexpr int chunk = 32;  // rows of logits computed together
         const Rows<const float> hidden(forward_.hidden.data(), length, target_.config().hidden);
         const int columns = target_.lm_head().n();
         std::vector<float> logits(static_cast<std::size_t>(std::min(chunk, length)) *
@@ -103,7 +103,7 @@ class TraceRecorder {
         return true;
     }
 
-    /// One forward over the last token of every lane; ended lanes only want its row.
+    /// Runs one forward pass over the last token of every lane. Ended lanes need only its row.
     Status step() {
         if (lanes_.empty()) return {};
         std::vector<SequenceRows> sequences;
@@ -132,7 +132,7 @@ class TraceRecorder {
         return {};
     }
 
-    /// The best tokens of each row of logits, for keep_row().
+    /// Computes the best tokens of each row of logits for keep_row().
     void rank_rows(Rows<const float> logits) {
         const Rows<const float> real(logits.data, logits.rows, info_.target.tokens, logits.stride);
         const auto rows = static_cast<std::size_t>(logits.rows);
@@ -145,7 +145,7 @@ class TraceRecorder {
         kernels::logsumexp(exec_, real, norms_);
     }
 
-    /// Appends row `row` of the latest forward, with the ranking of row `ranked`.
+    /// Appends row `row` of the latest forward pass with the ranking of row `ranked`.
     void keep_row(Lane& lane, int row, int ranked) {
         const auto append = [&](std::vector<std::uint16_t>& to, const std::vector<float>& from, int width) {
             const float* values =
@@ -154,7 +154,7 @@ class TraceRecorder {
         };
         append(lane.rows.hidden, forward_.hidden, target_.config().hidden);
         append(lane.rows.aux, forward_.aux, info_.aux_width());
-        // A vocabulary smaller than the list is written out with its last token again, at no probability.
+        // If the vocabulary is smaller than the list, its last token is repeated with probability 0.
         const int k = std::min(trace_topk, info_.target.tokens);
         for (int i = 0; i < trace_topk; ++i) {
             const std::size_t at = static_cast<std::size_t>(ranked * k + std::min(i, k - 1));

@@ -14,22 +14,24 @@
 namespace draftscope {
 
 struct TraceRecordOptions {
-    int batch = 8;  ///< prompts decoded side by side; the trace does not depend on it
+    int batch = 8;  ///< prompts decoded together; the recording does not depend on it
     std::function<bool()> cancelled;
-    /// prompt_hash() of the first turn of a prompt's conversation; empty = not known.
+    /// Returns prompt_hash() of the first turn of a prompt's conversation; empty = unknown.
     std::function<std::string(const PromptInput& prompt)> hash;
 };
 
-/// Decodes plainly, with the writer's sampling and limits, and appends every turn as it ends. When cancelled,
-/// turns that have begun their text are kept as far as they came, and info().complete is false.
+/// Decodes without speculation, with the writer's sampling and limits, and appends every turn when it ends.
+///
+/// If cancelled, turns whose text has begun are kept as far as they were decoded, and info().complete is
+/// false.
 Status record_trace(Target& target, kernels::Exec& exec, PromptFeed& feed, const TraceRecordOptions& options,
                     TraceWriter& writer);
 
-/// What a trace of `target` says about it.
+/// Returns the description of `target` that a recording stores.
 TraceTarget describe_target(const Target& target);
 
-/// Time of a target forward over M rows behind `prefix` tokens, in a chain: median of five, for M of 1 to 64
-/// as far as about two seconds allow.
+/// Measures the time of a target forward pass over M rows in a chain after `prefix` tokens. Returns the
+/// median of five runs for each M of 1 to 64 that fits in about two seconds.
 Result<std::map<int, TimeNs>> measure_verify(Target& target, kernels::Exec& exec, int prefix);
 
 }  // namespace draftscope

@@ -9,21 +9,21 @@
 namespace draftscope {
 namespace {
 
-/// A prompt of the trace while its heads are replayed.
+/// A prompt of the recording and its state while its heads are replayed.
 struct Text {
     const TracePrompt* prompt = nullptr;
     std::vector<TokenId> tokens;
     std::optional<TargetMass> mass;
-    std::unique_ptr<DrafterState> drafter;  ///< of one head after the other
-    bool rewinds = false;                   ///< it keeps the slots that the heads have in common
+    std::unique_ptr<DrafterState> drafter;  ///< used by one head after the other
+    bool rewinds = false;                   ///< the drafter keeps the slots that all heads share
 };
 
-/// A head's lane.
+/// One head's replay of one prompt.
 struct Lane {
     FollowLane follow;
     Text* text = nullptr;
-    int taken = 0;                   ///< slots taken in by it
-    std::vector<float> hidden, aux;  ///< features of the slots that it takes in next
+    int taken = 0;                   ///< slots that the drafter has processed
+    std::vector<float> hidden, aux;  ///< features of the slots that it processes next
     std::vector<HeadRound>* rounds = nullptr;
 };
 
@@ -39,7 +39,7 @@ class Replayer {
         const auto prompts = trace_.prompts();
         const std::size_t heads = std::max<std::size_t>(heads_.size(), 1);
         result_.rounds.assign(heads, std::vector<std::vector<HeadRound>>(prompts.size()));
-        // Texts of one length end together, so that the lanes of a group stay full.
+        // Texts of similar length end together, so that the lanes of a group stay in use.
         std::vector<std::size_t> order(prompts.size());
         std::iota(order.begin(), order.end(), std::size_t{0});
         std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -113,7 +113,8 @@ class Replayer {
         }
     }
 
-    /// A cancelled text does not tell how its last round would have gone on.
+    /// Returns whether the round counts. The last round of a cancelled text does not, because its outcome is
+    /// unknown.
     static bool keeps(const Lane& lane, const HeadRound& round) {
         return !round.clipped || lane.text->prompt->finish != Finish::cancelled ||
                static_cast<int>(lane.text->tokens.size()) < lane.text->prompt->rows();
@@ -142,7 +143,7 @@ class Replayer {
         follower.begin(lane.follow);
     }
 
-    /// Slots that the lane's drafter has not taken in yet.
+    /// Sets the features of the slots that the lane's drafter has not processed.
     Status set_features(Lane& lane, DraftJob& job) {
         const int first = lane.taken, rows = lane.follow.prefix - 1 - first;
         const auto space = [&](std::vector<float>& buffer, int columns) {
@@ -169,11 +170,11 @@ class Replayer {
     }
 
     Status check_agreement() const {
-        // Rounding of the hidden states moves few ties; another model's LM head agrees by chance only.
+        // Rounding of the hidden states changes few ties. The LM head of another model agrees only by chance.
         if (seen_ < 64 || agreed_ * 2 >= seen_) return {};
         return bad_input(
-            "{}: the LM head of {} finds the recorded best token at {} of {} positions: it is not the one of "
-            "the target that was recorded",
+            "{}: the LM head of {} gives the recorded best token at only {} of {} positions; it is not the LM head of "
+            "the recorded target",
             trace_.folder(), ends_.path(), agreed_, seen_);
     }
 
@@ -201,7 +202,7 @@ Status check_trace_feeds(const Trace& trace, const Drafter& drafter, std::string
         return text.empty() ? std::string("none") : text;
     };
     return bad_input(
-        "{}/trace.json: aux_layers is {}, drafter {} reads layers {}; record the trace again with --aux {}",
+        "{}/trace.json: aux_layers is {}, drafter {} reads layers {}; record again with --aux {}",
         trace.folder(), list(trace.info().aux_layers), name, list(wanted), list(wanted));
 }
 

@@ -11,7 +11,7 @@ namespace draftscope {
 namespace {
 
 constexpr float negligible = 1e-9f;
-constexpr int chunk = 32;  // rows of logits held at once
+constexpr int chunk = 32;  // rows of logits computed together
 
 }  // namespace
 
@@ -42,7 +42,7 @@ Result<TargetMass> TargetMass::make(const Trace& trace, const Target& ends, kern
         exec.parallel(rows, [&](int r) {
             const TargetChoice& choice = choices[static_cast<std::size_t>(r)];
             const std::span<float> row(out.row_data(r), static_cast<std::size_t>(vocab));
-            // Where probability_of() says 0.
+            // These are the tokens for which probability_of() returns 0.
             for (float& logit : row)
                 if (!(logit >= choice.lowest)) logit = -std::numeric_limits<float>::infinity();
             kernels::exp_row(exec, row, choice.log_norm / inverse, inverse, row);

@@ -14,7 +14,7 @@
 namespace draftscope {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "traces are little-endian and read as they lie");
+static_assert(std::endian::native == std::endian::little, "recordings are little-endian and read without conversion");
 
 template <typename T>
 T load(const std::uint8_t* data) {
@@ -35,7 +35,7 @@ Result<std::shared_ptr<const Trace>> Trace::open(const std::string& folder) {
     namespace fs = std::filesystem;
     std::error_code error;
     if (!fs::is_directory(folder, error))
-        return bad_input("{}: is not a folder; a trace is a folder with trace.json and trace.safetensors",
+        return bad_input("{}: is not a folder; a recording is a folder with trace.json and trace.safetensors",
                          folder);
     auto trace = std::make_shared<Trace>();
     trace->folder_ = folder;
@@ -56,7 +56,7 @@ Result<Trace::Tensor> Trace::tensor(const char* name, const char* type, int colu
     std::vector<std::int64_t> wanted = {info_.rows};
     if (columns > 0) wanted.push_back(columns);
     if (found->shape != wanted)
-        return bad_input("{}: tensor '{}' has shape {}, expected {} as trace.json says", file(), name,
+        return bad_input("{}: tensor '{}' has shape {}, trace.json expects {}", file(), name,
                          shape_text(found->shape), shape_text(wanted));
     const auto bytes = stored_bytes(*source_, *found);
     return Tensor{name, bytes.data(), bytes.size() / static_cast<std::size_t>(info_.rows)};
@@ -114,7 +114,7 @@ std::vector<TokenId> Trace::tokens(const TracePrompt& prompt) const {
 }
 
 Status Trace::features(const Tensor& tensor, std::int64_t first, Rows<float> out) const {
-    if (tensor.data == nullptr) return failed("{}: the trace holds no aux features", folder_);
+    if (tensor.data == nullptr) return failed("{}: the recording has no aux features", folder_);
     for (int r = 0; r < out.rows; ++r) {
         const std::uint8_t* from = tensor.data + static_cast<std::size_t>(first + r) * tensor.row_bytes;
         float* to = out.row_data(r);

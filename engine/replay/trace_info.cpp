@@ -14,7 +14,7 @@ constexpr const char* format_name = "draftscope-trace";
 constexpr std::int64_t most_rows = std::int64_t{1} << 40;
 constexpr int most_ids = 1 << 24;
 
-/// One entry of an array of objects: errors say which.
+/// One entry of an array of objects. Errors name its index.
 class Entry {
   public:
     Entry(const std::string& file, std::string where, const Json& json)
@@ -63,7 +63,7 @@ Result<JsonFile> required_object(const JsonFile& file, const char* field) {
     return std::move(*value);
 }
 
-/// Whole numbers of 0 to `highest` - 1.
+/// Reads a list of integers of 0 to `highest` - 1.
 Result<std::vector<int>> whole_list(const JsonFile& file, const char* field, int highest) {
     std::vector<int> values;
     const Json* list = file.find(field);
@@ -91,7 +91,7 @@ Result<TraceTarget> read_target(const JsonFile& file) {
     return target;
 }
 
-/// A number in [lowest, highest]; absent = `fallback`.
+/// Reads a number in [lowest, highest]; `fallback` if absent.
 Result<double> number(const JsonFile& file, const char* field, double lowest, double highest,
                       double fallback) {
     const Json* value = file.find(field);
@@ -168,12 +168,12 @@ Status read_times(const JsonFile& file, TraceInfo& info) {
 }  // namespace
 
 Result<TraceInfo> read_trace_info(const std::string& path) {
-    DS_ASSIGN(const JsonFile file, JsonFile::read(path, "a trace"));
+    DS_ASSIGN(const JsonFile file, JsonFile::read(path, "a recording"));
     DS_ASSIGN(const auto format, file.text("format"));
     if (format != format_name) return file.wrong("format", format_name);
     DS_ASSIGN(const int version, file.required_count("version", 1 << 20));
     if (version > trace_version)
-        return bad_input("{}: version is {}, this program reads up to {}; use a newer program", path, version,
+        return bad_input("{}: version is {}, but this program reads versions up to {}; use a newer program", path, version,
                          trace_version);
     TraceInfo info;
     DS_ASSIGN(info.source, text_or_empty(file, "source"));

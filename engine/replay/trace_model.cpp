@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 constexpr const char* embedding_name = "model.embed_tokens.weight";
 constexpr const char* head_name = "lm_head.weight";
 
-/// The two tensors of one or several safetensors files, under the names of a target.
+/// The two tensors, from one or several safetensors files, under the names of a target.
 class EndWeights final : public WeightSource {
   public:
     explicit EndWeights(std::string path) : path_(std::move(path)) {}
@@ -63,7 +63,7 @@ class EndWeights final : public WeightSource {
     std::vector<Tensor> tensors_;
 };
 
-/// The files of a model folder that hold the two tensors.
+/// The files of a model folder that contain the two tensors.
 Result<std::set<std::string>> files_of_folder(const std::string& folder) {
     DS_ASSIGN(const auto index,
               JsonFile::read_if_present((fs::path(folder) / "model.safetensors.index.json").string()));
@@ -86,7 +86,7 @@ Result<std::unique_ptr<WeightSource>> open_ends(const Trace& trace, const std::s
     if (trace.weights_path().empty() && !fs::is_directory(model, ignored)) {
         if (model.empty())
             return bad_input(
-                "{}: has no weights.safetensors; name the target with --model, its LM head and "
+                "{}: has no weights.safetensors; name the target with --model, because its LM head and "
                 "embedding are needed",
                 trace.folder());
         DS_ASSIGN(ModelFile file, open_model_file(model));
@@ -122,7 +122,7 @@ Result<std::unique_ptr<Target>> make_trace_target(const Trace& trace, const std:
         if (tensor == nullptr) continue;
         if (tensor->rows() != from.vocab || tensor->cols() != from.hidden || tensor->shape.size() != 2)
             return bad_input(
-                "{}: {} is {} x {}, the trace's target has a vocabulary of {} and hidden size {}: "
+                "{}: {} is {} x {}, the recorded target has a vocabulary of {} and hidden size {}: "
                 "it was recorded from another model",
                 file.weights->path(), name, tensor->rows(), tensor->cols(), from.vocab, from.hidden);
     }

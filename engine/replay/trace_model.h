@@ -10,10 +10,11 @@
 
 namespace draftscope {
 
-/// The ends of a trace's target, its embedding and LM head: all that drafters and heads read of a target.
-/// They come from the trace's weights.safetensors, else from `model`: a GGUF file, or a folder with
-/// safetensors of any architecture ("" = none given). Packed at `precision`. Its config is what the trace
-/// says.
+/// Loads the embedding and LM head of a recorded target, which are all that drafters and heads read of it.
+///
+/// They come from the recording's weights.safetensors, or else from `model`: a GGUF file, or a folder with
+/// safetensors of any architecture ("" = not given). They are packed at `precision`. The config is that of
+/// the recording.
 Result<std::unique_ptr<Target>> make_trace_target(const Trace& trace, const std::string& model,
                                                   kernels::Exec& exec, kernels::Precision precision);
 

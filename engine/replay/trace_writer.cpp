@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where the data begins: the header is written last, when the number of rows is known, into this room.
+/// Offset of the data. The header in front of it is written last, when the number of rows is known.
 constexpr std::size_t header_bytes = 4096;
 
 }  // namespace
@@ -45,9 +45,9 @@ Result<std::unique_ptr<TraceWriter>> TraceWriter::create(const std::string& fold
                                                          bool overwrite) {
     std::error_code error;
     fs::create_directories(folder, error);
-    if (!fs::is_directory(folder, error)) return bad_input("{}: cannot be made", folder);
+    if (!fs::is_directory(folder, error)) return bad_input("{}: cannot be created", folder);
     if (fs::exists(fs::path(folder) / "trace.json", error) && !overwrite)
-        return bad_input("{}: holds a trace already; name another folder or replace it with --overwrite",
+        return bad_input("{}: already contains a recording; name another folder or replace it with --overwrite",
                          folder);
     info.rows = 0;
     info.prompts.clear();
@@ -58,7 +58,7 @@ Result<std::unique_ptr<TraceWriter>> TraceWriter::create(const std::string& fold
 }
 
 Status TraceWriter::open_streams() {
-    // The widest tensor goes straight into the file that the others join at the end.
+    // The widest tensor is written directly to the final file, to which the others are appended at the end.
     const int aux = info_.aux_width();
     if (aux > 0) streams_.push_back({"aux", "BF16", 2, aux, "", nullptr});
     streams_.push_back({"hidden", "BF16", 2, info_.target.hidden, "", nullptr});
@@ -103,7 +103,7 @@ Status TraceWriter::append(TracePrompt prompt, std::int64_t place, const TraceRo
     if (rows.tokens.size() != n || !fits(rows.hidden.size(), info_.target.hidden) ||
         !fits(rows.aux.size(), info_.aux_width()) || !fits(rows.topk_ids.size(), trace_topk) ||
         !fits(rows.topk_logprobs.size(), trace_topk))
-        return failed("trace: prompt {} has {} rows, and tensors of other sizes", prompt.id, n);
+        return failed("recording: prompt {} has {} rows, but its tensors have other sizes", prompt.id, n);
     prompt.first_row = info_.rows;
     for (Stream& stream : streams_) {
         const std::string_view name = stream.name;
@@ -156,7 +156,7 @@ Status TraceWriter::copy_into(std::FILE* out, Stream& from) {
 
 Status TraceWriter::join() {
     Stream& whole = streams_.front();
-    // What a failed append left behind the last whole turn is written over.
+    // Overwrites what a failed append left after the last complete turn.
     std::fseek(whole.file, static_cast<long>(header_bytes + bytes_of(whole)), SEEK_SET);
     for (std::size_t i = 1; i < streams_.size(); ++i) DS_TRY(copy_into(whole.file, streams_[i]));
     const long end = std::ftell(whole.file);

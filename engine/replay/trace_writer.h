@@ -12,7 +12,7 @@
 
 namespace draftscope {
 
-/// The rows of one turn as a trace stores them.
+/// The rows of one turn as a recording stores them.
 struct TraceRows {
     std::vector<TokenId> tokens;               ///< [n]
     std::vector<std::uint16_t> hidden;         ///< bf16 [n, d]
@@ -23,24 +23,23 @@ struct TraceRows {
 std::uint16_t f32_to_f16(float value);   ///< round to nearest, ties to even
 std::uint16_t f32_to_bf16(float value);  ///< round to nearest, ties to even
 
-/// Writes a trace turn by turn; memory does not grow with the trace. The folder is a valid trace once
-/// finish() has returned, and none before.
+/// Writes a recording turn by turn; memory does not grow with its length. The folder is a valid recording
+/// only after finish() has returned.
 class TraceWriter {
   public:
-    /// Makes the folder. One that holds a trace already is bad_input unless `overwrite`.
+    /// Creates the folder. If it contains a recording, that is bad_input unless `overwrite`.
     static Result<std::unique_ptr<TraceWriter>> create(const std::string& folder, TraceInfo info,
                                                        bool overwrite);
-    /// Leaves nothing behind when finish() was never reached.
+    /// Removes all files if finish() was not called.
     ~TraceWriter();
     TraceWriter(const TraceWriter&) = delete;
     TraceWriter& operator=(const TraceWriter&) = delete;
 
-    /// Appends the rows of a turn. Fills in its first_row; `place` orders the turns in trace.json, whatever
-    /// the order they are appended in.
+    /// Appends the rows of a turn and sets its first_row. Turns are ordered by `place` in trace.json.
     Status append(TracePrompt prompt, std::int64_t place, const TraceRows& rows);
     std::int64_t rows() const { return info_.rows; }
     int prompts() const { return static_cast<int>(placed_.size()); }
-    /// Before finish(): measured times, whether everything was recorded.
+    /// Set before finish(): measured times, and whether everything was recorded.
     TraceInfo& info() { return info_; }
     Status finish();
 
@@ -49,7 +48,7 @@ class TraceWriter {
         const char* name;
         const char* type;
         std::size_t value_bytes;
-        int columns;  ///< 0 = the tensor is one-dimensional
+        int columns;  ///< 0 = one-dimensional tensor
         std::string path;
         std::FILE* file = nullptr;
     };
@@ -64,7 +63,7 @@ class TraceWriter {
 
     std::string folder_;
     TraceInfo info_;
-    std::vector<Stream> streams_;  ///< the first is the file that becomes trace.safetensors
+    std::vector<Stream> streams_;  ///< the first one becomes trace.safetensors
     std::vector<std::pair<std::int64_t, TracePrompt>> placed_;
     bool finished_ = false;
 };

@@ -8,26 +8,27 @@
 
 namespace draftscope {
 
-/// Which tokens a head can propose at each draft level, for coverage: asked token by token once per level and
-/// kept, for ever when the head has no state, else for the round. Without a head every token counts.
+/// The tokens that a head can propose at each draft level, used to compute coverage. The set of a level is
+/// read from the head once. It is kept forever if the head has no state, otherwise for one round. Without a
+/// head, every token is active.
 class ActiveSets {
   public:
     ActiveSets(const Head* head, int vocab) : head_(head), vocab_(vocab) {}
 
-    /// `state` is the sequence's; null for stateless heads.
+    /// `state` is the state of the sequence's head; null for stateless heads.
     void begin_round(const HeadState* state);
     bool covers(TokenId token, int level) const;
-    /// Target probability over the active set of `level`, for a row of target logits [>= vocab].
-    /// On the calling thread; `exec` names the instruction set.
+    /// Probability that the target gives to the active set of `level`, from a row of target logits [>=
+    /// vocab]. Runs on the calling thread; `exec` only selects the instruction set.
     double mass(const kernels::Exec& exec, const float* logits, const TargetChoice& choice,
                 const Sampling& sampling, int level);
-    /// The active set of `level`, unless it is the whole vocabulary: then null.
+    /// Returns the active set of `level`, or null if it is the whole vocabulary.
     const std::vector<TokenId>* part_of_vocab(int level) {
         const Set& set = at(level);
         return set.everything ? nullptr : &set.ids;
     }
-    /// Asks for levels 0 .. levels - 1 now and for nothing afterwards: the state may go on. A deeper level is
-    /// taken for the last one.
+    /// Reads levels 0 .. levels - 1 from the head now and never reads the head again, so that its state may
+    /// change. Deeper levels use the last frozen one.
     void freeze(int levels);
 
   private:
@@ -41,8 +42,8 @@ class ActiveSets {
     const Head* head_;
     const HeadState* state_ = nullptr;
     int vocab_;
-    int frozen_ = 0;        ///< levels; 0 = not
-    std::deque<Set> sets_;  ///< by level; they stay where they are
+    int frozen_ = 0;        ///< number of frozen levels; 0 = not frozen
+    std::deque<Set> sets_;  ///< by level; a deque, so that references stay valid
 };
 
 }  // namespace draftscope

@@ -7,7 +7,7 @@ namespace {
 
 struct Match {
     int accepted = 0;
-    bool decided = false;  ///< a committed token was not in the tree
+    bool decided = false;  ///< a committed token is not in the tree
 };
 
 Match match(const DraftTree& tree, std::span<const TokenId> tokens) {
@@ -34,7 +34,7 @@ Match match(const DraftTree& tree, std::span<const TokenId> tokens) {
 std::optional<std::size_t> AlignedTrees::oldest_row() const {
     std::optional<std::size_t> oldest;
     for (const Waiting& waiting : waiting_) oldest = std::min(oldest.value_or(waiting.first), waiting.first);
-    if (oldest) --*oldest;  // the root's row says what follows it
+    if (oldest) --*oldest;  // the root's row predicts the first token after it
     return oldest;
 }
 
@@ -46,7 +46,7 @@ std::vector<HeadEvalRow> AlignedTrees::judge(const kernels::Exec& exec, std::spa
         const auto known = tokens.subspan(std::min(waiting.first, tokens.size()));
         const Match found = match(waiting.tree, known);
         if (!found.decided && !at_end) return false;
-        // A prompt that ended before any token followed the tree says nothing about it.
+        // If the prompt ended before any token followed, the text does not decide the tree.
         if (known.empty()) return true;
         HeadEvalRow& row = waiting.row;
         row.accepted = found.accepted;

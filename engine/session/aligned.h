@@ -12,25 +12,24 @@
 
 namespace draftscope {
 
-/// Trees that other heads drafted in the rounds of the driving one, waiting for the target's own text to
-/// judge them (docs/decisions/0002). Judged by exact match against the committed tokens, as the round itself
-/// would have been.
+/// Trees that other heads drafted in rounds of the driving head (docs/decisions/0002). They wait until the
+/// committed tokens decide them and are then evaluated by exact match.
 class AlignedTrees {
   public:
     struct Waiting {
         DraftTree tree;
-        HeadEvalRow row;        ///< everything but accepted, committed and what was covered
-        std::size_t first = 0;  ///< index in the sequence's tokens of the token after the tree's root
-        /// Of the head as it drafted; null = it leaves nothing out.
+        HeadEvalRow row;        ///< complete except for accepted, committed and coverage
+        std::size_t first = 0;  ///< index, in the sequence's tokens, of the token after the tree's root
+        /// Active sets of the head at the time of the draft; null = the whole vocabulary.
         std::shared_ptr<ActiveSets> active;
     };
     void add(Waiting waiting) { waiting_.push_back(std::move(waiting)); }
     bool empty() const { return waiting_.empty(); }
-    /// Oldest token whose row a judgement may still ask for.
+    /// Index of the oldest token whose verified logits a pending tree may still need.
     std::optional<std::size_t> oldest_row() const;
-    /// Rows of the trees that `tokens` decides. At the prompt's end every tree is decided, clipped like the
-    /// last round. `verified` has the target's rows after each committed token; null = covered_mass is not
-    /// wanted.
+    /// Removes the trees that `tokens` decides and returns their rows. At the end of the prompt every tree is
+    /// decided and clipped like the last round. `verified` has the target's logits after each committed
+    /// token; null = covered_mass is not computed.
     std::vector<HeadEvalRow> judge(const kernels::Exec& exec, std::span<const TokenId> tokens, bool at_end,
                                    const VerifiedRows* verified, const Sampling& sampling);
 

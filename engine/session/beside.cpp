@@ -33,7 +33,7 @@ bool BesideDrafts::due(std::int64_t step, std::span<Sequence* const> sequences) 
 
 Status BesideDrafts::draft(std::span<const DraftJob> jobs, std::span<Sequence* const> sequences,
                            std::span<const std::size_t> indices) {
-    core_.phases.set_observer(nullptr);  // stepping is about the driving head
+    core_.phases.set_observer(nullptr);  // only the driving head can be stepped through
     Status status;
     if (calibrates(sequences)) {
         status = draft_with({core_.full_head, "full", HeadMode::calibration, 0, nullptr}, jobs, sequences,
@@ -79,7 +79,7 @@ Status BesideDrafts::draft_with(const Beside& beside, std::span<const DraftJob> 
     return {};
 }
 
-/// The state goes on before the tree is judged, so its sets are asked for now.
+/// The head's state changes before the tree is evaluated, so its sets are read now.
 std::shared_ptr<ActiveSets> BesideDrafts::active_of(const Beside& beside, const HeadState* state,
                                                     int levels) const {
     if (state == nullptr) return beside.active;

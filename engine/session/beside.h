@@ -6,21 +6,22 @@
 
 namespace draftscope {
 
-/// Drafts of other heads in the rounds of the driving one: what they would have proposed from the same
-/// states, to be judged by the text that follows. Never seen by the target. The full head does so in the
-/// first rounds of each prompt (calibration: every prompt, so that each conversation has some), aligned
-/// shadow heads in every other one.
+/// Drafts trees with other heads, from the same states as the driving head.
+///
+/// The target never sees these trees; the text that follows decides them. The full head drafts in the first
+/// rounds of every prompt (calibration). Aligned shadow heads draft in every second round.
 class BesideDrafts {
   public:
     explicit BesideDrafts(SessionCore& core);
 
-    /// Whether step `step` of the run has any for the sequences that draft in it. Every other one, so that a
-    /// short run has counted steps as well.
+    /// Returns whether step `step` of the run drafts such trees for the sequences that draft in it. At most
+    /// every second step does, so that a short run has counted steps as well.
     bool due(std::int64_t step, std::span<Sequence* const> sequences) const;
-    /// `jobs` as the driving head left them and the sequence of each; `indices` = their rounds in the step.
+    /// `jobs` are in the state in which the driving head left them. `sequences` and `indices` name the
+    /// sequence and the round of each job.
     Status draft(std::span<const DraftJob> jobs, std::span<Sequence* const> sequences,
                  std::span<const std::size_t> indices);
-    /// T_head spent here since the last call, of the step's spans.
+    /// Returns the T_head of these drafts since the last call and resets it. It is part of the step's spans.
     TimeNs take_head_ns() { return std::exchange(head_ns_, 0); }
 
   private:
@@ -28,8 +29,8 @@ class BesideDrafts {
         Head* head = nullptr;
         std::string text;
         HeadMode mode = HeadMode::calibration;
-        std::size_t place = 0;               ///< of an aligned head's state in SequenceShadows
-        std::shared_ptr<ActiveSets> active;  ///< of a head without state; null = it leaves nothing out
+        std::size_t place = 0;               ///< index of an aligned head's state in SequenceShadows
+        std::shared_ptr<ActiveSets> active;  ///< for a head without state; null = the whole vocabulary
     };
     bool calibrates(std::span<Sequence* const> sequences) const;
     Status draft_with(const Beside& beside, std::span<const DraftJob> jobs,
@@ -41,7 +42,7 @@ class BesideDrafts {
     TimeNs head_ns_ = 0;
 };
 
-/// Part `index` of `parts` equal ones of a time that several sequences share; the parts add up to it.
+/// Part `index` of a time that `parts` sequences share equally. The parts add up to the whole time.
 inline TimeNs part_of(TimeNs whole, std::size_t index, std::size_t parts) {
     const auto i = static_cast<TimeNs>(index), n = static_cast<TimeNs>(parts);
     return whole * (i + 1) / n - whole * i / n;

@@ -18,7 +18,7 @@ double milliseconds(std::uint64_t ticks) {
     return static_cast<double>(scale.to_monotonic_ns(ticks) - scale.to_monotonic_ns(0)) * 1e-6;
 }
 
-/// New text may complete what began in an earlier round.
+/// A match may begin in an earlier round and end in this one.
 bool contains(const RoundEnd& round, const std::string& wanted) {
     const std::size_t reach = std::min(round.text.size(), round.new_text + wanted.size() - 1);
     return round.text.substr(round.text.size() - reach).find(wanted) != std::string_view::npos;
@@ -45,7 +45,7 @@ std::size_t BreakpointWatch::bucket_of(std::uint64_t ticks) {
     return std::min(bucket, Times::buckets - 1);
 }
 
-/// The lower end of the bucket after the one that holds the 99th percentile.
+/// Lower bound of the bucket after the one with the 99th percentile.
 std::uint64_t BreakpointWatch::above_p99(const Times& times) {
     std::uint64_t left = times.total - times.total / 100;
     std::size_t bucket = 0;
@@ -62,7 +62,7 @@ void BreakpointWatch::phase_ended(const SpanEvent& event, const Breakpoints& poi
     if (points.slow_phase && slow_.empty() && event.round >= 0 && times.total >= least_times) {
         const std::uint64_t limit = above_p99(times);
         if (ticks >= limit)
-            slow_ = fmt::format("{} took {:.3g} ms, p99 of {} before it {:.3g} ms",
+            slow_ = fmt::format("{} took {:.3g} ms; the p99 of its {} earlier runs is {:.3g} ms",
                                 phase_table()[static_cast<std::size_t>(event.phase)].name,
                                 milliseconds(ticks), times.total, milliseconds(limit));
     }

@@ -6,7 +6,7 @@
 namespace draftscope {
 namespace {
 
-/// Rows whose logits are looked at together.
+/// Rows per forward pass.
 constexpr std::size_t chunk = 32;
 
 }  // namespace

@@ -9,19 +9,22 @@
 
 namespace draftscope {
 
-/// Texts of a run whose kernels were not batch-invariant (--numerics fast), beside what exact kernels say.
+/// Agreement between texts decoded with kernels that are not batch-invariant (--numerics fast) and exact
+/// kernels.
 struct ExactCheck {
     struct Place {
         std::uint64_t sequence = 0;
-        int token = 0;  ///< of the text, 0 = the first
+        int token = 0;  ///< index in the text, 0 = the first token
     };
     int texts = 0, texts_apart = 0;
     std::int64_t tokens = 0, apart = 0;
-    std::optional<Place> first;  ///< in the order in which texts were checked
+    std::optional<Place> first;  ///< in the order in which the texts were checked
 };
 
-/// Teacher-forced: reads the prompt and `text` again and counts the tokens that the target would not have
-/// emitted there. Not the divergence of two free-running texts, which are apart for good after one token.
+/// Re-reads the prompt and `text` and counts the tokens that the target would not have emitted.
+///
+/// The check is teacher-forced. It does not measure how far two free-running texts diverge: those differ in
+/// every token after the first difference.
 Status check_exact(Target& target, kernels::Exec& exec, const Sampling& sampling, std::uint64_t sequence,
                    std::span<const TokenId> prompt, std::span<const TokenId> text, ExactCheck& check);
 

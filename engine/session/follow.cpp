@@ -8,12 +8,12 @@
 namespace draftscope {
 namespace {
 
-constexpr int most_known = 1 << 16;  // of best tokens: all that the text has
+constexpr int most_known = 1 << 16;  // limit for the best tokens: all that the text has
 
-/// Nodes of the longest path from the root whose tokens are `tokens`, the root first.
+/// Returns the longest path of nodes whose tokens begin `tokens`, starting with the root.
 std::vector<int> path_along(const DraftTree& tree, std::span<const TokenId> tokens) {
     std::vector<int> path = {0};
-    // Children come after their parent, so one pass over the nodes follows the path to its end.
+    // Children follow their parents, so one pass over the nodes finds the complete path.
     for (std::size_t i = 1; i < tree.tokens.size() && path.size() <= tokens.size(); ++i) {
         if (tree.parents[i] != path.back() || tree.tokens[i] != tokens[path.size() - 1]) continue;
         path.push_back(static_cast<int>(i));
@@ -25,11 +25,11 @@ std::vector<int> path_along(const DraftTree& tree, std::span<const TokenId> toke
 
 Status Follower::check(const Head& head, int known) {
     if (head.prefill_topk() > known || head.verify_topk() > known)
-        return bad_input("it wants the target's {} best tokens per position, a trace holds {}",
+        return bad_input("it needs the target's {} best tokens per position, but a recording holds {}",
                          std::max(head.prefill_topk(), head.verify_topk()), known);
     if (head.verify_whole_tree())
         return bad_input(
-            "it wants the target's best tokens at every node of its trees, a trace knows one path");
+            "it needs the target's best tokens at every node of its trees, but a recording holds one path");
     return {};
 }
 
@@ -84,7 +84,8 @@ Status Follower::draft(std::span<FollowLane* const> lanes, Features features) co
     return {};
 }
 
-/// A draft at level l predicts what follows token prefix - 1 + l of the text; one level more for the bonus.
+/// A draft at level l predicts the token after token prefix - 1 + l of the text. The bonus needs one more
+/// level.
 void Follower::look_ahead(FollowLane& lane) const {
     std::vector<TokenId> best;
     int levels = 0, k = 0;
@@ -102,7 +103,7 @@ std::optional<HeadRound> Follower::judge(FollowLane& lane) const {
     const DraftTree& tree = lane.drafted->out;
     const auto rest = lane.text.tokens.subspan(static_cast<std::size_t>(lane.prefix));
     const std::vector<int> path = path_along(tree, rest);
-    const bool decided = path.size() <= rest.size();  // a token of the text is not in the tree
+    const bool decided = path.size() <= rest.size();  // the text leaves the tree
     if (!decided && !lane.text.ended) return std::nullopt;
     HeadRound round;
     round.prefix = lane.prefix;

@@ -12,54 +12,54 @@
 
 namespace draftscope {
 
-/// What one round of a head came to.
+/// The outcome of one round of a head.
 struct HeadRound {
-    int prefix = 0;  ///< committed tokens before it, prompt and root included
+    int prefix = 0;  ///< committed tokens before the round, including prompt and root
     int tree_nodes = 0, tree_depth = 0;
     int accepted = 0, committed = 0;
-    int covered = 0;  ///< of the committed tokens, those in the head's active set at their depth
+    int covered = 0;  ///< committed tokens that were in the head's active set at their depth
     bool clipped = false;
     std::optional<double> covered_mass;  ///< mean over the committed tokens' positions
     double active_rows = 0;              ///< mean per head call
-    std::uint64_t bytes = 0;             ///< that the head calls read
+    std::uint64_t bytes = 0;             ///< bytes that the head calls read
     bool operator==(const HeadRound&) const = default;
 };
 
-/// A text that a head drafts along, as far as it is known.
+/// The known part of a text that a head drafts along.
 struct FollowedText {
     std::span<const TokenId> tokens;  ///< prompt and text
     int prompt_tokens = 0;
-    bool ended = false;  ///< nothing follows
-    /// Ids of the target's k best tokens to follow token `row`, best first. Only asked by heads with state.
+    bool ended = false;  ///< `tokens` is the complete text
+    /// Returns the target's k best tokens after token `row`, best first. Only called for heads with state.
     std::function<std::vector<TokenId>(int row, int k)> best;
-    /// Mass of the target's distribution after token `row` on the head's active set at draft level `level`;
-    /// empty = not wanted.
+    /// Returns the target's probability, after token `row`, of the head's active set at draft level `level`.
+    /// Empty if it is not needed.
     std::function<double(int row, const Head& head, const HeadState* state, int level)> mass;
 };
 
-/// A head on its own way along a text: rounds, tree and state of its own.
+/// The state of one head that follows a text with its own rounds and trees.
 struct FollowLane {
     FollowedText text;
     DrafterState* drafter = nullptr;
     std::unique_ptr<HeadState> head;
     int prefix = 0;  ///< committed tokens; the last one is the root of the next tree
 
-    std::optional<DraftJob> drafted;  ///< a tree that waits for the text to judge it
+    std::optional<DraftJob> drafted;  ///< a drafted tree that the text has not yet decided
     bool done() const { return text.ended && !drafted && prefix >= static_cast<int>(text.tokens.size()); }
 };
 
-/// A head to be followed. `foresees`: before each round it is told what the text holds
+/// A head to replay. If `foresees`, the head receives the upcoming text before each round
 /// (engine/heads/oracle.h).
 struct FollowedHead {
-    Head* head = nullptr;  ///< null for drafters without one
+    Head* head = nullptr;  ///< null for drafters that use no head
     bool foresees = false;
 };
 
-/// Drafts along known text as a live session under exact-match verification would: a draft is kept if and
-/// only if it is the token that the text has there.
+/// Drafts along a known text as a live session under exact-match verification would. A draft is accepted if
+/// and only if it equals the text's token at that position.
 class Follower {
   public:
-    /// `context`: positions of the target. `vocab`: real ids.
+    /// `context` is the number of positions of the target, `vocab` the number of real token ids.
     Follower(Drafter& drafter, FollowedHead head, kernels::Exec& exec, PhaseRecorder& phases,
              const TreeSpec& tree, int context, int vocab)
         : drafter_(drafter),
@@ -71,18 +71,19 @@ class Follower {
           context_(context),
           vocab_(vocab) {}
 
-    /// The text's first token is known: state of the head, first root.
+    /// Call when the first token of the text is known. Creates the head's state and sets the first root.
     void begin(FollowLane& lane) const;
-    /// Sets the target's features of the slots that lane `index` of the call has not taken in yet.
+    /// Sets the target's features of the slots that lane `index` of the call has not yet processed.
     using Features = FunctionRef<Status(std::size_t index, DraftJob& job)>;
-    /// Catches the drafter up and drafts a tree for each lane, all in lockstep and in the order of a live
-    /// step. A lane whose tree has no room takes nothing in: `features` is not asked for it.
+    /// Runs the catch-up of the drafter and drafts a tree for each lane, in the order of a live step. All
+    /// lanes run in lockstep. A lane that has no room for a tree is skipped, and `features` is not called for
+    /// it.
     Status draft(std::span<FollowLane* const> lanes, Features features) const;
-    /// What the text says about the lane's tree; nothing as long as it does not decide. The lane is then at
-    /// its next root, and its head has seen the outcome.
+    /// Evaluates the lane's tree against the text; nullopt if the text does not decide it yet. On success the
+    /// lane has moved to its next root, and its head has observed the outcome.
     std::optional<HeadRound> judge(FollowLane& lane) const;
 
-    /// Why a head cannot be followed along a text that knows `known` best tokens per position, as an error.
+    /// Returns an error if `head` cannot be replayed along a text with `known` best tokens per position.
     static Status check(const Head& head, int known);
 
   private:

@@ -5,7 +5,7 @@
 
 namespace draftscope {
 
-/// Shows the round in flight of one sequence of a step, the watched one, while the gate holds the engine.
+/// Publishes the current round of the watched sequence while the gate stops the engine.
 class LiveView final : public LevelWatcher {
   public:
     explicit LiveView(SessionCore& core);
@@ -13,13 +13,13 @@ class LiveView final : public LevelWatcher {
     LiveView(const LiveView&) = delete;
     LiveView& operator=(const LiveView&) = delete;
 
-    /// A step over `sequences` begins; the gate says which of them is watched.
+    /// Call at the start of a step over `sequences`. The gate says which sequence is watched.
     void begin(std::span<const std::unique_ptr<Sequence>> sequences);
     bool shows(const Sequence& sequence) const { return watched_ == &sequence; }
-    /// `tree` stays where it is until the step ends.
+    /// `tree` must stay valid until the step ends.
     void set_tree(const DraftTree& tree) { shown_ = &tree; }
-    /// The step's rounds are accepted: from here on the target's choices are shown too. They stay where they
-    /// are until the step ends.
+    /// Call when the step's rounds are accepted. From then on the target's choices are shown. `rounds` must
+    /// stay valid until the step ends.
     void set_accepted(std::span<const Round> rounds);
     void end() { watched_ = nullptr; }
 
@@ -28,14 +28,14 @@ class LiveView final : public LevelWatcher {
 
   private:
     void show(const HoldPoint& point);
-    /// The nodes as they are known now: as drafted, then with the target's view.
+    /// Fills in the nodes as drafted, and the target's results if they are known.
     void fill_nodes(RoundRecord& partial) const;
 
     SessionCore& core_;
-    const Sequence* watched_ = nullptr;  ///< while a step runs
-    const Round* accepted_ = nullptr;    ///< the watched one's, once accepted
-    std::uint64_t start_ticks_ = 0;      ///< of the step
-    DraftTree tree_;                     ///< while it grows, as far as it was shown
+    const Sequence* watched_ = nullptr;  ///< set while a step runs
+    const Round* accepted_ = nullptr;    ///< the round of the watched sequence, once accepted
+    std::uint64_t start_ticks_ = 0;      ///< start of the step
+    DraftTree tree_;                     ///< copy of the partially drafted tree that was published last
     const DraftTree* shown_ = &tree_;
 };
 

@@ -43,7 +43,7 @@ Status Lockstep::make_jobs() {
     for (std::size_t i = 0; i < rounds_.size(); ++i) {
         Sequence& sequence = *rounds_[i].sequence;
         sequence.active->begin_round(sequence.head.get());
-        // A draft at depth t is followed by a bonus: the last position that may be filled bounds t + 1.
+        // A draft at depth t is followed by a bonus, so the last free position bounds t + 1.
         int levels = context_length - static_cast<int>(sequence.tokens.size()) - 1;
         if (core_.drafter.most_levels() > 0) levels = std::min(levels, core_.drafter.most_levels());
         const TreeSpec tree = clip_tree(core_.options.tree, levels);
@@ -151,7 +151,8 @@ void Lockstep::accept() {
     for (Round& round : rounds_)
         round.choices = std::span(choices_).subspan(static_cast<std::size_t>(round.first_row),
                                                     static_cast<std::size_t>(round.tree.size()));
-    // Rejection sampling goes through whole rows; the other rules split their own work, or have little.
+    // Only rejection sampling reads complete rows. The other rules split their work themselves or have little
+    // of it.
     if (rule() == VerifyRule::pq) {
         core_.exec.parallel(static_cast<int>(rounds_.size()),
                             [&](int i) { judge(rounds_[static_cast<std::size_t>(i)]); });
@@ -171,7 +172,7 @@ void Lockstep::judge(Round& round) const {
             accept_typical(out.path.back(), round.tree, judged_.judged_tree(round), round.choices, out);
         return;
     }
-    // The root's own row draws the token that follows the root.
+    // The random numbers of the root's row sample the token after the root.
     const TokenPlace& place = places_[static_cast<std::size_t>(round.first_row)];
     if (core_.options.acceptance) {
         accept_replayed(*core_.options.acceptance, round.tree, core_.options.sampling.seed, place,
@@ -231,7 +232,7 @@ void Lockstep::observe() {
             {round.acceptance.path, round.acceptance.bonus, round.best, round.best_k, round.tree_best});
 }
 
-/// The round's rows are made inside phase commit, so that what watching costs is seen in the measured step.
+/// The round's rows are made inside phase commit, so that the cost of recording is part of the measured step.
 void Lockstep::note_round(Round& round) {
     Sequence& sequence = *round.sequence;
     ActiveSets& active = *sequence.active;
@@ -310,7 +311,8 @@ void Lockstep::record(std::uint64_t start, std::uint64_t end) {
         core_.records.progress(round.sequence->row, round.sequence->outcome.text);
 }
 
-/// The rounds' rows go with their memory: with those of the step they are what recording takes of it.
+/// Moves the rounds' rows, with their memory, to the recorder. This memory and the step's rows are the only
+/// allocations of recording.
 void Lockstep::hand_over(const StepRow& row) {
     std::vector<RoundRecord> records;
     if (core_.records.on()) records.reserve(rounds_.size());

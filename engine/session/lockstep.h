@@ -10,8 +10,8 @@
 
 namespace draftscope {
 
-/// One step of the decode loop: a round for each sequence under way, drafted together, verified by one
-/// forward of the target, then accepted and committed one by one.
+/// Runs the steps of the decode loop. A step is one round for each active sequence: the rounds are drafted
+/// together, verified in one forward pass of the target, then accepted and committed one by one.
 class Lockstep {
   public:
     explicit Lockstep(SessionCore& core)
@@ -24,7 +24,7 @@ class Lockstep {
                  core.options.sampling.top_k},
           scratch_(core.options.tree.nodes) {}
 
-    /// Runs and records a step. Afterwards `rounds()` has what came out, in the order of `sequences`.
+    /// Runs and records a step. Afterwards rounds() has the outcome for each of `sequences`, in their order.
     Status step(std::span<const std::unique_ptr<Sequence>> sequences);
     std::span<const Round> rounds() const { return rounds_; }
     const DecodeTotals& totals() const { return totals_; }
@@ -51,19 +51,19 @@ class Lockstep {
     BesideDrafts beside_;
     JudgedRows judged_;
     RoundsThere there_;
-    bool went_there_ = false;  ///< this step, drafts and verification together
-    SampledDrafts drawn_;      ///< how drafts are drawn, where the rule wants draws
+    bool went_there_ = false;  ///< drafting and verification of this step ran on the device
+    SampledDrafts drawn_;      ///< sampling of drafts, if the rule needs sampled drafts
     DecodeTotals totals_;
-    // Of the step; memory is kept from one to the next.
+    // Data of the current step. Memory is reused by later steps.
     Reused<Round> rounds_;
-    std::vector<TokenPlace> places_;       ///< of every row
-    std::vector<TargetChoice> choices_;    ///< of every row
+    std::vector<TokenPlace> places_;       ///< of every row of the forward pass
+    std::vector<TargetChoice> choices_;    ///< of every row of the forward pass
     std::vector<SequenceRows> sequences_;  ///< rows of each round
-    Reused<DraftJob> jobs_;                ///< of the rounds that draft
+    Reused<DraftJob> jobs_;                ///< one for each round that drafts
     std::vector<std::size_t> drafting_;    ///< index of each job's round
     std::vector<Sequence*> drafting_sequences_;
-    std::vector<HeadState*> head_states_;  ///< of each job
-    std::vector<int> nodes_;               ///< of a round's tree
+    std::vector<HeadState*> head_states_;  ///< one for each job
+    std::vector<int> nodes_;               ///< node indices of one tree
     RowScratch scratch_;
     ChoiceScratch choosing_;
 };

@@ -7,7 +7,7 @@
 namespace draftscope {
 namespace {
 
-/// Shows the head its prompt; the bytes are of logits that only the head wants.
+/// Passes the prompt to the head. Returns the bytes read for logits that only the head needs.
 std::uint64_t begin_head(SessionCore& core, Sequence& sequence) {
     const int k = std::min(core.head->prefill_topk(), core.vocab);
     const PromptBest best = best_of_prompt(core.exec, core.target.lm_head(), core.forward, core.vocab, k);
@@ -31,7 +31,7 @@ TokenRow first_token_row(const SessionCore& core, const Sequence& sequence, Toke
 Status check_prompt(const SessionCore& core, const PromptInput& prompt) {
     const ModelConfig& model = core.target.config();
     const int tokens = static_cast<int>(prompt.tokens.size());
-    if (tokens == 0) return bad_input("prompt {}: it has no tokens", prompt.id);
+    if (tokens == 0) return bad_input("prompt {}: has no tokens", prompt.id);
     if (tokens >= model.context)
         return bad_input(
             "prompt {}: {} tokens leave no room in the model's context of {}; shorten the prompt", prompt.id,
@@ -45,7 +45,7 @@ Status check_prompt(const SessionCore& core, const PromptInput& prompt) {
     if (options.batch < 1 || options.batch > max_batch)
         return bad_input("batch is {}; use 1 to {}", options.batch, max_batch);
     if (core.drafter.uses_head() && core.head == nullptr)
-        return failed("the drafter needs a head and has none");
+        return failed("the drafter needs a head, but none was given");
     return {};
 }
 
@@ -56,7 +56,7 @@ std::unique_ptr<Sequence> open_sequence(SessionCore& core, PromptInput prompt, s
     auto sequence = std::make_unique<Sequence>(core.target.make_cache(slots + core.options.tree.nodes),
                                                core.target.tokenizer());
     sequence->number = number;
-    // Room for the whole text: a token is seldom more than a few bytes.
+    // Capacity for the complete text: a token is seldom more than a few bytes.
     constexpr int bytes_of_token = 8;
     sequence->tokens = std::move(prompt.tokens);
     sequence->tokens.reserve(static_cast<std::size_t>(slots));
@@ -64,7 +64,8 @@ std::unique_ptr<Sequence> open_sequence(SessionCore& core, PromptInput prompt, s
         sequence->outcome.text.reserve(static_cast<std::size_t>(bytes_of_token * (slots - length)));
     sequence->prompt = std::move(prompt);
     sequence->outcome.prompt_tokens = length;
-    // Trees reach behind the text's last slots, where growing would move every round's keys and values.
+    // Trees use slots after the text's last one. Without capacity for them, growth would move all keys and
+    // values in every round.
     sequence->drafter = core.drafter.make_state(slots + core.options.tree.drafting_nodes());
     if (core.head != nullptr) sequence->head = core.head->make_state();
     if (sequence->head != nullptr)

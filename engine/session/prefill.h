@@ -4,14 +4,14 @@
 
 namespace draftscope {
 
-/// What cannot be decoded, said before anything is recorded of it.
+/// Returns an error if the prompt cannot be decoded. Called before any of its records is written.
 Status check_prompt(const SessionCore& core, const PromptInput& prompt);
 
-/// A sequence with room for its whole text; its records begin.
+/// Creates a sequence with memory for its complete text and starts its records.
 std::unique_ptr<Sequence> open_sequence(SessionCore& core, PromptInput prompt, std::uint64_t number);
 
-/// Runs the prompt through the target and keeps the first token. Returns the text that became complete. When
-/// cancelled, the sequence's finish says so.
+/// Runs the prompt through the target and keeps the first token. Returns the printable text that became
+/// complete. If cancelled, the sequence's finish is Finish::cancelled.
 Result<std::string> prefill_sequence(SessionCore& core, Sequence& sequence);
 
 }  // namespace draftscope

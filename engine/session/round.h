@@ -10,13 +10,14 @@
 
 namespace draftscope {
 
-/// One sequence's round on its way through the phases of a step.
+/// One sequence's round, passed from phase to phase of a step.
 struct Round {
-    /// Another round, in the memory of the one before; `longest_path`: nodes of any that may be accepted.
+    /// Prepares the object for another round and reuses its memory. `longest_path` bounds the number of
+    /// accepted nodes.
     void reset(Sequence& of, int longest_path) {
         sequence = &of;
         job = -1;
-        // What the last tree's drafts were drawn from goes back to who draws.
+        // Returns the draft distributions of the last tree to the sampler, which reuses them.
         tree.drawn_from.clear();
         acceptance.path.reserve(static_cast<std::size_t>(longest_path));
         emitted.clear();
@@ -31,19 +32,19 @@ struct Round {
     }
 
     Sequence* sequence = nullptr;
-    int job = -1;  ///< among the step's draft jobs; -1 = there was no room to draft
+    int job = -1;  ///< index among the step's draft jobs; -1 = the sequence had no room to draft
     DraftTree tree;
-    int first_row = 0;                ///< of the tree in the step's target forward
-    std::span<TargetChoice> choices;  ///< of the step's rows
+    int first_row = 0;                ///< first row of the tree in the step's target forward pass
+    std::span<TargetChoice> choices;  ///< the target's choices for this tree's rows
     Acceptance acceptance;
-    AcceptScratch scratch;           ///< of judging it
-    std::vector<TokenId> emitted;    ///< after clipping
-    std::vector<TokenId> best;       ///< [path, best_k] top tokens of the path, when something wants them
-    std::vector<TokenId> tree_best;  ///< [nodes, best_k], for heads that see the whole tree
+    AcceptScratch scratch;           ///< scratch memory of the acceptance rule
+    std::vector<TokenId> emitted;    ///< committed tokens, after clipping
+    std::vector<TokenId> best;       ///< [path, best_k] top tokens of the path, if needed
+    std::vector<TokenId> tree_best;  ///< [nodes, best_k], for heads that need the whole tree
     int best_k = 0;
     Finish finish = Finish::none;
-    std::size_t new_text = 0;  ///< bytes that the sequence's text grew by
-    int uncovered = 0;         ///< of `emitted`, tokens outside the head's active set
+    std::size_t new_text = 0;  ///< bytes by which the sequence's text grew
+    int uncovered = 0;         ///< tokens of `emitted` outside the head's active set
     RoundRecord record;
 
     std::string_view piece() const {

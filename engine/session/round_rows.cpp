@@ -12,7 +12,7 @@
 namespace draftscope {
 namespace {
 
-/// What `best` does not say, siblings together: they are counted in one pass over their parent's logits.
+/// Computes the ranks that `best` does not give, with one pass over the parent's logits for all siblings.
 void count_ranks(kernels::Exec& exec, Rows<const float> logits, RowScratch& wanted,
                  std::vector<NodeRow>& rows) {
     std::sort(wanted.nodes.begin(), wanted.nodes.end(), [&](std::size_t a, std::size_t b) {
@@ -91,8 +91,7 @@ std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundFacts& facts, con
         if (row.parent >= 0) see_child(i);
     }
     if (!scratch.nodes.empty()) count_ranks(exec, facts.logits, scratch, rows);
-    // A node on the verified path was kept when its token was committed: the i-th draft is token i of the
-    // round.
+    // The i-th draft on the path is token i of the round, so a node is accepted if its token was committed.
     const std::size_t kept = std::min(facts.path.size(), facts.emitted.size() + 1);
     for (std::size_t i = 0; i < kept; ++i) rows[static_cast<std::size_t>(facts.path[i])].accepted = true;
     return rows;
@@ -121,7 +120,7 @@ void best_of_nodes(kernels::Exec& exec, const RoundFacts& facts, std::span<const
 
 PromptBest best_of_prompt(kernels::Exec& exec, const kernels::Matrix& lm_head, const ForwardOutput& prefill,
                           int vocab, int k) {
-    constexpr int chunk = 32;  // rows of logits held at once
+    constexpr int chunk = 32;  // rows of logits computed together
     PromptBest best;
     if (k == 0) return best;
     best.k = k;

@@ -11,8 +11,7 @@
 
 namespace draftscope {
 
-/// A session's side of the capture: hands out row ids in the order in which rows are pushed, and does nothing
-/// when there is no sink.
+/// Pushes a session's rows to the capture and assigns their ids in push order. Does nothing without a sink.
 class RunRecords {
   public:
     RunRecords(Recording recording, SpanLog& spans) : recording_(std::move(recording)), spans_(spans) {}
@@ -23,26 +22,26 @@ class RunRecords {
     const std::vector<std::optional<int>>* ranks() const { return recording_.ranks; }
 
     void start_prompt(PromptRow& prompt);
-    /// The spans collected so far belong to no step.
+    /// Marks the spans collected so far as belonging to no step.
     void prefill_done();
-    /// `output` so far. `tokens` are those of no round: the first one.
+    /// Pushes the `output` so far. `tokens` are the tokens that belong to no round, that is the first one.
     void progress(const PromptRow& prompt, const std::string& output, std::vector<TokenRow> tokens = {});
-    /// True at most every 50 ms: often enough to show how texts grow.
+    /// Returns true at most every 50 ms, which is often enough to show how texts grow.
     bool progress_due();
     void end_prompt(const PromptRow& prompt);
-    /// Id that round `index` of the next step will have, for rows that name it before.
+    /// Id that round `index` of the next step will get, for rows that refer to it earlier.
     RowId next_round_id(std::size_t index) const {
         return on() ? recording_.ids->round + 1 + static_cast<RowId>(index) : 0;
     }
-    /// Id of round `index` of the `rounds` of the step recorded last.
+    /// Id of round `index` of the `rounds` rounds in the step recorded last.
     RowId latest_round_id(std::size_t index, std::size_t rounds) const {
         return on() ? recording_.ids->round + 1 + static_cast<RowId>(index) - static_cast<RowId>(rounds) : 0;
     }
-    /// Fills in every id, takes the collected spans, and pushes. The spans of a step with several rounds
-    /// belong to all of them.
+    /// Fills in all ids, adds the collected spans, and pushes the step. If a step has several rounds, its
+    /// spans belong to all of them.
     void step(StepRow step, std::vector<RoundRecord> rounds);
-    /// Shows the round in flight with the spans collected so far. Ids are those that step and round will
-    /// have.
+    /// Publishes the current round with the spans collected so far, under the ids that step and round will
+    /// get.
     void live(LiveRound round);
     void pauses(std::span<const Gate::Pause> pauses);
     void evaluated(std::vector<HeadEvalRow> rows);

@@ -11,12 +11,12 @@
 namespace draftscope {
 namespace {
 
-/// One prompt, whose outcome is kept.
+/// A feed of one prompt that keeps its outcome.
 class OnePrompt final : public PromptFeed {
   public:
     OnePrompt(const PromptInput& prompt, const std::function<void(std::string_view)>& on_text)
         : prompt_(prompt), on_text_(on_text) {
-        outcome_.finish = Finish::cancelled;  // unless the prompt begins
+        outcome_.finish = Finish::cancelled;  // if the prompt does not begin
     }
 
     std::optional<PromptInput> next() override { return std::exchange(prompt_, std::nullopt); }
@@ -44,11 +44,11 @@ struct DecodeSession::Impl {
         kernels::Device* device = exec.device();
         if (device == nullptr) return;
         const std::lock_guard lock(device->busy());
-        device->forgive();  // what a session before had no memory for
+        device->forgive();  // an earlier session's error
     }
     ~Impl() { core.phases.set_observer(nullptr); }
 
-    /// Begins prompts until the batch is full or none can begin.
+    /// Begins prompts until the batch is full or no prompt can begin.
     Status fill(PromptFeed& feed);
     Status step(PromptFeed& feed);
     void end(PromptFeed& feed, Sequence& sequence);
@@ -58,7 +58,7 @@ struct DecodeSession::Impl {
     Lockstep lockstep;
     ShadowHeads shadows;
     std::vector<std::unique_ptr<Sequence>> active;  ///< in the order in which they began
-    std::vector<RoundEnd> ends;                     ///< of the step
+    std::vector<RoundEnd> ends;                     ///< of the current step
     int begun = 0;
 };
 
@@ -113,7 +113,7 @@ void DecodeSession::Impl::end(PromptFeed& feed, Sequence& sequence) {
     feed.done(sequence.prompt, std::move(sequence.outcome));
 }
 
-/// Ends a prompt's records with what it has. `feed` null: nobody waits for its text.
+/// Closes a prompt's records in their current state. If `feed` is null, the remaining text is not reported.
 void DecodeSession::Impl::close(Sequence& sequence, PromptFeed* feed) {
     if (sequence.text) {
         const std::string rest = sequence.text->finish();

@@ -15,11 +15,11 @@
 
 namespace draftscope {
 
-/// Most sequences that may be decoded in lockstep ("our default" bound).
+/// Maximum number of sequences decoded in lockstep (our default).
 inline constexpr int max_batch = 1024;
 
-/// A head evaluated beside the driving one, prepared on the same weights: at its own pace along the text, or
-/// aligned, drafting in rounds of the driving head.
+/// A head evaluated in addition to the driving one, on the same weights. A self-paced head follows the text
+/// with its own rounds; an aligned head drafts in rounds of the driving head.
 struct ShadowHead {
     std::string text;  ///< canonical spec, for head_eval rows
     Head* head = nullptr;
@@ -30,59 +30,62 @@ struct DecodeOptions {
     TreeSpec tree;
     Sampling sampling;
     VerifySpec verify;
-    std::optional<ReplayedAcceptance> acceptance;  ///< in place of the rule; the text then means nothing
+    std::optional<ReplayedAcceptance> acceptance;  ///< replaces the rule; the text is then meaningless
     int batch = 1;                                 ///< sequences in lockstep
     int max_new = 128;
     bool ignore_eos = false;
-    int warmup_steps = 2;  ///< first steps of a run left out of statistics; our default
-    /// Rounds of each prompt in which the full head also drafts (every other one), to place the live head.
+    int warmup_steps = 2;  ///< first steps of a run, excluded from statistics; our default
+    /// Rounds of each prompt in which the full head also drafts (every second one), as a reference.
     int calibration_rounds = 0;
     bool record_nodes = true;
-    bool rounds_there = true;  ///< on a device, rounds that fit are its own (RoundsThere)
-    /// Judged by exact match, so only with a run under that rule and a drafter that has a head; recorded
-    /// only.
+    bool rounds_there = true;  ///< on a device, run complete rounds there if supported (RoundsThere)
+    /// Evaluated by exact match. They need a recorded run under that rule and a drafter that uses a head.
     std::vector<ShadowHead> shadows;
 };
 
+/// A prompt to decode.
 struct PromptInput {
     std::string id, suite, category, text;
     int turn = 0;
-    std::vector<TokenId> tokens;  ///< templated and encoded
-    /// Place among the prompts of the run: keys the random numbers, so that a text does not depend on the
-    /// batch. Absent: counted by the session in the order in which prompts begin.
+    std::vector<TokenId> tokens;  ///< after chat template and tokenizer
+    /// Index among the prompts of the run. It is the key of the random numbers, so that a text does not
+    /// depend on the batch. If absent, the session numbers the prompts in the order in which they begin.
     std::optional<int> ordinal;
 };
 
+/// The decoded text of a prompt with its totals.
 struct PromptOutcome {
-    std::vector<TokenId> tokens;  ///< generated, trimmed at EOS and max-new (EOS itself is kept)
+    std::vector<TokenId> tokens;  ///< generated tokens, cut at EOS (which is kept) and at max_new
     std::string text;
     int prompt_tokens = 0;
     std::int64_t rounds = 0, drafted = 0, accepted = 0, committed = 0;
     TimeNs prefill_ns = 0;
-    TimeNs decode_ns = 0;  ///< steps the prompt took part in, paused time taken out
+    TimeNs decode_ns = 0;  ///< time of the prompt's steps, without pauses
     Finish finish = Finish::none;
     double tau() const {
         return rounds > 0 ? static_cast<double>(committed) / static_cast<double>(rounds) : 0.0;
     }
 };
 
-/// Where a run's prompts come from and their outcomes go. Called on the engine's thread.
+/// Supplies the prompts of a run and receives their outcomes. Called on the engine thread.
 class PromptFeed {
   public:
     virtual ~PromptFeed() = default;
-    /// The next prompt that can begin; absent = none before one under way has ended, or none at all.
+    /// Returns the next prompt that can begin. If absent, the feed is finished or waits for an active prompt
+    /// to end.
     virtual std::optional<PromptInput> next() = 0;
-    /// Text that became complete. The sequences of a batch take turns.
+    /// Receives text that became complete. Calls for different sequences of a batch alternate.
     virtual void text(const PromptInput& /*prompt*/, std::string_view /*piece*/) {}
-    /// In the order in which they end. A cancelled prompt has what was decoded, finish = cancelled.
+    /// Receives the outcomes in the order in which prompts end. A cancelled prompt has what was decoded and
+    /// finish = cancelled.
     virtual void done(const PromptInput& prompt, PromptOutcome outcome) = 0;
 };
 
-/// What a session's steps add up to; counted = those not excluded from statistics.
+/// Totals over a session's steps. Counted steps are those not excluded from statistics.
 struct DecodeTotals {
     std::int64_t steps = 0, rounds = 0, committed = 0, counted_committed = 0;
-    TimeNs decode_ns = 0, counted_ns = 0;  ///< paused time taken out
-    /// Over counted steps, over all when none is counted.
+    TimeNs decode_ns = 0, counted_ns = 0;  ///< without pauses
+    /// Tokens per second over counted steps, or over all steps if none is counted.
     double tokens_per_second() const {
         const bool any = counted_ns > 0;
         const TimeNs ns = any ? counted_ns : decode_ns;
@@ -90,31 +93,34 @@ struct DecodeTotals {
     }
 };
 
-/// Where a session's records go. `sink` null = decode only.
+/// The destination of a session's records. `sink` null = decode only.
 struct Recording {
     RecordSink* sink = nullptr;
     RowIds* ids = nullptr;
     RowId run_id = 0;
-    TimeNs run_start = 0;                                    ///< CLOCK_MONOTONIC zero of the run's times
+    TimeNs run_start = 0;                                    ///< CLOCK_MONOTONIC time that is the run's zero
     std::string head_text;                                   ///< canonical head spec for head_eval rows
-    const std::vector<std::optional<int>>* ranks = nullptr;  ///< frequency rank per token id, may be null
+    const std::vector<std::optional<int>>* ranks = nullptr;  ///< frequency rank of each token id; may be null
 };
 
-/// The decode loop over one target, drafter and head. Not thread-safe; the gate is its remote control.
+/// The decode loop over one target, drafter and head. Not thread-safe; other threads control it through the
+/// gate.
 class DecodeSession {
   public:
-    /// `head` null only for drafters without one. `full_head` (may be null) serves calibration rounds.
+    /// `head` may be null only for drafters that use none. `full_head` is for calibration rounds; it may be
+    /// null.
     DecodeSession(Target& target, Drafter& drafter, Head* head, Head* full_head, kernels::Exec& exec,
                   DecodeOptions options, Recording recording, PhaseRecorder& phases, Gate& gate);
     ~DecodeSession();
 
-    /// Decodes prompts until the feed has none: up to `batch` at a time in lockstep, one step of all of them
-    /// after the other; a prompt that ends is replaced by the next one. Every text is the one that the prompt
-    /// has alone. A prompt longer than the context: bad_input. After an error nothing more is decoded; the
-    /// records of the prompts under way are closed with what they have.
+    /// Decodes prompts until the feed has none, up to `batch` of them in lockstep.
+    ///
+    /// A prompt that ends is replaced by the next one. Every text equals the text of the prompt decoded
+    /// alone. A prompt longer than the context is bad_input. After an error nothing more is decoded; the
+    /// records of active prompts are closed with their state at that time.
     Status run(PromptFeed& feed);
 
-    /// Decodes one prompt to its end: a run over a feed of one.
+    /// Decodes one prompt to its end.
     Result<PromptOutcome> decode(const PromptInput& prompt,
                                  const std::function<void(std::string_view piece)>& on_text = {});
 

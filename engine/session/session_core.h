@@ -11,7 +11,7 @@
 
 namespace draftscope {
 
-/// What every part of a session works with.
+/// The objects shared by all parts of a session.
 struct SessionCore {
     SessionCore(Target& target_in, Drafter& drafter_in, Head* head_in, Head* full_head_in,
                 kernels::Exec& exec_in, DecodeOptions options_in, Recording recording,
@@ -33,29 +33,29 @@ struct SessionCore {
         const int rows = target.config().vocab;
         return target.tokenizer() == nullptr ? rows : std::min(rows, target.tokenizer()->size());
     }
-    /// The head that drafts; null when the drafter needs none.
+    /// The head that drafts; null if the drafter uses none.
     Head* drafting_head() const { return drafter.uses_head() ? head : nullptr; }
     TextLimits limits() const {
         return {options.ignore_eos ? nullptr : target.tokenizer(), options.max_new, target.config().context};
     }
-    /// Of what the drafter takes in of a slot; 0 = nothing.
+    /// Width of the features that the drafter reads of a slot; 0 = none.
     int feature_width() const {
         const int d = target.config().hidden;
         return drafter.needs_hidden() ? d : static_cast<int>(drafter.aux_layers().size()) * d;
     }
-    /// Time that the gate held the engine since the last call; the stretches are recorded.
+    /// Returns the time that the gate stopped the engine since the last call and records the intervals.
     TimeNs take_paused_ns() {
         records.pauses(gate.take_pauses());
         return gate.take_paused_ns();
     }
-    /// Keeps rows first + rows[i] of the latest forward for the drafter.
+    /// Stores the features of rows first + rows[i] of the latest forward pass for the drafter.
     void take_features(Sequence& sequence, int first, std::span<const int> rows) {
         const int d = target.config().hidden;
         sequence.take_features(exec, forward, first, rows, drafter.needs_hidden() ? d : 0,
                                static_cast<int>(drafter.aux_layers().size()) * d);
     }
-    /// Logits of rows [first, first + count) of the latest forward over all its rows, padding left out. Rows
-    /// that stayed on a device are fetched: ask for those alone that are read in full.
+    /// Logits of rows [first, first + count) of the latest forward pass over all its rows, without padding
+    /// columns. Rows on a device are downloaded, so call it only for rows that are read in full.
     Rows<const float> logits(int first, int count) {
         const int columns = target.config().vocab;
         if (forward.there != nullptr) {
@@ -75,8 +75,8 @@ struct SessionCore {
     Gate& gate;
     SpanLog spans;
     RunRecords records;
-    int vocab;          ///< real ids
-    ActiveSets active;  ///< of a head without state
+    int vocab;          ///< number of real token ids
+    ActiveSets active;  ///< only for a head without state
     ForwardOutput forward;
 };
 

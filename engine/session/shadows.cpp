@@ -84,15 +84,14 @@ void ShadowHeads::begin_aligned(Sequence& sequence) {
     }
 }
 
-/// The sequence's own features are those of the slots verified last.
+/// The sequence itself keeps only the features of the slots verified last.
 void ShadowHeads::keep_features(Sequence& sequence) {
     SequenceShadows& shadows = *sequence.shadows;
     shadows.hidden.insert(shadows.hidden.end(), sequence.hidden.begin(), sequence.hidden.end());
     shadows.aux.insert(shadows.aux.end(), sequence.aux.begin(), sequence.aux.end());
 }
 
-/// The target's rows of the nodes that committed a token: whole, as other heads' sets are judged by them
-/// later.
+/// Keeps complete logits of the nodes that committed a token, because other heads' sets are read later.
 void ShadowHeads::keep_rows(const Round& round) {
     const Sequence& sequence = *round.sequence;
     const int root = static_cast<int>(sequence.tokens.size() - round.emitted.size()) - 1;
@@ -131,7 +130,7 @@ Status ShadowHeads::follow(std::span<const Round> rounds) {
         observe_aligned(round, ids);
         judge_aligned(*round.sequence, round.sequence->done());
     }
-    core_.phases.set_observer(nullptr);  // stepping is about the driving head
+    core_.phases.set_observer(nullptr);  // only the driving head can be stepped through
     Status status;
     for (std::size_t i = 0; i < heads_.size() && status.ok(); ++i) status = follow_head(i, rounds);
     core_.phases.set_observer(&core_.gate);
@@ -139,7 +138,7 @@ Status ShadowHeads::follow(std::span<const Round> rounds) {
     return status;
 }
 
-/// `best`: [path, best_k_].
+/// `best` is [path, best_k_].
 void ShadowHeads::observe_aligned(const Round& round, std::span<const TokenId> best) {
     const std::vector<int>& path = round.acceptance.path;
     for (std::size_t i = 0; i < aligned_.size(); ++i) {

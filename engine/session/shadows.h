@@ -11,38 +11,41 @@
 
 namespace draftscope {
 
-/// What a sequence keeps for the heads beside the driving one.
+/// The state that a sequence keeps for its shadow heads.
 struct SequenceShadows {
     struct Lane {
         FollowLane follow;
         std::unique_ptr<DrafterState> drafter;
-        int taken = 0;                 ///< slots the drafter has taken in
-        TimeNs head_ns = 0;            ///< T_head of the tree that waits
-        ActiveSets* active = nullptr;  ///< its own, or those of all sequences when the head has no state
+        int taken = 0;                 ///< slots that the drafter has processed
+        TimeNs head_ns = 0;            ///< T_head of the tree that is not yet decided
+        ActiveSets* active = nullptr;  ///< `own_active`, or the shared sets if the head has no state
         std::unique_ptr<ActiveSets> own_active;
     };
     std::vector<float> hidden, aux;                   ///< features of every verified slot
-    std::vector<TokenId> best;                        ///< [slots, k] of the target's best tokens
-    VerifiedRows verified;                            ///< what undecided trees may still ask for
-    std::vector<Lane> lanes;                          ///< one per self-paced head
-    std::vector<std::unique_ptr<HeadState>> aligned;  ///< one per aligned head; null for those without state
+    std::vector<TokenId> best;                        ///< [slots, k] the target's best tokens
+    VerifiedRows verified;                            ///< logits that undecided trees may still need
+    std::vector<Lane> lanes;                          ///< one for each self-paced head
+    std::vector<std::unique_ptr<HeadState>> aligned;  ///< one for each aligned head; may be null
+                                                      ///< state
 };
 
-/// Heads beside the driving one.
+/// Evaluates heads in addition to the driving one.
 ///
-/// Self-paced heads follow the text with rounds, trees and state of their own and are judged by the committed
-/// text: exact, as a run of the head itself would go. Their work lies between the steps and is in no step's
-/// time. Aligned heads draft in rounds of the driving head (BesideDrafts); here their state follows the text
-/// round by round and their trees, like those of calibration rounds, are judged.
+/// Self-paced heads follow the text with their own rounds, trees and state and are evaluated against the
+/// committed text. The result is exactly that of a run with that head. They run between steps, and their time
+/// is part of no step.
+///
+/// Aligned heads draft in rounds of the driving head (BesideDrafts). This class updates their state after
+/// each round and evaluates their trees and those of calibration rounds.
 class ShadowHeads {
   public:
     explicit ShadowHeads(SessionCore& core);
 
-    /// After the prompt's prefill, while its forward is at hand.
+    /// Call after the prompt's prefill, while its forward output is valid.
     Status begin(Sequence& sequence);
-    /// After a step, while its forward is at hand.
+    /// Call after a step, while its forward output is valid.
     Status follow(std::span<const Round> rounds);
-    /// The sequence ends: judges what waits.
+    /// Call when the sequence ends. Evaluates all pending trees.
     void end(Sequence& sequence);
 
   private:
@@ -60,18 +63,19 @@ class ShadowHeads {
     struct SelfPaced {
         const ShadowHead* head;
         Follower follower;
-        ActiveSets active;  ///< of a head without state
+        ActiveSets active;  ///< only for a head without state
     };
 
     SessionCore& core_;
     std::vector<SelfPaced> heads_;
     std::vector<const ShadowHead*> aligned_;
-    int best_k_ = 0;  ///< of the target's best tokens that any of the heads asks for
+    int best_k_ = 0;  ///< number of the target's best tokens that the heads need
 };
 
-/// The aligned ones of a run's shadow heads, in the order of SequenceShadows::aligned.
+/// The aligned heads among a run's shadow heads, in the order of SequenceShadows::aligned.
 std::vector<const ShadowHead*> aligned_heads(const DecodeOptions& options);
-/// Other heads are judged by exact match, so only beside a recorded run under that rule.
+/// Returns whether other heads can be evaluated. They are evaluated by exact match, so the run must be
+/// recorded and use that rule.
 bool can_judge_beside(const SessionCore& core);
 
 }  // namespace draftscope

@@ -45,7 +45,7 @@ std::vector<SpanRow> SpanLog::rows(RowId run_id, RowId step_id, RowId round_id) 
         row.nesting = event.depth;
         rows.push_back(row);
     }
-    // They came in the order in which they ended: each has a few to pass, its children.
+    // Events are ordered by their end, so insertion sort moves each span only past its children.
     const auto before = [](const SpanRow& a, const SpanRow& b) {
         return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.nesting < b.nesting;
     };

@@ -8,15 +8,15 @@
 
 namespace draftscope {
 
-/// The target's view after each of the latest committed tokens: what heads beside the driving one are judged
-/// by when the forward that verified a token has been overwritten.
+/// The target's logits after each of the latest committed tokens. They are kept to evaluate other heads after
+/// the forward output that verified a token was overwritten.
 class VerifiedRows {
   public:
-    /// The next row, of token `row` of the sequence; rows come without a gap. Keeps a copy of the logits.
+    /// Appends a copy of the logits after token `row` of the sequence. Rows must be contiguous.
     void add(int row, Rows<const float> logits, const TargetChoice& choice);
-    /// Rows before `row` are not asked for any more.
+    /// Releases the rows before `row`.
     void forget_before(int row);
-    /// Probability over the active set at draft level `level`, of what follows token `row`.
+    /// Probability, after token `row`, of the active set at draft level `level`.
     double mass(const kernels::Exec& exec, int row, ActiveSets& active, const Sampling& sampling,
                 int level) const;
 
@@ -26,8 +26,8 @@ class VerifiedRows {
         TargetChoice choice;
     };
     std::deque<Row> rows_;
-    std::vector<std::vector<float>> spare_;  ///< buffers of rows that were forgotten
-    int first_ = 0;                          ///< token of the first row kept
+    std::vector<std::vector<float>> spare_;  ///< buffers of released rows, for reuse
+    int first_ = 0;                          ///< token of the first row in `rows_`
 };
 
 }  // namespace draftscope
