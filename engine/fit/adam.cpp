@@ -8,7 +8,7 @@
 namespace draftscope::fit {
 namespace {
 
-/// Values one part of the pool takes; sums over parts follow these cuts, whatever the number of threads.
+/// Values per task. Sums are split at these sizes, so that they do not depend on the number of threads.
 constexpr std::size_t part_size = 1 << 16;
 
 std::size_t parts_of(std::size_t size) {
@@ -20,7 +20,7 @@ double squared_norm(kernels::Exec& exec, std::span<const float> values) {
     exec.parallel(static_cast<int>(sums.size()), [&](int part) {
         const auto p = static_cast<std::size_t>(part);
         const std::size_t end = std::min(values.size(), (p + 1) * part_size);
-        // Several sums side by side: one alone waits for each addition.
+        // Independent partial sums: a single one would wait for every addition.
         constexpr std::size_t lanes = 8;
         double side[lanes] = {};
         std::size_t i = p * part_size;
@@ -59,7 +59,7 @@ double Adam::step(kernels::Exec& exec, std::span<const Parameter> parameters) {
     const auto b1 = static_cast<float>(options_.beta1), b2 = static_cast<float>(options_.beta2);
     const double rate = rate_at(done_);
     ++done_;
-    // Bias corrections folded into the rate and the epsilon, as the paper's section 2 notes.
+    // The bias corrections are part of the rate and of epsilon, as section 2 of the paper notes.
     const double c1 = 1 - std::pow(options_.beta1, done_), c2 = 1 - std::pow(options_.beta2, done_);
     const auto step_size = static_cast<float>(rate * std::sqrt(c2) / c1);
     const auto epsilon = static_cast<float>(options_.epsilon * std::sqrt(c2));

@@ -8,30 +8,31 @@
 
 namespace draftscope::fit {
 
-/// A tensor being trained and its gradient, of one size.
+/// A trained tensor and its gradient, of the same size.
 struct Parameter {
     std::span<float> values;
     std::span<float> gradient;
 };
 
-/// What SlimSpec's appendix A gives for its drafters: betas, epsilon, clipping, no weight decay, cosine decay
-/// after a linear warm-up. Peak rate and number of steps are the caller's.
+/// Optimiser settings of SlimSpec's appendix A: betas, epsilon, clipping, no weight decay, cosine decay after
+/// a linear warm-up. The caller sets the peak rate and the number of steps.
 struct AdamOptions {
     double rate = 1e-3;
     double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
-    double clip = 0.5;  ///< of the gradient's norm over all parameters; 0 = none
-    int steps = 1;      ///< of the whole training, for the cosine
+    double clip = 0.5;  ///< limit of the gradient's norm over all parameters; 0 = none
+    int steps = 1;      ///< number of steps of the complete training, for the cosine
     int warmup = 0;
-    double final_share = 0.0;  ///< of the rate, at the end
+    double final_share = 0.0;  ///< final rate as a share of `rate`
 };
 
-/// Adam (Kingma and Ba 2015) over a fixed list of parameters. Same bits at every thread count.
+/// The Adam optimiser (Kingma and Ba 2015) over a fixed list of parameters. Results are bitwise equal at
+/// every thread count.
 class Adam {
   public:
     explicit Adam(AdamOptions options) : options_(options) {}
-    /// One update with the parameters' gradients; returns the norm of the gradient before clipping.
+    /// Updates the parameters with their gradients. Returns the norm of the gradient before clipping.
     double step(kernels::Exec& exec, std::span<const Parameter> parameters);
-    /// Rate of step `step` (from 0).
+    /// Learning rate of step `step`, counted from 0.
     double rate_at(int step) const;
     int steps_done() const { return done_; }
 

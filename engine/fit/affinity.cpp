@@ -36,7 +36,7 @@ Result<Affinity> token_affinity(kernels::Exec& exec, Rows<const float> weights,
         cosines.resize(count, unit.rows);
         kernels::gemm(exec, kernels::Operand::plain, unit.view().slice(first, count),
                       kernels::Operand::transposed, unit.view(), cosines.view());
-        // Above every cosine: a twin of a token must not take the token's own place.
+        // A value above every cosine, so that a token with equal weights cannot take the token's own place.
         for (int r = 0; r < count; ++r) cosines.row(r)[static_cast<std::size_t>(first + r)] = 2.0f;
         best_values.resize(count, options.width);
         best.resize(best_values.size());

@@ -14,17 +14,20 @@ namespace draftscope::fit {
 struct Affinity {
     int width = 0;                         ///< neighbours per row
     std::vector<std::int32_t> neighbours;  ///< [rows, width]
-    std::vector<float> weights;            ///< [rows, width], each row adds up to 1
+    std::vector<float> weights;            ///< [rows, width], each row sums to 1
 };
 
-/// The paper's construction of M could not be confirmed, so all of this is our default: each token keeps
-/// `keep` of its probability and shares the rest among its width - 1 nearest tokens by cosine of LM-head
-/// rows, in proportion to softmax(cosine / temperature). A token is its own first neighbour.
+/// Construction of M. The paper's could not be confirmed, so all of this is our default.
+///
+/// Each token keeps `keep` of its probability and shares the rest among its width - 1 nearest tokens by
+/// cosine of LM-head rows, in proportion to softmax(cosine / temperature). A token is its own first
+/// neighbour.
 struct AffinityOptions {
     int width = 8;
     double keep = 0.9;
     double temperature = 0.1;
 };
+/// Computes the affinities between the rows of an LM head.
 Result<Affinity> token_affinity(kernels::Exec& exec, Rows<const float> weights,
                                 const AffinityOptions& options, const Hooks& hooks);
 

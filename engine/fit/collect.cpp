@@ -9,15 +9,15 @@
 namespace draftscope::fit {
 namespace {
 
-/// A text being drafted over. As a head state it tells the collecting head whose rows it sees.
+/// A text that is drafted over. As the head state, it tells the collecting head which text a row belongs to.
 struct Lane final : HeadState {
     FitText text;
     std::unique_ptr<DrafterState> drafter;
-    int slots = 0;   ///< verified slots taken in
-    int anchor = 0;  ///< the round's root
+    int slots = 0;   ///< verified slots that the drafter has processed
+    int anchor = 0;  ///< root of the round
     bool held_out = false;
 
-    /// The token at draft level `level` of the round, and whether the text goes on so far.
+    /// The text's token at draft level `level` of the round; absent after the end of the text.
     std::optional<TokenId> next(int level) const {
         const auto at = static_cast<std::size_t>(anchor + 1 + level);
         if (at >= text.tokens.size()) return std::nullopt;
@@ -25,8 +25,8 @@ struct Lane final : HeadState {
     }
 };
 
-/// Stands where a head would and writes down what it is shown. On the text it proposes the token that came;
-/// otherwise it is the full head.
+/// Replaces the head and stores its inputs. On text rows it proposes the next token of the text; otherwise it
+/// works like the full head.
 class CollectingHead final : public Head {
   public:
     CollectingHead(const HeadWeights& weights, const CollectOptions& options, Samples& out)
@@ -122,7 +122,7 @@ class CollectingHead final : public Head {
     const CollectOptions& options_;
     Samples& out_;
     bool follow_text_ = true;
-    Dense logits_, embeddings_, parents_;  ///< the last two of the level begun last
+    Dense logits_, embeddings_, parents_;  ///< the last two belong to the current level
     std::vector<std::int32_t> ids_;
     std::vector<float> values_;
 };
@@ -164,7 +164,7 @@ class Collector {
     int next_text_ = 0;
     int stride_ = 1;
     std::int64_t planned_ = 0;
-    std::int64_t rounds_ = 0;  ///< of all lanes together
+    std::int64_t rounds_ = 0;  ///< total over all lanes
 };
 
 Status Collector::plan() {
@@ -173,7 +173,7 @@ Status Collector::plan() {
     for (const int t : usable) places += texts_.generated(t) - 1;
     if (usable.size() < 2) {
         return bad_input(
-            "the trace has {} texts with at least two generated tokens; fitting needs two or more, one of "
+            "the recording has {} texts with at least two generated tokens; fitting needs two or more, one of "
             "them for the report",
             usable.size());
     }
@@ -184,7 +184,7 @@ Status Collector::plan() {
     return {};
 }
 
-/// Puts the next text in a lane; false = none is left.
+/// Loads the next text into a lane; false = none is left.
 Result<bool> Collector::fill(Lane& lane) {
     const std::vector<int>& usable = split_.usable();
     while (next_text_ < static_cast<int>(usable.size())) {
@@ -195,15 +195,15 @@ Result<bool> Collector::fill(Lane& lane) {
         const auto tokens = static_cast<int>(lane.text.tokens.size());
         lane.drafter = drafter_.make_state(tokens + options_.tree.drafting_nodes() + levels() + 1);
         lane.slots = 0;
-        // The first generated token comes from prefill, so rounds begin behind it; texts start at different
-        // places, or a stride would meet the same place of every answer.
+        // Rounds begin after the first generated token, which comes from prefill. The start varies between
+        // texts, because otherwise a stride would use the same positions of every answer.
         lane.anchor = lane.text.prompt_tokens + ordinal % stride_ - stride_;
         if (advance(lane)) return true;
     }
     return false;
 }
 
-/// To the next anchor that has a token behind it and room for the round.
+/// Moves to the next anchor. Returns false if no token follows it or a round has no room there.
 bool Collector::advance(Lane& lane) const {
     lane.anchor += stride_;
     const auto tokens = static_cast<int>(lane.text.tokens.size());
@@ -259,7 +259,7 @@ Result<Samples> Collector::run() {
         hooks_.report(planned_ > 0 ? std::min(1.0, static_cast<double>(samples_.anchors) /
                                                        static_cast<double>(planned_))
                                    : -1.0,
-                      "running the drafter over the trace");
+                      "running the drafter over the recording");
         DS_TRY(round(active));
         std::vector<Lane*> still;
         for (Lane* lane : active) {
@@ -272,7 +272,7 @@ Result<Samples> Collector::run() {
         active = std::move(still);
     }
     if (samples_.text.rows() + samples_.drafted.rows() == 0)
-        return bad_input("the trace gave no draft steps: its texts end before a round fits");
+        return bad_input("the recording has no draft steps: its texts end before a round fits; record longer texts");
     return std::move(samples_);
 }
 

@@ -8,14 +8,14 @@
 
 namespace draftscope::fit {
 
-/// A dense row-major f32 matrix that owns its numbers.
+/// A dense row-major f32 matrix that owns its memory.
 struct Dense {
     Dense() = default;
     Dense(int rows_in, int cols_in)
         : rows(rows_in),
           cols(cols_in),
           data(static_cast<std::size_t>(rows_in) * static_cast<std::size_t>(cols_in)) {}
-    /// Keeps the memory when the size does not grow; the values are unspecified.
+    /// Changes the size; the values are unspecified. Reallocates only to grow.
     void resize(int rows_in, int cols_in) {
         rows = rows_in;
         cols = cols_in;

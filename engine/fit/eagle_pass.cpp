@@ -11,14 +11,14 @@ namespace {
 
 using kernels::Operand;
 
-/// y = x W^T (+= with accumulate).
+/// y = x W^T, or y += x W^T with accumulate.
 void linear(kernels::Exec& exec, Rows<const float> x, const Dense& weights, Dense& y,
             bool accumulate = false) {
     if (!accumulate) y.resize(x.rows, weights.rows);
     kernels::gemm(exec, Operand::plain, x, Operand::transposed, weights.view(), y.view(), accumulate);
 }
 
-/// Gradients of y = x W^T: d_weights += d_y^T x, and d_x = (or +=) d_y W when it has rows.
+/// Gradients of y = x W^T: d_weights += d_y^T x and, if d_x has rows, d_x = (or +=) d_y W.
 void linear_back(kernels::Exec& exec, Rows<const float> x, const Dense& weights, Rows<const float> d_y,
                  Dense& d_weights, Dense* d_x, bool accumulate) {
     kernels::gemm(exec, Operand::transposed, d_y, Operand::plain, x, d_weights.view(), true);
@@ -27,7 +27,7 @@ void linear_back(kernels::Exec& exec, Rows<const float> x, const Dense& weights,
     kernels::gemm(exec, Operand::plain, d_y, Operand::plain, weights.view(), d_x->view(), accumulate);
 }
 
-/// Gradients of y = norm(x) * weight: into d_weight (summed) and d_x (replaced; may be d_y).
+/// Gradients of y = norm(x) * weight: adds to d_weight and replaces d_x, which may be d_y.
 void norm_back(Rows<const float> x, const Dense& weight, float eps, Rows<const float> d_y, Dense& d_weight,
                Rows<float> d_x) {
     const auto n = static_cast<std::size_t>(x.cols);
@@ -105,7 +105,7 @@ void EaglePass::rotate(kernels::Exec& exec, Dense& rows, int heads, int step, bo
     kernels::rope(exec, rows.view(), heads, back ? back_rope_ : rope_, positions);
 }
 
-/// h0 and what q, k and v read.
+/// Computes h0 and the input of q, k and v.
 void EaglePass::enter(kernels::Exec& exec, int step, Rows<const float> embeddings) {
     const int d = shape_.hidden;
     Step& s = steps_[static_cast<std::size_t>(step)];
@@ -227,7 +227,7 @@ void EaglePass::forward(kernels::Exec& exec, Rows<const float> features, Rows<co
     }
 }
 
-/// From the gradient of a step's output to that of its attention output and of h0.
+/// Computes the gradients of a step's attention output and of h0 from that of its output.
 void EaglePass::back_leave(kernels::Exec& exec, int step, Dense& d_out, Dense& d_after) {
     Step& s = steps_[static_cast<std::size_t>(step)];
     d_after = d_out;
@@ -247,7 +247,7 @@ void EaglePass::back_leave(kernels::Exec& exec, int step, Dense& d_out, Dense& d
     add_to(d_normed, d_after);
 }
 
-/// Adds to the gradients of this step's queries and of every key and value it saw.
+/// Adds to the gradients of this step's queries and of every key and value that it attended to.
 void EaglePass::back_attend(kernels::Exec& exec, int step, const Dense& d_mixed) {
     Step& s = steps_[static_cast<std::size_t>(step)];
     const int hd = shape_.head_dim, group = shape_.heads / shape_.kv_heads;
@@ -300,7 +300,7 @@ void EaglePass::back_attend(kernels::Exec& exec, int step, const Dense& d_mixed)
     }
 }
 
-/// Gradient of what q, k and v read.
+/// Computes the gradient of the input of q, k and v.
 void EaglePass::back_project(kernels::Exec& exec, int step, Dense& d_input) {
     Step& s = steps_[static_cast<std::size_t>(step)];
     const auto i = static_cast<std::size_t>(step);
@@ -325,7 +325,7 @@ void EaglePass::backward(kernels::Exec& exec, std::span<const Dense> d_head) {
         zero_like(steps_[i].k, d_k_[i]);
         zero_like(steps_[i].v, d_v_[i]);
     }
-    Dense d_recycled(slots_, d);  // of the output that the next step took in
+    Dense d_recycled(slots_, d);  // gradient of the output that is the next step's input
     for (int step = static_cast<int>(count) - 1; step >= 0; --step) {
         Step& s = steps_[static_cast<std::size_t>(step)];
         Dense d_out = d_head[static_cast<std::size_t>(step)];

@@ -7,13 +7,13 @@
 #include "engine/fit/dense.h"
 #include "kernels/rope.h"
 
-/// Forward and backward of an EAGLE drafter over a whole text, unrolled as it drafts: the training-time test
-/// of EAGLE-3 (arXiv 2503.01840), used for both generations.
+/// Forward and backward pass of an EAGLE drafter over a complete text, unrolled as it drafts. This is the
+/// training-time test of EAGLE-3 (arXiv 2503.01840), used for both generations.
 namespace draftscope::fit {
 
 struct EagleShape {
     int hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0;
-    int features = 0;  ///< columns of a target feature: d (EAGLE-2) or aux layers * d (EAGLE-3)
+    int features = 0;  ///< width of a target feature: d (EAGLE-2) or aux layers * d (EAGLE-3)
     bool eagle3 = false;
     bool norm_before_residual = false;  ///< an EAGLE-3 variant
     float norm_eps = 1e-5f;
@@ -26,33 +26,37 @@ struct EagleWeights {
     Dense q, k, v, o, gate, up, down;
     Dense post_norm;
     Dense input_norm, hidden_norm, final_norm;  ///< EAGLE-3 only
-    /// Name and tensor of all that are there, in a fixed order.
+    /// Name and tensor of all weights that are not empty, in a fixed order.
     std::vector<std::pair<std::string, Dense*>> all();
 };
 
-/// One text's pass. Slot i holds the target's feature of token i and the embedding of token i + 1 + step; its
-/// output at step s predicts token i + 2 + s. Step s > 0 takes the hidden of step s - 1, sits at position
-/// i + s and sees the step-0 keys of slots 0..i and its own slot's keys of steps 1..s.
+/// The pass over one text.
+///
+/// Slot i holds the target's feature of token i and the embedding of token i + 1 + step. Its output at step s
+/// predicts token i + 2 + s. Step s > 0 reads the hidden state of step s - 1 and has position i + s. It
+/// attends to the step-0 keys of slots 0..i and to its own slot's keys of steps 1..s.
 class EaglePass {
   public:
-    /// `rope` holds at least slots + steps positions.
+    /// `rope` has at least slots + steps positions.
     EaglePass(const EagleShape& shape, EagleWeights& weights, const kernels::RopeTable& rope);
 
-    /// embeddings [slots + steps, d]: row j is the embedding of token j + 1. features [slots, features].
+    /// `embeddings` is [slots + steps, d]; row j is the embedding of token j + 1. `features` is [slots,
+    /// features].
     void forward(kernels::Exec& exec, Rows<const float> features, Rows<const float> embeddings, int steps);
-    /// What the LM head reads at a step, [slots, d].
+    /// The input of the LM head at a step, [slots, d].
     Rows<const float> head_rows(int step) const { return steps_[static_cast<std::size_t>(step)].head.view(); }
-    /// d_head[s] [slots, d] = gradient of the loss for head_rows(s). Fills the gradients of all weights.
+    /// `d_head[s]`, [slots, d], is the gradient of the loss with respect to head_rows(s). Computes the
+    /// gradients of all weights.
     void backward(kernels::Exec& exec, std::span<const Dense> d_head);
     std::vector<Parameter> parameters();
 
   private:
     struct Step {
         Dense joined;             ///< EAGLE-2: [e ; h], EAGLE-3: [norm e ; norm h]
-        Dense embedding, hidden;  ///< EAGLE-3: before their norms
+        Dense embedding, hidden;  ///< EAGLE-3: inputs of their norms
         Dense residual;           ///< h0
         Dense q, k, v;            ///< rotated
-        Dense weights;            ///< [heads * slots, slots + step]: attention, step-0 keys first
+        Dense weights;            ///< attention weights [heads * slots, slots + step], step-0 keys first
         Dense mixed;              ///< attention output
         Dense after_attention, normed, gate, up, product, out, head;
     };

@@ -10,9 +10,9 @@
 namespace draftscope::fit {
 namespace {
 
-constexpr std::size_t chunk = 128;  ///< rows scored at a time
+constexpr std::size_t chunk = 128;  ///< rows scored at once
 
-/// One chunk of held-out rows with the logits of teacher and head.
+/// Scores one chunk of held-out rows with teacher and head.
 class Scorer {
   public:
     Scorer(kernels::Exec& exec, const Teacher& teacher, Student& student)
@@ -29,7 +29,9 @@ class Scorer {
         logits_.resize(count, teacher_.support);
         student_.forward(exec_, hidden_.view(), levels_, logits_.view());
     }
-    /// KL(teacher || head), or of the full head when `of_full`; `hidden` is the teacher's.
+    /// Returns the sum of KL(teacher
+    ///
+    /// head), or of the full head if `of_full`. `hidden` is the teacher's.
     double kl_sum(const kernels::Matrix& teacher_rows, const Dense& hidden, bool of_full) {
         const int count = hidden.rows;
         const Rows<const float> teacher = score(teacher_rows, hidden, teacher_logits_);
@@ -146,7 +148,7 @@ void add_drafted_rows(Scorer& scorer, const SampleRows& rows, const Teacher& tea
     report["drafted_rows"] = n;
 }
 
-/// Does a row's choice of groups hold a token?
+/// Chooses groups for rows and tells whether they contain a token.
 class Choices {
   public:
     Choices(kernels::Exec& exec, Router& router, RouterInput input, std::span<const std::int32_t> group_of,

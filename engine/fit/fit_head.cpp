@@ -40,15 +40,15 @@ FittedTensor half(std::string name, std::vector<std::int64_t> shape, std::span<c
     return {std::move(name), "F16", std::move(shape), bytes_of<std::uint16_t>(stored)};
 }
 
-/// The values as the artefact will hold them, so that the report is about what is shipped.
+/// Rounds to the precision of the artefact, so that the report describes the stored head.
 void round_to_half(std::span<float> values) {
     for (float& value : values) value = f16_to_f32(f32_to_f16(value));
 }
 
-/// A matrix as an artefact holds it: 64 columns share a scale.
+/// A matrix as an artefact stores it. 64 columns share a scale.
 struct Int8Matrix {
     std::vector<std::int8_t> values;
-    std::vector<float> scales;  ///< [rows, groups], as f16 holds them
+    std::vector<float> scales;  ///< [rows, groups], rounded to f16
     int groups = 0;
 };
 
@@ -75,7 +75,7 @@ Int8Matrix to_int8(const Dense& dense) {
     return out;
 }
 
-/// What the file will hold of a large matrix: the report is about what is shipped.
+/// Rounds a large matrix to the precision of the file.
 void round_to_stored(Dense& dense, bool int8) {
     if (!int8) return round_to_half(dense.values());
     const Int8Matrix stored = to_int8(dense);
@@ -89,21 +89,22 @@ void round_to_stored(Dense& dense, bool int8) {
                               static_cast<std::size_t>(c / 64)];
 }
 
-/// The rows of a packed head as floats, as matmul sees them.
+/// The rows of a packed matrix as floats, as matmul reads them.
 Dense unpacked(const kernels::Matrix& matrix, int rows) {
     Dense out(rows, matrix.k());
     for (int r = 0; r < rows; ++r) matrix.unpack_row(r, out.row(r));
     return out;
 }
 
-/// Rows of the drafter's LM head that a fitted head works on, and the target's rows of the same tokens.
+/// The rows of the drafter's LM head that a fitted head approximates, and the target's rows of the same
+/// tokens.
 struct Approximated {
     Teacher teacher;
-    std::vector<TokenId> ids;  ///< token of each row, rising; empty = row i is token i
+    std::vector<TokenId> ids;  ///< token of each row, ascending; empty = row i is token i
     kernels::Matrix target_part, drafter_part;
 };
 
-/// The whole head: every real token, or those of a drafter's own trimmed head.
+/// The complete head: every real token, or those of a drafter's own trimmed head.
 Approximated whole_head(const FitInputs& in) {
     Approximated result;
     const HeadWeights& weights = in.weights;
@@ -129,7 +130,7 @@ Approximated trimmed_head(const FitInputs& in, std::vector<TokenId> ids) {
     return result;
 }
 
-/// Points the teacher at parts that the struct owns; called once it has its final place.
+/// Points the teacher at members of the struct, so call it at the struct's final address.
 void settle(Approximated& a) {
     if (!a.target_part.empty()) a.teacher.target_rows = &a.target_part;
     if (!a.drafter_part.empty()) a.teacher.drafter_rows = &a.drafter_part;
@@ -137,7 +138,7 @@ void settle(Approximated& a) {
 
 Result<Samples> collect(const FitInputs& in, const CollectOptions& options, const Hooks& hooks) {
     if (in.drafter == nullptr || in.texts == nullptr)
-        return bad_input("this head is fitted on a drafter's hiddens: give --drafter and --trace");
+        return bad_input("this head is fitted on a drafter's hidden states; give --drafter and --trace");
     return collect_samples(in.exec, *in.drafter, in.weights, in.context, *in.texts, options, hooks);
 }
 
@@ -149,7 +150,7 @@ void note_samples(const Samples& samples, Report& notes) {
     notes["drafted_rows"] = samples.drafted.rows();
 }
 
-/// Second moment of what the head is shown while drafting, held-out rows left out.
+/// Second moment of the head's inputs while drafting, without held-out rows.
 std::vector<double> second_moment(kernels::Exec& exec, const Samples& samples) {
     SecondMoment moment(samples.text.hidden.width());
     Dense part;
@@ -167,7 +168,7 @@ std::vector<double> second_moment(kernels::Exec& exec, const Samples& samples) {
     return moment.mean();
 }
 
-/// "72/36", or "72" where all levels have that.
+/// Returns "72/36", or "72" if all levels have that value.
 std::string joined(const std::vector<int>& values) {
     if (std::equal(values.begin() + 1, values.end(), values.begin())) return std::to_string(values.front());
     return fmt::format("{}", fmt::join(values, "/"));
@@ -177,11 +178,11 @@ std::vector<std::int32_t> to_i32(std::span<const TokenId> ids) {
     return {ids.begin(), ids.end()};
 }
 
-/// A head being fitted; its student trains the weights in place, so it stays where it was made.
+/// A head being fitted. Its student trains the weights in place, so the object must not move.
 struct Growing {
     Approximated head;
-    LowRank factors;  ///< of slimspec and specvocab, or ...
-    Dense rows;       ///< ... of a trimmed head
+    LowRank factors;  ///< for slimspec and specvocab
+    Dense rows;       ///< for a trimmed head
     std::vector<int> ranks;
     std::unique_ptr<Student> student;
 
@@ -196,8 +197,8 @@ void note_stage(const char* stage, const Report& report, Report& notes) {
             notes[fmt::format("{}_{}", name, stage)] = found->second;
 }
 
-/// How often each row's token came or was among the full head's best, on rows that are not held out; none is
-/// quite unimportant (our default).
+/// Counts how often each row's token is the text's or one of the full head's best, without held-out rows.
+/// Every token gets a minimum importance (our default).
 std::vector<double> token_importance(const Samples& samples, const std::vector<TokenId>& ids, int support) {
     std::vector<double> counts(static_cast<std::size_t>(support));
     const auto count = [&](TokenId token, double share) {
@@ -222,8 +223,10 @@ std::vector<double> token_importance(const Samples& samples, const std::vector<T
     return counts;
 }
 
-/// The closed form of a low-rank head, and what the plain SVD would have been. Of the two closed forms, for
-/// all tokens alike and by importance, the one that does better on held-out text is the start (our default).
+/// Computes the closed form of a low-rank head and reports that of the plain SVD.
+///
+/// There are two closed forms: with equal and with counted token importance. The one that is better on
+/// held-out text is the start (our default).
 Result<std::unique_ptr<Growing>> start_low_rank(const FitInputs& in, const FitOptions& options,
                                                 const Samples& samples, Report& notes) {
     auto growing = std::make_unique<Growing>();
@@ -253,10 +256,11 @@ Result<std::unique_ptr<Growing>> start_low_rank(const FitInputs& in, const FitOp
     return growing;
 }
 
-/// The first tokens of the ranking that the drafter's head holds, and those always active; rising.
+/// The tokens that are always active and the first ones of the ranking that the drafter's head contains,
+/// ascending.
 Result<std::vector<TokenId>> kept_tokens(const FitInputs& in, int size) {
     if (static_cast<int>(in.ranking.size()) < size)
-        return bad_input("v={} but the ranking has {} tokens", size, in.ranking.size());
+        return bad_input("v={}, but the ranking has only {} tokens", size, in.ranking.size());
     std::vector<bool> kept(static_cast<std::size_t>(in.weights.vocab));
     int count = 0;
     const auto keep = [&](TokenId id) {
@@ -267,14 +271,14 @@ Result<std::vector<TokenId>> kept_tokens(const FitInputs& in, int size) {
     for (const TokenId id : in.weights.always_active) keep(id);
     for (const TokenId id : in.ranking) keep(id);
     if (count < size)
-        return bad_input("v={} but the drafter's head holds {} tokens of the ranking", size, count);
+        return bad_input("v={}, but the drafter's head has only {} tokens of the ranking", size, count);
     std::vector<TokenId> ids;
     for (std::size_t id = 0; id < kept.size(); ++id)
         if (kept[id]) ids.push_back(static_cast<TokenId>(id));
     return ids;
 }
 
-/// The kept rows of the LM head.
+/// Starts from the kept rows of the LM head.
 Result<std::unique_ptr<Growing>> start_trimmed(const FitInputs& in, const FitOptions& options,
                                                const Samples& samples, Report& notes) {
     const int size = options.v > 0 ? options.v : std::max(1, in.weights.vocab / 4 / 64 * 64);
@@ -292,7 +296,7 @@ bool is_low_rank(const std::string& head) {
     return head == "slimspec" || head == "specvocab";
 }
 
-/// Sizes are checked before the drafter runs for minutes.
+/// Checks sizes before the drafter runs for minutes.
 Status check_sizes(const FitInputs& in, const FitOptions& options) {
     if (is_low_rank(options.head)) {
         for (const int rank : options.ranks)
@@ -321,7 +325,7 @@ void note_training(const KlReport& trained, Report& notes) {
     notes["best_epoch"] = trained.best_epoch;
 }
 
-/// Rounds the weights to what the file holds, judges them, and makes the tensors.
+/// Rounds the weights to the precision of the file, evaluates them, and creates the tensors.
 void finish_head(const FitInputs& in, const FitOptions& options, const Samples& samples, Growing& growing,
                  FittedHead& result) {
     for (Dense& down : growing.factors.down) round_to_half(down.values());
@@ -349,10 +353,12 @@ void finish_head(const FitInputs& in, const FitOptions& options, const Samples& 
     result.parameters["rank"] = joined(growing.ranks);
 }
 
-/// SlimSpec, SpecVocab, VocabTrim-T: closed form or the LM head's own rows, then forward KL, p renormalised
-/// on a trimmed support. Post-hoc, with drafter and exact head fixed, SpecVocab's joint loss L(p, q) + lambda
-/// L(p, q_aux) leaves L(p, q_aux) to be minimised: lambda scales a gradient that Adam normalises, so
-/// SlimSpec's and SpecVocab's factors come out of the same fit.
+/// Fits SlimSpec, SpecVocab, VocabTrim-T and BCL by forward KL.
+///
+/// The start is the closed form or the LM head's own rows; p is renormalised on a trimmed support.
+/// SpecVocab's joint loss is L(p, q) + lambda L(p, q_aux). Post-hoc, drafter and exact head are fixed, so
+/// only L(p, q_aux) remains. Lambda then only scales a gradient that Adam normalises, so SlimSpec's and
+/// SpecVocab's factors come from the same fit.
 Result<FittedHead> fit_by_divergence(const FitInputs& in, const FitOptions& options, const Hooks& hooks) {
     DS_TRY(check_sizes(in, options));
     DS_ASSIGN(const Samples samples, collect(in, options.collect, hooks));
@@ -377,7 +383,8 @@ void store_router(const Router& router, FittedHead& result) {
     result.parameters["activation"] = "silu";
 }
 
-/// LM-head rows by token id; tokens that a drafter's own trimmed head lacks are zeros and belong anywhere.
+/// LM-head rows by token id. Tokens that a drafter's own trimmed head lacks have zeros and can be in any
+/// group.
 Dense rows_by_token(const FitInputs& in) {
     if (in.weights.row_ids.empty()) return unpacked(*in.weights.lm_head, in.weights.vocab);
     Dense rows(in.weights.vocab, in.weights.hidden);
@@ -386,7 +393,7 @@ Dense rows_by_token(const FitInputs& in) {
     return rows;
 }
 
-/// DynaSpec (clusters as they fall) and CORAL (groups of equal size), each with its router.
+/// Fits DynaSpec (clusters of any size) and CORAL (groups of equal size), each with its router.
 Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, const Hooks& hooks) {
     const bool dynaspec = options.head == "dynaspec";
     CollectOptions collect_options = options.collect;
@@ -403,7 +410,7 @@ Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, co
     std::vector<std::int32_t> group_of = clusters.of;
     if (!dynaspec) {
         if (static_cast<int>(in.ranking.size()) != in.weights.vocab)
-            return bad_input("coral: the ranking has {} tokens, the target {}", in.ranking.size(),
+            return bad_input("coral: the ranking has {} tokens, but the target has {}", in.ranking.size(),
                              in.weights.vocab);
         group_of = balanced_groups(in.exec, rows.view(), clusters, to_i32(in.ranking));
     }
@@ -490,7 +497,7 @@ Result<FittedHead> fit_head(const FitInputs& inputs, const FitOptions& options, 
 Result<FittedHead> fit_joint(const FitInputs& inputs, const FitOptions& options, const JointFit& joint,
                              const Hooks& hooks) {
     if (!is_low_rank(options.head) && options.head != "vocabtrim-t" && options.head != "bcl")
-        return bad_input("head {}: --joint trains slimspec, specvocab, vocabtrim-t and bcl", options.head);
+        return bad_input("head {}: --joint trains only slimspec, specvocab, vocabtrim-t and bcl", options.head);
     DS_TRY(check_sizes(inputs, options));
     FittedHead result;
     std::unique_ptr<Growing> growing;
@@ -502,7 +509,7 @@ Result<FittedHead> fit_joint(const FitInputs& inputs, const FitOptions& options,
               train_joint(inputs.exec, joint.drafter, joint.target, growing->head.teacher, *growing->student,
                           *inputs.texts, joint.options, hooks));
     note_training(trained, result.notes);
-    // Judged as it will run: the trained drafter from its file, drafting over the trace.
+    // Evaluates the head as it will run: with the trained drafter, loaded from its file.
     DS_ASSIGN(const std::unique_ptr<Drafter> drafter, joint.reload(checkpoint_tensors(joint.drafter)));
     FitInputs after = inputs;
     after.drafter = drafter.get();

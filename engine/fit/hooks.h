@@ -7,7 +7,7 @@
 
 namespace draftscope::fit {
 
-/// How a fit talks to whoever waits for it. Both may be empty.
+/// Callbacks for progress and cancellation. Both may be empty.
 struct Hooks {
     std::function<void(double fraction, const std::string& what)> progress;  ///< fraction < 0 = unknown
     std::function<bool()> cancelled;
@@ -15,7 +15,7 @@ struct Hooks {
     void report(double fraction, const std::string& what) const {
         if (progress) progress(fraction, what);
     }
-    /// Asked between steps; nothing is written after it fails.
+    /// Called between steps. Returns an error if cancelled; nothing is written after that.
     Status check() const {
         if (cancelled && cancelled())
             return Error{ErrorKind::cancelled, "fit cancelled; nothing was written"};

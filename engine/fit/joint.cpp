@@ -20,7 +20,7 @@ struct NamedShape {
     int rows, cols;
 };
 
-/// Where each weight lies in a checkpoint, and its shape.
+/// The name of each weight in a checkpoint, and its shape.
 std::vector<NamedShape> layout(JointDrafter& drafter) {
     const EagleShape& s = drafter.shape;
     EagleWeights& w = drafter.weights;
@@ -48,7 +48,7 @@ std::vector<NamedShape> layout(JointDrafter& drafter) {
     return list;
 }
 
-/// z = W h with W fixed: only hiddens get a gradient.
+/// z = W h with fixed W. Only the hidden states get a gradient.
 class FixedHead {
   public:
     explicit FixedHead(const kernels::Matrix& rows, int support) : weights_(support, rows.k()) {
@@ -65,7 +65,7 @@ class FixedHead {
     Dense weights_;
 };
 
-/// A place in a text where a draft step predicts a generated token.
+/// A position in a text at which a draft step predicts a generated token.
 struct Place {
     int step, slot;
 };
@@ -89,7 +89,7 @@ class JointTrainer {
     Result<KlReport> run();
 
   private:
-    /// Loss of a text, and with `learn` the gradients of everything.
+    /// Returns the loss of a text. If `learn`, also computes all gradients.
     Result<double> text_loss(int index, bool learn);
     bool run_drafter(const FitText& text);
     void gather_places(const FitText& text);
@@ -121,12 +121,12 @@ class JointTrainer {
     int slots_ = 0;
 };
 
-/// False when the text is too short for one draft step to be judged.
+/// Returns false if the text is too short to evaluate a draft step.
 bool JointTrainer::run_drafter(const FitText& text) {
     const auto tokens = static_cast<int>(text.tokens.size());
     slots_ = std::min(tokens - 2, options_.most_slots);
     if (slots_ < 1 || text.prompt_tokens > slots_ + 1) return false;
-    // Steps beyond the text's end are fed its last token; nothing is asked of them.
+    // Steps after the text's end read its last token; their outputs are not used.
     std::vector<TokenId> fed(static_cast<std::size_t>(slots_ + options_.steps));
     for (std::size_t j = 0; j < fed.size(); ++j)
         fed[j] = text.tokens[std::min(j + 1, text.tokens.size() - 1)];
@@ -169,7 +169,7 @@ void JointTrainer::score_teacher(const FitText& text) {
         const Place& place = places_[static_cast<std::size_t>(r)];
         const auto from = pass_.head_rows(place.step).row(place.slot);
         std::copy(from.begin(), from.end(), hidden_.row(r).begin());
-        // The token after slot + 1 + step is what both are asked for.
+        // Both predict the token after slot + 1 + step.
         const auto wanted = text.hidden.row(place.slot + 1 + place.step);
         std::copy(wanted.begin(), wanted.end(), teacher_hidden_.row(r).begin());
     }
@@ -177,7 +177,7 @@ void JointTrainer::score_teacher(const FitText& text) {
     kernels::matmul(exec_, *teacher_.target_rows, teacher_hidden_.view(), teacher_logits_.view());
 }
 
-/// Weighted divergence of the logits, which are replaced by its gradient times `scale`.
+/// Returns the weighted divergence of the logits and replaces them by its gradient times `scale`.
 double JointTrainer::divergence(Rows<float> logits, double scale) {
     const Rows<const float> teacher(teacher_logits_.data.data(), logits.rows, teacher_.support,
                                     teacher_logits_.cols);
@@ -233,7 +233,7 @@ Result<double> JointTrainer::held_out_loss() {
         sum += loss;
         ++counted;
     }
-    if (counted == 0) return bad_input("fit: no held-out text is long enough to judge a draft step");
+    if (counted == 0) return bad_input("fit: no held-out text is long enough to evaluate a draft step; record longer texts");
     return sum / counted;
 }
 
@@ -290,14 +290,14 @@ Result<KlReport> JointTrainer::run() {
 Result<JointDrafter> load_joint_drafter(const std::string& id, const std::string& folder,
                                         const Target& target) {
     if (id != "eagle2" && id != "eagle3")
-        return bad_input("--joint: trains eagle2 and eagle3 drafters, not {}", id);
+        return bad_input("--joint: trains only eagle2 and eagle3 drafters, not {}", id);
     JointDrafter drafter;
     const auto generation = id == "eagle2" ? EagleGeneration::eagle2 : EagleGeneration::eagle3;
     DS_ASSIGN(drafter.checkpoint, open_eagle_checkpoint(generation, folder, target));
     EagleCheckpoint& checkpoint = drafter.checkpoint;
     const WeightSource& source = *checkpoint.weights;
     if (id == "eagle3" && checkpoint.has("lm_head.weight"))
-        return bad_input("{}: --joint replaces the head, but this drafter carries lm_head.weight of its own",
+        return bad_input("{}: --joint replaces the head, but this drafter has its own lm_head.weight",
                          source.path());
     if (checkpoint.layout == EagleLayout::gguf || checkpoint.norm_before_fc || checkpoint.fc_norm ||
         checkpoint.norm_output || checkpoint.target_hidden != checkpoint.shape.hidden)

@@ -55,7 +55,7 @@ class LowRankStudent final : public Student {
     }
 
   private:
-    /// Calls use(first, count, slot) for adjacent rows that go through the same `down`.
+    /// Calls use(first, count, slot) for runs of adjacent rows with the same `down`.
     template <typename Use>
     void for_each_run(std::span<const std::uint8_t> levels, Use use) const {
         for (std::size_t first = 0; first < levels.size();) {
@@ -66,7 +66,7 @@ class LowRankStudent final : public Student {
             first = last;
         }
     }
-    /// The first columns of some rows: as many as the slot's rank.
+    /// The first columns of the rows, as many as the slot's rank.
     Rows<float> part(Dense& inner, int first, int count, int slot) const {
         return {inner.row(first).data(), count, factors_.down[static_cast<std::size_t>(slot)].rows,
                 inner.cols};
@@ -100,7 +100,7 @@ class DenseStudent final : public Student {
     Dense gradient_;
 };
 
-/// A row of either kind: index in its list, and which list.
+/// A text row or a drafted row, by index.
 struct RowRef {
     int index;
     bool text;
@@ -112,7 +112,7 @@ class Batch {
     Batch(kernels::Exec& exec, const Samples& samples, const Teacher& teacher, double level_decay)
         : exec_(exec), samples_(samples), teacher_(teacher), level_decay_(level_decay) {}
 
-    /// Text rows first, so that each teacher runs once, and rows of a level together.
+    /// Sorts text rows first, so that each teacher runs once, and then by level.
     void load(std::vector<RowRef> rows) {
         const auto level_of = [&](const RowRef& row) {
             const SampleRows& from = row.text ? samples_.text : samples_.drafted;
@@ -146,7 +146,7 @@ class Batch {
     }
     Rows<const float> hidden() const { return hidden_.view(); }
     std::span<const std::uint8_t> levels() const { return levels_; }
-    /// Weighted mean KL; logits are replaced by the gradient.
+    /// Returns the weighted mean KL and replaces the logits by its gradient.
     double loss(Student& student) {
         logits_.resize(hidden_.rows, teacher_.support);
         student.forward(exec_, hidden_.view(), levels_, logits_.view());
@@ -258,7 +258,7 @@ class Trainer {
 Result<KlReport> Trainer::run() {
     if (train_.empty() || held_.empty()) {
         return bad_input(
-            "fit: {} rows to train on and {} held out; the trace is too small, record more prompts",
+            "fit: {} rows to train on and {} held out; the recording is too small, record more prompts",
             train_.size(), held_.size());
     }
     KlReport report;

@@ -10,12 +10,14 @@
 #include "engine/fit/samples.h"
 #include "kernels/matrix.h"
 
-/// Forward-KL training of draft LM heads: L = E KL(p || q), p the teacher's distribution over the head's
-/// support, q the head's (SlimSpec, arXiv 2605.10453, appendix A; p renormalised on a trimmed support as in
-/// its section 4).
+/// Forward-KL training of draft LM heads. The loss is L = E KL(p
+///
+/// q), with p the teacher's and q the head's distribution over the head's support (SlimSpec, arXiv
+/// 2605.10453, appendix A). On a trimmed support, p is renormalised as in its section 4.
 namespace draftscope::fit {
 
-/// A head whose logits are trained. Keeps what backward needs from the last forward.
+/// A head whose parameters are trained. It keeps the intermediate values of the last forward() for
+/// backward().
 class Student {
   public:
     virtual ~Student() = default;
@@ -23,45 +25,46 @@ class Student {
     /// levels[r] is the draft level of row r.
     virtual void forward(kernels::Exec& exec, Rows<const float> hidden, std::span<const std::uint8_t> levels,
                          Rows<float> logits) = 0;
-    /// Gradients of the parameters for the last forward, and into `d_hidden` when it has rows.
+    /// Computes the gradients of the parameters for the last forward(), and `d_hidden` if it has rows.
     virtual void backward(kernels::Exec& exec, Rows<const float> hidden, std::span<const std::uint8_t> levels,
                           Rows<const float> d_logits, Rows<float> d_hidden) = 0;
     virtual std::vector<Parameter> parameters() = 0;
 };
 
-/// z = up (down h): SlimSpec's head, SpecVocab's speculator. Trains the factors in place.
+/// z = up (down h): SlimSpec's head and SpecVocab's speculator. Trains the factors in place.
 std::unique_ptr<Student> make_low_rank_student(LowRank& factors);
 /// z = W h with W [V', d]: a trimmed head.
 std::unique_ptr<Student> make_dense_student(Dense& weights);
 
-/// Where teacher logits come from: the rows of the target's (or the drafter's own) LM head that the student
-/// scores too, applied to the teacher's hidden.
+/// The source of the teacher's logits: LM head rows of the student's tokens, applied to the teacher's hidden
+/// state.
 struct Teacher {
-    const kernels::Matrix* target_rows = nullptr;   ///< [>= support, d]; for text rows
-    const kernels::Matrix* drafter_rows = nullptr;  ///< the head approximated; for drafted rows
-    int support = 0;                                ///< columns used; padded rows beyond are left out
+    const kernels::Matrix* target_rows = nullptr;   ///< [>= support, d] of the target; for text rows
+    const kernels::Matrix* drafter_rows = nullptr;  ///< of the approximated head; for drafted rows
+    int support = 0;                                ///< number of logits, without padding rows
 };
 
 struct KlOptions {
-    int epochs = 2;  ///< our default: a post-hoc fit starts at the closed form
+    int epochs = 2;  ///< our default; a post-hoc fit starts at the closed form
     int batch = 256;
     double rate = 1e-3;
     int warmup = 20;
     double clip = 0.5;         ///< SlimSpec
     double level_decay = 0.8;  ///< weight of a row of draft level l is decay^l (EAGLE-3)
-    double drafted_share = 1;  ///< drafted rows per text row, taught by the drafter's full head; our default
+    double drafted_share = 1;  ///< drafted rows per text row; the drafter's full head is their teacher; our
+                               ///< default
     std::uint64_t seed = 0;
 };
 
 struct KlReport {
     double kl_before = 0, kl_after = 0;  ///< on held-out rows, weighted like the training loss
     int steps = 0;
-    int best_epoch = 0;  ///< 0 = the start was kept: training made the held-out rows worse
+    int best_epoch = 0;  ///< 0 = the start was kept, because training increased the held-out loss
 };
 
-/// Trains `student` on the rows that are not held out; after each epoch the held-out loss is taken, and the
-/// best state is what stays. Same bits for a seed at every thread count. Without held-out or without training
-/// rows: bad_input.
+/// Trains `student` on the rows that are not held out. The state with the best held-out loss after an epoch
+/// is kept. Results for a seed are bitwise equal at every thread count. Without held-out or training rows:
+/// bad_input.
 Result<KlReport> train_kl(kernels::Exec& exec, const Samples& samples, const Teacher& teacher,
                           Student& student, const KlOptions& options, const Hooks& hooks);
 

@@ -10,9 +10,9 @@
 namespace draftscope::fit {
 namespace {
 
-constexpr int block = 2048;  ///< rows scored at a time
+constexpr int block = 2048;  ///< rows scored at once
 
-/// The rows at unit length; a row of zeros stays one.
+/// The rows scaled to unit length; a row of zeros stays zero.
 Dense unit_rows(Rows<const float> rows) {
     Dense unit(rows.rows, rows.cols);
     for (int r = 0; r < rows.rows; ++r) {
@@ -27,14 +27,15 @@ Dense unit_rows(Rows<const float> rows) {
     return unit;
 }
 
-/// Cosine of rows [first, first + count) with every centre.
+/// Computes the cosines of rows [first, first + count) with every centre.
 void score(kernels::Exec& exec, const Dense& unit, const Dense& centres, int first, int count, Dense& out) {
     out.resize(count, centres.rows);
     kernels::gemm(exec, kernels::Operand::plain, unit.view().slice(first, count),
                   kernels::Operand::transposed, centres.view(), out.view());
 }
 
-/// Spread-out starting centres: each next one is a row drawn with odds of its distance to the nearest so far.
+/// Chooses spread-out starting centres (k-means++). Each next one is a row drawn with probability
+/// proportional to its distance from the nearest centre so far.
 Dense starting_centres(kernels::Exec& exec, const Dense& unit, const KmeansOptions& options) {
     Rng rng(options.seed, 2);
     Dense centres(options.clusters, unit.cols);

@@ -33,7 +33,7 @@ std::vector<double> identity_moment(int width) {
 
 namespace {
 
-/// W^T W, summed block by block in double: a vocabulary of 100,000 rows is more than f32 sums carry.
+/// W^T W, summed in double block by block, because f32 sums are too inexact for 100,000 rows.
 std::vector<double> gram(kernels::Exec& exec, Rows<const float> weights) {
     SecondMoment sum(weights.cols);
     constexpr int block = 4096;
@@ -44,7 +44,7 @@ std::vector<double> gram(kernels::Exec& exec, Rows<const float> weights) {
     return total;
 }
 
-/// The rows less their mean, weighted by importance.
+/// The rows minus their mean, weighted by importance.
 Dense less_mean(Rows<const float> rows, std::span<const double> importance) {
     const auto width = static_cast<std::size_t>(rows.cols);
     std::vector<double> mean(width);
@@ -84,8 +84,7 @@ Result<LowRank> low_rank_factors(kernels::Exec& exec, Rows<const float> rows, st
     const Rows<const float> weights = importance.empty() ? rows : Rows<const float>(centred.view());
     const Rows<const float> judged = importance.empty() ? rows : Rows<const float>(scaled.view());
     const SymmetricEigen c = symmetric_eigen(moment, d);
-    // Below this share of the largest direction there is only rounding: the inverse would make it the
-    // loudest.
+    // Eigenvalues below this share of the largest are rounding errors, which the inverse would amplify.
     const double smallest = 1e-10 * std::max(c.values.front(), 0.0);
     const auto root = spectral_map(c, [&](double v) { return v > smallest ? std::sqrt(v) : 0.0; });
     const auto inverse = spectral_map(c, [&](double v) { return v > smallest ? 1.0 / std::sqrt(v) : 0.0; });

@@ -9,9 +9,9 @@
 
 namespace draftscope::fit {
 
-/// A low-rank LM head, z = up (down h) (SlimSpec, arXiv 2605.10453; SpecVocab's W_vocab W_down, arXiv
-/// 2602.13836). `down` has one matrix for all draft levels or one per level, the last for all deeper ones
-/// (SlimSpec's outlook); a level of lower rank uses the first columns of `up`.
+/// A low-rank LM head, z = up (down h). It is SlimSpec's head (arXiv 2605.10453) and SpecVocab's W_vocab
+/// W_down (arXiv 2602.13836). `down` has one matrix for all draft levels or one per level; the last one is
+/// for all deeper levels (SlimSpec's outlook). A level of lower rank uses the first columns of `up`.
 struct LowRank {
     std::vector<Dense> down;  ///< [r_level, d] each
     Dense up;                 ///< [V, r], r the largest rank
@@ -21,7 +21,7 @@ struct LowRank {
     }
 };
 
-/// E[h h^T] over the rows that a head will see.
+/// Accumulates E[h h^T] over the inputs of a head.
 class SecondMoment {
   public:
     explicit SecondMoment(int width) : width_(width), sum_(square(width)) {}
@@ -38,20 +38,21 @@ class SecondMoment {
     Dense product_;
 };
 
-/// The factors of rank r that minimise E |W h - up down h|^2 over h with second moment `moment` [d, d]: with
-/// C = moment and V_r the first r eigenvectors of C^1/2 W^T W C^1/2, up = W C^1/2 V_r and
-/// down = V_r^T C^-1/2 (activation-weighted SVD). With the identity as moment it is the plain truncated SVD.
-/// Directions that no h ever takes cost nothing and get nothing. Hiddens come out of `down` with variance 1.
-/// 1 <= rank <= d, else bad_input. `ranks`: one for all levels, or one per level; their leading rows are
-/// shared.
+/// Computes the factors of rank r that minimise E |W h - up down h|^2 (activation-weighted SVD).
 ///
-/// With `importance` [V], the sum over tokens of importance times squared error is what is least, and the
-/// logits may all be off by one number per row, which no softmax sees: W is taken less its weighted mean row.
+/// The second moment of h is `moment` [d, d]. With C = moment and V_r the first r eigenvectors of C^1/2 W^T W
+/// C^1/2, up = W C^1/2 V_r and down = V_r^T C^-1/2. With the identity as moment it is the plain truncated
+/// SVD. Directions in which no h varies are ignored. The outputs of `down` have variance 1. 1 <= rank <= d,
+/// else bad_input. `ranks` has one rank for all levels or one per level; their leading rows are shared.
+///
+/// With `importance` [V], the sum over tokens of importance times squared error is minimised. A common offset
+/// of a row's logits then costs nothing, because softmax ignores it: the weighted mean row is subtracted from
+/// W.
 Result<LowRank> low_rank_factors(kernels::Exec& exec, Rows<const float> weights,
                                  std::span<const double> moment, const std::vector<int>& ranks,
                                  std::span<const double> importance = {});
 
-/// [d, d]
+/// The identity, [d, d].
 std::vector<double> identity_moment(int width);
 
 }  // namespace draftscope::fit

@@ -8,17 +8,18 @@
 
 namespace draftscope::fit {
 
-/// How often each token occurs, most frequent first, ties to the lower id; every id of the vocabulary once.
+/// Token counts, most frequent first, ties by ascending id. Contains every id of the vocabulary once.
 struct Ranking {
     std::vector<std::int32_t> ids;
-    std::vector<std::int32_t> counts;  ///< beside `ids`
-    std::int64_t tokens = 0;           ///< counted
+    std::vector<std::int32_t> counts;  ///< parallel to `ids`
+    std::int64_t tokens = 0;           ///< total count
 };
 
+/// Counts tokens and ranks them.
 class TokenCounter {
   public:
     explicit TokenCounter(int vocab) : counts_(static_cast<std::size_t>(vocab)) {}
-    /// Ids outside the vocabulary do not count.
+    /// Ids outside the vocabulary are ignored.
     void add(std::span<const TokenId> tokens);
     Ranking ranking() const;
 
@@ -26,8 +27,8 @@ class TokenCounter {
     std::vector<std::int64_t> counts_;
 };
 
-/// Share of the tokens counted in `counted` that the first `size` of `ranking` cover; 0 when it counted none.
-/// Coverage of a ranking's own text is `coverage_of(ranking, size, ranking)`.
+/// Share of the tokens in `counted` that the first `size` of `ranking` cover; 0 if it is empty. The coverage
+/// of a ranking's own text is `coverage_of(ranking, size, ranking)`.
 double coverage_of(const Ranking& ranking, int size, const Ranking& counted);
 
 }  // namespace draftscope::fit

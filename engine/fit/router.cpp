@@ -47,7 +47,7 @@ void start(Router& router, std::uint64_t seed) {
     fill(router.out);
 }
 
-/// Root mean square of every input column, so that loud dimensions do not drown the others.
+/// Inverse root mean square of every input column, so that large dimensions do not dominate.
 std::vector<float> column_scales(const SampleRows& rows, std::span<const int> which, RouterInput input) {
     Dense part;
     std::vector<double> squares;
@@ -227,7 +227,7 @@ Result<Router> train_router(kernels::Exec& exec, const SampleRows& rows, RouterI
         report.bce_after = bce;
         best = router;
     }
-    scale_columns(best.in, scales);  // the scales go into the weights: heads feed raw inputs
+    scale_columns(best.in, scales);  // heads read unscaled inputs, so the weights include the scales
     return best;
 }
 

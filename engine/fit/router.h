@@ -7,8 +7,9 @@
 #include "engine/fit/hooks.h"
 #include "engine/fit/samples.h"
 
-/// Routers that choose groups of the vocabulary before the LM head is read: CORAL (arXiv 2502.16880) from the
-/// drafter's hidden, DynaSpec (arXiv 2510.13847) from the token embedding and the drafter's previous hidden.
+/// Routers that choose groups of the vocabulary before the LM head is read. CORAL (arXiv 2502.16880) routes
+/// by the drafter's hidden state, DynaSpec (arXiv 2510.13847) by the token embedding and the drafter's
+/// previous hidden state.
 namespace draftscope::fit {
 
 /// scores = out act(in x + in_bias) + out_bias, act = SiLU (our default: neither paper names one).
@@ -21,20 +22,20 @@ struct Router {
 
 enum class RouterInput { hidden, embedding_and_parent };
 
-/// [rows, inputs] of the chosen sample rows.
+/// Copies the router's inputs of the chosen sample rows, [rows, inputs].
 void router_inputs(const SampleRows& rows, std::span<const int> which, RouterInput input, Dense& out);
-/// 1 where a group holds at least one of the row's best tokens (DynaSpec, section 3.3), else 0; [rows,
-/// groups]. group_of[token] = its group.
+/// Sets labels, [rows, groups]: 1 if a group contains at least one of the row's best tokens (DynaSpec,
+/// section 3.3), else 0. group_of[token] is the token's group.
 void router_labels(const SampleRows& rows, std::span<const int> which, std::span<const std::int32_t> group_of,
                    int groups, Dense& out);
 
-/// Scores and hidden activations of a batch, and the gradients of the mean binary cross-entropy over rows and
+/// Forward and backward pass of a router. The loss is the mean binary cross-entropy (BCE) over rows and
 /// groups.
 class RouterPass {
   public:
     explicit RouterPass(Router& router);
     Rows<const float> forward(kernels::Exec& exec, Rows<const float> inputs);
-    /// Mean BCE of the last forward; fills the gradients.
+    /// Returns the mean BCE of the last forward() and computes the gradients.
     double backward(kernels::Exec& exec, Rows<const float> inputs, Rows<const float> labels);
     std::vector<Parameter> parameters();
 
@@ -57,8 +58,8 @@ struct RouterReport {
     int steps = 0;
 };
 
-/// Trains a router on the drafted rows that are not held out; the epoch that is best on the others stays.
-/// Same bits for a seed at every thread count.
+/// Trains a router on the drafted rows that are not held out. The epoch with the best held-out loss is kept.
+/// Results for a seed are bitwise equal at every thread count.
 Result<Router> train_router(kernels::Exec& exec, const SampleRows& rows, RouterInput input,
                             std::span<const std::int32_t> group_of, int groups, const RouterOptions& options,
                             const Hooks& hooks, RouterReport& report);

@@ -9,7 +9,7 @@
 
 namespace draftscope::fit {
 
-/// Rows of floats kept as bf16, which is what drafter features are rounded to anyway.
+/// Rows of floats stored as bf16. Drafter features are rounded to bf16 in any case.
 class HalfRows {
   public:
     explicit HalfRows(int width = 0) : width_(width) {}
@@ -23,33 +23,33 @@ class HalfRows {
     std::vector<std::uint16_t> data_;
 };
 
-/// What a drafter showed its LM head while it drafted over a trace. Two kinds of rows:
-/// *text* rows stand on the text itself (the drafter was fed the tokens that really came), so the target's
-/// own distribution there is known; *drafted* rows come from trees as the full head grows them, and carry its
-/// best tokens.
+/// Inputs of a drafter's LM head while it drafted over a recording.
+///
+/// *Text* rows follow the text: the drafter was given the actual tokens, so the target's distribution is
+/// known. *Drafted* rows come from trees of the full head, and include its best tokens.
 struct SampleRows {
     explicit SampleRows(int width = 0, int topk_in = 0)
         : hidden(width), teacher(width), embedding(width), parent(width), topk(topk_in) {}
 
-    HalfRows hidden;             ///< [n, d] as the head gets them
-    HalfRows teacher;            ///< [n, d] text rows: the target's hidden that predicts the same token
-    HalfRows embedding, parent;  ///< [n, d] what begin_level showed, when routers are to be fitted
+    HalfRows hidden;             ///< [n, d] inputs of the head
+    HalfRows teacher;            ///< [n, d] text rows: the target's hidden state that predicts the same token
+    HalfRows embedding, parent;  ///< [n, d] arguments of begin_level, if routers are fitted
     int topk = 0;
     std::vector<TokenId> top;            ///< [n, topk] drafted rows: the full head's best tokens
-    std::vector<TokenId> token;          ///< [n] text rows: the token that came
+    std::vector<TokenId> token;          ///< [n] text rows: the text's token
     std::vector<std::uint8_t> level;     ///< [n] draft level, 0 = catch-up
-    std::vector<std::uint8_t> held_out;  ///< [n] 1 = of a prompt kept for the report
+    std::vector<std::uint8_t> held_out;  ///< [n] 1 = row of a held-out prompt
 
     int rows() const { return hidden.rows(); }
-    /// Indices of rows of held-out prompts, or of the others.
+    /// Indices of the rows of held-out prompts, or of the other rows.
     std::vector<int> of(bool held) const;
 };
 
-/// All of them when they are no more than `most`, else an even choice of so many.
+/// Returns all rows if they are at most `most`, else `most` evenly spaced ones.
 std::vector<int> evenly(std::vector<int> rows, std::size_t most);
 
-/// Held-out rows of each kind that a report or an epoch's loss looks at; our default. More would cost what
-/// training them does and say the same.
+/// Maximum number of held-out rows of each kind for a report or an epoch's loss; our default. More rows would
+/// cost as much as training on them and give the same result.
 constexpr std::size_t judged_rows = 3000;
 
 struct Samples {
@@ -57,8 +57,8 @@ struct Samples {
     SampleRows text;
     SampleRows drafted;
     int prompts = 0, held_out_prompts = 0;
-    std::int64_t anchors = 0;  ///< places in the text at which a round was drafted
-    int levels = 0;            ///< deepest draft level seen, plus one
+    std::int64_t anchors = 0;  ///< positions at which a round was drafted
+    int levels = 0;            ///< deepest draft level seen, plus 1
 };
 
 }  // namespace draftscope::fit

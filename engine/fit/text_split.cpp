@@ -9,7 +9,7 @@ TextSplit::TextSplit(std::span<const int> generated, HoldOut hold_out) {
         if (generated[t] >= 2) usable_.push_back(static_cast<int>(t));
     const auto count = static_cast<int>(usable_.size());
     const int at_most = (count + std::max(hold_out.most, 1) - 1) / std::max(hold_out.most, 1);
-    // With few texts the last one is held out.
+    // If there are few texts, the last one is held out.
     every_ = std::max(2, std::min(std::max(hold_out.every, at_most), count));
 }
 

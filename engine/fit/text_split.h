@@ -6,21 +6,21 @@
 namespace draftscope::fit {
 
 struct HoldOut {
-    int every = 10;  ///< each so many-th usable text is kept for the report ...
-    int most = 60;   ///< ... but no more than so many
+    int every = 10;  ///< one of so many usable texts is held out ...
+    int most = 60;   ///< ... but not more than this many
 };
 
-/// Which texts a fit learns from and which it is judged on: one rule for rankings, rows and joint training,
-/// so that nothing is judged on what it has seen.
+/// Splits texts into training and held-out ones. Rankings, rows and joint training use the same split, so
+/// that nothing is evaluated on its training texts.
 class TextSplit {
   public:
-    /// `generated[t]` tokens follow the prompt of text t; texts with fewer than two are passed over. Of two
-    /// or more usable texts at least one is held out; of one, none.
+    /// `generated[t]` is the number of tokens after the prompt of text t. Texts with fewer than two are
+    /// skipped. If two or more texts are usable, at least one is held out.
     TextSplit(std::span<const int> generated, HoldOut hold_out);
 
-    /// Positions in `generated`, rising.
+    /// Indices into `generated`, ascending.
     const std::vector<int>& usable() const { return usable_; }
-    /// Is usable()[ordinal] held out?
+    /// Returns whether usable()[ordinal] is held out.
     bool held_out(int ordinal) const { return ordinal % every_ == every_ - 1; }
     std::vector<int> texts(bool held_out) const;
 

@@ -56,11 +56,11 @@ Result<Traces> open_traces(std::span<const std::string> folders) {
         const TraceTarget& first = traces.front()->info().target;
         const TraceTarget& target = traces.back()->info().target;
         if (target.name != first.name || target.tokens != first.tokens || target.hidden != first.hidden)
-            return bad_input("{}: trace.json: target is {} ({} tokens, {} wide), that of {} is {} ({}, {})",
+            return bad_input("{}: trace.json: target is {} ({} tokens, hidden size {}), but that of {} is {} ({}, {})",
                              folder, target.name, target.tokens, target.hidden, folders.front(), first.name,
                              first.tokens, first.hidden);
     }
-    if (traces.empty()) return bad_input("no trace given; draftscope trace records one");
+    if (traces.empty()) return bad_input("no recording given; draftscope trace makes one");
     return traces;
 }
 
@@ -69,7 +69,7 @@ Result<std::unique_ptr<TextSource>> make_trace_texts(Traces traces, std::span<co
         const std::vector<int>& recorded = trace->info().aux_layers;
         if (aux_layers.empty() || std::ranges::equal(aux_layers, recorded)) continue;
         return bad_input(
-            "{}: trace.json: aux_layers are {}, the drafter reads {}; record the trace again with --aux {}",
+            "{}: trace.json: aux_layers are {}, but the drafter reads {}; record again with --aux {}",
             trace->folder(), listed(recorded), listed(aux_layers), listed(aux_layers));
     }
     return std::unique_ptr<TextSource>(std::make_unique<TraceTexts>(std::move(traces), !aux_layers.empty()));

@@ -10,14 +10,14 @@
 
 namespace draftscope::fit {
 
-/// Recorded traces of one target, one or more.
+/// One or more recordings of one target.
 using Traces = std::vector<std::shared_ptr<const Trace>>;
 
-/// Opens the folders; bad_input when none is given or their targets differ.
+/// Opens the folders. If none is given or their targets differ, that is bad_input.
 Result<Traces> open_traces(std::span<const std::string> folders);
 
-/// The turns of the traces, one trace after the other. `aux_layers` are those the drafter reads; a trace
-/// without them is bad_input.
+/// The turns of all recordings. `aux_layers` are those that the drafter reads; a recording without them is
+/// bad_input.
 Result<std::unique_ptr<TextSource>> make_trace_texts(Traces traces, std::span<const int> aux_layers);
 
 }  // namespace draftscope::fit

@@ -56,7 +56,7 @@ Result<Trace::Tensor> Trace::tensor(const char* name, const char* type, int colu
     std::vector<std::int64_t> wanted = {info_.rows};
     if (columns > 0) wanted.push_back(columns);
     if (found->shape != wanted)
-        return bad_input("{}: tensor '{}' has shape {}, trace.json expects {}", file(), name,
+        return bad_input("{}: tensor '{}' has shape {}, expected {} according to trace.json", file(), name,
                          shape_text(found->shape), shape_text(wanted));
     const auto bytes = stored_bytes(*source_, *found);
     return Tensor{name, bytes.data(), bytes.size() / static_cast<std::size_t>(info_.rows)};

@@ -406,7 +406,7 @@ TEST_F(Replay, AnotherModelsHeadIsFoundOut) {
     const auto result = replay(**opened, **other, drafter, {&head, 1}, rig_.exec(1), options);
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.error().kind, ErrorKind::bad_input);
-    EXPECT_THAT(result.error().message, HasSubstr("not the one of the target that was recorded"));
+    EXPECT_THAT(result.error().message, HasSubstr("not the LM head of the recorded target"));
 
     TinyModelOptions wider = small_vocabulary();
     wider.vocab = 17;
