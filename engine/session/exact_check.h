@@ -23,8 +23,8 @@ struct ExactCheck {
 
 /// Re-reads the prompt and `text` and counts the tokens that the target would not have emitted.
 ///
-/// The check is teacher-forced. It does not measure how far two free-running texts diverge: those differ in
-/// every token after the first difference.
+/// The check is teacher-forced. It does not measure how far two free-running texts diverge; those stay
+/// different after the first difference.
 Status check_exact(Target& target, kernels::Exec& exec, const Sampling& sampling, std::uint64_t sequence,
                    std::span<const TokenId> prompt, std::span<const TokenId> text, ExactCheck& check);
 

@@ -16,12 +16,13 @@
 namespace draftscope::testing {
 namespace {
 
-/// Prompts and steps in which buffers grow to what the later ones need.
+/// Prompts and steps that grow the buffers to their final sizes.
 constexpr std::size_t warm_up_prompts = 3, warm_up_steps = 10;
 
-/// Counts the engine thread's blocks from one commit to the next, which is all of a step: what follows one
-/// step's commit (records, the head's look at the outcome, texts) and what comes before the next one's. What
-/// a head's own thread takes when it is the first to do a piece of work depends on the machine.
+/// Counts the engine thread's allocations between two commits, which is one complete step.
+///
+/// An interval contains what follows one commit (records, the head's update, texts) and what precedes the
+/// next. Allocations of a head's own thread depend on the machine when it is the first to do some work.
 class StepAllocations final : public RangeListener {
   public:
     StepAllocations() { of_steps.reserve(1000); }
@@ -33,7 +34,7 @@ class StepAllocations final : public RangeListener {
         before_ = now;
         handed_over_ = 0;
     }
-    /// Blocks that left with a record: the one thing that a step may take.
+    /// Blocks that were moved out with a record, which are the only ones a step may allocate.
     void hand_over(std::int64_t blocks) { handed_over_ += blocks; }
     void restart() { of_steps.clear(); }
 
@@ -43,7 +44,7 @@ class StepAllocations final : public RangeListener {
     std::int64_t before_ = 0, handed_over_ = 0;
 };
 
-/// Some prompts that grow the buffers, then those that count: from when they have begun until one ends.
+/// Prompts that grow the buffers, and then prompts that count, from the time all have begun until one ends.
 class CountedPrompts final : public PromptFeed {
   public:
     CountedPrompts(std::size_t batch, StepAllocations& allocations)
@@ -73,7 +74,7 @@ class CountedPrompts final : public PromptFeed {
     StepAllocations& allocations_;
 };
 
-/// Every step but the first ones took no memory but that of its record.
+/// Checks that every step except the first ones allocated only its record.
 void expect_none(const std::vector<std::int64_t>& steps, const RigSetting& setting) {
     ASSERT_GT(steps.size(), warm_up_steps + 5) << to_text(setting);
     std::map<std::size_t, std::int64_t> taken;
@@ -90,7 +91,7 @@ int block_of(const std::string& text) {
     return text.capacity() > std::string().capacity() ? 1 : 0;
 }
 
-/// Takes records as a recorder does, and tells what memory came with them.
+/// Receives records like a recorder and measures the memory that they own.
 class MeasuringSink final : public RecordSink {
   public:
     explicit MeasuringSink(StepAllocations& allocations) : allocations_(allocations) {}
@@ -129,7 +130,7 @@ const std::vector<std::string> heads = {"full",
                                         "coral",
                                         "dynaspec"};
 
-/// Random targets with every drafter and head; of a vocabulary whose logits are written, and of one whose are
+/// Random targets with every drafter and head, with a vocabulary whose logits are stored and one whose are
 /// not.
 class Allocations : public ::testing::TestWithParam<int> {
   protected:
@@ -206,7 +207,7 @@ TEST_P(Allocations, StepsOfFixedTreesTakeNone) {
     for (const std::string drafter : {"eagle2", "medusa"}) decode(drafter, "full");
 }
 
-/// Every way to choose a token.
+/// Every kind of sampling.
 TEST_P(Allocations, SampledStepsTakeNone) {
     setting_.temperature = 0.9;
     for (const auto& [top_p, top_k] :
@@ -224,7 +225,7 @@ TEST_P(Allocations, SampledStepsTakeNone) {
         setting_.temperature = 0.9;
         decode("none", "full");
         decode("medusa", "full");
-        // A text that hardly repeats would bring its first draft after the warm-up.
+        // A text without repetition would have its first draft after the warm-up.
         setting_.temperature = 0.1;
         decode("ngram", "full");
     }
@@ -238,7 +239,7 @@ TEST_P(Allocations, StepsOfReplayedAcceptanceTakeNone) {
     }
 }
 
-/// Each head says in its own way what drafts are drawn from.
+/// Each head provides its own kind of draft distribution.
 TEST_P(Allocations, StepsOfDrawnDraftsTakeNone) {
     setting_.temperature = 0.9;
     setting_.verify = "pq";
@@ -253,7 +254,7 @@ TEST_P(Allocations, StepsOfDrawnDraftsTakeNone) {
     decode("eagle2", "full");
 }
 
-/// The rows of a step leave with the record that owns them; what they are made with stays.
+/// The rows of a step are moved out with the record that owns them; the scratch memory stays.
 TEST_P(Allocations, RecordedStepsTakeTheirRecordsAlone) {
     for (const int batch : {1, 2}) {
         setting_.batch = batch;
@@ -262,15 +263,14 @@ TEST_P(Allocations, RecordedStepsTakeTheirRecordsAlone) {
         for (const std::string drafter : {"eagle2", "eagle3", "medusa", "hydra"})
             decode(drafter, "full", true);
     }
-    // A head's set is listed when a text first reaches its level, and those of a head with state in each
-    // text.
+    // A head's set is read when a text first reaches its level; for a head with state, in each text.
     setting_.tree = "depth=1,topk=4,nodes=12";
     for (const std::string head : {"fr-spec:v=40", "vocabtrim-t", "slimspec"}) decode("eagle2", head, true);
 }
 
 INSTANTIATE_TEST_SUITE_P(Vocabularies, Allocations, ::testing::Values(97, 4099));
 
-/// Text that comes out is the outcome's alone.
+/// Only the outcome's text grows.
 TEST(TextAllocations, StepsTakeNone) {
     const ScratchFolder folder;
     const std::string path = folder.file("tiny.gguf");

@@ -13,8 +13,8 @@
 #include "tests/unit/engine/ranking_file.h"
 #include "tests/unit/engine/tiny_drafter.h"
 
-/// Several sequences in lockstep: each one's text is the one it has alone, and the records say which is
-/// which.
+/// Several sequences in lockstep. Each text equals that of the sequence alone, and the records identify the
+/// sequence.
 namespace draftscope::testing {
 namespace {
 
@@ -25,7 +25,7 @@ TinyModelOptions small_vocabulary() {
     return options;
 }
 
-/// Of very different lengths, more of them than any batch below.
+/// Prompts of very different lengths, more than any batch below.
 std::vector<std::vector<TokenId>> prompts() {
     std::vector<std::vector<TokenId>> all;
     for (int p = 0; p < 11; ++p) {
@@ -54,7 +54,7 @@ class Batch : public ::testing::TestWithParam<int> {
         for (const PromptOutcome& outcome : outcomes) tokens.push_back(outcome.tokens);
         return tokens;
     }
-    /// What plain decoding gives, one prompt after the other.
+    /// Outcomes of plain decoding, one prompt after the other.
     std::vector<PromptOutcome> plain() {
         RigSetting setting = setting_;
         setting.drafter = "none";
@@ -72,7 +72,7 @@ class Batch : public ::testing::TestWithParam<int> {
 };
 
 TEST_P(Batch, EndsInTheMiddleOfARunAtMaxNew) {
-    // Every length falls somewhere inside the rounds of some prompt.
+    // With these lengths, some texts end inside a round.
     setting_.head = "full";
     setting_.tree = "depth=4,topk=8,nodes=60";
     int clipped = 0;
@@ -112,7 +112,7 @@ TEST_P(Batch, FillsTheContextWithAFullTree) {
 }
 
 TEST_P(Batch, ReplacesASequenceThatEndsByTheNextPrompt) {
-    // Prompts that end at different times: by the context for the long one, else by their length.
+    // Prompts end at different times: the long one by the context, the others by their length.
     setting_.max_new = 40;
     setting_.temperature = 1.0;
     RecordList sink;
@@ -129,7 +129,7 @@ TEST_P(Batch, ReplacesASequenceThatEndsByTheNextPrompt) {
         sizes.insert(step.rounds.size());
     }
     EXPECT_EQ(most, static_cast<std::size_t>(setting_.batch));
-    // Prompts begin as soon as there is room, so the batch only shrinks when none is left.
+    // Prompts begin as soon as the batch has room, so it shrinks only when none is left.
     EXPECT_EQ(*sizes.begin(), 1u);
     if (setting_.batch > 1) {
         EXPECT_FALSE(std::is_sorted(list.ended.begin(), list.ended.end()));
@@ -162,7 +162,7 @@ TEST_P(Batch, RecordsSayWhichSequenceIsWhich) {
             if (phase == Phase::head || phase == Phase::topk || phase == Phase::gather)
                 head_ns += span.end_ns - span.start_ns;
         }
-        // One pass for all sequences.
+        // One phase for all sequences.
         for (const Phase phase : {Phase::verify, Phase::accept, Phase::commit})
             EXPECT_EQ(outermost[static_cast<int>(phase)], 1);
         const bool shadow = step.step.excluded == Excluded::shadow;
@@ -183,7 +183,7 @@ TEST_P(Batch, RecordsSayWhichSequenceIsWhich) {
             drive_ns += round.head_evals[0].head_ns;
             EXPECT_EQ(round.head_evals[0].active_rows, 6);
         }
-        // The sequences' parts make up the step's head time.
+        // The sequences' parts add up to the step's head time.
         if (!shadow) {
             EXPECT_EQ(drive_ns, head_ns);
         }
@@ -207,7 +207,7 @@ TEST_P(Batch, RecordsSayWhichSequenceIsWhich) {
             prompts_calibrated.insert(ordinal_of_round.at(row.round_id));
             ++calibrated;
         }
-    EXPECT_EQ(prompts_calibrated.size(), prompts_.size());  // not the first ones alone
+    EXPECT_EQ(prompts_calibrated.size(), prompts_.size());  // not only the first ones
     std::size_t expected = 0;
     for (const StepRecord& step : RecordList::of<StepRecord>(records))
         expected += step.step.excluded == Excluded::shadow ? step.rounds.size() : 0;
@@ -247,7 +247,7 @@ TEST_P(Batch, TotalsAreOfTheStepsAndNotOfTheirRounds) {
 TEST_P(Batch, ACancelledRunKeepsWhatEverySequenceHas) {
     setting_.max_new = 60;
     const auto expected = plain();
-    // Cancels when the third prompt begins to speak in the second step.
+    // Cancels when the third prompt emits text in the second step.
     class Stopper final : public PromptFeed {
       public:
         Stopper(DecodeRig& rig, PromptList& list) : rig_(rig), list_(list) {}
@@ -285,7 +285,7 @@ TEST_P(Batch, ACancelledRunKeepsWhatEverySequenceHas) {
 
 TEST_P(Batch, AnErrorClosesTheRecordsOfThePromptsUnderWay) {
     prompts_[static_cast<std::size_t>(setting_.batch)] = {
-        1, 13};  // the first one to take a place that came free
+        1, 13};  // the first one that replaces another
     PromptList list(prompts_);
     RecordList sink;
     const Error error = rig_.run(setting_, list, &sink);
@@ -321,7 +321,7 @@ TEST_P(Batch, SteppingFollowsTheWatchedSequence) {
     gate.reset();
     EXPECT_EQ(tokens_of(outcomes), tokens_of(expected));
     const auto records = sink.take();
-    // Row ids go on from run to run of a rig; the first prompt of this one says where they begin.
+    // Row ids continue from run to run of a fixture; the first prompt gives the start of this run.
     const RowId first = RecordList::of<PromptStarted>(records)[0].prompt.id;
     std::set<RowId> shown;
     for (const LiveRound& live : RecordList::of<LiveRound>(records))
@@ -332,7 +332,7 @@ TEST_P(Batch, SteppingFollowsTheWatchedSequence) {
 INSTANTIATE_TEST_SUITE_P(Sizes, Batch, ::testing::Values(1, 3, 8),
                          [](const auto& instance) { return std::to_string(instance.param); });
 
-/// A model with a tokenizer, whose end-of-turn token falls where it will.
+/// A model with a tokenizer. Its end-of-turn token occurs at arbitrary positions.
 TEST(BatchText, EndOfTurnInsideAnAcceptedRun) {
     ScratchFolder folder;
     const std::string path = folder.file("tiny.gguf");
@@ -344,7 +344,7 @@ TEST(BatchText, EndOfTurnInsideAnAcceptedRun) {
     ASSERT_TRUE(file.ok()) << file.error().message;
     auto target = DecodeRig::build(std::move(file).value(), kernels::Precision::f32);
     const TinyEagle2 eagle(target->config(), 3);
-    // A vocabulary so small that the end-of-turn tokens, always in it, are drafted at every node.
+    // The vocabulary is so small that the end-of-turn tokens, always in it, are drafted at every node.
     const RankingFile ranking = RankingFile::shuffled(target->config().vocab);
     DecodeRig rig(std::move(target), {{"eagle2", eagle.folder()}}, ranking.path());
     const Tokenizer& tokenizer = *rig.target().tokenizer();

@@ -34,7 +34,7 @@ TEST(Breakpoints, ARejectionNeedsARejectedNode) {
     points.rejection_depth = 2;
     EXPECT_EQ(met(watch, {1, 3, 0, false, "", 0}, points), "rejection at depth <= 2");
     EXPECT_EQ(met(watch, {2, 3, 0, false, "", 0}, points), "");
-    EXPECT_EQ(met(watch, {1, 1, 0, false, "", 0}, points), "");  // all that was drafted was accepted
+    EXPECT_EQ(met(watch, {1, 1, 0, false, "", 0}, points), "");  // every draft was accepted
 }
 
 TEST(Breakpoints, VocabularyAndEndOfText) {
@@ -89,12 +89,12 @@ TEST(Breakpoints, ASlowPhaseIsAboveTheNinetyNinthPercentileOfItsOwnTimes) {
         watch.phase_ended(took(Phase::verify, static_cast<std::uint64_t>(p99 * 0.9)), points);
         EXPECT_EQ(met(watch, {}, points), "") << scale;
         watch.phase_ended(took(Phase::head, static_cast<std::uint64_t>(p99 * 1000)),
-                          points);  // never seen before
+                          points);  // first occurrence
         watch.phase_ended(took(Phase::verify, static_cast<std::uint64_t>(p99 * 1000), 1), points);
         EXPECT_EQ(met(watch, {}, points), "") << scale;
         watch.phase_ended(took(Phase::verify, static_cast<std::uint64_t>(p99 * 1.15) + 2), points);
         EXPECT_TRUE(met(watch, {}, points).starts_with("verify took")) << scale;
-        EXPECT_EQ(met(watch, {}, points), "");  // told once
+        EXPECT_EQ(met(watch, {}, points), "");  // reported once
     }
 }
 

@@ -9,7 +9,7 @@
 namespace draftscope::testing {
 namespace {
 
-/// The value; an error ends the program with its message, for set-up that no test can go on without.
+/// Returns the value. An error ends the program with its message; used for set-up that every test needs.
 template <typename T>
 T must(Result<T> result) {
     if (!result.ok()) {

@@ -48,7 +48,7 @@ struct RigSetting {
     bool ignore_eos = false;
     int warmup_steps = 2;
     int calibration_rounds = 0;
-    std::vector<std::string> shadows = {};  ///< heads that follow the text at their own pace
+    std::vector<std::string> shadows = {};  ///< self-paced shadow heads
     bool record_nodes = true;
     bool rounds_there = true;
     std::string acceptance = "real";
@@ -58,7 +58,7 @@ struct RigSetting {
 };
 std::string to_text(const RigSetting& setting);
 
-/// Prompts one after the other, and what became of them.
+/// A feed of prompts that keeps their outcomes.
 class PromptList : public PromptFeed {
   public:
     explicit PromptList(const std::vector<std::vector<TokenId>>& prompts,
@@ -67,8 +67,8 @@ class PromptList : public PromptFeed {
     void text(const PromptInput& prompt, std::string_view piece) override;
     void done(const PromptInput& prompt, PromptOutcome outcome) override;
 
-    std::map<int, PromptOutcome> outcomes;  ///< by place in the list
-    std::vector<int> ended;                 ///< in the order in which they did
+    std::map<int, PromptOutcome> outcomes;  ///< by index in the list
+    std::vector<int> ended;                 ///< prompts in the order in which they ended
 
   private:
     const std::vector<std::vector<TokenId>>& prompts_;
@@ -76,43 +76,44 @@ class PromptList : public PromptFeed {
     std::size_t next_ = 0;
 };
 
-/// A target with everything that a decode session needs around it; drafters, heads and worker pools are made
-/// on first use and kept.
+/// A target and everything that a decode session needs. Drafters, heads and thread pools are created on first
+/// use and kept.
 class DecodeRig {
   public:
-    /// `drafter_folders`: checkpoint folder per drafter id.
+    /// `drafter_folders` has the checkpoint folder of each drafter id.
     DecodeRig(std::unique_ptr<Target> target, std::map<std::string, std::string> drafter_folders,
               std::string ranking_path);
 
-    /// `on` null: packed for this CPU.
+    /// If `on` is null, the weights are packed for this CPU.
     static std::unique_ptr<Target> build(ModelFile file, kernels::Precision precision,
                                          kernels::Exec* on = nullptr);
-    /// Everything runs there, whatever a setting says of threads; it outlives the rig. Before anything else.
+    /// Runs everything on `exec`, whatever the setting's number of threads. Call first; `exec` must outlive
+    /// the fixture.
     void run_on(kernels::Exec& exec) { on_ = &exec; }
 
     Target& target() { return *target_; }
     kernels::Exec& exec(int threads);
     Drafter& drafter(const std::string& spec);
     Head& head(const std::string& spec, Drafter& drafter);
-    /// head(), or why it cannot be.
+    /// Like head(), but returns the error.
     Status prepare_head(const std::string& spec, Drafter& drafter);
     Gate& gate() { return gate_; }
-    /// Told of the phases of later runs; null = nobody.
+    /// Sets the listener of the phases of later runs; null = none.
     void listen(RangeListener* listener) { listener_ = listener; }
-    /// The head artefact that heads `id` are made from; "rdk" = the affinity of the suffix.
+    /// Sets the artefact of heads `id`; "rdk" = the affinity of the suffix.
     void use_artefact(const std::string& id, const std::string& path) { artefacts_[id] = path; }
 
-    /// Decodes the prompts in one session, `batch` at a time; a failure is a test failure and ends it.
-    /// Outcomes are in the order of the prompts. `sink` null = nothing recorded.
+    /// Decodes the prompts in one session, `batch` at a time, and returns the outcomes in their order. An
+    /// error is a test failure. `sink` null = nothing is recorded.
     std::vector<PromptOutcome> decode(const RigSetting& setting,
                                       const std::vector<std::vector<TokenId>>& prompts,
                                       RecordSink* sink = nullptr,
                                       const std::function<void(std::string_view)>& on_text = {});
-    /// Of the latest run.
+    /// Totals of the latest run.
     const DecodeTotals& totals() const { return totals_; }
-    /// The error of a run over the prompts of a feed; "no error" when there is none.
+    /// Returns the error of a run over a feed, or "no error".
     Error run(const RigSetting& setting, PromptFeed& feed, RecordSink* sink = nullptr);
-    /// The error of decoding one prompt.
+    /// Returns the error of decoding one prompt.
     Error decode_error(const RigSetting& setting, const std::vector<TokenId>& prompt);
 
   private:

@@ -8,8 +8,8 @@
 #include "tests/support/demo_model.h"
 #include "tests/unit/engine/demo_rig.h"
 
-/// Losslessness on the demo model with a covering set: every pair of settings meets in at least one decode.
-/// The full product is the program `losslessness_product`.
+/// Losslessness on the demo model with a covering set: every pair of settings occurs in at least one decode.
+/// The program `losslessness_product` runs the full product.
 namespace draftscope::testing {
 namespace {
 
@@ -38,7 +38,7 @@ void visit_pairs(const Row& row, std::set<Pair>& out) {
         for (std::size_t b = a + 1; b < factors.size(); ++b) out.insert({a, row[a], b, row[b]});
 }
 
-/// Drafters x trees in full, then each further factor takes the value that meets the most pairs not met yet.
+/// All pairs of drafter and tree. Each further factor then takes the value that covers the most new pairs.
 std::vector<Row> covering_set() {
     std::vector<Row> rows;
     std::set<Pair> met;
@@ -48,7 +48,7 @@ std::vector<Row> covering_set() {
             for (std::size_t f = 2; f < factors.size(); ++f) {
                 std::size_t best = 0, most = 0;
                 for (std::size_t i = 0; i < factors[f].values.size(); ++i) {
-                    // Starting at another value each time spreads the rows that gain nothing.
+                    // A different first value each time varies the rows that cover no new pair.
                     const std::size_t value = (i + drafter + tree) % factors[f].values.size();
                     std::size_t gain = 1;
                     for (std::size_t other = 0; other < f; ++other)
@@ -104,7 +104,8 @@ TEST(DemoLosslessness, CoveringSetEqualsPlainDecoding) {
             setting.head = value(row, 3);
             setting.threads = std::stoi(value(row, 4));
             setting.batch = std::stoi(value(row, 7));
-            // In a batch the others are the rest of the prompts; a third of the tokens keeps the test short.
+            // In a batch, the other sequences are the other prompts. A third of the tokens keeps the test
+            // short.
             if (setting.batch > 1) setting.max_new = tokens / 3;
             std::vector<std::vector<TokenId>> together = {prompt};
             for (std::size_t p = 0; setting.batch > 1 && p < prompts.size(); ++p)

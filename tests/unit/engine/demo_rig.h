@@ -8,11 +8,11 @@
 
 namespace draftscope::testing {
 
-/// The demo model with its drafters and ranking. The model must be there (demo_model_present()).
+/// The demo model with its drafters and ranking. Requires demo_model_present().
 std::unique_ptr<DecodeRig> make_demo_rig(kernels::Precision precision);
 
-/// Templated and encoded first turns of the evaluation prompts, spread over the categories; short ones, so
-/// that a test spends its time on decoding.
+/// Templated and encoded first turns of the evaluation prompts, spread over the categories. They are short,
+/// so that tests spend their time on decoding.
 std::vector<std::vector<TokenId>> demo_prompts(const Target& target, std::size_t count);
 
 }  // namespace draftscope::testing

@@ -9,8 +9,7 @@
 namespace draftscope {
 namespace {
 
-/// Waits for a state that another thread is bound to reach; the limit only keeps a broken gate from hanging
-/// the test.
+/// Waits for a state that another thread will reach. The limit only ends the test if the gate is broken.
 template <typename Condition>
 bool eventually(Condition condition) {
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -21,7 +20,7 @@ bool eventually(Condition condition) {
     return true;
 }
 
-/// An engine of rounds with two levels of two phases each, then verify and commit.
+/// An engine whose rounds have two levels of two phases each, then verify and commit.
 class Engine {
   public:
     explicit Engine(Gate& gate, int rounds) : gate_(gate) {
@@ -113,7 +112,7 @@ TEST(Gate, StepsARoundALevelAndAPhase) {
     ASSERT_TRUE(eventually([&] { return engine.held_at(1, 0, 1); }));
     gate.step(GateStep::level);
     ASSERT_TRUE(eventually([&] { return engine.held_at(1, 1, 3); }));
-    gate.step(GateStep::level);  // the end of the round ends the last level's step
+    gate.step(GateStep::level);  // the end of the round also ends the last level's step
     ASSERT_TRUE(eventually([&] { return engine.held_at(1, -1, -2); }));
     for (int phase = 0; phase < 4; ++phase) {
         gate.step(GateStep::phase);
@@ -206,7 +205,7 @@ TEST(Gate, BreakpointHoldsAfterARoundRejectedEarly) {
     gate.set_breakpoints({.rejection_depth = 2});
     gate.resume();
     EXPECT_TRUE(eventually([&] { return engine.held_at(4, -1, -2); }));
-    gate.resume();  // a round accepted to its full depth has no rejection
+    gate.resume();  // a fully accepted round has no rejection
     EXPECT_TRUE(eventually([&] { return engine.held_at(6, -1, -2); }));
     gate.set_breakpoints({});
     gate.resume();

@@ -9,14 +9,14 @@
 #include "tests/unit/engine/ranking_file.h"
 #include "tests/unit/engine/tiny_drafter.h"
 
-/// Speculative output equals plain decoding, token for token, for every drafter, head, tree, batch and thread
-/// count: the full product on a small random model.
+/// Speculative output equals plain decoding token for token, for every drafter, head, tree, batch and thread
+/// count. The full product runs on a small random model.
 namespace draftscope::testing {
 namespace {
 
 constexpr int vocab = 13;
 
-/// So few tokens that a random drafter's trees are often right, several levels deep.
+/// With so few tokens, a random drafter's trees are often right several levels deep.
 TinyModelOptions small_vocabulary() {
     TinyModelOptions options;
     options.vocab = vocab;
@@ -25,7 +25,7 @@ TinyModelOptions small_vocabulary() {
 }
 
 std::vector<std::vector<TokenId>> prompts() {
-    // One token; one that repeats itself; one longer than a prefill chunk.
+    // One token, repeated tokens, and more tokens than a prefill chunk.
     std::vector<std::vector<TokenId>> all = {{5}, {}, {}};
     for (int i = 0; i < 24; ++i) all[1].push_back(i % 6);
     Rng rng(3);
@@ -58,9 +58,10 @@ class Losslessness : public ::testing::TestWithParam<kernels::Precision> {
                 {"hydra", hydra_.folder()}},
                ranking_.path()) {}
 
-    /// `base` with every drafter, head and tree, alone and three at a time. Heads matter to the drafters that
-    /// have one; the product over thread counts is made once, as the other precisions share the code that
-    /// splits the work.
+    /// `base` with every drafter, head and tree, alone and in batches of three.
+    ///
+    /// Heads vary only for drafters that use one. The product over thread counts runs with one precision,
+    /// because all precisions share the code that splits the work.
     static std::vector<RigSetting> product(const RigSetting& base) {
         std::vector<RigSetting> settings;
         for (const std::string drafter : {"none", "ngram", "eagle2", "eagle3", "medusa", "hydra"})
@@ -116,14 +117,14 @@ TEST_P(Losslessness, FullProductEqualsPlainDecoding) {
             }
         }
     }
-    // Equal because nothing was ever accepted would prove nothing.
+    // If nothing had been accepted, equality would prove nothing.
     EXPECT_GT(accepted["eagle2"], rounds["eagle2"] / 8);
     EXPECT_GT(rounds["eagle2"], 1000);
     for (const char* drafter : {"ngram", "eagle3", "medusa", "hydra"})
         EXPECT_GT(accepted[drafter], 50) << drafter;
 }
 
-/// A tree fixed in advance needs a head for each of its levels; one grown by score ends with the heads.
+/// A fixed tree needs a head for each of its levels. A dynamic tree ends with the heads.
 TEST_P(Losslessness, FixedTreesAreNoDeeperThanTheHeads) {
     const TinyPathHeads three(rig_.target().config(), false, 81, 3);
     const auto made = make_drafter("medusa:" + three.folder(), "", rig_.target(), rig_.exec(1));

@@ -189,7 +189,7 @@ TEST_F(Session, SpansLieInTheirStepAndNest) {
         EXPECT_EQ(drive.mode, HeadMode::drive);
         EXPECT_EQ(drive.head, "fr-spec:v=6");
         EXPECT_EQ(drive.active_rows, 6);
-        // A shadow's head time is its own row's; the two make up the spans.
+        // A shadow's head time is in its own row; together they equal the spans.
         if (shadow)
             EXPECT_LT(drive.head_ns, head_ns);
         else
@@ -205,7 +205,7 @@ TEST_F(Session, WarmUpAndCalibrationStepsAreFlagged) {
     std::map<RowId, int> calibrated;
     for (std::size_t i = 0; i < steps_.size(); ++i) {
         EXPECT_EQ(steps_[i].step.ordinal, static_cast<int>(i));
-        // Every other step after the warm-up, four of each prompt.
+        // Every second step after the warm-up, four of each prompt.
         const bool shadow = i >= 2 && i % 2 == 0 && calibrated[steps_[i].rounds[0].round.prompt_id]++ < 4;
         EXPECT_EQ(steps_[i].step.excluded, i < 2    ? Excluded::warmup
                                            : shadow ? Excluded::shadow
@@ -255,7 +255,7 @@ TEST_F(Session, TheFullHeadIsNotCalibratedAgainstItself) {
     }
 }
 
-/// The target's distribution after `tokens`, computed apart from the session.
+/// The target's distribution after `tokens`, computed without the session.
 std::vector<double> distribution(DecodeRig& rig, const std::vector<TokenId>& tokens, double temperature) {
     KvCache cache = rig.target().make_cache(128);
     ForwardOutput out;
@@ -414,7 +414,7 @@ TEST_F(Session, SteppingShowsTheRoundInFlightAndChangesNoToken) {
     gate.pause();
     std::atomic<bool> finished{false};
     std::thread user([&] {
-        // Three rounds by levels, one or two by phases, then on.
+        // Three rounds by levels, one or two by phases, then resume.
         for (int i = 0; i < 45 && eventually([&] { return gate.holding() || finished; }); ++i) {
             const std::string before = gate.reason();
             gate.step(i < 15 ? GateStep::level : GateStep::phase);
@@ -429,7 +429,7 @@ TEST_F(Session, SteppingShowsTheRoundInFlightAndChangesNoToken) {
 
     int live = 0, paused = 0, with_children = 0, with_choices = 0;
     bool last_active = false;
-    int announced = 0;  ///< the phase of that step that the hold before said comes next
+    int announced = 0;  ///< the next phase of that step, as announced by the previous stop
     RowId step_id = 0;
     for (const LiveRound& round : RecordList::of<LiveRound>(records_)) {
         last_active = round.active;
@@ -471,7 +471,7 @@ TEST_F(Session, ACancelledPromptReturnsWhatItHas) {
     const auto expected = rig_.decode(setting_, {prompts_[0]});
     Gate& gate = rig_.gate();
     gate.reset();
-    gate.set_breakpoints({.rejection_depth = 10});  // any rejection holds the engine
+    gate.set_breakpoints({.rejection_depth = 10});  // stops the engine at any rejection
     std::thread user([&] {
         EXPECT_TRUE(eventually([&] { return gate.holding(); }));
         gate.cancel();
@@ -487,7 +487,7 @@ TEST_F(Session, ACancelledPromptReturnsWhatItHas) {
     EXPECT_TRUE(std::equal(outcomes[0].tokens.begin(), outcomes[0].tokens.end(), expected[0].tokens.begin()));
 }
 
-/// A model with a tokenizer: text, and an end-of-turn token.
+/// A model with a tokenizer, for text and an end-of-turn token.
 class SessionText : public ::testing::Test {
   protected:
     void SetUp() override {

@@ -9,7 +9,7 @@
 #include "tests/unit/engine/tiny_artefacts.h"
 #include "tests/unit/engine/tiny_drafter.h"
 
-/// Self-paced shadow heads: what they do beside another head is what they do in a run of their own.
+/// Self-paced shadow heads give the same results next to another head as in a run of their own.
 namespace draftscope::testing {
 namespace {
 
@@ -85,13 +85,13 @@ TEST_F(Shadows, DoBesideAnotherHeadWhatTheyDoAlone) {
                     const RowId last_round = evaluated.rows.front().round_id;
                     for (const HeadEvalRow& row : evaluated.rows) {
                         EXPECT_EQ(row.mode, HeadMode::selfpaced);
-                        // The driving round whose tokens decided it.
+                        // The driving round whose tokens decided the tree.
                         EXPECT_GE(row.round_id, last_round);
                         if (row.round_id == 0) ADD_FAILURE() << "a row without its round";
                         found[row.head].push_back(text(row));
                     }
                 }
-                // Their work is in no step.
+                // Their time is part of no step.
                 for (const StepRecord& step : RecordList::of<StepRecord>(list)) {
                     EXPECT_NE(step.step.excluded, Excluded::shadow);
                     for (const SpanRow& span : step.spans) EXPECT_LE(span.end_ns, step.step.end_ns);
@@ -131,8 +131,8 @@ TEST_F(Shadows, FollowEverySequenceOfABatch) {
     }
 }
 
-/// Driven by one head, an aligned copy of that head drafts the very same trees: it is judged as the rounds
-/// themselves were. Heads with another state or shortlist see the driving head's places.
+/// An aligned copy of the driving head drafts the same trees, so it is evaluated like the rounds themselves.
+/// Heads with another state or shortlist draft from the driving head's positions.
 TEST_F(Shadows, AlignedHeadsDraftInTheDrivingRounds) {
     for (const std::string head : {"full", "fr-spec:v=6", "specvocab:k=4"})
         for (const int batch : {1, 3}) {
@@ -152,7 +152,7 @@ TEST_F(Shadows, AlignedHeadsDraftInTheDrivingRounds) {
             std::map<RowId, bool> shadowed;
             const auto steps = RecordList::of<StepRecord>(list);
             for (const StepRecord& step : steps) {
-                // Every other step has the work beside it, and is left out of the timing for it.
+                // Every second step has shadow drafts and is therefore excluded from the timing.
                 const int warm = step.step.ordinal - setting.warmup_steps;
                 const Excluded expected = warm < 0        ? Excluded::warmup
                                           : warm % 2 == 0 ? Excluded::shadow

@@ -4,9 +4,10 @@
 #include "engine/model/model_file.h"
 #include "tests/unit/engine/decode_rig.h"
 
-/// Random weights at a published model's dimensions: LM head, embedding and drafters of full size over one
-/// layer of the target. They measure costs, so they have to run; and what they decode is lossless as any
-/// other.
+/// Random weights with the dimensions of a published model.
+///
+/// LM head, embedding and drafters have full size over one layer of the target. They are for measuring costs,
+/// so they must run, and decoding with them must be lossless.
 namespace draftscope::testing {
 namespace {
 
@@ -38,7 +39,7 @@ TEST(SyntheticTarget, RandomDraftersOfItsSizeDraftForIt) {
             for (const TokenId id : found[p].tokens) EXPECT_LT(id, 151669);  // no padding row
         }
     }
-    // So do heads: what fit would make of them is random, too.
+    // Heads also have random weights, in place of those of a fit.
     setting.drafter = "eagle2";
     for (const char* id : {"slimspec", "specvocab", "vocabtrim-t", "dynaspec", "coral"})
         rig.use_artefact(id, spec);
@@ -49,11 +50,11 @@ TEST(SyntheticTarget, RandomDraftersOfItsSizeDraftForIt) {
         ASSERT_EQ(found.size(), 2u) << head;
         for (std::size_t p = 0; p < 2; ++p) EXPECT_EQ(found[p].tokens, expected[p].tokens) << head;
     }
-    // Down and up, in int8 with a bf16 scale for 128 values.
+    // Down and up, in int8 with one bf16 scale for 128 values.
     const double slim = 256.0 * (2048 + 151669);
     const HeadCost cost = rig.head("slimspec:rank=256/128", rig.drafter("eagle2")).cost(1);
     EXPECT_NEAR(static_cast<double>(cost.bytes) / slim, 1.02, 0.03);
-    // fc, attention and the drafter's own feed-forward size, in int8 with a bf16 scale for 64 weights.
+    // fc, attention and the drafter's own feed-forward size, in int8 with one bf16 scale for 64 weights.
     const double eagle2 = 2048.0 * 2 * 2048 + 2048.0 * (2 * 32 + 2 * 4) * 128 + 3.0 * 2048 * 12288;
     EXPECT_NEAR(static_cast<double>(rig.drafter("eagle2").weight_bytes()) / eagle2, 1.03, 0.05);
 }

@@ -19,7 +19,7 @@ struct Case {
     bool eagle3 = false, norm_before_residual = false, bias = false;
 };
 
-/// A tiny drafter with inputs; the loss is a fixed random combination of what every step shows the head.
+/// A tiny drafter with inputs. The loss is a fixed random combination of the head's inputs at every step.
 class TinyPass {
   public:
     explicit TinyPass(const Case& which) {
@@ -104,7 +104,7 @@ TEST(EaglePass, GradientsAreThoseOfFiniteDifferences) {
     }
 }
 
-// A row of a later step must not see later slots: what follows a slot changes nothing there.
+// A row of a later step must not attend to later slots, so tokens after a slot do not change it.
 TEST(EaglePass, NeverLooksAhead) {
     TinyPass tiny({true, false, false});
     EaglePass pass(tiny.shape_, tiny.weights_, tiny.rope_);

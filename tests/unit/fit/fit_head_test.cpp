@@ -28,7 +28,7 @@ TinyModelOptions small_model() {
     return options;
 }
 
-/// Texts in memory, with the target's features of every token.
+/// Texts in memory with the target's features of every token.
 class TextList final : public TextSource {
   public:
     explicit TextList(std::vector<FitText> texts) : texts_(std::move(texts)) {}
@@ -61,7 +61,7 @@ class FitHead : public ::testing::Test {
         texts_ = std::make_unique<TextList>(std::move(texts));
     }
 
-    /// A prompt and the target's own greedy answer, with features from one pass over the whole.
+    /// A prompt and the target's own greedy answer, with features from one pass over the complete text.
     FitText make_text(int number) {
         FitText text;
         Rng rng(77, static_cast<std::uint64_t>(number));
@@ -111,7 +111,7 @@ class FitHead : public ::testing::Test {
         EXPECT_TRUE(result.ok()) << result.error().message;
         return result.ok() ? std::move(result).value() : FittedHead{};
     }
-    /// Writes the artefact as the job does and makes the head from the file.
+    /// Writes the artefact as the fit job does and loads the head from the file.
     Result<std::unique_ptr<Head>> as_head(const FittedHead& fitted, const std::string& head) {
         ArtefactInfo info;
         info.head = head;
@@ -147,13 +147,13 @@ TEST_F(FitHead, CollectsRowsThatStandWhereTheTextDoes) {
     const auto samples = collect_samples(*exec_, *drafter_, weights_, 256, *texts_, collect, {});
     ASSERT_TRUE(samples.ok()) << samples.error().message;
     const SampleRows& text = samples->text;
-    // 30 generated tokens give 29 anchors; the last ones have fewer levels of text ahead.
+    // 30 generated tokens give 29 anchors. The last ones have fewer levels of text after them.
     EXPECT_EQ(samples->anchors, 12 * 29);
     EXPECT_EQ(text.rows(), 12 * (29 + 28 + 27));
     EXPECT_EQ(samples->drafted.rows(), 12 * 29 * (1 + 3 + 3));
     EXPECT_EQ(samples->held_out_prompts, 3);
     EXPECT_EQ(samples->levels, 3);
-    // The teacher's hidden leads to the token that came: the texts are greedy.
+    // The teacher's hidden state predicts the actual token, because the texts are greedy.
     std::vector<float> hidden(32), row(32);
     for (int i = 0; i < text.rows(); i += 37) {
         text.teacher.read(i, hidden);
@@ -167,7 +167,7 @@ TEST_F(FitHead, CollectsRowsThatStandWhereTheTextDoes) {
         }
         EXPECT_EQ(best, text.token[static_cast<std::size_t>(i)]) << i;
     }
-    // What begin_level showed is the embedding of a token and not of another.
+    // The argument of begin_level is the embedding of one token.
     std::vector<float> seen(32), embedding(32);
     samples->text.embedding.read(0, seen);
     const TokenId root = texts_->text(0).tokens[static_cast<std::size_t>(texts_->text(0).prompt_tokens)];
@@ -279,7 +279,7 @@ TEST_F(FitHead, StopsWhereverItIsCancelled) {
             Hooks hooks;
             hooks.cancelled = [&] { return asked++ >= after; };
             const auto result = fit_head(inputs(*exec_), options(name), hooks);
-            if (asked <= after) continue;  // done before it was asked so often
+            if (asked <= after) continue;  // the fit ended before the cancellation
             ASSERT_FALSE(result.ok()) << name << " " << after;
             EXPECT_EQ(result.error().kind, ErrorKind::cancelled);
         }

@@ -27,7 +27,7 @@ Dense random_dense(int rows, int cols, std::uint64_t seed, double scale = 1.0) {
     return matrix;
 }
 
-/// Hiddens with loud and quiet directions, as drafters have them.
+/// Hidden states with directions of large and small variance, like those of drafters.
 Dense uneven_hiddens(int rows, int width, std::uint64_t seed) {
     Dense h = random_dense(rows, width, seed);
     for (int r = 0; r < rows; ++r)
@@ -87,7 +87,7 @@ class LowRankFactors : public ::testing::Test {
     }
 };
 
-// The least possible error is the sum of the eigenvalues of C^1/2 W^T W C^1/2 left out (Eckart and Young).
+// The smallest possible error is the sum of the omitted eigenvalues of C^1/2 W^T W C^1/2 (Eckart and Young).
 TEST_F(LowRankFactors, ReachTheSmallestPossibleError) {
     SecondMoment moment(12);
     moment.add(*exec_, hiddens_.view());
@@ -130,7 +130,7 @@ TEST_F(LowRankFactors, RefuseARankThatDoesNotFit) {
     EXPECT_NE(refused.error().message.find("1..12"), std::string::npos);
 }
 
-/// Loss of a student for given logit weights, in double from its own logits: sum_j c_j z_j.
+/// A student's loss sum_j c_j z_j with given weights c, in double from its own logits z.
 double weighted_logits(kernels::Exec& exec, Student& student, const Dense& hidden,
                        const std::vector<std::uint8_t>& levels, const Dense& c) {
     Dense logits(hidden.rows, student.support());
@@ -148,7 +148,7 @@ void check_student_gradients(Student& student, int width, const std::vector<std:
     weighted_logits(*exec, student, hidden, levels, c);
     Dense d_hidden(hidden.rows, width);
     student.backward(*exec, hidden.view(), levels, c.view(), d_hidden.view());
-    // The logits are multilinear, so a central difference of any step is exact but for rounding.
+    // The logits are multilinear, so a central difference of any step is exact up to rounding.
     constexpr float step = 0.25f;
     for (const Parameter& p : student.parameters()) {
         const std::vector<float> gradient(p.gradient.begin(), p.gradient.end());
@@ -216,7 +216,7 @@ TEST(Routers, GradientsAreThoseOfFiniteDifferences) {
     }
 }
 
-// Reference: the update rule of the paper's algorithm 1, in double.
+// The reference is the update rule of the paper's algorithm 1, in double.
 TEST(Adam, FollowsThePaperAndItsSchedule) {
     const auto exec = make_cpu_exec(2);
     AdamOptions options;
@@ -248,7 +248,7 @@ TEST(Adam, FollowsThePaperAndItsSchedule) {
     }
 }
 
-/// Samples of a drafter whose rows say which of 40 tokens comes next, plus the matrices around them.
+/// Samples of a drafter whose rows determine which of 40 tokens is next, with their matrices.
 struct Problem {
     Problem() : samples(12, 10), target(kernels::Matrix()), drafter(kernels::Matrix()) {
         const auto exec = make_cpu_exec(1);
@@ -364,7 +364,7 @@ TEST(KlTraining, RefusesSamplesWithoutHeldOutRows) {
     EXPECT_EQ(report.error().kind, ErrorKind::bad_input);
 }
 
-/// Rows around `clusters` directions.
+/// Rows near `clusters` directions.
 Dense bunched_rows(int rows, int width, int clusters, std::uint64_t seed) {
     const Dense centres = random_dense(clusters, width, seed, 3.0);
     Dense result = random_dense(rows, width, seed + 1);
@@ -406,7 +406,7 @@ TEST(BalancedGroups, AreEqualAndGiveFrequentTokensTheirNearestGroup) {
     for (const std::int32_t group : groups) ++sizes[static_cast<std::size_t>(group)];
     for (const int size : sizes) EXPECT_LE(size, 21);
     EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), 0), 103);
-    EXPECT_EQ(groups[102], clusters->of[102]);  // the first in the order
+    EXPECT_EQ(groups[102], clusters->of[102]);  // first in `order`
 }
 
 TEST(RouterTraining, LearnsWhichGroupsHoldTheBestTokens) {
@@ -488,7 +488,7 @@ TEST(Ranking, CoverageOfOtherTextCountsThatTextsTokens) {
 
 TEST(TextSplit, HoldsOutSomeTextsOfAnyNumberAndNoneTwice) {
     for (int count = 2; count < 1500; count += count < 40 ? 1 : 137) {
-        // Texts with fewer than two generated tokens lie between the others.
+        // Texts with fewer than two generated tokens are between the others.
         std::vector<int> generated;
         for (int t = 0; t < count; ++t) generated.insert(generated.end(), {t % 3 == 0 ? 1 : 0, 2 + t});
         const TextSplit split(generated, {10, 60});

@@ -6,8 +6,8 @@
 #include "tests/unit/engine/demo_rig.h"
 #include "tests/unit/replay/replay_rig.h"
 
-/// Replayed rounds equal live rounds on the demo model: every drafter and every head at least once, greedy
-/// and sampled. The full product runs on a tiny model (replay_test.cpp).
+/// Replayed rounds equal live rounds on the demo model, greedy and sampled. Every drafter and every head
+/// occurs at least once. The full product runs on a tiny model (replay_test.cpp).
 namespace draftscope::testing {
 namespace {
 
@@ -50,7 +50,7 @@ TEST(DemoReplay, RoundsAreThoseOfALiveRun) {
     const auto rig = make_demo_rig(kernels::Precision::int8);
     ASSERT_NE(rig, nullptr);
     const std::string heads = std::string(DS_SOURCE_DIR) + "/assets/heads/";
-    for (const Case& one : cases)  // a fitted head appears with one drafter
+    for (const Case& one : cases)  // a fitted head occurs with one drafter
         if (const HeadInfo* info = find_head(one.head); info != nullptr && info->need == ArtefactNeed::fitted)
             rig->use_artefact(one.head, heads + one.drafter + "/" + one.head + ".safetensors");
     const auto prompts = demo_prompts(rig->target(), 2);

@@ -10,7 +10,7 @@
 
 namespace draftscope::testing {
 
-/// Prompts by themselves, in the order of a session over the same list.
+/// A feed of single prompts, in the order of a session over the same list.
 class TokenFeed : public PromptFeed {
   public:
     explicit TokenFeed(const std::vector<std::vector<TokenId>>& prompts) : prompts_(prompts) {}
@@ -22,22 +22,22 @@ class TokenFeed : public PromptFeed {
     std::size_t next_ = 0;
 };
 
-/// Rounds of a live run, as a replay would report them, prompt by prompt.
+/// The rounds of a live run as a replay would report them, prompt by prompt.
 std::vector<std::vector<HeadRound>> live_rounds(DecodeRig& rig, const RigSetting& setting,
                                                 const std::vector<std::vector<TokenId>>& prompts);
 
-/// Records the prompts with the setting's sampling and limits; a failure is a test failure.
+/// Records the prompts with the setting's sampling and limits. A failure is a test failure.
 std::shared_ptr<const Trace> record(DecodeRig& rig, const RigSetting& setting,
                                     const std::vector<std::vector<TokenId>>& prompts,
                                     const std::vector<int>& aux_layers, const std::string& folder,
                                     int batch = 3);
 
-/// Replays the setting's drafter, head and tree along a trace; `ends` is what drafter and head are made on.
+/// Replays the setting's drafter, head and tree along a recording. Drafter and head are made on `ends`.
 std::vector<std::vector<HeadRound>> replayed_rounds(DecodeRig& rig, const Trace& trace, const Target& ends,
                                                     Drafter& drafter, Head* head, const RigSetting& setting,
                                                     ReplayOptions options = {});
 
-/// What decides a round: compares everything but covered_mass, active_rows and bytes.
+/// Text of a round for comparisons: everything except covered_mass, active_rows and bytes.
 std::string round_text(const HeadRound& round);
 std::vector<std::string> round_texts(const std::vector<HeadRound>& rounds);
 

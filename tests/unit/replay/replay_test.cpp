@@ -16,8 +16,8 @@
 #include "tests/unit/engine/tiny_drafter.h"
 #include "tests/unit/replay/replay_rig.h"
 
-/// Replayed rounds equal the live run's, one by one: every drafter and head of the registries, greedy and
-/// sampled, on a small random model.
+/// Replayed rounds equal those of the live run one by one. Every drafter and head of the registries runs on a
+/// small random model, greedy and sampled.
 namespace draftscope::testing {
 namespace {
 
@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 
 constexpr int vocab = 13;
 
-/// So few tokens that a random drafter's trees are often right, several levels deep.
+/// With so few tokens, a random drafter's trees are often right several levels deep.
 TinyModelOptions small_vocabulary(int context = 256) {
     TinyModelOptions options;
     options.vocab = vocab;
@@ -34,7 +34,7 @@ TinyModelOptions small_vocabulary(int context = 256) {
 }
 
 std::vector<std::vector<TokenId>> prompts() {
-    // One token; one that repeats itself; one longer than a prefill chunk; a few more for the lanes.
+    // One token, repeated tokens, more tokens than a prefill chunk, and some short ones for the lanes.
     std::vector<std::vector<TokenId>> all = {{5}, {}, {}, {1, 2, 3}, {7, 7}};
     for (int i = 0; i < 24; ++i) all[1].push_back(i % 6);
     Rng rng(3);
@@ -42,7 +42,7 @@ std::vector<std::vector<TokenId>> prompts() {
     return all;
 }
 
-/// Specs to replay, by registry id: a new head is covered by its row here.
+/// Specs to replay by registry id. A new head needs a row here.
 const std::map<std::string, std::vector<std::string>, std::less<>> head_specs = {
     {"full", {"full"}},
     {"fr-spec", {"fr-spec:v=3", "fr-spec:v=6"}},
@@ -58,10 +58,10 @@ const std::map<std::string, std::vector<std::string>, std::less<>> head_specs = 
      {"microspec:wmax=5", "microspec:wmax=9,source=ctx,kpre=1,gather=indexed",
       "microspec:wmax=6,source=ext,kver=2,gather=sync",
       "microspec:wmax=20,stream=new,prompt=last,bonus=yes,eos=yes"}},
-    {"oracle", {}},  // has no live run: a test of its own
+    {"oracle", {}},  // has no live run and is tested separately
 };
 
-/// Writes LM head and embedding of a tiny model into a trace's folder.
+/// Writes LM head and embedding of a tiny model to a recording's folder.
 void write_weights(const std::string& folder, const ModelFile& model) {
     std::vector<NamedTensor> tensors;
     for (const auto& [from, to] : {std::pair("token_embd.weight", "model.embed_tokens.weight"),
@@ -95,7 +95,7 @@ class Replay : public ::testing::Test {
                ranking_.path()),
           artefacts_(rig_) {}
 
-    /// Drafts on the trace's own weights: nothing of the target but LM head and embedding.
+    /// A target with only the recording's own LM head and embedding.
     const Target& ends(const Trace& trace) {
         if (ends_ == nullptr) {
             write_weights(trace.folder(), model_);
@@ -121,7 +121,7 @@ class Replay : public ::testing::Test {
                 EXPECT_EQ(found[p][i].active_rows, live[p][i].active_rows) << to_text(setting);
                 EXPECT_EQ(found[p][i].bytes, live[p][i].bytes) << to_text(setting);
                 if (!found[p][i].covered_mass || !live[p][i].covered_mass) continue;
-                // The trace's hidden states are rounded to bf16.
+                // The recorded hidden states are rounded to bf16.
                 EXPECT_NEAR(*found[p][i].covered_mass, *live[p][i].covered_mass, 0.02) << to_text(setting);
                 ++masses_;
             }
@@ -165,7 +165,8 @@ TEST_F(Replay, EveryHeadAndDrafterAsLive) {
             }
             for (const std::string drafter : {"eagle2", "eagle3", "medusa", "hydra"}) {
                 setting.drafter = drafter;
-                // The drafters share how they call a head: one of its specs and two of the trees will do.
+                // All drafters call a head in the same way, so one of its specs and two of the trees are
+                // enough.
                 const bool all = drafter == "eagle2";
                 if (!all && (tree == "depth=2,topk=3,nodes=8" || tree.starts_with("choices"))) continue;
                 for (const HeadInfo& info : head_registry()) {
@@ -180,14 +181,13 @@ TEST_F(Replay, EveryHeadAndDrafterAsLive) {
             }
         }
     }
-    // Equal because nothing was ever drafted or left out would prove nothing.
+    // If nothing had been drafted or accepted, equality would prove nothing.
     EXPECT_GT(accepted_, rounds_ / 8);
     EXPECT_GT(uncovered_, 100);
     EXPECT_GT(masses_, 1000);
 }
 
-/// Every drafter with every head, several sequences at a time, growing and fixed trees: the text of plain
-/// decoding.
+/// Every drafter with every head, in batches, with dynamic and fixed trees, gives the text of plain decoding.
 TEST_F(Replay, EveryHeadAndDrafterInABatchGivesThePlainText) {
     std::int64_t accepted = 0;
     for (const double temperature : {0.0, 1.0}) {
@@ -217,7 +217,7 @@ TEST_F(Replay, EveryHeadAndDrafterInABatchGivesThePlainText) {
     EXPECT_GT(accepted, 1000);
 }
 
-/// Heads of one replay share what the drafter takes in of a text; each has the rounds that it has alone.
+/// Heads of one replay share the drafter's slots of a text, but each has the rounds of a separate replay.
 TEST_F(Replay, HeadsOfOneTextDoNotMeet) {
     RigSetting setting;
     setting.max_new = 24;
@@ -244,8 +244,8 @@ TEST_F(Replay, HeadsOfOneTextDoNotMeet) {
     }
 }
 
-/// The oracle drafts from the target's own best m: with one it is always right, with all of them it is the
-/// full head.
+/// The oracle drafts from the target's m best tokens. With one it is always right; with all it is the full
+/// head.
 TEST_F(Replay, TheOracleKnowsTheText) {
     RigSetting setting;
     setting.max_new = 24;
@@ -264,7 +264,7 @@ TEST_F(Replay, TheOracleKnowsTheText) {
     for (std::size_t p = 0; p < full.size(); ++p) {
         ASSERT_EQ(all[p].size(), full[p].size());
         for (std::size_t i = 0; i < full[p].size(); ++i) {
-            // Past the end of the text it knows nothing and drafts nothing, which no round shows.
+            // After the end of the text it drafts nothing, which affects no round.
             EXPECT_EQ(all[p][i].prefix, full[p][i].prefix);
             EXPECT_EQ(all[p][i].accepted, full[p][i].accepted);
             EXPECT_EQ(all[p][i].committed, full[p][i].committed);
@@ -325,7 +325,7 @@ TEST_F(Replay, RowsSayWhatTheTargetSays) {
     ASSERT_NE(trace, nullptr);
     for (const TracePrompt& prompt : trace->prompts()) {
         const auto tokens = trace->tokens(prompt);
-        // Greedy: row i's best token is token i + 1 of the text.
+        // In greedy decoding, row i's best token is token i + 1 of the text.
         for (int i = prompt.prompt_tokens - 1; i + 1 < prompt.rows(); ++i) {
             EXPECT_EQ(trace->best(prompt.first_row + i, 1).front(), tokens[static_cast<std::size_t>(i) + 1]);
             double sum = 0;
@@ -335,7 +335,7 @@ TEST_F(Replay, RowsSayWhatTheTargetSays) {
                 sum += std::exp(static_cast<double>(value));
                 last = value;
             }
-            EXPECT_NEAR(sum, 1.0, 0.01);  // f16 log-probabilities over the whole vocabulary
+            EXPECT_NEAR(sum, 1.0, 0.01);  // f16 log-probabilities of the complete vocabulary
         }
     }
 }
@@ -422,7 +422,7 @@ class NearTheEnd : public Replay {
     NearTheEnd() : Replay(48) {}
 };
 
-/// Texts that fill the context: trees are clipped by the same rule, live and replayed.
+/// Texts that fill the context. Live and replayed trees are clipped by the same rule.
 TEST_F(NearTheEnd, TreesAreClippedAlike) {
     std::vector<std::vector<TokenId>> list = {{5}, {1, 2, 3}};
     for (int i = 0; i < 40; ++i) list[0].push_back(i % vocab);
@@ -464,7 +464,7 @@ TEST(HeadTally, AddsRounds) {
     EXPECT_DOUBLE_EQ(*tally.coverage(), 4.0 / 5);
     EXPECT_DOUBLE_EQ(*tally.covered_mass(), 0.5);
     EXPECT_EQ(tally.histogram, (std::vector<std::int64_t>{1, 1, 1}));
-    // The clipped round says nothing about depths.
+    // The clipped round does not count by depth.
     ASSERT_EQ(tally.depths.size(), 3u);
     EXPECT_EQ(tally.depths[0].reached, 2);
     EXPECT_EQ(tally.depths[2].reached, 1);

@@ -85,7 +85,7 @@ void expect_rows(const Trace& trace, const TracePrompt& prompt, const TraceRows&
     }
 }
 
-/// Writes a trace of two prompts; the second in the file's order comes first in the list.
+/// Writes a recording of two prompts. The prompt that is second in the file comes first in the list.
 std::vector<TraceRows> write_trace(const std::string& folder, bool aux) {
     Rng rng(5);
     auto writer = TraceWriter::create(folder, small_info(aux), false);
@@ -281,7 +281,7 @@ TEST(Trace, SixteenBitFloatsRoundToNearestEven) {
         }
         EXPECT_EQ(f32_to_f16(value), half);
         if ((bits & 0x7fffu) >= 0x7bffu) continue;
-        // The middle between two neighbours goes to the even one, and what lies beside it does not.
+        // The midpoint of two neighbours is rounded to the even one; values next to it are not.
         const float next = f16_to_f32(static_cast<std::uint16_t>(bits + 1)), middle = 0.5f * (value + next);
         const auto even = static_cast<std::uint16_t>(bits + (bits & 1u));
         ASSERT_EQ(f32_to_f16(middle), even) << bits;
