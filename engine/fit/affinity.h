@@ -17,17 +17,14 @@ struct Affinity {
     std::vector<float> weights;            ///< [rows, width], each row sums to 1
 };
 
-/// Construction of M. The paper's could not be confirmed, so all of this is our default.
-///
-/// Each token keeps `keep` of its probability and shares the rest among its width - 1 nearest tokens by
-/// cosine of LM-head rows, in proportion to softmax(cosine / temperature). A token is its own first
-/// neighbour.
+/// The paper's construction of M could not be confirmed, so all of this is our default. Each token keeps
+/// `keep` of its probability and shares the rest among its width - 1 nearest tokens by cosine of LM-head
+/// rows, in proportion to softmax(cosine / temperature). A token is its own first neighbour.
 struct AffinityOptions {
     int width = 8;
     double keep = 0.9;
     double temperature = 0.1;
 };
-/// Computes the affinities between the rows of an LM head.
 Result<Affinity> token_affinity(kernels::Exec& exec, Rows<const float> weights,
                                 const AffinityOptions& options, const Hooks& hooks);
 

@@ -9,7 +9,7 @@
 namespace draftscope::fit {
 namespace {
 
-/// A text that is drafted over. As the head state, it tells the collecting head which text a row belongs to.
+/// A text that is drafted over. As head state it tells the collecting head which text a row belongs to.
 struct Lane final : HeadState {
     FitText text;
     std::unique_ptr<DrafterState> drafter;
@@ -25,8 +25,8 @@ struct Lane final : HeadState {
     }
 };
 
-/// Replaces the head and stores its inputs. On text rows it proposes the next token of the text; otherwise it
-/// works like the full head.
+/// Replaces the head and stores its inputs. On text rows it proposes the text's token, otherwise as the full
+/// head.
 class CollectingHead final : public Head {
   public:
     CollectingHead(const HeadWeights& weights, const CollectOptions& options, Samples& out)
@@ -195,15 +195,15 @@ Result<bool> Collector::fill(Lane& lane) {
         const auto tokens = static_cast<int>(lane.text.tokens.size());
         lane.drafter = drafter_.make_state(tokens + options_.tree.drafting_nodes() + levels() + 1);
         lane.slots = 0;
-        // Rounds begin after the first generated token, which comes from prefill. The start varies between
-        // texts, because otherwise a stride would use the same positions of every answer.
+        // Rounds begin after the first generated token, which comes from prefill. Texts start at different
+        // positions, or a stride would use the same positions of every answer.
         lane.anchor = lane.text.prompt_tokens + ordinal % stride_ - stride_;
         if (advance(lane)) return true;
     }
     return false;
 }
 
-/// Moves to the next anchor. Returns false if no token follows it or a round has no room there.
+/// Moves to the next anchor. False if no token follows it or a round has no room.
 bool Collector::advance(Lane& lane) const {
     lane.anchor += stride_;
     const auto tokens = static_cast<int>(lane.text.tokens.size());

@@ -20,36 +20,33 @@ struct FitText {
     Dense aux;     ///< [tokens, aux layers * d], or empty
 };
 
-/// A source of texts. One text is loaded at a time, so that memory does not grow with the recording.
+/// A source of texts, loaded one at a time, so that memory does not grow with the recording.
 class TextSource {
   public:
     virtual ~TextSource() = default;
     virtual int texts() const = 0;
-    virtual int generated(int text) const = 0;  ///< number of tokens after the prompt
+    virtual int generated(int text) const = 0;  ///< tokens after the prompt
     virtual Result<FitText> load(int text) = 0;
 };
 
-/// Splits the texts into training and held-out ones.
 TextSplit split_texts(const TextSource& texts, HoldOut hold_out);
 
 struct CollectOptions {
     TreeSpec tree;        ///< tree of the drafted rows
     int text_levels = 4;  ///< draft levels of the text rows
-    int anchors = 6000;   ///< maximum number of rounds, spread evenly over the recording
-    int label_topk = 10;  ///< number of the full head's best tokens kept for each drafted row; our default
+    int anchors = 6000;   ///< maximum rounds, spread evenly over the recording
+    int label_topk = 10;  ///< the full head's best tokens kept per drafted row; our default
     bool text_rows = true;
     int drafted_every = 1;  ///< every how many rounds a tree is drafted; 0 = never
     bool router_inputs = false;
     HoldOut hold_out;
-    int lanes = 16;  ///< texts drafted together; determines the order of the rows, so it is part of a recipe
+    int lanes = 16;  ///< texts drafted together; part of a recipe, because it determines the order of rows
 };
 
-/// Runs `drafter` over the texts as a decode would and collects the inputs of its head.
-///
-/// Each anchor is a catch-up with the target's features and a round, once with the text's own tokens and once
-/// with the full head's tree. `weights` is what a head would be prepared with. Texts with fewer than two
-/// generated tokens are skipped. Fewer than two usable texts, or missing features that the drafter needs, are
-/// bad_input.
+/// Runs `drafter` over the texts as a decode would and collects its head's inputs. At each anchor it
+/// processes the target's features and drafts a round, once along the text's own tokens and once as the full
+/// head's tree. `weights` is what a head would be prepared with. Texts with fewer than two generated tokens
+/// are skipped. Fewer than two usable texts, or missing features, are bad_input.
 Result<Samples> collect_samples(kernels::Exec& exec, Drafter& drafter, const HeadWeights& weights,
                                 int context, TextSource& texts, const CollectOptions& options,
                                 const Hooks& hooks);

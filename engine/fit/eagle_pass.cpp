@@ -227,7 +227,7 @@ void EaglePass::forward(kernels::Exec& exec, Rows<const float> features, Rows<co
     }
 }
 
-/// Computes the gradients of a step's attention output and of h0 from that of its output.
+/// Gradients of a step's attention output and of h0 from that of its output.
 void EaglePass::back_leave(kernels::Exec& exec, int step, Dense& d_out, Dense& d_after) {
     Step& s = steps_[static_cast<std::size_t>(step)];
     d_after = d_out;
@@ -300,7 +300,7 @@ void EaglePass::back_attend(kernels::Exec& exec, int step, const Dense& d_mixed)
     }
 }
 
-/// Computes the gradient of the input of q, k and v.
+/// Gradient of the input of q, k and v.
 void EaglePass::back_project(kernels::Exec& exec, int step, Dense& d_input) {
     Step& s = steps_[static_cast<std::size_t>(step)];
     const auto i = static_cast<std::size_t>(step);

@@ -7,8 +7,8 @@
 #include "engine/fit/dense.h"
 #include "kernels/rope.h"
 
-/// Forward and backward pass of an EAGLE drafter over a complete text, unrolled as it drafts. This is the
-/// training-time test of EAGLE-3 (arXiv 2503.01840), used for both generations.
+/// Forward and backward pass of an EAGLE drafter over a text, unrolled as it drafts. This is the
+/// training-time test of EAGLE-3 (arXiv 2503.01840), for both generations.
 namespace draftscope::fit {
 
 struct EagleShape {
@@ -30,11 +30,9 @@ struct EagleWeights {
     std::vector<std::pair<std::string, Dense*>> all();
 };
 
-/// The pass over one text.
-///
-/// Slot i holds the target's feature of token i and the embedding of token i + 1 + step. Its output at step s
-/// predicts token i + 2 + s. Step s > 0 reads the hidden state of step s - 1 and has position i + s. It
-/// attends to the step-0 keys of slots 0..i and to its own slot's keys of steps 1..s.
+/// The pass over one text. Slot i has the target's feature of token i and the embedding of token i + 1 +
+/// step; its output at step s predicts token i + 2 + s. Step s > 0 reads the hidden state of step s - 1, has
+/// position i + s, and attends to the step-0 keys of slots 0..i and its own slot's keys of steps 1..s.
 class EaglePass {
   public:
     /// `rope` has at least slots + steps positions.
@@ -45,8 +43,7 @@ class EaglePass {
     void forward(kernels::Exec& exec, Rows<const float> features, Rows<const float> embeddings, int steps);
     /// The input of the LM head at a step, [slots, d].
     Rows<const float> head_rows(int step) const { return steps_[static_cast<std::size_t>(step)].head.view(); }
-    /// `d_head[s]`, [slots, d], is the gradient of the loss with respect to head_rows(s). Computes the
-    /// gradients of all weights.
+    /// `d_head[s]` [slots, d] is the loss gradient of head_rows(s). Computes the gradients of all weights.
     void backward(kernels::Exec& exec, std::span<const Dense> d_head);
     std::vector<Parameter> parameters();
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t chunk = 128;  ///< rows scored at once
 
-/// Scores one chunk of held-out rows with teacher and head.
+/// One chunk of held-out rows with the logits of teacher and head.
 class Scorer {
   public:
     Scorer(kernels::Exec& exec, const Teacher& teacher, Student& student)
@@ -29,9 +29,7 @@ class Scorer {
         logits_.resize(count, teacher_.support);
         student_.forward(exec_, hidden_.view(), levels_, logits_.view());
     }
-    /// Returns the sum of KL(teacher
-    ///
-    /// head), or of the full head if `of_full`. `hidden` is the teacher's.
+    /// Sum of KL(teacher || head), or of the full head if `of_full`; `hidden` is the teacher's.
     double kl_sum(const kernels::Matrix& teacher_rows, const Dense& hidden, bool of_full) {
         const int count = hidden.rows;
         const Rows<const float> teacher = score(teacher_rows, hidden, teacher_logits_);

@@ -75,7 +75,6 @@ Int8Matrix to_int8(const Dense& dense) {
     return out;
 }
 
-/// Rounds a large matrix to the precision of the file.
 void round_to_stored(Dense& dense, bool int8) {
     if (!int8) return round_to_half(dense.values());
     const Int8Matrix stored = to_int8(dense);
@@ -130,7 +129,7 @@ Approximated trimmed_head(const FitInputs& in, std::vector<TokenId> ids) {
     return result;
 }
 
-/// Points the teacher at members of the struct, so call it at the struct's final address.
+/// Points the teacher at members of the struct; call it at the struct's final address.
 void settle(Approximated& a) {
     if (!a.target_part.empty()) a.teacher.target_rows = &a.target_part;
     if (!a.drafter_part.empty()) a.teacher.drafter_rows = &a.drafter_part;
@@ -150,7 +149,7 @@ void note_samples(const Samples& samples, Report& notes) {
     notes["drafted_rows"] = samples.drafted.rows();
 }
 
-/// Second moment of the head's inputs while drafting, without held-out rows.
+/// Second moment of the head's inputs, without held-out rows.
 std::vector<double> second_moment(kernels::Exec& exec, const Samples& samples) {
     SecondMoment moment(samples.text.hidden.width());
     Dense part;
@@ -197,8 +196,8 @@ void note_stage(const char* stage, const Report& report, Report& notes) {
             notes[fmt::format("{}_{}", name, stage)] = found->second;
 }
 
-/// Counts how often each row's token is the text's or one of the full head's best, without held-out rows.
-/// Every token gets a minimum importance (our default).
+/// Counts how often each row's token is the text's or among the full head's best, without held-out rows.
+/// Every token has a minimum (our default).
 std::vector<double> token_importance(const Samples& samples, const std::vector<TokenId>& ids, int support) {
     std::vector<double> counts(static_cast<std::size_t>(support));
     const auto count = [&](TokenId token, double share) {
@@ -223,10 +222,8 @@ std::vector<double> token_importance(const Samples& samples, const std::vector<T
     return counts;
 }
 
-/// Computes the closed form of a low-rank head and reports that of the plain SVD.
-///
-/// There are two closed forms: with equal and with counted token importance. The one that is better on
-/// held-out text is the start (our default).
+/// Computes the closed form of a low-rank head and reports that of the plain SVD. Of the forms with equal and
+/// with counted token importance, the better one on held-out text is the start (our default).
 Result<std::unique_ptr<Growing>> start_low_rank(const FitInputs& in, const FitOptions& options,
                                                 const Samples& samples, Report& notes) {
     auto growing = std::make_unique<Growing>();
@@ -353,12 +350,10 @@ void finish_head(const FitInputs& in, const FitOptions& options, const Samples& 
     result.parameters["rank"] = joined(growing.ranks);
 }
 
-/// Fits SlimSpec, SpecVocab, VocabTrim-T and BCL by forward KL.
-///
-/// The start is the closed form or the LM head's own rows; p is renormalised on a trimmed support.
-/// SpecVocab's joint loss is L(p, q) + lambda L(p, q_aux). Post-hoc, drafter and exact head are fixed, so
-/// only L(p, q_aux) remains. Lambda then only scales a gradient that Adam normalises, so SlimSpec's and
-/// SpecVocab's factors come from the same fit.
+/// Fits SlimSpec, SpecVocab, VocabTrim-T and BCL: closed form or the LM head's own rows, then forward KL,
+/// with p renormalised on a trimmed support. Post-hoc, drafter and exact head are fixed, so SpecVocab's joint
+/// loss L(p, q) + lambda L(p, q_aux) leaves L(p, q_aux). Lambda then scales a gradient that Adam normalises,
+/// so SlimSpec's and SpecVocab's factors come from the same fit.
 Result<FittedHead> fit_by_divergence(const FitInputs& in, const FitOptions& options, const Hooks& hooks) {
     DS_TRY(check_sizes(in, options));
     DS_ASSIGN(const Samples samples, collect(in, options.collect, hooks));
@@ -383,8 +378,7 @@ void store_router(const Router& router, FittedHead& result) {
     result.parameters["activation"] = "silu";
 }
 
-/// LM-head rows by token id. Tokens that a drafter's own trimmed head lacks have zeros and can be in any
-/// group.
+/// LM-head rows by token id; zeros for tokens that a drafter's own trimmed head lacks.
 Dense rows_by_token(const FitInputs& in) {
     if (in.weights.row_ids.empty()) return unpacked(*in.weights.lm_head, in.weights.vocab);
     Dense rows(in.weights.vocab, in.weights.hidden);

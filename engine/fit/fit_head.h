@@ -25,15 +25,15 @@ FittedTensor half_tensor(std::string name, std::span<const float> values);
 FittedTensor integer_tensor(std::string name, std::vector<std::int64_t> shape,
                             std::span<const std::int32_t> values);
 
-/// Stores `name` in I8 and its scales, `name`.scales, in F16 [rows, ceil(cols / 64)]. This takes half the
-/// bytes of F16 and is not coarser than the rounding of an int8 head.
+/// Stores `name` in I8 and `name`.scales in F16 [rows, ceil(cols / 64)]. This is half the size of F16 and not
+/// coarser than an int8 head.
 std::vector<FittedTensor> int8_tensors(const std::string& name, const Dense& values);
 
 struct FitOptions {
     std::string head;        ///< slimspec, specvocab, vocabtrim-t, bcl, coral, dynaspec, rdk
     std::vector<int> ranks;  ///< empty = d/8; one for all levels or one per level
     bool per_level = false;  ///< a separate `down` for every level (path heads: for every drafter head)
-    int v = 0;               ///< number of kept tokens of vocabtrim-t; 0 = a quarter of the vocabulary
+    int v = 0;               ///< kept tokens of vocabtrim-t; 0 = a quarter of the vocabulary
     double alpha = 0.5;      ///< only for bcl
     int clusters = 64;       ///< only for dynaspec; our default
     int groups = 16;         ///< only for coral; our default
@@ -60,11 +60,11 @@ struct FittedHead {
     std::vector<FittedTensor> tensors;
     std::map<std::string, std::string, std::less<>> parameters;  ///< as in a head spec
     Report report;                                               ///< on held-out rows
-    Report notes;  ///< numbers of the fit itself: rows, steps, divergences
+    Report notes;  ///< of the fit itself: rows, steps, divergences
 };
 
-/// Fits one head post-hoc; the drafter is not changed. Unknown heads, unsupported sizes and recordings that
-/// are too small are bad_input. A cancelled fit returns ErrorKind::cancelled.
+/// Fits one head post-hoc; the drafter is not changed. Unknown heads, unsupported sizes and too small
+/// recordings are bad_input; a cancelled fit returns ErrorKind::cancelled.
 Result<FittedHead> fit_head(const FitInputs& inputs, const FitOptions& options, const Hooks& hooks);
 
 }  // namespace draftscope::fit

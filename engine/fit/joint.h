@@ -10,8 +10,8 @@
 #include "engine/fit/fit_head.h"
 #include "engine/model/target.h"
 
-/// Trains drafter and head together, as SlimSpec, SpecVocab, BCL and VocabTrim-T do. The start is a trained
-/// drafter and a head fitted post-hoc, where the papers start untrained.
+/// Trains drafter and head together, as SlimSpec, SpecVocab, BCL and VocabTrim-T do. Unlike there, the
+/// drafter is trained and the head is fitted beforehand.
 namespace draftscope::fit {
 
 /// An EAGLE checkpoint with its weights in f32.
@@ -20,8 +20,7 @@ struct JointDrafter {
     EagleShape shape;
     EagleWeights weights;
 };
-/// Loads the checkpoint in `folder`. An `id` other than eagle2 or eagle3, or an EAGLE-3 with its own head, is
-/// bad_input.
+/// Loads a checkpoint. An `id` other than eagle2 or eagle3, or an EAGLE-3 with its own head, is bad_input.
 Result<JointDrafter> load_joint_drafter(const std::string& id, const std::string& folder,
                                         const Target& target);
 
@@ -30,7 +29,7 @@ std::vector<FittedTensor> checkpoint_tensors(JointDrafter& drafter);
 
 struct JointOptions {
     int steps = 4;       ///< draft steps unrolled
-    int epochs = 1;      ///< our default, because the drafter is already trained
+    int epochs = 1;      ///< our default; the drafter is already trained
     double rate = 1e-4;  ///< our default; SlimSpec trains an untrained drafter at 4e-4
     double clip = 0.5;
     int warmup = 20;
@@ -38,13 +37,13 @@ struct JointOptions {
     int most_rows = 256;      ///< maximum rows of a text in a training step
     int most_slots = 512;     ///< longer texts are cut to this length
     HoldOut hold_out;         ///< as in CollectOptions
-    double lambda = 0;        ///< if above 0, the loss is L(p, q) + lambda L(p, q_student), q of the exact
+    double lambda = 0;        ///< above 0: L(p, q) + lambda L(p, q_student), q of the exact head (SpecVocab)
                               ///< head (SpecVocab)
     std::uint64_t seed = 0;
 };
 
-/// Trains `drafter` and the parameters of `student` in place. One text is one step. The epoch with the best
-/// loss on held-out texts is kept. Results for a seed are bitwise equal at every thread count.
+/// Trains `drafter` and the parameters of `student` in place, one text per step. Keeps the epoch with the
+/// best held-out loss. Same bits for a seed at every thread count.
 Result<KlReport> train_joint(kernels::Exec& exec, JointDrafter& drafter, const Target& target,
                              const Teacher& teacher, Student& student, TextSource& texts,
                              const JointOptions& options, const Hooks& hooks);
@@ -58,8 +57,8 @@ struct JointFit {
     std::function<Result<std::unique_ptr<Drafter>>(const std::vector<FittedTensor>& weights)> reload;
 };
 
-/// Trains slimspec, specvocab (set options.lambda), vocabtrim-t or bcl together with its drafter. The head
-/// starts as that of the post-hoc fit.
+/// Trains slimspec, specvocab (set options.lambda), vocabtrim-t or bcl with its drafter, from the post-hoc
+/// fit's own start.
 Result<FittedHead> fit_joint(const FitInputs& inputs, const FitOptions& options, const JointFit& joint,
                              const Hooks& hooks);
 

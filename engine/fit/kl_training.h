@@ -10,14 +10,12 @@
 #include "engine/fit/samples.h"
 #include "kernels/matrix.h"
 
-/// Forward-KL training of draft LM heads. The loss is L = E KL(p
-///
-/// q), with p the teacher's and q the head's distribution over the head's support (SlimSpec, arXiv
-/// 2605.10453, appendix A). On a trimmed support, p is renormalised as in its section 4.
+/// Forward-KL training of draft LM heads: L = E KL(p || q), p the teacher's and q the head's distribution
+/// over the head's support (SlimSpec, arXiv 2605.10453, appendix A). On a trimmed support, p is renormalised
+/// as in its section 4.
 namespace draftscope::fit {
 
-/// A head whose parameters are trained. It keeps the intermediate values of the last forward() for
-/// backward().
+/// A head whose parameters are trained. Keeps what backward() needs from the last forward().
 class Student {
   public:
     virtual ~Student() = default;
@@ -25,7 +23,7 @@ class Student {
     /// levels[r] is the draft level of row r.
     virtual void forward(kernels::Exec& exec, Rows<const float> hidden, std::span<const std::uint8_t> levels,
                          Rows<float> logits) = 0;
-    /// Computes the gradients of the parameters for the last forward(), and `d_hidden` if it has rows.
+    /// Gradients of the parameters for the last forward(), and `d_hidden` if it has rows.
     virtual void backward(kernels::Exec& exec, Rows<const float> hidden, std::span<const std::uint8_t> levels,
                           Rows<const float> d_logits, Rows<float> d_hidden) = 0;
     virtual std::vector<Parameter> parameters() = 0;
@@ -36,8 +34,7 @@ std::unique_ptr<Student> make_low_rank_student(LowRank& factors);
 /// z = W h with W [V', d]: a trimmed head.
 std::unique_ptr<Student> make_dense_student(Dense& weights);
 
-/// The source of the teacher's logits: LM head rows of the student's tokens, applied to the teacher's hidden
-/// state.
+/// The teacher's logits: LM head rows of the student's tokens, applied to the teacher's hidden state.
 struct Teacher {
     const kernels::Matrix* target_rows = nullptr;   ///< [>= support, d] of the target; for text rows
     const kernels::Matrix* drafter_rows = nullptr;  ///< of the approximated head; for drafted rows
@@ -51,7 +48,7 @@ struct KlOptions {
     int warmup = 20;
     double clip = 0.5;         ///< SlimSpec
     double level_decay = 0.8;  ///< weight of a row of draft level l is decay^l (EAGLE-3)
-    double drafted_share = 1;  ///< drafted rows per text row; the drafter's full head is their teacher; our
+    double drafted_share = 1;  ///< drafted rows per text row, taught by the drafter's full head; our default
                                ///< default
     std::uint64_t seed = 0;
 };
@@ -63,8 +60,7 @@ struct KlReport {
 };
 
 /// Trains `student` on the rows that are not held out. The state with the best held-out loss after an epoch
-/// is kept. Results for a seed are bitwise equal at every thread count. Without held-out or training rows:
-/// bad_input.
+/// stays. Same bits for a seed at every thread count. Without held-out or training rows: bad_input.
 Result<KlReport> train_kl(kernels::Exec& exec, const Samples& samples, const Teacher& teacher,
                           Student& student, const KlOptions& options, const Hooks& hooks);
 

@@ -27,15 +27,15 @@ Dense unit_rows(Rows<const float> rows) {
     return unit;
 }
 
-/// Computes the cosines of rows [first, first + count) with every centre.
+/// Cosines of rows [first, first + count) with every centre.
 void score(kernels::Exec& exec, const Dense& unit, const Dense& centres, int first, int count, Dense& out) {
     out.resize(count, centres.rows);
     kernels::gemm(exec, kernels::Operand::plain, unit.view().slice(first, count),
                   kernels::Operand::transposed, centres.view(), out.view());
 }
 
-/// Chooses spread-out starting centres (k-means++). Each next one is a row drawn with probability
-/// proportional to its distance from the nearest centre so far.
+/// Spread-out starting centres: each next one is a row drawn with probability proportional to its distance
+/// from the nearest so far.
 Dense starting_centres(kernels::Exec& exec, const Dense& unit, const KmeansOptions& options) {
     Rng rng(options.seed, 2);
     Dense centres(options.clusters, unit.cols);

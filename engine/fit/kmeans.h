@@ -22,18 +22,15 @@ struct KmeansOptions {
     std::uint64_t seed = 0;  ///< for the starting centres (k-means++ on the sphere)
 };
 
-/// Spherical k-means over the rows of `weights`, scaled to unit length.
-///
-/// It is the clustering of DynaSpec (arXiv 2510.13847, section 3.3); the clusters are unbalanced on purpose.
-/// Ties go to the lower cluster. A cluster that loses all rows keeps its centre. 1 <= clusters <= rows, else
-/// bad_input.
+/// Spherical k-means over the rows of `weights`, scaled to unit length (DynaSpec, arXiv 2510.13847, section
+/// 3.3). The clusters are unbalanced on purpose. Ties go to the lower cluster; a cluster that loses all rows
+/// keeps its centre. 1 <= clusters <= rows, else bad_input.
 Result<Clusters> spherical_kmeans(kernels::Exec& exec, Rows<const float> weights,
                                   const KmeansOptions& options, const Hooks& hooks);
 
-/// Assigns each row, in the order of `order`, to the nearest centre that is not full.
-///
-/// Every group has at most ceil(rows / clusters) rows. These are the equal groups of CORAL (arXiv
-/// 2502.16880), whose grouping rule is not published; our default. `order` contains every row once.
+/// Assigns each row, in the order of `order`, to the nearest centre with fewer than ceil(rows / clusters)
+/// rows. These are the equal groups of CORAL (arXiv 2502.16880), whose grouping rule is not published; our
+/// default. `order` contains every row once.
 std::vector<std::int32_t> balanced_groups(kernels::Exec& exec, Rows<const float> weights,
                                           const Clusters& clusters, const std::vector<std::int32_t>& order);
 

@@ -7,9 +7,9 @@
 
 namespace draftscope::fit {
 
-/// Eigenvalues and eigenvectors of a symmetric matrix, in descending order. `vectors` is [n, n]; row i is the
-/// unit eigenvector of values[i]. Its largest component is positive, so that results do not depend on the
-/// solver's choice of sign.
+/// Eigenvalues of a symmetric matrix, in descending order. Row i of `vectors` [n, n] is the unit eigenvector
+/// of values[i], with a positive largest component, so that results do not depend on the solver's choice of
+/// sign.
 struct SymmetricEigen {
     std::vector<double> values;
     std::vector<double> vectors;
@@ -18,10 +18,10 @@ struct SymmetricEigen {
 /// `matrix` is [n, n]; only its lower triangle is read.
 SymmetricEigen symmetric_eigen(std::span<const double> matrix, int n);
 
-/// Returns the matrix product A B; all are [n, n].
+/// A B, all [n, n].
 std::vector<double> square_product(std::span<const double> a, std::span<const double> b, int n);
 
-/// Returns sum_i f(value_i) v_i v_i^T, for example the square root of a matrix or its inverse.
+/// sum_i f(value_i) v_i v_i^T, such as the square root of a matrix or its inverse.
 std::vector<double> spectral_map(const SymmetricEigen& eigen, FunctionRef<double(double)> f);
 
 }  // namespace draftscope::fit

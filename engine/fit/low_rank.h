@@ -9,9 +9,9 @@
 
 namespace draftscope::fit {
 
-/// A low-rank LM head, z = up (down h). It is SlimSpec's head (arXiv 2605.10453) and SpecVocab's W_vocab
-/// W_down (arXiv 2602.13836). `down` has one matrix for all draft levels or one per level; the last one is
-/// for all deeper levels (SlimSpec's outlook). A level of lower rank uses the first columns of `up`.
+/// A low-rank LM head, z = up (down h): SlimSpec (arXiv 2605.10453), SpecVocab's W_vocab W_down (arXiv
+/// 2602.13836). `down` has one matrix for all draft levels or one per level, the last for all deeper ones
+/// (SlimSpec's outlook). A level of lower rank uses the first columns of `up`.
 struct LowRank {
     std::vector<Dense> down;  ///< [r_level, d] each
     Dense up;                 ///< [V, r], r the largest rank
@@ -38,16 +38,14 @@ class SecondMoment {
     Dense product_;
 };
 
-/// Computes the factors of rank r that minimise E |W h - up down h|^2 (activation-weighted SVD).
+/// The factors of rank r that minimise E |W h - up down h|^2 (activation-weighted SVD). The second moment of
+/// h is `moment` [d, d]. With C = moment and V_r the first r eigenvectors of C^1/2 W^T W C^1/2, up = W C^1/2
+/// V_r and down = V_r^T C^-1/2. With the identity as moment it is the plain truncated SVD. Directions in
+/// which no h varies are ignored. The outputs of `down` have variance 1. 1 <= rank <= d, else bad_input.
+/// `ranks` has one rank for all levels or one per level; their leading rows are shared.
 ///
-/// The second moment of h is `moment` [d, d]. With C = moment and V_r the first r eigenvectors of C^1/2 W^T W
-/// C^1/2, up = W C^1/2 V_r and down = V_r^T C^-1/2. With the identity as moment it is the plain truncated
-/// SVD. Directions in which no h varies are ignored. The outputs of `down` have variance 1. 1 <= rank <= d,
-/// else bad_input. `ranks` has one rank for all levels or one per level; their leading rows are shared.
-///
-/// With `importance` [V], the sum over tokens of importance times squared error is minimised. A common offset
-/// of a row's logits then costs nothing, because softmax ignores it: the weighted mean row is subtracted from
-/// W.
+/// With `importance` [V], the sum over tokens of importance times squared error is minimised. Softmax ignores
+/// a common offset of a row's logits, so the weighted mean row is subtracted from W.
 Result<LowRank> low_rank_factors(kernels::Exec& exec, Rows<const float> weights,
                                  std::span<const double> moment, const std::vector<int>& ranks,
                                  std::span<const double> importance = {});

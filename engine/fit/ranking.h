@@ -8,14 +8,13 @@
 
 namespace draftscope::fit {
 
-/// Token counts, most frequent first, ties by ascending id. Contains every id of the vocabulary once.
+/// Token counts, most frequent first, ties by ascending id, with every id of the vocabulary once.
 struct Ranking {
     std::vector<std::int32_t> ids;
     std::vector<std::int32_t> counts;  ///< parallel to `ids`
     std::int64_t tokens = 0;           ///< total count
 };
 
-/// Counts tokens and ranks them.
 class TokenCounter {
   public:
     explicit TokenCounter(int vocab) : counts_(static_cast<std::size_t>(vocab)) {}
@@ -27,8 +26,8 @@ class TokenCounter {
     std::vector<std::int64_t> counts_;
 };
 
-/// Share of the tokens in `counted` that the first `size` of `ranking` cover; 0 if it is empty. The coverage
-/// of a ranking's own text is `coverage_of(ranking, size, ranking)`.
+/// Share of the tokens in `counted` that the first `size` of `ranking` cover; 0 if it is empty. A ranking's
+/// coverage of its own text is `coverage_of(ranking, size, ranking)`.
 double coverage_of(const Ranking& ranking, int size, const Ranking& counted);
 
 }  // namespace draftscope::fit

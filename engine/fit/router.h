@@ -7,9 +7,8 @@
 #include "engine/fit/hooks.h"
 #include "engine/fit/samples.h"
 
-/// Routers that choose groups of the vocabulary before the LM head is read. CORAL (arXiv 2502.16880) routes
-/// by the drafter's hidden state, DynaSpec (arXiv 2510.13847) by the token embedding and the drafter's
-/// previous hidden state.
+/// Routers that choose groups of the vocabulary before the LM head is read: CORAL (arXiv 2502.16880) by the
+/// drafter's hidden state, DynaSpec (arXiv 2510.13847) by token embedding and previous hidden state.
 namespace draftscope::fit {
 
 /// scores = out act(in x + in_bias) + out_bias, act = SiLU (our default: neither paper names one).
@@ -22,10 +21,10 @@ struct Router {
 
 enum class RouterInput { hidden, embedding_and_parent };
 
-/// Copies the router's inputs of the chosen sample rows, [rows, inputs].
+/// [rows, inputs] of the chosen sample rows.
 void router_inputs(const SampleRows& rows, std::span<const int> which, RouterInput input, Dense& out);
-/// Sets labels, [rows, groups]: 1 if a group contains at least one of the row's best tokens (DynaSpec,
-/// section 3.3), else 0. group_of[token] is the token's group.
+/// Labels [rows, groups]: 1 if a group contains at least one of the row's best tokens (DynaSpec, section
+/// 3.3), else 0. group_of[token] is its group.
 void router_labels(const SampleRows& rows, std::span<const int> which, std::span<const std::int32_t> group_of,
                    int groups, Dense& out);
 
@@ -58,8 +57,8 @@ struct RouterReport {
     int steps = 0;
 };
 
-/// Trains a router on the drafted rows that are not held out. The epoch with the best held-out loss is kept.
-/// Results for a seed are bitwise equal at every thread count.
+/// Trains a router on the drafted rows that are not held out. The epoch with the best held-out loss stays.
+/// Same bits for a seed at every thread count.
 Result<Router> train_router(kernels::Exec& exec, const SampleRows& rows, RouterInput input,
                             std::span<const std::int32_t> group_of, int groups, const RouterOptions& options,
                             const Hooks& hooks, RouterReport& report);

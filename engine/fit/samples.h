@@ -9,7 +9,7 @@
 
 namespace draftscope::fit {
 
-/// Rows of floats stored as bf16. Drafter features are rounded to bf16 in any case.
+/// Rows of floats stored as bf16, to which drafter features are rounded in any case.
 class HalfRows {
   public:
     explicit HalfRows(int width = 0) : width_(width) {}
@@ -23,10 +23,8 @@ class HalfRows {
     std::vector<std::uint16_t> data_;
 };
 
-/// Inputs of a drafter's LM head while it drafted over a recording.
-///
-/// *Text* rows follow the text: the drafter was given the actual tokens, so the target's distribution is
-/// known. *Drafted* rows come from trees of the full head, and include its best tokens.
+/// Inputs of a drafter's LM head while it drafted over a recording. Text rows follow the text, so the
+/// target's distribution is known. Drafted rows come from trees of the full head and include its best tokens.
 struct SampleRows {
     explicit SampleRows(int width = 0, int topk_in = 0)
         : hidden(width), teacher(width), embedding(width), parent(width), topk(topk_in) {}
@@ -45,11 +43,11 @@ struct SampleRows {
     std::vector<int> of(bool held) const;
 };
 
-/// Returns all rows if they are at most `most`, else `most` evenly spaced ones.
+/// All rows, or the maximum number of evenly spaced ones.
 std::vector<int> evenly(std::vector<int> rows, std::size_t most);
 
-/// Maximum number of held-out rows of each kind for a report or an epoch's loss; our default. More rows would
-/// cost as much as training on them and give the same result.
+/// Maximum held-out rows of each kind for a report or an epoch's loss; our default. More would cost as much
+/// as training on them and give the same result.
 constexpr std::size_t judged_rows = 3000;
 
 struct Samples {

@@ -10,12 +10,12 @@ struct HoldOut {
     int most = 60;   ///< ... but not more than this many
 };
 
-/// Splits texts into training and held-out ones. Rankings, rows and joint training use the same split, so
-/// that nothing is evaluated on its training texts.
+/// Splits texts into training and held-out ones. Rankings, rows and joint training share it, so that nothing
+/// is evaluated on its training texts.
 class TextSplit {
   public:
     /// `generated[t]` is the number of tokens after the prompt of text t. Texts with fewer than two are
-    /// skipped. If two or more texts are usable, at least one is held out.
+    /// skipped. Of two or more usable texts at least one is held out.
     TextSplit(std::span<const int> generated, HoldOut hold_out);
 
     /// Indices into `generated`, ascending.

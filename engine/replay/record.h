@@ -21,17 +21,15 @@ struct TraceRecordOptions {
 };
 
 /// Decodes without speculation, with the writer's sampling and limits, and appends every turn when it ends.
-///
-/// If cancelled, turns whose text has begun are kept as far as they were decoded, and info().complete is
-/// false.
+/// If cancelled, turns whose text has begun are kept as they are, and info().complete is false.
 Status record_trace(Target& target, kernels::Exec& exec, PromptFeed& feed, const TraceRecordOptions& options,
                     TraceWriter& writer);
 
 /// Returns the description of `target` that a recording stores.
 TraceTarget describe_target(const Target& target);
 
-/// Measures the time of a target forward pass over M rows in a chain after `prefix` tokens. Returns the
-/// median of five runs for each M of 1 to 64 that fits in about two seconds.
+/// Measures target forward passes over M rows in a chain after `prefix` tokens. Returns the median of five
+/// for M of 1 to 64, within about two seconds.
 Result<std::map<int, TimeNs>> measure_verify(Target& target, kernels::Exec& exec, int prefix);
 
 }  // namespace draftscope

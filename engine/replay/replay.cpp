@@ -9,7 +9,7 @@
 namespace draftscope {
 namespace {
 
-/// A prompt of the recording and its state while its heads are replayed.
+/// A prompt of the recording during its replay.
 struct Text {
     const TracePrompt* prompt = nullptr;
     std::vector<TokenId> tokens;
@@ -39,7 +39,7 @@ class Replayer {
         const auto prompts = trace_.prompts();
         const std::size_t heads = std::max<std::size_t>(heads_.size(), 1);
         result_.rounds.assign(heads, std::vector<std::vector<HeadRound>>(prompts.size()));
-        // Texts of similar length end together, so that the lanes of a group stay in use.
+        // Texts of similar length end together, so that all lanes of a group stay in use.
         std::vector<std::size_t> order(prompts.size());
         std::iota(order.begin(), order.end(), std::size_t{0});
         std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -113,8 +113,7 @@ class Replayer {
         }
     }
 
-    /// Returns whether the round counts. The last round of a cancelled text does not, because its outcome is
-    /// unknown.
+    /// The last round of a cancelled text does not count: its outcome is unknown.
     static bool keeps(const Lane& lane, const HeadRound& round) {
         return !round.clipped || lane.text->prompt->finish != Finish::cancelled ||
                static_cast<int>(lane.text->tokens.size()) < lane.text->prompt->rows();
@@ -143,7 +142,6 @@ class Replayer {
         follower.begin(lane.follow);
     }
 
-    /// Sets the features of the slots that the lane's drafter has not processed.
     Status set_features(Lane& lane, DraftJob& job) {
         const int first = lane.taken, rows = lane.follow.prefix - 1 - first;
         const auto space = [&](std::vector<float>& buffer, int columns) {
@@ -170,7 +168,7 @@ class Replayer {
     }
 
     Status check_agreement() const {
-        // Rounding of the hidden states changes few ties. The LM head of another model agrees only by chance.
+        // Rounding of the hidden states changes few ties; another model's LM head agrees only by chance.
         if (seen_ < 64 || agreed_ * 2 >= seen_) return {};
         return bad_input(
             "{}: the LM head of {} gives the recorded best token at only {} of {} positions; it is not the LM head of "

@@ -19,25 +19,22 @@ struct ReplayOptions {
     std::function<void(double fraction)> on_progress;
 };
 
-/// The rounds of each head along each prompt: rounds[head][prompt]. For a drafter without a head, the first
-/// index is always 0.
+/// Rounds of each head along each prompt: rounds[head][prompt]. A drafter without a head has one row.
 struct ReplayResult {
     std::vector<std::vector<std::vector<HeadRound>>> rounds;
-    /// Share of generated positions at which the LM head's best token is the recorded one. It is about 1 if
-    /// the LM head is that of the recorded target. Absent if `mass` is false.
+    /// Share of generated positions at which the LM head's best token is the recorded one. It is about 1 for
+    /// the recorded target's LM head. Absent without covered probabilities.
     std::optional<double> agreement;
 };
 
-/// Drafts along the recording with every head.
-///
-/// The rounds are those of a live run under exact-match verification (docs/FORMATS.md, Traces: conditions of
-/// exactness). `ends` is the recorded target. `heads` are prepared; the span is empty for a drafter without a
-/// head.
+/// Drafts along the recording with every head, as a live run under exact-match verification would
+/// (docs/FORMATS.md, Traces: conditions of exactness). Of the target, only embedding and LM head are read.
+/// `heads` are prepared; the span is empty for a drafter without a head.
 Result<ReplayResult> replay(const Trace& trace, const Target& ends, Drafter& drafter,
                             std::span<const FollowedHead> heads, kernels::Exec& exec,
                             const ReplayOptions& options);
 
-/// Checks that the recording has the features that the drafter reads; bad_input names what is missing.
+/// Checks that the recording has the drafter's features; bad_input names what is missing.
 Status check_trace_feeds(const Trace& trace, const Drafter& drafter, std::string_view name);
 
 }  // namespace draftscope

@@ -11,25 +11,24 @@
 
 namespace draftscope {
 
-/// The target's distribution after each generated position of a prompt. It is computed from the recorded
-/// hidden states and the LM head, with the recorded sampling. Tokens below 1e-9 are left out, which is less
-/// than 2e-4 of the probability.
+/// The target's distribution after each generated position of a prompt, from recorded hidden states, LM head
+/// and recorded sampling. Tokens below 1e-9 are left out: less than 2e-4 of the probability.
 class TargetMass {
   public:
-    /// Scratch memory, reused from prompt to prompt. New memory for each would cost as much as the LM head.
+    /// Scratch memory for all prompts. Allocating it for each would cost as much as the LM head.
     struct Scratch {
         std::vector<float> hidden, logits;
         std::vector<TargetChoice> choices;
         std::vector<std::int32_t> best;
     };
-    /// Computes the positions that emitted the first `generated` tokens.
+    /// For the positions that emitted the first `generated` tokens.
     static Result<TargetMass> make(const Trace& trace, const Target& ends, kernels::Exec& exec,
                                    const TracePrompt& prompt, int generated, Scratch& scratch);
-    /// Returns the probability of the head's active set after token `row` of the text.
+    /// Probability of the head's active set after token `row` of the text.
     double on(int row, const Head& head, const HeadState* state, int level);
 
     std::int64_t rows() const { return static_cast<std::int64_t>(likely_.size()); }
-    /// Number of rows whose best token is the recorded one.
+    /// Rows whose best token is the recorded one.
     std::int64_t agreed() const { return agreed_; }
 
   private:

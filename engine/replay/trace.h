@@ -13,13 +13,12 @@
 
 namespace draftscope {
 
-/// A recorded target decode, read from memory-mapped files; thread-safe.
-///
-/// It is a folder with trace.json, trace.safetensors and optionally weights.safetensors (docs/FORMATS.md).
-/// Row i belongs to token i of the recording: its hidden state and the target's best tokens to follow it.
+/// A recorded target decode, memory-mapped from a folder; thread-safe. The folder has trace.json,
+/// trace.safetensors and optionally weights.safetensors (docs/FORMATS.md). Row i belongs to token i of the
+/// recording: its hidden state and the target's best tokens to follow it.
 class Trace {
   public:
-    /// Opens a folder and checks shapes, types and ids. Errors are bad_input and name file and field.
+    /// Checks shapes, types and ids. Errors are bad_input and name file and field.
     static Result<std::shared_ptr<const Trace>> open(const std::string& folder);
 
     const std::string& folder() const { return folder_; }
@@ -28,18 +27,17 @@ class Trace {
 
     /// Prompt and generated tokens of one turn.
     std::vector<TokenId> tokens(const TracePrompt& prompt) const;
-    /// Reads hidden states after the final norm, [count, d], from row `first` on. A value that is not finite
-    /// is bad_input.
+    /// Hidden states after the final norm, [count, d], from row `first` on. A value that is not finite is
+    /// bad_input.
     Status hidden(std::int64_t first, Rows<float> out) const { return features(hidden_, first, out); }
-    /// Reads aux features, [count, aux_width()]. Only for recordings with aux layers.
+    /// [count, aux_width()]. Only for recordings with aux layers.
     Status aux(std::int64_t first, Rows<float> out) const { return features(aux_, first, out); }
     /// The target's k best tokens after row `row`, best first; k <= trace_topk.
     std::vector<TokenId> best(std::int64_t row, int k) const;
     /// Their log-probabilities (softmax of the raw logits).
     std::vector<float> best_logprobs(std::int64_t row, int k) const;
 
-    /// Path of weights.safetensors with `lm_head.weight` and `model.embed_tokens.weight`, both [V, d]. "" =
-    /// the recording has none.
+    /// File with `lm_head.weight` and `model.embed_tokens.weight`, both [V, d]. "" = the recording has none.
     const std::string& weights_path() const { return weights_path_; }
 
   private:

@@ -8,18 +8,18 @@
 
 namespace draftscope {
 
-/// The tokens that a head can propose at each draft level, used to compute coverage. The set of a level is
-/// read from the head once. It is kept forever if the head has no state, otherwise for one round. Without a
-/// head, every token is active.
+/// The tokens that a head can propose at each draft level, for coverage. A level's set is read from the head
+/// once and kept, forever if the head has no state, otherwise for one round. Without a head, every token is
+/// active.
 class ActiveSets {
   public:
     ActiveSets(const Head* head, int vocab) : head_(head), vocab_(vocab) {}
 
-    /// `state` is the state of the sequence's head; null for stateless heads.
+    /// `state` is that of the sequence's head; null for stateless heads.
     void begin_round(const HeadState* state);
     bool covers(TokenId token, int level) const;
-    /// Probability that the target gives to the active set of `level`, from a row of target logits [>=
-    /// vocab]. Runs on the calling thread; `exec` only selects the instruction set.
+    /// Target probability of the active set of `level`, from a row of target logits [>= vocab]. Runs on the
+    /// calling thread; `exec` only selects the instruction set.
     double mass(const kernels::Exec& exec, const float* logits, const TargetChoice& choice,
                 const Sampling& sampling, int level);
     /// Returns the active set of `level`, or null if it is the whole vocabulary.
@@ -27,8 +27,8 @@ class ActiveSets {
         const Set& set = at(level);
         return set.everything ? nullptr : &set.ids;
     }
-    /// Reads levels 0 .. levels - 1 from the head now and never reads the head again, so that its state may
-    /// change. Deeper levels use the last frozen one.
+    /// Reads levels 0 .. levels - 1 now and never reads the head again, so that its state may change. Deeper
+    /// levels use the last one.
     void freeze(int levels);
 
   private:

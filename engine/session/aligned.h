@@ -27,9 +27,9 @@ class AlignedTrees {
     bool empty() const { return waiting_.empty(); }
     /// Index of the oldest token whose verified logits a pending tree may still need.
     std::optional<std::size_t> oldest_row() const;
-    /// Removes the trees that `tokens` decides and returns their rows. At the end of the prompt every tree is
-    /// decided and clipped like the last round. `verified` has the target's logits after each committed
-    /// token; null = covered_mass is not computed.
+    /// Removes the trees that `tokens` decides and returns their rows. At the end of the prompt all trees are
+    /// decided, clipped like the last round. `verified` has the target's logits after each committed token;
+    /// null = no covered_mass.
     std::vector<HeadEvalRow> judge(const kernels::Exec& exec, std::span<const TokenId> tokens, bool at_end,
                                    const VerifiedRows* verified, const Sampling& sampling);
 

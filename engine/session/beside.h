@@ -6,22 +6,20 @@
 
 namespace draftscope {
 
-/// Drafts trees with other heads, from the same states as the driving head.
-///
-/// The target never sees these trees; the text that follows decides them. The full head drafts in the first
-/// rounds of every prompt (calibration). Aligned shadow heads draft in every second round.
+/// Drafts trees with other heads, from the same states as the driving head. The target never sees these
+/// trees; the text that follows decides them. The full head drafts in the first rounds of every prompt
+/// (calibration), aligned shadow heads in every second round.
 class BesideDrafts {
   public:
     explicit BesideDrafts(SessionCore& core);
 
-    /// Returns whether step `step` of the run drafts such trees for the sequences that draft in it. At most
-    /// every second step does, so that a short run has counted steps as well.
+    /// Returns whether step `step` of the run drafts such trees. At most every second step does, so that a
+    /// short run has counted steps as well.
     bool due(std::int64_t step, std::span<Sequence* const> sequences) const;
-    /// `jobs` are in the state in which the driving head left them. `sequences` and `indices` name the
-    /// sequence and the round of each job.
+    /// `jobs` are as the driving head left them, with the sequence and the round index of each.
     Status draft(std::span<const DraftJob> jobs, std::span<Sequence* const> sequences,
                  std::span<const std::size_t> indices);
-    /// Returns the T_head of these drafts since the last call and resets it. It is part of the step's spans.
+    /// T_head of these drafts since the last call; part of the step's spans.
     TimeNs take_head_ns() { return std::exchange(head_ns_, 0); }
 
   private:
@@ -42,7 +40,7 @@ class BesideDrafts {
     TimeNs head_ns_ = 0;
 };
 
-/// Part `index` of a time that `parts` sequences share equally. The parts add up to the whole time.
+/// Part `index` of a time that `parts` sequences share equally. The parts add up to it.
 inline TimeNs part_of(TimeNs whole, std::size_t index, std::size_t parts) {
     const auto i = static_cast<TimeNs>(index), n = static_cast<TimeNs>(parts);
     return whole * (i + 1) / n - whole * i / n;

@@ -13,7 +13,7 @@
 
 namespace draftscope {
 
-/// Conditions that stop the engine at the end of the round in which they occur. They can be combined.
+/// Conditions that stop the engine at the end of a round. They can be combined.
 struct Breakpoints {
     std::optional<int> rejection_depth;  ///< stop if fewer drafts were accepted and one was rejected
                                          ///< accepted
@@ -37,13 +37,13 @@ struct RoundEnd {
 /// Checks the phases and rounds of a run against the breakpoints. Engine thread only.
 class BreakpointWatch {
   public:
-    /// Number of times a phase must have run before its time is compared (our default).
+    /// Minimum number of earlier times for a comparison (our default).
     static constexpr std::uint64_t least_times = 100;
 
-    /// Called after each outermost phase. Times are collected even if the breakpoint is off, so that it works
-    /// at once when it is switched on during a run.
+    /// Call after each outermost phase. Times are always collected, so that the breakpoint can be switched on
+    /// during a run.
     void phase_ended(const SpanEvent& event, const Breakpoints& points);
-    /// Called after a step. Returns the first breakpoint that was hit, such as "rejection at depth <= 1", or
+    /// Call after a step. Returns the first breakpoint that was hit, such as "rejection at depth <= 1", or
     /// "".
     std::string round_ended(std::span<const RoundEnd> rounds, const Breakpoints& points);
     void reset();

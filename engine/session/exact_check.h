@@ -9,8 +9,7 @@
 
 namespace draftscope {
 
-/// Agreement between texts decoded with kernels that are not batch-invariant (--numerics fast) and exact
-/// kernels.
+/// Agreement of texts decoded with kernels that are not batch-invariant (--numerics fast) with exact kernels.
 struct ExactCheck {
     struct Place {
         std::uint64_t sequence = 0;
@@ -21,10 +20,8 @@ struct ExactCheck {
     std::optional<Place> first;  ///< in the order in which the texts were checked
 };
 
-/// Re-reads the prompt and `text` and counts the tokens that the target would not have emitted.
-///
-/// The check is teacher-forced. It does not measure how far two free-running texts diverge; those stay
-/// different after the first difference.
+/// Re-reads the prompt and `text` and counts the tokens that the target would not have emitted. The check is
+/// teacher-forced: free-running texts would stay different after the first difference.
 Status check_exact(Target& target, kernels::Exec& exec, const Sampling& sampling, std::uint64_t sequence,
                    std::span<const TokenId> prompt, std::span<const TokenId> text, ExactCheck& check);
 

@@ -30,10 +30,10 @@ struct FollowedText {
     std::span<const TokenId> tokens;  ///< prompt and text
     int prompt_tokens = 0;
     bool ended = false;  ///< `tokens` is the complete text
-    /// Returns the target's k best tokens after token `row`, best first. Only called for heads with state.
+    /// The target's k best tokens after token `row`, best first. Only called for heads with state.
     std::function<std::vector<TokenId>(int row, int k)> best;
-    /// Returns the target's probability, after token `row`, of the head's active set at draft level `level`.
-    /// Empty if it is not needed.
+    /// Target probability, after token `row`, of the head's active set at draft level `level`. Empty = not
+    /// needed.
     std::function<double(int row, const Head& head, const HeadState* state, int level)> mass;
 };
 
@@ -48,15 +48,14 @@ struct FollowLane {
     bool done() const { return text.ended && !drafted && prefix >= static_cast<int>(text.tokens.size()); }
 };
 
-/// A head to replay. If `foresees`, the head receives the upcoming text before each round
-/// (engine/heads/oracle.h).
+/// A head to replay. An oracle head receives the upcoming text before each round (engine/heads/oracle.h).
 struct FollowedHead {
     Head* head = nullptr;  ///< null for drafters that use no head
     bool foresees = false;
 };
 
 /// Drafts along a known text as a live session under exact-match verification would. A draft is accepted if
-/// and only if it equals the text's token at that position.
+/// and only if it equals the text's token.
 class Follower {
   public:
     /// `context` is the number of positions of the target, `vocab` the number of real token ids.
@@ -71,16 +70,15 @@ class Follower {
           context_(context),
           vocab_(vocab) {}
 
-    /// Call when the first token of the text is known. Creates the head's state and sets the first root.
+    /// Creates the head's state and sets the first root. The text's first token must be known.
     void begin(FollowLane& lane) const;
-    /// Sets the target's features of the slots that lane `index` of the call has not yet processed.
+    /// Sets the target's features of the slots that lane `index` of the call has not processed.
     using Features = FunctionRef<Status(std::size_t index, DraftJob& job)>;
-    /// Runs the catch-up of the drafter and drafts a tree for each lane, in the order of a live step. All
-    /// lanes run in lockstep. A lane that has no room for a tree is skipped, and `features` is not called for
-    /// it.
+    /// Processes the new features and drafts a tree for each lane, in the order of a live step. A lane
+    /// without room for a tree is skipped, without a call of `features`.
     Status draft(std::span<FollowLane* const> lanes, Features features) const;
-    /// Evaluates the lane's tree against the text; nullopt if the text does not decide it yet. On success the
-    /// lane has moved to its next root, and its head has observed the outcome.
+    /// Evaluates the lane's tree; nullopt if the text does not decide it yet. Afterwards the lane is at its
+    /// next root, and its head has observed the outcome.
     std::optional<HeadRound> judge(FollowLane& lane) const;
 
     /// Returns an error if `head` cannot be replayed along a text with `known` best tokens per position.

@@ -19,15 +19,13 @@ namespace draftscope {
 
 enum class GateStep { phase, level, round };
 
-/// Stops the engine thread between rounds, levels or phases, and measures the time it was stopped.
+/// Stops the engine thread between rounds, levels or phases, and measures the time it was stopped. Any thread
+/// may call the control functions; only the engine thread calls the `at_*` functions.
 ///
-/// Any thread may call the control functions; only the engine thread calls the `at_*` functions. cancel()
-/// releases a stopped engine.
-///
-/// pause() stops at the next round boundary. step() runs to the next boundary of its kind and stops there;
-/// further steps requested meanwhile add up. The end of a round is a boundary for every kind of step, so that
-/// its outcome can be inspected. After a phase or level the engine stops when the next phase begins, so that
-/// the gate can name that phase.
+/// pause() stops at the next round boundary. step() runs to the next boundary of its kind; further steps
+/// requested meanwhile add up. The end of a round is a boundary for every kind of step, so that its outcome
+/// can be inspected. After a phase or level the engine stops when the next phase begins, so that the gate can
+/// name it.
 class Gate : public PhaseObserver {
   public:
     /// An interval in which the engine was stopped.
@@ -41,36 +39,36 @@ class Gate : public PhaseObserver {
     void step(GateStep what);
     void cancel();
     bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
-    bool paused() const { return hold_.load(std::memory_order_relaxed); }  ///< whether a stop was requested
+    bool paused() const { return hold_.load(std::memory_order_relaxed); }  ///< a stop was requested
                                                                            ///< engine is stopped
     bool holding() const;  ///< the engine thread waits and has not been released
     void set_breakpoints(Breakpoints points);
     /// Selects the sequence of a batch that a stopped step shows and whose levels are boundaries; 0 = the
-    /// first active one.
+    /// first.
     void watch(RowId prompt_id) { watched_.store(prompt_id, std::memory_order_relaxed); }
     RowId watched() const { return watched_.load(std::memory_order_relaxed); }
-    /// Reason of the stop: "", "paused", or for example "breakpoint: rejection at depth <= 1".
+    /// Reason of the stop: "", "paused", "breakpoint: rejection at depth <= 1".
     std::string reason() const;
-    /// Position at which the engine is stopped, or was stopped last.
+    /// Where the engine is stopped, or was stopped last.
     HoldPoint point() const;
     void reset();  ///< prepares the next run: not paused, not cancelled; breakpoints are kept
-    /// If disabled, nothing stops the engine. Used for preparatory rounds (measuring trees, a baseline),
-    /// which are not steps of the run.
+    /// If disabled, nothing stops the engine: preparatory rounds (tree measurement, baseline) are no steps of
+    /// the run.
     void set_enabled(bool enabled) { enabled_.store(enabled, std::memory_order_relaxed); }
 
     // Engine side.
-    /// Call before the first work of a round, or before a prompt is read. Stops if paused,
-    // without counting as the end of a step.
+    /// Call before the first work of a round, or before a prompt is read. Stops if paused, without counting
+    /// as the end of a step.
     void at_round_start(HoldPoint::Kind kind = HoldPoint::Kind::before_round);
     void at_level(int level);
-    /// Call after a step was recorded, with the rounds of its sequences. Each can hit a breakpoint.
+    /// Call after a step was recorded. Each of its rounds can hit a breakpoint.
     void at_round_end(std::span<const RoundEnd> rounds);
     void phase_begins(const SpanEvent& opening) override;
     void phase_ended(const SpanEvent& event) override;
-    /// Sets a function that the engine thread calls before it waits, without holding a lock, to publish the
-    /// current round.
+    /// Sets a function that the engine thread calls before it waits, without a lock, to publish the current
+    /// round.
     void set_hold_hook(std::function<void(const HoldPoint& point)> hook) { hook_ = std::move(hook); }
-    /// Returns the time stopped since the last call and resets it.
+    /// Time stopped since the last call.
     TimeNs take_paused_ns();
     TimeNs paused_ns() const;  ///< the same time, without the reset
     /// Intervals stopped since the last call, in order.

@@ -13,13 +13,12 @@ class LiveView final : public LevelWatcher {
     LiveView(const LiveView&) = delete;
     LiveView& operator=(const LiveView&) = delete;
 
-    /// Call at the start of a step over `sequences`. The gate says which sequence is watched.
+    /// Begins a step over `sequences`. The gate says which one is watched.
     void begin(std::span<const std::unique_ptr<Sequence>> sequences);
     bool shows(const Sequence& sequence) const { return watched_ == &sequence; }
     /// `tree` must stay valid until the step ends.
     void set_tree(const DraftTree& tree) { shown_ = &tree; }
-    /// Call when the step's rounds are accepted. From then on the target's choices are shown. `rounds` must
-    /// stay valid until the step ends.
+    /// From this call on the target's choices are shown. `rounds` must stay valid until the step ends.
     void set_accepted(std::span<const Round> rounds);
     void end() { watched_ = nullptr; }
 

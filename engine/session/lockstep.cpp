@@ -172,7 +172,7 @@ void Lockstep::judge(Round& round) const {
             accept_typical(out.path.back(), round.tree, judged_.judged_tree(round), round.choices, out);
         return;
     }
-    // The random numbers of the root's row sample the token after the root.
+    // The root's row samples the token after the root.
     const TokenPlace& place = places_[static_cast<std::size_t>(round.first_row)];
     if (core_.options.acceptance) {
         accept_replayed(*core_.options.acceptance, round.tree, core_.options.sampling.seed, place,
@@ -232,7 +232,7 @@ void Lockstep::observe() {
             {round.acceptance.path, round.acceptance.bonus, round.best, round.best_k, round.tree_best});
 }
 
-/// The round's rows are made inside phase commit, so that the cost of recording is part of the measured step.
+/// Runs inside phase commit, so that the cost of recording is part of the measured step.
 void Lockstep::note_round(Round& round) {
     Sequence& sequence = *round.sequence;
     ActiveSets& active = *sequence.active;
@@ -311,8 +311,8 @@ void Lockstep::record(std::uint64_t start, std::uint64_t end) {
         core_.records.progress(round.sequence->row, round.sequence->outcome.text);
 }
 
-/// Moves the rounds' rows, with their memory, to the recorder. This memory and the step's rows are the only
-/// allocations of recording.
+/// Moves the rounds' rows and their memory to the recorder: with the step's rows, all that recording
+/// allocates.
 void Lockstep::hand_over(const StepRow& row) {
     std::vector<RoundRecord> records;
     if (core_.records.on()) records.reserve(rounds_.size());

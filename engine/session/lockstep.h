@@ -10,8 +10,8 @@
 
 namespace draftscope {
 
-/// Runs the steps of the decode loop. A step is one round for each active sequence: the rounds are drafted
-/// together, verified in one forward pass of the target, then accepted and committed one by one.
+/// Runs the steps of the decode loop. In a step, the active sequences' rounds are drafted together, verified
+/// in one forward pass of the target, then accepted and committed one by one.
 class Lockstep {
   public:
     explicit Lockstep(SessionCore& core)
@@ -24,7 +24,7 @@ class Lockstep {
                  core.options.sampling.top_k},
           scratch_(core.options.tree.nodes) {}
 
-    /// Runs and records a step. Afterwards rounds() has the outcome for each of `sequences`, in their order.
+    /// Runs and records a step. Afterwards rounds() has the outcomes in the order of `sequences`.
     Status step(std::span<const std::unique_ptr<Sequence>> sequences);
     std::span<const Round> rounds() const { return rounds_; }
     const DecodeTotals& totals() const { return totals_; }
@@ -56,8 +56,8 @@ class Lockstep {
     DecodeTotals totals_;
     // Data of the current step. Memory is reused by later steps.
     Reused<Round> rounds_;
-    std::vector<TokenPlace> places_;       ///< of every row of the forward pass
-    std::vector<TargetChoice> choices_;    ///< of every row of the forward pass
+    std::vector<TokenPlace> places_;       ///< of every row
+    std::vector<TargetChoice> choices_;    ///< of every row
     std::vector<SequenceRows> sequences_;  ///< rows of each round
     Reused<DraftJob> jobs_;                ///< one for each round that drafts
     std::vector<std::size_t> drafting_;    ///< index of each job's round

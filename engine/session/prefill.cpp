@@ -7,7 +7,7 @@
 namespace draftscope {
 namespace {
 
-/// Passes the prompt to the head. Returns the bytes read for logits that only the head needs.
+/// Passes the prompt to the head. Returns the bytes of logits that only the head needs.
 std::uint64_t begin_head(SessionCore& core, Sequence& sequence) {
     const int k = std::min(core.head->prefill_topk(), core.vocab);
     const PromptBest best = best_of_prompt(core.exec, core.target.lm_head(), core.forward, core.vocab, k);
@@ -64,8 +64,8 @@ std::unique_ptr<Sequence> open_sequence(SessionCore& core, PromptInput prompt, s
         sequence->outcome.text.reserve(static_cast<std::size_t>(bytes_of_token * (slots - length)));
     sequence->prompt = std::move(prompt);
     sequence->outcome.prompt_tokens = length;
-    // Trees use slots after the text's last one. Without capacity for them, growth would move all keys and
-    // values in every round.
+    // Trees use slots after the text's last one. Growing for them would move all keys and values in every
+    // round.
     sequence->drafter = core.drafter.make_state(slots + core.options.tree.drafting_nodes());
     if (core.head != nullptr) sequence->head = core.head->make_state();
     if (sequence->head != nullptr)

@@ -12,12 +12,11 @@ namespace draftscope {
 
 /// One sequence's round, passed from phase to phase of a step.
 struct Round {
-    /// Prepares the object for another round and reuses its memory. `longest_path` bounds the number of
-    /// accepted nodes.
+    /// Prepares the object for another round in the same memory. `longest_path` bounds the accepted nodes.
     void reset(Sequence& of, int longest_path) {
         sequence = &of;
         job = -1;
-        // Returns the draft distributions of the last tree to the sampler, which reuses them.
+        // Returns the last tree's draft distributions to the sampler, which reuses them.
         tree.drawn_from.clear();
         acceptance.path.reserve(static_cast<std::size_t>(longest_path));
         emitted.clear();
@@ -32,9 +31,9 @@ struct Round {
     }
 
     Sequence* sequence = nullptr;
-    int job = -1;  ///< index among the step's draft jobs; -1 = the sequence had no room to draft
+    int job = -1;  ///< index of the draft job; -1 = no room to draft
     DraftTree tree;
-    int first_row = 0;                ///< first row of the tree in the step's target forward pass
+    int first_row = 0;                ///< first row in the step's target forward pass
     std::span<TargetChoice> choices;  ///< the target's choices for this tree's rows
     Acceptance acceptance;
     AcceptScratch scratch;           ///< scratch memory of the acceptance rule
@@ -44,7 +43,7 @@ struct Round {
     int best_k = 0;
     Finish finish = Finish::none;
     std::size_t new_text = 0;  ///< bytes by which the sequence's text grew
-    int uncovered = 0;         ///< tokens of `emitted` outside the head's active set
+    int uncovered = 0;         ///< tokens of `emitted` outside the active set
     RoundRecord record;
 
     std::string_view piece() const {

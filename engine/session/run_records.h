@@ -24,9 +24,9 @@ class RunRecords {
     void start_prompt(PromptRow& prompt);
     /// Marks the spans collected so far as belonging to no step.
     void prefill_done();
-    /// Pushes the `output` so far. `tokens` are the tokens that belong to no round, that is the first one.
+    /// Pushes the `output` so far. `tokens` are those of no round: the first one.
     void progress(const PromptRow& prompt, const std::string& output, std::vector<TokenRow> tokens = {});
-    /// Returns true at most every 50 ms, which is often enough to show how texts grow.
+    /// True at most every 50 ms, which is often enough to show how texts grow.
     bool progress_due();
     void end_prompt(const PromptRow& prompt);
     /// Id that round `index` of the next step will get, for rows that refer to it earlier.
@@ -37,11 +37,10 @@ class RunRecords {
     RowId latest_round_id(std::size_t index, std::size_t rounds) const {
         return on() ? recording_.ids->round + 1 + static_cast<RowId>(index) - static_cast<RowId>(rounds) : 0;
     }
-    /// Fills in all ids, adds the collected spans, and pushes the step. If a step has several rounds, its
-    /// spans belong to all of them.
+    /// Fills in all ids and pushes the step with the collected spans. With several rounds, the spans belong
+    /// to all of them.
     void step(StepRow step, std::vector<RoundRecord> rounds);
-    /// Publishes the current round with the spans collected so far, under the ids that step and round will
-    /// get.
+    /// Publishes the current round with the spans collected so far, under its future ids.
     void live(LiveRound round);
     void pauses(std::span<const Gate::Pause> pauses);
     void evaluated(std::vector<HeadEvalRow> rows);

@@ -18,17 +18,17 @@ namespace draftscope {
 
 struct SequenceShadows;
 
-/// A prompt being decoded: its text so far and the state of its drafter and heads.
+/// A prompt being decoded, with the state of its drafter and heads.
 struct Sequence {
     Sequence(KvCache cache_in, const Tokenizer* tokenizer) : cache(std::move(cache_in)) {
         if (tokenizer != nullptr) text.emplace(*tokenizer);
     }
 
     PromptInput prompt;
-    std::uint64_t number = 0;  ///< index of the prompt in its run; the key of its random numbers
+    std::uint64_t number = 0;  ///< index of the prompt in its run; key of the random numbers
     PromptRow row;
     std::vector<TokenId> tokens;  ///< prompt and generated tokens; the last one is the next root
-    KvCache cache;                ///< keys and values of every token except the last
+    KvCache cache;                ///< of every token except the last
     std::unique_ptr<DrafterState> drafter;
     std::unique_ptr<HeadState> head;
     ActiveSets* active = nullptr;  ///< `own_active`, or the shared sets if the head has no state
@@ -45,10 +45,10 @@ struct Sequence {
 
     bool done() const { return outcome.finish != Finish::none; }
     int generated() const { return static_cast<int>(tokens.size()) - outcome.prompt_tokens; }
-    /// Appends the printable text that became complete to the outcome. Returns its length in bytes.
+    /// Appends the printable text that became complete to the outcome. Returns its bytes.
     std::size_t append(std::span<const TokenId> added);
-    /// Copies rows first + rows[i] of a forward pass's features, rounded to bf16. `d` is the width of the
-    /// hidden states, `aux_width` that of the aux features; 0 = not needed.
+    /// Copies rows first + rows[i] of a forward pass's features, rounded to bf16: `d` wide hidden states and
+    /// `aux_width` wide aux features; 0 = not needed.
     void take_features(kernels::Exec& exec, const ForwardOutput& forward, int first,
                        std::span<const int> rows, int d, int aux_width);
 };
@@ -57,9 +57,9 @@ struct Sequence {
 struct TextLimits {
     const Tokenizer* eos = nullptr;  ///< null = no token ends the text
     int max_new = 0;
-    int context = 0;  ///< maximum number of tokens of prompt and text together
+    int context = 0;  ///< maximum tokens of prompt and text together
 };
-/// Returns how many of `emitted` are kept, and why the prompt ends with them, if it does.
+/// Returns how many of `emitted` are kept, and the reason if the prompt ends with them.
 std::pair<std::size_t, Finish> keep_tokens(const Sequence& sequence, std::span<const TokenId> emitted,
                                            const TextLimits& limits);
 

@@ -18,8 +18,8 @@ namespace draftscope {
 /// Maximum number of sequences decoded in lockstep (our default).
 inline constexpr int max_batch = 1024;
 
-/// A head evaluated in addition to the driving one, on the same weights. A self-paced head follows the text
-/// with its own rounds; an aligned head drafts in rounds of the driving head.
+/// A head evaluated in addition to the driving one. A self-paced head follows the text with its own rounds;
+/// an aligned head drafts in rounds of the driving head.
 struct ShadowHead {
     std::string text;  ///< canonical spec, for head_eval rows
     Head* head = nullptr;
@@ -39,7 +39,7 @@ struct DecodeOptions {
     int calibration_rounds = 0;
     bool record_nodes = true;
     bool rounds_there = true;  ///< on a device, run complete rounds there if supported (RoundsThere)
-    /// Evaluated by exact match. They need a recorded run under that rule and a drafter that uses a head.
+    /// Evaluated by exact match: they need a recorded run under that rule and a drafter that uses a head.
     std::vector<ShadowHead> shadows;
 };
 
@@ -49,7 +49,7 @@ struct PromptInput {
     int turn = 0;
     std::vector<TokenId> tokens;  ///< after chat template and tokenizer
     /// Index among the prompts of the run. It is the key of the random numbers, so that a text does not
-    /// depend on the batch. If absent, the session numbers the prompts in the order in which they begin.
+    /// depend on the batch. Absent = numbered in the order in which prompts begin.
     std::optional<int> ordinal;
 };
 
@@ -67,25 +67,23 @@ struct PromptOutcome {
     }
 };
 
-/// Supplies the prompts of a run and receives their outcomes. Called on the engine thread.
+/// Source of prompts and receiver of their outcomes. Called on the engine thread.
 class PromptFeed {
   public:
     virtual ~PromptFeed() = default;
-    /// Returns the next prompt that can begin. If absent, the feed is finished or waits for an active prompt
-    /// to end.
+    /// The next prompt; absent = the feed is finished or waits for an active prompt to end.
     virtual std::optional<PromptInput> next() = 0;
-    /// Receives text that became complete. Calls for different sequences of a batch alternate.
+    /// Text that became complete. Calls for the sequences of a batch alternate.
     virtual void text(const PromptInput& /*prompt*/, std::string_view /*piece*/) {}
-    /// Receives the outcomes in the order in which prompts end. A cancelled prompt has what was decoded and
-    /// finish = cancelled.
+    /// Called when a prompt ends. A cancelled prompt has what was decoded and finish = cancelled.
     virtual void done(const PromptInput& prompt, PromptOutcome outcome) = 0;
 };
 
-/// Totals over a session's steps. Counted steps are those not excluded from statistics.
+/// Totals over a session's steps; counted = not excluded from statistics.
 struct DecodeTotals {
     std::int64_t steps = 0, rounds = 0, committed = 0, counted_committed = 0;
     TimeNs decode_ns = 0, counted_ns = 0;  ///< without pauses
-    /// Tokens per second over counted steps, or over all steps if none is counted.
+    /// Over counted steps, or over all steps if none is counted.
     double tokens_per_second() const {
         const bool any = counted_ns > 0;
         const TimeNs ns = any ? counted_ns : decode_ns;
@@ -103,24 +101,19 @@ struct Recording {
     const std::vector<std::optional<int>>* ranks = nullptr;  ///< frequency rank of each token id; may be null
 };
 
-/// The decode loop over one target, drafter and head. Not thread-safe; other threads control it through the
-/// gate.
+/// The decode loop over one target, drafter and head. Not thread-safe; controlled through the gate.
 class DecodeSession {
   public:
-    /// `head` may be null only for drafters that use none. `full_head` is for calibration rounds; it may be
-    /// null.
+    /// `head` may be null only for drafters that use none. `full_head`, for calibration rounds, may be null.
     DecodeSession(Target& target, Drafter& drafter, Head* head, Head* full_head, kernels::Exec& exec,
                   DecodeOptions options, Recording recording, PhaseRecorder& phases, Gate& gate);
     ~DecodeSession();
 
-    /// Decodes prompts until the feed has none, up to `batch` of them in lockstep.
-    ///
-    /// A prompt that ends is replaced by the next one. Every text equals the text of the prompt decoded
-    /// alone. A prompt longer than the context is bad_input. After an error nothing more is decoded; the
-    /// records of active prompts are closed with their state at that time.
+    /// Decodes prompts until the feed has none, up to `batch` of them in lockstep. Every text equals that of
+    /// the prompt decoded alone. A prompt longer than the context is bad_input. After an error nothing more
+    /// is decoded, and the records of active prompts are closed.
     Status run(PromptFeed& feed);
 
-    /// Decodes one prompt to its end.
     Result<PromptOutcome> decode(const PromptInput& prompt,
                                  const std::function<void(std::string_view piece)>& on_text = {});
 

@@ -43,19 +43,19 @@ struct SessionCore {
         const int d = target.config().hidden;
         return drafter.needs_hidden() ? d : static_cast<int>(drafter.aux_layers().size()) * d;
     }
-    /// Returns the time that the gate stopped the engine since the last call and records the intervals.
+    /// Time that the gate stopped the engine since the last call. Records the intervals.
     TimeNs take_paused_ns() {
         records.pauses(gate.take_pauses());
         return gate.take_paused_ns();
     }
-    /// Stores the features of rows first + rows[i] of the latest forward pass for the drafter.
+    /// Keeps rows first + rows[i] of the latest forward pass for the drafter.
     void take_features(Sequence& sequence, int first, std::span<const int> rows) {
         const int d = target.config().hidden;
         sequence.take_features(exec, forward, first, rows, drafter.needs_hidden() ? d : 0,
                                static_cast<int>(drafter.aux_layers().size()) * d);
     }
-    /// Logits of rows [first, first + count) of the latest forward pass over all its rows, without padding
-    /// columns. Rows on a device are downloaded, so call it only for rows that are read in full.
+    /// Logits of rows [first, first + count) of the latest forward pass, without padding columns. Rows on a
+    /// device are downloaded, so call it only for rows that are read in full.
     Rows<const float> logits(int first, int count) {
         const int columns = target.config().vocab;
         if (forward.there != nullptr) {

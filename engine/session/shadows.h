@@ -29,21 +29,17 @@ struct SequenceShadows {
                                                       ///< state
 };
 
-/// Evaluates heads in addition to the driving one.
-///
-/// Self-paced heads follow the text with their own rounds, trees and state and are evaluated against the
-/// committed text. The result is exactly that of a run with that head. They run between steps, and their time
-/// is part of no step.
-///
-/// Aligned heads draft in rounds of the driving head (BesideDrafts). This class updates their state after
-/// each round and evaluates their trees and those of calibration rounds.
+/// Evaluates heads in addition to the driving one. Self-paced heads follow the text with their own rounds,
+/// trees and state, exactly as in a run of their own, and are evaluated against the committed text. They run
+/// between steps, outside their time. Aligned heads draft in rounds of the driving head (BesideDrafts); this
+/// class updates their state after each round and evaluates their trees and those of calibration rounds.
 class ShadowHeads {
   public:
     explicit ShadowHeads(SessionCore& core);
 
-    /// Call after the prompt's prefill, while its forward output is valid.
+    /// Call after the prompt's prefill, before the next forward pass.
     Status begin(Sequence& sequence);
-    /// Call after a step, while its forward output is valid.
+    /// Call after a step, before the next forward pass.
     Status follow(std::span<const Round> rounds);
     /// Call when the sequence ends. Evaluates all pending trees.
     void end(Sequence& sequence);
@@ -74,8 +70,7 @@ class ShadowHeads {
 
 /// The aligned heads among a run's shadow heads, in the order of SequenceShadows::aligned.
 std::vector<const ShadowHead*> aligned_heads(const DecodeOptions& options);
-/// Returns whether other heads can be evaluated. They are evaluated by exact match, so the run must be
-/// recorded and use that rule.
+/// Returns whether other heads can be evaluated: by exact match, so only in a recorded run under that rule.
 bool can_judge_beside(const SessionCore& core);
 
 }  // namespace draftscope

@@ -24,16 +24,15 @@ class SpanLog {
     void collect() { recorder_.drain(events_); }
     void clear();
     std::size_t size() const { return events_.size(); }
-    /// T_head (router + head + topk + gather) of the events [first, last): outermost phases on the critical
-    /// lane.
+    /// T_head (router + head + topk + gather) of events [first, last): outermost phases on the critical lane.
     TimeNs head_ns(std::size_t first, std::size_t last) const;
     /// Rows ordered by start, parents before children. Ids are left 0.
     std::vector<SpanRow> rows(RowId run_id, RowId step_id, RowId round_id) const;
     std::uint64_t take_dropped() { return recorder_.take_dropped(); }
 
   private:
-    /// Number of events of a step with the deepest trees. A head's own thread records a varying number of
-    /// them; without this reserve, a late step could be the first to allocate.
+    /// Events of a step with the deepest trees. A head's own thread records a varying number of them; without
+    /// this reserve, a late step could be the first to allocate.
     static constexpr std::size_t most_expected = 1024;
 
     PhaseRecorder& recorder_;

@@ -8,8 +8,8 @@
 
 namespace draftscope {
 
-/// The target's logits after each of the latest committed tokens. They are kept to evaluate other heads after
-/// the forward output that verified a token was overwritten.
+/// The target's logits after the latest committed tokens, kept to evaluate other heads after their forward
+/// output was overwritten.
 class VerifiedRows {
   public:
     /// Appends a copy of the logits after token `row` of the sequence. Rows must be contiguous.

@@ -19,10 +19,9 @@ namespace {
 /// Prompts and steps that grow the buffers to their final sizes.
 constexpr std::size_t warm_up_prompts = 3, warm_up_steps = 10;
 
-/// Counts the engine thread's allocations between two commits, which is one complete step.
-///
-/// An interval contains what follows one commit (records, the head's update, texts) and what precedes the
-/// next. Allocations of a head's own thread depend on the machine when it is the first to do some work.
+/// Counts the engine thread's allocations between two commits, which is one complete step: what follows one
+/// commit (records, the head's update, texts) and what precedes the next. Allocations of a head's own thread
+/// depend on the machine when it is the first to do some work.
 class StepAllocations final : public RangeListener {
   public:
     StepAllocations() { of_steps.reserve(1000); }
@@ -44,7 +43,7 @@ class StepAllocations final : public RangeListener {
     std::int64_t before_ = 0, handed_over_ = 0;
 };
 
-/// Prompts that grow the buffers, and then prompts that count, from the time all have begun until one ends.
+/// Prompts that grow the buffers, then prompts that count, from when all have begun until one ends.
 class CountedPrompts final : public PromptFeed {
   public:
     CountedPrompts(std::size_t batch, StepAllocations& allocations)

@@ -76,8 +76,8 @@ class PromptList : public PromptFeed {
     std::size_t next_ = 0;
 };
 
-/// A target and everything that a decode session needs. Drafters, heads and thread pools are created on first
-/// use and kept.
+/// A target and what a decode session needs. Drafters, heads and thread pools are created on first use and
+/// kept.
 class DecodeRig {
   public:
     /// `drafter_folders` has the checkpoint folder of each drafter id.
@@ -87,8 +87,8 @@ class DecodeRig {
     /// If `on` is null, the weights are packed for this CPU.
     static std::unique_ptr<Target> build(ModelFile file, kernels::Precision precision,
                                          kernels::Exec* on = nullptr);
-    /// Runs everything on `exec`, whatever the setting's number of threads. Call first; `exec` must outlive
-    /// the fixture.
+    /// Runs everything on `exec`, whatever the setting's threads. Call first; `exec` must outlive the
+    /// fixture.
     void run_on(kernels::Exec& exec) { on_ = &exec; }
 
     Target& target() { return *target_; }
@@ -109,11 +109,9 @@ class DecodeRig {
                                       const std::vector<std::vector<TokenId>>& prompts,
                                       RecordSink* sink = nullptr,
                                       const std::function<void(std::string_view)>& on_text = {});
-    /// Totals of the latest run.
     const DecodeTotals& totals() const { return totals_; }
     /// Returns the error of a run over a feed, or "no error".
     Error run(const RigSetting& setting, PromptFeed& feed, RecordSink* sink = nullptr);
-    /// Returns the error of decoding one prompt.
     Error decode_error(const RigSetting& setting, const std::vector<TokenId>& prompt);
 
   private:

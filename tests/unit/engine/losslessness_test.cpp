@@ -58,10 +58,9 @@ class Losslessness : public ::testing::TestWithParam<kernels::Precision> {
                 {"hydra", hydra_.folder()}},
                ranking_.path()) {}
 
-    /// `base` with every drafter, head and tree, alone and in batches of three.
-    ///
-    /// Heads vary only for drafters that use one. The product over thread counts runs with one precision,
-    /// because all precisions share the code that splits the work.
+    /// `base` with every drafter, head and tree, alone and in batches of three. Heads vary only for drafters
+    /// that use one. The product over thread counts runs with one precision, because all share the code that
+    /// splits the work.
     static std::vector<RigSetting> product(const RigSetting& base) {
         std::vector<RigSetting> settings;
         for (const std::string drafter : {"none", "ngram", "eagle2", "eagle3", "medusa", "hydra"})

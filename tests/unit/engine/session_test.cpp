@@ -39,7 +39,6 @@ class Session : public ::testing::Test {
         setting_.head = "fr-spec:v=6";
     }
 
-    /// Decodes and keeps the records.
     std::vector<PromptOutcome> record() {
         return outcomes_ = rig_.decode(setting_, prompts_, &sink_), split(), outcomes_;
     }
@@ -429,7 +428,7 @@ TEST_F(Session, SteppingShowsTheRoundInFlightAndChangesNoToken) {
 
     int live = 0, paused = 0, with_children = 0, with_choices = 0;
     bool last_active = false;
-    int announced = 0;  ///< the next phase of that step, as announced by the previous stop
+    int announced = 0;  ///< the next phase as the previous stop announced it
     RowId step_id = 0;
     for (const LiveRound& round : RecordList::of<LiveRound>(records_)) {
         last_active = round.active;

@@ -4,10 +4,8 @@
 #include "engine/model/model_file.h"
 #include "tests/unit/engine/decode_rig.h"
 
-/// Random weights with the dimensions of a published model.
-///
-/// LM head, embedding and drafters have full size over one layer of the target. They are for measuring costs,
-/// so they must run, and decoding with them must be lossless.
+/// Random weights with the dimensions of a published model: LM head, embedding and drafters of full size over
+/// one layer of the target. They are for measuring costs, so they must run and decode losslessly.
 namespace draftscope::testing {
 namespace {
 

@@ -32,12 +32,12 @@ std::shared_ptr<const Trace> record(DecodeRig& rig, const RigSetting& setting,
                                     const std::vector<int>& aux_layers, const std::string& folder,
                                     int batch = 3);
 
-/// Replays the setting's drafter, head and tree along a recording. Drafter and head are made on `ends`.
+/// Replays the setting's drafter, head and tree along a recording. Both are made on the given target.
 std::vector<std::vector<HeadRound>> replayed_rounds(DecodeRig& rig, const Trace& trace, const Target& ends,
                                                     Drafter& drafter, Head* head, const RigSetting& setting,
                                                     ReplayOptions options = {});
 
-/// Text of a round for comparisons: everything except covered_mass, active_rows and bytes.
+/// Everything except covered_mass, active_rows and bytes, for comparisons.
 std::string round_text(const HeadRound& round);
 std::vector<std::string> round_texts(const std::vector<HeadRound>& rounds);
 
