@@ -38,7 +38,6 @@ struct JointOptions {
     int most_slots = 512;     ///< longer texts are cut to this length
     HoldOut hold_out;         ///< as in CollectOptions
     double lambda = 0;        ///< above 0: L(p, q) + lambda L(p, q_student), q of the exact head (SpecVocab)
-                              ///< head (SpecVocab)
     std::uint64_t seed = 0;
 };
 

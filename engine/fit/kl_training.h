@@ -49,7 +49,6 @@ struct KlOptions {
     double clip = 0.5;         ///< SlimSpec
     double level_decay = 0.8;  ///< weight of a row of draft level l is decay^l (EAGLE-3)
     double drafted_share = 1;  ///< drafted rows per text row, taught by the drafter's full head; our default
-                               ///< default
     std::uint64_t seed = 0;
 };
 

@@ -15,8 +15,7 @@ namespace draftscope {
 
 /// Conditions that stop the engine at the end of a round. They can be combined.
 struct Breakpoints {
-    std::optional<int> rejection_depth;  ///< stop if fewer drafts were accepted and one was rejected
-                                         ///< accepted
+    std::optional<int> rejection_depth;  ///< stop at a rejection after fewer accepted drafts than this
     bool out_of_vocabulary = false;      ///< stop if a committed token is outside the head's active set
     bool slow_phase = false;             ///< stop if a phase takes longer than the p99 of its earlier times
     bool end_of_text = false;            ///< stop if the target ends a text

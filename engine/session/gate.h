@@ -40,7 +40,6 @@ class Gate : public PhaseObserver {
     void cancel();
     bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
     bool paused() const { return hold_.load(std::memory_order_relaxed); }  ///< a stop was requested
-                                                                           ///< engine is stopped
     bool holding() const;  ///< the engine thread waits and has not been released
     void set_breakpoints(Breakpoints points);
     /// Selects the sequence of a batch that a stopped step shows and whose levels are boundaries; 0 = the
@@ -90,9 +89,7 @@ class Gate : public PhaseObserver {
     GateStep granularity_ = GateStep::round;
     bool holding_ = false;
     std::uint64_t permits_ = 0;           ///< boundaries that the engine may still pass
-    std::optional<HoldPoint::Kind> due_;  ///< set at the end of a phase or level; the next phase is the
-                                          ///< boundary
-                                          ///< boundary
+    std::optional<HoldPoint::Kind> due_;  ///< set after a phase or level: the next phase is a boundary
     HoldPoint point_;
     Breakpoints breakpoints_;
     BreakpointWatch watch_;

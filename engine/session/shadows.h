@@ -25,8 +25,7 @@ struct SequenceShadows {
     std::vector<TokenId> best;                        ///< [slots, k] the target's best tokens
     VerifiedRows verified;                            ///< logits that undecided trees may still need
     std::vector<Lane> lanes;                          ///< one for each self-paced head
-    std::vector<std::unique_ptr<HeadState>> aligned;  ///< one for each aligned head; may be null
-                                                      ///< state
+    std::vector<std::unique_ptr<HeadState>> aligned;  ///< one for each aligned head; null if stateless
 };
 
 /// Evaluates heads in addition to the driving one. Self-paced heads follow the text with their own rounds,
