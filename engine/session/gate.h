@@ -37,7 +37,7 @@ class Gate : public PhaseObserver {
     void resume();
     /// Runs to the end of the next phase, level or round and then stops again.
     void step(GateStep what);
-    void cancel();
+    void cancel();  ///< also releases a stopped engine
     bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
     bool paused() const { return hold_.load(std::memory_order_relaxed); }  ///< a stop was requested
     bool holding() const;  ///< the engine thread waits and has not been released
