@@ -6,18 +6,19 @@
 
 namespace draftscope {
 
-/// Acceptance at one depth of the draft trees, given that the round got there: its tree was that deep and
-/// everything above was accepted. The same in the window, in `replay` and in docs/FORMATS.md's query.
+/// Acceptance rate at one depth of the draft trees. A round reaches a depth if its tree is that deep and it
+/// accepted the token above. The window, the command `replay` and the query in docs/FORMATS.md use this
+/// definition.
 struct DepthAcceptance {
     std::int64_t reached = 0;
-    std::int64_t accepted = 0;  ///< of them, those that kept a draft of this depth
+    std::int64_t accepted = 0;  ///< rounds that accepted a draft token of this depth
     double rate() const {
         return reached == 0 ? 0 : static_cast<double>(accepted) / static_cast<double>(reached);
     }
 };
 
-/// Adds a round to `depths`, [depth - 1]. Every round counts, warm-up included; but a clipped one, which was
-/// cut at the end of the text, says nothing about it.
+/// Adds one round to `depths`, indexed by depth - 1. Warm-up rounds count. Clipped rounds don't, because the
+/// end of the text cut them.
 inline void add_round(std::vector<DepthAcceptance>& depths, int tree_depth, int accepted, bool clipped) {
     if (clipped) return;
     const auto reached = static_cast<std::size_t>(std::min(tree_depth, accepted + 1));

@@ -9,8 +9,8 @@ namespace draftscope {
 
 namespace {
 
-// Ids run consecutively, so the guess from the first id nearly always hits; a gap (a file with deleted rows)
-// falls back to a search.
+// Ids are usually consecutive, so the offset from the first id nearly always is the index. A gap (a file with
+// deleted rows) needs a search.
 template <typename Rows, typename IdOf>
 std::ptrdiff_t index_of(const Rows& rows, RowId id, IdOf id_of) {
     if (rows.empty()) return -1;
@@ -34,7 +34,7 @@ RowRange append_all(LogTable<Row, N>& table, const std::vector<Row>& rows) {
     return range;
 }
 
-/// `take(run, rows, index of the first)` for each stretch of one run.
+/// Calls `take(run, rows, index of the first)` for each sequence of consecutive rows of one run.
 template <typename Row, typename Take>
 void by_run(const std::vector<Row>& rows, Take take) {
     for (std::size_t first = 0, end = 0; first < rows.size(); first = end) {
@@ -107,7 +107,6 @@ RowRange Snapshot::late_range(RowId step_id) const {
     return {first, first_with(step_id + late_lag + 1) - first};
 }
 
-/// One overload per kind of record.
 struct Capture::Applier {
     Capture& capture;
 
@@ -193,7 +192,7 @@ LaneBuilder& Capture::lanes_of(RowId run_id) {
     return lanes_.emplace_back(run_id);
 }
 
-/// Where they are among the spans held: nowhere when they stay in their file.
+/// Returns the range in spans_; empty if the spans stay in their file.
 RowRange Capture::append_spans(const std::vector<SpanRow>& spans) {
     RowRange range;
     sources_.clear();
@@ -233,7 +232,7 @@ void Capture::append_step(const StepRecord& record) {
     base_.in_flight = nullptr;
 }
 
-/// The round as a step that has ended where the engine is held.
+/// Returns the round as a step that ends at the time at which the engine is held.
 std::shared_ptr<const Snapshot> Capture::snapshot_of(const LiveRound& live) const {
     Capture part;
     part.base_.runs = base_.runs;

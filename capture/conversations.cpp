@@ -29,7 +29,7 @@ Conversations::Conversations(const Snapshot& snapshot, RowId run_id) {
     std::vector<const PromptRow*> prompts;
     for (const auto& prompt : snapshot.prompts)
         if (prompt->run_id == run_id) prompts.push_back(prompt.get());
-    // A batch begins its prompts in another order than the file's.
+    // A batch starts its prompts in an order different from the file's.
     std::ranges::stable_sort(prompts, {}, &PromptRow::ordinal);
     std::vector<TurnName> names;
     names.reserve(prompts.size());

@@ -9,19 +9,19 @@
 
 #include "capture/capture.h"
 
-/// Which prompts are turns of one conversation: the unit that every interval resamples, since the turns of a
-/// conversation share their text.
+/// Groups prompts into conversations. A conversation is the unit that every interval resamples, since its
+/// turns share their text.
 namespace draftscope {
 
-/// How a prompt names its place.
+/// Suite, id and turn of a prompt.
 struct TurnName {
     std::string_view suite, id;
     int turn = 0;
 };
 
-/// The conversation of each turn, numbered from 0. `turns` are in the order of the prompt file: the same
-/// suite and id with a later turn goes on with a conversation, with the same or an earlier turn it begins
-/// another one. A turn without an id is a conversation of its own.
+/// Returns the conversation of each turn, numbered from 0. `turns` are in the order of the prompt file. A
+/// later turn of the same suite and id continues the conversation; the same or an earlier turn begins a new
+/// one. A turn without an id is a conversation by itself.
 std::vector<std::size_t> conversations_of(std::span<const TurnName> turns);
 
 /// The conversations of a recorded run.
@@ -30,7 +30,7 @@ class Conversations {
     Conversations(const Snapshot& snapshot, RowId run_id);
 
     std::size_t count() const { return count_; }
-    /// Absent for prompts that are not the run's.
+    /// Returns the prompt's conversation; absent if the prompt belongs to another run.
     std::optional<std::size_t> of(RowId prompt_id) const {
         const auto found = by_prompt_.find(prompt_id);
         return found == by_prompt_.end() ? std::nullopt : std::optional(found->second);

@@ -5,8 +5,8 @@
 
 namespace draftscope {
 
-/// Colours of the head strategies, 0xRRGGBB on dark: one table for the registry and for the panels, which
-/// know heads from captures and papers by name alone.
+/// Colours of the head strategies (0xRRGGBB, for dark backgrounds). The registry and the panels share this
+/// table, because captures and papers only name a head.
 struct HeadColour {
     std::string_view id;
     std::uint32_t rgb;
@@ -17,7 +17,7 @@ inline constexpr HeadColour head_colours[] = {
     {"dynaspec", 0xE69F00},    {"specvocab", 0x009E73}, {"slimspec", 0xD55E00},   {"microspec", 0xCC79A7},
     {"oracle", 0x7F6BC4},
 };
-/// `head` is an id or a spec ("fr-spec:v=8192+rdk"); unknown ones are grey.
+/// `head` is an id or a spec ("fr-spec:v=8192+rdk"). Unknown heads are grey.
 constexpr std::uint32_t head_colour(std::string_view head) {
     const std::string_view id = head.substr(0, head.find_first_of(":+"));
     for (const HeadColour& row : head_colours)

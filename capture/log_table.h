@@ -8,8 +8,9 @@
 
 namespace draftscope {
 
-/// Append-only table in fixed chunks. A View shares the chunks, so taking one costs a pointer per chunk; rows
-/// at indices below a view's size never change. One thread appends; views are handed over under a mutex.
+/// Append-only table in chunks of fixed size. A View shares the chunks, so making one copies one pointer per
+/// chunk. Rows below a view's size never change. One thread appends; views are passed to other threads under
+/// a mutex.
 template <typename Row, std::size_t ChunkRows = 512>
 class LogTable {
     using Chunk = std::array<Row, ChunkRows>;

@@ -18,13 +18,12 @@ inline std::optional<double> number_after(const std::string& json, std::string_v
 }
 }  // namespace machine_facts
 
-/// What `draftscope doctor` measured this machine to read from memory on as many threads as the run uses,
-/// GB/s; absent when it was never asked. From the run's machine_json, whose writer puts the number after the
-/// key.
+/// Returns the memory read bandwidth in GB/s that `draftscope doctor` measured with the run's thread count.
+/// Absent if it was not measured. The value comes from machine_json, which stores the number after the key.
 inline std::optional<double> probed_gb_per_s(const RunRow& run) {
     return machine_facts::number_after(run.machine_json, "\"read_gb_per_s\":");
 }
-/// The same of rows that lie scattered.
+/// As probed_gb_per_s(), for scattered rows.
 inline std::optional<double> probed_scattered_gb_per_s(const RunRow& run) {
     return machine_facts::number_after(run.machine_json, "\"scattered_read_gb_per_s\":");
 }

@@ -6,15 +6,15 @@
 
 namespace draftscope {
 
-/// The phases as stored rows (table `phase`): what readers know of a phase without the profiler. Ids equal
-/// the enum in profiler/phase.h; a test holds the two together.
+/// The phases as stored rows (table `phase`), for readers that don't include the profiler. A test checks that
+/// the ids equal those of the enum in profiler/phase.h.
 struct PhaseRow {
     int id = 0;
     std::string_view name;
     int parent_id = 0;         ///< 0 = none
     std::uint32_t rgb = 0;     ///< 0xRRGGBB, Okabe-Ito
     int sort = 0;              ///< order in tables and stacked bars
-    bool first_class = false;  ///< in every table even when it took no time
+    bool first_class = false;  ///< listed in every table, even if it took no time
 };
 
 inline constexpr std::array<PhaseRow, 14> phase_rows = {{

@@ -9,31 +9,32 @@
 
 #include "capture/capture.h"
 
-/// Numbers derived from a snapshot, by the same definitions as the SQL views of the capture file:
-/// - step time = end - start - paused. A step counts when it is not excluded.
-/// - Spans of one step, thread and lane nest by their intervals; self time = duration - that of the direct
-///   children. A phase's time in a step = the self times of its spans (spans without a step count nowhere).
+/// Numbers derived from a snapshot, with the same definitions as the SQL views of the capture file:
+/// - Step time = end - start - paused. A step counts if it is not excluded.
+/// - Spans of one step, thread and lane nest by their intervals. Self time = duration - that of the direct
+///   children. A phase's time in a step is the sum of the self times of its spans. Spans without a step don't
+///   count.
 /// - remainder = max(0, step time - union of all critical-lane spans of the step).
-/// - exposed = self time on the critical lane, plus of each side-lane span the self time that exceeds its
-///   overlap with outermost critical spans of the step (never negative). busy (`total`) = self times of all
-///   lanes.
-/// - v_phase: one sample per counted step in which the phase has a span (the remainder: each counted step);
-///   count = samples; median, p90 and p99 over the samples' busy time, type 7 (linear interpolation, as
-///   numpy); mad = median distance from the median x 1.4826; share = exposed / summed time of counted steps.
-///   First-class phases are listed even with count 0, in `sort` order.
-/// - v_head: rows grouped by run, head, mode. Acceptance (rounds, tau, coverage, covered_mass) and cost in
-///   rows and bytes are over all rows: leaving rounds out would compare heads on different texts. T_head is
-///   the mean head_ns over rows whose times count: those of steps that are not excluded, of rows that do not
-///   drive also those of `shadow` steps, and rows without a round. tau = committed / rows, coverage =
-///   covered / committed, covered_mass = mean of those present. The ratios to the full head are in
-///   profiler/head_costs.h.
+/// - exposed = self time on the critical lane, plus the part of each side-lane span's self time that
+///   exceeds its overlap with the outermost critical spans of the step (never negative). busy (`total`) =
+///   self times of all lanes.
+/// - v_phase: one sample per counted step in which the phase has a span; the remainder has one for each
+///   counted step. `count` = samples. `median`, `p90` and p99 are over the samples' busy time, type 7 (linear
+///   interpolation, as numpy). `mad` = median distance from the median x 1.4826. `share` = exposed / summed time
+///   of counted steps. First-class phases are listed even with count 0, in `sort` order.
+/// - v_head: rows grouped by run, head, mode. Acceptance (rounds, tau, coverage, covered_mass) and the cost
+///   in rows and bytes use all rows, so that all heads are compared on the same texts. `T_head` is the mean
+///   head_ns over the rows whose times count: rows of steps that are not excluded, rows without a round, and,
+///   for modes other than drive, rows of `shadow` steps. `tau` = committed / rows, coverage = covered /
+///   committed, covered_mass = mean of the present values. profiler/head_costs.h has the ratios to the full
+///   head.
 namespace draftscope {
 
 inline constexpr int max_phases = 32;
 
-/// Exposed time of one step by phase: self time on the critical lane (a parent keeps its own part), plus what
-/// a side lane did while the critical lane was idle. `remainder_ns` = step - paused - union of the critical
-/// lane, so phases of the critical lane and the remainder add up to the step.
+/// Exposed time of one step by phase: self time on the critical lane, plus side-lane time while the critical
+/// lane was idle. A parent keeps the self time outside its children. `remainder_ns` = step - paused - union
+/// of the critical lane, so the critical lane's phases and the remainder add up to the step.
 struct StepPhases {
     std::array<TimeNs, max_phases> ns{};  ///< indexed by phase id; the remainder has its own id
     std::array<std::int64_t, max_phases> bytes{};
@@ -42,8 +43,8 @@ struct StepPhases {
 };
 StepPhases step_phases(const Snapshot& snapshot, std::size_t step_index);
 
-/// One row of v_phase. A sample is the phase's self time within one step, over all lanes; steps in which the
-/// phase did not occur give none. Prefill lies outside the steps and has no row.
+/// One row of v_phase. A sample is the phase's self time within one step, over all lanes. Steps without the
+/// phase give no sample. Prefill lies outside the steps and has no row.
 struct PhaseStats {
     int phase_id = 0;  ///< the remainder has its own row
     std::int64_t count = 0;
@@ -51,33 +52,34 @@ struct PhaseStats {
     TimeNs exposed_ns = 0;
     double median_ns = 0;                  ///< linear interpolation (type 7)
     double mad_ns = 0;                     ///< median absolute deviation x 1.4826
-    std::optional<double> p90_ns, p99_ns;  ///< absent with fewer than 36 and 368 samples
+    std::optional<double> p90_ns, p99_ns;  ///< absent below 36 and 368 samples
     double share = 0;                      ///< exposed time / summed step time
-    double gb_per_s = 0;                   ///< bytes / total, 0 where bytes are unknown
+    double gb_per_s = 0;                   ///< bytes / total; 0 if bytes are unknown
 };
-/// Excluded steps (warm-up, paused, shadow) are left out, as in v_phase.
+/// Returns the statistics of each phase. Excluded steps (warm-up, paused, shadow) are left out, as in
+/// v_phase.
 std::vector<PhaseStats> phase_stats(const Snapshot& snapshot, RowId run_id);
 
-/// What a run's text is to the target's own: "exact" (the autoregressive text), "distribution" (drawn from
-/// the target's distribution by other random numbers), "lossy" (another distribution).
+/// Returns how the run's text relates to the target's: "exact", "distribution" or "lossy". "exact" is the
+/// autoregressive text, "distribution" is sampled from the target's distribution with other random numbers,
+/// and "lossy" comes from another distribution.
 std::string_view losslessness(const RunRow& run);
 
 struct RunTotals {
     std::int64_t rounds = 0, drafted = 0, accepted = 0, committed = 0, generated = 0, steps = 0;
     std::int64_t excluded_warmup = 0, excluded_paused = 0, excluded_shadow = 0;
-    /// Steps without shadow work, paused time taken out: what decoding took. Steps with shadow work are
-    /// apart.
+    /// Time of the steps without and with shadow work. Paused time is excluded.
     TimeNs decode_ns = 0, shadow_ns = 0;
-    std::int64_t shadow_committed = 0;  ///< of `committed`, in steps with shadow work
+    std::int64_t shadow_committed = 0;  ///< part of `committed` in steps with shadow work
     TimeNs prefill_ns = 0;
-    TimeNs counted_ns = 0;               ///< of decode_ns, the steps that are not excluded
-    std::int64_t counted_committed = 0;  ///< committed in them
+    TimeNs counted_ns = 0;               ///< part of decode_ns in steps that are not excluded
+    std::int64_t counted_committed = 0;  ///< tokens committed in counted_ns
     double tau = 0;                      ///< committed / rounds; 0 without rounds
-    /// counted_committed / counted_ns, so that calibration and pauses do not slow the figure; 0 when every
-    /// step is excluded.
+    /// counted_committed / counted_ns, so that calibration and pauses don't lower it; 0 if every step is
+    /// excluded.
     double tokens_per_second = 0;
-    /// With prefill: all generated tokens over prefill_ns and the time of all rounds at tokens_per_second, so
-    /// that both figures rest on the same steps.
+    /// Speed including prefill: all generated tokens over prefill_ns plus the time of all rounds at
+    /// tokens_per_second. Both speeds thus use the same steps.
     double tokens_per_second_e2e = 0;
 };
 RunTotals run_totals(const Snapshot& snapshot, RowId run_id);
@@ -86,14 +88,14 @@ RunTotals run_totals(const Snapshot& snapshot, RowId run_id);
 struct PromptStats {
     RowId prompt_id = 0;
     std::int64_t rounds = 0, drafted = 0, accepted = 0, committed = 0;
-    TimeNs decode_ns = 0;          ///< all steps of the prompt, paused time taken out
+    TimeNs decode_ns = 0;          ///< time of all steps of the prompt, paused time excluded
     double tau = 0;                ///< 0 without rounds
-    double tokens_per_second = 0;  ///< as RunTotals: over counted steps; 0 without any
+    double tokens_per_second = 0;  ///< over counted steps, as in RunTotals; 0 without any
 };
-/// In the order of the run's prompts.
+/// Returns the statistics in the order of the run's prompts.
 std::vector<PromptStats> prompt_stats(const Snapshot& snapshot, RowId run_id);
 
-/// What one head of a run did: the part of v_head that needs no other head.
+/// Statistics of one head of a run: the part of v_head that needs no other head.
 struct HeadStats {
     std::string head;
     HeadMode mode = HeadMode::drive;
@@ -102,26 +104,28 @@ struct HeadStats {
     std::optional<double> coverage, covered_mass;
     double active_rows = 0;
     double bytes_per_round = 0;
-    double bytes_per_call = 0;  ///< bytes per round / calls of the driving head per round; 0 = no calls seen
+    /// bytes per round / calls of the driving head per round; 0 = no calls recorded
+    double bytes_per_call = 0;
     double head_ns_per_round = 0;  ///< over timed rounds; 0 without any
 };
-/// In the order of mode and head.
+/// Returns the statistics ordered by mode and head.
 std::vector<HeadStats> head_stats(const Snapshot& snapshot, RowId run_id);
 
 /// One row of v_gpu_counter (tier T3), over counted steps.
 struct GpuCounterStats {
     int phase_id = 0;
     std::string name;
-    std::int64_t count = 0;  ///< steps
+    std::int64_t count = 0;  ///< number of steps
     double total = 0;
     double per_step() const { return count > 0 ? total / static_cast<double>(count) : 0; }
 };
-/// By phase and name.
+/// Returns the statistics ordered by phase and name.
 std::vector<GpuCounterStats> gpu_counter_stats(const Snapshot& snapshot, RowId run_id);
 
-/// Index of a round in the snapshot, by its id; absent when it is not there.
+/// Returns the index of the round with this id; absent if the snapshot lacks it.
 std::optional<std::size_t> round_index(const Snapshot& snapshot, RowId round_id);
-/// Does the time of a head's row count? `round`: its index, absent = rows without a round.
+/// Returns whether the time of a head's row counts. `round`: index of its round; absent = a row without a
+/// round.
 bool time_counts(const Snapshot& snapshot, HeadMode mode, std::optional<std::size_t> round);
 
 }  // namespace draftscope

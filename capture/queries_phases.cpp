@@ -21,14 +21,14 @@ struct Piece {
     int lane = 0, thread = 0, phase = 0;
     TimeNs start = 0, end = 0;
     std::int64_t bytes = 0;
-    TimeNs self = 0;  ///< time in which this was the innermost open span of its lane
+    TimeNs self = 0;  ///< time in which this span was the innermost open one of its lane
 };
 
 TimeNs busy_ns(const StepRow& step) {
     return step.end_ns - step.start_ns - step.paused_ns;
 }
 
-// Threads of the critical lane share one time line; each thread of a side lane has its own.
+// Threads of the critical lane share one time line; each thread of a side lane has a separate one.
 bool same_line(const Piece& a, const Piece& b) {
     return a.lane == b.lane && (a.lane == critical_lane || a.thread == b.thread);
 }
@@ -39,8 +39,8 @@ bool line_order(const Piece& a, const Piece& b) {
     return a.start != b.start ? a.start < b.start : a.end > b.end;
 }
 
-// Gives every instant of a line to the span that started last, so self times add up to the union of the spans
-// whatever their nesting.
+// Assigns every instant of a line to the span that started last, so that self times add up to the union of
+// the spans.
 void attribute(std::span<Piece> line) {
     std::vector<Piece*> open;
     TimeNs now = 0;
@@ -86,7 +86,7 @@ std::vector<Piece> pieces_of(const Snapshot& snapshot, const StepEntry& step) {
     return pieces;
 }
 
-/// Critical lane first, with self times.
+/// Puts the critical lane first and computes self times.
 void order_and_attribute(std::vector<Piece>& pieces) {
     std::sort(pieces.begin(), pieces.end(), line_order);
     for (std::size_t first = 0; first < pieces.size();) {
@@ -97,7 +97,8 @@ void order_and_attribute(std::vector<Piece>& pieces) {
     }
 }
 
-// How much of [start, end) the critical lane was busy; `pieces` as order_and_attribute leaves them.
+// Returns the time in [start, end) in which the critical lane was busy. `pieces`: the result of
+// order_and_attribute().
 TimeNs critical_overlap(const std::vector<Piece>& pieces, const Piece& side) {
     TimeNs covered = 0, reached = side.start;
     for (const Piece& piece : pieces) {
@@ -142,7 +143,8 @@ StepTimes times_of(const StepRow& step, std::vector<Piece> pieces) {
     return out;
 }
 
-/// Of a step of the snapshot: from its spans, or as its file says where these stay in it.
+/// Returns the times of a step of the snapshot, from its spans, or from the stored sums if the spans stay in
+/// a file.
 StepTimes times_of(const Snapshot& snapshot, const StepEntry& step) {
     if (snapshot.stored == nullptr) return times_of(step.row, pieces_of(snapshot, step));
     StepTimes out;

@@ -67,7 +67,8 @@ RunTotals run_totals(const Snapshot& snapshot, RowId run_id) {
     if (out.counted_ns > 0)
         out.tokens_per_second = static_cast<double>(out.counted_committed) / seconds(out.counted_ns);
     if (out.tokens_per_second > 0) {
-        // The rounds that do not count at the speed of those that do: both figures are of the same steps.
+        // Rounds that don't count are assumed to run at the speed of the counted ones, so both speeds use the
+        // same steps.
         const double decode_seconds = static_cast<double>(out.committed) / out.tokens_per_second;
         out.tokens_per_second_e2e =
             static_cast<double>(out.generated) / (decode_seconds + seconds(out.prefill_ns));

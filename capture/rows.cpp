@@ -7,7 +7,7 @@ namespace draftscope {
 
 namespace {
 
-// Texts are stored in capture files; positions follow the enums.
+// These texts are stored in capture files. Their order is that of the enumerators.
 constexpr std::array<std::string_view, 5> run_end_texts = {"", "ok", "cancelled", "error", "recovered"};
 constexpr std::array<std::string_view, 5> finish_texts = {"", "eos", "length", "context", "cancelled"};
 constexpr std::array<std::string_view, 4> excluded_texts = {"", "warmup", "paused", "shadow"};

@@ -8,8 +8,8 @@
 
 #include "base/units.h"
 
-/// One struct per table of the capture file (docs/FORMATS.md), same names and units. All `_ns` fields count
-/// from the start of their run unless said otherwise. Optional fields are NULL in SQL.
+/// One struct per table of the capture file (docs/FORMATS.md), with the same names and units. All `_ns`
+/// fields count from the start of their run unless stated otherwise. Optional fields are NULL in SQL.
 namespace draftscope {
 
 enum class RunEnd { live, ok, cancelled, error, recovered };
@@ -18,9 +18,9 @@ enum class Excluded : std::uint8_t { no, warmup, paused, shadow };
 enum class TokenSource : std::uint8_t { prefill, draft, bonus };
 enum class HeadMode : std::uint8_t { drive, selfpaced, aligned, calibration };
 
-std::string_view to_text(RunEnd end);         ///< "" for live (NULL in SQL)
-std::string_view to_text(Finish finish);      ///< "" for none
-std::string_view to_text(Excluded excluded);  ///< "" for no
+std::string_view to_text(RunEnd end);         ///< "" = live (NULL in SQL)
+std::string_view to_text(Finish finish);      ///< "" = none
+std::string_view to_text(Excluded excluded);  ///< "" = not excluded
 std::string_view to_text(TokenSource source);
 std::string_view to_text(HeadMode mode);
 std::optional<RunEnd> run_end_from(std::string_view text);
@@ -32,7 +32,7 @@ std::optional<HeadMode> head_mode_from(std::string_view text);
 struct RunRow {
     RowId id = 0;
     std::string name;
-    TimeNs started_monotonic = 0;  ///< zero of this run's times; in the file as clock_anchor
+    TimeNs started_monotonic = 0;  ///< time zero of the run; in the file as clock_anchor
     std::string started_utc;
     RunEnd ended = RunEnd::live;
     std::string frontend;  ///< "cli", "gui"
@@ -87,34 +87,34 @@ struct RoundRow {
     RowId run_id = 0;
     RowId step_id = 0;
     RowId prompt_id = 0;
-    int ordinal = 0;  ///< in its prompt
+    int ordinal = 0;  ///< number of the round in its prompt
     TimeNs start_ns = 0;
     TimeNs end_ns = 0;
     int context_length = 0;  ///< committed tokens before the round, root included
     int tree_nodes = 0;      ///< root included
     int tree_depth = 0;
     int drafted = 0;    ///< tree_nodes - 1
-    int accepted = 0;   ///< draft tokens kept, bonus excluded
+    int accepted = 0;   ///< draft tokens accepted, bonus token excluded
     int committed = 0;  ///< accepted + 1, after clipping at EOS and max-new
     bool clipped = false;
 };
 
-/// One node of a round's draft tree. The root has depth 0, parent none, and is the last token committed
-/// before.
+/// One node of a round's draft tree. The root has depth 0 and no parent; it is the last token committed
+/// before the round.
 struct NodeRow {
     RowId round_id = 0;
     int node = 0;
     int parent = -1;  ///< NULL in SQL for the root
     int depth = 0;
     TokenId token_id = no_token;
-    float draft_logprob = 0;  ///< over the head's support; 0 at the root
+    float draft_logprob = 0;  ///< over the tokens the head can propose; 0 at the root
     float cum_logprob = 0;
-    std::optional<float> target_prob;  ///< of this token given its parent path, by the target
-    std::optional<int> target_rank;    ///< 0 = the target's first choice after the parent
+    std::optional<float> target_prob;  ///< probability of this token given its parent path, by the target
+    std::optional<int> target_rank;    ///< 0 = the target's most likely token after the parent
     bool accepted = false;
-    TokenId target_token_id = no_token;  ///< what the target emits after this node
+    TokenId target_token_id = no_token;  ///< token that the target emits after this node
     std::optional<float> target_token_prob;
-    bool target_covered = true;  ///< was target_token_id in the head's active set at this node
+    bool target_covered = true;  ///< whether the head's active set contained target_token_id at this node
 };
 
 struct NodeTopRow {
@@ -127,20 +127,20 @@ struct NodeTopRow {
 
 struct TokenRow {
     RowId prompt_id = 0;
-    int position = 0;    ///< among the generated tokens, 0 = first
-    RowId round_id = 0;  ///< 0 (NULL) for the token that came from prefill
+    int position = 0;    ///< index among the generated tokens, 0 = first
+    RowId round_id = 0;  ///< 0 (NULL) for the token from prefill
     TokenId token_id = no_token;
     TokenSource source = TokenSource::draft;
     int depth = 0;            ///< depth in the round at which it was emitted, 1 = first token of the round
     std::optional<int> rank;  ///< frequency rank in the vocabulary ranking
-    bool covered = true;      ///< in the head's active set at that depth
+    bool covered = true;      ///< whether the head's active set contained it at that depth
 };
 
 struct SpanRow {
     RowId id = 0;
     RowId run_id = 0;
     RowId step_id = 0;
-    RowId round_id = 0;  ///< 0 (NULL) when it belongs to the whole step
+    RowId round_id = 0;  ///< 0 (NULL) if the span belongs to the whole step
     int phase_id = 0;    ///< Phase of profiler/phase.h
     int level = 0;
     int lane = 0;
@@ -167,10 +167,10 @@ struct GpuOpRow {
     std::string block;
     std::int64_t bytes = 0;
     int device = 0;     ///< CUDA ordinal
-    int registers = 0;  ///< per thread; 0 = not known, or no kernel
+    int registers = 0;  ///< per thread; 0 = unknown, or not a kernel
 };
 
-/// What a hardware counter of the GPU counted while a phase of a step was open (tier T3).
+/// Value of a GPU hardware counter over a phase of a step (tier T3).
 struct GpuCounterRow {
     RowId run_id = 0;
     RowId step_id = 0;
@@ -194,14 +194,14 @@ struct HeadEvalRow {
     RowId round_id = 0;
     std::string head;
     HeadMode mode = HeadMode::drive;
-    double active_rows = 0;  ///< mean rows of the head matrix read per call of the round
+    double active_rows = 0;  ///< mean rows of the LM head matrix read per call of the round
     std::int64_t bytes = 0;  ///< per round
     TimeNs head_ns = 0;      ///< T_head of the round: router + head + topk + gather, exposed
     int accepted = 0;
     int committed = 0;
-    int covered = 0;  ///< of the committed tokens, how many were in the active set
+    int covered = 0;  ///< number of committed tokens that were in the active set
     std::optional<double>
-        covered_mass;  ///< target probability over the active set, mean over the round's positions
+        covered_mass;  ///< target probability of the active set, mean over the round's positions
 };
 
 struct CounterRow {
@@ -211,8 +211,7 @@ struct CounterRow {
     double value = 0;
 };
 
-/// Counter of a run: speed of the same prompts decoded without a drafter, in tokens per second
-/// (`--baseline`).
+/// Counter of a run: speed of the same prompts without a drafter, in tokens per second (`--baseline`).
 inline constexpr std::string_view baseline_counter = "baseline_tokens_per_second";
 
 struct LossRow {
@@ -224,15 +223,15 @@ struct LossRow {
 
 struct ClockAnchorRow {
     RowId run_id = 0;
-    TimeNs monotonic_ns = 0;  ///< absolute CLOCK_MONOTONIC
-    TimeNs utc_ns = 0;        ///< absolute CLOCK_REALTIME
+    TimeNs monotonic_ns = 0;  ///< absolute time of CLOCK_MONOTONIC
+    TimeNs utc_ns = 0;        ///< absolute time of CLOCK_REALTIME
     std::optional<TimeNs> gpu_ns;
 };
 
 struct VocabRow {
     RowId vocab_id = 0;
     TokenId token_id = 0;
-    std::string bytes;  ///< raw bytes of the token, maybe not UTF-8
+    std::string bytes;  ///< raw bytes of the token; may be invalid UTF-8
     std::string text;   ///< printable UTF-8
     std::optional<int> rank;
     std::optional<std::int64_t> count;

@@ -20,7 +20,7 @@ std::string dumped(const json& value) {
     return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-/// The name of the GPU among what the machine was found to have; null without one.
+/// Returns the name of the GPU from the detected machine; null if it has none.
 json gpu_of(const json& machine) {
     const auto capabilities = machine.find("capabilities");
     if (capabilities == machine.end() || !capabilities->is_array()) return nullptr;
@@ -78,7 +78,7 @@ class FieldList {
             add_configured("top_k", "top-k", kind);
         }
         add_configured("max_new", "max-new", kind);
-        // A replayed text means nothing, nor do the ends in it.
+        // With simulated acceptance the text has no meaning, nor does its end.
         if (run.acceptance != "real")
             add("ignore_eos", "ignore-eos", true, kind);
         else

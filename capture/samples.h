@@ -8,39 +8,41 @@
 
 namespace draftscope {
 
-/// A phase in one counted step, as v_step_phase has it.
+/// Time and bytes of a phase in one counted step, as in v_step_phase.
 struct PhaseSample {
-    std::uint32_t step = 0;  ///< into Snapshot::steps
+    std::uint32_t step = 0;  ///< index into Snapshot::steps
     TimeNs busy_ns = 0, exposed_ns = 0;
     std::int64_t bytes = 0;
 };
 
-/// The samples behind v_phase, of one run. `update` looks only at what came since the last call, so a growing
-/// run costs what it grew by; a late span (GPU) makes its step and those after it be read again.
+/// The samples of v_phase for one run. A call of update() reads only the rows added since the last call, so its cost is
+/// proportional to the growth of the run. A late GPU span makes it read the span's step and the later steps
+/// again.
 class RunSamples {
   public:
-    /// Another run or another capture starts anew.
+    /// Reads the new rows. Starts again if the run or the capture changes.
     void update(const Snapshot& snapshot, RowId run_id);
 
     /// Counted steps in order, and their times (end - start - paused).
     const std::vector<std::uint32_t>& steps() const { return steps_; }
     const std::vector<TimeNs>& step_ns() const { return step_ns_; }
     TimeNs total_ns() const { return total_ns_; }
-    /// One sample per counted step in which the phase occurred; the remainder has one for each.
+    /// Returns one sample per counted step in which the phase occurred; for the remainder, one per counted
+    /// step.
     const std::vector<PhaseSample>& of(int phase_id) const {
         return phases_[static_cast<std::size_t>(phase_id)];
     }
-    /// Counted steps whose spans were looked at since this run was begun, those read again included.
+    /// Number of counted steps whose spans were read since this run was selected, including repeated reads.
     std::size_t steps_read() const { return steps_read_; }
-    /// Forgets the first `count` steps.
+    /// Removes the first `count` steps.
     void drop_first(std::size_t count);
-    /// As phase_stats(snapshot, run_id).
+    /// Returns the same as phase_stats(snapshot, run_id).
     std::vector<PhaseStats> stats() const;
 
   private:
     void drop_from(std::uint32_t step);
 
-    LogTable<StepEntry>::View seen_;  ///< keeps the rows alive, whose place says which capture it was
+    LogTable<StepEntry>::View seen_;  ///< keeps the rows alive; their address identifies the capture
     std::size_t seen_late_ = 0;
     RowId run_id_ = 0;
     std::vector<std::uint32_t> steps_;

@@ -19,7 +19,7 @@ bool is_draft(const SpanRow& span) {
     return span.phase_id >= first_draft_phase && span.phase_id <= last_draft_phase;
 }
 
-/// Of the numbers below `count`, of which `holds` is true up to some place, the first it is not true of.
+/// Returns the first number below `count` for which `holds` is false; `holds` must be true up to that number.
 template <typename Holds>
 std::size_t first_without(std::size_t count, Holds holds) {
     const auto all = std::views::iota(std::size_t{0}, count);
@@ -50,7 +50,7 @@ void TimelineRow::append(TimeNs start, TimeNs end, std::uint8_t phase, std::uint
         last_end_.push_back(end);
     }
     phase &= phase_mask;
-    // Sums of a piece stay below its last start plus one length, so they fit where these do.
+    // The sums of a chunk are below its last start plus one length, so they fit if these two do.
     if (pieces_.back()->narrow && std::max(start - pieces_.back()->base, end - start) > most_narrow / 2)
         pieces_.back() = copy_of(*pieces_.back(), at, false);
     Piece& piece = *pieces_.back();
@@ -66,7 +66,7 @@ void TimelineRow::append(TimeNs start, TimeNs end, std::uint8_t phase, std::uint
     ++size_;
 }
 
-/// The first `rows` of a piece, so that views of it do not see what follows.
+/// Copies the first `rows` rows of a chunk, so that views of it don't see later changes.
 std::shared_ptr<TimelineRow::Piece> TimelineRow::copy_of(const Piece& from, std::size_t rows, bool narrow) {
     auto piece = std::make_shared<Piece>(from.base);
     piece->before = from.before;
@@ -181,7 +181,7 @@ TimelineLane& LaneBuilder::lane(LaneKind kind, int key, int sub_key, const std::
     return *lanes_.lanes.insert(at, std::move(made));
 }
 
-/// By start; of those that start together the longest first, so that it becomes the parent.
+/// Sorts by start. Of items with the same start, the longest comes first, so that it becomes the parent.
 void LaneBuilder::sort_outer_first(std::vector<Item>& items) {
     const auto before = [](const Item& a, const Item& b) {
         return a.start != b.start ? a.start < b.start : a.end > b.end;
@@ -190,8 +190,7 @@ void LaneBuilder::sort_outer_first(std::vector<Item>& items) {
         std::stable_sort(items.begin(), items.end(), before);
 }
 
-/// Nests by interval (items sorted outer first): an item goes below the last one that has not ended when it
-/// starts.
+/// Nests items, sorted outer first: an item goes below the last item that has not ended at its start.
 void LaneBuilder::place(TimelineLane& lane, const std::vector<Item>& items) {
     std::vector<TimeNs> ends;  // of the last interval of each row
     for (const TimelineRow& row : lane.rows)
@@ -209,7 +208,7 @@ void LaneBuilder::place(TimelineLane& lane, const std::vector<Item>& items) {
     while (!lane.rows.empty() && lane.rows.back().size() == 0) lane.rows.pop_back();
 }
 
-/// Takes `items` in, which it sorts.
+/// Adds `items` to the lane and sorts them.
 void LaneBuilder::add(TimelineLane& lane, std::vector<Item>& items) {
     if (items.empty()) return;
     view_.reset();
@@ -219,8 +218,8 @@ void LaneBuilder::add(TimelineLane& lane, std::vector<Item>& items) {
         lanes_.end = std::max(lanes_.end, item.end);
     }
     sort_outer_first(items);
-    // Where an interval lies depends on those before it alone: what starts earlier than the first of these
-    // stays.
+    // The row of an interval depends only on the intervals before it. Intervals that start before the first
+    // new one keep their rows.
     const TimeNs cut = items.front().start;
     const std::size_t fresh = items.size();
     for (TimelineRow& row : lane.rows) {
@@ -239,8 +238,8 @@ void LaneBuilder::add_step(const StepRow& step, std::uint32_t source) {
     add(lane(LaneKind::steps, 0, 0, "steps"), items_);
 }
 
-/// Neighbouring draft spans of one step and level become one interval. `order`: into `spans`, those of one
-/// line of the critical lane by time.
+/// Merges neighbouring draft spans of one step and level into one interval. `order` indexes `spans`: the
+/// spans of one thread of the critical lane, by time.
 void LaneBuilder::add_levels(std::span<const SpanRow> spans, const std::vector<std::uint32_t>& order,
                              std::span<const std::uint32_t> sources) {
     items_.clear();

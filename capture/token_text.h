@@ -4,21 +4,21 @@
 #include <string>
 #include <string_view>
 
-/// Tokens as text for people: one spelling for the window, the pictures and the capture file.
+/// Formats tokens as text. The window, the images and the capture file use the same spelling.
 namespace draftscope {
 
-/// Bytes in hexadecimal: "<F0 9F 99 82>".
+/// Formats bytes in hexadecimal: "<F0 9F 99 82>".
 std::string format_bytes(std::string_view bytes);
 
-/// A token's bytes in one printable line. Characters stay, control characters are escaped ("\n", "\x1b"), and
-/// bytes that are no character by themselves stand in hexadecimal: "<F0 9F>".
+/// Formats a token's bytes as one printable line. Control characters are escaped ("\n", "\x1b"). Bytes that
+/// do not form a character are shown in hexadecimal: "<F0 9F>".
 std::string format_token(std::string_view bytes);
 
-/// A token's bytes for a label: characters in quotes, cut after `longest` of them; bytes that are no
-/// character as they are, without quotes.
+/// Formats a token's bytes for a label: characters in quotes, truncated after `longest` of them. Bytes that
+/// do not form a character are shown in hexadecimal without quotes.
 std::string quote_token(std::string_view bytes, std::size_t longest = 24);
 
-/// Replaces characters that can't be drawn by their code points: "<U+1F642>".
+/// Replaces characters without a glyph by their code points: "<U+1F642>".
 std::string replace_missing_glyphs(std::string_view text, const std::function<bool(char32_t)>& has_glyph);
 
 }  // namespace draftscope
