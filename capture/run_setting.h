@@ -34,7 +34,7 @@ std::vector<SettingField> setting_fields(const RunRow& run);
 
 /// Returns a JSON object that is equal if decoding without a drafter would be the same measurement.
 std::string plain_setting(const RunRow& run);
-/// Returns a JSON object that is equal if two runs can differ only in the draft LM head and the seed.
+/// Returns a JSON object that is equal if two runs differ at most in draft LM head and seed.
 std::string head_setting(const RunRow& run);
 /// Returns a JSON object that is equal for repeats: head_setting(), the head and the contents of its source
 /// files.

@@ -11,70 +11,74 @@
 #include "capture/capture.h"
 #include "capture/record.h"
 
-/// The capture file: SQLite, application_id 0x44534350, schema in storage/schema.cpp and docs/FORMATS.md.
+/// The capture file is an SQLite database with application_id 0x44534350. storage/schema.cpp and
+/// docs/FORMATS.md define its schema.
 namespace draftscope {
 
 inline constexpr std::int32_t capture_application_id = 0x44534350;
 inline constexpr int capture_schema_version = 4;
 
-/// What `push` does while the queue is full.
+/// What `push` does if the queue is full.
 enum class WhenQueueFull : std::uint8_t { wait, drop };
-/// What a capture does when it has reached its limit: record no more, or forget the oldest steps.
+/// What happens when a capture reaches its limit: stop recording, or delete the oldest steps.
 enum class WhenFileFull : std::uint8_t { stop, ring };
 
 struct WriterOptions {
     bool overwrite = false;
     WhenQueueFull when_queue_full = WhenQueueFull::wait;
-    std::int64_t queue_rows = 65536;  ///< that may wait for the disk
-    std::int64_t max_rows = 0;        ///< of measurements (all tables but run, prompt, vocab); 0 = no limit
-    std::int64_t max_bytes = 0;       ///< of the file before its indexes (about a third more); 0 = no limit
+    std::int64_t queue_rows = 65536;  ///< rows that may wait in the queue
+    /// limit on measurement rows (all tables except run, prompt, vocab); 0 = none
+    std::int64_t max_rows = 0;
+    std::int64_t max_bytes = 0;  ///< limit on the file without indexes, which add about a third; 0 = none
     WhenFileFull when_file_full = WhenFileFull::stop;
 };
 
 struct WriterStats {
     std::int64_t rows = 0;
     std::int64_t transactions = 0;
-    /// Rows of measurements that are not in the file, by reason; the file has them in table `loss`.
-    std::int64_t lost_queue = 0;       ///< the queue was full and nobody was to wait
+    /// Measurement rows missing from the file, by reason. The file counts them in table `loss`.
+    std::int64_t lost_queue = 0;       ///< the queue was full and WhenQueueFull::drop was set
     std::int64_t lost_limit = 0;       ///< the limit was reached (`stop`)
-    std::int64_t dropped_ring = 0;     ///< oldest rows given up for newer ones (`ring`)
-    std::int64_t lost_error = 0;       ///< they came when writing had failed
-    std::int64_t lost_vocabulary = 0;  ///< token texts, which the disk had no room for
-    std::string error;  ///< first write error ("" = none): the file keeps what was committed before it
+    std::int64_t dropped_ring = 0;     ///< oldest rows, deleted for newer ones (`ring`)
+    std::int64_t lost_error = 0;       ///< rows that arrived after a write error
+    std::int64_t lost_vocabulary = 0;  ///< token texts that did not fit on the disk
+    std::string error;  ///< first write error; "" = none. Earlier commits stay in the file.
 };
-/// Kinds of table `loss` that the writer itself makes; such runs have gaps.
+/// Values of loss.kind that the writer produces. Runs with such a loss have gaps.
 inline constexpr std::string_view loss_queue_full = "storage_queue_full";
 inline constexpr std::string_view loss_limit = "capture_limit";
 inline constexpr std::string_view loss_ring = "ring_dropped";
 inline constexpr std::string_view loss_error = "storage_error";
-/// No gap: token texts alone are missing.
+/// Only token texts are missing; the run has no gaps.
 inline constexpr std::string_view loss_vocabulary = "vocabulary";
 
-/// Writes records to a new capture file on a thread of its own, which alone writes and checkpoints.
-/// `push` never touches the disk; with WhenQueueFull::wait it waits while the queue is full, unless
-/// `unbounded_push` says that the producers wait themselves through `wait_for_room`.
+/// Writes records to a new capture file on a thread of its own.
+///
+/// Only that thread writes and checkpoints; `push` never accesses the disk. With WhenQueueFull::wait, `push`
+/// blocks while the queue is full. After set_unbounded_push(), producers call `wait_for_room` instead.
 class CaptureWriter : public RecordSink {
   public:
-    /// The path must not exist (or `overwrite`, and nobody has it open); a folder that is missing or not
-    /// writable is bad_input.
+    /// Creates the file. The path must not exist, unless `overwrite` is set and no process has the file open.
+    /// A missing or read-only folder is bad_input.
     static Result<std::unique_ptr<CaptureWriter>> create(const std::string& path,
                                                          const WriterOptions& options);
     static Result<std::unique_ptr<CaptureWriter>> create(const std::string& path, bool overwrite);
-    ~CaptureWriter() override;  ///< as close(), the result dropped
+    ~CaptureWriter() override;  ///< calls close() and ignores the result
 
     void push(Record record) override;
-    /// Waits while the queue is full; returns at once when nobody is to wait, after an error and after close.
+    /// Blocks while the queue is full. Returns at once with WhenQueueFull::drop, after an error and after
+    /// close.
     void wait_for_room() override;
-    /// From now on `push` takes what it is given at once: whoever makes records waits in `wait_for_room`, so
-    /// that a thread in between (the recorder) never does.
+    /// Makes `push` accept records without blocking. Producers then limit the queue through `wait_for_room`,
+    /// so that a forwarding thread (the recorder) never blocks.
     void set_unbounded_push();
     /// Waits until everything pushed so far is committed.
     Status flush();
-    /// All that is committed so far as one compact file, from the writer's own connection: works too when the
-    /// file itself was deleted meanwhile. `out` must not exist.
+    /// Writes everything committed so far to one compact file through the writer's connection. It works even
+    /// if the capture file was deleted. `out` must not exist.
     Status save_copy(const std::string& out);
-    /// Flushes, builds the indexes, checkpoints, leaves a single file in delete-journal mode. When the file
-    /// was deleted or replaced meanwhile, what was recorded goes to `<path>.rescued` and the error says so.
+    /// Flushes, builds the indexes, checkpoints and leaves a single file in delete-journal mode. If the file
+    /// was deleted or replaced, the recording is saved as `<path>.rescued` and the error says so.
     Status close();
     WriterStats stats() const;
     const std::string& path() const;
@@ -85,34 +89,35 @@ class CaptureWriter : public RecordSink {
     std::unique_ptr<Impl> impl_;
 };
 
-/// Reads a capture file (read-only) and replays it as records, so that `Capture` is filled as it would be
-/// live. Not a capture, newer schema, corrupt: bad_input with what was found.
+/// Reads a capture file (read-only) and replays it as records, as a live run would send them. Returns
+/// bad_input if the file is not a capture, is corrupt or has a newer schema version.
 Status read_capture(const std::string& path, RecordSink& sink);
 
-/// Draft trees and spans of larger files stay in the file until one is looked at (nearly all of its rows, of
-/// which a screen shows a handful), once their runs have ended and the indexes are there.
+/// File size above which draft trees and spans stay in the file until they are read. They are nearly all of
+/// its rows, and a screen shows a few of them. Their runs must have ended and the indexes must exist.
 inline constexpr std::int64_t rows_ahead_bytes = 32 << 20;
 inline constexpr std::int64_t rows_always_ahead = std::int64_t{1} << 62;
-/// The file as a snapshot, which keeps it open if rows stay in it.
+/// Loads the file as a snapshot. The snapshot keeps the file open if rows stay in it.
 Result<std::shared_ptr<const Snapshot>> load_capture(const std::string& path,
                                                      std::int64_t rows_ahead = rows_ahead_bytes);
 
-/// Reads a capture that another process may still be writing, whenever it is asked to.
+/// Reads a capture that another process may still be writing.
 class CaptureFollower {
   public:
-    /// Errors as read_capture. Files beyond `rows_ahead` bytes come without nodes and tops, and their
-    /// spans without what a timeline does not show: see stored().
+    /// Opens the file; errors as in read_capture. From files larger than `rows_ahead` bytes, nodes and tops
+    /// are not read, and spans hold only what a timeline needs: see stored().
     static Result<std::unique_ptr<CaptureFollower>> open(const std::string& path,
                                                          std::int64_t rows_ahead = rows_always_ahead);
     ~CaptureFollower();
-    /// Replays what was committed since the last call, the first time everything: together the records of
-    /// read_capture, except that a growing prompt comes as progress and its end. Cheap when nothing was
-    /// committed. `go_on` is asked after every step; false ends with Error::cancelled.
+    /// Replays the rows committed since the last call; the first call replays all. Together the calls give
+    /// the records of read_capture, except that a growing prompt is sent as progress and end. Cheap if
+    /// nothing was committed. poll() calls `go_on` after every step; if it returns false, poll() returns
+    /// Error::cancelled.
     Status poll(RecordSink& sink, const std::function<bool()>& go_on = {});
-    /// Some run has no end: it is being written, or its program was killed.
+    /// Returns whether a run has no end: it is still being written, or its program was killed.
     bool live() const;
-    /// Where the rows are that poll() leaves out, to be given to the Capture before it; null when it leaves
-    /// none out.
+    /// Source of the rows that poll() leaves out, for Capture::set_stored() before the first poll. Null if
+    /// poll() reads all rows.
     std::shared_ptr<const StoredRows> stored() const;
 
   private:
@@ -121,15 +126,15 @@ class CaptureFollower {
     std::unique_ptr<Impl> impl_;
 };
 
-/// Is it a capture that this program reads? Identity, version and tables only, so quick for any size; the
-/// error says what was found instead.
+/// Checks whether the file is a capture that this program reads. Reads only identity, version and table
+/// names, so it is fast for any size. The error describes the file.
 Status probe_capture(const std::string& path);
 
-/// The runs of a capture alone, without their rows; as quick as probe_capture.
+/// Reads only the runs of a capture, without their rows. As fast as probe_capture.
 Result<std::vector<RunRow>> read_runs(const std::string& path);
 
-/// Joins captures into a new one, runs after runs, ids made unique. Whether their runs belong together is for
-/// the caller to say. Nothing is left behind when one can't be read.
+/// Joins captures into a new file, with new unique ids. The caller checks that their runs belong together. If
+/// a file can't be read, no output is left.
 Status merge_captures(const std::string& out, const std::vector<std::string>& files);
 
 struct CheckFinding {
@@ -138,24 +143,24 @@ struct CheckFinding {
 struct CheckReport {
     int schema_version = 0;
     std::vector<CheckFinding> findings;
-    std::vector<std::string> remarks;  ///< worth knowing, no fault: recovered runs, losses during recording
+    std::vector<std::string> remarks;  ///< not errors: recovered runs, losses during recording
     std::vector<std::pair<std::string, std::int64_t>> row_counts;  ///< table, rows
 };
-/// integrity_check, foreign keys, unfinished runs, impossible values. Error (bad_input) when it is no
-/// capture.
+/// Checks integrity, foreign keys, unfinished runs and impossible values. Returns bad_input if the file is
+/// not a capture.
 Result<CheckReport> check_capture(const std::string& path);
-/// Marks runs that a killed process left as `recovered`, finishes indexes, truncates the WAL.
+/// Marks unfinished runs of a killed process as `recovered`, builds missing indexes and truncates the WAL.
 Status repair_capture(const std::string& path);
 
-/// One compact file by VACUUM INTO; `drop_text` leaves out prompt texts, outputs and notes.
+/// Copies the capture to one compact file (VACUUM INTO). `drop_text` removes prompt texts, outputs and notes.
 Status export_sqlite(const std::string& path, const std::string& out, bool drop_text);
-/// One CSV per table and view into folder `out`.
+/// Writes one CSV file per table and view to the folder `out`.
 Status export_csv(const std::string& path, const std::string& out, bool drop_text);
-/// Trace Event JSON that Perfetto and chrome://tracing open; `out` ending in .gz is compressed.
+/// Writes Trace Event JSON for Perfetto and chrome://tracing. If `out` ends in .gz, it is compressed.
 Status export_chrome(const std::string& path, const std::string& out, bool drop_text);
 
-/// The SQLite tables of a Nsight Systems export (schema 3.16.1), for queries and scripts written for those;
-/// what speculation adds is in DRAFTSCOPE_* tables. No prompt text is in any of them.
+/// Writes the SQLite tables of a Nsight Systems export (schema 3.16.1), for existing queries and scripts.
+/// Data on speculation is in DRAFTSCOPE_* tables. No table contains prompt text.
 Status export_nsys(const std::string& path, const std::string& out);
 
 }  // namespace draftscope

@@ -14,7 +14,7 @@ using storage::Statement;
 
 constexpr std::size_t max_findings_per_rule = 5;
 
-/// What can't be in a sound capture: each query yields one line of text per case.
+/// Rules that a sound capture satisfies. Each query returns one line of text per violation.
 constexpr const char* rules[] = {
     "SELECT 'run ' || r.id || ' (' || r.name || ') has no end: it is being written, its program was killed "
     "or "
@@ -33,7 +33,7 @@ constexpr const char* rules[] = {
     "SELECT 'gpu_op ' || id || ' lasts ' || (end_ns - start_ns) || ' ns' FROM gpu_op WHERE end_ns < start_ns",
     "SELECT 'nvtx_range ' || rowid || ' lasts ' || (end_ns - start_ns) || ' ns' FROM nvtx_range "
     "WHERE end_ns < start_ns",
-    // Side lanes and device work may reach past the step they belong to; 10 us are left for clock conversion.
+    // Side lanes and device work may extend past their step. The tolerance of 10 us is for clock conversion.
     "SELECT 'span ' || s.id || ' on the critical lane lies outside its step ' || t.id FROM span s "
     "JOIN step t ON t.id = s.step_id WHERE s.lane = 0 AND (s.start_ns < t.start_ns - 10000 OR s.end_ns > "
     "t.end_ns + 10000)",
@@ -61,7 +61,7 @@ constexpr const char* rules[] = {
     "SELECT 'prompt ' || p.id || ' generated ' || p.generated_tokens || ' tokens, its rounds committed ' "
     "|| coalesce(sum(r.committed), 0) || ' after the one of prefill' FROM prompt p "
     "JOIN run ON run.id = p.run_id AND run.ended = 'ok' LEFT JOIN round r ON r.prompt_id = p.id "
-    // A run that says it lost rows has gaps by its own account.
+    // A run with recorded losses may have gaps.
     "WHERE p.finish IS NOT NULL AND NOT EXISTS (SELECT 1 FROM loss WHERE loss.run_id = p.run_id AND kind IN "
     "('storage_queue_full', 'capture_limit', 'ring_dropped', 'storage_error')) GROUP BY p.id "
     "HAVING p.generated_tokens <> coalesce(sum(r.committed), 0) + min(1, p.generated_tokens)",
@@ -71,7 +71,7 @@ constexpr const char* rules[] = {
     "FROM head_eval WHERE covered < 0 OR covered > committed OR head_ns < 0 OR bytes < 0",
 };
 
-/// Adds the first rows of a query to the findings and says how many more there are.
+/// Adds the first rows of a query to the findings, and the number of further rows.
 Status collect(const std::string& path, const Database& db, const char* sql, std::vector<CheckFinding>& out) {
     Statement statement = db.prepare(sql);
     if (!statement) return storage::file_error(path, db, "checking");
@@ -118,8 +118,8 @@ Status check_integrity(const std::string& path, const Database& db, std::vector<
         out);
 }
 
-/// Indexes are made at the end of a recording: without them every run ended, but the program did not live to
-/// finish the file.
+/// Indexes are built at the end of a recording. If they are missing although every run ended, the program
+/// died before it finished the file.
 Status check_finished(const std::string& path, const Database& db, std::vector<CheckFinding>& out,
                       bool& finished) {
     finished = false;
@@ -140,7 +140,7 @@ Status check_finished(const std::string& path, const Database& db, std::vector<C
     return {};
 }
 
-/// What lies in the log alone is lost when the file is copied without it.
+/// Data that exists only in the log is lost if the file is copied without it.
 void remark_log(const std::string& path, std::vector<std::string>& out) {
     std::error_code error;
     const auto bytes = std::filesystem::file_size(path + "-wal", error);
@@ -151,7 +151,7 @@ void remark_log(const std::string& path, std::vector<std::string>& out) {
                         bytes, path));
 }
 
-/// The end of a run that never said so is the end of its last data.
+/// A run without a recorded end is set to end with its last data.
 constexpr const char* recover_sql = R"sql(
 INSERT INTO clock_anchor
 SELECT r.id, a.monotonic_ns + d.end_ns, a.utc_ns + d.end_ns, NULL
@@ -181,12 +181,12 @@ Result<CheckReport> check_capture(const std::string& path) {
         if (storage::has_table(db, table))
             report.row_counts.emplace_back(
                 table, db.integer(fmt::format("SELECT count(*) FROM {}", table)).value_or(0));
-    // On a damaged file the rules would only report the damage again.
+    // On a damaged file the rules would only repeat the damage.
     if (damaged) return report;
     for (const char* rule : rules) DS_TRY(collect(path, db, rule, report.findings));
     bool finished = false;
     DS_TRY(check_finished(path, db, report.findings, finished));
-    // Late spans are worked in when a recording ends: before that there is nothing to hold the table to.
+    // The table is complete only after the recording ends, because late spans are added then.
     if (finished && report.schema_version >= 2) {
         std::vector<RowId> wrong;
         if (storage::wrong_step_phases(db, max_findings_per_rule, wrong) != SQLITE_OK)
@@ -229,7 +229,7 @@ Status repair_capture(const std::string& path) {
     db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
     if (db.text("PRAGMA journal_mode = DELETE") != "delete")
         return storage::file_error(path, db, "merging the write-ahead log");
-    // An exclusive connection keeps the log's index in memory and so leaves the dead writer's file behind.
+    // An exclusive connection keeps the log's index in memory, so it leaves the killed writer's index file.
     std::error_code error;
     std::filesystem::remove(path + "-shm", error);
     return {};

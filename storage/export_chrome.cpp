@@ -22,27 +22,27 @@ namespace {
 using storage::Database;
 using storage::Statement;
 
-/// More than this and the browser's trace viewers run out of memory.
+/// Above this number the trace viewers in browsers run out of memory.
 constexpr std::int64_t comfortable_events = 500'000;
-/// GPU rows appear as a process of their own beside their run's, as other profilers show them.
+/// GPU rows appear as a separate process next to their run's, as in other profilers.
 constexpr std::int64_t gpu_pid_offset = 1'000'000;
 
-/// A JSON string; invalid UTF-8 would make the whole file unreadable, so it is replaced.
+/// Formats a JSON string. Invalid UTF-8 is replaced, because it would make the whole file unreadable.
 std::string json_text(std::string_view text) {
     return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// Trace times are microseconds; three decimals keep the nanoseconds that a double would round away.
+/// Trace times are microseconds. Three decimals keep the nanoseconds, which a double would round.
 std::string micros(TimeNs ns) {
     const char* sign = ns < 0 ? "-" : "";
     const auto bits = static_cast<std::uint64_t>(ns), size = ns < 0 ? 0 - bits : bits;
     return fmt::format("{}{}.{:03}", sign, size / 1000, size % 1000);
 }
 
-/// Slices of one track must nest or be apart; others go to the next free track of the same name.
+/// Slices of one track must nest or be disjoint. Other slices go to the next free track of the same name.
 class Tracks {
   public:
-    /// Slices come sorted by start, longer first. Returns the number of the track, 0 = the first.
+    /// Slices must be sorted by start, longer ones first. Returns the number of the track, 0 = the first.
     std::size_t place(TimeNs start, TimeNs end) {
         for (std::size_t i = 0;; ++i) {
             if (i == open_.size()) open_.emplace_back();
@@ -55,10 +55,10 @@ class Tracks {
     }
 
   private:
-    std::vector<std::vector<TimeNs>> open_;  ///< ends of the open slices of each track
+    std::vector<std::vector<TimeNs>> open_;  ///< end times of the open slices of each track
 };
 
-/// The growing file: the object form of the Trace Event format, plain or gzip.
+/// The output file: the object form of the Trace Event format, plain or gzip.
 class TraceFile {
   public:
     TraceFile(const std::string& name, bool compress)
@@ -115,7 +115,7 @@ class ChromeExport {
     }
 
   private:
-    /// Runs a query and hands over each row.
+    /// Runs a query and calls `f` with each row.
     template <typename F>
     Status each(std::string_view sql, F row) {
         Statement statement = db_.prepare(sql);
@@ -125,11 +125,11 @@ class ChromeExport {
         if (code != SQLITE_DONE) return storage::file_error(path_, db_, "exporting");
         return {};
     }
-    /// Runs start at their own zero; in the trace they share one time line.
+    /// Each run has its own time zero; the trace uses one time line.
     std::string ts(RowId run, TimeNs ns) { return micros(time_sum(ns, offset_[run])); }
-    /// Thread ids are unique in the file, since some readers merge equal ones of different processes.
+    /// Thread ids are unique in the file, because some readers merge equal ids of different processes.
     std::int64_t tid(std::int64_t pid, const std::string& name);
-    /// Returns the thread id of the track that took it.
+    /// Returns the thread id of the slice's track.
     std::int64_t slice(std::int64_t pid, RowId run, const std::string& track, Tracks& tracks, TimeNs start,
                        TimeNs end, const std::string& name, const char* category, const std::string& args);
     Status processes();
@@ -150,7 +150,7 @@ class ChromeExport {
     bool drop_text_;
     std::map<RowId, TimeNs> offset_;
     std::map<std::pair<std::int64_t, std::string>, std::int64_t> tids_;
-    std::map<RowId, std::string> round_bytes_;  ///< of its tokens, which may share a character
+    std::map<RowId, std::string> round_bytes_;  ///< bytes of the round's tokens; tokens may share a character
     struct Launch {
         std::int64_t tid = 0;
         TimeNs start_ns = 0;
@@ -161,7 +161,7 @@ class ChromeExport {
         std::int64_t correlation, tid;
         TimeNs start_ns;
     };
-    std::vector<Kernel> kernels_;  ///< those that a call launched
+    std::vector<Kernel> kernels_;  ///< GPU work that a call launched
 };
 
 std::int64_t ChromeExport::tid(std::int64_t pid, const std::string& name) {
@@ -307,7 +307,7 @@ Status ChromeExport::gpu_ops() {
         });
 }
 
-/// Arrows from the call that launched to the work on the GPU, as PyTorch's profiler draws them.
+/// Writes arrows from the launching call to the GPU work, as PyTorch's profiler does.
 Status ChromeExport::flows() {
     for (const Kernel& kernel : kernels_) {
         const auto launch = launches_.find({kernel.run, kernel.correlation});
@@ -345,7 +345,7 @@ Status ChromeExport::nvtx_ranges() {
         });
 }
 
-/// tau so far and the head's active rows, at the end of each round.
+/// Writes the running tau and the head's active rows at the end of each round.
 Status ChromeExport::round_counters() {
     struct SoFar {
         std::int64_t rounds = 0, committed = 0;

@@ -18,7 +18,7 @@ struct CloseFile {
 };
 using File = std::unique_ptr<std::FILE, CloseFile>;
 
-/// RFC 4180: quoted where needed, quotes doubled. Empty text is "" and NULL is nothing, so they stay apart.
+/// RFC 4180: quotes where needed and doubles quotes. Empty text is "" and NULL is nothing, so they differ.
 void append_text(std::string& line, std::string_view text) {
     if (!text.empty() && text.find_first_of(",\"\r\n") == std::string_view::npos) {
         line += text;
@@ -32,7 +32,7 @@ void append_value(std::string& line, const storage::Statement& row, int column) 
         case SQLITE_NULL:
             break;
         case SQLITE_FLOAT:
-            line += fmt::format("{}", row.real(column));  // shortest text that reads back as the same number
+            line += fmt::format("{}", row.real(column));  // shortest text that parses to the same number
             break;
         case SQLITE_BLOB:
             for (const char c : row.blob(column))
@@ -46,8 +46,8 @@ void append_value(std::string& line, const storage::Statement& row, int column) 
     }
 }
 
-/// What a run's text is to the target's own: `exact`, `in distribution` or `LOSSY`. A table of tau and speed
-/// must not leave home without it.
+/// losslessness() of each run: `exact`, `in distribution` or `LOSSY`. Every exported table of tau and speed
+/// includes it.
 using Losslessness = std::map<std::int64_t, std::string>;
 
 Result<Losslessness> losslessness_by_run(const std::string& path, const storage::Database& db) {
@@ -59,10 +59,10 @@ Result<Losslessness> losslessness_by_run(const std::string& path, const storage:
     return out;
 }
 
-/// The columns of one file: those of its table or view, and for what tells of acceptance one more.
+/// The columns of one file: those of its table or view. Files with acceptance figures have one more.
 struct Columns {
     int count = 0;
-    int run = -1;  ///< column with the run of a row whose losslessness is added; -1 = not added
+    int run = -1;  ///< column with the run id, for files with a losslessness column; -1 = none
     std::vector<bool> hidden;
     std::string header;
 };
@@ -141,7 +141,7 @@ Status export_csv(const std::string& path, const std::string& out, bool drop_tex
             return write_csv(path, db, name, files.back(), drop_text, losslessness);
         };
         for (const std::string_view table : storage::table_names) DS_TRY(write(table));
-        // A file of an older version has the views of its time.
+        // A file of an older version has older views.
         const auto exists = [&](std::string_view name) {
             return db.integer("SELECT count(*) FROM sqlite_schema WHERE name = " +
                               storage::sql_quoted(name, '\'')) == 1;
@@ -155,7 +155,7 @@ Status export_csv(const std::string& path, const std::string& out, bool drop_tex
     Status written = write_all();
     if (!written.ok()) {
         for (const std::string& file : files) std::filesystem::remove(file, error);
-        if (created) std::filesystem::remove(out, error);  // only where it is empty
+        if (created) std::filesystem::remove(out, error);  // removes only an empty folder
     }
     return written;
 }

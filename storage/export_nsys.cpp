@@ -1,5 +1,6 @@
-// A capture as the SQLite file that `nsys export` makes, so that queries and scripts written for it run.
-// Tables are real ones (scripts look in sqlite_master for them); what nsys doesn't know is in DRAFTSCOPE_*.
+// Exports a capture as the SQLite file that `nsys export` makes, for existing queries and scripts. All
+// relations are tables, because scripts look for them in sqlite_master. Data that nsys lacks is in
+// DRAFTSCOPE_* tables.
 #include <filesystem>
 #include <map>
 #include <system_error>
@@ -21,13 +22,13 @@ using storage::Statement;
 constexpr std::int64_t push_pop = 59, start_end = 60, mark = 34, category_row = 33, domain_row = 75;
 constexpr std::int64_t first_foreign_domain = 2;
 
-/// hardware and VM 0, then 24 bits each of process and thread.
+/// Hardware and VM are 0; process and thread have 24 bits each.
 std::int64_t global_pid(std::int64_t pid) {
     return pid << 24;
 }
 
-/// `foo<int>(float*)` and `void ns::foo<int>(float*)` are `foo`: up to the first parenthesis or angle bracket
-/// that isn't an operator's, the last part.
+/// `foo<int>(float*)` and `void ns::foo<int>(float*)` become `foo`. The name ends at the first parenthesis or
+/// angle bracket that is not part of an operator's name; the last component is returned.
 std::string short_kernel_name(std::string_view name) {
     std::size_t end = name.find('(');
     const std::size_t angle = name.find('<');
@@ -77,7 +78,7 @@ class NsysExport {
     }
     Status done(int code) const { return code == SQLITE_DONE ? Status() : Status(write_error()); }
 
-    /// A table with `columns` question marks, made by `create` when its first row comes.
+    /// Returns an INSERT statement with `columns` parameters. `create` runs before the table's first row.
     Result<Statement*> table(const char* create, const char* name, int columns);
     std::int64_t string_id(std::string_view text) {
         return strings_.try_emplace(std::string(text), static_cast<std::int64_t>(strings_.size()))
@@ -111,7 +112,7 @@ class NsysExport {
     std::map<std::string, Statement> tables_;
     std::map<std::string, std::int64_t> strings_;
     std::map<std::int64_t, std::int64_t> pids_, threads_;
-    std::map<std::int64_t, std::int64_t> engine_threads_;  ///< by run: the one that decodes
+    std::map<std::int64_t, std::int64_t> engine_threads_;  ///< the decoding thread of each run
     std::map<std::int64_t, TimeNs> offsets_;
     std::map<std::string, std::int64_t> domains_;
     std::int64_t next_range_ = 1;
@@ -129,7 +130,7 @@ Result<Statement*> NsysExport::table(const char* create, const char* name, int c
 }
 
 Status NsysExport::session() {
-    // Runs start at their own zero; in the export they share the first one's.
+    // Each run has its own time zero; the export uses the first run's.
     DS_TRY(
         each("SELECT run_id, min(monotonic_ns) - (SELECT min(monotonic_ns) FROM clock_anchor) "
              "FROM clock_anchor GROUP BY run_id",
@@ -203,7 +204,7 @@ Status NsysExport::ranges() {
     };
     for (const auto& [run, pid] : pids_) {
         DS_TRY(describe(run, domain_row, 0, "draftscope", 1));
-        // Categories are the phases' ids, as in live NVTX ranges; 100 is the step.
+        // Category ids are phase ids, as in live NVTX ranges; 100 is the step.
         DS_TRY(each("SELECT id, name FROM phase WHERE id > 0", [&, r = run](Statement& row) -> Status {
             return describe(r, category_row, row.integer(0), row.text(1), 1);
         }));
@@ -218,7 +219,7 @@ Status NsysExport::ranges() {
                               "step", 100, 0xFF909090, row.integer(4),
                               fmt::format(R"({{"step":{},"excluded":"{}"}})", row.integer(4), row.text(5)));
              }));
-    // Side lanes work at the same time as their thread's critical lane: ranges that may overlap.
+    // Side lanes run concurrently with the critical lane of their thread, so their ranges may overlap.
     return each(
         "SELECT s.run_id, s.thread_id, s.lane, s.start_ns, s.end_ns, p.name, p.id, p.colour, s.level, "
         "s.rows, "
@@ -350,7 +351,7 @@ Status NsysExport::gpu_ops() {
     });
 }
 
-/// What speculation adds: a row per round with the step's times, and the phase of each GPU op.
+/// Writes the tables for speculation: a row per round with the step's times, and the phase of each GPU op.
 Status NsysExport::our_tables() {
     DS_TRY(
         script("CREATE TABLE DRAFTSCOPE_ROUNDS (start INTEGER NOT NULL, end INTEGER NOT NULL, globalPid "
@@ -411,7 +412,7 @@ Status export_nsys(const std::string& path, const std::string& out) {
         std::string message;
         Database to = storage::open_database(partial, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &message);
         if (!to) return failed("{}: can't be written: {}", partial, message);
-        // Nothing is lost by a crash: the file is made anew. It gets its name only when whole.
+        // A crash loses nothing, because the file can be exported again. It gets its name only when complete.
         to.exec("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; BEGIN");
         written = NsysExport(path, from, partial, to).write();
         if (written.ok() && to.exec("COMMIT") != SQLITE_OK)

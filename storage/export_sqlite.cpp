@@ -13,8 +13,8 @@ namespace storage {
 bool is_private_column(std::string_view table, std::string_view column) {
     if (table == "prompt") return column == "text" || column == "output";
     if (table == "note") return column == "text";
-    if (table == "vocab") return column == "text" || column == "bytes";  // would spell the token ids
-    if (table == "run") return column == "config_json";                  // may hold the prompt
+    if (table == "vocab") return column == "text" || column == "bytes";  // would reveal the text of token ids
+    if (table == "run") return column == "config_json";                  // may contain the prompt
     return false;
 }
 
@@ -50,7 +50,7 @@ UPDATE vocab SET text = '', bytes = x'';
 DELETE FROM note;
 )sql";
 
-/// Of the settings what tells runs apart, which is no text.
+/// Keeps the settings that distinguish runs and contain no text.
 std::string drop_settings_sql() {
     std::string paths;
     for (const std::string_view key : setting_config_keys())
@@ -69,7 +69,7 @@ Status copy_into(const storage::Database& db, const std::string& partial, bool d
     std::string message;
     const storage::Database copy = storage::open_database(partial, SQLITE_OPEN_READWRITE, &message);
     if (!copy) return failed("{}: can't be opened: {}", partial, message);
-    // In-place VACUUM at the end: a cleared text must not live on in a free page.
+    // The final in-place VACUUM removes cleared texts from free pages.
     const std::string script =
         "BEGIN IMMEDIATE;" + std::string(drop_text_sql) + drop_settings_sql() + "COMMIT; VACUUM;";
     if (copy.exec(script) != SQLITE_OK)

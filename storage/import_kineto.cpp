@@ -1,5 +1,5 @@
-// Trace Event JSON as PyTorch's profiler (Kineto) writes it. Events are taken as they are parsed and dropped
-// again, so that a big file costs its text and no more.
+// Reads Trace Event JSON as PyTorch's profiler (Kineto) writes it. Events are converted and discarded during
+// parsing, so a large file needs memory for its text only.
 #include <zlib.h>
 
 #include <cmath>
@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 
 Result<std::string> read_text(const std::string& path) {
-    gzFile file = gzopen(path.c_str(), "rb");  // reads plain files too
+    gzFile file = gzopen(path.c_str(), "rb");  // reads uncompressed files, too
     if (file == nullptr) return bad_input("{}: can't be opened", path);
     std::string text;
     constexpr std::size_t piece = 1u << 20;
@@ -43,7 +43,7 @@ std::string text(const json& object, const char* key) {
     return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-/// [64, 1, 1] as "64,1,1".
+/// Formats [64, 1, 1] as "64,1,1".
 std::string triple(const json& args, const char* key) {
     const auto found = args.find(key);
     if (found == args.end() || !found->is_array()) return {};
@@ -109,7 +109,7 @@ class KinetoReader {
             trace_.ranges.push_back({category, name, thread(event), start, end, 0});
         }
     }
-    /// Numbers as they are; names (allowed by the format) get numbers of their own.
+    /// Numbers are kept. Names, which the format allows, are assigned numbers.
     std::int64_t thread(const json& event) {
         const auto found = event.find("tid");
         if (found != event.end() && found->is_number()) return found->get<std::int64_t>();
@@ -127,10 +127,10 @@ class KinetoReader {
 Result<ForeignTrace> read_kineto(const std::string& path) {
     DS_ASSIGN(const std::string content, read_text(path));
     KinetoReader reader;
-    // Events lie at depth 1 of a bare array, or at depth 2 in the object form under traceEvents.
+    // Events are at depth 1 of a bare array, or at depth 2 of the object form, in traceEvents.
     const std::size_t first = content.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
     const int event_depth = first != std::string::npos && content[first] == '[' ? 1 : 2;
-    std::string list;  // which member of the top object is being read
+    std::string list;  // current member of the top-level object
     const auto on_parse = [&](int depth, json::parse_event_t what, json& value) {
         if (what == json::parse_event_t::key && depth == 1 && event_depth == 2)
             list = value.get<std::string>();

@@ -1,5 +1,5 @@
-// Nsight Systems' SQLite exports grow columns with every version: columns are looked up, never assumed, and a
-// missing table is one that had no rows.
+// Every version of Nsight Systems adds columns to its SQLite exports, so columns are looked up by name. A
+// missing table means that it had no rows.
 #include <map>
 #include <set>
 
@@ -30,7 +30,7 @@ class NsysReader {
 
   private:
     bool has(const std::string& table) const { return columns_.contains(table); }
-    /// The column, or `otherwise` in tables that lack it.
+    /// Returns the column, or `otherwise` if the table lacks it.
     std::string column(const std::string& table, const std::string& name, const char* otherwise) const {
         const auto found = columns_.find(table);
         return found != columns_.end() && found->second.contains(name) ? name : std::string(otherwise);
@@ -135,7 +135,7 @@ Status NsysReader::ranges() {
                     range.payload = row.integer(7);
                     const auto known = domains.find({range.thread >> 24, row.integer(6)});
                     if (known != domains.end()) range.domain = known->second;
-                    // A range that was open when recording stopped has no end.
+                    // A range that was open at the end of the recording has no end.
                     if ((!mark && row.is_null(1)) || range.end < range.start)
                         ++trace_.skipped;
                     else
@@ -224,7 +224,7 @@ Result<ForeignTrace> read_nsys(const std::string& path) {
     std::string message;
     Database db = open_database(path, SQLITE_OPEN_READONLY, &message);
     if (!db) return bad_input("{}: can't be opened: {}", path, message);
-    // A stranger's file: its schema runs no functions of ours.
+    // The file is untrusted: its schema must not run application functions.
     db.exec("PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON");
     return NsysReader(path, std::move(db)).read();
 }

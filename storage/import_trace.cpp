@@ -20,7 +20,7 @@ struct Word {
     std::string_view text;
     std::string_view phase;
 };
-/// What other engines call our phases; the phases' own names come first.
+/// Names of phases in other engines; the phases' own names are tried first.
 constexpr Word words[] = {
     {"prompt", "prefill"},
     {"draft", "backbone"},
@@ -58,7 +58,7 @@ std::string lower(std::string_view text) {
     return out;
 }
 
-/// "Draft/Head #12" is "head": lower case, the last part, no number at its end.
+/// Converts "Draft/Head #12" to "head": lower case, last component, no trailing number.
 std::string last_part(std::string_view name) {
     std::string text = lower(name);
     const auto trim = [&] {
@@ -81,7 +81,7 @@ std::optional<int> phase_id_of(std::string_view name) {
 }  // namespace
 
 std::optional<int> phase_of_range_name(std::string_view name) {
-    // PyTorch's own operators are parts of a phase, whatever they are called.
+    // PyTorch's operators are parts of a phase, whatever their names.
     if (name.starts_with("aten::")) return std::nullopt;
     const std::string text = last_part(name);
     if (const auto own = phase_id_of(text)) return own;
@@ -104,7 +104,7 @@ TraceKind trace_kind(const std::string& path) {
     const int count = gzread(file, bytes.data(), static_cast<unsigned>(bytes.size()));
     gzclose(file);
     const std::string_view head(bytes.data(), static_cast<std::size_t>(std::max(count, 0)));
-    // Captures are SQLite files too, with an application id of their own at byte 68.
+    // Captures are SQLite files, too; byte 68 holds their application id.
     if (head.starts_with(std::string_view("SQLite format 3\0", 16)))
         return head.size() > 72 && head.substr(68, 4) == "DSCP" ? TraceKind::none : TraceKind::nsys;
     const std::size_t first = head.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
@@ -144,12 +144,12 @@ struct PhaseInterval {
     int phase;
 };
 
-/// Nsight Systems names a thread by machine, process and thread; the system's number is the last 24 bits.
+/// Nsight Systems combines machine, process and thread in one id; the system's thread id is the last 24 bits.
 int thread_number(std::int64_t thread) {
     return static_cast<int>(thread & 0xFFFFFF);
 }
 
-/// Innermost phase interval around a time, per thread or stream. Ranges of one thread nest.
+/// Finds the innermost phase interval around a time, per thread or stream. Ranges of one thread nest.
 class PhaseIntervals {
   public:
     void add(std::int64_t key, PhaseInterval interval) { by_key_[key].push_back(interval); }
@@ -165,7 +165,7 @@ class PhaseIntervals {
         const auto& list = found->second;
         auto at = std::upper_bound(list.begin(), list.end(), time,
                                    [](TimeNs t, const PhaseInterval& i) { return t < i.start; });
-        // Phases nest a few deep: an interval that still covers the time is among the last that began.
+        // Phases nest a few levels deep, so an interval that covers the time is among the last that began.
         for (int looked = 0; at != list.begin() && looked < most_looked_at; ++looked) {
             --at;
             if (time <= at->end) return at->phase;
@@ -202,7 +202,7 @@ RunRow run_of(const std::string& path, const ForeignTrace& trace) {
     return run;
 }
 
-/// Ranges named like a step become steps; those named like a phase become spans of the step around them.
+/// Converts ranges named like a step to steps, and ranges named like a phase to spans of the enclosing step.
 struct Ranges {
     std::vector<StepRow> steps;
     std::vector<SpanRow> spans;

@@ -9,34 +9,35 @@
 #include "base/result.h"
 #include "capture/capture.h"
 
-/// Timelines of other profilers, shown read-only beside a run of ours.
+/// Imports timelines of other profilers, which are shown read-only together with a run.
 namespace draftscope {
 
 enum class TraceKind {
-    none,      ///< not a foreign timeline
+    none,      ///< not a known timeline format
     nsys,      ///< SQLite made by `nsys export --type sqlite`
-    nsys_rep,  ///< Nsight Systems' own binary report: has to be exported first
+    nsys_rep,  ///< Nsight Systems' binary report; it must be exported first
     kineto,    ///< Trace Event JSON as PyTorch's profiler writes it, plain or gzip
 };
-/// By content, not by name; reads a few bytes.
+/// Detects the format by content, not by name. Reads a few bytes.
 TraceKind trace_kind(const std::string& path);
 
-/// One run of spans (ranges whose names are phases), GPU work, NVTX ranges and CUDA calls; times from the
-/// first event on. GPU work takes the phase of the innermost phase range around its launch on the launching
-/// thread, or, without a launch, of the GPU-side range around it. Nothing in the file, no such file, broken
-/// content: bad_input. Events that lack what is needed are left out and counted as loss `import_skipped`.
+/// Reads a timeline file as one run of spans (ranges named like phases), GPU work, NVTX ranges and CUDA
+/// calls. Times count from the first event. The phase of GPU work is that of the innermost phase range around
+/// its launch on the launching thread. Without a launch, it is that of the GPU-side range around the work.
+/// Returns bad_input if the file is missing, empty or broken. Incomplete events are skipped and counted as
+/// loss `import_skipped`.
 Result<std::shared_ptr<const Snapshot>> import_trace(const std::string& path);
 
-/// The phase that a range's name means: a phase's own name or a usual word for it ("lm_head",
-/// "target_verify"), alone or as the last part of a path ("draft/head", "spec.verify"), numbers at the end
-/// aside. Absent when it means none.
+/// Returns the phase that a range's name denotes; absent if none. A name denotes a phase by the phase's name
+/// or a common synonym ("lm_head", "target_verify"). It may be the last part of a path ("draft/head",
+/// "spec.verify"). Numbers at its end are ignored.
 std::optional<int> phase_of_range_name(std::string_view name);
-/// Is it a pass of a decode loop ("step", "ProfilerStep#3")?
+/// Returns whether the name denotes a pass of a decode loop ("step", "ProfilerStep#3").
 bool is_step_range_name(std::string_view name);
 
 namespace storage {
 
-/// What the readers of the formats collect. Times in nanoseconds on the file's own clock.
+/// Contents of a timeline file, as the format readers return them. Times are nanoseconds on the file's clock.
 struct ForeignTrace {
     struct Range {
         std::string domain, name;
@@ -47,7 +48,7 @@ struct ForeignTrace {
     struct Call {
         std::string name;
         std::int64_t thread = 0;
-        std::int64_t correlation = 0;  ///< unique over the file's processes
+        std::int64_t correlation = 0;  ///< unique across the file's processes
         TimeNs start = 0, end = 0;
     };
     struct Op {
@@ -60,7 +61,7 @@ struct ForeignTrace {
     std::vector<Call> calls;
     std::vector<Op> ops;
     std::int64_t skipped = 0;
-    TimeNs utc_ns = 0;  ///< of the file's time zero; 0 = not known
+    TimeNs utc_ns = 0;  ///< UTC of the file's time zero; 0 = unknown
 };
 Result<ForeignTrace> read_nsys(const std::string& path);
 Result<ForeignTrace> read_kineto(const std::string& path);

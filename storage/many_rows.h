@@ -11,8 +11,8 @@
 
 namespace draftscope::storage {
 
-/// Inserts rows of one table many at a time: a statement for each row costs a third more. Holds rows, by
-/// value (numbers) or by pointer, until `flush`.
+/// Inserts rows of one table with multi-row statements; single-row statements cost a third more. Holds rows,
+/// by value (numbers) or by pointer, until `flush`.
 template <typename Row>
 class ManyRows {
   public:
@@ -26,8 +26,8 @@ class ManyRows {
 
     void add(Row row) { held_.push_back(std::move(row)); }
     void discard() { held_.clear(); }
-    /// Binds each held row by `bind(statement, first_parameter, row)`, in order. SQLITE_DONE or the error
-    /// code; nothing is held afterwards.
+    /// Binds each held row with `bind(statement, first_parameter, row)`, in order, and inserts it. Returns
+    /// SQLITE_DONE or the error code. No row is held afterwards.
     template <typename Bind>
     int flush(Bind bind) {
         int code = SQLITE_DONE;

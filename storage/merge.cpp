@@ -16,7 +16,8 @@ bool same_vocab(const Vocab& a, const Vocab& b) {
     return a.rows.size() == b.rows.size() && std::equal(a.rows.begin(), a.rows.end(), b.rows.begin(), same);
 }
 
-/// Gives the ids of one shard after another places behind those before, so that they stay unique and rising.
+/// Renumbers the ids of each file to follow those of the previous files, so that they stay unique and
+/// ascending.
 class Renumber : public RecordSink {
   public:
     explicit Renumber(RecordSink& out) : out_(out) {}
@@ -28,7 +29,7 @@ class Renumber : public RecordSink {
     }
 
   private:
-    /// Where each kind of id has come to; 0 stays 0, which stands for none.
+    /// Adds the offset of this kind of id. An id of 0 means none and stays 0.
     void shift(RowId& id, RowId RowIds::*kind) {
         if (id == 0) return;
         id += base_.*kind;
@@ -62,7 +63,7 @@ class Renumber : public RecordSink {
         for (TokenRow& row : record.tokens) shift(row);
         for (HeadEvalRow& row : record.head_evals) shift(row);
     }
-    /// Shards of one target share its vocabulary.
+    /// Files of one target share its vocabulary.
     void adopt(RunStarted& started) {
         if (!started.vocab) {
             started.run.vocab_id = 0;

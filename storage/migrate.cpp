@@ -11,7 +11,7 @@ namespace draftscope::storage {
 
 namespace {
 
-/// Views are definitions of the program, not data: old ones go, today's come.
+/// Views belong to the program, not to the data, so they are dropped and created again.
 bool renew_views(const Database& db) {
     std::string script;
     {
@@ -24,7 +24,7 @@ bool renew_views(const Database& db) {
     return db.exec(script + view_sql) == SQLITE_OK;
 }
 
-/// The settings of every run as its columns say them.
+/// Fills in the settings of every run from its columns.
 int fill_settings(const Database& db) {
     std::vector<RunRow> runs;
     {
@@ -106,7 +106,7 @@ Status migrate(const Database& db, const std::string& path, const std::vector<Mi
         return failed("{}: migration to schema version {} failed: {}; the file is unchanged", path,
                       target_version, why);
     }
-    // The version is part of the transaction: a file is never half migrated.
+    // The transaction includes the version, so a file is never partly migrated.
     if (db.exec(fmt::format("PRAGMA user_version = {}; COMMIT", target_version)) != SQLITE_OK) {
         const std::string why = db.message();
         db.exec("ROLLBACK");

@@ -13,7 +13,7 @@ namespace draftscope::storage {
 
 namespace {
 
-/// A file that a connection of this or another process has open must not be pulled from under it.
+/// A file that this or another process has open must not be deleted.
 bool in_use(const std::string& path) {
     std::string message;
     const Database db = open_database(path, SQLITE_OPEN_READWRITE, &message);
@@ -23,7 +23,7 @@ bool in_use(const std::string& path) {
     return (db.exec("BEGIN EXCLUSIVE; COMMIT") & 0xff) == SQLITE_BUSY;
 }
 
-/// The application id in the header, whatever state the rest of the file and its logs are in.
+/// Returns whether the header has our application id, regardless of the state of the file and its logs.
 bool bears_our_mark(const std::string& path) {
     unsigned char header[72] = {};
     std::ifstream file(path, std::ios::binary);

@@ -10,11 +10,11 @@ namespace draftscope::storage {
 
 namespace {
 
-/// Above this size the structural check would delay the first paint; `draftscope check` does it on demand.
+/// For larger files the structural check would delay the first paint; `draftscope check` runs it.
 constexpr std::uintmax_t quick_check_bytes = 8u << 20;
 
-/// A WAL-mode file in a folder that can't be written opens only as immutable, which is right while nobody
-/// else has it open: no -wal beside it.
+/// A WAL-mode file in a read-only folder can only be opened as immutable. This is safe if no process has it
+/// open, so no -wal file exists.
 std::string immutable_uri(const std::string& path) {
     std::string out = "file:";
     for (const char c : path) {
@@ -26,14 +26,13 @@ std::string immutable_uri(const std::string& path) {
     return out + "?immutable=1";
 }
 
-/// Files come from strangers: nothing in their schema may run code or write, and pages are checked as read.
+/// Files are untrusted: their schema must not run code or write, and SQLite checks pages as it reads them.
 void distrust(const Database& db) {
     sqlite3_db_config(db.get(), SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
     db.exec("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON");
 }
 
-/// A program killed while it put the finishing touch to its file leaves a journal that only a writer can
-/// undo.
+/// If a program is killed while it finishes its file, it leaves a journal that only a writer can roll back.
 Status roll_back(const std::string& path) {
     std::string message;
     const Database db = open_database(path, SQLITE_OPEN_READWRITE, &message);
@@ -148,8 +147,8 @@ Result<Database> open_capture_for_repair(const std::string& path) {
     distrust(db);
     if (sqlite3_db_readonly(db.get(), "main") == 1)
         return bad_input("{}: is read-only; copy it to a place that can be written", path);
-    // Before the first access, so that the lock is on the file itself: a run that is alive, even one between
-    // two transactions, holds a shared lock and is never declared dead.
+    // This must precede the first access, so that the lock is on the file itself. A live run holds a shared
+    // lock even between transactions, so it is never marked as recovered.
     sqlite3_busy_timeout(db.get(), 200);
     db.exec("PRAGMA locking_mode = EXCLUSIVE");
     if (db.exec("BEGIN EXCLUSIVE; COMMIT") != SQLITE_OK)

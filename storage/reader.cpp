@@ -17,7 +17,7 @@ namespace {
 using storage::Cursor;
 using storage::PhaseOfStep;
 
-/// Nesting is not stored; it follows from the intervals, since spans of one thread open and close in turn.
+/// Nesting is not stored. It follows from the intervals, because spans of one thread open and close in order.
 void restore_nesting(std::vector<SpanRow>& spans) {
     std::vector<SpanRow*> order;
     order.reserve(spans.size());
@@ -26,7 +26,8 @@ void restore_nesting(std::vector<SpanRow>& spans) {
         if (a->thread_id != b->thread_id) return a->thread_id < b->thread_id;
         if (a->start_ns != b->start_ns) return a->start_ns < b->start_ns;
         if (a->end_ns != b->end_ns) return a->end_ns > b->end_ns;
-        return a->id > b->id;  // spans are recorded as they close, so of two alike the outer comes later
+        // spans are recorded when they close, so of two equal ones the outer has the higher id
+        return a->id > b->id;
     });
     std::vector<const SpanRow*> open;
     for (SpanRow* span : order) {
@@ -38,19 +39,19 @@ void restore_nesting(std::vector<SpanRow>& spans) {
     }
 }
 
-/// How far a file has been read, and what of it may still change.
+/// The position up to which a file has been read, and the rows that may still change.
 struct ReadState {
-    /// Highest rowids that were replayed.
+    /// Highest replayed rowids.
     RowId run = 0, prompt = 0, step = 0, round = 0, node = 0, top = 0, token = 0, span = 0, eval = 0;
     RowId gpu_op = 0, gpu_counter = 0, nvtx = 0, counter = 0, loss = 0, note = 0;
     std::map<RowId, std::shared_ptr<const Vocab>> vocabs;
     std::set<RowId> ended;                       ///< runs whose end was replayed
-    std::map<RowId, PromptProgress> unfinished;  ///< prompts whose row will change
+    std::map<RowId, PromptProgress> unfinished;  ///< prompts whose rows will change
     bool live = false;
 };
 
-/// Replays a file in the order in which it was recorded: one sorted pass per table, merged by ids. A second
-/// one goes on where the first ended.
+/// Replays a file in recording order: one sorted pass per table, merged by ids. A second replay continues
+/// after the first.
 class Replay {
   public:
     Replay(const std::string& path, const storage::Database& db, RecordSink& sink, ReadState& state,
@@ -100,7 +101,7 @@ class Replay {
   private:
     struct RunOf {
         RunRow row;
-        ClockAnchorRow first, anchor;  ///< of start and end
+        ClockAnchorRow first, anchor;  ///< at start and end
         bool anchored = false;
         TimeNs end_ns = 0;
     };
@@ -115,8 +116,7 @@ class Replay {
         return storage::file_error(
             path_, db_, fmt::format("reading table {}", storage::RowSource<typename Source::RowType>::table));
     }
-    /// Nothing may be left: a row that was not taken belongs to no step or round, or stands in the wrong
-    /// place.
+    /// Returns an error if rows are left: such a row belongs to no step or round, or is out of order.
     template <typename Source>
     Status drained(const Source& source) const {
         DS_TRY(sound(source));
@@ -160,12 +160,12 @@ class Replay {
     Cursor<NodeTopRow> tops_;
     Cursor<TokenRow> tokens_;
     Cursor<SpanRow> spans_;
-    // Instead of spans_, where these stay in the file.
+    // Used instead of spans_ if the spans stay in the file.
     std::optional<storage::SpanOutlines> outlines_;
     Cursor<PhaseOfStep> phases_;
-    std::size_t spans_last_ = 0, phases_last_ = 0;  ///< of the step before: the next has as many
+    std::size_t spans_last_ = 0, phases_last_ = 0;  ///< of the previous step, as a size hint for the next
     Cursor<HeadEvalRow> evals_;
-    std::map<RowId, PromptProgress> outputs_;  ///< what a prompt's late tokens must not overwrite
+    std::map<RowId, PromptProgress> outputs_;  ///< outputs that late tokens of a prompt must not overwrite
 };
 
 Status Replay::load_vocabs() {
@@ -306,7 +306,7 @@ Status Replay::step() {
     return {};
 }
 
-/// A step whose spans stay in the file.
+/// Reads a step whose spans stay in the file.
 void Replay::outline(StepRecord& record) {
     record.spans.reserve(spans_last_);
     while (outlines_->has() && outlines_->peek().step_id == record.step.id)
@@ -360,7 +360,7 @@ Status Replay::side_tables() {
     return {};
 }
 
-/// Prompts that were growing when they were last read.
+/// Reads again the prompts that were incomplete at the last poll.
 Status Replay::update_prompts() {
     if (state_.unfinished.empty()) return {};
     Cursor<PromptRow> cursor(db_, state_.unfinished.begin()->first - 1);
@@ -383,7 +383,7 @@ Status Replay::update_prompts() {
     return sound(cursor);
 }
 
-/// A prompt's text as read last, for tokens that come after it.
+/// Returns a prompt's last read text, for tokens that follow it.
 PromptProgress Replay::newest(RowId prompt_id) const {
     if (const auto found = outputs_.find(prompt_id); found != outputs_.end()) return found->second;
     if (const auto found = state_.unfinished.find(prompt_id); found != state_.unfinished.end())
@@ -476,8 +476,8 @@ Status CaptureFollower::poll(RecordSink& sink, const std::function<bool()>& go_o
     const storage::Database& db = impl_->db;
     const std::int64_t version = db.integer("PRAGMA data_version").value_or(-1);
     if (version >= 0 && version == impl_->data_version) return {};
-    // One read transaction: a file that is still being written shows one moment of itself. It ends with the
-    // poll, or the writer's log could never be used again.
+    // One read transaction gives a consistent view of a file that is being written. It ends with the poll,
+    // because a longer one would keep the writer's log from being reused.
     if (db.exec("BEGIN") != SQLITE_OK) return storage::file_error(impl_->path, db, "starting to read");
     Status done = Replay(impl_->path, db, sink, impl_->state, impl_->stored == nullptr, go_on).run();
     db.exec("COMMIT");

@@ -6,7 +6,7 @@ namespace draftscope::storage {
 
 namespace {
 
-/// Tables that the ring shortens; `step` and `round` first, since late rows name them.
+/// Tables from which the ring deletes rows. `step` and `round` are first, because late rows refer to them.
 constexpr std::string_view ring_tables[] = {"step",    "round",      "node",       "node_top",
                                             "token",   "span",       "gpu_op",     "head_eval",
                                             "counter", "nvtx_range", "gpu_counter"};
@@ -115,7 +115,7 @@ int Retention::drop_oldest() {
         return code;
     };
     for (std::size_t t = 0; t < tables; ++t) {
-        // What stands for the whole run stays: a prompt's first token and the speed of plain decoding.
+        // Rows that describe the whole run are kept: a prompt's first token and the speed of plain decoding.
         const std::string keep = ring_tables[t] == "token" ? " AND round_id IS NOT NULL"
                                  : ring_tables[t] == "counter"
                                      ? " AND name <> " + sql_quoted(baseline_counter, '\'')
@@ -124,7 +124,7 @@ int Retention::drop_oldest() {
                 remove(fmt::format("DELETE FROM {} WHERE rowid <= {}{}", ring_tables[t], oldest[t], keep));
             code != SQLITE_OK)
             return code;
-        // Device work may have come after the chunk of its step was closed.
+        // Device work may arrive after the chunk of its step was closed.
         const bool by_round = ring_tables[t] == "head_eval";
         if (!by_round && ring_tables[t] != "span" && ring_tables[t] != "gpu_op" &&
             ring_tables[t] != "gpu_counter")

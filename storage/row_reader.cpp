@@ -6,7 +6,7 @@
 namespace draftscope::storage {
 
 namespace {
-/// Larger than any vocabulary in use; a damaged file must not make us allocate by its token ids.
+/// Larger than any vocabulary in use. It limits what the token ids of a damaged file can allocate.
 constexpr int max_token_id = 1 << 23;
 }  // namespace
 
@@ -32,7 +32,7 @@ std::string select_after(const Database& db, std::string select, RowId after) {
     const std::size_t at = select.find(later);
     if (at != std::string::npos && !has_column(db, "gpu_op", "device"))
         select.replace(at, later.size(), ", 0, 0 FROM gpu_op");
-    const bool by_step = select.find(" FROM step_phase") != std::string::npos;  // it has no rowids
+    const bool by_step = select.find(" FROM step_phase") != std::string::npos;  // the table has no rowids
     if (after > 0)
         select.insert(select.rfind(" ORDER BY"),
                       fmt::format(" WHERE {} > {}", by_step ? "step_id" : "rowid", after));

@@ -9,22 +9,22 @@
 
 namespace draftscope::storage {
 
-/// Typed access to the current row of a statement. A value that does not fit its field is remembered as the
-/// row's problem instead of being cut off.
+/// Typed access to the current row of a statement. If a value does not fit its field, problem() describes it;
+/// the value is not truncated.
 class Fields {
   public:
     explicit Fields(Statement& statement) : statement_(statement) {}
 
-    RowId id(int column) { return statement_.integer(column); }  ///< NULL reads as 0
+    RowId id(int column) { return statement_.integer(column); }  ///< returns 0 for NULL
     std::int64_t i64(int column) { return statement_.integer(column); }
     int i32(int column) {
         return in_range(column, std::numeric_limits<int>::min(), std::numeric_limits<int>::max());
     }
-    /// NULL reads as -1.
+    /// Returns -1 for NULL.
     int index(int column) { return statement_.is_null(column) ? -1 : in_range(column, 0, 1 << 30); }
     int in_range(int column, std::int64_t low, std::int64_t high);
     bool flag(int column) { return statement_.integer(column) != 0; }
-    double real(int column);  ///< NULL reads as NaN
+    double real(int column);  ///< returns NaN for NULL
     std::string text(int column) { return std::string(statement_.text(column)); }
     std::string blob(int column) { return std::string(statement_.blob(column)); }
     std::optional<int> optional_i32(int column) {
@@ -55,11 +55,11 @@ class Fields {
     std::string problem_;
 };
 
-/// How a row type is read: `select` lists the columns that `read` expects, in the order of their recording.
+/// Reads one row type. `select` lists the columns that `read` expects, in recording order.
 template <typename Row>
 struct RowSource;
 
-/// A step's row of step_phase.
+/// One row of step_phase with its step.
 struct PhaseOfStep : StepPhaseRow {
     RowId step_id = 0;
 };
@@ -91,12 +91,12 @@ DS_ROW_SOURCE(VocabRow);
 DS_ROW_SOURCE(NoteRow);
 #undef DS_ROW_SOURCE
 
-/// `select` for rows beyond `after` only. In files of earlier versions columns that came later read as 0.
+/// Returns `select` limited to rows beyond `after`. Columns that files of earlier versions lack read as 0.
 std::string select_after(const Database& db, std::string select, RowId after);
-/// `select` for the rows with one value of `column`.
+/// Returns `select` limited to the rows with one value of `column`.
 std::string select_of(std::string select, std::string_view column);
 
-/// One pass over a table in recording order, with one row of look-ahead; from the start, or beyond a rowid.
+/// Reads a table once in recording order, with one row of look-ahead, from the start or from a rowid.
 template <typename Row>
 class Cursor {
   public:
@@ -107,7 +107,7 @@ class Cursor {
         if (!statement_) code_ = SQLITE_ERROR;
         advance();
     }
-    /// A cursor over nothing.
+    /// Constructs a cursor without rows.
     Cursor() = default;
     bool has() const { return has_; }
     const Row& peek() const { return row_; }
@@ -116,9 +116,10 @@ class Cursor {
         advance();
         return row;
     }
-    /// SQLITE_OK while all went well.
+    /// SQLITE_OK if no error occurred.
     int code() const { return code_; }
-    /// "table span, row 12: column phase_id holds 99"; empty when all values were possible.
+    /// Describes the first impossible value ("table span, row 12: column phase_id holds 99"); empty if there
+    /// is none.
     const std::string& problem() const { return problem_; }
 
   private:

@@ -25,7 +25,7 @@ RowWriter::RowWriter(const Database& db)
     : db_(db),
       run_(insert_into(db, "run", 26)),
       run_end_(db.prepare("UPDATE run SET ended = ?2 WHERE id = ?1")),
-      // A prompt is written when it starts and again, whole, when it ends.
+      // A prompt is written when it starts and again, complete, when it ends.
       prompt_(db.prepare("INSERT OR REPLACE INTO prompt VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")),
       progress_(
           db.prepare("UPDATE prompt SET output = ?2, generated_tokens = ?3, prefill_ns = ?4 WHERE id = ?1")),
@@ -144,7 +144,8 @@ void RowWriter::run(const RunRow& r, const ClockAnchorRow& first_anchor) {
            r.head, r.tree, r.verify, r.temperature, static_cast<std::int64_t>(r.seed), r.batch, r.threads,
            r.backend, r.precision, r.numerics, r.tier, r.synthetic, r.acceptance, IdOrNull{r.vocab_id},
            r.config_json, r.machine_json, plain_setting(r), head_setting(r), is_baseline(r));
-    // The run's zero is its first anchor. If the clocks were read at another moment, move both by as much.
+    // The run's time zero is its first anchor. If the clocks were read later, both are shifted by the
+    // difference.
     RunZero zero{r.started_monotonic, 0};
     if (first_anchor.utc_ns != 0)
         zero.utc_ns = first_anchor.utc_ns + (zero.monotonic_ns - first_anchor.monotonic_ns);
@@ -226,7 +227,7 @@ void RowWriter::write_loss(const WriterLosses& losses, std::string_view kind, st
         if (code != SQLITE_OK) return fail();
         if (sqlite3_changes64(db_.get()) > 0) return;
     }
-    // The first of its kind, or one whose transaction was rolled back.
+    // The first loss of its kind, or its transaction was rolled back.
     insert(loss_, losses.run_id, losses.time_ns, kind, count - so_far.before);
     so_far.rowid = sqlite3_last_insert_rowid(db_.get());
 }

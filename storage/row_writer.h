@@ -11,40 +11,41 @@
 
 namespace draftscope::storage {
 
-/// Rows of measurements that a writer did not keep, by reason, and where they belong.
+/// Numbers of measurement rows that a writer did not keep, by reason, and the run they belong to.
 struct WriterLosses {
-    RowId run_id = 0;    ///< the run under way
-    TimeNs time_ns = 0;  ///< of it, so far
+    RowId run_id = 0;    ///< the current run
+    TimeNs time_ns = 0;  ///< time in that run
     std::int64_t queue = 0, limit = 0, ring = 0, error = 0, vocabulary = 0;
 };
 
-/// Turns records into rows through prepared statements. Used by the writer thread alone, inside its
-/// transactions. Rows of which a step has many are held, by pointer into their record, until `flush`. The
-/// first failing statement sets `failed()`; everything after it is ignored.
+/// Writes records as rows through prepared statements, within the writer thread's transactions. Tables with
+/// many rows per step are buffered until `flush`, by pointer into the record. The first failing statement
+/// sets `failed()`; later calls are ignored.
 class RowWriter {
   public:
-    /// Prepares all inserts; the schema must exist.
+    /// Prepares all inserts. The schema must exist.
     explicit RowWriter(const Database& db);
 
-    /// `record` must stay where it is until the next `flush`.
+    /// `record` must stay at its address until the next `flush`.
     void write(const Record& record);
-    /// Before every commit: inserts what is held.
+    /// Inserts the buffered rows. Call before every commit.
     void flush();
-    /// The run alone, its vocabulary unknown: where the disk has no room for that.
+    /// Writes the run without its vocabulary, for a disk without space for it.
     void write_without_vocabulary(const RunStarted& started);
-    /// After a rollback to `rows` rows: forgets the failure and what was held, so that less can be tried.
+    /// Call after a rollback to `rows` rows. Clears the failure and the buffered rows, so that a smaller
+    /// write can be tried.
     void start_again(std::int64_t rows);
-    /// The final state of a prompt whose row may be missing.
+    /// Writes the final state of a prompt whose row may be missing.
     void update_prompt(const PromptRow& row);
-    /// Writes the prompt outputs held back by coalescing.
+    /// Writes the prompt outputs that coalescing has delayed.
     void write_pending_progress();
-    /// Brings the file's `loss` rows of the writer up to date: one of each kind per run.
+    /// Updates the writer's rows in table `loss`: one per kind and run.
     void write_losses(const WriterLosses& losses);
-    /// From now on steps and rounds may be missing: late rows that name one are left out, notes keep their
+    /// Allows for missing steps and rounds: late rows that refer to one are skipped, and notes keep their
     /// text.
     void expect_gaps() { gaps_ = true; }
     bool has_pending_progress() const { return !pending_.empty(); }
-    /// Phases of steps whose spans came late; once the indexes are there.
+    /// Updates the phases of steps with late spans. Call after the indexes are built.
     void redo_late_steps();
     bool failed() const { return error_ != SQLITE_OK; }
     const std::string& message() const { return message_; }
@@ -68,13 +69,13 @@ class RowWriter {
         ++rows_;
     }
     void fail();
-    /// Whether a late row's step or round (0 = none) is in the file.
+    /// Returns whether the step or round of a late row is in the file (0 = none).
     bool has(Statement& find, RowId id);
     void write_loss(const WriterLosses& losses, std::string_view kind, std::int64_t count);
     void start(const RunStarted& started);
     void run(const RunRow& row, const ClockAnchorRow& first_anchor);
     void end(const RunEnded& ended);
-    /// Stores an anchor at `run_ns` of the run: with the first at 0, the last says when the run ended.
+    /// Stores an anchor at `run_ns` of the run. The first one is at 0; the last one marks the run's end.
     void anchor(RowId run_id, TimeNs run_ns, const ClockAnchorRow& anchor);
     void prompt(const PromptRow& row);
     void progress(const PromptProgress& progress);
@@ -92,13 +93,13 @@ class RowWriter {
     StepPhaseRows step_phases_;
     std::map<RowId, RunZero> zero_;
     struct LossSoFar {
-        std::int64_t rowid = 0, count = 0, before = 0;  ///< before: counted in the file's earlier runs
+        std::int64_t rowid = 0, count = 0, before = 0;  ///< `before`: counted in earlier runs of the file
         RowId run_id = 0;
         bool unsure = false;  ///< its transaction may have been rolled back
     };
     std::map<std::string, LossSoFar, std::less<>> losses_;  ///< by kind
     std::set<RowId> vocabs_;
-    std::map<RowId, PromptProgress> pending_;  ///< newest output of prompts being decoded, tokens taken out
+    std::map<RowId, PromptProgress> pending_;  ///< newest output of decoding prompts, without tokens
     std::int64_t rows_ = 0;
     bool gaps_ = false;
     int error_ = SQLITE_OK;

@@ -6,8 +6,8 @@
 
 namespace draftscope::storage {
 
-// CHECKs only where our own enums and flags are: a capture must not stop over a value that merely looks odd,
-// which is what `check` is for. REAL columns take NULL because SQLite stores NaN as NULL.
+// CHECK constraints cover only our enums and flags. A capture must not stop because of an odd value; `check`
+// reports those. REAL columns allow NULL because SQLite stores NaN as NULL.
 const char* const table_sql = R"sql(
 CREATE TABLE meta(
   key TEXT NOT NULL PRIMARY KEY,

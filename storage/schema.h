@@ -14,46 +14,49 @@ namespace draftscope::storage {
 inline constexpr std::array<std::string_view, 18> table_names = {
     "meta", "run",    "vocab", "phase",      "prompt",    "step",    "round", "node",         "node_top",
     "span", "gpu_op", "token", "nvtx_range", "head_eval", "counter", "loss",  "clock_anchor", "note"};
-/// The views, each after those that it uses.
+/// The views, each after the views it uses.
 inline constexpr std::array<std::string_view, 12> view_names = {
     "v_span",   "v_step_phase_by_span", "v_step_phase", "v_phase",       "v_round",       "v_head",
     "v_prompt", "v_category",           "v_coverage",   "v_draft_share", "v_gpu_counter", "v_speedup"};
 
-/// Tables that files of earlier versions lack; readers do without.
+/// Tables that files of earlier versions may lack. Readers must work without them.
 inline constexpr std::array<std::string_view, 2> later_tables = {"step_phase", "gpu_counter"};
 bool has_table(const Database& db, std::string_view name);
-/// Version 3 added some to table gpu_op.
+/// Returns whether the table has the column. Version 3 added columns to gpu_op.
 bool has_column(const Database& db, std::string_view table, std::string_view column);
 
 /// CREATE TABLE statements of the current schema version.
 extern const char* const table_sql;
 /// CREATE VIEW statements, in views.cpp.
 extern const char* const view_sql;
-/// CREATE INDEX IF NOT EXISTS statements; run when the run ends, since live ones halve the insert rate.
+/// CREATE INDEX IF NOT EXISTS statements. They run at the end of a run, since indexes halve the insert rate.
 extern const char* const index_sql;
-/// An expression over table run: losslessness() of capture/queries.h as exports say it, `exact`,
-/// `in distribution` or `LOSSY`.
+/// SQL expression over table run with the result of losslessness(), as exports spell it: `exact`, `in
+/// distribution` or `LOSSY`.
 extern const char* const losslessness_sql;
-/// The names in `index_sql`.
+/// Returns the index names in `index_sql`.
 std::vector<std::string> index_names();
 
-/// Fills an empty database: identity, tables, phase rows, views, meta. SQLITE_OK or the error code.
+/// Initialises an empty database: identity, tables, phase rows, views, meta. Returns SQLITE_OK or the error
+/// code.
 int create_schema(const Database& db);
 
-/// Makes way for a new capture at `path`: nothing there, or (`overwrite`) a capture that nobody has open.
+/// Makes `path` free for a new capture. The path must not exist, unless `overwrite` is set and it is a
+/// capture that no process has open.
 Status prepare_new_capture(const std::string& path, bool overwrite);
 
-/// Takes the tables of a file from version `from` to `from + 1`. Runs inside the migration's transaction.
-/// Views need no step: they are dropped and made anew.
+/// Migrates the tables of a file from version `from` to `from + 1`. Runs inside the migration's transaction.
+/// Views need no step, because they are dropped and created again.
 struct Migration {
     int from = 0;
     std::string sql;
-    int (*then)(const Database&) = nullptr;  ///< SQLITE_OK or the error code
+    int (*then)(const Database&) = nullptr;  ///< returns SQLITE_OK or the error code
 };
-/// Steps to the current version.
+/// Returns the steps to the current version.
 const std::vector<Migration>& migrations();
-/// Brings a file of an older version to `target_version`: first a copy to `<path>.v<N>.bak` by VACUUM INTO,
-/// then every step in one transaction. A newer file is refused. Nothing happens when it is current.
+/// Migrates a file of an older version to `target_version`. First it makes a copy at `<path>.v<N>.bak`
+/// (VACUUM INTO), then it runs every step in one transaction. A newer version is an error; for the current
+/// one nothing happens.
 Status migrate(const Database& db, const std::string& path, const std::vector<Migration>& steps,
                int target_version);
 

@@ -5,11 +5,11 @@
 
 namespace draftscope::storage {
 
-/// Disk space kept for the last rows of a recording, in a file without a name: a full disk leaves room for
-/// them, and a killed program leaves nothing behind.
+/// Reserves disk space for the last rows of a recording, in an unnamed file. A full disk thus leaves space
+/// for them, and a killed program leaves no file.
 class SpaceReserve {
   public:
-    /// Holds `bytes` of the disk that `path` lies on, or nothing where they can't be had.
+    /// Reserves `bytes` on the disk of `path`, or nothing if that fails.
     SpaceReserve(const std::string& path, std::int64_t bytes);
     ~SpaceReserve() { release(); }
     SpaceReserve(const SpaceReserve&) = delete;

@@ -13,8 +13,7 @@ namespace draftscope::storage {
 namespace {
 
 constexpr int columns = 9;
-// By rowid, and no index holds all of these: SQLite walks the table in the order of its ids, which add()
-// checks.
+// Reads by rowid: no index covers all columns, so SQLite scans the table in id order. add() checks that.
 constexpr const char* read_sql =
     "SELECT take_outline(id, run_id, step_id, start_ns, end_ns, phase_id, level, lane, thread_id) FROM span "
     "NOT "
@@ -81,7 +80,7 @@ void SpanOutlines::read(const std::string& path, RowId after) {
     filled_.notify_one();
 }
 
-/// SQLite calls it for every row of the table.
+/// SQLite calls this function for every row of the table.
 void SpanOutlines::take_row(sqlite3_context* context, int, sqlite3_value** values) {
     auto* self = static_cast<SpanOutlines*>(sqlite3_user_data(context));
     if (!self->add(values)) sqlite3_result_error(context, "no more wanted", -1);
@@ -109,7 +108,7 @@ bool SpanOutlines::add(sqlite3_value** values) {
     return filling_.size() < block_rows || hand_over();
 }
 
-/// The block filled, to the caller, as soon as there is room. False = nothing more is wanted.
+/// Passes the filled block to the caller when there is space. Returns false if the caller has stopped.
 bool SpanOutlines::hand_over() {
     std::unique_lock lock(mutex_);
     room_.wait(lock, [&] { return stop_ || ready_.size() < blocks_ahead; });

@@ -12,20 +12,20 @@
 
 namespace draftscope::storage {
 
-/// Of a span, what its place on the timeline needs.
+/// The fields of a span that its place on the timeline needs.
 struct SpanOutline {
     RowId id = 0, run_id = 0, step_id = 0;
     TimeNs start_ns = 0, end_ns = 0;
     int phase_id = 0, level = 0, lane = 0, thread_id = 0;
 };
 
-/// The spans of a file that nobody writes any more, by id, read by another thread on a connection of its own
-/// while the caller works on those before them. That thread's rows come from SQLite through an aggregate
-/// function, which costs half of stepping a statement from row to row.
+/// Reads the spans of a finished file in id order, on another thread and connection. That thread reads ahead
+/// while the caller processes earlier spans. It gets the rows through an SQLite aggregate function, which
+/// costs half as much as stepping a statement.
 class SpanOutlines {
   public:
-    using RowType = SpanRow;  ///< whose table it is
-    /// Those beyond id `after`.
+    using RowType = SpanRow;  ///< row type of the table
+    /// Reads the spans beyond id `after`.
     SpanOutlines(const std::string& path, RowId after);
     ~SpanOutlines();
     SpanOutlines(const SpanOutlines&) = delete;
@@ -34,7 +34,7 @@ class SpanOutlines {
     bool has() const { return at_ < block_.size(); }
     const SpanOutline& peek() const { return block_[at_]; }
     SpanRow take();
-    /// As Cursor's. What went wrong on the other thread is known when its rows up to there are taken.
+    /// As in Cursor. Errors of the other thread appear when the rows before them have been taken.
     int code() const { return failure_ ? SQLITE_ERROR : SQLITE_OK; }
     const std::string& problem() const { return problem_; }
     const std::optional<Error>& failure() const { return failure_; }
@@ -49,21 +49,21 @@ class SpanOutlines {
     bool hand_over();
     void refill();
 
-    // The caller's.
+    // Used by the caller.
     Block block_;
     std::size_t at_ = 0;
     std::string problem_;
     std::optional<Error> failure_;
-    // The other thread's.
+    // Used by the other thread.
     Database own_;
     Block filling_;
     RowId last_id_ = 0;
     std::int64_t rows_ = 0;
-    // Under the mutex.
+    // Protected by mutex_.
     std::mutex mutex_;
     std::condition_variable filled_, room_;
     std::deque<Block> ready_;
-    std::vector<Block> empty_;  ///< to be filled again
+    std::vector<Block> empty_;  ///< buffers to be filled again
     bool done_ = false, stop_ = false;
     std::string end_problem_;
     std::optional<Error> end_failure_;

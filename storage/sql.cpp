@@ -23,9 +23,9 @@ std::optional<std::string> Database::text(std::string_view sql) const {
 
 Database open_database(const std::string& path, int flags, std::string* message) {
     sqlite3* handle = nullptr;
-    // A connection has one thread at a time here; without this every column read takes two locks.
+    // A connection is used by one thread at a time. With the mutex, every column read would take two locks.
     const int code = sqlite3_open_v2(path.c_str(), &handle, flags | SQLITE_OPEN_NOMUTEX, nullptr);
-    Database db(handle);  // SQLite gives a handle to close even when opening failed
+    Database db(handle);  // SQLite returns a handle that must be closed even if opening fails
     if (code != SQLITE_OK) {
         *message = handle != nullptr ? sqlite3_errmsg(handle) : sqlite3_errstr(code);
         return Database();

@@ -11,10 +11,10 @@
 #include "base/result.h"
 #include "base/units.h"
 
-/// Thin ownership over SQLite's C handles, for this folder only. One connection per thread.
+/// Thin owning wrappers around SQLite's C handles, for this folder only. One connection per thread.
 namespace draftscope::storage {
 
-/// Id 0 and empty text are stored as NULL.
+/// An id that is stored as NULL if it is 0. TextOrNull is stored as NULL if it is empty.
 struct IdOrNull {
     RowId id = 0;
 };
@@ -32,10 +32,10 @@ class Statement {
     sqlite3_stmt* get() const { return statement_.get(); }
     explicit operator bool() const { return statement_ != nullptr; }
 
-    /// SQLITE_ROW, SQLITE_DONE or an error code.
+    /// Returns SQLITE_ROW, SQLITE_DONE or an error code.
     int step() { return sqlite3_step(get()); }
     void reset() { sqlite3_reset(get()); }
-    /// Binds all arguments in order, steps once and resets. SQLITE_DONE on success (of a write).
+    /// Binds all arguments in order, steps once and resets. A successful write returns SQLITE_DONE.
     template <typename... Args>
     int run(const Args&... args) {
         bind_from(1, args...);
@@ -44,7 +44,7 @@ class Statement {
         return code;
     }
 
-    /// Binds all arguments to the parameters from the `first` on.
+    /// Binds all arguments to consecutive parameters from `first`.
     template <typename... Args>
     void bind_from(int first, const Args&... args) {
         (bind(first++, args), ...);
@@ -68,7 +68,7 @@ class Statement {
             bind(i, v.text);
     }
     void bind(int i, std::string_view v) {
-        // A null pointer would bind NULL, so an empty view gets a literal to point at.
+        // A null pointer would bind NULL, so an empty view binds a literal.
         sqlite3_bind_text(get(), i, v.empty() ? "" : v.data(), static_cast<int>(v.size()), SQLITE_STATIC);
     }
     void bind(int i, const std::string& v) { bind(i, std::string_view(v)); }
@@ -111,15 +111,15 @@ class Database {
     explicit Database(sqlite3* handle) : handle_(handle) {}
     sqlite3* get() const { return handle_.get(); }
     explicit operator bool() const { return handle_ != nullptr; }
-    /// Statements must be gone before.
+    /// All statements must be finalised before.
     void close() { handle_.reset(); }
 
-    /// Runs a script; SQLITE_OK or the error code, `message()` says more.
+    /// Runs a script. Returns SQLITE_OK or the error code; message() describes the error.
     int exec(const char* sql) const { return sqlite3_exec(get(), sql, nullptr, nullptr, nullptr); }
     int exec(const std::string& sql) const { return exec(sql.c_str()); }
-    /// Empty statement on failure.
+    /// Returns an empty statement on failure.
     Statement prepare(std::string_view sql) const;
-    /// First column of the first row; nullopt when there is none or it failed.
+    /// Returns the first column of the first row; nullopt on failure or without a row.
     std::optional<std::int64_t> integer(std::string_view sql) const;
     std::optional<std::string> text(std::string_view sql) const;
     std::string message() const { return sqlite3_errmsg(get()); }
@@ -131,22 +131,22 @@ class Database {
     std::unique_ptr<sqlite3, Close> handle_;
 };
 
-/// Opens with SQLITE_OPEN_* flags and a busy timeout. `message` gets the reason when it fails.
+/// Opens with SQLITE_OPEN_* flags and a busy timeout. On failure, `message` gets the reason.
 Database open_database(const std::string& path, int flags, std::string* message);
-/// "a.b" as a quoted SQL string or identifier.
+/// Quotes `text` as an SQL string or identifier.
 std::string sql_quoted(std::string_view text, char quote);
 
-/// SQLite's verdicts on damage span lines; messages and findings are one line each.
+/// Joins SQLite's multi-line damage reports into one line, for messages and findings.
 std::string one_line(std::string text);
 
-/// Whether small files get a structural check first; `check` makes a thorough one of its own.
+/// Whether open_capture runs a structural check on small files. `check` runs a thorough one instead.
 enum class Open { checked, unchecked };
-/// An existing capture opened read-only and identified. Errors are bad_input and say what was found instead:
-/// no SQLite file, another application's, a newer schema version, a damaged one.
+/// Opens an existing capture read-only and checks its identity. Returns bad_input for a file that is not
+/// SQLite, belongs to another application, has a newer schema version or is damaged.
 Result<Database> open_capture(const std::string& path, Open how = Open::checked);
-/// The same for writing, alone: fails while any other connection has the file.
+/// As open_capture, for exclusive writing. Fails while any other connection has the file open.
 Result<Database> open_capture_for_repair(const std::string& path);
-/// The connection's last error as one line: damage is bad_input, a lock is failed.
+/// Returns the connection's last error as one line. Damage is bad_input, a lock is failed.
 Error file_error(const std::string& path, const Database& db, std::string_view doing);
 
 }  // namespace draftscope::storage

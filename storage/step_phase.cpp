@@ -37,8 +37,8 @@ StepRow step_from(const Statement& row) {
 }
 constexpr const char* steps_sql = "SELECT id, run_id, start_ns, end_ns, paused_ns FROM step ";
 
-/// Every step with its spans, late ones included. `visit` returns an SQLite code; other than SQLITE_DONE ends
-/// it.
+/// Visits every step with its spans, including late ones. `visit` returns an SQLite code; any code except
+/// SQLITE_DONE stops the walk.
 template <typename Visit>
 int each_step(const Database& db, Visit visit) {
     Statement steps = db.prepare(std::string(steps_sql) + "ORDER BY id");

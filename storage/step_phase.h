@@ -9,20 +9,21 @@
 
 namespace draftscope::storage {
 
-/// Table `step_phase`: what each phase took in each step, worked out once from the step's spans by the
-/// definitions of capture/queries.h, so that the views over phases read nine rows a step and not every span.
-/// Rewritten for a step whose spans come late.
+/// Writes table `step_phase`: the time of each phase in each step. The rows are computed once from the step's
+/// spans, as defined in capture/queries.h. Views over phases then read nine rows per step instead of every
+/// span. If spans arrive late, their step's rows are rewritten.
 class StepPhaseRows {
   public:
     explicit StepPhaseRows(const Database& db);
-    /// Works the rows out and holds them until `flush`.
+    /// Computes the rows and holds them until `flush`.
     void hold(const StepRow& step, const std::vector<SpanRow>& spans);
-    /// SQLITE_DONE, or the error code.
+    /// Returns SQLITE_DONE or the error code.
     int flush();
     void discard() { rows_held_.discard(); }
-    /// Steps with late spans since the last call; their rows are worked out anew from the table `span`.
+    /// Marks a step with late spans. redo_late() computes its rows again from table `span`.
     void came_late(RowId step_id) { late_.insert(step_id); }
-    /// Needs the index over span(step_id) to be quick. SQLITE_DONE, or the error code.
+    /// Rewrites the rows of the marked steps. Fast only with the index over span(step_id). Returns
+    /// SQLITE_DONE or the error code.
     int redo_late();
     explicit operator bool() const { return static_cast<bool>(rows_held_); }
 
@@ -36,9 +37,10 @@ class StepPhaseRows {
     std::set<RowId> late_;
 };
 
-/// Fills an empty table `step_phase` from all steps and spans. SQLITE_OK or the error code.
+/// Fills an empty table `step_phase` from all steps and spans. Returns SQLITE_OK or the error code.
 int fill_step_phase(const Database& db);
-/// Steps whose rows are not what their spans say: at most `limit` ids. Empty on an error, with its code.
+/// Finds at most `limit` steps whose rows differ from their spans. Returns an SQLite code; on an error `out`
+/// is empty.
 int wrong_step_phases(const Database& db, std::size_t limit, std::vector<RowId>& out);
 
 }  // namespace draftscope::storage

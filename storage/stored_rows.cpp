@@ -15,7 +15,7 @@ namespace draftscope::storage {
 
 namespace {
 
-/// Walking back and forth in a run should not read again.
+/// Cached, so that moving back and forth in a run does not read again.
 constexpr std::size_t most_kept = 64;
 
 class RowsInFile final : public StoredRows {
@@ -46,7 +46,7 @@ class RowsInFile final : public StoredRows {
 
     std::optional<SpanRow> span(RowId id) const override {
         const std::lock_guard lock(mutex_);
-        if (span_ && span_->id == id) return span_;  // under the pointer, frame after frame
+        if (span_ && span_->id == id) return span_;  // the span under the pointer is requested in every frame
         Statement select = db_.prepare(select_of(RowSource<SpanRow>::sql, "id"));
         if (select) select.bind(1, id);
         Cursor<SpanRow> rows(std::move(select));
@@ -79,7 +79,7 @@ class RowsInFile final : public StoredRows {
     Database db_;
     mutable std::mutex mutex_;
     mutable std::list<std::pair<RowId, std::shared_ptr<const RoundTree>>> kept_;  ///< newest first
-    mutable std::optional<SpanRow> span_;                                         ///< asked for last
+    mutable std::optional<SpanRow> span_;                                         ///< last requested
 };
 
 }  // namespace
@@ -109,7 +109,7 @@ std::shared_ptr<const StoredRows> stored_rows(const std::string& path, const Dat
     if (db.integer("SELECT count(*) FROM sqlite_schema WHERE name IN ('i_node_round', 'i_node_top_round', "
                    "'step_phase')") != 3)
         return nullptr;
-    // A timeline names its spans by 32 bits.
+    // A timeline stores span ids in 32 bits.
     if (db.integer("SELECT max(id) FROM span").value_or(0) > std::numeric_limits<std::uint32_t>::max() ||
         db.integer("SELECT min(id) FROM span").value_or(0) < 0)
         return nullptr;

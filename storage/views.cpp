@@ -2,9 +2,9 @@
 
 namespace draftscope::storage {
 
-// The definitions of capture/queries.h in SQL. Helper views first: v_span (self times), v_step_phase_by_span
-// (a row per step and phase, from the spans), v_step_phase (the same, worked out when the step was recorded).
-// A bare column beside min() comes from the row that holds the minimum (documented by SQLite).
+// The definitions of capture/queries.h in SQL. The helper views come first: v_span (self times),
+// v_step_phase_by_span (a row per step and phase, from the spans) and v_step_phase (the same, computed during
+// recording). A bare column next to min() is taken from the row with the minimum, as SQLite documents.
 const char* const view_sql = R"sql(
 CREATE VIEW v_span AS
 WITH line AS (

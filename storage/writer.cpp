@@ -22,28 +22,28 @@ namespace draftscope {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// A commit by whichever comes first: so many rows, or so long that a reader would notice.
-// A transaction writes the last page of each table again, with caches that the computation has emptied: few
-// large ones cost half of what many small ones do.
+// Commits after this many rows or this much time. The interval is short enough for a live reader. Each
+// transaction writes the last page of each table again, with cold caches; a few large transactions cost half
+// as much as many small ones.
 constexpr std::int64_t commit_rows = 2000;
 constexpr std::chrono::milliseconds commit_interval{500};
-// What is pushed at one go arrives within this.
+// Records pushed together arrive within this interval.
 constexpr std::chrono::milliseconds gather_interval{5};
-// Text of a growing output is rewritten at most this often; the tokens themselves are rows and always
+// Minimum interval between rewrites of a growing output. Its tokens are separate rows, which are always
 // written.
 constexpr std::chrono::milliseconds progress_interval{500};
-// Enough for the rows that close a run: the pages of five tables, each once in the log and once in the file.
+// Space for the rows that close a run: the pages of five tables, each once in the log and once in the file.
 constexpr std::int64_t reserved_bytes = 128 << 10;
 
-/// What is recorded must not hold up what is measured: this thread waits for a free core rather than taking
-/// one from a thread that computes.
+/// Recording must not delay the measured computation: this thread waits for a free core instead of preempting
+/// a computing thread.
 void yield_to_computation() {
     pthread_setname_np(pthread_self(), "ds-writer");
     sched_param none{};
     pthread_setschedparam(pthread_self(), SCHED_BATCH, &none);
 }
 
-/// The first free name beside a capture whose own name was taken from it.
+/// Returns the first unused name for saving a capture whose file was deleted or replaced.
 std::string rescue_name(const std::string& path) {
     std::string name = path + ".rescued";
     std::error_code error;
@@ -62,8 +62,8 @@ struct CaptureWriter::Impl {
     std::unique_ptr<storage::Retention> retention;
     std::unique_ptr<storage::SpaceReserve> reserve;
     storage::WriterLosses losses;
-    std::string problem;  ///< of the transaction that failed last; writer thread
-    /// After a write error, writer thread: prompts that ended and whose rows may be in the file.
+    std::string problem;  ///< error of the last failed transaction; writer thread
+    /// Prompts that ended after a write error and whose rows may be in the file. Writer thread.
     std::vector<PromptEnded> ended_prompts;
 
     std::mutex mutex;
@@ -71,15 +71,16 @@ struct CaptureWriter::Impl {
     std::deque<Record> queue;
     std::int64_t queued_rows = 0;
     std::int64_t rows_under_way = 0;                ///< taken from the queue, not committed yet
-    std::int64_t rows_to_commit = 0;                ///< of them, in the open transaction; writer thread
-    std::uint64_t flush_asked = 0, flush_done = 0;  ///< tickets: all that was pushed before one is committed
+    std::int64_t rows_to_commit = 0;  ///< part of rows_under_way in the open transaction; writer thread
+    /// flush tickets: a ticket is done when everything pushed before it is committed
+    std::uint64_t flush_asked = 0, flush_done = 0;
     bool unbounded_push = false;
     bool closing = false, closed = false;
     bool loop_ended = false;
-    bool run_closed = false;  ///< after a write error: the file says how the run ended and what it lost
-    bool moved = false;       ///< the name no longer leads to the open file
+    bool run_closed = false;  ///< after a write error, the end of the run and its losses were written
+    bool moved = false;       ///< the path no longer refers to the open file
     std::string rescued;
-    std::string copy_to;  ///< a copy is asked for
+    std::string copy_to;  ///< target of a requested copy
     Status copied;
     WriterStats stats;
 
@@ -94,7 +95,7 @@ struct CaptureWriter::Impl {
     Status close();
     void loop();
     bool flush_wanted() const { return flush_asked > flush_done; }
-    /// Writes one batch in transactions. After an error what is left of it is only counted.
+    /// Writes one batch in transactions. After an error the remaining records are only counted.
     void write_batch(std::deque<Record>& batch, bool all_progress);
     std::size_t write_in_transactions(std::deque<Record>& batch, std::size_t done, std::int64_t rows_each,
                                       bool all_progress);
@@ -102,7 +103,7 @@ struct CaptureWriter::Impl {
     bool start_run(const Record& started);
     bool begin();
     bool commit();
-    /// What went wrong; "" when everything is committed.
+    /// Returns the error; "" if everything is committed.
     std::string try_commit();
     void committed_all();
     bool fail_with_db(const std::string& doing = {});
@@ -189,7 +190,7 @@ Status CaptureWriter::Impl::save_copy(const std::string& out) {
     copy_to = out;
     copied = {};
     work.notify_one();
-    if (loop_ended) {  // the connection is nobody's any more
+    if (loop_ended) {  // the writer thread no longer uses the connection
         write_copy();
         copy_to.clear();
     }
@@ -197,7 +198,7 @@ Status CaptureWriter::Impl::save_copy(const std::string& out) {
     return copied;
 }
 
-/// On the writer thread with the mutex free, or on the caller's when the thread has ended.
+/// Runs on the writer thread without the mutex, or on the caller's thread after the writer thread has ended.
 void CaptureWriter::Impl::write_copy() {
     const std::string partial = storage::partial_name(copy_to);
     std::error_code error;
@@ -211,7 +212,7 @@ void CaptureWriter::Impl::write_copy() {
     }
 }
 
-/// Always false, for callers to return.
+/// Always returns false, so that callers can return the result.
 bool CaptureWriter::Impl::fail(const std::string& what) {
     db.exec("ROLLBACK");
     if (rows) rows->start_again(stats.rows);
@@ -277,7 +278,7 @@ void CaptureWriter::Impl::write_record(Record& record) {
     stats.lost_limit = losses.limit;
 }
 
-/// A transaction of its own: where the disk has no room for the vocabulary, it may have some for the run and
+/// Uses a separate transaction. If the disk has no space for the vocabulary, it may have some for the run and
 /// its steps.
 bool CaptureWriter::Impl::start_run(const Record& record) {
     const auto& started = std::get<RunStarted>(record);
@@ -302,8 +303,8 @@ bool CaptureWriter::Impl::start_run(const Record& record) {
     return true;
 }
 
-/// The records after the first `done`, in transactions of `rows_each` rows. Returns how many records are
-/// committed: all, or those before an error.
+/// Writes the records after the first `done` in transactions of `rows_each` rows. Returns the number of
+/// committed records: all, or those before an error.
 std::size_t CaptureWriter::Impl::write_in_transactions(std::deque<Record>& batch, std::size_t done,
                                                        std::int64_t rows_each, bool all_progress) {
     {
@@ -338,7 +339,7 @@ void CaptureWriter::Impl::write_batch(std::deque<Record>& batch, bool all_progre
         problem.clear();
         done = write_in_transactions(batch, done, commit_rows, all_progress);
         if (!problem.empty()) {
-            // A full disk: the log has room again once it is merged, and small transactions need less of it.
+            // The disk is full. Merging the log frees its space, and small transactions need less of it.
             problem.clear();
             db.exec("PRAGMA wal_checkpoint(RESTART)");
             done = write_in_transactions(batch, done, 1, all_progress);
@@ -350,7 +351,7 @@ void CaptureWriter::Impl::write_batch(std::deque<Record>& batch, bool all_progre
     if (!stats.error.empty()) rows_under_way = 0;
 }
 
-/// After a write error: what ends a prompt or a run is small and kept, the rest is not in the file.
+/// After a write error, keeps the small records that end a prompt or a run and counts the others as lost.
 void CaptureWriter::Impl::count_lost(const Record& record) {
     if (std::holds_alternative<RunEnded>(record)) return close_run(&record);
     if (const auto* ended = std::get_if<PromptEnded>(&record)) return ended_prompts.push_back(*ended);
@@ -359,7 +360,7 @@ void CaptureWriter::Impl::count_lost(const Record& record) {
     stats.lost_error = losses.error;
 }
 
-/// After a write error, with the space that was kept for it: how the run ended and what it lost.
+/// After a write error, writes the run's end and its losses into the reserved space.
 void CaptureWriter::Impl::close_run(const Record* ended) {
     if (losses.run_id == 0 || run_closed) return;
     if (ended != nullptr && std::get<RunEnded>(*ended).run_id != losses.run_id) return;
@@ -378,7 +379,7 @@ void CaptureWriter::Impl::close_run(const Record* ended) {
     };
     bool written = write(end);
     if (!written) {
-        // What is in the log takes half the space in the file, and leaves the log free for more.
+        // Log pages take half the space once merged into the file, which also frees the log.
         db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
         written = write(end);
     }
@@ -391,7 +392,8 @@ void CaptureWriter::Impl::close_run(const Record* ended) {
     run_closed = written && ended != nullptr;
 }
 
-/// Deleting a file on Linux takes its name only: recording goes on, and the end saves it under another.
+/// On Linux, deleting a file only removes its name. Recording continues, and close() saves the data under
+/// another name.
 void CaptureWriter::Impl::look_after_file() {
     int gone = 0;
     if (sqlite3_file_control(db.get(), "main", SQLITE_FCNTL_HAS_MOVED, &gone) != SQLITE_OK || gone == 0)
@@ -417,7 +419,8 @@ void CaptureWriter::Impl::loop() {
                 work.wait_until(lock, next_progress, something);
             else
                 work.wait(lock, something);
-            // Let a transaction fill up, unless someone waits for it or the rows already suffice.
+            // Wait until the transaction is large enough, unless a caller waits for it or the rows already
+            // suffice.
             if (queued_rows < commit_rows && !queue.empty())
                 work.wait_until(lock, std::max(next_commit, Clock::now() + gather_interval),
                                 [&] { return queued_rows >= commit_rows || urgent(); });
@@ -456,7 +459,7 @@ void CaptureWriter::Impl::finish() {
     const bool indexed = db.exec(std::string("BEGIN IMMEDIATE;") + storage::index_sql) == SQLITE_OK;
     if (indexed) rows->redo_late_steps();
     const bool whole = indexed && !rows->failed();
-    rows.reset();  // statements would keep the journal mode from changing
+    rows.reset();  // open statements would prevent the change of the journal mode
     begin_now = {};
     commit_all = {};
     if (!whole || db.exec("COMMIT") != SQLITE_OK) {
@@ -476,7 +479,7 @@ void CaptureWriter::Impl::finish() {
             stats.error = copied.error().message;
         return;
     }
-    // A reader that is still open keeps the WAL; the file is whole all the same, and the last to leave cleans
+    // A reader that is still open keeps the WAL. The file is complete anyway, and the last connection cleans
     // up.
     if (db.exec("PRAGMA wal_checkpoint(TRUNCATE)") == SQLITE_OK) db.exec("PRAGMA journal_mode = DELETE");
 }
@@ -518,10 +521,10 @@ Result<std::unique_ptr<CaptureWriter>> CaptureWriter::create(const std::string& 
     impl->db = storage::open_database(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &message);
     if (!impl->db) return bad_input("{}: can't be created: {}; choose another place", path, message);
     const storage::Database& db = impl->db;
-    // The schema goes in before the log is switched on, so that the main file alone says what it is.
+    // The schema is written before WAL mode is enabled, so that the main file alone identifies itself.
     if (db.exec("BEGIN IMMEDIATE") != SQLITE_OK || storage::create_schema(db) != SQLITE_OK ||
         db.exec("COMMIT; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; "
-                // They guard the file against others' writing; what we write comes from our enums and flags.
+                // The constraints protect the file from other writers; our values come from enums and flags.
                 "PRAGMA ignore_check_constraints = ON") != SQLITE_OK)
         return failed("{}: can't be written: {}; free space or choose another place", path, db.message());
     impl->rows = std::make_unique<storage::RowWriter>(db);
