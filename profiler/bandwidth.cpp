@@ -18,14 +18,14 @@ namespace draftscope {
 namespace {
 
 constexpr int most_passes = 9;
-constexpr int steady_passes = 25;  ///< of probes whose median is asked for
+constexpr int steady_passes = 25;  ///< for probes that report a median
 constexpr TimeNs enough_time = 400'000'000;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr std::size_t line_words = 8;
-constexpr std::size_t scattered_one_in = 16;  ///< rows, of which one is read
+constexpr std::size_t scattered_one_in = 16;  ///< one in this many rows is read
 
-/// Memory as packed weights have it: in huge pages where the system gives them, written once by its reader,
-/// so that it lies in that one's memory node.
+/// Memory as packed weights use it: in huge pages if the system has them, and first written by its reading
+/// thread, so that it lies in that thread's NUMA node.
 class Stretch {
   public:
     explicit Stretch(std::size_t words)
@@ -51,16 +51,15 @@ class Stretch {
     std::uint64_t* words_ = nullptr;
 };
 
-// The clone is chosen while the program is loaded, before ThreadSanitizer is there for what it adds to the
-// choice.
+// ThreadSanitizer is not initialised when the loader chooses the clone, so its instrumentation would crash.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
 #define DS_CLONES_FOR_CPUS __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define DS_CLONES_FOR_CPUS
 #endif
 
-/// As a thread reads the weights of few rows: one stream, every line fetched 8 KiB ahead of use into the
-/// second cache. The result is used, so that no load is dropped.
+/// Reads like a thread that multiplies few rows: one stream, every line prefetched 8 KiB ahead into L2. The
+/// sum is used, so that the compiler keeps all loads.
 DS_CLONES_FOR_CPUS
 std::uint64_t read_all(const std::uint64_t* words, std::size_t count) {
     constexpr std::size_t ahead = 8192 / sizeof(std::uint64_t);
@@ -78,9 +77,8 @@ std::uint64_t read_all(const std::uint64_t* words, std::size_t count) {
     return all;
 }
 
-/// Lines of rows that lie anywhere, as an indexed head reads them: in rising order, one row in sixteen (as
-/// many as SpecVocab's candidates are of a vocabulary), each fetched some 40 KiB of wanted rows ahead. `pass`
-/// chooses other rows.
+/// Reads scattered rows as an indexed head does: in ascending order, one row in sixteen (SpecVocab's share of
+/// candidates), each prefetched about 40 KiB of read rows ahead. `pass` selects other rows.
 DS_CLONES_FOR_CPUS
 std::uint64_t read_rows(const std::uint64_t* words, std::size_t rows, std::size_t row_words,
                         std::uint64_t pass) {
@@ -103,17 +101,17 @@ std::uint64_t read_rows(const std::uint64_t* words, std::size_t rows, std::size_
     return all;
 }
 
-/// How often, and what is read before each pass without being timed.
+/// Number of passes, and the untimed reads before each.
 struct Passes {
     int most = most_passes;
-    std::size_t between_each = 0;  ///< words of other memory, of each thread
+    std::size_t between_each = 0;  ///< words of other memory per thread
 };
 
-/// Rates of `read(words, pass)`, which reads `bytes_each` of a stretch of `words_each` words that each thread
-/// has to itself.
+/// Returns the rates of `read(words, pass)`, which reads `bytes_each` of a private buffer of `words_each`
+/// words per thread.
 ProbedRate rates_of(int threads, std::size_t words_each, double bytes_each, const Passes& passes,
                     FunctionRef<std::uint64_t(const std::uint64_t*, int)> read) {
-    // Readers take the time themselves: on a busy machine the thread that waits for them wakes late.
+    // Readers measure the time themselves, because on a busy machine the waiting thread wakes late.
     struct alignas(64) Span {
         TimeNs begin, end;
     };

@@ -11,8 +11,8 @@ namespace draftscope {
 
 namespace {
 
-/// Blocks further apart are said to be: their texts differ in length, which moves verification a little (our
-/// choice).
+/// Ratio of blocks above which a warning is given (our choice). Below it, differences in text length may
+/// explain it.
 constexpr double large_range = 1.15;
 constexpr double min_rounds = 10;
 

@@ -79,7 +79,7 @@ class Maker {
                     once += one.method;
                     rows += method.active_rows[p];
                 }
-                // What only one of the two decoded says nothing about their ratio.
+                // A unit that only one of the two decoded gives no ratio.
                 if (one.method.rounds <= 0 || one.plain.rounds <= 0) continue;
                 Pair& conversation = conversations[samples_.prompts[p].conversation];
                 for (Pair* into : {&conversation, &repetition}) {

@@ -14,7 +14,7 @@ namespace draftscope {
 
 namespace {
 
-/// Values in rising order, and by unit the places of its values among them.
+/// Values in ascending order, and for each unit the positions of its values.
 class SortedByUnit {
   public:
     SortedByUnit(std::span<const double> values, std::span<const std::uint32_t> unit_of, std::size_t units)
@@ -31,10 +31,10 @@ class SortedByUnit {
         std::erase_if(places_, [](const auto& places) { return places.empty(); });
     }
 
-    /// Units that have values.
+    /// Number of units with values.
     std::size_t units() const { return places_.size(); }
 
-    /// The median (type 7) when unit u counts times_drawn[u] times.
+    /// Returns the median (type 7) if unit u counts times_drawn[u] times.
     double median(std::span<const std::uint32_t> times_drawn) const {
         std::uint64_t total = 0;
         for (std::size_t u = 0; u < places_.size(); ++u) total += times_drawn[u] * places_[u].size();
@@ -43,7 +43,7 @@ class SortedByUnit {
     }
 
   private:
-    /// The value with `before` drawn values in front of it.
+    /// Returns the value at position `before` among the drawn values.
     double at(std::uint64_t before, std::span<const std::uint32_t> times_drawn) const {
         std::uint32_t first = 0, last = static_cast<std::uint32_t>(sorted_.size()) - 1;
         while (first < last) {
@@ -167,7 +167,7 @@ std::optional<Interval> median_interval(std::span<const double> values,
         .interval;
 }
 
-/// The finite series for whole degrees of freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4).
+/// Finite series for integer degrees of freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4).
 double student_two_sided(double t, std::size_t degrees) {
     const double angle = std::atan(t / std::sqrt(static_cast<double>(degrees)));
     const double cosine = std::cos(angle), square = cosine * cosine;
@@ -183,7 +183,7 @@ double student_two_sided(double t, std::size_t degrees) {
 }
 
 double student_t95(std::size_t degrees) {
-    double low = 0, high = 13;  // 12.71 for one degree
+    double low = 0, high = 13;  // t is 12.71 for one degree
     for (int i = 0; i < 60; ++i) {
         const double middle = 0.5 * (low + high);
         (student_two_sided(middle, degrees) > 0.05 ? low : high) = middle;

@@ -14,7 +14,7 @@ namespace draftscope {
 
 namespace {
 
-/// Facts of the machine: of a run that does not know its own nobody can say that it is the same one.
+/// Keys of the machine. If a run lacks them, its machine may be a different one.
 constexpr std::array machine_keys = {"cpu", "cores", "isa", "gpu"};
 
 std::string text_of(const std::vector<RunDifference>& differences,
@@ -44,7 +44,7 @@ std::vector<RunDifference> run_differences(const RunRow& a, const RunRow& b) {
             if (known.kind != kind) continue;
             const bool both = pair.a != nullptr && pair.b != nullptr;
             if (both && pair.a->value == pair.b->value) continue;
-            // A capture without texts, or of an earlier version, does not say everything.
+            // Captures without texts, or of earlier versions, lack some fields.
             if (!both && std::ranges::find(machine_keys, key) == machine_keys.end()) continue;
             out.push_back({known.label, pair.a == nullptr ? "" : pair.a->text,
                            pair.b == nullptr ? "" : pair.b->text, kind != SettingKind::subject,

@@ -18,7 +18,7 @@ namespace draftscope {
 
 namespace {
 
-/// A quantity is a ratio of sums over prompts: what is above and below the line for one prompt.
+/// A ratio of sums over prompts: numerator and denominator for one prompt.
 struct Fraction {
     double above = 0, below = 0;
 };
@@ -26,7 +26,7 @@ using FractionOf = std::function<Fraction(const PromptWork&)>;
 
 struct Measured {
     ComparedQuantity quantity;
-    double p = 1;  ///< two-sided, of no change
+    double p = 1;  ///< two-sided p-value of the null hypothesis that nothing changed
 };
 
 Measured measure(const std::vector<PromptPair>& pairs, const FractionOf& of,
@@ -78,7 +78,7 @@ Change change_of(const ComparedQuantity& quantity, bool shown) {
     return (quantity.ratio.value > 1) == quantity.more_is_better ? Change::better : Change::worse;
 }
 
-/// Holm's step-down over the phases: many intervals at 95 % would show a change by chance.
+/// Holm's step-down procedure over the phases. Without it, many 95 % intervals would show a change by chance.
 std::vector<bool> survives_holm(const std::vector<Measured>& all) {
     std::vector<std::size_t> order(all.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -130,7 +130,7 @@ std::vector<ComparedQuantity> compare_phases(const std::vector<PromptPair>& pair
     return out;
 }
 
-/// May verification be held against itself: the target, its work and the threads are the same.
+/// Whether verification can serve as the control: target, work and threads are the same.
 bool verify_is_control(const std::vector<RunDifference>& differences) {
     static const std::set<std::string_view> harmless = {"CPU",  "cores",   "instruction set",
                                                         "GPU",  "drafter", "contents of the drafter's files",
@@ -139,7 +139,7 @@ bool verify_is_control(const std::vector<RunDifference>& differences) {
                                [&](const RunDifference& one) { return harmless.contains(one.what); });
 }
 
-/// How the machine differed between the runs, and the speeds as they would be if it slowed everything alike.
+/// Sets the machine control and the speed ratio adjusted for it.
 void judge_machine(const std::vector<PromptPair>& pairs, Comparison& out, const BootstrapOptions& options) {
     if (!verify_is_control(out.differences)) return;
     std::vector<VerifyPair> units;
@@ -182,7 +182,7 @@ void judge_machine(const std::vector<PromptPair>& pairs, Comparison& out, const 
         options);
 }
 
-/// "20 conversations", or "20 turns of 12 conversations".
+/// Formats "20 conversations", or "20 turns of 12 conversations".
 std::string sample_text(const Comparison& c) {
     const std::string of = format_count(c.conversations, "conversation");
     return c.pairs == c.conversations ? of : format_count(c.pairs, "turn") + " of " + of;
@@ -192,19 +192,19 @@ std::string percent(double ratio) {
     return fmt::format("{:.1f} %", std::abs(ratio - 1) * 100);
 }
 
-/// What the table shows of tau, in words.
+/// Describes the change of tau.
 std::string tau_text(const ComparedQuantity& tau) {
     if (std::abs(tau.ratio.value - 1) < 0.0005) return "stays as it is";
     if (tau.change == Change::none_shown) return "shows no change";
     return (tau.ratio.value > 1 ? "rises by " : "falls by ") + percent(tau.ratio.value);
 }
 
-/// "12 us more", "3365 us less".
+/// Formats "12 us more" or "3365 us less".
 std::string change_text(double us) {
     return fmt::format("{:.0f} us {}", std::abs(us), us < 0 ? "less" : "more");
 }
 
-/// "tau falls by 3.1 % (2.72 to 2.64), a round takes 12.0 % less time, most of the change in head".
+/// Formats "tau falls by 3.1 % (2.72 to 2.64), a round takes 12.0 % less time, most of the change in head".
 std::string because(const Comparison& c) {
     const double ratio = c.round_time.ratio.value;
     std::string out =
@@ -242,7 +242,7 @@ std::string verdict_of(const Comparison& c) {
                        percent(near), percent(far), sample_text(c), because(c));
 }
 
-/// What the machine did to the comparison; "" where it was the same as far as verification shows.
+/// Describes the machine's effect on the comparison; "" if verification shows none.
 std::string machine_verdict(const Comparison& c) {
     if (!c.machine || !c.machine->differs.value_or(false)) return {};
     const Estimate& control = c.machine->ratio;
@@ -302,7 +302,7 @@ void warn(Comparison& c) {
 
 namespace {
 
-/// The runs of one side: known, and repeats of one setting.
+/// Checks that the runs of one side exist and repeat one setting.
 Status check_side(const Snapshot& snapshot, std::span<const RowId> runs) {
     const RunRow* first = nullptr;
     for (const RowId id : runs) {
@@ -342,7 +342,7 @@ Result<Comparison> compare_runs(const Snapshot& a, const std::vector<RowId>& run
             "result",
             forbidden);
     out.forced = !forbidden.empty();
-    // Seeds of one side repeat its setting.
+    // Several seeds of one side repeat its setting.
     if (runs_a.size() + runs_b.size() > 2)
         std::erase_if(out.differences, [](const RunDifference& one) { return one.what == "seed"; });
     PromptPairs found = pair_prompts(a, runs_a, b, runs_b);

@@ -45,12 +45,12 @@ std::vector<PromptWork> work_of(const Snapshot& snapshot, RowId run_id) {
     return out;
 }
 
-/// Suite, id, place among the conversations of that name in their run.
+/// Suite, id, and index among the conversations of that name in their run.
 using ConversationKey = std::tuple<std::string_view, std::string_view, std::size_t>;
-/// With turn and text.
+/// A conversation's key with turn and text.
 using TurnKey = std::tuple<ConversationKey, int, std::string_view>;
 
-/// One prompt of one or more runs.
+/// One prompt in one or more runs.
 struct Repeats {
     PromptWork sum;
     double count = 0;
@@ -103,7 +103,7 @@ bool has_texts(const Snapshot& snapshot, std::span<const RowId> runs) {
 
 PromptPairs pair_prompts(const Snapshot& a, std::span<const RowId> runs_a, const Snapshot& b,
                          std::span<const RowId> runs_b) {
-    // Captures without texts are paired by name alone.
+    // Captures without texts are paired by name only.
     const bool with_texts = has_texts(a, runs_a) && has_texts(b, runs_b);
     std::map<TurnKey, PromptWork> of_a = pooled(a, runs_a, with_texts), of_b = pooled(b, runs_b, with_texts);
     PromptPairs out;

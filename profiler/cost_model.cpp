@@ -14,7 +14,7 @@ using Quantity = std::optional<double> Point::*;
 struct QuantityEntry {
     Quantity of;
     std::optional<Estimate> AcceptanceCost::*out;
-    bool counts_rounds;  ///< rests on whole numbers of rounds
+    bool counts_rounds;  ///< the value is a ratio of whole numbers of rounds
 };
 constexpr QuantityEntry quantities[] = {{&Point::tau, &AcceptanceCost::tau, true},
                                         {&Point::rho_tau, &AcceptanceCost::rho_tau, true},
@@ -33,7 +33,7 @@ std::optional<double> positive(double value) {
     return value > 0 ? std::optional<double>(value) : std::nullopt;
 }
 
-/// Adds a unit that was drawn so many times.
+/// Adds a unit `times` times.
 void add(PairedUnit& sum, const PairedUnit& unit, double times) {
     sum.head.add(unit.head, times);
     sum.full.add(unit.full, times);
@@ -52,7 +52,7 @@ std::optional<double> head_ns_of(const HeadUnit& sum) {
     return ratio(positive(sum.head_ns), positive(sum.timed_rounds));
 }
 
-/// T_non-head per round of a head that drove.
+/// T_non-head per round of a driving head.
 std::optional<double> non_head(const HeadUnit& sum) {
     if (sum.step_ns <= 0 || sum.timed_rounds <= 0) return std::nullopt;
     return (sum.step_ns - sum.head_ns) / sum.timed_rounds;
@@ -62,7 +62,7 @@ std::optional<double> speed_of(const HeadUnit& sum) {
     return ratio(positive(sum.timed_committed), positive(sum.step_ns));
 }
 
-/// Of sums over units.
+/// Returns the quantities of a sum over units.
 Point point_of(const PairedUnit& all) {
     Point point;
     point.tau = tau_of(all.head);

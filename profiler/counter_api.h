@@ -10,38 +10,38 @@
 #include "base/function_ref.h"
 #include "profiler/cupti_api.h"
 
-/// The few calls of CUPTI's Range Profiler that tier T3 needs, without CUPTI's headers: GPU counters over
-/// named ranges of time, in one pass, so that nothing is replayed. All from one thread, with its CUDA context
-/// current.
+/// The calls of CUPTI's Range Profiler that tier T3 needs, without CUPTI's headers. It counts GPU counters
+/// over named time ranges in one pass, so that nothing is replayed. All calls must come from one thread with
+/// its CUDA context current.
 namespace draftscope {
 
 class CounterApi {
   public:
     virtual ~CounterApi() = default;
-    /// Does the library have what is needed? Changes nothing.
+    /// Checks whether the library has the required functions. Changes nothing.
     virtual CuptiProbe probe() = 0;
-    /// Passes that counting `names` takes on a chip ("GH100"); 0 = it can't be told, `why` says so.
+    /// Returns the number of passes to count `names` on a chip ("GH100"). 0 = unknown; `why` says why.
     virtual int passes(const std::string& chip, std::span<const char* const> names, std::string& why) = 0;
-    /// Makes ready to count `names` on the device of the calling thread's context, in up to `most_ranges`
-    /// ranges between start and stop. A refusal names its state; more than one pass is one.
+    /// Prepares to count `names` on the device of the current context, with up to `most_ranges` ranges
+    /// between start and stop. A refusal is returned as its state. More than one pass is also a refusal.
     virtual CuptiProbe open(std::span<const char* const> names, std::size_t most_ranges) = 0;
-    /// 0 or CUPTI's error code, as all below.
+    /// Returns 0 or CUPTI's error code, as do all functions below.
     virtual int start() = 0;
-    /// `name` must be unlike any since the last start.
+    /// `name` must be unique since the last start.
     virtual int push(const char* name) = 0;
     virtual int pop() = 0;
-    /// Stops counting, waits for the counters, hands over each range: its name and a value for each of the
-    /// names. `dropped` = ranges that the hardware had no room for.
+    /// Stops counting, waits for the counters and visits each range with its name and one value per counter.
+    /// `dropped` = ranges that did not fit the hardware's buffers.
     virtual int stop(FunctionRef<void(std::string_view, std::span<const double>)> visit,
                      std::uint64_t& dropped) = 0;
     virtual void close() = 0;
     virtual std::string message(int code) = 0;
 };
 
-/// The real one. `library` as make_cupti_api.
+/// Returns the implementation on CUPTI. `library` as in make_cupti_api.
 std::unique_ptr<CounterApi> make_counter_api(const std::string& library = {});
 
-/// May and can counters be read here: by permission, then by library?
+/// Checks whether counters can be read on this machine: first the permission, then the library.
 CuptiProbe probe_counters();
 
 }  // namespace draftscope

@@ -1,4 +1,4 @@
-// CUPTI's Range Profiler by dlopen: user ranges, user replay with a single pass.
+// CUPTI's Range Profiler through dlopen: user ranges, user replay with a single pass.
 #include <cupti_profiler_host.h>
 #include <cupti_range_profiler.h>
 #include <cupti_target.h>
@@ -15,7 +15,7 @@ namespace draftscope {
 
 namespace {
 
-/// The entry points, by the types of their declarations. All since CUDA 12.6.
+/// The entry points, with the types of their declarations. All exist since CUDA 12.6.
 struct Entries {
     decltype(&cuptiGetResultString) result_string = nullptr;
     decltype(&cuptiProfilerInitialize) initialize = nullptr;
@@ -42,7 +42,7 @@ struct Entries {
     decltype(&cuptiRangeProfilerCounterDataGetRangeInfo) range_info = nullptr;
 };
 
-/// Of the driver, by its ABI: cuda.h is not included here.
+/// Entry points of the driver, declared by their ABI because cuda.h is not included.
 struct Driver {
     int (*get_context)(CUcontext*) = nullptr;
     int (*get_device)(CUdevice*) = nullptr;
@@ -150,7 +150,7 @@ CuptiProbe CounterLibrary::probe() {
     return load();
 }
 
-/// Config image of `names_` on `chip`; 0 or the error code. Needs no driver.
+/// Builds the config image of `names_` for `chip`. Returns 0 or the error code. Needs no driver.
 int CounterLibrary::schedule(const std::string& chip) {
     auto host = DS_PARAMS(CUpti_Profiler_Host_Initialize_Params);
     host.profilerType = CUPTI_PROFILER_TYPE_RANGE_PROFILER;
@@ -248,7 +248,7 @@ CuptiProbe CounterLibrary::open(std::span<const char* const> names, std::size_t 
     if (const int code = entries_.enable(&enable); code != CUPTI_SUCCESS)
         return refused(code, "enabling the range profiler");
     profiler_ = enable.pRangeProfilerObject;
-    // Tried once here, so that what it refuses is said before the run.
+    // Tried once, so that a refusal is reported before the run.
     if (const int code = clear_data(); code != CUPTI_SUCCESS)
         return refused(code, "making room for counters");
     if (const int code = set_up(); code != CUPTI_SUCCESS)
@@ -273,7 +273,7 @@ int CounterLibrary::set_up() {
     return entries_.set_config(&config);
 }
 
-/// The data image, empty. Its place stays the same: the profiler was told it once.
+/// Clears the data image. Its address must not change, since the profiler got it once.
 int CounterLibrary::clear_data() {
     if (data_.empty()) {
         auto size = DS_PARAMS(CUpti_RangeProfiler_GetCounterDataSize_Params);

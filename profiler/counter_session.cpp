@@ -69,7 +69,7 @@ void CounterSession::take(std::vector<CounterReading>& out, bool all) {
                         ranges_[index].values.begin());
         },
         dropped);
-    // What came back is kept even if the last ranges did not.
+    // Ranges with values are kept even if the last ones have none.
     for (std::size_t i = 0; i < ranges_.size(); ++i) {
         if (read_[i])
             out.push_back(ranges_[i]);

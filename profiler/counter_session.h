@@ -11,29 +11,29 @@
 
 namespace draftscope {
 
-/// What tier T3 counts over each outermost phase: one pass on GH100, so nothing is replayed. Bytes are to be
-/// trusted, the time is what the counters themselves saw and no phase time (reference: CUPTI, Range
-/// Profiler).
+/// Counters of tier T3 over each outermost phase. GH100 counts them in one pass, so nothing is replayed. The
+/// bytes are reliable. The time is what the counters themselves measured, not a phase time (reference: CUPTI,
+/// Range Profiler).
 inline constexpr std::array<const char*, 3> gpu_counter_names = {
     "dram__bytes_read.sum", "dram__bytes_write.sum", "gpu__time_duration.sum"};
 
-/// The hardware's buffers hold some 2,000 ranges.
+/// The hardware's buffers hold about 2,000 ranges.
 inline constexpr std::size_t most_counter_ranges = 1024;
 
 struct CounterReading {
     Phase phase = Phase::none;
-    TimeNs start_ns = 0;  ///< CLOCK_MONOTONIC at which the phase was opened: joins it to its step
+    TimeNs start_ns = 0;  ///< CLOCK_MONOTONIC when the phase was opened; joins it to its step
     std::array<double, gpu_counter_names.size()> values{};
 };
 
 struct CounterLosses {
-    std::uint64_t no_room = 0;  ///< phases that came when all ranges were taken
-    std::uint64_t dropped = 0;  ///< ranges that came back without values
-    std::string failure;        ///< the first refusal while counting; counting has ended with it
+    std::uint64_t no_room = 0;  ///< phases skipped because all ranges were in use
+    std::uint64_t dropped = 0;  ///< ranges without values
+    std::string failure;        ///< first error while counting, which ended the counting
 };
 
-/// Counts over the phases of one recorder (as its listener). A phase's children count in it: ranges don't
-/// nest. Everything on the recording thread, whose CUDA context must be current.
+/// Counts over the phases of one recorder (as its listener). A phase includes its children, because ranges
+/// don't nest. All calls come from the recording thread, whose CUDA context must be current.
 class CounterSession : public RangeListener {
   public:
     explicit CounterSession(std::unique_ptr<CounterApi> api, std::size_t most_ranges = most_counter_ranges);
@@ -41,12 +41,12 @@ class CounterSession : public RangeListener {
     CounterSession(const CounterSession&) = delete;
     CounterSession& operator=(const CounterSession&) = delete;
 
-    /// Begins to count; the state says why not.
+    /// Starts counting. On failure the state gives the reason.
     CuptiProbe begin();
     void open(const SpanEvent& opening) override;
     void close(const SpanEvent& ended) override;
-    /// Reads what was counted once half of the ranges are taken (always with `all`), and goes on counting.
-    /// Between phases only; inside one nothing happens.
+    /// Reads the counted values and continues counting. Without `all` it waits until half of the ranges are
+    /// used. Call it between phases; inside a phase it does nothing.
     void take(std::vector<CounterReading>& out, bool all);
     void end();
     CounterLosses take_losses();

@@ -1,4 +1,4 @@
-// CUPTI of a build without its headers: the same interface, never there.
+// Replaces CUPTI in builds without its headers: the same interface, always unavailable.
 #include "profiler/counter_api.h"
 
 namespace draftscope {

@@ -1,5 +1,5 @@
-// CUPTI by dlopen. Structures only grow at their end, so the fields of a known prefix may be read of any
-// version from the least one on.
+// CUPTI through dlopen. CUPTI's structures only grow at their end, so the fields of a known prefix can be
+// read in any version from the minimum.
 #include <cupti.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -26,7 +26,8 @@ static_assert(offsetof(CUpti_ActivityKernel10, graphNodeId) == 144);
 static_assert(offsetof(CUpti_ActivityKernel10, graphId) == 156);
 static_assert(offsetof(CUpti_ActivityMemcpy6, graphNodeId) == offsetof(CUpti_ActivityMemcpy6, graphId) - 8);
 
-/// CUDA 12.0: kernel records have their graph node and execs their ids in the places read here.
+/// CUDA 12.0: from this version, kernel records have their graph node and graphs their ids in the fields that
+/// we read.
 constexpr std::uint32_t least_version = 18;
 constexpr const char* our_name = "draftscope";
 
@@ -36,12 +37,12 @@ std::string version_text(std::uint32_t version) {
     return fmt::format("API {}", version);
 }
 
-/// The entry points, by the types of their declarations.
+/// The entry points, with the types of their declarations.
 struct Entries {
     decltype(&cuptiGetVersion) get_version = nullptr;
     decltype(&cuptiGetResultString) result_string = nullptr;
     decltype(&cuptiSubscribe) subscribe = nullptr;
-    decltype(&cuptiSubscribe_v2) subscribe_v2 = nullptr;  ///< from 13.0 on: also says who holds CUPTI
+    decltype(&cuptiSubscribe_v2) subscribe_v2 = nullptr;  ///< since 13.0; it also reports who holds CUPTI
     decltype(&cuptiUnsubscribe) unsubscribe = nullptr;
     decltype(&cuptiEnableCallback) enable_callback = nullptr;
     decltype(&cuptiSetThreadIdType) thread_ids = nullptr;
@@ -64,7 +65,7 @@ struct Watched {
     { CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_##name##_##suffix, #name }
 #define DS_DRIVER(name, suffix) \
     { CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_##name##suffix, #name }
-/// Calls that put work on a GPU or wait for it: a launch gives its work a phase, a wait explains a gap.
+/// Calls that submit GPU work or wait for it. A launch gives its work a phase; a wait explains a gap.
 constexpr Watched watched_calls[] = {
     DS_RUNTIME(cudaLaunchKernel, v7000),
     DS_RUNTIME(cudaLaunchKernel, ptsz_v7000),
@@ -114,7 +115,7 @@ const char* watched_name(CUpti_CallbackDomain domain, CUpti_CallbackId id) {
     return nullptr;
 }
 
-// CUPTI's buffer callbacks carry no user data; there is one subscription per process anyway.
+// CUPTI's buffer callbacks carry no user data. A process has only one subscription.
 CuptiListener* listener_now = nullptr;
 std::uint64_t CUPTIAPI clock_now() {
     return static_cast<std::uint64_t>(monotonic_ns());
@@ -258,7 +259,7 @@ CuptiProbe CuptiLibrary::subscribe(CuptiListener& listener) {
     }
     code = entries_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_STATE, CUPTI_CBID_STATE_FATAL_ERROR);
     if (code != CUPTI_SUCCESS) return failed_at("watching CUPTI's state");
-    // An older library doesn't know the newest calls: their absence loses nothing.
+    // Older libraries lack the newest calls. No data is lost without them.
     for (const Watched& call : watched_calls) entries_.enable_callback(1, subscriber_, call.domain, call.id);
     return found;
 }
@@ -316,7 +317,7 @@ void CUPTIAPI CuptiLibrary::on_event(void* self, CUpti_CallbackDomain domain, CU
         library.listener_->call_left(call.correlationId);
 }
 
-/// What all kinds of records have under the same names.
+/// Reads the fields that all kinds of records have in common.
 template <typename Record>
 GpuActivity common_of(const Record& record, GpuOpKind kind) {
     GpuActivity out;

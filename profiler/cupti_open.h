@@ -8,11 +8,11 @@
 
 namespace draftscope {
 
-/// libcupti, opened once and never closed, and its name in `found.library`. Null when there is none: `found`
-/// then says so, with what was tried and what to do. `wanted` "" = environment DRAFTSCOPE_CUPTI, then the
-/// usual names and places.
+/// Opens libcupti once and never closes it. Sets `found.library` to its name. If it is missing, returns null
+/// and sets `found` to the names tried and a remedy. `wanted` "" = environment variable DRAFTSCOPE_CUPTI,
+/// then the default paths.
 void* open_cupti(const std::string& wanted, CuptiProbe& found);
-/// CUPTI's own words for an error code; `result_string` null = an older library.
+/// Returns CUPTI's description of an error code. `result_string` is null for older libraries.
 std::string cupti_message(decltype(&cuptiGetResultString) result_string, int code);
 
 }  // namespace draftscope

@@ -9,7 +9,7 @@ namespace draftscope {
 
 namespace {
 
-// CUPTI's result codes, by number: this file is built without its headers too.
+// CUPTI's result codes, by number, because this file is also built without CUPTI's headers.
 enum Code : int {
     multiple_before_13 = 12,
     not_compatible = 14,
@@ -40,7 +40,7 @@ std::string text_of(const char* path) {
     return out.str();
 }
 
-// Value of the line "key: value"; "" when there is none.
+// Returns the value of the line "key: value"; "" if there is none.
 std::string value_of(const std::string& text, std::string_view key) {
     std::istringstream lines(text);
     std::string line;
@@ -89,7 +89,7 @@ CuptiProbe cupti_refusal(int code, const std::string& message, const std::string
     switch (code) {
         case not_initialized:
         case unknown:
-            // Without a driver CUPTI answers 999 rather than the documented 15.
+            // Without a driver, CUPTI returns 999 instead of the documented 15.
             out.state = CuptiState::no_driver;
             out.text = "no usable NVIDIA driver (" + out.text + ")";
             out.remedy = "load the nvidia kernel module, or pass the GPU into this container";
@@ -138,7 +138,7 @@ CuptiProbe probe_gpu_counters(const std::string& params, const std::string& stat
         out.remedy = "install the NVIDIA driver for GPU runs; CPU runs need none";
         return out;
     }
-    // CAP_SYS_ADMIN is bit 21, CAP_PERFMON bit 38 of the effective set.
+    // In the effective set, CAP_SYS_ADMIN is bit 21 and CAP_PERFMON bit 38.
     const std::string effective = value_of(status, "CapEff");
     const std::uint64_t capabilities = std::strtoull(effective.c_str(), nullptr, 16);
     const bool privileged = (capabilities >> 21 & 1u) != 0 || (capabilities >> 38 & 1u) != 0;

@@ -7,7 +7,7 @@ namespace draftscope {
 
 namespace {
 
-// Deeper nesting than the phase table knows is an engine's error; the outer phases stay right.
+// Deeper nesting than the phase table has is a bug in the engine; the outer phases stay correct.
 constexpr int most_nested = 16;
 
 struct Stack {

@@ -4,9 +4,9 @@
 
 #include "profiler/phase.h"
 
-/// Which phase a thread is in, for work that it hands to a GPU: read when a graph node is captured and when a
-/// kernel is launched. A recorder keeps it while one of these is its listener; without GPU tracing nothing
-/// listens and nothing is paid.
+/// The current phase of a thread, for the work it submits to a GPU. It is read when a graph node is captured
+/// and when a kernel is launched. A recorder maintains it while a GpuPhaseStack is its listener. Without GPU
+/// tracing there is no listener and no cost.
 namespace draftscope {
 
 struct GpuContext {
@@ -14,19 +14,19 @@ struct GpuContext {
     std::int32_t round = -1;
     std::int16_t level = 0;
 };
-/// Of the calling thread.
+/// Returns the context of the calling thread.
 GpuContext current_gpu_context();
 
-/// Keeps the calling thread's stack of phases. Set it as a recorder's listener before anything is captured
-/// or launched; open and close come on the recording thread. A back end captures its graphs inside the phase
-/// scopes of a decode, so that each node has its phase; what is captured while loading has none.
+/// Maintains the calling thread's stack of phases. Set it as a recorder's listener before the first capture
+/// or launch. A back end captures its graphs inside the phase scopes of a decode, so each node has a phase;
+/// nodes captured during loading have none.
 class GpuPhaseStack : public RangeListener {
   public:
     void open(const SpanEvent& opening) override;
     void close(const SpanEvent& ended) override;
 };
 
-/// Tells two listeners; either may be null.
+/// Forwards each range to two listeners; either may be null.
 class ListenerPair : public RangeListener {
   public:
     ListenerPair(RangeListener* first, RangeListener* second) : first_(first), second_(second) {}

@@ -6,7 +6,7 @@ namespace draftscope {
 
 namespace {
 
-// CUPTI packs the executable graph's id above the number of the node.
+// CUPTI stores the executable graph's id above the node number.
 std::uint32_t graph_of(std::uint64_t node) {
     return static_cast<std::uint32_t>(node >> 32);
 }

@@ -11,25 +11,24 @@
 
 namespace draftscope {
 
-/// Which phase the nodes of CUDA graphs belong to: noted when a node is captured, copied when instantiation
-/// clones it, looked up by the executable node that a kernel record names. Ids come back into use while
-/// records of their former owner are still on the way, so each id keeps a history and is forgotten late.
-/// Not thread-safe.
+/// Maps the nodes of CUDA graphs to phases. A node's phase is stored at capture, copied when instantiation
+/// clones the node, and looked up by the executable node of a kernel record. Ids are reused while records of
+/// the previous node are still pending, so each id keeps a history. Not thread-safe.
 class GpuPhaseMap {
   public:
     void created(std::uint64_t node, Phase phase, TimeNs now);
-    /// An original that is not known (captured before the session) gives a node of no phase.
+    /// If the original is unknown (captured before the session), the node has no phase.
     void cloned(std::uint64_t node, std::uint64_t original, TimeNs now);
     void destroyed(std::uint64_t node, TimeNs now);
-    /// The phase that the node had when it was launched; absent when it was never seen.
+    /// Returns the phase of the node at launch time; absent if the node is unknown.
     std::optional<Phase> phase_of(std::uint64_t node, TimeNs launched) const;
-    /// The phase of all nodes of an executable graph, when it is one; none when they differ.
+    /// Returns the common phase of all nodes of an executable graph; none if they differ.
     std::optional<Phase> phase_of_graph(std::uint32_t exec, TimeNs launched) const;
-    /// Forgets nodes destroyed before that time.
+    /// Removes nodes destroyed before `time`.
     void forget_before(TimeNs time);
 
     std::size_t size() const { return nodes_.size(); }
-    /// Clones whose original was captured before the session.
+    /// Number of clones whose original was captured before the session.
     std::uint64_t late_clones() const { return late_clones_; }
 
   private:

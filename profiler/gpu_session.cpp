@@ -21,7 +21,7 @@ namespace draftscope {
 
 namespace {
 
-/// Nodes are forgotten when they have been gone this long: their last records have come by then.
+/// Destroyed nodes are kept this long; all their records have arrived by then.
 constexpr TimeNs node_afterlife = 10 * ns_per_s;
 
 struct Launch {
@@ -34,7 +34,8 @@ struct Window {
     TimeNs end_ns = 0;  ///< 0 = open
 };
 
-/// A record as it waits for take(): the name is interned, since CUPTI's pointer dies with the callback.
+/// A record waiting for take(). Its name is interned, because CUPTI's pointer is valid during the callback
+/// only.
 struct Arrived {
     GpuActivity activity;
     std::uint32_t name = 0;
@@ -63,7 +64,7 @@ std::string copy_name(std::uint8_t kind) {
     return std::string(names[kind < std::size(names) ? kind : 0]);
 }
 
-/// The call under way on this thread: the driver calls inside a runtime call are part of it.
+/// The current call of this thread. Driver calls inside a runtime call belong to it.
 struct CallUnderWay {
     int depth = 0;
     GpuCall call;
@@ -76,7 +77,7 @@ struct GpuSession::Impl : CuptiListener {
     std::unique_ptr<CuptiApi> api;
     const GpuSessionOptions options;
 
-    // Each guards a few lines and is never held while CUPTI is called: its callbacks come back here.
+    // Each mutex guards a few lines and is never held while CUPTI is called, because its callbacks lock them.
     mutable std::mutex state_mutex;
     CuptiProbe state;
     bool subscribed = false;
@@ -280,7 +281,7 @@ GpuOp GpuSession::Impl::attributed(const Arrived& from, const Launch* launch) {
     if (launch != nullptr) {
         op.launch_ns = launch->start_ns;
         op.round = launch->context.round;
-        // A graph's kernels are told apart by their nodes alone: the launch has one phase for all of them.
+        // The kernels of a graph get their phases from their nodes, because the launch has one phase for all.
         const bool eager = activity.graph_node == 0;
         if (!phase && eager) phase = launch->context.phase;
     }
@@ -348,7 +349,7 @@ CuptiProbe GpuSession::open(Tier tier) {
     const Tier wanted = tier == Tier::t3 ? Tier::t2 : tier;
     if (wanted == Tier::t0) return state();
     if (!s.subscribed) {
-        const CuptiProbe found = s.api->subscribe(s);  // may call back: no lock
+        const CuptiProbe found = s.api->subscribe(s);  // may call back, so no lock is held
         const std::lock_guard lock(s.state_mutex);
         s.state = found;
         if (found.state != CuptiState::ready) return found;
@@ -471,7 +472,7 @@ GpuLosses GpuSession::take_losses() {
 }
 
 GpuSession& gpu_session() {
-    // Never destroyed: CUPTI's threads may still call while the process ends.
+    // Never destroyed, because CUPTI's threads may still call it at process exit.
     static auto* const session = new GpuSession(make_cupti_api());
     return *session;
 }

@@ -18,16 +18,16 @@ bool is_sampled(HeadMode mode) {
     return mode == HeadMode::aligned || mode == HeadMode::calibration;
 }
 
-/// The prompt's text under one name in every run.
+/// Identifies a prompt's text across runs.
 using PromptKey = std::tuple<std::string_view, int, std::string_view>;
 PromptKey key_of(const PromptRow& prompt) {
     return {prompt.external_id, prompt.turn, prompt.text};
 }
 
-/// A head's row with what its round says about it.
+/// A head's row with the data of its round.
 struct Eval {
     const HeadEvalRow* row;
-    std::optional<std::size_t> round;  ///< in the snapshot
+    std::optional<std::size_t> round;  ///< index in the snapshot
     bool timed;
 };
 
@@ -46,11 +46,11 @@ HeadUnit unit_of(const Eval& eval) {
     return unit;
 }
 
-/// A run's rows, read once for all of its heads.
+/// Rows of a run, read once for all of its heads.
 struct RunRows {
     std::map<std::pair<HeadMode, std::string_view>, std::vector<Eval>> heads;
     std::vector<Eval> driving;
-    std::map<std::size_t, HeadUnit> driven;  ///< acceptance of the driving head by round
+    std::map<std::size_t, HeadUnit> driven;  ///< acceptance of the driving head by round index
     std::vector<std::size_t> rounds;
 
     RunRows(const Snapshot& snapshot, RowId run_id) {
@@ -69,7 +69,7 @@ struct RunRows {
     }
 };
 
-/// Counted time of a round: its part of the step, with what was committed in it. Without T_head.
+/// Returns the counted time of a round (its part of the step) and the tokens committed in it. Without T_head.
 HeadUnit time_of(const Snapshot& snapshot, std::size_t round) {
     HeadUnit unit;
     const RoundEntry& entry = snapshot.rounds[round];
@@ -139,7 +139,7 @@ class UnitMaker {
             PairedUnit& unit = units[place_of(round)];
             const HeadUnit time = time_of(snapshot_, round);
             if (full_ != nullptr) unit.base += time;
-            // Speed is over the steps, in which a round without a head call has its part.
+            // Speed is over steps, including rounds without a head call.
             if (head.mode != HeadMode::drive) continue;
             unit.head.step_ns += time.step_ns;
             unit.head.timed_committed += time.timed_committed;
@@ -154,10 +154,10 @@ class UnitMaker {
     }
 
   private:
-    /// The full head where it drove another run, over a prompt that this run has, too.
+    /// The full head in another run that it drove, over a prompt that this run also has.
     struct Elsewhere {
         HeadUnit full;  ///< acceptance and T_head
-        HeadUnit time;  ///< the rounds, T_head in them
+        HeadUnit time;  ///< rounds and T_head in them
     };
 
     const PromptRow* prompt_of(std::size_t round) const {
@@ -199,7 +199,7 @@ class UnitMaker {
     bool is_elsewhere(const Eval& eval) const {
         return reference_ == FullReference::other_run && eval.round && elsewhere_of(*eval.round) != nullptr;
     }
-    /// What the full head did in other runs with the prompt of a round; null = nothing.
+    /// Returns the full head's data from other runs for the prompt of a round; null if there is none.
     const Elsewhere* elsewhere_of(std::size_t round) const {
         const auto text = text_.find(snapshot_.rounds[round].row.prompt_id);
         const auto found = text == text_.end() ? elsewhere_.end() : elsewhere_.find(text->second);
@@ -210,7 +210,7 @@ class UnitMaker {
         return found == rows_.driven.end() ? HeadUnit() : found->second;
     }
 
-    /// The conversation of a round; rows without a round are one unit more.
+    /// Returns the conversation of a round. Rows without a round form one extra unit.
     std::int64_t place_of(const std::optional<std::size_t>& round) const {
         constexpr std::int64_t nowhere = -1;
         if (!round) return nowhere;
@@ -218,8 +218,8 @@ class UnitMaker {
         return found ? static_cast<std::int64_t>(*found) : nowhere;
     }
 
-    /// What the full head did in other runs: the reference when this run has none better, and the measured
-    /// speed. A full head that drives is its own.
+    /// Adds the full head's data from other runs. It is the reference if this run has no better one, and it
+    /// gives the measured speed. A full head that drives needs none.
     void add_full_runs(const HeadStats& head, std::map<std::int64_t, PairedUnit>& units) const {
         if (head.mode == HeadMode::drive && head.head == "full") {
             for (auto& [key, unit] : units) unit.full_run = unit.head_run = unit.head;
@@ -237,14 +237,15 @@ class UnitMaker {
     const Snapshot& snapshot_;
     RunRows rows_;
     Conversations conversations_;
-    std::unordered_map<RowId, std::size_t> text_;  ///< number of a prompt's text among those of the run
-    std::vector<std::int64_t> unit_of_text_;       ///< the conversation in which it came first
+    std::unordered_map<RowId, std::size_t> text_;  ///< index of a prompt's text among those of the run
+    std::vector<std::int64_t> unit_of_text_;       ///< conversation in which the text first occurs
     std::map<std::size_t, Elsewhere> elsewhere_;   ///< by text
     FullReference reference_ = FullReference::none;
-    const std::vector<Eval>* full_ = nullptr;  ///< rows of the run's own reference
+    const std::vector<Eval>* full_ = nullptr;  ///< rows of the run's own full reference
 };
 
-/// The run's full head with times and bytes; of several rows the first mode: driving, self-paced, aligned.
+/// Returns the run's full head with times and bytes. If several rows exist, the first mode is used: driving,
+/// self-paced, aligned.
 const HeadStats* full_with_times(const std::vector<HeadComparison>& heads) {
     const HeadStats* best = nullptr;
     for (const HeadComparison& head : heads) {
@@ -287,7 +288,8 @@ std::string_view to_text(FullReference reference) {
 
 namespace {
 
-/// By head, what a call streams beside the scattered rows it reads; heads without such rows are not in it.
+/// Returns for each head the bytes that a call streams in addition to its scattered rows. Heads without
+/// scattered rows are left out.
 std::map<std::string, double> streamed_bytes(const RunRow& run) {
     std::map<std::string, double> out;
     const auto config = nlohmann::json::parse(run.config_json, nullptr, false);
@@ -304,7 +306,7 @@ HeadReads reads_of(const RunRow& run, const std::map<std::string, double>& strea
     out.head_ns = stats.head_ns_per_round;
     out.streamed = stats.bytes_per_round;
     if (const auto own = streamed.find(stats.head); own != streamed.end()) {
-        // Without calls seen there is no telling how often the matrices were read.
+        // Without recorded calls, the number of matrix reads is unknown.
         if (stats.bytes_per_call <= 0) return out;
         const double calls = stats.bytes_per_round / stats.bytes_per_call;
         out.streamed = std::min(out.streamed, own->second * calls);
@@ -325,7 +327,7 @@ HeadReads head_reads(const RunRow& run, const HeadStats& stats) {
 
 namespace {
 
-/// The reference is 1 against itself by definition.
+/// The full head compared with itself is 1 by definition.
 void drop_intervals(AcceptanceCost& cost) {
     for (std::optional<Estimate>* one :
          {&cost.rho_tau, &cost.nu, &cost.predicted, &cost.measured, &cost.unexplained})

@@ -30,7 +30,7 @@ std::string first_line(const char* path) {
     return line;
 }
 
-// Value of the first line "key<anything>separator value" of a text file; "" when there is none.
+// Returns the value of the first line "key<anything>separator value" of a file; "" if there is none.
 std::string value_of(const char* path, std::string_view key, char separator) {
     std::ifstream file(path);
     std::string line;
@@ -47,8 +47,8 @@ std::string value_of(const char* path, std::string_view key, char separator) {
     return {};
 }
 
-// Name of the first library that loads; "" when none does. Nothing of it is called: starting a GPU takes
-// long.
+// Returns the name of the first library that loads; "" if none does. Calls nothing in it, because starting a
+// GPU is slow.
 std::string first_library(std::initializer_list<const char*> names) {
     for (const char* name : names) {
         void* handle = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
@@ -72,7 +72,7 @@ Capability nvidia_driver() {
     return out;
 }
 
-/// Hears nothing: it only stands in while CUPTI is asked who holds it.
+/// Ignores all callbacks. It is subscribed briefly to find out which tool holds CUPTI.
 class Deaf final : public CuptiListener {
     void node_created(std::uint64_t) override {}
     void node_cloned(std::uint64_t, std::uint64_t) override {}
@@ -95,7 +95,7 @@ Capability cupti(bool ask) {
     const auto api = make_cupti_api();
     CuptiProbe probe = api->probe();
     if (ask && probe.state == CuptiState::ready) {
-        // Its clock and buffers stay registered: the listener must outlive the process's last CUDA call.
+        // CUPTI keeps the listener's clock and buffers, so it must outlive the process's last CUDA call.
         static Deaf deaf;
         probe = api->subscribe(deaf);
         api->unsubscribe();
@@ -189,7 +189,7 @@ std::string to_json(const Machine& machine) {
         {"tsc_invariant", machine.tsc_invariant},
         {"pid", getpid()},
         {"capabilities", capabilities}};
-    // Names from the system may hold any bytes.
+    // Names from the system may contain invalid UTF-8.
     return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 

@@ -1,4 +1,4 @@
-// The mirror of a build without NVTX headers: the same interface, never attached.
+// Replaces the mirror in builds without NVTX headers: the same interface, never attached.
 #include "profiler/nvtx_mirror.h"
 
 namespace draftscope {

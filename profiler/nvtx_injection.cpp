@@ -1,7 +1,7 @@
-// Our static NVTX injection: the loader inside the NVTX headers finds it by the symbol defined at the end and
-// hands over its function tables. Shared libraries have loaders of their own, which come here through
-// libdraftscope_nvtx.so (nvtx_library.cpp) and the exported function at the end. Types only here: with the
-// implementation in this file the weak definition of that symbol would clash.
+// Our static NVTX injection. The loader in the NVTX headers finds it by the symbol defined at the end and
+// passes its function tables. Shared libraries have their own loaders, which reach this code through
+// libdraftscope_nvtx.so (nvtx_library.cpp). This file includes NVTX's types only, because the
+// implementation's weak definition of that symbol would clash.
 #define NVTX_NO_IMPL
 #include <nvtx3/nvToolsExt.h>
 #include <unistd.h>
@@ -21,10 +21,10 @@ namespace draftscope {
 
 namespace {
 
-// A range that is still open when nobody takes the stored ones for long must not eat the memory.
+// Limits the memory of open ranges, and of stored ranges that are not taken.
 constexpr std::size_t max_stored_ranges = 1u << 20;
 
-/// Names behind the handles that we give to NVTX callers; a deque keeps their addresses.
+/// Names behind the handles that NVTX callers get. A deque keeps their addresses.
 struct Names {
     std::mutex mutex;
     std::deque<std::string> texts;
@@ -41,7 +41,7 @@ struct Stored {
     std::uint64_t lost = 0;
 };
 
-// Never destroyed: other threads may still push while the process ends.
+// Never destroyed, because other threads may still push at process exit.
 Names& names() {
     static auto* const made = new Names;
     return *made;
@@ -57,16 +57,16 @@ std::atomic<bool> storing{false};
 struct OpenRange {
     const void* domain = nullptr;  ///< null = NVTX's default domain
     const void* registered = nullptr;
-    std::string text;  ///< of messages that are not registered
+    std::string text;  ///< for messages that are not registered
     std::uint64_t payload = 0;
     TimeNs start = 0;
 };
 thread_local std::vector<OpenRange> open_ranges;
 
-/// Ranges that begin and end by id, in any threads.
+/// Ranges that start and end by id, in any thread.
 struct Started {
     std::mutex mutex;
-    std::map<std::uint64_t, std::pair<OpenRange, std::uint32_t>> open;  ///< with the thread that began it
+    std::map<std::uint64_t, std::pair<OpenRange, std::uint32_t>> open;  ///< with the thread that started it
     std::uint64_t next = 1;
 };
 Started& started() {
@@ -74,7 +74,7 @@ Started& started() {
     return *made;
 }
 
-/// NVTX's wide strings are UTF-32 here; code points that are none become '?'.
+/// NVTX's wide strings are UTF-32 on Linux. Invalid code points become '?'.
 std::string narrow(const wchar_t* text) {
     std::string out;
     for (; text != nullptr && *text != L'\0'; ++text) {
@@ -195,7 +195,8 @@ nvtxRangeId_t start(const void* domain, OpenRange range) {
     range.start = monotonic_ns();
     Started& all = started();
     const std::lock_guard lock(all.mutex);
-    if (all.open.size() >= max_stored_ranges) all.open.erase(all.open.begin());  // never ended
+    // drops a range that was never ended
+    if (all.open.size() >= max_stored_ranges) all.open.erase(all.open.begin());
     all.open.emplace(all.next, std::pair(std::move(range), this_thread()));
     return all.next++;
 }
@@ -281,7 +282,7 @@ void put(NvtxFunctionTable table, unsigned int size, unsigned int slot, Function
     if (slot < size && table[slot] != nullptr) *table[slot] = reinterpret_cast<NvtxFunctionPointer>(function);
 }
 
-// Called once per NVTX loader, of which each library has its own; 1 = attached.
+// Called once by each NVTX loader; every library has one. Returns 1 = attached.
 int NVTX_API initialize(NvtxGetExportTableFunc_t export_table) {
     const auto* callbacks = static_cast<const NvtxExportTableCallbacks*>(export_table(NVTX_ETID_CALLBACKS));
     if (callbacks == nullptr || callbacks->struct_size < sizeof(NvtxExportTableCallbacks)) return 0;
@@ -350,7 +351,7 @@ extern "C" {
 extern NvtxInitializeInjectionNvtxFunc_t InitializeInjectionNvtx2_fnptr;
 NvtxInitializeInjectionNvtxFunc_t InitializeInjectionNvtx2_fnptr = draftscope::initialize;
 
-/// Found by name by libdraftscope_nvtx.so, on behalf of the libraries that load it.
+/// libdraftscope_nvtx.so finds this function by name and calls it for the libraries that load it.
 int draftscope_nvtx_initialize(NvtxGetExportTableFunc_t export_table);
 int draftscope_nvtx_initialize(NvtxGetExportTableFunc_t export_table) {
     return draftscope::initialize(export_table);

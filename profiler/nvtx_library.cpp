@@ -1,6 +1,6 @@
-// libdraftscope_nvtx.so: what NVTX_INJECTION64_PATH names, so that the NVTX loaders of shared libraries find
-// our injection. The injection itself stays in the program; a process that isn't ours gets no listener from
-// here.
+// libdraftscope_nvtx.so, the target of NVTX_INJECTION64_PATH. Through it, the NVTX loaders of shared
+// libraries find our injection, which stays in the program. In other programs' processes it attaches no
+// listener.
 #define NVTX_NO_IMPL
 #include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>

@@ -32,7 +32,7 @@ nvtxPayloadSchemaEntry_t entry(const char* name, const char* what, std::uint64_t
     return out;
 }
 
-/// 0 when no tool takes extended payloads.
+/// Returns the schema's id; 0 if no tool accepts extended payloads.
 std::uint64_t register_schema(nvtxDomainHandle_t domain) {
     const std::array entries = {entry("round", "ordinal of the round, -1 outside rounds",
                                       NVTX_PAYLOAD_ENTRY_TYPE_INT32, offsetof(PhasePayload, round)),
@@ -54,7 +54,7 @@ std::uint64_t register_schema(nvtxDomainHandle_t domain) {
     return nvtxPayloadSchemaRegister(domain, &schema);
 }
 
-/// The domain and its strings live as long as the process: listeners keep the handles.
+/// Domain and strings live as long as the process, because listeners keep the handles.
 struct NvtxDomain {
     nvtxDomainHandle_t handle = nullptr;
     std::uint64_t schema = 0;
@@ -112,7 +112,7 @@ void NvtxMirror::open(const SpanEvent& opening) {
     if (domain().schema != 0) {
         impl_->payload = {opening.round, opening.level, opening.rows, 0, opening.bytes};
         event.payloadType = NVTX_PAYLOAD_TYPE_EXT;
-        event.reserved0 = 1;  // payloads attached
+        event.reserved0 = 1;  // number of attached payloads
         event.payload.ullValue = NVTX_POINTER_AS_PAYLOAD_ULLVALUE(&impl_->data);
     } else {
         event.payload.ullValue = nvtx_payload(opening.round, opening.level);
@@ -138,7 +138,7 @@ void nvtx_listen_to_libraries(const std::string& library) {
 std::string nvtx_listener_name() {
     const bool any = domain().handle != nullptr;
     if (nvtx_injection_attached()) return "our injection";
-    // With the variable set the loader never tries a static injection, even when the library does not load.
+    // If the variable is set, the loader never tries a static injection, even if the library fails to load.
     const char* path = std::getenv("NVTX_INJECTION64_PATH");
     if (path == nullptr || *path == '\0') return "none";
     return any ? "external tool (NVTX_INJECTION64_PATH)" : "none (NVTX_INJECTION64_PATH did not load)";

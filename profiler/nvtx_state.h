@@ -2,8 +2,8 @@
 
 namespace draftscope {
 
-/// Did the NVTX loader of this executable attach our static injection? Calling it from the mirror also keeps
-/// the injection's object file in the link: an archive member that nothing names is dropped without a word.
+/// Returns whether the NVTX loader of this executable attached our static injection. The mirror's call also
+/// keeps the injection's object file in the link; the linker drops archive members without references.
 bool nvtx_injection_attached();
 
 }  // namespace draftscope

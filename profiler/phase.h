@@ -9,9 +9,8 @@
 #include "base/clock.h"
 #include "base/units.h"
 
-/// Phase scopes: what the engine includes of the profiler. A scope writes one event to its recorder's ring
-/// buffer (the truth) and, when an NVTX listener is attached, mirrors itself as a range in domain
-/// `draftscope`.
+/// Phase scopes, the engine's interface to the profiler. A scope writes one event to its recorder's ring
+/// buffer. If an NVTX listener is attached, it is also mirrored as a range in domain `draftscope`.
 namespace draftscope {
 
 /// Ids are stored in capture files: append only, never renumber.
@@ -48,39 +47,39 @@ enum class Lane : std::uint8_t { critical = 0, side = 1 };
 struct SpanEvent {
     std::uint64_t start_ticks = 0;
     std::uint64_t end_ticks = 0;
-    std::uint64_t bytes = 0;  ///< weights and activations this span had to move
+    std::uint64_t bytes = 0;  ///< weights and activations that the span moves
     std::int32_t round = -1;  ///< ordinal of the round in its run; -1 outside rounds (prefill)
     std::int32_t rows = 0;
-    std::int16_t level = 0;  ///< draft level, catch-up = 0
+    std::int16_t level = 0;  ///< draft level; extending the drafter's cache is level 0
     Phase phase = Phase::none;
     Lane lane = Lane::critical;
     std::uint8_t depth = 0;   ///< nesting depth, 0 = outermost
-    std::uint8_t worker = 0;  ///< which side-lane thread did it, from 1; 0 = the recording thread
+    std::uint8_t worker = 0;  ///< side-lane thread that did the work, from 1; 0 = the recording thread
 };
 
-/// Told of each range as it opens and closes, on the recording thread (the NVTX mirror, the phase of GPU
-/// work). What is known only at the end (rows, bytes) comes with the close.
+/// Called when a range opens and closes, on the recording thread. NVTX mirror and GPU phase stack implement
+/// it. Rows and bytes may be known only at close.
 class RangeListener {
   public:
     virtual ~RangeListener() = default;
-    /// What is known by then: phase, round, level, usually rows and bytes.
+    /// Gets the values known at that time: phase, round, level, usually rows and bytes.
     virtual void open(const SpanEvent& opening) = 0;
     virtual void close(const SpanEvent& ended) = 0;
 };
 
-/// Told of outermost scopes on the recording thread (the gate's "step phase"). Both may block: neither call's
-/// time is the phase's.
+/// Called for outermost scopes on the recording thread (the gate's "step phase"). Both functions may block;
+/// their time does not count to the phase.
 class PhaseObserver {
   public:
     virtual ~PhaseObserver() = default;
-    /// Before the clock of the scope starts; rows and bytes may be known later only.
+    /// Runs before the scope's clock starts. Rows and bytes may be unknown.
     virtual void phase_begins(const SpanEvent& opening) = 0;
-    /// After the scope was recorded.
+    /// Runs after the scope was recorded.
     virtual void phase_ended(const SpanEvent& event) = 0;
 };
 
-/// Single-producer single-consumer ring of span events. One per recording thread; a full ring drops and
-/// counts.
+/// Single-producer single-consumer ring buffer of span events. One per recording thread. If the ring is full,
+/// events are dropped and counted.
 class PhaseRecorder {
   public:
     explicit PhaseRecorder(std::uint32_t thread_id = 0, std::size_t capacity = 1u << 14);
@@ -88,20 +87,20 @@ class PhaseRecorder {
     void set_round(std::int32_t round) { round_ = round; }
     std::int32_t round() const { return round_; }
     void set_listener(RangeListener* listener) { listener_ = listener; }
-    /// For work whose times are known only later: it opens and closes its ranges itself, and record()s them.
+    /// For work whose times are known later: the caller opens and closes its ranges here and calls record().
     RangeListener* listener() const { return listener_; }
     void set_observer(PhaseObserver* observer) { observer_ = observer; }
     void set_enabled(bool enabled) { enabled_ = enabled; }
     bool enabled() const { return enabled_; }
     std::uint32_t thread_id() const { return thread_id_; }
 
-    /// A span that another thread measured (side lanes), handed over by the recording thread.
+    /// Records a span that another thread measured (side lanes). Call it on the recording thread.
     void record(const SpanEvent& event) {
         if (enabled_) push(event);
     }
-    /// Appends everything recorded since the last drain. Consumer side.
+    /// Appends all events since the last drain. Consumer side.
     void drain(std::vector<SpanEvent>& out);
-    /// Events lost to a full ring since the last call.
+    /// Returns the number of events dropped since the last call.
     std::uint64_t take_dropped() { return dropped_.exchange(0, std::memory_order_relaxed); }
 
   private:
@@ -129,7 +128,7 @@ class PhaseRecorder {
     bool enabled_ = true;
 };
 
-/// Opens a phase for the lifetime of the object. `rows` and `bytes` may be filled in before it closes.
+/// Opens a phase for the lifetime of the object. `rows` and `bytes` may be set until it closes.
 class PhaseScope {
   public:
     PhaseScope(PhaseRecorder& recorder, Phase phase, int level = 0, int rows = 0, std::uint64_t bytes = 0,
@@ -154,7 +153,7 @@ class PhaseScope {
 
     void add_bytes(std::uint64_t bytes) { event_.bytes += bytes; }
     void set_rows(int rows) { event_.rows = rows; }
-    /// Ends the scope before the end of its block; later calls do nothing.
+    /// Ends the scope early; later calls do nothing.
     void close() {
         if (event_.phase == Phase::none) return;
         event_.end_ticks = ticks_now();

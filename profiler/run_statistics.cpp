@@ -14,10 +14,10 @@ namespace draftscope {
 
 namespace {
 
-/// Conversations of the counted steps. The parts of a batch's step belong to several: one for each round.
+/// Conversations of the counted steps. A batch's step belongs to several: one for each round.
 struct StepUnits {
     std::size_t count = 0;
-    std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> of_step;  ///< by index in the snapshot
+    std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> of_step;  ///< by step index in the snapshot
 };
 
 StepUnits units_of(const Snapshot& snapshot, const RunSamples& samples, RowId run_id) {
@@ -28,7 +28,7 @@ StepUnits units_of(const Snapshot& snapshot, const RunSamples& samples, RowId ru
         const StepEntry& step = snapshot.steps[index];
         std::vector<std::uint32_t>& of = units.of_step[index];
         for (std::uint32_t r = 0; r < step.rounds.count; ++r) {
-            // Rounds without a prompt are one more.
+            // Rounds without a prompt form one extra unit.
             const std::size_t conversation =
                 conversations.of(snapshot.rounds[step.rounds.first + r].row.prompt_id)
                     .value_or(conversations.count());
@@ -40,7 +40,8 @@ StepUnits units_of(const Snapshot& snapshot, const RunSamples& samples, RowId ru
     return units;
 }
 
-/// Interval of the median of one value a step; a batch's step counts in each of its rounds.
+/// Returns the interval of the median of one value per step. A batch's step counts once for each of its
+/// rounds.
 std::optional<Interval> step_median_interval(std::span<const std::uint32_t> steps,
                                              std::span<const double> values, const StepUnits& units,
                                              const BootstrapOptions& options) {
@@ -65,7 +66,7 @@ double weighted(const std::vector<double>& values, std::span<const std::uint32_t
     return sum;
 }
 
-/// numerator / denominator, both summed over units.
+/// Returns numerator / denominator, both summed over units.
 Estimate ratio_estimate(const std::vector<double>& numerator, const std::vector<double>& denominator,
                         const BootstrapOptions& options) {
     double top = 0, bottom = 0;
@@ -111,7 +112,7 @@ std::size_t detect_warmup(const std::vector<TimeNs>& step_ns) {
     std::vector<double> means(batches, 0.0);
     for (std::size_t i = 0; i < batches * batch; ++i)
         means[i / batch] += static_cast<double>(step_ns[i]) / static_cast<double>(batch);
-    // From the back: variance of the mean of what remains, for every cut.
+    // From the back, computes the variance of the mean of the remaining steps for every cut.
     double sum = 0, squares = 0, best = std::numeric_limits<double>::infinity();
     std::size_t cut = 0;
     for (std::size_t left = batches; left-- > 0;) {
@@ -130,7 +131,7 @@ std::size_t detect_warmup(const std::vector<TimeNs>& step_ns) {
     std::vector<double> after(step_ns.begin() + static_cast<std::ptrdiff_t>(cut), step_ns.end());
     const double slower = quantile(before, 0.5), usual = quantile(after, 0.5);
     for (double& v : after) v = std::abs(v - usual);
-    // The median of a few noisy steps may well be high: three of its standard errors are asked for.
+    // The median of a few noisy steps may be high by chance, so it must exceed by three standard errors.
     const double error = 1.2533 * gauss_mad * quantile(after, 0.5) / std::sqrt(static_cast<double>(cut));
     return slower > 1.05 * usual && slower > usual + 3 * error ? cut : 0;
 }

@@ -31,7 +31,7 @@ struct PromptRate {
     Conversation conversation;
 };
 
-/// A run's prompts with counted time; one that the run decoded twice is one of both.
+/// Returns a run's prompts with counted time. A prompt that the run decoded twice is one entry.
 std::map<PromptKey, PromptRate> rates_of(const Snapshot& snapshot, RowId run_id) {
     std::map<PromptKey, PromptRate> out;
     std::unordered_map<RowId, Rate> by_prompt;

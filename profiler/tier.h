@@ -9,22 +9,23 @@
 
 namespace draftscope {
 
-/// How deep a run is measured (docs/ARCHITECTURE.md, "Tiers"). A run has one; statistics never mix them.
+/// Depth of measurement of a run (docs/ARCHITECTURE.md, "Tiers"). A run has one tier; statistics never mix
+/// them.
 enum class Tier : std::uint8_t {
     t0,  ///< clocks and CUDA events: the only tier whose speeds may be compared
     t1,  ///< CUPTI, one interval per launched graph
     t2,  ///< CUPTI, every kernel, inside graphs too
-    t3,  ///< GPU counters per phase; no kernels and no phase times that mean anything
+    t3,  ///< GPU counters per phase; no kernels, and phase times are not meaningful
 };
 std::string_view to_text(Tier tier);  ///< "T0" ... "T3"
-/// "0" ... "3", "T0" ... "t3", "auto" (= T0). Anything else is bad_input.
+/// Parses "0" ... "3", "T0" ... "t3", "auto" (= T0). Other texts are bad_input.
 Result<Tier> parse_tier(std::string_view text);
 
-/// What a run gets of the tier that was asked for.
+/// The requested tier and the tier that a run gets.
 struct TierChoice {
     Tier asked = Tier::t0;
     Tier used = Tier::t0;
-    std::string why;  ///< one line when `used` is less than asked, with what to do; "" otherwise
+    std::string why;  ///< reason and remedy in one line if `used` is below `asked`; else ""
 };
 
 }  // namespace draftscope

@@ -7,7 +7,7 @@
 namespace draftscope {
 namespace {
 
-/// Nodes of `round` that `tree` would hold, root included.
+/// Marks the nodes of `round` that `tree` would contain, root included.
 std::vector<char> kept_by(const PilotRound& round, const TreeShape& tree) {
     std::vector<char> kept(round.size(), 0);
     kept[0] = 1;
@@ -28,7 +28,7 @@ std::vector<char> kept_by(const PilotRound& round, const TreeShape& tree) {
     std::vector<std::size_t> order(round.size() - 1);
     std::iota(order.begin(), order.end(), std::size_t{1});
     std::erase_if(order, [&](std::size_t i) { return round[i].depth > tree.depth + 1; });
-    // A child scores no better than its parent and comes later, so what is kept is connected.
+    // A child scores no better than its parent and comes later, so the kept nodes are connected.
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
         return round[a].cum_logprob > round[b].cum_logprob;
     });

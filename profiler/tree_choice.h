@@ -5,57 +5,57 @@
 #include <utility>
 #include <vector>
 
-/// Which draft tree decodes fastest, from what a few pilot rounds under a large tree accepted and from
-/// measured times: `--tree auto`. Plain numbers, so that it can be asked without a model.
+/// Predicts the fastest draft tree for `--tree auto`. The inputs are the accepted nodes of a few pilot rounds
+/// with a large tree, and measured times. It uses plain numbers, so it needs no model.
 namespace draftscope {
 
-/// TreeSpec's numbers: depth = drafter forwards after the first, nodes include the root. topk = 1 is a chain.
+/// As TreeSpec: depth = drafter forwards after the first; nodes include the root. topk = 1 is a chain.
 struct TreeShape {
     int depth = 0, topk = 1, nodes = 2;
     bool operator==(const TreeShape&) const = default;
 };
 
-/// One node of a pilot round; parents come before children, node 0 is the root.
+/// One node of a pilot round. Parents precede children; node 0 is the root.
 struct PilotNode {
     int parent = -1;
     int depth = 0;
-    float cum_logprob = 0;  ///< along the path, by the drafter
+    float cum_logprob = 0;  ///< cumulative along the path, by the drafter
     bool accepted = false;
 };
 using PilotRound = std::vector<PilotNode>;
 
 /// Nanoseconds of one round.
 struct DraftCost {
-    double fixed = 0;  ///< catching up, the first level, choosing nodes, acceptance
+    double fixed = 0;  ///< extending the drafter's cache, first level, node selection, acceptance
     double level = 0;  ///< each further level
 };
 struct RoundCosts {
-    /// (rows, time) of verifications, rows rising, the first of one row.
+    /// (rows, time) of verifications in ascending order of rows; the first one has one row.
     std::vector<std::pair<int, double>> verify;
     DraftCost chain, tree;
 };
 
 struct TreeForecast {
-    std::string head;  ///< under which it was measured; "" = the drafter has none to choose
+    std::string head;  ///< head it was measured with; "" = the drafter has no choice of head
     TreeShape tree;
     double tau = 1;  ///< over the pilot rounds
     double round_ns = 0;
-    double speedup = 0;  ///< tokens per second against one token per verification of one row
+    double speedup = 0;  ///< tokens per second relative to one token per one-row verification
 };
 
-/// Time of a verification of `rows` rows: linear between those measured and past the last.
+/// Returns the time to verify `rows` rows, interpolated linearly and extrapolated past the last measurement.
 double verify_ns(const RoundCosts& costs, int rows);
 
-/// tau of `tree` over pilot rounds whose tree holds it: a grown tree of the same topk keeps the nodes with
-/// the best cumulative scores down to its depth, a chain follows the best child. A node that the pilot did
-/// not have counts as rejected.
+/// Returns tau of `tree` over pilot rounds whose tree contains it. A dynamic tree of the same topk keeps the
+/// nodes with the best cumulative scores down to its depth; a chain follows the best child. A node that the
+/// pilot tree lacks counts as rejected.
 double pilot_tau(std::span<const PilotRound> rounds, const TreeShape& tree);
 
-/// A tree whose tau is known from elsewhere.
+/// Returns the forecast for a tree with a known tau.
 TreeForecast forecast_tree(const TreeShape& tree, double tau, const RoundCosts& costs);
 
-/// Every chain and every smaller grown tree within `pilot`, best speed first, ties to fewer nodes. Empty
-/// without rounds or times.
+/// Returns forecasts for every chain and every smaller dynamic tree within `pilot`. The fastest is first;
+/// ties go to fewer nodes. Empty without rounds or times.
 std::vector<TreeForecast> forecast_trees(std::span<const PilotRound> rounds, const TreeShape& pilot,
                                          const RoundCosts& costs);
 
