@@ -19,9 +19,9 @@
 ///   exceeds its overlap with the outermost critical spans of the step (never negative). busy (`total`) =
 ///   self times of all lanes.
 /// - v_phase: one sample per counted step in which the phase has a span; the remainder has one for each
-///   counted step. `count` = samples. `median`, `p90` and `p99` are over the samples' busy time, type 7 (linear
-///   interpolation, as numpy). `mad` = median distance from the median x 1.4826. `share` = exposed / summed
-///   time of counted steps. First-class phases are listed even with count 0, in `sort` order.
+///   counted step. `count` = samples. `median`, `p90` and `p99` are over the samples' busy time, type 7
+///   (linear interpolation, as numpy). `mad` = median distance from the median x 1.4826. `share` = exposed /
+///   summed time of counted steps. First-class phases are listed even with count 0, in `sort` order.
 /// - v_head: rows grouped by run, head, mode. Acceptance (rounds, tau, coverage, covered_mass) and the cost
 ///   in rows and bytes use all rows, so that all heads are compared on the same texts. `T_head` is the mean
 ///   head_ns over the rows whose times count: rows of steps that are not excluded, rows without a round, and,
@@ -32,9 +32,9 @@ namespace draftscope {
 
 inline constexpr int max_phases = 32;
 
-/// Exposed time of one step by phase. It is the self time on the critical lane plus side-lane time while
-/// the critical lane was idle. A parent keeps the self time outside its children. `remainder_ns` = step - paused - union
-/// of the critical lane, so the critical lane's phases and the remainder add up to the step.
+/// Exposed time of one step by phase. It is the self time on the critical lane plus side-lane time while the
+/// critical lane was idle. A parent keeps the self time outside its children. `remainder_ns` = step - paused
+/// - union of the critical lane, so the critical lane's phases and the remainder add up to the step.
 struct StepPhases {
     std::array<TimeNs, max_phases> ns{};  ///< indexed by phase id; the remainder has its own id
     std::array<std::int64_t, max_phases> bytes{};

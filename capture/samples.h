@@ -15,9 +15,9 @@ struct PhaseSample {
     std::int64_t bytes = 0;
 };
 
-/// The samples of v_phase for one run. A call of update() reads only the rows added since the last call, so its cost is
-/// proportional to the growth of the run. A late GPU span makes it read the span's step and the later steps
-/// again.
+/// The samples of v_phase for one run. A call of update() reads only the rows added since the last call, so
+/// its cost is proportional to the growth of the run. A late GPU span makes it read the span's step and the
+/// later steps again.
 class RunSamples {
   public:
     /// Reads the new rows. Starts again if the run or the capture changes.

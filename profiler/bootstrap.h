@@ -28,7 +28,7 @@ struct Estimate {
 struct BootstrapOptions {
     int resamples = bootstrap_resamples;
     std::uint64_t seed = 20260519;
-    /// Change of the value by one round. The interval is at least that wide, since round counts are integers.
+    /// Relative change of the value by one round. The interval is at least that wide.
     double resolution = 0;
 };
 

@@ -40,8 +40,7 @@ struct PairedUnit {
     HeadUnit head, full;
     HeadUnit drive_at_head, drive_at_full;  ///< driving head in the rounds of each; no rounds = unknown
     HeadUnit base;  ///< driven rounds in which T_head of `full` was measured; gives T_non-head
-    /// For the measured speed-up: the full head in runs that it drove, and the head in question on the same
-    /// texts.
+    /// Inputs of the measured speed-up: runs that each head drove, on the same texts.
     HeadUnit full_run, head_run;
 };
 

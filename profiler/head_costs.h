@@ -58,8 +58,8 @@ struct HeadComparison {
     /// absent without times of both heads, or without a full head in this run
     std::optional<HeadBytes> bytes;
     FullReference reference = FullReference::none;
-    /// Whether the comparison uses rounds that the head did not pace itself: aligned rows, or a full head in
-    /// some rounds only.
+    /// Whether the comparison uses rounds that the head did not pace itself. These are aligned rows, or a
+    /// full head in some rounds only.
     bool estimate = false;
     /// Why the comparison with the full head has no intervals, with a remedy. "" if it has them, or without a
     /// full head.

@@ -44,8 +44,8 @@ double probe_scattered_bandwidth(int threads, int megabytes, int row_bytes);
 struct ProbedRate {
     double best = 0, median = 0;
 };
-/// The two probes above with `between` megabytes of other memory read before each pass, as the target's pass
-/// does before a head. The caches then hold what they hold in a decode loop.
+/// The two probes above. Before each pass they read `between` megabytes of other memory, as the target's
+/// pass does before a head. The caches then hold what they hold in a decode loop.
 ProbedRate probe_stream(int threads, int megabytes, int between);
 ProbedRate probe_scattered(int threads, int megabytes, int row_bytes, int between);
 /// A row of the demo model's int8 head including its scales.

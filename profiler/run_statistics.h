@@ -8,8 +8,8 @@
 #include "capture/samples.h"
 #include "profiler/bootstrap.h"
 
-/// Statistics of a run's phases and steps: robust location and spread, quantiles if the sample is large
-/// enough, intervals by resampling conversations.
+/// Statistics of a run's phases and steps: robust location and spread, quantiles of large samples, and
+/// intervals by resampling conversations.
 namespace draftscope {
 
 struct Summary {

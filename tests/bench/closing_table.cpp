@@ -9,18 +9,20 @@
 #include "tests/unit/engine/demo_rig.h"
 #include "tests/unit/engine/tiny_drafter.h"
 
-/// Target x drafter x {greedy, T=1} x {batch 1, batch 8}: tau, tokens per second and whether every text is
-/// the autoregressive one, token for token. Targets: the demo model with its trained drafters, and the tiny
-/// random models of the four architectures with random drafters (whose speed says nothing about larger ones).
+/// Prints tau and tokens per second of every target x drafter x {greedy, T=1} x {batch 1, batch 8}. It also
+/// checks that every text equals the autoregressive text, token for token. Targets are the demo model with
+/// its trained drafters and tiny random models of the four architectures with random drafters. The speed of
+/// the tiny models says nothing about larger ones.
 ///
 /// usage: closing_table [PROMPTS=16] [TOKENS=64] [int8|bf16|f32] [TARGET]
-/// TARGET: demo, llama, qwen2, qwen3 or olmo2 alone. Exit code 1 when any token differs.
+///
+/// TARGET: demo, llama, qwen2, qwen3 or olmo2. The exit code is 1 if any token differs.
 namespace draftscope::testing {
 namespace {
 
 const std::vector<std::string> drafters = {"none", "ngram", "eagle2", "eagle3", "medusa", "hydra"};
 
-/// A tiny model and drafters of its width; the files live as long as this does.
+/// A tiny model with drafters of its width. The destructor deletes its files.
 class TinyTarget {
   public:
     TinyTarget(ModelFile file, kernels::Precision precision)
@@ -58,7 +60,7 @@ std::vector<std::vector<TokenId>> random_prompts(const Target& target, std::size
     return prompts;
 }
 
-/// Prints the rows of one target; returns how many texts differ.
+/// Prints the rows of one target. Returns the number of texts that differ.
 int table_of(const std::string& name, DecodeRig& rig, const std::vector<std::vector<TokenId>>& prompts,
              int tokens) {
     int differing = 0;

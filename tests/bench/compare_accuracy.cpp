@@ -15,15 +15,15 @@
 #include "engine/model/tokenizer.h"
 #include "kernels/int4.h"
 
-/// What each precision loses against the f32 forward of the same weights: KL divergence and top-1 agreement,
-/// token by token over a text, of this engine and of llama.cpp. Arguments: folder=DIR (of
-/// make_peer_models.py), text=FILE, tokens=N, threads=N. Built by compare_llama.sh.
+/// Measures the loss of each precision relative to the f32 forward pass of the same weights. It prints KL
+/// divergence and top-1 agreement per token over a text, for this engine and llama.cpp. Arguments: folder=DIR
+/// (of make_peer_models.py), text=FILE, tokens=N, threads=N. Built by compare_llama.sh.
 namespace draftscope {
 namespace {
 
 using kernels::Precision;
 
-constexpr int window = 256;  ///< tokens that see each other
+constexpr int window = 256;  ///< length of the attention context
 
 [[noreturn]] void fail(const std::string& what) {
     std::fprintf(stderr, "compare_accuracy: %s\n", what.c_str());
@@ -43,8 +43,8 @@ std::unique_ptr<Target> load(const std::string& path, Precision precision, kerne
     return std::move(loaded).value();
 }
 
-/// Logits [window, V] of the text's windows, one after the other. On a thread of its own: llama.cpp sets its
-/// threads' AMX tiles up once and for all, and ours gives tiles back.
+/// Computes logits [window, V] for consecutive windows of the text. It runs on a separate thread, because
+/// llama.cpp sets up AMX tiles once per thread, and ours are released.
 void for_each_window(Target& target, kernels::Exec& exec, const std::vector<TokenId>& text, auto use) {
     std::thread([&] {
         ForwardOutput out;
@@ -83,7 +83,7 @@ void for_each_window(llama_model* model, int threads, const std::vector<TokenId>
     llama_free(context);
 }
 
-/// Sums over rows of logits against the reference's.
+/// Sums over logit rows compared with the reference.
 struct Loss {
     double divergence = 0;
     long agreed = 0, rows = 0;
@@ -147,8 +147,7 @@ int main(int argc, char** argv) {
     } pairs[] = {{"q8_0", Precision::int8}, {"q4_0", kernels::Precision::int4}, {"bf16", Precision::bf16}};
     for (const auto& [type, precision] : pairs) {
         const std::string path = folder + "/demo." + type + ".gguf";
-        // Four-bit weights are other weights than the f32 ones: the file's own, in f32, are the reference
-        // too.
+        // Four-bit weights differ from the f32 ones, so their dequantised values are a second reference.
         std::vector<std::vector<float>> exact;
         if (precision == kernels::Precision::int4) {
             const auto same = load(path, Precision::f32, *exec);

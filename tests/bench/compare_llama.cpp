@@ -15,7 +15,7 @@
 #include "kernels/int4.h"
 #include "profiler/machine.h"
 
-/// The demo target against llama.cpp on the same file, in turns within one process: theirs, ours, ours,
+/// Compares the demo target with llama.cpp on the same file, alternating in one process: theirs, ours, ours,
 /// theirs. Arguments: folder=DIR (of tests/bench/make_peer_models.py), rounds=N, threads=N, type=q8_0, q4_0
 /// or bf16, only=decode for the first row of each, clock=cpu for processor time (one thread). Built by
 /// tests/bench/compare_llama.sh.
@@ -29,9 +29,9 @@ constexpr int prompt_length = 512;
 
 struct Settings {
     std::string folder;
-    std::string type;  ///< of llama.cpp, "" = all
+    std::string type;  ///< llama.cpp's weight type; "" = all
     int rounds = 5;
-    bool decode_only = false;  ///< the first row of each type
+    bool decode_only = false;  ///< runs only the first row of each type
     int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 };
 
@@ -52,7 +52,7 @@ double median(std::vector<double> values) {
     return values[values.size() / 2];
 }
 
-/// Processor time instead of the clock, for one thread on a machine that others use too.
+/// Uses processor time instead of wall time, for one thread on a shared machine.
 bool processor_time = false;
 
 double now_ms() {
@@ -80,7 +80,7 @@ class Ours {
         if (!loaded.ok()) fail(loaded.error().message);
         target_ = std::move(loaded).value();
     }
-    /// `sequences` at context_length tokens, one more token each per step.
+    /// Extends `sequences` sequences of context_length tokens by one token per step.
     double decode(int sequences, int steps) {
         std::vector<KvCache> caches;
         std::vector<TokenId> prompt;
@@ -100,7 +100,7 @@ class Ours {
             for (KvCache& cache : caches) cache.commit(1);
         });
     }
-    /// A tree's worth of rows after one context, none of them kept.
+    /// Verifies a tree of `nodes` rows after one context; keeps none of them.
     double verify(int nodes, int steps) {
         KvCache cache = target_->make_cache(context_length + nodes);
         std::vector<TokenId> prompt, tokens;
@@ -120,7 +120,7 @@ class Ours {
         });
     }
 
-    /// Read by the last step: weights, keys and values.
+    /// Bytes that the last step read: weights, keys and values.
     double bytes() const { return static_cast<double>(out_.bytes); }
 
   private:
@@ -225,8 +225,7 @@ class Theirs {
     int threads_;
 };
 
-/// On a thread of its own: llama.cpp sets its threads' AMX tiles up once and for all, and ours gives tiles
-/// back.
+/// Calls on a separate thread, because llama.cpp sets up AMX tiles once per thread, and ours are released.
 template <typename Call>
 double apart(Call call) {
     double result = 0;
@@ -234,13 +233,13 @@ double apart(Call call) {
     return result;
 }
 
-/// Two sides in turns, the first, the second twice, the first, so that both meet the same machine.
+/// Times two sides in ABBA order, so that both see the same machine state.
 struct Turns {
     std::vector<double> first, second;
-    std::vector<double> ratios;  ///< of the rounds, rising: first to second
+    std::vector<double> ratios;  ///< ratios first / second of the rounds, ascending
     template <typename A, typename B>
     Turns(int rounds, A a, B b) {
-        // Each side's workers spin for a while after a call.
+        // The workers of each side spin for a while after a call.
         const auto settle = [] { std::this_thread::sleep_for(std::chrono::milliseconds(30)); };
         for (int r = 0; r < rounds; ++r) {
             first.push_back(a());
@@ -264,7 +263,7 @@ struct Turns {
     }
 };
 
-/// Prints medians and the middle half of the rounds' ratios; returns ours.
+/// Prints medians and quartiles of the rounds' ratios. Returns our median.
 template <typename A, typename B>
 double compare(const std::string& what, int rounds, A theirs, B ours) {
     const Turns turns(rounds, theirs, [&] { return apart(ours); });
@@ -273,7 +272,7 @@ double compare(const std::string& what, int rounds, A theirs, B ours) {
     return median(turns.second);
 }
 
-/// Our own time of m rows to that of one: the machine is another one a minute later.
+/// Prints our time of m rows relative to one row, measured together because the machine's speed drifts.
 void print_growth(const Settings& settings, Ours& ours, int m) {
     const Turns turns(
         settings.rounds, [&] { return apart([&] { return ours.verify(m, 12); }); },
@@ -282,8 +281,8 @@ void print_growth(const Settings& settings, Ours& ours, int m) {
     turns.print_ratio();
 }
 
-/// How near decoding comes to what the machine reads: of the same bytes again and again, part of which caches
-/// may hold, and from memory alone.
+/// Compares decoding with the machine's read bandwidth: repeated reads of the same bytes, which caches may
+/// partly hold, and reads from memory only.
 void print_share(const Settings& settings, double bytes, double ms, double memory) {
     constexpr double mebibyte = 1 << 20;
     const double same = probe_read_bandwidth(settings.threads, static_cast<int>(bytes / mebibyte));

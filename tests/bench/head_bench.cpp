@@ -16,17 +16,19 @@
 #include "profiler/machine.h"
 #include "tests/support/demo_model.h"
 
-/// What one round of draft-head calls costs, of several heads in turns: one row, then three levels of four,
-/// after a target pass that leaves other weights in the caches, as in a decode loop. Hidden rows are the
-/// target's own. Median and best of the rounds, whole and by phase, and each head's share of the full head.
+/// Measures the cost of a round's LM head calls for several heads in alternation. A round is a call of one
+/// row and three levels of four rows. It follows a target forward pass, which leaves other weights in the
+/// caches, as in a decode loop. Hidden rows come from the target.
 ///
-/// What bytes explain is said by two probes over as much memory as the head takes, before and after the
-/// rounds: of one stream, again and again, and of rows as long and as scattered as an indexed head's, after
-/// as many other bytes as the target's pass reads. "x probes" is the best round against the probes' best
-/// passes, "x medians" the same of medians. What the probes leave is the constant part; of it, meetings of
-/// the threads take as many times as there are parallel regions what an empty one takes. Arguments: threads=N
-/// rounds=N precision=int8 drafter=eagle3 rows=4 (of the later levels) heads=full;slimspec;specvocab
-/// (semicolons between).
+/// Prints median and best of the rounds, in total and by phase, and each head's share of the full head. Two
+/// probes over as much memory as the head, before and after the rounds, give the time that bytes explain. One
+/// reads a single stream repeatedly. The other reads rows as long and as scattered as an indexed head's,
+/// after as many other bytes as the target pass reads. "x probes" is the best round relative to the probes'
+/// best passes, "x medians" the same for medians. The rest is the constant part. Thread barriers contribute
+/// the number of parallel regions times the time of an empty one.
+///
+/// Arguments: threads=N rounds=N precision=int8 drafter=eagle3 rows=4 (of the later levels)
+/// heads=full;slimspec;specvocab (separated by semicolons).
 namespace draftscope {
 namespace {
 
@@ -38,8 +40,8 @@ struct Options {
     int rounds = 60;
     kernels::Precision precision = kernels::Precision::int8;
     std::string heads = "full;slimspec;specvocab";
-    std::string drafter = "eagle3";  ///< whose artefacts
-    int rows = 4;                    ///< of the levels after the first
+    std::string drafter = "eagle3";  ///< drafter whose head weights are used
+    int rows = 4;                    ///< rows of the levels after the first
 };
 
 template <typename T>
@@ -54,7 +56,7 @@ void must(const Status& status) {
     std::exit(2);
 }
 
-/// Counts the meetings of the threads.
+/// Counts parallel regions.
 class CountedExec final : public kernels::Exec {
   public:
     explicit CountedExec(std::unique_ptr<kernels::Exec> exec) : exec_(std::move(exec)) {}
@@ -78,15 +80,15 @@ class CountedExec final : public kernels::Exec {
 struct Timed {
     std::string name;
     std::unique_ptr<Head> head;
-    std::vector<double> whole;  ///< us a round
+    std::vector<double> whole;  ///< us per round
     std::map<std::string, std::vector<double>> phases;
-    // Of all rounds:
+    // Sums over all rounds:
     double bytes = 0;
-    double scattered = 0;  ///< of these, read as scattered rows
+    double scattered = 0;  ///< part of `bytes` read as scattered rows
     std::int64_t regions = 0;
 };
 
-/// The fastest passes of two goes, and their medians' mean.
+/// Returns the faster maximum and the mean of the medians of two probe runs.
 ProbedRate joined(const ProbedRate& a, const ProbedRate& b) {
     return {std::max(a.best, b.best), (a.median + b.median) / 2};
 }
@@ -131,14 +133,15 @@ class Rounds {
     }
 
     void round(Timed& timed, int number) {
-        // The weights of the target's layers take the caches.
+        // Reading the target's layers evicts the head from the caches.
         const TokenId token = 1234;
         const SequenceRows sequence{cache_.get(), {&token, 1}, {}, nullptr};
         must(target_->forward(*exec_, {{&sequence, 1}, {}, {}, true}, out_));
         PhaseRecorder phases;
         std::vector<SpanEvent> events;
         const std::unique_ptr<HeadState> state = timed.head->make_state();
-        // A window that a prompt fills (MicroSpec) holds as many tokens as of a text, though others.
+        // If a prompt fills the head's window (MicroSpec), it holds as many tokens as with a decoded text,
+        // though different ones.
         const int k = timed.head->prefill_topk();
         std::vector<TokenId> seen;
         for (int i = 0; i < context * k; ++i) seen.push_back((i * 6151) % weights_.vocab);
@@ -175,7 +178,7 @@ class Rounds {
         timed.whole.push_back(whole);
     }
 
-    /// us of a meeting of the threads that has nothing to do.
+    /// Returns the microseconds of an empty parallel region.
     double empty_region() {
         std::vector<double> times;
         for (int i = 0; i < 2000; ++i) {

@@ -15,8 +15,9 @@
 #include "kernels/norm.h"
 #include "kernels/topk.h"
 
-/// Kernels at the shapes of SmolLM2-135M (30 layers, d 576, ffn 1536, 9/3 heads of 64, V 49152).
-/// `bytes_per_second` is weights (or keys and values) read; nothing is timed on zeros or on one cached layer.
+/// Times the kernels at the shapes of SmolLM2-135M (30 layers, d 576, ffn 1536, 9/3 heads of 64, V 49152).
+/// `bytes_per_second` counts the weights, or keys and values, that are read. Inputs are never zeros, and
+/// never one cached layer.
 namespace draftscope::kernels {
 namespace {
 
@@ -55,7 +56,7 @@ Matrix random_matrix(Precision precision, int n, int k, std::uint64_t seed) {
     });
 }
 
-/// Every matrix of one forward pass, so that a repeat finds none of it in the inner caches.
+/// All matrices of a forward pass, so that a repetition finds none of them in the inner caches.
 struct Weights {
     explicit Weights(Precision precision) : head(random_matrix(precision, vocab, width, 1)) {
         for (int l = 0; l < layers; ++l) {
@@ -84,7 +85,7 @@ const Weights& weights_of(Precision precision) {
     return *all[precision];
 }
 
-/// All matmuls of one forward pass of M rows, LM head included.
+/// All matmuls of a forward pass of M rows, including the LM head.
 void forward_matmuls(benchmark::State& state, Precision precision) {
     const int m = static_cast<int>(state.range(0));
     Exec& exec = exec_of(static_cast<int>(state.range(1)));
@@ -114,7 +115,7 @@ void head_matmul(benchmark::State& state, Precision precision) {
     state.SetBytesProcessed(static_cast<std::int64_t>(head.bytes()) * state.iterations());
 }
 
-/// Attention of all layers: M queries at the end of a context, one after the other (range 0, range 1).
+/// Attention of all layers: M consecutive queries at the end of a context (range 0, range 1).
 template <KvType type>
 void forward_attention(benchmark::State& state) {
     const int m = static_cast<int>(state.range(0));

@@ -1,12 +1,12 @@
-// A capture too large to look at row by row, opened and drawn as the window does it:
-//   open    time until the first data are there, and all of them; memory of the process then
-//   lanes   the timeline's lanes, taken from a snapshot every half second while the file comes in: the worst
-//           time that one of these took from the window
-//   frame   the worst time, and the most intervals looked at one by one, of the timeline's blocks over all
-//   zooms
-//           from the whole run to one span
-// Usage: large_capture_bench [spans = 10000000] [folder] [keep]; with "keep" the file stays, for other
-// commands. large_capture_bench FILE opens and draws that capture.
+// Opens and draws a large capture as the window does. Prints:
+// - open: time until the first data and until all data are loaded; memory of the process then
+// - lanes: worst time that taking the timeline's lanes from a snapshot costs the window, every half second
+//   while the file loads
+// - frame: worst time of the timeline's blocks at all zooms from the whole run to one span, and the highest
+//   number of intervals read individually
+//
+// Usage: large_capture_bench [spans = 10000000] [folder] [keep]. With "keep" the file is not deleted.
+// Usage: large_capture_bench FILE opens and draws that capture.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -27,7 +27,7 @@ namespace {
 
 constexpr int columns = 1600;
 
-/// Wall time, and processor time of all threads: the machine may be shared.
+/// Measures wall time, and processor time of all threads, because the machine may be shared.
 class Stopwatch {
   public:
     double wall_s() const { return seconds(monotonic_ns() - wall_); }
@@ -74,7 +74,7 @@ void write_file(const std::string& path, std::int64_t spans) {
 
 struct Window : RecordSink {
     void push(Record record) override { capture.apply(record); }
-    /// What the window does with a new snapshot, on its own thread.
+    /// Does what the window does with a new snapshot, on the window's thread.
     void show() {
         const Snapshot snapshot = capture.snapshot(1);
         const Stopwatch watch;

@@ -8,12 +8,13 @@
 #include "tests/support/demo_model.h"
 #include "tests/unit/engine/demo_rig.h"
 
-/// Every drafter x head x tree x thread count x temperature on the demo model against plain decoding, as a
-/// table: tau and the number of prompts whose tokens differ, which must be 0. Takes minutes to hours.
+/// Compares every drafter x head x tree x thread count x temperature on the demo model with plain decoding.
+/// Prints tau and the number of prompts with different tokens, which must be 0. Takes minutes to hours.
 ///
 /// usage: losslessness_product [PROMPTS=24] [TOKENS=64] [int8|bf16|f32] [REGEX]
-/// REGEX takes the settings that match it whole, written drafter/head/tree/threads/temperature.
-/// Exit code 1 when any token differs.
+///
+/// REGEX selects the settings that it matches completely, written drafter/head/tree/threads/temperature. The
+/// exit code is 1 if any token differs.
 namespace draftscope::testing {
 namespace {
 

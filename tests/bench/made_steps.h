@@ -3,17 +3,17 @@
 #include "base/rng.h"
 #include "capture/record.h"
 
-/// Steps of a made-up run for the programs that time the capture file.
+/// Synthetic steps for the benchmarks of the capture file.
 namespace draftscope {
 
 inline constexpr int made_spans_per_step = 40;
 inline constexpr int made_nodes_per_round = 12;
 inline constexpr int made_tokens_per_round = 3;
-inline constexpr TimeNs made_span_ns = 1000;  ///< from the start of one to the start of the next
+inline constexpr TimeNs made_span_ns = 1000;  ///< from the start of one span to the start of the next
 inline constexpr TimeNs made_step_ns = made_spans_per_step * made_span_ns;
 
-/// Step `id` (from 1) of run 1 with its spans, and (`whole`) the round of prompt 1 with tree, tokens and
-/// head.
+/// Makes step `id` (from 1) of run 1 with its spans. With `whole`, it has a round of prompt 1 with tree,
+/// tokens and head.
 inline StepRecord made_step(RowId id, bool whole, Rng& rng) {
     StepRecord record;
     const TimeNs start = (id - 1) * made_step_ns;
@@ -70,7 +70,7 @@ inline StepRecord made_step(RowId id, bool whole, Rng& rng) {
     record.rounds.push_back(std::move(round));
     return record;
 }
-/// Rows of measurements in one.
+/// Number of measurement rows in one step.
 inline std::int64_t made_rows(bool whole) {
     return 1 + made_spans_per_step + (whole ? 1 + made_nodes_per_round + made_tokens_per_round + 1 : 0);
 }

@@ -1,15 +1,16 @@
-// What recording costs.
-//   scope   nanoseconds of one phase scope (two clock reads and the push into its ring): plain, nested in
-//           another
-//   mirror  the same with the NVTX mirror: without a listener (in a process of its own, since NVTX asks for
-//           listeners once), and with our injection
-//   push    the push alone; the goal is 12 ns
-//   T0      time per step of the demo model with phases, records, recorder thread and capture file, against
-//           none of it: the same prompts in ABBA order; wall time of the decoding thread (the goal is 1 %),
-//           its processor time, and that of all threads. What the recorder's and the writer's threads take is
-//           no difference of two large numbers and is exact on a busy machine too.
-// Medians. Usage: overhead_bench [seconds = 60] [tokens = 16]; 0 seconds leave out T0, which needs the demo
-// model.
+// Measures the overhead of recording.
+// - scope: nanoseconds of a phase scope (two clock reads and a push into the ring), alone and nested in
+//   another one
+// - mirror: the same with the NVTX mirror, without a listener and with our injection. The former runs in a
+//   separate process, since NVTX looks for listeners only once.
+// - push: nanoseconds of the push alone; the goal is 12 ns
+// - T0: time per step of the demo model with phases, records, recorder thread and capture file, compared
+//   with none of them. Both decode the same prompts in ABBA order. Prints wall time of the decoding thread
+//   (the goal is 1 %), its processor time, and that of all threads. The time of the recorder's and the
+//   writer's threads is measured directly, so it is exact on a busy machine, too.
+//
+// All results are medians. Usage: overhead_bench [seconds = 60] [tokens = 16]. With 0 seconds, T0 is skipped,
+// which needs the demo model.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,7 +36,7 @@
 namespace draftscope {
 namespace {
 
-constexpr int scopes = 8192;  // half a ring
+constexpr int scopes = 8192;  // half of the ring's capacity
 constexpr int repetitions = 61;
 constexpr double goal = 1.01;
 
@@ -44,7 +45,7 @@ double median(std::vector<double> values) {
     return values[values.size() / 2];
 }
 
-/// Median nanoseconds of one of `scopes` calls.
+/// Returns the median nanoseconds of one of `scopes` calls.
 double ns_each(PhaseRecorder& recorder, const std::function<void()>& all) {
     std::vector<double> ns;
     std::vector<SpanEvent> drained;
@@ -76,7 +77,7 @@ void bench_mirror_without_listener() {
     std::fflush(stdout);
     const pid_t child = fork();
     if (child == 0) {
-        setenv("NVTX_INJECTION64_PATH", "", 1);  // set, so that the loader doesn't look for our injection
+        setenv("NVTX_INJECTION64_PATH", "", 1);  // prevents the loader from looking for our injection
         execl("/proc/self/exe", "overhead_bench", mirror_alone, nullptr);
         _exit(127);
     }
@@ -119,8 +120,7 @@ TimeNs cpu_ns(clockid_t clock) {
     return now.tv_sec * ns_per_s + now.tv_nsec;
 }
 
-/// One capture for all recorded decodes, as one run records many prompts: recorder thread, storage thread,
-/// file.
+/// One capture for all recorded decodes, like a run of many prompts: recorder thread, storage thread, file.
 struct Recorded {
     Recorder recorder{{}, unwatched_interval};
     std::unique_ptr<CaptureWriter> writer;
@@ -148,7 +148,8 @@ struct Recorded {
     }
 };
 
-/// Of a step: elapsed time on the decoding thread, its processor time, and that of all other threads.
+/// Times per step: wall time and processor time of the decoding thread, and processor time of all other
+/// threads.
 struct PerStep {
     double wall_ns = 0, own_ns = 0, others_ns = 0;
     PerStep& operator+=(const PerStep& other) {
@@ -169,8 +170,8 @@ PerStep decode(testing::DecodeRig& rig, const std::vector<TokenId>& prompt, int 
     DecodeSession session(rig.target(), drafter, &rig.head("full", drafter), nullptr, rig.exec(1), options,
                           recorded != nullptr ? recorded->recording : Recording{}, phases, rig.gate());
     const std::vector<std::vector<TokenId>> prompts = {prompt};  // the list keeps a reference
-    // From the first token on, which the prefill gives; from outside, so that work between two steps counts
-    // too.
+    // Measured from the first token, which the prefill emits, and outside the session, so that work between
+    // steps counts.
     TimeNs all = 0, own = 0, start = 0;
     testing::PromptList list(prompts, [&](std::string_view) {
         if (start != 0) return;
@@ -181,7 +182,7 @@ PerStep decode(testing::DecodeRig& rig, const std::vector<TokenId>& prompt, int 
     const Status done = session.run(list);
     const TimeNs wall = monotonic_ns() - start;
     own = cpu_ns(CLOCK_THREAD_CPUTIME_ID) - own;
-    if (recorded != nullptr) {  // what other threads still do for these steps belongs to them
+    if (recorded != nullptr) {  // work that other threads finish later for these steps counts, too
         recorded->recorder.flush();
         static_cast<void>(recorded->writer->flush());
     }
@@ -214,8 +215,8 @@ void report(const char* what, const std::vector<PerStep>& off, const std::vector
     fmt::print("\n");
 }
 
-/// Blocks of a quarter of a second or so, each with a prompt of its own decoded off, on, on, off: what drifts
-/// slower than that is in both. The median over blocks does not see a block that something else disturbed.
+/// Runs blocks of about a quarter of a second. Each decodes one prompt off, on, on, off, so slow drift
+/// affects both sides equally. The median over blocks ignores disturbed blocks.
 void bench_t0(double seconds_to_spend, int tokens) {
     const auto rig = testing::make_demo_rig(kernels::Precision::int8);
     const auto prompts = testing::demo_prompts(rig->target(), 12);

@@ -1,7 +1,6 @@
-// What a phase scope costs: the ring alone, with NVTX and no listener, with our injection, with the phase
-// stack of GPU tracing. And what recording costs a decode of the demo model: pairs with the recorder on and
-// off in ABBA order
-// (--overhead N runs that instead, N blocks of four).
+// Measures the cost of a phase scope: the ring alone, with NVTX and no listener, with our injection, and with
+// the phase stack of GPU tracing. With --overhead N it instead measures the cost of recording for a decode of
+// the demo model, in N blocks of four decodes in ABBA order.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -20,7 +19,7 @@
 namespace draftscope {
 namespace {
 
-/// Empties the ring now and then, so that the cost is that of a push that finds room.
+/// Drains the ring periodically, so that a push never finds it full.
 class Drained {
   public:
     explicit Drained(PhaseRecorder& recorder) : recorder_(recorder) { events_.reserve(1u << 14); }
@@ -77,7 +76,7 @@ void scope_gpu_phase_stack(benchmark::State& state) {
 }
 BENCHMARK(scope_gpu_phase_stack);
 
-/// Nobody stores what our injection sees.
+/// Ranges of our injection are not stored.
 void scope_nvtx_injection_idle(benchmark::State& state) {
     NvtxMirror mirror;
     state.SetLabel(nvtx_listener_name());
@@ -108,7 +107,8 @@ double median(std::vector<double> values) {
     return values[values.size() / 2];
 }
 
-/// Median seconds of a decode of the demo with and without the phase recorder, blocks of on, off, off, on.
+/// Prints the median seconds of a demo decode with and without the phase recorder, in blocks of on, off, off,
+/// on.
 int measure_overhead(int blocks) {
     EngineHost host;
     RunConfig config;

@@ -1,11 +1,12 @@
-// Speed of the capture file, as ratios within one run:
-//   sink       rows/s from push to committed, through queue and thread, against bare prepared SQLite inserts
-//   of the
-//              same rows into the same table by one thread (WAL, synchronous=NORMAL, 1000 rows a transaction)
-//   open       time until the first data of a file with a million rows (or OPEN_ROWS) are there, and all of
-//   them views      time of v_phase and v_head on that file
-// Repetitions of both sides alternate, medians are compared.
-// Usage: storage_bench [rows = 400000, 0 = no sink] [repetitions = 5] [folder] [OPEN_ROWS = 1000000]
+// Measures the speed of the capture file, as ratios within one run.
+// - sink: rows/s from push to commit, through queue and thread, relative to bare prepared SQLite inserts.
+//   These insert the same rows into the same table on one thread (WAL, synchronous=NORMAL, 1000 rows per
+//   transaction).
+// - open: time until the first data and all data of a file with OPEN_ROWS rows are loaded
+// - views: time of v_phase and v_head on that file
+//
+// Both sides alternate, and medians are compared. Usage: storage_bench [rows = 400000, 0 = no sink]
+// [repetitions = 5] [folder] [OPEN_ROWS = 1000000]
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,7 +33,7 @@ RunStarted run_record() {
     return {run, nullptr, {}};
 }
 
-/// Steps of about `rows` rows; with spans alone, or also with rounds, nodes and tokens.
+/// Pushes steps with about `rows` rows: only spans, or also rounds, nodes and tokens.
 void push_steps(std::int64_t rows, bool whole_steps, const std::function<void(Record)>& push) {
     Rng rng(1);
     std::int64_t made = 0;
@@ -57,7 +58,7 @@ double median(std::vector<double> values) {
     return values[values.size() / 2];
 }
 
-/// Seconds for the same rows with nothing but SQLite.
+/// Returns the seconds to insert the same rows with SQLite alone.
 double bare_inserts(const std::string& path, const std::vector<Record>& records) {
     std::string message;
     const storage::Database db =
@@ -117,7 +118,7 @@ struct Opening {
     double first_s = 0, wall_s = 0, cpu_s = 0;
 };
 
-/// Opens a capture as the window does: first data is the first step with everything that came before it.
+/// Opens a capture as the window does. The first data are the first step and all records before it.
 Opening open_once(const std::string& path) {
     class Sink : public RecordSink {
       public:

@@ -1,6 +1,6 @@
-// Kills a process that writes a capture, again and again at random moments, and checks what it left: every
-// acknowledged commit is there, `check` finds the cut and nothing else, the repaired file is clean.
-// Usage: storage_kills [kills] [first seed]; exit code 1 after the first violation, whose seed it names.
+// Repeatedly kills a process that writes a capture, at random moments, and checks the remaining file. Every
+// acknowledged commit must be present, `check` must find only the cut, and the repaired file must be clean.
+// Usage: storage_kills [kills] [first seed]. After the first violation, it prints the seed and exits with 1.
 #include <fmt/format.h>
 
 #include <cstdlib>

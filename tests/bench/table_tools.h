@@ -6,16 +6,16 @@
 
 #include "engine/session/session.h"
 
-/// What the table programs of this folder share.
+/// Shared by the programs of this folder that print tables.
 namespace draftscope::testing {
 
-/// A positive whole number.
+/// Parses a positive integer.
 inline bool read_number(std::string_view text, std::size_t& out) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
     return error == std::errc() && end == text.data() + text.size() && out > 0;
 }
 
-/// Outcomes of a run over the prompts of another: their sums, and how many texts differ from the other's.
+/// Sums of the outcomes of a run, and the number of texts that differ from another run's.
 struct ComparedRun {
     PromptOutcome sum;
     int differing = 0;

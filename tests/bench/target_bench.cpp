@@ -13,14 +13,14 @@
 #include "engine/model/target.h"
 #include "tests/support/demo_model.h"
 
-/// The demo target and drafter as a decode loop drives them. `bytes_per_second` is weights, keys and values
-/// read. Arguments of this program: threads=N.
+/// Times the demo target and drafter as a decode loop uses them. `bytes_per_second` counts the weights, keys
+/// and values that are read. Argument: threads=N.
 namespace draftscope {
 namespace {
 
 using kernels::Precision;
 
-constexpr int context_length = 256;  ///< committed tokens when a step is timed
+constexpr int context_length = 256;  ///< committed tokens at the start of a timed step
 
 int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 
@@ -68,7 +68,7 @@ void prefill(benchmark::State& state, Precision precision, int tokens) {
     state.SetItemsProcessed(state.iterations() * tokens);
 }
 
-/// `rows` nodes in pairs under the root, as a verify pass over a draft tree; one row is plain decoding.
+/// Verifies `rows` nodes, in pairs under the root, like a draft tree. One row is plain decoding.
 void verify(benchmark::State& state, Precision precision, int rows) {
     Target& target = target_of(precision);
     KvCache cache = target.make_cache(context_length + rows);
@@ -87,7 +87,7 @@ void verify(benchmark::State& state, Precision precision, int rows) {
     state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(out.bytes));
 }
 
-/// One round of EAGLE-2 with the full head: catch-up over two slots and a tree.
+/// One round of EAGLE-2 with the full head: extends the cache by two slots and drafts a tree.
 void draft(benchmark::State& state, Precision precision, TreeSpec spec) {
     Target& target = target_of(precision);
     auto made =

@@ -1,9 +1,10 @@
-// Turns text into ids and messages into prompts as the engine does, for compare_text.py: one JSON request a
-// line on stdin, one JSON answer a line on stdout.
-//   {"template": "...", "messages": [["user", "..."]], "bos": "<s>", "eos": "</s>"} -> {"text": "..."}
-//   {"model": "FILE.gguf or folder with tokenizer.json", "texts": [...]}            -> {"ids": [[...]],
-//   "plain": [[...]]} anything wrong                                                                  ->
-//   {"error": "..."}
+// Converts text to ids and messages to prompts with the engine, for compare_text.py. It reads one JSON
+// request per line from stdin and writes one JSON answer per line to stdout.
+// - Request {"template": "...", "messages": [["user", "..."]], "bos": "<s>", "eos": "</s>"}: answer
+//   {"text": "..."}
+// - Request {"model": "FILE.gguf or folder with tokenizer.json", "texts": [...]}: answer {"ids": [[...]],
+//   "plain": [[...]]}
+// - On an error: answer {"error": "..."}
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>

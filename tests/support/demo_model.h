@@ -8,9 +8,8 @@
 
 namespace draftscope::testing {
 
-/// Path of the demo model: $DRAFTSCOPE_DEMO_MODEL, else the user's cache folder. The file may be absent;
-/// start a test that needs it with
-///     ASSERT_TRUE(demo_model_present()) << demo_model_hint();
+/// Returns the path of the demo model: $DRAFTSCOPE_DEMO_MODEL, else the user's cache folder. The file may be
+/// absent. A test that needs it starts with ASSERT_TRUE(demo_model_present()) << demo_model_hint().
 inline std::string demo_model_path() {
     if (const char* given = std::getenv("DRAFTSCOPE_DEMO_MODEL"); given != nullptr && *given != '\0')
         return given;

@@ -97,7 +97,7 @@ Status GgufWriter::write(const std::string& path) const {
 }
 
 Status write_file(const std::string& path, const std::string& bytes) {
-    // Some file systems wait for the disk when an existing file is overwritten.
+    // Removed first, because some file systems wait for the disk when a file is overwritten.
     std::error_code ignored;
     std::filesystem::remove(path, ignored);
     std::ofstream out(path, std::ios::binary | std::ios::trunc);

@@ -9,7 +9,7 @@
 
 namespace draftscope::testing {
 
-/// Builds small GGUF files for tests, right ones and (through `bytes`) wrong ones.
+/// Builds small GGUF files for tests, valid ones and, through `bytes`, invalid ones.
 class GgufWriter {
   public:
     void add(const std::string& key, std::uint32_t value);
@@ -19,14 +19,14 @@ class GgufWriter {
     void add(const std::string& key, const std::vector<std::string>& values);
     void add(const std::string& key, const std::vector<std::int32_t>& values);
     void add(const std::string& key, const std::vector<float>& values);
-    /// `type` and `value` as they shall stand in the file.
+    /// Adds a key with its `type` and `value` as they are in the file.
     void add_raw(const std::string& key, std::uint32_t type, const std::string& value);
     /// `shape` slowest first; `data` is padded to the alignment.
     void remove(const std::string& key);
     void add_tensor(const std::string& name, const std::vector<std::int64_t>& shape, std::uint32_t type,
                     std::string data);
     void remove_tensor(const std::string& name);
-    /// Only what the header says changes.
+    /// Changes the tensor's header, not its data.
     void change_tensor(const std::string& name, const std::vector<std::int64_t>& shape, std::uint32_t type);
 
     std::string bytes() const;
@@ -41,13 +41,13 @@ class GgufWriter {
     };
     struct Value {
         std::string key;
-        std::string raw;  ///< type and value
+        std::string raw;  ///< bytes of type and value
     };
     std::vector<Value> values_;
     std::vector<Tensor> tensors_;
 };
 
-/// The bytes of a number as they stand in a file.
+/// Returns the bytes of a number as in a file.
 template <typename T>
 std::string raw_bytes(T value) {
     return std::string(reinterpret_cast<const char*>(&value), sizeof(T));

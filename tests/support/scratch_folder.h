@@ -6,7 +6,7 @@
 
 namespace draftscope::testing {
 
-/// A folder of its own for one test (tests run side by side), gone with the object.
+/// A unique folder for one test, since tests run in parallel. The destructor deletes it.
 class ScratchFolder {
   public:
     ScratchFolder() {

@@ -25,7 +25,7 @@ class SimtDevice final : public Device {
     ~SimtDevice() override { drop_workspace(); }
     const DeviceInfo& info() const override { return info_; }
 
-    /// The last 16-byte piece ends at a page that cannot be touched.
+    /// The last 16-byte chunk ends at a protected page.
     void* allocate(std::size_t bytes) override {
         const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
         const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + 15) / 16 * 16;

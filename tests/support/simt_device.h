@@ -6,9 +6,9 @@
 
 namespace draftscope::testing {
 
-/// A device that runs the kernels of kernels/cuda themselves, compiled for the host, thread by thread
-/// (kernels/cuda/simt_host.h). Memory ends where an allocation does: what reads or writes past it ends the
-/// program. `order`: in which order the threads of a block take turns.
+/// Makes a device that runs the kernels of kernels/cuda on the host, thread by thread. They are compiled for
+/// the host with kernels/cuda/simt_host.h. Access past the end of an allocation ends the program. `order`
+/// selects the order in which the threads of a block run.
 std::unique_ptr<kernels::Device> make_simt_device(unsigned order);
 
 }  // namespace draftscope::testing

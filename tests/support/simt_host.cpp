@@ -40,7 +40,7 @@ std::vector<unsigned> turn_order;
 std::vector<char> shared_memory;
 Barrier block_barrier;
 int live = 0;
-std::size_t current = 0;  ///< place in turn_order
+std::size_t current = 0;  ///< index in turn_order
 ucontext_t scheduler;
 const std::function<void()>* running = nullptr;
 unsigned order = 0;
@@ -63,7 +63,7 @@ void choose(Fibre& fibre) {
     thread_index = Dim(fibre.index);
 }
 
-/// Hands over to the next thread that has not ended.
+/// Switches to the next thread that has not ended.
 void yield() {
     Fibre& from = fibre_at(current);
     std::size_t next = current;
@@ -108,7 +108,7 @@ void fibre_main() {
     setcontext(&fibre_at(next).context);
 }
 
-/// A function of its own, as what it returns to must not keep variables in registers.
+/// A separate function, because its caller must not keep variables in registers across getcontext().
 void prepare(Fibre& fibre) {
     getcontext(&fibre.context);
     fibre.context.uc_stack.ss_sp = fibre.stack.get();
@@ -162,7 +162,7 @@ const Offer* meet(const Offer& mine) {
     Warp& warp = warps[thread_index.x / warp_lanes];
     warp.offers[thread_index.x % warp_lanes] = mine;
     wait_at(warp.barrier, warp.live);
-    // A lane that has ended would give what it last had: no warp-wide operation may need it.
+    // An ended lane would return its last value, so no warp-wide operation may use it.
     if (warp.live != warp_lanes && block_size.x % warp_lanes == 0) stuck();
     return warps[thread_index.x / warp_lanes].offers;
 }
@@ -186,7 +186,7 @@ void launch(const Dim& grid, const Dim& block, std::size_t shared_bytes,
         for (unsigned y = 0; y < grid.y; ++y)
             for (unsigned x = 0; x < grid.x; ++x) {
                 block_index = Dim(x, y, z);
-                // What a block finds in its shared memory is not what the one before left.
+                // Shared memory does not keep the contents of the previous block.
                 shared_memory.assign(shared_bytes + 16, static_cast<char>(0xee));
                 run_block(block.x);
             }

@@ -11,14 +11,14 @@ namespace {
 
 constexpr std::array<std::string_view, 3> control_tokens = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
 
-/// Left and right part of each merged token; both exist before it. "_" stands for a space.
+/// Left and right part of each merged token. Both are in the vocabulary before it. "_" is a space.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 24> merges = {{
     {"t", "h"},  {"th", "e"},  {"i", "n"},   {"a", "n"}, {"an", "d"}, {"e", "r"}, {"o", "n"},   {"r", "e"},
     {"in", "g"}, {"_", "the"}, {"_", "and"}, {"o", "r"}, {"e", "n"},  {"a", "t"}, {"i", "s"},   {"_", "a"},
     {"_", "in"}, {"e", "s"},   {"l", "l"},   {"o", "u"}, {"y", "ou"}, {"h", "e"}, {"he", "ll"}, {"hell", "o"},
 }};
 
-/// SmolLM2's template.
+/// The chat template of SmolLM2.
 constexpr const char* chat_template =
     "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ "
     "'<|im_start|>system\n"
@@ -72,7 +72,7 @@ void add_tokenizer(GgufWriter& out) {
     out.add("tokenizer.chat_template", std::string(chat_template));
 }
 
-/// Files of this architecture keep the halves of each q/k head interleaved: (half s, j) at row 2j + s.
+/// In files of this architecture the halves of each q/k head are interleaved: (half s, j) is row 2j + s.
 std::int64_t half_split_row(std::int64_t stored, int head_dim) {
     const std::int64_t in_head = stored % head_dim;
     return stored - in_head + in_head / 2 + (in_head % 2) * (head_dim / 2);

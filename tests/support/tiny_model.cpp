@@ -45,19 +45,19 @@ class MemoryWeights final : public WeightSource {
     std::map<std::string, MemoryTensor, std::less<>> tensors_;
 };
 
-/// Every tensor draws from its own random stream, so that adding one does not change the others.
+/// Each tensor has a separate random stream, so that adding one does not change the others.
 class WeightMaker {
   public:
     WeightMaker(MemoryWeights& out, std::uint64_t seed) : out_(out), seed_(seed) {}
 
-    /// [rows, cols], normal with standard deviation `deviation`.
+    /// Adds a matrix [rows, cols] of normal values with standard deviation `deviation`.
     void matrix(const std::string& name, int rows, int cols, float deviation) {
         Rng rng(seed_, stream_++);
         std::vector<float> values(static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols));
         for (float& value : values) value = deviation * static_cast<float>(rng.normal());
         out_.add(name, {rows, cols}, std::move(values));
     }
-    /// [size], around 1.
+    /// Adds a vector [size] of values around 1.
     void norm(const std::string& name, int size) {
         Rng rng(seed_, stream_++);
         std::vector<float> values(static_cast<std::size_t>(size));
@@ -77,7 +77,7 @@ void make_layer(WeightMaker& make, const TinyModelOptions& o, int layer) {
     const int kv = o.kv_heads * o.head_dim;
     const auto unit = [](int inputs) { return 1.0f / std::sqrt(static_cast<float>(inputs)); };
     make.norm(prefix + "attn_norm.weight", o.hidden);
-    // Above unit gain the scores are sharp, so that attention picks positions instead of averaging all.
+    // A gain above 1 makes the scores sharp, so that attention selects positions instead of averaging all.
     make.matrix(prefix + "attn_q.weight", q, o.hidden, 1.6f * unit(o.hidden));
     make.matrix(prefix + "attn_k.weight", kv, o.hidden, 1.6f * unit(o.hidden));
     make.matrix(prefix + "attn_v.weight", kv, o.hidden, 1.5f * unit(o.hidden));

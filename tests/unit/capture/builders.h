@@ -7,7 +7,7 @@
 #include "capture/capture.h"
 #include "capture/queries.h"
 
-/// Hand-built captures: a span is {phase, start, end, lane, bytes}, times in ns.
+/// Builds captures by hand: a span is {phase, start, end, lane, bytes}, times in ns.
 namespace draftscope::testing {
 
 inline SpanRow span(int phase, TimeNs start, TimeNs end, int lane = 0, std::int64_t bytes = 0) {
@@ -21,7 +21,7 @@ inline SpanRow span(int phase, TimeNs start, TimeNs end, int lane = 0, std::int6
     return row;
 }
 
-/// Builds one run step by step, with a round of one sequence in each.
+/// Builds one run step by step, with one sequence's round in each step.
 class RunBuilder {
   public:
     explicit RunBuilder(RowId first_id = 1, std::string head = "fr-spec:v=8")

@@ -23,7 +23,7 @@ TEST(Conversations, WithoutAnIdEachTurnIsItsOwn) {
 }
 
 TEST(Conversations, OfARunGoByThePlaceInThePromptFile) {
-    // A batch begins the second turn of one conversation after the first of the next.
+    // In a batch, the second turn of one conversation can start after the first turn of the next.
     Capture capture;
     RunStarted started;
     started.run.id = 1;

@@ -13,7 +13,7 @@ namespace {
 using testing::RunBuilder;
 using testing::span;
 
-// Any spans inside the step, nested, overlapping or apart.
+// Arbitrary spans inside the step: nested, overlapping or disjoint.
 std::vector<SpanRow> any_spans(TimeNs step_end) {
     return *rc::gen::container<std::vector<SpanRow>>(rc::gen::exec([step_end] {
         const auto a = *rc::gen::inRange<TimeNs>(0, step_end + 1);

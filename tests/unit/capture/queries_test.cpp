@@ -5,7 +5,7 @@
 #include "capture/quantile.h"
 #include "tests/unit/capture/builders.h"
 
-// Expected values are worked out by hand in the comments; the SQL views are held to the same ones.
+// Comments derive the expected values by hand. The SQL views are tested with the same values.
 namespace draftscope {
 namespace {
 
@@ -17,7 +17,8 @@ constexpr int backbone = 2, router = 3, head = 4, topk = 5, softmax = 6, gather 
               remainder = 13;
 
 TEST(StepPhases, ParentKeepsItsOwnPartAndTheRestIsRemainder) {
-    // topk [30,60) holds softmax [35,50): 15 own, 15 softmax. Union 10..60 and 70..95 = 75 of 100.
+    // topk [30,60) contains softmax [35,50): 15 self time and 15 softmax. Union 10..60 and 70..95 = 75 of
+    // 100.
     RunBuilder builder;
     builder.step(
         0, 100,
@@ -42,12 +43,12 @@ TEST(StepPhases, PausedTimeIsNoRemainder) {
 }
 
 TEST(StepPhases, SideLaneIsExposedOnlyWhereTheCriticalLaneIsIdle) {
-    // Router [10,40) on the side; critical busy [0,20) and [30,50): 10 of its 30 are exposed.
+    // Router [10,40) on the side lane; critical lane busy in [0,20) and [30,50): 10 of its 30 are exposed.
     RunBuilder builder;
     builder.step(0, 50, {span(backbone, 0, 20), span(verify, 30, 50), span(router, 10, 40, 1)});
     const StepPhases phases = step_phases(builder.snapshot(), 0);
     EXPECT_EQ(phases.ns[router], 10);
-    EXPECT_EQ(phases.remainder_ns, 10);  // of the critical lane alone
+    EXPECT_EQ(phases.remainder_ns, 10);  // only the critical lane counts
     const auto rows = phase_stats(builder.snapshot(), 1);
     EXPECT_EQ(find_phase(rows, router)->total_ns, 30);
     EXPECT_EQ(find_phase(rows, router)->exposed_ns, 10);
@@ -117,7 +118,7 @@ TEST(RunTotals, TauCountsTheBonusAndSpeedIsTotalsOverTotals) {
     EXPECT_EQ(totals.committed, 6);
     EXPECT_EQ(totals.generated, 7);
     EXPECT_DOUBLE_EQ(totals.tau, 2.0);
-    EXPECT_EQ(totals.decode_ns, 1'500'000'000);  // 1 + 0.5 s; the shadow's 0.5 s apart
+    EXPECT_EQ(totals.decode_ns, 1'500'000'000);  // 1 + 0.5 s; the shadow step's 0.5 s is separate
     EXPECT_EQ(totals.shadow_ns, 500'000'000);
     EXPECT_EQ(totals.tokens_per_second, 0) << "no step counts";
     EXPECT_DOUBLE_EQ(totals.tokens_per_second_e2e, (7.0 - 2.0) / (1.5 + 0.5));
@@ -127,7 +128,8 @@ TEST(RunTotals, TauCountsTheBonusAndSpeedIsTotalsOverTotals) {
 }
 
 TEST(RunTotals, BothSpeedsRestOnTheSameSteps) {
-    // Slow warm-up and calibration steps, a fast counted one: prefill makes it slower, whatever they took.
+    // Slow warm-up and calibration steps and a fast counted one. Prefill lowers the speed, whatever the
+    // excluded steps took.
     RunBuilder builder;
     builder.step(0, 9'000'000, {}, 3, Excluded::warmup);
     builder.step(9'000'000, 18'000'000, {}, 3, Excluded::shadow);
@@ -136,7 +138,7 @@ TEST(RunTotals, BothSpeedsRestOnTheSameSteps) {
     RunTotals totals = run_totals(builder.snapshot(), 1);
     EXPECT_DOUBLE_EQ(totals.tokens_per_second, 2000);
     EXPECT_DOUBLE_EQ(totals.tokens_per_second_e2e, 9 / (8 / 2000.0 + 0.002));
-    // And the other way round: fast warm-up.
+    // The reverse: fast warm-up.
     RunBuilder slow;
     slow.step(0, 1'000'000, {}, 5, Excluded::warmup);
     slow.step(1'000'000, 9'000'000, {}, 1);

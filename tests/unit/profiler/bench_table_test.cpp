@@ -7,12 +7,12 @@
 namespace draftscope {
 namespace {
 
-/// Rounds that commit `committed` in `ns` of counted time, a part of it in the head.
+/// Rounds that commit `committed` tokens in `ns` of counted time, `head_ns` of it in the head.
 HeadUnit unit(double rounds, double committed, double ns, double head_ns = 0) {
     return {rounds, committed, rounds, committed, head_ns, ns};
 }
 
-/// Plain decoding takes 10 per token; the others as they say.
+/// Plain decoding takes 10 per token; the other methods take the times given below.
 BenchSamples samples() {
     BenchSamples out;
     out.prompts = {{"maths", 0}, {"maths", 0}, {"code", 1}};
@@ -99,12 +99,12 @@ TEST(BenchTable, IntervalsComeFromConversations) {
     const Estimate speedup = *bench_table(many).rows[1].all.speedup;
     ASSERT_TRUE(speedup.interval);
     EXPECT_DOUBLE_EQ(speedup.value, 200.0 / 150);
-    // Twelve draws of 1 or 2 at equal odds: four to eight slow ones in most.
+    // Twelve draws of 1 or 2 with equal probability: usually four to eight slow ones.
     EXPECT_LT(speedup.interval->low, 1.25);
     EXPECT_GT(speedup.interval->low, 1.05);
     EXPECT_GT(speedup.interval->high, 1.45);
     EXPECT_LT(speedup.interval->high, 1.8);
-    // Without anything that decoded plainly there is no ratio.
+    // Without a plain method there is no ratio.
     many.plain.reset();
     EXPECT_FALSE(bench_table(many).rows[1].all.speedup);
     EXPECT_GT(bench_table(many).rows[1].all.tokens_per_second, 0);

@@ -20,7 +20,7 @@ struct Shape {
     double head_ns = 300'000, verify_ns = 600'000, backbone_ns = 100'000;
     int tree_nodes = 4;
     int committed = 2;
-    double fewer = 0;  ///< part of the rounds that commit one token less
+    double fewer = 0;  ///< share of the rounds that commit one token less
     double noise = 0.03;
     std::uint64_t seed = 1;
     RunRow run;
@@ -38,7 +38,7 @@ RunRow usual_run() {
     return run;
 }
 
-/// Prompts of different weight; a backbone of 100 us, the head, verification, 20 rounds each.
+/// Prompts of different weight: a backbone of 100 us, the head and verification, 20 rounds each.
 Snapshot run_of(const Shape& shape) {
     Capture capture;
     RunStarted started;
@@ -155,7 +155,7 @@ TEST(Compare, EqualRunsShowNoDifferenceAsOftenAsTheySay) {
         b.seed = seed + 1;
         shown += compared(run_of(a), run_of(b)).speed.change == Change::none_shown ? 0 : 1;
     }
-    EXPECT_LE(shown, 4);  // 20 comparisons at 5 %: more than 4 in 3 of 1000 cases
+    EXPECT_LE(shown, 4);  // 20 comparisons at 5 %: more than 4 occur in 3 of 1000 cases
 }
 
 TEST(Compare, FewPromptsGetNoInterval) {
@@ -220,7 +220,7 @@ TEST(Compare, AMachineThatDifferedIsNotTakenForTheHead) {
     EXPECT_THAT(slower.verdict, HasSubstr("The machine was slower while B ran"));
     EXPECT_THAT(slower.verdict, HasSubstr("no difference beyond the machine's is shown"));
     EXPECT_THAT(slower.verdict, HasSubstr("As measured: B is 3"));
-    // A head that is faster on top of that.
+    // In addition, a faster head.
     b.head_ns = 0.75 * a.head_ns;
     const Comparison both = compared(run_of(a), run_of(b));
     ASSERT_TRUE(both.adjusted_speed && both.adjusted_speed->interval);
@@ -269,7 +269,7 @@ TEST(Compare, OtherTextsAreRefusedAndOtherSettingsAreSaid) {
         ASSERT_FALSE(refused.ok()) << reason;
         EXPECT_THAT(refused.error().message, HasSubstr(reason));
     }
-    Shape other = shaped(R"({"max_new": 8})");  // does not say the rest
+    Shape other = shaped(R"({"max_new": 8})");  // lacks the other fields
     other.run.threads = 2;
     other.run.head = "microspec";
     other.run.seed = 7;

@@ -10,14 +10,14 @@ namespace draftscope {
 namespace {
 
 TEST(CostModel, AgreesWithSlimSpecsTable) {
-    // SlimSpec, table 3: rho_tau, nu, measured speed-up; kappa 0.25. The paper's model is good to 3 %.
+    // SlimSpec, table 3: rho_tau, nu, measured speed-up; kappa 0.25. The paper's model is accurate to 3 %.
     struct Row {
         double rho, nu, measured;
     };
     for (const Row& row : {Row{0.87, 0.33, 1.01}, Row{0.99, 0.21, 1.19}, Row{1.01, 0.46, 1.16},
                            Row{0.98, 0.14, 1.18}, Row{0.78, 0.20, 0.93}, Row{1.0, 1.0, 1.0}})
         EXPECT_NEAR(predicted_speedup(row.rho, row.nu, 0.25), row.measured, 0.03 * row.measured);
-    // By hand: 0.87 * 1.25 / 1.0825.
+    // Computed by hand: 0.87 * 1.25 / 1.0825.
     EXPECT_NEAR(predicted_speedup(0.87, 0.33, 0.25), 1.00462, 1e-5);
 }
 
@@ -32,7 +32,7 @@ TEST(CostModel, BreakEvenIsWherePredictedIsOne) {
     EXPECT_LT(*break_even_nu(0.5, 0.25), 0);  // no cost is low enough
 }
 
-/// Rounds of 10 units of time outside the head; the full head takes 4, the other 1.
+/// Rounds of 10 units of time outside the head. The full head takes 4, the other head 1.
 PairedUnit unit(double rounds, double committed, double full_committed) {
     PairedUnit unit;
     unit.head = {rounds, committed, rounds, committed, rounds * 1, rounds * 11};
@@ -50,7 +50,7 @@ TEST(CostModel, SumsThenDivides) {
     EXPECT_DOUBLE_EQ(cost.nu->value, 0.25);
     EXPECT_DOUBLE_EQ(cost.kappa->value, 0.4);
     EXPECT_DOUBLE_EQ(cost.predicted->value, predicted_speedup(110.0 / 130, 0.25, 0.4));
-    // T_non-head is the same for both, as the model assumes: nothing is left unexplained.
+    // T_non-head is the same for both, as the model assumes, so nothing is unexplained.
     EXPECT_DOUBLE_EQ(cost.measured->value, (110.0 / 440) / (130.0 / 560));
     EXPECT_NEAR(cost.unexplained->value, 0, 1e-12);
     EXPECT_DOUBLE_EQ(*cost.break_even_rho_tau, 1.1 / 1.4);
@@ -60,7 +60,7 @@ TEST(CostModel, SumsThenDivides) {
 
 TEST(CostModel, WhatIsNotKnownIsAbsent) {
     EXPECT_FALSE(acceptance_cost({}).tau);
-    // A shadow head has no steps of its own: the driving run's T_non-head serves.
+    // A shadow head has no steps of its own, so the driving run's T_non-head is used.
     PairedUnit shadow = unit(10, 20, 25);
     shadow.head.step_ns = shadow.full.step_ns = 0;
     shadow.base = shadow.full_run = shadow.head_run = {};
@@ -73,7 +73,7 @@ TEST(CostModel, WhatIsNotKnownIsAbsent) {
     cost = acceptance_cost({&shadow, 1});
     EXPECT_DOUBLE_EQ(cost.kappa->value, 0.4);
     EXPECT_TRUE(cost.predicted);
-    // Without the full head there is tau alone.
+    // Without the full head, only tau is known.
     shadow.full = {};
     cost = acceptance_cost({&shadow, 1});
     EXPECT_DOUBLE_EQ(cost.tau->value, 2.0);
@@ -82,8 +82,8 @@ TEST(CostModel, WhatIsNotKnownIsAbsent) {
 }
 
 TEST(CostModel, HeadsSeenInDifferentRoundsAreComparedThroughTheDrivingOne) {
-    // The head was there in 10 rounds in which the driving one committed 20, the full one in 4 others in
-    // which the driving one committed 12: easier text.
+    // The head ran in 10 rounds in which the driving head committed 20. The full head ran in 4 other rounds
+    // with easier text, in which the driving head committed 12.
     PairedUnit unit;
     unit.head = {10, 18};
     unit.drive_at_head = {10, 20};
@@ -91,7 +91,7 @@ TEST(CostModel, HeadsSeenInDifferentRoundsAreComparedThroughTheDrivingOne) {
     unit.drive_at_full = {4, 12};
     const AcceptanceCost cost = acceptance_cost({&unit, 1});
     EXPECT_DOUBLE_EQ(cost.rho_tau->value, (18.0 / 20) * (12.0 / 15));
-    // In the same rounds the driving head cancels.
+    // In the same rounds the driving head cancels out.
     unit.drive_at_full = {4, 8};
     EXPECT_DOUBLE_EQ(acceptance_cost({&unit, 1}).rho_tau->value, 1.8 / 3.75);
 }
@@ -110,7 +110,7 @@ TEST(CostModel, IntervalsCoverTheTruthAboutAsOftenAsTheySay) {
     for (int run = 0; run < runs; ++run) {
         std::vector<PairedUnit> units;
         for (int i = 0; i < 40; ++i) {
-            const double level = 2 + rng.uniform();  // prompts differ, both heads alike
+            const double level = 2 + rng.uniform();  // prompts differ, but both heads equally
             units.push_back(
                 unit(20, 20 * (0.9 * level + 0.2 * rng.normal()), 20 * (level + 0.2 * rng.normal())));
         }
@@ -125,12 +125,11 @@ TEST(CostModel, IntervalsCoverTheTruthAboutAsOftenAsTheySay) {
         wide += interval.high - interval.low > 0.1 ? 1 : 0;
     }
     EXPECT_GT(covered, runs * 85 / 100);
-    EXPECT_EQ(wide, 0);  // the pairing takes the difference between prompts out
+    EXPECT_EQ(wide, 0);  // pairing removes the difference between prompts
 }
 
 TEST(CostModel, HeadsThatNeverDifferedAreNotKnownToBeEqual) {
-    // Eight rounds in each of six conversations, all alike: what one more round would have shown is not
-    // known.
+    // Eight equal rounds in each of six conversations: the effect of one more round is unknown.
     std::vector<PairedUnit> units(6, unit(8, 20, 20));
     const Interval interval = acceptance_cost(units).rho_tau->interval.value();
     EXPECT_LT(interval.low, 0.96);

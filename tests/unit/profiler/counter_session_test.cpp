@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "fake_counters.h"
 
-// Tier T3 above the library's own calls, and what of the library can be asked without a GPU.
+// Tests tier T3 above the library's calls, and the parts of the library that need no GPU.
 namespace draftscope {
 namespace {
 

@@ -8,13 +8,13 @@
 
 namespace draftscope {
 
-/// A Range Profiler without a GPU: values tell which range they are of; it refuses what the real one refuses
-/// (names that repeat, more ranges than asked for, pops without a push, calls out of order).
+/// A Range Profiler without a GPU. Its values identify their range. It rejects what the real one rejects:
+/// repeated names, too many ranges, pops without a push, calls out of order.
 class FakeCounters final : public CounterApi {
   public:
     CuptiProbe open_answer{CuptiState::ready, "fake", 130001, "", "fake", ""};
     int start_answer = 0, push_answer = 0, pop_answer = 0, stop_answer = 0;
-    std::uint64_t drop_last = 0;  ///< ranges at the end of each pass that come back without values
+    std::uint64_t drop_last = 0;  ///< ranges at the end of each pass that are returned without values
     int starts = 0, stops = 0, closes = 0, opens = 0;
     std::size_t room = 0, most_seen = 0;
     bool misused = false;
@@ -57,7 +57,7 @@ class FakeCounters final : public CounterApi {
         if (stop_answer != 0) return stop_answer;
         const std::size_t lost = std::min<std::size_t>(names.size(), drop_last);
         dropped += lost;
-        // Counters come in the order of the range tree, not of time.
+        // CUPTI returns counters in the order of the range tree, not of time.
         for (std::size_t i = names.size() - lost; i-- > 0;) {
             std::vector<double> values(counters);
             for (std::size_t c = 0; c < counters; ++c) values[c] = static_cast<double>(10 * (total + i) + c);

@@ -10,8 +10,9 @@
 
 namespace draftscope {
 
-/// A CUPTI without a GPU: tests act out captures, launches and records; it asks for buffers, drops and counts
-/// as CUPTI does. A buffer holds records of 64 bytes each, here the record's index in `records`.
+/// A CUPTI without a GPU. Tests simulate captures, launches and records. It requests buffers, drops records
+/// and counts them as CUPTI does. A buffer holds records of 64 bytes each, which contain the record's index
+/// in `records`.
 class FakeCupti final : public CuptiApi {
   public:
     static constexpr std::size_t record_bytes = 64;
@@ -44,7 +45,7 @@ class FakeCupti final : public CuptiApi {
             std::size_t index = 0;
             std::memcpy(&index, filled + at, sizeof index);
             GpuActivity activity = records[index];
-            // The name dies with the call, as CUPTI's may.
+            // The name is valid during the call only, as with CUPTI.
             std::string name = activity.name != nullptr ? activity.name : "";
             activity.name = activity.name != nullptr ? name.c_str() : nullptr;
             visit(activity);
@@ -53,7 +54,7 @@ class FakeCupti final : public CuptiApi {
     }
     std::string message(int code) override { return "code " + std::to_string(code); }
 
-    /// A record is written into the current buffer; without one it is dropped and counted.
+    /// Writes a record to the current buffer. Without a buffer, the record is dropped and counted.
     void write(const GpuActivity& activity) {
         if (buffer != nullptr && used + record_bytes > room) hand_over();
         if (buffer == nullptr) {
@@ -75,7 +76,7 @@ class FakeCupti final : public CuptiApi {
         buffer = nullptr;
         listener->buffer_filled(full, used);
     }
-    /// Keeps the current buffer as CUPTI keeps those with unfinished records.
+    /// Retains the current buffer, as CUPTI does with unfinished records.
     std::uint8_t* withhold(std::size_t& valid) {
         valid = used;
         std::uint8_t* kept = buffer;

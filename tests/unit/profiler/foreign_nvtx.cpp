@@ -1,4 +1,4 @@
-// A shared library as others write them, with NVTX calls of its own and no knowledge of us.
+// A third-party shared library with NVTX calls.
 #include <nvtx3/nvToolsExt.h>
 
 #include <cstdint>

@@ -15,7 +15,7 @@
 #include "profiler/gpu_phase_map.h"
 #include "tests/support/scratch_folder.h"
 
-// The whole CUPTI layer above the library's own calls: no GPU is needed.
+// Tests the CUPTI layer above the library's calls. No GPU is needed.
 namespace draftscope {
 namespace {
 
@@ -87,13 +87,13 @@ TEST(GpuSession, KernelsOfAGraphFallIntoThePhasesOfTheirCapture) {
         PhaseScope topk(rig.recorder, Phase::topk, 2);
         rig.fake->listener->node_created(0x1'0000'0003);
     }
-    rig.fake->listener->node_created(0x1'0000'0004);  // in no phase
+    rig.fake->listener->node_created(0x1'0000'0004);  // captured outside any phase
     for (std::uint64_t node = 1; node <= 4; ++node)
         rig.fake->listener->node_cloned(0x9'0000'0000 + node, 0x1'0000'0000 + node);
 
     rig.session.begin_window();
     {
-        // The launch has a phase of its own; the kernels don't take it.
+        // The launch has another phase, which the kernels must not take.
         PhaseScope verify(rig.recorder, Phase::verify);
         rig.launch(42);
     }
@@ -126,7 +126,7 @@ TEST(GpuSession, EagerKernelsTakeThePhaseOfTheirLaunch) {
     rig.recorder.set_round(12);
     {
         PhaseScope head(rig.recorder, Phase::head, 1);
-        // A driver call inside a runtime call is one call, whichever of the two the kernel names.
+        // A driver call inside a runtime call is the same call, whichever of the two the kernel refers to.
         rig.fake->listener->call_entered(5, "cudaLaunchKernel");
         rig.fake->listener->call_entered(6, "cuLaunchKernel");
         rig.fake->listener->call_left(6);
@@ -135,7 +135,7 @@ TEST(GpuSession, EagerKernelsTakeThePhaseOfTheirLaunch) {
     const TimeNs now = monotonic_ns();
     rig.fake->write(kernel(0, 6, "k", now + 100));
     rig.fake->write(kernel(0, 5, "k", now + 50));
-    rig.fake->write(kernel(0, 999, "k", now + 60));  // its launch was never seen
+    rig.fake->write(kernel(0, 999, "k", now + 60));  // its launch is unknown
     rig.session.end_window();
     const std::vector<GpuOp> ops = rig.take();
     ASSERT_EQ(ops.size(), 3u);
@@ -189,7 +189,7 @@ TEST(GpuSession, NoBufferMeansDropsThatAreCounted) {
     for (int i = 0; i < 4; ++i) rig.fake->write(kernel(0, 1, "k", now));
     std::size_t other_valid = 0;
     std::uint8_t* other = rig.fake->withhold(other_valid);
-    for (int i = 0; i < 3; ++i) rig.fake->write(kernel(0, 1, "k", now));  // no third buffer
+    for (int i = 0; i < 3; ++i) rig.fake->write(kernel(0, 1, "k", now));  // there is no third buffer
     rig.fake->listener->buffer_filled(kept, valid);
     rig.fake->listener->buffer_filled(other, other_valid);
     rig.fake->write(kernel(0, 1, "k", now));  // buffers are used again
@@ -353,7 +353,7 @@ TEST(GpuPhaseMap, HistoriesOfReusedIds) {
     map.destroyed(1, 20);
     map.created(1, Phase::verify, 30);
     EXPECT_EQ(map.phase_of(1, 15), Phase::head);
-    EXPECT_EQ(map.phase_of(1, 25), Phase::head);  // its record is late
+    EXPECT_EQ(map.phase_of(1, 25), Phase::head);  // its record arrives late
     EXPECT_EQ(map.phase_of(1, 35), Phase::verify);
     EXPECT_EQ(map.phase_of(1, 5), std::nullopt);
     map.forget_before(25);
@@ -364,8 +364,7 @@ TEST(GpuPhaseMap, HistoriesOfReusedIds) {
     EXPECT_EQ(map.size(), 0u);
 }
 
-// Random captures, instantiations, destructions with reuse of ids; a plain list of all that ever happened is
-// the oracle.
+// Random captures, instantiations and destructions with reused ids. A plain list of all events is the oracle.
 TEST(GpuPhaseMap, EqualsAListOfEverything) {
     rc::check([] {
         struct Event {

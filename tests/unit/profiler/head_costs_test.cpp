@@ -15,9 +15,9 @@ using testing::span;
 constexpr int head = 4;
 
 RunBuilder calibrated_run() {
-    // Shadow step: full calibrates with T_head 40 and 3 tokens, beside the live head's 2; the live head's row
-    // of that step has no time. Counted: steps of 120 and 80, T_head 10 and 30, committed 2 and 3 (covered 2
-    // and 2).
+    // Shadow step: full calibrates with T_head 40 and 3 tokens, and the live head commits 2; the live head's
+    // row of that step has no time. Counted: steps of 120 and 80, T_head 10 and 30, committed 2 and 3
+    // (covered 2 and 2).
     RunBuilder builder;
     builder.step(0, 500, {}, 2, Excluded::shadow, 0,
                  {{"fr-spec:v=8", HeadMode::drive, 99, 2, 2}, {"full", HeadMode::calibration, 40, 3, 3, 64}});
@@ -36,7 +36,7 @@ TEST(HeadCosts, CalibrationServesAsFullReference) {
     EXPECT_EQ(live.stats.mode, HeadMode::drive);
     EXPECT_EQ(live.reference, FullReference::calibration);
     EXPECT_TRUE(live.estimate);
-    // Acceptance is over all rounds, rho_tau over the round in which both were there.
+    // Acceptance uses all rounds; rho_tau uses the round in which both heads ran.
     EXPECT_EQ(live.stats.rounds, 3);
     EXPECT_EQ(live.stats.timed_rounds, 2);
     EXPECT_DOUBLE_EQ(live.stats.tau, 7.0 / 3);
@@ -49,7 +49,7 @@ TEST(HeadCosts, CalibrationServesAsFullReference) {
     EXPECT_FALSE(live.cost.measured);
     EXPECT_DOUBLE_EQ(*live.stats.coverage, 6.0 / 7);
     EXPECT_DOUBLE_EQ(*live.stats.covered_mass, 0.5);
-    EXPECT_DOUBLE_EQ(live.stats.bytes_per_call, live.stats.bytes_per_round / 2);  // two head spans a round
+    EXPECT_DOUBLE_EQ(live.stats.bytes_per_call, live.stats.bytes_per_round / 2);  // two head spans per round
     EXPECT_FALSE(live.cost.rho_tau->interval || live.cost.tau->interval);
     EXPECT_THAT(
         live.no_interval,
@@ -64,7 +64,7 @@ TEST(HeadCosts, CalibrationServesAsFullReference) {
     EXPECT_DOUBLE_EQ(full.stats.active_rows, 64);
     EXPECT_FALSE(full.stats.covered_mass.has_value());
 
-    // Bytes at the full head's rate explain this much of 20 ns; the rest is the constant part.
+    // Time that the bytes explain at the full head's rate, out of 20 ns; the rest is the constant part.
     ASSERT_TRUE(live.bytes && full.bytes);
     const double explained = live.stats.bytes_per_round / full.stats.bytes_per_round;
     EXPECT_DOUBLE_EQ(live.bytes->explained, explained);
@@ -79,31 +79,31 @@ TEST(HeadReads, EachKindOfBytesIsExplainedByItsOwnProbe) {
     HeadStats stats;
     stats.head = "specvocab";
     stats.bytes_per_round = 9000;
-    stats.bytes_per_call = 3000;  // three calls
+    stats.bytes_per_call = 3000;  // three calls per round
     stats.head_ns_per_round = 1500;
     RunRow run;
     run.config_json = R"({"head_streamed_bytes": {"specvocab": 1000}})";
     HeadReads reads = head_reads(run, stats);
     EXPECT_DOUBLE_EQ(reads.streamed, 3000);
     EXPECT_DOUBLE_EQ(reads.gathered, 6000);
-    EXPECT_FALSE(reads.explained_ns);  // nothing was probed
+    EXPECT_FALSE(reads.explained_ns);  // no probe was run
     run.machine_json = R"({"read_gb_per_s":20.0})";
-    EXPECT_FALSE(head_reads(run, stats).explained_ns);  // not what it gathers
+    EXPECT_FALSE(head_reads(run, stats).explained_ns);  // no probe of scattered rows
     run.machine_json = R"({"read_gb_per_s":20.0,"scattered_read_gb_per_s":10.0})";
     reads = head_reads(run, stats);
     EXPECT_DOUBLE_EQ(*reads.explained_ns, 3000 / 20.0 + 6000 / 10.0);
     EXPECT_DOUBLE_EQ(reads.times(), 2.0);
     EXPECT_DOUBLE_EQ(reads.constant_ns(), 750);
-    // A head that is not among those that gather streams all it reads.
+    // A head without scattered rows streams all its bytes.
     stats.head = "full";
     reads = head_reads(run, stats);
     EXPECT_DOUBLE_EQ(reads.gathered, 0);
     EXPECT_DOUBLE_EQ(*reads.explained_ns, 450);
-    // Without calls seen nothing is told apart, and nothing explained.
+    // Without recorded calls, the bytes are not divided and no time is explained.
     stats.head = "specvocab";
     stats.bytes_per_call = 0;
     EXPECT_FALSE(head_reads(run, stats).explained_ns);
-    // Settings of another program, or none.
+    // config_json of another program, or none.
     for (const char* config :
          {"", "{", "[]", R"({"head_streamed_bytes": 3})", R"({"head_streamed_bytes": {"specvocab": "x"}})"}) {
         run.config_json = config;
@@ -135,8 +135,8 @@ TEST(HeadCosts, FullDrivingIsItsOwnReference) {
     EXPECT_DOUBLE_EQ(rows[0].cost.unexplained->value, 0.0);
 }
 
-/// Warm-up rounds are rounds of the text: tau of the driving head has them, as that of a head at its own
-/// pace does.
+/// Warm-up rounds are rounds of the text, so tau of the driving head includes them, like that of a self-paced
+/// head.
 TEST(HeadCosts, SelfPacedHeadsAreComparedOverTheWholeText) {
     RunBuilder builder;
     const auto step = [&](TimeNs start, int committed, Excluded excluded) {
@@ -158,14 +158,14 @@ TEST(HeadCosts, SelfPacedHeadsAreComparedOverTheWholeText) {
     }
     const auto rows = head_costs(builder.snapshot(), 1);
     ASSERT_EQ(rows.size(), 2u);
-    EXPECT_DOUBLE_EQ(rows[0].cost.rho_tau->value, 2.0 / 3);  // 6 tokens: three rounds against two
+    EXPECT_DOUBLE_EQ(rows[0].cost.rho_tau->value, 2.0 / 3);  // 6 tokens in three rounds and in two
     EXPECT_DOUBLE_EQ(rows[0].cost.nu->value, 0.25);
     EXPECT_FALSE(rows[0].estimate);
     EXPECT_EQ(rows[0].reference, FullReference::selfpaced);
-    EXPECT_DOUBLE_EQ(rows[0].cost.kappa->value, 40.0 / 90);  // of the counted step
+    EXPECT_DOUBLE_EQ(rows[0].cost.kappa->value, 40.0 / 90);  // from the counted step
 }
 
-/// Conversations of two turns, each turn with a calibration round and a counted one.
+/// Conversations of two turns. Each turn has a calibration round and a counted one.
 Snapshot calibrated_conversations(int conversations, int with_calibration) {
     Capture capture;
     RunStarted started;
@@ -217,7 +217,7 @@ Snapshot calibrated_conversations(int conversations, int with_calibration) {
 }
 
 TEST(HeadCosts, IntervalsAreOfConversationsAndNotOfTurns) {
-    // Ten turns are five conversations: none.
+    // Ten turns are five conversations: too few for intervals.
     HeadComparison live = head_costs(calibrated_conversations(5, 5), 1)[0];
     EXPECT_EQ(live.cost.conversations, 5u);
     EXPECT_FALSE(live.cost.tau->interval || live.cost.rho_tau->interval || live.cost.nu->interval);
@@ -226,7 +226,8 @@ TEST(HeadCosts, IntervalsAreOfConversationsAndNotOfTurns) {
     ASSERT_TRUE(live.cost.rho_tau->interval && live.cost.nu->interval && live.cost.kappa->interval);
     EXPECT_EQ(live.no_interval, "");
     EXPECT_LT(live.cost.rho_tau->interval->low, live.cost.rho_tau->value);
-    // Calibration rounds in the first ones alone: tau has an interval, the comparison has none.
+    // If only the first conversations have calibration rounds, tau has an interval and the comparison has
+    // none.
     live = head_costs(calibrated_conversations(9, 3), 1)[0];
     EXPECT_EQ(live.cost.conversations, 3u);
     EXPECT_TRUE(live.cost.tau->interval);
@@ -234,7 +235,7 @@ TEST(HeadCosts, IntervalsAreOfConversationsAndNotOfTurns) {
     EXPECT_THAT(live.no_interval,
                 HasSubstr("calibration rounds in 3 conversations: intervals need at least 6"));
     EXPECT_THAT(live.no_interval, HasSubstr("--shadow full or draftscope replay"));
-    // The reference is 1 against itself, without an interval.
+    // The full head compared with itself is 1, without an interval.
     EXPECT_FALSE(head_costs(calibrated_conversations(6, 6), 1)[1].cost.rho_tau->interval);
 }
 
@@ -292,7 +293,7 @@ TEST_F(AnotherRun, ThatDiffersInTheHeadAloneIsAReference) {
     EXPECT_FALSE(rows[0].estimate);
     EXPECT_DOUBLE_EQ(rows[0].cost.rho_tau->value, 0.5);
     EXPECT_DOUBLE_EQ(rows[0].cost.nu->value, 0.25);
-    EXPECT_DOUBLE_EQ(rows[0].cost.kappa->value, 40.0 / 160);  // beside the full head's own rounds
+    EXPECT_DOUBLE_EQ(rows[0].cost.kappa->value, 40.0 / 160);  // from the full head's own rounds
     EXPECT_DOUBLE_EQ(rows[0].cost.measured->value, (2.0 / 100) / (4.0 / 200));
     EXPECT_DOUBLE_EQ(rows[0].cost.unexplained->value, 1.0 - predicted_speedup(0.5, 0.25, 0.25));
 }

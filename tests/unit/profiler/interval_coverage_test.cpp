@@ -12,14 +12,14 @@
 #include "capture/quantile.h"
 #include "profiler/cost_model.h"
 
-/// How often 95 % intervals hold the truth: runs of so many conversations are drawn from a pool of recorded
-/// ones, and the pool's own value is the truth. docs/decisions/0022 has the table.
+/// Measures how often 95 % intervals contain the true value. Runs are drawn from a pool of recorded
+/// conversations, and the pool's own value is the truth. docs/decisions/0022 has the table.
 namespace draftscope {
 namespace {
 
-/// A conversation of the demo decoded with fr-spec and with the full head.
+/// A demo conversation decoded with fr-spec and with the full head.
 struct Recorded {
-    PairedUnit two_runs;    ///< the full head in a run of its own
+    PairedUnit two_runs;    ///< the full head in a separate run
     PairedUnit calibrated;  ///< the full head in calibration rounds
     std::vector<double> step_us;
 };
@@ -55,7 +55,7 @@ std::vector<Recorded> read_pool() {
     return pool;
 }
 
-/// 200, or what DRAFTSCOPE_COVERAGE_RUNS says: the table of docs/decisions/0022 has 2000.
+/// Returns 200, or DRAFTSCOPE_COVERAGE_RUNS: the table of docs/decisions/0022 used 2000.
 int runs() {
     const char* wanted = std::getenv("DRAFTSCOPE_COVERAGE_RUNS");
     return wanted != nullptr ? std::atoi(wanted) : 200;
@@ -63,7 +63,7 @@ int runs() {
 
 using EstimateOf = std::function<std::optional<Estimate>(const std::vector<Recorded>&)>;
 
-/// The share of runs whose interval holds the pool's value.
+/// Returns the share of runs whose interval contains the pool's value.
 double coverage(const std::vector<Recorded>& pool, std::size_t conversations, const EstimateOf& of) {
     const double truth = of(pool)->value;
     int held = 0;
@@ -116,11 +116,11 @@ TEST_P(IntervalCoverage, IsAsTheySay) {
         {"nu", cost_of(&Recorded::two_runs, &AcceptanceCost::nu), 0.99},
         {"measured speed-up", cost_of(&Recorded::two_runs, &AcceptanceCost::measured), 0.99},
         {"median step", median_step, 0.99},
-        // Few rounds in which the heads differ: one round more or less makes these intervals wide.
+        // The heads differ in few rounds, so the resolution of one round makes these intervals wide.
         {"rho_tau by calibration", cost_of(&Recorded::calibrated, &AcceptanceCost::rho_tau), 1},
         {"nu by calibration", cost_of(&Recorded::calibrated, &AcceptanceCost::nu), 0.99},
     };
-    // The machine was held up in a part of the full head's run, which few conversations do not show.
+    // The machine was slowed during part of the full head's run, which few conversations do not show.
     const double kappa = coverage(pool, GetParam(), cost_of(&Recorded::two_runs, &AcceptanceCost::kappa));
     std::printf("%2zu conversations, kappa: %.3f\n", GetParam(), kappa);
     EXPECT_GE(kappa, 0.75);

@@ -44,7 +44,7 @@ TEST(Machine, JsonHoldsEveryFact) {
 TEST(Machine, BandwidthProbeMeasuresSomething) {
     EXPECT_GT(probe_read_bandwidth(1, 4), 0.0);
     EXPECT_GT(probe_read_bandwidth(3, 4), 0.0);
-    EXPECT_GT(probe_read_bandwidth(0, 0), 0.0);  // clamped, not crashed
+    EXPECT_GT(probe_read_bandwidth(0, 0), 0.0);  // clamped; must not crash
     EXPECT_GT(probe_scattered_bandwidth(2, 4, 640), 0.0);
     EXPECT_GT(probe_scattered_bandwidth(0, 0, 0), 0.0);
     const ProbedRate after = probe_scattered(2, 4, 640, 3);
@@ -52,7 +52,8 @@ TEST(Machine, BandwidthProbeMeasuresSomething) {
     EXPECT_GE(after.best, after.median);
     const ProbedRate stream = probe_stream(2, 4, 3);
     EXPECT_GE(stream.best, stream.median);
-    EXPECT_GT(probe_scattered_bandwidth(1, 1, 1 << 16), 0.0);  // a row longer than its share of the memory
+    // a row longer than a thread's share of the memory
+    EXPECT_GT(probe_scattered_bandwidth(1, 1, 1 << 16), 0.0);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 #include "profiler/nvtx_mirror.h"
 
-// Our static injection is the listener here: no GPU, driver or tool is needed.
+// Our static injection is the listener in these tests: no GPU, driver or tool is needed.
 namespace draftscope {
 namespace {
 
@@ -18,7 +18,7 @@ bool external_tool_wanted() {
     return path != nullptr && *path != '\0';
 }
 
-// A round as the engine makes it: nested children, early close, several levels.
+// Records a round as the engine does: nested children, early close, several levels.
 void play_round(PhaseRecorder& recorder, int round) {
     recorder.set_round(round);
     for (int level = 0; level < 3; ++level) {
@@ -36,7 +36,7 @@ void play_round(PhaseRecorder& recorder, int round) {
 }
 
 TEST(Nvtx, ListenerSeesExactlyTheRangesOfTheRing) {
-    if (external_tool_wanted()) return;  // the child of StandsBackForAnExternalTool
+    if (external_tool_wanted()) return;  // runs as the child of StandsBackForAnExternalTool
     NvtxMirror mirror;
     ASSERT_TRUE(mirror.attached());
     PhaseRecorder recorder;
@@ -46,7 +46,7 @@ TEST(Nvtx, ListenerSeesExactlyTheRangesOfTheRing) {
     { PhaseScope prefill(recorder, Phase::prefill); }
     for (int round = 0; round < 5; ++round) play_round(recorder, round);
     nvtx_capture_stop();
-    play_round(recorder, 5);  // after the stop: in the ring alone
+    play_round(recorder, 5);  // after the stop: recorded in the ring only
 
     std::vector<SpanEvent> ring;
     recorder.drain(ring);
@@ -76,7 +76,8 @@ TEST(Nvtx, RangesAndRingAgreeInTime) {
     recorder.drain(ring);
     const std::vector<NvtxRange> seen = nvtx_capture_take();
     ASSERT_EQ(seen.size(), 1u);
-    // The mirror opens before and closes after the ring's own clock reads; 1 ms allows for the scales' error.
+    // The mirror opens before and closes after the ring's clock reads. The tolerance of 1 ms is for the
+    // scales' error.
     const TickScale& scale = TickScale::calibrate();
     EXPECT_LE(seen[0].start_ns, scale.to_monotonic_ns(ring[0].start_ticks) + ns_per_ms);
     EXPECT_GE(seen[0].end_ns, scale.to_monotonic_ns(ring[0].end_ticks) - ns_per_ms);
@@ -117,7 +118,7 @@ TEST(Nvtx, ListenerNameTellsWhoListens) {
     EXPECT_EQ(nvtx_listener_name(), "our injection");
 }
 
-/// Runs one test of this program in a process of its own, whose NVTX loader is told of `library`.
+/// Runs one test of this program in a child process with NVTX_INJECTION64_PATH set to `library`.
 std::string in_child(const std::string& library, const std::string& test) {
     std::array<char, 4096> self{};
     EXPECT_GT(readlink("/proc/self/exe", self.data(), self.size() - 1), 0);
@@ -133,14 +134,13 @@ std::string in_child(const std::string& library, const std::string& test) {
     return output;
 }
 
-// The loader must not be asked twice in one process, so another process is told of a tool (that does not
-// load).
+// The loader looks for a tool once per process, so a child process gets the path of one (that does not load).
 TEST(Nvtx, StandsBackForAnExternalTool) {
     if (external_tool_wanted()) return;
     in_child("/nonexistent/libtool.so", "Nvtx.ListenerNameTellsWhoListens");
 }
 
-// Child of AToolGetsCategoriesAndExtendedPayloads.
+// Runs as the child of AToolGetsCategoriesAndExtendedPayloads.
 TEST(Nvtx, PlaysARoundForATool) {
     if (!external_tool_wanted()) return;
     NvtxMirror mirror;
@@ -163,7 +163,7 @@ TEST(Nvtx, AToolGetsCategoriesAndExtendedPayloads) {
         EXPECT_NE(output.find(line), std::string::npos) << line << "in:\n" << output;
 }
 
-// Child of RangesOfASharedLibraryAreSeenUnderItsDomain: here NVTX_INJECTION64_PATH names our own library.
+// Runs as the child of RangesOfASharedLibraryAreSeenUnderItsDomain; NVTX_INJECTION64_PATH is our own library.
 TEST(Nvtx, ListensToALibrary) {
     if (std::getenv("DS_NVTX_CHILD") == nullptr) return;
     void* library = dlopen(DS_NVTX_FOREIGN, RTLD_NOW | RTLD_LOCAL);
@@ -172,7 +172,7 @@ TEST(Nvtx, ListensToALibrary) {
     ASSERT_NE(work, nullptr);
     EXPECT_EQ(nvtx_listener_name(), "our injection");
     nvtx_capture_start();
-    NvtxMirror mirror;  // our own ranges still arrive, beside the library's
+    NvtxMirror mirror;  // our own ranges still arrive, in addition to the library's
     PhaseRecorder recorder;
     recorder.set_listener(&mirror);
     {

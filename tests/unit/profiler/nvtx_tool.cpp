@@ -1,5 +1,5 @@
-// A tool from outside, as NVTX_INJECTION64_PATH names one: prints the ranges pushed by domain "draftscope"
-// with their extended payloads on stdout, and the categories and schema entries that it was told of.
+// An external tool for NVTX_INJECTION64_PATH. It prints the ranges of domain "draftscope" with their extended
+// payloads to stdout, and the registered categories and schema entries.
 #define NVTX_NO_IMPL
 #include <nvtx3/nvToolsExt.h>
 #include <nvtx3/nvToolsExtPayload.h>

@@ -82,7 +82,7 @@ TEST(PhaseRecorder, DisabledRecordsNothing) {
 }
 
 TEST(PhaseRecorder, CapacityIsRoundedUpAndAFullRingCountsWhatItDrops) {
-    PhaseRecorder recorder(0, 5);  // becomes 8
+    PhaseRecorder recorder(0, 5);  // rounded up to 8
     for (int i = 0; i < 11; ++i) PhaseScope scope(recorder, Phase::head, i);
     std::vector<SpanEvent> events;
     recorder.drain(events);

@@ -8,7 +8,7 @@
 namespace draftscope {
 namespace {
 
-/// Runs of one step of 1 round for each token count.
+/// Runs with one step of one round for each token count.
 class SpeedUps : public ::testing::Test {
   protected:
     RowId add_run(const std::string& drafter, int max_new = 8, std::uint64_t seed = 0) {
@@ -21,7 +21,8 @@ class SpeedUps : public ::testing::Test {
         capture_.apply(started);
         return run_;
     }
-    /// A prompt of the last run: a warm-up step that counts nowhere, then one of `ns` for `committed` tokens.
+    /// Adds a prompt to the last run: a warm-up step that doesn't count, then a step of `ns` for `committed`
+    /// tokens.
     void add_prompt(const std::string& id, int turn, int committed, TimeNs ns) {
         PromptRow prompt;
         prompt.id = ++prompt_;
@@ -53,7 +54,7 @@ TEST_F(SpeedUps, IsOverThePromptsThatBothHave) {
     const RowId run = add_run("eagle3");
     add_prompt("a", 0, 3, 100);
     add_prompt("a", 1, 3, 100);
-    add_prompt("b", 0, 9, 10);  // fast, and nothing to hold it against
+    add_prompt("b", 0, 9, 10);  // fast, but without a counterpart
     const auto speed = speed_up(capture_.snapshot(1), run);
     ASSERT_TRUE(speed);
     EXPECT_EQ(speed->plain_runs, std::vector<RowId>{plain});

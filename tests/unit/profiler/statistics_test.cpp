@@ -50,14 +50,15 @@ TEST(Quantile, OfUnsortedValuesIsThatOfSortedOnes) {
     }
 }
 
-/// Gaussian by the sum of twelve uniforms: enough for what is asked of it.
+/// Approximates a Gaussian by the sum of twelve uniforms.
 double gauss(Rng& rng) {
     double sum = -6;
     for (int i = 0; i < 12; ++i) sum += rng.uniform();
     return sum;
 }
 
-/// The share of 100 repetitions in which the interval holds the true median 0 of an AR(1) series of 400.
+/// Returns the share of 100 repetitions in which the interval contains the true median 0 of an AR(1) series
+/// of 400.
 double coverage(double correlation, std::size_t block) {
     int held = 0;
     for (std::uint64_t trial = 0; trial < 100; ++trial) {
@@ -81,7 +82,7 @@ double coverage(double correlation, std::size_t block) {
 TEST(MedianInterval, HoldsTheMedianAsOftenAsItSays) {
     // Binomial spread of 100 trials at 0.95: 0.02.
     EXPECT_GE(coverage(0, 1), 0.90);
-    // Neighbours alike: single steps give half the coverage, blocks of 25 most of it.
+    // Neighbours are correlated: resampling single steps gives half the coverage, blocks of 25 most of it.
     EXPECT_LT(coverage(0.8, 1), 0.65);
     EXPECT_GT(coverage(0.8, 25), 0.80);
 }
@@ -99,7 +100,7 @@ TEST(Spread, IsStudentsWithNMinusOneDegrees) {
     // The mean of six values: resamples spread by sqrt(5 / 6) of its standard error.
     const std::vector<double> values = {1, 2, 3, 4, 5, 6};
     const auto spread = bootstrap_spread(3.5, 6, [&](std::span<const std::uint32_t> drawn) {
-        double sum = -21;  // around zero: the values themselves, not their logarithms
+        double sum = -21;  // around zero, the values are used and not their logarithms
         for (std::size_t i = 0; i < values.size(); ++i) sum += drawn[i] * values[i];
         return std::optional(sum / 6);
     });
@@ -109,7 +110,7 @@ TEST(Spread, IsStudentsWithNMinusOneDegrees) {
     const Interval interval = spread->interval(0);
     EXPECT_NEAR(interval.high, 2.5706 * spread->error, 1e-3);
     EXPECT_DOUBLE_EQ(interval.low, -interval.high);
-    // The test agrees with the interval at its ends.
+    // The test agrees with the interval at its end points.
     EXPECT_NEAR(spread->p_value(0, interval.high), 0.05, 1e-6);
     EXPECT_FALSE(bootstrap_spread(1, 5, [](auto) { return std::optional(1.0); }));
 }
@@ -128,7 +129,7 @@ TEST(MedianInterval, SameSeedSameInterval) {
     EXPECT_EQ(a->high, b->high);
     EXPECT_LT(a->low, a->high);
     for (std::uint32_t& one : unit) one /= 2;
-    EXPECT_FALSE(median_interval(x, unit, 5));  // under six units nothing is claimed
+    EXPECT_FALSE(median_interval(x, unit, 5));  // no interval below six units
 }
 
 TEST(Warmup, IsFoundWhereLeadingStepsAreSlower) {
@@ -154,7 +155,7 @@ TEST(Warmup, IsNotSeenInNoiseNorInAFewSteps) {
     EXPECT_EQ(detect_warmup(slower_later), 0u);
 }
 
-/// `per_step` rounds a step, of as many prompts that take turns; 200 steps of 1000 ns.
+/// Makes 200 steps of 1000 ns with `per_step` rounds each; the prompts take turns.
 Snapshot steps_of(int prompts, int per_step) {
     Capture capture;
     RunStarted started;

@@ -5,7 +5,7 @@
 namespace draftscope {
 namespace {
 
-/// A root with two children, the better one with two of its own; `path` are the nodes accepted.
+/// A root with two children; the better one has two children. `path` lists the accepted nodes.
 PilotRound round_with(std::initializer_list<int> path) {
     PilotRound round{{-1, 0, 0.0f, true},
                      {0, 1, -0.1f, false},
@@ -13,7 +13,7 @@ PilotRound round_with(std::initializer_list<int> path) {
                      {1, 2, -0.2f, false},
                      {1, 2, -1.5f, false}};
     for (const int node : path) round[static_cast<std::size_t>(node)].accepted = true;
-    // The root is no draft: it must not count.
+    // The root is not a draft token and must not count.
     return round;
 }
 
@@ -41,7 +41,7 @@ TEST(TreeChoice, ASmallerTreeKeepsTheBestScoresAndAChainTheBestChild) {
     EXPECT_DOUBLE_EQ(pilot_tau(rounds, {0, 2, 3}), 1 + 3.0 / 4);  // nodes 1 and 2
     EXPECT_DOUBLE_EQ(pilot_tau(rounds, {0, 1, 2}), 1 + 2.0 / 4);  // node 1
     EXPECT_DOUBLE_EQ(pilot_tau(rounds, {1, 1, 3}), 1 + 3.0 / 4);  // nodes 1 and 3
-    EXPECT_DOUBLE_EQ(pilot_tau(rounds, {4, 1, 6}), 1 + 3.0 / 4);  // deeper than the pilot saw
+    EXPECT_DOUBLE_EQ(pilot_tau(rounds, {4, 1, 6}), 1 + 3.0 / 4);  // deeper than the pilot tree
     EXPECT_DOUBLE_EQ(pilot_tau({}, {1, 1, 3}), 1);
 }
 

@@ -59,7 +59,7 @@ TEST_F(SoundFile, HasTheIdentityTheTablesAndTheViews) {
     std::ifstream in(path(), std::ios::binary);
     std::string header(100, '\0');
     in.read(header.data(), 100);
-    EXPECT_EQ(header.substr(68, 4), "DSCP");  // what file(1) goes by
+    EXPECT_EQ(header.substr(68, 4), "DSCP");  // file(1) identifies captures by it
 }
 
 TEST_F(SoundFile, StoresThePhaseTable) {

@@ -13,8 +13,7 @@
 #include "file_helpers.h"
 #include "random_capture.h"
 
-// What is left of a capture when something was taken from it: pieces of its log, its name, the right to
-// write.
+// Tests captures that lost something: parts of their log, their name, or write permission.
 namespace draftscope {
 namespace {
 
@@ -32,7 +31,7 @@ int in_child(const std::function<int()>& work) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/// A capture as a killed program leaves it, everything still in its log.
+/// Leaves a capture as a killed program would, with all data in its log.
 void leave_log(const std::string& path, const std::vector<Record>& records) {
     const int code = in_child([&]() -> int {
         auto writer = CaptureWriter::create(path, false);
@@ -49,8 +48,7 @@ void leave_log(const std::string& path, const std::vector<Record>& records) {
     ASSERT_GT(fs::file_size(path + "-wal"), 100'000u);
 }
 
-/// `part` is `whole` as it was at an earlier moment: the same steps, as far as they go, each with all its
-/// rows.
+/// Expects `part` to equal `whole` at an earlier moment: its first steps, each with all its rows.
 void expect_prefix(const Snapshot& part, const Snapshot& whole) {
     ASSERT_LE(part.steps.size(), whole.steps.size());
     for (std::size_t i = 0; i < part.steps.size(); ++i) {
@@ -75,7 +73,7 @@ void expect_prefix(const Snapshot& part, const Snapshot& whole) {
 TEST(CutLog, WhatIsLeftIsAConsistentBeginning) {
     const TempFolder folder;
     const std::string original = folder.file("whole.dscope");
-    // Not so many that the log is merged on the way.
+    // Few enough that the log is not merged in between.
     const std::vector<Record> records = RandomCapture(3, {1, 2, 80, 1, false}).records();
     leave_log(original, records);
     const Snapshot whole = apply_all(records);
@@ -88,7 +86,7 @@ TEST(CutLog, WhatIsLeftIsAConsistentBeginning) {
         for (const char* suffix : {"", "-wal"})
             fs::copy_file(original + suffix, path + suffix, fs::copy_options::overwrite_existing);
         const std::uint32_t at = rng.below(log_bytes);
-        if (seed % 3 == 0) {  // a torn page instead: everything from it on is worthless
+        if (seed % 3 == 0) {  // Corrupts a page instead, which invalidates the rest of the log.
             std::fstream log(path + "-wal", std::ios::in | std::ios::out | std::ios::binary);
             log.seekp(at);
             log.put('\x5a').put('\xa5');
@@ -114,7 +112,7 @@ TEST(CutLog, WhatIsLeftIsAConsistentBeginning) {
         EXPECT_EQ((*after)->steps.size(), (*left)->steps.size());
         for (const RunRow& run : (*after)->runs) EXPECT_EQ(run.ended, RunEnd::recovered);
     }
-    EXPECT_LT(fewest, whole.steps.size() / 4);  // the cuts did fall early and late
+    EXPECT_LT(fewest, whole.steps.size() / 4);  // some cuts were early and some late
     EXPECT_GT(most, whole.steps.size() / 2);
 }
 
@@ -185,7 +183,7 @@ TEST(SaveCopy, OfALiveCaptureHasEverythingCommitted) {
     EXPECT_FALSE((*writer)->save_copy(folder.file("late.dscope")).ok());
 }
 
-/// The end of a recording needs room too: for the indexes.
+/// The end of a recording also needs space, for the indexes.
 TEST(FullDisk, AtTheVeryEndLosesNothing) {
     const TempFolder folder;
     const std::string path = folder.file("a.dscope");
@@ -216,7 +214,7 @@ TEST(FullDisk, AtTheVeryEndLosesNothing) {
     expect_equal(apply_all(records), **loaded);
 }
 
-/// A tokenizer of the usual size takes 1.6 MB in the file, written with the run.
+/// Makes a vocabulary of usual size. It takes 1.6 MB in the file and is written with the run.
 std::shared_ptr<const Vocab> large_vocab() {
     auto vocab = std::make_shared<Vocab>();
     vocab->id = 1;
@@ -235,8 +233,8 @@ struct TinyDisk {
     bool vocabulary_fits, all_fits;
 };
 
-/// What a writer left on a disk of its own, copied to `out` with its log. The disk is a file system in memory
-/// that only this process sees.
+/// Records on a separate disk and copies the capture with its log to `out`. The disk is an in-memory file
+/// system that only this process sees.
 int record_on_tiny_disk(int kilobytes, const std::vector<Record>& records, const std::string& mount_point,
                         const std::string& out) {
     constexpr int cannot_mount = 77;
@@ -278,7 +276,7 @@ TEST_P(FullTmpfs, KeepsWholeStepsAndSaysWhatIsMissing) {
     expect_prefix(**loaded, whole);
     EXPECT_GT((*loaded)->steps.size(), 0u);
     EXPECT_EQ((*loaded)->steps.size() == whole.steps.size(), disk.all_fits);
-    // The run says how it ended, and what is missing.
+    // The run records how it ended and what is missing.
     ASSERT_EQ((*loaded)->runs.size(), 1u);
     EXPECT_EQ((*loaded)->runs[0].ended, whole.runs[0].ended);
     const auto lost = [&](const std::string& kind) {
@@ -304,7 +302,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, FullTmpfs,
                                            TinyDisk{2600, true, false}, TinyDisk{16000, true, true}),
                          [](const auto& one) { return std::to_string(one.param.kilobytes) + "k"; });
 
-/// Without the rights of a system administrator, for whom nothing is read-only.
+/// Runs `work` without administrator rights, because nothing is read-only for an administrator.
 int as_ordinary_user(const std::function<int()>& work) {
     return in_child([&]() -> int {
         if (getuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) return 99;

@@ -8,8 +8,7 @@
 #include "random_capture.h"
 #include "storage/schema.h"
 
-// The queries are what people run on Nsight Systems exports (profile reports and common scripts, in our own
-// words).
+// Queries that users run on Nsight Systems exports (profile reports and common scripts, rewritten).
 namespace draftscope {
 namespace {
 
@@ -65,7 +64,7 @@ GpuOpRow kernel(RowId id, std::int64_t correlation, const char* name, TimeNs sta
     return out;
 }
 
-/// One step with a head and a verify phase that launch kernels, a copy, a fill, and a foreign range.
+/// Makes a step with a head and a verify phase that launch kernels, a copy and a fill, and a foreign range.
 std::vector<Record> gpu_capture() {
     RunRow run;
     run.id = 1;
@@ -197,7 +196,7 @@ TEST(ExportNsys, RandomCapturesKeepEveryRow) {
                   static_cast<std::int64_t>(live.rounds.size()));
         EXPECT_EQ(count("SELECT count(*) FROM DRAFTSCOPE_GPU_PHASES"),
                   static_cast<std::int64_t>(live.gpu_ops.size()));
-        // Names come through unchanged, whatever is in them.
+        // Names are exported unchanged, whatever they contain.
         EXPECT_EQ(count("SELECT count(*) FROM NVTX_EVENTS e LEFT JOIN StringIds s ON s.id = e.textId WHERE "
                         "eventType IN (59, 60) AND coalesce(e.text, s.value) IS NULL"),
                   0);

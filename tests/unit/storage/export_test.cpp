@@ -122,7 +122,7 @@ TEST_F(Exports, CsvHasEveryTableAndViewAndReadsBack) {
     EXPECT_NE(again.error().message.find(".csv: file exists"), std::string::npos) << again.error().message;
 }
 
-/// One value of a CSV file by row (0 = the first below the header) and column name.
+/// Returns a value of a CSV file by row (0 = first below the header) and column name.
 std::string csv_cell(const std::vector<std::vector<std::string>>& rows, std::size_t row,
                      std::string_view column) {
     const auto at = std::find(rows[0].begin(), rows[0].end(), column);
@@ -163,7 +163,7 @@ TEST_F(Exports, SayWhichRunsAreLossy) {
             for (std::size_t i = 0; i + 1 < rows.size(); ++i)
                 EXPECT_EQ(csv_cell(rows, i, "losslessness"), word) << name;
         }
-        // Times and rows of the tables themselves are what they are under every rule.
+        // Tables of times don't depend on the acceptance rule, so they have no losslessness column.
         EXPECT_EQ(read_file(csv + "/v_phase.csv").find("losslessness"), std::string::npos);
         EXPECT_EQ(read_file(csv + "/round.csv").find("losslessness"), std::string::npos);
         ASSERT_TRUE(export_chrome(file, trace, false).ok());
@@ -192,13 +192,13 @@ TEST_F(Exports, CsvWithoutTextHasEmptyColumns) {
     }
 }
 
-/// A member's text. (Compared as JSON, a literal becomes a temporary that GCC 12 warns about.)
+/// Returns a member's text. (If compared as JSON, a literal becomes a temporary that GCC 12 warns about.)
 std::string text_of(const nlohmann::json& event, const char* key) {
     return event.at(key).get<std::string>();
 }
 
-/// Flow arrows: one start and one end per id, each inside a slice of its thread, the end not before the
-/// start.
+/// Checks flow arrows: one start and one end per id, each inside a slice of its thread, the end not before
+/// the start.
 void expect_good_flows(const nlohmann::json& trace) {
     std::map<std::int64_t, std::vector<nlohmann::json>> flows;
     for (const nlohmann::json& event : trace.at("traceEvents"))
@@ -225,8 +225,8 @@ void expect_good_flows(const nlohmann::json& trace) {
     }
 }
 
-/// Checks what trace viewers need, from the description of the Trace Event format: fields by event kind,
-/// nesting per track, unique thread ids, counters of numbers, paired asynchronous events.
+/// Checks what trace viewers need, as the description of the Trace Event format states: fields by event kind,
+/// nesting per track, unique thread ids, numeric counters, paired asynchronous events.
 void expect_good_trace(const nlohmann::json& trace, std::map<std::string, int>& kinds) {
     std::map<std::string, int> open_async;
     for (const nlohmann::json& event : trace.at("traceEvents")) {
@@ -337,7 +337,7 @@ TEST(Export, FlowsGoFromTheLaunchToEachOfItsKernels) {
         ops[i].name = "k";
         ops[i].start_ns = 130 + 20 * static_cast<TimeNs>(i);
         ops[i].end_ns = ops[i].start_ns + 15;
-        ops[i].correlation_id = i < 2 ? 77 : 5;  // the launch of the last one was not seen
+        ops[i].correlation_id = i < 2 ? 77 : 5;  // the launch of the last one is missing
     }
     records.push_back(ops);
     write_all(folder.file("a.dscope"), records);

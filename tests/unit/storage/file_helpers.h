@@ -13,7 +13,7 @@
 
 namespace draftscope::testing {
 
-/// Writes and closes a new capture; reports failures to gtest.
+/// Writes and closes a new capture. Reports failures to gtest.
 inline void write_all(const std::string& path, const std::vector<Record>& records) {
     auto writer = CaptureWriter::create(path, false);
     ASSERT_TRUE(writer.ok()) << writer.error().message;
@@ -23,7 +23,7 @@ inline void write_all(const std::string& path, const std::vector<Record>& record
     EXPECT_GT((*writer)->stats().rows, 0);
 }
 
-/// A connection as any SQL user has it.
+/// Opens a connection as any SQL client would.
 inline storage::Database open_plain(const std::string& path, int flags = SQLITE_OPEN_READWRITE) {
     std::string message;
     storage::Database db = storage::open_database(path, flags, &message);
@@ -31,7 +31,7 @@ inline storage::Database open_plain(const std::string& path, int flags = SQLITE_
     return db;
 }
 
-/// Rows of a query, columns joined by '|', NULL as empty text.
+/// Returns the rows of a query, with columns joined by '|' and NULL as empty text.
 inline std::vector<std::string> query(const storage::Database& db, const std::string& sql) {
     std::vector<std::string> out;
     storage::Statement statement = db.prepare(sql);
@@ -62,7 +62,7 @@ inline std::string read_file(const std::string& path) {
     return out.str();
 }
 
-/// RFC 4180, the reader's side.
+/// Parses CSV text (RFC 4180).
 inline std::vector<std::vector<std::string>> parse_csv(const std::string& text) {
     std::vector<std::vector<std::string>> rows(1);
     std::string field;

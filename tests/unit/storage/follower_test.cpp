@@ -7,7 +7,7 @@
 #include "file_helpers.h"
 #include "random_capture.h"
 
-// Reading a capture piece by piece while it grows gives what reading it at once does.
+// Reading a capture in parts while it grows must give the same as reading it at once.
 namespace draftscope {
 namespace {
 
@@ -40,7 +40,8 @@ TEST(StoredTrees, OfALargeFileAreReadRoundByRound) {
     EXPECT_EQ((*part)->nodes.size(), 0u);
     EXPECT_EQ((*part)->tops.size(), 0u);
     ASSERT_EQ((*part)->rounds.size(), (*whole)->rounds.size());
-    // Backwards and again, so that some come from what is kept and some do not; the file may be gone by then.
+    // Reads backwards and again, so that some trees are cached and some are not. The file may be deleted by
+    // then.
     std::filesystem::remove(path);
     std::size_t nodes = 0, tops = 0;
     for (const int pass : {0, 1})
@@ -91,7 +92,7 @@ TEST(StoredTrees, AFileThatIsStillWrittenIsReadWhole) {
     EXPECT_GT((*live)->nodes.size(), 0u);
 }
 
-/// A file whose spans fill several blocks of the thread that reads them ahead.
+/// Writes a file whose spans fill several blocks of the read-ahead thread.
 std::string write_many_spans(const TempFolder& folder, int steps) {
     const std::string path = folder.file("many.dscope");
     std::vector<Record> records = RandomCapture(5, {1, 3, steps, 1, true}).records();
@@ -120,7 +121,7 @@ std::vector<std::string> lane_texts(const Snapshot& snapshot, RowId run_id) {
     return out;
 }
 
-/// All of the row behind an interval; nesting is not stored and shows as the interval's place.
+/// All fields of the row behind an interval. Nesting is not stored; it is the interval's row on the lane.
 auto fields(const SpanRow& s) {
     return std::tie(s.id, s.run_id, s.step_id, s.round_id, s.phase_id, s.level, s.lane, s.thread_id,
                     s.start_ns, s.end_ns, s.rows, s.bytes);
@@ -211,7 +212,7 @@ TEST(StoredSpans, ASnapshotOfThemIsSavedWithAllRows) {
     testing::write_all(path, RandomCapture(3, {1, 3, 30, 1, true}).records());
     const auto file = load_capture(path, 0);
     ASSERT_TRUE(file.ok()) << file.error().message;
-    std::filesystem::remove(path);  // what is open can still be saved
+    std::filesystem::remove(path);  // an open capture can still be saved
     ASSERT_TRUE((*file)->stored->save_copy(copy).ok());
     const auto saved = load_capture(copy, rows_always_ahead);
     ASSERT_TRUE(saved.ok()) << saved.error().message;
@@ -281,7 +282,7 @@ TEST_P(Following, SeesTheGrowingFileAsItsWriterMeantIt) {
     EXPECT_FALSE((*follower)->live());
     const int seen = into.records;
     ASSERT_TRUE((*follower)->poll(into).ok());
-    EXPECT_EQ(into.records, seen);  // nothing new, nothing told
+    EXPECT_EQ(into.records, seen);  // no new rows, so no records
     const auto loaded = load_capture(path);
     ASSERT_TRUE(loaded.ok());
     const Snapshot followed = into.capture.snapshot(1);

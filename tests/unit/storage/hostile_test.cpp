@@ -11,8 +11,8 @@
 #include "random_capture.h"
 #include "storage/schema.h"
 
-// Captures as no well-behaved run makes them: any bytes in names, numbers at their limits, spans in any
-// order, clocks that jump. What went in comes out of the file, of its copy and of SQL, unchanged.
+// Captures that no valid run makes: any bytes in names, numbers at their limits, spans in any order, clocks
+// that jump. The file, its copy and SQL must return all values unchanged.
 namespace draftscope {
 namespace {
 
@@ -70,7 +70,7 @@ class Disturb {
                                         0.1};
         return values[rng_.below(std::size(values))];
     }
-    /// Spans of a step in any order of recording; ids follow the recording.
+    /// Shuffles the recording order of a step's spans. Ids follow the recording order.
     void shuffle(std::vector<SpanRow>& spans) {
         std::vector<RowId> ids;
         for (const SpanRow& span : spans) ids.push_back(span.id);
@@ -132,7 +132,7 @@ class Disturb {
     std::map<RowId, std::string> texts_;
 };
 
-/// Every value of a table as SQL sees it, with its type.
+/// Returns every value of a table with its type, as SQL returns it.
 std::vector<std::string> dump(const storage::Database& db, std::string_view table) {
     std::vector<std::string> out;
     storage::Statement rows = db.prepare(fmt::format("SELECT * FROM {}", table));
@@ -153,7 +153,7 @@ std::vector<std::string> dump(const storage::Database& db, std::string_view tabl
     return out;
 }
 
-/// A table as its CSV file shows it, without the header.
+/// Returns a table's rows as in its CSV file, without the header.
 std::vector<std::vector<std::string>> cells(const storage::Database& db, std::string_view table) {
     std::vector<std::vector<std::string>> out;
     storage::Statement rows = db.prepare(fmt::format("SELECT * FROM {}", table));
@@ -214,7 +214,7 @@ TEST_P(Hostile, CaptureSurvivesWriteReadExportAndSqlUnchanged) {
         ASSERT_FALSE(read.empty()) << table;
         read.erase(read.begin());
         if (table == "run")
-            for (auto& row : read) row.pop_back();  // losslessness, which is no column of the table
+            for (auto& row : read) row.pop_back();  // removes losslessness, which is no column of the table
         EXPECT_EQ(read, cells(a, table)) << table;
     }
     EXPECT_TRUE(export_chrome(path, folder.file("trace.json"), false).ok());
@@ -222,7 +222,7 @@ TEST_P(Hostile, CaptureSurvivesWriteReadExportAndSqlUnchanged) {
     for (const std::string_view table : storage::table_names) rows += dump(a, table).size();
     EXPECT_GT(rows, 500u);
 
-    // Without text nothing of it is left in the file, free pages included.
+    // An export without text keeps none of it in the file, free pages included.
     const std::string anonymous = folder.file("anonymous.dscope");
     ASSERT_TRUE(export_sqlite(path, anonymous, true).ok());
     EXPECT_EQ(query(open_plain(anonymous),
@@ -247,7 +247,7 @@ TEST(ClockGoingBackwards, IsFoundAndTheRestStaysSound) {
         ++turned;
         if (step->step.id % 20 == 5) {
             for (SpanRow& span : step->spans) std::swap(span.start_ns, span.end_ns);
-        } else {  // the whole step lies before the one it follows
+        } else {  // the whole step lies before the previous one
             step->step.start_ns -= 50'000;
             step->step.end_ns -= 50'000;
             for (RoundRecord& round : step->rounds) {

@@ -24,7 +24,7 @@ void write_text(const std::string& path, const std::string& text) {
     std::ofstream(path, std::ios::binary) << text;
 }
 
-/// A small export as Nsight Systems writes it, with the columns of an older version: no graphNodeId, no
+/// Makes a small export as Nsight Systems writes it, with the columns of an older version: no graphNodeId, no
 /// binaryData.
 void make_nsys(const std::string& path) {
     const storage::Database db = open_plain(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
@@ -59,7 +59,7 @@ void make_nsys(const std::string& path) {
         "  globalPid INTEGER, demangledName INTEGER, shortName INTEGER, gridX INTEGER, gridY INTEGER, gridZ "
         "INTEGER, "
         "  blockX INTEGER, blockY INTEGER, blockZ INTEGER);"
-        // The head's kernel runs while the host is in verify already: its launch decides.
+        // The head's kernel runs while the host is already in verify. Its launch determines its phase.
         "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (4600, 4900, 7, 11, " +
         pid +
         ", 4, 3, 8, 1, 1, 128, 1, 1),"
@@ -146,7 +146,7 @@ TEST(ImportTrace, OurOwnNsysExportComesBack) {
     ASSERT_TRUE(original.ok());
     EXPECT_EQ((*imported)->spans.size(), (*original)->spans.size());
     EXPECT_EQ((*imported)->gpu_ops.size(), (*original)->gpu_ops.size());
-    // A thread has the system's number, not the export's name for it.
+    // A thread keeps the system's number, not the one that the export assigns.
     EXPECT_EQ((*imported)->spans[0].thread_id, (*original)->spans[0].thread_id);
     std::map<int, TimeNs> ours, theirs;
     for (std::size_t i = 0; i < (*original)->spans.size(); ++i) {

@@ -15,7 +15,7 @@ namespace draftscope::testing {
 
 namespace {
 
-/// Writes everything and closes, telling through the pipe how many steps have been acknowledged.
+/// Writes everything and closes. Reports the number of acknowledged steps through the pipe.
 [[noreturn]] void record(const std::string& path, const std::vector<Record>& records, int pipe_end) {
     auto writer = CaptureWriter::create(path, false);
     if (!writer.ok()) _exit(1);
@@ -35,7 +35,7 @@ std::int32_t kill_recording(const std::string& path, const std::vector<Record>& 
     int ends[2];
     if (pipe(ends) != 0) return -1;
     const int flushes = (static_cast<int>(records.size()) + 22) / 23;
-    // One in three is killed in the last transaction, while indexes are made or the log is merged.
+    // One in three is killed in the last transaction, while indexes are built or the log is merged.
     const bool at_end = rng.below(3) == 0;
     const int after = at_end ? flushes : 1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(flushes)));
     const std::uint32_t delay_us = rng.below(at_end ? 30'000 : 3'000);
@@ -48,7 +48,7 @@ std::int32_t kill_recording(const std::string& path, const std::vector<Record>& 
     std::int32_t acknowledged = 0, steps = 0;
     for (int i = 0; i < after && read(ends[0], &steps, sizeof steps) == sizeof steps; ++i)
         acknowledged = steps;
-    usleep(delay_us);  // so that the kill falls somewhere inside what comes next
+    usleep(delay_us);  // so that the kill occurs during the next operations
     kill(child, SIGKILL);
     int status = 0;
     waitpid(child, &status, 0);
@@ -75,7 +75,7 @@ std::string check_left(const std::string& path, KillOutcome& outcome) {
 }
 
 std::string check_repaired(const std::string& path, const KillOutcome& outcome) {
-    for (int i = 0; i < 2; ++i) {  // a second time changes nothing
+    for (int i = 0; i < 2; ++i) {  // the second repair changes nothing
         const Status repaired = repair_capture(path);
         if (!repaired.ok()) return repaired.error().message;
     }

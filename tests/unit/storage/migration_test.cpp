@@ -9,7 +9,7 @@
 #include "random_capture.h"
 #include "storage/schema.h"
 
-// Files of earlier versions, as their programs wrote them (data/vN.dscope.gz).
+// Files of earlier versions, written by the programs of that time (data/vN.dscope.gz).
 namespace draftscope {
 namespace {
 
@@ -27,7 +27,7 @@ void unpack(const std::string& name, const std::string& to) {
     gzclose(file);
 }
 
-/// Parameter: the version. Each is brought forward step by step to today's.
+/// Parameter: the version, which is migrated step by step to the current one.
 class OlderVersion : public ::testing::TestWithParam<int> {};
 
 TEST_P(OlderVersion, IsReadAsItIsAndBroughtForwardWithTheSameNumbers) {
@@ -66,7 +66,7 @@ TEST_P(OlderVersion, IsReadAsItIsAndBroughtForwardWithTheSameNumbers) {
     const auto backup = load_capture(fmt::format("{}.v{}.bak", path, GetParam()));
     ASSERT_TRUE(backup.ok());
     expect_equal(**old, **backup);
-    // The same tables and views as in a new file.
+    // The tables and views equal those of a new file.
     const std::string fresh = folder.file("new.dscope");
     testing::write_all(fresh, testing::RandomCapture(1, {1, 1, 3, 1, true}).records());
     const std::string names =

@@ -120,7 +120,7 @@ void RandomCapture::step(int ordinal) {
         round_record.round.context_length = prompt.prompt_tokens + prompt.generated_tokens;
         prompt.generated_tokens += round_record.round.committed;
         prompt.output += " word";
-        if (ordinal == 0) {  // a calibration row beside the driving one
+        if (ordinal == 0) {  // a calibration row in addition to the driving head's
             HeadEvalRow full = round_record.head_evals.back();
             full.head = "full";
             full.mode = HeadMode::calibration;
@@ -136,7 +136,7 @@ void RandomCapture::step(int ordinal) {
             const RowId step_id = record.step.id;
             out_.push_back(std::move(record));
             out_.push_back(progress);
-            if (previous_step_ != 0 && below(3) == 0) {  // a span that comes after its step, as from a GPU
+            if (previous_step_ != 0 && below(3) == 0) {  // a span that arrives after its step, as from a GPU
                 SpanRow late;
                 late.id = ++ids_.span;
                 late.run_id = run_.id;

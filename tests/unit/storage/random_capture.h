@@ -7,7 +7,7 @@
 #include "capture/capture.h"
 #include "capture/record.h"
 
-/// Random but possible captures for the storage tests: every table has rows, all relations hold.
+/// Random valid captures for the storage tests. Every table has rows, and all references are valid.
 namespace draftscope::testing {
 
 struct CaptureShape {
@@ -44,11 +44,11 @@ class RandomCapture {
     RowId previous_step_ = 0;
 };
 
-/// What a live recorder would have made of the records.
+/// Returns the snapshot that a live recorder would make of the records.
 Snapshot apply_all(const std::vector<Record>& records);
-/// gtest-reports every difference of two snapshots, `source` and `version` apart.
+/// Reports every difference of two snapshots to gtest, except `source` and `version`.
 void expect_equal(const Snapshot& a, const Snapshot& b);
-/// A new folder under the system's temporary one, removed with its content at the end.
+/// A new folder in the system's temporary folder. The destructor deletes it.
 class TempFolder {
   public:
     TempFolder();

@@ -6,7 +6,7 @@
 #include "file_helpers.h"
 #include "random_capture.h"
 
-// Captures that may not grow for ever, and queues that may not hold anyone up.
+// Tests captures of limited size, and queues that must not block their producers.
 namespace draftscope {
 namespace {
 
@@ -108,7 +108,7 @@ TEST_P(Ring, KeepsTheNewestStepsWhole) {
 }
 INSTANTIATE_TEST_SUITE_P(RowsAndBytes, Ring, ::testing::Range(1, 7));
 
-/// Holds the file's write lock, as a disk that does not answer would.
+/// Holds the file's write lock, like a disk that does not respond.
 class SlowDisk {
   public:
     explicit SlowDisk(const std::string& path) : db_(open_plain(path)) {
@@ -130,7 +130,7 @@ TEST(Queue, NeverWaitCountsWhatItLoses) {
     auto writer = CaptureWriter::create(path, options);
     ASSERT_TRUE(writer.ok());
     SlowDisk disk(path);
-    for (const Record& record : records) (*writer)->push(record);  // comes back although nothing is written
+    for (const Record& record : records) (*writer)->push(record);  // returns although nothing is written
     const std::int64_t lost = (*writer)->stats().lost_queue;
     EXPECT_GT(lost, 0);
     disk.answer();

@@ -94,8 +94,8 @@ void expect_table(const char* name, const Table& a, const Table& b) {
         ASSERT_TRUE(fields(a[i]) == fields(b[i])) << name << ", row " << i;
 }
 
-/// The file moves both clocks of an anchor to the run's start or end; their distance is what it is for. The
-/// ends of several runs come together when a file is read.
+/// Compares clock anchors by the difference of their clocks, since the file moves both to the run's start or
+/// end. When a file is read, the ends of several runs come together.
 void expect_clocks(const Snapshot& a, const Snapshot& b) {
     const auto distances = [](const Snapshot& snapshot) {
         std::vector<std::pair<RowId, TimeNs>> out;

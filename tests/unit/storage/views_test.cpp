@@ -92,8 +92,8 @@ TEST_P(ViewsAndQueries, GpuCountersAgree) {
     }
 }
 
-/// Full references of every kind, by seed: driving, in another run of the same prompts or of others, at its
-/// own pace, aligned, calibrating; shadow rows with the round that decided them and without one.
+/// Full references of every kind, by seed: driving, in another run of the same or other prompts, self-paced,
+/// aligned, calibrating. Shadow rows exist with and without a round.
 void vary(std::vector<Record>& records, int seed) {
     Rng rng(static_cast<std::uint64_t>(seed), 7);
     RowId run = 0, round = 0;
@@ -297,8 +297,8 @@ class HandComputed : public ::testing::Test {
 };
 
 TEST_F(HandComputed, Heads) {
-    // full: tau 3, T_head 400, T_non-head 600; slim: tau 2.5, T_head 100, T_non-head 600, reference from
-    // run 1. rho = 2.5/3, nu = 0.25, kappa = 400/600, predicted = 5/6 * (5/3) / (7/6); measured =
+    // full: tau 3, T_head 400, T_non-head 600; slim: tau 2.5, T_head 100, T_non-head 600, reference from run
+    // 1. rho = 2.5/3, nu = 0.25, kappa = 400/600, predicted = 5/6 * (5/3) / (7/6); measured =
     // (5/1400)/(6/2000).
     EXPECT_EQ(
         query(open_plain(path()),

@@ -34,7 +34,7 @@ TEST(CaptureWriterPath, MustBeUsable) {
     std::ofstream(folder.file("plain")) << "x";
     refused(folder.file("plain"), "file exists");
     refused(folder.file("plain/a.dscope"), "does not exist");
-    refused("/proc/a.dscope", "choose another place");  // refuses new files whoever asks, root too
+    refused("/proc/a.dscope", "choose another place");  // rejects new files for every user, root included
 }
 
 TEST(CaptureWriterPath, OverwriteReplacesTheFileAndItsLogs) {
@@ -101,11 +101,11 @@ TEST(CaptureWriter, KeepsGrowingOutputInTheFileBeforeThePromptEnds) {
     ASSERT_TRUE(loaded.ok());
     EXPECT_EQ((*loaded)->prompts[0]->output, "word 199");
     EXPECT_EQ((*loaded)->prompts[0]->generated_tokens, 199);
-    // 3 rows of run, anchor and prompt; the text was not rewritten for every token.
+    // 3 rows of run, anchor and prompt. The text was not rewritten for every token.
     EXPECT_LT((*writer)->stats().rows, 50);
 }
 
-/// What a child process found out about a writer that ran out of space.
+/// Result of a child process that tests a writer without disk space.
 enum FullDisk : int { as_expected = 0, no_start, no_error, wrong_kind, no_hint, blocked_or_wrong_end };
 
 int write_until_full(const std::string& path, const std::vector<Record>& first,
@@ -114,7 +114,7 @@ int write_until_full(const std::string& path, const std::vector<Record>& first,
     if (!writer.ok()) return no_start;
     for (const Record& record : first) (*writer)->push(record);
     if (!(*writer)->flush().ok()) return no_start;
-    // From here on no file of this process may grow beyond what the log has now.
+    // From here on, no file of this process may grow beyond the log's current size.
     signal(SIGXFSZ, SIG_IGN);
     rlimit limit{};
     limit.rlim_cur = limit.rlim_max = std::filesystem::file_size(path + "-wal") + 20000;
@@ -148,7 +148,7 @@ TEST(CaptureWriter, FullDiskKeepsWhatWasCommitted) {
     EXPECT_LT((*loaded)->steps.size(), apply_all(all).steps.size());
     const auto report = check_capture(path);
     ASSERT_TRUE(report.ok());
-    ASSERT_EQ(report->findings.size(), 1u);  // the run without an end
+    ASSERT_EQ(report->findings.size(), 1u);  // the run has no end
     ASSERT_TRUE(repair_capture(path).ok());
     EXPECT_TRUE(check_capture(path)->findings.empty());
 }
