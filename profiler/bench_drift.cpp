@@ -97,9 +97,9 @@ std::vector<std::string> drift_warnings(const BenchDrift& drift, std::span<const
     if (worst != nullptr) {
         const double ratio = worst->control.ratio.value;
         out.push_back(fmt::format(
-            "the machine was not the same for all methods: verification of equal trees, which no head "
-            "touches, "
-            "took {} {} time per round under {} than under {}; differences of that size are not the heads'",
+            "the machine's speed differed between methods: verification of equal trees, which does not depend "
+            "on the head, took {} {} time per round under {} than under {}; differences of that size are not "
+            "due to the heads",
             percent(ratio), ratio > 1 ? "more" : "less", names[worst->b], names[worst->a]));
     }
     const BenchDrift::Blocks* widest = nullptr;
@@ -109,14 +109,13 @@ std::vector<std::string> drift_warnings(const BenchDrift& drift, std::span<const
             widest = &one;
     if (widest != nullptr)
         out.push_back(fmt::format(
-            "the machine's speed wandered: verification under {} took {:.2f} to {:.2f} times its mean from "
-            "block to block; an idle machine or a larger --repeat gives narrower intervals",
+            "the machine's speed varied: verification under {} took {:.2f} to {:.2f} times its mean in "
+            "different blocks; an idle machine or a larger --repeat gives narrower intervals",
             names[widest->method], widest->low, widest->high));
     if (drift.block_count == 1 && drift.repetitions == 1 && names.size() > 1)
         out.push_back(
-            "one block: the methods took no turns, so a machine that wandered is part of the result; give "
-            "more "
-            "conversations, a smaller --block or --repeat 2");
+            "one block: the methods did not take turns, so a change of the machine's speed is part of the "
+            "result; give more conversations, a smaller --block or --repeat 2");
     return out;
 }
 

@@ -194,7 +194,7 @@ std::string percent(double ratio) {
 
 /// Describes the change of tau.
 std::string tau_text(const ComparedQuantity& tau) {
-    if (std::abs(tau.ratio.value - 1) < 0.0005) return "stays as it is";
+    if (std::abs(tau.ratio.value - 1) < 0.0005) return "stays the same";
     if (tau.change == Change::none_shown) return "shows no change";
     return (tau.ratio.value > 1 ? "rises by " : "falls by ") + percent(tau.ratio.value);
 }
@@ -210,7 +210,7 @@ std::string because(const Comparison& c) {
     std::string out =
         fmt::format("tau {} ({:.2f} to {:.2f}), a round takes ", tau_text(c.tau), c.tau.a, c.tau.b);
     out += std::abs(ratio - 1) < 0.0005
-               ? "as long"
+               ? "the same time"
                : fmt::format("{} {} time", percent(ratio), ratio > 1 ? "more" : "less");
     const double whole = c.round_time.b - c.round_time.a;
     const ComparedQuantity* most = nullptr;
@@ -228,7 +228,7 @@ std::string verdict_of(const Comparison& c) {
     const double ratio = c.speed.ratio.value;
     const char* word = ratio > 1 ? "faster" : "slower";
     if (!c.speed.ratio.interval)
-        return fmt::format("On {} B was {} {} than A, which shows nothing about others ({}): {}.",
+        return fmt::format("On {}, B was {} {} than A, which shows nothing about other prompts ({}): {}.",
                            sample_text(c), percent(ratio), word, no_interval_text(c.conversations),
                            because(c));
     const Interval& range = *c.speed.ratio.interval;
@@ -248,15 +248,15 @@ std::string machine_verdict(const Comparison& c) {
     const Estimate& control = c.machine->ratio;
     const bool slower = control.value > 1;
     std::string out = fmt::format(
-        "The machine was {} while B ran, so this is no comparison of the heads: verification of equal trees, "
-        "which no head touches, took {} {} time per round (95 % interval {} to {}).",
+        "The machine was {} while B ran, so this does not compare the heads: verification of equal trees, "
+        "which does not depend on the head, took {} {} time per round (95 % interval {} to {}).",
         slower ? "slower" : "faster", percent(control.value), slower ? "more" : "less",
         percent(slower ? control.interval->low : control.interval->high),
         percent(slower ? control.interval->high : control.interval->low));
     if (c.adjusted_speed && c.adjusted_speed->interval) {
         const Estimate& speed = *c.adjusted_speed;
         out += fmt::format(
-            " If it slowed everything alike, B would make {:.3f} times the tokens per second of A (95 % "
+            " If it slowed everything equally, B would make {:.3f} times the tokens per second of A (95 % "
             "interval {:.3f} to {:.3f}){}.",
             speed.value, speed.interval->low, speed.interval->high,
             speed.interval->holds(1) ? ": no difference beyond the machine's is shown" : "");
@@ -268,33 +268,32 @@ void warn(Comparison& c) {
     const std::string forbidden = forbidding_text(c.differences);
     if (c.forced) c.warnings.push_back("FORCED: the runs differ in " + forbidden);
     if (const std::string further = further_text(c.differences); !further.empty())
-        c.warnings.push_back("the runs also differ in " + further + ": the result is of everything together");
+        c.warnings.push_back("the runs also differ in " + further + "; the result shows their combined effect");
     if (c.a.tier != "T0" || c.b.tier != "T0")
-        c.warnings.push_back("times were taken at " + c.a.tier + " / " + c.b.tier +
-                             ", which slows what it measures; only T0 speeds are to be reported");
+        c.warnings.push_back("times were measured at " + c.a.tier + " / " + c.b.tier +
+                             ", which slows the run; report only T0 speeds");
     if (c.a.synthetic || c.b.synthetic)
         c.warnings.push_back("synthetic weights: costs are real, acceptance is not");
     for (const RunRow* run : {&c.a, &c.b})
         if (run->ended != RunEnd::ok)
             c.warnings.push_back(fmt::format(
-                "run {} did not come to its end ({})", run == &c.a ? "A" : "B",
+                "run {} did not finish ({})", run == &c.a ? "A" : "B",
                 run->ended == RunEnd::live ? std::string_view("unfinished") : to_text(run->ended)));
     if (c.only_a + c.only_b > 0)
         c.warnings.push_back(
-            fmt::format("left out: {} prompts of A and {} of B without a counterpart", c.only_a, c.only_b));
+            fmt::format("left out for lack of a counterpart: {} of A's prompts and {} of B's", c.only_a, c.only_b));
     if (c.machine && !c.machine->differs && c.machine->is_large())
         c.warnings.push_back(
-            fmt::format("verification of equal trees, which no head touches, took {} {} time per round under "
-                        "B: the machine "
-                        "may have differed, which so few conversations can't tell",
+            fmt::format("verification of equal trees, which does not depend on the head, took {} {} time per "
+                        "round under B: the machine may have differed, but there are too few conversations to "
+                        "tell",
                         percent(c.machine->ratio.value), c.machine->ratio.value > 1 ? "more" : "less"));
     const bool exact = losslessness(c.a) == "exact" && losslessness(c.b) == "exact" && c.a.temperature == 0 &&
                        c.b.temperature == 0;
     if (exact && c.same_tokens < c.pairs)
         c.warnings.push_back(
-            fmt::format("{} of {} prompts have other tokens under B: part of the difference is other work "
-                        "(precision, kernels "
-                        "or length)",
+            fmt::format("{} of {} prompts have different tokens under B: part of the difference is different "
+                        "work (precision, kernels or length)",
                         c.pairs - c.same_tokens, c.pairs));
 }
 
@@ -308,11 +307,11 @@ Status check_side(const Snapshot& snapshot, std::span<const RowId> runs) {
     for (const RowId id : runs) {
         const RunRow* run = snapshot.run(id);
         if (run == nullptr)
-            return bad_input("{}: has no run {}; `draftscope stats` lists its runs", snapshot.source, id);
+            return bad_input("{}: has no run {}; draftscope stats lists its runs", snapshot.source, id);
         if (first == nullptr) first = run;
         if (repeat_setting(*run) != repeat_setting(*first))
             return bad_input(
-                "{}: runs {} and {} are not repeats of one setting and can't be pooled; they differ in {}",
+                "{}: runs {} and {} do not repeat one setting and can't be pooled; they differ in {}",
                 snapshot.source, first->id, id, difference_text(run_differences(*first, *run)));
     }
     return first != nullptr ? Status() : bad_input("{}: no run to compare", snapshot.source);
@@ -338,8 +337,7 @@ Result<Comparison> compare_runs(const Snapshot& a, const std::vector<RowId>& run
     const std::string forbidden = forbidding_text(out.differences);
     if (!forbidden.empty() && !options.force)
         return bad_input(
-            "the runs can't be compared: they differ in {}; --force compares them all the same and marks the "
-            "result",
+            "the runs can't be compared: they differ in {}; --force compares them anyway and marks the result",
             forbidden);
     out.forced = !forbidden.empty();
     // Several seeds of one side repeat its setting.

@@ -221,7 +221,7 @@ CuptiProbe CounterLibrary::open(std::span<const char* const> names, std::size_t 
     support.cuDevice = device;
     support.api = CUPTI_PROFILER_RANGE_PROFILING;
     if (const int code = entries_.supported(&support); code != CUPTI_SUCCESS)
-        return refused(code, "asking whether the device has counters");
+        return refused(code, "checking for counters");
     if (support.isSupported != CUPTI_PROFILER_CONFIGURATION_SUPPORTED) {
         found.state = CuptiState::unsupported;
         found.text =
@@ -233,11 +233,11 @@ CuptiProbe CounterLibrary::open(std::span<const char* const> names, std::size_t 
     auto chip = DS_PARAMS(CUpti_Device_GetChipName_Params);
     chip.deviceIndex = static_cast<std::size_t>(device);
     if (const int code = entries_.chip_name(&chip); code != CUPTI_SUCCESS)
-        return refused(code, "asking for the chip's name");
+        return refused(code, "reading the chip's name");
     if (const int code = schedule(chip.pChipName); code != 0) return refused(code, "choosing counters");
     if (passes_ != 1) {
         found.state = CuptiState::unsupported;
-        found.text = fmt::format("the counters take {} passes on {}, and a decode can't be repeated", passes_,
+        found.text = fmt::format("the counters need {} passes on {}, and a decode can't be repeated", passes_,
                                  chip.pChipName);
         found.remedy = "tier T2 shows every kernel without counters";
         close();
@@ -250,7 +250,7 @@ CuptiProbe CounterLibrary::open(std::span<const char* const> names, std::size_t 
     profiler_ = enable.pRangeProfilerObject;
     // Tried once, so that a refusal is reported before the run.
     if (const int code = clear_data(); code != CUPTI_SUCCESS)
-        return refused(code, "making room for counters");
+        return refused(code, "allocating counter data");
     if (const int code = set_up(); code != CUPTI_SUCCESS)
         return refused(code, "setting up the range profiler");
     return found;

@@ -78,7 +78,7 @@ void CounterSession::take(std::vector<CounterReading>& out, bool all) {
     }
     ranges_.clear();
     if (code != 0) return fail("reading the counters", code);
-    if (const int again = api_->start(); again != 0) fail("starting to count again", again);
+    if (const int again = api_->start(); again != 0) fail("restarting the counters", again);
 }
 
 void CounterSession::end() {

@@ -250,7 +250,7 @@ CuptiProbe CuptiLibrary::subscribe(CuptiListener& listener) {
     code = entries_.register_clock(clock_now);
     if (code != CUPTI_SUCCESS) return failed_at("setting the clock");
     code = entries_.register_buffers(on_buffer_wanted, on_buffer_filled);
-    if (code != CUPTI_SUCCESS) return failed_at("handing over buffers");
+    if (code != CUPTI_SUCCESS) return failed_at("registering buffers");
     for (const CUpti_CallbackId id :
          {CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED,
           CUPTI_CBID_RESOURCE_GRAPHNODE_DESTROY_STARTING}) {
@@ -387,7 +387,7 @@ void* open_cupti(const std::string& wanted, CuptiProbe& found) {
     found.state = CuptiState::no_library;
     found.text = names.size() == 1 ? names[0] + " does not load" : std::string("libcupti was not found");
     found.remedy =
-        "install CUPTI (part of the CUDA Toolkit; PyTorch brings one, too), or set DRAFTSCOPE_CUPTI to its "
+        "install CUPTI (part of the CUDA Toolkit; PyTorch includes one, too), or set DRAFTSCOPE_CUPTI to its "
         "path";
     return nullptr;
 }

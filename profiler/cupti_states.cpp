@@ -29,9 +29,9 @@ enum Code : int {
 };
 
 constexpr const char* counter_remedy =
-    "as administrator put `options nvidia NVreg_RestrictProfilingToAdminUsers=0` into "
-    "/etc/modprobe.d/nvidia-profiling.conf and load the module anew; in a container add "
-    "`--cap-add=SYS_ADMIN` (or CAP_PERFMON from driver R565 on)";
+    "as administrator, add the line \"options nvidia NVreg_RestrictProfilingToAdminUsers=0\" to "
+    "/etc/modprobe.d/nvidia-profiling.conf and reload the module; in a container, add --cap-add=SYS_ADMIN (or "
+    "CAP_PERFMON since driver R565)";
 
 std::string text_of(const char* path) {
     std::ifstream file(path);
@@ -97,7 +97,7 @@ CuptiProbe cupti_refusal(int code, const std::string& message, const std::string
         case multiple_subscribers:
         case multiple_before_13:
             out.state = CuptiState::held;
-            out.text = "held by " + (holder.empty() ? std::string("another tool of this process") : holder);
+            out.text = "held by " + (holder.empty() ? std::string("another tool in this process") : holder);
             out.remedy =
                 "start without nsys, ncu, cuda-gdb or another CUPTI client (the PyTorch profiler is one)";
             break;
@@ -145,7 +145,7 @@ CuptiProbe probe_gpu_counters(const std::string& params, const std::string& stat
     const bool restricted = value_of(params, "RmProfilingAdminOnly") != "0";
     out.state = !restricted || privileged ? CuptiState::ready : CuptiState::no_permission;
     if (out.state == CuptiState::ready) {
-        out.text = restricted ? "for administrators only, which this process is" : "open to all users";
+        out.text = restricted ? "for administrators only; this process has their rights" : "open to all users";
         return out;
     }
     out.text = "for administrators only (RmProfilingAdminOnly in /proc/driver/nvidia/params)";

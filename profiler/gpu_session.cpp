@@ -242,8 +242,8 @@ void GpuSession::Impl::buffer_filled(std::uint8_t* buffer, std::size_t valid) {
 void GpuSession::Impl::died(int code) {
     const std::lock_guard lock(state_mutex);
     state.state = CuptiState::fatal;
-    state.text = "CUPTI ended its work: " + api->message(code);
-    state.remedy = "what was recorded is kept; start the program again to trace further";
+    state.text = "CUPTI stopped: " + api->message(code);
+    state.remedy = "the recorded data are kept; restart the program to continue tracing";
 }
 
 bool GpuSession::Impl::in_window(TimeNs start) {
@@ -362,7 +362,7 @@ CuptiProbe GpuSession::open(Tier tier) {
         other.state = CuptiState::failed;
         other.text = "this process already traces at " + std::string(to_text(s.tier)) +
                      "; CUPTI makes either graph or kernel records";
-        other.remedy = "start the program again for " + std::string(to_text(wanted));
+        other.remedy = "restart the program for " + std::string(to_text(wanted));
         return other;
     }
     return s.enable_for(wanted);

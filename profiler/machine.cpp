@@ -113,10 +113,10 @@ Capability nvtx() {
 Capability thread_pinning() {
     const int cpus = usable_cores();
     if (cpus < 2)
-        return {"thread pinning", false, "no", "this process may use one CPU",
+        return {"thread pinning", false, "no", "this process may use only one CPU",
                 "runs have one thread; give the process more CPUs (taskset, cpuset)"};
     return {"thread pinning", true, "off",
-            fmt::format("{} CPUs usable, runs keep a worker on each with --pin", cpus), ""};
+            fmt::format("{} usable CPUs; with --pin, each worker stays on one", cpus), ""};
 }
 
 Capability cpu_counters() {

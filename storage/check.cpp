@@ -16,15 +16,12 @@ constexpr std::size_t max_findings_per_rule = 5;
 
 /// Rules that a sound capture satisfies. Each query returns one line of text per violation.
 constexpr const char* rules[] = {
-    "SELECT 'run ' || r.id || ' (' || r.name || ') has no end: it is being written, its program was killed "
-    "or "
-    "its disk was full; ' || (SELECT count(*) FROM step WHERE run_id = r.id) || ' steps are here, the last "
-    "data "
-    "is from ' || round(coalesce((SELECT max(end_ns) FROM step WHERE run_id = r.id), 0) / 1e9, 2) || ' s "
-    "after "
-    "its start; `draftscope check --repair` marks it as recovered' FROM run r WHERE r.ended IS NULL",
-    "SELECT 'run ' || id || ' has no clock anchor, so its times can not be placed' FROM run "
-    "WHERE id NOT IN (SELECT run_id FROM clock_anchor)",
+    "SELECT 'run ' || r.id || ' (' || r.name || ') has no end: it is being written, its program was killed or "
+    "its disk was full; steps in the file: ' || (SELECT count(*) FROM step WHERE run_id = r.id) || ', last "
+    "data ' || round(coalesce((SELECT max(end_ns) FROM step WHERE run_id = r.id), 0) / 1e9, 2) || ' s after "
+    "its start; run draftscope check --repair to mark it as recovered' FROM run r WHERE r.ended IS NULL",
+    "SELECT 'run ' || id || ' has no clock anchor, so its times can not be converted' FROM run WHERE id NOT "
+    "IN (SELECT run_id FROM clock_anchor)",
     "SELECT 'prompt ' || id || ': prefill_ns is ' || prefill_ns FROM prompt WHERE prefill_ns < 0",
     "SELECT 'step ' || id || ' lasts ' || (end_ns - start_ns) || ' ns, ' || paused_ns || ' of them paused' "
     "FROM step WHERE end_ns < start_ns OR paused_ns < 0 OR paused_ns > end_ns - start_ns",
@@ -48,19 +45,20 @@ constexpr const char* rules[] = {
     "SELECT 'node ' || n.node || ' of round ' || n.round_id || ' has depth ' || n.depth || ' under depth ' "
     "|| p.depth FROM node n JOIN node p ON p.round_id = n.round_id AND p.node = n.parent "
     "WHERE n.depth <> p.depth + 1",
-    "SELECT 'round ' || r.id || ' says ' || r.tree_nodes || ' tree nodes, the file has ' || count(n.node) "
-    "FROM round r JOIN node n ON n.round_id = r.id GROUP BY r.id HAVING count(n.node) <> r.tree_nodes",
+    "SELECT 'round ' || r.id || ' records ' || r.tree_nodes || ' tree nodes, but the file has ' || "
+    "count(n.node) FROM round r JOIN node n ON n.round_id = r.id GROUP BY r.id HAVING count(n.node) <> "
+    "r.tree_nodes",
     "SELECT 'round ' || id || ' drafted ' || drafted || ', accepted ' || accepted || ', committed ' || "
     "committed "
     "FROM round WHERE accepted < 0 OR accepted > drafted OR committed < 0 OR committed > accepted + 1 "
     "OR (NOT clipped AND committed <> accepted + 1)",
-    "SELECT 'round ' || r.id || ' committed ' || r.committed || ' tokens, the file has ' || "
-    "count(t.token_id) "
-    "FROM round r LEFT JOIN token t ON t.round_id = r.id GROUP BY r.id HAVING count(t.token_id) <> "
-    "r.committed",
-    "SELECT 'prompt ' || p.id || ' generated ' || p.generated_tokens || ' tokens, its rounds committed ' "
-    "|| coalesce(sum(r.committed), 0) || ' after the one of prefill' FROM prompt p "
-    "JOIN run ON run.id = p.run_id AND run.ended = 'ok' LEFT JOIN round r ON r.prompt_id = p.id "
+    "SELECT 'round ' || r.id || ' committed ' || r.committed || iif(r.committed = 1, ' token', ' tokens') || "
+    "', but the file has ' || count(t.token_id) FROM round r LEFT JOIN token t ON t.round_id = r.id GROUP BY "
+    "r.id HAVING count(t.token_id) <> r.committed",
+    "SELECT 'prompt ' || p.id || ' generated ' || p.generated_tokens || iif(p.generated_tokens = 1, ' token', "
+    "' tokens') || ', but its rounds committed ' || coalesce(sum(r.committed), 0) || ' after the prefill "
+    "token' FROM prompt p JOIN run ON run.id = p.run_id AND run.ended = 'ok' LEFT JOIN round r ON r.prompt_id "
+    "= p.id "
     // A run with recorded losses may have gaps.
     "WHERE p.finish IS NOT NULL AND NOT EXISTS (SELECT 1 FROM loss WHERE loss.run_id = p.run_id AND kind IN "
     "('storage_queue_full', 'capture_limit', 'ring_dropped', 'storage_error')) GROUP BY p.id "
@@ -81,9 +79,9 @@ Status collect(const std::string& path, const Database& db, const char* sql, std
         if (++found <= max_findings_per_rule)
             out.push_back({storage::one_line(std::string(statement.text(0)))});
     if (found > max_findings_per_rule)
-        out.push_back({fmt::format("... and {} more of the last kind", found - max_findings_per_rule)});
+        out.push_back({fmt::format("... and {} more of this kind", found - max_findings_per_rule)});
     if ((code & 0xff) == SQLITE_CORRUPT) {
-        out.push_back({"reading on is impossible: " + db.message()});
+        out.push_back({"the rest can't be read: " + db.message()});
         return {};
     }
     if (code != SQLITE_DONE) return storage::file_error(path, db, "checking");
@@ -92,18 +90,14 @@ Status collect(const std::string& path, const Database& db, const char* sql, std
 
 constexpr const char* remarks_sql =
     "SELECT 'run ' || r.id || ' (' || r.name || ') is recovered: recording was cut off (program killed or "
-    "disk "
-    "full); it ends with its last data, ' || (SELECT count(*) FROM step WHERE run_id = r.id) || ' steps and "
-    "' "
-    "|| round((SELECT (max(monotonic_ns) - min(monotonic_ns)) / 1e9 FROM clock_anchor WHERE run_id = r.id), "
-    "2) "
-    "|| ' s after its start' FROM run r WHERE r.ended = 'recovered' "
-    "UNION ALL SELECT 'holds no run: its recording ended before one began' WHERE NOT EXISTS (SELECT 1 FROM "
-    "run) "
-    "UNION ALL SELECT 'run ' || run_id || ' lost ' || sum(count) || ' records: ' || kind || CASE kind "
-    "WHEN 'storage_error' THEN ' (the disk was full or failed: nothing that came later is here)' "
-    "WHEN 'vocabulary' THEN ' (the disk had no room for the texts of the tokens)' ELSE '' END FROM loss "
-    "GROUP BY run_id, kind";
+    "disk full); it ends with its last data (steps: ' || (SELECT count(*) FROM step WHERE run_id = r.id) || "
+    "'), ' || round((SELECT (max(monotonic_ns) - min(monotonic_ns)) / 1e9 FROM clock_anchor WHERE run_id = "
+    "r.id), 2) || ' s after its start' FROM run r WHERE r.ended = 'recovered' UNION ALL SELECT 'the file has "
+    "no run: its recording ended before a run began' WHERE NOT EXISTS (SELECT 1 FROM run) UNION ALL SELECT "
+    "'run ' || run_id || ' lost ' || sum(count) || iif(sum(count) = 1, ' record: ', ' records: ') || kind || "
+    "CASE kind WHEN 'storage_error' THEN ' (the disk was full or failed: later records are missing)' WHEN "
+    "'vocabulary' THEN ' (the token texts did not fit on the disk)' ELSE '' END FROM loss GROUP BY run_id, "
+    "kind";
 
 Status check_integrity(const std::string& path, const Database& db, std::vector<CheckFinding>& out) {
     Statement statement = db.prepare("PRAGMA integrity_check(20)");
@@ -134,8 +128,8 @@ Status check_finished(const std::string& path, const Database& db, std::vector<C
     finished = missing.empty();
     if (!missing.empty())
         out.push_back({fmt::format(
-            "indexes are missing ({}): recording was cut off at its very end, queries are slow; `draftscope "
-            "check --repair` makes them",
+            "indexes are missing ({}): the program ended before it finished the file, and queries are slow; "
+            "run draftscope check --repair to build them",
             missing)});
     return {};
 }
@@ -146,8 +140,8 @@ void remark_log(const std::string& path, std::vector<std::string>& out) {
     const auto bytes = std::filesystem::file_size(path + "-wal", error);
     if (!error && bytes > 0)
         out.push_back(
-            fmt::format("{} bytes lie in the log {}-wal, which belongs to the file; `draftscope check "
-                        "--repair` merges it",
+            fmt::format("{} bytes are in the log {}-wal, which belongs to the file; run draftscope check "
+                        "--repair to merge it",
                         bytes, path));
 }
 
@@ -193,9 +187,8 @@ Result<CheckReport> check_capture(const std::string& path) {
             return storage::file_error(path, db, "checking table step_phase");
         for (const RowId step : wrong)
             report.findings.push_back(
-                {fmt::format("step {}: table step_phase is not what the step's spans say; `draftscope check "
-                             "--repair` works it "
-                             "out anew",
+                {fmt::format("step {}: table step_phase differs from the step's spans; run draftscope check "
+                             "--repair to compute it again",
                              step)});
     }
     std::vector<CheckFinding> remarks;
@@ -204,9 +197,8 @@ Result<CheckReport> check_capture(const std::string& path) {
     remark_log(path, report.remarks);
     if (report.schema_version < capture_schema_version)
         report.remarks.push_back(
-            fmt::format("schema version {}, read as it is; `draftscope check --repair` brings it to version "
-                        "{} and keeps a copy "
-                        "as {}.v{}.bak",
+            fmt::format("schema version {}, read without migration; draftscope check --repair migrates it to "
+                        "version {} and keeps a copy as {}.v{}.bak",
                         report.schema_version, capture_schema_version, path, report.schema_version));
     return report;
 }

@@ -90,7 +90,7 @@ Status write_csv(const std::string& path, const storage::Database& db, std::stri
     storage::Statement rows = db.prepare(fmt::format("SELECT * FROM {}", name));
     if (!rows) return storage::file_error(path, db, fmt::format("reading {}", name));
     const File file(std::fopen(file_name.c_str(), "wb"));
-    if (!file) return failed("{}: can't be written; check the folder", file_name);
+    if (!file) return failed("{}: can't be written; check that its folder exists and is writable", file_name);
     const Columns columns = columns_of(rows, name, drop_text);
     std::string line = columns.header;
     int code = SQLITE_ROW;
@@ -121,16 +121,16 @@ Status export_csv(const std::string& path, const std::string& out, bool drop_tex
     DS_ASSIGN(const storage::Database db, storage::open_capture(path));
     std::error_code error;
     if (std::filesystem::exists(out, error) && !std::filesystem::is_directory(out, error))
-        return bad_input("{}: is not a folder; --out names a folder for the CSV files", out);
+        return bad_input("{}: not a folder; give --out a folder for the CSV files", out);
     const bool created = std::filesystem::create_directory(out, error);
     if (!std::filesystem::is_directory(out, error))
-        return bad_input("{}: folder can't be created; create it or choose another", out);
+        return bad_input("{}: the folder can't be created; create it or choose another one", out);
     const auto file_of = [&](std::string_view name) {
         return (std::filesystem::path(out) / fmt::format("{}.csv", name)).string();
     };
     for (const std::string_view table : storage::table_names) {
         if (std::filesystem::exists(file_of(table), error))
-            return bad_input("{}: file exists; choose another folder", file_of(table));
+            return bad_input("{}: the file exists; choose another folder", file_of(table));
     }
     std::vector<std::string> files;
     const auto write_all = [&]() -> Status {

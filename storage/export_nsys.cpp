@@ -64,7 +64,7 @@ class NsysExport {
         return write_error();
     }
     Error write_error() const {
-        return failed("{}: can't be written: {}; free space or choose another place", partial_,
+        return failed("{}: can't be written: {}; free space or choose another folder", partial_,
                       to_.message());
     }
     template <typename F>
@@ -417,7 +417,7 @@ Status export_nsys(const std::string& path, const std::string& out) {
         written = NsysExport(path, from, partial, to).write();
         if (written.ok() && to.exec("COMMIT") != SQLITE_OK)
             written =
-                failed("{}: can't be written: {}; free space or choose another place", partial, to.message());
+                failed("{}: can't be written: {}; free space or choose another folder", partial, to.message());
     }
     if (!written.ok()) {
         std::filesystem::remove(partial, error);

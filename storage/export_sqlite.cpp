@@ -21,11 +21,11 @@ bool is_private_column(std::string_view table, std::string_view column) {
 Status check_new_file(const std::string& out) {
     namespace fs = std::filesystem;
     std::error_code error;
-    if (out.empty()) return bad_input("no output file given");
-    if (fs::exists(out, error)) return bad_input("{}: file exists; choose another name", out);
+    if (out.empty()) return bad_input("no output file given; give one with --out");
+    if (fs::exists(out, error)) return bad_input("{}: the file exists; choose another name", out);
     const fs::path folder = fs::path(out).has_parent_path() ? fs::path(out).parent_path() : fs::path(".");
     if (!fs::is_directory(folder, error))
-        return bad_input("{}: folder {} does not exist", out, folder.string());
+        return bad_input("{}: the folder {} does not exist; create it or choose another one", out, folder.string());
     return {};
 }
 
@@ -64,7 +64,7 @@ std::string drop_settings_sql() {
 
 Status copy_into(const storage::Database& db, const std::string& partial, bool drop_text) {
     if (db.exec("VACUUM INTO " + storage::sql_quoted(partial, '\'')) != SQLITE_OK)
-        return failed("{}: can't be written: {}; free space or choose another place", partial, db.message());
+        return failed("{}: can't be written: {}; free space or choose another folder", partial, db.message());
     if (!drop_text) return {};
     std::string message;
     const storage::Database copy = storage::open_database(partial, SQLITE_OPEN_READWRITE, &message);
@@ -73,7 +73,7 @@ Status copy_into(const storage::Database& db, const std::string& partial, bool d
     const std::string script =
         "BEGIN IMMEDIATE;" + std::string(drop_text_sql) + drop_settings_sql() + "COMMIT; VACUUM;";
     if (copy.exec(script) != SQLITE_OK)
-        return failed("{}: the text can't be dropped: {}; nothing was exported", partial, copy.message());
+        return failed("{}: the text can't be removed: {}; nothing was exported", partial, copy.message());
     return {};
 }
 

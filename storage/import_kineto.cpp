@@ -27,7 +27,7 @@ Result<std::string> read_text(const std::string& path) {
         text.resize(size + static_cast<std::size_t>(std::max(count, 0)));
     } while (count > 0);
     const bool whole = gzclose(file) == Z_OK && count == 0;
-    if (!whole) return bad_input("{}: the compressed data is damaged or cut off", path);
+    if (!whole) return bad_input("{}: the compressed data is damaged or incomplete", path);
     return text;
 }
 
@@ -144,7 +144,7 @@ Result<ForeignTrace> read_kineto(const std::string& path) {
         const json document =
             json::parse(content.begin() + static_cast<std::ptrdiff_t>(skip), content.end(), on_parse);
         if (event_depth == 2 && !document.contains("traceEvents"))
-            return bad_input("{}: JSON without `traceEvents`; is it a trace of PyTorch's profiler?", path);
+            return bad_input("{}: JSON without traceEvents; is it a trace of PyTorch's profiler?", path);
         if (document.is_object()) {
             if (document.contains("schemaVersion")) reader.about(document);
             reader.base(number(document, "baseTimeNanoseconds"));

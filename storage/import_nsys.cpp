@@ -82,8 +82,8 @@ Status NsysReader::find_tables() {
         has("CUPTI_ACTIVITY_KIND_RUNTIME"))
         return {};
     return bad_input(
-        "{}: a SQLite file without NVTX_EVENTS and CUPTI_ACTIVITY_KIND_* tables; is it an Nsight "
-        "Systems export?",
+        "{}: an SQLite file without NVTX_EVENTS and CUPTI_ACTIVITY_KIND_* tables; is it an Nsight Systems "
+        "export?",
         path_);
 }
 

@@ -125,8 +125,7 @@ Result<std::shared_ptr<const Snapshot>> import_trace(const std::string& path) {
         }
         case TraceKind::nsys_rep:
             return bad_input(
-                "{}: a binary Nsight Systems report; make a file that others can read of it: nsys "
-                "export --type sqlite {}",
+                "{}: a binary Nsight Systems report; convert it first: nsys export --type sqlite {}",
                 path, path);
         case TraceKind::none:
             break;
@@ -255,7 +254,7 @@ Ranges sort_ranges(std::vector<ForeignTrace::Range> ranges, TimeNs zero) {
 
 Result<std::shared_ptr<const Snapshot>> make_snapshot(const std::string& path, ForeignTrace trace) {
     if (trace.ranges.empty() && trace.calls.empty() && trace.ops.empty())
-        return bad_input("{}: holds no ranges and no GPU work to show", path);
+        return bad_input("{}: the file has no ranges and no GPU work to show", path);
     const TimeNs zero = first_time(trace);
     Capture capture;
     capture.set_source(path);

@@ -75,16 +75,17 @@ Status migrate(const Database& db, const std::string& path, const std::vector<Mi
     if (found == target_version) return {};
     if (found > target_version)
         return bad_input(
-            "{}: schema version {} is newer than {}, which is what this program knows; update the program",
+            "{}: schema version {} is newer than {}, the newest that this program supports; update the "
+            "program",
             path, found, target_version);
     const std::string backup = fmt::format("{}.v{}.bak", path, found);
     std::error_code error;
     if (std::filesystem::exists(backup, error))
         return bad_input(
-            "{}: has schema version {} and must be brought to {}, but the backup {} is in the way; move it",
+            "{}: schema version {} must be migrated to {}, but the backup {} exists already; move it",
             path, found, target_version, backup);
     if (db.exec("VACUUM INTO " + sql_quoted(backup, '\'')) != SQLITE_OK)
-        return failed("{}: no backup could be written to {}: {}; nothing was changed", path, backup,
+        return failed("{}: the backup {} can't be written: {}; nothing was changed", path, backup,
                       db.message());
     if (db.exec("BEGIN IMMEDIATE") != SQLITE_OK) return file_error(path, db, "starting the migration");
     for (int version = found; version < target_version; ++version) {

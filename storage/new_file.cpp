@@ -43,18 +43,19 @@ Status prepare_new_capture(const std::string& path, bool overwrite) {
     if (path.empty())
         return bad_input("no file name given for the capture; name one, for example run.dscope");
     if (!fs::is_directory(folder, error))
-        return bad_input("{}: folder {} does not exist; create it or choose another place", path,
+        return bad_input("{}: the folder {} does not exist; create it or choose another one", path,
                          folder.string());
     if (access(folder.c_str(), W_OK | X_OK) != 0)
-        return bad_input("{}: folder {} is not writable ({}); choose another place", path, folder.string(),
+        return bad_input("{}: the folder {} is not writable ({}); choose another one", path, folder.string(),
                          std::strerror(errno));
     const fs::file_status status = fs::status(file, error);
     if (fs::exists(status)) {
-        if (!fs::is_regular_file(status)) return bad_input("{}: is not a file; choose another name", path);
-        if (!overwrite) return bad_input("{}: file exists; choose another name or give --overwrite", path);
+        if (!fs::is_regular_file(status)) return bad_input("{}: not a regular file; choose another name", path);
+        if (!overwrite) return bad_input("{}: the file exists; choose another name or give --overwrite", path);
         if (fs::file_size(file, error) > 0 && !bears_our_mark(path))
-            return bad_input("{}: is no capture of ours, so it is not replaced; choose another name", path);
-        if (in_use(path)) return bad_input("{}: is open, perhaps being recorded; choose another name", path);
+            return bad_input("{}: not a Draftscope capture, so it is not replaced; choose another name", path);
+        if (in_use(path)) return bad_input("{}: open in another program, perhaps being recorded; choose "
+                                           "another name", path);
     }
     for (const char* suffix : {"", "-wal", "-shm", "-journal"}) {
         fs::remove(path + suffix, error);

@@ -39,9 +39,8 @@ Status roll_back(const std::string& path) {
     if (db) distrust(db);
     if (db && db.integer("PRAGMA schema_version")) return {};
     return bad_input(
-        "{}: its program was killed while it finished the file, and undoing that needs the right to write "
-        "({}); "
-        "copy it and {}-journal to a place that can be written",
+        "{}: the program was killed while it finished the file, and recovery needs write permission ({}); "
+        "copy the file and {}-journal to a writable folder",
         path, db ? one_line(db.message()) : message, path);
 }
 
@@ -50,14 +49,14 @@ Status identify(const std::string& path, const Database& db) {
     if (!id) {
         if ((sqlite3_errcode(db.get()) & 0xff) == SQLITE_NOTADB)
             return bad_input(
-                "{}: not a Draftscope capture (not an SQLite file); give a file that `run --save` wrote",
+                "{}: not a Draftscope capture (not an SQLite file); give a file written by run --save",
                 path);
         return file_error(path, db, "reading the header");
     }
     if (*id != capture_application_id)
         return bad_input(
-            "{}: not a Draftscope capture (an SQLite file with application id 0x{:08X} instead of "
-            "0x{:08X}); give a file that `run --save` wrote",
+            "{}: not a Draftscope capture (an SQLite file with application id 0x{:08X} instead of 0x{:08X}); "
+            "give a file written by run --save",
             path, static_cast<std::uint32_t>(*id), static_cast<std::uint32_t>(capture_application_id));
     const std::int64_t version = db.integer("PRAGMA user_version").value_or(0);
     if (version > capture_schema_version)
@@ -67,8 +66,7 @@ Status identify(const std::string& path, const Database& db) {
             path, version, capture_schema_version);
     if (version < 1)
         return bad_input(
-            "{}: has schema version {}, the oldest there is is 1; the file is damaged or was never "
-            "finished",
+            "{}: schema version {}, but versions start at 1; the file is damaged or incomplete",
             path, version);
     Statement find = db.prepare("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?");
     for (const std::string_view table : table_names) {
@@ -87,7 +85,7 @@ Status check_structure(const std::string& path, const Database& db) {
     const std::optional<std::string> verdict = db.text("PRAGMA quick_check(1)");
     if (!verdict) return file_error(path, db, "checking the file");
     if (*verdict != "ok")
-        return bad_input("{}: damaged capture: {}; what is readable can be saved with sqlite3's .recover",
+        return bad_input("{}: damaged capture: {}; save the readable part with sqlite3's .recover",
                          path, one_line(*verdict));
     return {};
 }
@@ -99,17 +97,17 @@ Error file_error(const std::string& path, const Database& db, std::string_view d
     const int code = sqlite3_errcode(db.get()) & 0xff;
     if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
         return bad_input(
-            "{}: damaged capture: {} while {}; what is readable can be saved with sqlite3's .recover", path,
+            "{}: damaged capture: {} while {}; save the readable part with sqlite3's .recover", path,
             message, doing);
     if (code == SQLITE_BUSY)
-        return failed("{}: locked by another program while {}; try again when it is done", path, doing);
+        return failed("{}: locked by another program while {}; try again later", path, doing);
     return bad_input("{}: {} while {}", path, message, doing);
 }
 
 Result<Database> open_capture(const std::string& path, Open how) {
     std::error_code error;
     if (!std::filesystem::exists(path, error)) return bad_input("{}: no such file", path);
-    if (!std::filesystem::is_regular_file(path, error)) return bad_input("{}: is not a file", path);
+    if (!std::filesystem::is_regular_file(path, error)) return bad_input("{}: not a regular file", path);
     std::string message;
     Database db = open_database(path, SQLITE_OPEN_READONLY, &message);
     if (!db) return bad_input("{}: can't be opened: {}", path, message);
@@ -138,21 +136,21 @@ Result<Database> open_capture_for_repair(const std::string& path) {
     const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
     if (access(path.c_str(), W_OK) != 0 || access(folder.c_str(), W_OK | X_OK) != 0)
         return bad_input(
-            "{}: the file or its folder is read-only; copy it (and {}-wal, if there) to a place "
-            "that can be written, then repair the copy",
+            "{}: the file or its folder is read-only; copy it (and {}-wal, if it exists) to a writable "
+            "folder, then repair the copy",
             path, path);
     std::string message;
     Database db = open_database(path, SQLITE_OPEN_READWRITE, &message);
     if (!db) return bad_input("{}: can't be opened for writing: {}", path, message);
     distrust(db);
     if (sqlite3_db_readonly(db.get(), "main") == 1)
-        return bad_input("{}: is read-only; copy it to a place that can be written", path);
+        return bad_input("{}: the file is read-only; copy it to a writable folder", path);
     // This must precede the first access, so that the lock is on the file itself. A live run holds a shared
     // lock even between transactions, so it is never marked as recovered.
     sqlite3_busy_timeout(db.get(), 200);
     db.exec("PRAGMA locking_mode = EXCLUSIVE");
     if (db.exec("BEGIN EXCLUSIVE; COMMIT") != SQLITE_OK)
-        return failed("{}: is in use by another program ({}); close it there, then repair", path,
+        return failed("{}: in use by another program ({}); close it there, then repair", path,
                       db.message());
     return db;
 }

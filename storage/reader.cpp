@@ -109,7 +109,7 @@ class Replay {
     template <typename Source>
     Status sound(const Source& source) const {
         if (!source.problem().empty())
-            return bad_input("{}: damaged capture: {}, which can't be", path_, source.problem());
+            return bad_input("{}: damaged capture: {}, which is impossible", path_, source.problem());
         if (source.code() == SQLITE_OK) return {};
         if constexpr (requires { source.failure(); })
             if (source.failure()) return *source.failure();
@@ -121,7 +121,7 @@ class Replay {
     Status drained(const Source& source) const {
         DS_TRY(sound(source));
         if (source.has())
-            return bad_input("{}: damaged capture: table {} has rows that belong to nothing before them",
+            return bad_input("{}: damaged capture: table {} has rows without a preceding parent row",
                              path_, storage::RowSource<typename Source::RowType>::table);
         return {};
     }
@@ -439,7 +439,7 @@ Result<std::vector<RunRow>> read_runs(const std::string& path) {
     Cursor<RunRow> cursor(db);
     while (cursor.has()) runs.push_back(cursor.take());
     if (!cursor.problem().empty())
-        return bad_input("{}: damaged capture: {}, which can't be", path, cursor.problem());
+        return bad_input("{}: damaged capture: {}, which is impossible", path, cursor.problem());
     if (cursor.code() != SQLITE_OK) return storage::file_error(path, db, "reading table run");
     return runs;
 }

@@ -58,7 +58,7 @@ class RowsInFile final : public StoredRows {
     Status save_copy(const std::string& out) const override {
         const std::lock_guard lock(mutex_);
         if (db_.exec("VACUUM INTO " + sql_quoted(out, '\'')) == SQLITE_OK) return {};
-        return failed("{}: can't be written: {}; free space or choose another place", out, db_.message());
+        return failed("{}: can't be written: {}; free space or choose another folder", out, db_.message());
     }
 
   private:
@@ -70,7 +70,7 @@ class RowsInFile final : public StoredRows {
         while (rows.has()) out.push_back(rows.take());
         if (!problem.empty()) return;
         if (!rows.problem().empty())
-            problem = fmt::format("damaged capture: {}, which can't be", rows.problem());
+            problem = fmt::format("damaged capture: {}, which is impossible", rows.problem());
         else if (rows.code() != SQLITE_OK)
             problem = fmt::format("reading table {}: {}", RowSource<Row>::table, one_line(db_.message()));
     }

@@ -146,30 +146,29 @@ void CaptureWriter::Impl::push(Record record) {
 Status CaptureWriter::Impl::status() const {
     if (moved && !rescued.empty())
         return failed(
-            "{}: was deleted or replaced while it was recorded; everything recorded was saved as {}", path,
+            "{}: was deleted or replaced while it was recorded; all recorded data were saved as {}", path,
             rescued);
     if (moved && stats.error.empty())
         return failed(
-            "{}: was deleted or replaced while it was recorded. What was recorded is still held: save a copy "
-            "under another name (Ctrl+S in the window); at its end the run saves one as {}",
+            "{}: was deleted or replaced while it was recorded. The recorded data are still available: save a "
+            "copy under another name (Ctrl+S in the window); otherwise they are saved as {} when the run ends",
             path, rescue_name(path));
     if (!stats.error.empty()) {
         const std::string lost =
-            stats.lost_error > 0 ? fmt::format(" {} rows that came later are not in it.", stats.lost_error)
+            stats.lost_error > 0 ? fmt::format(" Later rows are missing ({}).", stats.lost_error)
                                  : "";
         if (run_closed)
-            return failed("{}: the capture is not whole: {}.{} What came before is kept", path, stats.error,
+            return failed("{}: the capture is incomplete: {}.{} Earlier data are kept", path, stats.error,
                           lost);
         return failed(
-            "{}: writing the capture stopped: {}.{} What was committed before is kept; free space or check "
-            "the "
-            "disk, then run `draftscope check --repair {}`",
+            "{}: writing the capture stopped: {}.{} Earlier data are kept; free space or check the disk, then "
+            "run draftscope check --repair {}",
             path, stats.error, lost, path);
     }
     if (stats.lost_vocabulary > 0)
         return failed(
-            "{}: the disk had no room for the vocabulary: the texts of {} tokens are not in the capture, all "
-            "else is",
+            "{}: the vocabulary did not fit on the disk: the capture lacks the texts of {} tokens and has all "
+            "other data",
             path, stats.lost_vocabulary);
     return {};
 }
@@ -185,7 +184,7 @@ Status CaptureWriter::Impl::flush() {
 Status CaptureWriter::Impl::save_copy(const std::string& out) {
     DS_TRY(storage::check_new_file(out));
     std::unique_lock lock(mutex);
-    if (closed) return failed("{}: is closed; export it instead", path);
+    if (closed) return failed("{}: the capture is closed; export it instead", path);
     committed.wait(lock, [&] { return copy_to.empty(); });
     copy_to = out;
     copied = {};
@@ -205,7 +204,7 @@ void CaptureWriter::Impl::write_copy() {
     std::filesystem::remove(partial, error);
     if (db.exec("VACUUM INTO " + storage::sql_quoted(partial, '\'')) != SQLITE_OK) {
         copied =
-            failed("{}: can't be written: {}; free space or choose another place", copy_to, db.message());
+            failed("{}: can't be written: {}; free space or choose another folder", copy_to, db.message());
         std::filesystem::remove(partial, error);
     } else {
         copied = storage::publish(partial, copy_to);
@@ -259,7 +258,7 @@ void CaptureWriter::Impl::committed_all() {
 
 bool CaptureWriter::Impl::commit() {
     if (const std::string what = try_commit(); !what.empty()) return fail(what);
-    if (retention->after_commit() != SQLITE_OK) return fail_with_db("dropping the oldest steps: ");
+    if (retention->after_commit() != SQLITE_OK) return fail_with_db("deleting the oldest steps: ");
     committed_all();
     return true;
 }
@@ -519,14 +518,14 @@ Result<std::unique_ptr<CaptureWriter>> CaptureWriter::create(const std::string& 
     impl->options = options;
     std::string message;
     impl->db = storage::open_database(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &message);
-    if (!impl->db) return bad_input("{}: can't be created: {}; choose another place", path, message);
+    if (!impl->db) return bad_input("{}: can't be created: {}; choose another folder", path, message);
     const storage::Database& db = impl->db;
     // The schema is written before WAL mode is enabled, so that the main file alone identifies itself.
     if (db.exec("BEGIN IMMEDIATE") != SQLITE_OK || storage::create_schema(db) != SQLITE_OK ||
         db.exec("COMMIT; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; "
                 // The constraints protect the file from other writers; our values come from enums and flags.
                 "PRAGMA ignore_check_constraints = ON") != SQLITE_OK)
-        return failed("{}: can't be written: {}; free space or choose another place", path, db.message());
+        return failed("{}: can't be written: {}; free space or choose another folder", path, db.message());
     impl->rows = std::make_unique<storage::RowWriter>(db);
     impl->begin_now = db.prepare("BEGIN IMMEDIATE");
     impl->commit_all = db.prepare("COMMIT");

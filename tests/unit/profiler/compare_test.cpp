@@ -126,7 +126,7 @@ TEST(Compare, AFasterHeadIsSeenWhereItIs) {
     ASSERT_EQ(c.differences.size(), 1u);
     EXPECT_EQ(c.differences[0].what, "head");
     EXPECT_THAT(c.verdict, HasSubstr("faster than A (95 % interval"));
-    EXPECT_THAT(c.verdict, HasSubstr("tau stays as it is"));
+    EXPECT_THAT(c.verdict, HasSubstr("tau stays the same"));
     EXPECT_THAT(c.verdict,
                 ::testing::ContainsRegex(
                     "most of the change in head \\([0-9]+ us less, the whole round [0-9]+ us less\\)"));

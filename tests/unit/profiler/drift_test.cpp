@@ -65,11 +65,11 @@ TEST(BenchDriftTest, BlocksThatWanderAreSaid) {
     ASSERT_EQ(drift.blocks.size(), 2u);
     EXPECT_NEAR(drift.blocks[0].low, 0.8, 0.01);
     EXPECT_NEAR(drift.blocks[0].high, 1.2, 0.01);
-    EXPECT_THAT(drift_warnings(drift, names), ElementsAre(HasSubstr("wandered")));
+    EXPECT_THAT(drift_warnings(drift, names), ElementsAre(HasSubstr("varied")));
 }
 
 TEST(BenchDriftTest, OneBlockTakesNoTurns) {
-    EXPECT_THAT(drift_warnings(bench_drift(samples(1, {1})), names), ElementsAre(HasSubstr("took no turns")));
+    EXPECT_THAT(drift_warnings(bench_drift(samples(1, {1})), names), ElementsAre(HasSubstr("did not take turns")));
 }
 
 }  // namespace

@@ -123,12 +123,12 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"UPDATE span SET step_id = 99999 WHERE id = 9", "refers to a row of step"},
         Fault{"UPDATE node SET parent = node + 1 WHERE round_id = 2 AND node = 0", "has parent 1"},
         Fault{"UPDATE node SET depth = depth + 1 WHERE node = 1", "has depth 2 under depth 0"},
-        Fault{"UPDATE round SET tree_nodes = 77 WHERE id = 4", "round 4 says 77 tree nodes"},
+        Fault{"UPDATE round SET tree_nodes = 77 WHERE id = 4", "round 4 records 77 tree nodes"},
         Fault{"UPDATE round SET committed = committed + 3 WHERE id = 4", "round 4 drafted"},
         Fault{"DELETE FROM token WHERE round_id = 5", "round 5 committed"},
         Fault{"UPDATE prompt SET generated_tokens = 999 WHERE id = 1", "prompt 1 generated 999"},
         Fault{"INSERT INTO token SELECT * FROM token LIMIT 1", "at position 0"},
-        Fault{"UPDATE head_eval SET covered = 99", "more of the last kind"},
+        Fault{"UPDATE head_eval SET covered = 99", "more of this kind"},
         Fault{"DELETE FROM clock_anchor WHERE run_id = 1", "run 1 has no clock anchor"}));
 
 TEST_F(SoundFile, IsRefusedWithAReasonWhenItIsNoCapture) {
@@ -144,7 +144,7 @@ TEST_F(SoundFile, IsRefusedWithAReasonWhenItIsNoCapture) {
         }
     };
     expect_refused(folder_.file("absent.dscope"), "no such file");
-    expect_refused(folder_.path(), "is not a file");
+    expect_refused(folder_.path(), "not a regular file");
     std::ofstream(folder_.file("text.dscope"))
         << "this is a text, long enough to be taken for something else " << std::string(2000, 'x');
     expect_refused(folder_.file("text.dscope"), "not a Draftscope capture (not an SQLite file)");
@@ -217,9 +217,9 @@ TEST_F(SoundFile, ImpossibleValuesAreRefusedByName) {
     expect_refused("UPDATE node SET node = node + 1 WHERE round_id = 2", "at position 0");
     expect_refused("UPDATE node SET round_id = 999 WHERE round_id = 2", "round 2, which has 0 nodes");
     expect_refused("UPDATE token SET round_id = 999 WHERE round_id = 2",
-                   "table token has rows that belong to nothing");
+                   "table token has rows without a preceding parent row");
     expect_refused("UPDATE round SET step_id = 999 WHERE id = 2",
-                   "table round has rows that belong to nothing");
+                   "table round has rows without a preceding parent row");
     expect_refused("UPDATE vocab SET token_id = 1 << 28 WHERE token_id = 49", "column token_id holds");
     expect_refused("PRAGMA ignore_check_constraints = 1; UPDATE token SET source = 'magic'", "holds magic");
 }
@@ -260,7 +260,7 @@ TEST(Migration, ThatFailsLeavesTheFileAsItWas) {
     EXPECT_EQ(query(db, "SELECT name FROM run"), std::vector<std::string>{"run 1"});
     const Status again = storage::migrate(db, path, {}, now + 2);
     ASSERT_FALSE(again.ok());
-    EXPECT_NE(again.error().message.find("is in the way"), std::string::npos);
+    EXPECT_NE(again.error().message.find("exists already"), std::string::npos);
 }
 
 TEST(Migration, RefusesANewerFileAndLeavesACurrentOne) {

@@ -119,7 +119,7 @@ TEST_F(Exports, CsvHasEveryTableAndViewAndReadsBack) {
     const Status again = export_csv(path(), out, false);
     ASSERT_FALSE(again.ok());
     EXPECT_EQ(again.error().kind, ErrorKind::bad_input);
-    EXPECT_NE(again.error().message.find(".csv: file exists"), std::string::npos) << again.error().message;
+    EXPECT_NE(again.error().message.find(".csv: the file exists"), std::string::npos) << again.error().message;
 }
 
 /// Returns a value of a CSV file by row (0 = first below the header) and column name.

@@ -30,11 +30,11 @@ TEST(CaptureWriterPath, MustBeUsable) {
     };
     refused("", "no file name");
     refused(folder.file("absent/a.dscope"), "does not exist");
-    refused(folder.path(), "is not a file");
+    refused(folder.path(), "not a regular file");
     std::ofstream(folder.file("plain")) << "x";
     refused(folder.file("plain"), "file exists");
     refused(folder.file("plain/a.dscope"), "does not exist");
-    refused("/proc/a.dscope", "choose another place");  // rejects new files for every user, root included
+    refused("/proc/a.dscope", "choose another");  // rejects new files for every user, root included
 }
 
 TEST(CaptureWriterPath, OverwriteReplacesTheFileAndItsLogs) {
@@ -76,7 +76,7 @@ TEST(CaptureWriterPath, AFileBeingRecordedIsNotOverwritten) {
     const auto second = CaptureWriter::create(path, true);
     ASSERT_FALSE(second.ok());
     EXPECT_EQ(second.error().kind, ErrorKind::bad_input);
-    EXPECT_NE(second.error().message.find("is open"), std::string::npos);
+    EXPECT_NE(second.error().message.find("open in another program"), std::string::npos);
     ASSERT_TRUE((*writer)->close().ok());
     const auto loaded = load_capture(path);
     ASSERT_TRUE(loaded.ok());
