@@ -197,7 +197,7 @@ TEST_F(TwoHeads, SeedsRepeatOneSetting) {
     EXPECT_NE(by_one["tau"], c["tau"]);
     EXPECT_NE(run(folder_, {"compare", all}).out.find("A  runs 1, 2, pooled"), std::string::npos);
     expect_one_line_error(run(folder_, {"compare", all, "--run-a", "1,3", "--run-b", "2"}),
-                          {"runs 1 and 3 are not repeats of one setting", "head (full and"});
+                          {"runs 1 and 3 do not repeat one setting", "head (full and"});
 }
 
 /// Shards of one sweep that merge joined are compared as one run each.

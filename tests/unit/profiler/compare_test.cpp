@@ -288,7 +288,7 @@ TEST(Compare, PairsByNameAndText) {
     EXPECT_EQ(c.pairs, 9u);
     EXPECT_EQ(c.only_a, 3u);
     EXPECT_EQ(c.only_b, 0u);
-    EXPECT_THAT(c.warnings[0], HasSubstr("3 prompts of A"));
+    EXPECT_THAT(c.warnings[0], HasSubstr("3 of A's prompts"));
     Snapshot other = run_of(shape);
     for (auto& prompt : other.prompts) {
         PromptRow changed = *prompt;
@@ -307,7 +307,7 @@ TEST(Compare, OtherTokensAreSaid) {
     const Comparison c = compared(run_of(a), run_of(b));
     EXPECT_EQ(c.same_tokens, 0u);
     EXPECT_NEAR(c.tau.ratio.value, 1.5, 1e-9);
-    EXPECT_THAT(c.warnings[0], HasSubstr("20 of 20 prompts have other tokens"));
+    EXPECT_THAT(c.warnings[0], HasSubstr("20 of 20 prompts have different tokens"));
 }
 
 TEST(CompareText, APhaseOfOneRunAloneIsSaidToBe) {

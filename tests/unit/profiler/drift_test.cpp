@@ -69,7 +69,8 @@ TEST(BenchDriftTest, BlocksThatWanderAreSaid) {
 }
 
 TEST(BenchDriftTest, OneBlockTakesNoTurns) {
-    EXPECT_THAT(drift_warnings(bench_drift(samples(1, {1})), names), ElementsAre(HasSubstr("did not take turns")));
+    EXPECT_THAT(drift_warnings(bench_drift(samples(1, {1})), names),
+                ElementsAre(HasSubstr("did not take turns")));
 }
 
 }  // namespace
