@@ -64,7 +64,7 @@ void for_each_window(llama_model* model, int threads, const std::vector<TokenId>
     params.n_ctx = params.n_batch = params.n_ubatch = window;
     params.n_threads = params.n_threads_batch = threads;
     llama_context* context = llama_init_from_model(model, params);
-    if (context == nullptr) fail("llama.cpp makes no context");
+    if (context == nullptr) fail("llama.cpp can't create a context");
     llama_batch batch = llama_batch_init(window, 0, 1);
     for (std::size_t first = 0; first + window <= text.size(); first += window) {
         llama_memory_clear(llama_get_memory(context), true);
@@ -170,7 +170,7 @@ int main(int argc, char** argv) {
             for_each_window(*target, *exec, text, add(ours, ours_alone));
         }
         llama_model* model = llama_model_load_from_file(path.c_str(), llama_model_default_params());
-        if (model == nullptr) fail(path + ": llama.cpp cannot load it");
+        if (model == nullptr) fail(path + ": llama.cpp can't load the file");
         for_each_window(model, threads, text, add(theirs, theirs_alone));
         llama_model_free(model);
         ours.print("ours", kernels::to_text(precision).data());

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Compares the kernels of two builds of draftscope on this machine: runs `draftscope kernels` of A, B, B, A in turns and
-prints the ratio of each op's best times, B to A, with the range over the rounds. Then holds B to the ratios of
-tests/bench/regression.json, which compare ops of one run with each other, so that no time of any machine is in them.
+"""Compares the kernels of two builds of draftscope on this machine. It runs `draftscope kernels` of A, B, B, A in turns
+and prints the ratio of each op's best times, B to A, with the range over the rounds. It then checks B against the
+ratios in tests/bench/regression.json. These compare ops of one run with each other, so they do not depend on the machine.
 
 Usage: compare_builds.py A/draftscope B/draftscope [--rounds N] [--rows 1,4,12] [--threads N] [--seconds S]
        compare_builds.py B/draftscope        only the ratios within the build
@@ -31,7 +31,7 @@ def measure(program, options):
 
 
 def compare(options, a, b):
-    """Medians over the rounds of B's time to A's; the second value says whether all are within the limit."""
+    """Returns the medians over the rounds of B's time to A's, and whether all are within the limit."""
     rounds = []
     for _ in range(options.rounds):
         times = [measure(program, options) for program in (a, b, b, a)]
@@ -42,7 +42,7 @@ def compare(options, a, b):
     for op in rounds[0]:
         ratios = sorted(r[op] for r in rounds)
         middle = statistics.median(ratios)
-        # Noise alone moves single rounds: what counts is a slowdown in every one of them.
+        # Noise affects single rounds, so only a slowdown in every round counts.
         slower = ratios[0] > LIMITS["slower_than_before"]
         good = good and not slower
         print(f"{op:44} {middle:7.2f}   {ratios[0]:.2f} .. {ratios[-1]:.2f}{'   SLOWER' if slower else ''}")

@@ -135,7 +135,7 @@ class Theirs {
         llama_model_params params = llama_model_default_params();
         params.n_gpu_layers = 0;
         model_ = llama_model_load_from_file(path.c_str(), params);
-        if (model_ == nullptr) fail(path + ": llama.cpp cannot load it");
+        if (model_ == nullptr) fail(path + ": llama.cpp can't load the file");
     }
     ~Theirs() { llama_model_free(model_); }
     Theirs(const Theirs&) = delete;
@@ -193,7 +193,7 @@ class Theirs {
             params.n_threads = owner.threads_;
             params.n_threads_batch = owner.threads_;
             context_ = llama_init_from_model(owner.model_, params);
-            if (context_ == nullptr) fail("llama.cpp makes no context");
+            if (context_ == nullptr) fail("llama.cpp can't create a context");
             batch_ = llama_batch_init(prompt_length, 0, 1);
         }
         ~Context() {

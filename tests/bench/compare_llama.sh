@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Compares the demo target with llama.cpp on this machine: builds llama.cpp from the PyPI sdist of llama-cpp-python in
-# the user's cache folder (nothing of it enters this tree), writes the demo model in its types, and runs both in turns
-# within one program, between two bandwidth probes. Arguments go to that program: rounds=N threads=N clock=cpu (processor
-# time, one thread, where others use the machine too). With `accuracy` first, it compares what each precision loses
+# the user's cache folder (outside this tree), writes the demo model in its types, and runs both alternately
+# in one program, between two bandwidth probes. Arguments go to that program: rounds=N threads=N clock=cpu (processor
+# time, one thread, for shared machines). If the first argument is `accuracy`, it compares the loss of each precision
 # instead: text=FILE tokens=N threads=N
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -24,7 +24,7 @@ if [ ! -d "$peer/llama.cpp" ]; then
     tar -xzf "$peer"/llama_cpp_python-"$version".tar.gz -C "$peer" --strip-components=2 \
         "llama_cpp_python-$version/vendor/llama.cpp"
 fi
-# GCC 12's _tile_loadconfig tells the compiler of 8 of its 64 bytes; without dead-store elimination the others stay.
+# GCC 12's _tile_loadconfig declares only 8 of its 64 bytes as read; without dead-store elimination the others stay.
 if [ ! -f "$peer/build/bin/libllama.so" ]; then
     cmake -S "$peer/llama.cpp" -B "$peer/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON \
         -DGGML_NATIVE=ON -DCMAKE_CXX_FLAGS="-fno-tree-dse -fno-dse" -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_TOOLS=OFF \

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Holds chat templates and tokenizers of published models against the libraries that define them: every *.jinja file of a
-folder against jinja2 set up as transformers does, every tokenizer.json against `tokenizers`. Needs the Python packages
-transformers, jinja2 and tokenizers, and files that it does not bring along.
+"""Compares chat templates and tokenizers of published models with the libraries that define them. Every *.jinja file of
+a folder is compared with jinja2 configured as in transformers, every tokenizer.json with `tokenizers`. Needs the Python
+packages transformers, jinja2 and tokenizers, and the files to compare.
 
 usage: tests/bench/compare_text.py build/release/text_peer FOLDER...
     FOLDER holds *.jinja (llama.cpp's models/templates) or is a model folder with tokenizer.json and config.json
@@ -30,7 +30,7 @@ CONVERSATIONS = [
 
 
 class Generation(jinja2.ext.Extension):
-    """{% generation %} marks answers for training; it writes what stands inside."""
+    """{% generation %} marks answers for training; it outputs its contents."""
     tags = {"generation"}
 
     def parse(self, parser):
@@ -47,7 +47,7 @@ class TemplateSays(Exception):
 
 
 def rendered(source, messages):
-    """As transformers renders, with the one date that the engine knows and no strftime_now that is defined."""
+    """Renders as transformers does, with the engine's fixed date and without strftime_now."""
     def raise_exception(message):
         raise TemplateSays(message)
 

@@ -107,7 +107,7 @@ void bench_open(const std::string& path, Window& window) {
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
     fmt::print(
-        "open   {:.0f} MB: first data {:.3f} s, whole {:.2f} s ({:.2f} s of CPU); {:.0f} MB of memory at "
+        "open   {:.0f} MB: first data {:.3f} s, all data {:.2f} s ({:.2f} s of CPU); {:.0f} MB of memory at "
         "most\n",
         static_cast<double>(std::filesystem::file_size(path)) * 1e-6, seconds(first), watch.wall_s(),
         watch.cpu_s(), static_cast<double>(usage.ru_maxrss) * 1.024e-3);
@@ -139,7 +139,7 @@ void bench_frames(const TimelineIndex& index) {
             most_blocks = std::max(most_blocks, drawn);
         }
     fmt::print(
-        "frame  {} rows of lanes, {} pixels: the worst {:.2f} ms of CPU, {} intervals looked at, {} blocks\n",
+        "frame  {} rows of lanes, {} pixels: the worst {:.2f} ms of CPU, {} intervals read, {} blocks\n",
         rows, columns, worst_s * 1e3, most_touched, most_blocks);
 }
 
@@ -159,7 +159,7 @@ int main(int argc, char** argv) {
         (argc > 2 ? std::filesystem::path(argv[2]) : std::filesystem::temp_directory_path()) /
         "large_capture_XXXXXX";
     if (mkdtemp(folder.data()) == nullptr) {
-        fmt::print(stderr, "large_capture_bench: no folder {} can be made\n", folder);
+        fmt::print(stderr, "large_capture_bench: can't create the folder {}\n", folder);
         return 2;
     }
     write_file(folder + "/large.dscope", spans);

@@ -162,7 +162,7 @@ void bench_load(const std::string& folder, std::int64_t rows, int repetitions) {
         cpu.push_back(opening.cpu_s);
     }
     fmt::print(
-        "open   {} rows, {:.0f} MB: first data {:.4f} s, whole {:.2f} s ({:.2f} s of CPU); close with "
+        "open   {} rows, {:.0f} MB: first data {:.4f} s, all data {:.2f} s ({:.2f} s of CPU); close with "
         "indexes {:.2f} s\n",
         (*writer)->stats().rows, static_cast<double>(std::filesystem::file_size(path)) * 1e-6, median(first),
         median(wall), median(cpu), close_s);
@@ -185,7 +185,7 @@ int main(int argc, char** argv) {
         (argc > 3 ? std::filesystem::path(argv[3]) : std::filesystem::temp_directory_path()) /
         "storage_bench_XXXXXX";
     if (mkdtemp(folder.data()) == nullptr) {
-        fmt::print(stderr, "storage_bench: no folder {} can be made\n", folder);
+        fmt::print(stderr, "storage_bench: can't create the folder {}\n", folder);
         return 2;
     }
     const std::int64_t open_rows = argc > 4 ? std::atoll(argv[4]) : 1'000'000;

@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
     const std::uint64_t first = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
     std::string folder = std::filesystem::temp_directory_path() / "storage_kills_XXXXXX";
     if (mkdtemp(folder.data()) == nullptr) {
-        fmt::print(stderr, "storage_kills: no folder {} can be made\n", folder);
+        fmt::print(stderr, "storage_kills: can't create the folder {}\n", folder);
         return 2;
     }
     const TimeNs start = monotonic_ns();

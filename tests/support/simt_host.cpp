@@ -48,9 +48,8 @@ long idle_turns = 0;
 
 [[noreturn]] void stuck() {
     std::fprintf(stderr,
-                 "simt: threads of block (%u, %u, %u) wait for ever: a barrier or a warp-wide operation is "
-                 "not reached "
-                 "by all of them\n",
+                 "simt: threads of block (%u, %u, %u) wait forever: not all of them reach a barrier or a "
+                 "warp-wide operation\n",
                  block_index.x, block_index.y, block_index.z);
     std::abort();
 }
