@@ -19,6 +19,7 @@ struct RowRange {
     std::uint32_t first = 0;
     std::uint32_t count = 0;
 };
+/// A step with the ranges of its rows in the other tables.
 struct StepEntry {
     StepRow row;
     RowRange rounds;
@@ -26,6 +27,7 @@ struct StepEntry {
     RowRange phases;               ///< sums of the spans; set only if `stored` holds the spans
     std::uint32_t head_calls = 0;  ///< spans of phase `head` recorded with the step
 };
+/// A round with the ranges of its rows in the other tables.
 struct RoundEntry {
     RoundRow row;
     RowRange nodes, tops, tokens, head_evals;

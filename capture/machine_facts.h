@@ -10,6 +10,7 @@
 namespace draftscope {
 
 namespace machine_facts {
+/// Returns the number after a key in a JSON text; absent if the key is missing.
 inline std::optional<double> number_after(const std::string& json, std::string_view key) {
     const std::size_t at = json.find(key);
     if (at == std::string::npos) return std::nullopt;

@@ -65,6 +65,7 @@ std::vector<PhaseStats> phase_stats(const Snapshot& snapshot, RowId run_id);
 /// and "lossy" comes from another distribution.
 std::string_view losslessness(const RunRow& run);
 
+/// Totals of a run.
 struct RunTotals {
     std::int64_t rounds = 0, drafted = 0, accepted = 0, committed = 0, generated = 0, steps = 0;
     std::int64_t excluded_warmup = 0, excluded_paused = 0, excluded_shadow = 0;
@@ -104,7 +105,7 @@ struct HeadStats {
     std::optional<double> coverage, covered_mass;
     double active_rows = 0;
     double bytes_per_round = 0;
-    /// bytes per round / calls of the driving head per round; 0 = no calls recorded
+    /// Bytes per round / calls of the driving head per round; 0 = no calls recorded.
     double bytes_per_call = 0;
     double head_ns_per_round = 0;  ///< over timed rounds; 0 without any
 };

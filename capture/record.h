@@ -19,6 +19,7 @@ struct Vocab {
     std::vector<VocabRow> rows;  ///< indexed by token id
 };
 
+/// The first record of a run.
 struct RunStarted {
     RunRow run;
     std::shared_ptr<const Vocab> vocab;
@@ -81,6 +82,7 @@ inline constexpr std::string_view pause_counter = "pause_ns";
 struct SpansRecorded {  ///< spans outside steps (prefill), or spans that arrive after their step
     std::vector<SpanRow> spans;
 };
+/// Head evaluations that are not part of a StepRecord.
 struct HeadEvaluated {
     std::vector<HeadEvalRow> rows;
 };

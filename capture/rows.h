@@ -12,10 +12,14 @@
 /// fields count from the start of their run unless stated otherwise. Optional fields are NULL in SQL.
 namespace draftscope {
 
+/// How a run ended; `recovered` = repaired after its program was killed.
 enum class RunEnd { live, ok, cancelled, error, recovered };
+/// Why a prompt's output ended; `context` = the context was full.
 enum class Finish { none, eos, length, context, cancelled };
+/// Why a step does not count in statistics.
 enum class Excluded : std::uint8_t { no, warmup, paused, shadow };
 enum class TokenSource : std::uint8_t { prefill, draft, bonus };
+/// How a head was evaluated: it drove the run, or shadowed the driving head.
 enum class HeadMode : std::uint8_t { drive, selfpaced, aligned, calibration };
 
 std::string_view to_text(RunEnd end);         ///< "" = live (NULL in SQL)

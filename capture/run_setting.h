@@ -20,6 +20,7 @@ enum class SettingKind : std::uint8_t {
     subject,  ///< what a comparison may be about: precision, threads, drafter, tree
 };
 
+/// One field of a run's setting.
 struct SettingField {
     std::string key;    ///< key in the stored JSON object: "max_new"
     std::string label;  ///< key shown to the user: "max-new"

@@ -52,11 +52,11 @@ class TimelineRow {
     template <typename Time>
     struct Times {
         std::array<Time, piece_rows> start, length;
-        /// sums within the chunk before each block
+        /// Sums within the chunk before each block.
         std::array<std::array<Time, 32>, piece_rows / block> sums;
     };
     struct Piece {
-        // leaves the arrays uninitialised: append() writes them row by row
+        // Leaves the arrays uninitialised: append() writes them row by row.
         explicit Piece(TimeNs first) : base(first) {}
         TimeNs start(std::size_t i) const {
             return base + (narrow ? static_cast<TimeNs>(narrow->start[i]) : wide->start[i]);
@@ -84,6 +84,7 @@ class TimelineRow {
     PhaseSums running_{};
 };
 
+/// A lane of the timeline with one row per nesting depth.
 struct TimelineLane {
     LaneKind kind = LaneKind::cpu;
     std::string name;

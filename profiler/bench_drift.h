@@ -12,6 +12,7 @@
 /// verification times of equal trees (profiler/drift.h).
 namespace draftscope {
 
+/// Verification times compared between methods and between blocks.
 struct BenchDrift {
     /// Two methods, compared over the conversations that both decoded.
     struct Methods {

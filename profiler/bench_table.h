@@ -21,7 +21,7 @@ struct BenchMethodSamples {
     std::vector<std::vector<HeadUnit>> units;      ///< [repetition][prompt]
     std::vector<std::vector<VerifyTimes>> verify;  ///< [repetition][prompt]
     std::vector<double> active_rows;  ///< [prompt], summed over the rounds of the first repetition
-    /// index of the same method with the full head; may be the method itself
+    /// Index of the same method with the full head; may be the method itself.
     std::optional<std::size_t> full;
 };
 struct BenchSamples {
@@ -41,6 +41,7 @@ struct BenchCell {
     std::optional<double> spread;   ///< standard deviation of the speed-up over repetitions, if at least two
     double active_rows = 0;         ///< per call, mean over rounds
 };
+/// The row of one method.
 struct BenchRow {
     BenchCell all;
     std::vector<BenchCell> categories;  ///< in the order of BenchTable::categories

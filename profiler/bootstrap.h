@@ -20,6 +20,7 @@ struct Interval {
     double low = 0, high = 0;
     bool holds(double value) const { return low <= value && value <= high; }
 };
+/// A value with its interval.
 struct Estimate {
     double value = 0;
     std::optional<Interval> interval;  ///< 95 %; absent with too few conversations

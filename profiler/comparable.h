@@ -15,7 +15,7 @@ struct RunDifference {
     /// back ends, for synthetic against real, and for different texts (sampling, length, ends). Other
     /// differences may be the subject of a comparison.
     bool forbids = false;
-    /// whether the runs may not share a file: as `forbids`, except differences in the texts alone
+    /// Whether the runs may not share a file: as `forbids`, except differences in the texts alone.
     bool separates = false;
 };
 /// Returns the differences by the fields of capture/run_setting.h, which the views also use.

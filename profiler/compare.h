@@ -14,6 +14,7 @@
 /// result.
 namespace draftscope {
 
+/// Result for one quantity; `none_shown` = the interval includes no change.
 enum class Change { better, worse, none_shown, no_interval };
 
 /// A quantity of both runs over the counted steps of the paired prompts.
@@ -33,13 +34,14 @@ struct CompareOptions {
     BootstrapOptions bootstrap;
 };
 
+/// Result of compare_runs().
 struct Comparison {
     RunRow a, b;                        ///< the first run of each side
     std::vector<RowId> runs_a, runs_b;  ///< runs of a side repeat one setting and are pooled
     std::vector<RunDifference> differences;
     bool forced = false;  ///< the runs are not comparable, but CompareOptions::force was set
     std::size_t pairs = 0, only_a = 0, only_b = 0;
-    /// conversations of the pairs: the resampling unit, since turns share their text
+    /// Conversations of the pairs: the resampling unit, since turns share their text.
     std::size_t conversations = 0;
     /// Number of pairs with equal tokens. If both runs are exact at temperature 0, a lower number means that
     /// the work differed.

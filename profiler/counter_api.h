@@ -15,6 +15,7 @@
 /// its CUDA context current.
 namespace draftscope {
 
+/// The interface to the Range Profiler.
 class CounterApi {
   public:
     virtual ~CounterApi() = default;

@@ -20,6 +20,7 @@ inline constexpr std::array<const char*, 3> gpu_counter_names = {
 /// The hardware's buffers hold about 2,000 ranges.
 inline constexpr std::size_t most_counter_ranges = 1024;
 
+/// The counters of one phase.
 struct CounterReading {
     Phase phase = Phase::none;
     TimeNs start_ns = 0;  ///< CLOCK_MONOTONIC when the phase was opened; joins it to its step

@@ -14,6 +14,7 @@
 /// (cupti_library.cpp); tests use a fake.
 namespace draftscope {
 
+/// Availability of CUPTI or of its counters.
 enum class CuptiState : std::uint8_t {
     ready,
     not_built,      ///< built without the CUPTI headers
@@ -28,6 +29,7 @@ enum class CuptiState : std::uint8_t {
 };
 std::string_view to_text(CuptiState state);  ///< "ready", "no driver", ...
 
+/// A state with texts for the user.
 struct CuptiProbe {
     CuptiState state = CuptiState::no_library;
     std::string library;        ///< path or name that was loaded
@@ -47,7 +49,7 @@ struct GpuActivity {
     const char* name = nullptr;  ///< kernels: mangled name, valid during the call only
     TimeNs start_ns = 0;
     TimeNs end_ns = 0;
-    /// correlation id of the launching API call; shared by the nodes of a graph
+    /// Correlation id of the launching API call; shared by the nodes of a graph.
     std::uint32_t correlation = 0;
     std::uint32_t device = 0, context = 0, stream = 0;
     std::uint64_t graph_node = 0;  ///< node of the executable graph; 0 = launched eagerly
@@ -78,6 +80,7 @@ class CuptiListener {
     virtual void died(int code) = 0;
 };
 
+/// The interface to CUPTI.
 class CuptiApi {
   public:
     virtual ~CuptiApi() = default;

@@ -44,6 +44,7 @@ struct MachineControl {
     std::optional<bool> differs;
     bool is_large() const;
 };
+/// Verification times of one conversation on both sides.
 struct VerifyPair {
     VerifyTimes a, b;
 };

@@ -9,6 +9,7 @@
 /// tracing there is no listener and no cost.
 namespace draftscope {
 
+/// The phase, round and level of a thread.
 struct GpuContext {
     Phase phase = Phase::none;  ///< innermost open phase; none outside scopes
     std::int32_t round = -1;

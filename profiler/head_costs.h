@@ -25,13 +25,14 @@
 /// - Intervals resample conversations (capture/conversations.h).
 namespace draftscope {
 
+/// The rows of the full head that a head is compared with.
 enum class FullReference : std::uint8_t { none, drive, selfpaced, other_run, aligned, calibration };
 std::string_view to_text(FullReference reference);
 
 /// A head's time and bytes relative to the run's full head.
 struct HeadBytes {
     double per_second = 0;   ///< bytes per round / T_head
-    /// nu if time were proportional to bytes: bytes / bytes of the full head, per round
+    /// The nu if time were proportional to bytes: bytes / bytes of the full head, per round.
     double explained = 0;
     double times = 0;        ///< nu / explained
     double constant_ns = 0;  ///< T_head - explained T_head,full per round: routing, selection, calls
@@ -51,11 +52,12 @@ struct HeadReads {
 };
 HeadReads head_reads(const RunRow& run, const HeadStats& stats);
 
+/// A head's statistics and its comparison with the full head.
 struct HeadComparison {
     HeadStats stats;
     HeadReads reads;
     AcceptanceCost cost;
-    /// absent without times of both heads, or without a full head in this run
+    /// Absent without times of both heads, or without a full head in this run.
     std::optional<HeadBytes> bytes;
     FullReference reference = FullReference::none;
     /// Whether the comparison uses rounds that the head did not pace itself. These are aligned rows, or a

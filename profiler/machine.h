@@ -7,6 +7,7 @@
 
 namespace draftscope {
 
+/// Whether a tool or device is available, with texts for the user.
 struct Capability {
     std::string name;  ///< "NVIDIA driver", "CUPTI", "NVTX listener", "counters", ...
     bool available = false;
@@ -25,7 +26,7 @@ struct Machine {
     std::string kernel;
     double read_gb_per_s = 0;            ///< memory read bandwidth; 0 = not probed
     double cached_read_gb_per_s = 0;     ///< read bandwidth of the last-level cache
-    /// memory read bandwidth for scattered rows of scattered_probe_row_bytes
+    /// Memory read bandwidth for scattered rows of scattered_probe_row_bytes.
     double scattered_read_gb_per_s = 0;
     bool tsc_invariant = false;
     std::vector<Capability> capabilities;

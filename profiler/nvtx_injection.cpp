@@ -195,7 +195,7 @@ nvtxRangeId_t start(const void* domain, OpenRange range) {
     range.start = monotonic_ns();
     Started& all = started();
     const std::lock_guard lock(all.mutex);
-    // drops a range that was never ended
+    // Drops a range that was never ended.
     if (all.open.size() >= max_stored_ranges) all.open.erase(all.open.begin());
     all.open.emplace(all.next, std::pair(std::move(range), this_thread()));
     return all.next++;

@@ -42,8 +42,10 @@ struct PhaseInfo {
 /// Indexed by Phase; row 0 is `none`.
 const std::array<PhaseInfo, phase_count>& phase_table();
 
+/// `side` = work that overlaps the critical path on another thread.
 enum class Lane : std::uint8_t { critical = 0, side = 1 };
 
+/// One recorded span. Times are ticks of base/clock.h.
 struct SpanEvent {
     std::uint64_t start_ticks = 0;
     std::uint64_t end_ticks = 0;

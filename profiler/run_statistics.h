@@ -12,6 +12,7 @@
 /// intervals by resampling conversations.
 namespace draftscope {
 
+/// Location and spread of a sample.
 struct Summary {
     std::int64_t n = 0;
     double total = 0, mean = 0, median = 0;

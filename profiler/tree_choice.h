@@ -35,6 +35,7 @@ struct RoundCosts {
     DraftCost chain, tree;
 };
 
+/// Predicted speed of a tree.
 struct TreeForecast {
     std::string head;  ///< head it was measured with; "" = the drafter has no choice of head
     TreeShape tree;

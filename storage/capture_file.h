@@ -27,7 +27,7 @@ struct WriterOptions {
     bool overwrite = false;
     WhenQueueFull when_queue_full = WhenQueueFull::wait;
     std::int64_t queue_rows = 65536;  ///< rows that may wait in the queue
-    /// limit on measurement rows (all tables except run, prompt, vocab); 0 = none
+    /// Limit on measurement rows (all tables except run, prompt, vocab); 0 = none.
     std::int64_t max_rows = 0;
     std::int64_t max_bytes = 0;  ///< limit on the file without indexes, which add about a third; 0 = none
     WhenFileFull when_file_full = WhenFileFull::stop;
@@ -140,6 +140,7 @@ Status merge_captures(const std::string& out, const std::vector<std::string>& fi
 struct CheckFinding {
     std::string what;
 };
+/// Result of check_capture().
 struct CheckReport {
     int schema_version = 0;
     std::vector<CheckFinding> findings;

@@ -26,7 +26,7 @@ void restore_nesting(std::vector<SpanRow>& spans) {
         if (a->thread_id != b->thread_id) return a->thread_id < b->thread_id;
         if (a->start_ns != b->start_ns) return a->start_ns < b->start_ns;
         if (a->end_ns != b->end_ns) return a->end_ns > b->end_ns;
-        // spans are recorded when they close, so of two equal ones the outer has the higher id
+        // Spans are recorded when they close, so of two equal ones the outer has the higher id.
         return a->id > b->id;
     });
     std::vector<const SpanRow*> open;

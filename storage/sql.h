@@ -25,6 +25,7 @@ struct Blob {
     std::string_view bytes;
 };
 
+/// A prepared statement.
 class Statement {
   public:
     Statement() = default;
@@ -105,6 +106,7 @@ class Statement {
     std::unique_ptr<sqlite3_stmt, Finalize> statement_;
 };
 
+/// A connection.
 class Database {
   public:
     Database() = default;

@@ -72,7 +72,7 @@ struct CaptureWriter::Impl {
     std::int64_t queued_rows = 0;
     std::int64_t rows_under_way = 0;                ///< taken from the queue, not committed yet
     std::int64_t rows_to_commit = 0;  ///< part of rows_under_way in the open transaction; writer thread
-    /// flush tickets: a ticket is done when everything pushed before it is committed
+    /// Flush tickets: a ticket is done when everything pushed before it is committed.
     std::uint64_t flush_asked = 0, flush_done = 0;
     bool unbounded_push = false;
     bool closing = false, closed = false;

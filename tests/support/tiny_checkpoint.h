@@ -9,6 +9,7 @@
 
 namespace draftscope::testing {
 
+/// A tensor for write_safetensors().
 struct NamedTensor {
     std::string name;
     std::vector<std::int64_t> shape;

@@ -55,7 +55,7 @@ TEST(StepPhases, SideLaneIsExposedOnlyWhereTheCriticalLaneIsIdle) {
 }
 
 TEST(PhaseStats, SampleIsThePhaseWithinOneStep) {
-    // backbone: step 1 has 10 + 20 = 30, step 2 has 50, step 3 none. Steps 100, 100, 200; step 4 is excluded.
+    // Backbone: step 1 has 10 + 20 = 30, step 2 has 50, step 3 none. Steps 100, 100, 200; step 4 is excluded.
     RunBuilder builder;
     builder.step(0, 100,
                  {span(backbone, 0, 10, 0, 100), span(backbone, 20, 40, 0, 100), span(verify, 40, 90)});

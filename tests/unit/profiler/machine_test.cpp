@@ -52,7 +52,7 @@ TEST(Machine, BandwidthProbeMeasuresSomething) {
     EXPECT_GE(after.best, after.median);
     const ProbedRate stream = probe_stream(2, 4, 3);
     EXPECT_GE(stream.best, stream.median);
-    // a row longer than a thread's share of the memory
+    // A row longer than a thread's share of the memory.
     EXPECT_GT(probe_scattered_bandwidth(1, 1, 1 << 16), 0.0);
 }
 

@@ -297,7 +297,7 @@ class HandComputed : public ::testing::Test {
 };
 
 TEST_F(HandComputed, Heads) {
-    // full: tau 3, T_head 400, T_non-head 600; slim: tau 2.5, T_head 100, T_non-head 600, reference from run
+    // Full: tau 3, T_head 400, T_non-head 600; slim: tau 2.5, T_head 100, T_non-head 600, reference from run
     // 1. rho = 2.5/3, nu = 0.25, kappa = 400/600, predicted = 5/6 * (5/3) / (7/6); measured =
     // (5/1400)/(6/2000).
     EXPECT_EQ(
