@@ -51,7 +51,8 @@ class Stretch {
     std::uint64_t* words_ = nullptr;
 };
 
-// ThreadSanitizer is not initialised when the loader chooses the clone, so its instrumentation would crash.
+// The loader chooses the clone before ThreadSanitizer is initialised, but ThreadSanitizer instruments the
+// choice.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
 #define DS_CLONES_FOR_CPUS __attribute__((target_clones("avx512f", "avx2", "default")))
 #else

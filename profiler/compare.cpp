@@ -281,7 +281,8 @@ void warn(Comparison& c) {
                 run->ended == RunEnd::live ? std::string_view("unfinished") : to_text(run->ended)));
     if (c.only_a + c.only_b > 0)
         c.warnings.push_back(
-            fmt::format("left out for lack of a counterpart: {} of A's prompts and {} of B's", c.only_a, c.only_b));
+            fmt::format("left out for lack of a counterpart: {} of A's prompts and {} of B's", c.only_a,
+                        c.only_b));
     if (c.machine && !c.machine->differs && c.machine->is_large())
         c.warnings.push_back(
             fmt::format("verification of equal trees, which does not depend on the head, took {} {} time per "

@@ -403,7 +403,8 @@ Status export_chrome(const std::string& path, const std::string& out, bool drop_
     const std::string partial = storage::partial_name(out);
     std::error_code error;
     TraceFile file(partial, out.ends_with(".gz"));
-    if (!file.open()) return failed("{}: can't be written; check that its folder exists and is writable", partial);
+    if (!file.open())
+        return failed("{}: can't be written; check that its folder exists and is writable", partial);
     Status written = ChromeExport(path, db, file, drop_text).write();
     const bool closed = file.close();
     if (written.ok() && !closed) written = failed("{}: writing failed; is the disk full?", partial);

@@ -25,7 +25,8 @@ Status check_new_file(const std::string& out) {
     if (fs::exists(out, error)) return bad_input("{}: the file exists; choose another name", out);
     const fs::path folder = fs::path(out).has_parent_path() ? fs::path(out).parent_path() : fs::path(".");
     if (!fs::is_directory(folder, error))
-        return bad_input("{}: the folder {} does not exist; create it or choose another one", out, folder.string());
+        return bad_input("{}: the folder {} does not exist; create it or choose another one", out,
+                         folder.string());
     return {};
 }
 
