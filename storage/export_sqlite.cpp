@@ -21,7 +21,7 @@ bool is_private_column(std::string_view table, std::string_view column) {
 Status check_new_file(const std::string& out) {
     namespace fs = std::filesystem;
     std::error_code error;
-    if (out.empty()) return bad_input("no output file given; give one with --out");
+    if (out.empty()) return bad_input("no output file given; name one");
     if (fs::exists(out, error)) return bad_input("{}: the file exists; choose another name", out);
     const fs::path folder = fs::path(out).has_parent_path() ? fs::path(out).parent_path() : fs::path(".");
     if (!fs::is_directory(folder, error))
