@@ -9,7 +9,7 @@
 namespace draftscope {
 namespace {
 
-/// Of a head that does not give its whole support (our default).
+/// Best candidates to sample from if a head does not report its whole support (our default).
 constexpr int candidates_drawn_from = 64;
 
 }  // namespace
@@ -46,11 +46,11 @@ void CandidateRows::support_from_candidates() {
     }
 }
 
-/// Makes drawn_from_ one distribution a row, of those that no tree has any more.
+/// Selects one distribution per row for drawn_from_, reusing those that no tree holds any longer.
 void CandidateRows::find_distributions(std::size_t rows) {
     drawn_from_.clear();
-    // Who gave one back may have been another thread. use_count() orders nothing, lock() comes after what
-    // that thread did; a fence would, too, but ThreadSanitizer knows none.
+    // Another thread may have released the last reference, and use_count() orders nothing. lock()
+    // synchronises with that thread. A fence would do as well, but ThreadSanitizer does not support fences.
     for (const auto& one : distributions_)
         if (drawn_from_.size() < rows && one.use_count() == 1)
             drawn_from_.push_back(std::weak_ptr(one).lock());
@@ -91,8 +91,8 @@ void CandidateRows::take_drawn(std::size_t row, std::span<const DrawnDraft> draw
     }
 }
 
-/// On a run's device, so that a draft is the same whether its step is the device's as a whole or not. False,
-/// with nothing done, without a device or memory for it.
+/// Samples on the run's device, so that drafts do not depend on which part of a step runs on the device.
+/// Returns false, without any effect, if no device or no memory is available.
 bool CandidateRows::draw_there(DraftContext& context, std::span<const DraftJob* const> jobs, int level,
                                int k) {
     kernels::Device* device = context.exec.device();
@@ -109,7 +109,7 @@ bool CandidateRows::draw_there(DraftContext& context, std::span<const DraftJob* 
             uniforms.push_back(draft_uniform(context.sampled->seed,
                                              static_cast<std::uint64_t>(jobs[r]->sequence), position, order));
     }
-    // Of each row the columns and their log-probabilities, then what is cut off: two words.
+    // Per row: the columns and their log-probabilities, followed by the two words of the top-k/top-p cut.
     const std::size_t cells = jobs.size() * static_cast<std::size_t>(k);
     std::vector<std::int32_t> drawn(2 * cells);
     const std::lock_guard lock(device->busy());
@@ -162,7 +162,8 @@ void CandidateRows::extend(BeamExpansion& beam, int level, int parents, int firs
         const auto r = static_cast<std::size_t>(row), parent = static_cast<std::size_t>(p);
         counts_[parent] = std::min(proposal_.counts[r], topk);
         for (int c = 0; c < counts_[parent]; ++c) {
-            // A device whose memory is out names no tokens, and what is none has no embedding to go on with.
+            // A device that is out of memory returns no token ids, and a missing token has no embedding for
+            // the next level.
             if (proposal_.ids[at(row, c)] == no_token) {
                 counts_[parent] = c;
                 break;

@@ -12,16 +12,17 @@
 
 namespace draftscope {
 
-/// The candidates of one draft level: the head's best tokens of each row, or draws from the head's
-/// distribution when the context says so. Keeps its memory between levels.
+/// The candidates of one draft level: the head's best tokens of each row, or samples from its distribution.
+/// Buffers are reused between levels.
 class CandidateRows {
   public:
-    /// Calls the head. jobs[r] is the job of hidden row r, which drafts the token at `level` behind its root.
+    /// Calls the head for one level. jobs[r] is the job of hidden row r, which drafts the token of `level`
+    /// after the job's root.
     void propose(DraftContext& context, Rows<const float> hidden, std::span<const DraftJob* const> jobs,
                  int level, int k);
 
-    /// Grows a tree by this level. The candidates of beam node p, of which there are `parents` (the root
-    /// alone at level 0), are those of row first + p * step; `topk` of them count.
+    /// Expands a tree by this level. Beam node p of `parents` (level 0: the root alone) takes the first
+    /// `topk` candidates of row first + p * step.
     void extend(BeamExpansion& beam, int level, int parents, int first, int step, int topk);
 
   private:
@@ -38,33 +39,33 @@ class CandidateRows {
     Proposal proposal_;
     std::vector<HeadState*> states_;
     Reused<SupportRow> support_;
-    std::vector<std::shared_ptr<DraftDistribution>> distributions_;      ///< all that were made
-    std::vector<std::shared_ptr<DraftDistribution>> drawn_from_;         ///< of those, the level's
+    std::vector<std::shared_ptr<DraftDistribution>> distributions_;  ///< every distribution allocated so far
+    std::vector<std::shared_ptr<DraftDistribution>> drawn_from_;         ///< those in use at this level, by row
     std::vector<DrawScratch> scratch_;                                   ///< by thread
-    kernels::DeviceBuffer logits_there_, uniforms_there_, drawn_there_;  ///< of draw_there()
+    kernels::DeviceBuffer logits_there_, uniforms_there_, drawn_there_;  ///< scratch of draw_there()
     std::vector<TokenId> ids_;
     std::vector<float> logprobs_;
     std::vector<int> counts_;
 };
 
-/// Begins a job's tree, of the kind that the context asks for.
+/// Begins a job's tree: of sampled or of best candidates, as the context says.
 inline void begin_tree(BeamExpansion& beam, const DraftContext& context, const DraftJob& job) {
     beam.reset(job.tokens.back(), job.tree, context.sampled != nullptr);
 }
 
-/// Lets the watcher see the trees after a level. A growth has a `job` and its `beam`.
+/// Reports the trees to the watcher after a level. A growth has a `job` and its `beam`.
 template <typename Growth>
 void tell_watcher(const DraftContext& context, std::span<Growth*> growths, int level) {
     if (context.watcher == nullptr) return;
     for (Growth* growth : growths)
         context.watcher->level_done(growth->job->sequence, level, [&] {
             DraftTree partial = growth->beam.rerank();
-            (void)partial.finish();  // a tree of our own candidates; a twin shows again in rerank_all()
+            (void)partial.finish();  // ignored here: rerank_all() reports invalid trees
             return partial;
         });
 }
 
-/// The finished trees, of all jobs in one phase.
+/// Reranks and finishes the trees of all jobs in one phase.
 template <typename Growth>
 Status rerank_all(const DraftContext& context, Reused<Growth>& growths) {
     int candidates = 0;
@@ -74,7 +75,7 @@ Status rerank_all(const DraftContext& context, Reused<Growth>& growths) {
         growth.beam.rerank(growth.job->out);
         Status finished = growth.job->out.finish();
         kernels::Device* device = context.exec.device();
-        // A device whose memory is out proposes nothing that makes a tree: what it says of that comes first.
+        // A device that is out of memory returns no valid candidates. Its error is reported first.
         if (!finished.ok() && device != nullptr) {
             const std::lock_guard lock(device->busy());
             DS_TRY(device->finish());

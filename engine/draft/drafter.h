@@ -14,28 +14,29 @@
 #include "engine/tree/draft_tree.h"
 #include "profiler/phase.h"
 
-/// Drafters. One file per drafter, one row in the registry table.
+/// Drafters: one file per drafter, one entry in the registry.
 namespace draftscope {
 
-/// Lets a watcher see, and hold, a round between levels.
+/// Observes the levels of a round, and may hold the round between levels.
 class LevelWatcher {
   public:
     virtual ~LevelWatcher() = default;
-    /// Does anybody want to see, or hold, the levels of this step one by one?
+    /// Returns whether the levels of this step are observed one by one.
     virtual bool watching() const { return true; }
-    /// After each level's candidates are in; may block (step level). `partial` is only built when asked for.
+    /// Called after each level's candidates are complete; may block (stepping by level). `partial` builds the
+    /// tree on demand.
     virtual void level_done(int sequence, int level, FunctionRef<DraftTree()> partial) = 0;
 };
 
 struct DraftContext {
     kernels::Exec& exec;
     PhaseRecorder& phases;
-    Head* head = nullptr;  ///< null for drafters without one
+    Head* head = nullptr;  ///< null for drafters that use no head
     TreeSpec tree;
     LevelWatcher* watcher = nullptr;
     const SampledDrafts* sampled =
-        nullptr;                  ///< draw the drafts from the head's distribution; null = its best
-    bool coverage_wanted = true;  ///< will anybody ask what the head covered in this step?
+        nullptr;                  ///< sample drafts from the head's distribution; null = take its best tokens
+    bool coverage_wanted = true;  ///< whether this step reports what the head covered
 };
 
 /// Per-sequence state (the drafter's own KV cache, suffix index, ...).
@@ -44,15 +45,15 @@ class DrafterState {
     virtual ~DrafterState() = default;
 };
 
-/// One sequence of a round. `tokens` = every committed token; the last one is the root of the tree to draft
-/// and has no target KV yet. new_hidden/new_aux are the target's features of the slots verified since the
-/// last call, in order (all prompt slots on the first call), rounded to bf16.
+/// One sequence of a round. `tokens` holds every committed token. The last one is the root of the tree and
+/// has no target KV yet. `new_hidden` and `new_aux` are the target's features, rounded to bf16, of the slots
+/// verified since the last call. They are in slot order; the first call has all prompt slots.
 struct DraftJob {
-    int sequence = 0;  ///< ordinal in the run: keys the random numbers of drawn drafts
+    int sequence = 0;  ///< ordinal in the run; keys the random numbers of sampled drafts
     std::span<const TokenId> tokens;
     Rows<const float> new_hidden;  ///< [new, d]
     Rows<const float> new_aux;     ///< [new, 3d] or empty
-    /// The same where they stayed on the target's device, in place of both; draft_there() alone reads them.
+    /// The same features on the target's device, in place of both; only draft_there() reads them.
     const float* new_there = nullptr;
     int new_rows_there = 0;
     DrafterState* state = nullptr;
@@ -62,7 +63,7 @@ struct DraftJob {
     std::vector<int>
         head_rows;  ///< rows of this sequence in each head call, level by level; filled by expand()
 
-    /// A new job, in the memory of what expand() filled in the one before.
+    /// Resets the job and keeps the memory of what expand() fills in.
     void reset() {
         DraftJob fresh;
         fresh.out = std::move(out);
@@ -77,38 +78,42 @@ class Drafter {
     virtual bool uses_head() const = 0;
     virtual bool needs_hidden() const = 0;
     virtual std::span<const int> aux_layers() const { return {}; }
-    /// With room for `slots`: those of the longest text, and behind them a tree's
-    /// (TreeSpec::drafting_nodes()). More than that makes the state grow.
+    /// Creates a state with capacity for `slots`: the longest text plus one tree
+    /// (TreeSpec::drafting_nodes()). The state grows if it needs more.
     virtual std::unique_ptr<DrafterState> make_state(int slots) const = 0;
-    /// Asked of a state before its first catch_up: whether it keeps what it takes in, so that rewind() works.
+    /// Makes the state keep its inputs, so that rewind() works. Call it before the first catch_up(). Returns
+    /// whether the drafter supports it.
     virtual bool keep_slots(DrafterState&) const { return false; }
-    /// The state stands at no slots again. Catching up over slots that it has taken in before, which must
-    /// bring the same features and tokens, then costs nothing: heads of one text share that work.
+    /// Resets the state to zero slots. The next catch_up() reuses the cached results of slots processed
+    /// before, whose features and tokens must be unchanged. Several heads that draft for one text share the
+    /// work this way.
     virtual void rewind(DrafterState&) const {}
-    /// Takes in the verified slots (catch-up, phase backbone level 0). Once per round, before expand().
+    /// Extends the state by the verified slots (catch-up, phase backbone level 0). Call it once per round,
+    /// before expand().
     virtual Status catch_up(DraftContext& context, std::span<DraftJob> jobs) = 0;
-    /// Drafts a tree per job. Leaves the stable state as catch_up left it, so it can be called again with
-    /// another head in the same round.
+    /// Drafts one tree per job. Does not change the committed state: another head may draft in the same
+    /// round.
     virtual Status expand(DraftContext& context, std::span<DraftJob> jobs) = 0;
-    /// Can draft_there() do for these jobs, in place of catch_up() and expand()? Makes room for them.
+    /// Returns whether draft_there() can replace catch_up() and expand() for these jobs, and reserves its
+    /// memory.
     virtual bool fits_there(const DraftContext&, std::span<const DraftJob>) { return false; }
-    /// Asks a device for all of a round's drafting, and waits for nothing: the trees, one per job, become
-    /// rows of `step`, and `out` stays empty. The caller holds Device::busy().
+    /// Enqueues all drafting of a round on a device and returns without waiting. The trees, one per job,
+    /// become rows of `step`; `out` stays empty. The caller holds Device::busy().
     virtual Status draft_there(DraftContext&, std::span<DraftJob>, TreeStep&, DeviceSpans&) {
         return failed("this drafter does not draft on a device alone");
     }
-    /// After the wait that follows: heads learn what they decided there.
+    /// Called after the wait that follows draft_there(): heads read what they chose on the device.
     virtual void drafted_there() {}
-    /// The head matrix this drafter was trained with; null = the target's.
+    /// The LM head that this drafter was trained with; null = the target's.
     virtual const kernels::Matrix* own_head() const { return nullptr; }
-    /// Target id of each row of a trimmed own head, rising; empty = row i is token i.
+    /// Target id of each row of a trimmed own_head(), ascending; empty = row i is token i.
     virtual std::span<const TokenId> own_head_ids() const { return {}; }
     virtual std::size_t weight_bytes() const = 0;  ///< backbone weights read per level
-    /// Levels it has heads for; 0 = as many as asked.
+    /// Maximum draft levels of a drafter with one head per level; 0 = unlimited.
     virtual int most_levels() const { return 0; }
 };
-/// A tree grown by score ends where the drafter's heads do; one fixed in advance must not be deeper than they
-/// are.
+/// Checks a tree against the drafter's maximum number of levels. A dynamic tree stops at that level; a deeper
+/// static tree is an error.
 Status check_tree(const Drafter& drafter, const TreeSpec& tree);
 
 struct DrafterInfo {
@@ -117,7 +122,7 @@ struct DrafterInfo {
     std::string_view paper;
     bool needs_weights = false;
     std::string_view help;
-    /// `path`: folder or file of the checkpoint, "" for the ones without.
+    /// `path`: folder or file of the checkpoint; "" for drafters without weights.
     Result<std::unique_ptr<Drafter>> (*make)(const std::string& path, const Target& target,
                                              kernels::Exec& exec) = nullptr;
 };

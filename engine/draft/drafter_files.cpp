@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where the options of `text` begin: at a comma that only key=value pieces follow.
+/// Returns where the options of `text` begin: at the first comma that only key=value pieces follow.
 std::size_t options_begin(std::string_view text) {
     std::size_t begin = text.size();
     while (true) {
@@ -82,7 +82,7 @@ Result<DrafterFiles> open_drafter_files(const std::string& path, std::span<const
 Status check_drafter_memory(const WeightSource& weights, kernels::Precision precision) {
     double elements = 0;
     for (const std::string& name : weights.names()) {
-        // Embedding rows are read from the file.
+        // Embedding rows are read from the file on demand, so they take no memory.
         if (name.find("embed_tokens") != std::string::npos || name == "token_embd.weight") continue;
         const TensorInfo& info = *weights.find(name);
         elements += static_cast<double>(info.rows()) * static_cast<double>(info.cols());

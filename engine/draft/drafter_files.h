@@ -14,26 +14,27 @@
 
 namespace draftscope {
 
-/// What follows the colon of "eagle2:FOLDER,rope=target": a place, and options.
+/// The text after the colon of "eagle2:FOLDER,rope=target": a path and options.
 struct DrafterPlace {
     std::string path;
     std::map<std::string, std::string, std::less<>> options;
 };
-/// A trailing ",key=value" is an option, which must be one of `known`.
+/// Parses trailing ",key=value" options; a key outside `known` is an error.
 Result<DrafterPlace> parse_drafter_place(std::string_view text, std::span<const std::string_view> known);
-/// The place alone, whatever the options.
+/// Returns the path without the options.
 std::string drafter_path_of(std::string_view text);
 
-/// A drafter checkpoint, opened: a folder with config.json and one weights file, or that file itself.
+/// An open drafter checkpoint: a folder with config.json and one weights file, or the file itself.
 struct DrafterFiles {
     std::string weights_path;
-    std::optional<JsonFile> config;  ///< config.json beside the weights
+    std::optional<JsonFile> config;  ///< config.json next to the weights
     std::unique_ptr<WeightSource> weights;
 };
-/// In a folder the first of `names` that is there is opened: safetensors or a PyTorch checkpoint.
+/// Opens a checkpoint. In a folder, the first existing file of `names` is opened: safetensors or a PyTorch
+/// checkpoint.
 Result<DrafterFiles> open_drafter_files(const std::string& path, std::span<const std::string_view> names);
 
-/// Refuses weights that do not fit into the memory that is left.
+/// Returns an error if the weights exceed the available memory.
 Status check_drafter_memory(const WeightSource& weights, kernels::Precision precision);
 
 }  // namespace draftscope

@@ -12,8 +12,8 @@
 namespace draftscope {
 namespace {
 
-/// One llama layer without input norm behind fc [embedding; hidden]; its output, un-normed, is both what the
-/// target's LM head reads and the next level's hidden.
+/// EAGLE-2's model: one llama layer without input norm after fc [embedding; hidden]. The output, without a
+/// final norm, feeds both the target's LM head and the next level.
 class Eagle2Model final : public EagleModel {
   public:
     Eagle2Model(EagleCheckpoint checkpoint, const Target& target)
@@ -82,7 +82,7 @@ class Eagle2Model final : public EagleModel {
     EagleCheckpoint checkpoint_;
     const Target& target_;
     EagleOnDevice on_device_;
-    DeviceEmbeddings embeddings_;  ///< of the checkpoint's own
+    DeviceEmbeddings embeddings_;  ///< used if the checkpoint has its own embeddings
     kernels::Matrix fc_;           ///< [d, 2d], embedding columns first
     std::vector<float> fc_bias_;   ///< [d] or empty
     DecoderLayer layer_;

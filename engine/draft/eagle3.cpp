@@ -15,8 +15,9 @@
 namespace draftscope {
 namespace {
 
-/// EAGLE-3 (arXiv 2503.01840): three residual-stream snapshots of the target fused by fc, one layer whose
-/// attention reads [norm(embedding); norm(hidden)], the hidden recycled before the final norm.
+/// EAGLE-3's model (arXiv 2503.01840): fc fuses three residual-stream snapshots of the target. The attention
+/// of the single layer reads [norm(embedding); norm(hidden)]. The next level takes the hidden before the
+/// final norm.
 class Eagle3Model final : public EagleModel {
   public:
     Eagle3Model(EagleCheckpoint checkpoint, const Target& target)
@@ -126,7 +127,7 @@ class Eagle3Model final : public EagleModel {
             std::memcpy(to.row_data(r), from.row_data(r), to.row(r).size_bytes());
     }
 
-    /// The norms in front of fc that some checkpoints have: one over all features together, or one each.
+    /// Loads the norms before fc that some checkpoints have: one over all features, or one per feature.
     Status load_feature_norms() {
         const WeightSource& source = *checkpoint_.weights;
         const std::string together = checkpoint_.name("input_norm.weight");
@@ -150,10 +151,10 @@ class Eagle3Model final : public EagleModel {
         return {};
     }
 
-    /// Of rounded features, as the host has them, in their place.
+    /// Normalises rounded features in place, in the order of the host.
     void ask_norms(int rows, kernels::Bf16* half) {
         const int all = feature_width(), stride = fc_.device_matrix().stride;
-        kernels::AddOp widen;  // to floats
+        kernels::AddOp widen;  // to fp32
         widen.x = zeros_there_.as<float>();
         widen.rows = rows;
         widen.cols = all;
@@ -177,7 +178,8 @@ class Eagle3Model final : public EagleModel {
         }
     }
 
-    /// Of the host's rows, by the same norms, so that a round is the same wherever it is made.
+    /// Fuses the host's rows on the device, with the same norms, so that every path of a round gives the same
+    /// bits.
     void take_features_there(Rows<const float> aux, Rows<float> out) {
         const int d = checkpoint_.shape.hidden;
         const std::size_t cells = static_cast<std::size_t>(aux.rows) * static_cast<std::size_t>(aux.cols);
@@ -192,7 +194,7 @@ class Eagle3Model final : public EagleModel {
         for (int r = 0; r < out.rows; ++r)
             device()->download(out.row_data(r), on_device_.inputs() + (2 * std::ptrdiff_t{r} + 1) * d,
                                static_cast<std::size_t>(d) * sizeof(float));
-        (void)device()->finish();  // an error stays, and fails the next forward
+        (void)device()->finish();  // the error stays set and fails the next forward
     }
 
     Rows<const float> normed_features(kernels::Exec& exec, Rows<const float> aux) {
@@ -209,7 +211,7 @@ class Eagle3Model final : public EagleModel {
         return out;
     }
 
-    /// lm_head.weight may be absent (the target's serves), full, or trimmed with d2t.
+    /// Loads lm_head.weight: absent (the target's is used), full, or trimmed with d2t.
     Status load_head(kernels::Exec& exec, kernels::Precision precision) {
         const WeightSource& source = *checkpoint_.weights;
         const std::string name = checkpoint_.name("lm_head.weight");
@@ -233,7 +235,7 @@ class Eagle3Model final : public EagleModel {
         return rows == vocab ? Status() : load_head_ids(rows);
     }
 
-    /// d2t: per row of the head an *offset* from the row to its token, in GGUF the token itself.
+    /// Loads d2t: per head row the *offset* from the row to its token; in GGUF the token id itself.
     Status load_head_ids(int rows) {
         const WeightSource& source = *checkpoint_.weights;
         const int vocab = target_.config().vocab;
@@ -257,7 +259,7 @@ class Eagle3Model final : public EagleModel {
         return check_reverse_map();
     }
 
-    /// t2d marks the tokens that d2t maps to; a checkpoint whose maps disagree was put together wrongly.
+    /// Checks that t2d marks exactly the tokens of d2t; otherwise the checkpoint is inconsistent.
     Status check_reverse_map() {
         const WeightSource& source = *checkpoint_.weights;
         if (source.find("t2d") == nullptr) return {};
@@ -277,16 +279,16 @@ class Eagle3Model final : public EagleModel {
     EagleCheckpoint checkpoint_;
     const Target& target_;
     EagleOnDevice on_device_;
-    DeviceEmbeddings embeddings_;           ///< of the checkpoint's own
-    kernels::DeviceBuffer features_there_;  ///< rounded
+    DeviceEmbeddings embeddings_;           ///< used if the checkpoint has its own embeddings
+    kernels::DeviceBuffer features_there_;  ///< rounded to bf16
     kernels::Matrix fc_;                    ///< [d, aux layers * d]
     DecoderLayer layer_;
     std::vector<float> hidden_norm_, input_norm_, final_norm_;
     kernels::Matrix own_head_;
-    std::vector<TokenId> head_ids_;  ///< target id per row of a trimmed own head
+    std::vector<TokenId> head_ids_;  ///< target id per row of a trimmed LM head
     const float* feature_norm_there_ = nullptr;
-    kernels::DeviceBuffer aux_there_;                    ///< of take_features_there()
-    kernels::DeviceBuffer rounded_there_, zeros_there_;  ///< of ask_norms()
+    kernels::DeviceBuffer aux_there_;                    ///< scratch of take_features_there()
+    kernels::DeviceBuffer rounded_there_, zeros_there_;  ///< scratch of ask_norms()
     std::vector<float> feature_norm_;                    ///< over the concatenated features; empty = none
     std::vector<float> normed_, features_;
 };

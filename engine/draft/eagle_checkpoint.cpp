@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 4> layer_prefixes = {"midlayer.", "layers
 constexpr std::array<std::string_view, 2> weight_files = {"model.safetensors", "pytorch_model.bin"};
 constexpr std::array<std::string_view, 1> known_options = {"rope"};
 
-/// Official names outside and inside the layer, and llama.cpp's.
+/// Official tensor names, outside and inside the layer, with llama.cpp's names.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 16> gguf_names = {{
     {"fc.weight", "fc.weight"},
     {"norm.weight", "output_norm.weight"},
@@ -36,7 +36,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 16> gguf_nam
     {"layers.0.mlp.down_proj.weight", "blk.0.ffn_down.weight"},
 }};
 
-/// What carries nothing that is needed: maps that follow from others, angles, copies of the target's tensors.
+/// Returns whether a tensor may be ignored: maps that follow from others, rotary angles, copies of the
+/// target's tensors.
 bool may_be_left(std::string_view name, EagleGeneration generation) {
     if (name.ends_with("rotary_emb.inv_freq") || name.starts_with("verifier_")) return true;
     if (name == "t2d" || name == "d2t") return true;
@@ -54,21 +55,20 @@ void find_layer(EagleCheckpoint& checkpoint) {
 Status check_generation(EagleCheckpoint& checkpoint, EagleGeneration generation) {
     const bool is_eagle3 = checkpoint.has("layers.0.hidden_norm.weight");
     if (is_eagle3 == (generation == EagleGeneration::eagle3)) return {};
-    // A checkpoint that is neither gets the message about the tensor it lacks.
+    // If the checkpoint is of neither generation, loading reports the missing tensor.
     if (!is_eagle3 && !checkpoint.has("layers.0.self_attn.q_proj.weight")) return {};
     return bad_input("{}: is an {} checkpoint; use --drafter {}:PATH", checkpoint.weights->path(),
                      is_eagle3 ? "EAGLE-3" : "EAGLE-2", is_eagle3 ? "eagle3" : "eagle2");
 }
 
-/// Where config.json leaves the head size out, q_proj's rows tell it: writers omit it when it equals a
-/// default.
+/// Takes the head size from q_proj's rows if config.json omits it: writers omit a value equal to a default.
 void settle_head_dim(EagleCheckpoint& checkpoint, const std::optional<JsonFile>& config) {
     if (!config || config->find("head_dim") != nullptr) return;
     LayerShape& shape = checkpoint.shape;
     const TensorInfo* q = checkpoint.weights->find(checkpoint.name("layers.0.self_attn.q_proj.weight"));
     if (q == nullptr || q->rows() % shape.heads != 0 || q->rows() / shape.heads % 2 != 0) return;
     const auto rows = static_cast<int>(q->rows() / shape.heads);
-    // Scaled rotation was computed for the other size.
+    // The scaled rotation was computed for the previous size.
     if (rows >= 2 && checkpoint.rope_divisors.empty()) shape.head_dim = rows;
 }
 
@@ -109,7 +109,7 @@ Status make_rope(const DrafterPlace& place, const Target& target, EagleCheckpoin
     return {};
 }
 
-/// The usual choice of layers supposes a target of some depth.
+/// The default aux layers require a minimum depth of the target.
 Status check_eagle3(const EagleCheckpoint& checkpoint, const ModelConfig& target) {
     for (const int id : checkpoint.aux_layers) {
         if (id >= 0 && id < target.layers) continue;
@@ -208,7 +208,7 @@ Result<DecoderLayer> load_eagle_layer(kernels::Exec& exec, kernels::Precision pr
     DS_ASSIGN(out.down, stack({{"mlp.down", shape.hidden}}, shape.ffn));
     DS_ASSIGN(out.ffn_norm, vector("layers.0.post_attention_layernorm.weight", shape.hidden));
     if (checkpoint.layout == EagleLayout::gguf)
-        return out;  // its architecture has neither biases nor q/k norms
+        return out;  // the architecture has neither biases nor q/k norms
     if (checkpoint.has("layers.0.self_attn.q_norm.weight")) {
         DS_ASSIGN(out.q_norm, vector("layers.0.self_attn.q_norm.weight", shape.head_dim));
         DS_ASSIGN(out.k_norm, vector("layers.0.self_attn.k_norm.weight", shape.head_dim));

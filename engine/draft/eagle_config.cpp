@@ -18,8 +18,8 @@ Status match_target(const JsonFile& file, const char* field, int found, int want
                      found, wanted, out.verifier.empty() ? "another target" : out.verifier);
 }
 
-/// Layers "2, 18, 33" of `field`. `offset` turns what the layout counts into the layer that the residual
-/// stream enters. Absent or empty: EAGLE-3's own choice stays.
+/// Reads a list of layers such as "2, 18, 33" from `field`. `offset` converts the layout's count to the layer
+/// that the residual stream enters. An absent or empty list keeps EAGLE-3's default.
 Status read_aux_layers(const JsonFile& file, const char* field, int offset, const ModelConfig& target,
                        EagleCheckpoint& out) {
     const Json* ids = file.find(field);
@@ -38,7 +38,7 @@ Status read_aux_layers(const JsonFile& file, const char* field, int offset, cons
     return {};
 }
 
-/// A switch whose other position is a computation that this version does not have.
+/// Returns an error if a switch selects an unsupported computation.
 Status refuse(const JsonFile& file, const char* field, bool unsupported) {
     DS_ASSIGN(const auto value, file.boolean(field));
     if (value.value_or(!unsupported) != unsupported) return {};
@@ -59,9 +59,9 @@ Status read_norm_flags(const JsonFile& file, EagleCheckpoint& out) {
     return read_flag(file, "norm_output", out.norm_output);
 }
 
-/// SpecForge, SGLang and NVIDIA's exporter: {"eagle_aux_hidden_state_layer_ids": [...], switches}. They count
-/// layers by their *output* (SGLang adds one before it captures what enters a layer); a file that says
-/// "aux_meaning": "hidden state entering ..." means the input.
+/// Section of SpecForge, SGLang and NVIDIA's exporter: {"eagle_aux_hidden_state_layer_ids": [...], switches}.
+/// The ids count layers by their *output* (SGLang adds one before it captures a layer's input). With
+/// "aux_meaning": "hidden state entering ..." they mean the input.
 Status read_eagle_section(const JsonFile& file, const ModelConfig& target, EagleCheckpoint& out) {
     DS_ASSIGN(const auto section, file.object("eagle_config"));
     if (!section) return {};
@@ -78,7 +78,7 @@ Status read_eagle_section(const JsonFile& file, const ModelConfig& target, Eagle
     return read_norm_flags(*section, out);
 }
 
-/// Fields of the layer's config that would change the computation.
+/// Returns an error for fields of the layer's config that would change the computation.
 Status refuse_layer_variants(const JsonFile& file) {
     DS_ASSIGN(const auto activation, file.text("hidden_act"));
     if (activation.value_or("silu") != "silu") return file.wrong("hidden_act", "silu");
@@ -94,7 +94,7 @@ Status refuse_layer_variants(const JsonFile& file) {
     return {};
 }
 
-/// Defaults of the layer's class, which speculators leaves out when it writes the config.
+/// Defaults of the layer's class, which speculators omits when it writes the config.
 struct LayerDefaults {
     std::optional<int> hidden, heads, ffn;
     int head_dim = 0;  ///< 0 = hidden / heads
@@ -139,7 +139,7 @@ Status check_sizes(const JsonFile& outer, const JsonFile& layer, const ModelConf
     return match_target(layer, "vocab_size", vocab.value_or(target.vocab), target.vocab, out);
 }
 
-/// The verifier's name is for messages; nothing depends on it.
+/// The verifier's name only serves messages.
 Status read_verifier(const JsonFile& file, EagleCheckpoint& out) {
     DS_ASSIGN(const auto speculators, file.object("speculators_config"));
     if (!speculators) return {};

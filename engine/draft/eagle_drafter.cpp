@@ -12,24 +12,24 @@
 namespace draftscope {
 namespace {
 
-/// Rows of one catch-up pass; bounds the scratch of the first call, which covers the whole prompt.
+/// Rows per catch-up pass. Bounds the scratch of the first call, which covers the whole prompt.
 constexpr int catch_up_chunk = 128;
 
-/// KV of the verified slots only; what an expansion writes behind them is never committed, because its inputs
-/// were the drafter's own guesses.
+/// KV cache of the verified slots. Rows that an expansion writes after them are never committed, because
+/// their inputs are the drafter's own predictions.
 struct EagleState final : DrafterState {
     EagleState(int slots, const LayerShape& shape, kernels::KvType type, kernels::Device* device)
         : cache(1, slots, shape.kv_width(), type, device),
           input(static_cast<std::size_t>(2 * shape.hidden)),
           output(static_cast<std::size_t>(shape.hidden)) {}
     KvCache cache;
-    /// `output` and `input` where a round was drafted without the host
+    /// `output` and `input` on the device, after a round drafted without the host.
     kernels::DeviceBuffer output_there, input_there;
-    bool is_there = false;      ///< and those here are of an earlier one
+    bool is_there = false;      ///< the host's copies are outdated
     std::vector<float> input;   ///< [2d] of the last verified slot
-    std::vector<float> output;  ///< [d] of the last verified slot: the root's candidates come from it
+    std::vector<float> output;  ///< [d] of the last verified slot; gives the root's candidates
 
-    // Of a state that is rewound (Drafter::keep_slots): all that it ever took in.
+    // If the state can be rewound (Drafter::keep_slots): everything it has processed.
     bool keeps = false;
     int known = 0;                       ///< slots whose keys and values the cache holds
     std::vector<float> inputs, outputs;  ///< [known, 2d], [known, d]
@@ -50,7 +50,7 @@ struct EagleState final : DrafterState {
         cache.commit(rows);
         if (keeps) known = cache.length();
     }
-    /// Takes in up to `wanted` slots that are known already; how many.
+    /// Reuses up to `wanted` known slots; returns their number.
     int recall(int wanted) {
         const int count = std::clamp(known - cache.length(), 0, wanted);
         if (count == 0) return 0;
@@ -66,7 +66,7 @@ EagleState& state_of(const DraftJob& job) {
     return static_cast<EagleState&>(*job.state);
 }
 
-/// A buffer of rows that only grows.
+/// A row buffer that only grows.
 class RowBuffer {
   public:
     Rows<float> rows(int count, int cols) {
@@ -88,7 +88,8 @@ void copy_row(std::span<const float> from, std::span<float> to) {
     std::memcpy(to.data(), from.data(), from.size() * sizeof(float));
 }
 
-/// A job's tree while it grows. Tree rows take the slots behind the stable ones in the order of their passes.
+/// A job's tree during expansion. Its rows take the slots after the committed ones, in the order of their
+/// passes.
 struct Growth {
     void reset(const DraftContext& context, DraftJob& job_in) {
         job = &job_in;
@@ -101,13 +102,13 @@ struct Growth {
 
     DraftJob* job = nullptr;
     BeamExpansion beam;
-    int committed = 0;      ///< P: stable slots
-    int free_slot = 0;      ///< first slot of tree rows
+    int committed = 0;      ///< number of committed slots
+    int free_slot = 0;      ///< first slot for tree rows
     int slots_used = 0;     ///< tree rows written
-    int first_row = 0;      ///< of this job in the latest pass
-    int parents_first = 0;  ///< of this job in the pass before
+    int first_row = 0;      ///< this job's first row in the latest pass
+    int parents_first = 0;  ///< this job's first row in the previous pass
     std::vector<int>
-        tails;  ///< [rows of the latest pass, level]: slots of each row's tree ancestors and itself
+        tails;  ///< [rows of the latest pass, level]: slots of each row's tree ancestors and of the row
     std::vector<int> next_tails;
 
     int rows() const { return static_cast<int>(beam.beam().size()); }
@@ -143,7 +144,7 @@ class EagleDrafter final : public Drafter {
   private:
     struct Slice {
         DraftJob* job;
-        int first;  ///< of the job's new slots
+        int first;  ///< first of the job's new slots
         int rows;
     };
 
@@ -176,23 +177,23 @@ class EagleDrafter final : public Drafter {
     std::unique_ptr<EagleModel> model_;
     std::string name_;
     EagleRows rows_;
-    TreeGrowth growth_;  ///< of trees on a device
+    TreeGrowth growth_;  ///< trees on a device
     DecoderBatch batch_;
     RowBuffer inputs_;    ///< [rows, 2d]: embedding, hidden
     RowBuffer outputs_;   ///< [rows, d] of the latest pass
-    RowBuffer previous_;  ///< the pass before, while its rows are gathered
+    RowBuffer previous_;  ///< outputs of the previous pass, while its rows are gathered
     CandidateRows candidates_;
     std::vector<Slice> slices_;  ///< of a catch-up
-    std::vector<int> recalled_;  ///< slots of each job that its state knew
+    std::vector<int> recalled_;  ///< slots of each job that its state already had
     Reused<Growth> growths_;     ///< of an expansion
     std::vector<Growth*> active_;
     std::vector<const DraftJob*> row_jobs_;
     std::vector<HeadState*> head_states_;
     RowBuffer roots_;                   ///< [sequences, 2d]: inputs of the roots' rows
-    const Head* begun_head_ = nullptr;  ///< whose level 0 began, and for which sequences
+    const Head* begun_head_ = nullptr;  ///< head whose level 0 has begun, and the sequences
     std::vector<const DrafterState*> begun_for_;
     std::vector<TokenId> tokens_;
-    kernels::DeviceBuffer tokens_there_, features_there_;  ///< of the slots being taken in
+    kernels::DeviceBuffer tokens_there_, features_there_;  ///< of the slots being processed
 };
 
 Status EagleDrafter::check_catch_up(const DraftJob& job) const {
@@ -223,7 +224,7 @@ Status EagleDrafter::catch_up(DraftContext& context, std::span<DraftJob> jobs) {
     slices_.clear();
     const auto flush = [&] {
         left -= rows;
-        // The last pass is the one the head may work beside: by then every root's inputs are known.
+        // Only the last pass may overlap with the head: by then every root's inputs are known.
         if (rows > 0) catch_up_slices(context, slices_, rows, left == 0 ? jobs : std::span<DraftJob>{});
         slices_.clear();
         rows = 0;
@@ -243,7 +244,7 @@ Status EagleDrafter::catch_up(DraftContext& context, std::span<DraftJob> jobs) {
     return {};
 }
 
-/// Level 0 of the head, for the sequences that will draft.
+/// Begins level 0 of the head for the sequences that will draft.
 void EagleDrafter::begin_root(DraftContext& context, std::span<DraftJob> jobs) {
     const int d = hidden();
     begun_head_ = context.head;
@@ -278,7 +279,7 @@ void EagleDrafter::catch_up_slices(DraftContext& context, std::span<const Slice>
         KvCache& cache = state_of(*slice.job).cache;
         const int slot = cache.length();
         const Rows<float> mine = inputs.slice(row, slice.rows);
-        // Slot i holds the hidden of token i and the embedding of token i + 1.
+        // Slot i pairs the hidden of token i with the embedding of token i + 1.
         model_->embed(slice.job->tokens.subspan(static_cast<std::size_t>(slot) + 1,
                                                 static_cast<std::size_t>(slice.rows)),
                       Rows<float>(mine.data, slice.rows, d, mine.stride));
@@ -288,7 +289,7 @@ void EagleDrafter::catch_up_slices(DraftContext& context, std::span<const Slice>
         model_->take_features(context.exec, part(slice.job->new_hidden), part(slice.job->new_aux),
                               Rows<float>(mine.data + d, slice.rows, d, mine.stride));
         for (int i = 0; i < slice.rows; ++i) batch_.add_row(cache, slot + i, slot + i, slot + i + 1);
-        // Inputs of the last slot are kept before the pass, which may overwrite them.
+        // The pass may overwrite its inputs, so the last slot's are copied first.
         EagleState& state = state_of(*slice.job);
         copy_row(mine.row(slice.rows - 1), state.input);
         state.remember(state.inputs, mine);
@@ -340,7 +341,7 @@ Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
         begun_head_ = nullptr;
         return rerank_all(context, growths_);
     }
-    // The catch-up began level 0 for its own head and sequences; another head drafts from the same state.
+    // The catch-up began level 0 for another head or for other sequences.
     if (begun_head_ != context.head ||
         !std::equal(begun_for_.begin(), begun_for_.end(), active_.begin(), active_.end(),
                     [](const DrafterState* a, const Growth* b) { return a == b->job->state; }))
@@ -360,7 +361,7 @@ Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
     return rerank_all(context, growths_);
 }
 
-/// The root's output after a round that the host did not see.
+/// Downloads the root's output after a round that ran on the device alone.
 Status EagleDrafter::bring_output(EagleState& state) const {
     if (!state.is_there) return {};
     const std::lock_guard lock(model_->device()->busy());
@@ -372,7 +373,7 @@ Status EagleDrafter::bring_output(EagleState& state) const {
     return model_->device()->finish();
 }
 
-/// False: level by level from here.
+/// Returns false if the trees continue level by level on the host.
 Result<bool> EagleDrafter::grow_there(DraftContext& context, std::span<Growth* const> active) {
     if (model_->device() == nullptr || context.sampled != nullptr) return false;
     std::vector<GrowingTree> trees;
@@ -430,7 +431,7 @@ Status EagleDrafter::draft_there(DraftContext& context, std::span<DraftJob> jobs
                          committed,
                          committed});
     }
-    // Before anything is asked for: memory that grows later would lose what it holds.
+    // Memory is reserved before anything is enqueued: a buffer that grows later loses its contents.
     if (!growth_.prepare(context, trees))
         return failed("{}: out of device memory for its trees; use a smaller batch or tree", name_);
     std::vector<Slice> slices;
@@ -438,7 +439,7 @@ Status EagleDrafter::draft_there(DraftContext& context, std::span<DraftJob> jobs
     for (const DraftJob& job : jobs) left += new_slots(job);
     const auto flush = [&]() -> Status {
         left -= rows;
-        // The head begins beside the last pass: by then every root's inputs are there.
+        // The head starts together with the last pass: by then every root's inputs are complete.
         const auto begin = [&] {
             if (left == 0) growth_.begin(context, trees, spans, &step);
         };
@@ -460,7 +461,7 @@ Status EagleDrafter::draft_there(DraftContext& context, std::span<DraftJob> jobs
     return growth_.ask(context, trees, &step);
 }
 
-/// Tokens and features of the slots, one slice behind the other.
+/// Uploads tokens and features of the slots; slices are contiguous.
 bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
     kernels::Device& device = *model_->device();
     const auto width = static_cast<std::size_t>(model_->feature_width());
@@ -472,7 +473,7 @@ bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
     float* to = features_there_.as<float>();
     for (const Slice& slice : slices) {
         const DraftJob& job = *slice.job;
-        // Slot i holds the hidden of token i and the embedding of token i + 1.
+        // Slot i pairs the hidden of token i with the embedding of token i + 1.
         const int slot = state_of(job).cache.length();
         const auto next =
             job.tokens.subspan(static_cast<std::size_t>(slot) + 1, static_cast<std::size_t>(slice.rows));
@@ -498,8 +499,8 @@ bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
     return true;
 }
 
-/// catch_up_slices() that asks and does not wait. A sequence may be in it once. `inputs_known`: behind the
-/// states' inputs, in front of the pass.
+/// Enqueues catch_up_slices() without waiting. A sequence occurs at most once. `inputs_known` runs after the
+/// states' inputs are written and before the pass.
 Status EagleDrafter::catch_up_there(DraftContext& context, std::span<const Slice> slices, int rows,
                                     DeviceSpans& spans, FunctionRef<void()> inputs_known) {
     kernels::Device& device = *model_->device();
@@ -531,7 +532,7 @@ Status EagleDrafter::catch_up_there(DraftContext& context, std::span<const Slice
     return {};
 }
 
-/// Each slice's last row of `from`, to its state.
+/// Copies the last row of each slice of `from` to the slice's state.
 void EagleDrafter::bring_last_rows(std::span<const Slice> slices, const float* from, int width,
                                    kernels::DeviceBuffer EagleState::*to) const {
     int end = 0;
@@ -577,7 +578,7 @@ void EagleDrafter::gather_level(std::span<Growth*> active, int level, int rows) 
 void EagleDrafter::run_level(DraftContext& context, std::span<Growth*> active, int level, int rows) {
     const int d = hidden();
     if (level == 0) {
-        // The backbone of this level was the catch-up.
+        // The catch-up was the backbone pass of this level.
         const Rows<float> outputs = outputs_.rows(rows, d);
         for (const Growth* growth : active)
             copy_row(state_of(*growth->job).output, outputs.row(growth->first_row));

@@ -11,44 +11,45 @@ namespace draftscope {
 
 class EagleOnDevice;
 
-/// What tells the EAGLE generations apart: how a target feature enters, and the layer. A drafter row pairs
-/// the hidden of a token with the embedding of the *next* token; d is the drafter's hidden size.
+/// The model of one EAGLE generation: how target features enter, and the layer. A drafter row pairs the
+/// hidden of a token with the embedding of the *next* token; d is the drafter's hidden size.
 class EagleModel {
   public:
     virtual ~EagleModel() = default;
     virtual const LayerShape& shape() const = 0;
     virtual const kernels::RopeTable& rope() const = 0;
     virtual std::span<const int> aux_layers() const { return {}; }
-    virtual int feature_width() const = 0;  ///< of what take_features reads
+    virtual int feature_width() const = 0;  ///< width of the rows that take_features() reads
     virtual void embed(std::span<const TokenId> tokens, Rows<float> out) const = 0;
-    /// Target features of verified slots as drafter hiddens, [rows, d]. `hidden` or `aux` is read, as
-    /// aux_layers() says.
+    /// Converts target features of verified slots to drafter hiddens [rows, d]. Reads `aux` if aux_layers()
+    /// is not empty, else `hidden`.
     virtual void take_features(kernels::Exec& exec, Rows<const float> hidden, Rows<const float> aux,
                                Rows<float> out) = 0;
-    /// One pass over `batch`. `inputs` is [rows, 2d], embedding first; `out` [rows, d] is what the next level
-    /// takes as hidden.
+    /// Runs one pass over `batch`. `inputs` is [rows, 2d], embedding first; `out` [rows, d] is the next
+    /// level's hidden.
     virtual void run(kernels::Exec& exec, DecoderBatch& batch, Rows<float> inputs, Rows<float> out) = 0;
-    /// The rows that go to the LM head: `out` itself, or a normed copy in the model's own buffer.
+    /// Returns the rows for the LM head: `out`, or a normed copy in the model's buffer.
     virtual Rows<const float> head_rows(kernels::Exec& exec, Rows<const float> out) = 0;
     virtual const kernels::Matrix* own_head() const { return nullptr; }
-    /// Target id of each row of own_head(), rising; empty = row i is token i.
+    /// Target id of each row of own_head(), ascending; empty = row i is token i.
     virtual std::span<const TokenId> own_head_ids() const { return {}; }
     virtual std::size_t weight_bytes() const = 0;
     virtual kernels::KvType kv_type() const = 0;
-    /// Where run() keeps keys and values; null = in this memory.
+    /// Device that holds run()'s keys and values; null = host memory.
     virtual kernels::Device* device() const { return nullptr; }
-    /// The layer on that device.
+    /// The layer on device(); null if there is no device.
     virtual EagleOnDevice* on_device() { return nullptr; }
-    /// What embed() gives, of all tokens, [vocab, d] on the device; null when there is no room. The caller
-    /// holds Device::busy().
+    /// Device table of embed() for all tokens, [vocab, d]; null if memory is insufficient. The caller holds
+    /// Device::busy().
     virtual const float* embeddings_there() { return nullptr; }
-    /// take_features() on the device, of rows [rows, feature_width()] there, into on_device()'s inputs. False
-    /// when this model needs the host for it; nothing is asked for then, nor with 0 rows.
+    /// Device version of take_features(): reads [rows, feature_width()] and writes on_device()'s inputs.
+    /// Returns false, without enqueuing anything, if the model only supports the host path. 0 rows only
+    /// report support.
     virtual bool ask_features(const float* /*there*/, int /*rows*/) { return false; }
 };
 
-/// The round of EAGLE-2 and EAGLE-3 around one of their models (EAGLE-2, arXiv 2406.16858, sections 4.1 and
-/// 4.2). `name` is for messages.
+/// Creates the EAGLE-2/EAGLE-3 drafter around a model (EAGLE-2, arXiv 2406.16858, sections 4.1 and 4.2).
+/// `name` is used in messages.
 std::unique_ptr<Drafter> make_eagle_drafter(std::unique_ptr<EagleModel> model, std::string_view name);
 
 }  // namespace draftscope

@@ -7,8 +7,8 @@
 namespace draftscope {
 namespace {
 
-/// Hydra (arXiv 2402.05109): head i also sees the embeddings of the i + 1 tokens drafted before it, root
-/// first.
+/// Hydra (arXiv 2402.05109): head i also reads the embeddings of the i + 1 tokens drafted before its token,
+/// root first.
 class HydraHeads final : public PathHeads {
   public:
     HydraHeads(PathHeadWeights weights, const Target& target)

@@ -50,7 +50,7 @@ class LevelHeads final : public Head {
     }
 
     std::span<const LevelHead> heads_;
-    int tokens_;  ///< real ids; the rows behind them are padding
+    int tokens_;  ///< real ids; the remaining rows are padding
     DenseProposal dense_;
     std::vector<float> logits_;
 };

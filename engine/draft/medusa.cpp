@@ -5,8 +5,8 @@
 namespace draftscope {
 namespace {
 
-/// Medusa (arXiv 2401.10774): head i predicts the token i + 2 after the last verified one from that one's
-/// hidden alone.
+/// Medusa (arXiv 2401.10774): head i predicts the token at distance i + 2 from the last verified token, using
+/// only that token's hidden.
 class MedusaHeads final : public PathHeads {
   public:
     MedusaHeads(PathHeadWeights weights, int hidden) : weights_(std::move(weights)), hidden_(hidden) {

@@ -9,33 +9,33 @@
 namespace draftscope {
 namespace {
 
-/// Longest n-gram that may be asked for (our default bound).
+/// Upper bound of the n-gram length (our default).
 constexpr int longest_ngram = 16;
 
-/// Furthest back that may be asked for: any context.
+/// Upper bound of `window`: exceeds every context.
 constexpr int largest_window = 1 << 24;
 
 struct NgramOptions {
-    int max = 3;      ///< longest suffix that is looked up
-    int min = 1;      ///< shortest
-    int window = 0;   ///< latest tokens in which a match may lie; 0 = the whole text
-    int backoff = 1;  ///< 1: a suffix that is not found is shortened down to min; 0: max or nothing
+    int max = 3;      ///< longest suffix to look up
+    int min = 1;      ///< shortest suffix to look up
+    int window = 0;   ///< a match must lie in this many latest tokens; 0 = the whole text
+    int backoff = 1;  ///< 1: shorten an unknown suffix down to min; 0: look up max only
 };
 
-/// Positions by the hash of what stands before them, the latest of each. One block of memory with room for a
-/// text of the length that it was made for; a longer one moves it.
+/// Hash table from n-gram to the latest position after it. One block of memory for the text length given to
+/// the constructor; a longer text reallocates it.
 class Positions {
   public:
     explicit Positions(int tokens)
         : entries_(std::bit_ceil(2 * static_cast<std::size_t>(std::max(tokens, 8)))) {}
-    /// `position` > 0.
+    /// Requires position > 0.
     void set(std::uint64_t hash, int position) {
         Entry& entry = entries_[place_of(hash)];
         used_ += entry.position == 0 ? 1 : 0;
         entry = {hash, position};
         if (2 * used_ > entries_.size()) grow();
     }
-    /// 0 = none.
+    /// Returns 0 if the hash is absent.
     int at(std::uint64_t hash) const { return entries_[place_of(hash)].position; }
     void clear() {
         std::fill(entries_.begin(), entries_.end(), Entry());
@@ -47,7 +47,7 @@ class Positions {
         std::uint64_t hash = 0;
         int position = 0;
     };
-    /// Of the hash, or where it would go: there is always a free entry.
+    /// Returns the entry of the hash, or the free entry for it. A free entry always exists.
     std::size_t place_of(std::uint64_t hash) const {
         const std::size_t mask = entries_.size() - 1;
         std::size_t at = static_cast<std::size_t>(hash) & mask;
@@ -64,12 +64,12 @@ class Positions {
     std::size_t used_ = 0;
 };
 
-/// Where each n-gram of the text was last followed by something.
+/// The latest occurrence of each n-gram of the text that has a successor.
 struct NgramState final : DrafterState {
     NgramState(NgramOptions options, int tokens)
         : follows(static_cast<std::size_t>(options.max - options.min + 1), Positions(tokens)) {}
-    std::vector<Positions> follows;  ///< per length: the position after it
-    int indexed = 0;                 ///< tokens whose predecessors are indexed
+    std::vector<Positions> follows;  ///< per length: the position after the n-gram
+    int indexed = 0;                 ///< number of tokens whose preceding n-grams are indexed
 
     void forget() {
         for (Positions& positions : follows) positions.clear();
@@ -90,8 +90,8 @@ std::span<const TokenId> ending_at(std::span<const TokenId> tokens, int end, int
     return tokens.subspan(static_cast<std::size_t>(end - n), static_cast<std::size_t>(n));
 }
 
-/// Prompt lookup: the longest suffix of the text that occurred before is looked up, its latest occurrence
-/// wins, and what followed there is drafted as a chain.
+/// Prompt lookup. Looks up the longest suffix of the text that occurred before, and drafts what followed its
+/// latest occurrence as a chain.
 class NgramDrafter final : public Drafter {
   public:
     explicit NgramDrafter(NgramOptions options) : options_(options) {}
@@ -107,7 +107,7 @@ class NgramDrafter final : public Drafter {
 
   private:
     void index(std::span<const TokenId> tokens, NgramState& state) const;
-    /// Position after the latest earlier occurrence of the longest known suffix; -1 when there is none.
+    /// Returns the position after the latest earlier occurrence of the longest known suffix, or -1.
     int find_continuation(std::span<const TokenId> tokens, const NgramState& state) const;
 
     NgramOptions options_;
@@ -115,7 +115,7 @@ class NgramDrafter final : public Drafter {
 
 void NgramDrafter::index(std::span<const TokenId> tokens, NgramState& state) const {
     const int size = static_cast<int>(tokens.size());
-    // An n-gram ending before position p is worth knowing once token p is there to follow it.
+    // An n-gram that ends before position p is only useful once token p follows it.
     for (int p = std::max(state.indexed, 1); p < size; ++p) {
         for (int n = options_.min; n <= std::min(options_.max, p); ++n) {
             state.follows[static_cast<std::size_t>(n - options_.min)].set(hash_of(ending_at(tokens, p, n)),
@@ -158,7 +158,7 @@ Status NgramDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
             const int from = find_continuation(job.tokens, static_cast<const NgramState&>(*job.state));
             const int drafts = from < 0 ? 0 : std::min(job.tree.levels(), job.tree.nodes - 1);
             for (int i = 0; i < drafts; ++i) {
-                // A repetition that reaches the end of the text goes on into its own drafts.
+                // A repetition that reaches the end of the text continues with its own drafts.
                 const int p = from + i;
                 const TokenId token = p < size ? job.tokens[static_cast<std::size_t>(p)]
                                                : job.out.tokens[static_cast<std::size_t>(p - size + 1)];

@@ -3,7 +3,7 @@
 namespace draftscope {
 namespace {
 
-/// Plain decoding: the tree is its root.
+/// No drafting: each tree is its root.
 class NoDrafter final : public Drafter {
   public:
     bool uses_head() const override { return false; }

@@ -17,12 +17,12 @@ constexpr std::array<std::string_view, 5> medusa_files = {"model.safetensors", "
                                                           "medusa_head.safetensors"};
 constexpr std::array<std::string_view, 4> hydra_files = {"model.safetensors", "hydra_lm_head.safetensors",
                                                          "hydra_lm_head.pt", "pytorch_model.bin"};
-// Frameworks that keep the heads inside a model put its attribute's name in front.
+// Frameworks that store the heads inside a model prefix its attribute's name.
 constexpr std::array<std::string_view, 3> prefixes = {"", "medusa_head.", "medusa_heads."};
-/// Heads of a random drafter: Medusa's trees use four.
+/// Number of heads of a random drafter: Medusa's trees use four.
 constexpr int synthetic_heads = 4;
 
-/// Reads one checkpoint; notes which tensors meant something.
+/// Reads one checkpoint and records which tensors were used.
 class Reader {
   public:
     Reader(PathHeadKind kind, const WeightSource& source, const Target& target, kernels::Exec& exec)
@@ -58,7 +58,7 @@ std::string Reader::block_name(int head, int block) const {
     return fmt::format("{}{}.{}.", prefix_, head, block);
 }
 
-/// Medusa's is the member behind the blocks.
+/// Medusa stores the LM head as the member after the blocks.
 std::string Reader::lm_head_name(int head) const {
     if (published_hydra_) return fmt::format("hydra_lm_head.{}.", head);
     return fmt::format("{}{}.{}.", prefix_, head, blocks_);
@@ -98,7 +98,7 @@ Result<std::vector<float>> Reader::vector(const std::string& name, int size) {
 Result<ResidualBlock> Reader::read_block(int head, int block) {
     const std::string name = block_name(head, block);
     const TensorInfo* info = source_.find(name + "linear.weight");
-    // Hydra's grounded heads take the drafted tokens' embeddings in their first block; ungrounded ones do
+    // The first block of Hydra's grounded heads reads the drafted tokens' embeddings; ungrounded heads do
     // not.
     const bool sees_path = kind_ == PathHeadKind::hydra && block == 0;
     const int inputs = sees_path ? (head + 2) * d_ : d_;
@@ -165,8 +165,8 @@ Result<PathHeadWeights> Reader::read() {
     return out;
 }
 
-/// The number of heads a config names may be below what is stored (uploaded configs say 2 where files hold
-/// 5), so only impossible settings are refused.
+/// A config may name fewer heads than the file has (published configs say 2 where files hold 5). Only
+/// impossible settings are errors.
 Status check_config(const DrafterFiles& files, const Target& target, PathHeadKind kind) {
     if (!files.config) return {};
     DS_ASSIGN(const auto hidden, files.config->count("hidden_size", std::int64_t{1} << 24));

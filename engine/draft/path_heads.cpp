@@ -9,15 +9,15 @@ namespace draftscope {
 namespace {
 
 struct PathHeadState final : DrafterState {
-    std::vector<float> hidden;          ///< [d] of the last verified slot; empty = not taken in here
-    kernels::DeviceBuffer input_there;  ///< [2d] of a round there: the root's embedding and that hidden
+    std::vector<float> hidden;          ///< [d] of the last verified slot; empty = not on the host
+    kernels::DeviceBuffer input_there;  ///< [2d] after a round on the device: the root's embedding and `hidden`
 };
 
 PathHeadState& state_of(const DraftJob& job) {
     return static_cast<PathHeadState&>(*job.state);
 }
 
-/// A job's tree while it grows, with the path of every beam node.
+/// A job's tree during expansion, with the path of every beam node.
 struct Growth {
     void reset(const DraftContext& context, DraftJob& job_in) {
         job = &job_in;
@@ -30,7 +30,7 @@ struct Growth {
 
     DraftJob* job = nullptr;
     BeamExpansion beam;
-    std::vector<TokenId> paths, next;  ///< [nodes, length], the root first
+    std::vector<TokenId> paths, next;  ///< [nodes, length], root first
     int length = 1;
     int first_row = 0;
     int rows = 1;
@@ -75,7 +75,7 @@ class PathHeadDrafter final : public Drafter {
     int most_levels() const override { return heads_->heads(); }
 
   private:
-    /// The same with the head that proposes.
+    /// Copies the context with the head that proposes.
     DraftContext own_context(const DraftContext& context) const {
         DraftContext own = context;
         if (own_head_) own.head = own_head_.get();
@@ -88,11 +88,11 @@ class PathHeadDrafter final : public Drafter {
     void propose(DraftContext& context, std::span<Growth*> active, int level);
 
     std::unique_ptr<PathHeads> heads_;
-    std::unique_ptr<Head> own_head_;  ///< of checkpoints with LM heads of their own
+    std::unique_ptr<Head> own_head_;  ///< used if the checkpoint has LM heads
     const Target& target_;
     std::string name_;
     PathRows rows_;
-    TreeGrowth growth_;  ///< of trees on a device
+    TreeGrowth growth_;  ///< trees on a device
     std::vector<float> hidden_, embeddings_, out_;
     std::vector<TokenId> tokens_;  ///< of the rows, for their embeddings
     std::vector<TokenId> paths_;   ///< [rows, level + 1]
@@ -154,7 +154,7 @@ Status PathHeadDrafter::draft_there(DraftContext& run_context, std::span<DraftJo
         job.head_rows.clear();
         trees.push_back({&job, {{}, state.input_there.as<float>()}});
     }
-    // Before anything is asked for: memory that grows later would lose what it holds.
+    // Memory is reserved before anything is enqueued: a buffer that grows later loses its contents.
     if (!growth_.prepare(context, trees))
         return failed("{}: out of device memory for its trees; use a smaller batch or tree", name_);
     DS_TRY(bring_inputs(jobs));
@@ -162,7 +162,7 @@ Status PathHeadDrafter::draft_there(DraftContext& run_context, std::span<DraftJo
     return growth_.ask(context, trees, &step);
 }
 
-/// The catch-up of a round there: the roots' embeddings and the hiddens in front of them.
+/// Catch-up of a device round: writes the roots' embeddings and the hiddens.
 Status PathHeadDrafter::bring_inputs(std::span<DraftJob> jobs) {
     kernels::Device& device = rows_.device();
     const float* embeddings = target_.embeddings_there();
@@ -212,8 +212,8 @@ void PathHeadDrafter::compute_rows(DraftContext& context, std::span<Growth*> act
                  Rows<float>(out_.data(), rows, d));
 }
 
-/// What a row goes on from: the last token of its path (Medusa's rows stand for all paths: the root) and the
-/// target's hidden, which every level of these drafters starts from.
+/// Begins the head's level. A row continues from the last token of its path and the target's hidden, where
+/// every level of these drafters starts. Medusa's rows serve all paths, so their token is the root.
 void PathHeadDrafter::begin_level(DraftContext& context, std::span<Growth*> active, Rows<const TokenId> paths,
                                   int level) {
     const int rows = paths.rows, d = heads_->hidden();

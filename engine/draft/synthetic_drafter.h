@@ -9,14 +9,15 @@
 
 namespace draftscope {
 
-/// "synthetic:NAME" as a drafter's path: random weights at the dimensions of the drafters published for the
-/// synthetic target NAME. They cost what the published ones cost and draft nothing of use.
+/// Returns whether `path` is "synthetic:NAME": random weights with the dimensions of the drafters published
+/// for synthetic target NAME. They cost as much as the published ones, but their drafts are useless.
 bool is_synthetic_drafter(std::string_view path);
 
-/// The target's LM head and embeddings serve, as in drafters trained on the full vocabulary.
+/// Uses the target's LM head and embeddings, as drafters trained on the full vocabulary do.
 Status make_synthetic_eagle(EagleGeneration generation, const std::string& path, const Target& target,
                             EagleCheckpoint& out);
-/// `heads` Medusa heads of one residual block each over the target's LM head; with `sees_path`, Hydra's.
+/// Creates `heads` Medusa heads of one residual block each over the target's LM head; with `sees_path`, Hydra
+/// heads.
 Result<std::unique_ptr<WeightSource>> make_synthetic_path_heads(const std::string& path, const Target& target,
                                                                 int heads, bool sees_path);
 

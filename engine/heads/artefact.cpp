@@ -33,7 +33,7 @@ std::optional<T> number(std::string_view text, int base = 10) {
     return value;
 }
 
-/// Metadata of one file, with errors that name file and key.
+/// Metadata of one file; errors name file and key.
 class Metadata {
   public:
     explicit Metadata(const WeightSource& file) : file_(file) {}
@@ -185,7 +185,7 @@ Result<kernels::Matrix> HeadArtefact::matrix(kernels::Exec& exec, kernels::Preci
                                  [&](int row, float* out) { tensors_->read_row(*tensor, row, out); });
 }
 
-/// Integers with a scale for each 64 columns of a row.
+/// Integers with one scale per 64 columns of a row.
 Result<kernels::Matrix> HeadArtefact::scaled_matrix(kernels::Exec& exec, kernels::Precision precision,
                                                     const TensorInfo& tensor) const {
     constexpr std::int64_t group = 64;

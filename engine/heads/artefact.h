@@ -13,33 +13,35 @@
 #include "engine/model/safetensors_writer.h"
 #include "engine/model/weight_source.h"
 
-/// Head artefacts: what `fit` makes and fitted heads are made from (docs/FORMATS.md, "Head artefacts").
+/// Head artefacts: the files that `fit` writes and fitted heads are loaded from (docs/FORMATS.md, "Head
+/// artefacts").
 namespace draftscope {
 
-/// What an artefact says about itself.
+/// Metadata of an artefact.
 struct ArtefactInfo {
     std::string head;    ///< registry id, or "rdk"
-    std::string target;  ///< name of the model it was fitted for
+    std::string target;  ///< name of the model that the head was fitted for
     std::uint64_t tokenizer = 0;
-    std::string drafter;       ///< id, "eagle2"
-    std::string drafter_hash;  ///< checkpoint_hash() of the drafter whose hiddens it was fitted on
+    std::string drafter;       ///< drafter id, for example "eagle2"
+    std::string drafter_hash;  ///< checkpoint_hash() of the drafter whose hidden states were used
     int vocab = 0;             ///< real ids of the target
-    int hidden = 0;            ///< columns of a hidden row
+    int hidden = 0;            ///< size of a hidden row
     bool joint = false;        ///< trained with the drafter; false = post-hoc
-    bool synthetic = false;    ///< random values: fits every tokenizer and drafter of its shapes
-    /// Folder of the drafter that was trained with it, beside the artefact; "" = the drafter is unchanged.
+    bool synthetic = false;    ///< random values: matches every tokenizer and drafter of its shapes
+    /// Folder of the drafter that was trained with the head, relative to the artefact; "" = the drafter is
+    /// unchanged.
     std::string drafter_weights;
-    /// As in a head spec: "rank" = "72" or "72/36" per level, "groups" = "16". What a spec repeats must
-    /// agree.
+    /// As in a head spec: "rank" = "72" or "72/36" per level, "groups" = "16". A value repeated in a spec
+    /// must match.
     std::map<std::string, std::string, std::less<>> parameters;
-    std::vector<std::string> prompts;  ///< prompt_hash() of every prompt that fitting saw
+    std::vector<std::string> prompts;  ///< prompt_hash() of every prompt used for fitting
     std::string report = "{}";         ///< JSON object: held-out kl, top1, recall10, coverage, ...
 };
 
 class HeadArtefact {
   public:
-    /// Opens and checks the file itself. Not an artefact, one of a newer version, one of another head and
-    /// damaged metadata are bad_input. "synthetic:NAME" is one of random values (synthetic_artefact.h).
+    /// Opens and validates an artefact. A file of another format, a newer version or another head, or with
+    /// damaged metadata, is bad_input. "synthetic:NAME" has random values (synthetic_artefact.h).
     static Result<HeadArtefact> open(const std::string& path, std::string_view head);
     static Result<HeadArtefact> synthetic(const std::string& target, const HeadSpec& spec);
 
@@ -47,26 +49,28 @@ class HeadArtefact {
     const std::string& path() const { return tensors_->path(); }
     const WeightSource& tensors() const { return *tensors_; }
 
-    /// Was it made for this target, tokenizer, drafter and these shapes? bad_input that names the difference.
+    /// Checks that the artefact was made for this target, tokenizer, drafter and these shapes; bad_input
+    /// names the difference.
     Status fits(const HeadWeights& weights) const;
-    /// A parameter that `spec` repeats must have the artefact's value: a head of rank 72 does not run as 36.
+    /// Checks that parameters repeated in `spec` have the artefact's values: a head of rank 72 does not run
+    /// as 36.
     Status agrees(const HeadSpec& spec) const;
 
-    /// Parameter `name` as a whole number above 0; an absent one is bad_input.
+    /// Returns parameter `name` as a whole number above 0; bad_input if absent.
     Result<int> count(std::string_view name) const;
 
-    /// Levels of a tensor: how many of NAME.0, NAME.1, ... there are; 0 = `NAME` serves all levels.
+    /// Returns the number of per-level tensors NAME.0, NAME.1, ...; 0 = `NAME` serves all levels.
     int levels(std::string_view name) const;
-    /// The tensor's name at `level`: NAME, or NAME.level, the last one for all deeper levels.
+    /// Returns the tensor's name at `level`: NAME, or NAME.level. The last one serves all deeper levels.
     std::string at_level(std::string_view name, int level) const;
-    /// [n, k] packed as the head needs it; n or k < 0 = whatever the file has.
+    /// Loads and packs matrix [n, k]; n or k < 0 accepts any size.
     Result<kernels::Matrix> matrix(kernels::Exec& exec, kernels::Precision precision, const std::string& name,
                                    int n, int k) const;
-    /// A 1-D tensor of `size` floats; absent = zeros.
+    /// Loads a 1-D tensor of `size` floats; zeros if absent.
     Result<std::vector<float>> vector_or_zeros(const std::string& name, int size) const;
-    /// Token ids of tensor `name`: rising, none twice, each one the target has.
+    /// Loads token ids from tensor `name`: ascending, distinct, all in the target's vocabulary.
     Result<std::vector<TokenId>> rising_ids(const std::string& name) const;
-    /// One number in 0..limit-1 for each of the vocabulary's tokens.
+    /// Loads one number in 0..limit-1 per token of the vocabulary.
     Result<std::vector<int>> map_of_tokens(const std::string& name, int limit) const;
 
   private:
@@ -78,22 +82,22 @@ class HeadArtefact {
     std::shared_ptr<const WeightSource> tensors_;
 };
 
-/// Writes an artefact whole or not at all.
+/// Writes an artefact atomically.
 Status save_artefact(const std::string& path, const ArtefactInfo& info,
                      std::span<const TensorToSave> tensors);
 
-/// Is this file a head artefact (and not a ranking)? An unreadable file is not.
+/// Returns whether this file is a head artefact; false if it is a ranking or unreadable.
 bool is_head_artefact(const std::string& path);
 
-/// The artefact that a fitted head cannot do without; none given is bad_input that says how to make one.
+/// Opens the artefact that a fitted head requires. If none is given, bad_input says how to make one.
 Result<HeadArtefact> needed_artefact(const HeadSpec& spec, const HeadArtefacts& artefacts);
 
-/// Names a drafter's weights: 16 hex digits over the size and up to 64 evenly spaced 4 KiB pieces of its
-/// model.safetensors. `path`: the checkpoint's folder, or the file.
+/// Identifies a drafter's weights by 16 hex digits. The hash covers the size and up to 64 evenly spaced 4 KiB
+/// pieces of model.safetensors. `path`: the checkpoint's folder or file.
 Result<std::string> checkpoint_hash(const std::string& path);
 
-/// Names a prompt whatever file it comes from: 16 hex digits over the user's text of its first turn, white
-/// space at both ends left out.
+/// Identifies a prompt by 16 hex digits, whatever file it comes from. The hash covers the user text of its
+/// first turn without surrounding white space.
 std::string prompt_hash(std::string_view text);
 
 }  // namespace draftscope

@@ -33,8 +33,8 @@ Result<CountedRanking> load_counted_ranking(const std::string& path) {
     return ranking;
 }
 
-/// Counts in the order in which a static vocabulary takes its tokens in: those always active (`first` of
-/// them), then the ranking. Tokens that the drafter's own head lacks are left out.
+/// Counts in the order in which a static vocabulary selects tokens: the always-active tokens (`first` of
+/// them), then the ranking. Excludes tokens that the drafter's LM head lacks.
 struct KeepOrder {
     int first = 0;
     std::vector<std::int64_t> counts;
@@ -42,7 +42,7 @@ struct KeepOrder {
 
 KeepOrder keep_order(const CountedRanking& ranking, const HeadWeights& weights) {
     const auto vocab = static_cast<std::size_t>(weights.vocab);
-    std::vector<std::int64_t> count_of(vocab, -1);  // -1 = taken, or not in the ranking
+    std::vector<std::int64_t> count_of(vocab, -1);  // -1 = used, or not in the ranking
     for (std::size_t i = 0; i < ranking.ids.size(); ++i) {
         const auto id = static_cast<std::size_t>(ranking.ids[i]);
         if (id < vocab && count_of[id] < 0) count_of[id] = ranking.counts[i];
@@ -60,8 +60,8 @@ KeepOrder keep_order(const CountedRanking& ranking, const HeadWeights& weights) 
     return order;
 }
 
-/// The paper counts FLOPs: two per weight, of the backbone and of the kept rows. `bytes` counts what a pass
-/// of one row moves instead: weights, and each logit written once and read by softmax and top-k.
+/// The paper counts FLOPs: two per weight, of the backbone and of the kept rows. `bytes` counts the memory
+/// traffic of a one-row pass: weights, and each logit written once and read by softmax and top-k.
 DraftPassCost pass_cost(const HeadWeights& weights, bool bytes) {
     const kernels::Matrix& head = *weights.lm_head;
     const double row_bytes = static_cast<double>(head.bytes()) / head.n();
@@ -91,8 +91,8 @@ int solve_bcl_size(std::span<const std::int64_t> counts, int smallest, int vocab
     return best;
 }
 
-/// BCL trained with its head where there is an artefact, else its size alone, solved for a drafter that was
-/// trained without it.
+/// If there is an artefact, uses BCL trained with its head. Otherwise only the size is solved, for an
+/// existing drafter.
 Result<std::unique_ptr<Head>> make_bcl_head(const HeadSpec& spec, const HeadArtefacts& artefacts) {
     if (!artefacts.artefact_path.empty()) {
         for (const std::string_view name : {"alpha", "bytes"})

@@ -141,7 +141,7 @@ void propose_scattered(ProposeContext& context, const kernels::RowStore& store, 
     const int n = static_cast<int>(at.size());
     const int kept = std::min(k, n);
     if (context.support == nullptr && hidden.rows > 0 && kernels::selects_on_device(store, n, kept)) {
-        // Product and selection are one wait, all of it phase head.
+        // The device selects within the same wait, so all of it counts as phase head.
         PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows,
                          at.size() * store.row_bytes());
         out.resize(hidden.rows, k);

@@ -13,9 +13,9 @@
 namespace draftscope {
 namespace {
 
-constexpr int block = kernels::cluster_block;  ///< outputs that a packed matrix keeps together
+constexpr int block = kernels::cluster_block;  ///< outputs per block of a packed matrix
 
-/// Ranks equal logits by token id, which the order of clusters does not: a tie may even decide which token is
+/// Orders equal logits by token id, which the cluster order does not. A tie may also decide which token is
 /// kept. `ids` and `logits` are the kept ones, best first.
 void order_ties(std::span<const float> all, std::span<const TokenId> tokens, std::span<TokenId> ids,
                 std::span<float> logits) {
@@ -37,7 +37,7 @@ void order_ties(std::span<const float> all, std::span<const TokenId> tokens, std
     }
 }
 
-/// Makes `row` these tokens in rising order.
+/// Sets `row` to these tokens in ascending order.
 void take_rising(std::span<const TokenId> ids, std::span<const float> logits, std::vector<std::size_t>& order,
                  SupportRow& row) {
     order.resize(ids.size());
@@ -89,7 +89,7 @@ Result<ClusteredVocab> ClusteredVocab::make(kernels::Exec& exec, const HeadWeigh
         const std::vector<TokenId> rows = head_rows(weights, part.ids);
         order.insert(order.end(), rows.begin(), rows.end());
         tokens.insert(tokens.end(), part.ids.begin(), part.ids.end());
-        // Rows that only fill a block; their logits are never looked at.
+        // Padding up to a whole block; its logits are not read.
         while (order.size() % block != 0) order.push_back(rows.back());
         tokens.resize(order.size(), no_token);
         result.tokens_ += static_cast<double>(part.ids.size());
@@ -165,7 +165,7 @@ void ClusteredVocab::note(int level, Rows<const std::int32_t> chosen, bool per_r
     }
 }
 
-/// Weights that a call reads.
+/// Bytes of weights that a call reads.
 std::uint64_t ClusteredVocab::bytes_of(Rows<const std::int32_t> chosen, bool per_row) const {
     std::vector<bool> read(parts_.size());
     int blocks = 0;
@@ -181,8 +181,8 @@ std::uint64_t ClusteredVocab::bytes_of(Rows<const std::int32_t> chosen, bool per
     return blocks_bytes(blocks);
 }
 
-/// On a device product and selection are one wait, all of it phase head. False, with nothing done, where the
-/// host has to look at the logits.
+/// On a device, product and selection share one wait, recorded as phase head. Returns false, without any
+/// effect, if the host needs the logits.
 bool ClusteredVocab::propose_there(ProposeContext& context, Rows<const float> hidden,
                                    Rows<const std::int32_t> chosen, bool per_row, Proposal& out) {
     if (context.support != nullptr || hidden.rows == 0) return false;

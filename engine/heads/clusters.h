@@ -11,39 +11,39 @@
 #include "engine/heads/shortlists.h"
 #include "kernels/head_clusters.h"
 
-/// An LM head in the order of a partition of the vocabulary, and the heads that read a few of its parts
-/// (CORAL's groups, DynaSpec's clusters).
+/// An LM head whose rows are ordered by a partition of the vocabulary, and the heads that read some of its
+/// parts (CORAL's groups, DynaSpec's clusters).
 namespace draftscope {
 
-/// Which clusters one sequence's rows chose at each level of the round.
+/// Clusters that one sequence's rows chose at each level of the round.
 struct ClusterState final : HeadState {
     struct Level {
         std::vector<bool> chosen;  ///< [clusters], by any row
-        double active_rows = 0;    ///< tokens scored
-        std::uint64_t bytes = 0;   ///< weights read, router left out
+        double active_rows = 0;    ///< number of tokens scored
+        std::uint64_t bytes = 0;   ///< weights read, without the router
     };
     RoundLevels<Level> levels;
 };
 
 class ClusteredVocab {
   public:
-    /// `name`: the tensor with each token's cluster, 0 to clusters - 1, which may be empty. Tokens that the
-    /// drafter's own head lacks belong to none. Always-active tokens are in every row's support: they form a
-    /// cluster of their own, the last one.
+    /// Loads the partition. `name`: the tensor with each token's cluster, 0 to clusters - 1; a cluster may be
+    /// empty. Tokens that the drafter's LM head lacks are in no cluster. Always-active tokens are in every
+    /// row's support and form an additional last cluster.
     static Result<ClusteredVocab> make(kernels::Exec& exec, const HeadWeights& weights,
                                        const HeadArtefact& artefact, const std::string& name, int clusters);
 
-    int clusters() const { return clusters_; }  ///< without the always-active one
+    int clusters() const { return clusters_; }  ///< without the always-active cluster
     bool has(TokenId token) const;
-    /// Is `token` in the support of a row that chose `chosen` (rising)?
+    /// Returns whether `token` is in the support of a row that chose clusters `chosen` (ascending).
     bool among(TokenId token, std::span<const int> chosen) const;
 
-    /// Candidates from the clusters that each row chose (rows of `chosen`, rising), plus the always-active
-    /// ones. Reads the union over the rows once, or each row's own when `per_row`; a row's result is the
-    /// same. Records head, topk and gather, and notes in each row's ClusterState what was read.
+    /// Proposes from the clusters that each row chose (rows of `chosen`, ascending) and the always-active
+    /// tokens. Reads the union over the rows once, or, if `per_row`, each row's clusters; the result of a row
+    /// is the same. Records head, topk and gather, and stores in each row's ClusterState what was read.
     void propose(ProposeContext& context, Rows<const float> hidden, Rows<const std::int32_t> chosen,
                  bool per_row, std::span<HeadState* const> states, int k, Proposal& out);
-    // Calls that stay on the device, for rows that choose `count` clusters each (HeadThere).
+    // Calls on a device, for rows that choose `count` clusters each (HeadThere).
     bool fits_there(int count, int k) const {
         return there_.fits(rows_, count, k) && there_.least_tokens(count) >= k;
     }
@@ -53,17 +53,17 @@ class ClusteredVocab {
     void ask_there(LevelThere& call, int count, bool per_row);
     void collect_there(const LevelBack& back, int count, bool per_row);
 
-    /// Past the last head call of the round, that call counts. Did `state`'s rows choose `token`'s cluster at
-    /// this level? False before they chose.
+    /// Returns whether the state's rows chose the token's cluster at this level; false before they chose.
+    /// After the last head call of the round, that call counts.
     bool covers(const ClusterState& state, TokenId token, int level) const;
     bool active_ids(const ClusterState& state, int level, std::vector<TokenId>& out) const;
-    /// Of a call that reads `clusters` clusters of mean size, or what `state` noted.
+    /// Cost of a call that reads `clusters` clusters of mean size, or the cost stored in `state`.
     HeadCost cost(const ClusterState* state, int level, double clusters) const;
 
   private:
     struct Cluster {
         int first_block = 0, blocks = 0;  ///< of rows_, 16 rows each; the last one may be padded
-        std::vector<TokenId> ids;         ///< rising
+        std::vector<TokenId> ids;         ///< ascending
     };
     void read(ProposeContext& context, Rows<const float> hidden, Rows<const std::int32_t> chosen, int first,
               int end, Proposal& out);
@@ -77,21 +77,21 @@ class ClusteredVocab {
                     int row, Proposal& out);
 
     HeadWeights weights_;
-    kernels::Matrix rows_;         ///< the LM head's rows, cluster after cluster, each padded to whole blocks
+    kernels::Matrix rows_;         ///< the LM head's rows by cluster, each cluster padded to whole blocks
     std::vector<Cluster> parts_;   ///< the clusters, then the always-active tokens
-    std::vector<int> cluster_of_;  ///< [V]; -1 = in none
+    std::vector<int> cluster_of_;  ///< [V]; -1 = none
     int clusters_ = 0;
-    double tokens_ = 0;  ///< in clusters
+    double tokens_ = 0;  ///< number of tokens in clusters
     std::vector<bool> in_union_;
-    std::vector<int> union_, place_;  ///< clusters read by the call; first column of each in the logits
+    std::vector<int> union_, place_;  ///< clusters read by the call, and their first columns in the logits
     std::vector<int> blocks_;
     std::vector<float> logits_, own_;
     std::vector<TokenId> own_ids_;
-    std::vector<std::size_t> order_;  ///< of them, rising
+    std::vector<std::size_t> order_;  ///< ascending order of own_ids_
     kernels::DeviceClusters there_;
 };
 
-/// The levels of a head of clusters on a device: heads differ in how clusters are chosen.
+/// The device calls of a clustered head; derived heads choose the clusters.
 class ClustersThere : public HeadThere {
   public:
     ClustersThere(ClusteredVocab& vocab, bool per_row) : vocab_in_use_(vocab), reads_per_row_(per_row) {}
@@ -108,9 +108,9 @@ class ClustersThere : public HeadThere {
     }
 
   protected:
-    virtual int chosen_at(int level) const = 0;  ///< clusters
+    virtual int chosen_at(int level) const = 0;  ///< number of clusters per row
     virtual Router& router_there() = 0;
-    /// From here on the call's notes are the clusters of its rows, rising, [rows, chosen_at()].
+    /// Writes the clusters of the call's rows to its notes, [rows, chosen_at()], ascending.
     virtual void choose_there(LevelThere& call) = 0;
 
   private:
@@ -118,7 +118,8 @@ class ClustersThere : public HeadThere {
     bool reads_per_row_;
 };
 
-/// Of each row of scores the `out.cols` best clusters, rising; ties to the lower cluster. `order` is scratch.
+/// Writes the `out.cols` best clusters of each row of scores, ascending; ties go to the lower cluster.
+/// `order` is scratch.
 void best_clusters(Rows<const float> scores, Rows<std::int32_t> out, std::vector<std::int32_t>& order);
 
 }  // namespace draftscope

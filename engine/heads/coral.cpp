@@ -9,9 +9,9 @@
 namespace draftscope {
 namespace {
 
-/// CORAL's LM-head router (arXiv 2502.16880): a feed-forward network over the drafter's hidden picks a few of
-/// N disjoint groups of the vocabulary, and only their rows are multiplied. How groups are made, N, the
-/// number picked and the router's activation are not confirmed: our defaults.
+/// CORAL's LM-head router (arXiv 2502.16880). A feed-forward network over the drafter's hidden selects a few
+/// of N disjoint groups of the vocabulary, and only their rows are multiplied. The construction of the
+/// groups, N, the number selected and the router's activation are not confirmed: our defaults.
 class CoralHead final : public Head, public ClustersThere {
   public:
     CoralHead(HeadArtefact artefact, int groups, int active, bool per_row)
@@ -63,7 +63,7 @@ class CoralHead final : public Head, public ClustersThere {
         return state != nullptr && vocab_.active_ids(static_cast<const ClusterState&>(*state), level, out);
     }
 
-    /// The rows choose here as they do in propose().
+    /// Selects groups as propose() does.
     void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState*, int level,
                 Rows<float> out) override {
         PhaseRecorder unheard;
@@ -87,7 +87,7 @@ class CoralHead final : public Head, public ClustersThere {
     }
 
   private:
-    /// The groups of each row, rising, [rows, active_]; until the next call.
+    /// Returns the groups of each row, ascending, [rows, active_]; valid until the next call.
     Rows<const std::int32_t> choose(ProposeContext& context, Rows<const float> hidden) {
         PhaseScope scope(context.phases, Phase::router, context.level, hidden.rows, router_.bytes());
         scores_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(groups_));

@@ -14,8 +14,8 @@
 namespace draftscope {
 namespace {
 
-/// How many clusters a draft step may choose: all of `most` for the first `flat` steps, then fewer by `decay`
-/// each, never below `least`. The paper's decay formula and numbers are not in the text we have: our
+/// Number of clusters of a draft step: `most` for the first `flat` steps, then less by factor `decay` per
+/// step, at least `least`. The text of the paper that we have lacks its decay formula and numbers: our
 /// defaults.
 struct Budget {
     int most = 0, least = 0, flat = 2;
@@ -28,8 +28,8 @@ struct Budget {
 };
 
 /// DynaSpec (arXiv 2510.13847, section 4): a router over the token's embedding and the drafter's previous
-/// hidden chooses token clusters for each row. It needs nothing of the current block, so it runs beside the
-/// backbone, on a thread of its own where the paper has a second CUDA stream.
+/// hidden selects token clusters for each row. It does not depend on the current block, so it runs
+/// concurrently with the backbone. On the CPU it has its own thread where the paper has a second CUDA stream.
 class DynaSpecHead final : public Head, public ClustersThere {
   public:
     DynaSpecHead(HeadArtefact artefact, int clusters, Budget budget, bool per_row)
@@ -38,7 +38,7 @@ class DynaSpecHead final : public Head, public ClustersThere {
           clusters_(clusters),
           budget_(budget),
           per_row_(per_row) {}
-    ~DynaSpecHead() override { lane_.reset(); }  // its work uses the members below
+    ~DynaSpecHead() override { lane_.reset(); }  // first: its work uses the members below
 
     Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
         lane_.reset();
@@ -84,7 +84,7 @@ class DynaSpecHead final : public Head, public ClustersThere {
         });
     }
 
-    /// Without a begin_level() for these rows nothing is known to choose by: every cluster counts.
+    /// Without begin_level() for these rows the router has no inputs, so every cluster is read.
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
                  Proposal& out) override {
         lane_->wait(context, running_);
@@ -96,7 +96,7 @@ class DynaSpecHead final : public Head, public ClustersThere {
 
     HeadThere* there() override { return this; }
     bool reads_inputs() const override { return true; }
-    /// The router runs beside the drafter's layer there, too.
+    /// On a device, too, the router runs concurrently with the drafter's layer.
     void begin(LevelThere& call) override {
         call.device.aside([this, inputs = call.inputs, rows = call.rows, notes = call.notes,
                            count = budget_.at(call.level)] { router_.ask_best(inputs, rows, count, notes); });
@@ -120,7 +120,8 @@ class DynaSpecHead final : public Head, public ClustersThere {
         return state != nullptr && vocab_.active_ids(static_cast<const ClusterState&>(*state), level, out);
     }
 
-    /// Over what the sequence's rows chose at this level; the inputs of a row of its own are not known here.
+    /// Covers the clusters that the sequence's rows chose at this level, because the router inputs of a
+    /// single row are not available.
     void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState* state, int level,
                 Rows<float> out) override {
         full_->scores(exec, hidden, nullptr, level, out);
@@ -133,14 +134,14 @@ class DynaSpecHead final : public Head, public ClustersThere {
     int chosen_at(int level) const override { return budget_.at(level); }
     Router& router_there() override { return router_; }
     void choose_there(LevelThere& call) override {
-        // As long as it lasts, the router is exposed.
+        // This time is the router's exposed part.
         const DeviceSpans::Scope scope(call.spans, call.phases, Phase::router, call.level, call.rows,
                                        router_.bytes());
         call.device.join_aside();
     }
 
   private:
-    /// On the side lane: scores, then the clusters of each row.
+    /// Runs on the side lane: scores, then the clusters of each row.
     void route(kernels::Exec& exec, int rows, int d) {
         const auto count = static_cast<std::size_t>(rows);
         const Rows<const float> inputs(inputs_.data(), rows, 2 * d);
@@ -150,8 +151,8 @@ class DynaSpecHead final : public Head, public ClustersThere {
         chosen_.resize(count * static_cast<std::size_t>(routed_));
         best_clusters(scores, Rows<std::int32_t>(chosen_.data(), rows, routed_), order_);
     }
-    /// Levels that the host makes with a device ask a queue of their own, which owns its memory: the router
-    /// is there a second time from the first of them on.
+    /// Opens a second device queue, which owns its memory, for levels driven by the host. It needs its own
+    /// copy of the router.
     Status open_beside(kernels::Exec& exec) {
         if (beside_ != nullptr || exec.device() == nullptr) return {};
         auto queue = exec.device()->beside();
@@ -164,11 +165,11 @@ class DynaSpecHead final : public Head, public ClustersThere {
             router_beside_ = std::move(*loaded);
             return {};
         }
-        loaded = Router();  // what lies there goes before the queue does
+        loaded = Router();  // release before the queue is destroyed
         beside_.reset();
         return found;
     }
-    /// Nobody else waits for that queue, nor hears of what failed on it.
+    /// Errors of this queue surface only here.
     Status take_errors_beside() {
         if (beside_ == nullptr) return {};
         kernels::Device& queue = *beside_->device();
@@ -177,7 +178,7 @@ class DynaSpecHead final : public Head, public ClustersThere {
         queue.forgive();
         return found;
     }
-    /// Of a level that nobody asked for in the end, or of a session before.
+    /// Clears errors of a level that was not used or of an earlier session.
     void forget_errors_beside() {
         if (beside_ == nullptr) return;
         const std::lock_guard lock(beside_->device()->busy());
@@ -194,7 +195,7 @@ class DynaSpecHead final : public Head, public ClustersThere {
             std::iota(chosen_.begin() + std::ptrdiff_t{r} * clusters_,
                       chosen_.begin() + std::ptrdiff_t{r + 1} * clusters_, 0);
     }
-    /// [rows, routed_], rising.
+    /// [rows, routed_], ascending.
     Rows<const std::int32_t> chosen() const {
         return {chosen_.data(), static_cast<int>(chosen_.size()) / std::max(routed_, 1), routed_};
     }
@@ -205,17 +206,16 @@ class DynaSpecHead final : public Head, public ClustersThere {
     bool per_row_;
     ClusteredVocab vocab_;
     std::unique_ptr<Head> full_;
-    /// The router's own queue on a device: its inputs and choices are host rows, so the two queues need no
-    /// order.
+    /// The router's device queue: its inputs and results are host rows, so the two queues need no ordering.
     std::unique_ptr<kernels::Exec> beside_;
-    // The side lane's own between begin_level() and propose().
-    Router router_beside_;  ///< a copy, where there is a queue beside
+    // Used by the side lane between begin_level() and propose().
+    Router router_beside_;  ///< copy for the second queue
     Router router_;
     HeadWeights weights_;
     std::vector<float> inputs_;  ///< [rows, 2d]
     std::vector<float> scores_;
     std::vector<std::int32_t> chosen_, order_;
-    int routed_ = 0;  ///< clusters that each row chooses
+    int routed_ = 0;  ///< clusters per row
     SideLane::Ticket running_ = 0;
     std::unique_ptr<SideLane> lane_;
 };

@@ -6,7 +6,7 @@
 
 #include "engine/heads/head.h"
 
-/// One factory per head, named in the registry table.
+/// One factory per head, listed in the registry.
 namespace draftscope {
 
 Result<std::unique_ptr<Head>> make_full_head(const HeadSpec& spec, const HeadArtefacts& artefacts);
@@ -22,13 +22,14 @@ Result<std::unique_ptr<Head>> make_slimspec_head(const HeadSpec& spec, const Hea
 Result<std::unique_ptr<Head>> make_microspec_head(const HeadSpec& spec, const HeadArtefacts& artefacts);
 Result<std::unique_ptr<Head>> make_oracle_head(const HeadSpec& spec, const HeadArtefacts& artefacts);
 
-/// Parameter `name`, absent = `fallback`.
+/// Returns parameter `name`, or `fallback` if absent.
 Result<double> number_param(const HeadSpec& spec, std::string_view name, double fallback);
-/// Whole-number parameter `name`, absent = `fallback`. The registry has checked that it is a number in range.
+/// Returns whole-number parameter `name`, or `fallback` if absent. The registry has validated number and
+/// range.
 Result<int> whole_param(const HeadSpec& spec, std::string_view name, int fallback);
-/// The word of a parameter with choices, absent = `fallback`.
+/// Returns the word of a parameter with choices, or `fallback` if absent.
 std::string_view word_param(const HeadSpec& spec, std::string_view name, std::string_view fallback);
-/// The whole numbers of list parameter `name` ("16384/8192"), absent = empty.
+/// Returns the whole numbers of list parameter `name` ("16384/8192"), empty if absent.
 Result<std::vector<int>> whole_list_param(const HeadSpec& spec, std::string_view name);
 
 }  // namespace draftscope

@@ -3,7 +3,7 @@
 
 namespace draftscope {
 
-/// FR-Spec (arXiv 2502.14856, section 3.2): the LM head cut to the tokens most frequent in raw text.
+/// FR-Spec (arXiv 2502.14856, section 3.2): the LM head trimmed to the most frequent tokens of raw text.
 Result<std::unique_ptr<Head>> make_fr_spec_head(const HeadSpec& spec, const HeadArtefacts& artefacts) {
     return make_ranked_head(spec, artefacts);
 }

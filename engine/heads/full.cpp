@@ -8,7 +8,7 @@
 namespace draftscope {
 namespace {
 
-/// The head to approximate, unapproximated: z = W h over all V tokens. Baseline of rho_tau and nu.
+/// The exact LM head: z = W h over all V tokens. Baseline of rho_tau and nu.
 class FullHead final : public Head {
   public:
     Status prepare(kernels::Exec&, const HeadWeights& weights) override {

@@ -27,7 +27,7 @@ Result<double> parse_number(std::string_view head, std::string_view name, std::s
     return number;
 }
 
-/// "a/b/c" in pieces; one piece when there is no slash.
+/// Splits "a/b/c"; one piece without a slash.
 std::vector<std::string_view> split_list(std::string_view text) {
     std::vector<std::string_view> pieces;
     while (true) {

@@ -11,7 +11,7 @@
 namespace draftscope {
 namespace {
 
-/// "72/36" of the artefact's parameters against the ranks its tensors have; "72" when all levels have that.
+/// Checks the artefact's rank parameter, "72/36" or "72" for all levels, against the tensors.
 Status check_ranks(const HeadArtefact& artefact, const std::vector<int>& ranks) {
     const auto said = artefact.info().parameters.find("rank");
     if (said == artefact.info().parameters.end()) return {};
@@ -22,7 +22,7 @@ Status check_ranks(const HeadArtefact& artefact, const std::vector<int>& ranks) 
                      said->second, found);
 }
 
-/// The first `columns` columns of an up-projection; all of them where it has no more.
+/// Loads the first `columns` columns of an up-projection, at most all.
 Result<kernels::Matrix> load_up(kernels::Exec& exec, kernels::Precision precision,
                                 const HeadArtefact& artefact, const std::string& name, int rows,
                                 int columns) {

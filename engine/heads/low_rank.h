@@ -10,31 +10,30 @@
 
 namespace draftscope {
 
-/// The low-rank scorers of a head artefact, z = W_up (W_down h), one per draft level or one for all.
-/// SlimSpec's head (arXiv 2605.10453) and SpecVocab's speculator (arXiv 2602.13836, equations of section 3).
+/// Low-rank scorers of a head artefact, z = W_up (W_down h), one per draft level or one for all levels. Used
+/// for SlimSpec's head (arXiv 2605.10453) and SpecVocab's speculator (arXiv 2602.13836, section 3).
 class LowRank {
   public:
-    /// Reads `down` and `up_name` with their per-level forms. Ranks that do not match, rows that are not
-    /// those of `ids` (all of the vocabulary where it is absent) and a rank other than metadata says are
-    /// bad_input.
+    /// Loads `down` and `up_name` or their per-level forms. Inconsistent ranks, a row count other than that
+    /// of `ids` (of the vocabulary if absent), and a rank other than the metadata's are bad_input.
     static Result<LowRank> load(kernels::Exec& exec, const HeadWeights& weights, const HeadArtefact& artefact,
                                 const std::string& up_name);
 
-    /// Rows scored: W_up has that many.
+    /// Number of scored rows, which is the row count of W_up.
     int rows() const { return rows_; }
     int rank(int level) const { return at(level).down->n(); }
-    /// Token of each row, rising; empty = row i is token i.
+    /// Token of each row, ascending; empty = row i is token i.
     const std::vector<TokenId>& ids() const { return ids_; }
     TokenId token(int row) const { return ids_.empty() ? row : ids_[static_cast<std::size_t>(row)]; }
     bool has(TokenId token) const;
-    /// scores is [hidden.rows, rows()].
+    /// Computes scores [hidden.rows, rows()].
     void run(kernels::Exec& exec, int level, Rows<const float> hidden, Rows<float> scores);
-    /// The two factors apart: W_down h, [hidden.rows, rank], valid until the next call, and what to multiply
-    /// it by.
+    /// The factors separately: W_down h, [hidden.rows, rank], valid until the next call, and the matrix to
+    /// multiply it by.
     Rows<const float> narrow(kernels::Exec& exec, int level, Rows<const float> hidden);
     const kernels::Matrix& down(int level) const { return *at(level).down; }
     const kernels::Matrix& up(int level) const { return *at(level).up; }
-    /// Weights that a call reads.
+    /// Bytes of weights that a call reads.
     std::uint64_t bytes(int level) const { return at(level).down->bytes() + at(level).up->bytes(); }
     double flops_per_row(int level) const;
 

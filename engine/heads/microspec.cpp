@@ -80,14 +80,14 @@ struct MicroSpecOptions {
     bool from_prompt = true, from_rounds = true;
     Gather gather = Gather::async;
     Branch branch = Branch::path;
-    bool only_new = false;      ///< tokens that are active already are not appended again
-    bool prompt_last = false;   ///< the prompt's own tokens enter the window after its candidates
-    bool append_bonus = false;  ///< the round's last token is appended although no draft had it
-    bool keep_ends = false;     ///< tokens that end a text are always active
+    bool only_new = false;      ///< active tokens are not appended again
+    bool prompt_last = false;   ///< the prompt's tokens enter the window after its candidates
+    bool append_bonus = false;  ///< the round's last token is appended even if no draft had it
+    bool keep_ends = false;     ///< end-of-text tokens are always active
 };
 
 struct MicroSpecState final : HeadState {
-    /// `most`: tokens that can be active.
+    /// `most`: maximum number of active tokens.
     MicroSpecState(int vocab, int window, int most, std::shared_ptr<SideLane> lane_in)
         : stream(vocab, window), lane(std::move(lane_in)) {
         ids.reserve(static_cast<std::size_t>(most));
@@ -96,25 +96,25 @@ struct MicroSpecState final : HeadState {
     ~MicroSpecState() override { lane->settle(refill); }
 
     CandidateStream stream;
-    bool changed = true;              ///< the stream, since rows were packed
-    std::vector<TokenId> ids;         ///< of the packed rows, rising
-    std::vector<TokenId> listed;      ///< the active set, while it is compared with these
-    std::vector<TokenId> head_rows;   ///< of `ids`, where tokens have other numbers there
-    kernels::DeviceBuffer ids_there;  ///< on the device of the rows, as
-    std::vector<TokenId> said_ids;    ///< these
+    bool changed = true;              ///< whether the stream changed since rows were packed
+    std::vector<TokenId> ids;         ///< of the packed rows, ascending
+    std::vector<TokenId> listed;      ///< the active set, while it is compared with `ids`
+    std::vector<TokenId> head_rows;   ///< rows of `ids`, if the LM head is trimmed
+    kernels::DeviceBuffer ids_there;  ///< copy of said_ids on the device of the rows
+    std::vector<TokenId> said_ids;    ///< ids last uploaded
     kernels::DeviceBuffer
-        rows_there;            ///< of the head, in front of them their number; where they are not packed
-    kernels::PackedRows rows;  ///< with ids: the side lane's own while `refill` is under way
+        rows_there;            ///< row count, then row numbers; only if the rows are not packed
+    kernels::PackedRows rows;  ///< with ids: used by the side lane while `refill` is pending
     SideLane::Ticket refill = 0;
     std::shared_ptr<SideLane> lane;
-    // Of this round, what was packed in propose(): rows read and written.
+    // Packing done by propose() in this round: the level, and the bytes read and written.
     int packed_level = -1;
     std::uint64_t packed_bytes = 0;
 };
 
-/// MicroSpec (arXiv 2605.26444, Algorithm 1): the LM head cut to the tokens that the prompt, the recent draft
-/// trees and the target's own best guesses have brought up. The window's tokens are packed into a buffer of
-/// their own while the drafter's first backbone runs (section 3.3).
+/// MicroSpec (arXiv 2605.26444, Algorithm 1): the LM head trimmed to candidate tokens from the prompt, the
+/// recent draft trees and the target's top tokens. The window's rows are packed into a separate buffer while
+/// the drafter's first backbone pass runs (section 3.3).
 class MicroSpecHead final : public Head, public HeadThere {
   public:
     explicit MicroSpecHead(MicroSpecOptions options) : options_(options) {}
@@ -270,9 +270,9 @@ class MicroSpecHead final : public Head, public HeadThere {
         }
     }
 
-    /// The most that a call may read: the window, when no token appears twice in it.
+    /// Upper bound: the window without duplicates.
     HeadCost cost(int) const override { return cost_of_rows(std::min(options_.window, weights_.vocab)); }
-    /// Of the rows packed for the round, and of packing them where the call did that itself.
+    /// Cost of the rows packed for the round, plus the packing if propose() did it at this level.
     HeadCost cost_at(const HeadState* state, int rows, int level) const override {
         if (state == nullptr) return cost(rows);
         const MicroSpecState& own = of(state);
@@ -293,7 +293,7 @@ class MicroSpecHead final : public Head, public HeadThere {
     bool active_ids(const HeadState* state, int, std::vector<TokenId>& out) const override {
         if (state == nullptr || of(state).changed) return false;
         lane_->settle(of(state).refill);
-        out.reserve(of(state).ids.capacity());  // the window's
+        out.reserve(of(state).ids.capacity());  // capacity of the whole window
         out = of(state).ids;
         return true;
     }
@@ -310,7 +310,7 @@ class MicroSpecHead final : public Head, public HeadThere {
     static const MicroSpecState& of(const HeadState* state) {
         return static_cast<const MicroSpecState&>(*state);
     }
-    /// The state, its stream about to change: nothing may be packing from it.
+    /// Returns the state for a change of its stream, after pending packing has finished.
     MicroSpecState& change(HeadState* state) {
         MicroSpecState& own = of(state);
         lane_->settle(own.refill);
@@ -323,11 +323,11 @@ class MicroSpecHead final : public Head, public HeadThere {
     }
 
     bool indexed() const { return options_.gather == Gather::indexed; }
-    /// Tokens of a sequence at most.
+    /// Maximum number of active tokens of a sequence.
     int most_active() const {
         return std::min(options_.window, weights_.vocab) + static_cast<int>(ends_.size());
     }
-    /// The rows where they lie, at every level again.
+    /// Reads the scattered rows in place, at every level.
     void ask_indexed(LevelThere& call) {
         for (const SequenceThere& sequence : call.sequences) {
             MicroSpecState& own = of(sequence.state);
@@ -354,7 +354,7 @@ class MicroSpecHead final : public Head, public HeadThere {
             call.device.translate({ids, sequence.rows * call.k, nullptr, own.ids_there.as<TokenId>(), ids});
         }
     }
-    /// What drafts of a sequence's rows are drawn from: a product over its tokens.
+    /// Writes the support logits that a sequence's drafts are sampled from: a product over its tokens.
     static void leave_own(LevelThere& call, const SequenceThere& sequence, kernels::MatmulOp product) {
         const MicroSpecState& own = of(sequence.state);
         const std::ptrdiff_t to = std::ptrdiff_t{sequence.first_row} * call.drawn_stride;
@@ -382,7 +382,7 @@ class MicroSpecHead final : public Head, public HeadThere {
             keep_support(context, Rows<const float>(nullptr, hidden.rows, 0), 0, {});
             return;
         }
-        // No buffer outlives the call: every level reads the scattered rows again.
+        // Nothing is cached: every level reads the scattered rows.
         if (options_.gather == Gather::indexed)
             return propose_scattered(context, store_, head_rows(weights_, own.ids, own.head_rows), own.ids,
                                      hidden, k, logits_, out);
@@ -390,7 +390,7 @@ class MicroSpecHead final : public Head, public HeadThere {
         propose_rows(context, own.rows.matrix(), own.ids, hidden, k, dense_, out);
     }
 
-    /// Brings the active set up to date where nothing beside has done so.
+    /// Updates the active set if the side lane has not done so.
     void refresh(ProposeContext& context, MicroSpecState& own, int rows) const {
         if (!own.changed) return;
         PhaseScope scope(context.phases, Phase::gather, context.level, rows);
@@ -402,8 +402,8 @@ class MicroSpecHead final : public Head, public HeadThere {
         own.packed_level = context.level;
     }
 
-    /// Tokens of the packed rows, there; of rows that are not packed also which those are, their number
-    /// first.
+    /// Uploads the tokens of the packed rows. For rows that are not packed, also uploads the count and row
+    /// numbers.
     bool say_ids(kernels::Device& device, MicroSpecState& own) const {
         if (own.ids == own.said_ids) return true;
         own.said_ids.clear();
@@ -423,7 +423,7 @@ class MicroSpecHead final : public Head, public HeadThere {
         return true;
     }
 
-    /// True when the active set is another than the packed one.
+    /// Lists the active set; returns whether it differs from the packed one.
     bool list_active(MicroSpecState& own) const {
         std::vector<TokenId>& ids = own.listed;
         own.stream.active(ids);
@@ -439,7 +439,7 @@ class MicroSpecHead final : public Head, public HeadThere {
         return true;
     }
 
-    /// The whole active set at once, read and written, as Algorithm 1 has it; the bytes moved.
+    /// Reads and writes the complete active set, as in Algorithm 1. Returns the bytes moved.
     std::uint64_t pack(kernels::Exec& exec, MicroSpecState& own) const {
         if (!list_active(own) || own.ids.empty()) return 0;
         const auto rows = head_rows(weights_, own.ids, own.head_rows);
@@ -458,8 +458,8 @@ class MicroSpecHead final : public Head, public HeadThere {
     std::unique_ptr<Head> full_;
     DenseProposal dense_;
     std::vector<float> logits_;
-    std::vector<TokenId> candidates_;  ///< on their way into a stream
-    Proposal whole_;                   ///< of several sequences
+    std::vector<TokenId> candidates_;  ///< pending entries of a stream
+    Proposal whole_;                   ///< result over several sequences
     kernels::DeviceBuffer scratch_, logits_there_;
 };
 
@@ -467,7 +467,7 @@ class MicroSpecHead final : public Head, public HeadThere {
 
 namespace {
 
-/// A parameter of a source of candidates that is switched off would change nothing.
+/// Rejects parameters of a candidate source that is switched off: they would have no effect.
 Status check_source(const HeadSpec& spec, std::string_view source) {
     const auto refuse = [&](std::span<const std::string_view> names) -> Status {
         for (const std::string_view name : names)

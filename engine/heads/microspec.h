@@ -10,33 +10,34 @@
 namespace draftscope {
 
 /// MicroSpec's candidate stream S and its active set I = Unique(Suffix(S, window)) (Algorithm 1). Only the
-/// window is kept: what has left it never comes back by itself.
+/// window is kept; tokens that leave it are forgotten.
 class CandidateStream {
   public:
     CandidateStream(int vocab, int window);
-    /// Ids outside the vocabulary are a programming error.
+    /// Appends an id, which must be in the vocabulary.
     void append(TokenId id);
-    /// Each id of `ids` once, in order of first appearance; `only_new`: the ones not active already.
+    /// Appends each distinct id of `ids` in order of first appearance. `only_new` skips ids that are already
+    /// active.
     void append_unique(std::span<const TokenId> ids, bool only_new = false);
     void clear();
     bool has(TokenId id) const {
         return id >= 0 && id < static_cast<TokenId>(times_.size()) &&
                times_[static_cast<std::size_t>(id)] > 0;
     }
-    /// I, rising.
+    /// Writes I in ascending order.
     void active(std::vector<TokenId>& out) const;
 
   private:
     void enter(TokenId id);
     void leave(TokenId id);
 
-    std::vector<TokenId> ring_;  ///< the window; next_ is its oldest entry once it is full
+    std::vector<TokenId> ring_;  ///< the window; next_ is its oldest entry when full
     std::size_t next_ = 0;
     std::size_t window_;
-    std::vector<int> times_;           ///< [V] appearances in the window
-    std::vector<bool> marked_;         ///< [V] scratch of append_unique, all false between calls
-    std::vector<TokenId> seen_;        ///< the marked ones
-    std::vector<std::uint64_t> bits_;  ///< [V] in the window
+    std::vector<int> times_;           ///< [V] occurrences in the window
+    std::vector<bool> marked_;         ///< [V] scratch of append_unique(), all false between calls
+    std::vector<TokenId> seen_;        ///< the marked ids
+    std::vector<std::uint64_t> bits_;  ///< [V] bitmap of the window
 };
 
 }  // namespace draftscope

@@ -14,7 +14,7 @@ namespace draftscope {
 namespace {
 
 struct OracleState final : HeadState {
-    std::vector<std::vector<TokenId>> levels;  ///< best first, of each draft level
+    std::vector<std::vector<TokenId>> levels;  ///< per draft level, best first
     const std::vector<TokenId>* at(int level) const {
         return level >= 0 && level < static_cast<int>(levels.size())
                    ? &levels[static_cast<std::size_t>(level)]
@@ -22,9 +22,8 @@ struct OracleState final : HeadState {
     }
 };
 
-/// The target's own top m as shortlist: what a head that knew the answer's neighbourhood would reach
-/// (DynaSpec's lemma 2 bounds every dynamic shortlist of size m by it). A what-if for replay, since the
-/// target's choices must be known before they are made.
+/// The target's own top m as shortlist: the upper bound of every dynamic shortlist of size m (DynaSpec's
+/// lemma 2). A what-if for replay, because the target's choices must be known in advance.
 class OracleHead final : public Head {
   public:
     explicit OracleHead(int size) : size_(size) {}

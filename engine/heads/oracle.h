@@ -4,9 +4,9 @@
 
 namespace draftscope {
 
-/// What a recorded trace knows of the text to come: best.row(l) holds the target's own best tokens, best
-/// first, for the position that a draft at level l predicts in the recorded text. Given before each round;
-/// rows past the end of the text are left out. `state` is head oracle's.
+/// Sets the future tokens of a recorded text; call it before each round. best.row(l) holds the target's best
+/// tokens, best first, for the position that a draft at level l predicts. Rows after the end of the text are
+/// omitted. `state` is a state of head oracle.
 void foresee(HeadState& state, Rows<const TokenId> best);
 
 }  // namespace draftscope

@@ -9,9 +9,9 @@
 namespace draftscope {
 namespace {
 
-/// PA-FR (DynaSpec, appendix A.1): FR-Spec with a size per draft level, larger where a draft is more likely
-/// to be reached. The paper stores one matrix and multiplies a prefix of it; here each size has a matrix of
-/// its own with rising ids, so that ties go to the lower token. A level reads the same bytes either way.
+/// PA-FR (DynaSpec, appendix A.1): FR-Spec with one size per draft level, larger where a draft is more likely
+/// to be reached. The paper stores one matrix and multiplies a prefix of it. Here each size has a matrix with
+/// ascending ids, so that ties go to the lower token. Both read the same bytes per level.
 class PaFrHead final : public Head {
   public:
     PaFrHead(std::vector<TokenId> ranking, std::vector<int> sizes)

@@ -10,13 +10,13 @@
 namespace draftscope {
 namespace {
 
-/// Where a token's probability goes.
+/// One entry of an affinity row: a destination and its weight.
 struct Share {
     TokenId to = no_token;
     float weight = 0;
 };
 
-/// The affinity matrix M by rows, a few neighbours each. A token without a row keeps what it has.
+/// The sparse affinity matrix M by rows. A token without a row keeps its probability.
 class Affinity {
   public:
     Status load(const HeadArtefact& artefact, int vocab);
@@ -24,7 +24,7 @@ class Affinity {
         const std::size_t first = first_[static_cast<std::size_t>(token)];
         return std::span(shares_).subspan(first, first_[static_cast<std::size_t>(token) + 1] - first);
     }
-    /// Tokens that give `token` something.
+    /// Tokens from which `token` receives probability.
     std::span<const TokenId> givers(TokenId token) const {
         const auto first = static_cast<std::size_t>(givers_.first[static_cast<std::size_t>(token)]);
         const auto end = static_cast<std::size_t>(givers_.first[static_cast<std::size_t>(token) + 1]);
@@ -208,7 +208,7 @@ class RdkHead final : public Head {
                 mass_[static_cast<std::size_t>(share.to)] += q * static_cast<double>(share.weight);
         }
     }
-    /// Takes what was spread, as logits whose softmax at `temperature` it is.
+    /// Moves mass_ to `row`, as logits whose softmax at `temperature` it is.
     void take(float temperature, SupportRow& row) {
         row.ids.clear();
         row.logits.clear();
@@ -247,7 +247,7 @@ class RdkHead final : public Head {
     int vocab_ = 0;
     std::vector<double> mass_;  ///< [V] scratch, zeros between rows
     // Scratch of single calls.
-    Reused<SupportRow> own_;  ///< of the head underneath
+    Reused<SupportRow> own_;  ///< of the base head
     SupportRow spread_;
     std::vector<std::size_t> order_;
 };

@@ -7,27 +7,28 @@
 namespace draftscope {
 namespace {
 
-// The paper gives sizes per model; a quarter of the vocabulary is its best size for Llama-3-8B (32k of 128k).
+// The paper gives sizes per model; its best size for Llama-3-8B is a quarter of the vocabulary (32k of 128k).
 constexpr HeadParam fr_spec_params[] = {
     {"v", 0, 1, 1 << 20, true, "tokens kept, most frequent first; left out: a quarter of the vocabulary"},
 };
-// The paper's schedule is not published: only that early levels get more and that its mean is 31,739 of 128k.
+// The paper's schedule is not published, except that early levels are larger and that the mean is 31,739 of
+// 128k.
 constexpr HeadParam pa_fr_params[] = {
     {"v", 0, 1, 1 << 20, true,
      "tokens kept per draft level, the last for all deeper ones, 16384/8192; left out: a half, a quarter and "
      "an eighth of the vocabulary",
      true},
 };
-// FR-Spec's default size, so that the two differ in their rankings only.
+// FR-Spec's default size, so that the two heads differ in their rankings only.
 constexpr HeadParam vocabtrim_params[] = {
     {"v", 0, 1, 1 << 20, true, "tokens kept, most frequent first; left out: a quarter of the vocabulary"},
 };
-// Default of the published command line; the byte-weighted cost is ours.
+// Default of the published command line; the cost in bytes is ours.
 constexpr HeadParam bcl_params[] = {
     {"alpha", 0.5, 0, 1, false, "weight of coverage against cost when the size is solved"},
     {"bytes", 0, 0, 1, true, "1: cost in bytes moved instead of the paper's FLOPs"},
 };
-// Fitting sets what these two repeat; the size that they name must be the artefact's.
+// Fitting determines these parameters; a given size must match the artefact.
 constexpr HeadParam vocabtrim_t_params[] = {
     {"v", 0, 1, 1 << 20, true, "tokens kept; left out: as many as the artefact has"},
 };
@@ -45,14 +46,14 @@ constexpr HeadParam share_param = {"share",
                                    "each for itself; results are the same",
                                    false,
                                    "union|per-row"};
-// The paper names the router's shape alone; groups, their number and how many are read are not confirmed.
+// The paper only states the router's shape. Groups, their number and how many are read are not confirmed.
 constexpr HeadParam coral_params[] = {
     {"groups", 0, 1, 1 << 16, true, "groups of the vocabulary; left out: the artefact's (16)"},
     {"active", 0, 1, 1 << 16, true, "groups read per row; left out: a quarter"},
     share_param,
 };
-// The paper keeps the full budget for two steps, then decays it to a floor; its formula and numbers are lost
-// in the text we have.
+// The paper keeps the full budget for two steps, then decays it to a minimum. The text that we have lacks its
+// formula and numbers.
 constexpr HeadParam dynaspec_params[] = {
     {"clusters", 0, 1, 1 << 16, true, "clusters of the vocabulary; left out: the artefact's"},
     {"r", 0, 1, 1 << 16, true, "width of the router; left out: the artefact's"},
@@ -80,7 +81,7 @@ constexpr HeadParam microspec_params[] = {
      "rows are packed beside the backbone (async), before the first head call of a round (sync), or anew for "
      "every call (indexed)",
      false, "async|sync|indexed"},
-    // The paper says "on the validated branch" in its text and takes all logits in Algorithm 1.
+    // The paper's text says "on the validated branch"; its Algorithm 1 takes all logits.
     {"branch", 0, 0, 0, true,
      "verified positions: the whole accepted path, its last node, or every node of the tree (not replayable)",
      false, "path|last|tree"},

@@ -11,18 +11,19 @@ namespace draftscope {
 /// The small network of CORAL and DynaSpec that scores groups of tokens: W_out act(W_in x + b_in) + b_out.
 class Router {
   public:
-    /// Reads `router.in.*` and `router.out.*`; `inputs` columns, `outputs` scores. The activation is
-    /// parameter `activation` of the artefact: silu (our default), relu or none.
+    /// Loads `router.in.*` and `router.out.*`: `inputs` columns, `outputs` scores. The artefact's parameter
+    /// `activation` is silu (our default), relu or none.
     static Result<Router> load(kernels::Exec& exec, const HeadWeights& weights, const HeadArtefact& artefact,
                                int inputs, int outputs);
     int width() const { return in_.n(); }
     std::uint64_t bytes() const { return in_.bytes() + out_.bytes(); }
     double flops_per_row() const;
-    /// scores is [x.rows, outputs].
+    /// Computes scores [x.rows, outputs].
     void run(kernels::Exec& exec, Rows<const float> x, Rows<float> scores);
-    /// On the device where the router lies; the caller holds Device::busy() and reserves first.
+    /// Calls on the router's device. The caller holds Device::busy() and reserves memory first.
     bool reserve(int rows) { return there_.reserve(in_, out_, rows); }
-    /// Of its `count` best outputs for each row, rising, [rows, count]; x as kernels::DeviceRouter has it.
+    /// Enqueues the selection of the `count` best outputs per row, ascending, [rows, count]; x as in
+    /// kernels::DeviceRouter.
     template <typename X>
     void ask_best(const X* x, int rows, int count, std::int32_t* best) {
         const float* scores = there_.ask(in_, out_, x, rows);

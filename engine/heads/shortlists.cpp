@@ -7,7 +7,7 @@
 namespace draftscope {
 
 void TokenMarks::take(std::vector<TokenId>& out) {
-    // Eight marks are the lowest bits of eight bytes: the product's top byte has them side by side.
+    // The multiplication collects the lowest bits of eight bytes in the product's top byte.
     constexpr std::uint64_t beside = 0x0102040810204080u;
     std::size_t count = 0;
     for (std::size_t word = 0; word < bits_.size(); ++word) {

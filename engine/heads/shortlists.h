@@ -8,11 +8,11 @@
 #include "engine/heads/head.h"
 #include "kernels/row_store.h"
 
-/// Heads in which every hidden row of a level chooses its own tokens (SpecVocab, DynaSpec, CORAL).
+/// Support for heads in which each hidden row of a level has its own shortlist (SpecVocab, DynaSpec, CORAL).
 namespace draftscope {
 
-/// What is noted of each level of a round. A level that is noted anew is found as it was left in an earlier
-/// round, for its memory.
+/// One record per level of a round. Records are reused between rounds with stale contents, so that they keep
+/// their memory.
 template <typename Level>
 class RoundLevels {
   public:
@@ -24,8 +24,8 @@ class RoundLevels {
         one.level = level;
         return one.what;
     }
-    /// The deepest level at or above `level`: past the last head call of the round, that call's. Null before
-    /// the first.
+    /// Returns the record of the deepest level up to `level`, or null. Levels after the round's last head
+    /// call thus get that call's record.
     const Level* at(int level) const {
         const Noted* found = nullptr;
         for (const Noted& one : noted_)
@@ -41,10 +41,10 @@ class RoundLevels {
     Reused<Noted> noted_;
 };
 
-/// What one sequence's rows could propose at each level of the round, for coverage and cost.
+/// Shortlists of one sequence at each level of the round, for coverage and cost.
 struct ShortlistState final : HeadState {
     struct Level {
-        std::vector<TokenId> ids;  ///< of any row, rising
+        std::vector<TokenId> ids;  ///< union over the rows, ascending
         double active_rows = 0;    ///< rows of the head matrix read
         std::uint64_t bytes = 0;   ///< weights read, routers included
     };
@@ -52,8 +52,8 @@ struct ShortlistState final : HeadState {
     const Level* at(int level) const { return levels.at(level); }
 };
 
-/// A set of tokens as marks: thousands of them are in order without a sort. A byte each, as neighbours that
-/// share a word would wait for one another.
+/// A token set as a bitmap that lists thousands of tokens in order without sorting. It has a byte per token,
+/// because writes to a shared word would depend on each other.
 class TokenMarks {
   public:
     explicit TokenMarks(int vocab = 0)
@@ -61,15 +61,15 @@ class TokenMarks {
     void add(std::span<const TokenId> ids) {
         for (const TokenId id : ids) marks_[static_cast<std::size_t>(id)] = 1;
     }
-    /// The tokens added since the last call, rising.
+    /// Moves the tokens added since the last call to `out`, ascending.
     void take(std::vector<TokenId>& out);
 
   private:
-    std::vector<std::uint8_t> marks_;  ///< 0 or 1
-    std::vector<std::uint64_t> bits_;  ///< the same, 64 a word; made by take()
+    std::vector<std::uint8_t> marks_;  ///< one byte per token, 0 or 1
+    std::vector<std::uint64_t> bits_;  ///< one bit per token; built by take()
 };
 
-/// The states of adjacent rows of one sequence: [first, end) ranges of `states`, null states left out.
+/// Calls visit(state, first, end) for each run of adjacent rows of one sequence, except null states.
 template <typename Visit>
 void for_each_sequence(std::span<HeadState* const> states, Visit visit) {
     for (std::size_t first = 0; first < states.size();) {

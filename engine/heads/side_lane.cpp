@@ -12,8 +12,8 @@
 namespace draftscope {
 namespace {
 
-/// Longer than the gap between two levels, far shorter than a verification: the thread is awake while a round
-/// drafts and asleep while the target runs.
+/// Longer than the gap between two levels, much shorter than a verification: the thread spins while a round
+/// drafts and sleeps while the target runs.
 constexpr int spins_before_sleep = 4000;
 
 struct Job {
@@ -27,7 +27,7 @@ struct SideLane::Impl {
     Impl(const kernels::Exec& exec, Phase phase_in)
         : phase(phase_in), own(kernels::make_cpu_exec(1, exec.isa())), thread([this] { serve(); }) {
         const std::lock_guard lock(mutex);
-        waiting.reserve(16);  // how many wait at once is the machine's whim
+        waiting.reserve(16);  // the number of waiting jobs depends on scheduling
     }
     ~Impl() {
         {
@@ -38,7 +38,7 @@ struct SideLane::Impl {
         thread.join();
     }
 
-    /// Nothing is at work and something waits. Under the mutex, as all that follows.
+    /// True if no job runs and one is waiting. This and the next functions require the mutex.
     bool next_may_begin() const { return done == taken && !waiting.empty(); }
     Job take() {
         Job job = std::move(waiting.front());
@@ -65,7 +65,7 @@ struct SideLane::Impl {
                 lock.lock();
                 changed.wait(lock, [this] { return stop || next_may_begin(); });
             }
-            // What was started is finished before the lane goes.
+            // Jobs already started are finished before the thread exits.
             if (!next_may_begin()) return;
             Job job = take();
             lock.unlock();
@@ -77,7 +77,7 @@ struct SideLane::Impl {
         }
     }
 
-    /// Until `ticket` is done. What has not begun by then is done by the caller, through `run`: on a busy
+    /// Waits until `ticket` is done. The caller runs jobs that have not begun, through `run`: on a busy
     /// machine the lane's thread may not get a core for milliseconds.
     template <typename Run>
     void until_done(Ticket ticket, Run run) {
@@ -99,10 +99,10 @@ struct SideLane::Impl {
     std::unique_ptr<kernels::Exec> own;
     std::mutex mutex;
     std::condition_variable changed;
-    std::vector<Job> waiting;  ///< one a sequence at most; unlike a deque it keeps its memory
-    std::vector<std::pair<Ticket, SpanEvent>> spans;  ///< of the lane's own work, not yet recorded
+    std::vector<Job> waiting;  ///< at most one per sequence; unlike a deque it keeps its memory
+    std::vector<std::pair<Ticket, SpanEvent>> spans;  ///< of jobs run by the thread, not yet recorded
     Ticket taken = 0, done = 0;
-    std::atomic<Ticket> started{0}, progress{0};  ///< progress follows done
+    std::atomic<Ticket> started{0}, progress{0};  ///< progress mirrors done
     bool stop = false;
     std::thread thread;
 };

@@ -9,8 +9,8 @@
 namespace draftscope {
 namespace {
 
-/// SlimSpec (arXiv 2605.10453): the LM head replaced by z = W_up (W_down h). Every token keeps a logit, so
-/// there is nothing to select and no support to miss.
+/// SlimSpec (arXiv 2605.10453): the LM head is replaced by z = W_up (W_down h). Every token has a logit, so
+/// the support is the whole vocabulary.
 class SlimSpecHead final : public Head {
   public:
     explicit SlimSpecHead(HeadArtefact artefact) : artefact_(std::move(artefact)) {}

@@ -18,11 +18,11 @@
 namespace draftscope {
 namespace {
 
-/// SpecVocab (arXiv 2602.13836, section 3): a low-rank speculator ranks all tokens, the exact head scores the
-/// k best of each row, and the draft distribution is the softmax over these alone.
+/// SpecVocab (arXiv 2602.13836, section 3). A low-rank speculator ranks all tokens, and the exact head scores
+/// the k best of each row. The draft distribution is the softmax over these alone.
 class SpecVocabHead final : public Head, public HeadThere {
   public:
-    /// No `sizes`: the paper's 2048 at every level.
+    /// Empty `sizes`: the paper's 2048 at every level.
     SpecVocabHead(HeadArtefact artefact, std::vector<int> sizes, bool per_row)
         : artefact_(std::move(artefact)),
           sizes_given_(!sizes.empty()),
@@ -103,7 +103,7 @@ class SpecVocabHead final : public Head, public HeadThere {
             std::min<std::int64_t>(std::int64_t{rows} * size_at(level), speculator_.rows()));
     }
     bool reads_sets() const override { return true; }
-    int note_room(int, int) const override { return 1; }  ///< how large the union of the call was
+    int note_room(int, int) const override { return 1; }  ///< size of the call's union
     void ask(LevelThere& call) override {
         const int level = call.level, size = size_at(level);
         {
@@ -111,7 +111,7 @@ class SpecVocabHead final : public Head, public HeadThere {
                                      speculator_.bytes(level));
             there_.ask_router(&speculator_.down(level), speculator_.up(level), call.x, call.rows, size);
         }
-        // One sequence's set is what the call reads.
+        // With one sequence, its set is what the call reads.
         const bool one = !per_row_ && call.sequences.size() == 1;
         for (const SequenceThere& sequence : call.sequences) {
             if (one) break;
@@ -151,7 +151,7 @@ class SpecVocabHead final : public Head, public HeadThere {
                                  rows_bytes(static_cast<double>(one ? back.set_sizes[0] : back.notes[0])));
     }
 
-    /// The most that a call may read: no token wanted by two rows.
+    /// Upper bound: no token is shared by two rows.
     HeadCost cost(int rows) const override { return cost_at(nullptr, rows, 0); }
     HeadCost cost_at(const HeadState* state, int rows, int level) const override {
         const auto* seen = state == nullptr ? nullptr : static_cast<const ShortlistState*>(state)->at(level);
@@ -172,12 +172,12 @@ class SpecVocabHead final : public Head, public HeadThere {
     bool active_ids(const HeadState* state, int level, std::vector<TokenId>& out) const override {
         const auto* seen = state == nullptr ? nullptr : static_cast<const ShortlistState*>(state)->at(level);
         if (seen == nullptr) return false;
-        out.reserve(seen->ids.capacity());  // what the level may want: sets of one size after the other
+        out.reserve(seen->ids.capacity());  // capacity for the level: the sets vary in size
         out = seen->ids;
         return true;
     }
 
-    /// The rows choose here as they do in propose().
+    /// Selects shortlists as propose() does.
     void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState*, int level,
                 Rows<float> out) override {
         PhaseRecorder unheard;
@@ -208,23 +208,23 @@ class SpecVocabHead final : public Head, public HeadThere {
         return static_cast<std::uint64_t>(rows * static_cast<double>(store_.row_bytes()));
     }
 
-    /// The tokens of a row of the call, rising.
+    /// The tokens of a row of the call, ascending.
     std::span<const TokenId> shortlist(int row) const {
         const auto size = static_cast<std::size_t>(chosen_size_);
         return std::span(chosen_).subspan(static_cast<std::size_t>(row) * size, size);
     }
 
-    /// Those of rows [first, end).
+    /// The shortlists of rows [first, end).
     Rows<const TokenId> shortlists(int first, int end) const {
         return {chosen_.data() + std::ptrdiff_t{first} * chosen_size_, end - first, chosen_size_};
     }
 
-    /// Fills the shortlists of all rows.
+    /// Selects the shortlists of all rows.
     void choose(ProposeContext& context, Rows<const float> hidden) {
         const int size = chosen_size_ = size_at(context.level);
         chosen_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(size));
         {
-            // The best of the speculator's scores are kept as they arise.
+            // The best scores are selected while they are computed.
             PhaseScope router(context.phases, Phase::router, context.level, hidden.rows,
                               speculator_.bytes(context.level));
             const kernels::Matrix& up = speculator_.up(context.level);
@@ -243,7 +243,7 @@ class SpecVocabHead final : public Head, public HeadThere {
         for (TokenId& id : chosen_) id = speculator_.token(id);
     }
 
-    /// Where the speculator or the exact head has rows for some tokens alone, a device has to know which.
+    /// Uploads the token ids of the speculator's and the exact head's rows, if either is trimmed.
     void name_tokens_there() {
         std::vector<std::int32_t> rows;
         if (!weights_.row_ids.empty()) {
@@ -255,7 +255,7 @@ class SpecVocabHead final : public Head, public HeadThere {
         there_.set_names({speculator_.ids(), rows, weights_.vocab});
     }
 
-    /// Can a device do all of a call, from the router to the candidates?
+    /// Returns whether a device can do the complete call, from the router to the candidates.
     bool stays_there(const ProposeContext& context, int rows, int k) const {
         return rows > 0 && context.support == nullptr &&
                kernels::DeviceShortlists::fits(speculator_.up(context.level), store_, size_at(context.level),
@@ -287,7 +287,7 @@ class SpecVocabHead final : public Head, public HeadThere {
         }
         there_.bring(Rows<std::int32_t>(out.ids.data(), rows, k), Rows<float>(out.logits.data(), rows, k),
                      out.logsumexp, chosen_, union_);
-        // How large the union is was not known while it was read.
+        // The size of the union is known only after it was read.
         const double read = per_row_ ? static_cast<double>(rows) * size : static_cast<double>(union_.size());
         spans_.add_bytes(Phase::head, level, rows_bytes(read));
         spans_.record(context.phases);
@@ -295,7 +295,7 @@ class SpecVocabHead final : public Head, public HeadThere {
         note(context.exec, states, level);
     }
 
-    /// Room for logits whose rows begin on lines of the cache: blocks of 16 are stored there whole.
+    /// Logits whose rows begin at cache lines: blocks of 16 are stored whole.
     Rows<float> logits_of(int rows, int columns) {
         constexpr int line = 64 / sizeof(float);
         const std::ptrdiff_t stride = (columns + line - 1) / line * line;
@@ -307,7 +307,8 @@ class SpecVocabHead final : public Head, public HeadThere {
                 columns, stride};
     }
 
-    /// Exact logits of rows [first, end) over the union of their shortlists, and each row's own candidates.
+    /// Computes the exact logits of rows [first, end) over the union of their shortlists, and each row's
+    /// candidates.
     void propose_rows_of(ProposeContext& context, Rows<const float> hidden, int first, int end,
                          Proposal& out) {
         const int rows = end - first;
@@ -345,13 +346,13 @@ class SpecVocabHead final : public Head, public HeadThere {
         }
     }
 
-    /// What each sequence's rows chose, and its share of what was read.
+    /// Stores each sequence's shortlists and its share of the rows read.
     void note(const kernels::Exec& exec, std::span<HeadState* const> states, int level) {
         for_each_sequence(states, [&](ShortlistState& state, int first, int end) {
             ShortlistState::Level& seen = state.levels[level];
             seen.ids.reserve(static_cast<std::size_t>(set_room(level, end - first)));
             if (!per_row_ && static_cast<std::size_t>(end - first) == states.size()) {
-                seen.ids = union_;  // one sequence: what the call read
+                seen.ids = union_;  // one sequence: the union of the call
             } else {
                 together_.unite(exec, shortlists(first, end), seen.ids);
             }
@@ -366,7 +367,7 @@ class SpecVocabHead final : public Head, public HeadThere {
 
     HeadArtefact artefact_;
     bool sizes_given_;
-    std::vector<int> sizes_;  ///< candidates per row, per level, the last for all deeper ones
+    std::vector<int> sizes_;  ///< candidates per row, per level; the last one for all deeper levels
     bool per_row_;
     HeadWeights weights_;
     LowRank speculator_;

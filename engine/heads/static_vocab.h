@@ -10,19 +10,19 @@
 
 namespace draftscope {
 
-/// A fixed draft vocabulary: the kept rows of an LM head in one matrix, and the way back to target ids.
-/// Shared by the heads that only differ in how they choose the tokens.
+/// A fixed draft vocabulary: the kept rows of an LM head in one matrix, with their target ids. Heads that use
+/// it only differ in how they choose the tokens.
 class StaticVocab {
   public:
-    /// Keeps the first `size` tokens of `ranking` (most frequent first; duplicates count once). Every
-    /// always-active token is kept, at the cost of the last ones of the ranking. `head` names the head in
-    /// messages. Fails when the ranking is too short or names a token that the target does not have.
+    /// Keeps the first `size` tokens of `ranking` (most frequent first; duplicates count once). Always-active
+    /// tokens are kept in place of the last ones of the ranking. `head` names the head in messages. Fails if
+    /// the ranking is too short or contains a token outside the target's vocabulary.
     static Result<StaticVocab> make(kernels::Exec& exec, const HeadWeights& weights,
                                     const std::vector<TokenId>& ranking, int size, std::string_view head);
 
     int size() const { return static_cast<int>(ids_.size()); }
     const kernels::Matrix& rows() const { return rows_; }  ///< [size, d], row i = token ids()[i]
-    /// Ascending, so that a tie between rows goes to the lower token id as it does in the full head.
+    /// Ascending, so that ties between rows go to the lower token id as in the full head.
     const std::vector<TokenId>& ids() const { return ids_; }
     bool has(TokenId token) const {
         return token >= 0 && token < static_cast<TokenId>(member_.size()) &&
@@ -35,19 +35,20 @@ class StaticVocab {
     kernels::Matrix rows_;
 };
 
-/// Does the LM head have a row for `id`? A drafter's trimmed head lacks most tokens.
+/// Returns whether the LM head has a row for `id`; a drafter's trimmed LM head lacks most tokens.
 bool head_holds(const HeadWeights& weights, TokenId id);
-/// Rows of the LM head for tokens that it holds.
+/// Returns the LM head's rows of tokens that it has.
 std::vector<TokenId> head_rows(const HeadWeights& weights, std::span<const TokenId> ids);
-/// The same without a copy: `ids` themselves where row i is token i, else in `rows`.
+/// Same as head_rows() without a copy: returns `ids` if row i is token i, else fills `rows`.
 std::span<const TokenId> head_rows(const HeadWeights& weights, std::span<const TokenId> ids,
                                    std::vector<TokenId>& rows);
 
-/// A token ranking: a safetensors file, FR-Spec's freq_V.pt, or "synthetic:NAME". Missing file: bad_input.
+/// Opens a token ranking: a safetensors file, FR-Spec's freq_V.pt, or "synthetic:NAME". A missing file is
+/// bad_input.
 Result<std::unique_ptr<WeightSource>> open_ranking(const std::string& path);
-/// Its tensor `ids`, most frequent first; bad_input without it.
+/// Returns the ranking's tensor `ids`, most frequent first; bad_input if missing.
 Result<std::vector<TokenId>> ranking_ids(const WeightSource& ranking, std::string_view head);
-/// Both.
+/// Opens the ranking at `path` and returns its ids.
 Result<std::vector<TokenId>> load_ranking(const std::string& path, std::string_view head);
 
 }  // namespace draftscope

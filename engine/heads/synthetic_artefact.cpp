@@ -14,7 +14,7 @@
 namespace draftscope {
 namespace {
 
-/// Random matrices and made-up integers under one roof.
+/// Random matrices and generated integers as one weight source.
 class MadeTensors final : public WeightSource {
   public:
     explicit MadeTensors(std::string path) : path_(std::move(path)) {}
@@ -67,7 +67,7 @@ struct Making {
     std::vector<ModelTensor> matrices;
 };
 
-/// A down-projection for each level that `rank` lists, over one up-projection of the largest.
+/// Adds a down-projection for each level that `rank` lists, and one up-projection of the largest rank.
 Status add_low_rank(Making& making, const std::string& up) {
     DS_ASSIGN(std::vector<int> ranks, whole_list_param(making.spec, "rank"));
     if (ranks.empty()) ranks = {std::max(1, making.shape.hidden / 8)};
@@ -83,7 +83,7 @@ Status add_low_rank(Making& making, const std::string& up) {
     return {};
 }
 
-/// Tokens spread evenly over the vocabulary.
+/// Adds tokens spread evenly over the vocabulary.
 Status add_trimmed(Making& making) {
     const int tokens = making.shape.tokens;
     DS_ASSIGN(const int size, whole_param(making.spec, "v", std::max(1, tokens / 4 / 64 * 64)));
@@ -98,8 +98,8 @@ Status add_trimmed(Making& making) {
     return {};
 }
 
-/// Groups of equal size in tensor `map`, which the parameter of their number is named like, and a router of
-/// `inputs` columns and `width` inner values.
+/// Adds groups of equal size in tensor `map`, which has the name of the parameter for their number. Also adds
+/// a router of `inputs` columns and `width` hidden units.
 Status add_routed(Making& making, const std::string& map, int groups, int inputs, int width) {
     if (groups > making.shape.tokens)
         return bad_input("head {}: {}={} of {} tokens", making.spec.id, map, groups, making.shape.tokens);

@@ -64,7 +64,7 @@ class TrainedVocabHead final : public Head {
 
     HeadArtefact artefact_;
     std::vector<TokenId> ids_;
-    std::vector<kernels::Matrix> rows_;  ///< per level, the last for all deeper ones
+    std::vector<kernels::Matrix> rows_;  ///< per level; the last one for all deeper levels
     DenseProposal dense_;
     std::vector<float> logits_;
 };

@@ -3,7 +3,7 @@
 
 namespace draftscope {
 
-/// VocabTrim (arXiv 2506.22694): FR-Spec's mechanism with tokens counted in what the target itself writes.
+/// VocabTrim (arXiv 2506.22694): FR-Spec's mechanism, with tokens counted in the target's own output.
 Result<std::unique_ptr<Head>> make_vocabtrim_head(const HeadSpec& spec, const HeadArtefacts& artefacts) {
     return make_ranked_head(spec, artefacts);
 }
