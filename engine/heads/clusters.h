@@ -11,8 +11,8 @@
 #include "engine/heads/shortlists.h"
 #include "kernels/head_clusters.h"
 
-/// An LM head whose rows are ordered by a partition of the vocabulary, and the heads that read some of its
-/// parts (CORAL's groups, DynaSpec's clusters).
+/// An LM head ordered by a partition of the vocabulary. Base of heads that read some parts of it (CORAL's
+/// groups, DynaSpec's clusters).
 namespace draftscope {
 
 /// Clusters that one sequence's rows chose at each level of the round.

@@ -22,8 +22,7 @@
 /// target's decision before observe(). One file per head, one entry in the registry.
 namespace draftscope {
 
-/// Weights and metadata a head is built from. The target or the drafter owns the weights, which outlive the
-/// head.
+/// What a head is built from. The target or the drafter owns the weights, which outlive the head.
 struct HeadWeights {
     const kernels::Matrix* lm_head = nullptr;  ///< [V, d], the head to approximate
     /// Target id of each row of a drafter's trimmed LM head (EAGLE-3's d2t), ascending; empty = row i is
@@ -88,10 +87,10 @@ struct ProposeContext {
     kernels::Exec& exec;
     PhaseRecorder& phases;
     int level = 0;  ///< 0 = the catch-up row
-    /// Receives the support logits if drafts are sampled, else null. propose() appends one row per hidden
-    /// row, in their order (see keep_support()). Drafts are sampled from softmax(logits / temperature). If a
-    /// head appends nothing, they are sampled from its best candidates alone: still lossless, but fewer are
-    /// accepted.
+    /// Receives the logits that drafts are sampled from; null if drafts are not sampled. propose() appends
+    /// one row per hidden row, in their order (see keep_support()). The distribution is softmax(logits /
+    /// temperature). If a head appends nothing, drafts are sampled from its best candidates alone: still
+    /// lossless, but fewer are accepted.
     Reused<SupportRow>* support = nullptr;
     double temperature = 0;  ///< of sampling; 0 = drafts are not sampled
 };
@@ -124,10 +123,11 @@ class Head {
     /// Called before the drafter's catch-up, once per step, with the states of the sequences that draft in
     /// it.
     virtual void begin_round(ProposeContext&, std::span<HeadState* const> /*states*/) {}
-    /// Called before the backbone pass of a level, with the rows and order of the propose() that follows;
-    /// side-lane work may start here. embeddings [rows, d]: the token a row starts from. parent_hiddens
-    /// [rows, d]: the drafter's hidden it continues from (level 0 and path heads: the target's feature). The
-    /// backbone may overwrite the rows after the call. A second call before propose() replaces the first.
+    /// Called before the backbone pass of a level; side-lane work may start here. The rows and their order
+    /// are those of the next propose(). Row r of `embeddings` [rows, d] is the token it starts from. Row r of
+    /// `parent_hiddens` [rows, d] is the drafter's hidden it continues from (level 0 and path heads: the
+    /// target's feature). The backbone may overwrite the rows after the call. A second call before propose()
+    /// replaces the first.
     virtual void begin_level(ProposeContext&, Rows<const float> /*embeddings*/,
                              Rows<const float> /*parent_hiddens*/, std::span<HeadState* const> /*states*/) {}
     /// Proposes up to k candidates per row. Records phases router, head, topk (child softmax) and gather
@@ -184,7 +184,7 @@ enum class ArtefactNeed {
     none,
     ranking,  ///< a token ranking
     fitted,   ///< a head artefact (engine/heads/artefact.h)
-    either,   ///< a ranking, or a head artefact trained from it
+    either,   ///< a ranking, or the artefact of a trained head
 };
 
 /// Files of a head, resolved by the caller; "" = none.

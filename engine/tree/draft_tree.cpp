@@ -5,8 +5,8 @@
 namespace draftscope {
 namespace {
 
-/// Does the parent of node `i` have a child with the same token before it? One pass without a way out of it
-/// is vectorised, which for trees of this size beats any order.
+/// Returns whether an earlier sibling of node `i` has the same token. One pass without early exit is
+/// vectorised, which for trees of this size is faster than sorting.
 bool has_earlier_twin(const DraftTree& tree, std::size_t i) {
     const int parent = tree.parents[i];
     const TokenId token = tree.tokens[i];

@@ -13,65 +13,67 @@
 
 namespace draftscope {
 
-/// Token tree of one round as parallel arrays; node 0 is the root (the last committed token), parents come
-/// before children, siblings have distinct tokens.
+/// Token tree of one round as parallel arrays. Node 0 is the root (the last committed token), parents precede
+/// their children, and siblings have distinct tokens.
 struct DraftTree {
     std::vector<TokenId> tokens;
     std::vector<int> parents;         ///< -1 at the root
     std::vector<int> depths;          ///< 0 at the root
-    std::vector<float> logprobs;      ///< over the head's own support; 0 at the root
+    std::vector<float> logprobs;      ///< over the head's support; 0 at the root
     std::vector<float> cum_logprobs;  ///< sum along the path
     AncestorMask mask;                ///< filled by finish()
-    /// Sampled trees: what each node's children were drawn from, in the order of the nodes; null at nodes
-    /// without children. Empty: the drafts are no draws but the draft distribution's best tokens.
+    /// Sampled trees: the distribution that each node's children were sampled from, null at leaves. Empty:
+    /// the drafts are the draft distribution's best tokens.
     std::vector<std::shared_ptr<const DraftDistribution>> drawn_from;
 
     static DraftTree with_root(TokenId root);
-    /// The root alone, with memory for `nodes` nodes; what the tree had is kept of it.
+    /// Resets the tree to its root and reserves memory for `nodes` nodes; keeps its buffers.
     void reset(TokenId root, int nodes = 1);
-    /// Returns the new node's index.
+    /// Returns the index of the new node.
     int add(TokenId token, int parent, float logprob);
-    /// Builds the mask and checks the invariants; an impossible tree is an error naming the node.
+    /// Builds the mask and checks the invariants; an error names the invalid node.
     Status finish();
     int size() const { return static_cast<int>(tokens.size()); }
     int max_depth() const;
 };
 
-/// How the nodes of a dynamic tree are numbered (same nodes, another order of rows and cache slots).
+/// Node numbering of a dynamic tree. The orders have the same nodes but different rows and cache slots.
 enum class TreeOrder {
     eagle,  ///< EAGLE's: by candidate, level by level
-    fr,     ///< FR-Spec's engine: by falling cumulative score, ties to the earlier candidate
+    fr,     ///< FR-Spec's engine: by descending cumulative score, ties to the earlier candidate
 };
 
-/// EAGLE-2's meaning: depth = drafter forwards after the first, nodes include the root. A chain of n drafts
-/// is depth = n - 1, topk = 1, nodes = n + 1.
+/// Tree shape in EAGLE-2's terms: depth = drafter forwards after the first; nodes include the root. A chain
+/// of n drafts has depth = n - 1, topk = 1, nodes = n + 1.
 struct TreeSpec {
     int depth = 3;
     int topk = 4;
     int nodes = 12;
     TreeOrder order = TreeOrder::eagle;
-    /// A tree fixed in advance; null = grown by score. depth, topk and nodes then say how large it is.
+    /// Static tree; null = dynamic. With a static tree, depth, topk and nodes describe its size.
     std::shared_ptr<const TreeChoices> choices = nullptr;
     bool operator==(const TreeSpec& other) const;
-    /// Levels of candidates: depth + 1.
+    /// Number of candidate levels: depth + 1.
     int levels() const { return depth + 1; }
-    /// Most nodes that are drafted from, the root left out: the KV slots an expansion writes.
+    /// Maximum number of nodes that candidates are drafted from, without the root: the KV slots that an
+    /// expansion writes.
     int drafting_nodes() const { return choices ? choices->inner_nodes() : depth * topk; }
 };
-/// Most nodes any spec may ask for, and most levels and candidates per node ("our default" bounds; buffers
-/// are sized by them).
+/// Upper bounds of nodes, levels and candidates per node in any spec (our defaults; buffers have these
+/// sizes).
 inline constexpr int max_tree_nodes = 1024;
 inline constexpr int max_tree_levels = 64;
 inline constexpr int max_tree_topk = 64;
 
-/// Accepts "depth=5,topk=10,nodes=60", "chain=6", "paper:fr-spec" and the other presets (algorithms of the
-/// papers), the first and third with ",order=fr"; "choices:mc_sim_7b_63" or "choices:FILE", with ",levels=3"
-/// for the first levels alone.
+/// Parses a tree spec: "depth=5,topk=10,nodes=60", "chain=6", or a preset of a paper such as "paper:fr-spec".
+/// The first and the last form accept ",order=fr". Static trees: "choices:mc_sim_7b_63" or "choices:FILE",
+/// with ",levels=3" for the first levels.
 Result<TreeSpec> parse_tree_spec(std::string_view text);
-/// The one rule near the context's end, live and replayed: `spec` cut to `levels` levels of drafts, because
-/// deeper ones could never be committed. No level left: nodes = 1, the root alone.
+/// Cuts `spec` to `levels` draft levels near the end of the context, where deeper drafts could not be
+/// committed. Live and replayed rounds use this rule. Zero levels: nodes = 1, the root alone.
 TreeSpec clip_tree(const TreeSpec& spec, int levels);
-/// Canonical "depth=3,topk=4,nodes=12", "chain=6" or "choices:NAME"; reads back as the same spec.
+/// Returns the canonical text, which parses to the same spec: "depth=3,topk=4,nodes=12", "chain=6" or
+/// "choices:NAME".
 std::string to_text(const TreeSpec& spec);
 
 }  // namespace draftscope

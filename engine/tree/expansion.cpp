@@ -9,8 +9,8 @@
 namespace draftscope {
 namespace {
 
-/// A log-prob must not lift a child above its parent, or re-ranking could keep the child alone: what
-/// rounding left above zero becomes zero, and a NaN the least likely of all.
+/// A child must not score above its parent, or reranking could keep the child alone. Positive values from
+/// rounding become zero; NaN becomes -inf.
 float clean_logprob(float value) {
     if (std::isnan(value)) return -std::numeric_limits<float>::infinity();
     return std::min(value, 0.0f);
@@ -86,7 +86,7 @@ void BeamExpansion::extend(std::span<const TokenId> ids, std::span<const float> 
     }
 }
 
-/// Makes order_ the `count` best candidates from `first` on, best first.
+/// Sets order_ to the `count` best candidates from `first` on, best first.
 void BeamExpansion::keep_best(std::size_t first, std::size_t count) {
     order_.resize(pool_.size() - first);
     std::iota(order_.begin(), order_.end(), static_cast<int>(first));
@@ -96,7 +96,7 @@ void BeamExpansion::keep_best(std::size_t first, std::size_t count) {
     order_.resize(keep);
 }
 
-/// The next level of a tree fixed in advance; row r of the candidates is beam node r, or the root.
+/// Selects the next level of a static tree. Row r of the candidates belongs to beam node r, or to the root.
 void BeamExpansion::keep_chosen(std::span<const TokenId> ids, std::span<const float> logprobs,
                                 std::span<const int> counts) {
     const std::vector<TreeChoices::Node>& nodes = spec_.choices->nodes;
@@ -106,7 +106,8 @@ void BeamExpansion::keep_chosen(std::span<const TokenId> ids, std::span<const fl
     for (std::size_t i = first; i < nodes.size() && nodes[i].depth == nodes[first].depth; ++i) {
         const TreeChoices::Node& node = nodes[i];
         sibling = i > first && nodes[i - 1].parent == node.parent ? sibling + 1 : 0;
-        // Of draws the first, whatever ranks the tree names: a left out one would go unjudged.
+        // Samples are taken in order, whatever ranks the tree names: a skipped sample would never be
+        // verified.
         const int rank = draws_ ? sibling : node.rank;
         chosen_flat_.push_back(-1);
         const int parent = node.parent < 0 ? -1 : chosen_flat_[static_cast<std::size_t>(node.parent)];
@@ -145,14 +146,14 @@ DraftTree BeamExpansion::rerank() {
 
 void BeamExpansion::rerank(DraftTree& out) {
     keep_best(0, static_cast<std::size_t>(std::max(spec_.nodes - 1, 0)));
-    // Either order has parents before their children.
+    // In both orders parents precede their children.
     if (spec_.order == TreeOrder::eagle) std::sort(order_.begin(), order_.end());
     out.reset(root_, std::max(spec_.nodes, 1));
     node_of_.assign(pool_.size(), -1);
     for (const int flat : order_) {
         const Candidate& candidate = pool_[static_cast<std::size_t>(flat)];
         const int parent = candidate.parent < 0 ? 0 : node_of_[static_cast<std::size_t>(candidate.parent)];
-        // Parents score no less and have a smaller index, so a survivor's parent survived.
+        // A parent scores no less than its child and has a smaller index, so it was selected, too.
         assert(parent >= 0);
         node_of_[static_cast<std::size_t>(flat)] = out.add(candidate.token, parent, candidate.logprob);
     }

@@ -10,19 +10,17 @@
 
 namespace draftscope {
 
-/// EAGLE-2's expansion phase and re-ranking (reference: EAGLE-2, section on dynamic draft trees). Pure
-/// bookkeeping over candidates; the drafter supplies each level's top-k. Ties: equal cumulative score ->
-/// smaller flat index first, which keeps the selection closed under ancestors. With `choices` in the spec the
-/// tree is the one fixed there (Medusa, EAGLE-1): a beam is the level's nodes that have children, and a node
-/// that a short shortlist has no candidate for is left out with its descendants.
+/// EAGLE-2's expansion phase and reranking (section on dynamic draft trees). Operates on candidates alone;
+/// the drafter supplies each level's top-k. Equal cumulative scores order by flat index, which keeps the
+/// selection closed under ancestors. With `choices` in the spec the tree is static (Medusa, EAGLE-1). Its
+/// beam is the level's inner nodes. A node without a candidate is left out with its descendants.
 class BeamExpansion {
   public:
     BeamExpansion() = default;
     BeamExpansion(TokenId root, const TreeSpec& spec) { reset(root, spec); }
-    /// Another tree, in the memory of the one before. With `draws` it is one of draws (EAGLE-1's): candidates
-    /// come in the order drawn, and which of them are expanded and kept depends on that order alone, never on
-    /// their values, or the kept ones would be no draws from q any more. A path's rank is the sum of its
-    /// orders (our default; EAGLE-1 uses one fixed tree).
+    /// Starts a new tree and keeps the buffers. With `draws` the candidates are samples in sampling order
+    /// (EAGLE-1). Expansion and selection then depend on that order alone: selecting by value would bias the
+    /// samples of q. A path's rank is the sum of its orders (our default; EAGLE-1 uses one static tree).
     void reset(TokenId root, const TreeSpec& spec, bool draws = false);
 
     struct BeamNode {
@@ -32,20 +30,21 @@ class BeamExpansion {
         float score = 0;  ///< cumulative log-prob
     };
 
-    /// Level 0: the root's candidates (count <= topk, descending). Becomes the first beam as a whole (without
+    /// Level 0: takes the root's candidates (count <= topk, descending). They form the first beam (without
     /// `choices`).
     void start(std::span<const TokenId> ids, std::span<const float> logprobs);
-    /// Candidates of every beam row, `counts[r]` of them at ids[r * topk]. Selects the next beam.
+    /// Takes the candidates of every beam row, `counts[r]` of them at ids[r * topk], and selects the next
+    /// beam.
     void extend(std::span<const TokenId> ids, std::span<const float> logprobs, std::span<const int> counts);
-    /// What the candidates of the latest start() or of row `row` of the latest extend() were drawn from. Call
-    /// before that start() or extend().
+    /// Sets the distribution of the candidates of row `row`. Call it before the start() or extend() that
+    /// takes them.
     void set_drawn_from(std::size_t row, std::shared_ptr<const DraftDistribution> q);
     const std::vector<BeamNode>& beam() const { return beam_; }
-    /// Beam rows of earlier forwards that beam node `b` descends from, oldest first: one (level, row) per
-    /// level. Level l's rows are beam(l)'s order at that time.
+    /// Returns the rows of earlier forwards that beam node `b` descends from, oldest first: one (level, row)
+    /// per level. Rows of level l are in the order of beam(l) at that time.
     std::vector<int> ancestor_rows(int b) const;
-    /// Best nodes - 1 candidates plus the root, nodes in the spec's order; also in the middle of a round,
-    /// over everything proposed so far. `out` keeps its memory.
+    /// Selects the best nodes - 1 candidates plus the root, in the spec's order. Also works during a round,
+    /// over all candidates so far. `out` keeps its memory.
     void rerank(DraftTree& out);
     DraftTree rerank();
     int candidates() const { return static_cast<int>(pool_.size()); }
@@ -53,8 +52,8 @@ class BeamExpansion {
   private:
     struct Candidate {
         TokenId token;
-        int parent;  ///< flat index, -1 = root
-        int row;     ///< beam row when it was selected, -1 = never
+        int parent;  ///< flat index; -1 = root
+        int row;     ///< beam row when selected; -1 = not selected
         float logprob;
         float score;
     };
@@ -69,12 +68,12 @@ class BeamExpansion {
     bool draws_ = false;
     std::vector<Candidate> pool_;
     std::vector<BeamNode> beam_;
-    std::vector<int> chosen_flat_;  ///< of the nodes of `choices` so far; -1 = left out
+    std::vector<int> chosen_flat_;  ///< flat index per node of `choices`; -1 = left out
     std::vector<std::pair<int, std::shared_ptr<const DraftDistribution>>>
-        drawn_from_;  ///< by flat index, -1 = the root
+        drawn_from_;  ///< by flat index; -1 = the root
     // Scratch of single calls.
     std::vector<int> order_;          ///< flat indices
-    std::vector<int> proposing_row_;  ///< of the level's candidates
+    std::vector<int> proposing_row_;  ///< per candidate of the level
     std::vector<BeamNode> next_;
     std::vector<int> node_of_;  ///< by flat index; -1 = left out
 };

@@ -5,10 +5,10 @@
 namespace draftscope {
 namespace {
 
-/// Paths of ranks, one digit a level, by depth and then by path (the published lists have another order,
-/// which means nothing). Sources: Medusa (github FasterDecoding/Medusa, medusa/model/medusa_choices.py),
-/// whose inference uses mc_sim_7b_63 unless a tree was made for the model; EAGLE-1 (github SafeAILab/EAGLE,
-/// model/choices.py), which calls its own tree mc_sim_7b_63 too.
+/// Paths of ranks, one digit per level, by depth and then by path; the order of the published lists has no
+/// meaning. Sources: Medusa (github FasterDecoding/Medusa, medusa/model/medusa_choices.py), whose default is
+/// mc_sim_7b_63; EAGLE-1 (github SafeAILab/EAGLE, model/choices.py), which uses the same name for its own
+/// tree.
 constexpr std::array<PublishedChoices, 6> table{{
     {"mc_sim_7b_63",
      "0 1 2 3 4 5 6 7 8 9 00 01 02 03 04 05 06 07 08 09 10 11 12 13 14 15 16 20 21 22 30 31 40 50 60 "

@@ -21,7 +21,7 @@ double purpose_uniform(Purpose purpose, std::uint64_t seed, std::uint64_t sequen
     return token_uniform(seed, sequence, counter);
 }
 
-/// Makes `order` the entries of q that the settings leave, best first; ties to the lower token id.
+/// Sets `order` to the entries of q that top-k and top-p keep, best first; ties go to the lower token id.
 void keep_entries(const DraftDistribution& q, const SampledDrafts& settings,
                   std::vector<std::uint32_t>& order) {
     order.resize(q.probs.size());
@@ -56,7 +56,7 @@ void cut(DraftDistribution& q, const SampledDrafts& settings, std::vector<std::u
     double sum = 0;
     for (const std::uint32_t i : kept) sum += static_cast<double>(q.probs[i]);
     if (sum <= 0) return;
-    // Until all are done, the sign tells those that stay from those that go.
+    // The sign marks the kept entries until all are known.
     for (const std::uint32_t i : kept)
         q.probs[i] = -static_cast<float>(static_cast<double>(q.probs[i]) / sum);
     for (float& prob : q.probs) prob = prob < 0 ? -prob : 0.0f;
@@ -117,7 +117,7 @@ void make_distribution(const kernels::Exec& exec, const SampledDrafts& settings,
 
 namespace {
 
-/// What is left of q while drafts are drawn from it, with sums by block so that a draw looks into one.
+/// The remaining part of q during sampling without replacement. Sums per block limit each draw to one block.
 class Remaining {
   public:
     Remaining(const DraftDistribution& q, DrawScratch& scratch)
@@ -126,12 +126,12 @@ class Remaining {
         drawn_.clear();
     }
 
-    /// The entry that `uniform` falls on, taken out; size() when nothing is left.
+    /// Removes and returns the entry that `uniform` selects; size() if nothing is left.
     std::size_t draw(double uniform) {
         const double target = uniform * std::accumulate(sums_.begin(), sums_.end(), 0.0);
         std::size_t chosen_block = sums_.size();
         double before = 0, seen = 0;
-        // Here and below the last with any weight catches what rounding leaves over.
+        // Here and below, the last entry with any weight takes the rounding remainder.
         for (std::size_t b = 0; b < sums_.size(); ++b) {
             if (sums_[b] > 0 && (chosen_block == sums_.size() || seen <= target)) {
                 chosen_block = b;

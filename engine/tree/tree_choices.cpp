@@ -45,7 +45,7 @@ Result<std::vector<Path>> read_paths(const std::string& file) {
                              shape);
         Path path;
         for (const auto& rank : item) {
-            // Beyond an int a rank is as wrong as any other that is too high.
+            // A rank that exceeds int is reported like any other rank that is too high.
             if (!rank.is_number_integer())
                 return bad_input("tree: choices:{}: entry {} has a rank that is no whole number", file,
                                  paths.size());

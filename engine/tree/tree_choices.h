@@ -9,19 +9,19 @@
 
 namespace draftscope {
 
-/// A tree fixed in advance, as Medusa's "sparse tree choices": which ranks of which nodes are drafted. The
-/// path (0, 2) is the third best candidate under the root's best one.
+/// A static tree, as Medusa's "sparse tree choices": the drafted ranks at each node. The path (0, 2) is the
+/// third best candidate under the root's best one.
 struct TreeChoices {
     struct Node {
-        int parent = -1;  ///< index here; -1 = the root
+        int parent = -1;  ///< index in `nodes`; -1 = the root
         int rank = 0;     ///< among the candidates of its parent, 0 = best
         int depth = 1;
         bool inner = false;  ///< has children
         bool operator==(const Node&) const = default;
     };
-    std::string name;         ///< of a published tree, or the file
-    std::vector<Node> nodes;  ///< by depth, then by path, as Medusa numbers them; parents come first
-    int whole_levels = 0;     ///< of the list; more than levels() once it was cut
+    std::string name;         ///< name of a published tree, or the file
+    std::vector<Node> nodes;  ///< by depth, then by path (Medusa's numbering); parents precede children
+    int whole_levels = 0;     ///< levels of the complete list; more than levels() after cut_choices()
     bool operator==(const TreeChoices&) const = default;
 
     int levels() const { return nodes.empty() ? 0 : nodes.back().depth; }
@@ -29,12 +29,12 @@ struct TreeChoices {
     int inner_nodes() const;
 };
 
-/// `paths` in any order. A path without its parent, given twice, deeper than 64 or with a rank over 63, or
-/// more than 1023 of them: an error naming the path.
+/// Builds a tree from `paths` in any order. An error names a path that lacks its parent, occurs twice, is
+/// deeper than 64 or has a rank above 63. More than 1023 paths are an error.
 Result<TreeChoices> make_tree_choices(std::string_view name, std::vector<std::vector<int>> paths);
-/// A published tree by name, else a JSON file with a list of paths: [[0], [0, 0], [1]].
+/// Finds a published tree by name, else reads a JSON file with a list of paths: [[0], [0, 0], [1]].
 Result<TreeChoices> find_tree_choices(std::string_view name_or_file);
-/// The first `levels` levels.
+/// Returns the first `levels` levels.
 TreeChoices cut_choices(const TreeChoices& choices, int levels);
 
 struct PublishedChoices {

@@ -14,11 +14,10 @@ struct Preset {
     std::string_view name;
     TreeSpec spec;
 };
-// Published set-ups in EAGLE-2's meaning of depth. FR-Spec counts every forward (its "depth 6" is 5 here, its
-// "depth 3" for the 1B model is 2), and so do the 8 steps of SpecVocab's server. MicroSpec's "depth of 5" is
-// read as EAGLE-2's own. SlimSpec drafts chains of 6. MicroSpec's top-k: EAGLE-2's own. Sources: FR-Spec
-// arXiv 2502.14856 section 3.1 and tables 1 and 7, MicroSpec arXiv 2605.26444 section 4, the others'
-// evaluation sections.
+// Published settings, converted to EAGLE-2's depth. FR-Spec counts every forward (its "depth 6" is 5 here,
+// its "depth 3" for the 1B model is 2), and so do the 8 steps of SpecVocab's server. MicroSpec's "depth of 5"
+// and its top-k are taken as EAGLE-2's. SlimSpec drafts chains of 6. Sources: FR-Spec arXiv 2502.14856
+// section 3.1 and tables 1 and 7, MicroSpec arXiv 2605.26444 section 4, the others' evaluation sections.
 const Preset presets[] = {
     {"fr-spec", {5, 10, 60}}, {"fr-spec-1b", {2, 10, 30}}, {"specvocab", {7, 10, 60}},
     {"slimspec", {5, 1, 7}},  {"microspec", {5, 10, 60}},
@@ -41,7 +40,7 @@ Result<int> parse_field(std::string_view name, std::string_view value, int lowes
     return number;
 }
 
-/// Most nodes that `depth` and `topk` can propose, root included.
+/// Maximum number of nodes for `depth` and `topk`, root included.
 int possible_nodes(const TreeSpec& spec) {
     return 1 + spec.topk + spec.depth * spec.topk * spec.topk;
 }
@@ -103,7 +102,7 @@ TreeSpec spec_of(TreeChoices choices) {
     return spec;
 }
 
-/// Takes ",NAME=VALUE" off the end of `text`.
+/// Removes ",NAME=VALUE" from the end of `text` and returns VALUE.
 std::optional<std::string_view> take_option(std::string_view& text, std::string_view name) {
     const auto comma = text.rfind(',');
     const std::string_view piece = trim(text.substr(comma == std::string_view::npos ? 0 : comma + 1));
@@ -121,7 +120,7 @@ Result<TreeSpec> parse_choices(std::string_view text) {
     return spec_of(cut_choices(choices, keep));
 }
 
-/// Everything but the order.
+/// Parses everything except the order.
 Result<TreeSpec> parse_shape(std::string_view body) {
     if (body.starts_with("paper:")) return parse_preset(trim(body.substr(6)));
     if (body.starts_with("choices:")) return parse_choices(trim(body.substr(8)));

@@ -15,17 +15,17 @@ namespace {
 
 constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
-/// Below this a temperature is as good as zero, and its inverse would overflow.
+/// Smaller temperatures behave like 0, and their inverse would overflow.
 constexpr double lowest_temperature = 1e-4;
 
-/// One row's distribution. Its total comes from the kernel's sums by block; everything else runs over few
+/// The distribution of one row. The total comes from the kernel's block sums; the other steps touch few
 /// tokens, in double.
 class RowSampler {
   public:
     RowSampler(std::span<const float> logits, float top, std::span<const float> block_sums, float inverse)
         : logits_(logits), block_sums_(block_sums), top_(top), inverse_(inverse) {}
 
-    /// Of the whole vocabulary.
+    /// Samples from the whole vocabulary.
     TargetChoice draw(double uniform) const {
         const double sum = total();
         const auto [block, before] = block_of(uniform * sum);
@@ -36,7 +36,7 @@ class RowSampler {
             sum, minus_infinity);
     }
 
-    /// Of the tokens `kept`, in any order on entry.
+    /// Samples from the tokens `kept`, in any order on entry.
     TargetChoice draw(double uniform, std::span<TokenId> kept) const {
         std::sort(kept.begin(), kept.end());
         double sum = 0;
@@ -49,7 +49,7 @@ class RowSampler {
                       lowest);
     }
 
-    /// How many of `best` (best first) reach `mass` of `sum`; 0 when all of them do not.
+    /// Returns how many of `best` (best first) reach `mass` of `sum`; 0 if all of them do not.
     std::size_t reaches(std::span<const TokenId> best, double mass, double sum) const {
         double seen = 0;
         for (std::size_t i = 0; i < best.size(); ++i) {
@@ -86,7 +86,7 @@ class RowSampler {
         return out;
     }
 
-    /// The block that `target` of the total falls into, and the weight in front of it.
+    /// Returns the block that contains `target`, and the weight before it.
     std::pair<std::size_t, double> block_of(double target) const {
         std::size_t chosen = 0;
         double seen = 0, before = 0;
@@ -100,8 +100,8 @@ class RowSampler {
         return {chosen, before};
     }
 
-    /// First token whose cumulative weight passes `target`; the last one with any weight catches what
-    /// rounding leaves over.
+    /// Returns the first token whose cumulative weight exceeds `target`; the last token with any weight takes
+    /// the rounding remainder.
     template <typename IdAt>
     TokenId pick(double target, double before, std::size_t first, std::size_t end, IdAt id_at) const {
         TokenId token = id_at(first);
@@ -118,10 +118,10 @@ class RowSampler {
     float top_, inverse_;
 };
 
-/// Best tokens looked at first for top-p: most rows are peaked.
+/// Number of best tokens tried first for top-p: most rows are peaked.
 constexpr int first_best = 64;
 
-/// The tokens that top-k and top-p leave of each row.
+/// The tokens of each row that top-k and top-p keep.
 class Cut {
   public:
     Cut(kernels::Exec& exec, Rows<const float> logits, const Sampling& sampling, ChoiceScratch& scratch)
@@ -196,8 +196,8 @@ void choose_sampled(kernels::Exec& exec, Rows<const float> logits, const Samplin
     }
 }
 
-/// A few rows at a time, so that the second pass finds them in the cache, and from the last row on, so that
-/// the root and its children, which whoever records the round looks at again, are still there afterwards.
+/// Processes a few rows at a time, so that the second pass finds them in the cache. It starts at the last
+/// row, so that the root and its children, which recording reads again, stay in the cache.
 void choose_greedy(kernels::Exec& exec, Rows<const float> logits, std::vector<TargetChoice>& out) {
     constexpr int rows_at_once = 4;
     std::int32_t best[rows_at_once];

@@ -8,7 +8,7 @@ void accept_match(const DraftTree& tree, std::span<const TargetChoice> choices, 
     assert(choices.size() == tree.tokens.size());
     out.path.assign(1, 0);
     std::size_t at = 0;
-    // Children come after their parent, so one pass over the nodes follows the path to its end.
+    // Children follow their parent, so one pass over the nodes finds the path.
     for (std::size_t i = 1; i < tree.tokens.size(); ++i) {
         if (tree.parents[i] != static_cast<int>(at) || tree.tokens[i] != choices[at].token) continue;
         at = i;

@@ -15,9 +15,9 @@ namespace {
 
 constexpr std::size_t block = 512;
 
-/// The target's distribution after a node while drafts are tried against it: p at first, then what is left of
-/// it after each rejection. Nothing but the token asked for is computed before the first rejection. Weights
-/// need not add up to 1; `sum` says what they add up to.
+/// The target's distribution after a node while drafts are tried: p, then the residual after each rejection.
+/// Before the first rejection only the requested tokens are computed. Weights are not normalised; `sum` is
+/// their total.
 class Residual {
   public:
     Residual(const kernels::Exec& exec, const VerifyRows& rows, const TargetChoice& choice, int node,
@@ -38,8 +38,7 @@ class Residual {
         if (weights_.empty()) return static_cast<double>(probability_of(choice_, rows_.sampling, logits_[i]));
         return sum_ > 0 ? static_cast<double>(weights_[i]) / sum_ : 0.0;
     }
-    /// p := norm(max(0, p - q)), q being `left` / left_sum. Nothing left, which only rounding can bring
-    /// about: p stays.
+    /// p := norm(max(0, p - q)), where q is `left` / left_sum. If rounding leaves nothing, p stays.
     void take_out(const DraftDistribution& q, std::span<const float> left, double left_sum) {
         fill();
         const auto scale = static_cast<float>(sum_ / left_sum);
@@ -58,18 +57,18 @@ class Residual {
         }
         replace();
     }
-    /// A draft that was certain: q has all its mass on it.
+    /// Subtracts a draft with q = 1.
     void take_out(TokenId token) {
         fill();
         rest_ = weights_;
         rest_[static_cast<std::size_t>(token)] = 0;
         replace();
     }
-    /// Inverse CDF in id order.
+    /// Samples by inverse CDF in id order.
     TokenId draw(double uniform) {
         fill();
         const double target = uniform * sum_;
-        // Here and below the last with any weight catches what rounding leaves over.
+        // Here and below, the last token with any weight takes the rounding remainder.
         std::size_t chosen_block = 0;
         double before = 0, seen = 0;
         for (std::size_t b = 0; b < sums_.size(); ++b) {
@@ -87,7 +86,7 @@ class Residual {
             chosen = i;
             before += static_cast<double>(weights_[i]);
         }
-        // A row without any weight gives token 0, as choose_tokens() has it.
+        // A row without any weight gives token 0, as in choose_tokens().
         return chosen == weights_.size() ? 0 : static_cast<TokenId>(chosen);
     }
 
@@ -123,18 +122,18 @@ class Residual {
     const TargetChoice& choice_;
     std::span<const float> logits_;
     std::vector<float>&weights_, &rest_;
-    std::vector<double>&sums_, &rest_sums_;  ///< of them, by block
+    std::vector<double>&sums_, &rest_sums_;  ///< weights and their block sums
     double sum_ = 0;
 };
 
-/// What is left of q while drafts of it are rejected.
+/// The remaining part of q while its samples are rejected.
 class Undrawn {
   public:
     Undrawn(const DraftDistribution& q, AcceptScratch& scratch) : q_(q), left_(scratch.left) {
         left_.clear();
     }
 
-    /// Of `token`, a draft from q.
+    /// Returns the probability of `token`, a sample of q.
     double probability(TokenId token) const {
         const std::size_t i = index_of(token);
         return static_cast<double>(probs()[i]) / sum_;
@@ -159,12 +158,12 @@ class Undrawn {
     }
 
     const DraftDistribution& q_;
-    std::vector<float>& left_;  ///< empty: all of it
+    std::vector<float>& left_;  ///< empty = all of q
     double sum_ = 1;
 };
 
-/// Tries the children of `node` in the order in which they were drawn. Returns the accepted one, or -1 with
-/// the bonus drawn from what is left.
+/// Tries the children of `node` in sampling order. Returns the accepted one, or -1 with the bonus sampled
+/// from the residual.
 int try_children(const kernels::Exec& exec, const DraftTree& tree, const VerifyRows& rows,
                  const TokenPlace& place, int node, const TargetChoice& choice, AcceptScratch& scratch,
                  TokenId& bonus) {
@@ -189,7 +188,7 @@ int try_children(const kernels::Exec& exec, const DraftTree& tree, const VerifyR
             residual.take_out(token);
         }
     }
-    // Without drafts this is the target's own draw, number for number.
+    // Without drafts this equals the target's own sample, with the same random number.
     bonus = order == 0
                 ? choice.token
                 : residual.draw(token_uniform(seed, place.sequence, static_cast<std::uint64_t>(position)));

@@ -28,7 +28,8 @@ Result<ReplayedAcceptance> parse_rates(std::string_view list, const std::string&
     }
 }
 
-/// Rates from rounds by accepted drafts: of those that kept i, how many kept i + 1.
+/// Computes rates from a histogram of rounds by accepted drafts: the share of rounds with at least i drafts
+/// that accepted i + 1.
 Result<ReplayedAcceptance> rates_of(const nlohmann::json& histogram, const std::string& file) {
     std::vector<double> rounds;
     for (const nlohmann::json& count : histogram) {
@@ -59,7 +60,7 @@ std::string names_of(const std::vector<const nlohmann::json*>& heads) {
     return names;
 }
 
-/// Splits "FILE#HEAD"; without "#HEAD", or where a file has that whole name, the head is absent.
+/// Splits "FILE#HEAD". The head is absent without "#HEAD" or if a file has the complete name.
 std::pair<std::string, std::optional<std::string>> split_place(const std::string& place) {
     const std::size_t hash = place.rfind('#');
     std::error_code error;

@@ -8,10 +8,10 @@
 namespace draftscope {
 namespace {
 
-/// In the published code: keeps the logarithm of an impossible token finite.
+/// From the published code: keeps the logarithm of an impossible token finite.
 constexpr double entropy_floor = 1e-5;
 
-/// min(epsilon, delta exp(-H)).
+/// Returns min(epsilon, delta exp(-H)).
 double threshold_of(const VerifySpec& spec, double entropy) {
     return std::min(spec.epsilon, spec.delta * std::exp(-entropy));
 }
@@ -25,9 +25,9 @@ double entropy_of(const VerifyRows& rows, const TargetChoice& choice, int node) 
     return entropy;
 }
 
-/// The last node of the longest accepted path; of several the likeliest, then the first. Level by level:
-/// `look_at` is told which inner nodes' thresholds the next level needs, as an entropy may cost a pass over
-/// the vocabulary, and most nodes lie behind one that was refused.
+/// Returns the last node of the longest accepted path; ties go to the likeliest path, then to the first.
+/// Works level by level: `look_at` receives the inner nodes whose thresholds the next level needs. An entropy
+/// may cost a pass over the vocabulary, and most nodes descend from a rejected one.
 template <typename LookAt, typename ThresholdOf, typename ProbabilityOf>
 int longest_path(const DraftTree& tree, AcceptScratch& scratch, LookAt look_at, ThresholdOf threshold,
                  ProbabilityOf probability) {
@@ -82,7 +82,7 @@ void accept_typical(kernels::Exec& exec, const VerifySpec& spec, const DraftTree
             return probability_of(choices[static_cast<std::size_t>(tree.parents[i])], rows.sampling, logit);
         });
     path_to(tree, last, out.path);
-    // Where no draft follows, the target's best token does.
+    // At the end of a path the target emits its best token.
     for (std::size_t i = 0; i < choices.size(); ++i) emit_best(rows, static_cast<int>(i), choices[i]);
     out.bonus = choices[static_cast<std::size_t>(last)].token;
     emit_path(tree, rows, out, choices);

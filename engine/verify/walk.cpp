@@ -17,7 +17,7 @@ void emit(const VerifyRows& rows, int node, TokenId token, TargetChoice& choice)
 
 void emit_best(const VerifyRows& rows, int node, TargetChoice& choice) {
     const std::span<const float> row = rows.logits.row(node);
-    // The first of equals; NaN is the lowest.
+    // Returns the first of equal values; NaN counts as the lowest.
     const auto less = [](float a, float b) { return b == b && !(a >= b); };
     const auto best = std::max_element(row.begin(), row.end(), less);
     emit(rows, node, static_cast<TokenId>(best - row.begin()), choice);
