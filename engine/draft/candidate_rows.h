@@ -16,8 +16,8 @@ namespace draftscope {
 /// Buffers are reused between levels.
 class CandidateRows {
   public:
-    /// Calls the head for one level. jobs[r] is the job of hidden row r, which drafts the token of `level`
-    /// after the job's root.
+    /// Calls the head for one level. Entry jobs[r] is the job of hidden row r, which drafts the token of
+    /// `level` after the job's root.
     void propose(DraftContext& context, Rows<const float> hidden, std::span<const DraftJob* const> jobs,
                  int level, int k);
 

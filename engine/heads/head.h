@@ -87,10 +87,10 @@ struct ProposeContext {
     kernels::Exec& exec;
     PhaseRecorder& phases;
     int level = 0;  ///< 0 = the catch-up row
-    /// Receives the logits that drafts are sampled from; null if drafts are not sampled. propose() appends
-    /// one row per hidden row, in their order (see keep_support()). The distribution is softmax(logits /
-    /// temperature). If a head appends nothing, drafts are sampled from its best candidates alone: still
-    /// lossless, but fewer are accepted.
+    /// Receives the logits that drafts are sampled from, or null. If set, propose() appends one row per
+    /// hidden row, in their order (see keep_support()). The distribution is softmax(logits / temperature). If
+    /// a head appends nothing, drafts are sampled from its best candidates alone: still lossless, but fewer
+    /// are accepted.
     Reused<SupportRow>* support = nullptr;
     double temperature = 0;  ///< of sampling; 0 = drafts are not sampled
 };

@@ -11,7 +11,7 @@ namespace draftscope {
 /// Simulated acceptance, independent of the target. It gives targets with random weights realistic round
 /// timings. The text is meaningless, and every output says "acceptance replayed".
 struct ReplayedAcceptance {
-    /// Probability that the draft at depth i + 1 is accepted if its parent was; the last value holds for all
+    /// Probability that the draft at depth i + 1 is accepted if its parent was. The last value holds for all
     /// deeper drafts.
     std::vector<double> rates;
 };

@@ -82,7 +82,7 @@ void accept_typical(kernels::Exec& exec, const VerifySpec& spec, const DraftTree
             return probability_of(choices[static_cast<std::size_t>(tree.parents[i])], rows.sampling, logit);
         });
     path_to(tree, last, out.path);
-    // At the end of a path the target emits its best token.
+    // A node without an accepted child emits the target's best token.
     for (std::size_t i = 0; i < choices.size(); ++i) emit_best(rows, static_cast<int>(i), choices[i]);
     out.bonus = choices[static_cast<std::size_t>(last)].token;
     emit_path(tree, rows, out, choices);

@@ -108,8 +108,8 @@ void accept_typical(kernels::Exec& exec, const VerifySpec& spec, const DraftTree
                     const VerifyRows& rows, std::span<TargetChoice> choices, AcceptScratch& scratch,
                     Acceptance& out);
 
-/// Results that a device computed from the target's logits, in place of the logits: the inputs of typical
-/// acceptance and rejection sampling. Indexed by node.
+/// What a device computed from the target's logits, in place of the logits. These are the inputs of typical
+/// acceptance and rejection sampling, by node.
 struct JudgedTree {
     const Sampling& sampling;
     std::span<const float> draft_logits;  ///< logit of a node's token in its parent's row; unused at the root

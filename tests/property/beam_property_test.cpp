@@ -10,9 +10,9 @@
 #include "tests/support/simt_device.h"
 #include "tests/support/twin_device.h"
 
-/// A tree that grows by BeamOp on a device, thread by thread or on the twin, against the host's expansion fed
-/// with what the device left: the same beams, parents and ancestors at every level. Few distinct values make
-/// ties everywhere; some are NaN or -inf.
+/// Compares tree expansion by BeamOp on a device, thread by thread or on the twin, with the host's expansion
+/// fed with the device's candidates. Beams, parents and ancestors must agree at every level. Few distinct
+/// values make ties frequent; some are NaN or -inf.
 namespace draftscope::testing {
 namespace {
 
@@ -48,7 +48,7 @@ std::vector<float> some_logits(Rng& rng, std::size_t count) {
     return values;
 }
 
-/// `one_for_all`: every row of a level has the candidates of one.
+/// `one_for_all`: all rows of a level share the candidates of one row.
 void grow_and_compare(kernels::Device& device, int topk, int depth, std::uint64_t seed, bool one_for_all) {
     Rng rng(seed);
     const auto width = static_cast<std::size_t>(topk);

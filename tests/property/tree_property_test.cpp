@@ -13,8 +13,8 @@
 namespace draftscope {
 namespace {
 
-/// Every candidate by its whole path, grown and ranked with full sorts: no beams, no flat bookkeeping shared
-/// with the code under test.
+/// Reference implementation: every candidate by its complete path, expanded and ranked with full sorts. It
+/// shares no beams or flat indices with the code under test.
 struct Reference {
     struct Entry {
         std::vector<TokenId> path;
@@ -29,8 +29,8 @@ struct Reference {
     }
 };
 
-/// A model of candidates: the same path always proposes the same tokens. Few distinct log-probs, so ties are
-/// everywhere; some are -inf.
+/// Random candidates: the same path always proposes the same tokens. Few distinct log-probs make ties
+/// frequent; some are -inf.
 struct Proposer {
     std::uint64_t seed;
     int topk;
@@ -160,7 +160,7 @@ RC_GTEST_PROP(TreeProperty, EqualsTheBruteForceTree, ()) {
     }
 }
 
-/// FR-Spec's numbering is another order of the same nodes: falling scores, parents first.
+/// FR-Spec's numbering orders the same nodes by descending score, parents first.
 RC_GTEST_PROP(TreeProperty, BothOrdersHaveTheSameNodes, ()) {
     TreeSpec spec;
     spec.depth = *rc::gen::inRange(0, 6);

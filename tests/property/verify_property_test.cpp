@@ -10,7 +10,7 @@
 namespace draftscope {
 namespace {
 
-/// A random tree with distinct siblings over few tokens, so that matches are common.
+/// A random tree with distinct siblings over few tokens, so that matches are frequent.
 DraftTree random_tree(Rng& rng, int nodes, int tokens) {
     DraftTree tree = DraftTree::with_root(0);
     for (int tries = 0; tree.size() < nodes && tries < 20 * nodes; ++tries) {
@@ -34,7 +34,7 @@ RC_GTEST_PROP(AcceptProperty, PathIsTheLongestRunOfTheTargetsChoices, ()) {
     Acceptance found;
     accept_match(tree, choices, found);
 
-    // Every node whose ancestors all match is on the path, and the path is a root path.
+    // Every node whose ancestors all match is on the path, and the path starts at the root.
     std::vector<bool> correct(tree.tokens.size(), false);
     correct[0] = true;
     int deepest = 0;
@@ -60,7 +60,7 @@ RC_GTEST_PROP(ChooseProperty, SampledTokenIsTheInverseCdfInIdOrder, ()) {
     sampling.seed = *rc::gen::arbitrary<std::uint64_t>();
     sampling.top_k = *rc::gen::element(0, 1, 7, 5000);
     sampling.top_p = *rc::gen::element(1.0, 0.9, 0.3);
-    // Few distinct logits, so that the cuts fall on ties.
+    // Few distinct logits, so that the cuts hit ties.
     std::vector<float> row(static_cast<std::size_t>(vocab + padding), 100.0f);
     for (int i = 0; i < vocab; ++i) row[static_cast<std::size_t>(i)] = static_cast<float>(rng.below(6));
     const std::int64_t position = *rc::gen::inRange(0, 100000);
@@ -94,7 +94,7 @@ RC_GTEST_PROP(ChooseProperty, SampledTokenIsTheInverseCdfInIdOrder, ()) {
     double before = 0;
     for (const int id : kept)
         if (id < out[0].token) before += weight(id);
-    // Rounding of the single-precision weights may move a boundary by this much.
+    // Single-precision weights may move a boundary by this much.
     RC_ASSERT(before <= target + 1e-5 * mass);
     RC_ASSERT(before + weight(out[0].token) >= target - 1e-5 * mass);
     RC_ASSERT(std::abs(out[0].prob - weight(out[0].token) / mass) < 1e-5);

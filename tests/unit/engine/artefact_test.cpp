@@ -65,7 +65,7 @@ TEST_F(Artefact, OfAnotherModelDrafterOrShapeIsRefusedByName) {
         EXPECT_THAT(refusal("slimspec"), ::testing::HasSubstr(change.message));
         EXPECT_THAT(refusal("slimspec"), ::testing::HasSubstr(artefacts_.artefact_path));
     }
-    // What the artefact does not name fits any.
+    // Fields that the artefact leaves empty match any value.
     ArtefactInfo any = HeadRig::info("slimspec");
     any.drafter.clear();
     any.drafter_hash.clear();
@@ -163,7 +163,7 @@ TEST(CheckpointHash, FollowsTheWeights) {
 }
 
 TEST(PromptHash, IsFnv1aOfTheTrimmedText) {
-    EXPECT_EQ(prompt_hash("a"), "af63dc4c8601ec8c");  // the published test vector of FNV-1a, 64 bits
+    EXPECT_EQ(prompt_hash("a"), "af63dc4c8601ec8c");  // published test vector of FNV-1a, 64 bits
     EXPECT_EQ(prompt_hash("  a\n"), prompt_hash("a"));
     EXPECT_EQ(prompt_hash(""), "cbf29ce484222325");
     EXPECT_NE(prompt_hash("a b"), prompt_hash("ab"));

@@ -6,7 +6,7 @@
 #include "kernels/matmul.h"
 #include "tests/unit/engine/head_rig.h"
 
-/// CORAL and DynaSpec: heads that read the parts of a partition which a router picks.
+/// CORAL and DynaSpec: heads whose router selects parts of a partition.
 namespace draftscope::testing {
 namespace {
 
@@ -18,7 +18,8 @@ class Clusters : public HeadRig {
     std::vector<float> in_, in_bias_, out_, out_bias_;
     int inputs_width_ = 0, width_ = 0;
 
-    /// Group sizes differ and group 7 is empty. 40 and 41, equal rows, are in different groups.
+    /// Group sizes differ and group 7 is empty. Tokens 40 and 41, which have equal rows, are in different
+    /// groups.
     void make_artefact(const std::string& head, int inputs, int width, const std::string& activation) {
         inputs_width_ = inputs;
         width_ = width;
@@ -46,7 +47,7 @@ class Clusters : public HeadRig {
         tensors_ = tensors;
         about_ = about;
     }
-    /// The best `count` groups of each row of `x` [n, inputs], from a router written out by hand.
+    /// Reference router: the best `count` groups of each row of `x` [n, inputs].
     std::vector<std::vector<int>> routed(Rows<const float> x, int count, const std::string& activation) {
         const auto pack = [&](const std::vector<float>& values, int n, int columns) {
             return kernels::Matrix::pack(*exec_, matrix_.precision(), n, columns, [&](int row, float* out) {
@@ -144,12 +145,12 @@ TEST_F(Clusters, DynaSpecRoutesBesideTheBackboneByEmbeddingAndPreviousHidden) {
     const Rows<const float> parents(inputs.data() + hidden, rows, hidden, 2 * hidden);
     const auto state = head->make_state();
     for (int level = 0; level < 6; ++level) {
-        // All of kmax at two steps, then half of it each, no fewer than kmin.
+        // kmax for two steps, then halved per step, at least kmin.
         const int budget = level < 2 ? 4 : 2;
         const auto chosen = routed(Rows<const float>(inputs.data(), rows, 2 * hidden), budget, "silu");
         const std::vector<HeadState*> states(rows, state.get());
         const Proposal found = propose_begun(*head, embeddings, parents, input(), level, 9, states);
-        // On the lane, or here when the lane's thread had no core yet.
+        // On the lane, or on this thread if the lane's thread had no core yet.
         EXPECT_TRUE(saw(Phase::router, Lane::side) || saw(Phase::router));
         EXPECT_TRUE(saw(Phase::head));
         std::set<TokenId> together;
@@ -177,7 +178,7 @@ TEST_F(Clusters, ALaterBeginningReplacesTheOneBefore) {
     const Proposal found = propose_begun(*head, b, a, input(), 0, 5, none);
     const Proposal again = propose_begun(*head, b, a, input(), 0, 5, none);
     for (int r = 0; r < rows; ++r) expect_same_row(found, r, again, r);
-    head->begin_level(context, a, a, none);  // and a head may go with its work under way
+    head->begin_level(context, a, a, none);  // a head may be destroyed while its work runs
 }
 
 TEST_F(Clusters, ADraftersTrimmedHeadHasFewerTokensInEachGroup) {
@@ -229,7 +230,7 @@ TEST_F(Clusters, RefuseWhatDoesNotFit) {
                 ::testing::HasSubstr("activation is \"gelu\""));
     EXPECT_THAT(spoil([](Tensors&, ArtefactInfo& i) { i.parameters.erase("groups"); }),
                 ::testing::HasSubstr("no whole number groups"));
-    // Biases may be left out.
+    // Biases are optional.
     EXPECT_EQ(spoil([](Tensors& t, ArtefactInfo&) {
                   t.remove("router.in.bias");
                   t.remove("router.out.bias");

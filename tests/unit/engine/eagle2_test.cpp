@@ -77,7 +77,7 @@ class Eagle2 : public ::testing::Test {
         text.state = drafter_->make_state(256);
         return text;
     }
-    /// The job that brings `text` to `known` tokens.
+    /// Returns the job that extends `text` to `known` tokens.
     DraftJob job_for(Text& text, int known, TreeSpec tree, int sequence = 0) {
         DraftJob job;
         job.sequence = sequence;
@@ -128,7 +128,7 @@ TEST_F(Eagle2, GrowsTheTreeAskedFor) {
 }
 
 TEST_F(Eagle2, BranchesAreNotMixedUp) {
-    // Along the greedy path a tree must say what a chain says, whatever siblings share its passes.
+    // Along the greedy path a tree must give the tokens of a chain, whatever siblings share its passes.
     Text text = make_text(2, 40);
     for (int known = 10; known < 40; known += 7) {
         const DraftTree chain = tree_at(text, known, {3, 1, 5});
@@ -214,7 +214,7 @@ TEST_F(Eagle2, SequencesOfABatchDoNotSeeEachOther) {
     EXPECT_EQ(jobs[2].out.size(), 1);
 }
 
-/// Knows only tokens 5 and 6, fewer than any top-k asked for, and at some levels none. Notes what it is told.
+/// Knows only tokens 5 and 6, fewer than any top-k, and at some levels none. Records its calls.
 class ShortHead final : public Head {
   public:
     Status prepare(kernels::Exec&, const HeadWeights&) override { return {}; }

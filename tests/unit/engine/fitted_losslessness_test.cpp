@@ -9,8 +9,8 @@
 #include "tests/unit/engine/tiny_artefacts.h"
 #include "tests/unit/engine/tiny_drafter.h"
 
-/// Heads made from artefacts, on a target of so few tokens that a random drafter's trees are often right:
-/// none of them changes the text, whatever it proposes.
+/// Heads made from artefacts are lossless, whatever they propose. The target has so few tokens that a random
+/// drafter's trees are often accepted.
 namespace draftscope::testing {
 namespace {
 

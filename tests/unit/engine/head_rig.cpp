@@ -20,7 +20,7 @@ std::vector<std::byte> bytes_of(const std::vector<T>& values) {
 
 HeadRig::HeadRig(kernels::Precision precision) : inputs_(random(rows * hidden, 3)) {
     matrix_ = kernels::Matrix::pack(*exec_, precision, padded, hidden, [](int row, float* out) {
-        // Rows 40 and 41 are equal: a tie in every logit. Padding would win if it were looked at.
+        // Rows 40 and 41 are equal: a tie in every logit. Padding rows would win if they were read.
         Rng rng(11, static_cast<std::uint64_t>(row == 41 ? 40 : row));
         for (int k = 0; k < hidden; ++k) out[k] = row >= vocab ? 100.0f : static_cast<float>(rng.normal());
     });

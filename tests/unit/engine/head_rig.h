@@ -13,7 +13,7 @@
 
 namespace draftscope::testing {
 
-/// A random LM head of 301 tokens with artefacts made for it, for tests of heads by themselves.
+/// Fixture for single heads: a random LM head of 301 tokens and artefacts made for it.
 class HeadRig : public ::testing::Test {
   public:
     static constexpr int vocab = 301, padded = 304, hidden = 64, rows = 5;
@@ -21,12 +21,12 @@ class HeadRig : public ::testing::Test {
     explicit HeadRig(kernels::Precision precision = kernels::Precision::int8);
 
     Rows<const float> input() const { return {inputs_.data(), rows, hidden}; }
-    /// Values of a random tensor, the same for the same seed.
+    /// Returns the values of a random tensor; the same seed gives the same values.
     static std::vector<float> random(std::size_t count, std::uint64_t seed, float scale = 1.0f);
 
-    /// What an artefact of `head` for this rig says; tests spoil it.
+    /// Returns valid metadata for an artefact of `head`; tests modify it.
     static ArtefactInfo info(const std::string& head);
-    /// Tensors of an artefact in the making; they own their values.
+    /// Tensors of an artefact under construction; owns their values.
     struct Tensors {
         void floats(const std::string& name, std::vector<std::int64_t> shape,
                     const std::vector<float>& values);
@@ -45,22 +45,22 @@ class HeadRig : public ::testing::Test {
         };
         std::vector<One> all_;
     };
-    /// Writes it and gives it to the next make().
+    /// Writes the artefact and passes it to the next make().
     void save(const ArtefactInfo& info, const Tensors& tensors);
     void save_affinity(const ArtefactInfo& info, const Tensors& tensors);
 
     std::unique_ptr<Head> make(const std::string& spec);
     std::string refusal(const std::string& spec);
 
-    /// One call at `level` over `input`, each row's state in `states` (all null when empty).
+    /// Makes one call at `level` over `input`, with each row's state in `states` (all null if empty).
     Proposal propose(Head& head, int level, int k, std::vector<HeadState*> states = {});
     Proposal propose(Head& head, Rows<const float> input, int level, int k, std::vector<HeadState*> states);
-    /// begin_level with random embeddings and `input` as parents, then the call.
+    /// Calls begin_level() with random embeddings and `input` as parents, then propose().
     Proposal propose_begun(Head& head, Rows<const float> embeddings, Rows<const float> parents,
                            Rows<const float> input, int level, int k, const std::vector<HeadState*>& states);
     std::vector<TokenId> covered(const Head& head, int level, const HeadState* state = nullptr) const;
     std::vector<float> scores(Head& head, int level = 0, const HeadState* state = nullptr);
-    /// Dense logits of the LM head over the rig's input, [rows][vocab].
+    /// Returns the dense logits of the LM head over the fixture's input, [rows][vocab].
     std::vector<std::vector<float>> dense();
     bool saw(Phase phase, Lane lane = Lane::critical) const;
 
@@ -75,10 +75,10 @@ class HeadRig : public ::testing::Test {
     ScratchFolder folder_;
 };
 
-/// A row of a proposal against the dense logits of its support: order, ties, clipping, logsumexp.
+/// Checks a row of a proposal against the dense logits of its support: order, ties, clipping, logsumexp.
 void expect_row(const Proposal& found, int row, const std::vector<float>& logits,
                 const std::vector<TokenId>& support);
-/// Row `row` of `found` is row `other_row` of `other`, bit for bit.
+/// Checks that row `row` of `found` equals row `other_row` of `other` bit for bit.
 void expect_same_row(const Proposal& found, int row, const Proposal& other, int other_row);
 
 }  // namespace draftscope::testing

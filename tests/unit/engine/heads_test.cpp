@@ -57,7 +57,7 @@ class Heads : public ::testing::TestWithParam<kernels::Precision> {
         EXPECT_TRUE(ready.ok()) << ready.error().message;
         return std::move(head).value();
     }
-    /// Proposes and checks order, ties, supports and logsumexp against the dense logits.
+    /// Proposes and checks order, ties, support and logsumexp against the dense logits.
     void check(Head& head, const std::vector<TokenId>& support, int k) {
         PhaseRecorder phases;
         ProposeContext context{*exec_, phases, 2};
@@ -113,7 +113,7 @@ TEST_P(Heads, FullProposesTheBestRealTokens) {
 TEST_P(Heads, FrSpecLogitsAreTheFullHeadsBits) {
     const RankingFile ranking(descending_ids());
     const auto head = make("fr-spec:v=40", {ranking.path()});
-    std::vector<TokenId> support = {0, 2};  // always active, at the cost of the two least frequent
+    std::vector<TokenId> support = {0, 2};  // always active, in place of the two least frequent tokens
     for (int i = vocab - 38; i < vocab; ++i) support.push_back(i);
     check(*head, support, 10);
     EXPECT_TRUE(saw(Phase::gather) && saw(Phase::remap));
@@ -134,7 +134,7 @@ TEST_P(Heads, FrSpecLogitsAreTheFullHeadsBits) {
         }
 }
 
-/// The ranking as FR-Spec publishes it: a list of ids saved by torch.
+/// A ranking in FR-Spec's published format: a list of ids saved by torch.
 TEST_P(Heads, FrSpecReadsItsPublishedRankings) {
     const std::string path = std::string(DS_SOURCE_DIR) + "/tests/golden/drafters/freq_4.pt";
     check(*make("fr-spec:v=5", {path}), {0, 2, 5, 3, 200}, 5);
@@ -148,7 +148,7 @@ TEST_P(Heads, FrSpecTiesGoToTheLowerIdWhateverTheRankingSays) {
 }
 
 TEST_P(Heads, ADraftersTrimmedHeadProposesTargetIds) {
-    // 300 rows stand for the tokens 1 .. 300: token 0 is not in the drafter's vocabulary.
+    // The 300 rows are tokens 1 .. 300: token 0 is not in the drafter's vocabulary.
     std::vector<TokenId> rows(vocab - 1);
     for (int i = 0; i < vocab - 1; ++i) rows[static_cast<std::size_t>(i)] = i + 1;
     const kernels::Matrix trimmed = matrix_.gather_rows(*exec_, rows);

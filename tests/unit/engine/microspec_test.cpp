@@ -10,7 +10,8 @@
 namespace draftscope::testing {
 namespace {
 
-/// Algorithm 1 line by line, with S kept whole. The switches are the readings that its text leaves open.
+/// Algorithm 1 line by line, with the complete stream S. The switches are the interpretations that its text
+/// allows.
 struct Transcription {
     int window, prompt_k, verify_k;
     std::string source = "both", branch = "path", gather = "async";
@@ -63,7 +64,7 @@ struct Transcription {
     std::string spec() const {
         std::string text = fmt::format("microspec:wmax={},source={},gather={},stream={},eos={}", window,
                                        source, gather, stream_rule, eos);
-        // What a source that is switched off would do with its parameters is not asked.
+        // Parameters of a source that is switched off are left out.
         if (source != "ext") text += fmt::format(",kpre={},prompt={}", prompt_k, prompt_rule);
         if (source != "ctx") text += fmt::format(",kver={},branch={},bonus={}", verify_k, branch, bonus);
         return text;
@@ -76,7 +77,7 @@ std::vector<TokenId> random_ids(Rng& rng, int count) {
     return ids;
 }
 
-/// `count` rows of k different ids, and the same ids in one piece.
+/// Returns `count` rows of k distinct ids, and the same ids concatenated.
 std::pair<std::vector<std::vector<TokenId>>, std::vector<TokenId>> random_best(Rng& rng, int count, int k) {
     std::vector<std::vector<TokenId>> best;
     std::vector<TokenId> flat;
@@ -92,7 +93,7 @@ std::pair<std::vector<std::vector<TokenId>>, std::vector<TokenId>> random_best(R
 
 class MicroSpec : public HeadRig {
   protected:
-    /// begin_round as the session calls it, for one sequence.
+    /// Calls begin_round() for one sequence, as the session does.
     void begin(Head& head, HeadState* state) {
         ProposeContext context{*exec_, phases_, 0};
         head.begin_round(context, {&state, 1});
@@ -198,7 +199,7 @@ TEST_F(MicroSpec, PacksOncePerChangeAndCountsIt) {
     const std::uint64_t three_rows = matrix_.gather_rows(*exec_, std::vector<TokenId>{3, 4, 9}).bytes();
     const std::uint64_t remap = gathered() - 2 * three_rows;
     EXPECT_EQ(head->cost_at(state.get(), 4, 1).active_rows, 3);
-    // The call that packed them read and wrote them beside; the next one only reads.
+    // The call that packed the rows also counts reading and writing them; the next one only reads.
     EXPECT_EQ(head->cost_at(state.get(), 4, 0).bytes - head->cost_at(state.get(), 4, 1).bytes,
               2 * three_rows);
     EXPECT_EQ(head->cost_at(state.get(), 4, 0).scattered_bytes, three_rows);
@@ -224,7 +225,7 @@ TEST_F(MicroSpec, RefillsBesideTheBackboneOncePerRound) {
     head->begin_prompt(state.get(), std::vector<TokenId>{3, 9, 9, 4}, {});
     begin(*head, state.get());
     ask(*head, state.get(), 0, 2);
-    // On the lane, or here when the lane's thread had no core yet.
+    // On the lane, or on this thread if the lane's thread had no core yet.
     const auto refilled = [&] {
         return std::any_of(events_.begin(), events_.end(), [](const SpanEvent& event) {
             return event.phase == Phase::gather && event.rows == 50 && event.bytes > 0;
@@ -233,7 +234,7 @@ TEST_F(MicroSpec, RefillsBesideTheBackboneOncePerRound) {
     EXPECT_TRUE(refilled());
     ask(*head, state.get(), 1, 2);
     EXPECT_FALSE(refilled());
-    // A round that drafts nothing leaves its refill behind; the next one starts from the newer set.
+    // A round without drafts leaves its refill pending; the next one starts from the newer set.
     head->observe(state.get(), DraftTree::with_root(5), {});
     begin(*head, state.get());
     head->observe(state.get(), DraftTree::with_root(6), {});
@@ -241,7 +242,7 @@ TEST_F(MicroSpec, RefillsBesideTheBackboneOncePerRound) {
     const auto logits = dense();
     const Proposal found = ask(*head, state.get(), 0, 6);
     for (int r = 0; r < rows; ++r) expect_row(found, r, logits[static_cast<std::size_t>(r)], {3, 4, 5, 6, 9});
-    begin(*head, state.get());  // and a sequence may end while its rows are being packed
+    begin(*head, state.get());  // a sequence may end while its rows are being packed
 }
 
 TEST_F(MicroSpec, WithEveryTokenItIsTheFullHead) {

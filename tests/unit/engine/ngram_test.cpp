@@ -19,7 +19,7 @@ class NgramTest : public ::testing::Test {
         return std::move(drafter).value();
     }
 
-    /// The chain drafted after `tokens` by a state that has seen everything before.
+    /// Returns the chain drafted after `tokens` by a state that has indexed everything before.
     Tokens draft(Drafter& drafter, DrafterState& state, const Tokens& tokens, TreeSpec spec = {3, 4, 12}) {
         DraftContext context{*exec_, phases_, nullptr, spec, nullptr};
         DraftJob job;
@@ -73,7 +73,7 @@ TEST_F(NgramTest, ContinuesARepetitionBeyondTheText) {
 }
 
 TEST_F(NgramTest, LooksNoFurtherBackThanItsWindow) {
-    // The 9 behind (1, 2) is 6 tokens before the end of the text.
+    // The 9 after (1, 2) is 6 tokens before the end of the text.
     const Tokens text{1, 2, 9, 4, 5, 6, 1, 2};
     EXPECT_EQ(draft("ngram:window=6", text, {0, 1, 2}), (Tokens{9}));
     EXPECT_TRUE(draft("ngram:window=5", text, {0, 1, 2}).empty());
@@ -93,7 +93,7 @@ TEST_F(NgramTest, KeepsWithinTheTree) {
     EXPECT_TRUE(draft("ngram", text, {5, 1, 1}).empty());
 }
 
-/// The definition, by search: the longest suffix with an earlier occurrence, the latest of those.
+/// Reference by search: the latest earlier occurrence of the longest repeated suffix.
 Tokens by_search(const Tokens& tokens, int max, int min, int drafts) {
     const int size = static_cast<int>(tokens.size());
     for (int n = std::min(max, size - 1); n >= min; --n) {
@@ -114,7 +114,8 @@ TEST_F(NgramTest, GrowingIndexAgreesWithSearch) {
     std::mt19937 rng(3);
     for (int text = 0; text < 20; ++text) {
         const auto drafter = make("ngram:max=4,min=1");
-        const auto state = drafter->make_state(text % 2 == 0 ? 256 : 4);  // texts longer than was said
+        // some texts exceed the state's initial size
+        const auto state = drafter->make_state(text % 2 == 0 ? 256 : 4);
         Tokens tokens{static_cast<TokenId>(rng() % 3)};
         while (tokens.size() < 120) {
             for (unsigned grown = rng() % 5 + 1; grown > 0; --grown) {

@@ -19,7 +19,7 @@ TEST_F(Oracle, ProposesFromTheTargetsOwnBestOfEachPosition) {
     for (const int r : {2, 3}) expect_row(found, r, logits[static_cast<std::size_t>(r)], {9, 100});
     expect_row(propose(*head, input().slice(0, 1), 1, 5, {a.get()}), 0, logits[0], {1, 2, 8});
     EXPECT_EQ(covered(*head, 1, a.get()), (std::vector<TokenId>{1, 2, 8}));
-    // Past the end of the text nothing is known, and nothing is proposed.
+    // Past the end of the text no token is known or proposed.
     EXPECT_EQ(propose(*head, input().slice(0, 1), 2, 5, {a.get()}).counts, std::vector<int>{0});
     EXPECT_TRUE(covered(*head, 1, b.get()).empty());
     EXPECT_EQ(head->cost_at(b.get(), 1, 0).active_rows, 2);

@@ -16,13 +16,13 @@
 #include "tests/unit/engine/ranking_file.h"
 #include "tests/unit/engine/tiny_drafter.h"
 
-/// Rejection sampling: what comes out is distributed as the target's own text, whatever was drafted.
+/// Rejection sampling: the output is distributed as the target's text, whatever was drafted.
 namespace draftscope::testing {
 namespace {
 
 constexpr int vocab = 13;
 
-/// softmax(logits / T), then top-k, then top-p, by the book: in double, over sorted tokens.
+/// Reference in double over sorted tokens: softmax(logits / T), then top-k, then top-p.
 std::vector<double> distribution(const std::vector<float>& logits, const Sampling& sampling) {
     std::vector<int> order(logits.size());
     std::iota(order.begin(), order.end(), 0);
@@ -52,11 +52,11 @@ std::vector<double> distribution(const std::vector<float>& logits, const Samplin
 struct ChiSquare {
     double statistic = 0;
     int freedom = -1;
-    bool impossible = false;  ///< something came out that has no probability
-    /// Far beyond what chance gives: 5 standard deviations of the chi-square distribution.
+    bool impossible = false;  ///< a token of probability 0 occurred
+    /// Exceeds the mean by 5 standard deviations of the chi-square distribution.
     bool rejects() const { return impossible || statistic > freedom + 5 * std::sqrt(2.0 * freedom); }
 };
-/// Cells expected less often than 5 times are counted as one.
+/// Cells with an expected count below 5 are merged.
 ChiSquare chi_square(const std::vector<double>& probabilities, const std::vector<int>& counts) {
     const double n = std::accumulate(counts.begin(), counts.end(), 0.0);
     ChiSquare result;
@@ -108,7 +108,7 @@ TEST(DrawDrafts, AreDrawsWithoutReplacement) {
     }
     const ChiSquare fit = chi_square(pairs, counts);
     EXPECT_FALSE(fit.rejects()) << fit.statistic << " with " << fit.freedom;
-    // No more than there are, each once.
+    // At most as many tokens as q has, each once.
     const auto drawn = draw_drafts(q, 9, {0.8, 9}, 3, 4, scratch);
     std::vector<DrawnDraft> all(drawn.begin(), drawn.end());
     std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.token < b.token; });
@@ -116,7 +116,7 @@ TEST(DrawDrafts, AreDrawsWithoutReplacement) {
     for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(all[i].token, q.ids[i]);
 }
 
-/// q is cut by the target's own rules: the same tokens with the same shares as the book's distribution.
+/// q is cut by the target's rules: the same tokens with the probabilities of the reference distribution.
 TEST(DraftDistribution, IsCutAsTheTargetsRowIs) {
     const std::vector<float> logits = {1.0f, 0.2f, -0.5f, 2.0f, 2.0f, 1.5f, -2.0f, 0.7f};
     const std::vector<TokenId> ids = {20, 3, 5, 9, 7, 11, 13, 17};
@@ -124,7 +124,7 @@ TEST(DraftDistribution, IsCutAsTheTargetsRowIs) {
          {Sampling{1.0, 0.8, 0}, Sampling{0.6, 1.0, 3}, Sampling{1.3, 0.5, 5}, Sampling{0.9, 1e-9, 0},
           Sampling{1.0, 1.0, 1}, Sampling{1.0, 0.9999, 99}}) {
         const SampledDrafts settings{sampling.temperature, 0, sampling.top_p, sampling.top_k};
-        // By the book in the order of the ids, as ties go to the lower one.
+        // The reference in id order, because ties go to the lower id.
         std::vector<std::size_t> by_id = {1, 2, 4, 3, 5, 6, 7, 0};
         std::vector<float> rising;
         for (const std::size_t i : by_id) rising.push_back(logits[i]);
@@ -133,24 +133,25 @@ TEST(DraftDistribution, IsCutAsTheTargetsRowIs) {
         for (std::size_t i = 0; i < by_id.size(); ++i)
             EXPECT_NEAR(static_cast<double>(q.probs[by_id[i]]), expected[i], 1e-6)
                 << "T=" << sampling.temperature << " p=" << sampling.top_p << " k=" << sampling.top_k;
-        // No draw leaves what was kept.
+        // Every kept token is sampled.
         DrawScratch scratch;
         for (const DrawnDraft& one : draw_drafts(q, 8, settings, 1, 2, scratch))
             EXPECT_TRUE(std::isfinite(one.logprob));
     }
 }
 
-/// The token after a root whose children were drawn from q, over many sequences. `pick_best` keeps the
-/// likeliest draw alone: a choice by value, after which the child is no draw from q.
+/// Samples the token after a root whose children were sampled from q, over many sequences. `pick_best` keeps
+/// only the most likely sample. Selecting by value in this way biases the child, which then is no sample of
+/// q.
 ChiSquare first_token(const Sampling& sampling, int children, bool pick_best = false) {
     const std::vector<float> target = {1.0f, 0.2f, -0.5f, 2.0f, 0.0f, 1.5f, -2.0f, 0.7f};
-    // Token 7 is out of the draft's reach.
+    // Token 7 is outside the draft's support.
     const std::vector<float> draft = {0.1f, 1.8f, 0.0f, 1.0f, -3.0f, 2.0f, 0.5f};
     const SampledDrafts drafts{sampling.temperature, sampling.seed, sampling.top_p, sampling.top_k};
     const auto exec = kernels::make_cpu_exec(1);
     const auto q = std::make_shared<DraftDistribution>(distribution_of({}, draft, drafts));
     std::vector<int> counts(target.size(), 0);
-    // Kept from tree to tree: what one leaves there must be nothing to the next.
+    // Reused between trees: leftovers must not affect the next tree.
     DrawScratch drawing;
     AcceptScratch judging;
     Acceptance result;
@@ -211,7 +212,7 @@ TEST(AcceptPq, SurvivesRowsWithoutAUsableLogit) {
     EXPECT_EQ(result.bonus, 0);
 }
 
-/// NaN is nobody's best token.
+/// NaN never is the best token.
 TEST(AcceptTypical, TheBestTokenIsANumber) {
     const auto exec = kernels::make_cpu_exec(1);
     const std::vector<float> logits = {std::numeric_limits<float>::quiet_NaN(), 1.0f, 3.0f, 2.0f};
@@ -286,7 +287,7 @@ class PqSession : public ::testing::Test {
         EXPECT_TRUE(rig_.target().prefill(rig_.exec(1), cache, tokens, {}, out).ok());
         return out.logits;
     }
-    /// Tokens two and three of one prompt over many sequences, against the target's probability of them.
+    /// Tokens two and three of one prompt over many sequences, against their probability under the target.
     ChiSquare two_tokens(int draws) {
         const std::vector<TokenId> prompt = {1, 2, 3, 1, 2};
         const Sampling sampling{setting_.temperature, setting_.top_p, setting_.top_k, setting_.seed};
@@ -370,7 +371,7 @@ TEST_F(PqSession, TextsAreDistributedAsTheTargets) {
     }
 }
 
-/// Ranks that the tree leaves out would be draws that nobody judges.
+/// Ranks that the tree leaves out would be samples that are never verified.
 TEST_F(PqSession, TreesMayLeaveOutRanks) {
     const std::string file = folder_.file("tree.json");
     std::ofstream(file) << "[[2],[5],[2,1],[2,4],[5,3]]";

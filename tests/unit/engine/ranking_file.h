@@ -9,13 +9,13 @@
 
 namespace draftscope::testing {
 
-/// A token ranking as safetensors, removed with the object.
+/// A token ranking as a safetensors file; deleted with the object.
 class RankingFile {
   public:
     explicit RankingFile(const std::vector<std::int32_t>& ids, const std::string& tensor = "ids");
-    /// With tensor `counts` beside `ids`.
+    /// Also writes tensor `counts`.
     RankingFile(const std::vector<std::int32_t>& ids, const std::vector<std::int32_t>& counts);
-    /// Every token of a vocabulary, in an order of its own, with falling counts.
+    /// Ranks every token of a vocabulary in a shuffled order, with descending counts.
     static RankingFile shuffled(int vocab);
     std::string path() const { return folder_.file("ranking.safetensors"); }
 

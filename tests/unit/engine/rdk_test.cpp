@@ -18,7 +18,7 @@ class Rdk : public HeadRig {
         std::iota(ids.rbegin(), ids.rend(), 0);
         return ids;
     }
-    /// Every token keeps half and gives a quarter each to two others, save those left out of `ids`.
+    /// Every token keeps half and gives a quarter each to two others, except those not in `ids`.
     void make_affinity(bool every_row) {
         std::vector<std::int32_t> ids, neighbours;
         std::vector<float> weights;
@@ -35,7 +35,8 @@ class Rdk : public HeadRig {
         save_affinity(HeadRig::info("rdk"), tensors_);
         every_row_ = every_row;
     }
-    /// q' M written out: what each token gets from the softmax of `logits` over `support` at `temperature`.
+    /// Reference for q' M: the probability that each token receives from the softmax of `logits` over
+    /// `support` at `temperature`.
     std::map<TokenId, double> spread(const std::vector<float>& logits, const std::vector<TokenId>& support,
                                      double temperature) const {
         double sum = 0;
@@ -105,7 +106,7 @@ TEST_F(Rdk, SpreadsTheDraftsOverTheTokensThatTheHeadLacks) {
                 }
             }
         }
-        // Tokens outside the 40 can be drafted now, and are covered.
+        // Tokens outside the 40 can now be drafted and are covered.
         std::vector<TokenId> covered_ids = covered(*head, 0), expected;
         for (const auto& [id, mass] : spread(logits[0], frequent(40), 1.0)) expected.push_back(id);
         EXPECT_EQ(covered_ids, expected);

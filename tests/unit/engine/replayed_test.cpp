@@ -9,7 +9,7 @@
 namespace draftscope {
 namespace {
 
-/// A chain of `depth` drafts under a root, a sibling of the first beside it.
+/// A chain of `depth` drafts under a root, and a sibling of the first draft.
 DraftTree chain_with_sibling(int depth) {
     DraftTree tree = DraftTree::with_root(1);
     int at = 0;
@@ -57,14 +57,14 @@ TEST(ReplayedAcceptance, FollowsAHistogramThatReplayPrinted) {
     const std::string trace = "trace:" + path.string();
     const auto full = parse_acceptance(trace, "full");
     ASSERT_TRUE(full.ok() && *full);
-    // Of 40 rounds 30 kept the first draft, all of these the second, none a third.
+    // Of 40 rounds, 30 accepted the first draft, all of these the second, none a third.
     EXPECT_EQ((*full)->rates, (std::vector<double>{0.75, 1.0, 0.0}));
     const std::vector<int> counts = accepted(**full, 5, 8000);
     EXPECT_NEAR(counts[0], 2000, 200);
     EXPECT_EQ(counts[1], 0);
     EXPECT_NEAR(counts[2], 6000, 200);
     EXPECT_EQ(counts[3] + counts[4] + counts[5], 0);
-    // The head that runs, unless another is named.
+    // The run's head, unless another is named.
     EXPECT_EQ((**parse_acceptance(trace, "fr-spec")).rates, std::vector<double>{0.0});
     EXPECT_EQ((**parse_acceptance(trace + "#full", "fr-spec")).rates, (**full).rates);
     for (const auto& missing :

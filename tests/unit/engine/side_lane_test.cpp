@@ -29,7 +29,7 @@ TEST_F(SideLanes, WorkRunsElsewhereInOrderAndIsRecordedWhenWaitedFor) {
     const auto note = [&](int i) {
         return [&, i](kernels::Exec& exec) {
             EXPECT_EQ(exec.isa(), exec_->isa());
-            // On the lane with its own worker, or here, where the pool's are.
+            // On the lane with its own worker, or on this thread with the pool's workers.
             EXPECT_EQ(exec.threads(), std::this_thread::get_id() == caller ? 2 : 1);
             order.push_back(i);
             return static_cast<std::uint64_t>(100 + i);
@@ -62,7 +62,7 @@ TEST_F(SideLanes, OnlyTheWaitIsOnTheCriticalLane) {
         while (!go) std::this_thread::yield();
         return std::uint64_t{0};
     });
-    while (!begun) std::this_thread::yield();  // from here on it is the lane's
+    while (!begun) std::this_thread::yield();  // from here on the lane runs it
     std::thread opener([&] { go = true; });
     lane.wait(context_, ticket);
     opener.join();
@@ -77,7 +77,7 @@ TEST_F(SideLanes, OnlyTheWaitIsOnTheCriticalLane) {
     if (waits == 1) {
         EXPECT_GE(wait.end_ticks, side.end_ticks);
     }
-    // Work that is done costs nobody a wait.
+    // Finished work causes no wait.
     std::atomic<bool> done{false};
     const auto quick = lane.start(context_, 1, [&](kernels::Exec&) {
         done = true;

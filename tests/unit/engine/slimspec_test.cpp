@@ -8,7 +8,7 @@ namespace {
 
 class SlimSpec : public HeadRig {
   protected:
-    /// z = up (down h) with the kernels' own matmul, columns of `up` beyond the rank left out.
+    /// Reference for z = up (down h) with the kernels' matmul, without columns of `up` beyond the rank.
     std::vector<std::vector<float>> expected(const std::vector<float>& down, int rank,
                                              const std::vector<float>& up, int up_columns, int up_rows) {
         const auto pack = [&](const std::vector<float>& values, int n, int k, int columns) {
@@ -89,7 +89,7 @@ TEST_F(SlimSpec, EachMedusaHeadHasItsOwnFactors) {
         tensors.floats("up." + std::to_string(head), {vocab, 8}, ups.back());
     }
     ArtefactInfo about = HeadRig::info("slimspec");
-    about.parameters = {{"rank", "8"}};  // one number says it of all
+    about.parameters = {{"rank", "8"}};  // one number for all levels
     save(about, tensors);
     const auto head = make("slimspec:rank=8");
     for (int level = 0; level < 5; ++level) {

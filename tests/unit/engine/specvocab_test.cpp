@@ -22,7 +22,7 @@ class SpecVocab : public HeadRig {
         info.parameters = {{"rank", "8"}};
         save(info, tensors);
     }
-    /// The k tokens with the largest approximate logits of each row, rising.
+    /// Returns the k tokens with the largest approximate logits of each row, ascending.
     std::vector<std::vector<TokenId>> expected(int k) {
         const auto pack = [&](const std::vector<float>& values, int n, int columns) {
             return kernels::Matrix::pack(*exec_, matrix_.precision(), n, columns, [&](int row, float* out) {
@@ -120,7 +120,7 @@ TEST_F(SpecVocab, ASequenceKnowsWhatItsRowsChose) {
     EXPECT_EQ(ids, together(3, 5));
     propose(*per_row, 2, 6, {a.get(), a.get(), a.get(), b.get(), b.get()});
     EXPECT_EQ(per_row->cost_at(a.get(), 3, 2).active_rows, 75);
-    // A new round knows nothing of the last one.
+    // A new round does not use results of the last one.
     PhaseRecorder phases;
     ProposeContext context{*exec_, phases, 0};
     HeadState* const state = a.get();

@@ -65,7 +65,7 @@ TinyArtefacts::TinyArtefacts(DecodeRig& rig)
     dynaspec.push_back({"clusters", {vocab_}, {}, groups});
     save("coral", {{"groups", "5"}}, coral);
     save("dynaspec", {{"clusters", "5"}}, dynaspec);
-    // Every token keeps a part and gives two others the rest.
+    // Every token keeps a part and gives the rest to two others.
     std::vector<std::int32_t> neighbours;
     std::vector<float> weights;
     for (int t = 0; t < vocab_; ++t)

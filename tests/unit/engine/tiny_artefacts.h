@@ -11,9 +11,9 @@
 
 namespace draftscope::testing {
 
-/// Artefacts of every fitted head for a small random target, written and given to a rig: factors that leave
-/// the LM head as it is, blurred by noise so that they are sometimes wrong, random routers over five groups,
-/// and an affinity of each token with two others. Removed with the object.
+/// Artefacts of every fitted head for a small random target, passed to a fixture. Noisy factors of the LM
+/// head make proposals wrong at times; routers over five groups are random. The affinity links each token
+/// with two others. The files are deleted with the object.
 class TinyArtefacts {
   public:
     explicit TinyArtefacts(DecodeRig& rig);

@@ -65,7 +65,7 @@ TEST_F(TrainedVocab, EachMedusaHeadHasItsOwn) {
     }
 }
 
-/// Weights that packing leaves as they are, so that the full head's own rows come back bit for bit.
+/// Weights that packing does not change, so that the rows equal the full head's bit for bit.
 class ExactWeights : public HeadRig {
   protected:
     ExactWeights() : HeadRig(kernels::Precision::f32) {}

@@ -70,12 +70,13 @@ TEST(BeamExpansion, OrderOfFallingScores) {
     EXPECT_EQ(tree.parents, (std::vector<int>{-1, 0, 1, 0, 3, 1}));
 }
 
-/// Medusa's mc_sim_7b_63 over candidates whose tokens say where they come from, against the paths themselves.
+/// Expands Medusa's mc_sim_7b_63 over candidates whose tokens encode their path, and compares with the
+/// published paths.
 TEST(BeamExpansion, FixedTreeHasThePathsOfItsChoices) {
     for (const PublishedChoices& published : published_choices()) {
         const TreeSpec spec = parse_tree_spec("choices:" + std::string(published.name)).value();
         BeamExpansion beam(root, spec);
-        // Token of a candidate: its path's digits behind a 1, so that every path has a number of its own.
+        // Token of a candidate: its path's digits after a leading 1, so that paths have distinct numbers.
         const auto token_of = [](int path, int rank) { return path * 10 + rank; };
         std::vector<int> parents = {1};
         std::vector<TokenId> ids;
@@ -143,7 +144,7 @@ TEST(BeamExpansion, UnusableLogprobsKeepTheTreeClosed) {
     const float bad = std::numeric_limits<float>::quiet_NaN(),
                 never = -std::numeric_limits<float>::infinity();
     BeamExpansion beam(root, TreeSpec{1, 2, 6});
-    // 0.001 above zero stands for what rounding makes of a one-token support.
+    // 0.001 above zero: the rounding error of a one-token support.
     beam.start(std::vector<TokenId>{A, B}, std::vector<float>{bad, never});
     beam.extend(std::vector<TokenId>{C, D, E, F}, std::vector<float>{0.001f, never, bad, 0.001f},
                 std::vector<int>{2, 2});
@@ -185,7 +186,8 @@ TEST(TreeSpec, ReadsEveryForm) {
     EXPECT_EQ(parse_tree_spec(" nodes=8 , depth=2, topk=3 ").value(), (TreeSpec{2, 3, 8}));
     EXPECT_EQ(parse_tree_spec("chain=6").value(), (TreeSpec{5, 1, 7}));
     EXPECT_EQ(parse_tree_spec("chain=1").value(), (TreeSpec{0, 1, 2}));
-    EXPECT_EQ(parse_tree_spec("topk=1").value(), (TreeSpec{3, 1, 5}));  // 12 nodes do not exist there
+    // fewer than 12 nodes exist at this size
+    EXPECT_EQ(parse_tree_spec("topk=1").value(), (TreeSpec{3, 1, 5}));
     EXPECT_EQ(parse_tree_spec("paper:fr-spec").value(), (TreeSpec{5, 10, 60}));
     EXPECT_EQ(parse_tree_spec("paper:fr-spec-1b").value(), (TreeSpec{2, 10, 30}));
     EXPECT_EQ(parse_tree_spec("paper:specvocab").value(), (TreeSpec{7, 10, 60}));

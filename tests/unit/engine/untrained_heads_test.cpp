@@ -16,7 +16,7 @@
 #include "tests/unit/engine/ranking_file.h"
 #include "tests/unit/engine/tiny_drafter.h"
 
-/// Heads that need no training beside FR-Spec: what each of them keeps, and that none changes the text.
+/// Heads that need no training, except FR-Spec: the tokens that each keeps, and losslessness.
 namespace draftscope::testing {
 namespace {
 
@@ -152,14 +152,14 @@ TEST_F(UntrainedHeads, PaFrRefusesListsThatDoNotFit) {
     EXPECT_EQ(refusal("fr-spec:v=40/20"), "head fr-spec: v=40/20 is not a number");
 }
 
-/// Counts that fall like words of a text: 6000 / (rank + 1).
+/// Counts that decrease as in natural text: 6000 / (rank + 1).
 std::vector<std::int32_t> falling_counts() {
     std::vector<std::int32_t> counts(vocab);
     for (int i = 0; i < vocab; ++i) counts[static_cast<std::size_t>(i)] = 6000 / (i + 1);
     return counts;
 }
 
-/// The definition, size by size, with sets and sums made anew for each.
+/// Reference by definition, with new sets and sums for each size.
 int brute_force_size(const std::vector<std::int32_t>& ids, const std::vector<std::int32_t>& counts,
                      const std::vector<TokenId>& always, double backbone, double per_row, double alpha) {
     double best = -1;
@@ -181,18 +181,18 @@ int brute_force_size(const std::vector<std::int32_t>& ids, const std::vector<std
 }
 
 TEST(BclSize, StopsWhereATokenCoversLessThanItCosts) {
-    // 50, 30, 10, 5, 5 of 100; a token costs 1 / 20 of the whole: worth it while its share is above 0.05.
+    // 50, 30, 10, 5, 5 of 100; a token costs 1 / 20 of the total, so it pays if its share exceeds 0.05.
     const std::vector<std::int64_t> counts = {50, 30, 10, 5, 5};
     EXPECT_EQ(solve_bcl_size(counts, 1, 10, {10, 1}, 0.5), 3);
     EXPECT_EQ(solve_bcl_size(counts, 4, 10, {10, 1}, 0.5), 4);
     EXPECT_EQ(solve_bcl_size(counts, 1, 10, {10, 1}, 1.0), 5);
     EXPECT_EQ(solve_bcl_size(counts, 1, 10, {10, 1}, 0.0), 1);
-    // Half the weight on coverage of a backbone nine times as dear: every token pays.
+    // Half the weight on coverage with a backbone nine times as expensive: every token pays.
     EXPECT_EQ(solve_bcl_size(counts, 1, 10, {90, 1}, 0.5), 5);
     EXPECT_EQ(solve_bcl_size(std::vector<std::int64_t>{7, 0, 0}, 1, 3, {0, 1}, 1.0), 1);
 }
 
-/// What tools/make_bcl_golden.py finds in the ranking that ships.
+/// The size that tools/make_bcl_golden.py finds in the shipped ranking.
 TEST(BclSize, OfTheDemoRanking) {
     const auto file = open_safetensors(std::string(DS_SOURCE_DIR) + "/assets/heads/demo_ranking.safetensors");
     ASSERT_TRUE(file.ok()) << file.error().message;
@@ -229,7 +229,7 @@ TEST_F(UntrainedHeads, BclKeepsTheSizeThatBruteForceFinds) {
     }
     EXPECT_EQ(sizes.size(), 5u);
     EXPECT_EQ(make("bcl")->cost(1).active_rows, make("bcl:alpha=0.5")->cost(1).active_rows);
-    // All the weight on coverage keeps every counted token: the full head.
+    // With all weight on coverage every counted token is kept: the full head.
     expect_equal(propose(*make("bcl:alpha=1"), 2, 10), propose(*make("full"), 2, 10));
 }
 
@@ -255,7 +255,7 @@ TEST_F(UntrainedHeads, BclRefusesRankingsWithoutUsableCounts) {
     EXPECT_EQ(refusal("bcl:alpha=1.5"), "head bcl: alpha=1.5 is outside 0..1");
 }
 
-/// A target of so few tokens that a random drafter's trees are often right.
+/// A target of so few tokens that a random drafter's trees are often accepted.
 class UntrainedLosslessness : public ::testing::Test {
   protected:
     static ModelFile tiny() {
@@ -333,8 +333,8 @@ TEST_F(UntrainedLosslessness, RowsAreTheMeanOverTheLevelsOfARound) {
 }
 
 TEST_F(UntrainedLosslessness, MicroSpecSeesTheTargetsBestTokensOfPromptAndRounds) {
-    // With a window over everything, coverage needs what the session tells: the first token is among the
-    // best of the last prompt position, the others among the best of the path.
+    // With an unlimited window, coverage requires the session's calls. The first token is among the best of
+    // the last prompt position, later ones among the best of the path.
     RecordList list;
     RigSetting setting;
     setting.head = "microspec:kver=1,kpre=1";
@@ -344,7 +344,7 @@ TEST_F(UntrainedLosslessness, MicroSpecSeesTheTargetsBestTokensOfPromptAndRounds
     for (const StepRecord& step : RecordList::of<StepRecord>(list.take()))
         for (const RoundRecord& round : step.rounds) {
             if (prompts_seen.insert(round.round.prompt_id).second) {
-                // The active set of a first round: the prompt and its best tokens, which hold the root.
+                // The active set of a first round: the prompt and its best tokens, including the root.
                 ASSERT_FALSE(round.head_evals.empty());
                 EXPECT_GE(round.head_evals.front().active_rows, 2);
                 EXPECT_LE(round.head_evals.front().active_rows, 4);

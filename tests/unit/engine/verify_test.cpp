@@ -43,7 +43,7 @@ TEST(ChooseTokens, GreedyTakesTheLowerIdOfATieAndNeverAPaddingRow) {
     EXPECT_NEAR(probability_of(choices[0], {}, 1.0f), std::exp(1.0) / norm, 1e-6);
 }
 
-/// Shares of 20 000 draws at as many positions.
+/// Returns the shares of 20 000 samples at as many positions.
 std::vector<double> shares(const std::vector<float>& row, const Sampling& sampling) {
     constexpr int draws = 20'000, batch = 500;
     std::vector<double> share(row.size(), 0.0);
