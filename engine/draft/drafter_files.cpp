@@ -48,7 +48,7 @@ Result<DrafterPlace> parse_drafter_place(std::string_view text, std::span<const 
         const std::size_t equals = piece.find('=');
         const std::string_view key = piece.substr(0, equals);
         if (std::find(known.begin(), known.end(), key) == known.end())
-            return bad_input("drafter option '{}' in '{}' is not known; known: {}", key, text,
+            return bad_input("drafter option '{}' in '{}' is unknown; known: {}", key, text,
                              fmt::join(known, ", "));
         out.options.emplace(key, piece.substr(equals + 1));
     }
@@ -66,9 +66,10 @@ Result<DrafterFiles> open_drafter_files(const std::string& path, std::span<const
         }
         if (out.weights_path.empty()) {
             const bool sharded = fs::exists(folder / "model.safetensors.index.json", ignored);
-            return bad_input("{}: holds none of {}; a drafter folder has config.json and one of them{}", path,
+            return bad_input("{}: contains none of {}; a drafter folder "
+                             "must have config.json and one of these files{}", path,
                              fmt::join(names, ", "),
-                             sharded ? "; drafters in several files are not read, merge them into one" : "");
+                             sharded ? "; sharded weights are not supported, merge them into one file" : "");
         }
     } else {
         out.weights_path = path;
@@ -92,8 +93,8 @@ Status check_drafter_memory(const WeightSource& weights, kernels::Precision prec
     constexpr double gib = 1024.0 * 1024.0 * 1024.0;
     if (!available || elements * bytes <= static_cast<double>(*available)) return {};
     return failed(
-        "{}: the drafter takes {:.1f} GiB as {}, {:.1f} GiB of memory are available; choose a smaller "
-        "--precision",
+        "{}: the drafter needs {:.1f} GiB as {}, but {:.1f} GiB "
+        "of memory are available; choose a smaller --precision",
         weights.path(), elements * bytes / gib, kernels::to_text(precision),
         static_cast<double>(*available) / gib);
 }

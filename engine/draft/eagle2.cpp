@@ -28,7 +28,7 @@ class Eagle2Model final : public EagleModel {
         const bool has_bias = source.find(bias) != nullptr;
         if (checkpoint_.fc_bias.value_or(has_bias) != has_bias) {
             return bad_input("{}: tensor '{}' is {}, but config.json says \"bias\": {}", source.path(), bias,
-                             has_bias ? "there" : "missing", has_bias ? "false" : "true");
+                             has_bias ? "present" : "missing", has_bias ? "false" : "true");
         }
         if (has_bias) {
             DS_ASSIGN(fc_bias_, read_vector(source, bias, d));

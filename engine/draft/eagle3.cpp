@@ -135,10 +135,10 @@ class Eagle3Model final : public EagleModel {
         const bool has_each = source.find(checkpoint_.name("fc_norm.0.weight")) != nullptr;
         if (has_together != checkpoint_.norm_before_fc || has_each != checkpoint_.fc_norm) {
             return bad_input(
-                "{}: norm_before_fc is {} and fc_norm {} by its config, but tensor '{}' is {} and "
-                "'fc_norm.0.weight' {}",
+                "{}: the config sets norm_before_fc to {} and fc_norm to "
+                "{}, but tensor '{}' is {} and 'fc_norm.0.weight' is {}",
                 source.path(), checkpoint_.norm_before_fc, checkpoint_.fc_norm, together,
-                has_together ? "there" : "missing", has_each ? "there" : "missing");
+                has_together ? "present" : "missing", has_each ? "present" : "missing");
         }
         if (has_together) {
             DS_ASSIGN(feature_norm_, read_vector(source, together, feature_width()));
@@ -220,14 +220,14 @@ class Eagle3Model final : public EagleModel {
         if (head == nullptr) {
             if (d == target_.config().hidden) return {};
             return bad_input(
-                "{}: a hidden size of {} beside the target's {} needs an LM head of its own, but "
-                "tensor '{}' is missing",
+                "{}: the hidden size {} differs from the target's {}, which "
+                "requires an LM head in the checkpoint, but tensor '{}' is missing",
                 source.path(), d, target_.config().hidden, name);
         }
         const int vocab = target_.config().vocab;
         const auto rows = static_cast<int>(std::min<std::int64_t>(head->rows(), std::int64_t{vocab} + 1));
         if (rows > vocab) {
-            return bad_input("{}: {} has {} rows, the target's vocabulary {}", source.path(), name,
+            return bad_input("{}: {} has {} rows, but the target's vocabulary has {}", source.path(), name,
                              head->rows(), vocab);
         }
         const StackedTensor part{name, rows};
@@ -251,7 +251,7 @@ class Eagle3Model final : public EagleModel {
             const std::int64_t id = sane ? entry + (absolute ? 0 : i) : -1;
             const bool rising = head_ids_.empty() || id > head_ids_.back();
             if (id < 0 || id >= vocab || !rising) {
-                return bad_input("{}: d2t[{}] = {} gives token {}; expected rising ids below {}",
+                return bad_input("{}: d2t[{}] = {} gives token {}; expected ascending ids below {}",
                                  source.path(), i, entry, id, vocab);
             }
             head_ids_.push_back(static_cast<TokenId>(id));
@@ -272,7 +272,8 @@ class Eagle3Model final : public EagleModel {
             agree = agree && i < marked.size() && marked[i] != 0;
         }
         if (agree) return {};
-        return bad_input("{}: t2d marks {} tokens and d2t maps to {} others: the maps do not belong together",
+        return bad_input("{}: t2d marks {} tokens, but d2t maps to a "
+                         "different set of {}; the checkpoint is inconsistent",
                          source.path(), count, head_ids_.size());
     }
 

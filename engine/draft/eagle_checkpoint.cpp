@@ -83,7 +83,7 @@ Status open_files(const std::string& path, EagleGeneration generation, const Tar
     }
     DS_ASSIGN(DrafterFiles files, open_drafter_files(path, weight_files));
     if (!files.config)
-        return bad_input("{}: has no config.json beside it; EAGLE's dimensions stand there",
+        return bad_input("{}: config.json with the drafter's dimensions is missing in the same folder",
                          files.weights_path);
     DS_TRY(read_eagle_config(*files.config, config, out));
     out.weights = std::move(files.weights);
@@ -100,9 +100,10 @@ Status make_rope(const DrafterPlace& place, const Target& target, EagleCheckpoin
         out.rope = kernels::make_rope_table(out.shape.head_dim, out.rope_theta, context, out.rope_divisors);
         return {};
     }
-    if (kind != "target") return bad_input("drafter option rope={} is not known; it is own or target", kind);
+    if (kind != "target") return bad_input("drafter option rope={} is unknown; use rope=own or rope=target", kind);
     if (target.config().head_dim != out.shape.head_dim) {
-        return bad_input("drafter option rope=target: the target's heads are {} wide, the drafter's {}",
+        return bad_input("drafter option rope=target: the target's "
+                         "attention heads are {} wide, the drafter's {}",
                          target.config().head_dim, out.shape.head_dim);
     }
     out.rope = target.rope();
@@ -114,8 +115,8 @@ Status check_eagle3(const EagleCheckpoint& checkpoint, const ModelConfig& target
     for (const int id : checkpoint.aux_layers) {
         if (id >= 0 && id < target.layers) continue;
         return bad_input(
-            "{}: EAGLE-3 reads what enters layers 2, L/2 and L - 3 of the target, which has only {} "
-            "layers; name others in eagle_aux_hidden_state_layer_ids",
+            "{}: EAGLE-3 reads the inputs of layers 2, L/2 and L - 3 of the "
+            "target, which has only {} layers; set eagle_aux_hidden_state_layer_ids",
             checkpoint.weights->path(), target.layers);
     }
     return {};
@@ -123,7 +124,7 @@ Status check_eagle3(const EagleCheckpoint& checkpoint, const ModelConfig& target
 
 Status check_eagle2(const EagleCheckpoint& checkpoint, const ModelConfig& target) {
     if (checkpoint.shape.hidden == target.hidden) return {};
-    return bad_input("{}: EAGLE-2 takes the target's hidden size {}, found {}", checkpoint.weights->path(),
+    return bad_input("{}: EAGLE-2 needs the target's hidden size {}, found {}", checkpoint.weights->path(),
                      target.hidden, checkpoint.shape.hidden);
 }
 
@@ -155,7 +156,7 @@ Status EagleCheckpoint::nothing_left() const {
                                            : EagleGeneration::eagle2;
     for (const std::string& tensor : weights->names()) {
         if (used.count(tensor) != 0 || may_be_left(tensor, generation)) continue;
-        return bad_input("{}: tensor '{}' is no part of {} as this version computes it", weights->path(),
+        return bad_input("{}: tensor '{}' is not supported in {} checkpoints by this version", weights->path(),
                          tensor, generation == EagleGeneration::eagle3 ? "EAGLE-3" : "EAGLE-2");
     }
     return {};
@@ -175,8 +176,8 @@ Result<EagleCheckpoint> open_eagle_checkpoint(EagleGeneration generation, const 
                                                 "from the target's vocabulary and config.json"));
     } else if (out.shape.hidden != out.target_hidden) {
         return bad_input(
-            "{}: a hidden size of {} beside the target's {} needs embeddings of its own, but "
-            "tensor '{}' is missing",
+            "{}: the hidden size {} differs from the target's {}, which "
+            "requires embeddings in the checkpoint, but tensor '{}' is missing",
             out.weights->path(), out.shape.hidden, out.target_hidden, out.name("embed_tokens.weight"));
     }
     DS_TRY(make_rope(place, target, out));

@@ -30,7 +30,7 @@ Status read_aux_layers(const JsonFile& file, const char* field, int offset, cons
     for (const Json& id : *ids) {
         const std::int64_t layer = id.is_number_integer() ? id.get<std::int64_t>() + offset : -1;
         if (layer < 0 || layer >= target.layers) {
-            return bad_input("{}: {} holds {}, the target has layers 0..{}", file.path(), field,
+            return bad_input("{}: {} contains {}, but the target has layers 0..{}", file.path(), field,
                              printable_json(id), target.layers - 1 - offset);
         }
         out.aux_layers.push_back(static_cast<int>(layer));
@@ -42,8 +42,8 @@ Status read_aux_layers(const JsonFile& file, const char* field, int offset, cons
 Status refuse(const JsonFile& file, const char* field, bool unsupported) {
     DS_ASSIGN(const auto value, file.boolean(field));
     if (value.value_or(!unsupported) != unsupported) return {};
-    return file.wrong(field, unsupported ? "false, the only way this version computes it"
-                                         : "true, the only way this version computes it");
+    return file.wrong(field, unsupported ? "false (true is not supported by this version)"
+                                         : "true (false is not supported by this version)");
 }
 
 Status read_flag(const JsonFile& file, const char* field, bool& out) {
@@ -105,7 +105,7 @@ Status read_layer(const JsonFile& file, const LayerDefaults& defaults, EagleChec
     LayerShape& shape = out.shape;
     const auto required = [&](const char* field, std::optional<int> fallback, int& value) -> Status {
         DS_ASSIGN(const auto found, file.count(field, largest_extent));
-        if (!found && !fallback) return file.wrong(field, "an integer, one of the layer's dimensions");
+        if (!found && !fallback) return file.wrong(field, "an integer: a dimension of the layer");
         value = found ? *found : *fallback;
         return {};
     };
@@ -120,7 +120,7 @@ Status read_layer(const JsonFile& file, const LayerDefaults& defaults, EagleChec
     shape.norm_eps = static_cast<float>(eps.value_or(1e-6));
     if (shape.heads % shape.kv_heads != 0 || shape.head_dim < 2 || shape.head_dim % 2 != 0 ||
         std::int64_t{shape.heads} * shape.head_dim > largest_extent) {
-        return bad_input("{}: {} heads, {} key/value heads of size {} do not make an attention", file.path(),
+        return bad_input("{}: {} heads, {} key/value heads and head size {} are inconsistent", file.path(),
                          shape.heads, shape.kv_heads, shape.head_dim);
     }
     DS_ASSIGN(HfRope rope, read_hf_rope(file, shape.head_dim));

@@ -200,15 +200,15 @@ Status EagleDrafter::check_catch_up(const DraftJob& job) const {
     const int width = model_->feature_width();
     const Rows<const float>& features = needs_hidden() ? job.new_hidden : job.new_aux;
     if (job.new_there == nullptr && features.rows > 0 && features.cols != width) {
-        return failed("{}: target features are {} wide, expected {}", name_, features.cols, width);
+        return failed("{}: target features have width {}, expected {}", name_, features.cols, width);
     }
     const int slots = state_of(job).cache.length() + new_slots(job);
     if (static_cast<int>(job.tokens.size()) != slots + 1) {
-        return failed("{}: {} verified slots go with {} tokens, not {}: a round was left out", name_, slots,
+        return failed("{}: {} verified slots need {} tokens, found {}: a round is missing", name_, slots,
                       slots + 1, job.tokens.size());
     }
     if (slots > model_->rope().positions) {
-        return failed("{}: {} slots are past its {} positions", name_, slots, model_->rope().positions);
+        return failed("{}: {} slots exceed its maximum of {} positions", name_, slots, model_->rope().positions);
     }
     return {};
 }
@@ -313,11 +313,11 @@ Status EagleDrafter::check_expand(const DraftContext& context, const DraftJob& j
     if (context.head == nullptr) return failed("{}: drafting needs an LM head", name_);
     const int committed = state_of(job).cache.length();
     if (committed == 0 || static_cast<int>(job.tokens.size()) != committed + 1) {
-        return failed("{}: {} tokens with {} slots taken in; catch_up comes before expand", name_,
+        return failed("{}: {} tokens but {} slots processed; call catch_up before expand", name_,
                       job.tokens.size(), committed);
     }
     if (job.tree.nodes > 1 && committed + job.tree.depth > model_->rope().positions) {
-        return failed("{}: a tree of depth {} at position {} passes its {} positions; clip the tree", name_,
+        return failed("{}: a tree of depth {} at position {} exceeds its {} positions; clip the tree", name_,
                       job.tree.depth, committed, model_->rope().positions);
     }
     return {};
@@ -417,7 +417,7 @@ Status EagleDrafter::draft_there(DraftContext& context, std::span<DraftJob> jobs
         EagleState& state = state_of(job);
         const int committed = state.cache.length() + new_slots(job);
         if (committed + job.tree.depth > model_->rope().positions)
-            return failed("{}: a tree of depth {} at position {} passes its {} positions; clip the tree",
+            return failed("{}: a tree of depth {} at position {} exceeds its {} positions; clip the tree",
                           name_, job.tree.depth, committed, model_->rope().positions);
         const std::size_t bytes = static_cast<std::size_t>(hidden()) * sizeof(float);
         if (!state.output_there.reserve(device, bytes) || !state.input_there.reserve(device, 2 * bytes))

@@ -48,7 +48,7 @@ Status read_shape(const GgufFile& file, EagleCheckpoint& out) {
     shape.head_dim = key_length.value_or(rotated.value_or(shape.hidden / shape.heads));
     if (shape.heads % shape.kv_heads != 0 || shape.head_dim < 2 || shape.head_dim % 2 != 0 ||
         rotated.value_or(shape.head_dim) != shape.head_dim) {
-        return bad_input("{}: {} heads, {} key/value heads of size {} do not make an attention", file.path(),
+        return bad_input("{}: {} heads, {} key/value heads and head size {} are inconsistent", file.path(),
                          shape.heads, shape.kv_heads, shape.head_dim);
     }
     DS_ASSIGN(shape.norm_eps, positive(file, "attention.layer_norm_rms_epsilon", 1e-6f));
@@ -64,7 +64,7 @@ Status read_layers(const GgufFile& file, const ModelConfig& target, EagleCheckpo
         out.aux_layers.clear();
         for (const std::int64_t layer : *layers) {
             if (layer < 0 || layer >= target.layers) {
-                return bad_input("{}: metadata '{}' holds {}, the target has layers 0..{}", file.path(), key,
+                return bad_input("{}: metadata '{}' contains {}, but the target has layers 0..{}", file.path(), key,
                                  layer, target.layers - 1);
             }
             out.aux_layers.push_back(static_cast<int>(layer));
@@ -110,7 +110,7 @@ Status read_eagle_gguf(GgufFile file, const ModelConfig& target, EagleCheckpoint
     out.layout = EagleLayout::gguf;
     DS_ASSIGN(const auto architecture, file.text("general.architecture"));
     if (architecture.value_or("") != "eagle3") {
-        return bad_input("{}: architecture '{}' is no drafter; llama.cpp's EAGLE-3 files say 'eagle3'",
+        return bad_input("{}: architecture '{}' is not a drafter; llama.cpp's EAGLE-3 files have 'eagle3'",
                          file.path(), printable(architecture.value_or("(none)")));
     }
     DS_TRY(read_shape(file, out));

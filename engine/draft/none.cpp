@@ -25,7 +25,7 @@ class NoDrafter final : public Drafter {
 }  // namespace
 
 Result<std::unique_ptr<Drafter>> make_none(const std::string& path, const Target&, kernels::Exec&) {
-    if (!path.empty()) return bad_input("drafter 'none' takes nothing after the colon, found '{}'", path);
+    if (!path.empty()) return bad_input("drafter 'none' accepts nothing after the colon, found '{}'", path);
     return std::unique_ptr<Drafter>(std::make_unique<NoDrafter>());
 }
 

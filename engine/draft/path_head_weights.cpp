@@ -70,8 +70,8 @@ Status Reader::find_layout() {
         if (!prefix_layer && !name.starts_with("hydra_mlp.0.1.linear")) continue;
         if (!prefix_layer && has("hydra_mlp.0.0.linear.weight")) continue;
         return bad_input(
-            "{}: tensor '{}' belongs to Hydra's prefix attention (hydra_head_arch \"prefix-mlp\", Hydra++), "
-            "which this version does not compute; heads of architecture \"mlp\" are",
+            "{}: tensor '{}' belongs to Hydra's prefix attention (hydra_head_arch \"prefix-mlp\", "
+            "Hydra++), which this version does not support; use heads of architecture \"mlp\"",
             source_.path(), name);
     }
     published_hydra_ = kind_ == PathHeadKind::hydra && has("hydra_mlp.0.0.linear.weight");
@@ -80,7 +80,7 @@ Status Reader::find_layout() {
     }
     while (has(block_name(0, blocks_) + "linear.weight")) ++blocks_;
     if (blocks_ > 0) return {};
-    return bad_input("{}: no tensor '0.0.linear.weight'{}: not a {} checkpoint", source_.path(),
+    return bad_input("{}: tensor '0.0.linear.weight'{} is missing: not a {} checkpoint", source_.path(),
                      kind_ == PathHeadKind::hydra ? " or 'hydra_mlp.0.0.linear.weight'" : "", id());
 }
 
@@ -104,8 +104,8 @@ Result<ResidualBlock> Reader::read_block(int head, int block) {
     const int inputs = sees_path ? (head + 2) * d_ : d_;
     if (sees_path && info != nullptr && info->cols() == d_) {
         return bad_input(
-            "{}: tensor '{}linear.weight' has {} columns: the heads are not grounded "
-            "(grounded_heads false), which makes them Medusa's",
+            "{}: tensor '{}linear.weight' has {} columns: ungrounded heads "
+            "(grounded_heads false) are Medusa's; use --drafter medusa",
             source_.path(), name, info->cols());
     }
     ResidualBlock out;
@@ -113,7 +113,7 @@ Result<ResidualBlock> Reader::read_block(int head, int block) {
     DS_ASSIGN(out.bias, vector(name + "linear.bias", d_));
     if (!has(name + "res_connection.weight")) return out;
     DS_ASSIGN(out.shortcut,
-              matrix(name + "res_connection.weight", d_, inputs, "as the linear layer beside it"));
+              matrix(name + "res_connection.weight", d_, inputs, "as in the linear layer"));
     DS_ASSIGN(out.shortcut_bias, vector(name + "res_connection.bias", d_));
     return out;
 }
@@ -123,11 +123,11 @@ Status Reader::read_lm_head(int head, PathHeadWeights& out) {
     const int vocab = target_.lm_head().n();
     if (!has(name + "weight")) {
         if (out.lm_heads.empty()) return {};
-        return bad_input("{}: tensor '{}weight' is missing, though the heads before have their LM heads",
+        return bad_input("{}: tensor '{}weight' is missing, but the previous heads have LM heads",
                          source_.path(), name);
     }
     if (static_cast<int>(out.lm_heads.size()) != head)
-        return bad_input("{}: tensor '{}weight' is there, but the heads before have none", source_.path(),
+        return bad_input("{}: tensor '{}weight' is present, but the previous heads have no LM heads", source_.path(),
                          name);
     DS_ASSIGN(auto lm_head,
               matrix(name + "weight", vocab, d_, "from the target's vocabulary and hidden size"));
@@ -143,7 +143,7 @@ Status Reader::read_lm_head(int head, PathHeadWeights& out) {
 Status Reader::nothing_left() const {
     for (const std::string& name : source_.names()) {
         if (used_.count(name) != 0) continue;
-        return bad_input("{}: tensor '{}' is no part of {} heads as this version computes them",
+        return bad_input("{}: tensor '{}' is not supported in {} checkpoints by this version",
                          source_.path(), name, id());
     }
     return {};
@@ -178,7 +178,7 @@ Status check_config(const DrafterFiles& files, const Target& target, PathHeadKin
     if (kind != PathHeadKind::hydra) return {};
     DS_ASSIGN(const auto kind_of_head, files.config->text("hydra_head_arch"));
     if (kind_of_head.value_or("mlp") != "mlp")
-        return files.config->wrong("hydra_head_arch", "\"mlp\", the architecture this version computes");
+        return files.config->wrong("hydra_head_arch", "\"mlp\", the only supported architecture");
     const nlohmann::json* offset = files.config->find("hidden_state_offset");
     if (offset != nullptr && *offset != 0)
         return files.config->wrong("hidden_state_offset", "0: the hidden that the LM head reads");

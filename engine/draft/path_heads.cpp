@@ -110,7 +110,7 @@ Status PathHeadDrafter::expand(DraftContext& run_context, std::span<DraftJob> jo
     active_.clear();
     for (DraftJob& job : jobs) {
         if (state_of(job).hidden.empty())
-            return failed("{}: no target features taken in; catch_up comes before expand", name_);
+            return failed("{}: target features are missing; call catch_up before expand", name_);
         job.head_rows.clear();
         growths_.add().reset(context, job);
     }
@@ -178,7 +178,7 @@ Status PathHeadDrafter::bring_inputs(std::span<DraftJob> jobs) {
         } else {
             const auto last = job.new_hidden.row(job.new_hidden.rows - 1);
             if (last.size() != static_cast<std::size_t>(d))
-                return failed("{}: target features are {} wide, expected {}", name_, last.size(), d);
+                return failed("{}: target features have width {}, expected {}", name_, last.size(), d);
             device.upload(to + d, last.data(), last.size_bytes());
         }
         state.hidden.clear();

@@ -8,8 +8,8 @@ namespace {
 constexpr std::array<DrafterInfo, 6> table{{
     {"none", "Autoregressive", "", false, "no drafts: one token per round, the baseline", make_none},
     {"ngram", "Prompt lookup", "", false,
-     "copies what followed the same words earlier in the text; ngram:max=3,min=1,window=0,backoff=1 sets the "
-     "lengths matched, how far back (0 = all) and whether a longest match that fails is shortened",
+     "copies the continuation of an earlier occurrence of the last words; ngram:max=3,min=1,window=0,backoff=1 "
+     "sets the lengths to match, the search window in tokens (0 = all) and whether an unknown n-gram is shortened",
      make_ngram},
     {"eagle2", "EAGLE-2", "EAGLE-2, arXiv 2406.16858", true,
      "one decoder layer over the target's last hidden states; a folder with config.json and "
@@ -25,8 +25,8 @@ constexpr std::array<DrafterInfo, 6> table{{
      "medusa_lm_head.pt",
      make_medusa},
     {"hydra", "Hydra", "Hydra, arXiv 2402.05109", true,
-     "heads that also see the tokens drafted before them; a folder with model.safetensors or "
-     "hydra_lm_head.pt",
+     "heads that also read the drafted tokens before theirs; "
+     "a folder with model.safetensors or hydra_lm_head.pt",
      make_hydra},
 }};
 
@@ -46,7 +46,7 @@ const DrafterInfo* find_drafter(std::string_view id) {
 Status check_tree(const Drafter& drafter, const TreeSpec& tree) {
     const int most = drafter.most_levels();
     if (!tree.choices || most == 0 || tree.levels() <= most) return {};
-    return bad_input("tree: {} is {} levels deep and the drafter has {} heads; use choices:{},levels={}",
+    return bad_input("tree: {} has {} levels, but the drafter has only {} heads; use choices:{},levels={}",
                      to_text(tree), tree.levels(), most, tree.choices->name, most);
 }
 
@@ -58,12 +58,12 @@ Result<std::unique_ptr<Drafter>> make_drafter(std::string_view spec, const std::
     if (info == nullptr) {
         std::string known;
         for (const DrafterInfo& row : table) known.append(known.empty() ? "" : ", ").append(row.id);
-        return bad_input("drafter '{}' is not known; known drafters: {}", id, known);
+        return bad_input("drafter '{}' is unknown; known drafters: {}", id, known);
     }
     std::string path(colon == std::string_view::npos ? std::string_view() : spec.substr(colon + 1));
     if (path.empty() && info->needs_weights) path = default_path;
     if (path.empty() && info->needs_weights) {
-        return bad_input("drafter '{}' needs a checkpoint: write {}:FOLDER", id, id);
+        return bad_input("drafter '{}' needs a checkpoint: use {}:FOLDER", id, id);
     }
     return info->make(path, target, exec);
 }

@@ -8,7 +8,7 @@ namespace {
 Status check_target(const std::string& path, const Target& target) {
     if (is_synthetic_model(target.path()) && path == target.path()) return {};
     return bad_input(
-        "drafter '{}': random drafters are for the synthetic target of the same name, this one is {}", path,
+        "drafter '{}': a random drafter needs the synthetic target of the same name, but the target is {}", path,
         target.path());
 }
 

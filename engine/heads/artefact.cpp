@@ -68,7 +68,8 @@ Result<ArtefactInfo> read_info(const WeightSource& file) {
     const auto version = number<int>(metadata.text("version"));
     if (!version || *version < 1) return metadata.wrong("version", "a whole number above 0");
     if (*version > format_version)
-        return bad_input("{}: head artefact of version {}, this program reads up to {}; update it",
+        return bad_input("{}: head artefact version {} is too new, this "
+                         "program reads up to {}; update the program",
                          file.path(), *version, format_version);
     ArtefactInfo info;
     info.head = metadata.text("head");
@@ -85,14 +86,14 @@ Result<ArtefactInfo> read_info(const WeightSource& file) {
     if (trained != "post-hoc" && trained != "joint") return metadata.wrong("trained", "post-hoc or joint");
     info.joint = trained == "joint";
     DS_ASSIGN(const Json parameters,
-              metadata.json("parameters", Json::value_t::object, "a JSON object of texts"));
+              metadata.json("parameters", Json::value_t::object, "a JSON object of strings"));
     for (const auto& [name, value] : parameters.items()) {
-        if (!value.is_string()) return metadata.wrong("parameters", "a JSON object of texts");
+        if (!value.is_string()) return metadata.wrong("parameters", "a JSON object of strings");
         info.parameters.emplace(name, value.get<std::string>());
     }
-    DS_ASSIGN(const Json prompts, metadata.json("prompts", Json::value_t::array, "a JSON list of texts"));
+    DS_ASSIGN(const Json prompts, metadata.json("prompts", Json::value_t::array, "a JSON list of strings"));
     for (const Json& value : prompts) {
-        if (!value.is_string()) return metadata.wrong("prompts", "a JSON list of texts");
+        if (!value.is_string()) return metadata.wrong("prompts", "a JSON list of strings");
         info.prompts.push_back(value.get<std::string>());
     }
     DS_ASSIGN(const Json report, metadata.json("report", Json::value_t::object, "a JSON object"));
@@ -112,16 +113,17 @@ Result<HeadArtefact> HeadArtefact::open(const std::string& path, std::string_vie
     DS_ASSIGN(std::shared_ptr<const WeightSource> file, open_safetensors(path));
     DS_ASSIGN(ArtefactInfo info, read_info(*file));
     if (info.head != head)
-        return bad_input("{}: is an artefact of head {}, not of {}", path, printable(info.head), head);
+        return bad_input("{}: artefact of head {}, expected head {}", path, printable(info.head), head);
     return HeadArtefact(std::move(info), std::move(file));
 }
 
 Status HeadArtefact::fits(const HeadWeights& weights) const {
     const auto other = [&](std::string_view what, const auto& made_for, const auto& have) {
-        return bad_input("{}: head {} was fitted for {} {}, the run has {}; fit one with draftscope fit",
+        return bad_input("{}: head {} was fitted for {} {}, but the "
+                         "run has {}; fit one with draftscope fit",
                          path(), info_.head, what, made_for, have);
     };
-    if (info_.vocab != weights.vocab) return other("a vocabulary of", info_.vocab, weights.vocab);
+    if (info_.vocab != weights.vocab) return other("vocabulary size", info_.vocab, weights.vocab);
     if (info_.hidden != weights.hidden) return other("hidden size", info_.hidden, weights.hidden);
     if (info_.synthetic) return {};
     if (weights.tokenizer != 0 && info_.tokenizer != weights.tokenizer)
@@ -223,7 +225,7 @@ Result<std::vector<TokenId>> HeadArtefact::rising_ids(const std::string& name) c
     ids.reserve(values.size());
     for (const std::int64_t value : values) {
         if (value < 0 || value >= info_.vocab || (!ids.empty() && value <= ids.back()))
-            return bad_input("{}: tensor '{}' holds {} at place {}; ids rise and are below {}", path(), name,
+            return bad_input("{}: tensor '{}' contains {} at index {}; expected ascending ids below {}", path(), name,
                              value, ids.size(), info_.vocab);
         ids.push_back(static_cast<TokenId>(value));
     }
@@ -234,13 +236,13 @@ Result<std::vector<TokenId>> HeadArtefact::rising_ids(const std::string& name) c
 Result<std::vector<int>> HeadArtefact::map_of_tokens(const std::string& name, int limit) const {
     DS_ASSIGN(const auto values, tensors_->read_integers(name));
     if (values.size() != static_cast<std::size_t>(info_.vocab))
-        return bad_input("{}: tensor '{}' has {} values, expected one for each of {} tokens", path(), name,
+        return bad_input("{}: tensor '{}' has {} values, expected one per token of {}", path(), name,
                          values.size(), info_.vocab);
     std::vector<int> map;
     map.reserve(values.size());
     for (const std::int64_t value : values) {
         if (value < 0 || value >= limit)
-            return bad_input("{}: tensor '{}' holds {} for token {}, expected 0 to {}", path(), name, value,
+            return bad_input("{}: tensor '{}' contains {} for token {}, expected 0 to {}", path(), name, value,
                              map.size(), limit - 1);
         map.push_back(static_cast<int>(value));
     }
@@ -274,8 +276,8 @@ bool is_head_artefact(const std::string& path) {
 Result<HeadArtefact> needed_artefact(const HeadSpec& spec, const HeadArtefacts& artefacts) {
     if (artefacts.artefact_path.empty())
         return bad_input(
-            "head {0}: no artefact for this target and drafter; make one with draftscope fit {0} and give it "
-            "with --artefact {0}=FILE",
+            "head {0}: no artefact for this target and drafter; make one "
+            "with draftscope fit {0} and pass it with --artefact {0}=FILE",
             spec.id);
     if (is_synthetic_model(artefacts.artefact_path))
         return HeadArtefact::synthetic(artefacts.artefact_path, spec);

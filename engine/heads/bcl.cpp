@@ -27,9 +27,9 @@ Result<CountedRanking> load_counted_ranking(const std::string& path) {
         return bad_input("{}: tensor 'counts' has {} values for {} ids (head bcl)", path,
                          ranking.counts.size(), ranking.ids.size());
     for (const std::int64_t count : ranking.counts)
-        if (count < 0) return bad_input("{}: tensor 'counts' holds {} (head bcl)", path, count);
+        if (count < 0) return bad_input("{}: tensor 'counts' contains {} (head bcl)", path, count);
     if (std::all_of(ranking.counts.begin(), ranking.counts.end(), [](std::int64_t n) { return n == 0; }))
-        return bad_input("{}: tensor 'counts' holds zeros only (head bcl)", path);
+        return bad_input("{}: tensor 'counts' contains only zeros (head bcl)", path);
     return ranking;
 }
 
@@ -97,7 +97,8 @@ Result<std::unique_ptr<Head>> make_bcl_head(const HeadSpec& spec, const HeadArte
     if (!artefacts.artefact_path.empty()) {
         for (const std::string_view name : {"alpha", "bytes"})
             if (const auto given = spec.params.find(name); given != spec.params.end())
-                return bad_input("head bcl: {}={} solves a size, and {} was trained at one; leave it out",
+                return bad_input("head bcl: {}={} only applies when the size "
+                                 "is solved, but {} has a fixed size; omit it",
                                  name, given->second, artefacts.artefact_path);
         return make_trained_vocab_head(spec, artefacts);
     }
@@ -109,7 +110,7 @@ Result<std::unique_ptr<Head>> make_bcl_head(const HeadSpec& spec, const HeadArte
     SizeRule size = [ranking = std::move(ranking), alpha, bytes](const HeadWeights& weights) -> Result<int> {
         const KeepOrder order = keep_order(ranking, weights);
         if (std::all_of(order.counts.begin(), order.counts.end(), [](std::int64_t n) { return n == 0; }))
-            return bad_input("head bcl: the ranking counts no token of the drafter's own head");
+            return bad_input("head bcl: the ranking counts no token of the drafter's LM head");
         const int rows = weights.row_ids.empty() ? weights.vocab : static_cast<int>(weights.row_ids.size());
         return solve_bcl_size(order.counts, std::max(order.first, 1), rows, pass_cost(weights, bytes != 0),
                               alpha);

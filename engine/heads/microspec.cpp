@@ -472,7 +472,7 @@ Status check_source(const HeadSpec& spec, std::string_view source) {
     const auto refuse = [&](std::span<const std::string_view> names) -> Status {
         for (const std::string_view name : names)
             if (const auto given = spec.params.find(name); given != spec.params.end())
-                return bad_input("head microspec: {}={} has no effect with source={}; leave it out", name,
+                return bad_input("head microspec: {}={} has no effect with source={}; omit it", name,
                                  given->second, source);
         return {};
     };

@@ -42,9 +42,9 @@ class SpecVocabHead final : public Head, public HeadThere {
         for (int row = 0; row < speculator_.rows(); ++row)
             if (!head_holds(weights, speculator_.token(row)))
                 return bad_input(
-                    "{}: head specvocab was fitted for token {}, which the drafter's own head does not have; "
-                    "fit "
-                    "one for this drafter",
+                    "{}: head specvocab was fitted for "
+                    "token {}, which the drafter's LM head "
+                    "does not have; fit one for this drafter",
                     artefact_.path(), speculator_.token(row));
         store_ = kernels::RowStore::make(exec, *weights.lm_head);
         together_ = kernels::RowSets(weights.vocab);

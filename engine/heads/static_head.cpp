@@ -77,8 +77,8 @@ Result<SizeRule> size_from_spec(const HeadSpec& spec) {
 Result<std::string> needed_ranking(const HeadArtefacts& artefacts, std::string_view head) {
     if (artefacts.ranking_path.empty())
         return bad_input(
-            "head {0}: needs a token ranking; give --artefact {0}=FILE (safetensors with `ids`, most "
-            "frequent first, or FR-Spec's freq_V.pt)",
+            "head {0}: needs a token ranking; pass --artefact {0}=FILE "
+            "(safetensors with 'ids', most frequent first, or FR-Spec's freq_V.pt)",
             head);
     return artefacts.ranking_path;
 }

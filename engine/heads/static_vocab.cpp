@@ -27,13 +27,13 @@ Result<StaticVocab> StaticVocab::make(kernels::Exec& exec, const HeadWeights& we
     for (const TokenId id : ranking) {
         if (id < 0 || id >= weights.vocab)
             return bad_input(
-                "head {}: the ranking names token {}, the target has {} tokens; it was made for another "
-                "vocabulary",
+                "head {}: the ranking contains token {}, but the target "
+                "has {} tokens; it was made for another vocabulary",
                 head, id, weights.vocab);
         if (result.size() < size) keep(id);
     }
     if (result.size() < size)
-        return bad_input("head {}: v={} but the ranking holds {} different tokens", head, size,
+        return bad_input("head {}: v={}, but the ranking has only {} distinct tokens", head, size,
                          result.size());
     std::sort(result.ids_.begin(), result.ids_.end());
     result.rows_ = weights.lm_head->gather_rows(exec, head_rows(weights, result.ids_));
@@ -73,7 +73,7 @@ Result<std::vector<TokenId>> ranking_ids(const WeightSource& ranking, std::strin
     ids.reserve(values.size());
     for (const std::int64_t value : values) {
         if (value < 0 || value > INT32_MAX)
-            return bad_input("{}: tensor 'ids' holds {}, which is no token id (head {})", ranking.path(),
+            return bad_input("{}: tensor 'ids' contains {}, which is not a token id (head {})", ranking.path(),
                              value, head);
         ids.push_back(static_cast<TokenId>(value));
     }

@@ -73,7 +73,7 @@ Status add_low_rank(Making& making, const std::string& up) {
     if (ranks.empty()) ranks = {std::max(1, making.shape.hidden / 8)};
     for (const int rank : ranks)
         if (rank > making.shape.hidden)
-            return bad_input("head {}: rank={} does not fit a head of {} inputs; use 1..{}", making.spec.id,
+            return bad_input("head {}: rank={} does not fit a head with {} inputs; use 1..{}", making.spec.id,
                              rank, making.shape.hidden, making.shape.hidden);
     for (std::size_t level = 0; level < ranks.size(); ++level)
         making.matrices.push_back({ranks.size() == 1 ? "down" : fmt::format("down.{}", level),
@@ -102,7 +102,7 @@ Status add_trimmed(Making& making) {
 /// a router of `inputs` columns and `width` hidden units.
 Status add_routed(Making& making, const std::string& map, int groups, int inputs, int width) {
     if (groups > making.shape.tokens)
-        return bad_input("head {}: {}={} of {} tokens", making.spec.id, map, groups, making.shape.tokens);
+        return bad_input("head {}: {}={} exceeds the {} tokens", making.spec.id, map, groups, making.shape.tokens);
     std::vector<std::int64_t> group_of;
     for (int token = 0; token < making.shape.tokens; ++token) group_of.push_back(token % groups);
     making.tensors->add_integers(map, std::move(group_of));
@@ -131,7 +131,7 @@ Status add_tensors(Making& making) {
     if (head == "vocabtrim-t") return add_trimmed(making);
     if (head == "dynaspec") return add_dynaspec(making);
     if (head == "coral") return add_coral(making);
-    return bad_input("head {}: no random artefact is made of this one; fit one", head);
+    return bad_input("head {}: has no random artefacts; fit one", head);
 }
 
 }  // namespace

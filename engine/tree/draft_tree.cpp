@@ -57,7 +57,7 @@ Status DraftTree::finish() {
     const std::size_t n = tokens.size();
     if (n == 0) return failed("draft tree: no root");
     if (n > static_cast<std::size_t>(max_tree_nodes))
-        return failed("draft tree: {} nodes, at most {} are supported", n, max_tree_nodes);
+        return failed("draft tree: {} nodes, the maximum is {}", n, max_tree_nodes);
     if (parents.size() != n || depths.size() != n || logprobs.size() != n || cum_logprobs.size() != n)
         return failed("draft tree: {} tokens but {} parents, {} depths, {} log-probs", n, parents.size(),
                       depths.size(), logprobs.size());
@@ -65,12 +65,12 @@ Status DraftTree::finish() {
     for (std::size_t i = 1; i < n; ++i) {
         const int parent = parents[i];
         if (parent < 0 || static_cast<std::size_t>(parent) >= i)
-            return failed("draft tree: node {} has parent {}, which does not come before it", i, parent);
+            return failed("draft tree: node {} has parent {}, which does not precede it", i, parent);
         if (depths[i] != depths[static_cast<std::size_t>(parent)] + 1)
             return failed("draft tree: node {} has depth {} under a parent of depth {}", i, depths[i],
                           depths[static_cast<std::size_t>(parent)]);
         if (has_earlier_twin(*this, i))
-            return failed("draft tree: node {} has token {} twice among its children", parent, tokens[i]);
+            return failed("draft tree: node {} has two children with token {}", parent, tokens[i]);
     }
     mask.build(parents);
     return {};

@@ -23,9 +23,9 @@ std::string text_of(const Path& path) {
 }
 
 Status check_path(std::string_view name, const Path& path) {
-    if (path.empty()) return bad_input("tree: choices:{}: has an empty path; the root is always there", name);
+    if (path.empty()) return bad_input("tree: choices:{}: contains an empty path; the root is implied", name);
     if (path.size() > static_cast<std::size_t>(max_tree_levels))
-        return bad_input("tree: choices:{}: path {} is {} deep; at most {} are supported", name,
+        return bad_input("tree: choices:{}: path {} has depth {}; the maximum is {}", name,
                          text_of(path), path.size(), max_tree_levels);
     for (const int rank : path)
         if (rank < 0 || rank >= max_tree_topk)
@@ -47,7 +47,7 @@ Result<std::vector<Path>> read_paths(const std::string& file) {
         for (const auto& rank : item) {
             // A rank that exceeds int is reported like any other rank that is too high.
             if (!rank.is_number_integer())
-                return bad_input("tree: choices:{}: entry {} has a rank that is no whole number", file,
+                return bad_input("tree: choices:{}: entry {} has a rank that is not a whole number", file,
                                  paths.size());
             const auto value = rank.is_number_unsigned() ? rank.get<std::uint64_t>() : std::uint64_t{0};
             const bool negative = !rank.is_number_unsigned() && rank.get<std::int64_t>() < 0;
@@ -84,7 +84,7 @@ int TreeChoices::inner_nodes() const {
 Result<TreeChoices> make_tree_choices(std::string_view name, std::vector<Path> paths) {
     if (paths.empty()) return bad_input("tree: choices:{}: has no paths; expected {}", name, shape);
     if (paths.size() >= static_cast<std::size_t>(max_tree_nodes))
-        return bad_input("tree: choices:{}: has {} paths; at most {} are supported", name, paths.size(),
+        return bad_input("tree: choices:{}: contains {} paths; the maximum is {}", name, paths.size(),
                          max_tree_nodes - 1);
     for (const Path& path : paths) DS_TRY(check_path(name, path));
     std::sort(paths.begin(), paths.end(), [](const Path& a, const Path& b) {
@@ -92,7 +92,7 @@ Result<TreeChoices> make_tree_choices(std::string_view name, std::vector<Path> p
     });
     const auto twin = std::adjacent_find(paths.begin(), paths.end());
     if (twin != paths.end())
-        return bad_input("tree: choices:{}: path {} is there twice", name, text_of(*twin));
+        return bad_input("tree: choices:{}: path {} occurs twice", name, text_of(*twin));
     TreeChoices choices;
     choices.name = name;
     for (const Path& path : paths) {

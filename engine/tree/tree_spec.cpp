@@ -88,7 +88,7 @@ Result<TreeSpec> parse_fields(std::string_view text) {
     const int possible = std::min(possible_nodes(spec), max_tree_nodes);
     spec.nodes = nodes.value_or(std::min(spec.nodes, possible));
     if (spec.nodes > possible)
-        return bad_input("tree: nodes={} is more than depth={},topk={} can propose; use nodes=2..{}",
+        return bad_input("tree: nodes={} exceeds what depth={},topk={} can propose; use nodes=2..{}",
                          spec.nodes, spec.depth, spec.topk, possible);
     return spec;
 }
@@ -148,7 +148,7 @@ Result<TreeSpec> parse_tree_spec(std::string_view text) {
     std::string_view body = trim(text);
     const auto order = take_option(body, "order");
     if (order && *order != "eagle" && *order != "fr")
-        return bad_input("tree: order={} is not known; use order=eagle or order=fr", *order);
+        return bad_input("tree: order={} is unknown; use order=eagle or order=fr", *order);
     if (body.empty() && order) body = "depth=3";
     if (body.empty())
         return bad_input(
@@ -156,9 +156,9 @@ Result<TreeSpec> parse_tree_spec(std::string_view text) {
     DS_ASSIGN(TreeSpec spec, parse_shape(body));
     if (!order) return spec;
     if (spec.choices)
-        return bad_input("tree: order={} with {}: a tree fixed in advance has the order of its paths", *order,
+        return bad_input("tree: order={} with {}: a static tree has the order of its paths", *order,
                          body);
-    if (spec.topk == 1) return bad_input("tree: order={} with {}: a chain has one order", *order, body);
+    if (spec.topk == 1) return bad_input("tree: order={} with {}: a chain has only one order", *order, body);
     spec.order = *order == "fr" ? TreeOrder::fr : TreeOrder::eagle;
     return spec;
 }

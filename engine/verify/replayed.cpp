@@ -21,7 +21,7 @@ Result<ReplayedAcceptance> parse_rates(std::string_view list, const std::string&
         double rate = -1;
         const auto [end, error] = std::from_chars(list.data(), list.data() + slash, rate);
         if (error != std::errc() || end != list.data() + slash || !(rate >= 0 && rate <= 1))
-            return bad_input("--acceptance {}: '{}' is no rate from 0 to 1", text, list.substr(0, slash));
+            return bad_input("--acceptance {}: '{}' is not a rate from 0 to 1", text, list.substr(0, slash));
         out.rates.push_back(rate);
         if (slash == list.size()) return out;
         list.remove_prefix(slash + 1);
@@ -34,7 +34,7 @@ Result<ReplayedAcceptance> rates_of(const nlohmann::json& histogram, const std::
     std::vector<double> rounds;
     for (const nlohmann::json& count : histogram) {
         if (!count.is_number_unsigned())
-            return bad_input("{}: heads.histogram holds {}, expected counts of rounds", file,
+            return bad_input("{}: heads.histogram contains {}, expected counts of rounds", file,
                              printable_json(count));
         rounds.push_back(count.get<double>());
     }
@@ -81,7 +81,7 @@ Result<ReplayedAcceptance> read_rates(const std::string& place, const std::strin
     }
     if (heads.empty())
         return bad_input(
-            "{}: has no list `heads` with histograms; give what draftscope replay --json printed", file);
+            "{}: has no list 'heads' with histograms; pass the output of draftscope replay --json", file);
     for (const nlohmann::json* head : heads)
         if (head->value("head", std::string()) == named.value_or(spec))
             return rates_of((*head)["histogram"], file);
@@ -89,7 +89,8 @@ Result<ReplayedAcceptance> read_rates(const std::string& place, const std::strin
         return bad_input("--acceptance trace:{}: no head '{}'; the file has {}", place, *named,
                          names_of(heads));
     return bad_input(
-        "--acceptance trace:{}: {} runs, and the file has {}; replay it too, or choose with trace:FILE#HEAD",
+        "--acceptance trace:{}: {} runs, but the file has "
+        "{}; replay it too, or choose with trace:FILE#HEAD",
         place, spec.empty() ? "a drafter without heads" : "head " + spec, names_of(heads));
 }
 

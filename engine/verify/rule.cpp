@@ -24,12 +24,12 @@ Status set_threshold(std::string_view piece, VerifySpec& spec) {
     const std::size_t equals = piece.find('=');
     const std::string_view name = piece.substr(0, equals);
     if (name != "epsilon" && name != "delta")
-        return bad_input("--verify typical: no parameter '{}'; it has epsilon and delta", name);
+        return bad_input("--verify typical: unknown parameter '{}'; known are epsilon and delta", name);
     const std::string text(equals == std::string_view::npos ? std::string_view() : piece.substr(equals + 1));
     double value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size() || !(value > 0 && value <= 1))
-        return bad_input("--verify typical: {}={} is not a number above 0, at most 1", name, text);
+        return bad_input("--verify typical: {}={} is not a number above 0 and at most 1", name, text);
     (name == "epsilon" ? spec.epsilon : spec.delta) = value;
     return {};
 }

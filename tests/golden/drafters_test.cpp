@@ -236,8 +236,8 @@ TEST_F(GoldenDrafters, OnlyCheckpointsWithoutLmHeadsOfTheirOwnTakeADraftHead) {
 TEST_F(GoldenDrafters, RotationMayFollowTheTarget) {
     // The target's heads are 12 wide; these drafters' heads are 16 and 20 wide.
     EXPECT_THAT(error_of("eagle2:" + golden_folder + "/eagle2_bin,rope=target"),
-                HasSubstr("the target's heads are 12 wide, the drafter's 16"));
-    EXPECT_THAT(error_of("eagle2:" + golden_folder + "/eagle2_bin,rope=both"), HasSubstr("own or target"));
+                HasSubstr("the target's attention heads are 12 wide, the drafter's 16"));
+    EXPECT_THAT(error_of("eagle2:" + golden_folder + "/eagle2_bin,rope=both"), HasSubstr("rope=own or rope=target"));
     EXPECT_THAT(error_of("eagle2:" + golden_folder + "/eagle2_bin,ropes=own"), HasSubstr("known: rope"));
     expect_golden("eagle2:" + golden_folder + "/eagle2_bin,rope=own", "eagle2");
 }
@@ -249,8 +249,8 @@ TEST_F(GoldenDrafters, MixUpsAreNamed) {
                 HasSubstr("is an EAGLE-2 checkpoint; use --drafter eagle2:PATH"));
     EXPECT_THAT(error_of("medusa:" + golden_folder + "/eagle2_bin"), HasSubstr("not a Medusa checkpoint"));
     EXPECT_THAT(error_of("eagle3:" + golden_folder + "/freq_4.pt"),
-                HasSubstr("has no config.json beside it"));
-    EXPECT_THAT(error_of("eagle3:" + golden_folder), HasSubstr("holds none of model.safetensors"));
+                HasSubstr("config.json with the drafter's dimensions is missing"));
+    EXPECT_THAT(error_of("eagle3:" + golden_folder), HasSubstr("contains none of model.safetensors"));
 }
 
 /// A layout's folder with a modified config.json.
@@ -288,7 +288,7 @@ TEST_F(ChangedConfig, WhatIsNotComputedIsRefusedByName) {
                            [](Json& c) {
                                c["eagle_config"]["eagle_aux_hidden_state_layer_ids"] = {0, 0, 1};
                            }),
-                HasSubstr("holds 1, the target has layers 0..0"));
+                HasSubstr("contains 1, but the target has layers 0..0"));
     EXPECT_THAT(
         error_with("eagle3_specforge", [](Json& c) { c["eagle_config"]["use_last_layernorm"] = false; }),
         HasSubstr("eagle_config.use_last_layernorm is false"));
@@ -298,9 +298,9 @@ TEST_F(ChangedConfig, WhatIsNotComputedIsRefusedByName) {
                            [](Json& c) { c["transformer_layer_config"]["vocab_size"] = 32000; }),
                 HasSubstr("this drafter was made for example/tiny-qwen2"));
     EXPECT_THAT(error_with("eagle3_speculators", [](Json& c) { c["fc_norm"] = true; }),
-                HasSubstr("'fc_norm.0.weight' missing"));
+                HasSubstr("'fc_norm.0.weight' is missing"));
     EXPECT_THAT(error_with("eagle3_variants", [](Json& c) { c["norm_before_fc"] = false; }),
-                HasSubstr("tensor 'input_norm.weight' is there"));
+                HasSubstr("tensor 'input_norm.weight' is present"));
 }
 
 TEST_F(ChangedConfig, HeadSizeIsReadOffTheWeightsWhereTheConfigLeavesItOut) {

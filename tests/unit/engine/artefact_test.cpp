@@ -52,9 +52,9 @@ TEST_F(Artefact, OfAnotherModelDrafterOrShapeIsRefusedByName) {
     };
     const Change changes[] = {
         {[](ArtefactInfo& i) { i.vocab = 300; }, "a vocabulary of 300, the run has 301"},
-        {[](ArtefactInfo& i) { i.hidden = 32; }, "hidden size 32, the run has 64"},
+        {[](ArtefactInfo& i) { i.hidden = 32; }, "hidden size 32, but the run has 64"},
         {[](ArtefactInfo& i) { i.tokenizer = 78; }, "tokenizer 000000000000004e"},
-        {[](ArtefactInfo& i) { i.target = "other"; }, "target other, the run has tiny"},
+        {[](ArtefactInfo& i) { i.target = "other"; }, "target other, but the run has tiny"},
         {[](ArtefactInfo& i) { i.drafter = "medusa"; }, "drafter medusa, the run has eagle2"},
         {[](ArtefactInfo& i) { i.drafter_hash = "ff"; }, "drafter weights ff"},
     };
@@ -77,7 +77,7 @@ TEST_F(Artefact, OfAnotherHeadOrFormatIsRefused) {
     EXPECT_THAT(refusal("slimspec"), ::testing::HasSubstr("draftscope fit slimspec"));
     save(HeadRig::info("specvocab"), slim());
     EXPECT_THAT(refusal("slimspec"),
-                ::testing::HasSubstr("is an artefact of head specvocab, not of slimspec"));
+                ::testing::HasSubstr("artefact of head specvocab, expected head slimspec"));
     artefacts_.artefact_path = "/nowhere/file.safetensors";
     EXPECT_THAT(refusal("slimspec"), ::testing::HasSubstr("/nowhere/file.safetensors"));
     ScratchFolder folder;

@@ -213,13 +213,13 @@ TEST_F(Clusters, RefuseWhatDoesNotFit) {
     EXPECT_THAT(spoil([](Tensors& t, ArtefactInfo&) {
                     t.integers("groups", {1, 2});
                 }),
-                ::testing::HasSubstr("one for each of 301 tokens"));
+                ::testing::HasSubstr("one per token of 301"));
     EXPECT_THAT(spoil([&](Tensors& t, ArtefactInfo&) {
                     auto map = map_;
                     map[5] = groups;
                     t.integers("groups", map);
                 }),
-                ::testing::HasSubstr("holds 11 for token 5, expected 0 to 10"));
+                ::testing::HasSubstr("contains 11 for token 5, expected 0 to 10"));
     EXPECT_THAT(spoil([](Tensors& t, ArtefactInfo&) { t.remove("router.out.weight"); }),
                 ::testing::HasSubstr("'router.out.weight' is missing"));
     EXPECT_THAT(spoil([](Tensors& t, ArtefactInfo&) {

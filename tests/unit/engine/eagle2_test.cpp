@@ -334,10 +334,10 @@ TEST_F(Eagle2, RefusesRoundsOutOfOrder) {
         EXPECT_NE(status.error().message.find(words), std::string::npos) << status.error().message;
     };
     DraftJob early = job_for(text, 10, {3, 4, 12});
-    fails_with(drafter_->expand(with, {&early, 1}), "catch_up comes before expand");
+    fails_with(drafter_->expand(with, {&early, 1}), "call catch_up before expand");
     text.slots = 4;
     DraftJob gap = job_for(text, 10, {3, 4, 12});
-    fails_with(drafter_->catch_up(with, {&gap, 1}), "a round was left out");
+    fails_with(drafter_->catch_up(with, {&gap, 1}), "a round is missing");
     ASSERT_TRUE(drafter_->catch_up(with, {&early, 1}).ok());
     DraftContext headless{*exec_, phases_, nullptr, {}, nullptr};
     fails_with(drafter_->expand(headless, {&early, 1}), "needs an LM head");
@@ -377,7 +377,7 @@ TEST_F(Eagle2, CheckpointErrorsNameFileTensorAndShapes) {
 
     ASSERT_TRUE(testing::write_tiny_eagle2(folder, 21, config, {2, 1, 16, 64, true, false}).ok());
     write_config(good);
-    expect_words({"'fc.bias' is there", "\"bias\": false"});
+    expect_words({"'fc.bias' is present", "\"bias\": false"});
     ASSERT_TRUE(testing::write_tiny_eagle2(folder, 21, config).ok());
     ModelConfig wide = config;
     wide.hidden = 128;

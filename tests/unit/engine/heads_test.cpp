@@ -181,7 +181,7 @@ TEST_P(Heads, RankingsThatDoNotFitAreRefused) {
     const RankingFile good(descending_ids()), foreign({1, 2, vocab}), small({5, 6, 7}), wrong({1}, "freq");
     EXPECT_THAT(refusal("fr-spec:v=302", {good.path()}), ::testing::HasSubstr("v=302"));
     EXPECT_THAT(refusal("fr-spec:v=2", {foreign.path()}), ::testing::HasSubstr("token 301"));
-    EXPECT_THAT(refusal("fr-spec:v=9", {small.path()}), ::testing::HasSubstr("holds 5 different tokens"));
+    EXPECT_THAT(refusal("fr-spec:v=9", {small.path()}), ::testing::HasSubstr("has only 5 distinct tokens"));
     EXPECT_THAT(refusal("fr-spec:v=9", {wrong.path()}), ::testing::HasSubstr("'ids'"));
     EXPECT_THAT(refusal("fr-spec:v=9", {}), ::testing::HasSubstr("--artefact fr-spec=FILE"));
 }

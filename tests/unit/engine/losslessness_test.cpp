@@ -132,7 +132,7 @@ TEST_P(Losslessness, FixedTreesAreNoDeeperThanTheHeads) {
     const Status refused = check_tree(**made, tree("choices:mc_sim_7b_63"));
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().kind, ErrorKind::bad_input);
-    EXPECT_NE(refused.error().message.find("4 levels deep and the drafter has 3 heads"), std::string::npos)
+    EXPECT_NE(refused.error().message.find("4 levels, but the drafter has only 3 heads"), std::string::npos)
         << refused.error().message;
     EXPECT_TRUE(check_tree(**made, tree("choices:mc_sim_7b_63,levels=3")).ok());
     EXPECT_TRUE(check_tree(**made, tree("depth=5,topk=10,nodes=60")).ok());

@@ -133,7 +133,7 @@ TEST(DraftDistribution, IsCutAsTheTargetsRowIs) {
         for (std::size_t i = 0; i < by_id.size(); ++i)
             EXPECT_NEAR(static_cast<double>(q.probs[by_id[i]]), expected[i], 1e-6)
                 << "T=" << sampling.temperature << " p=" << sampling.top_p << " k=" << sampling.top_k;
-        // Every kept token is sampled.
+        // Every sample is a kept token.
         DrawScratch scratch;
         for (const DrawnDraft& one : draw_drafts(q, 8, settings, 1, 2, scratch))
             EXPECT_TRUE(std::isfinite(one.logprob));

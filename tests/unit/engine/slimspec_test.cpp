@@ -146,7 +146,7 @@ TEST_F(SlimSpec, RefusesWhatDoesNotFit) {
     EXPECT_EQ(refusal("slimspec:rank=8"), "");
     info.parameters = {{"rank", "4"}};
     save(info, good);
-    EXPECT_THAT(refusal("slimspec"), ::testing::HasSubstr("metadata says rank 4, tensor 'down' has 8"));
+    EXPECT_THAT(refusal("slimspec"), ::testing::HasSubstr("metadata has rank 4, but tensor 'down' has 8"));
     info.parameters.clear();
     Tensors bad = good;
     bad.floats("up", {vocab, 7}, random(vocab * 7, 2));

@@ -135,7 +135,7 @@ TEST_F(SpecVocab, ADraftersTrimmedHeadNeedsAnArtefactOfItsTokens) {
     const auto logits = dense();
     weights_.lm_head = &own;
     weights_.row_ids = held;
-    EXPECT_THAT(refusal("specvocab"), ::testing::HasSubstr("token 1, which the drafter's own head"));
+    EXPECT_THAT(refusal("specvocab"), ::testing::HasSubstr("token 1, which the drafter's LM head"));
     Tensors tensors;
     tensors.floats("down", {rank, hidden}, down_);
     tensors.floats("vocab", {static_cast<int>(held.size()), rank}, random(held.size() * rank, 2));

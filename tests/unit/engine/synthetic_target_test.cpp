@@ -65,7 +65,7 @@ TEST(SyntheticTarget, RandomDraftersFitTheirOwnTargetAlone) {
     for (const char* drafter : {"eagle2", "eagle3", "medusa", "hydra"}) {
         const auto made = make_drafter(std::string(drafter) + ":" + spec, "", *target, *exec);
         ASSERT_FALSE(made.ok()) << drafter;
-        EXPECT_NE(made.error().message.find("for the synthetic target of the same name"), std::string::npos)
+        EXPECT_NE(made.error().message.find("needs the synthetic target of the same name"), std::string::npos)
             << made.error().message;
     }
 }

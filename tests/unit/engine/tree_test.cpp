@@ -186,7 +186,7 @@ TEST(TreeSpec, ReadsEveryForm) {
     EXPECT_EQ(parse_tree_spec(" nodes=8 , depth=2, topk=3 ").value(), (TreeSpec{2, 3, 8}));
     EXPECT_EQ(parse_tree_spec("chain=6").value(), (TreeSpec{5, 1, 7}));
     EXPECT_EQ(parse_tree_spec("chain=1").value(), (TreeSpec{0, 1, 2}));
-    // fewer than 12 nodes exist at this size
+    // a chain of this depth has fewer than the default 12 nodes
     EXPECT_EQ(parse_tree_spec("topk=1").value(), (TreeSpec{3, 1, 5}));
     EXPECT_EQ(parse_tree_spec("paper:fr-spec").value(), (TreeSpec{5, 10, 60}));
     EXPECT_EQ(parse_tree_spec("paper:fr-spec-1b").value(), (TreeSpec{2, 10, 30}));
@@ -243,13 +243,13 @@ TEST(TreeSpec, ChoicesFilesThatMakeNoTreeAreRefused) {
         return spec.error().message;
     };
     EXPECT_NE(refusal("[[0], [1, 0]]").find("path [1, 0] has no parent; add [1]"), std::string::npos);
-    EXPECT_NE(refusal("[[0], [0, 1], [0, 1]]").find("path [0, 1] is there twice"), std::string::npos);
+    EXPECT_NE(refusal("[[0], [0, 1], [0, 1]]").find("path [0, 1] occurs twice"), std::string::npos);
     EXPECT_NE(refusal("[[0], []]").find("empty path"), std::string::npos);
     EXPECT_NE(refusal("[]").find("has no paths"), std::string::npos);
     EXPECT_NE(refusal("[[64]]").find("rank 64 of path [64] is outside 0..63"), std::string::npos);
     EXPECT_NE(refusal("[[-1]]").find("outside 0..63"), std::string::npos);
     EXPECT_NE(refusal("[[9999999999999999999]]").find("outside 0..63"), std::string::npos);
-    EXPECT_NE(refusal("[[0.5]]").find("entry 0 has a rank that is no whole number"), std::string::npos);
+    EXPECT_NE(refusal("[[0.5]]").find("entry 0 has a rank that is not a whole number"), std::string::npos);
     EXPECT_NE(refusal("[[0], 1]").find("entry 1 is not a path"), std::string::npos);
     EXPECT_NE(refusal("{}").find("is not a list of paths"), std::string::npos);
     EXPECT_NE(refusal("[[0], ").find("is not a list of paths"), std::string::npos);
@@ -259,11 +259,11 @@ TEST(TreeSpec, ChoicesFilesThatMakeNoTreeAreRefused) {
         path.append(", 0");
     }
     deep.append("]");
-    EXPECT_NE(refusal(deep).find("is 65 deep; at most 64"), std::string::npos);
+    EXPECT_NE(refusal(deep).find("has depth 65; the maximum is 64"), std::string::npos);
     std::string wide = "[[0]";
     for (int i = 0; i < 1023; ++i) wide += ", [0]";
     wide.append("]");
-    EXPECT_NE(refusal(wide).find("has 1024 paths; at most 1023"), std::string::npos);
+    EXPECT_NE(refusal(wide).find("contains 1024 paths; the maximum is 1023"), std::string::npos);
 }
 
 TEST(TreeSpec, TextIsCanonicalAndReadsBack) {
@@ -308,14 +308,14 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"nodes=1025", "nodes=1025 is outside 2..1024"},
         Refusal{"depth=-1", "depth=-1 is outside 0..63"}, Refusal{"topk=0", "topk=0 is outside 1..64"},
         Refusal{"topk=65", "topk=65 is outside 1..64"},
-        Refusal{"depth=0,topk=4,nodes=6", "nodes=6 is more than depth=0,topk=4 can propose; use nodes=2..5"},
+        Refusal{"depth=0,topk=4,nodes=6", "nodes=6 exceeds what depth=0,topk=4 can propose; use nodes=2..5"},
         Refusal{"depth=3,depth=4", "depth is given twice"}, Refusal{"width=3", "\"width=3\""},
         Refusal{"depth=3,,topk=4", "\"\""}, Refusal{"depth", "\"depth\""},
         Refusal{"depth=2x", "depth=2x is not a whole number"},
         Refusal{"depth=99999999999", "is not a whole number"}, Refusal{"chain=0", "chain=0 is outside 1..64"},
         Refusal{"chain=", "chain= is not a whole number"}, Refusal{"chain=3,topk=2", "not a whole number"},
-        Refusal{"order=fc", "order=fc is not known; use order=eagle or order=fr"},
-        Refusal{"chain=3,order=fr", "a chain has one order"},
+        Refusal{"order=fc", "order=fc is unknown; use order=eagle or order=fr"},
+        Refusal{"chain=3,order=fr", "a chain has only one order"},
         Refusal{"choices:mc_sim_7b_63,order=fr", "has the order of its paths"},
         Refusal{"choices:mc_sim_7b_64", "neither a published tree (mc_sim_7b_63, vicuna_7b_stage2"},
         Refusal{"choices:", "neither a published tree"},

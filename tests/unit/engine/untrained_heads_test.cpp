@@ -120,7 +120,7 @@ TEST_F(UntrainedHeads, VocabTrimIsFrSpecWithItsOwnRanking) {
     const auto without = make_head(parse_head_spec("vocabtrim").value(), {});
     ASSERT_FALSE(without.ok());
     EXPECT_THAT(without.error().message, ::testing::HasSubstr("--artefact vocabtrim=FILE"));
-    EXPECT_THAT(std::string(find_head("vocabtrim")->artefact), ::testing::HasSubstr("own generations"));
+    EXPECT_THAT(std::string(find_head("vocabtrim")->artefact), ::testing::HasSubstr("target's generations"));
 }
 
 TEST_F(UntrainedHeads, PaFrIsFrSpecOfALevelsSize) {
@@ -249,7 +249,7 @@ TEST_F(UntrainedHeads, BclRefusesRankingsWithoutUsableCounts) {
     use_ranking({1, 2, 3}, {5, 4});
     EXPECT_THAT(refusal("bcl"), ::testing::HasSubstr("2 values for 3 ids"));
     use_ranking({1, 2, 3}, {0, 0, 0});
-    EXPECT_THAT(refusal("bcl"), ::testing::HasSubstr("zeros only"));
+    EXPECT_THAT(refusal("bcl"), ::testing::HasSubstr("only zeros"));
     use_ranking({1, 2, 3}, {3, 2, -1});
     EXPECT_THAT(refusal("bcl"), ::testing::HasSubstr("holds -1"));
     EXPECT_EQ(refusal("bcl:alpha=1.5"), "head bcl: alpha=1.5 is outside 0..1");
