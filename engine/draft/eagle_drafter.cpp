@@ -313,7 +313,7 @@ Status EagleDrafter::check_expand(const DraftContext& context, const DraftJob& j
     if (context.head == nullptr) return failed("{}: drafting needs an LM head", name_);
     const int committed = state_of(job).cache.length();
     if (committed == 0 || static_cast<int>(job.tokens.size()) != committed + 1) {
-        return failed("{}: {} tokens but {} slots processed; call catch_up before expand", name_,
+        return failed("{}: {} tokens but {} slots processed; extend its cache before drafting", name_,
                       job.tokens.size(), committed);
     }
     if (job.tree.nodes > 1 && committed + job.tree.depth > model_->rope().positions) {

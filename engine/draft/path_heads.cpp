@@ -110,7 +110,7 @@ Status PathHeadDrafter::expand(DraftContext& run_context, std::span<DraftJob> jo
     active_.clear();
     for (DraftJob& job : jobs) {
         if (state_of(job).hidden.empty())
-            return failed("{}: target features are missing; call catch_up before expand", name_);
+            return failed("{}: target features are missing; extend its cache before drafting", name_);
         job.head_rows.clear();
         growths_.add().reset(context, job);
     }

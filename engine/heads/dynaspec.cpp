@@ -14,9 +14,8 @@
 namespace draftscope {
 namespace {
 
-/// Number of clusters of a draft step: `most` for the first `flat` steps, then less by factor `decay` per
-/// step, at least `least`. The text of the paper that we have lacks its decay formula and numbers: our
-/// defaults.
+/// Cluster budget of a draft step: kmax for the first `flat` steps, then less by factor `decay` per step, at
+/// least kmin. The text of the paper that we have lacks its decay formula and numbers: our defaults.
 struct Budget {
     int most = 0, least = 0, flat = 2;
     double decay = 0.7;

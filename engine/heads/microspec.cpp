@@ -87,7 +87,7 @@ struct MicroSpecOptions {
 };
 
 struct MicroSpecState final : HeadState {
-    /// `most`: maximum number of active tokens.
+    /// Reserves memory for the maximum number of active tokens.
     MicroSpecState(int vocab, int window, int most, std::shared_ptr<SideLane> lane_in)
         : stream(vocab, window), lane(std::move(lane_in)) {
         ids.reserve(static_cast<std::size_t>(most));

@@ -334,7 +334,7 @@ TEST_F(Eagle2, RefusesRoundsOutOfOrder) {
         EXPECT_NE(status.error().message.find(words), std::string::npos) << status.error().message;
     };
     DraftJob early = job_for(text, 10, {3, 4, 12});
-    fails_with(drafter_->expand(with, {&early, 1}), "call catch_up before expand");
+    fails_with(drafter_->expand(with, {&early, 1}), "extend its cache before drafting");
     text.slots = 4;
     DraftJob gap = job_for(text, 10, {3, 4, 12});
     fails_with(drafter_->catch_up(with, {&gap, 1}), "a round is missing");
