@@ -185,7 +185,7 @@ class EagleDrafter final : public Drafter {
     CandidateRows candidates_;
     std::vector<Slice> slices_;  ///< of a catch-up
     std::vector<int> recalled_;  ///< slots of each job that its state already had
-    Reused<Growth> growths_;     ///< of an expansion
+    Reused<Growth> growths_;     ///< one per drafting job
     std::vector<Growth*> active_;
     std::vector<const DraftJob*> row_jobs_;
     std::vector<HeadState*> head_states_;

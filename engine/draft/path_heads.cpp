@@ -97,7 +97,7 @@ class PathHeadDrafter final : public Drafter {
     std::vector<TokenId> tokens_;  ///< of the rows, for their embeddings
     std::vector<TokenId> paths_;   ///< [rows, level + 1]
     CandidateRows candidates_;
-    Reused<Growth> growths_;  ///< of an expansion
+    Reused<Growth> growths_;  ///< one per drafting job
     std::vector<Growth*> active_;
     std::vector<const DraftJob*> row_jobs_;
     std::vector<HeadState*> head_states_;

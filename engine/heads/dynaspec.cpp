@@ -140,7 +140,7 @@ class DynaSpecHead final : public Head, public ClustersThere {
     }
 
   private:
-    /// Runs on the side lane: scores, then the clusters of each row.
+    /// Runs on the side stream: scores, then the clusters of each row.
     void route(kernels::Exec& exec, int rows, int d) {
         const auto count = static_cast<std::size_t>(rows);
         const Rows<const float> inputs(inputs_.data(), rows, 2 * d);
@@ -207,7 +207,7 @@ class DynaSpecHead final : public Head, public ClustersThere {
     std::unique_ptr<Head> full_;
     /// The router's device queue: its inputs and results are host rows, so the two queues need no ordering.
     std::unique_ptr<kernels::Exec> beside_;
-    // Used by the side lane between begin_level() and propose().
+    // Used by the side stream between begin_level() and propose().
     Router router_beside_;  ///< copy for the second queue
     Router router_;
     HeadWeights weights_;

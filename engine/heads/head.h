@@ -123,7 +123,7 @@ class Head {
     /// Called before the drafter's catch-up, once per step, with the states of the sequences that draft in
     /// it.
     virtual void begin_round(ProposeContext&, std::span<HeadState* const> /*states*/) {}
-    /// Called before the backbone pass of a level; side-lane work may start here. The rows and their order
+    /// Called before the backbone pass of a level; side-stream work may start here. The rows and their order
     /// are those of the next propose(). Row r of `embeddings` [rows, d] is the token it starts from. Row r of
     /// `parent_hiddens` [rows, d] is the drafter's hidden it continues from (level 0 and path heads: the
     /// target's feature). The backbone may overwrite the rows after the call. A second call before propose()

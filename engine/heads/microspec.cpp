@@ -104,7 +104,7 @@ struct MicroSpecState final : HeadState {
     std::vector<TokenId> said_ids;    ///< ids last uploaded
     kernels::DeviceBuffer
         rows_there;            ///< row count, then row numbers; only if the rows are not packed
-    kernels::PackedRows rows;  ///< with ids: used by the side lane while `refill` is pending
+    kernels::PackedRows rows;  ///< with ids: used by the side stream while `refill` is pending
     SideLane::Ticket refill = 0;
     std::shared_ptr<SideLane> lane;
     // Packing done by propose() in this round: the level, and the bytes read and written.
@@ -390,7 +390,7 @@ class MicroSpecHead final : public Head, public HeadThere {
         propose_rows(context, own.rows.matrix(), own.ids, hidden, k, dense_, out);
     }
 
-    /// Updates the active set if the side lane has not done so.
+    /// Updates the active set if the side stream has not done so.
     void refresh(ProposeContext& context, MicroSpecState& own, int rows) const {
         if (!own.changed) return;
         PhaseScope scope(context.phases, Phase::gather, context.level, rows);

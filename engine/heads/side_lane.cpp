@@ -78,7 +78,7 @@ struct SideLane::Impl {
     }
 
     /// Waits until `ticket` is done. The caller runs jobs that have not begun, through `run`: on a busy
-    /// machine the lane's thread may not get a core for milliseconds.
+    /// machine the thread may not get a core for milliseconds.
     template <typename Run>
     void until_done(Ticket ticket, Run run) {
         std::unique_lock lock(mutex);

@@ -150,7 +150,7 @@ TEST_F(Clusters, DynaSpecRoutesBesideTheBackboneByEmbeddingAndPreviousHidden) {
         const auto chosen = routed(Rows<const float>(inputs.data(), rows, 2 * hidden), budget, "silu");
         const std::vector<HeadState*> states(rows, state.get());
         const Proposal found = propose_begun(*head, embeddings, parents, input(), level, 9, states);
-        // On the lane, or on this thread if the lane's thread had no core yet.
+        // On the side stream, or on this thread if the stream's thread had no core yet.
         EXPECT_TRUE(saw(Phase::router, Lane::side) || saw(Phase::router));
         EXPECT_TRUE(saw(Phase::head));
         std::set<TokenId> together;

@@ -225,7 +225,7 @@ TEST_F(MicroSpec, RefillsBesideTheBackboneOncePerRound) {
     head->begin_prompt(state.get(), std::vector<TokenId>{3, 9, 9, 4}, {});
     begin(*head, state.get());
     ask(*head, state.get(), 0, 2);
-    // On the lane, or on this thread if the lane's thread had no core yet.
+    // On the side stream, or on this thread if the stream's thread had no core yet.
     const auto refilled = [&] {
         return std::any_of(events_.begin(), events_.end(), [](const SpanEvent& event) {
             return event.phase == Phase::gather && event.rows == 50 && event.bytes > 0;

@@ -29,7 +29,7 @@ TEST_F(SideLanes, WorkRunsElsewhereInOrderAndIsRecordedWhenWaitedFor) {
     const auto note = [&](int i) {
         return [&, i](kernels::Exec& exec) {
             EXPECT_EQ(exec.isa(), exec_->isa());
-            // On the lane with its own worker, or on this thread with the pool's workers.
+            // On the stream's thread with its own worker, or on this thread with the pool's workers.
             EXPECT_EQ(exec.threads(), std::this_thread::get_id() == caller ? 2 : 1);
             order.push_back(i);
             return static_cast<std::uint64_t>(100 + i);
@@ -62,7 +62,7 @@ TEST_F(SideLanes, OnlyTheWaitIsOnTheCriticalLane) {
         while (!go) std::this_thread::yield();
         return std::uint64_t{0};
     });
-    while (!begun) std::this_thread::yield();  // from here on the lane runs it
+    while (!begun) std::this_thread::yield();  // from here on the stream's thread runs it
     std::thread opener([&] { go = true; });
     lane.wait(context_, ticket);
     opener.join();
