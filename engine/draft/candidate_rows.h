@@ -53,7 +53,7 @@ inline void begin_tree(BeamExpansion& beam, const DraftContext& context, const D
     beam.reset(job.tokens.back(), job.tree, context.sampled != nullptr);
 }
 
-/// Reports the trees to the watcher after a level. A growth has a `job` and its `beam`.
+/// Reports the trees to the observer after a level. Each expansion has a `job` and a `beam`.
 template <typename Growth>
 void tell_watcher(const DraftContext& context, std::span<Growth*> growths, int level) {
     if (context.watcher == nullptr) return;

@@ -59,7 +59,7 @@ struct EagleCheckpoint {
     std::set<std::string, std::less<>> used;
 };
 
-/// Opens a checkpoint and checks it against the target. `place` is "PATH" or "PATH,rope=target". The option
+/// Opens a checkpoint given as "PATH" or "PATH,rope=target" and checks it against the target. The option
 /// takes the target's rotation instead of the checkpoint's.
 Result<EagleCheckpoint> open_eagle_checkpoint(EagleGeneration generation, const std::string& place,
                                               const Target& target);

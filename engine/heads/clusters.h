@@ -87,7 +87,7 @@ class ClusteredVocab {
     std::vector<int> blocks_;
     std::vector<float> logits_, own_;
     std::vector<TokenId> own_ids_;
-    std::vector<std::size_t> order_;  ///< ascending order of own_ids_
+    std::vector<std::size_t> order_;  ///< ascending order of the row's ids
     kernels::DeviceClusters there_;
 };
 

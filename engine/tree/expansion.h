@@ -18,7 +18,7 @@ class BeamExpansion {
   public:
     BeamExpansion() = default;
     BeamExpansion(TokenId root, const TreeSpec& spec) { reset(root, spec); }
-    /// Starts a new tree and keeps the buffers. With `draws` the candidates are samples in sampling order
+    /// Starts a new tree and keeps the buffers. In a sampled tree the candidates come in sampling order
     /// (EAGLE-1). Expansion and selection then depend on that order alone: selecting by value would bias the
     /// samples of q. A path's rank is the sum of its orders (our default; EAGLE-1 uses one static tree).
     void reset(TokenId root, const TreeSpec& spec, bool draws = false);

@@ -122,7 +122,7 @@ class Residual {
     const TargetChoice& choice_;
     std::span<const float> logits_;
     std::vector<float>&weights_, &rest_;
-    std::vector<double>&sums_, &rest_sums_;  ///< weights and their block sums
+    std::vector<double>&sums_, &rest_sums_;  ///< block sums of both
     double sum_ = 0;
 };
 

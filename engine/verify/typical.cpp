@@ -26,8 +26,8 @@ double entropy_of(const VerifyRows& rows, const TargetChoice& choice, int node) 
 }
 
 /// Returns the last node of the longest accepted path; ties go to the likeliest path, then to the first.
-/// Works level by level: `look_at` receives the inner nodes whose thresholds the next level needs. An entropy
-/// may cost a pass over the vocabulary, and most nodes descend from a rejected one.
+/// Works level by level: the first callback receives the inner nodes whose thresholds the next level needs.
+/// An entropy may cost a pass over the vocabulary, and most nodes descend from a rejected one.
 template <typename LookAt, typename ThresholdOf, typename ProbabilityOf>
 int longest_path(const DraftTree& tree, AcceptScratch& scratch, LookAt look_at, ThresholdOf threshold,
                  ProbabilityOf probability) {

@@ -31,7 +31,7 @@ class TinyPathHeads {
     ScratchFolder folder_;
 };
 
-/// A random EAGLE-3 checkpoint with an LM head over some of the tokens (`own_rows` 0 = the target's).
+/// A random EAGLE-3 checkpoint with an LM head over some of the tokens (0 rows = the target's).
 class TinyEagle3 {
   public:
     /// `normed` adds norms before fc.
