@@ -28,6 +28,7 @@ class LevelWatcher {
     virtual void level_done(int sequence, int level, FunctionRef<DraftTree()> partial) = 0;
 };
 
+/// What a drafter works with in one step.
 struct DraftContext {
     kernels::Exec& exec;
     PhaseRecorder& phases;
@@ -72,11 +73,15 @@ struct DraftJob {
     }
 };
 
+/// A drafting algorithm. Holds no sequences: their states come with the jobs.
 class Drafter {
   public:
     virtual ~Drafter() = default;
+    /// Returns whether it drafts through DraftContext::head.
     virtual bool uses_head() const = 0;
+    /// Returns whether jobs must carry `new_hidden`.
     virtual bool needs_hidden() const = 0;
+    /// Target layers whose inputs jobs must carry as `new_aux`; empty = none.
     virtual std::span<const int> aux_layers() const { return {}; }
     /// Creates a state with capacity for `slots`: the longest text plus one tree
     /// (TreeSpec::drafting_nodes()). The state grows if it needs more.
@@ -116,6 +121,7 @@ class Drafter {
 /// static tree is an error.
 Status check_tree(const Drafter& drafter, const TreeSpec& tree);
 
+/// Registry entry of a drafter.
 struct DrafterInfo {
     std::string_view id;
     std::string_view name;
@@ -126,6 +132,7 @@ struct DrafterInfo {
     Result<std::unique_ptr<Drafter>> (*make)(const std::string& path, const Target& target,
                                              kernels::Exec& exec) = nullptr;
 };
+/// All drafters; find_drafter() returns null for an unknown id.
 std::span<const DrafterInfo> drafter_registry();
 const DrafterInfo* find_drafter(std::string_view id);
 /// `spec` is "NAME" or "NAME:PATH".

@@ -50,6 +50,7 @@ struct EagleCheckpoint {
     /// Returns the file's name of a tensor that official checkpoints call `name`, and marks it as used.
     /// "layers.0." means the layer in both generations.
     std::string name(std::string_view official);
+    /// Returns whether the file has this tensor, and marks its name as used.
     bool has(std::string_view official);
     /// Checks that every tensor is used or may be ignored. An unknown tensor would mean an unsupported
     /// variant.

@@ -20,6 +20,7 @@ class EagleModel {
     virtual const kernels::RopeTable& rope() const = 0;
     virtual std::span<const int> aux_layers() const { return {}; }
     virtual int feature_width() const = 0;  ///< width of the rows that take_features() reads
+    /// Writes the tokens' embeddings, [tokens, d].
     virtual void embed(std::span<const TokenId> tokens, Rows<float> out) const = 0;
     /// Converts target features of verified slots to drafter hiddens [rows, d]. Reads `aux` if aux_layers()
     /// is not empty, else `hidden`.

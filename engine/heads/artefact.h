@@ -38,6 +38,7 @@ struct ArtefactInfo {
     std::string report = "{}";         ///< JSON object: held-out kl, top1, recall10, coverage, ...
 };
 
+/// An open head artefact: metadata and tensors.
 class HeadArtefact {
   public:
     /// Opens and validates an artefact. A file of another format, a newer version or another head, or with

@@ -25,6 +25,7 @@ struct ClusterState final : HeadState {
     RoundLevels<Level> levels;
 };
 
+/// The LM head's rows, grouped by cluster, and the selection of candidates from some clusters.
 class ClusteredVocab {
   public:
     /// Loads the partition. `name`: the tensor with each token's cluster, 0 to clusters - 1; a cluster may be

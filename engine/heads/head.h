@@ -55,6 +55,7 @@ struct Proposal {
     void resize(int rows, int k_in);
 };
 
+/// Cost of one head call.
 struct HeadCost {
     double active_rows = 0;   ///< rows of the head matrix read per call
     std::uint64_t bytes = 0;  ///< weights read per call
@@ -105,9 +106,11 @@ struct Outcome {
     std::span<const TokenId> tree_topk = {};
 };
 
+/// A draft LM-head strategy.
 class Head {
   public:
     virtual ~Head() = default;
+    /// Builds the head's matrices; call it before any other function.
     virtual Status prepare(kernels::Exec& exec, const HeadWeights& weights) = 0;
     virtual std::unique_ptr<HeadState> make_state() const { return nullptr; }
     /// Starts a sequence. Takes the prompt ids and the target's top-K ids at each prompt position ([prompt,
@@ -139,6 +142,7 @@ class Head {
     virtual std::optional<DirectHead> direct(int /*level*/) const { return std::nullopt; }
     /// Device implementation for heads that are not a single product; null if the head has none.
     virtual HeadThere* there() { return nullptr; }
+    /// Called after each verification with the sequence's tree and its outcome.
     virtual void observe(HeadState*, const DraftTree&, const Outcome&) {}
     /// Upper bound on the cost of a level-0 call with `rows` rows.
     virtual HeadCost cost(int rows) const = 0;
@@ -160,6 +164,7 @@ class Head {
                         Rows<float> out) = 0;
 };
 
+/// A parameter of a head spec.
 struct HeadParam {
     std::string_view name;
     double default_value = 0;
@@ -176,6 +181,7 @@ struct HeadSpec {
     std::map<std::string, std::string, std::less<>> params;
     bool rdk = false;  ///< redistributes drafts over tokens that the head lacks (engine/heads/rdk.h)
 };
+/// Parses and formats specs; to_text() returns the canonical form.
 Result<HeadSpec> parse_head_spec(std::string_view text);
 std::string to_text(const HeadSpec& spec);
 
@@ -194,6 +200,7 @@ struct HeadArtefacts {
     std::string affinity_path = {};  ///< head artefact `rdk`, for the suffix +rdk
 };
 
+/// Registry entry of a head.
 struct HeadInfo {
     std::string_view id;
     std::string_view name;

@@ -18,6 +18,7 @@ struct DraftDistribution {
     TokenId id_at(std::size_t index) const { return ids.empty() ? static_cast<TokenId>(index) : ids[index]; }
 };
 
+/// Settings for sampling drafts.
 struct SampledDrafts {
     double temperature = 1.0;  ///< > 0
     std::uint64_t seed = 0;
@@ -25,6 +26,7 @@ struct SampledDrafts {
     int top_k = 0;  ///< 0 = off
 };
 
+/// A token sampled from q.
 struct DrawnDraft {
     TokenId token = no_token;
     float logprob = 0;  ///< log q, without removing earlier samples

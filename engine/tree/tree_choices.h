@@ -37,6 +37,7 @@ Result<TreeChoices> find_tree_choices(std::string_view name_or_file);
 /// Returns the first `levels` levels.
 TreeChoices cut_choices(const TreeChoices& choices, int levels);
 
+/// A static tree published with a paper.
 struct PublishedChoices {
     std::string_view name;
     std::string_view paths;  ///< one digit per level, paths separated by spaces

@@ -12,6 +12,7 @@
 
 namespace draftscope {
 
+/// Sampling settings of the target.
 struct Sampling {
     double temperature = 0;  ///< 0 = greedy
     double top_p = 1.0;
@@ -22,6 +23,7 @@ struct Sampling {
 /// Returns 1 / temperature, bounded against overflow.
 float inverse_temperature(const Sampling& sampling);
 
+/// The target's token after one node.
 struct TargetChoice {
     TokenId token = no_token;  ///< the token that the target emits after the node
     float prob = 0;            ///< its probability (softmax of raw logits when greedy)
@@ -57,6 +59,7 @@ void choose_tokens(kernels::Exec& exec, Rows<const float> logits, int vocab, con
 void choose_tokens(kernels::Exec& exec, Rows<const float> logits, int vocab, const Sampling& sampling,
                    std::span<const TokenPlace> places, std::vector<TargetChoice>& out);
 
+/// Acceptance rules.
 enum class VerifyRule {
     match,    ///< exact match: the text equals autoregressive decoding
     pq,       ///< rejection sampling of sampled drafts: lossless in distribution
@@ -78,6 +81,7 @@ inline VerifyRule rule_at(const VerifySpec& spec, double temperature) {
     return temperature > 0 ? spec.rule : VerifyRule::match;
 }
 
+/// Result of verifying one tree.
 struct Acceptance {
     std::vector<int> path;     ///< accepted nodes, root first; accepted drafts = path.size() - 1
     TokenId bonus = no_token;  ///< emitted after the last accepted node
