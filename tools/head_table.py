@@ -80,7 +80,7 @@ class Runner:
         return json.loads(done.stdout)
 
     def decoding(self, suite, temperature, limit):
-        words = ["--prompts", SUITES[suite], "--stratify", "--max-new", str(self.options.max_new)]
+        words = ["--prompts", SUITES[suite], "--balanced", "--max-new", str(self.options.max_new)]
         if limit:
             words += ["--limit", str(limit)]
         if temperature > 0:
@@ -88,7 +88,7 @@ class Runner:
         return words
 
     def trace(self, suite, temperature):
-        words = ["trace", "--no-times", "--overwrite", *self.decoding(suite, temperature, self.options.limit)]
+        words = ["record", "--no-times", "--overwrite", *self.decoding(suite, temperature, self.options.limit)]
         folder = self.work / (self.name(words) + ".trace")
         self.run([*words, "--out", str(folder)])
         return str(folder)

@@ -36,11 +36,11 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "assets/demo_acceptance.json")
     options = parser.parse_args()
 
-    decode = ["--prompts", PROMPTS, "--limit", options.limit, "--stratify", "--max-new", options.max_new]
+    decode = ["--prompts", PROMPTS, "--limit", options.limit, "--balanced", "--max-new", options.max_new]
     table, sample = {}, {}
     with tempfile.TemporaryDirectory() as folder:
         trace = pathlib.Path(folder) / "trace"
-        run(options.binary, "trace", *decode, "--no-times", "--out", trace, "--quiet")
+        run(options.binary, "record", *decode, "--no-times", "--out", trace, "--quiet")
         for drafter in options.drafters.split(","):
             heads = table.setdefault(drafter, {})
             for length in range(1, options.chains + 1):

@@ -29,7 +29,7 @@ if [ -z "${TRACES:-}" ]; then
         trace=$work/trace
     fi
     if [ ! -f "$trace/trace.json" ]; then
-        "$binary" trace --prompts "${PROMPTS:-assets/prompts/fit_prompts.jsonl}" --max-new "${MAX_NEW:-160}" \
+        "$binary" record --prompts "${PROMPTS:-assets/prompts/fit_prompts.jsonl}" --max-new "${MAX_NEW:-160}" \
             --no-times --threads "$threads" --out "$trace"
     fi
     TRACES=$trace

@@ -254,7 +254,7 @@ void add_bench(CLI::App& program, Action& action) {
         "bench",
         "Heads, drafters and trees over the same prompts in turns: method x category, with intervals");
     command->footer(
-        "Example: draftscope bench --prompts assets/prompts/spec_bench_half.jsonl --limit 24 --stratify "
+        "Example: draftscope bench --prompts assets/prompts/spec_bench_half.jsonl --limit 24 --balanced "
         "--heads full,fr-spec:v=8192,microspec --tree chain=3 --method \"ngram @ chain=3\"");
     auto* prompts =
         command->add_option("--prompts", config.run.prompts_file, "JSONL with `prompt` or `turns` per line");
@@ -268,7 +268,7 @@ void add_bench(CLI::App& program, Action& action) {
                         "microspec @ chain=2\"");
     add_decoding_options(*command, config.run);
     command->add_option("--limit", config.run.limit, "conversations taken from the file (0 = all)");
-    command->add_flag("--stratify", config.run.stratify, "take them evenly over the categories");
+    command->add_flag("--balanced,--stratify", config.run.stratify, "take them evenly over the categories");
     command->add_option("--repeat", config.repeat, "times that every block is decoded (our default)")
         ->capture_default_str();
     command

@@ -20,6 +20,13 @@ std::string known_drafters() {
     return names;
 }
 
+/// Replaces an alias of a verification rule by the rule's name; other texts stay.
+std::string to_canonical_rule(std::string& rule) {
+    if (rule == "greedy" || rule == "exact") rule = "match";
+    if (rule == "rejection") rule = "pq";
+    return {};
+}
+
 }  // namespace
 
 std::string known_heads() {
@@ -71,7 +78,7 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
                        "target: a GGUF file, a model folder or synthetic:NAME (default: the demo model)");
     command.add_option("--drafter", config.drafter, "NAME[:PATH], one of " + known_drafters())
         ->capture_default_str();
-    command.add_option("--artefact", config.artefacts,
+    command.add_option("--head-weights,--artefact", config.artefacts,
                        "HEAD=PATH, file that a head needs (repeatable, one a head)");
     command.add_option(
         "--tree", config.tree,
@@ -80,9 +87,11 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
         "quick (demo model: forecast in a moment from this machine's times and shipped acceptance)");
     command
         .add_option("--verify", config.verify,
-                    "verification rule: match (the target's own text, token for token), pq (rejection "
-                    "sampling of drawn drafts: lossless in distribution) or typical[:epsilon=0.09,delta=0.3] "
-                    "(Medusa's typical acceptance: LOSSY). At temperature 0 all are greedy exact match")
+                    "verification rule: match or exact (the target's own text, token for token), pq or "
+                    "rejection (rejection sampling: lossless in distribution) or "
+                    "typical[:epsilon=0.09,delta=0.3] (Medusa's typical acceptance: LOSSY). At temperature 0 "
+                    "all are greedy exact match")
+        ->transform(CLI::Validator(to_canonical_rule, ""))
         ->capture_default_str();
     command.add_option("--temperature", config.temperature, "0 = greedy")->capture_default_str();
     command.add_option("--top-p", config.top_p, "nucleus, 1 = off")->capture_default_str();
@@ -107,7 +116,7 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
                      "keep a head's packed rows in the GPU's L2 by an access-policy window");
     command
         .add_option(
-            "--acceptance", config.acceptance,
+            "--simulate-acceptance,--acceptance", config.acceptance,
             "real, or drafts kept by rate:R (by depth: rate:0.9/0.8) or as in trace:FILE of replay "
             "--json, for the head that runs or, with trace:FILE#HEAD, another of the file: times rounds "
             "of targets with random weights; the text means nothing")

@@ -216,7 +216,7 @@ void add_fit(CLI::App& program, Action& action) {
     command->add_option("HEAD", config.head, "one of " + names)->required();
     command
         ->add_option("--trace", config.traces,
-                     "folder recorded by draftscope trace (repeatable: several are one long one)")
+                     "folder that draftscope record wrote (repeatable: several are one long one)")
         ->allow_extra_args(false);
     command->add_option("--drafter", config.drafter, "NAME[:PATH] whose hiddens the head will see")
         ->capture_default_str();

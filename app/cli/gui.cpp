@@ -30,7 +30,7 @@ int do_gui(const GuiOptions& options) {
         if (!checked.ok()) return report(checked.error());
         if (kind != TraceKind::none && options.files.size() > 1)
             return report(
-                bad_input("{}: another profiler's timeline is opened alone, or shown by --beside", file));
+                bad_input("{}: another profiler's timeline is opened alone, or shown by --overlay", file));
     }
     if (!options.beside.empty()) {
         const auto checked = check_trace(options.beside);
@@ -63,7 +63,7 @@ void add_gui(CLI::App& program, Action& action) {
         "files", options->files,
         "capture files: the first is shown, the others are compared with it; or one timeline of Nsight "
         "Systems (SQLite export) or PyTorch's profiler (JSON)");
-    command->add_option("--beside", options->beside,
+    command->add_option("--overlay,--beside", options->beside,
                         "timeline of Nsight Systems or PyTorch's profiler, shown under that of the capture");
     command->add_option("--screenshot", options->screenshot, "render off-screen into this PNG and leave");
     command->add_option("--frames", options->frames, "frames to draw before the screenshot")

@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <memory>
+#include <sstream>
 
 #include "app/cli/cli.h"
 #include "app/cli/version.h"
@@ -23,7 +25,7 @@ std::span<const Subcommand> subcommands() {
         {"gui", add_gui},
         {"run", add_run},
         {"bench", add_bench},
-        {"trace", add_trace},
+        {"record", add_trace},
         {"replay", add_replay},
         {"fit", add_fit},
         {"stats", add_stats},
@@ -56,6 +58,21 @@ int report(const Error& error) {
 
 namespace {
 
+/// Prints the first name of each option and command. Further names are former ones, which continue to work.
+class FirstNameFormatter : public CLI::Formatter {
+  public:
+    std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+        const std::vector<std::string>& names = option->get_lnames();
+        if (is_positional || names.size() < 2) return CLI::Formatter::make_option_name(option, is_positional);
+        return "--" + names.front();
+    }
+    std::string make_subcommand(const CLI::App* command) const override {
+        std::ostringstream line;
+        CLI::detail::format_help(line, command->get_name(), command->get_description(), get_column_width());
+        return line.str();
+    }
+};
+
 /// Returns the arguments that neither the program nor its subcommand knows, in the order they were given.
 std::vector<std::string> unknown_arguments(const CLI::App& program) {
     std::vector<std::string> unknown = program.remaining();
@@ -64,11 +81,11 @@ std::vector<std::string> unknown_arguments(const CLI::App& program) {
     return unknown;
 }
 
-/// Returns the options that a command has, as --name.
+/// Returns the options that a command has, as --name, without their former names.
 std::vector<std::string> option_names(const CLI::App& command) {
     std::vector<std::string> names;
     for (const CLI::Option* option : command.get_options())
-        for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+        if (!option->get_lnames().empty()) names.push_back("--" + option->get_lnames().front());
     return names;
 }
 
@@ -139,6 +156,7 @@ int run_program(int argc, char** argv) {
         "Example: draftscope run --prompt \"Name three rivers.\" --drafter eagle3 --head fr-spec:v=8192");
     program.set_version_flag("--version", std::string("draftscope ") + version);
     program.require_subcommand(0, 1);
+    program.formatter(std::make_shared<FirstNameFormatter>());
     Action action = open_window;
     for (const Subcommand& subcommand : subcommands()) subcommand.add(program, action);
     try {

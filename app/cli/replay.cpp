@@ -243,7 +243,7 @@ void add_replay(CLI::App& program, Action& action) {
     command->footer(
         "Example: draftscope replay --trace demo.trace --heads full,fr-spec:v=8192,microspec --drafter "
         "eagle3 --tree depth=3,topk=4,nodes=12");
-    command->add_option("--trace", config.trace, "folder that `draftscope trace` or record_trace.py wrote")
+    command->add_option("--trace", config.trace, "folder that draftscope record or record_trace.py wrote")
         ->required();
     command
         ->add_option("--heads", options->heads,
@@ -253,7 +253,7 @@ void add_replay(CLI::App& program, Action& action) {
     command->add_option("--tree", config.tree,
                         "depth=3,topk=4,nodes=12[,order=fr] | chain=6 | paper:fr-spec ... | "
                         "choices:mc_sim_7b_63 | choices:FILE");
-    command->add_option("--artefact", config.artefacts,
+    command->add_option("--head-weights,--artefact", config.artefacts,
                         "HEAD=PATH, file that a head needs (repeatable, one a head)");
     command->add_option("--model", config.model,
                         "the target's files, of which only LM head and embedding are read (default: the "

@@ -304,7 +304,7 @@ Status check_used(const CLI::App& command, const RunConfig& config) {
             if (command.get_option(option)->count() > 0) return bad_input("{}: drafter none {}", option, why);
     if (id != "none" && id != "ngram") return {};
     // A head's ranking still says how frequent the tokens of the text are.
-    const bool ranks = command.get_option("--artefact")->count() > 0;
+    const bool ranks = command.get_option("--head-weights")->count() > 0;
     for (const char* option : {"--head", "--shadow"})
         if (command.get_option(option)->count() > 0 && !ranks)
             return bad_input("{}: drafter {} has no LM head; leave it out or choose another drafter", option,
@@ -319,7 +319,7 @@ void add_run(CLI::App& program, Action& action) {
     RunConfig& config = options->config;
     CLI::App* command = program.add_subcommand("run", "Decode prompts speculatively and measure each phase");
     command->footer(
-        "Example: draftscope run --prompts assets/prompts/spec_bench_half.jsonl --limit 12 --stratify "
+        "Example: draftscope run --prompts assets/prompts/spec_bench_half.jsonl --limit 12 --balanced "
         "--head fr-spec:v=8192 --baseline 4 --save run.dscope\n\n" +
         head_help());
     auto* prompt = command->add_option("--prompt", config.prompt, "one prompt");
@@ -341,7 +341,8 @@ void add_run(CLI::App& program, Action& action) {
         ->capture_default_str();
     command->add_option("--limit", config.limit, "conversations taken from the file (0 = all)")
         ->needs(prompts);
-    command->add_flag("--stratify", config.stratify, "take them evenly over the categories")->needs(prompts);
+    command->add_flag("--balanced,--stratify", config.stratify, "take them evenly over the categories")
+        ->needs(prompts);
     command->add_option(
         "--baseline", config.baseline,
         "also decode the first N conversations without a drafter, as a run of the capture, for "
@@ -366,7 +367,7 @@ void add_run(CLI::App& program, Action& action) {
         ->transform(CLI::AsSizeValue(true));
     command->add_flag("--save-ring", config.save_ring,
                       "at that limit forget the oldest steps instead of recording no more");
-    command->add_flag("--never-wait", config.never_wait,
+    command->add_flag("--drop-when-full,--never-wait", config.never_wait,
                       "rather lose rows (counted) than hold up the decoding when the disk is slow");
     command->add_flag("--detail", options->detail,
                       "print every table: phases with bandwidth, what heads accepted, cost and read");

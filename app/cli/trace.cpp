@@ -68,9 +68,10 @@ int do_trace(Options& options) {
 void add_trace(CLI::App& program, Action& action) {
     auto options = std::make_shared<Options>();
     RunConfig& run = options->config.run;
-    CLI::App* command = program.add_subcommand("trace", "Record the target's decode, for `replay` and `fit`");
+    CLI::App* command = program.add_subcommand("record", "Record the target's decode, for replay and fit");
+    command->alias("trace");
     command->footer(
-        "Example: draftscope trace --prompts assets/prompts/spec_bench_half.jsonl --limit 12 --stratify "
+        "Example: draftscope record --prompts assets/prompts/spec_bench_half.jsonl --limit 12 --balanced "
         "--out "
         "demo.trace");
     auto* prompt = command->add_option("--prompt", run.prompt, "one prompt");
@@ -87,7 +88,8 @@ void add_trace(CLI::App& program, Action& action) {
     command->add_option("--seed", run.seed, "of the sampling")->capture_default_str();
     command->add_option("--max-new", run.max_new, "tokens to generate per prompt")->capture_default_str();
     command->add_option("--limit", run.limit, "conversations taken from the file (0 = all)")->needs(prompts);
-    command->add_flag("--stratify", run.stratify, "take them evenly over the categories")->needs(prompts);
+    command->add_flag("--balanced,--stratify", run.stratify, "take them evenly over the categories")
+        ->needs(prompts);
     command
         ->add_option("--batch", options->config.batch,
                      "prompts decoded side by side; every text stays the same")

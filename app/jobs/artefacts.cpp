@@ -77,22 +77,21 @@ Status check_given_artefacts(std::span<const std::string> given) {
     std::map<std::string, std::string> files;
     for (const std::string& artefact : given) {
         const std::size_t equals = artefact.find('=');
-        if (equals == std::string::npos) return bad_input("--artefact {}: expected HEAD=PATH", artefact);
+        if (equals == std::string::npos) return bad_input("--head-weights {}: expected HEAD=PATH", artefact);
         const std::string head = artefact.substr(0, equals), path = artefact.substr(equals + 1);
         if (head != "rdk" && find_head(head) == nullptr) {
             std::vector<std::string_view> known = {"rdk"};
             for (const HeadInfo& info : head_registry()) known.push_back(info.id);
-            return bad_input("--artefact {}: unknown head '{}'{}", artefact, head, did_you_mean(head, known));
+            return bad_input("--head-weights {}: unknown head '{}'{}", artefact, head,
+                             did_you_mean(head, known));
         }
         if (const HeadInfo* info = find_head(head); info != nullptr && info->need == ArtefactNeed::none)
-            return bad_input("--artefact {}: head {} needs no file", artefact, head);
-        if (!exists(path)) return bad_input("--artefact {}: {}: no such file", artefact, path);
+            return bad_input("--head-weights {}: head {} needs no file", artefact, head);
+        if (!exists(path)) return bad_input("--head-weights {}: {}: no such file", artefact, path);
         const auto [first, is_first] = files.emplace(head, path);
         if (!is_first)
-            return bad_input(
-                "--artefact: two files for head {}, {} and {}; give one, and the other in a command of its "
-                "own",
-                head, first->second, path);
+            return bad_input("--head-weights: two files for head {}, {} and {}; give one file for each head",
+                             head, first->second, path);
     }
     return {};
 }
@@ -108,7 +107,7 @@ Status check_artefacts_used(std::span<const std::string> given, std::span<const 
                                       [&](const HeadSpec& head) { return uses_artefact(head, artefact); });
         const std::string name = artefact.substr(0, artefact.find('='));
         if (!used)
-            return bad_input("--artefact {}: none of the heads is {}; leave it out", artefact,
+            return bad_input("--head-weights {}: none of the heads is {}; leave it out", artefact,
                              name == "rdk" ? "one with +rdk" : name);
     }
     return {};

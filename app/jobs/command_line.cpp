@@ -44,7 +44,7 @@ std::string to_command_line(const RunConfig& config) {
     const std::string drafter = config.drafter.substr(0, config.drafter.find(':'));
     const bool has_head = drafter != "none" && drafter != "ngram";
     if (has_head || !config.artefacts.empty()) line += " --head " + quoted(config.head);
-    for (const std::string& artefact : config.artefacts) line += " --artefact " + quoted(artefact);
+    for (const std::string& artefact : config.artefacts) line += " --head-weights " + quoted(artefact);
     // What changes nothing is refused on the command line.
     const bool sampled = config.temperature > 0, replayed = config.acceptance != defaults.acceptance;
     const bool spreads = (config.head + config.shadow).find("+rdk") != std::string::npos;
@@ -61,7 +61,7 @@ std::string to_command_line(const RunConfig& config) {
     flag("--no-gpu-graphs", !config.gpu_graphs);
     flag("--no-gpu-rounds", !config.gpu_rounds);
     flag("--l2-window", config.l2_window);
-    text("--acceptance", config.acceptance, defaults.acceptance);
+    text("--simulate-acceptance", config.acceptance, defaults.acceptance);
     text("--precision", config.precision, defaults.precision);
     number("--threads", config.threads, defaults.threads);
     flag("--pin", config.pin);
@@ -71,7 +71,7 @@ std::string to_command_line(const RunConfig& config) {
     if (!config.prompts_file.empty()) {
         line += " --prompts " + quoted(config.prompts_file);
         number("--limit", config.limit, defaults.limit);
-        flag("--stratify", config.stratify);
+        flag("--balanced", config.stratify);
     } else {
         line += " --prompt " + quoted(config.prompt);
     }
@@ -83,7 +83,7 @@ std::string to_command_line(const RunConfig& config) {
     number("--save-rows", config.save_rows, defaults.save_rows);
     number("--save-size", config.save_size, defaults.save_size);
     flag("--save-ring", config.save_ring);
-    flag("--never-wait", config.never_wait);
+    flag("--drop-when-full", config.never_wait);
     return line;
 }
 

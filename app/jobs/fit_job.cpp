@@ -71,7 +71,7 @@ Status check_config(const FitConfig& config) {
         if (!fs::is_regular_file(config.text, error))
             return bad_input("--text {}: no such file", config.text);
     } else if (config.traces.empty()) {
-        return bad_input("fit {}: give --trace FOLDER (draftscope trace records one)", config.head);
+        return bad_input("fit {}: give --trace FOLDER; draftscope record writes one", config.head);
     }
     if (config.joint && !one_of(config.head, {"slimspec", "specvocab", "vocabtrim-t", "bcl"}))
         return bad_input("fit {}: --joint trains slimspec, specvocab, vocabtrim-t and bcl", config.head);

@@ -25,7 +25,7 @@ const Field fields[] = {
     {"Model", {"--model"}, reset<&RunConfig::model>},
     {"Drafter", {"--drafter"}, reset<&RunConfig::drafter>},
     {"Shadow heads", {"--shadow"}, reset<&RunConfig::shadow>},
-    {"Head", {"--head", "head ", "head:", "unknown head"}, reset<&RunConfig::head>},
+    {"Head", {"--head ", "--head:", "head ", "head:", "unknown head"}, reset<&RunConfig::head>},
     {"Tree", {"--tree", "tree:"}, reset<&RunConfig::tree>},
     {"Verify", {"--verify", "verify"}, reset<&RunConfig::verify>},
     {"Precision", {"--precision"}, reset<&RunConfig::precision>},

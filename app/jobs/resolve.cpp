@@ -194,7 +194,7 @@ Status resolve_acceptance(ResolvedRun& run) {
     const bool follows_head = config.acceptance.starts_with("trace:");
     if (follows_head && config.head == "auto" && config.acceptance.find('#') == std::string::npos)
         return bad_input(
-            "--acceptance {}: --head auto chooses among heads; name one, or the head to follow as "
+            "--simulate-acceptance {}: --head auto chooses among heads; name one, or the head to follow as "
             "trace:FILE#HEAD",
             config.acceptance);
     // Nothing is drafted, so nothing is accepted: no head of the file is looked for.
@@ -205,8 +205,10 @@ Status resolve_acceptance(ResolvedRun& run) {
     DS_ASSIGN(run.acceptance,
               parse_acceptance(config.acceptance, drafts_with_head ? to_text(*run.head) : ""));
     if (run.acceptance && !config.shadow.empty())
-        return bad_input("--shadow {}: shadow heads are judged by the text, which --acceptance {} replaces",
-                         config.shadow, config.acceptance);
+        return bad_input(
+            "--shadow {}: shadow heads follow the text, which --simulate-acceptance {} replaces; leave one "
+            "out",
+            config.shadow, config.acceptance);
     return {};
 }
 

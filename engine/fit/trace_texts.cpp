@@ -60,7 +60,7 @@ Result<Traces> open_traces(std::span<const std::string> folders) {
                              folder, target.name, target.tokens, target.hidden, folders.front(), first.name,
                              first.tokens, first.hidden);
     }
-    if (traces.empty()) return bad_input("no recording given; draftscope trace makes one");
+    if (traces.empty()) return bad_input("no recording given; draftscope record writes one");
     return traces;
 }
 

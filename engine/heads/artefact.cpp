@@ -277,7 +277,7 @@ Result<HeadArtefact> needed_artefact(const HeadSpec& spec, const HeadArtefacts& 
     if (artefacts.artefact_path.empty())
         return bad_input(
             "head {0}: no artefact for this target and drafter; make one "
-            "with draftscope fit {0} and pass it with --artefact {0}=FILE",
+            "with draftscope fit {0} and pass it with --head-weights {0}=FILE",
             spec.id);
     if (is_synthetic_model(artefacts.artefact_path))
         return HeadArtefact::synthetic(artefacts.artefact_path, spec);

@@ -265,7 +265,7 @@ Result<HeadArtefact> needed_affinity(const HeadSpec& spec, const HeadArtefacts& 
         return bad_input(
             "head {}: +rdk needs a token affinity; "
             "make one with draftscope fit rdk and "
-            "pass it with --artefact rdk=FILE",
+            "pass it with --head-weights rdk=FILE",
             to_text(spec));
     return HeadArtefact::open(artefacts.affinity_path, "rdk");
 }

@@ -77,7 +77,7 @@ Result<SizeRule> size_from_spec(const HeadSpec& spec) {
 Result<std::string> needed_ranking(const HeadArtefacts& artefacts, std::string_view head) {
     if (artefacts.ranking_path.empty())
         return bad_input(
-            "head {0}: needs a token ranking; pass --artefact {0}=FILE "
+            "head {0}: needs a token ranking; pass --head-weights {0}=FILE "
             "(safetensors with 'ids', most frequent first, or FR-Spec's freq_V.pt)",
             head);
     return artefacts.ranking_path;

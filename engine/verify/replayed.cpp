@@ -21,7 +21,7 @@ Result<ReplayedAcceptance> parse_rates(std::string_view list, const std::string&
         double rate = -1;
         const auto [end, error] = std::from_chars(list.data(), list.data() + slash, rate);
         if (error != std::errc() || end != list.data() + slash || !(rate >= 0 && rate <= 1))
-            return bad_input("--acceptance {}: '{}' is not a rate from 0 to 1", text, list.substr(0, slash));
+            return bad_input("--simulate-acceptance {}: '{}' is not a rate from 0 to 1", text, list.substr(0, slash));
         out.rates.push_back(rate);
         if (slash == list.size()) return out;
         list.remove_prefix(slash + 1);
@@ -70,7 +70,7 @@ std::pair<std::string, std::optional<std::string>> split_place(const std::string
 
 Result<ReplayedAcceptance> read_rates(const std::string& place, const std::string& spec) {
     const auto [file, named] = split_place(place);
-    DS_ASSIGN(const JsonFile document, JsonFile::read(file, "--acceptance trace:FILE"));
+    DS_ASSIGN(const JsonFile document, JsonFile::read(file, "--simulate-acceptance trace:FILE"));
     const nlohmann::json* list = document.find("heads");
     std::vector<const nlohmann::json*> heads;
     if (list != nullptr && list->is_array()) {
@@ -86,10 +86,10 @@ Result<ReplayedAcceptance> read_rates(const std::string& place, const std::strin
         if (head->value("head", std::string()) == named.value_or(spec))
             return rates_of((*head)["histogram"], file);
     if (named)
-        return bad_input("--acceptance trace:{}: no head '{}'; the file has {}", place, *named,
+        return bad_input("--simulate-acceptance trace:{}: no head '{}'; the file has {}", place, *named,
                          names_of(heads));
     return bad_input(
-        "--acceptance trace:{}: {} runs, but the file has "
+        "--simulate-acceptance trace:{}: {} runs, but the file has "
         "{}; replay it too, or choose with trace:FILE#HEAD",
         place, spec.empty() ? "a drafter without heads" : "head " + spec, names_of(heads));
 }
@@ -108,7 +108,8 @@ Result<std::optional<ReplayedAcceptance>> parse_acceptance(const std::string& te
         DS_ASSIGN(ReplayedAcceptance out, read_rates(text.substr(trace.size()), spec));
         return Parsed(std::move(out));
     }
-    return bad_input("--acceptance {}: unknown; use real, rate:R, trace:FILE or trace:FILE#HEAD", text);
+    return bad_input("--simulate-acceptance {}: unknown; use real, rate:R, trace:FILE or trace:FILE#HEAD",
+                     text);
 }
 
 void accept_replayed(const ReplayedAcceptance& replayed, const DraftTree& tree, std::uint64_t seed,

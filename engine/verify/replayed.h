@@ -16,7 +16,7 @@ struct ReplayedAcceptance {
     std::vector<double> rates;
 };
 
-/// Parses `--acceptance`: "real" (none), "rate:0.8", "rate:0.9/0.8/0.7" by depth, or "trace:FILE". FILE is
+/// Parses `--simulate-acceptance`: "real" (none), "rate:0.8", "rate:0.9/0.8/0.7" by depth, or "trace:FILE". FILE is
 /// the output of `draftscope replay --json`, whose histogram of accepted drafts for head `spec` is used.
 /// "trace:FILE#HEAD" uses another head; an unknown HEAD is bad_input that lists the file's heads. `spec` is
 /// the canonical text of the run's head, "" for a drafter without heads.

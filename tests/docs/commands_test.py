@@ -83,7 +83,7 @@ def commands_of(block):
 
 def help_examples(program):
     """The examples of every subcommand's --help, in the order in which one makes the files of the next."""
-    order = ["run", "trace", "fit", "replay", "bench", "stats", "check", "merge", "compare", "export", "gui", "doctor", "kernels"]
+    order = ["run", "record", "fit", "replay", "bench", "stats", "check", "merge", "compare", "export", "gui", "doctor", "kernels"]
     listed = re.findall(r"^  (\w+) {2,}", subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout.split("Subcommands:")[1], flags=re.M)
     if missing := set(listed) - set(order):
         sys.exit(f"subcommands without a place in this test: {', '.join(sorted(missing))}")

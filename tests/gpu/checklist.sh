@@ -129,9 +129,9 @@ stage_8b() {
     local right="ops_matmul ops_head engine_DeviceRounds draftscope" methods=() head
     for head in full slimspec specvocab microspec; do methods+=(--method "eagle3:$llama x $head @ chain=6"); done
     step bench_8b 200 "$right" "$draftscope" bench --backend cuda --quiet --json --raw --ignore-eos --model "$llama" \
-        --drafter none --acceptance rate:0.84 --prompts "$prompts" --limit 4 --max-new 128 "${methods[@]}"
+        --drafter none --simulate-acceptance rate:0.84 --prompts "$prompts" --limit 4 --max-new 128 "${methods[@]}"
     step run_8b 90 "$right" "${synthetic[@]}" --model "$llama" --drafter "eagle3:$llama" --head specvocab --tree chain=6 \
-        --acceptance rate:0.84 --prompt "$text" --max-new 192
+        --simulate-acceptance rate:0.84 --prompt "$text" --max-new 192
     step run_8b_no_graphs 90 "$right" "${synthetic[@]}" --model "$llama" --drafter none --no-gpu-graphs --prompt "$text" --max-new 64
 }
 

@@ -79,10 +79,10 @@ stage_shapes() {
     local methods=() head
     for head in vocabtrim fr-spec dynaspec coral vocabtrim-t pa-fr bcl; do methods+=(--method "eagle3:$llama x $head @ chain=6"); done
     step bench_8b_heads 240 "bench_8b $right draftscope" "$draftscope" bench --backend cuda --quiet --json --raw --ignore-eos \
-        --model "$llama" --drafter none --acceptance rate:0.84 --prompts "$prompts" --limit 4 --max-new 128 "${methods[@]}"
-    local packed=("${synthetic[@]}" --model "$llama" --drafter "eagle3:$llama" --head microspec --tree chain=6 --acceptance rate:0.84)
+        --model "$llama" --drafter none --simulate-acceptance rate:0.84 --prompts "$prompts" --limit 4 --max-new 128 "${methods[@]}"
+    local packed=("${synthetic[@]}" --model "$llama" --drafter "eagle3:$llama" --head microspec --tree chain=6 --simulate-acceptance rate:0.84)
     step run_8b_microspec 90 "$right draftscope" "${packed[@]}" --prompt "$text" --max-new 192
     step run_8b_l2_window 90 "$right draftscope" "${packed[@]}" --l2-window --prompt "$text" --max-new 192
-    step batch_8_8b 120 "$right draftscope" "${synthetic[@]}" --model "$llama" --drafter "eagle3:$llama" --head full --acceptance rate:0.84 \
+    step batch_8_8b 120 "$right draftscope" "${synthetic[@]}" --model "$llama" --drafter "eagle3:$llama" --head full --simulate-acceptance rate:0.84 \
         --prompts "$prompts" --limit 8 --batch 8 --max-new 64
 }

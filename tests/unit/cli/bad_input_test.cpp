@@ -101,8 +101,8 @@ TEST_F(BadInput, UnknownNamesListTheKnownOnes) {
                           {"eagle9", "none", "ngram", "eagle2"});
     expect_one_line_error(decode({"--verify", "mostly"}), {"mostly", "match"});
     expect_one_line_error(decode({"--precision", "f8"}), {"f8", "int8"});
-    expect_one_line_error(decode({"--artefact", "fr-spec"}), {"HEAD=PATH"});
-    expect_one_line_error(decode({"--artefact", "fr-spec=/nonexistent"}), {"/nonexistent"});
+    expect_one_line_error(decode({"--head-weights", "fr-spec"}), {"HEAD=PATH"});
+    expect_one_line_error(decode({"--head-weights", "fr-spec=/nonexistent"}), {"/nonexistent"});
 }
 
 TEST_F(BadInput, DrafterWithoutACheckpoint) {
@@ -120,7 +120,7 @@ TEST_F(BadInput, DrafterWithoutACheckpoint) {
 
 TEST_F(BadInput, RankingOfAnotherTokenizer) {
     const std::string ranking = std::string(DS_SOURCE_DIR) + "/assets/heads/demo_ranking.safetensors";
-    expect_one_line_error(decode({"--head", "fr-spec:v=16", "--artefact", "fr-spec=" + ranking}),
+    expect_one_line_error(decode({"--head", "fr-spec:v=16", "--head-weights", "fr-spec=" + ranking}),
                           {"tokenizer"});
 }
 
@@ -175,10 +175,12 @@ TEST_F(BadInput, BackendNumericsAndAcceptance) {
     expect_one_line_error(decode({"--numerics", "quick"}), {"--numerics quick", "exact, fast"});
     for (const char* of_a_gpu : {"--no-gpu-graphs", "--no-gpu-rounds", "--l2-window"})
         expect_one_line_error(decode({of_a_gpu}), {of_a_gpu, "--backend cuda"});
-    expect_one_line_error(decode({"--acceptance", "rate:2"}), {"--acceptance rate:2", "from 0 to 1"});
-    expect_one_line_error(decode({"--acceptance", "trace:/nonexistent.json"}), {"/nonexistent.json"});
-    expect_one_line_error(decode({"--acceptance", "rate:0.5", "--shadow", "full"}),
-                          {"--shadow", "--acceptance"});
+    expect_one_line_error(decode({"--simulate-acceptance", "rate:2"}),
+                          {"--simulate-acceptance rate:2", "from 0 to 1"});
+    expect_one_line_error(decode({"--simulate-acceptance", "trace:/nonexistent.json"}),
+                          {"/nonexistent.json"});
+    expect_one_line_error(decode({"--simulate-acceptance", "rate:0.5", "--shadow", "full"}),
+                          {"--shadow", "--simulate-acceptance"});
     expect_one_line_error(run(folder_, {"kernels", "--backend", "tpu"}), {"--backend tpu"});
     expect_one_line_error(run(folder_, {"kernels", "--backend", "cuda", "--vocab", "262145"}),
                           {"--vocab 262145", "262144"});
@@ -188,7 +190,7 @@ TEST_F(BadInput, BackendNumericsAndAcceptance) {
 }
 
 TEST_F(BadInput, ReplayedAcceptanceIsNamedInEveryOutput) {
-    const std::vector<std::string> settings = {"--acceptance", "rate:1", "--tree", "chain=3"};
+    const std::vector<std::string> settings = {"--simulate-acceptance", "rate:1", "--tree", "chain=3"};
     Finished text = decode(settings);
     EXPECT_EQ(text.exit_code, 0) << text.err;
     EXPECT_NE(text.out.find("ACCEPTANCE REPLAYED"), std::string::npos) << text.out;

@@ -48,6 +48,53 @@ class CommandOptions : public ::testing::Test {
     std::string model_ = tiny_model(folder_, 512);
 };
 
+/// Each in a command that is complete, so that only the spelling decides.
+TEST_F(CommandOptions, FormerNamesStillWork) {
+    const std::string prompts = folder_.file("prompts.jsonl"), recorded = folder_.file("recorded");
+    write_text(prompts, "{\"prompt\": \"hello\"}\n");
+    EXPECT_EQ(decode({"--acceptance", "rate:0.5", "--seed", "3"}).exit_code, 0);
+    EXPECT_EQ(decode({"--save", folder_.file("run.dscope"), "--never-wait"}).exit_code, 0);
+    const Words common = {"--model", model_,        "--prompts", prompts,     "--stratify", "--max-new",
+                          "8",       "--precision", "f32",       "--threads", "1",          "--quiet"};
+    for (const Words& first : {Words{"run", "--drafter", "ngram"}, Words{"bench", "--method", "ngram"},
+                               Words{"trace", "--no-times", "--out", recorded}}) {
+        Words words = first;
+        words.insert(words.end(), common.begin(), common.end());
+        const Finished done = run(folder_, words);
+        EXPECT_EQ(done.exit_code, 0) << first[0] << ": " << done.err;
+    }
+    expect_one_line_error(draft({"--artefact", "slimspc=" + model_}), {"--head-weights slimspc="});
+    expect_one_line_error(
+        run(folder_, {"replay", "--trace", recorded, "--model", model_, "--drafter",
+                      "eagle2:" + folder_.file("eagle2"), "--artefact", "slimspc=" + model_}),
+        {"--head-weights slimspc="});
+#ifdef DS_WITH_GUI
+    expect_one_line_error(run(folder_, {"gui", "--beside", folder_.file("missing")}),
+                          {"missing", "Nsight Systems"});
+#endif
+}
+
+TEST_F(CommandOptions, HelpShowsOnlyCurrentNames) {
+    const std::string commands = run(folder_, {"--help"}).out;
+    EXPECT_NE(commands.find("\n  record "), std::string::npos) << commands;
+    EXPECT_EQ(commands.find("\n  trace"), std::string::npos) << commands;
+    const std::string help = run(folder_, {"run", "--help"}).out;
+    for (const char* current : {"--balanced", "--drop-when-full", "--head-weights", "--simulate-acceptance"})
+        EXPECT_NE(help.find(current), std::string::npos) << current;
+    for (const char* former : {"--stratify", "--never-wait", "--artefact", "--acceptance"})
+        EXPECT_EQ(help.find(former), std::string::npos) << former;
+    expect_one_line_error(run(folder_, {"trace", "--uot", "x"}), {"draftscope record --help"});
+}
+
+TEST_F(CommandOptions, VerificationRulesHaveAliases) {
+    for (const auto& [alias, rule] :
+         {std::pair("greedy", "match"), {"exact", "match"}, {"rejection", "pq"}}) {
+        const Finished done = decode({"--verify", alias, "--temperature", "0.7", "--json"});
+        ASSERT_EQ(done.exit_code, 0) << alias << ": " << done.err;
+        EXPECT_EQ(json::parse(done.out)["verify"].get<std::string>(), rule) << alias;
+    }
+}
+
 TEST_F(CommandOptions, UnknownArgumentsAreNamedInOrderWithASuggestion) {
     expect_one_line_error(
         run(folder_, {"run", "--promt", "hi"}),
@@ -67,7 +114,7 @@ TEST_F(CommandOptions, MisspeltNamesAreSuggested) {
     expect_one_line_error(draft({"--head", "frspec"}), {"did you mean fr-spec?"});
     expect_one_line_error(draft({"--head", "microspec:wmx=64"}), {"did you mean wmax?"});
     expect_one_line_error(run(folder_, decode_words({"--drafter", "eagel2"})), {"did you mean eagle2?"});
-    expect_one_line_error(draft({"--artefact", "slimspc=" + model_}), {"did you mean slimspec?"});
+    expect_one_line_error(draft({"--head-weights", "slimspc=" + model_}), {"did you mean slimspec?"});
     expect_one_line_error(run(folder_, {"export", model_, "--to", "chrom", "--out", "x"}),
                           {"did you mean chrome?"});
 }
@@ -81,10 +128,10 @@ TEST_F(CommandOptions, WhatChangesNothingAtTemperatureZeroIsRefused) {
         EXPECT_EQ(decode(sampled).exit_code, 0) << more[0];
     }
     EXPECT_EQ(decode({"--verify", "match", "--top-p", "1", "--top-k", "0"}).exit_code, 0);
-    EXPECT_EQ(decode({"--seed", "3", "--acceptance", "rate:0.5"}).exit_code, 0);
+    EXPECT_EQ(decode({"--seed", "3", "--simulate-acceptance", "rate:0.5"}).exit_code, 0);
     write_text(folder_.file("prompts.jsonl"), "{\"prompt\": \"hello\"}\n");
     expect_one_line_error(
-        run(folder_, {"trace", "--model", model_, "--prompts", folder_.file("prompts.jsonl"), "--out",
+        run(folder_, {"record", "--model", model_, "--prompts", folder_.file("prompts.jsonl"), "--out",
                       folder_.file("t"), "--seed", "3"}),
         {"--seed", "temperature 0"});
     expect_one_line_error(
@@ -136,7 +183,7 @@ TEST_F(CommandOptions, TwoFilesForOneHeadAreBothNamed) {
     const std::string a = folder_.file("a.safetensors"), b = folder_.file("b.safetensors");
     write_text(a, "x");
     write_text(b, "y");
-    const Words both = {"--artefact", "fr-spec=" + a, "--artefact", "fr-spec=" + b};
+    const Words both = {"--head-weights", "fr-spec=" + a, "--head-weights", "fr-spec=" + b};
     write_text(folder_.file("prompts.jsonl"), "{\"prompt\": \"hello\"}\n");
     Words bench = {"bench",
                    "--model",
@@ -161,7 +208,7 @@ TEST_F(CommandOptions, ReplayedAcceptanceIsThatOfTheHeadThatRuns) {
                              {"head": "microspec:wmax=64", "histogram": [9]}]})");
     const std::string trace = "trace:" + folder_.file("replay.json");
     const auto tau = [&](const Words& more) {
-        Words words = {"--tree", "chain=3", "--json", "--acceptance"};
+        Words words = {"--tree", "chain=3", "--json", "--simulate-acceptance"};
         words.insert(words.end(), more.begin(), more.end());
         const Finished done = draft(words);
         EXPECT_EQ(done.exit_code, 0) << done.err;
@@ -170,10 +217,12 @@ TEST_F(CommandOptions, ReplayedAcceptanceIsThatOfTheHeadThatRuns) {
     EXPECT_GT(tau({trace}), 2.0);
     EXPECT_DOUBLE_EQ(tau({trace, "--head", "microspec:wmax=64"}), 1.0);
     EXPECT_GT(tau({trace + "#full", "--head", "microspec:wmax=64"}), 2.0);
-    expect_one_line_error(draft({"--acceptance", trace, "--head", "microspec"}),
+    expect_one_line_error(draft({"--simulate-acceptance", trace, "--head", "microspec"}),
                           {"head microspec runs", "full, microspec:wmax=64", "#HEAD"});
-    expect_one_line_error(draft({"--acceptance", trace + "#coral"}), {"coral", "full, microspec:wmax=64"});
-    expect_one_line_error(decode({"--acceptance", trace}), {"without heads", "full, microspec:wmax=64"});
+    expect_one_line_error(draft({"--simulate-acceptance", trace + "#coral"}),
+                          {"coral", "full, microspec:wmax=64"});
+    expect_one_line_error(decode({"--simulate-acceptance", trace}),
+                          {"without heads", "full, microspec:wmax=64"});
 }
 
 /// Plain decoding drafts nothing, so that no head of the file is looked for.
@@ -186,7 +235,7 @@ TEST_F(CommandOptions, BenchReplaysTheAcceptanceOfEachMethod) {
         run(folder_, {"bench", "--model", model_, "--drafter", "eagle2:" + folder_.file("eagle2"),
                       "--prompts", folder_.file("prompts.jsonl"), "--heads", "full,microspec:wmax=64",
                       "--max-new", "8", "--tree", "chain=3", "--threads", "1", "--quiet", "--json",
-                      "--acceptance", "trace:" + folder_.file("replay.json")});
+                      "--simulate-acceptance", "trace:" + folder_.file("replay.json")});
     ASSERT_EQ(done.exit_code, 0) << done.err;
     const json methods = json::parse(done.out)["methods"];
     EXPECT_DOUBLE_EQ(methods[0]["tau"], 1.0);

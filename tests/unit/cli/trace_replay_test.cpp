@@ -8,7 +8,7 @@
 #include "tests/unit/cli/program.h"
 #include "tests/unit/cli/sql.h"
 
-/// `trace`, `replay`, `run --shadow` and `fit` as a user calls them: good paths, bad input, interruption.
+/// `record`, `replay`, `run --shadow` and `fit` as a user calls them: good paths, bad input, interruption.
 namespace draftscope::testing {
 namespace {
 
@@ -63,7 +63,7 @@ class TraceReplay : public ::testing::Test {
     }
 
     static Words trace_words() {
-        return {"trace",       "--model", model_,         "--prompts", folder_->file("prompts.jsonl"),
+        return {"record",      "--model", model_,         "--prompts", folder_->file("prompts.jsonl"),
                 "--max-new",   "40",      "--ignore-eos", "--threads", "1",
                 "--precision", "f32",     "--no-times",   "--quiet"};
     }
@@ -104,7 +104,7 @@ class TraceReplay : public ::testing::Test {
                 "--out",   out,    "--threads", "1",
                 "--quiet"};
     }
-    static Words ranking() { return {"--artefact", "fr-spec=" + folder_->file("ranking.safetensors")}; }
+    static Words ranking() { return {"--head-weights", "fr-spec=" + folder_->file("ranking.safetensors")}; }
     static Finished go(const Words& words) { return run(*folder_, words); }
 
     static ScratchFolder* folder_;
@@ -156,7 +156,8 @@ TEST_F(TraceReplay, AShortlistLargerThanTheVocabularyIsRefused) {
     const std::string artefact = folder_->file("specvocab.safetensors");
     const Finished fitted = go(fit_words("specvocab", artefact) + Words{"--rank", "8", "--epochs", "0"});
     ASSERT_EQ(fitted.exit_code, 0) << fitted.err;
-    const Words words = run_words() + Words{"--limit", "1", "--artefact", "specvocab=" + artefact, "--head"};
+    const Words words =
+        run_words() + Words{"--limit", "1", "--head-weights", "specvocab=" + artefact, "--head"};
     const int tokens = tiny_gguf_vocab();
     expect_one_line_error(go(words + Words{"specvocab:k=" + std::to_string(tokens + 1)}),
                           {"head specvocab", "k=1.." + std::to_string(tokens)});
@@ -167,13 +168,13 @@ TEST_F(TraceReplay, AShortlistLargerThanTheVocabularyIsRefused) {
     }
 }
 
-/// What replay --json prints is what --acceptance trace: reads.
+/// What replay --json prints is what --simulate-acceptance trace: reads.
 TEST_F(TraceReplay, RunFollowsTheAcceptanceThatReplayFound) {
     const Finished replayed =
         go(replay_words() + ranking() + Words{"--heads", "full,fr-spec:v=64", "--json"});
     ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
     write_text(folder_->file("replayed.json"), replayed.out);
-    const Words follow = {"--acceptance", "trace:" + folder_->file("replayed.json"), "--head"};
+    const Words follow = {"--simulate-acceptance", "trace:" + folder_->file("replayed.json"), "--head"};
     const Finished same = go(run_words() + ranking() + follow + Words{"fr-spec:v=64"});
     EXPECT_EQ(same.exit_code, 0) << same.err;
     expect_one_line_error(go(run_words() + follow + Words{"microspec:wmax=64"}),
@@ -287,14 +288,14 @@ TEST_F(TraceReplay, FitMakesWhatReplayTakes) {
     const json document = json::parse(fitted.out, nullptr, false);
     EXPECT_EQ(document["parameters"]["rank"], "16");
     EXPECT_EQ(document["trained"], "post-hoc");
-    const Words with = {"--artefact", "slimspec=" + artefact, "--heads"};
+    const Words with = {"--head-weights", "slimspec=" + artefact, "--heads"};
     const Finished replayed = go(replay_words() + with + Words{"slimspec", "--json"});
     ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
     const json found = json::parse(replayed.out, nullptr, false);
     ASSERT_EQ(found["warnings"].size(), 1u);  // it was fitted on these prompts
     EXPECT_NE(found["warnings"][0].get<std::string>().find("fitted on"), std::string::npos);
     const Finished live =
-        go(run_words() + Words{"--artefact", "slimspec=" + artefact, "--shadow", "slimspec"});
+        go(run_words() + Words{"--head-weights", "slimspec=" + artefact, "--shadow", "slimspec"});
     ASSERT_EQ(live.exit_code, 0) << live.err;
     EXPECT_NE(live.err.find("was fitted on 8 of the run's 8 prompts"), std::string::npos) << live.err;
     expect_one_line_error(go(replay_words() + with + Words{"slimspec:rank=8"}), {"rank=16", "rank=8"});
@@ -319,7 +320,7 @@ TEST_F(TraceReplay, BclTrainsRowsOfItsSizeWhereAskedTo) {
     EXPECT_EQ(document["parameters"]["alpha"], "0.5");
     EXPECT_EQ(document["parameters"]["v"], std::to_string(static_cast<int>(size)));
     const Finished replayed =
-        go(replay_words() + Words{"--artefact", "bcl=" + out, "--heads", "bcl", "--json"});
+        go(replay_words() + Words{"--head-weights", "bcl=" + out, "--heads", "bcl", "--json"});
     EXPECT_EQ(replayed.exit_code, 0) << replayed.err;
 }
 
@@ -373,7 +374,7 @@ TEST_F(TraceReplay, BadTraces) {
 }
 
 TEST_F(TraceReplay, BadOptions) {
-    const Words prompt = {"trace", "--model", model_, "--prompt", "hello", "--quiet"};
+    const Words prompt = {"record", "--model", model_, "--prompt", "hello", "--quiet"};
     expect_one_line_error(go(trace_words() + Words{"--out", trace()}), {trace(), "--overwrite"});
     expect_one_line_error(go(prompt + Words{"--out", folder_->file("x"), "--aux", "9"}), {"--aux 9"});
     expect_one_line_error(go(replay_words() + Words{"--heads", "slimspec"}), {"slimspec", "draftscope fit"});
@@ -406,8 +407,9 @@ TEST_F(TraceReplay, OptionsWithoutAnEffectAreRefused) {
                          "--max-new", "4",       "--quiet", "--drafter"};
     expect_one_line_error(go(ngram + Words{"ngram", "--head", "microspec"}), {"--head", "ngram"});
     EXPECT_EQ(go(ngram + Words{"none", "--limit", "3"}).exit_code, 2);  // of one prompt
-    expect_one_line_error(go(run_words() + ranking()), {"--artefact", "fr-spec"});
-    expect_one_line_error(go(run_words() + Words{"--artefact", "microspec=" + model_}), {"needs no file"});
+    expect_one_line_error(go(run_words() + ranking()), {"--head-weights", "fr-spec"});
+    expect_one_line_error(go(run_words() + Words{"--head-weights", "microspec=" + model_}),
+                          {"needs no file"});
     expect_one_line_error(go(run_words() + Words{"--head", "microspec:source=ext,kpre=2"}),
                           {"kpre=2", "source=ext"});
     expect_one_line_error(go(run_words() + Words{"--head", "microspec:source=ctx,kver=2"}),
@@ -421,9 +423,9 @@ TEST_F(TraceReplay, AnInterruptedTraceIsValidAndSaysSo) {
     std::string lines;
     for (int i = 0; i < 4000; ++i) lines += "{\"prompt\": \"hello number " + std::to_string(i) + "\"}\n";
     write_text(prompts, lines);
-    const Child child =
-        start(*folder_, {"trace", "--model", model_, "--prompts", prompts, "--max-new", "300", "--ignore-eos",
-                         "--threads", "1", "--batch", "1", "--no-times", "--quiet", "--out", out, "--json"});
+    const Child child = start(
+        *folder_, {"record", "--model", model_, "--prompts", prompts, "--max-new", "300", "--ignore-eos",
+                   "--threads", "1", "--batch", "1", "--no-times", "--quiet", "--out", out, "--json"});
     // Until rows of a turn are on disk, or the program ends on its own.
     const auto recording = [&] {
         std::error_code error;
@@ -453,7 +455,7 @@ TEST_F(TraceReplay, AKilledTraceIsNoTrace) {
     const std::string out = folder_->file("killed");
     const Child child =
         start(*folder_,
-              {"trace", "--model", model_, "--prompts", folder_->file("prompts.jsonl"), "--max-new", "400",
+              {"record", "--model", model_, "--prompts", folder_->file("prompts.jsonl"), "--max-new", "400",
                "--ignore-eos", "--threads", "1", "--batch", "1", "--no-times", "--quiet", "--out", out});
     for (int i = 0; i < 3000 && !fs::exists(out) && !child.ended(); ++i)
         std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -20,10 +20,10 @@ TEST(Usage, RunTakesTheDocumentedOptions) {
     const ScratchFolder folder;
     const std::string help = run(folder, {"run", "--help"}).out;
     for (const char* option :
-         {"--prompt",   "--prompts",   "--model",       "--drafter",    "--head",  "--artefact",
+         {"--prompt",   "--prompts",   "--model",       "--drafter",    "--head",  "--head-weights",
           "--tree",     "--verify",    "--temperature", "--top-p",      "--top-k", "--seed",
           "--max-new",  "--precision", "--threads",     "--baseline",   "--save",  "--limit",
-          "--stratify", "--raw",       "--batch",       "--ignore-eos", "--json"})
+          "--balanced", "--raw",       "--batch",       "--ignore-eos", "--json"})
         EXPECT_NE(help.find(option), std::string::npos) << option;
 }
 

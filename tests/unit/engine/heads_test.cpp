@@ -183,7 +183,7 @@ TEST_P(Heads, RankingsThatDoNotFitAreRefused) {
     EXPECT_THAT(refusal("fr-spec:v=2", {foreign.path()}), ::testing::HasSubstr("token 301"));
     EXPECT_THAT(refusal("fr-spec:v=9", {small.path()}), ::testing::HasSubstr("has only 5 distinct tokens"));
     EXPECT_THAT(refusal("fr-spec:v=9", {wrong.path()}), ::testing::HasSubstr("'ids'"));
-    EXPECT_THAT(refusal("fr-spec:v=9", {}), ::testing::HasSubstr("--artefact fr-spec=FILE"));
+    EXPECT_THAT(refusal("fr-spec:v=9", {}), ::testing::HasSubstr("--head-weights fr-spec=FILE"));
 }
 
 INSTANTIATE_TEST_SUITE_P(AllPrecisions, Heads,

@@ -137,7 +137,7 @@ TEST_F(Rdk, TheSuffixIsPartOfTheSpec) {
     EXPECT_TRUE(parse_head_spec("full+rdk")->rdk);
     EXPECT_FALSE(parse_head_spec("full")->rdk);
     EXPECT_FALSE(parse_head_spec("+rdk").ok());
-    EXPECT_THAT(refusal("fr-spec:v=40+rdk"), ::testing::HasSubstr("--artefact rdk=FILE"));
+    EXPECT_THAT(refusal("fr-spec:v=40+rdk"), ::testing::HasSubstr("--head-weights rdk=FILE"));
 }
 
 TEST_F(Rdk, RefusesWhatIsNoAffinity) {

@@ -119,7 +119,7 @@ TEST_F(UntrainedHeads, VocabTrimIsFrSpecWithItsOwnRanking) {
     EXPECT_EQ(make("vocabtrim")->cost(1).active_rows, 128);
     const auto without = make_head(parse_head_spec("vocabtrim").value(), {});
     ASSERT_FALSE(without.ok());
-    EXPECT_THAT(without.error().message, ::testing::HasSubstr("--artefact vocabtrim=FILE"));
+    EXPECT_THAT(without.error().message, ::testing::HasSubstr("--head-weights vocabtrim=FILE"));
     EXPECT_THAT(std::string(find_head("vocabtrim")->artefact), ::testing::HasSubstr("target's generations"));
 }
 

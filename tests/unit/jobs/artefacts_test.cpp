@@ -161,7 +161,7 @@ TEST_F(Artefacts, RedistributedDraftsAreDrawn) {
     const TinyFiles files;
     RunConfig config = files.config();
     config.head = "full+rdk";
-    EXPECT_THAT(resolve_run(config).error().message, ::testing::HasSubstr("--artefact rdk=FILE"));
+    EXPECT_THAT(resolve_run(config).error().message, ::testing::HasSubstr("--head-weights rdk=FILE"));
     config.artefacts = {"rdk=" + affinity};
     EXPECT_THAT(resolve_run(config).error().message, ::testing::HasSubstr("--verify pq"));
     config.verify = "pq";

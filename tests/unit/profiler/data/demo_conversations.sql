@@ -1,7 +1,7 @@
 -- Makes demo_conversations.csv, the pool of interval_coverage_test.cpp: sums by conversation of two runs of the demo
 -- over the same prompts.
 --
---   P="--prompts assets/prompts/spec_bench_half.jsonl --limit 96 --stratify --max-new 48"
+--   P="--prompts assets/prompts/spec_bench_half.jsonl --limit 96 --balanced --max-new 48"
 --   draftscope run $P --head full --save full.dscope
 --   draftscope run $P --head fr-spec:v=8192 --calibrate 1000 --save head.dscope
 --   sqlite3 head.dscope "ATTACH 'full.dscope' AS other" ".read demo_conversations.sql" > demo_conversations.csv
