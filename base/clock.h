@@ -6,21 +6,21 @@
 
 namespace draftscope {
 
-/// CLOCK_MONOTONIC. The one clock of a run: CUPTI's timestamps are put on it too.
+/// Returns CLOCK_MONOTONIC, the only clock of a run. CUPTI's timestamps are converted to it.
 TimeNs monotonic_ns();
-/// CLOCK_REALTIME, only for wall-clock anchors.
+/// Returns CLOCK_REALTIME; only for wall-clock anchors.
 TimeNs utc_ns();
-/// "2026-11-21T09:30:00Z"
+/// A time as "2026-11-21T09:30:00Z".
 struct UtcText {
     char text[24];
 };
 UtcText utc_text(TimeNs utc);
 
-/// Cheap tick counter for span ends: the invariant TSC where the CPU has one, else monotonic_ns.
+/// Cheap tick counter for the ends of spans: the invariant TSC if the CPU has one, else monotonic_ns().
 std::uint64_t ticks_now();
 
-/// Maps ticks to CLOCK_MONOTONIC nanoseconds. `calibrate()` takes about 10 ms once per process; later calls
-/// are free.
+/// Converts ticks to CLOCK_MONOTONIC nanoseconds. The first calibrate() of a process takes about 10 ms; later
+/// calls are free.
 class TickScale {
   public:
     static const TickScale& calibrate();

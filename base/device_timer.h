@@ -6,17 +6,17 @@
 
 namespace draftscope {
 
-/// Times work on a device queue (CUDA events in kernels/cuda). The profiler reads GPU phase times through
-/// this interface and so never includes the CUDA runtime.
+/// Measures work on a device queue (CUDA events in kernels/cuda). The profiler reads GPU phase times through
+/// this interface, so it does not include the CUDA runtime.
 class DeviceTimer {
   public:
     virtual ~DeviceTimer() = default;
-    /// Marks the current point of the queue; cheap, never blocks. Returns a mark for `elapsed_ns`.
+    /// Marks the current point of the queue and returns the mark's number for elapsed_ns(). Never blocks.
     virtual std::uint32_t mark() = 0;
-    /// Device time between two marks. Call after the round's own synchronisation point. Negative: not
-    /// measured.
+    /// Returns the device time between two marks; negative if not measured. Call after the round has
+    /// synchronised.
     virtual TimeNs elapsed_ns(std::uint32_t from, std::uint32_t to) = 0;
-    /// Forgets all marks (once per round).
+    /// Discards all marks. Called once per round.
     virtual void reset() = 0;
 };
 

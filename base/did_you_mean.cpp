@@ -30,7 +30,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string_view closest_name(std::string_view word, std::span<const std::string_view> known) {
     std::string_view closest;
-    if (word.size() < 2) return closest;  // any other letter would be one edit away
+    if (word.size() < 2) return closest;  // every single letter is one edit away
     std::size_t smallest = std::max<std::size_t>(1, word.size() / 3) + 1;
     for (const std::string_view name : known) {
         const std::size_t distance = edit_distance(word, name);

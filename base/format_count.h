@@ -8,7 +8,7 @@
 
 namespace draftscope {
 
-/// "1 round", "2 rounds", "0 rounds": a number and its noun, whose plural takes an s.
+/// Returns a number with its noun: "1 round", "2 rounds", "0 rounds". The plural is formed by adding an s.
 inline std::string format_count(std::int64_t count, std::string_view noun) {
     return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }

@@ -9,8 +9,8 @@ namespace draftscope {
 template <typename Signature>
 class FunctionRef;
 
-/// Non-owning callable reference: no allocation, valid only while the callee lives (parameters, never
-/// members).
+/// Non-owning reference to a callable, without allocation. Valid only during the callee's lifetime: use it
+/// for parameters, never for members.
 template <typename R, typename... Args>
 class FunctionRef<R(Args...)> {
   public:

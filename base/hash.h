@@ -9,7 +9,8 @@ namespace draftscope {
 
 inline constexpr std::uint64_t fnv1a_start = 0xcbf29ce484222325u;
 
-/// FNV-1a, 64 bits: names files and prompts, protects nothing. `hash` carries on from an earlier piece.
+/// Returns the 64-bit FNV-1a hash. It identifies files and prompts; it is not cryptographic. Pass the hash of
+/// an earlier piece as `hash` to continue it.
 inline std::uint64_t fnv1a(std::span<const std::byte> bytes, std::uint64_t hash = fnv1a_start) {
     for (const std::byte b : bytes) hash = (hash ^ static_cast<std::uint64_t>(b)) * 0x100000001b3u;
     return hash;

@@ -20,10 +20,11 @@ struct LogLine {
     std::string text;
 };
 
-/// Goes to stderr (spdlog; stdout belongs to results) and to a bounded buffer that the Log panel shows.
+/// Writes a line to stderr (spdlog; stdout is for results) and to a bounded buffer that the Log panel shows.
 /// Thread-safe.
 void log_line(LogLevel level, std::string text);
-/// Lines at or after index `first` of all lines ever logged; `next` becomes the index to ask for next time.
+/// Returns the buffered lines from index `first` of all lines ever logged. Sets `next` to the index for the
+/// next call.
 std::vector<LogLine> log_since(std::size_t first, std::size_t* next);
 void set_stderr_level(LogLevel level);
 

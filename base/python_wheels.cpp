@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The first python3 on PATH; empty where there is none.
+/// Returns the first python3 on PATH, or an empty path.
 fs::path find_python() {
     const char* set = std::getenv("PATH");
     std::string_view rest = set == nullptr ? std::string_view() : std::string_view(set);
@@ -25,7 +25,8 @@ fs::path find_python() {
     return {};
 }
 
-/// Folders above bin/ of `python` and of what it links to: an environment's own first, then its base's.
+/// Returns the folders above bin/ of `python` and of its link targets: the virtual environment first, then
+/// the base installation.
 std::vector<fs::path> python_prefixes(fs::path python) {
     constexpr int max_links = 8;
     std::vector<fs::path> prefixes;

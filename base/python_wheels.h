@@ -6,8 +6,8 @@
 
 namespace draftscope {
 
-/// Paths of the library `name` in the packages that come with PyTorch, for the first python3 on PATH.
-/// NVIDIA's own packages come first, then Triton's. Nothing is run: only folders are read.
+/// Returns the paths of library `name` in the packages that PyTorch installs, for the first python3 on PATH.
+/// NVIDIA's packages come first, then Triton's. Only reads folders; runs no program.
 std::vector<std::string> wheel_libraries(std::string_view name);
 
 }  // namespace draftscope

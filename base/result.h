@@ -10,14 +10,14 @@
 
 namespace draftscope {
 
-/// What the caller can do about it; the command line turns it into the exit code.
+/// Class of an error. The command line converts it to the exit code.
 enum class ErrorKind {
     bad_input,  ///< wrong usage, unreadable or impossible input: exit code 2
-    failed,     ///< the work itself failed (disk full, out of memory): exit code 1
+    failed,     ///< the operation failed (disk full, out of memory): exit code 1
     cancelled,  ///< the user asked to stop: exit code 130
 };
 
-/// `message` is one line for a person: file, field, value found, and what to do.
+/// An error with a message of one line for the user: file, field, value found, and what to do.
 struct Error {
     ErrorKind kind = ErrorKind::failed;
     std::string message;
@@ -33,7 +33,8 @@ template <typename... Args>
     return {ErrorKind::failed, fmt::format(text, std::forward<Args>(args)...)};
 }
 
-/// A value or an Error. Everything that can fail at a folder's border returns one; nothing throws across.
+/// A value or an Error. Every public function that can fail returns a Result; exceptions do not cross module
+/// boundaries.
 template <typename T>
 class [[nodiscard]] Result {
   public:
@@ -87,7 +88,7 @@ using Status = Result<void>;
         if (auto ds_status = (expression); !ds_status.ok()) return ds_status.error(); \
     } while (false)
 
-/// `DS_ASSIGN(auto x, make_x());` binds the value or returns the error.
+/// Binds the value of a Result or returns its error: `DS_ASSIGN(auto x, make_x());`.
 #define DS_ASSIGN(declaration, expression)                                                     \
     auto DS_CONCAT(ds_result_, __LINE__) = (expression);                                       \
     if (!DS_CONCAT(ds_result_, __LINE__).ok()) return DS_CONCAT(ds_result_, __LINE__).error(); \

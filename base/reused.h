@@ -5,8 +5,8 @@
 
 namespace draftscope {
 
-/// A list that is made anew in every step and keeps the memory of its elements, too: what clear() took away
-/// add() brings back as it was left, for the caller to fill. Adding may move all of them.
+/// A vector that keeps its elements alive across clear(), so that their buffers are reused. add() returns an
+/// element with stale contents and may reallocate.
 template <typename T>
 class Reused {
   public:

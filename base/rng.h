@@ -5,15 +5,15 @@
 
 namespace draftscope {
 
-/// Philox-4x32-10 (Salmon et al. 2011): the value depends on key and counter alone, so the random number of a
-/// token position is the same whichever drafter, tree or batch produced that position.
+/// Counter-based random numbers: Philox-4x32-10 (Salmon et al. 2011). The value depends only on key and
+/// counter, so a token position has the same random number under every drafter, tree and batch.
 std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t counter_high, std::uint64_t counter_low);
 
-/// The uniform number in [0, 1) that decides the token of `position` (absolute, 0 = first prompt token) of
-/// `sequence`.
+/// Returns the uniform number in [0, 1) that selects the token at `position` of `sequence`. Positions are
+/// absolute; 0 is the first prompt token.
 double token_uniform(std::uint64_t seed, std::uint64_t sequence, std::uint64_t position);
 
-/// Small sequential generator over philox, for tests, bootstrap and synthetic weights.
+/// Sequential generator over philox(), for tests, bootstrap and synthetic weights.
 class Rng {
   public:
     explicit Rng(std::uint64_t seed, std::uint64_t stream = 0) : seed_(seed), stream_(stream) {}

@@ -7,7 +7,7 @@
 
 namespace draftscope {
 
-/// Non-owning row-major matrix view, shape [rows, cols], rows `stride` elements apart.
+/// Non-owning row-major matrix view of shape [rows, cols]. Consecutive rows are `stride` elements apart.
 template <typename T>
 struct Rows {
     T* data = nullptr;

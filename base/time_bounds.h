@@ -4,8 +4,7 @@
 
 #include "base/units.h"
 
-/// Sums and differences of times that come out of files, which may be anything: where there is no time for
-/// the result, the nearest there is.
+/// Saturating add and subtract for timestamps from untrusted files.
 namespace draftscope {
 
 inline TimeNs time_sum(TimeNs a, TimeNs b) {

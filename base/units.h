@@ -5,7 +5,7 @@
 namespace draftscope {
 
 using TokenId = std::int32_t;  ///< an id of the target's vocabulary, 0 <= id < V
-using TimeNs = std::int64_t;   ///< nanoseconds; which zero is said where the field is declared
+using TimeNs = std::int64_t;   ///< nanoseconds; each field's declaration states its origin
 using RowId = std::int64_t;    ///< primary key of a capture row, starts at 1; 0 = none
 
 inline constexpr TokenId no_token = -1;

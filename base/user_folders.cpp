@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns an environment variable; "" where it is unset.
+/// Returns an environment variable; "" if it is unset.
 fs::path from_environment(const char* name) {
     const char* value = std::getenv(name);
     return value == nullptr ? fs::path() : fs::path(value);

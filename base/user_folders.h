@@ -4,11 +4,11 @@
 
 namespace draftscope {
 
-/// Returns the user's home: HOME, or the user database's entry where HOME is unset or empty.
-/// Empty when neither is known.
+/// Returns the user's home folder: HOME, or the user database's entry if HOME is unset or empty.
+/// Empty if neither is known.
 std::filesystem::path home_folder();
 
-/// Returns XDG_CACHE_HOME/draftscope, or ~/.cache/draftscope; empty when no home is known.
+/// Returns XDG_CACHE_HOME/draftscope or ~/.cache/draftscope; empty if no home is known.
 std::filesystem::path cache_folder();
 
 }  // namespace draftscope

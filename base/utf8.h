@@ -6,7 +6,7 @@
 
 namespace draftscope {
 
-/// What stands at the start of some bytes.
+/// The unit at the start of a byte string.
 struct Utf8Unit {
     enum class Kind {
         character,  ///< one well-formed character
@@ -18,13 +18,12 @@ struct Utf8Unit {
     char32_t character = 0;  ///< when kind is character
 };
 
-/// `bytes` is not empty.
+/// Decodes the first unit of `bytes`, which must not be empty.
 Utf8Unit next_utf8(std::string_view bytes);
 
 void append_utf8(char32_t character, std::string& out);
 
-/// Bytes from the start that are well-formed, and from there the bytes that are not: the next piece of
-/// either.
+/// Return the number of leading bytes that are well-formed, or that are not well-formed, respectively.
 std::size_t valid_utf8_prefix(std::string_view bytes);
 std::size_t invalid_utf8_prefix(std::string_view bytes);
 
