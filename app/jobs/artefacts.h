@@ -8,39 +8,38 @@
 #include "base/result.h"
 #include "engine/heads/head.h"
 
-/// Where the files lie that heads are made from: what a person gave, else what ships for the demo model.
+/// Finds the weights files of heads: those given by the user, else those shipped for the demo model.
 namespace draftscope {
 
-/// What is known of a run before its heads are made.
+/// Where to look for the weights files of a run's heads.
 struct ArtefactPlaces {
     std::span<const std::string> given;  ///< HEAD=PATH; HEAD may be rdk
-    bool demo_model = false;             ///< the shipped files fit no other
+    bool demo_model = false;             ///< shipped files fit only the demo model
     std::string drafter_id;
-    std::string synthetic = {};  ///< "synthetic:NAME", the target that what is missing is made up for
+    std::string synthetic = {};  ///< "synthetic:NAME": missing weights are generated for this target
 };
 
-/// Every `given` names a known head and an existing file, and no head has two files.
+/// Checks that each item of `given` names a known head and an existing file, and that no head has two files.
 Status check_given_artefacts(std::span<const std::string> given);
-/// Whether a head is made from the file of "HEAD=PATH".
+/// Returns true if the head uses the file of "HEAD=PATH".
 bool uses_artefact(const HeadSpec& head, const std::string& artefact);
-/// Every file belongs to one of the heads of the run; bad_input names the one that does not.
+/// Checks that each file belongs to one of the run's heads. Otherwise bad_input names the file.
 Status check_artefacts_used(std::span<const std::string> given, std::span<const HeadSpec> heads);
-/// The files for one head. A fitted head's shipped artefact is one whose parameters `spec` does not
-/// contradict; absent files stay "", and make_head says what is missing.
+/// Returns the files for one head. A shipped weights file is used if its parameters agree with `spec`.
+/// Missing files stay ""; make_head() reports them.
 HeadArtefacts find_artefacts(const HeadSpec& spec, const ArtefactPlaces& places);
-/// The frequency ranking of the demo model, for coverage; "" = none.
+/// Returns the path of the demo model's token ranking, which coverage uses; "" = none.
 std::string demo_ranking_path();
-/// Folder of the drafter that was trained with a head's artefact; "" = it goes with any. A folder that is
-/// named and not there is bad_input.
+/// Returns the folder of the drafter that a head was trained with; "" = the head works with any drafter. If
+/// the weights file names a missing folder, returns bad_input.
 Result<std::string> drafter_of_artefact(const HeadSpec& spec, const HeadArtefacts& artefacts);
 
-/// A head that was fitted on prompts it is judged by looks better than it is: the warning to give when its
-/// artefact saw some of `prompts` (prompt_hash() each, "" = not known), which are those of `whose`; "" =
-/// none.
+/// Returns a warning if the head was fitted on some of `prompts`, which makes its acceptance too high; "" =
+/// none. `prompts` are values of prompt_hash() ("" = not known); `whose` names their source in the warning.
 std::string overlap_warning(const HeadSpec& spec, const HeadArtefacts& artefacts,
                             std::span<const std::string> prompts, std::string_view whose);
 
-/// The heads as the window offers them for the demo model.
+/// Returns the heads that the window offers for the demo model.
 std::vector<HeadChoice> head_choices();
 
 }  // namespace draftscope

@@ -4,8 +4,8 @@
 
 namespace draftscope {
 
-/// Describes this machine and what this build can do on it: describe_machine() with the kernels' instruction
-/// set and the CUDA back end. Captures, the window and `doctor` all show this.
+/// Describes this machine and the capabilities of this build: describe_machine(), the kernels' instruction
+/// set and the CUDA back end. Captures, the window and doctor show the result.
 Machine describe_capabilities(bool probe_cupti = false);
 
 }  // namespace draftscope

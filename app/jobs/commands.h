@@ -12,18 +12,17 @@
 #include "base/units.h"
 #include "capture/record.h"
 
-/// What the window asks of the jobs and what it may know of them. Plain data: panels include this and
-/// capture/ only.
+/// Commands from the window to the jobs, and the status that the jobs report. Plain data: panels include only
+/// this header and capture/.
 namespace draftscope {
 
 struct Snapshot;
 
-/// A value of RunConfig::tree: chosen from this machine's times and acceptance that ships with the demo
+/// A value of RunConfig::tree: choose from this machine's times and the acceptance shipped with the demo
 /// model.
 inline constexpr const char* quick_tree = "quick";
 
-/// Everything a run is made of, as text a person would type; the same struct comes from the command line and
-/// the window. "" = default.
+/// Options of a run, as text that a user types. Used by the command line and the window. "" = default.
 struct RunConfig {
     std::string model;               ///< "" = demo model
     std::string drafter = "eagle3";  ///< NAME[:PATH]
@@ -33,8 +32,8 @@ struct RunConfig {
     std::string verify = "match";
     std::string backend = "cpu";      ///< cpu, cuda, auto
     std::string numerics = "exact";   ///< exact, fast, fast:ROWS
-    bool gpu_graphs = true;           ///< keep passes as CUDA graphs
-    bool gpu_rounds = true;           ///< rounds that fit wait for the GPU once
+    bool gpu_graphs = true;           ///< launch passes as CUDA graphs
+    bool gpu_rounds = true;           ///< synchronise with the GPU once per round if the round fits
     bool l2_window = false;           ///< keep a head's packed rows in the GPU's L2
     std::string acceptance = "real";  ///< real, rate:R, trace:FILE
     std::string precision = "auto";   ///< f32, bf16, int8, auto
@@ -45,26 +44,26 @@ struct RunConfig {
     int max_new = 128;
     int batch = 1;           ///< sequences decoded in lockstep
     int threads = 0;         ///< 0 = all cores (window: all but one)
-    bool pin = false;        ///< keep each worker thread on a CPU of its own
-    std::string tier = "0";  ///< 0, 1, 2, 3: how deep to measure (profiler/tier.h)
+    bool pin = false;        ///< pin each worker thread to a CPU
+    std::string tier = "0";  ///< 0, 1, 2, 3: depth of the measurement (profiler/tier.h)
     bool ignore_eos = false;
     bool raw = false;          ///< no chat template
     std::string prompt;        ///< one prompt, or ...
     std::string prompts_file;  ///< ... JSONL
     int limit = 0;             ///< conversations, 0 = all
     bool stratify = false;
-    int baseline = 0;            ///< prompts also decoded with `none`
-    std::string shadow;          ///< heads that follow the text at their own pace, as in --heads; "" = none
+    int baseline = 0;            ///< conversations also decoded without a drafter
+    std::string shadow;          ///< shadow heads, in the syntax of --heads; "" = none
     int calibration_rounds = 4;  ///< rounds of each prompt in which the full head also drafts; 0 = off
     std::string save;            ///< capture file, "" = none
     bool overwrite = false;
     std::int64_t save_rows = 0;   ///< the capture's limit in rows, 0 = none
     std::uint64_t save_size = 0;  ///< ... and in bytes
-    bool save_ring = false;       ///< at the limit forget the oldest steps, else record no more
-    bool never_wait = false;      ///< a slow disk loses rows (counted) before it holds up the decoding
+    bool save_ring = false;       ///< at the limit, drop the oldest steps; otherwise stop recording
+    bool never_wait = false;      ///< drop and count rows instead of blocking when the disk is slow
     bool operator==(const RunConfig&) const = default;
 };
-/// The `draftscope run ...` line that does the same.
+/// Returns the equivalent `draftscope run ...` command line.
 std::string to_command_line(const RunConfig& config);
 
 struct CmdStart {
@@ -76,7 +75,7 @@ struct CmdResume {};
 struct CmdStepPhase {};
 struct CmdStepLevel {};
 struct CmdStepRound {};
-/// All that is to hold the engine from now on; the default = nothing. Meanings: Breakpoints of the engine.
+/// Replaces the breakpoints of the engine; the default = none. Fields as in the engine's Breakpoints.
 struct CmdBreakpoints {
     std::optional<int> rejection_depth;
     bool out_of_vocabulary = false;
@@ -85,29 +84,29 @@ struct CmdBreakpoints {
     std::string text{};
     bool operator==(const CmdBreakpoints&) const = default;
 };
-/// Of the sequences of a batch, the one whose round in flight a held engine shows.
+/// Selects the sequence of a batch whose round in flight a held engine shows.
 struct CmdWatch {
-    RowId prompt_id = 0;  ///< 0 = the first under way
+    RowId prompt_id = 0;  ///< 0 = the first active sequence
 };
 struct CmdOpenFile {
     std::string path;
 };
-/// Another profiler's file as a read-only timeline beside what is shown; "" takes it away.
+/// Shows another profiler's file as a read-only timeline under the capture; "" removes it.
 struct CmdOpenBeside {
     std::string path;
 };
-/// Another capture, kept beside the one that is shown for comparisons.
+/// Opens another capture for comparisons with the one that is shown.
 struct CmdOpenOther {
     std::string path;
 };
-/// Compares two runs of open captures; nothing else waits for it.
+/// Compares two runs of open captures, on a separate thread.
 struct CmdCompare {
     CompareChoice choice;
 };
 struct CmdSaveCopy {
     std::string path;
 };
-/// Measures the kernels; nothing else runs meanwhile.
+/// Measures the kernels; no other job runs meanwhile.
 struct CmdMeasureKernels {
     KernelSettings settings;
 };
@@ -135,30 +134,30 @@ struct DrafterChoice {
 
 enum class JobState { idle, loading, running, held, stopping };
 
-/// What the jobs tell the window besides the snapshot. Copied under a lock once a frame.
+/// Status of the jobs for the window, besides the snapshot. Copied under a lock once a frame.
 struct JobStatus {
     JobState state = JobState::idle;
     std::string activity;     ///< "packing weights", "prompt 3 of 24"
     double progress = -1;     ///< 0..1, < 0 = unknown
     std::string hold_reason;  ///< while held: "paused", "breakpoint: ..."
     HoldPoint hold_point;     ///< while held
-    std::string error;        ///< last error, one mistake a line; "" = none
+    std::string error;        ///< last error, one mistake per line; "" = none
     RunConfig config;         ///< of the current or last run
-    /// What `--tree quick` or `auto` chose for it: the same with drafter, head and tree named.
+    /// `config` with the drafter, head and tree that --tree quick or auto chose.
     std::optional<RunConfig> chosen;
     std::vector<HeadChoice> heads;
     std::vector<DrafterChoice> drafters;
     std::string default_model;  ///< path of the demo model
     std::string capability_line;
-    std::string capability_details;          ///< the same at length, one capability a line, with remedies
+    std::string capability_details;          ///< in detail, one capability per line, with remedies
     std::string opened_file;                 ///< "" = live
     std::shared_ptr<const Snapshot> beside;  ///< timeline of another profiler; null = none
     std::vector<std::shared_ptr<const Snapshot>> others;  ///< captures open for comparison
-    std::shared_ptr<const CompareReport> comparison;      ///< the last one; null before the first
-    bool comparing = false;                               ///< one is being worked out
+    std::shared_ptr<const CompareReport> comparison;      ///< the last comparison; null before the first
+    bool comparing = false;                               ///< a comparison is in progress
     std::shared_ptr<const KernelReport> kernels;          ///< the last measurement; null before the first
-    std::string saved_file;                               ///< of the last copy that was saved
-    int saved_files = 0;                                  ///< grows with every copy saved
+    std::string saved_file;                               ///< path of the last saved copy
+    int saved_files = 0;                                  ///< number of saved copies
 };
 
 }  // namespace draftscope

@@ -6,11 +6,11 @@
 
 #include "profiler/compare.h"
 
-/// What the Compare panel asks for and gets: a comparison as `draftscope compare` makes it.
+/// Request and result of the Compare panel; the same comparison as `draftscope compare`.
 namespace draftscope {
 
 struct CompareSide {
-    std::string source;  ///< Snapshot::source: "" = what this window records
+    std::string source;  ///< Snapshot::source; "" = the capture that this window records
     RowId run_id = 0;
     bool operator==(const CompareSide&) const = default;
 };
@@ -22,9 +22,9 @@ struct CompareChoice {
 struct CompareReport {
     CompareChoice choice;
     std::optional<Comparison> comparison;
-    std::string refusal;       ///< why there is none
-    bool may_force = false;    ///< `force` would lift the refusal
-    std::size_t rounds_a = 0;  ///< rounds of the captures when it was made, to tell whether a run went on
+    std::string refusal;       ///< why `comparison` is absent
+    bool may_force = false;    ///< true if `force` allows the comparison
+    std::size_t rounds_a = 0;  ///< rounds of each capture at the comparison, to detect that a run continued
     std::size_t rounds_b = 0;
 };
 

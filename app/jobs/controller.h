@@ -8,8 +8,8 @@
 
 namespace draftscope {
 
-/// What the window holds on to: takes commands, runs jobs on its own engine thread, gives snapshots and
-/// status. An interface so that panels and shell are tested without an engine.
+/// The window's connection to the jobs: takes commands, runs jobs on an engine thread, returns snapshots and
+/// status. An interface, so that panels and shell can be tested without an engine.
 class Controller {
   public:
     virtual ~Controller() = default;
@@ -18,7 +18,8 @@ class Controller {
     virtual JobStatus status() const = 0;
 };
 
-/// The real one. `wake` may be called from any thread when something new is there to show.
+/// Returns the implementation with an engine. It calls `wake`, from any thread, when there is new data to
+/// show.
 std::unique_ptr<Controller> make_controller(std::function<void()> wake);
 
 }  // namespace draftscope

@@ -14,17 +14,17 @@
 
 namespace draftscope {
 
-/// The prompts of a run's conversations. A turn needs the answers before it, so a conversation's next turn
-/// becomes ready when its last one ended; a new conversation begins when no turn is ready.
+/// Supplies the prompts of a run's conversations. A turn depends on the previous answers, so it becomes ready
+/// when the turn before it has ended. A new conversation begins when no turn is ready.
 class ConversationFeed final : public PromptFeed {
   public:
     struct Settings {
-        bool raw = false;           ///< no chat template: turns and answers follow one another as they are
-        bool first_turns = false;   ///< leaves the other turns out
-        bool whole_answers = true;  ///< text is passed on when its prompt has ended, not piece by piece
+        bool raw = false;           ///< no chat template: turns and answers are concatenated unchanged
+        bool first_turns = false;   ///< only the first turn of each conversation
+        bool whole_answers = true;  ///< pass text on when its prompt has ended, not piece by piece
         std::string suite;
     };
-    /// `conversations` outlive the feed.
+    /// `conversations` must outlive the feed.
     ConversationFeed(const Target& target, const std::vector<Conversation>& conversations, Settings settings,
                      const RunHooks& hooks, std::string activity);
 
@@ -32,26 +32,25 @@ class ConversationFeed final : public PromptFeed {
     void text(const PromptInput& prompt, std::string_view piece) override;
     void done(const PromptInput& prompt, PromptOutcome outcome) override;
 
-    /// What ended so far, in the order of the run's prompts.
+    /// Returns the prompts that have ended, in the order of the run's prompts.
     std::vector<PromptReport> take_reports();
 
-    /// The first turn of a conversation as tokens; an error is the chat template's.
+    /// Returns the first turn of a conversation as tokens. Errors come from the chat template.
     static Result<std::vector<TokenId>> first_turn(const Target& target, const Conversation& conversation,
                                                    bool raw);
-    /// Whether every conversation's first turn can be written and leaves room for an answer; for checks
-    /// before a run.
+    /// Checks before a run that every first turn can be rendered and leaves room for an answer.
     static Status check(const Target& target, const std::vector<Conversation>& conversations, bool raw);
 
   private:
     struct Talk {
         const Conversation* conversation = nullptr;
-        int first_ordinal = 0;  ///< of its first turn among the prompts of the run, played or not
-        int turn = 0;           ///< to be played next
+        int first_ordinal = 0;  ///< of its first turn among the run's prompts, decoded or not
+        int turn = 0;           ///< the next turn to decode
         std::vector<ChatMessage> messages;
         std::string text;  ///< of a raw conversation
     };
-    /// Puts the next user turn behind the talk and returns everything as tokens; an error is the chat
-    /// template's.
+    /// Appends the next user turn and returns the whole conversation as tokens. Errors come from the chat
+    /// template.
     static Result<std::vector<TokenId>> take_turn(const Target& target, Talk& talk, bool raw);
     Result<PromptInput> input_of(Talk& talk);
     int turns_of(const Conversation& conversation) const;

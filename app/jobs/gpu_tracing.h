@@ -11,22 +11,21 @@
 
 namespace draftscope {
 
-/// Opens `session` for what was asked, where the back end runs on a GPU; says what the run gets instead where
-/// it can't. To be called before the CUDA back end makes its context or captures a graph. `counters`: may
-/// counters be read here? T3 needs no session: its counters are begun when there is a context
-/// (begin_counters).
+/// Opens `session` for the requested tier if the back end runs on a GPU; returns the tier that the run gets
+/// and why. Call before the CUDA back end creates its context or captures a graph. `counters` says whether
+/// counters can be read. T3 needs no session: begin_counters() starts its counters once a context exists.
 TierChoice open_tier(Tier asked, bool gpu_backend, GpuSession& session, const CuptiProbe& counters);
 
-/// Begins to count for a choice of T3, on the thread that decodes, once the model lies on the device. Null,
-/// and the choice becomes T0 with the reason, where the device refuses.
+/// Starts the counters for T3. Call on the decoding thread once the model is on the device. If the device
+/// refuses, returns null and sets `choice` to T0 with the reason.
 std::unique_ptr<CounterSession> begin_counters(std::unique_ptr<CounterApi> api, TierChoice& choice);
 
-/// Finds the step of GPU work by the time of its launch: steps come when they end, ops when the GPU has
-/// done. Single-threaded.
+/// Finds the step of GPU work by its launch time. Steps are added when they end, ops when the GPU has
+/// finished them. Single-threaded.
 class StepFinder {
   public:
     void add(RowId id, TimeNs start_ns, TimeNs end_ns);
-    /// 0 = in no step; absent while a step that may hold it has not ended.
+    /// Returns the step's id; 0 = no step; absent while a step that may contain the launch has not ended.
     std::optional<RowId> find(TimeNs launch_ns) const;
     void finish() { finished_ = true; }
 
@@ -35,17 +34,17 @@ class StepFinder {
         RowId id;
         TimeNs start_ns, end_ns;
     };
-    std::vector<Step> steps_;  ///< ascending; the decode loop makes them one after the other
+    std::vector<Step> steps_;  ///< ascending and disjoint, as the decode loop runs them
     bool finished_ = false;
 };
 
-/// Between the engine and the recorder during a traced run: passes every record on, joins GPU work to the
-/// steps that launched it and adds it, with what was lost, as rows.
+/// Sink between engine and recorder in a traced run. Forwards every record, assigns GPU work to the steps
+/// that launched it, and adds rows for the work and for losses.
 class GpuRowSink : public RecordSink {
   public:
     GpuRowSink(RecordSink& next, GpuSession& session, RowIds& ids, RowId run_id, TimeNs run_start);
     void push(Record record) override;
-    /// After the last record of the engine: waits for CUPTI's buffers, then pushes everything left.
+    /// Call after the engine's last record. Waits for CUPTI's buffers, then pushes the remaining rows.
     void finish();
 
   private:
@@ -62,7 +61,7 @@ class GpuRowSink : public RecordSink {
     std::vector<GpuCall> calls_;
 };
 
-/// The same for counters: joins what was counted over each phase to its step, summed by step and phase.
+/// Sink for counters: assigns each phase's readings to a step and sums them by step and phase.
 class CounterRowSink : public RecordSink {
   public:
     CounterRowSink(RecordSink& next, CounterSession& session, RowId run_id, TimeNs run_start);
@@ -80,8 +79,8 @@ class CounterRowSink : public RecordSink {
     std::vector<CounterReading> readings_;
 };
 
-/// NVTX domain under which CUDA calls are stored in nvtx_range: payload = correlation id of the gpu_op rows
-/// that the call launched.
+/// NVTX domain of CUDA calls in table nvtx_range. The payload is the correlation id of the gpu_op rows that
+/// the call launched.
 inline constexpr const char* cuda_call_domain = "CUDA API";
 
 }  // namespace draftscope

@@ -4,12 +4,13 @@
 #include <string>
 #include <vector>
 
-/// What `draftscope kernels` and the Kernels panel measure: plain data, free of kernels and window.
+/// Settings and results of `draftscope kernels` and the Kernels panel. Plain data; includes neither kernels
+/// nor the window.
 namespace draftscope {
 
 struct KernelSettings {
     int vocab = 49152;  ///< V, rows of the head
-    int hidden = 576;   ///< d, its columns
+    int hidden = 576;   ///< d, columns of the head
     int rank = 0;       ///< of the low-rank head, 0 = d / 8
     int gather = 3072;  ///< rows of the gathered head
     int k = 10;         ///< candidates of the top-k
@@ -20,7 +21,7 @@ struct KernelSettings {
     bool operator==(const KernelSettings&) const = default;
 };
 
-/// One measured op. Times are of single calls; bytes are the weights or rows it has to move.
+/// One measured op. Times are per call; bytes are the weights or rows that a call reads or writes.
 struct KernelTime {
     std::string op;
     std::string precision;
@@ -29,7 +30,7 @@ struct KernelTime {
     double median_us = 0;
     double best_us = 0;
     double bytes = 0;
-    /// GB/s of reads of rows as long and as scattered as this op's; 0 = it reads one stream.
+    /// GB/s of scattered reads with this op's row length; 0 = the op reads one stream.
     double scattered_probe = 0;
 
     double gb_per_s() const { return bytes / (median_us * 1e3); }
@@ -43,7 +44,7 @@ struct KernelReport {
     std::vector<KernelTime> ops;
 
     double probe() const { return std::max(probe_before, probe_after); }
-    /// Of the probe that reads as `op` does.
+    /// Returns the op's bandwidth divided by that of the probe with the same access pattern.
     double share(const KernelTime& op) const {
         return op.gb_per_s() / (op.scattered_probe > 0 ? op.scattered_probe : probe());
     }

@@ -8,13 +8,13 @@
 namespace draftscope {
 
 struct KernelHooks {
-    /// Before each op: what share is done and what comes next.
+    /// Called before each op with the fraction done and the op's name.
     std::function<void(double fraction, const std::string& what)> on_progress;
     std::function<bool()> cancelled;
 };
 
-/// Head, gather, layer and selection kernels on random numbers, between two probes of the memory's bandwidth.
-/// Errors: impossible sizes, named; cancelled.
+/// Measures the head, gather, layer and selection kernels on random data, between two probes of the memory
+/// bandwidth. Errors: bad_input for an impossible size; cancelled.
 Result<KernelReport> measure_kernels(const KernelSettings& settings, const KernelHooks& hooks = {});
 
 }  // namespace draftscope

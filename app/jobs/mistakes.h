@@ -7,16 +7,16 @@
 
 namespace draftscope {
 
-/// A field of the Session panel that a run can't start with.
+/// A field of the Session panel whose value prevents a run.
 struct Mistake {
-    std::string field;    ///< its label; "" = of no single field
+    std::string field;    ///< its label; "" = not a single field
     std::string message;  ///< one line
 };
-/// Everything that is wrong with the config, each field once; empty when a run can start. Each mistake is
-/// looked for with the fields found so far at their defaults.
+/// Returns the mistakes of a config, at most one per field; empty if a run can start. After each mistake its
+/// field is set to the default and the search continues.
 std::vector<Mistake> find_mistakes(RunConfig config);
 
-/// One mistake a line, after its field's label.
+/// Returns one line per mistake: the field's label and the message.
 std::string to_text(const std::vector<Mistake>& mistakes);
 
 }  // namespace draftscope

@@ -11,12 +11,13 @@
 
 namespace draftscope {
 
-/// "exact" = 0; "fast" and "fast:ROWS" = rows from which on a library may make a device's products.
+/// Parses --numerics. "exact" gives 0; "fast" and "fast:ROWS" give the minimum rows of a product that a
+/// library may compute on the device.
 Result<int> parse_numerics(const std::string& text);
 
-/// What a run with --numerics fast has to say for itself: the first turns of `conversations` in `report`,
-/// read again with exact kernels. Absent for exact runs, and where a text is not the target's own (other
-/// rules, replayed acceptance). The device is exact afterwards.
+/// Verifies a run with --numerics fast: decodes the first turns of `prompts` again with exact kernels. Absent
+/// for exact runs and for texts that are not the target's own (other rules, simulated acceptance). The device
+/// uses exact kernels afterwards.
 Result<std::optional<ExactCheck>> check_fast_run(const ResolvedRun& run, Target& target, kernels::Exec& exec,
                                                  const std::vector<Conversation>& conversations,
                                                  const std::vector<PromptReport>& prompts);

@@ -4,15 +4,14 @@
 
 namespace draftscope {
 
-/// Between the engine and the recorder: passes every record on and adds the NVTX ranges of other libraries
-/// that our injection saw, after each step. Where somebody captures already, or a tool listens, it only
-/// passes on.
+/// Sink between engine and recorder that adds the NVTX ranges of other libraries after each step. The ranges
+/// come from our injection library. If another capture is active or a tool is attached, it only forwards.
 class NvtxRowSink : public RecordSink {
   public:
     NvtxRowSink(RecordSink& next, RowId run_id, TimeNs run_start);
     ~NvtxRowSink() override;
     void push(Record record) override;
-    /// After the last record of the engine.
+    /// Call after the engine's last record.
     void finish();
 
   private:

@@ -5,19 +5,19 @@
 
 namespace draftscope {
 
-/// GB/s; 0 = not measured.
+/// Measured read bandwidth in GB/s; 0 = not measured.
 struct ProbedReads {
     double stream = 0;
-    double scattered = 0;  ///< rows of scattered_probe_row_bytes here and there
+    double scattered = 0;  ///< rows of scattered_probe_row_bytes at random positions
     bool operator==(const ProbedReads&) const = default;
 };
-/// By threads.
+/// Bandwidth by number of threads.
 using ProbedBandwidth = std::map<int, ProbedReads>;
 
-/// What `doctor` measured is kept in the user's cache folder (bandwidth.json), so that runs can say how much
-/// of it a phase reaches. Written for one CPU name: another one's numbers are not used.
+/// Saves doctor's measurements in the user's cache folder (bandwidth.json) for one CPU name. Runs report each
+/// phase's bandwidth relative to them.
 void save_probe(const std::string& cpu_name, const ProbedBandwidth& measured);
-/// Zeros when it was not measured on this CPU with this many threads.
+/// Returns zeros if nothing was measured on this CPU with this number of threads.
 ProbedReads saved_probe(const std::string& cpu_name, int threads);
 
 }  // namespace draftscope

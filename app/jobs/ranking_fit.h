@@ -7,24 +7,25 @@
 #include "engine/fit/text_split.h"
 #include "engine/fit/trace_texts.h"
 
-/// Token rankings: counted, judged on text they have not seen, written.
+/// Counts token rankings, evaluates them on held-out text and writes them.
 namespace draftscope {
 
-/// Token counts of the target's generations: of all texts, of those a fit learns from, of those held out.
+/// Token counts of the target's generations: all texts, training texts, held-out texts.
 struct TextCounts {
     explicit TextCounts(int vocab) : all(vocab), learnt(vocab), held_out(vocab) {}
     fit::TokenCounter all, learnt, held_out;
 };
 TextCounts count_traces(const fit::Traces& traces, fit::HoldOut hold_out);
 
-/// The file ranks all of the text; the report says what a ranking of nine tenths covers of the rest.
+/// Fills in the report. The file ranks all texts; the report gives the coverage of the held-out tenth by a
+/// ranking of the other nine.
 void describe_ranking(const fit::Ranking& ranking, const TextCounts& counts, FitReport& report);
 
-/// To config.out; `source` says what was counted.
+/// Writes a ranking to config.out. `source` describes the counted text.
 Status write_ranking(const FitConfig& config, const fit::Ranking& ranking, const std::string& target,
                      const std::string& tokenizer, const std::string& source);
 
-/// FR-Spec: token counts of raw text, line by line, with the target's tokenizer.
+/// FR-Spec: counts the tokens of raw text, line by line, with the target's tokenizer.
 Status fit_text_ranking(const FitConfig& config, const FitHooks& hooks, FitReport& report);
 
 }  // namespace draftscope

@@ -8,12 +8,12 @@
 
 namespace draftscope {
 
-/// Between publications where no window looks: only the capture file waits for the records.
+/// Interval between publications without a window, when only the capture file consumes the records.
 inline constexpr TimeNs unwatched_interval = 500 * ns_per_ms;
 
-/// The recorder thread: alone owns a Capture, takes records from any thread, publishes immutable snapshots
-/// (at most every `interval`, at once when the engine holds), and forwards each record to the storage sink.
-/// Between two publications it gathers and sleeps: pushing a record seldom wakes it.
+/// The recorder thread, sole owner of a Capture. Takes records from any thread, publishes immutable snapshots
+/// and forwards each record to the storage sink. Publishes at most every `interval`, and immediately when the
+/// engine is held. Sleeps between publications: pushing a record seldom wakes it.
 class Recorder : public RecordSink {
   public:
     /// `on_publish` runs on the recorder thread after each publication (wakes the window). `interval` in ns.
@@ -21,11 +21,12 @@ class Recorder : public RecordSink {
     ~Recorder() override;
 
     void push(Record record) override;
-    /// Next records also go to `sink` (null = none), in order. The caller keeps it alive until set to
-    /// another. `push` first waits for the sink's room, on the caller's thread: a slow disk delays whoever
-    /// records, never the snapshots. For that the sink itself must take what it is given at once.
+    /// Forwards later records to `sink` as well, in order (null = none). The caller keeps the sink alive
+    /// until the next call. push() waits on the caller's thread for room in the sink, so a slow disk delays
+    /// producers but not snapshots. The sink itself must therefore accept records without waiting.
     void set_storage(RecordSink* sink);
-    /// Starts a new, empty capture (a new run in an unsaved window keeps the old runs: not called then).
+    /// Starts a new, empty capture. Not called for a further run in an unsaved window, which keeps its old
+    /// runs.
     void clear();
     /// Replaces the capture by an opened file's content.
     void show(std::shared_ptr<const Snapshot> snapshot);

@@ -13,12 +13,12 @@ namespace draftscope {
 
 struct ReplayConfig {
     std::string trace;  ///< folder
-    std::string model;  ///< target's files, for its LM head and embedding; "" = trace or demo model
+    std::string model;  ///< target's files, for its LM head and embedding; "" = recording or demo model
     std::string drafter = "eagle3";      ///< NAME[:PATH]
     std::vector<std::string> heads;      ///< specs
     std::vector<std::string> artefacts;  ///< HEAD=PATH
     std::string tree;                    ///< "" = the backend's default
-    std::string precision = "auto";      ///< auto = the trace's, else bf16
+    std::string precision = "auto";      ///< auto = as recorded, else bf16
     int threads = 0;                     ///< 0 = all cores
     int batch = 16;                      ///< prompts in lockstep
     int max_new = 0;                     ///< 0 = as recorded
@@ -27,7 +27,7 @@ struct ReplayConfig {
 
 struct ReplayedHead {
     std::string spec;                    ///< canonical; "" = the drafter has no head
-    std::vector<std::string> estimates;  ///< why it is an estimate; empty = exact
+    std::vector<std::string> estimates;  ///< why the result is an estimate; empty = exact
 };
 struct ReplayReport {
     std::shared_ptr<const Trace> trace;
@@ -36,7 +36,7 @@ struct ReplayReport {
     std::vector<ReplayedHead> heads;
     ReplayResult result;
     std::vector<std::string> warnings;
-    double seconds = 0;  ///< of the replay alone, loading left out
+    double seconds = 0;  ///< of the replay, without loading
     std::int64_t rounds() const;
 };
 
@@ -44,7 +44,7 @@ struct ReplayHooks {
     std::function<void(double fraction, const std::string& what)> on_progress;
     std::function<bool()> cancelled;
 };
-/// Loads the trace, drafter and heads and replays. Blocks.
+/// Loads the recording, drafter and heads, and replays. Blocks.
 Result<ReplayReport> run_replay(const ReplayConfig& config, const ReplayHooks& hooks);
 
 }  // namespace draftscope

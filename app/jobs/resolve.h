@@ -21,16 +21,16 @@ struct HeadCandidate {
     HeadArtefacts artefacts;
 };
 
-/// A config turned into the engine's own types; every field was checked.
+/// A config converted to the engine's types, with every field checked.
 struct ResolvedRun {
     RunConfig config;        ///< with defaults filled in; backend is cpu or cuda
-    TreeSpec tree;           ///< under --tree auto the default until the pilot has chosen
+    TreeSpec tree;           ///< under --tree auto, the default until the pilot has chosen
     bool auto_tree = false;  ///< --tree auto or quick
-    /// --tree quick: what its forecasts rest on; empty under auto, whose pilot measures that.
+    /// --tree quick: the acceptance that forecasts use; empty under auto, whose pilot measures acceptance.
     ShippedAcceptance shipped;
-    std::vector<TreeForecast> forecasts;  ///< of its pilot
-    /// --head auto: every head that has what it needs, under quick of those in `shipped`; `head` is the first
-    /// until the pilot has chosen.
+    std::vector<TreeForecast> forecasts;  ///< of the pilot
+    /// --head auto: every head whose files are present; under quick, only those in `shipped`. `head` is the
+    /// first until the pilot has chosen.
     std::vector<HeadCandidate> head_candidates;
     VerifySpec verify;
     std::optional<ReplayedAcceptance> acceptance;  ///< absent = the target decides
@@ -38,26 +38,26 @@ struct ResolvedRun {
     HeadArtefacts artefacts;
     std::string drafter_id;
     std::string drafter_path;
-    std::string ranking_path;  ///< frequency ranking for coverage; "" = none known for this target
+    std::string ranking_path;  ///< token ranking for coverage; "" = none for this target
     std::optional<kernels::Precision> precision;  ///< absent = auto
-    Tier tier = Tier::t0;                         ///< as asked
+    Tier tier = Tier::t0;                         ///< as requested
     bool gpu = false;                             ///< computes on a CUDA device
-    int library_rows = 0;  ///< --numerics fast: products of so many rows may be a library's; 0 = exact
+    int library_rows = 0;  ///< --numerics fast: minimum rows of a library's product; 0 = exact
     bool demo_model = false;
 };
-/// `replay`: heads that know the text to come are allowed.
+/// Checks and converts a config. `replay` allows heads that need future tokens.
 Result<ResolvedRun> resolve_run(const RunConfig& config, bool replay = false);
 
-/// "slimspec:rank=72,fr-spec:v=8192,bytes=1" in its specs: a piece `key=value` without a colon continues the
-/// spec before it.
+/// Splits "slimspec:rank=72,fr-spec:v=8192,bytes=1" into specs. A piece `key=value` without a colon continues
+/// the previous spec.
 std::vector<std::string> split_specs(const std::string& list);
-/// A head of --shadow: "slimspec" follows the text at its own pace, "aligned:slimspec" drafts in the driving
-/// head's rounds.
+/// A head of --shadow. "slimspec" follows the text at its own pace; "aligned:slimspec" drafts in the rounds
+/// of the driving head.
 struct ResolvedShadow {
-    ResolvedRun run;  ///< as a run of its own would have it
+    ResolvedRun run;  ///< as if the head ran by itself
     bool aligned = false;
 };
-/// The heads of --shadow, checked against `run`.
+/// Returns the heads of --shadow, checked against `run`.
 Result<std::vector<ResolvedShadow>> resolve_shadows(const ResolvedRun& run);
 
 }  // namespace draftscope

@@ -8,25 +8,26 @@
 #include "engine/session/session.h"
 #include "profiler/tier.h"
 
-/// What a capture says about how a run was made.
+/// The settings of a run, as stored in the capture.
 namespace draftscope {
 
 struct RunDescription {
     const ResolvedRun& run;
     const TierChoice& tier;
     const Tokenizer& tokenizer;
-    const Head* head = nullptr;                ///< of the run, null without one
-    std::span<const ShadowHead> shadows = {};  ///< beside it
-    bool baseline = false;                     ///< decoded as the reference of the run after it
+    const Head* head = nullptr;                ///< the driving head; null = none
+    std::span<const ShadowHead> shadows = {};  ///< shadow heads of the run
+    bool baseline = false;                     ///< the baseline of the next run
 };
-/// `config_json` of the run's row.
+/// Returns `config_json` of the run's database row.
 std::string config_json(const RunDescription& about);
 
-/// The settings under which the first `conversations` of `run` are decoded without a drafter.
+/// Returns the settings to decode the first `conversations` of `run` without a drafter.
 ResolvedRun plain_run_of(const ResolvedRun& run, std::size_t conversations);
 
-/// Names the contents of weights, wherever they lie: 16 hexadecimal digits over samples of a file, or of
-/// every weights file of a folder. A synthetic model's own spec; "" for no path and for what can't be read.
+/// Returns a hash of the contents of weights: 16 hexadecimal digits over samples of a file, or of every
+/// weights file of a folder. For a synthetic model, returns its spec; "" if there is no path or it can't be
+/// read.
 std::string contents_hash(const std::string& path);
 
 }  // namespace draftscope

@@ -22,50 +22,50 @@ namespace draftscope {
 
 struct PromptReport {
     std::string id, category;
-    int ordinal = 0;  ///< as in its PromptRow
+    int ordinal = 0;  ///< as in PromptRow
     PromptOutcome outcome;
 };
-/// What a run did; the `run` subcommand prints it. Everything else it prints is a query over the snapshot.
+/// Result of a run. The run command prints it; its other output comes from queries over the snapshot.
 struct RunReport {
     RowId run_id = 0;
     std::string frontend;
     std::vector<PromptReport> prompts;
-    std::size_t planned_prompts = 0;  ///< turns of all conversations, those that a cancelled run left out too
-    int pilot_rounds = 0;             ///< that --tree auto or quick decoded to choose
-    /// Of --tree auto or quick, best first: the first was taken, or by quick none when it does not pay.
+    std::size_t planned_prompts = 0;  ///< turns of all conversations, also those that a cancelled run skipped
+    int pilot_rounds = 0;             ///< rounds that --tree auto or quick decoded to choose
+    /// Forecasts of --tree auto or quick, best first. The first was chosen, or none if quick expects no gain.
     std::vector<TreeForecast> forecasts;
     TierChoice tier;
-    CuptiProbe cupti;  ///< as the run found it; empty text when nothing of CUPTI was asked
+    CuptiProbe cupti;  ///< state of CUPTI; empty text if the run did not request CUPTI
     std::optional<kernels::DeviceUse> gpu;  ///< how the run used its GPU; absent on the CPU
     std::optional<ExactCheck> exact;        ///< what --numerics fast changed
-    int pinned_workers = 0;                 ///< threads kept on a CPU of their own
+    int pinned_workers = 0;                 ///< threads pinned to a CPU each
     bool cancelled = false;
     std::string capture;                  ///< the file that was written; "" = none
-    std::string storage_error;            ///< the disk filled: what was committed before is kept
-    std::vector<LossRow> storage_losses;  ///< rows that the capture file does not have
+    std::string storage_error;            ///< e.g. disk full; committed rows are kept
+    std::vector<LossRow> storage_losses;  ///< rows missing from the capture file
 };
 
 struct RunHooks {
     std::function<void(std::string_view piece)> on_text;
     std::function<void(double fraction, const std::string& what)> on_progress;  ///< fraction < 0 = unknown
-    /// Under --tree auto or quick, once it is decided: the config with drafter, head and tree named.
+    /// Called under --tree auto or quick once decided: the config with drafter, head and tree named.
     std::function<void(const RunConfig& chosen)> on_chosen;
     std::function<void()> on_started;  ///< everything is loaded; decoding begins
     std::string frontend = "cli";
-    bool phases = true;  ///< false: no phase is timed (to measure what timing costs)
-    /// Of the conversations that the config chooses, only these; 0 = all that follow the first.
+    bool phases = true;  ///< false: phases are not timed (to measure the cost of timing)
+    /// Range within the conversations that the config selects; a count of 0 = all from the first.
     int first_conversation = 0, conversations = 0;
 };
 
-/// Everything a run keeps between runs of one process: the loaded target, drafters and heads (reloaded only
-/// when their config changes), worker pool, row ids.
+/// State kept between the runs of one process: target, drafter, head, worker pool, row ids. Models are
+/// reloaded only if their config changes.
 class EngineHost {
   public:
     EngineHost();
     ~EngineHost();
-    /// Loads what is missing, decodes every prompt, records into `recorder`. Blocks; the gate controls it.
+    /// Loads missing models, decodes every prompt and records into `recorder`. Blocks; controlled by `gate`.
     Result<RunReport> run(const RunConfig& config, Recorder& recorder, Gate& gate, const RunHooks& hooks);
-    /// New capture file: ids start again at 1.
+    /// Restarts ids at 1, for a new capture file.
     void reset_ids();
 
   private:
@@ -73,14 +73,14 @@ class EngineHost {
     std::unique_ptr<Impl> impl_;
 };
 
-/// Checks what can be checked without loading a model: unknown head or drafter, bad tree, missing files.
+/// Checks a config without loading a model: unknown head or drafter, bad tree, missing files.
 Status validate(const RunConfig& config);
 
-/// Where the demo model and assets lie: environment DRAFTSCOPE_ASSETS, beside the executable, the source
-/// tree, the user's cache folder. "" when not found.
+/// Returns the path of an asset; "" if not found. Searches DRAFTSCOPE_ASSETS, the executable's folder, the
+/// source tree and the user's cache folder.
 std::string find_asset(const std::string& relative_path);
 std::string find_demo_model();
-/// --model "" -> demo model; --drafter eagle2 -> demo checkpoint; fr-spec without artefact -> demo ranking.
+/// Fills in defaults: the demo model, the demo checkpoint of a drafter, the demo ranking for fr-spec.
 Result<RunConfig> resolve_defaults(RunConfig config);
 
 }  // namespace draftscope

@@ -7,20 +7,20 @@
 #include "base/result.h"
 #include "profiler/tree_choice.h"
 
-/// Acceptance that was measured once, for the demo model and its drafters (assets/demo_acceptance.json, made
-/// by tools/make_acceptance_table.py): what `--tree quick` forecasts from instead of a pilot's own rounds.
+/// Reads the shipped acceptance of the demo model's drafters (assets/demo_acceptance.json). The table is made
+/// by tools/make_acceptance_table.py; --tree quick forecasts from it instead of from pilot rounds.
 namespace draftscope {
 
 struct TreeAcceptance {
     TreeShape tree;
     double tau = 1;
 };
-/// By head spec.
+/// Acceptance of trees by head spec.
 using ShippedAcceptance = std::map<std::string, std::vector<TreeAcceptance>>;
 
-/// The table of one drafter; empty when none is shipped for it.
+/// Returns the table of one drafter; empty if none is shipped.
 Result<ShippedAcceptance> shipped_acceptance(const std::string& drafter);
-/// As in `path`.
+/// Reads the table of one drafter from `path`.
 Result<ShippedAcceptance> read_acceptance(const std::string& path, const std::string& drafter);
 
 }  // namespace draftscope

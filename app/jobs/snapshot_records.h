@@ -8,11 +8,11 @@
 
 namespace draftscope {
 
-/// Replays a snapshot as the records it was made of, run by run: what "save a copy" writes to a file.
+/// Pushes the records that a snapshot consists of, run by run. Used to save a copy.
 void push_snapshot(const Snapshot& snapshot, RecordSink& sink);
 
-/// Writes a capture file of the snapshot's rows. The file appears under its name when it is complete; one
-/// that was there before stays as it is until then.
+/// Writes a snapshot to a capture file atomically: an existing file is replaced only when the new one is
+/// complete.
 Status save_snapshot(const Snapshot& snapshot, const std::string& path);
 
 }  // namespace draftscope

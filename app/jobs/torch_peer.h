@@ -13,18 +13,18 @@ struct TorchTime {
     int rows = 0;
     double median_us = 0, best_us = 0;
 };
-/// What PyTorch needs for the same shapes on the same GPU.
+/// PyTorch's times for the same shapes on the same GPU.
 struct TorchPeer {
     std::string version, device;
     std::vector<TorchTime> ops;
-    /// Null where PyTorch has no such op.
+    /// Returns PyTorch's time for the same op; null if PyTorch has no such op.
     const TorchTime* of(const kernels::DeviceMeasured& measured) const;
 };
-/// Can this interpreter time anything? Before a bench of minutes.
+/// Checks that this interpreter can time kernels. Call before a long benchmark.
 Status check_torch(const std::string& python);
-/// Runs assets/peers/torch_heads.py; what it says goes to the error.
+/// Runs assets/peers/torch_heads.py. On failure the error contains the script's message.
 Result<TorchPeer> time_torch(const std::string& python, const kernels::DeviceBenchOptions& options);
-/// The peer's document.
+/// Parses the JSON document that the script prints.
 Result<TorchPeer> parse_torch(const std::string& document);
 
 }  // namespace draftscope

@@ -13,9 +13,9 @@ struct TraceConfig {
     RunConfig run;       ///< target, prompts and sampling; drafter, head and tree are not used
     std::string out;     ///< folder
     std::string source;  ///< program and version, for trace.json
-    std::string aux;     ///< "2,15,27"; "" = what EAGLE-3 reads by default (2, L/2, L-3), "none"
-    int batch = 8;       ///< prompts decoded side by side
-    bool times = true;   ///< also measure how long a verification of M rows takes
+    std::string aux;     ///< "2,15,27"; "" = EAGLE-3's default layers (2, L/2, L-3); "none"
+    int batch = 8;       ///< prompts decoded in lockstep
+    bool times = true;   ///< also measure the time of a verification of M rows
     bool overwrite = false;
 };
 struct TraceReport {
@@ -27,8 +27,9 @@ struct TraceHooks {
     std::function<void(double fraction, const std::string& what)> on_progress;  ///< fraction < 0 = unknown
     std::function<bool()> cancelled;
 };
-/// Decodes the prompts and writes the trace. Blocks. Cancelled: the trace holds what was decoded,
-/// report.info.complete = false; cancelled before the first token it is an error and there is no trace.
+/// Decodes the prompts and writes the recording. Blocks. If cancelled, the recording contains the decoded
+/// part and report.info.complete is false; if cancelled before the first token, returns an error and writes
+/// nothing.
 Result<TraceReport> run_trace(const TraceConfig& config, const TraceHooks& hooks);
 
 }  // namespace draftscope

@@ -16,37 +16,38 @@
 
 namespace draftscope {
 
-/// A loaded drafter on its target. `options` are the run's; their tree is not looked at.
+/// Models and options of the pilot. `options` are the run's; their tree is ignored.
 struct PilotParts {
     Target& target;
     Drafter& drafter;
     kernels::Exec& exec;
     DecodeOptions options;
     bool raw = false;
-    bool chains_only = false;  ///< of a drafter that drafts nothing else
+    bool chains_only = false;  ///< the drafter drafts only chains
 };
-/// A prepared head; all null and empty for drafters without one.
+/// A prepared head; all members null or empty for drafters without a head.
 struct PilotHead {
     std::string text;
     Head* head = nullptr;
-    Head* full = nullptr;  ///< null where `head` is the full one
+    Head* full = nullptr;  ///< null if `head` is the full head
 };
 
-/// What `--tree auto` finds out on a run's own first prompts, under one head or several: decodes a few rounds
-/// of the first conversations under a long chain and under a large tree, times verifications of 1 to 24 rows,
-/// and forecasts every smaller tree. Leaves nothing behind but caches that grew.
+/// Chooses the tree of --tree auto on a run's first prompts, under one or several heads. Decodes a few rounds
+/// with a long chain and with a large tree, times verifications of 1 to 24 rows, and forecasts every smaller
+/// tree. Has no lasting effect except grown caches.
 class TreePilot {
   public:
     TreePilot(const PilotParts& parts, std::vector<Conversation> conversations, Gate& gate,
               const RunHooks& hooks);
-    /// Measures chains, or grown trees, under `head`. Nothing happens once the gate is cancelled.
+    /// Measures chains, or grown trees, under `head`. Does nothing after the gate is cancelled.
     Status chains(const PilotHead& head);
     Status trees(const PilotHead& head);
-    /// `--tree quick`: forecasts the trees of `known`, whose tau need no measuring, from the times of a few
-    /// rounds. Takes about a tenth of a second a head on the demo model.
+    /// --tree quick: forecasts the trees of `known`, whose tau is given, from the times of a few rounds.
+    /// Takes about 0.1 s per head on the demo model.
     Status costs(const PilotHead& head, std::span<const TreeAcceptance> known);
     int rounds() const { return rounds_; }
-    /// Best speed first. Empty when nothing could be drafted: the default tree stays.
+    /// Returns the forecasts, fastest first. Empty if nothing could be drafted; the default tree then
+    /// applies.
     const std::vector<TreeForecast>& forecasts() const { return forecasts_; }
 
   private:
@@ -63,14 +64,14 @@ class TreePilot {
     std::vector<TreeForecast> forecasts_;
 };
 
-/// --head auto: each of `heads` under chains, and those whose chains are fastest under grown trees as well:
-/// what a head costs at one level it costs at every other. `load` prepares one, in place of the one before; a
-/// head that cannot be is left out with a warning.
+/// --head auto: measures each of `heads` with chains, and the fastest of them also with grown trees, because
+/// a head's cost per level is the same in both. `load` prepares a head in place of the previous one. A head
+/// that fails to load is skipped with a warning.
 Status measure_heads(TreePilot& pilot, std::span<const std::string> heads,
                      FunctionRef<Result<PilotHead>(std::size_t)> load);
 
 TreeSpec spec_of(const TreeShape& shape);
-/// A list of {head, tree, tau, round_ms, speedup}.
+/// Returns a list of {head, tree, tau, round_ms, speedup}.
 nlohmann::json to_json(std::span<const TreeForecast> forecasts);
 
 }  // namespace draftscope

@@ -11,12 +11,13 @@
 
 namespace draftscope {
 
-/// A target's tokens with text and, when a ranking is known, frequency rank and count.
+/// A target's tokens with text and, if a ranking is known, frequency rank and count.
 struct Vocabulary {
     std::shared_ptr<const Vocab> vocab;
     std::vector<std::optional<int>> ranks;  ///< per token id; empty without a ranking
 };
-/// `ranking_path` "" = none. A ranking made for another tokenizer is bad_input: its ids mean other tokens.
+/// Builds the vocabulary. `ranking_path` "" = none. A ranking for another tokenizer is bad_input: its ids
+/// denote other tokens.
 Result<Vocabulary> make_vocabulary(const Tokenizer& tokenizer, const std::string& ranking_path, RowId id);
 
 }  // namespace draftscope

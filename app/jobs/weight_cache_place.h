@@ -9,16 +9,15 @@
 
 namespace draftscope {
 
-/// What the environment says of keeping packed weights: DRAFTSCOPE_WEIGHT_CACHE is auto (where it shortens a
-/// load; also when unset), on, or off. Where a model's folder may not be written they go to the user's cache
-/// folder.
+/// Returns the options of the packed-weight cache from DRAFTSCOPE_WEIGHT_CACHE: auto (default: cache if that
+/// shortens a load), on, or off. If a model's folder is not writable, the user's cache folder is used.
 Result<WeightCacheOptions> weight_cache_options();
 
 struct KeptWeights {
     std::string path;
     std::uint64_t bytes = 0;
 };
-/// What lies in the user's cache folder; files beside models are not looked for.
+/// Returns the packed weights in the user's cache folder. Does not search the folders of models.
 std::vector<KeptWeights> kept_weights();
 
 }  // namespace draftscope
