@@ -75,7 +75,8 @@ std::vector<std::string> machine_warnings(const BenchReport& report) {
     return drift_warnings(report.drift, names);
 }
 
-/// The machine by the verification of equal trees: between methods, and from block to block of each.
+/// Drift of the machine's speed, measured by verifications of equal trees: between methods, and between
+/// blocks.
 json drift_json(const BenchReport& report) {
     json methods = json::array(), blocks = json::array();
     for (const BenchDrift::Methods& one : report.drift.methods)
@@ -162,7 +163,7 @@ std::string method_reads(const BenchReport& report) {
     return reads_table("a round's reads", reads);
 }
 
-/// Method x category: the speed-up, or tokens per second where nothing decoded plainly.
+/// Returns the table method x category: the speed-up, or tokens per second without plain decoding.
 std::string matrix(const BenchReport& report) {
     if (report.table.categories.size() < 2) return {};
     std::vector<std::string> header = {report.samples.plain ? "x none by category" : "tok/s by category"};
@@ -185,7 +186,7 @@ std::string matrix(const BenchReport& report) {
     return "\n" + format_table(header, rows);
 }
 
-/// Conversations that the largest comparison rests on.
+/// Returns the number of conversations in the largest comparison.
 std::size_t conversations_of(const BenchReport& report) {
     std::size_t out = 0;
     for (const BenchRow& row : report.table.rows)

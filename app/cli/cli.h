@@ -12,10 +12,10 @@ class App;
 
 namespace draftscope::cli {
 
-/// What the chosen subcommand does once its arguments are parsed; returns the process's exit code.
+/// Runs the selected command after parsing; returns the process's exit code.
 using Action = std::function<int()>;
 
-/// One row per subcommand: adds its options to the program's parser and sets `action` when it is chosen.
+/// A command: `add` adds its options to the parser. If the command is selected, its callback sets `action`.
 struct Subcommand {
     const char* name;
     void (*add)(CLI::App& program, Action& action);
@@ -36,12 +36,12 @@ void add_export(CLI::App& program, Action& action);
 void add_doctor(CLI::App& program, Action& action);
 void add_kernels(CLI::App& program, Action& action);
 
-/// Prints "draftscope: message" to stderr and gives the exit code that belongs to the error.
+/// Prints "draftscope: message" to stderr and returns the error's exit code.
 int report(const Error& error);
-/// 0 done, 1 failed, 2 bad input, 130 interrupted.
+/// Returns the exit code of an error: 1 failed, 2 bad input, 130 interrupted.
 int exit_code(const Error& error);
 
-/// Opens the window as `draftscope` without arguments does.
+/// Opens the window, as draftscope without arguments does.
 int open_window();
 
 }  // namespace draftscope::cli

@@ -49,7 +49,7 @@ json side_json(const RunRow& run, const std::vector<RowId>& runs, const std::str
             {"acceptance", run.acceptance}};
 }
 
-/// Whether the machine was the same for both, by the verification of equal trees; null where nothing says.
+/// Returns the machine's speed ratio by verifications of equal trees; null if there are none.
 json machine_json(const Comparison& c) {
     if (!c.machine) return nullptr;
     const MachineControl& machine = *c.machine;
@@ -108,8 +108,8 @@ void print_comparison(const Comparison& c) {
     std::printf("\n%s%s\n", format_table(names, rows).c_str(), compare_footer(c).c_str());
 }
 
-/// Runs that repeat one setting, settings in the order of their first runs; baselines only where a file has
-/// nothing else.
+/// Groups runs of equal settings, in the order of their first runs. Baselines are included only if the file
+/// has no other runs.
 std::vector<std::vector<RowId>> settings_of(const Snapshot& snapshot) {
     std::vector<std::vector<RowId>> out;
     std::map<std::string, std::size_t> places;
@@ -132,7 +132,7 @@ std::string ids_text(const std::vector<std::vector<RowId>>& settings) {
     return out;
 }
 
-/// The runs to take of a file: those asked for, else all where they repeat one setting.
+/// Returns the runs of a file to compare: those requested, else all if they repeat one setting.
 Result<std::vector<RowId>> pick(const Snapshot& snapshot, const std::vector<RowId>& asked, const char* flag) {
     if (!asked.empty()) return asked;
     const auto settings = settings_of(snapshot);
@@ -157,7 +157,7 @@ Result<Comparison> compare_files(const Options& options) {
     if (options.run_a.empty() && options.run_b.empty()) {
         const auto settings = settings_of(*a);
         if (settings.size() == 2) return compare_runs(*a, settings[0], *a, settings[1], how);
-        // Repeats of one setting, or a run and its baseline.
+        // Two repeats of one setting, or a run and its baseline.
         if (a->runs.size() == 2) return compare_runs(*a, a->runs[0].id, *a, a->runs[1].id, how);
     }
     return bad_input("{}: holds {} run(s); give a second file, or name two runs with --run-a and --run-b",

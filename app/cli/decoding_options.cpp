@@ -54,7 +54,7 @@ void add_threads_option(CLI::App& command, int& threads) {
 Status check_sampling_used(const RunConfig& config, std::span<const std::string> heads) {
     if (config.temperature != 0) return {};
     const RunConfig defaults;
-    const bool replayed = config.acceptance != defaults.acceptance;  // the seed draws which drafts are kept
+    const bool replayed = config.acceptance != defaults.acceptance;  // draws acceptance from the seed
     for (const auto& [used, option] : {std::pair(config.top_p != defaults.top_p, "--top-p"),
                                        {config.top_k != defaults.top_k, "--top-k"},
                                        {config.seed != defaults.seed && !replayed, "--seed"}})

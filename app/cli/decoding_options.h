@@ -12,14 +12,14 @@ class App;
 
 namespace draftscope::cli {
 
-/// "full, fr-spec, ..."
+/// Returns the ids of all heads: "full, fr-spec, ...".
 std::string known_heads();
-/// Adds --threads, which is cut to the CPUs that this process may use, with a warning.
+/// Adds --threads. Values above the number of usable CPUs are reduced, with a warning.
 void add_threads_option(CLI::App& command, int& threads);
-/// Refuses what was given and changes nothing under greedy decoding: --top-p, --top-k, --seed and, unless one
-/// of `heads` redistributes its drafts' probabilities, --verify with another rule.
+/// Rejects options that have no effect at temperature 0: --top-p, --top-k, --seed and --verify. --verify is
+/// accepted if one of `heads` redistributes draft probabilities (+rdk); --seed with simulated acceptance.
 Status check_sampling_used(const RunConfig& config, std::span<const std::string> heads);
-/// How to decode, heads apart: the options that `run` and `bench` share.
+/// Adds the decoding options that run and bench share. Heads are added by each command.
 void add_decoding_options(CLI::App& command, RunConfig& config);
 
 }  // namespace draftscope::cli

@@ -21,7 +21,7 @@ struct Options {
 int do_doctor(const Options& options) {
     Machine machine = describe_capabilities(true);
     if (options.probe) {
-        // Runs use all cores, the window all but one; what they reach is told as a part of this.
+        // Runs use all cores, the window all but one; phases report their bandwidth relative to these probes.
         ProbedBandwidth measured;
         for (const int threads : {1, machine.cores - 1, machine.cores})
             if (threads > 0 && !measured.contains(threads))

@@ -6,21 +6,21 @@
 
 #include "profiler/cost_model.h"
 
-/// Numbers with their intervals, for tables and documents; "-" and null where there is none.
+/// Formats numbers and their intervals for tables and JSON. Missing values are "-" and null.
 namespace draftscope::cli {
 
 std::string number(const std::optional<double>& value, int digits);
-/// "0.983 [0.956, 1.009]"
+/// Returns "0.983 [0.956, 1.009]".
 std::string with_interval(const std::optional<Estimate>& estimate, int digits = 3);
-/// With its sign: "+0.012 [-0.003, +0.020]"
+/// Returns a signed value: "+0.012 [-0.003, +0.020]".
 std::string difference(const std::optional<Estimate>& estimate);
 
 nlohmann::json or_null(const std::optional<double>& value);
 nlohmann::json or_null(const std::string& text);  ///< null for ""
 nlohmann::json value_of(const std::optional<Estimate>& estimate);
-/// [low, high]
+/// Returns [low, high].
 nlohmann::json interval_of(const std::optional<Estimate>& estimate);
-/// Those there are, by the names of `heads` in `run --json`.
+/// Returns the intervals that exist, under the names used by `heads` in `run --json`.
 nlohmann::json intervals_of(const AcceptanceCost& cost);
 
 }  // namespace draftscope::cli

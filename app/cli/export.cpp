@@ -72,7 +72,7 @@ Status write_export(const Options& options, const std::string& out) {
                      did_you_mean(options.format, formats));
 }
 
-/// Writes one file to stdout, by way of a temporary file: only a whole export has a name.
+/// Writes one file to stdout by way of a temporary file, because exports appear only when complete.
 Status export_to_stdout(const Options& options) {
     namespace fs = std::filesystem;
     if (options.format == "csv" || options.format == "png")

@@ -22,7 +22,7 @@ std::string conversations_text(std::size_t conversations) {
                               : fmt::format("{} conversations", conversations);
 }
 
-/// What stands behind a ratio: "95 % interval 1.20x to 1.42x, 12 conversations".
+/// Returns the confidence of a ratio: "95 % interval 1.20x to 1.42x, 12 conversations".
 std::string sureness(const Estimate& ratio, std::size_t conversations) {
     if (ratio.interval)
         return fmt::format("95 % interval {:.2f}x to {:.2f}x, {}", ratio.interval->low, ratio.interval->high,
@@ -31,7 +31,7 @@ std::string sureness(const Estimate& ratio, std::size_t conversations) {
            (conversations == 1 ? ", so no interval" : ", too few for an interval");
 }
 
-/// "1.31x as fast as plain decoding", and no more than the interval allows.
+/// Returns "1.31x as fast as plain decoding", qualified if the interval includes 1.
 std::string ratio_text(const Estimate& ratio, const std::string& than) {
     const std::string plain = fmt::format("{:.2f}x as fast as {}", ratio.value, than);
     return ratio.interval && ratio.interval->holds(1) ? plain + ", which shows no difference" : plain;
@@ -43,7 +43,7 @@ const HeadComparison* driving_head(const std::vector<HeadComparison>& heads) {
     return nullptr;
 }
 
-/// Against the full head: measured where it drove the same prompts, else as the cost model predicts.
+/// Compares with the full head: measured if it drove the same prompts, else predicted by the cost model.
 std::string head_clause(const Snapshot& snapshot, RowId run_id, std::size_t conversations) {
     const std::vector<HeadComparison> heads = head_costs(snapshot, run_id);
     const HeadComparison* head = driving_head(heads);

@@ -6,8 +6,9 @@
 
 namespace draftscope::cli {
 
-/// What a run found and how sure that is, in one sentence: its speed against plain decoding where the capture
-/// has that, else against the full head, else by itself. Ends with a line feed; "" for a run without rounds.
+/// Returns one sentence with a run's main result and its confidence interval. The result is the speed
+/// relative to plain decoding if the capture has a baseline, else relative to the full head, else absolute.
+/// Ends with a line feed; "" for a run without rounds.
 std::string finding_text(const Snapshot& snapshot, RowId run_id);
 
 }  // namespace draftscope::cli

@@ -21,7 +21,7 @@ struct Options {
     JobOutput output;
 };
 
-/// A ranking is made for no drafter.
+/// Returns the kind of fit. A ranking belongs to no drafter.
 const char* how(const FitReport& done) {
     if (done.drafter.empty()) return "ranking";
     return done.joint ? "joint" : "post-hoc";
@@ -55,7 +55,7 @@ int do_fit(const Options& options) {
         print_report);
 }
 
-/// Options that some heads have no use for, and the heads that have one.
+/// An option that only some heads use, with those heads.
 struct OptionUse {
     const char* option;
     std::vector<std::string_view> heads;
@@ -102,11 +102,11 @@ const std::vector<OptionUse>& option_uses() {
     return uses;
 }
 
-/// An option that was given and would change nothing is a misunderstanding, said before minutes are spent.
+/// Rejects options that have no effect for this head, before the fit takes minutes.
 Status check_used(const CLI::App& command, const std::string& head) {
     const auto known = fittable_heads();
     if (std::find(known.begin(), known.end(), head) == known.end())
-        return {};  // the job says which there are
+        return {};  // run_fit() reports the unknown head
     for (const OptionUse& use : option_uses()) {
         if (command.get_option(use.option)->count() == 0) continue;
         if (std::find(use.heads.begin(), use.heads.end(), head) != use.heads.end()) continue;
@@ -118,8 +118,8 @@ Status check_used(const CLI::App& command, const std::string& head) {
     return {};
 }
 
-/// Options of training a head's own weights after its drafter; bcl, whose ranking alone is enough, trains any
-/// only where one of them is given.
+/// Options of training a head after its drafter. bcl trains weights only if one of them is given; otherwise
+/// its ranking suffices.
 constexpr const char* training_options[] = {"--epochs", "--rate", "--batch", "--level-decay",
                                             "--drafted-share"};
 

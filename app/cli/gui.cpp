@@ -16,7 +16,7 @@ namespace draftscope::cli {
 #ifdef DRAFTSCOPE_WITH_GUI
 namespace {
 
-/// Big files are read once more by the window; a wrong one is known by then.
+/// Reports an invalid file on the terminal. The window reads the file again.
 Status check_trace(const std::string& file) {
     if (const auto imported = import_trace(file); !imported.ok()) return imported.error();
     return {};
@@ -24,7 +24,7 @@ Status check_trace(const std::string& file) {
 
 int do_gui(const GuiOptions& options) {
     for (const std::string& file :
-         options.files) {  // a wrong file is a line on the terminal, not an empty window
+         options.files) {  // report an invalid file on the terminal instead of opening an empty window
         const TraceKind kind = trace_kind(file);
         const auto checked = kind == TraceKind::none ? probe_capture(file) : check_trace(file);
         if (!checked.ok()) return report(checked.error());

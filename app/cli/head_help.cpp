@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t width = 96;
 
-/// `text` in lines of at most `width`, each behind `indent` blanks.
+/// Wraps `text` into indented lines.
 std::string wrapped(std::string_view text, std::size_t indent) {
     std::string out;
     while (!text.empty()) {

@@ -4,8 +4,8 @@
 
 namespace draftscope {
 
-/// The head strategies with their papers, what they need and their parameters; a value that no paper states
-/// is marked "our default".
+/// Returns help for all head strategies: paper, required files, parameters. Values that no paper states are
+/// marked "our default".
 std::string head_help();
 
 }  // namespace draftscope

@@ -9,21 +9,22 @@
 
 namespace draftscope::cli {
 
-/// Every head of a run: what it accepted and covered, then against the full head the quantities of the
-/// acceptance-cost model with their intervals (profiler/head_costs.h). "" without heads.
+/// Returns the tables of a run's heads: acceptance and coverage, the acceptance-cost model relative to the
+/// full head with intervals (profiler/head_costs.h), memory traffic. "" without heads.
 std::string head_table_text(const Snapshot& snapshot, RowId run_id);
-/// Of it the first two tables, without what heads read.
+/// Returns the first two of these tables.
 std::string head_summary_text(const Snapshot& snapshot, RowId run_id);
-/// The same, as the array `heads` of `run --json`.
+/// Returns the array `heads` of `run --json`.
 nlohmann::json heads_json(const Snapshot& snapshot, RowId run_id);
 
-/// What a head, or a method with one, reads in a round.
+/// Memory traffic per round of a head, or of a method with a head.
 struct NamedReads {
     std::string name;
     HeadReads reads;
 };
-/// What heads read and what the probes explain of T_head by it; "" without heads. `first` is the names'
-/// column. Says so where a head read faster than the probe, which was then made while others used the memory.
+/// Returns the table of heads' memory traffic, with the time that the probed bandwidth predicts for it; ""
+/// without heads. `first` is the header of the name column. If a head read faster than the probe, the table
+/// says that the probe is invalid: other work used the memory during the probe.
 std::string reads_table(std::string first, std::span<const NamedReads> heads);
 nlohmann::json reads_json(const HeadReads& reads);
 

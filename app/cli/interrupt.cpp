@@ -12,7 +12,7 @@ volatile std::sig_atomic_t interrupts = 0;
 
 void on_interrupt(int) {
     interrupts = interrupts + 1;
-    if (interrupts > 2) _exit(130);  // the user insists
+    if (interrupts > 2) _exit(130);  // third Ctrl-C: exit without cleaning up
 }
 
 }  // namespace

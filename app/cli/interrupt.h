@@ -7,7 +7,7 @@
 
 namespace draftscope::cli {
 
-/// Turns Ctrl-C into a cancelled job: a watcher thread tells the gate. The third one leaves at once.
+/// Converts Ctrl-C into cancellation: a watcher thread cancels the gate. The third Ctrl-C exits at once.
 class InterruptWatch {
   public:
     explicit InterruptWatch(Gate& gate);

@@ -11,14 +11,14 @@
 
 namespace draftscope::cli {
 
-/// How a subcommand that works for minutes talks: --json, --quiet.
+/// Output options of long-running commands: --json, --quiet.
 struct JobOutput {
     bool json = false;
     bool quiet = false;
 };
 
-/// Runs `run(hooks)` with a progress bar, Ctrl-C asking it to stop, and prints its report, or its error.
-/// `Hooks` has on_progress and cancelled. Returns the exit code: `exit_code(report)`, or that of the error.
+/// Runs `run(hooks)` with a progress bar and prints its report or error; Ctrl-C cancels it. `Hooks` has
+/// members on_progress and cancelled. Returns `exit_code(report)`, or the error's exit code.
 template <typename Hooks, typename Run, typename ToJson, typename Print, typename ExitCode>
 int run_job(const JobOutput& output, Run run, ToJson to_json, Print print, ExitCode exit_code) {
     Gate gate;

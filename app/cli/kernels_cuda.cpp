@@ -18,7 +18,7 @@ using kernels::DeviceBenchOptions;
 using kernels::DeviceBenchReport;
 using kernels::DeviceMeasured;
 
-/// The fastest read: what a share of the bandwidth is a share of.
+/// Returns the fastest measured read, the reference of bandwidth shares.
 double read_gb_per_s(const DeviceBenchReport& report) {
     double best = 0;
     for (const DeviceMeasured& m : report.ops)
@@ -27,7 +27,7 @@ double read_gb_per_s(const DeviceBenchReport& report) {
     return best;
 }
 
-/// How many times as long PyTorch takes; 0 = no such op of it.
+/// Returns PyTorch's time divided by ours; 0 if PyTorch has no such op.
 double times_torch(const DeviceMeasured& m, const TorchPeer& torch) {
     const TorchTime* const peer = torch.of(m);
     return peer != nullptr && m.median_us > 0 ? peer->median_us / m.median_us : 0;
@@ -144,7 +144,7 @@ int do_kernels_cuda(const DeviceBenchOptions& options, TableForm form, const std
     if (!done.ok()) return report(done.error());
     TorchPeer torch;
     if (!python.empty()) {
-        auto timed = time_torch(python, options);  // after ours, whose memory is free again
+        auto timed = time_torch(python, options);  // after ours has released its device memory
         if (!timed.ok()) return report(timed.error());
         torch = std::move(*timed);
     }

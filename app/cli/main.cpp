@@ -73,7 +73,7 @@ class FirstNameFormatter : public CLI::Formatter {
     }
 };
 
-/// Returns the arguments that neither the program nor its subcommand knows, in the order they were given.
+/// Returns the unknown arguments in the given order.
 std::vector<std::string> unknown_arguments(const CLI::App& program) {
     std::vector<std::string> unknown = program.remaining();
     for (const CLI::App* subcommand : program.get_subcommands())
@@ -81,7 +81,7 @@ std::vector<std::string> unknown_arguments(const CLI::App& program) {
     return unknown;
 }
 
-/// Returns the options that a command has, as --name, without their former names.
+/// Returns the options of a command as --name, without former names.
 std::vector<std::string> option_names(const CLI::App& command) {
     std::vector<std::string> names;
     for (const CLI::Option* option : command.get_options())
@@ -89,7 +89,7 @@ std::vector<std::string> option_names(const CLI::App& command) {
     return names;
 }
 
-/// Returns "; did you mean --prompt?" for the first unknown argument: an option, else the name of a command.
+/// Returns "; did you mean --prompt?" for the first unknown option, else for an unknown command.
 std::string suggestion(const CLI::App& program, const std::vector<std::string>& unknown) {
     const auto chosen = program.get_subcommands();
     auto misspelt = std::find_if(unknown.begin(), unknown.end(),
@@ -105,7 +105,7 @@ std::string suggestion(const CLI::App& program, const std::vector<std::string>& 
     return known.empty() ? std::string() : did_you_mean(misspelt->substr(0, misspelt->find('=')), known);
 }
 
-/// Prints what is wrong with the command line in one line, and where its help is.
+/// Prints one line with the command line's error and a pointer to its help. Returns the exit code.
 int report_usage(const CLI::App& program, const CLI::ParseError& wrong) {
     const std::vector<std::string> unknown = unknown_arguments(program);
     const auto chosen = program.get_subcommands();
@@ -122,20 +122,20 @@ int report_usage(const CLI::App& program, const CLI::ParseError& wrong) {
     return 2;
 }
 
-/// Whether stdout is a pipe or socket whose reader is gone.
+/// Returns true if stdout is a pipe or socket whose reader has closed it.
 bool reader_has_left() {
     pollfd output{STDOUT_FILENO, POLLOUT, 0};
     return poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
 }
 
-/// Writes out what stdout still holds; returns the exit code, which is never 0 when something was lost.
-/// A reader that closed its pipe wanted no more: that is told by no message.
+/// Flushes stdout. Returns the exit code, which is nonzero if output was lost. A reader that closed its pipe
+/// is not reported.
 int finish_output(int exit_code) {
     errno = 0;
     bool written = std::fflush(stdout) == 0;
     int reason = written ? 0 : errno;
     written = std::ferror(stdout) == 0 && written;
-    // Network file systems and quotas may refuse what was written only when the file is closed.
+    // Network file systems and quotas may report a failed write only when the file is closed.
     if (const int copy = written ? dup(STDOUT_FILENO) : -1; copy >= 0 && close(copy) != 0) {
         written = false;
         reason = errno;
@@ -173,9 +173,9 @@ int run_program(int argc, char** argv) {
 }  // namespace draftscope::cli
 
 int main(int argc, char** argv) {
-    // A file that may grow no further is a full disk to us: an error that is told, not the program's end.
+    // Exceeding the file size limit is reported like a full disk instead of killing the program.
     std::signal(SIGXFSZ, SIG_IGN);
-    // Before any library makes its first NVTX call: later it would not look again.
+    // Must precede the first NVTX call of any library: NVTX looks for its injection library only once.
     std::error_code error;
     const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
     if (!error) draftscope::nvtx_listen_to_libraries(program.parent_path() / "libdraftscope_nvtx.so");

@@ -15,12 +15,11 @@ struct Options {
 };
 
 struct KnownRun {
-    std::size_t file = 0;  ///< its place in the list
+    std::size_t file = 0;  ///< index in the list of files
     RunRow run;
 };
 
-/// Every run with the first: other targets, tiers and machines do not go into one file, whose tables would
-/// mix them.
+/// Checks every run against the first: a file must not mix targets, tiers or machines in its tables.
 Status check_joinable(const std::vector<std::string>& files, std::size_t& count) {
     std::vector<KnownRun> runs;
     for (std::size_t i = 0; i < files.size(); ++i) {

@@ -6,7 +6,7 @@
 
 namespace draftscope::cli {
 
-/// A bar on stderr when that is a terminal, else nothing; never touches stdout.
+/// A progress bar on stderr if stderr is a terminal. Writes nothing to stdout.
 class ProgressBar {
   public:
     explicit ProgressBar(bool wanted);

@@ -29,7 +29,7 @@ struct Options {
     bool no_mass = false;
 };
 
-/// One tally per head over the prompts that `wanted` names.
+/// Returns one tally per head, over the prompts selected by `wanted`.
 template <typename Wanted>
 std::vector<HeadTally> tally(const ReplayReport& report, Wanted wanted) {
     std::vector<HeadTally> out(report.heads.size());
@@ -39,7 +39,7 @@ std::vector<HeadTally> tally(const ReplayReport& report, Wanted wanted) {
     return out;
 }
 
-/// tau of head `full` in the same set of rounds.
+/// Returns tau of head `full` in the same set of rounds.
 std::optional<double> full_tau(const ReplayReport& report, const std::vector<HeadTally>& tallies) {
     for (std::size_t h = 0; h < tallies.size(); ++h)
         if (report.heads[h].spec == "full") return tallies[h].tau();
@@ -51,14 +51,15 @@ std::optional<double> rho(std::optional<double> tau, std::optional<double> full)
     return *tau / *full;
 }
 
-/// The conversation of each prompt of the trace.
+/// Returns the conversation index of each prompt of the recording.
 std::vector<std::size_t> conversations_in(const TraceInfo& info) {
     std::vector<TurnName> names;
     for (const TracePrompt& prompt : info.prompts) names.push_back({prompt.suite, prompt.id, prompt.turn});
     return conversations_of(names);
 }
 
-/// tau and rho_tau with intervals: every conversation is one unit, under the head and under the full one.
+/// Returns tau and rho_tau with intervals. The resampling unit is a conversation, for both the head and the
+/// full head.
 AcceptanceCost acceptance_of(const ReplayReport& report, std::size_t head) {
     std::optional<std::size_t> full;
     for (std::size_t h = 0; h < report.heads.size(); ++h)
@@ -116,7 +117,7 @@ json with_intervals(const ReplayReport& report, json heads) {
     return heads;
 }
 
-/// In the order of the trace.
+/// Returns the categories in the order of the recording.
 std::vector<std::string> categories_of(const TraceInfo& info) {
     std::vector<std::string> names;
     for (const TracePrompt& prompt : info.prompts)
@@ -165,7 +166,7 @@ json report_json(const ReplayReport& report) {
         {"warnings", report.warnings}};
 }
 
-/// tau of each head by category; "" for a trace of one kind.
+/// Returns tau of each head by category; "" for a recording of one category.
 std::string category_table(const ReplayReport& report) {
     const std::vector<std::string> names = categories_of(report.trace->info());
     if (names.size() < 2) return {};

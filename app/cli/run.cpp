@@ -64,7 +64,7 @@ json gpu_json(const RunReport& report) {
             {"library_products", use.library_products}};
 }
 
-/// What --numerics fast changed; null for exact runs.
+/// Returns the effect of --numerics fast; null for exact runs.
 json exact_json(const RunReport& report) {
     if (!report.exact) return nullptr;
     const ExactCheck& check = *report.exact;
@@ -85,7 +85,7 @@ json tree_auto_json(const RunReport& report) {
 json report_json(const RunReport& report, const Snapshot& snapshot) {
     const RunRow& run = *snapshot.run(report.run_id);
     json prompts = json::array();
-    // A batch begins and ends its prompts in another order than the file's.
+    // A batch begins and ends prompts in an order that differs from the file's.
     std::map<int, const PromptStats*> by_ordinal;
     const std::vector<PromptStats> stats = prompt_stats(snapshot, report.run_id);
     for (const PromptStats& one : stats) by_ordinal[snapshot.prompt(one.prompt_id)->ordinal] = &one;
@@ -131,7 +131,7 @@ json report_json(const RunReport& report, const Snapshot& snapshot) {
             {"losses", losses}};
 }
 
-/// What --tree auto or quick chose from, one line.
+/// Prints one line about the choice of --tree auto or quick.
 void print_tree_choice(const RunReport& report, const RunRow& run, bool quick) {
     if (report.forecasts.empty()) return;
     const bool heads = std::any_of(report.forecasts.begin(), report.forecasts.end(), [&](const auto& one) {
@@ -173,7 +173,7 @@ std::string cancelled_text(const RunReport& report) {
                        whole, report.planned_prompts, report.planned_prompts == 1 ? "" : "s");
 }
 
-/// Every table: phases with their bandwidth, then what the heads accepted, cost and read.
+/// Prints all tables: phases with bandwidth, then acceptance, cost and memory traffic of the heads.
 void print_detail(const Snapshot& snapshot, RowId run_id) {
     std::printf("\n%s", phase_table_text(snapshot, run_id).c_str());
     const std::string excluded = excluded_text(snapshot, run_id);
@@ -182,7 +182,7 @@ void print_detail(const Snapshot& snapshot, RowId run_id) {
     if (!heads.empty()) std::printf("\n%s", heads.c_str());
 }
 
-/// What the run found, then where its time went. Absent without rounds.
+/// Prints the run's main result, then its times by phase. Prints nothing without rounds.
 void print_finding(const RunReport& report, const Snapshot& snapshot, bool detail) {
     const std::string finding = finding_text(snapshot, report.run_id);
     if (!finding.empty()) std::printf("\n%s", finding.c_str());
@@ -194,7 +194,7 @@ void print_finding(const RunReport& report, const Snapshot& snapshot, bool detai
                     report.capture.empty() ? "" : ", or draftscope stats on the capture");
 }
 
-/// What recording or the machine kept the run from.
+/// Prints limitations of the recording and of the machine.
 void print_remarks(const RunReport& report, const Snapshot& snapshot) {
     const RunRow& run = *snapshot.run(report.run_id);
     for (const LossRow& loss : snapshot.losses) {
@@ -292,7 +292,7 @@ int do_run(const Options& options) {
     return done->cancelled ? 130 : 0;
 }
 
-/// What was asked for and would change nothing.
+/// Rejects options that have no effect.
 Status check_used(const CLI::App& command, const RunConfig& config) {
     const std::string heads[] = {config.head, config.shadow};
     DS_TRY(check_sampling_used(config, heads));
@@ -303,7 +303,7 @@ Status check_used(const CLI::App& command, const RunConfig& config) {
               {"--baseline", "is the baseline itself; leave it out"}})
             if (command.get_option(option)->count() > 0) return bad_input("{}: drafter none {}", option, why);
     if (id != "none" && id != "ngram") return {};
-    // A head's ranking still says how frequent the tokens of the text are.
+    // A head's ranking still supplies the frequency ranks of the text's tokens.
     const bool ranks = command.get_option("--head-weights")->count() > 0;
     for (const char* option : {"--head", "--shadow"})
         if (command.get_option(option)->count() > 0 && !ranks)
@@ -378,7 +378,7 @@ void add_run(CLI::App& program, Action& action) {
             RunConfig& asked = options->config;
             const bool chosen = asked.tree == "auto" || asked.tree == quick_tree;
             if (chosen && command->get_option("--head")->count() == 0) asked.head = "auto";
-            // What is wrong with an option is said before that it has no use.
+            // An invalid option takes precedence over an option without effect.
             const Status used = check_used(*command, options->config);
             if (!used.ok() && validate(options->config).ok()) return report(used.error());
             return do_run(*options);

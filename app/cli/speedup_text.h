@@ -7,10 +7,10 @@
 
 namespace draftscope::cli {
 
-/// "speed-up 1.25x [1.18, 1.31] against autoregressive decoding: ...", one line that says over which prompts;
-/// "" where nothing of the capture was decoded without a drafter.
+/// Returns one line: "speed-up 1.25x [1.18, 1.31] against autoregressive decoding: ...", with the prompts it
+/// covers. "" if the capture has no baseline.
 std::string speedup_text(const Snapshot& snapshot, RowId run_id);
-/// The same as `baseline` of `run --json` and `stats --json`; its values are null without one.
+/// Returns `baseline` of `run --json` and `stats --json`. The values are null without a baseline.
 nlohmann::json speedup_json(const Snapshot& snapshot, RowId run_id);
 
 }  // namespace draftscope::cli

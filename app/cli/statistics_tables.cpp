@@ -29,7 +29,7 @@ std::string range(const std::optional<Interval>& interval, double factor) {
     return fmt::format("{:.1f} .. {:.1f}", interval->low * factor, interval->high * factor);
 }
 
-/// A quantile, or how many samples it would take.
+/// Returns a quantile, or the number of samples that it requires.
 std::string quantile_text(const std::optional<double>& value, std::size_t least, std::int64_t n) {
     if (value) return us(*value);
     return n == 0 ? "-" : fmt::format("n < {}", least);

@@ -7,10 +7,10 @@
 
 namespace draftscope::cli {
 
-/// Phases with location, spread, quantiles and intervals; the line under the table says what was resampled.
-/// `probe`: bandwidth that was measured on the run's machine, GB/s.
+/// Returns the table of phases with location, spread, quantiles and intervals, and a line about the
+/// resampling. `probe` is the bandwidth measured on the run's machine, in GB/s.
 std::string statistics_text(const RunStatistics& statistics, const std::optional<double>& probe);
-/// Times in microseconds, intervals as [low, high] or null.
+/// Returns the same data as JSON: times in microseconds, intervals as [low, high] or null.
 nlohmann::json statistics_json(const RunStatistics& statistics);
 
 }  // namespace draftscope::cli

@@ -94,7 +94,7 @@ void print_run(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
     std::printf("\n%s\n", head_table_text(snapshot, run.id).c_str());
 }
 
-/// Several runs of one setting (seeds, shards) as one.
+/// Runs of one setting (seeds, shards), pooled.
 struct Pooled {
     std::vector<const RunRow*> runs;
     RunTotals sum;  ///< counts and times only
@@ -105,7 +105,7 @@ struct Pooled {
     }
 };
 
-/// In the order of their first runs; those of one run are in none.
+/// Returns settings with several runs, in the order of their first runs.
 std::vector<Pooled> pooled_settings(const Snapshot& snapshot) {
     std::vector<Pooled> out;
     std::map<std::string, std::size_t> places;

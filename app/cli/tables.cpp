@@ -108,7 +108,7 @@ std::string phase_summary_text(const Snapshot& snapshot, RowId run_id) {
 
 namespace {
 
-/// What a step was for in which another head drafted too.
+/// Returns the kind of steps in which a second head also drafted.
 std::string_view second_tree_text(const Snapshot& snapshot, RowId run_id) {
     bool calibration = false, aligned = false;
     for (const HeadStats& stats : head_stats(snapshot, run_id)) {

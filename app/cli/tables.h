@@ -9,36 +9,35 @@
 
 namespace draftscope::cli {
 
-/// Right-aligned columns except the first; a header row, then the rows.
+/// Formats a table with a header. Columns are right-aligned, except the first.
 std::string format_table(const std::vector<std::string>& header,
                          const std::vector<std::vector<std::string>>& rows);
 
-/// Tokens per second of counted steps: "7.1", "-" and null without any.
+/// Formats tokens per second of counted steps: "7.1". Without counted steps: "-" and null.
 std::string rate_text(double tokens_per_second);
 nlohmann::json rate_json(double tokens_per_second);
-/// Nobody reads faster than the machine: beyond so many times the probe's rate, the probe was made while
-/// other work held the memory, and what rests on it is void.
+/// Largest credible ratio of a measured bandwidth to the probe. Above it, other work used the memory during
+/// the probe, and values relative to the probe are void.
 inline constexpr double fastest_credible_read = 1.1;
-/// Says so, a whole line.
+/// Returns the line that explains a void probe.
 std::string void_probe_text();
-/// Of a phase: "7.1", "< 0.1", "-" where bytes are unknown; and its part of what `doctor` measured, in
-/// percent, or "void".
+/// Format a phase's bandwidth ("7.1", "< 0.1", "-" if its bytes are unknown) and its percentage of the
+/// bandwidth that doctor measured, or "void".
 std::string bandwidth_text(double gb_per_s);
 std::string of_probe_text(double gb_per_s, const std::optional<double>& probe);
-/// Tables of one run for people, all derived from the snapshot: every column, and what matters alone.
+/// Return the table of a run's phases, derived from the snapshot: all columns, or the most important ones.
 std::string phase_table_text(const Snapshot& snapshot, RowId run_id);
 std::string phase_summary_text(const Snapshot& snapshot, RowId run_id);
-/// "2 warm-up, 3 paused, 8 calibration steps are excluded", or "" when none were.
+/// Returns "2 warm-up, 3 paused, 8 calibration steps are excluded", or "" if none were.
 std::string excluded_text(const Snapshot& snapshot, RowId run_id);
 
-/// How the text of a run that is not the target's own, token for token, came to be; a whole line, "" for
-/// others.
+/// Returns a line that explains why a run's text is not the target's own, token for token. "" for exact runs.
 std::string verify_text(const RunRow& run);
 
-/// The same as JSON, with the keys of `run --json`.
+/// Return the parts of `run --json` with these names.
 nlohmann::json phases_json(const Snapshot& snapshot, RowId run_id);
 nlohmann::json losses_json(const Snapshot& snapshot, RowId run_id);
-/// A whole document for stdout; bytes that are not UTF-8 (names from files) become U+FFFD.
+/// Returns a document as text for stdout. Bytes that are not UTF-8 (names from files) become U+FFFD.
 std::string document_text(const nlohmann::json& document);
 nlohmann::json totals_json(const Snapshot& snapshot, RowId run_id);
 

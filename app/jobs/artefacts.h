@@ -19,7 +19,7 @@ struct ArtefactPlaces {
     std::string synthetic = {};  ///< "synthetic:NAME": missing weights are generated for this target
 };
 
-/// Checks that each item of `given` names a known head and an existing file, and that no head has two files.
+/// Checks that each item of `given` names a known head and an existing file. No head may have two files.
 Status check_given_artefacts(std::span<const std::string> given);
 /// Returns true if the head uses the file of "HEAD=PATH".
 bool uses_artefact(const HeadSpec& head, const std::string& artefact);
