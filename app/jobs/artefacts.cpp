@@ -27,7 +27,7 @@ std::string given_path(std::span<const std::string> given, std::string_view head
     return path;
 }
 
-/// Shipped artefacts of a drafter, heads/DRAFTER/*.safetensors, by name.
+/// Returns the shipped weights files of a drafter's heads, heads/DRAFTER/*.safetensors, sorted by name.
 std::vector<std::string> shipped(const std::string& drafter_id) {
     std::vector<std::string> paths;
     const std::string folder = drafter_id.empty() ? std::string() : find_asset("heads/" + drafter_id);
@@ -39,8 +39,9 @@ std::vector<std::string> shipped(const std::string& drafter_id) {
     return paths;
 }
 
-/// Of the shipped ones the first whose parameters agree, a post-hoc one before a joint one, which comes with
-/// another drafter; else any of this head, whose refusal then says what it was fitted with.
+/// Returns the first shipped file whose parameters agree. Post-hoc files precede joint ones, which need
+/// another drafter. If none agrees, returns any file of this head, so that its error names the fitted
+/// parameters.
 std::string shipped_artefact(const HeadSpec& spec, std::string_view head, const std::string& drafter_id) {
     std::string joint, other;
     for (const std::string& path : shipped(drafter_id)) {
@@ -158,7 +159,7 @@ std::string overlap_warning(const HeadSpec& spec, const HeadArtefacts& artefacts
                             std::span<const std::string> prompts, std::string_view whose) {
     if (artefacts.artefact_path.empty()) return {};
     const auto artefact = HeadArtefact::open(artefacts.artefact_path, spec.id);
-    if (!artefact.ok()) return {};  // an artefact the head cannot do with was refused when it was made
+    if (!artefact.ok()) return {};  // an unusable file was rejected when the head was made
     const std::set<std::string> seen(artefact->info().prompts.begin(), artefact->info().prompts.end());
     const auto known = std::count_if(prompts.begin(), prompts.end(), [&](const std::string& prompt) {
         return !prompt.empty() && seen.contains(prompt);
@@ -180,7 +181,7 @@ std::vector<HeadChoice> head_choices() {
         choice.rgb = info.rgb;
         const bool trained = info.need == ArtefactNeed::fitted || info.need == ArtefactNeed::either;
         const Shipped artefacts = trained ? shipped_for(info.id) : Shipped{};
-        // The papers train these heads with their drafter; one made afterwards says so.
+        // The papers train these heads jointly with the drafter; the name marks post-hoc weights.
         if (trained && !artefacts.joint) choice.name += " (post-hoc)";
         if (info.replay_only) {
             choice.why_not = "knows the recorded text to come: draftscope replay only";

@@ -41,7 +41,7 @@ std::string name_of(const BenchMethod& method) {
     return name;
 }
 
-/// The machine's turn order, its samples and what they are made from.
+/// Runs the blocks in turns and collects the samples.
 class Bench {
   public:
     Bench(const BenchConfig& config, Gate& gate, const BenchHooks& hooks)
@@ -128,7 +128,7 @@ class Bench {
         return {};
     }
 
-    /// One place for every turn of every conversation, in the order of the file.
+    /// Creates one entry for every turn of every conversation, in the order of the file.
     Status list_prompts() {
         const RunConfig& run = config_.run;
         DS_ASSIGN(const auto conversations, read_prompt_file(run.prompts_file, run.limit, run.stratify));
@@ -155,7 +155,7 @@ class Bench {
         run.drafter = method.drafter;
         run.head = method.head;
         run.tree = method.tree;
-        const auto head = parse_head_spec(method.head);  // a wrong one is refused when the run is resolved
+        const auto head = parse_head_spec(method.head);  // resolve_run() reports an invalid spec
         std::erase_if(run.artefacts, [&](const std::string& artefact) {
             return head.ok() && !uses_artefact(*head, artefact);
         });
@@ -209,7 +209,7 @@ class Bench {
         return {};
     }
 
-    /// Into the mean over rounds.
+    /// Adds a block's traffic to the mean over rounds.
     void add_reads(std::size_t m, const HeadReads& block, double rounds) {
         HeadReads& mean = report_.reads[m];
         const double part = rounds / (timed_rounds_[m] += rounds);
@@ -224,7 +224,7 @@ class Bench {
         move(mean.head_ns, block.head_ns);
     }
 
-    /// Which prompts a method has decoded to their end, and whether their text is that of the method before.
+    /// Records which prompts a method has finished, and whether their tokens equal those of the first method.
     void note_finished(const RunReport& done, int repetition, std::size_t first, std::size_t m) {
         for (const PromptReport& prompt : done.prompts) {
             if (prompt.outcome.finish == Finish::cancelled) continue;
@@ -245,8 +245,7 @@ class Bench {
         return true;
     }
 
-    /// What some methods have of a conversation that others were kept from would not be the same text: it
-    /// leaves the samples.
+    /// Removes the samples of conversations that some methods did not finish, because the texts would differ.
     void count_finished(int repetition, int block) {
         const auto first = static_cast<std::size_t>(block * config_.block);
         const auto end = std::min(first + static_cast<std::size_t>(config_.block), first_prompt_.size() - 1);
@@ -278,10 +277,10 @@ class Bench {
     Recorder recorder_{{}, unwatched_interval};
     BenchReport report_;
     int conversations_ = 0;
-    std::vector<std::vector<bool>> finished_;                  ///< [method][prompt], in the block under way
-    std::vector<double> timed_rounds_;                         ///< by method, of `reads`
-    std::vector<std::size_t> first_prompt_;                    ///< of each conversation, and the end
-    std::vector<std::optional<std::vector<TokenId>>> tokens_;  ///< of the method that came first
+    std::vector<std::vector<bool>> finished_;                  ///< [method][prompt], in the current block
+    std::vector<double> timed_rounds_;                         ///< by method: rounds in `reads`
+    std::vector<std::size_t> first_prompt_;                    ///< by conversation, then the end
+    std::vector<std::optional<std::vector<TokenId>>> tokens_;  ///< by prompt: of the first method
 };
 
 }  // namespace

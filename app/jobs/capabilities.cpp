@@ -10,8 +10,8 @@
 namespace draftscope {
 namespace {
 
-/// Returns what --backend cuda would find. The CUDA runtime is part of a build that has the back end, so
-/// libraries on the system say nothing about it.
+/// Returns the availability of --backend cuda. A build with the back end contains the CUDA runtime, so
+/// libraries on the system are irrelevant.
 Capability cuda_backend() {
     const kernels::DeviceProbe found = kernels::probe_cuda();
     if (!found.available) {
@@ -36,7 +36,7 @@ Capability cuda_backend() {
 Machine describe_capabilities(bool probe_cupti) {
     Machine machine = describe_machine(probe_cupti);
     machine.isa = std::string(kernels::to_text(kernels::best_isa()));
-    // After the driver, the first of the list.
+    // Insert after the driver, which is the first capability.
     machine.capabilities.insert(machine.capabilities.begin() + 1, cuda_backend());
     return machine;
 }

@@ -45,7 +45,7 @@ std::string to_command_line(const RunConfig& config) {
     const bool has_head = drafter != "none" && drafter != "ngram";
     if (has_head || !config.artefacts.empty()) line += " --head " + quoted(config.head);
     for (const std::string& artefact : config.artefacts) line += " --head-weights " + quoted(artefact);
-    // What changes nothing is refused on the command line.
+    // The command line rejects options without effect.
     const bool sampled = config.temperature > 0, replayed = config.acceptance != defaults.acceptance;
     const bool spreads = (config.head + config.shadow).find("+rdk") != std::string::npos;
     if (drafter != "none") text("--tree", config.tree, defaults.tree);

@@ -29,7 +29,7 @@ std::string capability_line(const Machine& machine) {
     return line;
 }
 
-/// One line per capability, with what to do about the missing ones.
+/// Returns one line per capability, with remedies for the missing ones.
 std::string capability_details(const Machine& machine) {
     std::string lines;
     for (const Capability& capability : machine.capabilities) {
@@ -55,7 +55,7 @@ std::vector<DrafterChoice> drafter_choices() {
 
 constexpr std::chrono::milliseconds follow_interval{200};
 
-/// A file on its way into the window: applied as it is read, shown every now and then.
+/// A capture file that is being read: records are applied as they arrive and published periodically.
 class OpenedFile final : public RecordSink {
   public:
     OpenedFile(const std::string& path, std::shared_ptr<const StoredRows> stored) {
@@ -67,7 +67,7 @@ class OpenedFile final : public RecordSink {
         grew_ = true;
     }
     bool grew() const { return grew_; }
-    /// Time to show what there is: first after a tenth of a second, then twice a second.
+    /// Returns true if a publication is due: first after 0.1 s, then every 0.5 s.
     bool due() const { return std::chrono::steady_clock::now() >= due_; }
     std::shared_ptr<const Snapshot> snapshot() {
         grew_ = false;
@@ -84,7 +84,8 @@ class OpenedFile final : public RecordSink {
 
 }  // namespace
 
-/// One job thread takes runs, file opening and saving in order; gate commands act at once.
+/// Implementation with one job thread that executes runs, opening and saving in order. Gate commands take
+/// effect immediately.
 class JobController final : public Controller {
   public:
     explicit JobController(std::function<void()> wake)
@@ -119,7 +120,8 @@ class JobController final : public Controller {
   private:
     using Job = std::variant<CmdStart, CmdOpenFile, CmdMeasureKernels>;
 
-    // Ends what runs and drops what waits: a newer wish replaces older ones. Under the mutex.
+    // Cancels the current job and clears the queue: a new command replaces older ones. Call with the mutex
+    // held.
     void stop_all() {
         queue_.clear();
         after_start_.clear();
@@ -139,7 +141,8 @@ class JobController final : public Controller {
         }
         changed_.notify_all();
     }
-    // A start resets the gate when its turn comes; what was asked of the gate after it must outlive that.
+    // A start resets the gate when the job begins, so later gate commands are stored and applied after the
+    // reset.
     void at_gate(std::function<void(Gate&)> act) {
         const std::lock_guard lock(mutex_);
         if (queue_.empty())
@@ -187,7 +190,8 @@ class JobController final : public Controller {
         status_.error = message;
     }
 
-    /// On a thread of its own, after what was asked for before: a run goes on and the window does not wait.
+    /// Runs `work` on a separate thread after earlier requests, so that neither runs nor the window wait for
+    /// it.
     void aside(std::function<void()> work) {
         const std::lock_guard lock(aside_mutex_);
         aside_ = std::jthread([this, work = std::move(work), before = std::move(aside_)]() mutable {
@@ -358,7 +362,7 @@ class JobController final : public Controller {
             const std::lock_guard lock(mutex_);
             status_.opened_file = command.path;
         };
-        // What has been read so far is shown while the rest of a large file comes in.
+        // Shows the rows read so far while the rest of a large file is read.
         const auto go_on = [&] {
             if (shown.due()) show();
             return !wanted_elsewhere();
@@ -372,7 +376,7 @@ class JobController final : public Controller {
         if (!read.ok() && read.error().kind != ErrorKind::cancelled) set_error(read.error().message);
     }
 
-    /// Another profiler's file: whole at once, and nobody adds to it.
+    /// Opens another profiler's file, which is read completely and never grows.
     void show_trace(const std::string& path) {
         auto imported = import_trace(path);
         if (!imported.ok()) {
@@ -385,12 +389,13 @@ class JobController final : public Controller {
         status_.opened_file = path;
     }
 
-    /// Another job waits, or the user stopped this one.
+    /// Returns true if another job waits or the user stopped this one.
     bool wanted_elsewhere() {
         const std::lock_guard lock(mutex_);
         return stop_ || !queue_.empty() || status_.state == JobState::stopping;
     }
-    /// Until the file is to be looked at again; false = no longer. The window is free meanwhile.
+    /// Waits until the file must be read again. Returns false if following has ended. The window is not
+    /// blocked.
     bool wait_while_following(const std::string& path) {
         std::unique_lock lock(mutex_);
         const auto over = [this] { return stop_ || !queue_.empty() || status_.state == JobState::stopping; };
@@ -432,13 +437,13 @@ class JobController final : public Controller {
     std::condition_variable changed_;
     std::deque<Job> queue_;
     std::vector<std::function<void(Gate&)>> after_start_;
-    bool busy_ = false;  ///< the job thread is at work
+    bool busy_ = false;  ///< the job thread executes a job
     JobStatus status_;
     bool stop_ = false;
 
     std::mutex aside_mutex_;
     std::jthread aside_;
-    std::thread thread_;  ///< last: starts when everything above is there
+    std::thread thread_;  ///< last member: starts after the others are constructed
 };
 
 std::unique_ptr<Controller> make_controller(std::function<void()> wake) {

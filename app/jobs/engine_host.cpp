@@ -47,7 +47,7 @@ struct EngineHost::Impl {
     std::unique_ptr<kernels::Exec> exec;
     std::string backend;  ///< of exec
     bool gpu_graphs = true, l2_window = false;
-    bool pin = false;  ///< asked of exec
+    bool pin = false;  ///< requested when exec was made
     std::unique_ptr<Target> target;
     std::string target_key;
     Vocabulary vocabulary;
@@ -57,10 +57,10 @@ struct EngineHost::Impl {
     std::unique_ptr<Head> head;
     std::unique_ptr<Head> full_head;
     std::vector<std::unique_ptr<Head>> shadow_heads;
-    std::vector<ShadowHead> shadows;  ///< of the run under way
+    std::vector<ShadowHead> shadows;  ///< of the current run
     std::string head_key;
     Machine machine;
-    bool traced = false;  ///< what is loaded was captured under CUPTI's eyes
+    bool traced = false;  ///< the loaded models' graphs were captured with CUPTI active
 
     TierChoice open_tier_of(const ResolvedRun& run);
     Status load(const ResolvedRun& run, const RunHooks& hooks);
@@ -108,8 +108,8 @@ void EngineHost::Impl::drop_target() {
     target_key.clear();
 }
 
-/// Before anything is loaded: CUPTI must see graphs captured to know what their kernels are for. What an
-/// untraced run left loaded is loaded anew.
+/// Call before models are loaded: CUPTI must observe the capture of graphs to attribute their kernels. Models
+/// loaded by an untraced run are reloaded.
 TierChoice EngineHost::Impl::open_tier_of(const ResolvedRun& run) {
     TierChoice choice = open_tier(run.tier, run.gpu, gpu_session(), probe_counters());
     if (!choice.why.empty()) log_warning("{}", choice.why);
@@ -120,7 +120,7 @@ TierChoice EngineHost::Impl::open_tier_of(const ResolvedRun& run) {
     return choice;
 }
 
-/// What lies on a device goes before the device does.
+/// Creates the back end. Models on a device are released before the device.
 Status EngineHost::Impl::load_exec(const ResolvedRun& run, const RunHooks& hooks) {
     const int cores = usable_cores();
     const int usual = hooks.frontend == "gui" ? std::max(1, cores - 1) : cores;
@@ -134,7 +134,7 @@ Status EngineHost::Impl::load_exec(const ResolvedRun& run, const RunHooks& hooks
     if (run.config.backend == "cpu") {
         exec = kernels::make_cpu_exec(threads, kernels::best_isa(), pin);
         const int workers = threads - 1, pinned = exec->pinned();
-        // What this run did, beside what the machine can.
+        // Reports the pinning of this run next to the machine's capability.
         const auto known = std::find_if(machine.capabilities.begin(), machine.capabilities.end(),
                                         [](const Capability& one) { return one.name == "thread pinning"; });
         Capability pinning = *known;
@@ -219,13 +219,13 @@ HeadWeights EngineHost::Impl::head_weights(const ResolvedRun& run) const {
     weights.target = target->config().name;
     weights.tokenizer = target->tokenizer()->fingerprint();
     weights.drafter = run.drafter_id;
-    // A checkpoint whose weights have no name fits every artefact of its drafter's kind.
+    // Without a checkpoint hash, weights of any drafter of this type are accepted.
     if (const auto hash = checkpoint_hash(drafter_path_of(run.drafter_path)); hash.ok())
         weights.drafter_hash = *hash;
     return weights;
 }
 
-/// Prepared anew for each run; only the weights they share are kept.
+/// Prepares the shadow heads for each run; only shared weights are kept.
 Status EngineHost::Impl::load_shadows(const ResolvedRun& run) {
     shadows.clear();
     shadow_heads.clear();
@@ -266,7 +266,7 @@ Status EngineHost::Impl::load_heads(const ResolvedRun& run) {
     if (head && key == head_key) return {};
     const HeadWeights weights = head_weights(run);
     full_head.reset();
-    head_key.clear();  // of no head while one may fail to be prepared
+    head_key.clear();  // stays empty if prepare() fails
     DS_ASSIGN(head, make_head(*run.head, run.artefacts));
     DS_TRY(head->prepare(*exec, weights));
     if (run.head->id != "full") {
@@ -277,8 +277,8 @@ Status EngineHost::Impl::load_heads(const ResolvedRun& run) {
     return {};
 }
 
-/// A device that is out of order, or that had no memory for what outlives a session, would refuse whatever
-/// comes; what lies on it is lost. What only a run before was refused is forgiven.
+/// Drops a device that has failed, or that had no memory for data outliving a session: it would reject all
+/// further work, and its contents are lost. Clears an out-of-memory error that affected only an earlier run.
 bool EngineHost::Impl::drop_broken_device() {
     kernels::Device* device = exec ? exec->device() : nullptr;
     if (device == nullptr) return false;
@@ -362,10 +362,9 @@ DecodeOptions EngineHost::Impl::decode_options(const ResolvedRun& run) const {
     options.rounds_there = run.config.gpu_rounds;
     options.max_new = run.config.max_new;
     options.acceptance = run.acceptance;
-    // A replayed text means nothing, nor do the ends in it.
+    // With simulated acceptance the text is meaningless, including its end-of-text tokens.
     options.ignore_eos = run.config.ignore_eos || run.acceptance.has_value();
-    // A full head that follows the whole text, or is aligned throughout, says more than a few calibration
-    // rounds.
+    // A full head as a shadow head measures more than a few calibration rounds.
     const bool full_beside =
         std::any_of(shadows.begin(), shadows.end(), [](const ShadowHead& s) { return s.text == "full"; });
     options.calibration_rounds = full_beside || run.acceptance ? 0 : run.config.calibration_rounds;
@@ -375,7 +374,7 @@ DecodeOptions EngineHost::Impl::decode_options(const ResolvedRun& run) const {
 
 namespace {
 
-/// Ends the run in every consumer, whichever way the decoding went.
+/// Ends the run in every consumer, also after an error.
 void end_run(Recorder& recorder, const RunRow& row, RunEnd how) {
     const TimeNs now = monotonic_ns();
     recorder.push(RunEnded{row.id, how, now - row.started_monotonic, {row.id, now, utc_ns(), std::nullopt}});
@@ -391,7 +390,7 @@ ConversationFeed::Settings feed_settings(const ResolvedRun& run) {
 
 }  // namespace
 
-/// A run of the capture as it is about to be decoded with what is loaded.
+/// A run of the capture that is to be decoded with the loaded models.
 struct EngineHost::Impl::Recorded {
     RunRow row;
     Drafter& drafter;
@@ -401,7 +400,7 @@ struct EngineHost::Impl::Recorded {
     std::string activity = {};  ///< "prompt"
 };
 
-/// The first conversations without a drafter, as a run of the capture.
+/// Decodes the first conversations without a drafter, as a separate run of the capture.
 Status EngineHost::Impl::record_baseline(const ResolvedRun& run,
                                          const std::vector<Conversation>& conversations, Recorder& recorder,
                                          Gate& gate, const RunHooks& hooks, RunReport& report,
@@ -429,8 +428,8 @@ Status EngineHost::Impl::record_baseline(const ResolvedRun& run,
     return done.ok() ? Status() : done.error();
 }
 
-/// --tree auto and quick: the tree with the best forecast, under --head auto with its head. Without one, as
-/// for drafters that draft nothing, the defaults. Quick drafts nothing where that is forecast to be faster.
+/// --tree auto and quick: chooses the tree with the best forecast, and under --head auto its head. Without a
+/// forecast the defaults apply. Quick chooses drafter none if plain decoding is forecast to be faster.
 Status EngineHost::Impl::choose_tree(ResolvedRun& run, const std::vector<Conversation>& conversations,
                                      Gate& gate, const RunHooks& hooks, RunReport& report) {
     if (run.drafter_id == "none") return {};
@@ -472,7 +471,7 @@ Status EngineHost::Impl::choose_tree(ResolvedRun& run, const std::vector<Convers
         return load_heads(run);
     }
     if (candidates.empty()) return {};
-    // A pilot that was cancelled has no forecasts: the first candidate stays.
+    // A cancelled pilot has no forecasts: the first candidate is used.
     const auto best = run.forecasts.empty()
                           ? heads.begin()
                           : std::find(heads.begin(), heads.end(), run.forecasts.front().head);
@@ -491,7 +490,7 @@ Result<std::vector<PromptReport>> EngineHost::Impl::record(const Recorded& what,
     NvtxMirror mirror;
     GpuPhaseStack gpu_phases;
     ListenerPair listeners(&mirror, &gpu_phases);
-    // Ranges for a tool from outside, or for whoever captures in this process already; none for ourselves.
+    // Ranges are emitted for an external tool or another capture in this process, not for our own.
     const bool mirrored = mirror.attached() && (nvtx_tool_listens() || nvtx_capturing());
     NvtxRowSink nvtx_rows(recorder, row.id, row.started_monotonic);
     std::optional<GpuRowSink> gpu_rows;
@@ -530,7 +529,7 @@ Result<std::vector<PromptReport>> EngineHost::Impl::record(const Recorded& what,
 
 namespace {
 
-/// The storage of one run: removed again when nothing was ever written to it.
+/// The capture file of one run. It is removed if nothing was written to it.
 class RunFile {
   public:
     static Result<std::unique_ptr<RunFile>> open(const RunConfig& config) {
@@ -569,9 +568,9 @@ class RunFile {
         return closed.ok() ? std::string() : closed.error().message;
     }
     ~RunFile() { close(); }
-    /// What is not in the file; whole after close().
+    /// Returns the rows missing from the file; complete after close().
     const std::vector<LossRow>& losses() const { return losses_; }
-    /// The file, after close(); "" when nothing was recorded and it is gone.
+    /// Returns the file's path after close(); "" if nothing was recorded and the file was removed.
     const std::string& path() const { return path_; }
 
   private:
@@ -588,7 +587,7 @@ void take_window(std::vector<Conversation>& conversations, const RunHooks& hooks
         conversations.resize(static_cast<std::size_t>(hooks.conversations));
 }
 
-/// As a person would write what --tree auto or quick decided.
+/// Returns the config with the choice of --tree auto or quick, as a user would write it.
 RunConfig chosen_config(const ResolvedRun& run) {
     RunConfig config = run.config;
     const bool drafts = run.drafter_id != "none";
@@ -624,8 +623,8 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
                   read_prompt_file(run.config.prompts_file, run.config.limit, run.config.stratify));
     }
     take_window(conversations, hooks);
-    // A file that cannot be written is said before the model is read; one that is to be replaced lives until
-    // there is something to replace it with.
+    // An unwritable file is reported before the model is loaded. A file to be replaced is kept until its
+    // replacement has content.
     std::error_code ignored;
     const bool replaces = run.config.overwrite && std::filesystem::exists(run.config.save, ignored);
     std::unique_ptr<RunFile> file;
@@ -639,7 +638,7 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
     if (run.tier != Tier::t0) report.cupti = run.gpu ? gpu_session().state() : make_cupti_api()->probe();
     DS_TRY(impl_->load(run, hooks));
     DS_TRY(ConversationFeed::check(*impl_->target, conversations, run.config.raw));
-    // Here, where the device has its context: what it refuses must be known before the run has a tier.
+    // The device has its context here; a refusal must be known before the run's tier is recorded.
     std::unique_ptr<CounterSession> counters;
     if (report.tier.used == Tier::t3) {
         counters = begin_counters(make_counter_api(), report.tier);
@@ -648,7 +647,7 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
 
     report.frontend = hooks.frontend;
     if (hooks.on_started) hooks.on_started();
-    gate.set_enabled(false);  // what prepares the run is never held
+    gate.set_enabled(false);  // preparation is never held
     if (run.auto_tree) DS_TRY(impl_->choose_tree(run, conversations, gate, hooks, report));
     if (run.auto_tree && hooks.on_chosen) hooks.on_chosen(chosen_config(run));
     DS_TRY(warn_of_overlap(run, conversations));

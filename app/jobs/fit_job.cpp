@@ -35,7 +35,7 @@ bool ranks_generations(const std::string& head) {
     return one_of(head, {"vocabtrim", "bcl"});
 }
 
-/// Everything a fit of weights stands on.
+/// Data and models that a fit of weights needs.
 struct Loaded {
     fit::Traces traces;
     std::unique_ptr<kernels::Exec> exec;
@@ -98,7 +98,7 @@ Result<std::vector<int>> parse_ranks(const std::string& text) {
     return ranks;
 }
 
-/// The run whose defaults, files and checks this fit shares.
+/// Returns the run config whose defaults, files and checks this fit shares.
 RunConfig as_run(const FitConfig& config, const Trace& trace) {
     RunConfig run;
     run.model = config.model;
@@ -111,7 +111,7 @@ RunConfig as_run(const FitConfig& config, const Trace& trace) {
     return run;
 }
 
-/// Counted without the held-out texts: the report's coverage is of text the ranking has not seen.
+/// Loads the ranking or counts it without the held-out texts, on which the report measures coverage.
 Result<fit::Ranking> load_or_count(const FitConfig& config, const fit::Traces& traces) {
     if (config.ranking.empty()) return count_traces(traces, config.options.collect.hold_out).learnt.ranking();
     fit::Ranking ranking;
@@ -129,7 +129,8 @@ std::uint64_t number_of(const std::string& hex) {
     return hex.empty() ? 0 : std::strtoull(hex.c_str(), nullptr, 16);
 }
 
-/// Who the artefact is for. A trace recorded elsewhere may not know the tokenizer that runs will name.
+/// Sets the target that the weights file is for. Recordings of other programs may lack the tokenizer hash
+/// that runs check.
 Status name_target(const Trace& trace, const std::string& model, HeadWeights& weights) {
     const TraceTarget& target = trace.info().target;
     weights.target = target.name;
@@ -142,7 +143,7 @@ Status name_target(const Trace& trace, const std::string& model, HeadWeights& we
     return {};
 }
 
-/// Target ends, drafter, ranking and what a head is prepared with.
+/// Loads the target's embedding and LM head, the drafter, the ranking and the weights that prepare() needs.
 Status load(const FitConfig& config, const FitHooks& hooks, Loaded& loaded, FitReport& report) {
     const auto tell = [&](const std::string& what) {
         if (hooks.on_progress) hooks.on_progress(-1, what);
@@ -212,7 +213,7 @@ Status write_artefact(const FitConfig& config, const Loaded& loaded, const fit::
         info.drafter_weights = fs::path(trained_drafter).filename().string();
         DS_ASSIGN(info.drafter_hash, checkpoint_hash(trained_drafter));
     }
-    // An affinity of the target's own rows depends on no drafter and on no text.
+    // An affinity between the target's LM head rows depends on neither drafter nor text.
     const bool target_only = config.head == "rdk" && loaded.weights.row_ids.empty();
     if (target_only) {
         info.drafter.clear();
@@ -227,7 +228,8 @@ Status write_artefact(const FitConfig& config, const Loaded& loaded, const fit::
     return save_artefact(config.out, info, tensors);
 }
 
-/// BCL's exact size for this drafter: the paper's FLOPs, two per weight of the backbone and of a kept row.
+/// Returns BCL's exact size for this drafter. The paper counts two FLOPs per weight of the backbone and of a
+/// kept row.
 int bcl_size(const Loaded& loaded, const fit::Ranking& ranking, double alpha) {
     const HeadWeights& weights = loaded.weights;
     const double row_bytes = static_cast<double>(weights.lm_head->bytes()) / weights.lm_head->n();
@@ -245,7 +247,8 @@ std::string trace_names(const FitConfig& config) {
     return names;
 }
 
-/// VocabTrim and post-hoc BCL: counts over the target's own generations; for BCL also its exact size.
+/// VocabTrim and post-hoc BCL: ranks tokens by counts over the target's generations; for BCL also computes
+/// the exact size.
 Status fit_generation_ranking(const FitConfig& config, const FitHooks& hooks, Loaded& loaded,
                               FitReport& report) {
     const TraceInfo& info = loaded.first().info();
@@ -267,7 +270,7 @@ Status fit_generation_ranking(const FitConfig& config, const FitHooks& hooks, Lo
                          "generations of the target, trace " + trace_names(config));
 }
 
-/// A folder that is written under another name and takes its own once everything in it is there.
+/// A folder that is written under a temporary name and renamed when complete.
 class StagedFolder {
   public:
     explicit StagedFolder(std::string path) : path_(std::move(path)), staged_(path_ + ".part") {}
@@ -294,7 +297,7 @@ class StagedFolder {
     std::string path_, staged_;
 };
 
-/// `out` without its ending, plus .drafter: the folder that goes with a jointly trained head.
+/// Returns the folder of the jointly trained drafter: `out` without its ending, plus ".drafter".
 std::string trained_drafter_path(const std::string& out) {
     return (fs::path(out).parent_path() / (fs::path(out).stem().string() + ".drafter")).string();
 }

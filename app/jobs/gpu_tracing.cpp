@@ -161,7 +161,7 @@ void CounterRowSink::collect(bool all) {
             waiting.push_back(reading);
             continue;
         }
-        if (*step == 0) continue;  // prefill
+        if (*step == 0) continue;  // readings of prefill belong to no step
         auto& sum = sums[{*step, reading.phase}];
         for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += reading.values[i];
     }

@@ -11,7 +11,7 @@
 
 namespace draftscope {
 
-/// Opens `session` for the requested tier if the back end runs on a GPU; returns the tier that the run gets
+/// Opens `session` for the requested tier if the back end runs on a GPU. Returns the tier that the run gets
 /// and why. Call before the CUDA back end creates its context or captures a graph. `counters` says whether
 /// counters can be read. T3 needs no session: begin_counters() starts its counters once a context exists.
 TierChoice open_tier(Tier asked, bool gpu_backend, GpuSession& session, const CuptiProbe& counters);

@@ -29,7 +29,7 @@ std::vector<float> normal(std::size_t count, std::uint64_t seed) {
     return values;
 }
 
-constexpr int cold_megabytes = 64;  ///< of weights that calls go through; the probe reads as much
+constexpr int cold_megabytes = 64;  ///< weights read by successive calls; the probe reads the same amount
 
 class Bench {
   public:
@@ -54,7 +54,7 @@ class Bench {
     }
 
   private:
-    /// Enough copies that a call finds none of its weights in the inner caches.
+    /// Enough copies that a call finds none of its weights in L1 or L2.
     static constexpr double cold_bytes = 1e6 * cold_megabytes;
     static constexpr int most_copies = 16;
     static constexpr float norm_eps = 1e-5f;
@@ -134,7 +134,8 @@ class Bench {
                 [&](int call) { kernels::matmul(exec_, pick(up, call), narrow(call), out); });
     }
 
-    /// The products of a decoder layer of width d, each with what is fused with it, announced as in a pass.
+    /// Measures the matmuls of a decoder layer of width d, with the fusions and prefetch hints of a forward
+    /// pass.
     void layer(Precision precision, int rows) {
         const int d = options_.hidden, ffn = (8 * d / 3 + 31) / 32 * 32;
         const std::string_view name = kernels::to_text(precision);
@@ -169,7 +170,8 @@ class Bench {
               });
     }
 
-    /// Of M new rows over a context, heads of 64 with their own keys; other layers' keys in every call.
+    /// Measures attention of M new rows over a context: heads of 64 without key sharing, another layer's keys
+    /// in every call.
     void attention(int rows, kernels::KvType type) {
         constexpr int positions = 512, head_dim = 64, layers = 8;
         const int heads = std::max(1, options_.hidden / head_dim), width = heads * head_dim;
@@ -206,7 +208,7 @@ class Bench {
                 });
     }
 
-    /// A head whose logits are not written: logsumexp and the k best of each row.
+    /// Measures a head that returns logsumexp and the top k of each row without writing logits.
     void best_kept(const Matrix& head, Rows<const float> in) {
         const int k = std::min({options_.k, head.n(), kernels::most_best});
         ids_.resize(static_cast<std::size_t>(in.rows) * static_cast<std::size_t>(k));
@@ -218,11 +220,11 @@ class Bench {
                              Rows<float>(values_.data(), in.rows, k));
     }
 
-    /// Scattered rows of the head: read where they lie, or packed anew and multiplied from there.
+    /// Measures scattered rows of the head: read in place, or packed first and then multiplied.
     void indexed(const Matrix& head, std::string_view name, Rows<const float> in, Rows<float> out) {
         const int count = std::min(options_.gather, options_.vocab);
         const kernels::RowStore store = kernels::RowStore::make(exec_, head);
-        // Other rows in every call, as every draft step chooses anew.
+        // Each call reads other rows, because each draft step selects its own.
         constexpr int sets = 16;
         Rng rng(7);
         std::vector<std::vector<TokenId>> chosen(sets);
@@ -280,7 +282,7 @@ class Bench {
     const KernelHooks& hooks_;
     double planned_ = 1;
     std::vector<KernelTime> results_;
-    std::map<int, double> scattered_probes_;  ///< GB/s, by bytes of a row
+    std::map<int, double> scattered_probes_;  ///< GB/s, by bytes per row
     kernels::HeadPartials partials_;
     std::vector<std::int32_t> ids_;
     std::vector<float> values_, sums_;

@@ -9,7 +9,7 @@
 namespace draftscope {
 namespace {
 
-/// How messages about a field begin, and how its default is put in its place.
+/// A field's label, the beginnings of messages about it, and a function that resets it to the default.
 struct Field {
     std::string_view label;
     std::initializer_list<std::string_view> beginnings;

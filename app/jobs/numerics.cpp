@@ -8,7 +8,7 @@
 namespace draftscope {
 namespace {
 
-/// From here on the tensor cores and not the memory bound a product; our default, not measured.
+/// Number of rows from which products are bound by compute rather than memory. Our default, not measured.
 constexpr int default_library_rows = 33;
 constexpr int most_library_rows = 1 << 20;
 

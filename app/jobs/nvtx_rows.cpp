@@ -7,7 +7,7 @@ namespace draftscope {
 
 namespace {
 
-/// Our own phases are spans; mirrored ranges of theirs would say the same twice.
+/// Ranges of this domain mirror our phases, which the capture already contains as spans.
 constexpr std::string_view own_domain = "draftscope";
 
 }  // namespace
@@ -18,7 +18,7 @@ NvtxRowSink::NvtxRowSink(RecordSink& next, RowId run_id, TimeNs run_start)
       run_start_(run_start),
       capturing_(!nvtx_capturing() && !nvtx_tool_listens()) {
     if (!capturing_) return;
-    nvtx_capture_take();  // what came between runs belongs to none
+    nvtx_capture_take();  // discards ranges between runs
     nvtx_capture_lost();
     nvtx_capture_start();
 }

@@ -24,7 +24,7 @@ std::string id_of(const json& line, std::size_t ordinal) {
     return std::to_string(ordinal);
 }
 
-/// Says why a line is no JSON: another encoding, plain text, or a slip within an object.
+/// Returns the reason why a line is not JSON: another encoding, plain text, or a syntax error.
 Error wrong_line(const std::string& line, const std::string& where) {
     if (line.find('\0') != std::string::npos || line.starts_with("\xff\xfe") || line.starts_with("\xfe\xff"))
         return bad_input("{}: is UTF-16; convert the file: iconv -f UTF-16 -t UTF-8", where);

@@ -14,7 +14,7 @@ namespace draftscope {
 
 namespace {
 
-/// What the recorder thread is asked to do, in order with the records.
+/// Requests to the recorder thread, queued in order with the records.
 struct ShowRequest {
     std::shared_ptr<const Snapshot> snapshot;  ///< null = start an empty capture
 };
@@ -23,10 +23,10 @@ struct StorageRequest {
 };
 using Item = std::variant<Record, ShowRequest, StorageRequest>;
 
-// So many wait at most for the next publication: what is queued must not grow without bound.
+// The queue length that triggers processing before the next publication; bounds the queue.
 constexpr std::size_t gathered_items = 256;
 
-// A held engine has pushed its round in flight and waits for the user: that must be seen at once.
+// A held engine has pushed its round in flight and waits for the user, so the round must be shown at once.
 bool wants_publication_now(const Record& record) {
     const auto* live = std::get_if<LiveRound>(&record);
     return (live != nullptr && live->active) || std::holds_alternative<RunEnded>(record) ||
@@ -45,7 +45,7 @@ struct Recorder::Impl {
     std::chrono::nanoseconds interval;
     SnapshotBox box;
 
-    /// Where producers wait for a slow disk, so that the recorder thread never does.
+    /// The sink on which producers wait when the disk is slow, so that the recorder thread never waits.
     std::shared_mutex pressure_mutex;
     RecordSink* pressure = nullptr;
 
@@ -53,10 +53,10 @@ struct Recorder::Impl {
     std::condition_variable work, done;
     std::vector<Item> queue;
     std::uint64_t pushed = 0;     ///< items ever queued
-    std::uint64_t completed = 0;  ///< of them, those published and handed to the storage
+    std::uint64_t completed = 0;  ///< items published and passed to the storage
     int flushing = 0;             ///< callers waiting in wait_for()
-    bool urgent = false;          ///< something queued is to be published at once
-    bool asleep = false;          ///< the thread waits for anything at all, not for a time
+    bool urgent = false;          ///< a queued item must be published at once
+    bool asleep = false;          ///< the thread waits for any item, not for a time
     bool stop = false;
 
     // Recorder thread only.
@@ -77,8 +77,8 @@ struct Recorder::Impl {
     void wait_for_all();
 };
 
-// Waits until something queued is urgent, or the next publication is due. Whoever records wakes this thread
-// only from a long sleep: a wake-up costs the decoding thread more than making the record did. False = stop.
+// Waits until an item is urgent or the next publication is due. Returns false on stop. Producers wake this
+// thread only from an untimed wait: a wake-up costs the decoding thread more than producing the record.
 bool Recorder::Impl::take(std::vector<Item>& items, bool dirty, std::uint64_t& upto, bool& flush) {
     std::unique_lock lock(mutex);
     const auto at_once = [&] {
@@ -108,7 +108,7 @@ void Recorder::Impl::forward(std::vector<Item>& items) {
     }
 }
 
-// Returns whether the items ask for a publication at once.
+// Returns true if the items require a publication at once.
 bool Recorder::Impl::apply(std::vector<Item>& items) {
     bool now = false;
     for (Item& item : items) {
@@ -148,7 +148,7 @@ void Recorder::Impl::run() {
             now |= apply(items);
             dirty = true;
         }
-        // The window first, the storage's queue after it; whoever waits for the disk does so in push().
+        // Publishes before passing items to the storage's queue. Producers wait for the disk in push().
         if (dirty && (now || std::chrono::steady_clock::now() >= last_publication + interval)) {
             publish();
             dirty = false;

@@ -15,23 +15,23 @@
 namespace draftscope {
 namespace {
 
-/// What stays loaded while heads are replayed.
+/// Data that stays loaded while heads are replayed.
 struct Loaded {
     std::shared_ptr<const Trace> trace;
     std::unique_ptr<kernels::Exec> exec;
     std::unique_ptr<Target> ends;
 };
-/// A drafter with the heads that go with it: a head may bring the drafter it was trained with.
+/// A drafter with its heads. A jointly trained head uses its own drafter.
 struct Group {
     std::string path;  ///< of the drafter
     std::vector<std::size_t> heads;
 };
 
-/// The run that this replay stands for: its defaults, files and checks are those of `run`.
+/// Returns the equivalent run config: defaults, files and checks are those of a run.
 RunConfig as_run(const ReplayConfig& config, const Trace& trace, const std::string& head) {
     RunConfig run;
     run.model = config.model;
-    // A trace that carries its target's weights needs no model; any path that exists passes.
+    // A recording with its target's weights needs no model; any existing path passes the check.
     if (run.model.empty() && !trace.weights_path().empty()) run.model = trace.folder();
     run.drafter = config.drafter;
     run.head = head;
@@ -64,7 +64,7 @@ HeadWeights head_weights(const Loaded& loaded, const Drafter& drafter, const Res
     weights.target = target.name;
     weights.tokenizer = number_of(target.tokenizer_hash);
     weights.drafter = run.drafter_id;
-    // A checkpoint whose weights have no name fits every artefact of its drafter's kind.
+    // Without a checkpoint hash, weights of any drafter of this type are accepted.
     if (const auto hash = checkpoint_hash(drafter_path_of(run.drafter_path)); hash.ok())
         weights.drafter_hash = *hash;
     return weights;
@@ -79,8 +79,8 @@ Result<std::unique_ptr<Head>> load_head(const ResolvedRun& run, const HeadWeight
     return head;
 }
 
-/// Differences between this machine and the one that recorded, under which a live run there could have
-/// drafted otherwise.
+/// Returns differences between this machine and the recording one that could have changed the drafts of a
+/// live run.
 std::vector<std::string> machine_estimates(const TraceInfo& info, const std::string& precision,
                                            const std::string& isa) {
     std::vector<std::string> reasons;
@@ -140,7 +140,7 @@ std::vector<Group> groups_of(const std::vector<ResolvedRun>& runs) {
     return groups;
 }
 
-/// Replays the heads of one drafter and puts their rounds into their places.
+/// Replays the heads of one drafter and stores their rounds in the report.
 Status replay_group(const Group& group, const std::vector<ResolvedRun>& runs, const Loaded& loaded,
                     const ReplayOptions& options, const ReplayHooks& hooks, ReplayReport& report) {
     const ResolvedRun& first = runs[group.heads.front()];

@@ -19,9 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What a CPU can verify at a profit (reference: cost of a verify over its rows); our default.
+/// A tree that a CPU verifies profitably, given the cost of a verification by rows. Our default.
 constexpr const char* cpu_tree = "depth=3,topk=4,nodes=12";
-/// EAGLE-2's own (arXiv 2406.16858, section 5).
+/// EAGLE-2's tree (arXiv 2406.16858, section 5).
 constexpr const char* cuda_tree = "depth=5,topk=10,nodes=60";
 
 bool exists(const std::string& path) {
@@ -50,7 +50,7 @@ Status resolve_model(ResolvedRun& run) {
     return {};
 }
 
-/// What is wrong with the target itself is said before what else it lacks.
+/// Checks the target's files first, so that their errors precede others.
 Status check_model(const std::string& path) {
     std::error_code error;
     if (!fs::is_regular_file(path, error)) return {};
@@ -94,8 +94,8 @@ ArtefactPlaces places_of(const ResolvedRun& run) {
             synthetic ? run.config.model : std::string()};
 }
 
-/// --head auto: the heads that are there for this target and drafter. One that brings a drafter of its own
-/// would be another drafter's run.
+/// --head auto: finds the heads available for this target and drafter. Heads trained with another drafter are
+/// excluded.
 Status find_head_candidates(ResolvedRun& run, bool replay) {
     if (replay) return bad_input("--head auto: is measured on a live run; name the heads");
     if (!run.auto_tree)
@@ -120,7 +120,7 @@ Status find_head_candidates(ResolvedRun& run, bool replay) {
     return {};
 }
 
-/// --tree quick: for what drafter and head there is a table.
+/// --tree quick: loads the table of the drafter and checks that it covers the head.
 Status find_shipped_acceptance(ResolvedRun& run) {
     if (run.config.tree != quick_tree) return {};
     const auto refuse = [](const std::string& what) {
@@ -155,7 +155,7 @@ Status resolve_head(ResolvedRun& run, bool replay) {
     if (spec.rdk && run.verify.rule != VerifyRule::pq)
         return bad_input("--head {}: +rdk changes what drafts are drawn from; use it with --verify pq",
                          to_text(spec));
-    // A head trained with its drafter brings that drafter along, unless another was asked for by path.
+    // A jointly trained head selects its drafter, unless the user gives a drafter by path.
     DS_ASSIGN(const std::string trained_with, drafter_of_artefact(spec, run.artefacts));
     if (!trained_with.empty() && run.config.drafter == run.drafter_id) run.drafter_path = trained_with;
     run.head = std::move(spec);
@@ -187,7 +187,7 @@ Status resolve_backend(ResolvedRun& run) {
     return run.gpu ? Status() : check_cpu();
 }
 
-/// After resolve_head(): acceptance is that of the head that runs.
+/// Call after resolve_head(): the simulated acceptance belongs to the driving head.
 Status resolve_acceptance(ResolvedRun& run) {
     const RunConfig& config = run.config;
     const bool drafts_with_head = run.drafter_id != "none" && run.drafter_id != "ngram";
@@ -197,7 +197,7 @@ Status resolve_acceptance(ResolvedRun& run) {
             "--simulate-acceptance {}: --head auto chooses among heads; name one, or the head to follow as "
             "trace:FILE#HEAD",
             config.acceptance);
-    // Nothing is drafted, so nothing is accepted: no head of the file is looked for.
+    // Drafter none drafts nothing, so the file needs no matching head.
     if (follows_head && run.drafter_id == "none") {
         run.acceptance.emplace().rates = {0.0};
         return {};
@@ -212,7 +212,7 @@ Status resolve_acceptance(ResolvedRun& run) {
     return {};
 }
 
-/// Returns the chain that is as deep as a tree.
+/// Returns the chain with the depth of a tree.
 TreeSpec chain_of(const TreeSpec& tree) {
     const int drafts = std::min(tree.levels(), tree.nodes - 1);
     TreeSpec chain;
@@ -285,7 +285,7 @@ Result<ResolvedRun> resolve_run(const RunConfig& config, bool replay) {
     DS_TRY(find_shipped_acceptance(run));
     DS_TRY(resolve_head(run, replay));
     DS_TRY(resolve_acceptance(run));
-    // Prompt lookup drafts a chain, whatever tree it is given.
+    // Prompt lookup always drafts a chain.
     if (run.drafter_id == "ngram" && !run.auto_tree) run.tree = chain_of(run.tree);
     return run;
 }

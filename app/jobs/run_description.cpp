@@ -20,7 +20,7 @@ namespace draftscope {
 
 namespace {
 
-/// What a fitted head was made from; null for the others.
+/// Returns the origin of a fitted head's weights; null for other heads.
 nlohmann::json artefact_json(const ResolvedRun& run) {
     if (!run.head || run.artefacts.artefact_path.empty()) return nullptr;
     const auto artefact = needed_artefact(*run.head, run.artefacts);
@@ -36,7 +36,7 @@ nlohmann::json artefact_json(const ResolvedRun& run) {
         {"report", nlohmann::json::parse(info.report, nullptr, false)}};
 }
 
-/// Of the heads that read scattered rows, what a call streams beside them.
+/// Returns the bytes that a call streams in addition to scattered rows, for heads that read such rows.
 nlohmann::json streamed_json(const ResolvedRun& run, const Head* head, std::span<const ShadowHead> shadows) {
     nlohmann::json out = nlohmann::json::object();
     const auto add = [&](const std::string& name, const Head& one) {
@@ -48,7 +48,7 @@ nlohmann::json streamed_json(const ResolvedRun& run, const Head* head, std::span
     return out;
 }
 
-/// Names the contents of the files that a run's head was made from; null without any.
+/// Returns a hash of the files that the run's head was made from; null if there are none.
 nlohmann::json head_hash(const HeadArtefacts& files) {
     std::string text;
     for (const std::string* path : {&files.ranking_path, &files.artefact_path, &files.affinity_path})
@@ -56,7 +56,7 @@ nlohmann::json head_hash(const HeadArtefacts& files) {
     return text.empty() ? nlohmann::json() : nlohmann::json(text);
 }
 
-/// Names the contents of a drafter's files with what PATH says behind a comma; null without any.
+/// Returns a hash of a drafter's files, with the options after the comma in PATH; null if there are none.
 nlohmann::json drafter_hash(const std::string& path) {
     const std::string files = drafter_path_of(path), hash = contents_hash(files);
     return hash.empty() ? nlohmann::json() : nlohmann::json(hash + path.substr(files.size()));
@@ -110,7 +110,6 @@ std::string config_json(const RunDescription& about) {
     return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// The settings under which the first conversations are decoded without a drafter.
 ResolvedRun plain_run_of(const ResolvedRun& run, std::size_t conversations) {
     ResolvedRun plain = run;
     plain.drafter_id = plain_drafter;
@@ -121,7 +120,8 @@ ResolvedRun plain_run_of(const ResolvedRun& run, std::size_t conversations) {
     plain.auto_tree = false;
     plain.acceptance.reset();
     RunConfig& config = plain.config;
-    // A replayed text means nothing, nor do the ends in it: plain decoding takes none of them either.
+    // With simulated acceptance the text is meaningless, so plain decoding ignores end-of-text tokens as
+    // well.
     config.ignore_eos = config.ignore_eos || run.acceptance.has_value();
     config.acceptance = RunConfig().acceptance;
     config.drafter = plain_drafter;

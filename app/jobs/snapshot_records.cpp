@@ -36,8 +36,8 @@ StepRecord step_record(const Snapshot& snapshot, const StepEntry& entry) {
     return record;
 }
 
-/// Rows that no step or round covers: spans of prefill, tokens from prefill, head evaluations that came
-/// later.
+/// Marks the rows that belong to a step or round. Other rows: prefill's spans and tokens, late head
+/// evaluations.
 struct Covered {
     std::vector<bool> spans, tokens, head_evals;
 
@@ -116,7 +116,7 @@ std::shared_ptr<const Vocab> vocab_of(const Snapshot& snapshot, RowId id) {
     return nullptr;
 }
 
-/// First (start) or last (end) anchor of a run; an empty one when the snapshot has none.
+/// Returns the first or last clock anchor of a run; an empty anchor if the snapshot has none.
 ClockAnchorRow anchor_of(const Snapshot& snapshot, RowId run_id, bool end) {
     ClockAnchorRow found;
     for (const ClockAnchorRow& anchor : snapshot.anchors) {
@@ -154,7 +154,7 @@ Status save_snapshot(const Snapshot& snapshot, const std::string& path) {
     std::error_code error;
     if (std::filesystem::is_directory(path, error))
         return bad_input("{}: is a folder; choose another name", path);
-    // SQLite would play the log of the file replaced into the copy.
+    // SQLite would replay the log of the replaced file into the copy.
     for (const char* log : {"-wal", "-journal"}) {
         if (std::filesystem::exists(path + log, error))
             return bad_input(

@@ -17,7 +17,7 @@ extern char** environ;
 namespace draftscope {
 namespace {
 
-/// Runs a program and returns what it printed; its messages go to this program's own.
+/// Runs a program and returns its stdout. The program inherits our stderr.
 Result<std::string> output_of(std::vector<std::string> words) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return failed("no pipe to {}: {}", words[0], std::strerror(errno));

@@ -22,7 +22,7 @@ struct TorchPeer {
 };
 /// Checks that this interpreter can time kernels. Call before a long benchmark.
 Status check_torch(const std::string& python);
-/// Runs assets/peers/torch_heads.py. On failure the error contains the script's message.
+/// Runs assets/peers/torch_heads.py, whose messages go to stderr.
 Result<TorchPeer> time_torch(const std::string& python, const kernels::DeviceBenchOptions& options);
 /// Parses the JSON document that the script prints.
 Result<TorchPeer> parse_torch(const std::string& document);

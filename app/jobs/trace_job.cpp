@@ -16,7 +16,8 @@
 namespace draftscope {
 namespace {
 
-/// EAGLE-3's published layers; targets of under six layers spread theirs, and a layer may occur twice.
+/// Returns EAGLE-3's published layers. For targets with fewer than six layers they are spread evenly, and a
+/// layer may occur twice.
 std::vector<int> default_aux_layers(int layers) {
     if (layers >= 6) return {2, layers / 2, layers - 3};
     return {std::min(1, layers - 1), layers / 2, layers - 1};
@@ -39,7 +40,7 @@ Result<std::vector<int>> aux_layers(const std::string& text, int layers) {
     return out;
 }
 
-/// prompt_hash() of each prompt of the run, by ordinal.
+/// Returns prompt_hash() of each prompt of the run, by ordinal.
 std::vector<std::string> hashes_of(const std::vector<Conversation>& conversations) {
     std::vector<std::string> hashes;
     for (const Conversation& conversation : conversations)

@@ -13,7 +13,7 @@
 namespace draftscope {
 namespace {
 
-// Our defaults: the pilot's trees, how much it decodes and from how many conversations.
+// Our defaults: the pilot's trees, its number of tokens and of conversations.
 constexpr TreeShape largest_tree{3, 4, 24};
 constexpr int longest_chain = 6;
 constexpr int pilot_tokens = 40;
@@ -21,7 +21,7 @@ constexpr std::size_t pilot_conversations = 2;
 constexpr int verified_rows[] = {1, 2, 3, 4, 5, 7, 9, 12, 16, 24};
 constexpr int verify_repeats = 5;
 constexpr int verify_context = 128;
-// Of --tree quick: tokens decoded, and verifications of each size.
+// --tree quick: tokens decoded, and verifications per size.
 constexpr int quick_tokens = 12;
 constexpr int quick_repeats = 3;
 
@@ -45,7 +45,7 @@ bool drafts(int phase_id) {
     }
 }
 
-/// Trees, what was accepted of them, and what their rounds cost.
+/// Collects trees, their accepted paths and the times of their rounds.
 class PilotSink final : public RecordSink {
   public:
     explicit PilotSink(int depth) : depth_(depth) {}
@@ -108,7 +108,7 @@ Status decode(const PilotParts& parts, const PilotHead& head, const TreeSpec& tr
     return session.run(feed);
 }
 
-/// Medians over a few verifications of each size, after the first prompt, rising.
+/// Returns the median times of verifications of each size after the first prompt; sizes ascending.
 Result<std::vector<std::pair<int, double>>> time_verifications(const PilotParts& parts,
                                                                const Conversation& conversation, int most,
                                                                int repeats) {
@@ -125,7 +125,7 @@ Result<std::vector<std::pair<int, double>>> time_verifications(const PilotParts&
         if (rows <= most && rows <= room) sizes.push_back(rows);
     std::vector<TokenId> tokens;
     for (int i = 0; i < most; ++i) tokens.push_back(prompt[static_cast<std::size_t>(i) % prompt.size()]);
-    // In turns, so that a slow moment of the machine does not fall on one size.
+    // Sizes alternate, so that a temporary slowdown of the machine does not affect only one size.
     std::vector<std::vector<double>> took(sizes.size());
     for (int repeat = 0; repeat < repeats; ++repeat) {
         for (std::size_t s = 0; s < sizes.size(); ++s) {
@@ -138,7 +138,7 @@ Result<std::vector<std::pair<int, double>>> time_verifications(const PilotParts&
     }
     std::vector<std::pair<int, double>> times;
     for (std::size_t s = 0; s < sizes.size(); ++s) times.emplace_back(sizes[s], median(std::move(took[s])));
-    // Fewer rows are never slower: what says so is noise.
+    // Fewer rows are never slower, except by noise.
     for (std::size_t s = times.size(); s-- > 1;)
         times[s - 1].second = std::min(times[s - 1].second, times[s].second);
     return times;
@@ -170,7 +170,7 @@ TreePilot::TreePilot(const PilotParts& parts, std::vector<Conversation> conversa
                      const RunHooks& hooks)
     : parts_(parts), conversations_(std::move(conversations)), gate_(gate), hooks_(hooks) {
     conversations_.resize(std::min(conversations_.size(), pilot_conversations));
-    // The deepest of both kinds that the drafter has heads for.
+    // The deepest chain and tree that the drafter supports.
     const auto deepest = [&](TreeShape shape) {
         while (shape.depth > 0 && !check_tree(parts_.drafter, spec_of(shape)).ok()) {
             --shape.depth;
@@ -192,8 +192,8 @@ Status TreePilot::trees(const PilotHead& head) {
     return parts_.chains_only ? Status{} : measure(head, tree_, true);
 }
 
-/// Chains are forecast from a chain's own rounds, grown trees from a tree's: neither is bounded by the
-/// other's depth.
+/// Forecasts chains from a chain's rounds and grown trees from a tree's rounds, so that neither depth limits
+/// the other.
 Status TreePilot::measure(const PilotHead& head, const TreeShape& shape, bool only_grown) {
     if (conversations_.empty() || gate_.cancelled()) return {};
     if (hooks_.on_progress) hooks_.on_progress(0, "measuring for --tree auto");

@@ -64,9 +64,9 @@ class TreePilot {
     std::vector<TreeForecast> forecasts_;
 };
 
-/// --head auto: measures each of `heads` with chains, and the fastest of them also with grown trees, because
-/// a head's cost per level is the same in both. `load` prepares a head in place of the previous one. A head
-/// that fails to load is skipped with a warning.
+/// --head auto: measures each of `heads` with chains, and the fastest of them also with grown trees. A head's
+/// cost per level is the same in both. `load` prepares a head in place of the previous one. A head that fails
+/// to load is skipped with a warning.
 Status measure_heads(TreePilot& pilot, std::span<const std::string> heads,
                      FunctionRef<Result<PilotHead>(std::size_t)> load);
 
