@@ -201,10 +201,10 @@ void print_report(const BenchReport& report) {
                 report.temperature > 0 ? fmt::format("T={:g}", report.temperature).c_str() : "greedy");
     if (report.acceptance != "real")
         std::printf(
-            "ACCEPTANCE REPLAYED: drafts were not kept by the target; texts and tau mean nothing\n\n");
+            "SIMULATED ACCEPTANCE: drafts were not verified by the target; texts and tau mean nothing\n\n");
     for (const BenchMethod& method : report.methods)
         if (method.tree.empty() && !method.resolved_tree.empty()) {
-            std::printf("tree %s where a method names none\n\n", method.resolved_tree.c_str());
+            std::printf("tree %s if a method names none\n\n", method.resolved_tree.c_str());
             break;
         }
     if (report.cancelled && report.finished_conversations == 0) {
@@ -214,13 +214,13 @@ void print_report(const BenchReport& report) {
     }
     std::printf("%s%s%s%s", method_table(report).c_str(), model_table(report).c_str(),
                 method_reads(report).c_str(), matrix(report).c_str());
-    std::printf("\nblocks in turns, forwards and backwards; %s; SD and +- over %d repetition%s; %.0f s\n",
+    std::printf("\nblocks in alternating order; %s; SD and +- over %d repetition%s; %.0f s\n",
                 interval_text(conversations_of(report)).c_str(), report.repeat, report.repeat == 1 ? "" : "s",
                 report.seconds);
     for (const std::string& warning : machine_warnings(report)) std::printf("note: %s\n", warning.c_str());
     if (report.cancelled)
         std::printf(
-            "cancelled after %zu of %zu conversations: the tables are of those that every method decoded\n",
+            "cancelled after %zu of %zu conversations: the tables cover those that every method decoded\n",
             report.finished_conversations, report.conversations);
 }
 
@@ -252,34 +252,32 @@ void add_bench(CLI::App& program, Action& action) {
     auto options = std::make_shared<Options>();
     BenchConfig& config = options->config;
     CLI::App* command = program.add_subcommand(
-        "bench",
-        "Heads, drafters and trees over the same prompts in turns: method x category, with intervals");
+        "bench", "Compare heads, drafters and trees on the same prompts: method x category, with intervals");
     command->footer(
         "Example: draftscope bench --prompts assets/prompts/spec_bench_half.jsonl --limit 24 --balanced "
         "--heads full,fr-spec:v=8192,microspec --tree chain=3 --method \"ngram @ chain=3\"");
     auto* prompts =
-        command->add_option("--prompts", config.run.prompts_file, "JSONL with `prompt` or `turns` per line");
+        command->add_option("--prompts", config.run.prompts_file, "JSONL with prompt or turns per line");
     prompts->required();
     command->add_option("--heads", options->heads,
-                        "head specs with --drafter and --tree, comma-separated; a piece key=value continues "
-                        "the spec before it; of " +
+                        "head specs with --drafter and --tree, comma-separated; key=value continues the "
+                        "previous spec; of " +
                             known_heads());
     command->add_option("--method", config.methods,
                         "further method (repeatable): \"DRAFTER[ x HEAD][ @ TREE]\", e.g. \"eagle3 x "
                         "microspec @ chain=2\"");
     add_decoding_options(*command, config.run);
     command->add_option("--limit", config.run.limit, "conversations taken from the file (0 = all)");
-    command->add_flag("--balanced,--stratify", config.run.stratify, "take them evenly over the categories");
-    command->add_option("--repeat", config.repeat, "times that every block is decoded (our default)")
+    command->add_flag("--balanced,--stratify", config.run.stratify, "take them evenly from the categories");
+    command->add_option("--repeat", config.repeat, "repetitions of every block (our default)")
         ->capture_default_str();
     command
         ->add_option("--block", config.block,
-                     "conversations that a method decodes before it is the next one's turn (our default)")
+                     "conversations that a method decodes before the next method's turn (our default)")
         ->capture_default_str();
-    command->add_flag("--no-plain", options->no_plain, "without --drafter none, so no speed-up");
-    command->add_flag("--json", options->output.json,
-                      "print one JSON document on stdout and nothing else there");
-    command->add_flag("--quiet", options->output.quiet, "no progress");
+    command->add_flag("--no-plain", options->no_plain, "without --drafter none, and thus no speed-up");
+    command->add_flag("--json", options->output.json, "print one JSON document on stdout and nothing else");
+    command->add_flag("--quiet", options->output.quiet, "show no progress");
     command->callback([options, &action] { action = [options] { return do_bench(*options); }; });
 }
 

@@ -56,10 +56,10 @@ int do_check(const Options& options) {
 void add_check(CLI::App& program, Action& action) {
     auto options = std::make_shared<Options>();
     CLI::App* command = program.add_subcommand(
-        "check", "Is a capture file whole? Exit code 0 clean, 1 findings, 2 no capture");
+        "check", "Check a capture file's integrity. Exit code 0 clean, 1 findings, 2 no capture");
     command->footer("Example: draftscope check run.dscope --repair");
     command->add_option("file", options->file, "capture file")->required();
-    command->add_flag("--repair", options->repair, "finish what a killed run left, then check");
+    command->add_flag("--repair", options->repair, "complete the file of a killed run, then check");
     command->add_flag("--json", options->json, "print one JSON document on stdout");
     command->callback([options, &action] { action = [options] { return do_check(*options); }; });
 }

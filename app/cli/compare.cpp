@@ -138,7 +138,7 @@ Result<std::vector<RowId>> pick(const Snapshot& snapshot, const std::vector<RowI
     const auto settings = settings_of(snapshot);
     if (settings.size() == 1) return settings[0];
     return bad_input(
-        "{}: holds runs of {} settings ({}); say which with {} ID[,ID...] (`draftscope stats` lists them)",
+        "{}: contains runs of {} settings ({}); choose with {} ID[,ID...] (draftscope stats lists them)",
         snapshot.source, settings.size(), ids_text(settings), flag);
 }
 
@@ -160,7 +160,7 @@ Result<Comparison> compare_files(const Options& options) {
         // Two repeats of one setting, or a run and its baseline.
         if (a->runs.size() == 2) return compare_runs(*a, a->runs[0].id, *a, a->runs[1].id, how);
     }
-    return bad_input("{}: holds {} run(s); give a second file, or name two runs with --run-a and --run-b",
+    return bad_input("{}: number of runs: {}; give a second file, or name two runs with --run-a and --run-b",
                      options.a, a->runs.size());
 }
 
@@ -179,24 +179,25 @@ int do_compare(const Options& options) {
 void add_compare(CLI::App& program, Action& action) {
     auto options = std::make_shared<Options>();
     CLI::App* command = program.add_subcommand(
-        "compare", "Two runs over the same prompts, prompt by prompt: is B faster than A, and why?");
+        "compare", "Compare two runs on the same prompts, prompt by prompt: is B faster than A, and why?");
     command->footer(
         "Example: draftscope compare full.dscope slimspec.dscope\n"
         "Record the two in turns (ABBA) on an idle machine; drift between them is otherwise part of the "
         "result.");
     command->add_option("a", options->a, "capture file A (the reference)")->required();
-    command->add_option("b", options->b, "capture file B; without one, A's second setting is B");
+    command->add_option("b", options->b, "capture file B; default: A's second setting");
     command
         ->add_option("--run-a", options->run_a,
-                     "id of A's run, where its file holds several; several (1,2) that repeat one setting are "
-                     "pooled, as all of a file are by themselves")
+                     "id of A's run if its file contains several. Runs of one setting (1,2) are pooled; "
+                     "default: all runs of the file")
         ->delimiter(',')
         ->allow_extra_args(false);
     command->add_option("--run-b", options->run_b, "ids of B's runs")
         ->delimiter(',')
         ->allow_extra_args(false);
     command->add_flag("--force", options->force,
-                      "compare other tiers, machines, targets or synthetic with real, and mark the result");
+                      "also compare different tiers, machines or targets, or synthetic with real, and mark "
+                      "the result");
     command->add_flag("--json", options->json, "print one JSON document on stdout");
     command->callback([options, &action] { action = [options] { return do_compare(*options); }; });
 }

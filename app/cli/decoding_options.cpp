@@ -47,7 +47,7 @@ void add_threads_option(CLI::App& command, int& threads) {
         value = std::to_string(cores);
         return std::string();
     };
-    command.add_option("--threads", threads, "worker threads, at most and by default one per core")
+    command.add_option("--threads", threads, "worker threads; default and maximum: one per core")
         ->transform(CLI::Validator(cut, ""));
 }
 
@@ -60,7 +60,7 @@ Status check_sampling_used(const RunConfig& config, std::span<const std::string>
                                        {config.seed != defaults.seed && !replayed, "--seed"}})
         if (used)
             return bad_input(
-                "{}: changes nothing at temperature 0, which is greedy; leave it out or give --temperature",
+                "{}: has no effect at temperature 0, which is greedy; leave it out or give --temperature",
                 option);
     const bool spreads = std::any_of(heads.begin(), heads.end(), [](const std::string& head) {
         return head.find("+rdk") != std::string::npos;
@@ -79,12 +79,12 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
     command.add_option("--drafter", config.drafter, "NAME[:PATH], one of " + known_drafters())
         ->capture_default_str();
     command.add_option("--head-weights,--artefact", config.artefacts,
-                       "HEAD=PATH, file that a head needs (repeatable, one a head)");
+                       "HEAD=PATH, weights file of a head (repeatable, one per head)");
     command.add_option(
         "--tree", config.tree,
-        "depth=3,topk=4,nodes=12[,order=fr] | chain=6 | paper:fr-spec ... | "
-        "choices:mc_sim_7b_63 | choices:FILE | auto (measured on the first prompts, seconds) | "
-        "quick (demo model: forecast in a moment from this machine's times and shipped acceptance)");
+        "depth=3,topk=4,nodes=12[,order=fr] | chain=6 | paper:fr-spec ... | choices:mc_sim_7b_63 | "
+        "choices:FILE | auto (measured on the first prompts, takes seconds) | quick (demo model: forecast "
+        "from this machine's times and shipped acceptance)");
     command
         .add_option("--verify", config.verify,
                     "verification rule: match or exact (the target's own text, token for token), pq or "
@@ -94,41 +94,41 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
         ->transform(CLI::Validator(to_canonical_rule, ""))
         ->capture_default_str();
     command.add_option("--temperature", config.temperature, "0 = greedy")->capture_default_str();
-    command.add_option("--top-p", config.top_p, "nucleus, 1 = off")->capture_default_str();
+    command.add_option("--top-p", config.top_p, "nucleus sampling, 1 = off")->capture_default_str();
     command.add_option("--top-k", config.top_k, "0 = off")->capture_default_str();
-    command.add_option("--seed", config.seed, "of the sampling")->capture_default_str();
+    command.add_option("--seed", config.seed, "seed of the sampling")->capture_default_str();
     command.add_option("--max-new", config.max_new, "tokens to generate per prompt")->capture_default_str();
     command.add_option("--batch", config.batch, "sequences decoded in lockstep; every text stays the same")
         ->capture_default_str();
-    command.add_option("--backend", config.backend, "cpu, cuda, or auto: cuda where there is a GPU")
+    command.add_option("--backend", config.backend, "cpu, cuda, or auto: cuda if there is a GPU")
         ->capture_default_str();
     command
         .add_option("--numerics", config.numerics,
-                    "exact: the text does not depend on batch and tree; fast or fast:ROWS (GPU): products of "
-                    "at least ROWS rows are cuBLASLt's (default 33: our default, not measured), and the run "
+                    "exact: the text does not depend on batch and tree; fast or fast:ROWS (GPU): cuBLASLt "
+                    "computes products of at least ROWS rows (33: our default, not measured), and the run "
                     "counts the tokens that exact kernels would not have emitted")
         ->capture_default_str();
     command.add_flag("!--no-gpu-graphs", config.gpu_graphs,
-                     "launch the GPU's ops one by one, not as CUDA graphs");
+                     "launch the GPU's ops individually instead of as CUDA graphs");
     command.add_flag("!--no-gpu-rounds", config.gpu_rounds,
-                     "let the host make every level and choice of a round: more waits for the GPU");
+                     "run each round's decisions on the host: more synchronisations with the GPU");
     command.add_flag("--l2-window", config.l2_window,
-                     "keep a head's packed rows in the GPU's L2 by an access-policy window");
+                     "keep a head's packed rows in the GPU's L2 with an access-policy window");
     command
         .add_option(
             "--simulate-acceptance,--acceptance", config.acceptance,
-            "real, or drafts kept by rate:R (by depth: rate:0.9/0.8) or as in trace:FILE of replay "
-            "--json, for the head that runs or, with trace:FILE#HEAD, another of the file: times rounds "
-            "of targets with random weights; the text means nothing")
+            "real, or simulated: rate:R (by depth: rate:0.9/0.8), or trace:FILE from replay --json, for the "
+            "driving head or for trace:FILE#HEAD. Times rounds of targets with random weights; the text "
+            "means nothing")
         ->capture_default_str();
     command.add_option("--precision", config.precision, "f32, bf16, int8, int4 or auto")
         ->capture_default_str();
     add_threads_option(command, config.threads);
     command.add_flag("--pin", config.pin,
-                     "keep each worker thread on a CPU of its own, where there are enough; the thread that "
-                     "decodes stays free. Helps where the system moves threads about, hurts where other "
-                     "programs want those CPUs");
-    command.add_flag("--ignore-eos", config.ignore_eos, "decode on past the end of text");
+                     "pin each worker thread to a CPU, if there are enough; the decoding thread is not "
+                     "pinned. Helps if the system migrates threads, hurts if other programs use those "
+                     "CPUs");
+    command.add_flag("--ignore-eos", config.ignore_eos, "continue past the end of text");
     command.add_flag("--raw", config.raw, "no chat template");
 }
 

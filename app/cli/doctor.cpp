@@ -75,7 +75,9 @@ int do_doctor(const Options& options) {
 
 void add_doctor(CLI::App& program, Action& action) {
     auto options = std::make_shared<Options>();
-    CLI::App* command = program.add_subcommand("doctor", "What this machine has and can measure");
+    CLI::App* command = program.add_subcommand("doctor",
+                                               "Show this machine's hardware and measurement "
+                                               "capabilities");
     command->footer("Example: draftscope doctor --json");
     command->add_flag("--json", options->json, "print one JSON document on stdout");
     command->add_flag("!--no-probe", options->probe, "skip the bandwidth probe");

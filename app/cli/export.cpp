@@ -46,9 +46,9 @@ void add_plot_options(CLI::App& command, PlotOptions& plots) {
         ->delimiter(',');
     command.add_option("--run", plots.run, "png: run id (default: the newest)");
     command.add_option("--round", plots.round,
-                       "png: round of the tree, from 1 (default: the one that committed most)");
+                       "png: round of the tree, from 1 (default: the round with most committed tokens)");
     command.add_option("--theme", plots.theme, "png: light or dark")->capture_default_str();
-    command.add_option("--scale", plots.scale, "png: size of text, 1 = normal")->capture_default_str();
+    command.add_option("--scale", plots.scale, "png: text size, 1 = normal")->capture_default_str();
     command.add_option("--width", plots.width, "png: pixels")->capture_default_str();
     command.add_option("--height", plots.height, "png: pixels")->capture_default_str();
 }
@@ -80,8 +80,7 @@ Status export_to_stdout(const Options& options) {
     std::error_code error;
     std::string name = (fs::temp_directory_path(error) / "draftscope_export_XXXXXX").string();
     if (error || mkdtemp(name.data()) == nullptr)
-        return failed("--out -: {}: no temporary folder can be made; set TMPDIR to one that is writable",
-                      name);
+        return failed("--out -: {}: cannot create a temporary folder; set TMPDIR to a writable folder", name);
     const std::string file = (fs::path(name) / "export").string();
     Status written = write_export(options, file);
     if (written.ok()) {
@@ -106,7 +105,7 @@ int do_export(const Options& options) {
 
 void add_export(CLI::App& program, Action& action) {
     auto options = std::make_shared<Options>();
-    CLI::App* command = program.add_subcommand("export", "Write a capture in another form");
+    CLI::App* command = program.add_subcommand("export", "Convert a capture to another format");
     command->footer(
         "Example: draftscope export run.dscope --format chrome --out trace.json.gz   (opens in Perfetto)\n"
         "         draftscope export run.dscope --format png --plots tree --round 12 --out tree.png");

@@ -61,7 +61,7 @@ std::string finding_text(const Snapshot& snapshot, RowId run_id) {
     const RunTotals totals = run_totals(snapshot, run_id);
     if (totals.rounds == 0) return {};
     const std::string whose = run.synthetic                  ? "With random weights, "
-                              : run.acceptance == "replayed" ? "With replayed acceptance, "
+                              : run.acceptance == "replayed" ? "With simulated acceptance, "
                                                              : "";
     const std::size_t conversations = Conversations(snapshot, run_id).count();
     const std::string head = head_clause(snapshot, run_id, conversations);
@@ -77,13 +77,13 @@ std::string finding_text(const Snapshot& snapshot, RowId run_id) {
         return fmt::format("{} decoded{} {}.\n", who, head.starts_with("by ") ? "," : "", head);
     const std::string over = conversations_text(conversations);
     if (totals.tokens_per_second <= 0)
-        return fmt::format("{} decoded {} rounds, too few to time.\n", who, totals.rounds);
+        return fmt::format("{} decoded too few rounds to time ({}).\n", who, totals.rounds);
     if (run.drafter == "none")
-        return fmt::format("{}plain decoding made {:.1f} tokens per second over {}.\n", whose,
+        return fmt::format("{}plain decoding reached {:.1f} tokens per second over {}.\n", whose,
                            totals.tokens_per_second, over);
     return fmt::format(
-        "{} made {:.1f} tokens per second over {}; run --baseline N compares that with plain decoding.\n",
-        who, totals.tokens_per_second, over);
+        "{} reached {:.1f} tokens per second over {}; run --baseline N compares with plain decoding.\n", who,
+        totals.tokens_per_second, over);
 }
 
 }  // namespace draftscope::cli

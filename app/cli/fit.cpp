@@ -113,7 +113,7 @@ Status check_used(const CLI::App& command, const std::string& head) {
         std::string heads;
         for (const std::string_view name : use.heads)
             heads += (heads.empty() ? "" : ", ") + std::string(name);
-        return bad_input("fit {}: {} means nothing for it; it is for {}", head, use.option, heads);
+        return bad_input("fit {}: {} has no effect; it is for {}", head, use.option, heads);
     }
     return {};
 }
@@ -128,7 +128,7 @@ void add_size_options(CLI::App& command, FitConfig& config) {
     command.add_option("--rank", config.rank,
                        "slimspec, specvocab: rank, or one per draft level as in 72/36 (default: d/8)");
     command.add_flag("--per-level", options.per_level,
-                     "slimspec, specvocab: a down-projection for every draft level, one per Medusa head");
+                     "slimspec, specvocab: one down-projection per draft level, i.e. per Medusa head");
     command.add_option("-v,--vocabulary", options.v,
                        "vocabtrim-t: tokens kept (our default: a quarter of the vocabulary)");
     command.add_option("--alpha", options.alpha, "bcl: weight of coverage against cost")
@@ -136,8 +136,8 @@ void add_size_options(CLI::App& command, FitConfig& config) {
         ->capture_default_str();
     command.add_flag(
         "--int8", options.int8,
-        "slimspec, specvocab, vocabtrim-t, bcl: store the large matrix in half the bytes, with a "
-        "scale for each 64 values; next to no loss for a head that runs at int8");
+        "slimspec, specvocab, vocabtrim-t, bcl: store the large matrix in half the bytes, with one scale "
+        "per 64 values; almost no loss for a head that runs at int8");
     command.add_option("--clusters", options.clusters, "dynaspec: clusters (our default)")
         ->capture_default_str();
     command.add_option("--groups", options.groups, "coral: groups of equal size (our default)")
@@ -147,7 +147,10 @@ void add_size_options(CLI::App& command, FitConfig& config) {
         ->capture_default_str();
     command.add_option("--neighbours", options.affinity.width, "rdk: neighbours per token (our default)")
         ->capture_default_str();
-    command.add_option("--keep", options.affinity.keep, "rdk: share a token keeps (our default)")
+    command
+        .add_option("--keep", options.affinity.keep,
+                    "rdk: share of probability that a token keeps (our "
+                    "default)")
         ->capture_default_str();
 }
 
@@ -155,23 +158,22 @@ void add_training_options(CLI::App& command, FitConfig& config) {
     fit::FitOptions& options = config.options;
     command
         .add_option("--rounds", options.collect.anchors,
-                    "rounds drafted over the trace to learn from (our default)")
+                    "rounds drafted along the recording as training data (our default)")
         ->capture_default_str();
     command
         .add_option("--drafted-every", options.collect.drafted_every,
-                    "the full head's tree is drafted at each so many-th round (our default)")
+                    "draft the full head's tree in every Nth round (our default)")
         ->check(CLI::Range(1, 1 << 20))
         ->capture_default_str();
     command
         .add_option("--label-topk", options.collect.label_topk,
-                    "dynaspec, coral: tokens of the full head that make a group wanted (our default)")
+                    "dynaspec, coral: top tokens of the full head that label a group as wanted (our default)")
         ->check(CLI::Range(1, 32))
         ->capture_default_str();
     command
         .add_option(
             "--epochs", options.kl.epochs,
-            "over the rows, 0 = stop at the closed form (our default); bcl trains rows of its size where "
-            "this is given")
+            "epochs over the rows, 0 = stop at the closed form (our default); makes bcl train its rows")
         ->capture_default_str();
     command.add_option("--rate", options.kl.rate, "peak learning rate (our default)")->capture_default_str();
     command.add_option("--batch", options.kl.batch, "rows per step (our default)")
@@ -179,20 +181,21 @@ void add_training_options(CLI::App& command, FitConfig& config) {
         ->capture_default_str();
     command
         .add_option("--level-decay", options.kl.level_decay,
-                    "weight of draft level l is this to the l (EAGLE-3)")
+                    "weight of draft level l is this value to the power l (EAGLE-3)")
         ->check(CLI::Range(0.0, 1.0))
         ->capture_default_str();
     command
         .add_option("--drafted-share", options.kl.drafted_share,
-                    "drafted rows per text row, taught by the drafter's full head (our default)")
+                    "drafted rows per text row, labelled by the drafter's full head (our default)")
         ->check(CLI::Range(0.0, 100.0))
         ->capture_default_str();
-    command.add_option("--seed", options.kl.seed, "of shuffles and starting points")->capture_default_str();
+    command.add_option("--seed", options.kl.seed, "seed of shuffles and initial values")
+        ->capture_default_str();
     command.add_option("--tree", config.tree, "tree of the drafted rows");
     command.add_flag(
         "--joint", config.joint,
-        "slimspec, specvocab, vocabtrim-t, bcl: train the drafter too (eagle2, eagle3), as the papers do");
-    command.add_option("--joint-epochs", config.joint_options.epochs, "over the texts (our default)")
+        "slimspec, specvocab, vocabtrim-t, bcl: also train the drafter (eagle2, eagle3), as the papers do");
+    command.add_option("--joint-epochs", config.joint_options.epochs, "epochs over the texts (our default)")
         ->check(CLI::Range(1, 1000))
         ->capture_default_str();
     command.add_option("--joint-rate", config.joint_options.rate, "peak learning rate (our default)")
@@ -208,33 +211,35 @@ void add_fit(CLI::App& program, Action& action) {
     FitConfig& config = options->config;
     std::string names;
     for (const std::string& head : fittable_heads()) names += (names.empty() ? "" : ", ") + head;
-    CLI::App* command =
-        program.add_subcommand("fit", "Make the artefact of a draft LM head from a recorded trace");
+    CLI::App* command = program.add_subcommand("fit", "Fit the weights of a draft LM head on a recording");
     command->footer(
         "Example: draftscope fit slimspec --trace demo.trace --drafter eagle3 --rank 72 --out "
         "slimspec.safetensors");
     command->add_option("HEAD", config.head, "one of " + names)->required();
     command
         ->add_option("--trace", config.traces,
-                     "folder that draftscope record wrote (repeatable: several are one long one)")
+                     "recording, a folder that draftscope record wrote (repeatable: recordings are "
+                     "concatenated)")
         ->allow_extra_args(false);
-    command->add_option("--drafter", config.drafter, "NAME[:PATH] whose hiddens the head will see")
+    command
+        ->add_option("--drafter", config.drafter,
+                     "NAME[:PATH], the drafter whose hidden states the head "
+                     "reads")
         ->capture_default_str();
     command->add_option("--out", config.out, "file to write")->required();
     command->add_option("--model", config.model,
                         "target: only its embedding, LM head and tokenizer are read");
     command->add_option("--text", config.text, "fr-spec, pa-fr: raw text, ranked by token counts");
     command->add_option("--ranking", config.ranking,
-                        "vocabtrim-t, coral: token ranking (default: counted on the trace)");
+                        "vocabtrim-t, coral: token ranking (default: counted on the recording)");
     add_size_options(*command, config);
     add_training_options(*command, config);
-    command->add_option("--precision", config.precision, "f32, bf16, int8, int4 or auto (the trace's)")
+    command->add_option("--precision", config.precision, "f32, bf16, int8, int4 or auto (as recorded)")
         ->capture_default_str();
     add_threads_option(*command, config.threads);
     command->add_flag("--overwrite", config.overwrite, "replace an existing file");
-    command->add_flag("--json", options->output.json,
-                      "print one JSON document on stdout and nothing else there");
-    command->add_flag("--quiet", options->output.quiet, "no progress");
+    command->add_flag("--json", options->output.json, "print one JSON document on stdout and nothing else");
+    command->add_flag("--quiet", options->output.quiet, "show no progress");
     for (const char* option : {"--joint-epochs", "--joint-rate", "--lambda"})
         command->get_option(option)->needs("--joint");
     for (const char* option : training_options) command->get_option(option)->excludes("--joint");

@@ -30,7 +30,7 @@ int do_gui(const GuiOptions& options) {
         if (!checked.ok()) return report(checked.error());
         if (kind != TraceKind::none && options.files.size() > 1)
             return report(
-                bad_input("{}: another profiler's timeline is opened alone, or shown by --overlay", file));
+                bad_input("{}: another profiler's timeline is opened by itself, or with --overlay", file));
     }
     if (!options.beside.empty()) {
         const auto checked = check_trace(options.beside);
@@ -38,8 +38,8 @@ int do_gui(const GuiOptions& options) {
     }
     if (options.screenshot.empty() && !display_available()) {
         return report(
-            bad_input("no display was found (DISPLAY and WAYLAND_DISPLAY are empty); use "
-                      "`draftscope gui --screenshot FILE.png` or `draftscope run`"));
+            bad_input("no display was found (DISPLAY and WAYLAND_DISPLAY are empty); use draftscope gui "
+                      "--screenshot FILE.png or draftscope run"));
     }
     const auto controller = make_controller([] { wake_gui(); });
     const Status done = run_gui(*controller, options);
@@ -54,8 +54,7 @@ int open_window() {
 
 void add_gui(CLI::App& program, Action& action) {
     auto options = std::make_shared<GuiOptions>();
-    CLI::App* command =
-        program.add_subcommand("gui", "Open the window, on capture files or with the demo running");
+    CLI::App* command = program.add_subcommand("gui", "Open the window with capture files or with the demo");
     command->footer(
         "Example: draftscope gui run.dscope --screenshot run.png --frames 5 --theme light\n"
         "         draftscope gui full.dscope slimspec.dscope --layout compare");
@@ -64,8 +63,9 @@ void add_gui(CLI::App& program, Action& action) {
         "capture files: the first is shown, the others are compared with it; or one timeline of Nsight "
         "Systems (SQLite export) or PyTorch's profiler (JSON)");
     command->add_option("--overlay,--beside", options->beside,
-                        "timeline of Nsight Systems or PyTorch's profiler, shown under that of the capture");
-    command->add_option("--screenshot", options->screenshot, "render off-screen into this PNG and leave");
+                        "timeline of Nsight Systems or PyTorch's profiler, shown under the capture's "
+                        "timeline");
+    command->add_option("--screenshot", options->screenshot, "render off-screen into this PNG and exit");
     command->add_option("--frames", options->frames, "frames to draw before the screenshot")
         ->capture_default_str();
     command
@@ -73,10 +73,12 @@ void add_gui(CLI::App& program, Action& action) {
                      "with --screenshot: wait up to this many seconds for the demo to end")
         ->capture_default_str();
     command->add_option("--layout", options->layout,
-                        "explain, profile or compare; default: as the window was left");
-    command->add_option("--theme", options->theme, "dark or light; default: as the window was left");
-    command->add_option("--scale", options->scale, "size of everything, 1 = normal")->capture_default_str();
-    command->add_option("--width", options->width, "of the screenshot or window")->capture_default_str();
+                        "explain, profile or compare; default: the layout last used");
+    command->add_option("--theme", options->theme, "dark or light; default: the theme last used");
+    command->add_option("--scale", options->scale, "scale of the interface, 1 = normal")
+        ->capture_default_str();
+    command->add_option("--width", options->width, "width of the screenshot or window")
+        ->capture_default_str();
     command->add_option("--height", options->height)->capture_default_str();
     command->add_flag("!--no-demo", options->run_demo, "do not start the demo");
     command->callback([options, &action] { action = [options] { return do_gui(*options); }; });
@@ -86,7 +88,8 @@ void add_gui(CLI::App& program, Action& action) {
 
 int open_window() {
     return report(
-        bad_input("this build has no window (DRAFTSCOPE_GUI=OFF); see draftscope --help for the rest"));
+        bad_input("this build has no window (DRAFTSCOPE_GUI=OFF); see draftscope --help for the other "
+                  "commands"));
 }
 
 void add_gui(CLI::App& program, Action& action) {

@@ -35,18 +35,21 @@ std::string value_text(const HeadParam& param) {
 }  // namespace
 
 std::string head_help() {
-    std::string text = "Heads, as --head NAME:key=value,... (of a|b|c the first is the default):\n";
+    std::string text = "Heads, as --head NAME:key=value,... (of values a|b|c the first is the default):\n";
     for (const HeadInfo& info : head_registry()) {
         text += fmt::format("  {:<12} {}\n", info.id, info.paper);
         if (!info.artefact.empty()) text += wrapped(fmt::format("needs: {}", info.artefact), 15);
-        if (info.replay_only) text += wrapped("a what-if that knows the text to come: for replay", 15);
+        if (info.replay_only) text += wrapped("hypothetical: knows the recorded text; only for replay", 15);
         for (const HeadParam& param : info.params)
             text += wrapped(fmt::format("{}  {}{}", value_text(param), param.help,
                                         param.our_default ? " [our default]" : ""),
                             15);
     }
     text += "  +rdk         OOV redistribution, arXiv 2506.03206\n";
-    text += wrapped("behind any spec, with --verify pq: drafts spread over tokens that the head lacks", 15);
+    text += wrapped(
+        "suffix of any spec, with --verify pq: redistributes probability to tokens that "
+        "the head lacks",
+        15);
     text += wrapped("needs: token affinity", 15);
     return text;
 }

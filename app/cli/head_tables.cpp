@@ -43,13 +43,13 @@ std::string reference_text(const HeadComparison& head) {
         case FullReference::drive:
             return "full drove this run";
         case FullReference::selfpaced:
-            return "full at its own pace over the same text";
+            return "full as a shadow head over the same text";
         case FullReference::other_run:
-            return "full in another run of the same prompts";
+            return "full in another run on the same prompts";
         case FullReference::aligned:
-            return "full drafting beside this head in some rounds: estimates";
+            return "full drafting in some rounds of this head: estimates";
         case FullReference::calibration:
-            return "full drafting beside this head in calibration rounds: estimates";
+            return "full drafting in calibration rounds of this head: estimates";
         case FullReference::none:
             break;
     }
@@ -97,9 +97,9 @@ std::string bytes_table(const std::vector<HeadComparison>& heads) {
     }
     if (rows.size() < 2) return {};
     return fmt::format(
-        "\n{}nu by bytes: what nu would be if time followed the bytes read; nu / that: how much dearer a "
-        "byte is "
-        "than the full head's; fixed us: what is left of T_head, for routing, selection and calls\n",
+        "\n{}nu by bytes: nu if time were proportional to the bytes read; "
+        "nu / that: cost per byte relative to the full head; "
+        "fixed us: the rest of T_head, for routing, selection and calls\n",
         format_table({"per round", "mode", "kB", "GB/s", "nu by bytes", "nu / that", "fixed us"}, rows));
 }
 
@@ -131,10 +131,10 @@ std::string reads_table(std::string first, std::span<const NamedReads> heads) {
                       "T_head / that", "fixed us"},
                      rows),
         probed
-            ? "reading: what those bytes take at the rates that doctor measured, past the caches; fixed: "
-              "what "
-              "is left of T_head"
-            : "reading: unknown, the machine was never measured with as many threads; draftscope doctor does",
+            ? "reading: time of those bytes at the rates that doctor measured, "
+              "beyond the caches; "
+              "fixed: the rest of T_head"
+            : "reading: unknown, the machine was not measured with this many threads; run draftscope doctor",
         under_load ? void_probe_text() : "");
 }
 

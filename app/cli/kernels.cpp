@@ -81,7 +81,7 @@ int do_on_cuda(const KernelSettings& settings, const Options& options) {
     device.k = settings.k;
     device.rows = settings.rows;
     for (const int value : {settings.vocab, settings.hidden, settings.gather, settings.k})
-        if (value < 1) return report(bad_input("kernels: sizes must be at least 1, not {}", value));
+        if (value < 1) return report(bad_input("kernels: sizes must be at least 1, found {}", value));
     for (const int rows : settings.rows)
         if (rows < 1) return report(bad_input("--rows {}: must be at least 1", rows));
     if (settings.vocab > kernels::most_router_columns)
@@ -96,7 +96,7 @@ int do_on_cuda(const KernelSettings& settings, const Options& options) {
 int do_kernels(const Options& options) {
     if (options.backend == "cuda") return do_on_cuda(options.settings, options);
     if (!options.torch.empty())
-        return report(bad_input("--torch {}: PyTorch is timed beside --backend cuda", options.torch));
+        return report(bad_input("--torch {}: PyTorch is timed only with --backend cuda", options.torch));
     if (options.backend != "cpu")
         return report(bad_input("--backend {}: unknown; known are cpu, cuda", options.backend));
     const auto measured = measure_kernels(options.settings);
@@ -117,17 +117,17 @@ void add_kernels(CLI::App& program, Action& action) {
     auto options = std::make_shared<Options>();
     CLI::App* command = program.add_subcommand(
         "kernels",
-        "Time the head, gather, layer and selection kernels at any size against the memory's bandwidth");
+        "Time the head, gather, layer and selection kernels at any size, relative to the memory bandwidth");
     command->footer(
         "Example: draftscope kernels --vocab 128256 --hidden 4096 --rows 1,8 --precision int8 --csv");
     command->add_option("--vocab,--v", options->settings.vocab, "rows V of the head")->capture_default_str();
     command->add_option("--hidden,--d", options->settings.hidden, "columns d of the head")
         ->capture_default_str();
-    command->add_option("--rank", options->settings.rank, "of the low-rank head (default: d / 8)");
+    command->add_option("--rank", options->settings.rank, "rank of the low-rank head (default: d / 8)");
     command->add_option("--gather", options->settings.gather, "rows of the gathered head")
         ->capture_default_str();
     command->add_option("--k", options->settings.k, "candidates of the top-k")->capture_default_str();
-    command->add_option("--rows,--m", options->settings.rows, "activation rows M of a call, a list")
+    command->add_option("--rows,--m", options->settings.rows, "activation rows M per call, a list")
         ->delimiter(',')
         ->capture_default_str();
     command->add_option("--precision", options->settings.precisions, "f32, bf16, int8, int4, a list")
@@ -136,9 +136,10 @@ void add_kernels(CLI::App& program, Action& action) {
     command->add_option("--backend", options->backend, "cpu or cuda; cuda computes in bf16")
         ->capture_default_str();
     command->add_option("--torch", options->torch,
-                        "a Python with PyTorch, whose times for the same work go beside ours (cuda)");
+                        "a Python with PyTorch, timed on the same work for comparison (cuda)");
     add_threads_option(*command, options->settings.threads);
-    command->add_option("--seconds", options->settings.seconds, "spent on each op")->capture_default_str();
+    command->add_option("--seconds", options->settings.seconds, "seconds spent on each op")
+        ->capture_default_str();
     auto* json = command->add_flag("--json", options->json, "print one JSON document on stdout");
     command->add_flag("--csv", options->csv, "print comma-separated rows")->excludes(json);
     command->callback([options, &action] { action = [options] { return do_kernels(*options); }; });

@@ -123,16 +123,16 @@ void print_table(const DeviceBenchOptions& options, const DeviceBenchReport& rep
                                    rows)
                           .c_str());
     if (report.library.empty())
-        std::printf("\nproducts by a library: not timed; %s\n", report.why_no_library.c_str());
+        std::printf("\nproducts of a library: not timed; %s\n", report.why_no_library.c_str());
     else if (report.library_wins_from == 0)
-        std::printf("\n%s is not faster than our products at these rows: --numerics fast has no use\n",
+        std::printf("\n%s is not faster than our products at these rows: --numerics fast has no benefit\n",
                     report.library.c_str());
     else
-        std::printf("\n%s is faster from %d rows on: --numerics fast:%d\n", report.library.c_str(),
+        std::printf("\n%s is faster for %d rows and more: use --numerics fast:%d\n", report.library.c_str(),
                     report.library_wins_from, report.library_wins_from);
     if (!torch.version.empty())
-        std::printf("PyTorch %s on %s, cold; torch/ours: how many times as long it takes\n",
-                    torch.version.c_str(), torch.device.c_str());
+        std::printf("PyTorch %s on %s, cold; torch/ours: ratio of its time to ours\n", torch.version.c_str(),
+                    torch.device.c_str());
 }
 
 }  // namespace

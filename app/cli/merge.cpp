@@ -29,21 +29,21 @@ Status check_joinable(const std::vector<std::string>& files, std::size_t& count)
             for (const KnownRun& known : runs) {
                 if (known.file != i && known.run.started_utc == run.started_utc &&
                     known.run.name == run.name && known.run.config_json == run.config_json)
-                    return bad_input("{}: its run {} ({}, {}) is in {} too; a shard counts once", file,
+                    return bad_input("{}: its run {} ({}, {}) is also in {}; name each shard once", file,
                                      run.id, run.name, run.started_utc, files[known.file]);
             }
             if (!runs.empty()) {
                 const std::string forbidden = separating_text(run_differences(runs[0].run, run));
                 if (!forbidden.empty())
                     return bad_input(
-                        "{} and {} can't be joined: their runs differ in {}, and one file's tables would mix "
-                        "them; keep them apart (`draftscope compare --force` sets them side by side)",
+                        "{} and {} can't be merged: their runs differ in {}, and the tables would mix them; "
+                        "keep separate files (draftscope compare --force compares them)",
                         files[runs[0].file], file, forbidden);
             }
             if (run.ended == RunEnd::live)
                 return bad_input(
-                    "{}: its run {} has no end: it is being written, or was cut off; wait for it, or run "
-                    "`draftscope check --repair {}` first",
+                    "{}: its run {} has no end: it is being written, or was interrupted; wait, or run "
+                    "draftscope check --repair {} first",
                     file, run.id, file);
             runs.push_back({i, run});
         }
@@ -66,12 +66,12 @@ int do_merge(const Options& options) {
 
 void add_merge(CLI::App& program, Action& action) {
     auto options = std::make_shared<Options>();
-    CLI::App* command = program.add_subcommand("merge", "Join captures (shards of a sweep) into one file");
+    CLI::App* command = program.add_subcommand("merge", "Merge captures (shards of a sweep) into one file");
     command->footer(
-        "Example: draftscope merge all.dscope shard0.dscope shard1.dscope\n"
-        "Refuses what does not belong together: other targets, tiers, machines, synthetic with real.");
+        "Example: draftscope merge all.dscope shard0.dscope shard1.dscope\nRefuses to mix targets, tiers "
+        "or machines, or synthetic with real runs.");
     command->add_option("out", options->out, "new capture file")->required();
-    command->add_option("files", options->files, "captures to join, in this order")->required();
+    command->add_option("files", options->files, "captures to merge, in this order")->required();
     command->callback([options, &action] { action = [options] { return do_merge(*options); }; });
 }
 

@@ -187,7 +187,7 @@ void print_report(const ReplayReport& report) {
     std::printf(
         "%s  %lld tokens in %zu prompts by %s   drafter %s  tree %s  %s  %s\n\n", info.target.name.c_str(),
         static_cast<long long>(info.rows), info.prompts.size(),
-        info.source.empty() ? "an unnamed program" : info.source.c_str(), report.drafter.c_str(),
+        info.source.empty() ? "an unknown program" : info.source.c_str(), report.drafter.c_str(),
         report.tree.c_str(), report.precision.c_str(),
         info.sampling.temperature > 0 ? fmt::format("T={:g}", info.sampling.temperature).c_str() : "greedy");
     const auto tallies = tally(report, [](std::size_t) { return true; });
@@ -240,38 +240,42 @@ void add_replay(CLI::App& program, Action& action) {
     auto options = std::make_shared<Options>();
     ReplayConfig& config = options->config;
     CLI::App* command = program.add_subcommand(
-        "replay", "Exact acceptance of heads, drafters and trees along a recorded trace, without the target");
+        "replay",
+        "Compute the exact acceptance of heads, drafters and trees along a recording, without "
+        "the target");
     command->footer(
         "Example: draftscope replay --trace demo.trace --heads full,fr-spec:v=8192,microspec --drafter "
         "eagle3 --tree depth=3,topk=4,nodes=12");
-    command->add_option("--trace", config.trace, "folder that draftscope record or record_trace.py wrote")
+    command
+        ->add_option("--trace", config.trace,
+                     "recording, a folder that draftscope record or "
+                     "record_trace.py wrote")
         ->required();
     command
         ->add_option("--heads", options->heads,
-                     "head specs, comma-separated; a piece key=value continues the spec before it")
+                     "head specs, comma-separated; key=value continues the previous spec")
         ->capture_default_str();
     command->add_option("--drafter", config.drafter, "NAME[:PATH]")->capture_default_str();
     command->add_option("--tree", config.tree,
                         "depth=3,topk=4,nodes=12[,order=fr] | chain=6 | paper:fr-spec ... | "
                         "choices:mc_sim_7b_63 | choices:FILE");
     command->add_option("--head-weights,--artefact", config.artefacts,
-                        "HEAD=PATH, file that a head needs (repeatable, one a head)");
+                        "HEAD=PATH, weights file of a head (repeatable, one per head)");
     command->add_option("--model", config.model,
                         "the target's files, of which only LM head and embedding are read (default: the "
-                        "trace's weights.safetensors, else the demo model)");
+                        "recording's weights.safetensors, else the demo model)");
     command
-        ->add_option("--precision", config.precision,
-                     "f32, bf16, int8, int4 or auto: as the trace was recorded, else bf16")
+        ->add_option("--precision", config.precision, "f32, bf16, int8, int4 or auto: as recorded, else bf16")
         ->capture_default_str();
-    command->add_option("--max-new", config.max_new, "cut the texts to this many tokens (0 = as recorded)");
+    command->add_option("--max-new", config.max_new,
+                        "truncate the texts to this many tokens (0 = as "
+                        "recorded)");
     command->add_option("--batch", config.batch, "prompts replayed in lockstep; no result depends on it")
         ->capture_default_str();
     add_threads_option(*command, config.threads);
-    command->add_flag("--no-mass", options->no_mass,
-                      "leave covered_mass out: saves an LM head call per token");
-    command->add_flag("--json", options->output.json,
-                      "print one JSON document on stdout and nothing else there");
-    command->add_flag("--quiet", options->output.quiet, "no progress");
+    command->add_flag("--no-mass", options->no_mass, "omit covered_mass: saves one LM head call per token");
+    command->add_flag("--json", options->output.json, "print one JSON document on stdout and nothing else");
+    command->add_flag("--quiet", options->output.quiet, "show no progress");
     command->callback([options, &action] { action = [options] { return do_replay(*options); }; });
 }
 

@@ -143,14 +143,15 @@ void print_tree_choice(const RunReport& report, const RunRow& run, bool quick) {
     };
     if (quick && run.drafter == "none") {
         std::printf(
-            "tree quick: no drafting pays on this machine (the best forecast is %s), so it decoded plainly\n",
+            "tree quick: no drafting pays off on this machine (the best forecast is %s), so drafter none "
+            "was used\n",
             text(report.forecasts.front()).c_str());
         return;
     }
     if (quick) {
         std::printf(
-            "tree quick: %s forecast, from %d rounds timed here and the acceptance that ships with the "
-            "demo\n",
+            "tree quick: %s forecast, from %d rounds timed here and the acceptance shipped with the demo "
+            "model\n",
             text(report.forecasts.front()).c_str(), report.pilot_rounds);
         return;
     }
@@ -169,8 +170,8 @@ std::string cancelled_text(const RunReport& report) {
     const auto whole =
         std::count_if(report.prompts.begin(), report.prompts.end(),
                       [](const PromptReport& prompt) { return prompt.outcome.finish != Finish::cancelled; });
-    return fmt::format("cancelled after {} of {} prompt{}; what follows is of what was decoded until then\n",
-                       whole, report.planned_prompts, report.planned_prompts == 1 ? "" : "s");
+    return fmt::format("cancelled after {} of {} prompt{}; the results cover the decoded part\n", whole,
+                       report.planned_prompts, report.planned_prompts == 1 ? "" : "s");
 }
 
 /// Prints all tables: phases with bandwidth, then acceptance, cost and memory traffic of the heads.
@@ -190,7 +191,7 @@ void print_finding(const RunReport& report, const Snapshot& snapshot, bool detai
     const std::string phases = phase_summary_text(snapshot, report.run_id);
     if (!phases.empty()) std::printf("\n%s", phases.c_str());
     if (!finding.empty())
-        std::printf("\nevery table: --detail%s\n",
+        std::printf("\nmore tables: --detail%s\n",
                     report.capture.empty() ? "" : ", or draftscope stats on the capture");
 }
 
@@ -203,12 +204,12 @@ void print_remarks(const RunReport& report, const Snapshot& snapshot) {
         }
     }
     if (report.gpu && report.gpu->refused > 0)
-        std::printf("%d passes could not be kept as CUDA graphs and ran op by op: %s\n", report.gpu->refused,
-                    report.gpu->why_refused.c_str());
+        std::printf("%d passes could not be captured as CUDA graphs and ran op by op: %s\n",
+                    report.gpu->refused, report.gpu->why_refused.c_str());
     if (report.exact)
         std::printf(
-            "numerics %s (%s): exact kernels, reading the same texts, would have emitted %lld of %lld "
-            "tokens otherwise, in %d of %d texts\n",
+            "numerics %s (%s): on the same texts exact kernels would have emitted %lld of %lld tokens "
+            "differently, in %d of %d texts\n",
             run.numerics.c_str(), report.gpu ? report.gpu->library.c_str() : "",
             static_cast<long long>(report.exact->apart), static_cast<long long>(report.exact->tokens),
             report.exact->texts_apart, report.exact->texts);
@@ -221,7 +222,7 @@ void print_remarks(const RunReport& report, const Snapshot& snapshot) {
 void print_capture(const RunReport& report) {
     if (report.capture.empty()) return;
     std::printf("\ncapture: %s%s\n", report.capture.c_str(),
-                report.storage_error.empty() ? "" : " (not whole)");
+                report.storage_error.empty() ? "" : " (incomplete)");
 }
 
 void print_summary(const RunReport& report, const Snapshot& snapshot, const Options& options) {
@@ -235,7 +236,7 @@ void print_summary(const RunReport& report, const Snapshot& snapshot, const Opti
     if (run.batch > 1) std::printf("batch %d  (tok/s of all sequences together)\n", run.batch);
     if (run.acceptance != "real") {
         std::printf(
-            "ACCEPTANCE REPLAYED: drafts were kept by %s, not by the target; the text means nothing\n",
+            "SIMULATED ACCEPTANCE: drafts were accepted by %s, not by the target; the text means nothing\n",
             config.acceptance.c_str());
     } else {
         std::printf("%s", verify_text(run).c_str());
@@ -300,7 +301,7 @@ Status check_used(const CLI::App& command, const RunConfig& config) {
     if (id == "none")
         for (const auto& [option, why] :
              {std::pair{"--tree", "drafts nothing; leave it out or choose another drafter"},
-              {"--baseline", "is the baseline itself; leave it out"}})
+              {"--baseline", "is itself the baseline; leave it out"}})
             if (command.get_option(option)->count() > 0) return bad_input("{}: drafter none {}", option, why);
     if (id != "none" && id != "ngram") return {};
     // A head's ranking still supplies the frequency ranks of the text's tokens.
@@ -324,34 +325,33 @@ void add_run(CLI::App& program, Action& action) {
         head_help());
     auto* prompt = command->add_option("--prompt", config.prompt, "one prompt");
     auto* prompts =
-        command->add_option("--prompts", config.prompts_file, "JSONL with `prompt` or `turns` per line");
+        command->add_option("--prompts", config.prompts_file, "JSONL with prompt or turns per line");
     prompt->excludes(prompts);
     add_decoding_options(*command, config);
     command
         ->add_option(
             "--head", config.head,
             "draft LM head, one of " + known_heads() +
-                "; e.g. fr-spec:v=8192. With --tree auto or quick also auto, the default there: the head "
+                "; e.g. fr-spec:v=8192. With --tree auto or quick also auto, the default then: the head "
                 "that decodes fastest")
         ->capture_default_str();
     command
         ->add_option("--tier", config.tier,
-                     "how deep to measure: 0 clocks (the only tier to compare speeds at), 1 CUPTI graph "
-                     "intervals, 2 every kernel, 3 counters")
+                     "depth of the measurement: 0 clocks (the only tier for comparing speeds), 1 CUPTI "
+                     "graph intervals, 2 every kernel, 3 counters")
         ->capture_default_str();
     command->add_option("--limit", config.limit, "conversations taken from the file (0 = all)")
         ->needs(prompts);
-    command->add_flag("--balanced,--stratify", config.stratify, "take them evenly over the categories")
+    command->add_flag("--balanced,--stratify", config.stratify, "take them evenly from the categories")
         ->needs(prompts);
     command->add_option(
         "--baseline", config.baseline,
-        "also decode the first N conversations without a drafter, as a run of the capture, for "
-        "the speed-up");
+        "also decode the first N conversations without a drafter, as a separate run, for the speed-up");
     command->add_option(
         "--shadow", config.shadow,
-        "other heads beside the driving one: slimspec,fr-spec:v=8192 follow the text at their "
-        "own pace (exact); aligned:slimspec drafts in every other round of the driving head "
-        "(an estimate; those steps are excluded from the timing statistics)");
+        "further heads to evaluate: slimspec,fr-spec:v=8192 follow the text at their own pace (exact); "
+        "aligned:slimspec drafts in every second round of the driving head (an estimate; those steps are "
+        "excluded from the timing statistics)");
     command
         ->add_option("--calibrate", config.calibration_rounds,
                      "rounds of each prompt in which the full head also drafts, to place the head on the "
@@ -359,20 +359,21 @@ void add_run(CLI::App& program, Action& action) {
         ->capture_default_str();
     command->add_option("--save", config.save, "capture file to write (SQLite)");
     command->add_flag("--overwrite", config.overwrite, "replace an existing capture file");
-    command->add_option("--save-rows", config.save_rows, "record at most so many rows (0 = no limit)")
+    command->add_option("--save-rows", config.save_rows, "record at most this many rows (0 = no limit)")
         ->check(CLI::NonNegativeNumber);
     command
         ->add_option("--save-size", config.save_size,
-                     "let the capture grow to this size, e.g. 500MB; its indexes come on top, about a third")
+                     "limit the capture to this size, e.g. 500MB; indexes add about a third")
         ->transform(CLI::AsSizeValue(true));
     command->add_flag("--save-ring", config.save_ring,
-                      "at that limit forget the oldest steps instead of recording no more");
+                      "at that limit, drop the oldest steps instead of ending the recording");
     command->add_flag("--drop-when-full,--never-wait", config.never_wait,
-                      "rather lose rows (counted) than hold up the decoding when the disk is slow");
+                      "drop and count rows instead of blocking when the disk is slow");
     command->add_flag("--detail", options->detail,
-                      "print every table: phases with bandwidth, what heads accepted, cost and read");
-    command->add_flag("--json", options->json, "print one JSON document on stdout and nothing else there");
-    command->add_flag("--quiet", options->quiet, "no text while decoding, no progress");
+                      "print all tables: phases with bandwidth; acceptance, cost and memory traffic of "
+                      "heads");
+    command->add_flag("--json", options->json, "print one JSON document on stdout and nothing else");
+    command->add_flag("--quiet", options->quiet, "show neither text nor progress while decoding");
     command->callback([options, command, &action] {
         action = [options, command] {
             RunConfig& asked = options->config;

@@ -92,11 +92,11 @@ std::string estimate_text(const char* name, const std::optional<Estimate>& estim
 
 std::string warmup_text(const RunStatistics& s) {
     if (s.warmup_cut > 0)
-        return fmt::format("warm-up: the first {} counted steps were slower than the rest and are left out\n",
+        return fmt::format("warm-up: the first {} counted steps were slower than the rest and are excluded\n",
                            s.warmup_cut);
     if (s.warmup_found > 0)
         return fmt::format(
-            "warm-up: the first {} counted steps are slower than the rest; --cut-warmup leaves them out\n",
+            "warm-up: the first {} counted steps are slower than the rest; --cut-warmup excludes them\n",
             s.warmup_found);
     return {};
 }

@@ -70,7 +70,7 @@ void print_run(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
     std::printf("run %lld  %s  %s%s%s%s\n", static_cast<long long>(run.id), run.started_utc.c_str(),
                 ended.c_str(), is_baseline(run) ? "  autoregressive baseline" : "",
                 run.synthetic ? "  SYNTHETIC WEIGHTS" : "",
-                run.acceptance == "real" ? "" : "  acceptance replayed");
+                run.acceptance == "real" ? "" : "  simulated acceptance");
     std::printf("%s  drafter %s  head %s  tree %s  %s  %d threads  %s\n", run.target.c_str(),
                 run.drafter.c_str(), run.head.empty() ? "-" : run.head.c_str(), run.tree.c_str(),
                 run.precision.c_str(), run.threads, run.tier.c_str());
@@ -170,7 +170,7 @@ int do_stats(const Options& options) {
                         .c_str());
         return 0;
     }
-    if (snapshot.runs.empty()) std::printf("%s holds no run\n", options.file.c_str());
+    if (snapshot.runs.empty()) std::printf("%s contains no run\n", options.file.c_str());
     for (const RunRow& run : snapshot.runs) print_run(snapshot, run, options.cut_warmup);
     print_pooled(snapshot);
     return 0;
@@ -180,11 +180,12 @@ int do_stats(const Options& options) {
 
 void add_stats(CLI::App& program, Action& action) {
     auto options = std::make_shared<Options>();
-    CLI::App* command = program.add_subcommand("stats", "Phase and head tables of a capture file");
+    CLI::App* command = program.add_subcommand("stats", "Print the phase and head tables of a capture file");
     command->footer("Example: draftscope stats run.dscope --json");
     command->add_option("file", options->file, "capture file")->required();
     command->add_flag("--cut-warmup", options->cut_warmup,
-                      "also leave out leading steps that look like warm-up, beside those recorded as such");
+                      "also exclude leading steps that look like warm-up, in addition to those recorded as "
+                      "warm-up");
     command->add_flag("--json", options->json, "print one JSON document on stdout");
     command->callback([options, &action] { action = [options] { return do_stats(*options); }; });
 }

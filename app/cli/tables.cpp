@@ -68,9 +68,9 @@ std::string of_probe_text(double gb_per_s, const std::optional<double>& probe) {
 }
 
 std::string void_probe_text() {
-    return "void: faster than what doctor measured, so that was measured while other work held the memory; "
-           "run "
-           "draftscope doctor again while nothing else runs\n";
+    return "void: faster than doctor's measurement, "
+           "so other work used the memory during that measurement; "
+           "run draftscope doctor again while nothing else runs\n";
 }
 
 std::string phase_table_text(const Snapshot& snapshot, RowId run_id) {
@@ -134,7 +134,7 @@ std::string excluded_text(const Snapshot& snapshot, RowId run_id) {
 
 std::string verify_text(const RunRow& run) {
     if (run.acceptance != "real")
-        return "ACCEPTANCE REPLAYED: drafts were not kept by the target; the text means nothing\n";
+        return "SIMULATED ACCEPTANCE: drafts were not verified by the target; the text means nothing\n";
     if (losslessness(run) == "lossy")
         return fmt::format("verify {}: LOSSY, the text is not the target's own\n", run.verify);
     if (losslessness(run) == "distribution")

@@ -45,7 +45,7 @@ void print_report(const TraceReport& done, const std::string& folder) {
     std::printf("%s: %zu prompts, %lld rows, %lld of them generated in %.1f s%s\n", folder.c_str(),
                 info.prompts.size(), static_cast<long long>(info.rows),
                 static_cast<long long>(done.generated), done.seconds,
-                info.complete ? "" : "  (cancelled: what was decoded is kept)");
+                info.complete ? "" : "  (cancelled: the decoded part is kept)");
     if (info.verify_ns.empty()) return;
     std::printf("verification, ms by rows:");
     for (const auto& [rows, ns] : info.verify_ns) std::printf("  %d: %.2f", rows, milliseconds(ns));
@@ -75,37 +75,35 @@ void add_trace(CLI::App& program, Action& action) {
         "--out "
         "demo.trace");
     auto* prompt = command->add_option("--prompt", run.prompt, "one prompt");
-    auto* prompts =
-        command->add_option("--prompts", run.prompts_file, "JSONL with `prompt` or `turns` per line");
+    auto* prompts = command->add_option("--prompts", run.prompts_file, "JSONL with prompt or turns per line");
     prompts->excludes(prompt);
     command->add_option("--out", options->config.out, "folder to write")->required();
-    command->add_flag("--overwrite", options->config.overwrite, "replace an existing trace");
+    command->add_flag("--overwrite", options->config.overwrite, "replace an existing recording");
     command->add_option("--model", run.model,
                         "target: a GGUF file, a model folder or synthetic:NAME (default: the demo model)");
     command->add_option("--temperature", run.temperature, "0 = greedy")->capture_default_str();
-    command->add_option("--top-p", run.top_p, "nucleus, 1 = off")->capture_default_str();
+    command->add_option("--top-p", run.top_p, "nucleus sampling, 1 = off")->capture_default_str();
     command->add_option("--top-k", run.top_k, "0 = off")->capture_default_str();
-    command->add_option("--seed", run.seed, "of the sampling")->capture_default_str();
+    command->add_option("--seed", run.seed, "seed of the sampling")->capture_default_str();
     command->add_option("--max-new", run.max_new, "tokens to generate per prompt")->capture_default_str();
     command->add_option("--limit", run.limit, "conversations taken from the file (0 = all)")->needs(prompts);
-    command->add_flag("--balanced,--stratify", run.stratify, "take them evenly over the categories")
+    command->add_flag("--balanced,--stratify", run.stratify, "take them evenly from the categories")
         ->needs(prompts);
     command
         ->add_option("--batch", options->config.batch,
-                     "prompts decoded side by side; every text stays the same")
+                     "prompts decoded in lockstep; every text stays the same")
         ->capture_default_str();
     command->add_option(
         "--aux", options->config.aux,
-        "layers whose input streams are kept for EAGLE-3, as 2,15,27, or none (default: 2, L/2, "
-        "L-3, as EAGLE-3 reads them; spread over targets of under six layers)");
+        "layers whose input streams are recorded for EAGLE-3, as 2,15,27, or none (default: 2, L/2, L-3, "
+        "as EAGLE-3 reads them; spread evenly over targets of fewer than six layers)");
     command->add_option("--precision", run.precision, "f32, bf16, int8, int4 or auto")->capture_default_str();
     add_threads_option(*command, run.threads);
-    command->add_flag("--ignore-eos", run.ignore_eos, "decode on past the end of text");
+    command->add_flag("--ignore-eos", run.ignore_eos, "continue past the end of text");
     command->add_flag("--raw", run.raw, "no chat template");
-    command->add_flag("--no-times", options->no_times, "leave out the measurement of verification times");
-    command->add_flag("--json", options->output.json,
-                      "print one JSON document on stdout and nothing else there");
-    command->add_flag("--quiet", options->output.quiet, "no progress");
+    command->add_flag("--no-times", options->no_times, "do not measure verification times");
+    command->add_flag("--json", options->output.json, "print one JSON document on stdout and nothing else");
+    command->add_flag("--quiet", options->output.quiet, "show no progress");
     command->callback([options, &action] {
         action = [options] {
             const Status used = check_sampling_used(options->config.run, {});

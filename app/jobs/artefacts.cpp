@@ -150,7 +150,7 @@ Result<std::string> drafter_of_artefact(const HeadSpec& spec, const HeadArtefact
     if (name.empty()) return std::string();
     const std::string folder = (fs::path(artefacts.artefact_path).parent_path() / name).string();
     if (name != name.filename() || name == ".." || !exists(folder))
-        return bad_input("{}: its drafter '{}' is not beside it; copy the folder there",
+        return bad_input("{}: its drafter folder '{}' is missing; copy it into the same folder",
                          artefacts.artefact_path, name.string());
     return folder;
 }
@@ -166,7 +166,7 @@ std::string overlap_warning(const HeadSpec& spec, const HeadArtefacts& artefacts
     });
     if (known == 0) return {};
     return fmt::format(
-        "head {}: its artefact was fitted on {} of {}'s {} prompts: its acceptance is too good",
+        "head {}: its weights were fitted on {} of {}'s {} prompts, so its acceptance is too high",
         to_text(spec), known, whose, prompts.size());
 }
 
@@ -184,9 +184,9 @@ std::vector<HeadChoice> head_choices() {
         // The papers train these heads jointly with the drafter; the name marks post-hoc weights.
         if (trained && !artefacts.joint) choice.name += " (post-hoc)";
         if (info.replay_only) {
-            choice.why_not = "knows the recorded text to come: draftscope replay only";
+            choice.why_not = "needs the recorded text: draftscope replay only";
         } else if (info.need == ArtefactNeed::fitted && !artefacts.any) {
-            choice.why_not = fmt::format("no artefact: run draftscope fit {}", info.id);
+            choice.why_not = fmt::format("no weights file: run draftscope fit {}", info.id);
         } else if ((info.need == ArtefactNeed::ranking || info.need == ArtefactNeed::either) && !ranking) {
             choice.why_not = fmt::format("needs {}", info.artefact);
         }

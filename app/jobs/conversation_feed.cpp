@@ -103,7 +103,7 @@ std::optional<PromptInput> ConversationFeed::next() {
             playing_.push_back(std::move(talk));
             return std::move(input).value();
         }
-        log_warning("prompt {} is left out: {}", talk.conversation->id, input.error().message);
+        log_warning("prompt {} is skipped: {}", talk.conversation->id, input.error().message);
     }
     return std::nullopt;
 }

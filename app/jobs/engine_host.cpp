@@ -139,7 +139,7 @@ Status EngineHost::Impl::load_exec(const ResolvedRun& run, const RunHooks& hooks
                                         [](const Capability& one) { return one.name == "thread pinning"; });
         Capability pinning = *known;
         pinning.brief = pinned > 0 ? "on" : "off";
-        pinning.state = fmt::format("{} of {} workers kept on a CPU of their own", pinned, workers);
+        pinning.state = fmt::format("{} of {} workers pinned to one CPU each", pinned, workers);
         if (pinning.available)
             pinning.remedy =
                 pin && pinned < workers
@@ -231,7 +231,7 @@ Status EngineHost::Impl::load_shadows(const ResolvedRun& run) {
     shadow_heads.clear();
     DS_ASSIGN(const std::vector<ResolvedShadow> resolved, resolve_shadows(run));
     if (!resolved.empty() && !drafter->uses_head())
-        return bad_input("--shadow {}: drafter {} has no LM head to put another in the place of",
+        return bad_input("--shadow {}: drafter {} has no LM head that another head could replace",
                          run.config.shadow, run.drafter_id);
     for (const ResolvedShadow& shadow : resolved) {
         const HeadSpec& spec = *shadow.run.head;
@@ -239,8 +239,8 @@ Status EngineHost::Impl::load_shadows(const ResolvedRun& run) {
         DS_TRY(made->prepare(*exec, head_weights(shadow.run)));
         if (made->verify_whole_tree())
             return bad_input(
-                "--shadow {}: wants the target's view of every node of its own trees, which only a run of "
-                "its own gives",
+                "--shadow {}: needs the target's logits for every node of its trees; run it separately with "
+                "--head",
                 to_text(spec));
         shadows.push_back({to_text(spec), made.get(), shadow.aligned});
         shadow_heads.push_back(std::move(made));
@@ -252,9 +252,8 @@ Status EngineHost::Impl::load_heads(const ResolvedRun& run) {
     if (!drafter->uses_head()) {
         const bool has_own = find_drafter(run.drafter_id)->needs_weights;
         if (has_own && run.head && run.head->id != "full") {
-            return bad_input(
-                "--head {}: drafter {} brings an LM head for each of its levels and drafts with those",
-                to_text(*run.head), run.drafter_id);
+            return bad_input("--head {}: drafter {} has its own LM head for each level; use --head full",
+                             to_text(*run.head), run.drafter_id);
         }
         head.reset();
         full_head.reset();
@@ -293,13 +292,12 @@ bool EngineHost::Impl::drop_broken_device() {
 }
 
 Status EngineHost::Impl::load(const ResolvedRun& run, const RunHooks& hooks) {
-    if (drop_broken_device()) log_warning("the GPU failed in the run before; it is opened anew");
+    if (drop_broken_device()) log_warning("the GPU failed in the previous run; it is reopened");
     const Status loaded = load_all(run, hooks);
     if (loaded.ok() || !drop_broken_device()) return loaded;
-    return Error{
-        loaded.error().kind,
-        fmt::format("{}; the next run opens the GPU anew: choose a smaller model there, or --backend cpu",
-                    loaded.error().message)};
+    return Error{loaded.error().kind,
+                 fmt::format("{}; the next run reopens the GPU: choose a smaller model, or --backend cpu",
+                             loaded.error().message)};
 }
 
 Status EngineHost::Impl::load_all(const ResolvedRun& run, const RunHooks& hooks) {

@@ -53,16 +53,17 @@ Status check_config(const FitConfig& config) {
     if (config.out.empty()) return bad_input("--out: name the file to write");
     std::error_code error;
     if (!config.overwrite && fs::exists(config.out, error))
-        return bad_input("--out {}: exists already; remove it or add --overwrite", config.out);
+        return bad_input("--out {}: already exists; remove it or add --overwrite", config.out);
     const fs::path folder = fs::path(config.out).parent_path();
     if (!folder.empty() && !fs::is_directory(folder, error))
-        return bad_input("--out {}: there is no folder {}", config.out, folder.string());
+        return bad_input("--out {}: folder {} does not exist; create it first", config.out, folder.string());
     const auto heads = fittable_heads();
     if (std::find(heads.begin(), heads.end(), config.head) == heads.end()) {
         const bool needs_none = find_head(config.head) != nullptr;
         const std::vector<std::string_view> known(heads.begin(), heads.end());
         return bad_input("fit {}: {}; heads that are fitted: {}{}", config.head,
-                         needs_none ? "this head needs no artefact" : "unknown head", fmt::join(known, ", "),
+                         needs_none ? "this head needs no weights file" : "unknown head",
+                         fmt::join(known, ", "),
                          needs_none ? std::string() : did_you_mean(config.head, known));
     }
     if (ranks_text(config.head)) {
@@ -78,7 +79,7 @@ Status check_config(const FitConfig& config) {
     if (config.options.kl.epochs < 0 || config.options.kl.epochs > 1000)
         return bad_input("--epochs {}: must be 0 to 1000 (0 = the closed form)", config.options.kl.epochs);
     if (config.options.collect.anchors < 2)
-        return bad_input("--rounds {}: at least 2 are needed", config.options.collect.anchors);
+        return bad_input("--rounds {}: must be at least 2", config.options.collect.anchors);
     return {};
 }
 
@@ -255,7 +256,7 @@ Status fit_generation_ranking(const FitConfig& config, const FitHooks& hooks, Lo
     const TextCounts counts = count_traces(loaded.traces, config.options.collect.hold_out);
     const fit::Ranking ranking = counts.all.ranking();
     if (ranking.tokens == 0)
-        return bad_input("{}: the trace holds no generated tokens", loaded.first().folder());
+        return bad_input("{}: the recording contains no generated tokens", loaded.first().folder());
     describe_ranking(ranking, counts, report);
     if (config.head == "bcl") {
         DS_TRY(load(config, hooks, loaded, report));
@@ -282,7 +283,7 @@ class StagedFolder {
     Status make() {
         std::error_code error;
         fs::remove_all(staged_, error);
-        if (!fs::create_directories(staged_, error)) return failed("{}: cannot be made", staged_);
+        if (!fs::create_directories(staged_, error)) return failed("{}: cannot be created", staged_);
         return {};
     }
     Status commit() {
@@ -307,7 +308,7 @@ Status fit_with_drafter(const FitConfig& config, const fit::FitOptions& options,
     const std::string path = trained_drafter_path(config.out);
     std::error_code ignored;
     if (!config.overwrite && fs::exists(path, ignored))
-        return bad_input("--out {}: its drafter's folder {} exists already; remove it or add --overwrite",
+        return bad_input("--out {}: its drafter's folder {} already exists; remove it or add --overwrite",
                          config.out, path);
     DS_ASSIGN(fit::JointDrafter drafter,
               fit::load_joint_drafter(loaded.weights.drafter, loaded.drafter_path, *loaded.ends));

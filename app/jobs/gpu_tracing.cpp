@@ -17,8 +17,7 @@ TierChoice open_tier(Tier asked, bool gpu_backend, GpuSession& session, const Cu
     if (asked == Tier::t0) return out;
     if (!gpu_backend) {
         out.why = fmt::format(
-            "{} traces GPU work, and this run computes on the CPU: measured at T0, whose phase times are "
-            "whole",
+            "{} traces GPU work, but this run uses the CPU: measured at T0, whose phase times are complete",
             to_text(asked));
         return out;
     }
@@ -29,7 +28,7 @@ TierChoice open_tier(Tier asked, bool gpu_backend, GpuSession& session, const Cu
     const CuptiProbe state = session.open(asked);
     if (state.state != CuptiState::ready) {
         out.why = fmt::format("{} needs CUPTI: {}; {}. Measured at T0", to_text(asked), state.text,
-                              state.remedy.empty() ? "nothing to be done here" : state.remedy);
+                              state.remedy.empty() ? "no remedy on this machine" : state.remedy);
         return out;
     }
     out.used = session.tier();
@@ -44,7 +43,7 @@ std::unique_ptr<CounterSession> begin_counters(std::unique_ptr<CounterApi> api, 
     if (state.state == CuptiState::ready) return session;
     choice.used = Tier::t0;
     choice.why = fmt::format("T3 needs GPU counters: {}; {}. Measured at T0", state.text,
-                             state.remedy.empty() ? "nothing to be done here" : state.remedy);
+                             state.remedy.empty() ? "no remedy on this machine" : state.remedy);
     return nullptr;
 }
 

@@ -299,15 +299,15 @@ Status check(const KernelSettings& options) {
     DS_TRY(positive("--k", options.k));
     for (const int rows : options.rows) DS_TRY(positive("--rows", rows));
     if (options.rank < 0 || options.rank > options.hidden)
-        return bad_input("--rank {}: must lie between 1 and --hidden {}", options.rank, options.hidden);
+        return bad_input("--rank {}: must be 1 to --hidden {}", options.rank, options.hidden);
     if (!(options.seconds > 0)) return bad_input("--seconds {}: must be positive", options.seconds);
     for (const std::string& name : options.precisions)
         if (!kernels::precision_from(name))
             return bad_input("--precision {}: unknown; known are f32, bf16, int8, int4", name);
     constexpr double most_weights = 4e9;
     if (static_cast<double>(options.vocab) * options.hidden > most_weights)
-        return bad_input("--vocab {} times --hidden {}: more than {:.0f} weights", options.vocab,
-                         options.hidden, most_weights);
+        return bad_input("--vocab {} times --hidden {}: more than {:.0f} weights; use smaller sizes",
+                         options.vocab, options.hidden, most_weights);
     return {};
 }
 

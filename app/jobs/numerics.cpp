@@ -23,7 +23,7 @@ Result<int> parse_numerics(const std::string& text) {
         const char* const end = text.data() + text.size();
         const auto [at, error] = std::from_chars(text.data() + prefix.size(), end, rows);
         if (error == std::errc() && at == end && rows >= 1 && rows <= most_library_rows) return rows;
-        return bad_input("--numerics {}: ROWS of fast:ROWS is 1 to {}", text, most_library_rows);
+        return bad_input("--numerics {}: ROWS of fast:ROWS must be 1 to {}", text, most_library_rows);
     }
     return bad_input("--numerics {}: unknown; known are exact, fast, fast:ROWS", text);
 }

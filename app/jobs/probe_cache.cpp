@@ -36,7 +36,7 @@ void save_probe(const std::string& cpu_name, const ProbedBandwidth& measured) {
                     {{"cpu", cpu_name}, {"read_gb_per_s", stream}, {"scattered_read_gb_per_s", scattered}})
                     .dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
         if (!file) {
-            log_warning("{}: the bandwidth probe can't be kept", path.string());
+            log_warning("{}: the bandwidth probe can't be saved", path.string());
             return;
         }
     }

@@ -34,31 +34,32 @@ Error wrong_line(const std::string& line, const std::string& where) {
             "LATIN1 -t UTF-8",
             where, static_cast<unsigned char>(line[at]), at + 1);
     if (line.find('{') == line.find_first_not_of(" \t\r\xef\xbb\xbf"))
-        return bad_input("{}: not valid JSON; each line is an object of its own, as {}", where, example_line);
-    return bad_input("{}: is no JSON object but plain text; each line looks like {}", where, example_line);
+        return bad_input("{}: not valid JSON; each line must be one object, as {}", where, example_line);
+    return bad_input("{}: plain text instead of a JSON object; each line must look like {}", where,
+                     example_line);
 }
 
 Result<Conversation> parse_line(const json& line, std::size_t ordinal, const std::string& where) {
     if (!line.is_object())
-        return bad_input("{}: not a JSON object; each line looks like {}", where, example_line);
+        return bad_input("{}: not a JSON object; each line must look like {}", where, example_line);
     Conversation made;
     made.id = id_of(line, ordinal);
     const auto category = line.find("category");
     if (category != line.end() && category->is_string()) made.category = category->get<std::string>();
     if (const auto prompt = line.find("prompt"); prompt != line.end()) {
-        if (!prompt->is_string()) return bad_input("{}: `prompt` is not a string", where);
+        if (!prompt->is_string()) return bad_input("{}: prompt is not a string", where);
         made.turns.push_back(prompt->get<std::string>());
-        if (made.turns.back().empty()) return bad_input("{}: `prompt` is empty", where);
+        if (made.turns.back().empty()) return bad_input("{}: prompt is empty", where);
         return made;
     }
     const auto turns = line.find("turns");
     if (turns == line.end() || !turns->is_array() || turns->empty()) {
-        return bad_input("{}: neither `prompt` nor a non-empty `turns` list", where);
+        return bad_input("{}: needs a prompt or a non-empty list turns", where);
     }
     for (const json& turn : *turns) {
-        if (!turn.is_string()) return bad_input("{}: an entry of `turns` is not a string", where);
+        if (!turn.is_string()) return bad_input("{}: an entry of turns is not a string", where);
         made.turns.push_back(turn.get<std::string>());
-        if (made.turns.back().empty()) return bad_input("{}: an entry of `turns` is empty", where);
+        if (made.turns.back().empty()) return bad_input("{}: an entry of turns is empty", where);
     }
     return made;
 }
@@ -108,7 +109,7 @@ Result<std::vector<Conversation>> read_prompt_file(const std::string& path, int 
         DS_ASSIGN(Conversation conversation, parse_line(line, all.size(), where));
         all.push_back(std::move(conversation));
     }
-    if (all.empty()) return bad_input("prompt file {}: holds no prompt", path);
+    if (all.empty()) return bad_input("prompt file {}: contains no prompt", path);
     const std::size_t wanted = limit > 0 ? static_cast<std::size_t>(limit) : all.size();
     if (stratify) return take_evenly(std::move(all), wanted);
     if (all.size() > wanted) all.resize(wanted);

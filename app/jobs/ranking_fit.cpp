@@ -81,7 +81,7 @@ Status fit_text_ranking(const FitConfig& config, const FitHooks& hooks, FitRepor
         if (hooks.on_progress) hooks.on_progress(done / size, "counting tokens");
     }
     const fit::Ranking ranking = counts.all.ranking();
-    if (ranking.tokens == 0) return bad_input("--text {}: holds no text", config.text);
+    if (ranking.tokens == 0) return bad_input("--text {}: contains no text", config.text);
     describe_ranking(ranking, counts, report);
     report.target = file.config.name;
     return write_ranking(config, ranking, file.config.name,

@@ -186,13 +186,15 @@ Result<ReplayReport> run_replay(const ReplayConfig& config, const ReplayHooks& h
         if (hooks.on_progress) hooks.on_progress(fraction, what);
     };
     DS_TRY(check(config));
-    tell(-1, "opening the trace");
+    tell(-1, "opening the recording");
     Loaded loaded;
     DS_ASSIGN(loaded.trace, Trace::open(config.trace));
     const TraceInfo& info = loaded.trace->info();
     if (!config.model.empty() && !loaded.trace->weights_path().empty())
-        return bad_input("--model {}: the trace carries its target's LM head and embedding, {}; leave it out",
-                         config.model, loaded.trace->weights_path());
+        return bad_input(
+            "--model {}: the recording contains its target's LM head and embedding, {}; leave "
+            "--model out",
+            config.model, loaded.trace->weights_path());
     DS_ASSIGN(const std::vector<ResolvedRun> runs, resolve_heads(config, *loaded.trace));
     const ResolvedRun& first = runs.front();
     const int cores = usable_cores();
@@ -214,12 +216,12 @@ Result<ReplayReport> run_replay(const ReplayConfig& config, const ReplayHooks& h
     for (const ResolvedRun& run : runs) {
         report.heads.push_back({to_text(*run.head), machine_estimates(info, report.precision, report.isa)});
         if (find_head(run.head->id)->replay_only)
-            report.heads.back().estimates.push_back("a what-if: this head knows the recorded text");
+            report.heads.back().estimates.push_back("hypothetical: this head knows the recorded text");
         if (const std::string warning = overlap_warning(*run.head, run.artefacts, hashes, "the trace");
             !warning.empty())
             report.warnings.push_back(warning);
     }
-    if (!info.complete) report.warnings.push_back("the trace was cancelled before its last prompt");
+    if (!info.complete) report.warnings.push_back("the recording was cancelled before its last prompt");
     report.result.rounds.resize(runs.size());
     ReplayOptions options;
     options.tree = first.tree;

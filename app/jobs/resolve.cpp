@@ -39,8 +39,8 @@ Status resolve_model(ResolvedRun& run) {
     if (run.config.model.empty()) {
         if (demo.empty()) {
             return bad_input(
-                "the demo model is not there; fetch it with tools/fetch_deps.sh model, or name a target "
-                "with --model FILE.gguf");
+                "the demo model is missing; fetch it with tools/fetch_deps.sh model, or name a target with "
+                "--model FILE.gguf");
         }
         run.config.model = demo;
     }
@@ -78,7 +78,7 @@ Status resolve_drafter(ResolvedRun& run) {
     if (run.drafter_path.empty()) {
         DS_TRY(check_model(run.config.model));
         return bad_input(
-            "--drafter {0}: needs a checkpoint made for this target: --drafter {0}:FOLDER, or use --drafter "
+            "--drafter {0}: needs a checkpoint for this target; give --drafter {0}:FOLDER, or use --drafter "
             "ngram or none",
             run.drafter_id);
     }
@@ -150,11 +150,12 @@ Status resolve_head(ResolvedRun& run, bool replay) {
     if (run.ranking_path.empty() && run.demo_model) run.ranking_path = demo_ranking_path();
     DS_ASSIGN([[maybe_unused]] auto probe, make_head(spec, run.artefacts));
     if (const HeadInfo* info = find_head(spec.id); info->replay_only && !replay)
-        return bad_input("--head {}: knows the recorded text to come; use it with draftscope replay",
-                         spec.id);
+        return bad_input("--head {}: needs the recorded text; use it with draftscope replay", spec.id);
     if (spec.rdk && run.verify.rule != VerifyRule::pq)
-        return bad_input("--head {}: +rdk changes what drafts are drawn from; use it with --verify pq",
-                         to_text(spec));
+        return bad_input(
+            "--head {}: +rdk changes the distribution that drafts are sampled from; use it "
+            "with --verify pq",
+            to_text(spec));
     // A jointly trained head selects its drafter, unless the user gives a drafter by path.
     DS_ASSIGN(const std::string trained_with, drafter_of_artefact(spec, run.artefacts));
     if (!trained_with.empty() && run.config.drafter == run.drafter_id) run.drafter_path = trained_with;
@@ -173,8 +174,8 @@ Status resolve_backend(ResolvedRun& run) {
                 return bad_input("{}: has no effect on the CPU; leave it out, or use --backend cuda", flag);
         if (run.library_rows == 0) return {};
         return bad_input(
-            "--numerics {}: every kernel of the CPU back end is batch-invariant, and none would be faster "
-            "otherwise; use exact, or --backend cuda",
+            "--numerics {}: every kernel of the CPU back end is batch-invariant at no cost; use exact, or "
+            "--backend cuda",
             config.numerics);
     };
     if (config.backend == "cpu") return check_cpu();
@@ -317,10 +318,10 @@ Result<std::vector<ResolvedShadow>> resolve_shadows(const ResolvedRun& run) {
         return shadows;
     }
     if (rule_at(run.verify, run.config.temperature) != VerifyRule::match)
-        return bad_input("--shadow {}: shadow heads are judged by exact match; use --verify match",
+        return bad_input("--shadow {}: shadow heads require exact match; use --verify match",
                          run.config.shadow);
     if (!run.head)
-        return bad_input("--shadow {}: drafter {} has no LM head to put another in the place of",
+        return bad_input("--shadow {}: drafter {} has no LM head that another head could replace",
                          run.config.shadow, run.drafter_id);
     std::set<std::pair<bool, std::string>> seen;
     for (const std::string& piece : split_specs(run.config.shadow)) {
@@ -330,12 +331,12 @@ Result<std::vector<ResolvedShadow>> resolve_shadows(const ResolvedRun& run) {
         config.head = shadow.aligned ? piece.substr(aligned.size()) : piece;
         config.shadow.clear();
         if (config.tree == quick_tree) config.tree.clear();
-        if (config.head == "auto") return bad_input("--shadow {}: name the heads to set beside it", piece);
+        if (config.head == "auto") return bad_input("--shadow {}: name the shadow heads", piece);
         auto resolved = resolve_run(config);
         if (!resolved.ok()) return bad_input("--shadow: {}", resolved.error().message);
         shadow.run = std::move(*resolved);
         if (shadow.run.drafter_path != run.drafter_path)
-            return bad_input("--shadow {}: was trained with another drafter, {}; run it by itself", piece,
+            return bad_input("--shadow {}: was trained with another drafter, {}; run it separately", piece,
                              shadow.run.drafter_path);
         if (!seen.emplace(shadow.aligned, to_text(*shadow.run.head)).second)
             return bad_input("--shadow: {} is named twice", piece);

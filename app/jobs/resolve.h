@@ -38,7 +38,7 @@ struct ResolvedRun {
     HeadArtefacts artefacts;
     std::string drafter_id;
     std::string drafter_path;
-    std::string ranking_path;  ///< token ranking for coverage; "" = none for this target
+    std::string ranking_path;                     ///< token ranking for coverage; "" = none for this target
     std::optional<kernels::Precision> precision;  ///< absent = auto
     Tier tier = Tier::t0;                         ///< as requested
     bool gpu = false;                             ///< computes on a CUDA device

@@ -35,7 +35,7 @@ struct RunReport {
     /// Forecasts of --tree auto or quick, best first. The first was chosen, or none if quick expects no gain.
     std::vector<TreeForecast> forecasts;
     TierChoice tier;
-    CuptiProbe cupti;  ///< state of CUPTI; empty text if the run did not request CUPTI
+    CuptiProbe cupti;                       ///< state of CUPTI; empty text if the run did not request CUPTI
     std::optional<kernels::DeviceUse> gpu;  ///< how the run used its GPU; absent on the CPU
     std::optional<ExactCheck> exact;        ///< what --numerics fast changed
     int pinned_workers = 0;                 ///< threads pinned to a CPU each

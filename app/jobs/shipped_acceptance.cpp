@@ -16,13 +16,14 @@ Result<ShippedAcceptance> read_acceptance(const std::string& path, const std::st
     const json document = json::parse(file, nullptr, false);
     if (document.is_discarded() || !document.is_object() || !document.contains("drafters") ||
         !document["drafters"].is_object())
-        return bad_input("{}: is no acceptance table; make one with tools/make_acceptance_table.py", path);
+        return bad_input("{}: is not an acceptance table; make one with tools/make_acceptance_table.py",
+                         path);
     ShippedAcceptance table;
     if (!document["drafters"].contains(drafter)) return table;
     for (const auto& [head, trees] : document["drafters"][drafter].items()) {
         DS_ASSIGN(const HeadSpec spec, parse_head_spec(head));
         if (find_head(spec.id) == nullptr) return bad_input("{}: unknown head '{}'", path, head);
-        if (!trees.is_object()) return bad_input("{}: {}: is no list of trees", path, head);
+        if (!trees.is_object()) return bad_input("{}: {}: is not a list of trees", path, head);
         for (const auto& [tree, tau] : trees.items()) {
             DS_ASSIGN(const TreeSpec shape, parse_tree_spec(tree));
             if (!tau.is_number() || tau.get<double>() < 1)

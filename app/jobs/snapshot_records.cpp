@@ -158,9 +158,8 @@ Status save_snapshot(const Snapshot& snapshot, const std::string& path) {
     for (const char* log : {"-wal", "-journal"}) {
         if (std::filesystem::exists(path + log, error))
             return bad_input(
-                "{}: is being recorded, or was when its program was killed ({}{} is there); choose another "
-                "name",
-                path, path, log);
+                "{}: is being recorded, or its recording was killed ({}{} exists); choose another name", path,
+                path, log);
     }
     Status closed;
     if (snapshot.stored != nullptr) {

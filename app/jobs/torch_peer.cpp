@@ -20,7 +20,8 @@ namespace {
 /// Runs a program and returns its stdout. The program inherits our stderr.
 Result<std::string> output_of(std::vector<std::string> words) {
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) return failed("no pipe to {}: {}", words[0], std::strerror(errno));
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return failed("cannot create a pipe to {}: {}", words[0], std::strerror(errno));
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
@@ -49,7 +50,7 @@ Result<std::string> output_of(std::vector<std::string> words) {
     }
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return said;
     return bad_input(
-        "--torch {}: the peer did not run (see its message above); give a Python with PyTorch that "
+        "--torch {}: the PyTorch script failed (see its message above); give a Python with PyTorch that "
         "sees the GPU, or leave --torch out",
         words[0]);
 }
@@ -57,7 +58,7 @@ Result<std::string> output_of(std::vector<std::string> words) {
 Result<std::string> script() {
     std::string path = find_asset("peers/torch_heads.py");
     if (path.empty())
-        return bad_input("--torch: assets/peers/torch_heads.py is not there; set DRAFTSCOPE_ASSETS");
+        return bad_input("--torch: assets/peers/torch_heads.py is missing; set DRAFTSCOPE_ASSETS");
     return path;
 }
 
@@ -86,7 +87,7 @@ Result<TorchPeer> parse_torch(const std::string& document) {
     const bool whole = root.is_object() && root.contains("torch") && root["torch"].is_string() &&
                        root.contains("device") && root["device"].is_string() && root.contains("ops") &&
                        root["ops"].is_array() && std::all_of(root["ops"].begin(), root["ops"].end(), is_op);
-    if (!whole) return failed("the PyTorch peer printed something else than its table");
+    if (!whole) return failed("--torch: the script's output is not its JSON document");
     TorchPeer peer{root["torch"], root["device"], {}};
     for (const auto& op : root["ops"])
         peer.ops.push_back({op["op"], op["rows"], op["median_us"], op["best_us"]});

@@ -101,10 +101,9 @@ Status decode(const PilotParts& parts, const PilotHead& head, const TreeSpec& tr
                           phases, gate);
     RunHooks quiet;
     quiet.on_progress = hooks.on_progress;
-    ConversationFeed feed(parts.target, conversations, {.raw = parts.raw, .first_turns = true, .suite = ""},
-                          quiet,
-                          fmt::format("measuring for the choice of a tree{}{}: prompt",
-                                      head.text.empty() ? "" : ", ", head.text));
+    ConversationFeed feed(
+        parts.target, conversations, {.raw = parts.raw, .first_turns = true, .suite = ""}, quiet,
+        fmt::format("measuring to choose a tree{}{}: prompt", head.text.empty() ? "" : ", ", head.text));
     return session.run(feed);
 }
 
@@ -249,7 +248,7 @@ Status measure_heads(TreePilot& pilot, std::span<const std::string> heads,
         if (loaded.ok()) {
             DS_TRY(pilot.chains(*loaded));
         } else {
-            log_warning("--head auto leaves {} out: {}", heads[h], loaded.error().message);
+            log_warning("--head auto skips {}: {}", heads[h], loaded.error().message);
         }
     }
     std::vector<std::string> fastest;

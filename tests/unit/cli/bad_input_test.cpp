@@ -193,14 +193,14 @@ TEST_F(BadInput, ReplayedAcceptanceIsNamedInEveryOutput) {
     const std::vector<std::string> settings = {"--simulate-acceptance", "rate:1", "--tree", "chain=3"};
     Finished text = decode(settings);
     EXPECT_EQ(text.exit_code, 0) << text.err;
-    EXPECT_NE(text.out.find("ACCEPTANCE REPLAYED"), std::string::npos) << text.out;
+    EXPECT_NE(text.out.find("SIMULATED ACCEPTANCE"), std::string::npos) << text.out;
     std::vector<std::string> as_json = settings;
     as_json.insert(as_json.end(), {"--json", "--quiet", "--save", folder_.file("r.dscope")});
     const Finished json = decode(as_json);
     EXPECT_NE(json.out.find("\"acceptance\": \"replayed\""), std::string::npos) << json.out;
     EXPECT_NE(json.out.find("\"lossless\": \"lossy\""), std::string::npos) << json.out;
     const Finished stats = run(folder_, {"stats", folder_.file("r.dscope")});
-    EXPECT_NE(stats.out.find("acceptance replayed"), std::string::npos) << stats.out;
+    EXPECT_NE(stats.out.find("simulated acceptance"), std::string::npos) << stats.out;
 }
 
 }  // namespace

@@ -190,7 +190,7 @@ TEST_F(Files, AFullDiskKeepsWhatWasRecorded) {
     // What was recorded before is there. A limit of each file leaves no room for the run's end, as space that
     // was kept on a full disk does: repair closes the file.
     EXPECT_NE(done.out.find("storage_error"), std::string::npos) << done.out;
-    EXPECT_NE(done.out.find("(not whole)"), std::string::npos) << done.out;
+    EXPECT_NE(done.out.find("(incomplete)"), std::string::npos) << done.out;
     EXPECT_GT(Sql(path).number("SELECT count(*) FROM step"), 0);
     const std::string stats = run(folder_, {"stats", path}).out;
     EXPECT_TRUE(stats.find("unfinished") != std::string::npos ||

@@ -172,8 +172,8 @@ TEST_F(CommandOptions, PromptFilesInOtherShapes) {
     expect_refused("Name three rivers.\n", {"line 1", "plain text", looks});
     expect_refused("{\"prompt\": \"a\"}\n{\"prompt\": \"b\n", {"line 2", "not valid JSON", looks});
     expect_refused("[\n{\"prompt\": \"a\"}]\n", {"line 1", looks});
-    expect_refused("{\"prompt\": \"a\"}\n{\"prompt\": \"\"}\n", {"line 2", "`prompt` is empty"});
-    expect_refused("{\"turns\": [\"a\", \"\"]}\n", {"line 1", "`turns` is empty"});
+    expect_refused("{\"prompt\": \"a\"}\n{\"prompt\": \"\"}\n", {"line 2", "prompt is empty"});
+    expect_refused("{\"turns\": [\"a\", \"\"]}\n", {"line 1", "turns is empty"});
     expect_one_line_error(
         run(folder_, {"run", "--model", model_, "--drafter", "ngram", "--prompts", folder_.path()}),
         {folder_.path(), "is a folder"});

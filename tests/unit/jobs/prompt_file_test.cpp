@@ -71,13 +71,13 @@ TEST_F(PromptFile, StratifyTakesCategoriesInTurnAndKeepsFileOrder) {
 
 TEST_F(PromptFile, ErrorsNameFileAndLine) {
     EXPECT_NE(
-        error_of("{\"prompt\": \"a\"}\n{\"prompt\": 3}\n").find(path_ + ", line 2: `prompt` is not a string"),
+        error_of("{\"prompt\": \"a\"}\n{\"prompt\": 3}\n").find(path_ + ", line 2: prompt is not a string"),
         std::string::npos);
     EXPECT_NE(error_of("{\"prompt\": ").find("line 1: not valid JSON"), std::string::npos);
     EXPECT_NE(error_of("[1]").find("not a JSON object"), std::string::npos);
-    EXPECT_NE(error_of("{\"turns\": []}").find("neither `prompt` nor"), std::string::npos);
-    EXPECT_NE(error_of("{\"turns\": [1]}").find("entry of `turns`"), std::string::npos);
-    EXPECT_NE(error_of("\n \n").find("holds no prompt"), std::string::npos);
+    EXPECT_NE(error_of("{\"turns\": []}").find("needs a prompt or"), std::string::npos);
+    EXPECT_NE(error_of("{\"turns\": [1]}").find("entry of turns"), std::string::npos);
+    EXPECT_NE(error_of("\n \n").find("contains no prompt"), std::string::npos);
     EXPECT_NE(error_of("\xff\xfe{}").find("UTF-16"), std::string::npos);
     const auto missing = read_prompt_file(path_ + ".none", 0, false);
     ASSERT_FALSE(missing.ok());
