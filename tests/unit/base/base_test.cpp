@@ -64,7 +64,7 @@ TEST(Result, PassesValuesAndErrorsOn) {
     EXPECT_EQ(wrong.error().message, "half: 3 is odd");
 }
 
-/// An environment, whose python3 is a link into the base installation, and a python3 further back on PATH.
+/// A virtual environment whose python3 links to the base installation, and another python3 later on PATH.
 TEST(PythonWheels, LibrariesOfTheFirstPythonAreFound) {
     namespace fs = std::filesystem;
     const testing::ScratchFolder folder;

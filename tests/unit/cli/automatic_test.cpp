@@ -11,7 +11,7 @@ namespace {
 using nlohmann::json;
 using Words = std::vector<std::string>;
 
-/// What is fastest depends on the machine; the text does not.
+/// The fastest choice depends on the machine; the text does not.
 class Automatic : public ::testing::Test {
   protected:
     void SetUp() override {
@@ -56,7 +56,7 @@ std::set<std::string> heads_of(const json& document) {
 
 TEST_F(Automatic, TreeChoosesTheHeadToo) {
     const json chosen = document({"--tree", "auto"});
-    // The heads that need no file; those that need one are not there.
+    // Only heads without files: the others have none here.
     EXPECT_EQ(heads_of(chosen), (std::set<std::string>{"full", "microspec"}));
     const json& best = chosen["tree_auto"]["forecasts"][0];
     EXPECT_EQ(chosen["head"], best["head"]);
@@ -79,8 +79,7 @@ TEST_F(Automatic, DraftersWithoutAHeadHaveNoneToChoose) {
     for (const json& one : printed["tree_auto"]["forecasts"]) EXPECT_TRUE(one["head"].is_null());
 }
 
-/// What pays depends on the machine; that the choice comes from the table, and whether it is worth drafting
-/// at all, does not.
+/// The chosen tree depends on the machine; the use of the table does not.
 TEST_F(Automatic, QuickForecastsFromShippedAcceptance) {
     ASSERT_TRUE(demo_model_present()) << demo_model_hint();
     const auto decode_demo = [&](const Words& more) {
@@ -119,7 +118,7 @@ TEST_F(Automatic, QuickForecastsFromShippedAcceptance) {
                           {"--tree quick", "tiny512.gguf"});
 }
 
-/// Steps in which the full head drafts too are calibration where nobody asked for shadow heads.
+/// Steps in which the full head also drafts count as calibration unless shadow heads are requested.
 TEST_F(Automatic, CalibrationStepsAreCalledThat) {
     const std::string drafter = "eagle2:" + folder_.file("eagle2");
     const Words common = {"--drafter", drafter,   "--head",  "microspec:wmax=64",

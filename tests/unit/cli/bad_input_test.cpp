@@ -1,7 +1,7 @@
 #include "tests/support/gguf_writer.h"
 #include "tests/unit/cli/program.h"
 
-// Each kind of bad input: one clear line, exit code 2, no crash.
+// Every kind of bad input gives one clear line and exit code 2.
 namespace draftscope::testing {
 namespace {
 
@@ -16,7 +16,7 @@ class BadInput : public ::testing::Test {
     Finished decode_model(const std::string& path) {
         return run(folder_, {"run", "--model", path, "--drafter", "ngram", "--prompt", "hello"});
     }
-    // The bytes of `from` at their first place replaced; both must have one length.
+    // Replaces the first occurrence of `from` by bytes of the same length.
     std::string patched(const std::string& from, const std::string& to) {
         std::string bytes = read_text(model_);
         const std::size_t at = bytes.find(from);
@@ -73,7 +73,7 @@ TEST_F(BadInput, UnsupportedQuantisationIsNamed) {
 }
 
 TEST_F(BadInput, TreeLargerThanTheContext) {
-    const std::string model = tiny_model(folder_, 32);  // prompt lookup drafts a chain, whatever the tree
+    const std::string model = tiny_model(folder_, 32);  // prompt lookup always drafts a chain
     expect_one_line_error(run(folder_, {"run", "--model", model, "--drafter", "ngram", "--prompt", "hello",
                                         "--tree", "depth=39,topk=10,nodes=300"}),
                           {"--tree", "chain=40", "41 nodes", "32"});
@@ -111,7 +111,7 @@ TEST_F(BadInput, DrafterWithoutACheckpoint) {
     expect_one_line_error(
         run(folder_, {"run", "--model", model_, "--drafter", "eagle2:/nonexistent", "--prompt", "x"}),
         {"/nonexistent"});
-    // A checkpoint of another target: its shapes do not fit.
+    // A checkpoint of another target has other shapes.
     expect_one_line_error(
         run(folder_, {"run", "--model", model_, "--drafter",
                       std::string("eagle2:") + DS_SOURCE_DIR + "/assets/drafters/eagle2", "--prompt", "x"}),
@@ -149,7 +149,7 @@ TEST_F(BadInput, SaveWhereNothingCanBeWritten) {
     expect_one_line_error(decode({"--save", "/nonexistent/run.dscope"}), {"/nonexistent"});
     expect_one_line_error(decode({"--save", folder_.path()}), {folder_.path()});
     expect_one_line_error(decode({"--save", "/proc/run.dscope"}), {"/proc"});
-    if (geteuid() != 0) {  // for the superuser no folder is read-only
+    if (geteuid() != 0) {  // the superuser can write to every folder
         std::filesystem::create_directory(folder_.file("locked"));
         chmod(folder_.file("locked").c_str(), 0555);
         expect_one_line_error(decode({"--save", folder_.file("locked/run.dscope")}), {"not writable"});
@@ -184,7 +184,7 @@ TEST_F(BadInput, BackendNumericsAndAcceptance) {
     expect_one_line_error(run(folder_, {"kernels", "--backend", "tpu"}), {"--backend tpu"});
     expect_one_line_error(run(folder_, {"kernels", "--backend", "cuda", "--vocab", "262145"}),
                           {"--vocab 262145", "262144"});
-    // Where there is no GPU, or the build has no back end for one.
+    // Without a GPU, or in a build without a GPU back end.
     const Finished on_gpu = decode({"--backend", "cuda"});
     if (on_gpu.exit_code != 0) expect_one_line_error(on_gpu, {"--backend cuda"});
 }

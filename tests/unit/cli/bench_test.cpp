@@ -40,7 +40,7 @@ class BenchCommand : public ::testing::Test {
     ScratchFolder folder_;
 };
 
-/// The name that `doctor` writes its probe for.
+/// Returns the CPU name under which doctor stores its probe.
 std::string cpu_name() {
     std::ifstream info("/proc/cpuinfo");
     for (std::string line; std::getline(info, line);)
@@ -100,7 +100,7 @@ TEST_F(BenchCommand, WritesOneDocument) {
     }
     EXPECT_TRUE(document["methods"][0]["against_full"].is_null());
     EXPECT_TRUE(document["methods"][3]["against_full"].is_null());
-    // What heads read: a matrix, or rows here and there.
+    // A head streams a matrix or gathers scattered rows.
     EXPECT_TRUE(document["methods"][0]["reads"].is_null());
     EXPECT_TRUE(document["methods"][3]["reads"].is_null());
     const json &full = document["methods"][1]["reads"], &indexed = document["methods"][2]["reads"];
@@ -120,8 +120,8 @@ TEST_F(BenchCommand, PrintsMethodsAgainstPlainDecodingAndByCategory) {
         EXPECT_NE(done.out.find(part), std::string::npos) << part << "\n" << done.out;
 }
 
-/// Whenever it comes: what is printed is of conversations that every method decoded, or says that there are
-/// none.
+/// At any time of cancellation, the output covers conversations that every method decoded, or reports that
+/// there are none.
 TEST_F(BenchCommand, CancelledItSaysSoAndNothingIsNullNotZero) {
     for (const bool as_json : {true, false}) {
         Words words = {"bench",

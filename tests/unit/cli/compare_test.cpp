@@ -5,7 +5,7 @@
 #include "tests/unit/cli/program.h"
 #include "tests/unit/cli/sql.h"
 
-// Several captures at once: compare, merge, and the statistics of what they join.
+// Several captures: compare, merge, and the statistics of merged captures.
 namespace draftscope::testing {
 namespace {
 
@@ -47,7 +47,7 @@ TEST_F(TwoRuns, AreComparedPromptByPrompt) {
     const double ratio = c["tokens_per_second"]["ratio"];
     EXPECT_LE(c["tokens_per_second"]["interval"][0], ratio);
     EXPECT_GE(c["tokens_per_second"]["interval"][1], ratio);
-    // The numbers are those of the tables.
+    // The numbers equal those of the tables.
     const Sql sql(b);
     EXPECT_NEAR(
         c["tau"]["b"],
@@ -96,7 +96,7 @@ TEST_F(TwoRuns, MergeIntoOneFile) {
         EXPECT_EQ(sql.text(shares + std::to_string(run_id)),
                   (run_id == 1 ? sql_a : sql_b).text(shares + "1"));
     }
-    // Two runs of one file are compared as those of two are.
+    // Two runs of one file give the same comparison as runs of two files.
     const json one = json::parse(run(folder_, {"compare", all, "--json"}).out, nullptr, false);
     const json two = json::parse(run(folder_, {"compare", a, b, "--json"}).out, nullptr, false);
     EXPECT_EQ(one["tokens_per_second"], two["tokens_per_second"]);
@@ -109,7 +109,7 @@ TEST_F(TwoRuns, MergeIntoOneFile) {
     EXPECT_EQ(run(folder_, {"compare", all, b, "--run-a", "1"}).exit_code, 0);
 }
 
-/// A run with a draft LM head, which the drafters of the other tests lack.
+/// Runs with a draft LM head, unlike the other tests' drafters.
 class TwoHeads : public TwoRuns {
   protected:
     void SetUp() override {
@@ -152,7 +152,7 @@ TEST_F(TwoHeads, OfOtherLengthsAreNoReference) {
     EXPECT_NE(forced.out.find("FORCED: the runs differ in max-new (8 and 16)"), std::string::npos)
         << forced.out;
     EXPECT_EQ(run(folder_, {"compare", full, same}).exit_code, 0);
-    // What tells settings apart outlives the texts.
+    // Settings remain distinguishable without texts.
     const std::string bare = folder_.file("bare.dscope");
     ASSERT_EQ(run(folder_, {"export", longer, "--format", "sqlite", "--no-text", "--out", bare}).exit_code,
               0);
@@ -200,7 +200,7 @@ TEST_F(TwoHeads, SeedsRepeatOneSetting) {
                           {"runs 1 and 3 do not repeat one setting", "head (full and"});
 }
 
-/// Shards of one sweep that merge joined are compared as one run each.
+/// Merged shards of a sweep are compared as one run per setting.
 TEST_F(TwoHeads, ShardsArePooled) {
     std::vector<std::string> files;
     for (const std::string part : {"0", "1"}) {

@@ -4,7 +4,7 @@
 #include "tests/unit/cli/program.h"
 #include "tests/unit/cli/sql.h"
 
-// Captures on disk: wrong ones, interrupted ones, a full disk, exports.
+// Captures on disk: invalid and interrupted files, a full disk, exports.
 namespace draftscope::testing {
 namespace {
 
@@ -186,9 +186,9 @@ TEST_F(Files, AFullDiskKeepsWhatWasRecorded) {
     const Finished done = run(folder_, command({"--save", path, "--quiet"}, 4000, 8192), {400 * 1024});
     EXPECT_EQ(done.exit_code, 1) << done.err;
     EXPECT_NE(done.err.find(path), std::string::npos) << done.err;
-    EXPECT_NE(done.out.find("tau"), std::string::npos);  // the run itself came to its end
-    // What was recorded before is there. A limit of each file leaves no room for the run's end, as space that
-    // was kept on a full disk does: repair closes the file.
+    EXPECT_NE(done.out.find("tau"), std::string::npos);  // the run completed
+    // The rows recorded earlier are stored. A file size limit leaves no space for the run's end, unlike a
+    // full disk with reserved space, so repair closes the file.
     EXPECT_NE(done.out.find("storage_error"), std::string::npos) << done.out;
     EXPECT_NE(done.out.find("(incomplete)"), std::string::npos) << done.out;
     EXPECT_GT(Sql(path).number("SELECT count(*) FROM step"), 0);
@@ -246,7 +246,7 @@ TEST_P(Interrupted, EndsWithACleanFileAndExitCode130) {
     auto words = command({"--save", path}, 60000, 65536);
     if (as_json) words.push_back("--json");
     const Child child = start(folder_, words);
-    // Until rounds are in the file (written at least every 100 ms), or the program ends on its own.
+    // Waits until the file contains rounds (written at least every 100 ms) or the program ends.
     const auto recording = [&] {
         if (!std::filesystem::exists(path)) return false;
         sqlite3* db = nullptr;
@@ -298,7 +298,7 @@ TEST_F(Files, TenKilledRunsAreRecovered) {
         const Finished repaired = run(folder_, {"check", path, "--repair"});
         EXPECT_EQ(repaired.exit_code, 0) << repaired.out << repaired.err;
         const Sql sql(path);
-        // Killed before its model was read, the run had not begun.
+        // The run had not begun if it was killed before its model was loaded.
         if (sql.number("SELECT count(*) FROM run") == 0) continue;
         EXPECT_EQ(sql.text("SELECT ended FROM run"), "recovered");
         EXPECT_NE(repaired.out.find("recovered"), std::string::npos) << repaired.out;

@@ -8,7 +8,7 @@
 #include "tests/unit/cli/program.h"
 #include "tests/unit/cli/sql.h"
 
-// What options change nothing, misspelt names, lost output, and files that heads are made from.
+// Options without effect, former and misspelt names, lost output, and files of heads.
 namespace draftscope::testing {
 namespace {
 
@@ -24,19 +24,19 @@ class CommandOptions : public ::testing::Test {
         words.insert(words.end(), more.begin(), more.end());
         return words;
     }
-    /// With prompt lookup as the drafter.
+    /// Runs with prompt lookup as the drafter.
     Finished decode(const Words& more) const {
         Words words = decode_words({"--drafter", "ngram"});
         words.insert(words.end(), more.begin(), more.end());
         return run(folder_, words);
     }
-    /// With a drafter that has LM heads.
+    /// Runs with a drafter that uses LM heads.
     Finished draft(const Words& more) const {
         Words words = decode_words({"--drafter", "eagle2:" + folder_.file("eagle2")});
         words.insert(words.end(), more.begin(), more.end());
         return run(folder_, words);
     }
-    /// A prompt file that is refused with these parts.
+    /// Expects an error with these parts for a prompt file.
     void expect_refused(const std::string& text, const Words& parts) const {
         write_text(folder_.file("prompts.jsonl"), text);
         expect_one_line_error(run(folder_, {"run", "--model", model_, "--drafter", "ngram", "--prompts",
@@ -48,7 +48,7 @@ class CommandOptions : public ::testing::Test {
     std::string model_ = tiny_model(folder_, 512);
 };
 
-/// Each in a command that is complete, so that only the spelling decides.
+/// The commands are valid except for the former spelling.
 TEST_F(CommandOptions, FormerNamesStillWork) {
     const std::string prompts = folder_.file("prompts.jsonl"), recorded = folder_.file("recorded");
     write_text(prompts, "{\"prompt\": \"hello\"}\n");
@@ -201,7 +201,7 @@ TEST_F(CommandOptions, TwoFilesForOneHeadAreBothNamed) {
     expect_one_line_error(run(folder_, bench), {"two files for head fr-spec", a, b});
 }
 
-/// Replay files of two heads: `full` keeps every draft, `microspec:wmax=64` none.
+/// A replay document of two heads: `full` accepts every draft, `microspec:wmax=64` none.
 TEST_F(CommandOptions, ReplayedAcceptanceIsThatOfTheHeadThatRuns) {
     write_text(folder_.file("replay.json"),
                R"({"heads": [{"head": "full", "histogram": [0, 0, 0, 9]},
@@ -225,7 +225,7 @@ TEST_F(CommandOptions, ReplayedAcceptanceIsThatOfTheHeadThatRuns) {
                           {"without heads", "full, microspec:wmax=64"});
 }
 
-/// Plain decoding drafts nothing, so that no head of the file is looked for.
+/// Plain decoding drafts nothing and needs no head of the file.
 TEST_F(CommandOptions, BenchReplaysTheAcceptanceOfEachMethod) {
     write_text(folder_.file("replay.json"),
                R"({"heads": [{"head": "full", "histogram": [0, 0, 0, 9]},
@@ -243,7 +243,7 @@ TEST_F(CommandOptions, BenchReplaysTheAcceptanceOfEachMethod) {
     EXPECT_DOUBLE_EQ(methods[2]["tau"], 1.0);
 }
 
-/// Nothing is fetched: the part has no such name.
+/// The unknown part name prevents any download.
 TEST_F(CommandOptions, ScriptsStartWithoutHome) {
     const std::string script = std::string(DS_SOURCE_DIR) + "/tools/fetch_deps.sh";
     for (const char* home : {"-u HOME", "HOME="}) {
@@ -270,10 +270,10 @@ TEST_F(CommandOptions, LostOutputIsAnError) {
     }
 }
 
-/// Also where the caller ignores the signal, as some launchers do.
+/// Includes callers that ignore SIGPIPE, as some launchers do.
 TEST_F(CommandOptions, AClosedPipeEndsQuietly) {
     const std::string program = std::string(DS_BINARY_DIR) + "/draftscope", log = folder_.file("log");
-    // The reader is gone before the text is written, piece by piece.
+    // The reader exits before the text is written, piece by piece.
     const int status = std::system(
         fmt::format(
             "trap '' PIPE; {{ sleep 0.2; {} run --model {} --drafter ngram --prompt hello --max-new 8; }} "
@@ -297,7 +297,7 @@ TEST_F(CommandOptions, CapabilitiesAreTheSameInDoctorAndCapture) {
         return found;
     };
     EXPECT_EQ(of(stored), of(doctor));
-    // CUDA can be used exactly where --backend cuda is not refused.
+    // CUDA is available if and only if --backend cuda succeeds.
     const Finished on_gpu = decode({"--backend", "cuda"});
     EXPECT_EQ(of(stored)["CUDA"], on_gpu.exit_code == 0) << on_gpu.err;
 }

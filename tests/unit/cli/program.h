@@ -18,15 +18,15 @@
 
 #include "tests/support/tiny_model.h"
 
-/// Runs the built program the way a shell would.
+/// Runs the built program as a shell does.
 namespace draftscope::testing {
 
 struct Finished {
-    int exit_code = -1;  ///< 128 + signal when a signal ended it
+    int exit_code = -1;  ///< 128 + signal if a signal ended it
     std::string out, err;
 };
 
-/// A folder of its own, removed at the end.
+/// A temporary folder, removed at the end.
 class ScratchFolder {
   public:
     ScratchFolder() {
@@ -75,9 +75,9 @@ struct Child {
 };
 
 struct StartOptions {
-    rlim_t largest_file = RLIM_INFINITY;  ///< bytes a file may grow to: stands for a full disk
-    std::string out = {};                 ///< what stdout is, in place of a file of the folder
-    /// HOME in place of the test's, with no XDG_CACHE_HOME; null = unset.
+    rlim_t largest_file = RLIM_INFINITY;  ///< file size limit in bytes; simulates a full disk
+    std::string out = {};                 ///< path for stdout; "" = a file in the folder
+    /// Replaces HOME and unsets XDG_CACHE_HOME; null = HOME unset.
     std::optional<const char*> home = {};
 };
 
@@ -132,7 +132,7 @@ inline std::string tiny_model(const ScratchFolder& folder, int context = 256) {
     return path;
 }
 
-/// Exit code 2 (or the one given), nothing on stdout, one line on stderr that holds every one of `parts`.
+/// Expects this exit code, an empty stdout, and one line on stderr that contains all `parts`.
 inline void expect_one_line_error(const Finished& done, const std::vector<std::string>& parts,
                                   int exit_code = 2) {
     EXPECT_EQ(done.exit_code, exit_code) << done.err;

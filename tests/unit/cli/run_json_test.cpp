@@ -100,7 +100,7 @@ TEST_F(RunJson, KeysAreTheDocumentedOnes) {
     EXPECT_EQ(document()["losses"], json::array());
 }
 
-/// Which tree wins depends on the machine; the text does not.
+/// The chosen tree depends on the machine; the text does not.
 TEST_F(RunJson, AnAutomaticTreeIsTheBestForecastAndKeepsTheText) {
     const Finished done =
         run(*folder_, {"run", "--model", tiny_model(*folder_), "--drafter", "ngram", "--tree", "auto",
@@ -130,7 +130,7 @@ TEST_F(RunJson, PromptsAreTheConversationsOfTheFile) {
     EXPECT_EQ(prompts[2]["id"], "T/1");
     EXPECT_EQ(prompts[3]["id"], "2");
     EXPECT_EQ(prompts[2]["category"], "code");
-    EXPECT_GT(prompts[1]["prompt_tokens"], prompts[0]["prompt_tokens"]);  // it holds the first turn's answer
+    EXPECT_GT(prompts[1]["prompt_tokens"], prompts[0]["prompt_tokens"]);  // includes the first turn's answer
     for (const json& prompt : prompts) {
         EXPECT_EQ(prompt["finish"], "length");
         EXPECT_EQ(prompt["tokens"].size(), 40u);
@@ -249,7 +249,7 @@ TEST_F(RunJson, StatsOfTheFileGivesTheSameNumbers) {
         EXPECT_EQ(printed["runs"][0][key], document()[key]) << key;
 }
 
-/// The same figure in the run's document, its last lines, the capture's view and the statistics.
+/// The run's JSON, its text, the capture's view and stats give the same value.
 TEST_F(RunJson, TheSpeedupOfARunWithItsBaselineIsOneNumber) {
     const std::string path = folder_->file("baseline.dscope");
     const std::vector<std::string> words = {"run",
@@ -281,7 +281,7 @@ TEST_F(RunJson, TheSpeedupOfARunWithItsBaselineIsOneNumber) {
     expect_near(baseline["speedup"], sql.number("SELECT speedup FROM v_speedup WHERE run_id = 2"), "view");
     EXPECT_EQ(baseline["prompts"], sql.number("SELECT prompts FROM v_speedup"));
     EXPECT_EQ(baseline["conversations"], 2);
-    // By hand: both sides over the first two conversations.
+    // Expected value: both runs over the first two conversations.
     const auto rate = [&](int run_id) {
         return sql.number(
             "SELECT 1e9 * sum(r.committed) / sum(s.end_ns - s.start_ns - s.paused_ns) FROM round r JOIN step "
@@ -301,7 +301,7 @@ TEST_F(RunJson, TheSpeedupOfARunWithItsBaselineIsOneNumber) {
     const Finished text = run(*folder_, {"stats", path});
     EXPECT_NE(text.out.find(printed), std::string::npos) << text.out;
     EXPECT_NE(text.out.find("of 2 conversations (the run has 3)"), std::string::npos) << text.out;
-    // A capture with its own baseline is compared like one without.
+    // A capture with a baseline is compared like one without.
     const std::string other = folder_->file("alone.dscope");
     ASSERT_EQ(run(*folder_, {"run", "--model", tiny_model(*folder_), "--drafter", "ngram", "--prompts",
                              folder_->file("prompts.jsonl"), "--max-new", "16", "--ignore-eos", "--save",
@@ -313,7 +313,7 @@ TEST_F(RunJson, TheSpeedupOfARunWithItsBaselineIsOneNumber) {
     EXPECT_EQ(compared["tau"]["ratio"], 1.0);
 }
 
-/// Two tokens are warm-up: no speed is made of them anywhere.
+/// Two tokens are warm-up, so no output reports a speed.
 TEST_F(RunJson, WithoutACountedStepThereIsNoSpeed) {
     const std::string path = folder_->file("short.dscope");
     const Finished done =
@@ -355,7 +355,7 @@ TEST(RunJsonHeads, AreReDerivedFromTheFile) {
     const auto rows = Sql(path).rows(
         "SELECT head, mode, tau, rho_tau, nu, kappa, active_rows, coverage, covered_mass "
         "FROM v_head ORDER BY mode DESC");
-    ASSERT_EQ(rows.size(), 2u);  // the driving head, and the full one that calibrates it
+    ASSERT_EQ(rows.size(), 2u);  // the driving head and the full head of the calibration
     ASSERT_EQ(document["heads"].size(), 2u);
     const char* keys[] = {"tau", "rho_tau", "nu", "kappa", "active_rows", "coverage", "covered_mass"};
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -369,7 +369,7 @@ TEST(RunJsonHeads, AreReDerivedFromTheFile) {
         EXPECT_EQ(head["gathered_bytes_per_round"], 0);
     }
     EXPECT_EQ(document["heads"][0]["active_rows"], 8192);
-    // One conversation, however many rounds: no interval, and the reason is said.
+    // One conversation gives no interval for any number of rounds; the text states the reason.
     for (const json& head : document["heads"]) EXPECT_TRUE(head["intervals"].empty());
     const std::string why = document["heads"][0]["no_interval"];
     EXPECT_NE(why.find("calibration rounds in 1 conversation: intervals need at least 6"), std::string::npos)

@@ -8,7 +8,7 @@
 
 namespace draftscope::testing {
 
-/// A capture file as any SQL client sees it.
+/// A capture file opened with plain SQLite.
 class Sql {
   public:
     explicit Sql(const std::string& path, bool writable = false) {

@@ -8,7 +8,7 @@
 #include "tests/unit/cli/program.h"
 #include "tests/unit/cli/sql.h"
 
-/// `record`, `replay`, `run --shadow` and `fit` as a user calls them: good paths, bad input, interruption.
+/// record, replay, run --shadow and fit as a user calls them: normal use, bad input, interruption.
 namespace draftscope::testing {
 namespace {
 
@@ -21,7 +21,7 @@ Words operator+(Words a, const Words& b) {
     return a;
 }
 
-/// A tiny model with a drafter, and a recorded trace, shared by the tests.
+/// A tiny model with a drafter and a recording, shared by the tests.
 class TraceReplay : public ::testing::Test {
   protected:
     static void SetUpTestSuite() {
@@ -42,7 +42,7 @@ class TraceReplay : public ::testing::Test {
         delete folder_;
     }
 
-    /// Ids in their own order, counted the less the later.
+    /// A ranking of ids in ascending order with descending counts.
     static void write_ranking() {
         std::string counts, ids;
         const int n = tiny_gguf_vocab();
@@ -125,7 +125,7 @@ TEST_F(TraceReplay, TraceSaysWhatItRecorded) {
     EXPECT_TRUE(fs::exists(trace() + "/trace.safetensors"));
 }
 
-/// A file for one of the heads is no matter to the others, nor to plain decoding; a file for none is.
+/// A file is valid if one of the methods uses it, and invalid if none does.
 TEST_F(TraceReplay, BenchTakesAFileThatOneMethodUses) {
     const Words words = {"bench",
                          "--model",
@@ -161,14 +161,14 @@ TEST_F(TraceReplay, AShortlistLargerThanTheVocabularyIsRefused) {
     const int tokens = tiny_gguf_vocab();
     expect_one_line_error(go(words + Words{"specvocab:k=" + std::to_string(tokens + 1)}),
                           {"head specvocab", "k=1.." + std::to_string(tokens)});
-    // The paper's default is cut to what there is.
+    // The paper's default is reduced to the vocabulary size.
     for (const char* head : {"specvocab", "specvocab:k=4"}) {
         const Finished done = go(words + Words{head});
         EXPECT_EQ(done.exit_code, 0) << done.err;
     }
 }
 
-/// What replay --json prints is what --simulate-acceptance trace: reads.
+/// --simulate-acceptance trace: reads the document of replay --json.
 TEST_F(TraceReplay, RunFollowsTheAcceptanceThatReplayFound) {
     const Finished replayed =
         go(replay_words() + ranking() + Words{"--heads", "full,fr-spec:v=64", "--json"});
@@ -207,7 +207,7 @@ TEST_F(TraceReplay, ReplayGivesTheTauOfTheLiveRun) {
     EXPECT_NE(table.out.find("exact"), std::string::npos) << table.out;
 }
 
-/// The query under a heading of docs/FORMATS.md.
+/// Returns the query under a heading of docs/FORMATS.md.
 std::string documented_query(const std::string& heading) {
     std::ifstream file(DS_SOURCE_DIR "/docs/FORMATS.md");
     const std::string text((std::istreambuf_iterator<char>(file)), {});
@@ -224,7 +224,7 @@ TEST_F(TraceReplay, AcceptanceByDepthIsThatOfTheLiveRunsCapture) {
     const Finished replayed = go(replay_words() + ranking() + Words{"--heads", "fr-spec:v=64", "--json"});
     const json expected = json::parse(replayed.out, nullptr, false)["heads"][0]["per_depth"];
     const Sql sql(path);
-    // Warm-up and calibration rounds are among them.
+    // Includes warm-up and calibration rounds.
     EXPECT_GT(sql.number("SELECT count(*) FROM step WHERE excluded = 'shadow'"), 0);
     EXPECT_GT(sql.number("SELECT count(*) FROM step WHERE excluded = 'warmup'"), 0);
     const auto rows = sql.rows(documented_query("Acceptance by depth"));
@@ -308,8 +308,7 @@ TEST_F(TraceReplay, BclTrainsRowsOfItsSizeWhereAskedTo) {
     ASSERT_EQ(sized.exit_code, 0) << sized.err;
     const json ranked = json::parse(sized.out, nullptr, false);
     const double size = ranked["fit"]["size"];
-    // The eight texts of the trace: the last is held out, and what the others never said is not covered
-    // there.
+    // The last of eight texts is held out; its tokens that the others lack are not covered.
     EXPECT_GT(ranked["fit"]["tokens_held_out"], 0);
     EXPECT_LT(ranked["held_out"]["coverage_at_size"], ranked["fit"]["coverage_at_size"]);
     const Finished trained =
@@ -338,7 +337,7 @@ TEST_F(TraceReplay, SeveralTracesOfOneTargetMakeOneFit) {
     fs::remove_all(again);
 }
 
-/// EAGLE-3 reads three layers of any target, also of one too small for the published 2, L/2, L-3.
+/// EAGLE-3 reads three layers even of targets too small for the published 2, L/2, L-3.
 TEST_F(TraceReplay, SmallTargetsAreRecordedWithThreeAuxLayers) {
     const json info = json::parse(read_text(trace() + "/trace.json"));
     const int last = info["target"]["layers"].get<int>() - 1;
@@ -390,7 +389,7 @@ TEST_F(TraceReplay, BadOptions) {
     EXPECT_FALSE(fs::exists(folder_->file("x")));
 }
 
-/// An option that would change nothing is refused: silence would let it be believed.
+/// Options without effect are errors, so that users do not rely on them.
 TEST_F(TraceReplay, OptionsWithoutAnEffectAreRefused) {
     const std::string out = folder_->file("never.safetensors");
     const auto unused = [&](const std::string& head, const Words& more, const std::string& what) {
@@ -417,7 +416,7 @@ TEST_F(TraceReplay, OptionsWithoutAnEffectAreRefused) {
     EXPECT_FALSE(fs::exists(out));
 }
 
-/// Ctrl-C while a trace is recorded: turns that are there stay, and the trace says that it is not whole.
+/// Ctrl-C during recording keeps the finished turns and marks the recording as incomplete.
 TEST_F(TraceReplay, AnInterruptedTraceIsValidAndSaysSo) {
     const std::string out = folder_->file("cut"), prompts = folder_->file("many.jsonl");
     std::string lines;
@@ -426,7 +425,7 @@ TEST_F(TraceReplay, AnInterruptedTraceIsValidAndSaysSo) {
     const Child child = start(
         *folder_, {"record", "--model", model_, "--prompts", prompts, "--max-new", "300", "--ignore-eos",
                    "--threads", "1", "--batch", "1", "--no-times", "--quiet", "--out", out, "--json"});
-    // Until rows of a turn are on disk, or the program ends on its own.
+    // Waits until rows of a turn are on disk or the program ends.
     const auto recording = [&] {
         std::error_code error;
         for (const auto& entry : fs::directory_iterator(out, error))
@@ -435,7 +434,7 @@ TEST_F(TraceReplay, AnInterruptedTraceIsValidAndSaysSo) {
     };
     for (int i = 0; i < 3000 && !recording() && !child.ended(); ++i)
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    EXPECT_FALSE(fs::exists(out + "/trace.json"));  // no trace before it is finished
+    EXPECT_FALSE(fs::exists(out + "/trace.json"));  // written when the recording is finished
     kill(child.pid, SIGINT);
     const Finished done = child.wait();
     EXPECT_EQ(done.exit_code, 130) << done.err;

@@ -20,13 +20,13 @@ class Artefacts : public ::testing::Test {
   protected:
     Artefacts() {
         ::setenv("DRAFTSCOPE_ASSETS", folder_.path().c_str(), 1);
-        // Empty places of every drafter, so that what the program ships is out of sight.
+        // Empty folders for every drafter hide the shipped files.
         for (const DrafterInfo& drafter : drafter_registry())
             std::filesystem::create_directories(folder_.file("heads/" + std::string(drafter.id)));
     }
     ~Artefacts() override { ::unsetenv("DRAFTSCOPE_ASSETS"); }
 
-    /// An artefact file that says what it is; its tensors matter to prepare() only.
+    /// Writes a weights file with metadata only; tensors matter only to prepare().
     std::string save(const std::string& relative, const std::string& head, const std::string& rank = "",
                      bool joint = false, const std::string& drafter_weights = "") {
         const std::filesystem::path path = std::filesystem::path(folder_.path()) / relative;
@@ -57,14 +57,14 @@ TEST_F(Artefacts, ShippedOnesAreForTheirDrafterAndParameters) {
     EXPECT_EQ(find_artefacts(spec("slimspec"), demo).artefact_path, narrow);  // the first by name
     EXPECT_EQ(find_artefacts(spec("slimspec:rank=72"), demo).artefact_path, wide);
     EXPECT_EQ(find_artefacts(spec("slimspec:rank=72"), demo).affinity_path, affinity);
-    // One of the target's own rows serves the drafters that have none.
+    // An affinity of the target's LM head is used for drafters without one.
     const std::string shared = save("heads/rdk.safetensors", "rdk");
     EXPECT_EQ(find_artefacts(spec("full"), demo).affinity_path, affinity);
     EXPECT_EQ(find_artefacts(spec("full"), {{}, true, "medusa"}).affinity_path, shared);
     EXPECT_EQ(find_artefacts(spec("specvocab"), demo).artefact_path, "");
     EXPECT_NE(find_artefacts(spec("specvocab"), {{}, true, "medusa"}).artefact_path, "");
     EXPECT_EQ(find_artefacts(spec("slimspec"), {{}, false, "eagle2"}).artefact_path, "");
-    // None agrees: the refusal is the head's, and names what there is.
+    // No file agrees: the head's error names the parameters of the existing file.
     const HeadArtefacts other = find_artefacts(spec("slimspec:rank=9"), demo);
     const auto head = make_head(spec("slimspec:rank=9"), other);
     ASSERT_FALSE(head.ok());
@@ -101,7 +101,7 @@ TEST_F(Artefacts, GivenOnesComeFirst) {
     EXPECT_EQ(find_artefacts(spec("slimspec"), places).artefact_path, mine);
     EXPECT_EQ(find_artefacts(spec("slimspec"), places).affinity_path, mine);
     EXPECT_EQ(find_artefacts(spec("fr-spec"), places).ranking_path, ranking);
-    // BCL takes a ranking or a trained head, whichever the file is.
+    // BCL accepts a ranking or a trained head.
     EXPECT_EQ(find_artefacts(spec("bcl"), places).artefact_path, bcl);
     const std::vector<std::string> ranked = {"bcl=" + ranking};
     EXPECT_EQ(find_artefacts(spec("bcl"), {ranked, false, ""}).artefact_path, "");
@@ -130,17 +130,17 @@ TEST_F(Artefacts, AHeadTrainedWithItsDrafterBringsItAlong) {
     save("joint.safetensors", "slimspec");
     EXPECT_EQ(drafter_of_artefact(spec("slimspec"), artefacts).value(), "");
 
-    // In a run: the drafter's own folder is replaced by the one trained with the head.
+    // In a run, the drafter trained with the head replaces the default drafter.
     save("joint.safetensors", "slimspec", "", true, "joint.drafter");
     const TinyFiles files;
     RunConfig config = files.config();
     config.head = "slimspec";
     config.artefacts = {"slimspec=" + path};
-    EXPECT_EQ(resolve_run(config)->drafter_path, files.file("eagle2"));  // asked for by path
+    EXPECT_EQ(resolve_run(config)->drafter_path, files.file("eagle2"));  // an explicit path takes precedence
 }
 
 TEST_F(Artefacts, TheWindowKnowsWhichHeadsLackWhat) {
-    // Empty folders hide what ships with the program.
+    // Empty folders hide the shipped files.
     for (const DrafterInfo& drafter : drafter_registry())
         std::filesystem::create_directories(folder_.file("heads/" + std::string(drafter.id)));
     save("heads/eagle3/slimspec.safetensors", "slimspec");

@@ -45,7 +45,7 @@ TEST_F(BenchJob, EveryMethodDecodesEveryPromptToTheSameText) {
         EXPECT_EQ(done->table.rows[m].all.prompts, 10u);
         EXPECT_EQ(done->table.rows[m].categories[0].prompts, 6u);
         EXPECT_TRUE(done->table.rows[m].all.speedup);
-        // Twelve new tokens, the first of them from the prompt's own pass.
+        // Twelve new tokens; the first comes from prefill.
         for (const HeadUnit& unit : done->samples.methods[m].units[0]) EXPECT_EQ(unit.committed, 11);
     }
     EXPECT_DOUBLE_EQ(done->table.rows[0].all.tau, 1);

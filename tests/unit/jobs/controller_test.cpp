@@ -18,7 +18,7 @@ using testing::TinyFiles;
 
 class ControllerTest : public ::testing::Test {
   protected:
-    // Waits for the controller's own wake calls; the timeout only ends a test that would fail anyway.
+    // Waits for the controller's wake calls; the timeout ends only a test that would fail anyway.
     bool until(const std::function<bool()>& holds) {
         const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
         std::unique_lock lock(mutex_);
@@ -53,7 +53,7 @@ TEST_F(ControllerTest, RunsToTheEndAndTellsWhatThereIsToChoose) {
     EXPECT_EQ(status.error, "");
     EXPECT_EQ(status.config, files_.config());
     EXPECT_FALSE(status.capability_line.empty());
-    // As doctor and captures have it.
+    // As in doctor and captures.
     for (const Capability& capability : describe_capabilities().capabilities) {
         EXPECT_NE(status.capability_line.find(capability.name + ": " + capability.brief), std::string::npos);
         EXPECT_NE(status.capability_details.find(capability.state), std::string::npos) << capability.name;

@@ -112,7 +112,7 @@ TEST_F(EngineHostTest, TheBaselineIsARunOfTheCapture) {
     EXPECT_EQ(plain.tree, "none");
     EXPECT_EQ(plain_setting(plain), plain_setting(own));
     EXPECT_EQ(run_totals(*snapshot, 1).tau, 1);
-    // The whole first conversation, and nothing of the others.
+    // All turns of the first conversation and no others.
     ASSERT_EQ(snapshot->prompts.size(), 5u);
     EXPECT_EQ(snapshot->prompts[1]->turn, 1);
     EXPECT_EQ(snapshot->prompts[0]->output, snapshot->prompts[2]->output);
@@ -120,7 +120,7 @@ TEST_F(EngineHostTest, TheBaselineIsARunOfTheCapture) {
     ASSERT_TRUE(speed);
     EXPECT_EQ(speed->prompts, 2u);
     EXPECT_EQ(speed->plain_runs, std::vector<RowId>{1});
-    // The file has the same.
+    // The file contains the same.
     const auto stored = load_capture(config.save);
     ASSERT_TRUE(stored.ok());
     EXPECT_DOUBLE_EQ(speed_up(**stored, 2)->ratio.value, speed->ratio.value);
@@ -199,10 +199,10 @@ TEST_F(EngineHostTest, ABatchPlaysTheSameConversations) {
         EXPECT_EQ(together.prompts[i].ordinal, alone.prompts[i].ordinal);
         EXPECT_EQ(together.prompts[i].id, alone.prompts[i].id);
         EXPECT_EQ(together.prompts[i].outcome.tokens, alone.prompts[i].outcome.tokens) << i;
-        // Whole answers, in the order in which they end.
+        // Complete answers, in the order in which they end.
         EXPECT_NE(streamed.find(together.prompts[i].outcome.text + "\n"), std::string::npos);
     }
-    // The turn that did not fit leaves a gap, so that the numbers after it do not depend on it.
+    // The rejected turn leaves a gap, so later ordinals do not depend on it.
     EXPECT_EQ(alone.prompts[5].ordinal, 6);
     const auto snapshot = recorder_.snapshot();
     ASSERT_EQ(snapshot->runs.size(), 4u);  // each after its baseline

@@ -27,7 +27,7 @@ struct CollectingSink : RecordSink {
     }
 };
 
-/// Blocks in push() until opened: a disk that does not take anything.
+/// Blocks in push() until opened, like a stalled disk.
 struct StuckSink : RecordSink {
     std::mutex mutex;
     std::condition_variable changed;
@@ -56,7 +56,7 @@ TEST(Recorder, RecordsReachTheStorageInOrderAndOnlyWhileItIsSet) {
     recorder.push(step(1));
     recorder.set_storage(&sink);
     for (RowId id = 2; id <= 50; ++id) recorder.push(step(id));
-    recorder.set_storage(nullptr);  // waits until the sink has them all
+    recorder.set_storage(nullptr);  // waits until the sink has received all records
     EXPECT_EQ(sink.steps.size(), 49u);
     for (std::size_t i = 0; i < sink.steps.size(); ++i) EXPECT_EQ(sink.steps[i], static_cast<RowId>(i) + 2);
     recorder.push(step(51));
@@ -107,7 +107,7 @@ TEST(Recorder, ASlowDiskDoesNotDelayWhatIsShown) {
     recorder.set_storage(nullptr);
 }
 
-/// Takes everything at once and has no room, like the capture writer before a disk that does not answer.
+/// Accepts records without waiting but has no room, like the capture writer with a stalled disk.
 class FullSink : public RecordSink {
   public:
     void push(Record) override { ++taken; }
@@ -151,7 +151,7 @@ TEST(Recorder, WhoeverRecordsWaitsForTheDiskAndSnapshotsGoOn) {
     recorder.set_storage(nullptr);
 }
 
-/// Says when it has a number of records.
+/// Signals when it has received a number of records.
 struct CountingSink : RecordSink {
     std::mutex mutex;
     std::condition_variable changed;
@@ -172,7 +172,7 @@ TEST(Recorder, ManyRecordsDoNotWaitForThePublicationThatIsDue) {
     Recorder recorder({}, an_hour);
     recorder.set_storage(&sink);
     for (RowId id = 1; id <= 10'000; ++id) recorder.push(step(id));
-    sink.wait_for(9'000);  // the last few may wait for the hour
+    sink.wait_for(9'000);  // the last few may wait for the interval
     recorder.set_storage(nullptr);
     EXPECT_EQ(sink.taken, 10'000);
 }
@@ -181,7 +181,7 @@ TEST(Recorder, FewRecordsArriveWithThePublicationThatIsDue) {
     CountingSink sink;
     Recorder recorder({}, 5 * ns_per_ms);
     recorder.set_storage(&sink);
-    for (RowId id = 1; id <= 20; ++id) {  // each finds the thread awake, asleep or waiting
+    for (RowId id = 1; id <= 20; ++id) {  // finds the thread in any of its states
         recorder.push(step(id));
         sink.wait_for(static_cast<int>(id));
         if (id % 5 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));

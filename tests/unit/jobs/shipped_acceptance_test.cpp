@@ -19,7 +19,7 @@ TEST(ShippedAcceptance, OfTheDemoDrafterHasHeadsAndChains) {
         double before = 1;
         for (const TreeAcceptance& one : trees) {
             EXPECT_EQ(one.tree.topk, 1);
-            EXPECT_GT(one.tau, before) << head;  // a longer chain keeps no fewer drafts
+            EXPECT_GT(one.tau, before) << head;  // tau grows with the chain
             before = one.tau;
         }
     }

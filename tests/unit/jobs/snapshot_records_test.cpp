@@ -26,7 +26,7 @@ class Folder {
     fs::path path_;
 };
 
-// Every row of every table as text, tables in name order.
+// Returns every row of every table as text, tables in name order.
 std::string dump(const std::string& path) {
     sqlite3* db = nullptr;
     EXPECT_EQ(sqlite3_open_v2(path.c_str(), &db, SQLITE_OPEN_READONLY, nullptr), SQLITE_OK);
@@ -149,7 +149,7 @@ TEST(SnapshotRecords, ACopyHoldsTheSameRowsAsTheOriginal) {
     ASSERT_TRUE(loaded.ok()) << loaded.error().message;
     ASSERT_TRUE(save_snapshot(**loaded, copy).ok());
     EXPECT_FALSE(fs::exists(copy + ".saving"));
-    ASSERT_TRUE(save_snapshot(**loaded, copy).ok());  // over the one that is there
+    ASSERT_TRUE(save_snapshot(**loaded, copy).ok());  // replaces the existing file
     EXPECT_FALSE(save_snapshot(**loaded, folder.file("none/b.dscope")).ok());
     std::ofstream(copy + "-wal") << "of a run that was killed";
     const Status over_a_log = save_snapshot(**loaded, copy);

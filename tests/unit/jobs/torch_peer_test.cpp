@@ -31,7 +31,7 @@ TEST(TorchPeer, ReadsThePeersTable) {
         EXPECT_FALSE(parse_torch(text).ok()) << text;
 }
 
-/// The interpreter is any program; what it cannot do is said before anything is timed.
+/// The interpreter can be any program; errors are reported before the timing.
 TEST(TorchPeer, StartsTheInterpreter) {
     const testing::ScratchFolder folder;
     const std::string python = folder.file("python");
