@@ -16,8 +16,9 @@ namespace draftscope::cli {
 std::string known_heads();
 /// Adds --threads. Values above the number of usable CPUs are reduced, with a warning.
 void add_threads_option(CLI::App& command, int& threads);
-/// Rejects options that have no effect at temperature 0: --top-p, --top-k, --seed and --verify. --verify is
-/// accepted if one of `heads` redistributes draft probabilities (+rdk); --seed with simulated acceptance.
+/// Rejects options that have no effect at temperature 0: --top-p, --top-k, --seed and --verify.
+/// Exceptions: --verify if one of `heads` redistributes draft probabilities (+rdk), --seed with simulated
+/// acceptance.
 Status check_sampling_used(const RunConfig& config, std::span<const std::string> heads);
 /// Adds the decoding options that run and bench share. Heads are added by each command.
 void add_decoding_options(CLI::App& command, RunConfig& config);
