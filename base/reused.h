@@ -5,8 +5,8 @@
 
 namespace draftscope {
 
-/// A vector that keeps its elements alive across clear() to reuse their buffers. add() returns an element
-/// with stale contents and may reallocate.
+/// A vector that keeps its elements alive across clear(), so that their buffers are reused.
+/// Method add() returns an element with stale contents and may reallocate.
 template <typename T>
 class Reused {
   public:

@@ -21,6 +21,7 @@ struct Utf8Unit {
 /// Decodes the first unit of `bytes`, which must not be empty.
 Utf8Unit next_utf8(std::string_view bytes);
 
+/// Appends a character in UTF-8.
 void append_utf8(char32_t character, std::string& out);
 
 /// Return the number of leading bytes that are well-formed, or that are not well-formed, respectively.

@@ -20,6 +20,7 @@ struct Subcommand {
     const char* name;
     void (*add)(CLI::App& program, Action& action);
 };
+/// Returns all commands in the order of --help.
 std::span<const Subcommand> subcommands();
 
 void add_gui(CLI::App& program, Action& action);

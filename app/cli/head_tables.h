@@ -9,8 +9,8 @@
 
 namespace draftscope::cli {
 
-/// Returns the tables of a run's heads: acceptance and coverage, the acceptance-cost model relative to the
-/// full head with intervals (profiler/head_costs.h), memory traffic. "" without heads.
+/// Returns the tables of a run's heads; "" without heads. Contents: acceptance and coverage, the
+/// acceptance-cost model relative to the full head with intervals (profiler/head_costs.h), memory traffic.
 std::string head_table_text(const Snapshot& snapshot, RowId run_id);
 /// Returns the first two of these tables.
 std::string head_summary_text(const Snapshot& snapshot, RowId run_id);

@@ -25,6 +25,7 @@ struct BenchMethod {
 /// Parses "DRAFTER[ x HEAD][ @ TREE]". Missing parts are taken from `base`.
 Result<BenchMethod> parse_bench_method(const std::string& text, const RunConfig& base);
 
+/// Options of `draftscope bench`.
 struct BenchConfig {
     RunConfig run;  ///< prompts and decoding options; head and tree of methods that name none
     std::vector<std::string> heads;    ///< specs, each with run.drafter and run.tree
@@ -34,6 +35,7 @@ struct BenchConfig {
     bool plain = true;  ///< also measure --drafter none, for the speed-up
 };
 
+/// Samples and tables of a benchmark.
 struct BenchReport {
     std::string target, precision, backend, verify;
     bool synthetic = false;

@@ -66,6 +66,7 @@ struct RunConfig {
 /// Returns the equivalent `draftscope run ...` command line.
 std::string to_command_line(const RunConfig& config);
 
+/// Starts a run; replaces the current one.
 struct CmdStart {
     RunConfig config;
 };
@@ -117,6 +118,7 @@ using Command = std::variant<CmdStart, CmdStop, CmdPause, CmdResume, CmdStepPhas
 /// Panels append; the shell hands them to the jobs between frames.
 using Commands = std::vector<Command>;
 
+/// A head that the Session panel offers.
 struct HeadChoice {
     std::string spec;  ///< "fr-spec:v=8192"
     std::string name;
@@ -125,6 +127,7 @@ struct HeadChoice {
     bool usable = true;
     std::string why_not;  ///< "no artefact: run draftscope fit ..."
 };
+/// A drafter that the Session panel offers.
 struct DrafterChoice {
     std::string spec;
     std::string name;

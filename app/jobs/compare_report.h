@@ -9,6 +9,7 @@
 /// Request and result of the Compare panel; the same comparison as `draftscope compare`.
 namespace draftscope {
 
+/// One of the two runs.
 struct CompareSide {
     std::string source;  ///< Snapshot::source; "" = the capture that this window records
     RowId run_id = 0;
@@ -28,6 +29,7 @@ struct CompareReport {
     std::size_t rounds_b = 0;
 };
 
+/// Compares two runs. Incomparable runs give a report with `refusal`.
 CompareReport compare_report(const CompareChoice& choice, const Snapshot& a, const Snapshot& b);
 
 }  // namespace draftscope

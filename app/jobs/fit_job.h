@@ -33,6 +33,7 @@ struct FitConfig {
     fit::FitOptions options;
 };
 
+/// Result of a fit.
 struct FitReport {
     std::string head, target, drafter, out;
     bool joint = false;

@@ -8,6 +8,7 @@
 /// nor the window.
 namespace draftscope {
 
+/// Sizes to measure.
 struct KernelSettings {
     int vocab = 49152;  ///< V, rows of the head
     int hidden = 576;   ///< d, columns of the head

@@ -15,6 +15,7 @@ struct TextCounts {
     explicit TextCounts(int vocab) : all(vocab), learnt(vocab), held_out(vocab) {}
     fit::TokenCounter all, learnt, held_out;
 };
+/// Counts the tokens of recordings.
 TextCounts count_traces(const fit::Traces& traces, fit::HoldOut hold_out);
 
 /// Fills in the report. The file ranks all texts; the report gives the coverage of the held-out tenth by a

@@ -11,6 +11,7 @@
 
 namespace draftscope {
 
+/// Options of `draftscope replay`.
 struct ReplayConfig {
     std::string trace;  ///< folder
     std::string model;  ///< target's files, for its LM head and embedding; "" = recording or demo model
@@ -29,6 +30,7 @@ struct ReplayedHead {
     std::string spec;                    ///< canonical; "" = the drafter has no head
     std::vector<std::string> estimates;  ///< why the result is an estimate; empty = exact
 };
+/// Result of a replay.
 struct ReplayReport {
     std::shared_ptr<const Trace> trace;
     std::string drafter, tree, precision, isa;

@@ -16,6 +16,7 @@
 
 namespace draftscope {
 
+/// A head that --head auto may choose, with its files.
 struct HeadCandidate {
     HeadSpec spec;
     HeadArtefacts artefacts;

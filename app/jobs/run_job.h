@@ -20,6 +20,7 @@
 
 namespace draftscope {
 
+/// Result of one prompt.
 struct PromptReport {
     std::string id, category;
     int ordinal = 0;  ///< as in PromptRow
@@ -45,6 +46,7 @@ struct RunReport {
     std::vector<LossRow> storage_losses;  ///< rows missing from the capture file
 };
 
+/// Callbacks and options of the caller of a run.
 struct RunHooks {
     std::function<void(std::string_view piece)> on_text;
     std::function<void(double fraction, const std::string& what)> on_progress;  ///< fraction < 0 = unknown

@@ -11,6 +11,7 @@
 /// by tools/make_acceptance_table.py; --tree quick forecasts from it instead of from pilot rounds.
 namespace draftscope {
 
+/// A tree with its measured tau.
 struct TreeAcceptance {
     TreeShape tree;
     double tau = 1;

@@ -8,6 +8,7 @@
 
 namespace draftscope {
 
+/// Time of one op in PyTorch.
 struct TorchTime {
     std::string op;
     int rows = 0;

@@ -9,6 +9,7 @@
 
 namespace draftscope {
 
+/// Options of `draftscope record`.
 struct TraceConfig {
     RunConfig run;       ///< target, prompts and sampling; drafter, head and tree are not used
     std::string out;     ///< folder
@@ -18,6 +19,7 @@ struct TraceConfig {
     bool times = true;   ///< also measure the time of a verification of M rows
     bool overwrite = false;
 };
+/// Result of a recording.
 struct TraceReport {
     TraceInfo info;
     std::int64_t generated = 0;

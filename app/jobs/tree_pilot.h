@@ -70,6 +70,7 @@ class TreePilot {
 Status measure_heads(TreePilot& pilot, std::span<const std::string> heads,
                      FunctionRef<Result<PilotHead>(std::size_t)> load);
 
+/// Converts a shape to a tree spec.
 TreeSpec spec_of(const TreeShape& shape);
 /// Returns a list of {head, tree, tau, round_ms, speedup}.
 nlohmann::json to_json(std::span<const TreeForecast> forecasts);

@@ -13,6 +13,7 @@ namespace draftscope {
 /// shortens a load), on, or off. If a model's folder is not writable, the user's cache folder is used.
 Result<WeightCacheOptions> weight_cache_options();
 
+/// A file of packed weights.
 struct KeptWeights {
     std::string path;
     std::uint64_t bytes = 0;
