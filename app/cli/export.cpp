@@ -113,8 +113,8 @@ void add_export(CLI::App& program, Action& action) {
     command
         ->add_option(
             "--format,--to", options->format,
-            "sqlite (compact copy), csv (folder of tables), chrome (trace), nsys (the SQLite tables of a "
-            "Nsight Systems export), png (plots)")
+            "sqlite (compact copy), csv (folder of tables), chrome (trace), nsys (the SQLite tables of an "
+            "Nsight Systems export), png (plots); also --to")
         ->capture_default_str();
     command
         ->add_option("--out", options->out,

@@ -120,14 +120,15 @@ void add_kernels(CLI::App& program, Action& action) {
         "Time the head, gather, layer and selection kernels at any size, relative to the memory bandwidth");
     command->footer(
         "Example: draftscope kernels --vocab 128256 --hidden 4096 --rows 1,8 --precision int8 --csv");
-    command->add_option("--vocab,--v", options->settings.vocab, "rows V of the head")->capture_default_str();
-    command->add_option("--hidden,--d", options->settings.hidden, "columns d of the head")
+    command->add_option("--vocab,--v", options->settings.vocab, "rows V of the head (also --v)")
+        ->capture_default_str();
+    command->add_option("--hidden,--d", options->settings.hidden, "columns d of the head (also --d)")
         ->capture_default_str();
     command->add_option("--rank", options->settings.rank, "rank of the low-rank head (default: d / 8)");
     command->add_option("--gather", options->settings.gather, "rows of the gathered head")
         ->capture_default_str();
     command->add_option("--k", options->settings.k, "candidates of the top-k")->capture_default_str();
-    command->add_option("--rows,--m", options->settings.rows, "activation rows M per call, a list")
+    command->add_option("--rows,--m", options->settings.rows, "activation rows M per call, a list (also --m)")
         ->delimiter(',')
         ->capture_default_str();
     command->add_option("--precision", options->settings.precisions, "f32, bf16, int8, int4, a list")

@@ -58,7 +58,7 @@ int report(const Error& error) {
 
 namespace {
 
-/// Prints the first name of each option and command. Further names are former ones, which continue to work.
+/// Prints the first name of each option and command. Further names, such as former ones, also work.
 class FirstNameFormatter : public CLI::Formatter {
   public:
     std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
