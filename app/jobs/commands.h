@@ -125,7 +125,7 @@ struct HeadChoice {
     std::string paper;
     std::uint32_t rgb = 0;
     bool usable = true;
-    std::string why_not;  ///< "no artefact: run draftscope fit ..."
+    std::string why_not;  ///< "no weights file: run draftscope fit ..."
 };
 /// A drafter that the Session panel offers.
 struct DrafterChoice {

@@ -151,7 +151,7 @@ TEST_F(Artefacts, TheWindowKnowsWhichHeadsLackWhat) {
     EXPECT_EQ(choices["slimspec"].name, "SlimSpec (post-hoc)");
     EXPECT_EQ(choices["microspec"].name, "MicroSpec");
     EXPECT_FALSE(choices["specvocab"].usable);
-    EXPECT_EQ(choices["specvocab"].why_not, "no artefact: run draftscope fit specvocab");
+    EXPECT_EQ(choices["specvocab"].why_not, "no weights file: run draftscope fit specvocab");
     EXPECT_FALSE(choices["oracle"].usable);
     EXPECT_EQ(choices.size(), head_registry().size());
 }
