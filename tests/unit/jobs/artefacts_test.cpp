@@ -122,7 +122,7 @@ TEST_F(Artefacts, AHeadTrainedWithItsDrafterBringsItAlong) {
     HeadArtefacts artefacts;
     artefacts.artefact_path = path;
     EXPECT_THAT(drafter_of_artefact(spec("slimspec"), artefacts).error().message,
-                ::testing::HasSubstr("'joint.drafter' is not beside it"));
+                ::testing::HasSubstr("'joint.drafter' is missing"));
     std::filesystem::create_directory(folder_.file("joint.drafter"));
     EXPECT_EQ(drafter_of_artefact(spec("slimspec"), artefacts).value(), folder_.file("joint.drafter"));
     save("joint.safetensors", "slimspec", "", true, "../elsewhere");

@@ -173,7 +173,7 @@ TEST(OpenTier, CountersNeedPermissionAndADeviceThatHasThem) {
         open_tier(Tier::t3, true, session, probe_gpu_counters("RmProfilingAdminOnly: 0\n", "CapEff: 0\n"));
     EXPECT_EQ(choice.used, Tier::t3);
     EXPECT_EQ(choice.why, "");
-    EXPECT_EQ(session.tier(), Tier::t0) << "nothing is traced beside the counters";
+    EXPECT_EQ(session.tier(), Tier::t0) << "only the counters are recorded";
     EXPECT_NE(begin_counters(std::make_unique<FakeCounters>(), choice), nullptr);
     EXPECT_EQ(choice.used, Tier::t3);
     auto refusing = std::make_unique<FakeCounters>();
