@@ -15,9 +15,9 @@
 #include "kernels/device_ops.h"
 #include "kernels/exec.h"
 
-/// A machine that keeps weights and activations in a memory of its own. Ops name their operands by addresses
-/// in that memory and run in the order in which they are asked for; only finish() waits.
-/// kernels/cuda implements it; tests run the same engine code on a twin that computes on the host.
+/// A machine with its own memory for weights and activations. Ops name their operands by addresses in that
+/// memory. They run in the order in which they are enqueued; only finish() waits. kernels/cuda implements
+/// this interface; in tests, the same engine code runs on an implementation that computes on the host.
 namespace draftscope::kernels {
 
 struct DeviceInfo {
@@ -26,21 +26,21 @@ struct DeviceInfo {
     int processors = 0;        ///< multiprocessors
     std::uint64_t memory_bytes = 0;
     std::uint64_t l2_bytes = 0;
-    std::uint64_t persisting_l2_bytes = 0;  ///< most that may be set aside
+    std::uint64_t persisting_l2_bytes = 0;  ///< the most that may be set aside
     std::uint64_t access_window_bytes = 0;  ///< largest access-policy window
-    int shared_bytes = 0;                   ///< most shared memory one block may ask for
+    int shared_bytes = 0;                   ///< the most shared memory that one block may use
     std::string driver, runtime;            ///< versions, "13.0"
 };
 
-/// How a device was used: what doctor and run say about it.
+/// Counters of a device's use, as `doctor` and `run` report them.
 struct DeviceUse {
     bool graphs_on = false;
-    int graphs = 0;                     ///< kept
+    int graphs = 0;                     ///< graphs kept
     int refused = 0;                    ///< passes that could not be captured and run op by op
-    std::string why_refused;            ///< of the first one
-    std::uint64_t cache_bytes = 0;      ///< held in the cache by keep_in_cache()
-    std::string library;                ///< name and version, while use_library() has it on
-    std::int64_t library_products = 0;  ///< asked of it; a graph's count once
+    std::string why_refused;            ///< the error of the first such pass
+    std::uint64_t cache_bytes = 0;      ///< bytes that keep_in_cache() holds in the cache
+    std::string library;                ///< name and version while use_library() is on
+    std::int64_t library_products = 0;  ///< products enqueued to the library; those of a graph count once
 };
 
 struct DeviceWorkspace;
@@ -50,40 +50,40 @@ class Device {
     Device();
     virtual ~Device();
     virtual const DeviceInfo& info() const = 0;
-    /// Held by whoever asks for ops that belong together: the engine's thread, or a side lane's.
+    /// Hold it while enqueuing ops that belong together (the engine's thread or a side stream's).
     std::mutex& busy() { return busy_; }
-    /// What ops with operands on the host pass through.
+    /// Staging memory for ops with operands on the host.
     DeviceWorkspace& workspace() { return *workspace_; }
-    /// Kept for finish(), unless an error came before.
+    /// Sets the error that finish() returns. The first error wins.
     void fail(std::string what) {
         if (failure_.empty()) failure_ = std::move(what);
     }
-    /// The same where memory was out, which harms nothing but who asked: until forgive().
+    /// Records that memory ran out. Only the caller that requested the memory is affected; see forgive().
     void refuse(std::string what) {
         if (refusal_.empty()) refusal_ = std::move(what);
     }
-    /// Whoever was refused has heard of it, or is gone.
+    /// Clears a pending out-of-memory error after its caller has handled it.
     void forgive() {
         refusal_.clear();
         ++forgiven_;
     }
-    /// How often it was; what was not there for want of memory may be asked for again then.
+    /// Counts cleared errors. Cached "no memory" results from an earlier epoch may be retried.
     int forgiven() const { return forgiven_; }
 
-    /// What its 16-bit values are: weights, activations, keys and values alike. To be chosen before anything
-    /// lies there.
+    /// The 16-bit format of weights, activations, keys and values. Set it before allocating any of them.
     Halves halves() const { return halves_; }
     virtual void set_halves(Halves halves) { halves_ = halves; }
 
-    /// Zeroed memory, 256-byte aligned; null when there is none left.
+    /// Returns zeroed memory, aligned to 256 bytes, or null if the device has too little.
     virtual void* allocate(std::size_t bytes) = 0;
     virtual void release(void* data) = 0;
-    /// The host memory may change as soon as upload() returns, and holds what download() brings after
+    /// The host memory may change as soon as upload() returns. The result of download() is valid after
     /// finish().
     virtual void upload(void* to, const void* from, std::size_t bytes) = 0;
     virtual void download(void* to, const void* from, std::size_t bytes) = 0;
     virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
-    /// Waits for everything asked for. An error names the op that failed first; the device is then of no use.
+    /// Waits for all enqueued ops. An error names the op that failed first; the device is unusable
+    /// afterwards.
     virtual Status finish() = 0;
 
     virtual void matmul(const MatmulOp& op) = 0;
@@ -105,14 +105,14 @@ class Device {
     virtual void own_columns(const OwnColumnsOp& op) = 0;
     virtual void spread(const SpreadOp& op) = 0;
     virtual void reach(const ReachOp& op) = 0;
-    // Of several sequences in one call; none of the ops reads what another one writes.
+    // Each of these ops handles several sequences per call. No op reads what another op of the call writes.
     virtual void beam(std::span<const BeamOp> ops) = 0;
     virtual void rerank(std::span<const RerankOp> ops) = 0;
     virtual void accept(std::span<const AcceptOp> ops) = 0;
     virtual void accept_typical(std::span<const AcceptTypicalOp> ops) = 0;
     virtual void list_drafts(std::span<const DraftListOp> ops) = 0;
     virtual void accept_drafts(std::span<const AcceptDraftsOp> ops) = 0;
-    /// With paths that lie there, of equal `planes` and `width`.
+    /// Compacts by paths in device memory; all ops have equal `planes` and `width`.
     virtual void compact(std::span<const CompactOp> ops) = 0;
     virtual void copy_rows(std::span<const CopyRowsOp> ops) = 0;
     void copy_rows(const CopyRowsOp& op) { copy_rows(std::span(&op, 1)); }
@@ -125,38 +125,38 @@ class Device {
     virtual void list_set(const RowSetOp& op) = 0;
     virtual void clusters(const ClustersOp& op) = 0;
     virtual void cluster_tokens(const ClusterTokensOp& op) = 0;
-    /// A gather of the rows in `set`, whose list is op.rows, after numbers of the host entered and left it
-    /// through the array set.toggled; on a queue beside this one where there is one: behind what was asked
-    /// for so far, and beside what follows until join_aside(). What it reads must stay as it is until then.
+    /// Updates `set` on the host's numbers in set.toggled, then gathers the rows in op.rows, the set's list.
+    /// If the device has a side stream, both run there: after everything enqueued so far, and concurrently
+    /// with what follows until join_aside(). Their inputs must not change until then.
     virtual void gather_aside(const GatherOp& op, const RowSetOp& set, std::span<const std::int32_t> toggled);
-    /// Any ops on that queue, under the same terms: `work` asks for ops alone, in memory that is there, and
-    /// outlives the call.
+    /// Enqueues other ops on the side stream under the same terms. `work` only enqueues ops on memory that is
+    /// already allocated, and stays valid after the call.
     virtual void aside(std::function<void()> work) { work(); }
-    /// What is asked for from here on finds done what went aside.
+    /// Makes later ops wait for the side stream.
     virtual void join_aside() {}
-    /// With a path of the host.
+    /// Compacts by a path in host memory.
     virtual void compact(const CompactOp& op) = 0;
 
-    /// Runs `work`, which only asks for ops. The same key promises the same ops on the same addresses, so
-    /// that they may be kept as a graph and launched as one. Keys come from new_key().
+    /// Runs `work`, which only enqueues ops. The same key promises the same ops on the same addresses, so
+    /// that a device may keep them as a graph and launch it as one unit. Keys come from new_key().
     virtual void replay(std::uint64_t key, FunctionRef<void()> work) = 0;
-    /// A fresh number for keys of replay().
+    /// Returns an unused key for replay().
     virtual std::uint64_t new_key() = 0;
-    /// Another queue on the same machine, which runs beside this one's and owns what is allocated through it;
-    /// null where there is none. Ends before this device does.
+    /// Creates another stream on this device; null if unsupported. It runs concurrently with this stream and
+    /// owns what is allocated through it. Destroy it before this device.
     virtual std::unique_ptr<Device> beside() { return nullptr; }
-    /// Wishes that `data` stays in the cache between ops; false where nothing can be said about that.
+    /// Requests L2 persistence for `data`. Returns false if the device does not support it.
     virtual bool keep_in_cache(const void* /*data*/, std::size_t /*bytes*/) { return false; }
-    /// Products of at least `from_rows` rows become a library's, whose sums depend on the shape of the call
-    /// (--numerics fast); 0 = none. What was kept for replay() is forgotten. An error changes nothing.
+    /// Uses a library (--numerics fast) for products of at least `from_rows` rows; 0 = off. The library's
+    /// sums depend on the shape of the call. Discards the graphs of replay(). On an error, nothing changes.
     virtual Status use_library(int from_rows);
-    /// What became of replays and wishes so far.
+    /// Returns counters of graphs, L2 persistence and library products.
     virtual DeviceUse use() const { return {}; }
-    /// Device time of what was asked for; null when it cannot be measured.
+    /// Measures device time; null if the device cannot.
     virtual DeviceTimer* timer() = 0;
 
   protected:
-    /// To be called by destructors of implementations, whose memory the workspace holds.
+    /// Destructors of implementations call this to free the workspace's memory.
     void drop_workspace();
     Status failure() const;
 
@@ -168,7 +168,7 @@ class Device {
     std::unique_ptr<DeviceWorkspace> workspace_;
 };
 
-/// Memory of a device that only grows; what it held is lost when it does. Address null while empty.
+/// Device memory that only grows. Growing discards the contents. The address is null while empty.
 class DeviceBuffer {
   public:
     DeviceBuffer() = default;
@@ -177,7 +177,7 @@ class DeviceBuffer {
     DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
     ~DeviceBuffer();
 
-    /// False when the device has not enough memory; the buffer is then empty.
+    /// Returns false if the device has too little memory; the buffer is empty then.
     bool reserve(Device& device, std::size_t bytes);
     std::size_t bytes() const { return bytes_; }
     template <typename T>
@@ -191,13 +191,13 @@ class DeviceBuffer {
     std::size_t bytes_ = 0;
 };
 
-/// A pool of CPU threads in front of `device`, which it owns: matrices are kept there in bf16.
+/// Creates a CPU thread pool with `device`, which it owns. Matrices are kept on the device in bf16.
 std::unique_ptr<Exec> make_device_exec(int threads, std::unique_ptr<Device> device);
 
-/// What there is to run on, found without starting anything that a machine without a GPU lacks.
+/// The CUDA device that was found. Probing works without a GPU or its driver.
 struct DeviceProbe {
     bool available = false;
-    std::string why_not;  ///< for a person, with what to do
+    std::string why_not;  ///< for the user: the cause and what to do
     DeviceInfo info;
 };
 DeviceProbe probe_cuda();
@@ -205,8 +205,8 @@ struct CudaOptions {
     int ordinal = 0;
     bool graphs = true;
     bool cache_windows = false;  ///< keep_in_cache() sets L2 access-policy windows
-    /// Buffers come from large pieces that are taken once. Without, each is the driver's, whose tools then
-    /// see where it ends.
+    /// Allocates buffers from large blocks. If false, each buffer is a driver allocation, so that the
+    /// driver's tools detect accesses past its end.
     bool arena = true;
 };
 Result<std::unique_ptr<Device>> open_cuda(const CudaOptions& options = {});

@@ -5,25 +5,25 @@
 
 #include "kernels/halves.h"
 
-/// What a device is asked for: operands by their addresses in its memory. Plain data, so that device code may
-/// include it. Every op obeys the contract of this folder: a row's result depends on that row's inputs alone.
+/// Device ops: plain structs whose operands are addresses in device memory. Device code may include this
+/// file. Every op keeps the contract of kernels/exec.h: a row's result depends only on that row's inputs.
 namespace draftscope::kernels {
 
-using Bf16 = std::uint16_t;  ///< the upper half of a float; fp16 on a device whose halves() are that
+using Bf16 = std::uint16_t;  ///< upper half of a float; fp16 if the device's halves() say so
 
-/// Weights [n, k] in row order; `stride` values lie between rows. Columns k .. stride - 1 are zeros.
+/// Weights [n, k], row-major. `stride` is the distance between rows; columns k .. stride - 1 are zero.
 struct DeviceMatrix {
     const Bf16* data = nullptr;
     int n = 0;
     int k = 0;
     int stride = 0;
 };
-/// The stride of a row of `k` bf16 values: whole pieces of 64, so that no kernel has a tail in k.
+/// Row stride for `k` bf16 values: a multiple of 64, so that no kernel handles a remainder in k.
 constexpr int padded_columns(int k) {
     return (k + 63) / 64 * 64;
 }
 
-/// y[m] = x[m] W^T (+ bias), m < rows; with `accumulate` added to y.
+/// y[m] = x[m] W^T (+ bias), for m < rows. With `accumulate`, the product is added to y.
 struct MatmulOp {
     DeviceMatrix weights;
     const Bf16* x = nullptr;  ///< [rows, weights.stride]
@@ -32,14 +32,14 @@ struct MatmulOp {
     std::int64_t y_stride = 0;
     const float* bias = nullptr;  ///< [n] or null
     bool accumulate = false;
-    /// Chosen outputs: column c of y is output chosen[c], c < *chosen_count. Null = all.
+    /// Selected outputs: column c of y is output chosen[c], for c < *chosen_count. Null = all outputs.
     const std::int32_t* chosen = nullptr;
     const std::int32_t* chosen_count = nullptr;
-    int most_chosen = 0;  ///< upper bound of *chosen_count, known before the op runs
+    int most_chosen = 0;  ///< upper bound of *chosen_count, known when the op is enqueued
 };
 
-/// Groups of `width` neighbouring values, each divided by the root of its mean square and multiplied by
-/// `weight` [width]. Groups of a row lie side by side from x on.
+/// Divides each group of `width` values by its root mean square and multiplies it by `weight` [width]. The
+/// groups of a row are contiguous from x on.
 struct RmsNormOp {
     const float* x = nullptr;  ///< [rows, x_stride]
     std::int64_t x_stride = 0;
@@ -49,15 +49,16 @@ struct RmsNormOp {
     float* y = nullptr;  ///< [rows, y_stride] or null; may be x
     std::int64_t y_stride = 0;
     bool add = false;      ///< y += instead of y =
-    Bf16* half = nullptr;  ///< [rows, half_stride] or null: the same, rounded; groups * width values a row
+    Bf16* half = nullptr;  ///< [rows, half_stride] or null: the result rounded to 16 bits, groups * width
+                           ///< values per row
     int half_stride = 0;   ///< padding columns up to half_columns are set to zero
     int half_columns = 0;
 };
 
-/// What a value goes through on its way.
+/// Element-wise function applied to an op's input.
 enum class Activation { none, silu, relu };
 
-/// Rounds rows to bf16, behind an activation; columns cols .. y_columns - 1 become zero.
+/// y = activation(x), rounded to bf16. Columns cols .. y_columns - 1 become zero.
 struct RoundOp {
     const float* x = nullptr;
     std::int64_t x_stride = 0;
@@ -68,19 +69,19 @@ struct RoundOp {
     Activation activation = Activation::none;
 };
 
-/// y = base + activation(x): what a residual block adds to its input.
+/// y = base + activation(x), as in a residual block.
 struct AddOp {
     const float* x = nullptr;
     std::int64_t x_stride = 0;
     int rows = 0, cols = 0;
     Activation activation = Activation::none;
-    const Bf16* base = nullptr;  ///< [rows, base_stride]; null = y as it is
+    const Bf16* base = nullptr;  ///< [rows, base_stride]; null = add to y
     std::int64_t base_stride = 0;
     float* y = nullptr;
     std::int64_t y_stride = 0;
 };
 
-/// y = silu(gate) * up from rows [gate | up] of 2 * width values, rounded to bf16, padded with zeros.
+/// y = silu(gate) * up for rows [gate | up] of 2 * width values, rounded to bf16 and padded with zeros.
 struct SiluMulOp {
     const float* x = nullptr;
     std::int64_t x_stride = 0;
@@ -89,40 +90,41 @@ struct SiluMulOp {
     int y_stride = 0;
 };
 
-/// Keys and values of a sequence: per layer a plane of keys [slots, kv_width] and one of values behind it.
+/// KV cache of a sequence: for each layer a plane of keys [slots, kv_width], then a plane of values.
 struct KvPlanes {
     Bf16* data = nullptr;
-    std::int64_t plane = 0;  ///< values in one plane
+    std::int64_t plane = 0;  ///< values per plane
     constexpr const Bf16* keys(int layer) const { return data + 2 * layer * plane; }
     constexpr const Bf16* values(int layer) const { return data + (2 * layer + 1) * plane; }
 };
 
-/// Where the rows of a pass sit and what they see, as AttentionQuery says it; arrays in device memory.
+/// Cache slots, positions and visible keys of the rows of a pass; see AttentionQuery. Arrays are in device
+/// memory.
 struct RowPlaces {
     const KvPlanes* caches = nullptr;        ///< [sequences]
     const std::int32_t* sequence = nullptr;  ///< [rows]
-    const std::int32_t* slot = nullptr;      ///< [rows] where the row's key goes
+    const std::int32_t* slot = nullptr;      ///< [rows] the slot that takes the row's key
     const std::int32_t* position = nullptr;  ///< [rows]
     const std::int32_t* prefix = nullptr;    ///< [rows]
     const std::int32_t* tail_first = nullptr;
     const std::int32_t* tail_size = nullptr;
     const std::int32_t* tails = nullptr;
-    /// Runs of rows of one sequence that share the read of its keys: first row, rows; [tiles, 2].
+    /// Runs of consecutive rows of one sequence that share reads of its keys: first row, rows; [tiles, 2].
     const std::int32_t* tiles = nullptr;
 };
 struct HeadShape {
     int heads = 0, kv_heads = 0, head_dim = 0;
 };
-/// Rows of one attention tile: about 16 (row, head) pairs share each key.
+/// Rows of an attention tile: about 16 (row, head) pairs share each key.
 constexpr int attention_tile_rows(const HeadShape& shape) {
     const int group = shape.heads / shape.kv_heads;
     return group >= 16 ? 1 : 16 / group;
 }
-/// Logical positions that one partial sum of attention covers.
+/// Logical positions covered by one partial sum of attention.
 inline constexpr int attention_block = 64;
 
-/// Rotates q and k of rows [q | k | v] (half-split pairs), leaves q in place and stores k and v, rounded, in
-/// the row's slot.
+/// Applies RoPE to q and k of rows [q | k | v] (half-split pairs). q stays in place; k and v are rounded and
+/// stored in the row's slot.
 struct RopeStoreOp {
     float* qkv = nullptr;
     std::int64_t stride = 0;
@@ -135,23 +137,23 @@ struct RopeStoreOp {
 };
 
 struct AttentionOp {
-    const float* q = nullptr;  ///< [rows, q_stride], rotated
+    const float* q = nullptr;  ///< [rows, q_stride], with RoPE applied
     std::int64_t q_stride = 0;
-    int first_row = 0, rows = 0;  ///< rows first_row .. first_row + rows - 1, those of the tiles
+    int first_row = 0, rows = 0;  ///< rows first_row .. first_row + rows - 1, covered by the tiles
     int tiles = 0;
     HeadShape shape;
     float scale = 1;
     RowPlaces places;
     int layer = 0;
     int blocks = 0;  ///< at least ceil(positions / attention_block) of every row
-    /// [rows, heads, blocks, head_dim + 2]: partial sums, from first_row on.
+    /// [rows, heads, blocks, head_dim + 2] partial sums, starting at first_row.
     float* partial = nullptr;
     Bf16* y = nullptr;  ///< [rows, y_stride], padded with zeros
     int y_stride = 0;
 };
 
-/// The k largest of the first `support` logits of each row, descending, ties to the lower column, and the log
-/// of the sum of all exponentials. NaN counts as the lowest.
+/// Selects the k largest of the first `support` logits of each row, and log(sum(exp)) of all of them. The
+/// order is descending, ties to the lower column. NaN counts as the smallest.
 struct SelectOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
@@ -160,26 +162,25 @@ struct SelectOp {
     float* values = nullptr;      ///< [rows, k]
     float* logsumexp = nullptr;   ///< [rows]
     void* scratch = nullptr;      ///< select_scratch() bytes
-    /// Row m's candidates are tokens own[m * own_stride + i], i < support, rising, and its logit of token t
-    /// lies in column columns[t], or without `columns` in column i; ids are tokens. Negative tokens do not
-    /// count. Null = columns as they lie.
+    /// Per-row candidates: row m's are the tokens own[m * own_stride + i], i < support, ascending. The logit
+    /// of token t is in column columns[t], or in column i if `columns` is null. Ids are tokens; negative
+    /// tokens are skipped. Null = all columns in order.
     const std::int32_t* own = nullptr;
     std::int64_t own_stride = 0;
     const std::int32_t* columns = nullptr;
-    /// Or row m's candidates lie in `runs` runs of columns, the same number for every row: run i ends before
-    /// place run_ends[m * runs + i] of the row's candidates, and its place p is column p + run_shifts[m *
-    /// runs
-    /// + i]; behind the last end there are none. Column c is token row_tokens[column_rows[c]]: ids are
-    /// tokens, and ties go to the lower one. Sums go by places, not by columns.
+    /// Alternatively, row m's candidates are in `runs` runs of columns, the same number for every row. Run i
+    /// ends before candidate run_ends[m * runs + i]; candidate p of it is column p + run_shifts[m * runs +
+    /// i]. There are no candidates after the last end. Column c is token row_tokens[column_rows[c]]. Ids are
+    /// tokens, and ties go to the lower token. Sums follow the order of candidates, not of columns.
     const std::int32_t* run_ends = nullptr;
     const std::int32_t* run_shifts = nullptr;
     int runs = 0;
     const std::int32_t* column_rows = nullptr;
     const std::int32_t* row_tokens = nullptr;
 };
-inline constexpr int select_chunk = 4096;  ///< columns one block takes; sums follow these borders
+inline constexpr int select_chunk = 4096;  ///< columns per block; partial sums follow these boundaries
 inline constexpr int most_selected = 64;
-/// The chunks' candidates go through one block.
+/// Whether one block can merge the candidates of all chunks.
 constexpr bool can_select(int support, int k) {
     return k >= 1 && k <= most_selected && (support + select_chunk - 1) / select_chunk * k <= select_chunk;
 }
@@ -189,9 +190,9 @@ constexpr std::size_t select_scratch(int rows, int support, int k) {
            (chunks * (2 * sizeof(float) + static_cast<std::size_t>(k) * 8) + sizeof(std::uint32_t));
 }
 
-/// A product whose logits nobody else wants, with its selection: the k best of the first `support` outputs of
-/// each row as SelectOp orders them, and the log of the sum of all exponentials. The logits are MatmulOp's,
-/// bit for bit; they are not written.
+/// A matmul fused with the selection of its k largest outputs; the logits are not written. The logits equal
+/// MatmulOp's, bit for bit. The k best of the first `support` outputs of each row are ordered as in SelectOp;
+/// logsumexp covers all of the first `support`.
 struct HeadOp {
     DeviceMatrix weights;
     const Bf16* x = nullptr;  ///< [rows, weights.stride]
@@ -202,14 +203,14 @@ struct HeadOp {
     float* logsumexp = nullptr;   ///< [rows]
     void* scratch = nullptr;      ///< head_scratch() bytes
 };
-inline constexpr int head_chunk = 256;  ///< outputs of one block; sums follow these borders
+inline constexpr int head_chunk = 256;  ///< outputs per block; partial sums follow these boundaries
 constexpr std::size_t head_scratch(int rows, int support, int k) {
     const auto chunks = static_cast<std::size_t>((support + head_chunk - 1) / head_chunk);
     return static_cast<std::size_t>(rows) * chunks * (2 * sizeof(float) + static_cast<std::size_t>(k) * 8);
 }
 
-/// Drafts that are drawn: q = softmax(logits / temperature) of the columns that top-k and then top-p leave
-/// (CutOp), and `k` columns of it without replacement, in the order drawn.
+/// Samples `k` columns without replacement from q = softmax(logits / temperature), in the order sampled. q is
+/// restricted to the columns that top-k and then top-p keep (CutOp).
 struct DraftOp {
     float* logits = nullptr;  ///< [rows, stride]; the first `support` of each row become q
     std::int64_t stride = 0;
@@ -218,104 +219,109 @@ struct DraftOp {
     int top_k = 0;
     double top_p = 1;
     const double* uniforms = nullptr;  ///< [rows, k], in [0, 1)
-    std::int32_t* ids = nullptr;       ///< [rows, k] columns; -1 where no more have any weight
-    float* logprobs = nullptr;         ///< [rows, k], log q of them, earlier draws not taken out
+    std::int32_t* ids = nullptr;       ///< [rows, k] columns; -1 after the last column with any weight
+    float* logprobs = nullptr;         ///< [rows, k] log q of the columns, without taking out earlier samples
     float* lowest = nullptr;           ///< [rows], scratch
     std::int32_t* last = nullptr;      ///< [rows], scratch
-    /// Where rows have columns of their own: how many of the `support` [rows], and their tokens [rows,
-    /// stride], which `ids` are then. Null = all columns.
+    /// For rows with columns of their own: the number of valid columns [rows] and their tokens [rows,
+    /// stride]. `ids` are tokens then. Null = all columns.
     const std::int32_t* sizes = nullptr;
     const std::int32_t* tokens = nullptr;
 };
 
-/// A row's own candidates as columns of their own: out[m, i] is the logit of tokens[m, i], i < sizes[m],
-/// which lies in column columns[token].
+/// Gathers each row's candidates into contiguous columns. out[m, i] is the logit of tokens[m, i], i <
+/// sizes[m], which is in column columns[token].
 struct OwnColumnsOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
     int rows = 0, most = 0;
     const std::int32_t* tokens = nullptr;  ///< [rows, token_stride]
     std::int64_t token_stride = 0;
-    const std::int32_t* sizes = nullptr;    ///< [rows], at most `most`; null = `most`
-    const std::int32_t* columns = nullptr;  ///< of each token
+    const std::int32_t* sizes = nullptr;    ///< [rows], at most `max_count`; null = `max_count`
+    const std::int32_t* columns = nullptr;  ///< for each token, its column
     float* out = nullptr;                   ///< [rows, out_stride]
     std::int64_t out_stride = 0;
 };
 
-/// A level of a tree grown by score (EAGLE-2): each row's k candidates get their row's score and their own
-/// log-probability; the best `keep` of the level, ties to the earlier candidate, are the rows of the next
-/// one. Drawn candidates count by their order instead, -1 - order; one without an id is none, nor is what
-/// follows it: token 0 with a score of -inf, behind all others. Where it becomes a row, that row is another
-/// copy of the first one that is something.
+/// Scores one level of a draft tree (EAGLE-2). Each of a row's k candidates gets the row's score plus its
+/// log-probability. The best `keep` of the level, ties to the earlier candidate, become the rows of the next
+/// level. Sampled candidates are scored by their order, -1 - order. Missing candidates (id < 0) and
+/// everything after them get token 0 and score -inf, so that they sort last. If one still becomes a row, that
+/// row duplicates the first valid row.
 struct BeamOp {
-    bool drawn = false;              ///< logits are log-probabilities then
-    int level = 0, rows = 0, k = 0;  ///< rows * k <= most_beam; one row at level 0, whose score is 0
-    /// A tree fixed in advance: which candidates are its nodes, 1 or 0 [rows, k], and which of them the rows
-    /// of the next level [keep]. Scores are 0 for nodes and -inf for all else. Null = by score.
+    bool drawn = false;              ///< candidates are sampled; logits are log-probabilities then
+    int level = 0, rows = 0, k = 0;  ///< rows * k <= most_beam; level 0 has one row with score 0
+    /// A static tree: which candidates are nodes, 1 or 0 [rows, k], and which of them become rows of the next
+    /// level [keep]. Nodes have score 0, all others -inf. Null = select by score.
     const std::int32_t* chosen = nullptr;
     const std::int32_t* chosen_next = nullptr;
     const std::int32_t* ids = nullptr;     ///< [rows, k], as HeadOp leaves them
     const float* logits = nullptr;         ///< [rows, k]
     const float* logsumexp = nullptr;      ///< [rows]
-    bool one_for_all = false;              ///< those three are of one row, and every row's
-    const std::int32_t* tokens = nullptr;  ///< of each id; null = ids are tokens
+    bool one_for_all = false;              ///< ids, logits and logsumexp hold one row that all rows share
+    const std::int32_t* tokens = nullptr;  ///< token of each id; null = ids are tokens
     std::int32_t* pool_tokens = nullptr;   ///< [rows, k]
     float* pool_logprobs = nullptr;        ///< [rows, k], at most 0; NaN becomes -inf
-    int keep = 0;                          ///< <= most_selected; 0 = the last level
-    int first_row = 0;                     ///< of this sequence in the pass that made the candidates
-    int first_slot = 0;                    ///< where the next level's keys go, one slot a row
-    float* scores = nullptr;               ///< [most_selected]: of the rows, then of the next level's
+    int keep = 0;                          ///< at most most_selected; 0 = the last level
+    int first_row = 0;                     ///< first row of this sequence in the pass that made the
+                                           ///< candidates
+    int first_slot = 0;                    ///< first slot for the next level's keys, one slot per row
+    float* scores = nullptr;               ///< [most_selected] scores of the rows, replaced by those of the
+                                           ///< next level
     std::int32_t* next_tokens = nullptr;   ///< [keep]
-    std::int32_t* next_rows = nullptr;     ///< [keep], which row proposed it, first_row included
-    /// Slots of the rows' tree ancestors and themselves, [rows, level], and the next level's [keep, level +
+    std::int32_t* next_rows = nullptr;     ///< [keep] the row that proposed each, counted with first_row
+    /// Slots of each row's tree ancestors and of the row, [rows, level]; for the next level [keep, level +
     /// 1].
     const std::int32_t* tails = nullptr;
     std::int32_t* next_tails = nullptr;
-    // For RerankOp; null = not wanted.
+    // For RerankOp; null = not requested.
     float* pool_scores = nullptr;          ///< [rows, k]
-    std::int32_t* pool_parents = nullptr;  ///< [rows, k], places in the pool; -1 = the root
-    std::int32_t* row_places = nullptr;    ///< [most_selected]: the rows' own, then the next level's
-    int first_place = 0;                   ///< of the level's candidates in the pool
-    /// Of drawn ones, [rows, k]: the row that a candidate becomes, counted from next_first_row; -1 = none.
+    std::int32_t* pool_parents = nullptr;  ///< [rows, k] indices in the pool; -1 = the root
+    std::int32_t* row_places = nullptr;    ///< [most_selected] the rows' indices in the pool, replaced by the
+                                           ///< next level's
+    int first_place = 0;                   ///< index of the level's first candidate in the pool
+    /// For sampled candidates, [rows, k]: the row that a candidate becomes, counted from next_first_row; -1 =
+    /// none.
     std::int32_t* pool_rows = nullptr;
     int next_first_row = 0;
 };
 inline constexpr int most_beam = 4096;
 
-/// Trees as the rows of a target's pass, arrays over all rows of the step. Node i of a tree is row first + i.
+/// Trees as rows of the target's pass: arrays over all rows of the step. Node i of a tree is row first + i.
 struct TreeRows {
     std::int32_t* tokens = nullptr;
-    std::int32_t* parents = nullptr;    ///< rows; a root's is its own
-    std::int32_t* positions = nullptr;  ///< as RowPlaces has it
+    std::int32_t* parents = nullptr;    ///< rows; a root is its own parent
+    std::int32_t* positions = nullptr;  ///< as in RowPlaces
     std::int32_t* tail_sizes = nullptr;
-    std::int32_t* tails = nullptr;  ///< [rows, width]: slots of a row's ancestors and its own
-    int width = 0;                  ///< at least the deepest tree's levels of nodes
+    std::int32_t* tails = nullptr;  ///< [rows, width] slots of a row's ancestors and of the row
+    int width = 0;                  ///< at least the number of levels of the deepest tree
     float* logprobs = nullptr;
-    std::int32_t* drawn_rows = nullptr;  ///< of drawn drafts: which row a node's children were drawn from
-    // What a row is asked, by its depth; null = not wanted.
+    std::int32_t* drawn_rows = nullptr;  ///< for sampled drafts: the row that a node's children were sampled
+                                         ///< from
+    // Inputs of sampling and of token sets for each row, by depth; null = not requested.
     double* uniforms = nullptr;
     std::int32_t* set_first = nullptr;
     std::int32_t* set_size = nullptr;
 };
 
-/// EAGLE-2's re-ranking: of a pool of candidates, level after level, the `nodes` - 1 of the highest score,
-/// ties to the earlier candidate, become a tree with the root. Drawn ones that are none are the last nodes
-/// then, each its own parent, at depth 1.
+/// Re-ranks a draft tree (EAGLE-2). The `nodes` - 1 candidates with the highest scores, ties to the earlier
+/// candidate, form a tree with the root. The pool holds the candidates of all levels in order. Missing
+/// sampled candidates become the last nodes, each its own parent, at depth 1.
 struct RerankOp {
     bool drawn = false;
-    int candidates = 0;     ///< can_rerank()
-    int nodes = 0;          ///< the root's included; at most candidates + 1
-    bool by_score = false;  ///< nodes in falling score instead of the candidates' order
+    int candidates = 0;     ///< must satisfy can_rerank()
+    int nodes = 0;          ///< including the root; at most candidates + 1
+    bool by_score = false;  ///< orders nodes by descending score, not as the candidates
     const std::int32_t* pool_tokens = nullptr;
     const float* pool_logprobs = nullptr;
     const float* pool_scores = nullptr;
     const std::int32_t* pool_parents = nullptr;
-    const std::int32_t* pool_rows = nullptr;  ///< of drawn ones
-    std::int32_t root_row = 0;                ///< what pool_rows says of a candidate, of the root
+    const std::int32_t* pool_rows = nullptr;  ///< for sampled candidates
+    std::int32_t root_row = 0;                ///< the root's entry of pool_rows
     std::int32_t root = 0;                    ///< token
     int first_row = 0, first_slot = 0, first_position = 0;
     TreeRows rows;
-    // By depth, [width of rows]; where the rows want them.
+    // By depth, [width of rows]; needed if the arrays in `rows` are set.
     const double* uniforms = nullptr;
     const std::int32_t* set_first = nullptr;
     const std::int32_t* set_size = nullptr;
@@ -325,36 +331,37 @@ constexpr bool can_rerank(int candidates, int nodes) {
     return candidates >= 1 && candidates <= most_pool && nodes >= 1 && nodes <= candidates + 1;
 }
 
-/// Exact match: from the root to the child whose token is its parent's choice, as far as there is one.
+/// Verifies by exact match. From the root, the path follows the child whose token is its parent's choice.
 struct AcceptOp {
     TreeRows rows;
     int first_row = 0, nodes = 0;
-    const std::int32_t* choices = nullptr;  ///< of row r at r * choice_stride
+    const std::int32_t* choices = nullptr;  ///< for row r at r * choice_stride
     std::int64_t choice_stride = 1;
-    std::int32_t* path = nullptr;   ///< [width of rows]: nodes, root first, rising
+    std::int32_t* path = nullptr;   ///< [width of rows] nodes, root first, ascending
     std::int32_t* count = nullptr;  ///< [1]
 };
 
-/// Typical acceptance (Medusa, arXiv 2401.10774): a draft is accepted after an accepted parent where its
-/// probability there, exp(logit * scale - log_norm), at most 1, is above min(epsilon, delta exp(-entropy));
-/// the path leads to the deepest of them, of several to the likeliest, then to the first.
+/// Verifies by typical acceptance (Medusa, arXiv 2401.10774). A draft p = exp(logit * scale - log_norm), at
+/// most 1, is accepted after an accepted parent if p > min(epsilon, delta * exp(-entropy)). The path leads to
+/// the deepest accepted node, ties to the most probable, then to the first.
 struct AcceptTypicalOp {
     TreeRows rows;
     int first_row = 0, nodes = 0;  ///< at most most_pool + 1
     float scale = 1;
     double epsilon = 0, delta = 0;
-    const float* draft_logits = nullptr;  ///< [rows] of each row's token in its parent's row
+    const float* draft_logits = nullptr;  ///< [rows] logit of each row's token in its parent's row
     const float* log_norm = nullptr;      ///< [rows]
-    const float* lowest = nullptr;     ///< [rows]; smaller logits have no probability. Null = nothing was cut
+    const float* lowest = nullptr;     ///< [rows] smaller logits have no probability; null = no mask
     const float* entropies = nullptr;  ///< [rows]
-    std::int32_t* path = nullptr;      ///< [width of rows]: nodes, root first, rising
+    std::int32_t* path = nullptr;      ///< [width of rows] nodes, root first, ascending
     std::int32_t* count = nullptr;     ///< [1]
 };
 
-/// Which tokens of each row top-k and then top-p leave (the smallest set of the remaining that reaches it,
-/// best first, ties to the lower id): those with a logit above lowest[row], and of those equal to it the ids
-/// up to last[row]. Weights exp((logit - largest) * scale) count in cut_weight() units, so that no order of
-/// adding them matters. A row that nothing is cut from has -inf and vocab - 1; so has one without any weight.
+/// Computes which tokens of each row top-k and then top-p keep. Top-p keeps the smallest set that reaches it,
+/// best first, ties to the lower id. The result is a mask: logits above lowest[row], and of those equal to it
+/// the ids up to last[row]. Weights exp((logit - largest) * scale) are added in cut_weight() units, so that
+/// their order does not matter. If nothing is masked, or no token has any weight, the mask is -inf and vocab
+/// - 1.
 struct CutOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
@@ -364,24 +371,24 @@ struct CutOp {
     double top_p = 1;                     ///< 1 = off
     float* lowest = nullptr;              ///< [rows]
     std::int32_t* last = nullptr;         ///< [rows]
-    const std::int32_t* sizes = nullptr;  ///< [rows] columns of a row, in place of `vocab`; null = all
+    const std::int32_t* sizes = nullptr;  ///< [rows] columns of each row, replacing `vocab`; null = `vocab`
 };
-inline constexpr int cut_weight_bits = 42;  ///< of 2^18 columns the sum fits 60 bits
-/// Whole units of a weight, at most 1; none for NaN.
+inline constexpr int cut_weight_bits = 42;  ///< the sum of 2^18 columns fits 60 bits
+/// Converts a weight, at most 1, to whole units; NaN becomes 0.
 constexpr std::uint64_t cut_weight(float weight) {
     constexpr std::uint64_t most = (std::uint64_t{1} << cut_weight_bits) - 1;
     if (!(weight > 0)) return 0;
     return weight >= 1 ? most : static_cast<std::uint64_t>(weight * static_cast<float>(most + 1));
 }
-/// What is left of a row by its CutOp.
+/// Result of CutOp: the tokens that each row keeps.
 struct KeptTokens {
-    const float* lowest = nullptr;  ///< of each row; null = nothing was cut
+    const float* lowest = nullptr;  ///< for each row; null = no mask
     const std::int32_t* last = nullptr;
 };
 
-/// What a verifier draws of each row: the token of an inverse CDF in the order of ids, weights exp(logit *
-/// scale). NaN has no weight; a row without any gives token 0. One row's sums go tile by tile in a fixed
-/// order, whatever shares the call.
+/// Samples a token of each row by inverse CDF in the order of ids, with weights exp(logit * scale). NaN has
+/// no weight; a row without any weight returns token 0. Sums are added tile by tile in a fixed order,
+/// whatever rows share the call.
 struct DrawOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
@@ -389,57 +396,59 @@ struct DrawOp {
     float scale = 1;                   ///< 1 / temperature
     const double* uniforms = nullptr;  ///< [rows], in [0, 1)
     std::int32_t* tokens = nullptr;    ///< [rows]
-    float* values = nullptr;           ///< [rows], the tokens' logits
-    float* log_norm = nullptr;         ///< [rows], log of the sum of all weights; 0 without any
-    KeptTokens kept;                   ///< others have no weight
+    float* values = nullptr;           ///< [rows] logits of the sampled tokens
+    float* log_norm = nullptr;         ///< [rows] log of the sum of all weights; 0 without any
+    KeptTokens kept;                   ///< masked tokens have no weight
 };
-inline constexpr int draw_tile = 32;               ///< columns of one sum
-inline constexpr int most_draw_columns = 1 << 18;  ///< whose sums one block holds
+inline constexpr int draw_tile = 32;               ///< columns per partial sum
+inline constexpr int most_draw_columns = 1 << 18;  ///< columns whose partial sums fit one block
 
-/// A node of a draft tree whose children rejection sampling tries.
+/// A node of a draft tree whose children are verified by rejection sampling.
 struct ResidualNode {
-    std::int32_t row = 0;                      ///< of the logits
-    std::int32_t first_draft = 0, drafts = 0;  ///< in the order drawn
-    std::int64_t first_prob = 0;               ///< of the node's q: support entries, or room for one where
+    std::int32_t row = 0;                      ///< row of the logits
+    std::int32_t first_draft = 0, drafts = 0;  ///< in the order sampled
+    std::int64_t first_prob = 0;               ///< of the node's q, or of scratch for one value if support is
+                                               ///< 0
     std::int32_t support = 0;                  ///< there are none: then its drafts were certain
-    std::int64_t first_id = 0;                 ///< of q's tokens, each once; -1 = entry i is token i
-    double uniform = 0;                        ///< of the token that is drawn where no draft is kept
+    std::int64_t first_id = 0;                 ///< first of q's tokens, each once; -1 = entry i is token i
+    double uniform = 0;                        ///< for sampling the bonus token if no draft is accepted
 };
-/// Speculative sampling after each node (Leviathan et al. 2023; trees drawn without replacement: EAGLE-1):
-/// draft i is kept with probability min(1, p / q); a rejection leaves p := norm(max(0, p - q)) and takes the
-/// draft out of q. p = exp(logit * scale - log_norm), at most 1, of logits from the row's `lowest` on.
+/// Speculative sampling at each node (Leviathan et al. 2023; trees sampled without replacement: EAGLE-1).
+/// Draft i is accepted with probability min(1, p / q). A rejection sets p := norm(max(0, p - q)) and removes
+/// the draft from q. p = exp(logit * scale - log_norm), at most 1; logits below the row's `lowest` have none.
 struct ResidualOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
     int vocab = 0, count = 0;
     float scale = 1;
-    const float* log_norm = nullptr;      ///< of each row of the logits
-    const float* lowest = nullptr;        ///< of each row of the logits; null = nothing was cut
+    const float* log_norm = nullptr;      ///< for each row of the logits
+    const float* lowest = nullptr;        ///< for each row of the logits; null = no mask
     const ResidualNode* nodes = nullptr;  ///< [count]
     const std::int32_t* drafts = nullptr;
-    const double* uniforms = nullptr;  ///< of each draft
+    const double* uniforms = nullptr;  ///< for each draft
     const std::int32_t* ids = nullptr;
-    float* probs = nullptr;            ///< q adds up to 1; left with what was not taken out
-    float* saved = nullptr;            ///< room for as many as there are probs
-    float* weights = nullptr;          ///< room for [count, vocab]
-    std::int32_t* accepted = nullptr;  ///< [count] which of the node's drafts is kept, -1 = none
-    std::int32_t* bonus = nullptr;     ///< [count] token that follows then, drawn from what is left; else -1
+    float* probs = nullptr;            ///< q, which adds up to 1; on return without the rejected drafts
+    float* saved = nullptr;            ///< scratch, as many values as `probs`
+    float* weights = nullptr;          ///< scratch, [count, vocab]
+    std::int32_t* accepted = nullptr;  ///< [count] index of the accepted draft of the node; -1 = none
+    std::int32_t* bonus = nullptr;     ///< [count] token sampled from the residual if no draft is accepted;
+                                       ///< else -1
     float* bonus_logits = nullptr;     ///< [count]
 };
 
-/// A row's distribution over its own columns, q = softmax(logits / temperature), spread over the vocabulary
-/// by a token affinity: out[m, t] = temperature * log of the sum of q * weight over the tokens that give t
-/// something, in their order; -inf where none does.
+/// Redistributes q = softmax(logits / temperature) of a row's columns over the vocabulary by a sparse
+/// affinity matrix. out[m, t] = temperature * log(sum of q * weight over the sources of t, in their order).
+/// Tokens without a source get -inf.
 struct SpreadOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
     int rows = 0, support = 0;
-    const std::int32_t* sizes = nullptr;   ///< [rows] columns that count, in place of `support`; null = all
-    const std::int32_t* tokens = nullptr;  ///< of the columns, each once; null = their numbers
-    std::int64_t token_stride = 0;         ///< between those of rows; 0 = all have the same
+    const std::int32_t* sizes = nullptr;   ///< [rows] valid columns, replacing `support`; null = all
+    const std::int32_t* tokens = nullptr;  ///< tokens of the columns, each once; null = column numbers
+    std::int64_t token_stride = 0;         ///< between the tokens of rows; 0 = shared by all rows
     float temperature = 1;
     int vocab = 0;
-    // Of token t, givers[first[t]] .. givers[first[t + 1] - 1] and what part of theirs they give.
+    // Transposed affinity matrix: the sources of token t are givers[first[t]] .. givers[first[t + 1] - 1].
     const std::int32_t* first = nullptr;
     const std::int32_t* givers = nullptr;
     const float* weights = nullptr;
@@ -448,50 +457,51 @@ struct SpreadOp {
     std::int64_t out_stride = 0;
 };
 
-/// The tokens that those of a set give something by the same affinity, rising: what a row over that set can
-/// propose when it is spread.
+/// Lists all tokens that receive probability from any token in the set, in ascending order. These are the
+/// tokens that SpreadOp can propose for a row over that set.
 struct ReachOp {
-    const std::int32_t* tokens = nullptr;  ///< of the set, each once
+    const std::int32_t* tokens = nullptr;  ///< tokens of the set, each once
     const std::int32_t* size = nullptr;    ///< [1]
-    int most = 0;                          ///< of `size`
+    int most = 0;                          ///< upper bound of `size`
     int vocab = 0;
-    const std::int32_t* first = nullptr;  ///< as SpreadOp has them
+    const std::int32_t* first = nullptr;  ///< as in SpreadOp
     const std::int32_t* givers = nullptr;
     std::uint32_t* bits = nullptr;     ///< [2, ceil(vocab / 32)], scratch
     std::int32_t* out = nullptr;       ///< [vocab]
     std::int32_t* out_size = nullptr;  ///< [1]
 };
 
-/// The drafts of every node of a tree of drawn ones, for ResidualOp, whose nodes are the rows of the step.
+/// Lists the children of every node of a sampled tree for ResidualOp. Its nodes are the rows of the step.
 struct DraftListOp {
     TreeRows rows;
     int first_row = 0, nodes = 0;
-    int most = 0;                      ///< children of a node
-    const double* uniforms = nullptr;  ///< [width of rows, most]: of a node's drafts, by its depth
-    // Of the rows that drafts were drawn from: q of row r from r * stride on.
+    int most = 0;                      ///< children per node
+    const double* uniforms = nullptr;  ///< [width of rows, max_count] uniforms of a node's drafts, by its
+                                       ///< depth
+    // Rows that drafts were sampled from: q of row r starts at r * stride.
     std::int64_t stride = 0;
     int support = 0;
-    std::int64_t first_id = 0;            ///< as ResidualNode has it, of row 0
-    std::int64_t id_stride = 0;           ///< between the ids of rows; 0 = all have the same
-    const std::int32_t* sizes = nullptr;  ///< of each row, in place of `support`; null = it is every row's
-    // Of all rows of the step, indexed by row.
+    std::int64_t first_id = 0;            ///< as in ResidualNode, for row 0
+    std::int64_t id_stride = 0;           ///< between the ids of rows; 0 = shared by all rows
+    const std::int32_t* sizes = nullptr;  ///< for each row, replacing `support`; null = `support`
+    // Outputs, indexed by the rows of the step.
     ResidualNode* out = nullptr;
-    std::int32_t* drafts = nullptr;    ///< [rows, most]
-    double* draft_uniforms = nullptr;  ///< [rows, most]
-    std::int32_t* children = nullptr;  ///< [rows, most], nodes of their tree
+    std::int32_t* drafts = nullptr;    ///< [rows, max_count]
+    double* draft_uniforms = nullptr;  ///< [rows, max_count]
+    std::int32_t* children = nullptr;  ///< [rows, max_count] nodes of their tree
 };
 
-/// Rejection sampling: from the root to the child that was kept, as far as there is one.
+/// Follows the children that rejection sampling accepted, from the root.
 struct AcceptDraftsOp {
     int first_row = 0, most = 0, width = 0;
-    const std::int32_t* accepted = nullptr;  ///< of each row of the step, as ResidualOp leaves it
-    const std::int32_t* children = nullptr;  ///< [rows, most], as DraftListOp leaves them
-    std::int32_t* path = nullptr;            ///< [width]: nodes, root first, rising
+    const std::int32_t* accepted = nullptr;  ///< for each row of the step, from ResidualOp
+    const std::int32_t* children = nullptr;  ///< [rows, max_count], from DraftListOp
+    std::int32_t* path = nullptr;            ///< [width] nodes, root first, ascending
     std::int32_t* count = nullptr;           ///< [1]
 };
 
-/// Of chosen tokens the logit, and how many tokens come before it in its row: larger, or equal and a lower
-/// id. Ranks cost a pass over the row, and may be left out.
+/// Looks up the logits of given tokens and their ranks. The rank is the number of tokens before the token in
+/// its row: larger logits, and equal logits with a lower id. Ranks cost a pass over the row; null skips them.
 struct RankOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
@@ -502,36 +512,36 @@ struct RankOp {
     std::int32_t* ranks = nullptr;         ///< [count] or null
 };
 
-/// Probability over sets of tokens: out[i] is the sum of exp(logit * scale - log_norm) of row rows[i] over
-/// ids[first[i]] .. ids[first[i] + size[i] - 1]; logits below the row's `lowest` count nothing.
+/// Sums the probability of token sets. out[i] is the sum of exp(logit * scale - log_norm) of row rows[i] over
+/// ids[first[i]] .. ids[first[i] + size[i] - 1]. Logits below the row's `lowest` count as 0.
 struct MassOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
     int count = 0;
     float scale = 1;
-    const float* log_norm = nullptr;     ///< of each row of the logits
+    const float* log_norm = nullptr;     ///< for each row of the logits
     const std::int32_t* rows = nullptr;  ///< [count]; null = 0, 1, ..
     const std::int32_t* first = nullptr;
     const std::int32_t* size = nullptr;
     const std::int32_t* ids = nullptr;
     float* out = nullptr;           ///< [count]
-    const float* lowest = nullptr;  ///< of each row of the logits; null = nothing was cut
+    const float* lowest = nullptr;  ///< for each row of the logits; null = no mask
 };
 
-/// out[row] = H of the row's distribution p = exp(logit * scale - log_norm), at most 1, as Medusa's code
-/// computes it: -sum p log(p + 1e-5). Logits below the row's `lowest` count nothing.
+/// Computes the entropy of each row as Medusa's code does: -sum(p * log(p + 1e-5)). p = exp(logit * scale -
+/// log_norm), at most 1. Logits below the row's `lowest` count as 0.
 struct EntropyOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
     int rows = 0, vocab = 0;
     float scale = 1;
     const float* log_norm = nullptr;  ///< [rows]
-    const float* lowest = nullptr;    ///< [rows]; null = nothing was cut
+    const float* lowest = nullptr;    ///< [rows]; null = no mask
     float* out = nullptr;             ///< [rows]
 };
 inline constexpr float entropy_floor = 1e-5f;  ///< keeps the logarithm of an impossible token finite
 
-/// The k largest of each row in the order of their columns; ties to the lower column, NaN the lowest.
+/// Selects the k largest of each row, in column order. Ties go to the lower column; NaN is the smallest.
 struct TopSetOp {
     const float* x = nullptr;
     std::int64_t stride = 0;
@@ -539,22 +549,23 @@ struct TopSetOp {
     std::int32_t* ids = nullptr;  ///< [rows, k], k <= columns
 };
 
-/// A router's product and of each row its k best columns, in their order: MatmulOp and TopSetOp in one pass,
-/// the same columns. Scores go to the scratch, for rows whose best are too close together to be found faster.
+/// A router's product fused with the selection of its k largest columns per row. The columns equal those of
+/// MatmulOp and TopSetOp. Scores go to the scratch memory, for rows whose candidates are too close for the
+/// fast selection.
 struct RouterOp {
     DeviceMatrix weights;
     const Bf16* x = nullptr;      ///< [rows, weights.stride]
-    int rows = 0, k = 0;          ///< can_route()
+    int rows = 0, k = 0;          ///< must satisfy can_route()
     std::int32_t* ids = nullptr;  ///< [rows, k]
     void* scratch = nullptr;      ///< router_scratch() bytes
 };
 inline constexpr int most_router_columns = 1 << 18;
 inline constexpr int most_router_candidates = 1 << 14;
-/// Blocks, each of which scores every that many columns, head_chunk at most.
+/// Number of blocks. Block b scores every such column c with c % stripes == b, at most head_chunk.
 constexpr int router_stripes(int n) {
     return (n + head_chunk - 1) / head_chunk;
 }
-/// What a block keeps of a row: well above what would be its share of the k best.
+/// Candidates that a block keeps per row: well above its share of the k largest.
 constexpr int router_kept(int n, int k) {
     const int stripes = router_stripes(n), wanted = 2 * ((k + stripes - 1) / stripes) + 12;
     const int room = most_router_candidates / stripes;
@@ -574,80 +585,81 @@ constexpr std::size_t router_scratch(int rows, int n, int k) {
                8;
 }
 
-/// Striped selection (reference: a router need not rank exactly): bucket b holds the columns c with c %
-/// buckets == b, and the m largest of each bucket are kept, descending, ties to the lower column; -1 where a
-/// bucket has fewer. Every column of rank <= m is among them.
+/// Selects the m largest columns of each bucket, an approximate top-k for routers. Bucket b holds the columns
+/// c with c % buckets == b. The order is descending, ties to the lower column; a bucket with fewer columns is
+/// filled with -1. The result includes every column of rank <= m.
 struct StripedOp {
     const float* scores = nullptr;
     std::int64_t stride = 0;
     int rows = 0, columns = 0, buckets = 0, m = 0;
-    std::int32_t* ids = nullptr;  ///< [rows, buckets * m], bucket after bucket
+    std::int32_t* ids = nullptr;  ///< [rows, buckets * m], one bucket after another
 };
 
-/// The tokens that occur in ids [rows, count], rising, and where each lies among them.
+/// Lists the distinct tokens of ids [rows, count] in ascending order, and the position of each in the list.
 struct UnionOp {
     const std::int32_t* ids = nullptr;
-    std::int64_t count = 0;  ///< over all rows; negative ids do not count
+    std::int64_t count = 0;  ///< over all rows; negative ids are skipped
     int vocab = 0;
-    std::uint32_t* bitmap = nullptr;  ///< [ceil(vocab / 32)]; left all zero
+    std::uint32_t* bitmap = nullptr;  ///< [ceil(vocab / 32)], zero before and after the op
     std::int32_t* tokens = nullptr;   ///< [min(count, vocab)]
-    std::int32_t* columns = nullptr;  ///< [vocab]; places of those tokens, others as they were
+    std::int32_t* columns = nullptr;  ///< [vocab] positions in `tokens`; entries of other tokens are
+                                      ///< unchanged
     std::int32_t* size = nullptr;     ///< [1]
 };
 
-/// A set of numbers below `range` that is kept as bits: those of `toggled` enter it or leave it, and what is
-/// in it then is listed, rising.
+/// Toggles numbers of a bit set over [0, range), then lists its members in ascending order.
 struct RowSetOp {
     const std::int32_t* toggled = nullptr;  ///< [count], each once
     int count = 0;
     int range = 0;
     std::uint32_t* bits = nullptr;  ///< [ceil(range / 32)]
-    std::int32_t* list = nullptr;   ///< room for all that are in the set then
+    std::int32_t* list = nullptr;   ///< members; sized for the whole set
 };
 
-/// A head whose rows lie cluster after cluster, each filled up to whole blocks of cluster_block rows, as
-/// chosen outputs of a product: the clusters of all rows together, rising, and where each row's own
-/// candidates then lie (SelectOp's runs). Every row has the last cluster.
+/// Merges the clusters of all rows into one list of outputs for a matmul. The matrix stores clusters
+/// contiguously, each padded to blocks of cluster_block rows. The list is ascending; run_ends and run_shifts
+/// say where each row's candidates are in it (see SelectOp). Every row includes the last cluster.
 struct ClustersOp {
-    const std::int32_t* chosen = nullptr;  ///< [rows, count] clusters of each row, rising, without the last
+    const std::int32_t* chosen = nullptr;  ///< [rows, count] clusters of each row, ascending, without the
+                                           ///< last
     int rows = 0, count = 0;
-    int clusters = 0;                          ///< with the last; at most most_clusters
-    const std::int32_t* first = nullptr;       ///< [clusters] where a cluster begins in the matrix
-    const std::int32_t* sizes = nullptr;       ///< [clusters] its tokens
-    std::int32_t* columns = nullptr;           ///< rows of the matrix, fillings included; room for all
+    int clusters = 0;                          ///< including the last; at most most_clusters
+    const std::int32_t* first = nullptr;       ///< [clusters] first matrix row of each cluster
+    const std::int32_t* sizes = nullptr;       ///< [clusters] number of tokens
+    std::int32_t* columns = nullptr;           ///< matrix rows, padding included; sized for all clusters
     std::int32_t* column_count = nullptr;      ///< [1]
     std::int32_t* run_ends = nullptr;          ///< [rows, count + 1]
     std::int32_t* run_shifts = nullptr;        ///< [rows, count + 1]
-    const std::int32_t* row_tokens = nullptr;  ///< of the matrix's rows; needed for
-    std::int32_t* token_columns = nullptr;     ///< [vocab] columns of their tokens, others as they were; null
-                                               ///< = not wanted
+    const std::int32_t* row_tokens = nullptr;  ///< token of each matrix row; needed for token_columns
+    std::int32_t* token_columns = nullptr;     ///< [vocab] columns of the listed tokens, other entries
+                                               ///< unchanged; null = not requested
 };
 inline constexpr int cluster_block = 16;
-/// Rows of a cluster of `size` tokens.
+/// Matrix rows of a cluster of `size` tokens, including padding.
 constexpr int filled_cluster(int size) {
     return (size + cluster_block - 1) / cluster_block * cluster_block;
 }
 inline constexpr int most_clusters = 4096;
 
-/// Sets of tokens: of each the tokens of chosen clusters and the last one, rising.
+/// Lists, for each set, the tokens of the selected clusters and of the last one, in ascending order.
 struct ClusterTokensOp {
-    const std::int32_t* chosen = nullptr;  ///< [sets, count], as often as it may be
+    const std::int32_t* chosen = nullptr;  ///< [sets, count]; repeats are allowed
     int count = 0;
-    int clusters = 0;                          ///< with the last; at most most_clusters
+    int clusters = 0;                          ///< including the last; at most most_clusters
     const std::int32_t* cluster_of = nullptr;  ///< [vocab]; -1 = none
     int vocab = 0;
     std::uint32_t* bitmap = nullptr;  ///< [sets, ceil(vocab / 32)], scratch
-    std::int32_t* tokens = nullptr;   ///< [sets, stride], room for all
+    std::int32_t* tokens = nullptr;   ///< [sets, stride], sized for all tokens
     std::int32_t* size = nullptr;     ///< [sets]
     int sets = 1;
     std::int64_t stride = 0;
 };
 
-/// Other names of ids: out[i] = table[ids[i]].
+/// Maps ids through a table: out[i] = table[ids[i]].
 struct TranslateOp {
     const std::int32_t* ids = nullptr;
-    int count = 0;                              ///< most of them
-    const std::int32_t* count_there = nullptr;  ///< how many there are; null = count
+    int count = 0;                              ///< upper bound of the number of ids
+    const std::int32_t* count_there = nullptr;  ///< number of ids, in device memory; null = count
     const std::int32_t* table = nullptr;
     std::int32_t* out = nullptr;  ///< may be ids
 };
@@ -659,7 +671,7 @@ struct GatherOp {
     Bf16* to = nullptr;  ///< [count, from.stride]
 };
 
-/// Copies rows of f32: to[r] = from[rows[r]], or from[r] without `rows`.
+/// Copies f32 rows: to[r] = from[rows[r]], or from[r] if `rows` is null.
 struct CopyRowsOp {
     const float* from = nullptr;
     std::int64_t from_stride = 0;
@@ -669,14 +681,14 @@ struct CopyRowsOp {
     std::int64_t to_stride = 0;
 };
 
-/// KV compaction: in each of `planes` planes, slot first + i takes what slot first + path[i] held; path rises
-/// and path[i] >= i.
+/// Compacts a KV cache. In each of `planes` planes, slot first + i takes the contents of slot first +
+/// path[i]. The path is ascending, and path[i] >= i.
 struct CompactOp {
     KvPlanes cache;
     int planes = 0, width = 0, first = 0;
     const std::int32_t* path = nullptr;  ///< in host memory
     int count = 0;
-    /// Instead of `path`, an array there, of which *count_there <= count places count, or all (null).
+    /// Replaces `path` with an array in device memory. *count_there <= count entries are valid; null = all.
     const std::int32_t* path_there = nullptr;
     const std::int32_t* count_there = nullptr;
 };
