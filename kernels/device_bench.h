@@ -7,44 +7,46 @@
 
 namespace draftscope::kernels {
 
-/// What draft heads cost on a GPU (reference/performance.md, sections 8 and 10): random data, calls in one
-/// graph, device time by events.
+/// Benchmark of the ops of draft heads on a GPU (reference/performance.md, sections 8 and 10). Inputs are
+/// random; calls run in one graph, and events measure device time.
 struct DeviceBenchOptions {
     int vocab = 128256;
     int hidden = 4096;
     int rank = 512;
     int trimmed = 32768;  ///< rows of a static head
     int gather = 3072;    ///< rows of MicroSpec's packed head
-    int buckets = 132;    ///< of the striped router, times
-    int per_bucket = 16;  ///< kept in each
-    int k = 10;           ///< best tokens per row
+    int buckets = 132;    ///< buckets of the bucketed router selection
+    int per_bucket = 16;  ///< candidates kept in each bucket
+    int k = 10;           ///< top tokens per row
     std::vector<int> rows = {1, 10};
-    /// Of a feed-forward product [4 d, d], ours beside cuBLASLt's: where --numerics fast should begin.
+    /// Rows of a feed-forward product [4 d, d], measured with our kernels and with cuBLASLt. The result says
+    /// from which number of rows on --numerics fast pays off.
     std::vector<int> product_rows = {1, 8, 16, 32, 33, 64, 65, 128, 256, 512};
-    double layer_mb = 487;  ///< streamed between calls in sequence: what a draft layer reads
-    int calls = 20;         ///< of an op in one graph
-    int replays = 50;       ///< of that graph
+    double layer_mb = 487;  ///< read between calls "in sequence", as a draft layer does
+    int calls = 20;         ///< calls of an op in one graph
+    int replays = 50;       ///< launches of that graph
 };
 struct DeviceMeasured {
     std::string op;
     std::string mode;  ///< "cold", "warm", "in sequence"; of the same weights between two streams "kept, ..."
     int rows = 0;
-    double median_us = 0, best_us = 0;  ///< one call
-    double bytes = 0;                   ///< weights and rows that it has to move
-    double nu = 0;                      ///< against the full head of the same rows and mode; 0 = none
-    double flops = 0;                   ///< of products of many rows; 0 = not said
-    std::string torch;                  ///< what PyTorch's peer calls the same work; "" = it has none
+    double median_us = 0, best_us = 0;  ///< of one call
+    double bytes = 0;                   ///< weights and rows that the op reads and writes
+    double nu = 0;                      ///< speed relative to the full head with the same rows and mode; 0 =
+                                        ///< none
+    double flops = 0;                   ///< of products with many rows; 0 = not computed
+    std::string torch;                  ///< name of the corresponding PyTorch benchmark; "" = none
     double gb_per_s() const { return median_us > 0 ? bytes / (median_us * 1e3) : 0; }
 };
 struct DeviceBenchReport {
     DeviceInfo device;
-    /// SM and memory clock, power, temperature under a stream of reads, as nvidia-smi says; "" = unknown.
+    /// SM and memory clock, power and temperature during a stream of reads, from nvidia-smi; "" = unknown.
     std::string clocks_before, clocks_after;
     std::string library;  ///< "cuBLASLt 13.1.0"; "" = not found
     std::string why_no_library;
-    int library_wins_from = 0;  ///< fewest of product_rows from which on it stays faster; 0 = nowhere
-    double copy_gb_per_s = 0;   ///< read and written bytes of a large copy
-    int largest_cluster = 0;    ///< most blocks of 256 threads in one; 0 = the GPU has no clusters
+    int library_wins_from = 0;  ///< smallest of product_rows from which on the library is faster; 0 = never
+    double copy_gb_per_s = 0;   ///< bytes read and written by a large copy
+    int largest_cluster = 0;    ///< the most blocks of 256 threads in a cluster; 0 = no clusters
     std::vector<DeviceMeasured> ops;
 };
 Result<DeviceBenchReport> bench_cuda(const DeviceBenchOptions& options);

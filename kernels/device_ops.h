@@ -123,8 +123,8 @@ constexpr int attention_tile_rows(const HeadShape& shape) {
 /// Logical positions covered by one partial sum of attention.
 inline constexpr int attention_block = 64;
 
-/// Applies RoPE to q and k of rows [q | k | v] (half-split pairs). q stays in place; k and v are rounded and
-/// stored in the row's slot.
+/// Applies RoPE to q and k, on half-split pairs, and stores k and v. Rows are [q | k | v]: q stays in place, k
+/// and v are rounded and stored in the row's slot.
 struct RopeStoreOp {
     float* qkv = nullptr;
     std::int64_t stride = 0;
@@ -209,8 +209,8 @@ constexpr std::size_t head_scratch(int rows, int support, int k) {
     return static_cast<std::size_t>(rows) * chunks * (2 * sizeof(float) + static_cast<std::size_t>(k) * 8);
 }
 
-/// Samples `k` columns without replacement from q = softmax(logits / temperature), in the order sampled. q is
-/// restricted to the columns that top-k and then top-p keep (CutOp).
+/// Samples `k` columns of each row without replacement, in the order sampled. They come from q =
+/// softmax(logits / temperature), restricted to the columns that top-k and then top-p keep (CutOp).
 struct DraftOp {
     float* logits = nullptr;  ///< [rows, stride]; the first `support` of each row become q
     std::int64_t stride = 0;
@@ -229,8 +229,8 @@ struct DraftOp {
     const std::int32_t* tokens = nullptr;
 };
 
-/// Gathers each row's candidates into contiguous columns. out[m, i] is the logit of tokens[m, i], i <
-/// sizes[m], which is in column columns[token].
+/// Gathers the logits of each row's candidates into contiguous columns. out[m, i] is the logit of token
+/// tokens[m, i], i < sizes[m]; column columns[token] of the row holds it.
 struct OwnColumnsOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
@@ -251,8 +251,8 @@ struct OwnColumnsOp {
 struct BeamOp {
     bool drawn = false;              ///< candidates are sampled; logits are log-probabilities then
     int level = 0, rows = 0, k = 0;  ///< rows * k <= most_beam; level 0 has one row with score 0
-    /// A static tree: which candidates are nodes, 1 or 0 [rows, k], and which of them become rows of the next
-    /// level [keep]. Nodes have score 0, all others -inf. Null = select by score.
+    /// A static tree: the candidates that are nodes, 1 or 0 [rows, k], and the rows of the next level [keep].
+    /// Nodes have score 0, all others -inf. Null = select by score.
     const std::int32_t* chosen = nullptr;
     const std::int32_t* chosen_next = nullptr;
     const std::int32_t* ids = nullptr;     ///< [rows, k], as HeadOp leaves them
@@ -351,7 +351,7 @@ struct AcceptTypicalOp {
     double epsilon = 0, delta = 0;
     const float* draft_logits = nullptr;  ///< [rows] logit of each row's token in its parent's row
     const float* log_norm = nullptr;      ///< [rows]
-    const float* lowest = nullptr;     ///< [rows] smaller logits have no probability; null = no mask
+    const float* lowest = nullptr;     ///< [rows]; null = no mask
     const float* entropies = nullptr;  ///< [rows]
     std::int32_t* path = nullptr;      ///< [width of rows] nodes, root first, ascending
     std::int32_t* count = nullptr;     ///< [1]
@@ -409,7 +409,7 @@ struct ResidualNode {
     std::int32_t first_draft = 0, drafts = 0;  ///< in the order sampled
     std::int64_t first_prob = 0;               ///< of the node's q, or of scratch for one value if support is
                                                ///< 0
-    std::int32_t support = 0;                  ///< there are none: then its drafts were certain
+    std::int32_t support = 0;                  ///< 0 = the drafts were certain
     std::int64_t first_id = 0;                 ///< first of q's tokens, each once; -1 = entry i is token i
     double uniform = 0;                        ///< for sampling the bonus token if no draft is accepted
 };
@@ -436,9 +436,9 @@ struct ResidualOp {
     float* bonus_logits = nullptr;     ///< [count]
 };
 
-/// Redistributes q = softmax(logits / temperature) of a row's columns over the vocabulary by a sparse
-/// affinity matrix. out[m, t] = temperature * log(sum of q * weight over the sources of t, in their order).
-/// Tokens without a source get -inf.
+/// Redistributes the probability of a row's columns over the vocabulary by a sparse affinity matrix. With q =
+/// softmax(logits / temperature), out[m, t] = temperature * log(sum of q * weight over the sources of t, in
+/// their order). Tokens without a source get -inf.
 struct SpreadOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
@@ -512,8 +512,8 @@ struct RankOp {
     std::int32_t* ranks = nullptr;         ///< [count] or null
 };
 
-/// Sums the probability of token sets. out[i] is the sum of exp(logit * scale - log_norm) of row rows[i] over
-/// ids[first[i]] .. ids[first[i] + size[i] - 1]. Logits below the row's `lowest` count as 0.
+/// Sums the probability of token sets. Set i is ids[first[i]] .. ids[first[i] + size[i] - 1]; out[i] is the
+/// sum of exp(logit * scale - log_norm) of row rows[i] over it. Logits below the row's `lowest` count as 0.
 struct MassOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
@@ -602,8 +602,7 @@ struct UnionOp {
     int vocab = 0;
     std::uint32_t* bitmap = nullptr;  ///< [ceil(vocab / 32)], zero before and after the op
     std::int32_t* tokens = nullptr;   ///< [min(count, vocab)]
-    std::int32_t* columns = nullptr;  ///< [vocab] positions in `tokens`; entries of other tokens are
-                                      ///< unchanged
+    std::int32_t* columns = nullptr;  ///< [vocab] positions in `tokens`; other entries stay
     std::int32_t* size = nullptr;     ///< [1]
 };
 
@@ -620,8 +619,7 @@ struct RowSetOp {
 /// contiguously, each padded to blocks of cluster_block rows. The list is ascending; run_ends and run_shifts
 /// say where each row's candidates are in it (see SelectOp). Every row includes the last cluster.
 struct ClustersOp {
-    const std::int32_t* chosen = nullptr;  ///< [rows, count] clusters of each row, ascending, without the
-                                           ///< last
+    const std::int32_t* chosen = nullptr;  ///< [rows, count], ascending, without the last
     int rows = 0, count = 0;
     int clusters = 0;                          ///< including the last; at most most_clusters
     const std::int32_t* first = nullptr;       ///< [clusters] first matrix row of each cluster
@@ -631,8 +629,7 @@ struct ClustersOp {
     std::int32_t* run_ends = nullptr;          ///< [rows, count + 1]
     std::int32_t* run_shifts = nullptr;        ///< [rows, count + 1]
     const std::int32_t* row_tokens = nullptr;  ///< token of each matrix row; needed for token_columns
-    std::int32_t* token_columns = nullptr;     ///< [vocab] columns of the listed tokens, other entries
-                                               ///< unchanged; null = not requested
+    std::int32_t* token_columns = nullptr;     ///< [vocab] columns of listed tokens; null = not requested
 };
 inline constexpr int cluster_block = 16;
 /// Matrix rows of a cluster of `size` tokens, including padding.

@@ -9,11 +9,11 @@ namespace draftscope::kernels {
 void silu_mul(Exec& exec, Rows<const float> gate, Rows<const float> up, Rows<float> y);
 /// y += x, both [M, D].
 void add(Exec& exec, Rows<const float> x, Rows<float> y);
-/// Rounds each value to the nearest bf16 (ties to even), in place: drafter features are bf16, live as in
-/// traces.
+/// Rounds each value to the nearest bf16 (ties to even), in place. Drafter features are bf16, in live
+/// decoding and in recordings.
 void round_to_bf16(Exec& exec, Rows<float> x);
 
-/// The same to what a device keeps (Device::halves); bf16 without one.
+/// Rounds each value to the 16-bit format of the Exec's device (Device::halves); bf16 without a device.
 void round_to_halves(Exec& exec, Rows<float> x);
 
 }  // namespace draftscope::kernels

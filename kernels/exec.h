@@ -7,28 +7,27 @@
 
 #include "base/function_ref.h"
 
-/// Where ops run. Engine code passes an Exec to every op and never asks which back end it is.
-/// Batch invariance is a contract of every op in this folder: the result of a row depends on that row's
-/// inputs alone, never on how many rows share the call, on their order, nor on the thread count
-/// (docs/ARCHITECTURE.md).
+/// Where ops run: engine code passes an Exec to every op, independent of the back end. Batch invariance is a
+/// contract of every op in this folder. A row's result depends only on that row's inputs, never on the number
+/// or order of the rows in the call, nor on the thread count (docs/ARCHITECTURE.md).
 namespace draftscope::kernels {
 
-/// Each level includes the ones before it, but for avx_vnni (8-bit dot products of 256 bits), which CPUs with
-/// AVX-512 may lack. amx: tiles of int8 and bf16; bf16 sums of this level differ from
-/// those of the level below in their last bits, int8 sums do not.
+/// Instruction set levels; each includes all lower levels except avx_vnni. avx_vnni (256-bit dot products of
+/// 8-bit values) may be missing on CPUs with AVX-512. amx: tiles of int8 and bf16. Its bf16 sums differ from
+/// the next lower level in their last bits, its int8 sums do not.
 enum class Isa { portable, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16, amx };
 std::string_view to_text(Isa isa);
-/// What this CPU and the operating system can run.
+/// The highest level that this CPU and the operating system support.
 Isa supported_isa();
 bool can_run(Isa isa);
-/// The fastest of those: supported_isa(), but avx512_vnni where vdpbf16ps is slower than the two
+/// The fastest supported level. It is supported_isa(), or avx512_vnni where vdpbf16ps is slower than the two
 /// multiply-adds it replaces (Intel up to Sapphire Rapids).
 Isa best_isa();
 
 class Device;
 
-/// The weights that one pool thread reads next and how many bytes of them it has asked memory for, so that
-/// memory is read while threads wait for each other. Any thread may look; what it says is only a hint.
+/// The weights that a pool thread reads next, and how many of their bytes it has prefetched. Threads prefetch
+/// while they wait for each other. Any thread may read these values; they are only hints.
 struct ReadAhead {
     std::atomic<const std::byte*> weights{nullptr};
     std::atomic<std::size_t> bytes{0};
@@ -37,28 +36,29 @@ struct ReadAhead {
 class Exec {
   public:
     virtual ~Exec() = default;
-    /// Where matrices live and products are computed; null = in this memory, by these threads.
+    /// The device that holds matrices and computes products; null = host memory and the pool's threads.
     virtual Device* device() { return nullptr; }
     virtual int threads() const = 0;
     virtual Isa isa() const = 0;
-    /// Workers that are kept on a CPU of their own.
+    /// Number of workers pinned to a CPU of their own.
     virtual int pinned() const { return 0; }
-    /// Runs `work(part)` for part = 0..parts-1 over the pool and returns when all are done. Static
-    /// assignment: part p belongs to thread p % threads; a share whose thread has not begun when the caller
-    /// is done with its own runs on the caller. Not re-entrant, one caller at a time.
+    /// Runs `work(part)` for part = 0..parts-1 on the pool and returns when all are done. Parts are assigned
+    /// statically: part p to thread p % threads. If a thread has not begun its share when the caller has
+    /// finished its own, the caller runs that share. Not re-entrant; one caller at a time.
     virtual void parallel(int parts, FunctionRef<void(int part)> work) = 0;
-    /// Scratch memory (64-byte aligned) of one pool thread, valid until the next call for that thread.
+    /// Returns scratch memory (64-byte aligned) of one pool thread, valid until the next call for that
+    /// thread.
     virtual std::byte* scratch(int thread, std::size_t bytes) = 0;
-    /// Scratch shared by the parts of one op, separate from the per-thread ones.
+    /// Returns scratch memory shared by the parts of one op, separate from the per-thread memory.
     virtual std::byte* shared_scratch(std::size_t bytes) = 0;
-    /// Of one pool thread; null where nothing reads ahead.
+    /// Prefetch hints of one pool thread; null if nothing is prefetched.
     virtual ReadAhead* read_ahead(int thread) {
         (void)thread;
         return nullptr;
     }
 
-    /// Blocks of weights, one behind the other, that the op after the next one reads; threads begin with
-    /// their share while they wait. Between ops, from the caller.
+    /// Contiguous blocks of weights that the op after the next one reads. Threads prefetch their share while
+    /// they wait. Set it between ops, from the caller.
     struct Upcoming {
         const std::byte* weights = nullptr;
         std::size_t block_bytes = 0;
@@ -71,10 +71,10 @@ class Exec {
     Upcoming upcoming_;
 };
 
-/// Worker pool on the CPU, `threads` including the caller. Spins briefly, then sleeps. Sets FTZ/DAZ in every
-/// worker and, for the length of each op, in the caller. `isa` above
-/// supported_isa() is lowered to it. `pin` keeps each worker on a CPU of its own, where the process may use
-/// as many as there are threads; the caller stays free, and finds the CPU that is left.
+/// Creates a CPU worker pool of `threads` threads, including the caller. Workers spin briefly, then sleep.
+/// FTZ/DAZ is set in every worker and, during each op, in the caller. An `isa` above supported_isa() is
+/// lowered to it. With `pin`, each worker is pinned to a CPU of its own if the process may use as many CPUs
+/// as threads. The caller is not pinned; one CPU is left for it.
 std::unique_ptr<Exec> make_cpu_exec(int threads, Isa isa = best_isa(), bool pin = false);
 
 }  // namespace draftscope::kernels

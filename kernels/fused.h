@@ -4,12 +4,11 @@
 
 #include "kernels/matrix.h"
 
-/// Products with what stands before and after them in a decoder layer, each one op: every thread norms what
-/// it is about to quantise, and finishes the outputs that it has just made. Bit-identical to the plain ops
-/// one after the other.
+/// Products fused with the ops around them in a decoder layer. Each thread normalises the input that it
+/// quantises, and finishes the outputs that it computes. The results are bit-identical to the separate ops.
 namespace draftscope::kernels {
 
-/// rms_norm() of a product's input; none where `weight` is empty.
+/// rms_norm() of a product's input; an empty `weight` means no norm.
 struct NormBefore {
     std::span<const float> weight;
     float eps = 0;
@@ -19,11 +18,11 @@ struct NormBefore {
 void norm_matmul(Exec& exec, const Matrix& weights, const NormBefore& norm, Rows<const float> x,
                  Rows<float> y, const float* bias = nullptr);
 
-/// Of gate and up, stacked in one matrix [2 F, K]: the first F columns of y[M, 2 F] become silu(gate) * up,
-/// the others are scratch.
+/// y[M, 2 F] = norm(x) W^T for gate and up stacked in one matrix [2 F, K]. The first F columns of y then
+/// become silu(gate) * up; the others are scratch.
 void norm_matmul_silu(Exec& exec, const Matrix& gate_up, const NormBefore& norm, Rows<const float> x,
                       Rows<float> y);
-/// expect_matmul() of what norm_matmul_silu() reads.
+/// Calls expect_matmul() for the weights that norm_matmul_silu() reads.
 void expect_gated(Exec& exec, const Matrix& gate_up);
 
 /// sum[M, N] += x W^T; `product` [M, N] is scratch.

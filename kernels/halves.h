@@ -3,12 +3,12 @@
 #include <bit>
 #include <cstdint>
 
-/// Values of 16 bits as a device keeps them: bf16, or the fp16 of a checkpoint that was trained in it.
+/// The 16-bit format of a device: bf16, or fp16 for checkpoints trained in fp16.
 namespace draftscope::kernels {
 
 enum class Halves : std::uint8_t { bf16, f16 };
 
-/// Nearest fp16, ties to even; what is too large becomes infinite, a NaN stays one.
+/// Nearest fp16, ties to even. Values that are too large become infinite; NaN stays NaN.
 constexpr std::uint16_t f16_of(float value) {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000u);
@@ -16,15 +16,15 @@ constexpr std::uint16_t f16_of(float value) {
     if (size > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u);
     if (size >= 0x47800000u) return static_cast<std::uint16_t>(sign | 0x7c00u);
     const std::uint32_t exponent = size >> 23;
-    // The mantissa with its leading one, and how many bits of it do not fit.
+    // The mantissa with its leading one, and the number of bits to drop.
     const std::uint32_t mantissa = (size & 0x7fffffu) | 0x800000u;
-    const bool small = exponent < 113;  // below 2^-14: the exponent stays, the mantissa moves
+    const bool small = exponent < 113;  // below 2^-14 the exponent stays and the mantissa shifts
     const std::uint32_t drop = small ? 13 + (113 - exponent) : 13;
     if (drop > 24) return sign;
     const std::uint32_t kept = mantissa >> drop, rest = mantissa & ((1u << drop) - 1),
                         half = 1u << (drop - 1);
     std::uint32_t rounded = kept + (rest > half || (rest == half && (kept & 1u) != 0) ? 1u : 0u);
-    // A carry out of the mantissa is a step of the exponent.
+    // A carry out of the mantissa increments the exponent.
     if (!small) rounded += (exponent - 113) << 10;
     return static_cast<std::uint16_t>(sign | rounded);
 }

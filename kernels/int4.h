@@ -7,21 +7,21 @@
 
 namespace draftscope::kernels {
 
-/// Bits of the nearest f16 (ties to even), held at the largest.
+/// Bits of the nearest f16 (ties to even), clamped to the largest finite value.
 std::uint16_t f16_bits(float value);
 
-/// One row of K weights that is stored in four bits already.
+/// A row of K weights in four bits.
 struct Int4Row {
     std::span<std::uint8_t> q;          ///< [K], 0 .. 15
     std::span<std::uint16_t> scales;    ///< [K / 32 rounded up], f16 bits
-    std::span<std::uint16_t> minimums;  ///< the same
+    std::span<std::uint16_t> minimums;  ///< as scales
 };
-/// Fills `out` from such a row, or says false where the row is stored in another way.
+/// Fills `out` with a row's stored values. Returns false if the row is not stored in four bits.
 using Int4Source = FunctionRef<bool(int row, const Int4Row& out)>;
 
-/// Matrix::pack() in int4, from `stored` where a row is stored in four bits, else quantised from `source`.
-/// Without minimums where every row's are -8 times the scales, as of a tensor in Q4_0; rows may be asked for
-/// twice, to find out.
+/// Packs a matrix in int4. Rows come from `stored` if stored in four bits, else they are quantised from
+/// `source`. Minimums are omitted if every row's are -8 times the scales, as in Q4_0. Finding out may read
+/// rows twice.
 Matrix pack_int4(Exec& exec, int n, int k, RowSource source, Int4Source stored);
 
 }  // namespace draftscope::kernels

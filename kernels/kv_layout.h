@@ -1,9 +1,9 @@
 #pragma once
 
-/// A constant alone: files compiled for one instruction set read this too.
+/// A separate header for one constant, because files compiled for one instruction set include it.
 namespace draftscope::kernels {
 
-/// Slots whose keys lie side by side, dimension by dimension.
+/// Slots whose keys are interleaved by dimension.
 inline constexpr int key_lanes = 16;
 
 }  // namespace draftscope::kernels

@@ -8,9 +8,9 @@
 
 namespace draftscope::kernels {
 
-/// ranks[i] = how many values of row rows[i] come before that of columns[i] in the order of topk(): larger
-/// ones, and equal ones at a lower index. Columns of one row are counted in one pass over it when they are
-/// neighbours in the list.
+/// Rank of each listed value in its row, in the order of topk(). ranks[i] is the number of values of row
+/// rows[i] that are larger than column columns[i], or equal at a lower index. Adjacent entries of one row
+/// share one pass over it.
 void ranks_of(Exec& exec, Rows<const float> x, std::span<const std::int32_t> rows,
               std::span<const std::int32_t> columns, std::span<std::int32_t> ranks);
 

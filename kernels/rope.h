@@ -8,7 +8,7 @@
 
 namespace draftscope::kernels {
 
-/// cos/sin of every position, shape [positions, head_dim / 2] each. `divisors` (head_dim / 2, may be empty)
+/// cos and sin of every position, each [positions, head_dim / 2]. `divisors` (head_dim / 2, may be empty)
 /// divide the base frequencies (llama-3 scaling).
 struct RopeTable {
     int head_dim = 0;
@@ -17,8 +17,8 @@ struct RopeTable {
 };
 RopeTable make_rope_table(int head_dim, float theta, int positions, std::span<const float> divisors = {});
 
-/// Rotates every head of each row in place, half-split pairs (x[j], x[j + head_dim/2]), row r at
-/// positions[r]. x is [M, heads * head_dim].
+/// Applies RoPE to every head of each row, in place. Pairs are half-split: (x[j], x[j + head_dim/2]). Row r
+/// is at positions[r]; x is [M, heads * head_dim].
 void rope(Exec& exec, Rows<float> x, int heads, const RopeTable& table, std::span<const int> positions);
 
 }  // namespace draftscope::kernels

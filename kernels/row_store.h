@@ -9,9 +9,9 @@
 
 namespace draftscope::kernels {
 
-/// The rows of a matrix one after the other, for heads that read scattered ones: in a packed matrix a row
-/// lies in 4-byte pieces 64 bytes apart, so that reading it alone moves sixteen times its bytes. A second
-/// copy of the weights, made on purpose; on a device it is the matrix itself, which has to stay alive.
+/// The rows of a matrix in row-major order, for heads that read scattered rows. In a packed matrix a row is
+/// stored in 4-byte pieces, 64 bytes apart, so reading one row moves sixteen times its bytes. On the CPU this
+/// is a second copy of the weights. On a device it refers to the matrix, which must outlive it.
 class RowStore {
   public:
     RowStore() = default;
@@ -23,7 +23,7 @@ class RowStore {
     bool empty() const { return n_ == 0; }
     bool on_device() const { return device_ != nullptr; }
     const DeviceMatrix& device_matrix() const { return on_device_; }  ///< of a store on a device
-    std::size_t row_bytes() const { return row_bytes_; }              ///< what reading one row moves
+    std::size_t row_bytes() const { return row_bytes_; }              ///< bytes that reading one row moves
 
   private:
     struct Free {
@@ -40,26 +40,27 @@ class RowStore {
     friend struct RowStoreAccess;
 };
 
-/// y[M, ids] = x[M, K] * W[ids, K]^T over scattered rows of the store, in the order of `ids`. Every row is
-/// read once for all M rows of x and packed nowhere but in the caches. Bit-identical to those outputs of
-/// matmul() over the whole matrix (SpecVocab's indexed product, arXiv 2602.13836, section 3).
+/// y[M, ids] = x[M, K] * W[ids, K]^T for scattered rows of the store, in the order of `ids`. Each row is read
+/// once for all M rows of x and is packed only in cache. Bit-identical to those outputs of matmul() over the
+/// whole matrix (indexed product of SpecVocab, arXiv 2602.13836, section 3).
 void matmul_rows(Exec& exec, const RowStore& store, std::span<const TokenId> ids, Rows<const float> x,
                  Rows<float> y);
 
-/// Which rows lie packed, as a device knows it; only what changes travels.
+/// The device's index set of gathered rows. Only differences are uploaded.
 struct DeviceRowSet {
     DeviceBuffer bits, list, toggled;
-    std::vector<std::int32_t> here;  ///< the same, rising
+    std::vector<std::int32_t> here;  ///< the host's copy, ascending
     int range = 0;
 };
 
-/// A matrix of chosen rows that is filled again and again, its memory kept.
+/// A matrix of gathered rows that can be refilled in the same memory.
 class PackedRows {
   public:
-    /// The rows `ids` of `store`, in that order, bit for bit as matmul over the whole matrix sees them.
+    /// Sets the matrix to the rows `ids` of `store`, in that order, with the same bits as in the whole
+    /// matrix.
     void fill(Exec& exec, const RowStore& store, std::span<const TokenId> ids);
-    /// The same; on a device beside what it does otherwise, until join(). What is read of the rows before it
-    /// has been asked for by then, and join() comes before anything of them is read again.
+    /// fill() on the device's side stream, concurrently with other work until join(). Ops that read the old
+    /// rows must be enqueued before this call; call join() before reading the new ones.
     void fill_aside(Exec& exec, const RowStore& store, std::span<const TokenId> ids);
     void join() const;
     const Matrix& matrix() const { return matrix_; }
@@ -69,8 +70,8 @@ class PackedRows {
     bool make_room(const RowStore& store, int rows);
     Matrix matrix_;
     DeviceRowSet set_;
-    int capacity_ = 0;              ///< rows that the memory holds
-    std::vector<std::byte> zeros_;  ///< a row that only fills a block, and what aligns it
+    int capacity_ = 0;              ///< rows that fit in the memory
+    std::vector<std::byte> zeros_;  ///< a row of zeros that pads a block, and its alignment
 };
 
 }  // namespace draftscope::kernels

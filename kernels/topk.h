@@ -8,14 +8,14 @@
 
 namespace draftscope::kernels {
 
-/// out[m] = log(sum_j exp(x[m, j])) in a fixed order of summation.
+/// out[m] = log(sum_j exp(x[m, j])), summed in a fixed order.
 void logsumexp(Exec& exec, Rows<const float> x, std::span<float> out);
 
-/// The k largest values of each row, descending, ties to the lower index. k <= cols. ids and values are [M,
+/// The k largest values of each row, descending, ties to the lower index; k <= cols. ids and values are [M,
 /// k].
 void topk(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids, Rows<float> values);
 
-/// The same k as topk() in the order of their indices, rising: cheaper, as nothing is sorted. ids is [M, k].
+/// The k values of topk() in ascending index order. Cheaper, because nothing is sorted. ids is [M, k].
 void top_set(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids);
 
 /// Index of the largest value of each row, ties to the lower index.
