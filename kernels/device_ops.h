@@ -123,8 +123,8 @@ constexpr int attention_tile_rows(const HeadShape& shape) {
 /// Logical positions covered by one partial sum of attention.
 inline constexpr int attention_block = 64;
 
-/// Applies RoPE to q and k, on half-split pairs, and stores k and v. Rows are [q | k | v]: q stays in place, k
-/// and v are rounded and stored in the row's slot.
+/// Applies RoPE to q and k, on half-split pairs, and stores k and v. Rows are [q | k | v]: q stays in place,
+/// k and v are rounded and stored in the row's slot.
 struct RopeStoreOp {
     float* qkv = nullptr;
     std::int64_t stride = 0;
@@ -229,8 +229,8 @@ struct DraftOp {
     const std::int32_t* tokens = nullptr;
 };
 
-/// Gathers the logits of each row's candidates into contiguous columns. out[m, i] is the logit of token
-/// tokens[m, i], i < sizes[m]; column columns[token] of the row holds it.
+/// Gathers the logits of each row's candidates into contiguous columns. For i < sizes[m], out[m, i] is the
+/// logit of token tokens[m, i], which column columns[token] of the row holds.
 struct OwnColumnsOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;

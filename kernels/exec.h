@@ -12,7 +12,7 @@
 /// or order of the rows in the call, nor on the thread count (docs/ARCHITECTURE.md).
 namespace draftscope::kernels {
 
-/// Instruction set levels; each includes all lower levels except avx_vnni. avx_vnni (256-bit dot products of
+/// Instruction set levels. Each includes all lower levels except avx_vnni. avx_vnni (256-bit dot products of
 /// 8-bit values) may be missing on CPUs with AVX-512. amx: tiles of int8 and bf16. Its bf16 sums differ from
 /// the next lower level in their last bits, its int8 sums do not.
 enum class Isa { portable, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16, amx };

@@ -56,8 +56,7 @@ struct DeviceRowSet {
 /// A matrix of gathered rows that can be refilled in the same memory.
 class PackedRows {
   public:
-    /// Sets the matrix to the rows `ids` of `store`, in that order, with the same bits as in the whole
-    /// matrix.
+    /// Copies the rows `ids` of `store`, in that order, with the same bits as in the whole matrix.
     void fill(Exec& exec, const RowStore& store, std::span<const TokenId> ids);
     /// fill() on the device's side stream, concurrently with other work until join(). Ops that read the old
     /// rows must be enqueued before this call; call join() before reading the new ones.

@@ -11,8 +11,8 @@ namespace draftscope::kernels {
 /// out[m] = log(sum_j exp(x[m, j])), summed in a fixed order.
 void logsumexp(Exec& exec, Rows<const float> x, std::span<float> out);
 
-/// The k largest values of each row, descending, ties to the lower index; k <= cols. ids and values are [M,
-/// k].
+/// Finds the k largest values of each row, descending, ties to the lower index. Requires k <= cols. Both ids
+/// and values are [M, k].
 void topk(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids, Rows<float> values);
 
 /// The k values of topk() in ascending index order. Cheaper, because nothing is sorted. ids is [M, k].
