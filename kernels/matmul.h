@@ -14,9 +14,9 @@ void matmul(Exec& exec, const Matrix& weights, Rows<const float> x, Rows<float> 
 /// fetch them. The hint holds until the next call.
 void expect_matmul(Exec& exec, const Matrix* weights);
 
-/// Computes selected blocks of matmul()'s outputs, with the same bits. Block b is outputs 16 b to 16 b + 15. The
-/// order of y's columns [M, 16 * blocks] is that of `blocks`, which is ascending. Columns of outputs beyond N
-/// are unchanged.
+/// Computes selected blocks of matmul()'s outputs, with the same bits. Block b is outputs 16 b to 16 b + 15.
+/// The order of y's columns [M, 16 * blocks] is that of `blocks`, which is ascending. Columns of outputs
+/// beyond N are unchanged.
 void matmul_blocks(Exec& exec, const Matrix& weights, std::span<const int> blocks, Rows<const float> x,
                    Rows<float> y);
 

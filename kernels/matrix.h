@@ -33,9 +33,9 @@ struct Packing {
 /// Fills `out` (K floats) with row `row` of the matrix being packed. Pool threads call it, one row at a time.
 using RowSource = FunctionRef<void(int row, float* out)>;
 
-/// A weight matrix W of shape [N, K], N outputs and K inputs, in the tile order of its ops. In int8, scales are
-/// symmetric, one per row and 128 columns; activations are quantised to two bytes. If packed by an Exec with a
-/// device, the matrix is on the device, in bf16 and row-major, and its ops run there.
+/// A weight matrix W of shape [N, K], N outputs and K inputs, in the tile order of its ops. In int8, scales
+/// are symmetric, one per row and 128 columns; activations are quantised to two bytes. If packed by an Exec
+/// with a device, the matrix is on the device, in bf16 and row-major, and its ops run there.
 class Matrix {
   public:
     Matrix() = default;

@@ -9,8 +9,7 @@
 
 namespace draftscope::kernels {
 
-/// Up to this many rows every thread prepares the activations for itself: that costs less than a second
-/// meeting of the pool.
+/// Up to this many rows, every thread prepares the activations itself, which is cheaper than another barrier.
 inline constexpr int rows_prepared_twice = 8;
 
 /// The matmul kernels of an instruction set.
@@ -30,8 +29,8 @@ inline MatmulBlocks blocks_kernel(const MatmulKernels& kernels, Packing packing)
     return nullptr;
 }
 
-/// Activations in the form the weights' kernel reads, laid out in one scratch buffer; rows are normed on the
-/// way there.
+/// Activations in the format that the weights' kernel reads, in one scratch buffer. Rows are normalised
+/// during preparation.
 class Activations {
   public:
     Activations(const MatmulKernels& kernels, Precision precision, Rows<const float> x,
@@ -54,7 +53,7 @@ class Activations {
         if (bf16_) return rows_ * pairs_ * sizeof(std::uint32_t);
         return normed() ? rows_ * row_floats() * sizeof(float) : 0;
     }
-    /// Memory of one thread's own that prepare() needs.
+    /// Per-thread scratch that prepare() needs.
     std::size_t row_scratch_bytes() const {
         return normed() && (int8_ || bf16_) ? row_floats() * sizeof(float) : 0;
     }
@@ -99,7 +98,7 @@ class Activations {
   private:
     bool normed() const { return row_kernels_ != nullptr; }
     std::size_t row_floats() const { return static_cast<std::size_t>(round_up(x_.cols, lanes)); }
-    /// Of one group of one row.
+    /// Bytes of one group of one row.
     std::size_t row_bytes() const { return int4_ ? int4_block : 2 * quant_block; }
     std::int8_t* q(std::byte* buffer) const { return reinterpret_cast<std::int8_t*>(buffer); }
     float* scale(std::byte* buffer) const {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-/// Included by the AMX files only. Internal linkage, as in matmul_avx512_common.h.
+/// Only AMX files include this header. Internal linkage, as in matmul_avx512_common.h.
 namespace draftscope::kernels {
 namespace {
 
@@ -25,9 +25,9 @@ struct TileConfig {
     }
 };
 
-/// Tiles are set up for one call and given back after it: threads without live tiles switch faster.
+/// Configures tiles for one call and releases them after it: threads without live tiles switch faster.
 struct TileScope {
-    /// GCC 12's _tile_loadconfig names 8 of the 64 bytes as read, so that stores to the others may be
+    /// GCC 12's _tile_loadconfig declares only 8 of the 64 bytes as read, so stores to the others may be
     /// dropped.
     explicit TileScope(const TileConfig& config) { asm volatile("ldtilecfg %0" : : "m"(config)); }
     ~TileScope() { _tile_release(); }

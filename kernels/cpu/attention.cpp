@@ -12,7 +12,7 @@
 namespace draftscope::kernels {
 namespace {
 
-/// Queries that go through one chunk of keys together, while it is in the cache.
+/// Queries that share one chunk of keys while it is in cache.
 constexpr int tile_queries = 8;
 /// Multiply-adds below which waking the pool costs more than it saves.
 constexpr std::int64_t worth_splitting_attention = 1 << 16;
@@ -25,9 +25,9 @@ int chunks_of(const AttentionQuery& query) {
     return blocks_of(positions_of(query), attention_chunk);
 }
 
-/// One attention call: the sums of every (query, head) go chunk by chunk over logical positions into partials
-/// (output, maximum, sum), which are then joined in ascending order. Which thread makes a partial does not
-/// matter, so a long context of few queries is cut between threads too.
+/// One attention call. The sums of every (query, head) are computed per chunk of logical positions as
+/// partials (output, maximum, sum), which are merged in ascending order. The result does not depend on which
+/// thread computes a partial. A long context with few queries is therefore split between threads, too.
 class Call {
   public:
     Call(Exec& exec, const AttentionShape& shape, std::span<const AttentionQuery> queries)
@@ -68,11 +68,11 @@ class Call {
     std::size_t partial_floats(int chunks) const {
         return static_cast<std::size_t>(chunks) * static_cast<std::size_t>(group_ * partial_);
     }
-    /// Softmax weights of one tile of queries and one chunk.
+    /// Softmax weights of a tile of queries and a chunk.
     std::size_t weight_floats() const {
         return static_cast<std::size_t>(tile_queries * group_) * attention_chunk;
     }
-    /// Positions of all queries in one chunk.
+    /// Number of positions of all queries in one chunk.
     std::int64_t held_by(int chunk) const {
         std::int64_t held = 0;
         for (const AttentionQuery& query : queries_)
@@ -83,7 +83,7 @@ class Call {
         return std::min(first + tile_queries, static_cast<int>(queries_.size()));
     }
 
-    /// A tile of queries against all their keys of one key/value head.
+    /// Computes a tile of queries against all keys of one key/value head.
     void whole_item(int thread, int item) {
         const int kv_head = item % shape_.kv_heads;
         const int first = item / shape_.kv_heads * tile_queries;
@@ -100,8 +100,8 @@ class Call {
         }
     }
 
-    /// Partials of every (key/value head, query), the chunks split between the threads. Whoever makes the
-    /// last ones of a head joins them.
+    /// Computes partials of every (key/value head, query), with the chunks split between threads. The thread
+    /// that finishes a head's last partials merges them.
     void split_by_chunk(int threads) {
         const int count = static_cast<int>(queries_.size());
         const std::size_t per_query = partial_floats(most_chunks_);
@@ -114,8 +114,9 @@ class Call {
         std::fill_n(chunks_left, heads, most_chunks_);
         exec_.parallel(threads, [&](int part) {
             auto* weights = reinterpret_cast<float*>(exec_.scratch(part, weight_floats() * sizeof(float)));
-            // Whole stretches of positions a thread: all heads of a slot lie side by side in memory. Shares
-            // are even in positions, not in chunks, of which the last may hold a single one.
+            // Each thread gets a contiguous range of positions, because all heads of a slot are contiguous in
+            // memory. Shares are equal in positions, not in chunks: the last chunk may have a single
+            // position.
             std::int64_t before = 0;
             for (int chunk = 0; chunk < most_chunks_; ++chunk) {
                 const std::int64_t held = held_by(chunk);
@@ -137,18 +138,18 @@ class Call {
         });
     }
 
-    /// A query's part of one chunk.
+    /// The part of a query in one chunk.
     struct Piece {
         const AttentionQuery* query;
-        int in_prefix;                       ///< positions whose slots are their numbers
-        std::span<const std::int32_t> tail;  ///< slots of the others
+        int in_prefix;                       ///< positions whose slots equal their numbers
+        std::span<const std::int32_t> tail;  ///< slots of the other positions
         float* weights;                      ///< [group_, attention_chunk]
         float* partials;                     ///< [group_, partial_]
 
         int positions() const { return in_prefix + static_cast<int>(tail.size()); }
     };
 
-    /// The heads of some queries, a row each, as many at a time as fit in lists.
+    /// The heads of some queries as rows, as many as fit at a time.
     struct HeadRows {
         static constexpr int at_once = 24;
 
@@ -159,8 +160,8 @@ class Call {
         int count() const { return static_cast<int>(pieces.size()) * call.group_; }
         const Piece& piece(int row) const { return pieces[static_cast<std::size_t>(row / call.group_)]; }
 
-        /// Scores go to the weights of the positions in the prefix, or, of the slots of `block`, to wherever
-        /// a row's tail names them.
+        /// Scores of prefix positions go to the weights of those positions. Scores of the slots of `block` go
+        /// to the positions whose `tail` names them.
         void score(ScoreTile tile, const int* block) const {
             const float* q[at_once];
             float* scores[at_once];
@@ -205,7 +206,7 @@ class Call {
         }
     };
 
-    /// One tile of queries, one chunk: first all scores, while the keys are in the cache, then all values.
+    /// One tile of queries and one chunk: first all scores, while the keys are in cache, then all values.
     void attend(int first, int kv_head, int chunk, float* weights, float* partials,
                 std::size_t per_query) const {
         Piece pieces[tile_queries];
@@ -221,7 +222,7 @@ class Call {
             const auto slot_of = [&](int position) {
                 return query.tail[static_cast<std::size_t>(position - query.prefix)];
             };
-            // A chain lies like a prefix.
+            // A chain of slots is contiguous, like a prefix.
             while (begin + piece.in_prefix < end &&
                    slot_of(begin + piece.in_prefix) == begin + piece.in_prefix)
                 ++piece.in_prefix;
@@ -235,7 +236,7 @@ class Call {
                 partials + static_cast<std::size_t>(q - first) * per_query + partial_floats(chunk);
             ++count;
         }
-        // Neighbouring queries of one sequence share its keys and values.
+        // Adjacent queries of one sequence share its keys and values.
         for (int begin = 0, end = 0; begin < count; begin = end) {
             while (end < count && pieces[end].query->keys == pieces[begin].query->keys &&
                    pieces[end].query->values == pieces[begin].query->values)
@@ -275,7 +276,7 @@ class Call {
         }
     }
 
-    /// Scores of the slots behind the prefix, each block of keys once for all rows that see any of it.
+    /// Scores of the slots after the prefix: each block of keys is read once for all rows that attend to it.
     void score_tails(const HeadRows& rows, std::span<const Piece> pieces, int kv_head) const {
         for (int block = next_block(pieces, -1); block >= 0; block = next_block(pieces, block)) {
             ScoreTile tile = score_tile(*pieces.front().query, kv_head, block);
@@ -284,7 +285,7 @@ class Call {
         }
     }
 
-    /// The first block of keys behind `block` that the tails see; -1 = none.
+    /// Returns the first block of keys after `block` that a tail contains; -1 = none.
     static int next_block(std::span<const Piece> pieces, int block) {
         int next = std::numeric_limits<int>::max();
         for (const Piece& piece : pieces) {
@@ -337,7 +338,7 @@ class Call {
     const RowKernels& kernels_;
     const AttentionShape& shape_;
     std::span<const AttentionQuery> queries_;
-    int group_;    ///< query heads that share one key/value head
+    int group_;    ///< query heads per key/value head
     int partial_;  ///< floats of one head's partial
     int most_chunks_ = 0;
     std::int64_t positions_ = 0;

@@ -3,8 +3,9 @@
 #include "kernels/cpu/row_kernels.h"
 #include "kernels/cpu/vec_math.h"
 
-/// Attention over one vector type. What a (row, key) pair or a (row, value) pair adds up never depends on the
-/// other rows of a tile: scores run over the head's dimensions, outputs over the positions, ascending.
+/// Attention kernels over one vector type. The sum of a (row, key) or (row, value) pair never depends on the
+/// other rows of a tile. Scores are summed over the head's dimensions, outputs over the positions, both
+/// ascending.
 namespace draftscope::kernels {
 
 template <typename V>
@@ -12,7 +13,7 @@ struct AttentionKernelsOf : VecMath<V> {
     using F = typename V::F;
     using VecMath<V>::load_row, VecMath<V>::store_row, VecMath<V>::exp2_below_one;
 
-    /// Asks memory for keys and values, a line of each at a time.
+    /// Prefetches keys and values, a line of each at a time.
     template <typename T>
     struct Fetcher {
         static constexpr int line = 64 / static_cast<int>(sizeof(T));
@@ -36,7 +37,7 @@ struct AttentionKernelsOf : VecMath<V> {
         int at = 0;
     };
 
-    /// R rows against B blocks of keys: each load of a dimension of 16 keys serves R rows.
+    /// R rows against B blocks of keys: each load of one dimension of 16 keys serves R rows.
     template <typename T, int R, int B, bool Fetch>
     static void dot_tile(const ScoreTile& t, int row, int block) {
         const T* keys = static_cast<const T*>(t.keys) + block * t.block_stride;
@@ -105,7 +106,7 @@ struct AttentionKernelsOf : VecMath<V> {
         t.halves ? dot_all<std::uint16_t>(t) : dot_all<float>(t);
     }
 
-    /// In units of ln 2, so that 2^x needs no other factor.
+    /// Works in units of ln 2, so that 2^x needs no other factor.
     static void soften(float* scores, int count, float scale, float* maximum_and_sum) {
         constexpr float log2_e = 1.44269504f;
         const int padded = (count + 15) / 16 * 16;
@@ -125,7 +126,7 @@ struct AttentionKernelsOf : VecMath<V> {
         maximum_and_sum[1] = V::sum(total);
     }
 
-    /// R rows, `Strips` vectors from dimension d on: each load of a value serves R rows.
+    /// R rows, `Strips` vectors starting at dimension d: each load of a value serves R rows.
     template <typename T, int R, int Strips>
     static void mix_strip(const MixTile& t, int row, int d) {
         F sum[R][Strips];

@@ -9,16 +9,16 @@
 
 namespace draftscope::kernels {
 
-/// The blocks of one product in one contiguous share a thread. Each thread takes its own from the front, in
-/// ever smaller pieces, and then what others have left, from their backs: a thread that the machine holds up,
-/// or that memory serves more slowly, keeps nobody waiting for longer than a piece.
+/// Distributes the blocks of one product by work stealing. Each thread takes pieces of decreasing size from
+/// the front of its contiguous share. It then steals from the back of other shares. A slow thread therefore
+/// delays the others by at most one piece.
 class BlockShares {
   public:
     static constexpr int most_threads = 32;
-    /// Blocks in a piece at least: shorter ones cost more than they even out.
+    /// Minimum number of blocks in a piece; smaller pieces cost more than they balance.
     static constexpr int least = 2;
 
-    /// Threads that so many blocks are worth.
+    /// Number of threads that pay off for this many blocks.
     static int threads_for(const Exec& exec, int blocks, std::int64_t operations) {
         return operations < worth_splitting ? 1 : std::min({blocks, exec.threads(), most_threads});
     }
@@ -37,7 +37,7 @@ class BlockShares {
         }
         return false;
     }
-    /// Calls `work(begin, end, own)` for one piece after the other until all are taken.
+    /// Calls `work(begin, end, own)` for one piece after another until all are taken.
     template <typename Work>
     void take_all(int thread, Work work) {
         int begin = 0, end = 0;

@@ -10,7 +10,7 @@ namespace draftscope::kernels {
 
 void silu_mul(Exec& exec, Rows<const float> gate, Rows<const float> up, Rows<float> y) {
     assert(gate.rows == y.rows && up.rows == y.rows && gate.cols == y.cols && up.cols == y.cols);
-    constexpr std::int64_t operations_per_value = 8;  // the exponential
+    constexpr std::int64_t operations_per_value = 8;  // mostly the exponential
     const RowKernels& kernels = row_kernels(exec);
     const std::int64_t operations = std::int64_t{y.rows} * y.cols * operations_per_value;
     split_range(exec, y.rows, operations, [&](int, int begin, int end) {

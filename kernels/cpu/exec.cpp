@@ -27,11 +27,11 @@ void relax() {
 #endif
 }
 
-/// Read by a waiting thread at most: a part of every second cache.
+/// Upper bound on a waiting thread's prefetch: a part of each L2 cache.
 constexpr std::size_t most_ahead = 128 << 10;
 constexpr std::size_t fetched_at_once = 4 * cache_line;
 
-/// False when there is nothing to fetch, or enough has been.
+/// Returns false if nothing is left to prefetch, or the limit is reached.
 bool fetch_some(ReadAhead& ahead) {
     const std::byte* weights = ahead.weights.load(std::memory_order_relaxed);
     const std::size_t bytes = ahead.bytes.load(std::memory_order_relaxed);
@@ -70,10 +70,10 @@ class GrowingBuffer {
     std::size_t size_ = 0;
 };
 
-/// A wake-up through the kernel costs 3 to 10 us, as much as a whole small matmul, so a thread spins over the
-/// gaps inside a forward pass (a few us) and sleeps through the longer ones. On a busy machine a thread may
-/// not get its core for milliseconds: the caller, done with its own share, takes over every share not yet
-/// begun.
+/// A wake-up through the kernel costs 3 to 10 us, as much as a whole small matmul. Threads therefore spin
+/// through the gaps inside a forward pass (a few us) and sleep through longer gaps. On a busy machine a
+/// thread may not get its core for milliseconds. The caller, when done with its share, runs every share that
+/// has not begun.
 class CpuExec final : public Exec {
   public:
     CpuExec(int threads, Isa isa, bool pin)
@@ -88,7 +88,7 @@ class CpuExec final : public Exec {
         workers_.reserve(static_cast<std::size_t>(threads_ - 1));
         for (int t = 1; t < threads_; ++t) {
             workers_.emplace_back([this, t] { serve(t); });
-            // The first CPU is the caller's, which is not pinned.
+            // The first CPU is left to the caller, which is not pinned.
             if (pin && enough && pin_thread(workers_.back(), cpus[static_cast<std::size_t>(t)])) ++pinned_;
         }
     }
@@ -140,14 +140,14 @@ class CpuExec final : public Exec {
     struct alignas(cache_line) PaddedCounter {
         std::atomic<std::uint32_t> value{0};
     };
-    /// Numbers of the calls in which a thread's share was last claimed and finished.
+    /// The calls in which a thread's share was last claimed and last finished.
     struct alignas(cache_line) Share {
         std::atomic<std::uint32_t> claimed{0};
         std::atomic<std::uint32_t> done{0};
     };
 
-    /// True for exactly one of the thread itself and the caller. A thread that comes late, in a later call,
-    /// fails here, before it reads `work_`.
+    /// Returns true for exactly one of the thread and the caller. A thread that is late, during a later call,
+    /// fails here before it reads `work_`.
     bool claim(int thread, std::uint32_t call) {
         std::uint32_t before = call - 1;
         return shares_[static_cast<std::size_t>(thread)].claimed.compare_exchange_strong(
@@ -160,7 +160,7 @@ class CpuExec final : public Exec {
         GrowingBuffer buffer;
     };
 
-    /// Waiting is a good time to read what comes next.
+    /// Prefetches the next weights while waiting.
     template <typename Busy>
     std::uint32_t wait_while(int thread, std::atomic<std::uint32_t>& counter, Busy busy) {
         ReadAhead& ahead = *read_ahead(thread);

@@ -20,7 +20,7 @@ void forward_kl(Exec& exec, Rows<const float> teacher, Rows<const float> student
     logsumexp(exec, teacher, teacher_sum);
     logsumexp(exec, student, student_sum);
     const RowKernels& kernels = row_kernels(exec);
-    constexpr std::int64_t operations_per_value = 16;  // two exponentials
+    constexpr std::int64_t operations_per_value = 16;  // mostly two exponentials
     const std::int64_t operations = std::int64_t{student.rows} * student.cols * operations_per_value;
     split_range(exec, student.rows, operations, [&](int, int begin, int end) {
         for (int r = begin; r < end; ++r) {

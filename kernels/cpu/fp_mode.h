@@ -6,8 +6,9 @@
 
 namespace draftscope::kernels {
 
-/// Default rounding, denormals flushed to zero, for the lifetime of the object. Denormal operands cost
-/// 10 to 100 times a normal one, and every thread must round alike or results would depend on the split.
+/// Sets default rounding and flushes denormals to zero for the lifetime of the object. Denormal operands cost
+/// 10 to 100 times as much as normal ones. Every thread must round alike, or results would depend on the
+/// split.
 class FlushDenormals {
   public:
 #if defined(__SSE2__)

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-/// Products of scattered rows of a RowStore without a detour through the block order of packed weights. Plain
+/// Products of scattered rows of a RowStore without copying them to the block order of packed weights. Plain
 /// pointers only, as in matmul_kernels.h.
 namespace draftscope::kernels {
 
@@ -11,14 +11,14 @@ struct MatmulWork;
 
 struct GatheredWork {
     const std::byte* store = nullptr;  ///< row 0
-    std::size_t row_bytes = 0;         ///< whole lines of 64 bytes
+    std::size_t row_bytes = 0;         ///< a multiple of the 64-byte cache line
     const std::int32_t* ids = nullptr;
-    int count = 0;  ///< of ids
+    int count = 0;  ///< number of ids
     int k = 0;
     int rows = 0;                  ///< M
-    const std::byte* x = nullptr;  ///< what prepare() wrote
+    const std::byte* x = nullptr;  ///< output of prepare()
     std::byte* scratch = nullptr;  ///< scratch_bytes(), 64-byte aligned
-    int rows_ahead = 0;            ///< how far ahead of use rows are fetched
+    int rows_ahead = 0;            ///< prefetch distance in rows
     float* y = nullptr;            ///< [M, y_stride]
     std::int64_t y_stride = 0;
 };
@@ -26,9 +26,9 @@ struct GatheredWork {
 struct GatheredKernel {
     std::size_t (*x_bytes)(int k, int rows);
     std::size_t (*scratch_bytes)(int k, std::size_t row_bytes);
-    /// From the activations of MatmulWork (k, rows, x_int8 and x_scale or x_bf16).
+    /// Converts the activations of MatmulWork (k, rows, x_int8 and x_scale or x_bf16).
     void (*prepare)(const MatmulWork& work, std::byte* x);
-    /// Blocks of 16 ids, [begin, end). Gives the bits of the MatmulBlocks of its instruction set.
+    /// Computes blocks [begin, end) of 16 ids, with the bits of the same instruction set's MatmulBlocks.
     void (*run)(const GatheredWork& work, int begin, int end);
 };
 

@@ -5,18 +5,18 @@
 #include "kernels/cpu/matmul_kernels.h"
 #include "kernels/cpu/tile.h"
 
-/// The weights are the left operand of the tile product, whose rows are 16 stored rows as they lie: what
-/// packed weights need a transposition for, activations (few, and the same for all rows) have instead. While
-/// a block's tiles are multiplied, the next block's rows are moved side by side and later ones fetched, line
-/// by line, so that memory is asked for something all the time.
+/// The weights are the left operand of the tile product: its rows are 16 stored rows in their original order.
+/// Packed weights would need a transposition; here the activations are transposed instead, as they are few
+/// and shared by all rows. While a block's tiles are multiplied, the next block's rows are copied together
+/// and later rows are prefetched line by line, so that memory reads never pause.
 namespace draftscope::kernels {
 namespace {
 
-constexpr int x_rows = 8;  ///< rows of activations in one tile
+constexpr int x_rows = 8;  ///< rows of activations per tile
 constexpr int line = 64;
-constexpr int tile_stride = tile_rows * line;  ///< bytes of one line of 16 rows, side by side
+constexpr int tile_stride = tile_rows * line;  ///< bytes of one line of 16 rows, contiguous
 
-/// Columns of a tile for `rows` rows of activations: a power of two.
+/// Tile columns for `rows` rows of activations: a power of two.
 int columns_of(int rows) {
     int columns = 1;
     while (columns < rows && columns < x_rows) columns *= 2;
@@ -32,7 +32,8 @@ long scale_groups(int k) {
     return chunks_of(k, quant_block);
 }
 
-/// 16 rows on their way from the store to one scratch buffer, line l of row r at l * tile_stride + r * line.
+/// State of copying 16 rows from the store to a scratch buffer; line l of row r goes to l * tile_stride + r *
+/// line.
 struct Move {
     const std::byte* from[tile_rows];
     const std::byte* ahead[tile_rows];
@@ -55,7 +56,7 @@ const std::byte* row_of(const GatheredWork& work, int place) {
     return work.store + static_cast<std::size_t>(work.ids[place]) * work.row_bytes;
 }
 
-/// Of block `block`; places past the last id repeat it: their outputs are not stored.
+/// Starts copying block `block`. Lanes past the last id repeat it; their outputs are not stored.
 void aim(const GatheredWork& work, int block, int last, std::byte* to, Move& move) {
     move.to = to;
     const int first = block * lanes;
@@ -67,7 +68,7 @@ void aim(const GatheredWork& work, int block, int last, std::byte* to, Move& mov
     }
 }
 
-/// Splits pairs of vectors into even and odd places until each holds one row of activations, and stores it.
+/// Splits pairs of vectors into even and odd lanes until each holds one row of activations, then stores them.
 template <int N>
 [[gnu::always_inline]] inline void store_rows(const __m512 (&v)[N], int row, int step, int rows, float* y,
                                               std::int64_t stride, __mmask16 mask) {
@@ -87,8 +88,8 @@ template <int N>
     }
 }
 
-/// Blocks [begin, end): `Product<P>::block` multiplies 16 rows that lie side by side with up to P rows of
-/// activations, calling `move` once for each of their lines.
+/// Runs blocks [begin, end). `Product<P>::block` multiplies 16 contiguous rows with up to P rows of
+/// activations and calls `move` once per line of them.
 template <typename Product, int P>
 void run_blocks(const GatheredWork& work, int begin, int end) {
     const TileConfig config = Product::template config<P>(work.k);
@@ -142,11 +143,11 @@ void run(const GatheredWork& work, int begin, int end) {
     }
 }
 
-/// int8. Tile 0: sums of a group of inputs, 16 rows of 2 P; 1: weights; 2: activations, the P high halves,
-/// then the low ones.
+/// int8. Tile 0: sums of a group of inputs, 16 rows of 2 P; tile 1: weights; tile 2: activations, the P high
+/// halves, then the low halves.
 struct Int8Rows {
     static long lines(int k) { return chunks_of(k, tile_inputs); }
-    /// Tiles of one group of activations, then their scales, P side by side to fill a vector.
+    /// Bytes of the tiles of one group of activations and of their scales, with P repeated to fill a vector.
     static std::size_t group_bytes(int k) {
         return static_cast<std::size_t>(lines(k) * tile_stride + scale_groups(k) * line);
     }
@@ -181,7 +182,7 @@ struct Int8Rows {
         }
     }
 
-    /// The scales of 16 rows, group by group, as f32. They lie behind the weights.
+    /// Converts the scales of 16 rows, which follow the weights, to f32, group by group.
     static void start(const std::byte* rows, int k, std::byte* rest) {
         const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
         const __m512i places = _mm512_slli_epi32(lane, 6);
@@ -195,8 +196,8 @@ struct Int8Rows {
         }
     }
 
-    /// Which places of two vectors of dots are high halves (`half` 0) or low ones, and whose scale each place
-    /// of sum `p` has.
+    /// Selects the lanes of two vectors of dots that are high halves (`half` 0) or low halves, and each
+    /// lane's scale for sum `p`.
     template <int P>
     static __m512i half_places(int half) {
         alignas(64) std::int32_t at[lanes];
@@ -260,8 +261,8 @@ struct Int8Rows {
     }
 };
 
-/// bf16. Tile 0: sums, 16 rows of P; 1: weights; 2: activations; 3 and 4: the same of the last, shorter
-/// chunk.
+/// bf16. Tile 0: sums, 16 rows of P; tile 1: weights; tile 2: activations; tiles 3 and 4: weights and
+/// activations of the last, shorter chunk.
 struct Bf16Rows {
     static constexpr int chunk = 32;
     static long lines(int k) { return chunks_of(k, chunk); }

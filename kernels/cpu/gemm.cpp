@@ -15,7 +15,7 @@
 namespace draftscope::kernels {
 namespace {
 
-/// Rows of C one call computes. Fixed, so that the cuts are those of the shape and never of the thread count.
+/// Rows of C that one call computes. Fixed, so that blocks depend on the shape and never on the thread count.
 constexpr int tall_block = 512;
 constexpr int wide_block = 2048;
 constexpr int short_rows = 64;
@@ -58,8 +58,8 @@ void gemm(Exec& exec, Operand a_as, Rows<const float> a, Operand b_as, Rows<cons
     assert(c.rows == (a_as == Operand::plain ? a.rows : a.cols));
     assert(c.cols == (b_as == Operand::plain ? b.cols : b.rows));
     if (c.rows == 0 || c.cols == 0) return;
-    // Both of a product's extents may be the long one: the vocabulary is the columns of the logits and the
-    // rows of a head's gradient. Small results over a long sum are cut finely.
+    // Either extent of a product may be the long one: the vocabulary is the columns of the logits and the
+    // rows of a head's gradient. Small results with a long sum are split finely.
     const int row_step = c.cols >= wide_block       ? std::max(c.rows, 1)
                          : c.rows >= 2 * tall_block ? tall_block
                                                     : short_rows;

@@ -6,7 +6,7 @@
 
 namespace draftscope::kernels {
 
-/// One block of a dense product: C [m, n] = op(A) op(B), or C += with `accumulate`. Strides are in floats.
+/// One block of a dense product: C [m, n] = op(A) op(B), or C += op(A) op(B). Strides are in floats.
 struct GemmBlock {
     Operand a_as = Operand::plain, b_as = Operand::plain;
     int m = 0, n = 0, k = 0;
@@ -18,7 +18,7 @@ struct GemmBlock {
     std::int64_t c_stride = 0;
     bool accumulate = false;
 };
-/// Computes the block by plain loops: what gemm() calls in a build without oneDNN.
+/// Computes the block with plain loops, for builds without oneDNN.
 void gemm_block(const GemmBlock& block);
 
 }  // namespace draftscope::kernels

@@ -24,7 +24,7 @@ constexpr std::size_t aligned(std::size_t bytes) {
     return (bytes + 63) / 64 * 64;
 }
 
-/// The product of a call, a stretch of outputs at a time.
+/// The product of a call, computed one chunk of outputs at a time.
 class Stretches {
   public:
     Stretches(Exec& exec, const Matrix& weights, Rows<const float> x, const float* bias)
@@ -48,9 +48,9 @@ class Stretches {
         work_.bias = bias;
     }
 
-    /// Blocks all of whose outputs are real.
+    /// Number of blocks without padding outputs.
     int whole_blocks() const { return work_.n / lanes; }
-    /// Do the threads prepare the activations together, before they part?
+    /// Whether the threads prepare the activations together, before the product.
     bool shared() const { return activations_.needed() && work_.rows > rows_prepared_twice; }
     std::size_t shared_bytes() const { return shared() ? aligned(activations_.bytes()) : 0; }
     void prepare(std::byte* buffer) {
@@ -60,7 +60,7 @@ class Stretches {
         activations_.point(work_, buffer);
     }
 
-    /// One thread's own view, with memory of its own for activations that are not shared.
+    /// Per-thread scratch for activations that are not shared.
     std::size_t own_bytes() const {
         return activations_.needed() && !shared() ? aligned(activations_.bytes()) : 0;
     }
@@ -72,27 +72,27 @@ class Stretches {
         return work;
     }
 
-    /// Can keep() run?
+    /// Whether keep() is supported.
     bool keeps() const {
         return passing() != nullptr && work_.k <= most_passing_inputs && work_.rows >= fewest_kept();
     }
-    /// What of blocks [first, first + count) passes the rows' bounds. Without bias.
+    /// Keeps the outputs of blocks [first, first + count) that exceed the rows' bounds. Without bias.
     void keep(const MatmulWork& own, int first, int count, PassingRow* rows) const {
         passing()(part_of(own, first), 0, count, first * lanes, rows);
     }
-    /// Asks memory for a block that is to be read alone.
+    /// Prefetches a block that is read alone.
     void fetch(int block) const {
         const std::size_t bytes = block_bytes(packing_.precision, work_.k);
         for (std::size_t line = 0; line < bytes; line += weight_line)
             __builtin_prefetch(work_.weights + static_cast<std::size_t>(block) * bytes + line, 0, 2);
     }
 
-    /// Blocks [first, first + count) into y [M, stride].
+    /// Writes blocks [first, first + count) to y [M, stride].
     void run(const MatmulWork& own, int first, int count, float* y, int stride) const {
         MatmulWork part = part_of(own, first);
         part.y = y;
         part.y_stride = stride;
-        // A thread goes through stretches in their order, but a sample's single blocks lie apart.
+        // A thread processes its chunks in order, but the single blocks of a sample are scattered.
         const int followed = count < segment_blocks ? count : blocks_ - first;
         WeightStream stream = stream_of(part.weights, block_bytes(packing_.precision, work_.k), 0, followed);
         if (streamed_) part.stream = &stream;
@@ -108,7 +108,7 @@ class Stretches {
         if (part.bias != nullptr) part.bias += first * lanes;
         return part;
     }
-    /// One row of int8 is faster by vpdpbusd.
+    /// For one row of int8, vpdpbusd is faster.
     int fewest_kept() const { return packing_.precision == Precision::int8 ? 2 : 1; }
     PassingBlocks passing() const {
         return packing_.precision == Precision::int8   ? kernels_.passing_int8
@@ -130,7 +130,7 @@ class Stretches {
 
 bool head_pass_pays(const Exec& exec, int n, int k) {
     if (k > most_best) return false;
-    // The largest share against an even one: at most a sixth more.
+    // The largest share compared with an even one: at most a sixth more.
     const int share = blocks_of(blocks_of(n, segment), exec.threads());
     return std::int64_t{6} * share * exec.threads() * segment <= std::int64_t{7} * n;
 }
@@ -154,8 +154,8 @@ void head_pass(Exec& exec, const Matrix& weights, Rows<const float> x, int suppo
     BlockShares shares(out.parts, BlockShares::threads_for(exec, out.parts, operations), 1);
     run_threads(exec, shares.threads(), [&](int thread) {
         if (!shares.any_left()) return;
-        // A thread's lists lie apart from the others' until they are whole: what shares a line with another
-        // thread's is slow to write.
+        // Each thread builds its lists in its own memory: sharing a cache line with another thread slows
+        // writes.
         const std::size_t own_keys = rows * static_cast<std::size_t>(k);
         std::byte* scratch = exec.scratch(thread, product.own_bytes() + rows * segment * sizeof(float) +
                                                       aligned(own_keys * sizeof(std::uint64_t)));
@@ -202,14 +202,13 @@ void finish_topk(HeadPartials& partials, Rows<std::int32_t> ids, Rows<float> val
 
 namespace {
 
-/// The values of one row that passed its bound, of one thread's stretch of outputs.
+/// The values of one row that exceed its bound, from one thread's chunks of outputs.
 struct Passed {
     float* values;
     std::int32_t* index;
 };
 
-/// head_top_set()'s memory: for each thread and row a list of what passed and its length, -1 where more
-/// passed than there is room for.
+/// Memory of head_top_set(): for each thread and row a list of survivors and its length, -1 on overflow.
 class PassedLists {
   public:
     PassedLists(int threads, int rows, int room)
@@ -232,11 +231,11 @@ class PassedLists {
         const std::size_t list = static_cast<std::size_t>(thread) * rows_ + static_cast<std::size_t>(row);
         return {values_ + list * room_, index_ + list * room_};
     }
-    /// In a line of memory that no other thread writes.
+    /// On a cache line that no other thread writes.
     int& count(int thread, int row) const {
         return count_[static_cast<std::size_t>(thread) * counts_ + static_cast<std::size_t>(row)];
     }
-    /// Values that a list takes; a few more places may be written.
+    /// Capacity of a list; a few more entries may be written.
     int room() const { return static_cast<int>(room_) - SetScratch::slack; }
     int threads() const { return threads_; }
 
@@ -248,8 +247,8 @@ class PassedLists {
     int* count_ = nullptr;
 };
 
-/// Appends the values of y[0, n) above `bound` to a list of `found`; column 0 is output number `first`.
-/// Returns what it holds then.
+/// Appends the values of y[0, n) above `bound` to a list of `found` entries. Column 0 is output number
+/// `first`. Returns the new length.
 int keep_passing(const RowKernels& kernels, const float* y, int n, int first, float bound, int room,
                  const Passed& list, int found) {
     if (found < 0 || (found + n > room && found + kernels.count_above(y, n, bound) > room)) return -1;
@@ -258,8 +257,8 @@ int keep_passing(const RowKernels& kernels, const float* y, int n, int first, fl
 
 constexpr int sample_blocks = bound_samples / lanes;
 
-/// The samples of all rows, [rows, bound_samples], from blocks [begin, end) of sample_blocks spread over the
-/// matrix: the same in every thread, as each keeps what passes the bound that it finds itself.
+/// Computes the samples of all rows, [rows, bound_samples], from blocks [begin, end) of the sample_blocks
+/// spread over the matrix. Every thread computes the same samples, since each derives the bounds itself.
 void take_samples(const Stretches& product, const MatmulWork& own, int begin, int end, float* samples) {
     const auto place = [&](int b) {
         return static_cast<int>(std::int64_t{b} * (product.whole_blocks() - 1) / (sample_blocks - 1));
@@ -268,14 +267,14 @@ void take_samples(const Stretches& product, const MatmulWork& own, int begin, in
     for (int b = begin; b < end; ++b)
         product.run(own, place(b), 1, samples + std::ptrdiff_t{b} * lanes, bound_samples);
 }
-/// What to keep above; +inf where a sample gives no bound.
+/// Returns the bound of a row; +inf if the sample gives none.
 float bound_of(const RowKernels& kernels, const float* sample, int place) {
     const float bound = kth_largest(kernels, sample, bound_samples, place);
     return std::isfinite(bound) ? bound : -lowest;
 }
 
-/// One thread's part of the lists, from stretches [begin, end) of `segment` outputs. Memory is as many
-/// PassingRows as there are rows where the product keeps what passes itself, else one stretch's logits.
+/// Fills one thread's part of the lists from chunks [begin, end) of `segment` outputs. `memory` holds one
+/// PassingRow per row if the product filters its outputs, else the logits of one chunk.
 void fill_lists(const RowKernels& kernels, const Stretches& product, const MatmulWork& own, int begin,
                 int end, const float* bounds, const PassedLists& lists, int thread, std::byte* memory) {
     const auto length = [&](int s) { return std::min(segment, own.n - s * segment); };
@@ -308,8 +307,8 @@ void fill_lists(const RowKernels& kernels, const Stretches& product, const Matmu
         if (int& found = lists.count(thread, r); found >= 0) found = rows[r].count;
 }
 
-/// The sets of head_top_set() from what passes each row's bound; the first id of a row that the sample
-/// misjudged is -1.
+/// Computes the sets of head_top_set() from the outputs that exceed each row's bound. If a row's sample was
+/// wrong, its first id becomes -1.
 void keep_best(Exec& exec, const Matrix& weights, Rows<const float> x, int k, int place,
                Rows<std::int32_t> ids) {
     const int rows = x.rows, n = weights.n();
@@ -317,7 +316,7 @@ void keep_best(Exec& exec, const Matrix& weights, Rows<const float> x, int k, in
     Stretches product(exec, weights, x, nullptr);
     const int segments = blocks_of(n, segment);
     PassedLists lists(std::min(exec.threads(), segments), rows, 2 * k + 2 * segment);
-    // Every thread finds the bounds of a few rows itself, for less than a meeting of the pool costs.
+    // Every thread computes the bounds of a few rows itself, which is cheaper than a barrier.
     const bool meet = rows > rows_prepared_twice;
     const std::size_t row_bounds = aligned(static_cast<std::size_t>(rows) * sizeof(float));
     const std::size_t samples_bytes = static_cast<std::size_t>(rows) * bound_samples * sizeof(float);
@@ -391,7 +390,7 @@ void head_top_set(Exec& exec, const Matrix& weights, Rows<const float> x, int k,
     if (weights.on_device()) return device_top_set(weights, x, k, ids);
     const int place = bound_place(n, k);
     if (place > 0) keep_best(exec, weights, x, k, place, ids);
-    // A row that the sample misjudged, and every row of a small matrix: all its logits at once.
+    // Rows whose sample was wrong, and all rows of a small matrix, use all their logits.
     for (int r = 0; r < rows; ++r) {
         if (place > 0 && ids.row_data(r)[0] >= 0) continue;
         if (logits.size() < static_cast<std::size_t>(n)) logits.resize(static_cast<std::size_t>(n));

@@ -2,13 +2,13 @@
 
 #include <cstdint>
 
-/// 16 rows of 4-byte groups to the block order of packed weights (kernels/cpu/layout.h). Plain pointers only,
-/// as in row_kernels.h.
+/// Converts 16 rows of 4-byte groups to the block order of packed weights (kernels/cpu/layout.h). Plain
+/// pointers only, as in row_kernels.h.
 namespace draftscope::kernels {
 
-/// out[g * 16 + r] = rows[r][g] for g < groups. Rows and `out` are 64-byte aligned, and rows may be read up
-/// to the next multiple of 16 groups (whatever lies there is not written). Where `ahead` is not null, as many
-/// groups of its 16 rows are fetched into the second cache meanwhile, so that memory is never idle.
+/// Interleaves 16 rows: out[g * 16 + r] = rows[r][g] for g < groups. Rows and `out` are 64-byte aligned. Rows
+/// are read up to the next multiple of 16 groups; the excess is not written. If `ahead` is not null, the same
+/// number of groups of its 16 rows is prefetched into L2, so that memory reads never pause.
 using Interleave16 = void (*)(const std::uint32_t* const* rows, int groups, std::uint32_t* out,
                               const std::uint32_t* const* ahead);
 

@@ -15,7 +15,7 @@ void interleave16_avx512(const std::uint32_t* const* rows, int groups, std::uint
             for (int r = 0; r < 16; ++r)
                 _mm_prefetch(reinterpret_cast<const char*>(ahead[r] + first), _MM_HINT_T1);
         }
-        // Pairs of rows, then fours, then whole quarters of a register change places.
+        // Transposes pairs of rows, then groups of four, then quarters of a register.
 #pragma GCC unroll 8
         for (int r = 0; r < 16; r += 2) {
             b[r] = _mm512_unpacklo_epi32(a[r], a[r + 1]);
@@ -42,7 +42,7 @@ void interleave16_avx512(const std::uint32_t* const* rows, int groups, std::uint
             a[g + 8] = _mm512_shuffle_i32x4(b[g], b[g + 8], 0xdd);
             a[g + 12] = _mm512_shuffle_i32x4(b[g + 4], b[g + 12], 0xdd);
         }
-        // Of constant length: GCC makes a string move through the stack of a loop over what is left.
+        // Copies a constant length: for a variable one, GCC emits a string move through the stack.
         const int left = groups - first;
 #pragma GCC unroll 16
         for (int g = 0; g < 16; ++g)

@@ -9,8 +9,8 @@
 namespace draftscope::kernels {
 namespace {
 
-/// Tiles of int8 and bf16, and the kernel's leave to use them: their state is large, so Linux hands it out on
-/// request only, once for the whole process.
+/// Requests the kernel's permission for AMX tiles. Their state is large, so Linux grants it only on request,
+/// once per process.
 bool amx_allowed() {
 #if defined(__x86_64__) && defined(__linux__)
     constexpr unsigned bf16 = 1u << 22, tile = 1u << 24, int8 = 1u << 25;
@@ -49,7 +49,7 @@ std::string_view to_text(Isa isa) {
 
 Isa supported_isa() {
 #if defined(__x86_64__) && defined(__GNUC__)
-    // The compiler's run-time checks also ask whether the operating system saves the wide registers.
+    // These compiler checks include whether the operating system saves the wide registers.
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c"))
         return Isa::portable;
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
@@ -67,7 +67,7 @@ Isa supported_isa() {
 
 bool can_run(Isa isa) {
 #if defined(__x86_64__) && defined(__GNUC__)
-    // The one that those above it need not have.
+    // The only level that higher levels need not include.
     if (isa == Isa::avx_vnni && !__builtin_cpu_supports("avxvnni")) return false;
 #endif
     return isa <= supported_isa();

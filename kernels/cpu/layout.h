@@ -9,23 +9,22 @@
 #include "kernels/int4.h"
 #include "kernels/matrix.h"
 
-/// Tile order of packed weights. 16 outputs make one block, so that one 512-bit register holds one value of
-/// each; inputs follow in the groups one instruction consumes (1 for f32, 2 for bf16 dot products, 4 for int8
-/// dot products). Outputs are padded to 16 and inputs to the group with zeros.
+/// Tile order of packed weights. A block is 16 outputs, so that one 512-bit register holds one value of each.
+/// Inputs follow in the groups that one instruction consumes: 1 for f32, 2 for bf16 dot products, 4 for int8 dot
+/// products. Outputs are padded with zeros to 16, inputs to the group.
 ///   f32   [N/16][K][16]                       float
 ///   bf16  [N/16][K/2][16][2]                  bf16
 ///   int8  [N/16][K/4][16][4]                  K padded to 4
 ///         then [N/16][K/128][16]              bf16 scale of (output, 128 inputs), K padded to 128
-///   int4  [N/16][K/8][16][4]                  two inputs a byte: low nibbles are inputs 8 j to 8 j + 3, high
-///   ones
-///                                             8 j + 4 to 8 j + 7; K padded to 32
+///   int4  [N/16][K/8][16][4]                  two inputs per byte, K padded to 32: low nibbles are inputs
+///                                             8 j to 8 j + 3, high nibbles 8 j + 4 to 8 j + 7
 ///         then [N/16][K/32][2][16]            f16 scale and minimum of (output, 32 inputs)
 ///         symmetric: [N/16][K/32][16]         f16 scale of (output, 32 inputs), its minimum -8 times that
-/// Behind the last byte lie tile_bytes that kernels may read.
+/// After the last byte follow tile_bytes that kernels may read.
 namespace draftscope::kernels {
 
-/// Another number for every change of the bytes that weights are packed to: files of packed weights carry it
-/// (kernels/packed.h).
+/// Layout numbers, stored in files of packed weights (kernels/packed.h). Increment one whenever the packed
+/// bytes change.
 inline constexpr std::uint32_t f32_layout = 1, bf16_layout = 1, int8_layout = 2, int4_layout = 1,
                                int4_symmetric_layout = 2;
 
@@ -68,14 +67,14 @@ inline float from_bf16(std::uint16_t value) {
     return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16);
 }
 
-/// Of weights up to `largest` (>= 0): the smallest bf16 at or above its 127th part, so that no quotient
-/// exceeds 127.
+/// Scale of weights up to `largest` (>= 0). It is the smallest bf16 at or above largest / 127, so that no
+/// quotient exceeds 127.
 inline std::uint16_t int8_scale(float largest) {
     const auto bits = std::bit_cast<std::uint32_t>(largest / 127.0f);
     return static_cast<std::uint16_t>((bits + 0xffffu) >> 16);
 }
 
-/// Exact, subnormals included.
+/// Converts f16 exactly, subnormals included.
 inline float from_f16(std::uint16_t bits) {
     const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
     const std::uint32_t magnitude = bits & 0x7fffu;
@@ -84,7 +83,7 @@ inline float from_f16(std::uint16_t bits) {
     const float value = static_cast<float>(magnitude) * 0x1p-24f;
     return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(value));
 }
-/// To nearest, ties to even; beyond the largest f16 held at it.
+/// Converts to the nearest f16, ties to even, clamped to the largest.
 inline std::uint16_t to_f16(float value) {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000u);
@@ -98,13 +97,13 @@ inline std::uint16_t to_f16(float value) {
     return static_cast<std::uint16_t>(sign | ((rounded - (112u << 23)) >> 13));
 }
 
-/// Writes and reads single rows of a packed matrix.
+/// Reads and writes single rows of a packed matrix.
 struct MatrixAccess {
     static Matrix allocate(Packing packing, int n, int k);
     static void write_row(Matrix& matrix, int row, std::span<const float> values);
     static void write_int4_row(Matrix& matrix, int row, const Int4Row& values);
     static void copy_row(const Matrix& from, int from_row, Matrix& to, int to_row);
-    /// Makes the first `n` rows' memory a matrix of n rows; their contents are to be written again.
+    /// Turns the memory of the first `n` rows into a matrix of n rows, whose contents must be written again.
     static void set_rows(Matrix& matrix, int n);
 };
 

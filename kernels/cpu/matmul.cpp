@@ -41,13 +41,13 @@ const MatmulKernels& matmul_kernels_of(Isa isa) {
 
 namespace {
 
-/// Of the second cache of one core, activations and outputs taken off.
+/// Bytes of one core's L2 cache, without activations and outputs.
 std::size_t kept_in_cache() {
     long second_cache = 0;
 #if defined(_SC_LEVEL2_CACHE_SIZE)
     second_cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
 #endif
-    constexpr long smallest = 512 << 10;  // also where the system does not say
+    constexpr long smallest = 512 << 10;  // used if the system does not report a size
     return static_cast<std::size_t>(std::max(second_cache, smallest) / 4 * 3);
 }
 
@@ -60,8 +60,8 @@ bool comes_from_memory(std::size_t bytes) {
 
 namespace {
 
-/// Runs of neighbouring numbers in chosen[begin, end): visit(first number, one past the last, place of the
-/// first).
+/// Finds runs of consecutive numbers in chosen[begin, end). Calls visit(first number, last number + 1, index
+/// of the first).
 template <typename Visit>
 void for_each_run(std::span<const int> chosen, int begin, int end, Visit visit) {
     for (int at = begin; at < end;) {
@@ -73,22 +73,22 @@ void for_each_run(std::span<const int> chosen, int begin, int end, Visit visit) 
     }
 }
 
-/// Gate and up outputs can share a piece only where both halves begin with a block.
+/// Gate and up outputs can share a piece only if both halves begin at a block boundary.
 bool gates_in_blocks(const Matrix& gate_up) {
     return gate_up.n() % (2 * lanes) == 0;
 }
 
-/// What a product does besides.
+/// Ops fused with a product.
 struct Around {
     NormBefore norm;
     const float* bias = nullptr;
-    Rows<float> sum;     ///< gets the outputs added; null data = none
-    bool gated = false;  ///< outputs of the first half become silu(them) * those of the second
-    /// Blocks of outputs, rising, one after the other in y; null = all.
+    Rows<float> sum;     ///< the outputs are added to it; null data = none
+    bool gated = false;  ///< outputs of the first half become silu(first) * second
+    /// Blocks of outputs, ascending and contiguous in y; null = all.
     const std::span<const int>* chosen = nullptr;
 };
 
-/// One call.
+/// A call of matmul() or of a fused variant.
 class Product {
   public:
     Product(Exec& exec, const Matrix& weights, Rows<const float> x, Rows<float> y, const Around& around)
@@ -129,8 +129,7 @@ class Product {
             std::int64_t{work_.rows} * count_ * lanes * work_.k * (around_.gated ? 2 : 1);
         const int threads = BlockShares::threads_for(exec_, count_, operations);
         const int share = blocks_of(count_, threads);
-        // A pass says what it multiplies with next, and each of its matrices comes from memory, however
-        // small.
+        // A forward pass announces its next product; each of its matrices comes from memory, however small.
         streamed_ = around_.chosen != nullptr || exec_.upcoming().weights != nullptr ||
                     comes_from_memory(block_ * static_cast<std::size_t>(share));
         BlockShares shares(count_, threads,
@@ -167,7 +166,8 @@ class Product {
         }
     }
 
-    /// `own`: of the share that ends before block `last`; null where the piece is another thread's.
+    /// `own` belongs to the share that ends before block `last`; null if the piece was stolen from another
+    /// thread.
     void run_streamed(MatmulWork& work, int begin, int end, ThreadStream* own, int last) const {
         const auto run = [&](int from, int to) {
             WeightStream others = stream_of(work.weights, block_, from, to);
@@ -182,7 +182,7 @@ class Product {
     }
     const std::byte* at(int block) const { return work_.weights + static_cast<std::size_t>(block) * block_; }
 
-    /// What follows the product, while the outputs of blocks [begin, end) are in the thread's cache.
+    /// Runs the fused ops while the outputs of blocks [begin, end) are in the thread's cache.
     void finish(int begin, int end) const {
         if (!around_.gated && around_.sum.data == nullptr) return;
         const int first = begin * lanes, columns = std::min(end * lanes, work_.n) - first;
@@ -222,7 +222,7 @@ class Product {
     bool streamed_ = false;
 };
 
-/// `x` normed, where it has to be, in memory shared by the threads.
+/// Returns `x`, normalised if requested, in memory shared by the threads.
 Rows<const float> normed_apart(Exec& exec, const NormBefore& norm, Rows<const float> x) {
     if (norm.weight.empty()) return x;
     const std::size_t floats = static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(x.cols);

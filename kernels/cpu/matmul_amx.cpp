@@ -5,8 +5,8 @@
 #include "kernels/cpu/matmul_int8_vnni.h"
 #include "kernels/cpu/passing.h"
 
-/// AMX: one tile instruction multiplies up to 16 rows of activations with 16 outputs over 64 bytes of inputs,
-/// at nearly the same cost for 2 rows as for 16.
+/// AMX kernels. One tile instruction multiplies up to 16 rows of activations with 16 outputs over 64 bytes of
+/// inputs. It costs nearly the same for 2 rows as for 16.
 namespace draftscope::kernels {
 namespace {
 
@@ -17,7 +17,7 @@ inline void prefetch_tile(const std::int8_t* at) {
     }
 }
 
-/// `bytes` is what weights have left, from the tile on.
+/// Prefetches for one tile; `bytes` of weights remain from the tile on.
 inline void fetch_tile(StreamReader& stream, long bytes) {
     if (bytes >= tile_bytes) {
 #pragma GCC unroll 16
@@ -27,11 +27,10 @@ inline void fetch_tile(StreamReader& stream, long bytes) {
     }
 }
 
-/// Exact sums as a tile leaves them: [row][output].
+/// Exact sums in the layout of a stored tile: [row][output].
 using Dots = std::int32_t[tile_rows][lanes];
 
-/// tilestored of tile `Tile`. GCC's intrinsic says that all memory may have changed, which would push the
-/// sums in registers out to the stack and back.
+/// tilestored of tile `Tile`. GCC's intrinsic clobbers all memory, which would spill the sums from registers.
 template <int Tile>
 inline void store_dots(Dots& dots) {
 #if defined(__clang__)
@@ -41,8 +40,8 @@ inline void store_dots(Dots& dots) {
 #endif
 }
 
-/// Walks blocks and rows: `Kernel::run<T>` computes blocks [begin, end) of outputs for T rows, up to
-/// tile_rows of them. Below Kernel::fewest_rows vpdpbusd is faster, whose tile is Kernel::Narrow.
+/// Loops over blocks and rows: `Kernel::run<T>` computes blocks [begin, end) of outputs for T rows, up to
+/// tile_rows. Below Kernel::fewest_rows rows, vpdpbusd (Kernel::Narrow) is faster.
 template <typename Kernel>
 struct AmxWalk {
     template <int T>
@@ -58,7 +57,7 @@ struct AmxWalk {
         if (work.rows < Kernel::fewest_rows) return TileWalk<typename Kernel::Narrow>::run(work, begin, end);
         const TileConfig config = Kernel::config(work.rows < tile_rows ? work.rows : tile_rows, work.k);
         const TileScope scope(config);
-        // Rows that need a tile more go through a block while it is in the caches.
+        // Rows beyond one tile use each block again while it is in cache.
         const int step = work.rows > tile_rows ? 1 : end - begin;
         for (int block = begin; block < end; block += step) {
             for (int row = 0; row < work.rows; row += tile_rows) {
@@ -69,19 +68,19 @@ struct AmxWalk {
     }
 };
 
-/// int8. A tile takes the high and low halves of 8 rows as 16 rows and yields the exact sums of one group of
-/// inputs; they are joined and scaled into the f32 sum as in Int8VnniTile, so both give the same bits.
+/// int8. A tile holds the high and low halves of 8 rows as 16 rows and yields the exact sums of one group of
+/// inputs. They are combined and scaled into the f32 sum as in Int8VnniTile, so both give the same bits.
 struct Int8Amx {
     using Narrow = Int8VnniTile;
     static constexpr int fewest_rows = 3;
-    static constexpr int half = tile_rows / 2;  ///< rows of activations in one tile
-    static constexpr int tiles_ahead = 5;  ///< of weights that are fetched: one stream hides memory's latency
-    static constexpr int dots_ahead = 1;   ///< groups between a tile and the use of its sums
+    static constexpr int half = tile_rows / 2;  ///< rows of activations per tile
+    static constexpr int tiles_ahead = 5;  ///< prefetch distance of weights; one stream hides memory latency
+    static constexpr int dots_ahead = 1;   ///< groups between a tile product and the use of its sums
     static constexpr int slots = 2;        ///< power of two above dots_ahead
 
-    /// Tiles 0 and 1: sums of rows 0 to 7 and 8 to 15; 2 and 3: their activations; 4: weights; 5 to 7: as 2
-    /// to 4.
-    /// A matrix of one group of inputs has tiles of as many as it has.
+    /// Tiles 0 and 1: sums of rows 0 to 7 and 8 to 15; tiles 2 and 3: their activations; tile 4: weights;
+    /// tiles 5 to 7: like 2 to 4. For a matrix of one group of inputs, tiles have only as many columns as
+    /// needed.
     static TileConfig config(int rows, int k) {
         TileConfig tiles;
         const int first = 2 * (rows < half ? rows : half), second = 2 * rows - first;
@@ -96,7 +95,7 @@ struct Int8Amx {
         }
         return tiles;
     }
-    /// Fours of inputs, up to a tile's, of the first or second tile of one group.
+    /// Number of groups of four inputs in the first or second tile of one group, at most a full tile's.
     static int fours_of(int k, int tile) {
         const int left = (k - tile * tile_inputs + 3) / 4;
         return left < 0 ? 0 : left < tile_rows ? left : tile_rows;
@@ -115,7 +114,7 @@ struct Int8Amx {
         }
     }
 
-    /// The products of 64 inputs. Neighbours take other tiles, as a load waits for the product before it.
+    /// Multiplies 64 inputs. Adjacent calls alternate tiles, because a load waits for the product before it.
     template <int T, bool Second>
     [[gnu::always_inline]] static void multiply(const std::int8_t* w, const std::int8_t* x, long width,
                                                 StreamReader* stream, long left) {
@@ -142,7 +141,7 @@ struct Int8Amx {
         }
     }
 
-    /// Of a matrix of one group: the activations' tiles stay where they are.
+    /// For a matrix of one group: the activations' tiles stay loaded.
     template <int T>
     static void one_group(const MatmulWork& work, int begin, int end, int row) {
         const long stride = (work.k + int8_padding - 1) / int8_padding * int8_padding * lanes;
@@ -189,8 +188,8 @@ struct Int8Amx {
         }
     }
 
-    /// One group of one block after the other, whatever block it is of: between a tile and the use of its
-    /// sums lies the work of others.
+    /// Processes the groups of all blocks as one sequence, so that other work fills the time between a tile
+    /// product and the use of its sums.
     template <int T>
     static void run(const MatmulWork& work, int begin, int end, int row) {
         if (work.k <= quant_block) return one_group<T>(work, begin, end, row);
@@ -242,20 +241,20 @@ struct Int8Amx {
     }
 };
 
-/// int4, as Int4VnniTile: a tile takes one group of 32 inputs, whose nibbles become bytes on the way; those
-/// of symmetric weights lose 8.
+/// int4, like Int4VnniTile. A tile takes one group of 32 inputs, whose nibbles are unpacked to bytes; 8 is
+/// subtracted from those of symmetric weights.
 template <bool Symmetric>
 struct Int4Amx {
     using Narrow = Int4VnniTile<Symmetric>;
     static constexpr int fewest_rows = 9;
-    static constexpr int unpacked_ahead = 2;  ///< groups between unpacking and the tile that loads them
-    static constexpr int dots_ahead = 2;      ///< groups between a tile and the use of its sums
+    static constexpr int unpacked_ahead = 2;  ///< groups between unpacking and the tile load
+    static constexpr int dots_ahead = 2;      ///< groups between a tile product and the use of its sums
     static constexpr int slots = 4;           ///< power of two above both
     static constexpr int scale_rows = Narrow::scale_rows;
     static constexpr int group_bytes = int4_block * lanes;
     static constexpr int packed_bytes = group_bytes / 2;
 
-    /// Tile 0: sums of T rows, 2: activations, 3: weights.
+    /// Tile 0: sums of T rows; tile 2: activations; tile 3: weights.
     static TileConfig config(int rows, int) {
         TileConfig tiles;
         tiles.set(0, rows, row_bytes);
@@ -264,7 +263,7 @@ struct Int4Amx {
         return tiles;
     }
 
-    /// One group of a block in the order of int8 weights: row r of the tile is inputs 4 r to 4 r + 3.
+    /// Unpacks one group of a block to the order of int8 weights: row r of the tile is inputs 4 r to 4 r + 3.
     static void unpack(const std::uint8_t* w, std::uint8_t* out) {
         const __m512i low = _mm512_set1_epi8(15);
         const __m512i offset = _mm512_set1_epi8(Symmetric ? int4_offset : 0);
@@ -320,7 +319,7 @@ struct Int4Amx {
                 const long next = g + unpacked_ahead;
                 if (next < groups) unpack(w + next * packed_bytes, bytes[next % slots]);
                 _mm_prefetch(reinterpret_cast<const char*>(w + next * packed_bytes + 2048), _MM_HINT_T0);
-                asm volatile("" : : "m"(bytes));  // stored before the tile reads it
+                asm volatile("" : : "m"(bytes));  // stored before the tile load reads it
                 _tile_loadd(2, x + g * int4_block, groups * int4_block);
                 _tile_loadd(3, bytes[g % slots], row_bytes);
                 _tile_zero(0);
@@ -337,14 +336,16 @@ struct Int4Amx {
     }
 };
 
-/// bf16 weights and activations. Every M takes this path, because a tile adds even and odd inputs of its 32
-/// apart and no vector instruction does the same.
+/// bf16 weights and activations. Every M uses this path: a tile sums even and odd inputs of its 32
+/// separately, and no vector instruction does the same.
 struct Bf16Amx {
-    static constexpr int wide = 4;  ///< blocks of outputs at once: a tile's sums wait 52 cycles for the next
+    static constexpr int wide = 4;  ///< blocks of outputs at once, because sums of a tile have a latency of
+                                    ///< 52 cycles
     static constexpr int chunk = 32;
     using Sums = float[tile_rows][lanes];
 
-    /// Tiles 0 .. 3: sums, 4: activations, 5: weights, 6 and 7: the same of the last, shorter chunk.
+    /// Tiles 0 .. 3: sums; tile 4: activations; tile 5: weights; tiles 6 and 7: like 4 and 5 for the last,
+    /// shorter chunk.
     static TileConfig config(const MatmulWork& work) {
         TileConfig tiles;
         const int height = work.rows < tile_rows ? work.rows : tile_rows;

@@ -5,8 +5,8 @@
 namespace draftscope::kernels {
 namespace {
 
-/// A tile of integers takes one half of a block after the other: both at once would not fit sixteen
-/// registers, and the block is in the nearest cache the second time.
+/// An integer tile processes the halves of a block one after the other. Both at once would not fit sixteen
+/// registers; the block is in L1 the second time.
 template <typename Tile>
 struct Halved {
     static constexpr int blocks = 1;
@@ -56,7 +56,7 @@ struct F32Tile {
     }
 };
 
-/// bf16 weights, f32 activations: each pair of weights becomes two multiply-adds, even input first.
+/// bf16 weights, f32 activations: each pair of weights takes two multiply-adds, even input first.
 struct Bf16Tile {
     static constexpr int blocks = 1;
     static constexpr int rows = 4;
@@ -72,7 +72,7 @@ struct Bf16Tile {
         __m256 sum[T][halves];
         clear<T>(sum);
         for (int p = 0; p < pairs; ++p) {
-            const int second = 2 * p + 1 < work.k ? 1 : 0;  // times a zero weight when padded
+            const int second = 2 * p + 1 < work.k ? 1 : 0;  // multiplied by a zero weight if padded
             __m256 even[halves];
             __m256 odd[halves];
             for (int h = 0; h < halves; ++h) {
@@ -97,7 +97,7 @@ struct Bf16Tile {
     }
 };
 
-/// int8 by vpmaddwd on 16-bit values: the 128 products of a group, each up to 127 * 127 * 128, are summed
+/// int8 by vpmaddwd on 16-bit values. The 128 products of a group, each up to 127 * 127 * 128, are summed
 /// exactly in 32 bits, as on every other path.
 struct Int8Tile {
     static constexpr int rows = 3;
@@ -113,7 +113,7 @@ struct Int8Tile {
         __m256 sum[T] = {};
         for (long g = 0; g < groups; ++g) {
             const long last = (g + 1) * quant_block < padded ? (g + 1) * quant_block : padded;
-            __m256i dot[T][2] = {};  // of four outputs each, two sums an output
+            __m256i dot[T][2] = {};  // of four outputs each, two sums per output
 #pragma GCC unroll 2
             for (long i = g * quant_block; i < last; i += 4) {
                 const auto* at = reinterpret_cast<const __m128i*>(w + i * lanes);
@@ -144,8 +144,8 @@ struct Int8Tile {
     }
 };
 
-/// int4 by vpmaddubsw: weights are the unsigned operand as they are. Sixteen products of up to 15 * 127 fit
-/// 16 bits, so a group of 32 is widened once.
+/// int4 by vpmaddubsw, with the weights as the unsigned operand. Sixteen products of up to 15 * 127 fit 16
+/// bits, so a group of 32 is widened once.
 template <bool Symmetric>
 struct Int4Tile {
     static constexpr int rows = 4;
@@ -234,7 +234,7 @@ void matmul_int4_symmetric_avx2(const MatmulWork& work, int begin, int end) {
 
 namespace {
 
-/// `Parts` times 8 values of one group as multiples of the scale it returns, up to `most`.
+/// Quantises `Parts` times 8 values of one group to at most `most` in size; returns the scale.
 template <int Parts>
 float quantise_group(const float* x, int count, int most, __m256i (&q)[Parts]) {
     // Below this the reciprocal would overflow; such a block adds nothing that f32 sums would keep.
@@ -252,7 +252,7 @@ float quantise_group(const float* x, int count, int most, __m256i (&q)[Parts]) {
     return largest > smallest ? largest / limit : 0.0f;
 }
 
-/// 32 values as bytes. The packs work within 128-bit halves; the permutation puts the eight pieces in order.
+/// Stores 32 values as bytes. The packs work within 128-bit halves; the permutation restores the order.
 void store_bytes(const __m256i* q, std::int8_t* out) {
     const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out),

@@ -4,7 +4,7 @@
 
 namespace draftscope::kernels {
 
-/// The AVX2 paths. AVX-512 without VNNI uses those of integers too, AVX-VNNI those of floats.
+/// The AVX2 paths. AVX-512 without VNNI shares the integer ones, AVX-VNNI the float ones.
 void matmul_f32_avx2(const MatmulWork& work, int begin, int end);
 void matmul_bf16_avx2(const MatmulWork& work, int begin, int end);
 void matmul_int8_avx2(const MatmulWork& work, int begin, int end);

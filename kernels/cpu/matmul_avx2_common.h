@@ -4,15 +4,14 @@
 
 #include "kernels/cpu/matmul_tiles.h"
 
-/// Included by the files of 256-bit instruction sets only. Internal linkage: each file has its own copy for
-/// its own set.
+/// Only files of 256-bit instruction sets include this header. Internal linkage: each file has its own copy.
 namespace draftscope::kernels {
 namespace {
 
 /// A block of 16 outputs is two registers.
 constexpr int halves = 2;
 
-/// Half `h` of one row of a block.
+/// Stores half `h` of one row of a block.
 inline void store_half(const MatmulWork& work, int block, int row, int h, __m256 y) {
     const int first = block * lanes + 8 * h;
     const __m256i mask =
@@ -29,7 +28,7 @@ inline __m256 half_floats(const std::uint16_t* at) {
     return _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i*>(at)));
 }
 
-/// Four int8 activations in every lane.
+/// Broadcasts four int8 activations to every lane.
 inline __m256i four_inputs(const std::int8_t* x) {
     int four;
     __builtin_memcpy(&four, x, sizeof(four));

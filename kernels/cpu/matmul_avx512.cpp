@@ -3,7 +3,7 @@
 
 namespace draftscope::kernels {
 
-// Without VNNI 512-bit byte products gain nothing over 256 bits, so integers stay on the AVX2 path.
+// Without VNNI, 512-bit byte products are no faster than 256-bit ones, so integers use the AVX2 path.
 const MatmulKernels matmul_kernels_avx512 = {
     TileWalk<F32Tile>::run, TileWalk<Bf16FmaTile>::run, matmul_int8_avx2,
     matmul_int4_avx2,       matmul_int4_symmetric_avx2, false,

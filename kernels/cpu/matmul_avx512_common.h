@@ -4,8 +4,7 @@
 
 #include "kernels/cpu/matmul_tiles.h"
 
-/// Included by the AVX-512 files only. Internal linkage: each file has its own copy for its own instruction
-/// set.
+/// Only AVX-512 files include this header. Internal linkage: each file has its own copy.
 namespace draftscope::kernels {
 namespace {
 
@@ -18,9 +17,9 @@ inline void store_tile_row(const MatmulWork& work, int block, int row, __m512 su
     _mm512_mask_storeu_ps(work.y + row * work.y_stride + block * lanes, mask, sum);
 }
 
-/// Fetches a line for every line of weights that is used; the hardware prefetcher stops at each 4 KiB page,
-/// this does not. One thread reads one stream of lines without a gap, which memory serves a tenth faster than
-/// two; into the second cache, which holds what is far ahead.
+/// Prefetches one line for every line of weights that is used. Unlike the hardware prefetcher, it does not
+/// stop at each 4 KiB page. One gapless stream per thread is a tenth faster than two. Lines go to L2, which
+/// has space for the prefetch distance.
 class StreamReader {
   public:
     explicit StreamReader(const MatmulWork& work)
@@ -35,7 +34,7 @@ class StreamReader {
     void fetch_line() {
         _mm_prefetch(reinterpret_cast<const char*>(stream_.at), _MM_HINT_T1);
         stream_.at += stream_.step;
-        // What comes next may lie behind the end.
+        // The next line may be in the next product's weights.
         const bool passed =
             static_cast<std::size_t>(stream_.at - stream_.end) < static_cast<std::size_t>(stream_.step);
         stream_.at = passed ? stream_.next : stream_.at;
@@ -46,13 +45,13 @@ class StreamReader {
     WeightStream stream_;
 };
 
-/// 16 scales of one group as f32.
+/// Loads 16 scales of one group as f32.
 inline __m512 load_scales(const std::uint16_t* scales) {
     const __m256i half = _mm256_load_si256(reinterpret_cast<const __m256i*>(scales));
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
-/// Four int8 activations in every lane.
+/// Broadcasts four int8 activations to every lane.
 inline __m512i four_inputs(const std::int8_t* x) {
     int packed;
     __builtin_memcpy(&packed, x, sizeof(packed));
@@ -98,7 +97,7 @@ struct F32Tile {
     }
 };
 
-/// `Parts` times 16 values of one group as multiples of the scale it returns, up to `most`.
+/// Quantises `Parts` times 16 values of one group to at most `most` in size; returns the scale.
 template <int Parts>
 inline float quantise_group(const float* x, int count, int most, __m512i (&q)[Parts]) {
     // Below this the reciprocal would overflow; such a block adds nothing that f32 sums would keep.
@@ -117,7 +116,7 @@ inline float quantise_group(const float* x, int count, int most, __m512i (&q)[Pa
             part[v] = _mm512_maskz_loadu_ps(mask, x + v * lanes);
         }
     }
-    // One maximum alone would wait for itself.
+    // Two maxima shorten the dependency chain.
     __m512 top[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
 #pragma GCC unroll 8
     for (int v = 0; v < Parts; ++v) top[v % 2] = _mm512_max_ps(top[v % 2], _mm512_abs_ps(part[v]));
@@ -129,15 +128,16 @@ inline float quantise_group(const float* x, int count, int most, __m512i (&q)[Pa
     return largest > smallest ? largest / limit : 0.0f;
 }
 
-/// 64 values that fit in a byte each, in order.
+/// Stores 64 values, each fitting a byte, in order.
 inline void store_bytes(const __m512i* q, std::int8_t* to) {
     const __m512i packed = _mm512_packs_epi16(_mm512_packs_epi32(q[0], q[1]), _mm512_packs_epi32(q[2], q[3]));
-    // Packing leaves every quarter of a register where it was.
+    // Packing keeps the quarters of a register in place.
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     _mm512_storeu_si512(to, _mm512_permutexvar_epi32(order, packed));
 }
 
-/// One row for int8 weights (MatmulKernels::quantise): the high bytes of all groups, then the low ones.
+/// Quantises one row for int8 weights (MatmulKernels::quantise): the high bytes of all groups, then the low
+/// ones.
 inline void quantise_row(const float* x, int k, std::int8_t* q, float* scale, std::int32_t* start) {
     constexpr int parts = quant_block / lanes, at_once = 4;
     const int groups = (k + quant_block - 1) / quant_block;
@@ -162,7 +162,7 @@ inline void quantise_row(const float* x, int k, std::int8_t* q, float* scale, st
     }
 }
 
-/// One row for int4 weights.
+/// Quantises one row for int4 weights.
 inline void quantise_row_int4(const float* x, int k, std::int8_t* q, float* scale, std::int32_t* start,
                               float* sum) {
     for (int g = 0; g * int4_block < k; ++g, q += int4_block) {

@@ -1,11 +1,11 @@
 #include "kernels/cpu/matmul_avx2.h"
 #include "kernels/cpu/matmul_avx2_common.h"
 
-/// AVX-VNNI: vpdpbusd on 256 bits, of CPUs without AVX-512.
+/// AVX-VNNI: vpdpbusd on 256 bits, for CPUs without AVX-512.
 namespace draftscope::kernels {
 namespace {
 
-/// As Int8VnniTile (matmul_int8_vnni.h), in halves of a block.
+/// Int8VnniTile (matmul_int8_vnni.h) in halves of a block.
 struct Int8Tile {
     static constexpr int blocks = 1;
     static constexpr int rows = 3;
@@ -13,12 +13,12 @@ struct Int8Tile {
     template <int R, int T>
     static void run(const MatmulWork& work, int block, int row) {
         static_assert(R == 1);
-        // One row alone keeps too few sums to hide their latency in one half.
+        // One half of a single row has too few sums to hide their latency.
         if constexpr (T == 1) return part<T, halves>(work, block, row, 0);
         for (int h = 0; h < halves; ++h) part<T, 1>(work, block, row, h);
     }
 
-    /// `H` halves of the block from the `first` on.
+    /// `H` halves of the block, starting at half `first`.
     template <int T, int H>
     [[gnu::noinline]] static void part(const MatmulWork& work, int block, int row, int first) {
         const long groups = (work.k + quant_block - 1) / quant_block;
@@ -79,7 +79,7 @@ struct Int8Tile {
     }
 };
 
-/// As Int4VnniTile (matmul_int4_vnni.h), in halves of a block.
+/// Int4VnniTile (matmul_int4_vnni.h) in halves of a block.
 template <bool Symmetric>
 struct Int4Tile {
     static constexpr int blocks = 1;
@@ -102,7 +102,7 @@ struct Int4Tile {
         const __m256i nibble = _mm256_set1_epi8(15);
         __m256 sum[T] = {};
         for (long g = 0; g < groups; ++g) {
-            // Two sums a row: the products of one instruction need not wait for those before.
+            // Two sums per row, so that one instruction's products need not wait for the previous ones.
             __m256i dot[T][2];
 #pragma GCC unroll 4
             for (int t = 0; t < T; ++t) {
@@ -140,7 +140,7 @@ struct Int4Tile {
     }
 };
 
-/// One row for int8 weights, its halves apart as on the other paths of dot products.
+/// Quantises one row for int8 weights, with separate high and low halves as on the other dot-product paths.
 void quantise_row(const float* x, int k, std::int8_t* q, float* scale, std::int32_t* start) {
     const int groups = (k + quant_block - 1) / quant_block;
     for (int g = 0; g < groups; ++g, q += quant_block) {

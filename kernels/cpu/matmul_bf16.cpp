@@ -5,7 +5,7 @@
 namespace draftscope::kernels {
 namespace {
 
-/// bf16 weights and activations by vdpbf16ps: two products an input pair, pairs ascending.
+/// bf16 weights and activations by vdpbf16ps: two products per input pair, pairs ascending.
 struct Bf16DotTile {
     static constexpr int blocks = 2;
     static constexpr int rows = 12;

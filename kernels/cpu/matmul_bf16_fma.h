@@ -5,7 +5,7 @@
 namespace draftscope::kernels {
 namespace {
 
-/// bf16 weights, f32 activations: each pair of weights becomes two multiply-adds, even input first.
+/// bf16 weights, f32 activations: each pair of weights takes two multiply-adds, even input first.
 struct Bf16FmaTile {
     static constexpr int blocks = 2;
     static constexpr int rows = 8;
@@ -39,7 +39,8 @@ struct Bf16FmaTile {
             for (int t = 0; t < T; ++t) {
                 const float* at = x + t * work.x_stride + 2 * p;
                 const __m512 first = _mm512_set1_ps(at[0]);
-                const __m512 second = _mm512_set1_ps(at[whole ? 1 : 0]);  // times a zero weight when padded
+                // multiplied by a zero weight if padded
+                const __m512 second = _mm512_set1_ps(at[whole ? 1 : 0]);
 #pragma GCC unroll 4
                 for (int r = 0; r < R; ++r) {
                     sum[t][r] = _mm512_fmadd_ps(even[r], first, sum[t][r]);

@@ -5,7 +5,7 @@
 namespace draftscope::kernels {
 namespace {
 
-/// One row as pairs of bf16, rounded to nearest.
+/// Converts one row to pairs of bf16, rounded to nearest.
 inline void to_bf16_pairs(const float* x, int k, std::uint32_t* out) {
     auto* values = reinterpret_cast<std::uint16_t*>(out);
     const int padded = (k + 1) / 2 * 2;

@@ -9,9 +9,9 @@ inline __m512 half_floats(const std::uint16_t* at) {
     return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(at)));
 }
 
-/// int4 by vpdpbusd, whose unsigned operand the weights are as they lie: the 32 products of a group are
-/// summed exactly, then scaled into the f32 sum, then the group's minimum times the sum of its activations,
-/// groups ascending. Symmetric: a group's sum starts at -8 times the sum of its activations instead.
+/// int4 by vpdpbusd, with the weights as its unsigned operand. The 32 products of a group are summed exactly
+/// and scaled into the f32 sum. Then the group's minimum times the sum of its activations is added, groups
+/// ascending. Symmetric weights have no minimum: a group's sum starts at -8 times the sum of its activations.
 template <bool Symmetric>
 struct Int4VnniTile {
     static constexpr int blocks = 2;
@@ -30,7 +30,7 @@ struct Int4VnniTile {
         const std::int32_t* x_start = work.x_start + row * groups;
         const float* x_sum = work.x_sum + row * groups;
         const __m512i low = _mm512_set1_epi8(15);
-        // Few sums would wait for themselves.
+        // Two chains for a single row, to hide latency.
         constexpr int chains = R == 1 ? 2 : 1;
         StreamReader stream(work);
         __m512 sum[T][R];

@@ -5,10 +5,10 @@
 namespace draftscope::kernels {
 namespace {
 
-/// int8 by vpdpbusd: the 128 products of a group are summed exactly in 32 bits, those of the activations'
-/// high and low halves apart, then scaled into the f32 sum, groups ascending. The instruction wants one
-/// unsigned operand: weights become value + 128 in the register, and a row's sum of a group starts at -128
-/// times the sum of its activations.
+/// int8 by vpdpbusd. The 128 products of a group are summed exactly in 32 bits, separately for the
+/// activations' high and low halves. They are then scaled into the f32 sum, groups ascending. The instruction
+/// requires one unsigned operand: weights become value + 128 in the register, and a row's group sum starts at
+/// -128 times the sum of its activations.
 struct Int8VnniTile {
     static constexpr int blocks = 2;
     static constexpr int rows = 4;
@@ -25,7 +25,7 @@ struct Int8VnniTile {
         const float* x_scale = work.x_scale + row * groups;
         const std::int32_t* x_start = work.x_start + row * groups;
         const __m512i offset = _mm512_set1_epi8(static_cast<char>(int8_offset));
-        // A sum alone would wait for itself.
+        // Two chains for a single sum, to hide latency.
         constexpr int chains = T * R == 1 ? 2 : 1;
         StreamReader stream(work);
         __m512 sum[T][R];

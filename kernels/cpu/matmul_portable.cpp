@@ -5,8 +5,8 @@
 #include "kernels/cpu/layout.h"
 #include "kernels/cpu/matmul_kernels.h"
 
-/// The reference the other paths are measured against, and what runs on a CPU without AVX2. Each output is
-/// one sum in ascending order of inputs.
+/// The reference for the other paths, used on CPUs without AVX2. Each output is one sum in ascending order of
+/// inputs.
 namespace draftscope::kernels {
 namespace {
 
@@ -110,7 +110,7 @@ void int4_blocks(const MatmulWork& work, int begin, int end) {
     }
 }
 
-/// The values of one group as multiples of the scale it returns, up to `most`.
+/// Quantises the values of one group to at most `most` in size; returns the scale.
 template <int Size>
 float quantise_group(const float* x, int count, int most, std::int32_t (&q)[Size]) {
     // Below this the reciprocal would overflow; such a block adds nothing that f32 sums would keep.

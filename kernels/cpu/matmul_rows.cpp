@@ -13,11 +13,11 @@
 namespace draftscope::kernels {
 namespace {
 
-/// Blocks of 16 rows that are put in tile order together, before one call of the matmul kernel: bf16 tiles
-/// want four, and setting up tiles costs as much as a short block.
+/// Blocks of 16 rows that are copied to tile order before one call of the matmul kernel. bf16 tiles need
+/// four, and configuring tiles costs as much as a short block.
 constexpr int together = 4;
-/// Bytes of rows fetched ahead of use, into the second cache: the hardware does not guess where scattered
-/// rows lie. Less than most of the first cache's size read a quarter slower (Sapphire Rapids class, 48 KiB).
+/// Prefetch distance into L2, because the hardware cannot predict scattered rows. With less than most of the
+/// L1 size, reads were a quarter slower (Sapphire Rapids class, 48 KiB).
 constexpr std::size_t bytes_ahead = 40 << 10;
 
 constexpr std::size_t aligned(std::size_t bytes) {
@@ -28,7 +28,7 @@ int rows_ahead_of(const RowStore& store) {
     return std::clamp(static_cast<int>(bytes_ahead / store.row_bytes()), lanes, together * lanes);
 }
 
-/// One thread's share: blocks [begin, end) of 16 rows of `ids`, put in tile order on the way.
+/// One thread's share: blocks [begin, end) of 16 rows of `ids`, copied to tile order.
 class GatheredBlocks {
   public:
     GatheredBlocks(Exec& exec, const RowStore& store, std::span<const TokenId> ids)
@@ -67,8 +67,8 @@ class GatheredBlocks {
         return RowStoreAccess::row(store_, ids_[static_cast<std::size_t>(place)]);
     }
 
-    /// Block `b` of the scratch from the rows at `place`. Lanes past the last row repeat it: their outputs
-    /// are not stored.
+    /// Fills block `b` of the scratch from the rows at `place`. Lanes past the last row repeat it; their
+    /// outputs are not stored.
     void fill(std::byte* values, std::byte* scales, int b, int place, int last) const {
         std::array<const std::uint32_t*, lanes> rows, ahead;
         for (int lane = 0; lane < lanes; ++lane) {
@@ -94,8 +94,8 @@ class GatheredBlocks {
     int rows_ahead_;
 };
 
-/// A tile of bf16 takes so many rows of activations; with more, putting the stored rows in tile order once is
-/// cheaper than going through them twice.
+/// The most rows of activations for which a bf16 tile multiplies stored rows directly. For more, copying the
+/// rows to tile order once is cheaper than reading them twice.
 constexpr int most_bf16_gathered = 8;
 
 const GatheredKernel* gathered_kernel(const MatmulKernels& kernels, Packing packing, int rows) {
@@ -104,10 +104,10 @@ const GatheredKernel* gathered_kernel(const MatmulKernels& kernels, Packing pack
     return nullptr;
 }
 
-/// Blocks in a piece of a thread's share at least: each begins with rows that nobody has fetched yet.
+/// Minimum number of blocks in a piece: the first rows of each piece are not prefetched.
 constexpr int least_blocks = 16;
 
-/// What a thread needs to multiply rows as they lie. `scratch` holds x_bytes() and scratch_bytes().
+/// Inputs for multiplying stored rows directly. `scratch` holds x_bytes() and scratch_bytes().
 GatheredWork gathered_work(const GatheredKernel& kernel, const MatmulWork& work, const RowStore& store,
                            std::span<const TokenId> ids, std::byte* scratch) {
     GatheredWork gathered;
@@ -151,7 +151,7 @@ void matmul_rows(Exec& exec, const RowStore& store, std::span<const TokenId> ids
                     [&](int, int begin, int end) { activations.prepare(shared, begin, end); });
     }
     const GatheredBlocks blocks(exec, store, ids);
-    // Reading a scattered row costs more than multiplying it: about four rows' worth of products.
+    // Reading a scattered row costs as much as the products of about four rows.
     constexpr int rows_of_reading = 4;
     const std::int64_t operations =
         static_cast<std::int64_t>(ids.size()) * store.k() * (x.rows + rows_of_reading);

@@ -5,14 +5,13 @@
 #include "kernels/cpu/matmul_kernels.h"
 #include "kernels/cpu/tile.h"
 
-/// Walks the blocks and rows of one matmul in register tiles. Every tile shape adds the products of one
-/// output in the same order, so how rows fall into tiles never shows in the result.
+/// Loops over the blocks and rows of one matmul in register tiles. Every tile shape adds the products of an
+/// output in the same order, so the tiling does not affect results.
 namespace draftscope::kernels {
 
-/// `Tile::run<R, T>(work, block, row)` computes R blocks of outputs for T rows; R is Tile::blocks or 1 and
-/// T is 1 .. Tile::rows. Where weights come as a stream and there are up to
-/// Tile::streamed_rows rows, R is 1; not where blocks are so short that going from one to the next would
-/// show.
+/// Computes R blocks of outputs for T rows by `Tile::run<R, T>(work, block, row)`. R is Tile::blocks or 1; T
+/// is 1 .. Tile::rows. R is 1 if weights are streamed and there are up to Tile::streamed_rows rows, unless
+/// blocks are so short that the transition between blocks would cost time.
 template <typename Tile>
 struct TileWalk {
     template <int R, int T>
@@ -24,8 +23,8 @@ struct TileWalk {
         }
     }
 
-    /// Tiles of nearly equal height: 8 rows are 4 + 4 rather than 6 + 2. Each fetches an equal part of what
-    /// comes next, so that memory delivers all the time.
+    /// Tiles of nearly equal height: 8 rows are 4 + 4 rather than 6 + 2. Each prefetches an equal part of the
+    /// next weights, so that memory reads never pause.
     template <int R>
     static void all_rows(const MatmulWork& work, int block) {
         const int tiles = (work.rows + Tile::rows - 1) / Tile::rows;
@@ -46,7 +45,7 @@ struct TileWalk {
     static void run(const MatmulWork& work, int begin, int end) {
         int block = begin;
         if (!in_order(work)) {
-            // Lines are used in two blocks at once, but fetched one after the other.
+            // Lines of two blocks are used at once, but prefetched one block after the other.
             if (work.stream != nullptr) fetch_ahead(*work.stream, work.weights + begin * work.stream->block);
             for (; block + Tile::blocks <= end; block += Tile::blocks) all_rows<Tile::blocks>(work, block);
         }

@@ -58,7 +58,7 @@ void write_int8_row(const RowPlace& place, std::span<const float> values) {
     }
 }
 
-/// Where an int4 input lies: its byte, and the shift of its nibble there.
+/// Position of an int4 input: its byte, and the shift of its nibble.
 struct NibblePlace {
     std::size_t byte;
     int shift;
@@ -69,7 +69,7 @@ NibblePlace nibble(int i, int lane) {
             i % 8 < 4 ? 0 : 4};
 }
 
-/// `row` and its scales, inputs padded with zeros, into its place.
+/// Stores `row` and its scales, with inputs padded with zeros.
 void store_int4_row(const RowPlace& place, int k, bool symmetric, const Int4Row& row) {
     auto* out = reinterpret_cast<std::uint8_t*>(place.block);
     for (int i = 0; i < round_up(k, int4_block); i += 8) {
@@ -88,7 +88,7 @@ void store_int4_row(const RowPlace& place, int k, bool symmetric, const Int4Row&
     }
 }
 
-/// Between the least and the largest of 32 weights, zero always among the values.
+/// Quantises between the smallest and the largest of 32 weights; zero is always among the values.
 void quantise_int4(std::span<const float> values, const Int4Row& row) {
     const int k = static_cast<int>(values.size());
     for (int b = 0; b < blocks_of(k, int4_block); ++b) {
@@ -131,7 +131,7 @@ class Int4Buffer {
     std::vector<std::uint16_t> scales_, minimums_;
 };
 
-/// Calls write(first, last) on every thread for its rows, whole blocks: those from n on only fill one.
+/// Calls write(first, last) on every thread for its rows in whole blocks; rows from n on are padding.
 template <typename Write>
 void for_each_row(Exec& exec, int n, Write write) {
     const int blocks = blocks_of(n, lanes);
@@ -254,7 +254,7 @@ Matrix Matrix::pack(Exec& exec, Precision precision, int n, int k, RowSource sou
 
 namespace {
 
-/// False when `symmetric` and a row is not; what is in `matrix` then means nothing.
+/// Returns false if `symmetric` and a row is not; the contents of `matrix` are undefined then.
 bool fill_int4(Exec& exec, Matrix& matrix, RowSource source, Int4Source stored) {
     const int n = matrix.n(), k = matrix.k();
     const bool symmetric = matrix.packing().symmetric;

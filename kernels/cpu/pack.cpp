@@ -13,14 +13,14 @@ namespace {
 
 constexpr int blocks_in_turn = 4;
 
-/// Adding and taking away 1.5 * 2^23 rounds a small float to the nearest integer, ties to even, in any vector
+/// Adding and subtracting 1.5 * 2^23 rounds a small float to the nearest integer, ties to even, in any vector
 /// width.
 float rounded(float value) {
     constexpr float shift = 12582912.0f;
     return (value + shift) - shift;
 }
 
-/// The largest absolute value: floats of one sign are ordered as their bits are.
+/// The largest absolute value: the bits of floats of one sign have the same order as the floats.
 float largest_of(const float* values, int count) {
     std::int32_t largest = 0;
     for (int i = 0; i < count; ++i)
@@ -28,7 +28,7 @@ float largest_of(const float* values, int count) {
     return std::bit_cast<float>(largest);
 }
 
-/// `values` with one scale per 128, as MatrixAccess::write_row() makes them; scales lie `lanes` apart.
+/// Encodes `values` with one scale per 128, as MatrixAccess::write_row() does. Scales are `lanes` apart.
 void encode_int8(const float* values, int k, std::int8_t* out, std::uint16_t* scales) {
     for (int first = 0; first < k; first += quant_block) {
         const int count = std::min(quant_block, k - first);
@@ -52,7 +52,7 @@ void encode_bf16(const float* values, int k, std::uint16_t* out) {
     if (k % 2 != 0) out[k] = 0;
 }
 
-/// Sixteen rows in the order of their inputs, then put into a block's order.
+/// Collects sixteen rows in input order, then writes them in block order.
 class BlockWriter {
   public:
     BlockWriter(Exec& exec, const Matrix& matrix)
@@ -71,7 +71,7 @@ class BlockWriter {
     std::byte* row(std::byte* scratch, int lane) const {
         return scratch + static_cast<std::size_t>(lane) * stride_;
     }
-    /// Room for one row of floats.
+    /// Memory for one row of floats.
     float* values(std::byte* scratch) const { return reinterpret_cast<float*>(scratch + lanes * stride_); }
     void clear(std::byte* scratch, int lane) const { std::memset(row(scratch, lane), 0, stride_); }
     std::uint16_t* scales(int block) const {
@@ -102,8 +102,8 @@ class BlockWriter {
     int k_;
 };
 
-/// Calls encode(row, lane, block, scratch) for the rows of each block, then writes it; rows from n on are
-/// zeros.
+/// Calls encode(row, lane, block, scratch) for the rows of each block, then writes the block. Rows from n on
+/// are zeros.
 template <typename Encode>
 void for_each_block(Exec& exec, const Matrix& matrix, const BlockWriter& writer, Encode encode) {
     const int turns = blocks_of(writer.blocks(), blocks_in_turn);

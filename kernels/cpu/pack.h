@@ -4,8 +4,8 @@
 
 namespace draftscope::kernels {
 
-/// Packs every row of `matrix` (f32, bf16 or int8), a block of 16 rows at a time. Threads take blocks in
-/// turns, so that a file behind `source` is read from front to back.
+/// Packs every row of `matrix` (f32, bf16 or int8) in blocks of 16 rows. Threads take blocks in turn, so that
+/// a file that `source` reads is read sequentially.
 void pack_blocks(Exec& exec, Matrix& matrix, RowSource source);
 
 }  // namespace draftscope::kernels

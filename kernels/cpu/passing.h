@@ -2,22 +2,23 @@
 
 #include <cstdint>
 
-/// Products of thin factors whose outputs are kept where they pass a bound of their row and written nowhere
-/// else. Plain pointers only, as in matmul_kernels.h.
+/// Products of few inputs that keep only the outputs above a bound of their row. Plain pointers only, as in
+/// matmul_kernels.h.
 namespace draftscope::kernels {
 
 struct MatmulWork;
 
-/// The outputs of one row of activations that passed, in order.
+/// The outputs of one row of activations above the bound, in order.
 struct PassingRow {
-    float bound = 0;  ///< kept: what is above; +inf = nothing
+    float bound = 0;  ///< outputs above it are kept; +inf = none
     int count = 0;
-    float* values = nullptr;         ///< room for 16 more than there will be
-    std::int32_t* places = nullptr;  ///< the same
+    float* values = nullptr;         ///< capacity: 16 more than the number of outputs
+    std::int32_t* places = nullptr;  ///< output numbers; same capacity
 };
 
-/// Appends to rows[0 .. M) the outputs of blocks [begin, end) above their bounds; block 0 begins with output
-/// number `first`. The bits of the MatmulBlocks of its instruction set, for up to most_passing_inputs inputs.
+/// Appends the outputs of blocks [begin, end) above their bounds to rows[0 .. M). Block 0 begins with output
+/// number `first`. The bits are those of the instruction set's MatmulBlocks, for up to most_passing_inputs
+/// inputs.
 void passing_int8_amx(const MatmulWork& work, int begin, int end, int first, PassingRow* rows);
 void passing_bf16_amx(const MatmulWork& work, int begin, int end, int first, PassingRow* rows);
 inline constexpr int most_passing_inputs = 128;

@@ -2,15 +2,15 @@
 #include "kernels/cpu/matmul_avx512_common.h"
 #include "kernels/cpu/passing.h"
 
-/// A product of few inputs is a few tile instructions a block of outputs; what takes its time is what becomes
-/// of the sums. Here they go from the tile through two registers into a row's list, or nowhere.
+/// With few inputs, a block of outputs takes few tile instructions, and processing the sums dominates. Sums
+/// go from the tile through two registers to a row's list, or are dropped.
 namespace draftscope::kernels {
 namespace {
 
-constexpr long far_ahead = 16 << 10, near_ahead = 1 << 10;  ///< bytes before use
+constexpr long far_ahead = 16 << 10, near_ahead = 1 << 10;  ///< prefetch distances in bytes
 
-/// Every line of `bytes` of weights that are used stands for one that is asked of memory into the second
-/// cache, and one that goes on into the first.
+/// For each line of `bytes` of weights in use, prefetches one line from memory into L2 and one from L2 into
+/// L1.
 inline void fetch_ahead(const std::byte* at, long bytes) {
     for (long line = 0; line < bytes; line += row_bytes) {
         _mm_prefetch(reinterpret_cast<const char*>(at + far_ahead + line), _MM_HINT_T1);
@@ -18,7 +18,7 @@ inline void fetch_ahead(const std::byte* at, long bytes) {
     }
 }
 
-/// Stores a tile into 16 rows. GCC's intrinsic says that all memory may have changed.
+/// Stores a tile into 16 rows. GCC's intrinsic clobbers all memory.
 template <int Tile, typename Sum>
 inline void store_sums(Sum (&first)[lanes]) {
     using Sums = Sum[tile_rows][lanes];
@@ -30,8 +30,8 @@ inline void store_sums(Sum (&first)[lanes]) {
 #endif
 }
 
-/// What of 16 sums is above the row's bound. Up to 16 places behind the list are written: few, as a rule, as
-/// stores over the border of a line cost twice.
+/// Keeps those of 16 sums above the row's bound. Up to 16 entries after the list may be written; usually few
+/// are, since stores across a cache line cost twice.
 inline void keep(PassingRow& row, __m512 sums, __m512i places, __mmask16 real) {
     constexpr int few = 4;
     const __mmask16 above = _mm512_mask_cmp_ps_mask(real, sums, _mm512_set1_ps(row.bound), _CMP_GT_OQ);
@@ -56,9 +56,9 @@ inline __m512i places_of(int first, int block) {
     return _mm512_add_epi32(lane, _mm512_set1_epi32(first + block * lanes));
 }
 
-/// int8 of one group of inputs, as in matmul_amx.cpp: a tile takes the high and low halves of 8 rows.
-/// Tiles 0 and 1: sums of rows 0 to 7 and 8 to 15; 2 and 3: their activations of the first 64 inputs, 4 and 5
-/// of the others; 6 and 7: the weights of both.
+/// int8 of one group of inputs, as in matmul_amx.cpp: a tile holds the high and low halves of 8 rows. Tiles 0
+/// and 1: sums of rows 0 to 7 and 8 to 15. Tiles 2 and 3: their activations of the first 64 inputs; tiles 4
+/// and 5: those of the others. Tiles 6 and 7: the weights of both.
 struct Int8 {
     static constexpr int height = tile_rows;  ///< rows of activations at once
     static constexpr int half = tile_rows / 2;
@@ -95,7 +95,7 @@ struct Int8 {
                            PassingRow* kept) {
         const long stride = (work.k + int8_padding - 1) / int8_padding * int8_padding * lanes;
         const std::byte* w = work.weights + begin * stride;
-        // The sums of a block are used while the next one's tiles are on their way.
+        // The sums of a block are processed while the next block's tiles are computed.
         alignas(64) std::int32_t sums[2][2 * tile_rows][lanes];
         for (int block = begin; block <= end; ++block, w += stride) {
             if (block < end) {
@@ -132,7 +132,8 @@ struct Int8 {
     }
 };
 
-/// bf16. Tile 0: sums; 1: activations; 2: weights; 3 and 4: the same of the last, shorter chunk of inputs.
+/// bf16. Tile 0: sums; tile 1: activations; tile 2: weights; tiles 3 and 4: activations and weights of the
+/// last, shorter chunk of inputs.
 struct Bf16 {
     static constexpr int height = tile_rows;
     static constexpr int chunk = 32;

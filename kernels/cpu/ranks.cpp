@@ -11,10 +11,10 @@
 namespace draftscope::kernels {
 namespace {
 
-/// Values that stay in the inner cache while every column of the row is counted over them.
+/// Values that stay in L1 while every column of the row is compared with them.
 constexpr int stretch = 4096;
 
-/// "Above this" is "at least `value`", where denormals count as zero.
+/// Turns "above this" into "at least `value`", where denormals count as zero.
 float just_below(float value) {
     constexpr float smallest = std::numeric_limits<float>::min();
     if (std::abs(value) < smallest) return -smallest;
@@ -27,7 +27,7 @@ int at_least(const RowKernels& kernels, const float* x, int n, float value) {
     return kernels.count_above(x, n, just_below(value));
 }
 
-/// The part of a column's rank that lies in x[begin, end).
+/// Counts the values of x[begin, end) that precede `column`.
 int before_in(const RowKernels& kernels, const float* x, int begin, int end, int column) {
     const float value = x[column];
     const int border = std::clamp(column, begin, end);

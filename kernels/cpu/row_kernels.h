@@ -4,36 +4,36 @@
 
 #include "kernels/kv_layout.h"
 
-/// The per-row work of every op but matmul, one set a vector width. Plain pointers only: these run inside
-/// files compiled for one instruction set, where no inline function of a shared header may be emitted.
+/// Per-row kernels of every op except matmul, one set per vector width. Plain pointers only: files compiled
+/// for one instruction set must not emit inline functions of shared headers.
 namespace draftscope::kernels {
 
 inline constexpr int attention_chunk = 128;  ///< logical positions that share one partial softmax
 
-/// Rows of queries against blocks of the keys of one key/value head, one behind the other.
+/// Rows of queries against contiguous blocks of keys of one key/value head.
 struct ScoreTile {
     const float* const* q = nullptr;  ///< [rows], each [head_dim]
     float* const* scores = nullptr;   ///< [rows], each [blocks * key_lanes]
     int rows = 0;
     const void* keys = nullptr;     ///< of the first block, f32 or fp16: [head_dim, key_lanes]
-    bool halves = false;            ///< they, and the values, are fp16
+    bool halves = false;            ///< whether keys and values are fp16
     std::int64_t block_stride = 0;  ///< values between two blocks
     int blocks = 0;
     int head_dim = 0;
-    /// Row of the first slot, where keys and values come from memory: they are asked for ahead.
+    /// Value row of the first slot. If set, keys and values are prefetched from memory.
     const void* fetch_values = nullptr;
     std::int64_t value_stride = 0;
 };
 
 /// Rows of softmax weights against the values that they share: positions [first, last).
 struct MixTile {
-    const float* const* weights = nullptr;  ///< [rows], each of all positions
-    float* const* out = nullptr;  ///< [rows], each [head_dim]: unnormalised; added to unless `first` is 0
+    const float* const* weights = nullptr;  ///< [rows], each with all positions
+    float* const* out = nullptr;  ///< [rows], each [head_dim], unnormalised; added to unless `first` is 0
     int rows = 0;
     const void* values = nullptr;  ///< of this key/value head, f32 or fp16
     bool halves = false;
     std::int64_t stride = 0;              ///< values between two slots
-    const std::int32_t* slots = nullptr;  ///< of each position
+    const std::int32_t* slots = nullptr;  ///< slot of each position
     int first = 0, last = 0;
     int head_dim = 0;
 };
@@ -43,47 +43,48 @@ struct RowKernels {
     void (*silu_mul)(const float* gate, const float* up, int n, float* y);
     void (*add)(const float* x, int n, float* y);
     void (*round_to_bf16)(float* x, int n);
-    /// Nearest fp16, ties to even, at most 65504 in size; a NaN stays one.
+    /// Nearest fp16, ties to even, clamped to +-65504; NaN stays NaN.
     void (*to_f16)(const float* x, int n, std::uint16_t* y);
-    /// x [heads, 2 * half] in place.
+    /// RoPE of x [heads, 2 * half] in place.
     void (*rope)(float* x, int heads, int half, const float* cos, const float* sin);
     float (*largest)(const float* x, int n);
     /// sum_j exp(x[j] - shift)
     float (*sum_exp)(const float* x, int n, float shift);
-    /// Indices above `limit` among x[0, n), ascending, at most `room`; `next` is where to go on.
+    /// Finds indices above `limit` in x[0, n), ascending, at most `room`; sets `next` to continue from.
     int (*above)(const float* x, int first, int n, float limit, std::int32_t* out, int room, int* next);
-    /// The values above `limit` among x[0, n) and their places plus `first`, in order; returns how many. Both
-    /// lists have room for n + 16, of which any part may be written.
+    /// Finds the values above `limit` in x[0, n) and their indices plus `first`, in order. Returns the count.
+    /// Both lists have capacity n + 16; any part of it may be written.
     int (*take_above)(const float* x, int n, int first, float limit, float* values, std::int32_t* places);
-    /// Of values[0, n), none NaN, those above `limit` and the first `ties` that equal it: their places, in
-    /// order, `most` in all.
+    /// Finds the values above `limit` and the first `ties` values equal to it. Input is values[0, n), without
+    /// NaN. Writes their places in order, `most` in all.
     void (*take_places)(const float* values, const std::int32_t* places, int n, float limit, int ties,
                         int most, std::int32_t* out);
-    /// How many of x[0, n) are above `limit`.
+    /// Counts the values of x[0, n) above `limit`.
     int (*count_above)(const float* x, int n, float limit);
-    /// The values above `low` but not above `high` among x[0, n), in order; returns how many. `values` has
-    /// room for 16 more than that.
+    /// Finds the values of x[0, n) above `low` but not above `high`, in order. Returns the count; `values`
+    /// has capacity for 16 more.
     int (*take_between)(const float* x, int n, float low, float high, float* values);
-    /// Places at which any of `tables` tables [tables, n] is not 0, rising; returns how many. `out` has room
-    /// for 16 more.
+    /// Finds indices where any of `tables` tables [tables, n] is not 0, ascending. Returns the count; `out`
+    /// has capacity for 16 more.
     int (*take_marked)(const std::uint8_t* marks, int n, int tables, std::int32_t* out);
-    /// Those of x[0, n) whose owners have `bit`, in order; returns how many. `out` has room for 16 more.
+    /// Finds the values of x[0, n) whose owners have `bit`, in order. Returns the count; `out` has capacity
+    /// for 16 more.
     int (*take_owned)(const float* x, const std::uint8_t* owners, std::uint8_t bit, int n, float* out);
-    /// Every row's product with every key of the blocks.
+    /// Multiplies every row with every key of the blocks.
     void (*score_blocks)(const ScoreTile& tile);
-    /// Scores become 2^(score * scale / ln 2 - maximum); `maximum_and_sum` gets that maximum and what they
-    /// add up to. `scores` has room for whole vectors.
+    /// Replaces scores by 2^(score * scale / ln 2 - maximum). `maximum_and_sum` gets the maximum and the sum
+    /// of the results. `scores` has capacity for whole vectors.
     void (*soften)(float* scores, int count, float scale, float* maximum_and_sum);
     void (*mix)(const MixTile& tile);
-    /// out[head_dim] = softmax-weighted values from `chunks` partials, `partial_step` floats apart: output,
-    /// maximum, sum.
+    /// Merges `chunks` partials (output, maximum, sum), `partial_step` floats apart, to out[head_dim].
     void (*join_chunks)(const float* partials, int chunks, std::int64_t partial_step, int head_dim,
                         float* out);
-    /// gradient[j] = (exp(student[j] - ss) - exp(teacher[j] - ts)) * weight, in place of the student's if
-    /// they are the same row; returns sum_j exp(teacher[j] - ts) ((teacher[j] - ts) - (student[j] - ss)).
+    /// Forward KL divergence and its gradient for one row. Sets gradient[j] = (exp(student[j] - ss) -
+    /// exp(teacher[j] - ts)) * weight; gradient may be the student's row. Returns sum_j exp(teacher[j] - ts)
+    /// ((teacher[j] - ts) - (student[j] - ss)).
     float (*forward_kl)(const float* teacher, float ts, const float* student, float ss, int n, float weight,
                         float* gradient);
-    /// y[j] = exp((x[j] - shift) * scale), 0 for NaN.
+    /// Sets y[j] = exp((x[j] - shift) * scale), 0 for NaN.
     void (*exp_scaled)(const float* x, int n, float shift, float scale, float* y);
 };
 

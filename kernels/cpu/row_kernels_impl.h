@@ -3,8 +3,8 @@
 #include "kernels/cpu/attention_kernels.h"
 #include "kernels/cpu/row_kernels.h"
 
-/// The row kernels over one vector type. Included by one file per instruction set; `V` keeps the instances
-/// apart for the linker.
+/// The row kernels over one vector type. One file per instruction set includes this; `V` gives each instance
+/// its own symbols.
 namespace draftscope::kernels {
 
 template <typename V>
@@ -54,7 +54,7 @@ struct RowKernelsOf : VecMath<V> {
 
     static void to_f16(const float* x, int n, std::uint16_t* y) {
         for (int i = 0; i < n; i += 16) {
-            // In this order a NaN goes through.
+            // This order of operands lets NaN pass.
             const F held = V::min(V::set1(65504.0f), V::max(V::set1(-65504.0f), load_row(x, i, n)));
             if (n - i >= 16) {
                 V::store_f16(y + i, held);
@@ -80,7 +80,7 @@ struct RowKernelsOf : VecMath<V> {
     }
 
     static float largest(const float* x, int n) {
-        // One maximum alone would wait for itself.
+        // Four maxima shorten the dependency chain.
         F best[4] = {V::set1(-__builtin_inff()), V::set1(-__builtin_inff()), V::set1(-__builtin_inff()),
                      V::set1(-__builtin_inff())};
         int i = 0;
@@ -117,7 +117,7 @@ struct RowKernelsOf : VecMath<V> {
         const F minus = V::set1(-shift), factor = V::set1(scale), low = V::set1(-100.0f);
         for (int i = 0; i < n; i += 16) {
             const F t = V::mul(V::add(load_row(x, i, n), minus), factor);
-            // The operand that max() gives for a NaN is its second.
+            // For NaN, max() returns its second operand.
             store_row(y, i, n, exp(V::max(t, low)));
         }
     }
@@ -136,14 +136,14 @@ struct RowKernelsOf : VecMath<V> {
         int found = 0;
         int i = first;
         for (; i + 16 <= n && found + 16 <= room; i += 16) {
-            // Most stretches of a row have nothing above a bound that only a few of it pass.
+            // Skips runs of values without any above the bound, which are common.
             for (; i + 80 <= n; i += 64) {
                 std::uint32_t any = 0;
                 for (int u = 0; u < 4; ++u) any |= V::greater(V::load(x + i + 16 * u), bound);
                 if (any != 0) break;
             }
             std::uint32_t mask = V::greater(V::load(x + i), bound);
-            // Which lanes pass cannot be predicted: where lanes can be packed, there is no branch on it.
+            // Which lanes exceed the bound is unpredictable: if lanes can be packed, no branch is needed.
             if constexpr (requires { V::store_lanes(out, mask, i); }) {
                 V::store_lanes(out + found, mask, i);
                 found += __builtin_popcount(mask);
@@ -223,7 +223,7 @@ struct RowKernelsOf : VecMath<V> {
             }
         }
         for (; i < n && found < most; ++i) {
-            // No branch on what cannot be predicted: a place that is not taken is written over.
+            // No branch on an unpredictable value: a place that is not taken is overwritten.
             const bool tie = values[i] == limit && ties > 0;
             ties -= tie ? 1 : 0;
             out[found] = places[i];

@@ -6,8 +6,9 @@
 #include "kernels/cpu/layout.h"
 #include "kernels/row_store.h"
 
-// Whatever the precision, one group of inputs of one output is 4 bytes in a packed matrix, and the groups of
-// 16 outputs lie side by side (kernels/cpu/layout.h). A stored row is its groups in order, then its scales.
+// Layout of stored rows. In every precision, a group of inputs of one output is 4 bytes of a packed matrix,
+// and the groups of 16 outputs are contiguous (kernels/cpu/layout.h). A stored row has its groups in order,
+// then its scales.
 namespace draftscope::kernels {
 
 struct RowShape {
@@ -26,19 +27,19 @@ struct RowStoreAccess {
     static const std::byte* row(const RowStore& store, TokenId id) {
         return store.data_.get() + static_cast<std::size_t>(id) * store.row_bytes_;
     }
-    /// Null when the rows lie in this memory.
+    /// The device that holds the rows; null = host memory.
     static Device* device(const RowStore& store) { return store.device_; }
     static const DeviceMatrix& on_device(const RowStore& store) { return store.on_device_; }
 };
 
 Interleave16 interleave_of(const Exec& exec);
 
-/// Writes one block of a packed matrix from 16 stored rows; `values` and `scales` are the block's. The 16
-/// rows `ahead` (null = none) are fetched on the way.
+/// Writes one block of a packed matrix from 16 stored rows; `values` and `scales` are the block's. Prefetches
+/// the 16 rows `ahead` (null = none).
 inline void write_block(Interleave16 interleave, const RowShape& shape, const std::uint32_t* const* rows,
                         std::uint32_t* values, std::uint16_t* scales, const std::uint32_t* const* ahead) {
     interleave(rows, static_cast<int>(shape.groups), values, ahead);
-    // What interleave has not fetched: lines of scales alone.
+    // The interleave prefetches groups; only lines with scales alone remain.
     constexpr std::size_t line_groups = RowShape::alignment / sizeof(std::uint32_t);
     for (std::size_t at = (shape.groups + line_groups - 1) / line_groups * line_groups;
          ahead != nullptr && at * sizeof(std::uint32_t) < shape.bytes(); at += line_groups)

@@ -12,8 +12,8 @@ namespace draftscope::kernels {
 
 namespace {
 
-/// Marks the numbers of `row` from place `at` on that lie within a stretch of `base`; returns the place of
-/// the first behind it. Locals only: a byte that is written could be part of anything else.
+/// Marks the numbers of `row` from index `at` on that are within a chunk from `base`. Returns the index of
+/// the first number after the chunk. Uses locals only: a byte that is written may alias anything.
 int mark(std::span<const std::int32_t> row, int at, int base, std::uint8_t bit, std::uint8_t* marks) {
     const std::int32_t* const numbers = row.data();
     const int width = static_cast<int>(row.size()), end = base + RowSets::stretch;
@@ -78,7 +78,7 @@ void topk_of_sets(Exec& exec, Rows<const float> x, const RowSets& sets, int k, R
     const auto width = static_cast<std::size_t>(n);
     const std::size_t keys_bytes = std::max(width, static_cast<std::size_t>(k)) * sizeof(std::uint64_t);
     const std::size_t parts_bytes = static_cast<std::size_t>(parts) * sizeof(SumPart);
-    // A comparison for each column, an exponential for each of one's own.
+    // One comparison per column, one exponential per column of a row's own.
     const std::int64_t operations = std::int64_t{x.rows} * (x.cols + 24 * std::int64_t{n});
     split_range(exec, x.rows, operations, [&](int thread, int begin, int end) {
         std::byte* scratch =

@@ -13,7 +13,7 @@
 namespace draftscope::kernels {
 namespace {
 
-/// Where block `block` of a packed matrix of `n` rows lies.
+/// Address of block `block` of a packed matrix of `n` rows.
 struct BlockPlace {
     BlockPlace(const std::byte* data, Packing packing, int n, int k, int block) {
         const auto b = static_cast<std::size_t>(block);
@@ -26,7 +26,7 @@ struct BlockPlace {
     const std::uint16_t* scales;
 };
 
-/// The first byte of `bytes` that a row may begin at.
+/// The first address in `bytes` at which a row may begin.
 const std::byte* aligned(const std::vector<std::byte>& bytes) {
     const auto at = reinterpret_cast<std::uintptr_t>(bytes.data());
     return bytes.data() + (RowShape::alignment - at % RowShape::alignment) % RowShape::alignment;
@@ -68,7 +68,7 @@ RowStore RowStore::make(Exec& exec, const Matrix& matrix) {
     store.k_ = matrix.k();
     store.packing_ = matrix.packing();
     if (matrix.on_device()) {
-        // Rows lie one after the other there already.
+        // A device matrix is already row-major.
         store.device_ = &matrix.device();
         store.on_device_ = matrix.device_matrix();
         store.row_bytes_ = static_cast<std::size_t>(store.on_device_.stride) * sizeof(Bf16);
@@ -92,7 +92,7 @@ RowStore RowStore::make(Exec& exec, const Matrix& matrix) {
     return store;
 }
 
-/// True when the rows lie on a device, which then has room for them.
+/// Returns true if the rows are on a device, which then has memory for them.
 bool PackedRows::make_room(const RowStore& store, int rows) {
     if (store.device_ == nullptr) return false;
     if (rows <= capacity_ && matrix_.on_device() && matrix_.k() == store.k_) return true;
@@ -140,7 +140,7 @@ void PackedRows::fill(Exec& exec, const RowStore& store, std::span<const TokenId
                        (ids[static_cast<std::size_t>(block * lanes + lane)] >= 0 &&
                         ids[static_cast<std::size_t>(block * lanes + lane)] < store.n_));
                 rows[lane] = reinterpret_cast<const std::uint32_t*>(row_of(block * lanes + lane));
-                // Rows lie anywhere: the hardware does not guess the next block's.
+                // Rows are scattered, so the hardware cannot predict the next block's.
                 next[lane] = reinterpret_cast<const std::uint32_t*>(row_of((block + 1) * lanes + lane));
             }
             write_block(interleave, shape, rows, values, scales, next);

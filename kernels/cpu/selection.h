@@ -9,17 +9,17 @@
 
 #include "kernels/cpu/row_kernels.h"
 
-/// Parts of topk() and logsumexp() over one row, for ops that hold only some of it at a time. Both are made
-/// of the same parts, so that a fused op gives the bits of the plain ones.
+/// Parts of topk() and logsumexp() over one row, for ops that see only part of a row at a time. Plain and
+/// fused ops use the same parts and therefore give the same bits.
 namespace draftscope::kernels {
 
-/// Columns taken at a time. Fixed, because the partial sums of logsumexp follow these borders.
+/// Columns processed at a time. Fixed, because the partial sums of logsumexp follow these boundaries.
 inline constexpr int segment = 1024;
-/// Above this many wanted values a heap is slower than one selection over the row.
+/// Above this k, one selection over the row is faster than a heap.
 inline constexpr int most_heap = 64;
 inline constexpr float lowest = -std::numeric_limits<float>::infinity();
 
-/// Orders (value, index) as one number: greater means larger value, then lower index. NaN is the lowest.
+/// Encodes (value, index) as one number: greater means larger value, then lower index. NaN is the lowest.
 inline std::uint64_t rank_key(float value, int index) {
     const auto bits = std::bit_cast<std::uint32_t>(value + 0.0f);  // -0 becomes +0
     std::uint32_t ordered = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
@@ -29,13 +29,13 @@ inline std::uint64_t rank_key(float value, int index) {
 inline int index_of(std::uint64_t key) {
     return static_cast<int>(0xffffffffu - static_cast<std::uint32_t>(key));
 }
-/// The value that made a key; -0 comes back as +0, NaN as some NaN.
+/// Decodes the value of a key; -0 becomes +0, NaN some NaN.
 inline float value_of(std::uint64_t key) {
     const auto ordered = static_cast<std::uint32_t>(key >> 32);
     return std::bit_cast<float>((ordered & 0x80000000u) != 0 ? ordered & 0x7fffffffu : ~ordered);
 }
 
-/// Calls `use(index)` for the values of x[begin, end) above `limit()`, which may rise on the way.
+/// Calls `use(index)` for the values of x[begin, end) above `limit()`, which may increase on the way.
 template <typename Limit, typename Use>
 void for_each_above(const RowKernels& kernels, const float* x, int begin, int end, Limit limit, Use use) {
     std::int32_t found[64];
@@ -45,14 +45,13 @@ void for_each_above(const RowKernels& kernels, const float* x, int begin, int en
     }
 }
 
-/// The k highest keys seen, as a heap with the lowest on top.
+/// The k highest keys so far, as a heap with the lowest on top.
 struct BestKeys {
     std::uint64_t* heap = nullptr;  ///< [k]
     int k = 0;
     int filled = 0;
 
-    /// Takes in x[0, n), whose first column is number `first`. `rising`: all columns before had lower
-    /// numbers.
+    /// Adds x[0, n), whose first column is number `first`. `rising`: all previous columns had lower numbers.
     void add(const RowKernels& kernels, const float* x, int first, int n, bool rising = true) {
         int begin = 0;
         for (; begin < n && filled < k; ++begin) {
@@ -67,8 +66,8 @@ struct BestKeys {
             heap[k - 1] = key;
             std::push_heap(heap, heap + k, std::greater<>{});
         };
-        // Later equal values lose to the ones in the heap, so only strictly larger ones matter; of columns
-        // with lower numbers equal ones do too.
+        // If earlier columns had lower numbers, equal values lose to those in the heap, and only larger
+        // values matter. Otherwise equal values matter, too.
         const auto limit = [&] {
             const float worst = value_of(heap[0]);
             if (!rising) return worst - std::max(std::fabs(worst) * 1e-6f, 1e-30f);
@@ -82,7 +81,7 @@ struct BestKeys {
     }
 };
 
-/// The k best of `count` keys, best first, as indices and values.
+/// Writes the k highest of `count` keys in descending order, as indices and values.
 inline void write_best(std::uint64_t* keys, int count, int k, std::int32_t* ids, float* values) {
     std::partial_sort(keys, keys + k, keys + count, std::greater<>{});
     for (int i = 0; i < k; ++i) {
@@ -91,7 +90,7 @@ inline void write_best(std::uint64_t* keys, int count, int k, std::int32_t* ids,
     }
 }
 
-/// One segment's share of a logsumexp.
+/// One segment's part of a logsumexp.
 struct SumPart {
     float top;
     float sum;
@@ -118,7 +117,7 @@ inline float join_sums(const SumPart* parts, int count) {
     return join_sums(count, [parts](int s) { return parts[s]; });
 }
 
-/// A number that orders floats (and its inverse); -0 is +0, NaN lowest.
+/// Maps floats to numbers of the same order, and back; -0 is +0, NaN lowest.
 inline std::uint32_t order_of(float value) {
     return static_cast<std::uint32_t>(rank_key(value, 0) >> 32);
 }
@@ -129,9 +128,9 @@ inline float ordered_value(std::uint32_t order) {
 /// The k-th largest of x[0, n), 1 <= k <= n, none NaN or below `least`.
 float kth_largest(const RowKernels& kernels, const float* x, int n, int k, float least = lowest);
 
-/// Numbers of samples and, among them, the place of a bound that a few more than the k largest of n values
-/// pass: a quarter more than k's share, and three deviations of what such a small sample gets wrong. 0: the
-/// sample is too small a part of n or too large, look at every value.
+/// Sample size, and the rank of a bound in the sample. Slightly more than the k largest of n values exceed
+/// the bound: the rank is a quarter more than k's share, plus three deviations of the sample's error. Rank 0
+/// means that the sample is too small or too large a part of n; use every value.
 inline constexpr int bound_samples = 1024;
 inline int bound_place(int n, int k) {
     if (n < 8 * bound_samples) return 0;
@@ -140,8 +139,8 @@ inline int bound_place(int n, int k) {
     return place < bound_samples ? place : 0;
 }
 
-/// Of `count` values (none below `least`), numbered by `index` (rising), the k largest, ties to the lower
-/// number, in rising order.
+/// Writes the k largest of `count` values (none below `least`), ties to the lower number, in ascending order.
+/// Their numbers `index` are ascending.
 inline void write_set(const RowKernels& kernels, const float* values, const std::int32_t* index, int count,
                       int k, std::int32_t* out, float least = lowest) {
     const float last = kth_largest(kernels, values, count, k, least);
@@ -149,10 +148,9 @@ inline void write_set(const RowKernels& kernels, const float* values, const std:
     kernels.take_places(values, index, count, last, ties, k, out);
 }
 
-/// Keys of at least the k largest of x[0, n), in the order of their indices; `keys` holds n. Returns how
-/// many.
+/// Finds keys of at least the k largest of x[0, n), in index order, and returns their count; `keys` holds n.
 int keys_by_sample(const RowKernels& kernels, const float* x, int n, int k, std::uint64_t* keys);
-/// The set of the k largest of x[0, n), ties to the lower index, in the order of their indices.
+/// Finds the k largest of x[0, n), ties to the lower index, in index order.
 struct SetScratch {
     static constexpr int slack = 16;
     float* values;        ///< [n + slack]

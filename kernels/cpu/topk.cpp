@@ -21,7 +21,8 @@ void topk_by_heaps(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> id
     constexpr std::int64_t operations_per_value = 4;
     const std::int64_t operations = std::int64_t{x.rows} * x.cols * operations_per_value;
     split_range(exec, x.rows * segments, operations, [&](int, int begin, int end) {
-        // One heap for all segments of a row that this thread has: the fuller it is, the fewer values pass.
+        // One heap for all segments of a row on this thread: the fuller it is, the fewer values exceed its
+        // minimum.
         std::fill(heaps + static_cast<std::size_t>(begin) * static_cast<std::size_t>(k),
                   heaps + static_cast<std::size_t>(end) * static_cast<std::size_t>(k), std::uint64_t{0});
         for (int item = begin; item < end;) {
@@ -40,7 +41,7 @@ void topk_by_heaps(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> id
     }
 }
 
-/// A histogram over the leading bits finds a bound that few values beyond the k largest pass.
+/// A histogram over the leading bits finds a bound that few values beyond the k largest exceed.
 int keys_by_histogram(const float* x, int n, int k, std::uint64_t* keys) {
     constexpr int bits = 12;
     int counts[1 << bits] = {};
@@ -55,9 +56,9 @@ int keys_by_histogram(const float* x, int n, int k, std::uint64_t* keys) {
     return found;
 }
 
-/// Where the values between `low` and `high` (as order_of()), of which `above_low` lie above the range's
-/// lower end and `above_high` above its upper one, may be split so that `wanted` lie above: values thin out
-/// about exponentially towards the largest. Always in [low, high).
+/// Guesses a split between `low` and `high` (as order_of()) so that `wanted` values are above it. `above_low`
+/// and `above_high` values are above the ends of the range. Assumes that values thin out exponentially
+/// towards the largest. The result is in [low, high).
 std::uint32_t guess(std::uint32_t low, std::uint32_t high, int above_low, int above_high, float wanted) {
     const float bottom = ordered_value(low), top = ordered_value(high);
     const float many = static_cast<float>(above_low), few = static_cast<float>(above_high) + 0.5f;
@@ -69,9 +70,9 @@ std::uint32_t guess(std::uint32_t low, std::uint32_t high, int above_low, int ab
 }  // namespace
 
 float kth_largest(const RowKernels& kernels, const float* x, int n, int k, float least) {
-    // Narrows [low, high]: at least k values lie at or above `low`, fewer than k above `high`. Guesses to
-    // either side of the k-th value leave few values between; where one leaves half of them, the range is
-    // halved next.
+    // Narrows [low, high], where at least k values are at or above `low` and fewer than k above `high`.
+    // Guesses on either side of the k-th value leave few values between; if a guess leaves more than half,
+    // the range is halved next.
     constexpr int near_by = 256;
     float between[near_by + SetScratch::slack];
     std::uint32_t low = order_of(least), high = order_of(kernels.largest(x, n));
@@ -137,7 +138,7 @@ void top_set_row(const RowKernels& kernels, const float* x, int n, int k, const 
     }
     if (found < k) {
         least = lowest;
-        // NaN is below -inf here as in topk().
+        // NaN is below -inf, as in topk().
         for (found = 0; found < n; ++found) {
             scratch.values[found] = x[found] == x[found] ? x[found] : lowest;
             scratch.index[found] = found;

@@ -8,9 +8,9 @@ namespace draftscope::kernels {
 
 /// VecPortable's members on one 512-bit register (AVX-512 F, BW, DQ, VL).
 struct VecAvx512 {
-    static constexpr int most_rows = 12;     ///< of queries that share one load of keys or values
-    static constexpr int wide_blocks = 2;    ///< of keys that most_rows go through together
-    static constexpr int narrow_blocks = 4;  ///< and that up to two rows do
+    static constexpr int most_rows = 12;     ///< query rows that share one load of keys or values
+    static constexpr int wide_blocks = 2;    ///< blocks of keys processed together for most_rows
+    static constexpr int narrow_blocks = 4;  ///< and for up to two rows
     using F = __m512;
 
     static __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) - 1u); }
@@ -54,13 +54,13 @@ struct VecAvx512 {
         return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a, limit, _CMP_GE_OQ), value);
     }
     static std::uint32_t greater(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
-    /// first + the numbers of the set lanes, ascending; all 16 places of `out` are written.
+    /// Writes first + the numbers of the set lanes, ascending; all 16 entries of `out` are written.
     static void store_lanes(std::int32_t* out, std::uint32_t mask, int first) {
         const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
         const __m512i index = _mm512_add_epi32(lane, _mm512_set1_epi32(first));
         _mm512_storeu_si512(out, _mm512_maskz_compress_epi32(static_cast<__mmask16>(mask), index));
     }
-    /// The set lanes of `a` next to each other; all 16 places of `out` are written.
+    /// Packs the set lanes of `a`; all 16 entries of `out` are written.
     static void store_packed(float* out, std::uint32_t mask, F a) {
         _mm512_storeu_ps(out, _mm512_maskz_compress_ps(static_cast<__mmask16>(mask), a));
     }
@@ -68,12 +68,12 @@ struct VecAvx512 {
         _mm512_storeu_si512(
             out, _mm512_maskz_compress_epi32(static_cast<__mmask16>(mask), _mm512_loadu_si512(from)));
     }
-    /// Which of 16 bytes have any of `bits`.
+    /// Mask of the 16 bytes that have any of `bits`.
     static std::uint32_t marked(const std::uint8_t* bytes, std::uint8_t bits) {
         return _mm_test_epi8_mask(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)),
                                   _mm_set1_epi8(static_cast<char>(bits)));
     }
-    /// Which of 64 bytes are not 0.
+    /// Mask of the 64 bytes that are not 0.
     static std::uint64_t marked64(const std::uint8_t* bytes) {
         const __m512i all = _mm512_loadu_si512(bytes);
         return _mm512_test_epi8_mask(all, all);

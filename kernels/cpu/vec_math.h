@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the row kernels compute of single vectors, over one vector type.
+/// Math of the row kernels on single vectors, over one vector type.
 namespace draftscope::kernels {
 
 template <typename V>
@@ -18,8 +18,8 @@ struct VecMath {
         }
     }
 
-    /// e^x to about 1e-7 relative: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial in r, times 2^n.
-    /// Below -87.3 (the smallest normal) exactly 0, above 88 held at e^88.
+    /// Computes e^x to about 1e-7 relative. With x = n ln 2 + r and |r| <= ln 2 / 2, the result is a
+    /// polynomial in r times 2^n. Below -87.3 (the smallest normal) exactly 0; above 88 clamped to e^88.
     static F exp(F x) {
         const F low = V::set1(-87.3f);
         const F clamped = V::min(V::max(x, low), V::set1(88.0f));
@@ -37,7 +37,7 @@ struct VecMath {
         return V::keep_from(x, low, V::mul(p, V::exp2_integral(n)));
     }
 
-    /// 2^x for x in [-127, 0] to about 1e-7 relative, half the work of exp(); exactly 0 at -127.
+    /// Computes 2^x for x in [-127, 0] to about 1e-7 relative, at half the work of exp(); exactly 0 at -127.
     static F exp2_below_one(F x) {
         const F shift = V::set1(12582912.0f);
         const F shifted = V::add(x, shift);

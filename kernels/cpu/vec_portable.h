@@ -8,12 +8,12 @@
 
 namespace draftscope::kernels {
 
-/// 16 floats and the operations the row kernels need, in plain C++. The other vec_*.h files give the same
-/// members in registers; sums of lanes always follow the same tree (halves folded together).
+/// 16 floats and the operations of the row kernels, in plain C++. The other vec_*.h files have the same
+/// members on registers. Sums of lanes always use the same tree (halves folded together).
 struct VecPortable {
-    static constexpr int most_rows = 2;      ///< of queries that share one load of keys or values
-    static constexpr int wide_blocks = 2;    ///< of keys that most_rows go through together
-    static constexpr int narrow_blocks = 2;  ///< and that up to two rows do
+    static constexpr int most_rows = 2;      ///< query rows that share one load of keys or values
+    static constexpr int wide_blocks = 2;    ///< blocks of keys processed together for most_rows
+    static constexpr int narrow_blocks = 2;  ///< and for up to two rows
     struct F {
         float v[16];
     };
@@ -87,7 +87,7 @@ struct VecPortable {
             return std::bit_cast<float>(static_cast<std::uint32_t>(static_cast<int>(a.v[i]) + 127) << 23);
         });
     }
-    /// `value` where a >= limit, else 0.
+    /// `value` if a >= limit, else 0.
     static F keep_from(const F& a, const F& limit, const F& value) {
         return each([&](int i) { return a.v[i] >= limit.v[i] ? value.v[i] : 0.0f; });
     }

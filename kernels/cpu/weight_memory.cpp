@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t cache_line = 64;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
-/// Address space only: what is not written takes no memory.
+/// Reserves address space only: unwritten pages take no memory.
 constexpr std::size_t chunk_bytes = 16 * huge_page;
 constexpr std::size_t largest_shared = chunk_bytes / 4;
 
@@ -34,7 +34,7 @@ std::byte* allocate_aligned(std::size_t bytes, std::size_t unit) {
     return static_cast<std::byte*>(data);
 }
 
-/// Chunks that small matrices share. A chunk goes when its last matrix has gone.
+/// Chunks that small matrices share. A chunk is freed with its last matrix.
 class Chunks {
   public:
     std::byte* take(std::size_t bytes) {
@@ -51,7 +51,7 @@ class Chunks {
         return at;
     }
 
-    /// Whether `at` lies in one of them.
+    /// Returns whether `at` was in one of the chunks.
     bool give_back(std::byte* at) {
         const std::lock_guard lock(mutex_);
         auto above = chunks_.upper_bound(at);
@@ -78,13 +78,13 @@ class Chunks {
     Place current_ = chunks_.end();
 };
 
-/// Never destroyed: matrices of static lifetime are given back after main().
+/// Never destroyed: matrices of static lifetime are freed after main().
 Chunks& chunks() {
     static auto* all = new Chunks;
     return *all;
 }
 
-/// The sanitizer sees reads past a matrix only where it has memory of its own.
+/// The sanitizer detects reads past a matrix only if the matrix has an allocation of its own.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool shared_chunks = false;
 #else

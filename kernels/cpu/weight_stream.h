@@ -10,16 +10,15 @@
 
 namespace draftscope::kernels {
 
-/// Bytes between the line that is used and the one that is fetched: more than memory delivers within its
-/// latency.
+/// Prefetch distance in bytes: more than memory delivers within its latency.
 inline constexpr std::ptrdiff_t fetched_ahead = 8 << 10;
 inline constexpr std::ptrdiff_t weight_line = 64;
 
-/// Does a thread's share of `bytes` come from memory in every call? Smaller ones stay in its second cache
-/// when nothing else is read in between; there several streams side by side are faster than one.
+/// Returns whether a thread's share of `bytes` is read from memory in every call. Smaller shares stay in L2
+/// if nothing else is read in between; for those, several parallel streams are faster than one.
 bool comes_from_memory(std::size_t bytes);
 
-/// Of blocks [begin, end), the last line of which is fetched again and again in the end, which is free.
+/// The stream of blocks [begin, end). Its last line is prefetched repeatedly at the end, at no cost.
 inline WeightStream stream_of(const std::byte* weights, std::size_t block, int begin, int end,
                               std::ptrdiff_t fetched = fetched_ahead) {
     const std::byte* first = weights + static_cast<std::size_t>(begin) * block;
@@ -28,8 +27,8 @@ inline WeightStream stream_of(const std::byte* weights, std::size_t block, int b
             static_cast<std::ptrdiff_t>(block)};
 }
 
-/// What `thread` reads in one product: blocks [begin, end), then the first of its share of the weights that
-/// Exec::expect() announced.
+/// Prefetches what `thread` reads in one product. After blocks [begin, end) follows the start of its share of
+/// the weights announced by Exec::expect().
 class ThreadStream {
   public:
     ThreadStream(Exec& exec, int thread, const std::byte* weights, std::size_t block, int begin, int end)
@@ -55,8 +54,8 @@ class ThreadStream {
     ThreadStream& operator=(const ThreadStream&) = delete;
     WeightStream* get() { return &stream_; }
 
-    /// For a share that is read in stretches which do not follow each other: the next one, [first, end), and
-    /// what comes behind it; null = what was announced, or nothing.
+    /// Starts the next range [first, end) of a share that is not contiguous. `behind` is what follows; null =
+    /// the announced weights, if any.
     void enter(const std::byte* first, const std::byte* end, const std::byte* behind) {
         if (!within(first, end)) stream_.at = first + std::min(fetched_ahead, end - weight_line - first);
         first_ = first;
