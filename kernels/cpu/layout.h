@@ -10,16 +10,17 @@
 #include "kernels/matrix.h"
 
 /// Tile order of packed weights. A block is 16 outputs, so that one 512-bit register holds one value of each.
-/// Inputs follow in the groups that one instruction consumes: 1 for f32, 2 for bf16 dot products, 4 for int8 dot
-/// products. Outputs are padded with zeros to 16, inputs to the group.
-///   f32   [N/16][K][16]                       float
-///   bf16  [N/16][K/2][16][2]                  bf16
-///   int8  [N/16][K/4][16][4]                  K padded to 4
+/// Inputs follow in the groups that one instruction consumes: 1 for f32, 2 for bf16 dot products, 4 for int8
+/// dot products. Outputs are padded with zeros to 16, inputs to the group.
+/// - f32   [N/16][K][16]                       float
+/// - bf16  [N/16][K/2][16][2]                  bf16
+/// - int8  [N/16][K/4][16][4]                  K padded to 4
 ///         then [N/16][K/128][16]              bf16 scale of (output, 128 inputs), K padded to 128
-///   int4  [N/16][K/8][16][4]                  two inputs per byte, K padded to 32: low nibbles are inputs
+/// - int4  [N/16][K/8][16][4]                  two inputs per byte, K padded to 32: low nibbles are inputs
 ///                                             8 j to 8 j + 3, high nibbles 8 j + 4 to 8 j + 7
 ///         then [N/16][K/32][2][16]            f16 scale and minimum of (output, 32 inputs)
 ///         symmetric: [N/16][K/32][16]         f16 scale of (output, 32 inputs), its minimum -8 times that
+///
 /// After the last byte follow tile_bytes that kernels may read.
 namespace draftscope::kernels {
 

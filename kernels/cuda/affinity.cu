@@ -3,14 +3,14 @@
 #include "kernels/cuda/draw.cuh"
 #include "kernels/cuda/launch.h"
 
-/// A token affinity over rows of a head, and over what such rows can propose.
+/// SpreadOp and ReachOp: a sparse token affinity matrix applied to rows and to token sets.
 namespace draftscope::kernels::cuda {
 namespace {
 
 constexpr int threads = draw_threads;
 constexpr int warps = draw_warps;
 
-/// One block per row: what each token has of the row's distribution, zero for those that are not in it.
+/// One block per row: scatters q over the vocabulary; tokens that are not columns get zero.
 __global__ void __launch_bounds__(threads) spread_kernel(const SpreadOp op) {
     __shared__ float maxima[warps];
     __shared__ double totals[warps];
@@ -32,14 +32,14 @@ __global__ void __launch_bounds__(threads) spread_kernel(const SpreadOp op) {
     for (int i = thread; i < count; i += threads) mine += weight(i);
     mine = warp_sum(mine);
     if (thread % warp_size == 0) totals[thread / warp_size] = mine;
-    __syncthreads();  // and q is empty
+    __syncthreads();  // and clear q
     double sum = 0;
     for (int w = 0; w < warps; ++w) sum += totals[w];
-    if (!(sum > 0)) return;  // all threads alike
+    if (!(sum > 0)) return;  // uniform across the block
     for (int i = thread; i < count; i += threads) q[tokens == nullptr ? i : tokens[i]] = weight(i) / sum;
 }
 
-/// Grid: rows, pieces of `threads` tokens.
+/// Grid: rows, chunks of `threads` tokens.
 __global__ void __launch_bounds__(threads) receive_kernel(const SpreadOp op) {
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int token = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(threads) receive_kernel(const SpreadOp op) {
         mass > 0 ? op.temperature * static_cast<float>(log(mass)) : -INFINITY;
 }
 
-/// One block: the set as bits.
+/// One block: marks the set in a bitmap.
 __global__ void __launch_bounds__(threads) set_bits_kernel(const ReachOp op) {
     const int words = words_of(op.vocab), size = *op.size;
     for (int w = static_cast<int>(threadIdx.x); w < words; w += threads) op.bits[w] = 0;
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(threads) set_bits_kernel(const ReachOp op) {
     }
 }
 
-/// Grid: pieces of `threads` tokens.
+/// Grid: chunks of `threads` tokens.
 __global__ void __launch_bounds__(threads) reached_bits_kernel(const ReachOp op) {
     const int words = words_of(op.vocab), lane = static_cast<int>(threadIdx.x) % warp_size;
     const int token = static_cast<int>(blockIdx.x) * threads + static_cast<int>(threadIdx.x);
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(threads) reached_bits_kernel(const ReachOp op)
             const std::int32_t giver = op.givers[i];
             reached = (op.bits[giver / 32] >> (giver % 32) & 1u) != 0;
         }
-    const std::uint32_t word = warp_sum(reached ? 1u << lane : 0u);  // each lane has a bit of its own
+    const std::uint32_t word = warp_sum(reached ? 1u << lane : 0u);  // each lane sets a different bit
     if (lane == 0 && token < op.vocab) op.bits[words + token / 32] = word;
 }
 

@@ -6,22 +6,21 @@
 namespace draftscope::kernels::cuda {
 namespace {
 
-// Softmax attention over logical positions, 64 of them to a block of sums. A row sees the prefix of its
-// sequence, which lies slot by slot, and then its tree ancestors, wherever their slots are. Blocks that lie
-// in every row's prefix are read once for all rows of a tile; the blocks behind are read row by row, with the
-// same arithmetic. The sums of a (row, head, block) depend on nothing else, and the second kernel joins them
-// in the order of the blocks: a row's result is the same whatever shares the call, and whether a token sits
-// in the prefix or in a tree.
+// Softmax attention over logical positions, 64 positions per block of sums. A row sees its sequence's prefix,
+// which is contiguous in the cache, then its tree ancestors in arbitrary slots. Blocks inside every row's
+// prefix are read once for all rows of a tile; later blocks are read row by row, with the same arithmetic.
+// The second kernel merges the sums of a (row, head) in the order of the blocks. A row's result therefore
+// does not depend on the other rows of the call, nor on whether a token is in the prefix or in a tree.
 constexpr int threads = 128;
 constexpr int warps = threads / warp_size;
 constexpr int block = attention_block;
-constexpr int most_pairs = 16;  ///< (row, head) pairs of a tile, unless one row alone has more heads per key
+constexpr int most_pairs = 16;  ///< (row, head) pairs of a tile, unless one row has more heads per key
 
 /// Dynamic shared memory: keys and values of a block, queries of the tile, weights.
 struct Layout {
     __host__ __device__ Layout(int head_dim, int pairs)
         : dim(head_dim), wide((head_dim + 7) / 8 * 8), row(wide + 8), pairs(pairs) {}
-    // 8 values of padding, so that lanes that read the same column of neighbouring keys hit other banks.
+    // 8 values of padding, so that lanes that read the same column of adjacent keys use different banks.
     __host__ __device__ std::size_t keys() const { return 0; }
     __host__ __device__ std::size_t values() const { return static_cast<std::size_t>(block) * row * 2; }
     __host__ __device__ std::size_t queries() const { return 2 * values(); }
@@ -31,10 +30,10 @@ struct Layout {
     __host__ __device__ std::size_t bytes() const {
         return weights() + static_cast<std::size_t>(pairs) * block * sizeof(float);
     }
-    int dim, wide, row, pairs;  ///< values of a head; padded with zeros to whole pieces of 16 bytes
+    int dim, wide, row, pairs;  ///< values of a head, padded with zeros to a multiple of 16 bytes
 };
 
-/// Copies the keys and values of `count` positions from `start` on; what lies behind them becomes zero.
+/// Copies the keys and values of `count` positions, starting at `start`; the rest of the block becomes zero.
 __device__ void load_block(const AttentionOp& op, const KvPlanes& cache, int kv_head, int row, int start,
                            int count, Bf16* keys, Bf16* values, const Layout& layout) {
     const int kv = op.shape.kv_heads * op.shape.head_dim;
@@ -43,7 +42,7 @@ __device__ void load_block(const AttentionOp& op, const KvPlanes& cache, int kv_
     const Bf16* all_keys = cache.keys(op.layer) + static_cast<std::int64_t>(kv_head) * layout.dim;
     const Bf16* all_values = cache.values(op.layer) + static_cast<std::int64_t>(kv_head) * layout.dim;
     if (layout.wide != layout.dim) {
-        // A head's values need not begin at a multiple of 16 bytes: rare, and one by one.
+        // Copies value by value in the rare case that a head's values are not aligned to 16 bytes.
         for (int i = static_cast<int>(threadIdx.x); i < block * layout.wide; i += threads) {
             const int p = i / layout.wide, column = i % layout.wide;
             Bf16 k = 0, v = 0;
@@ -58,7 +57,7 @@ __device__ void load_block(const AttentionOp& op, const KvPlanes& cache, int kv_
         }
         return;
     }
-    // head_dim is a multiple of 8 and kv of head_dim, so pieces of 16 bytes are aligned.
+    // head_dim is a multiple of 8 and kv of head_dim, so 16-byte accesses are aligned.
     const int pieces = layout.dim / 8;
     for (int i = static_cast<int>(threadIdx.x); i < block * pieces; i += threads) {
         const int p = i / pieces, piece = i % pieces;
@@ -103,8 +102,8 @@ __device__ float dot(const float* q, const Bf16* k, int dim) {
     return sum;
 }
 
-/// Sums of pairs [first, end) of the tile over the block in shared memory; pair p is head p % group of row
-/// p / group. `counts` positions of each pair's row are its own.
+/// Adds the block in shared memory to the sums of pairs [first, end) of the tile. Pair p is head p % group of
+/// row p / group; `counts` is the number of valid positions of each pair's row.
 template <Halves H>
 __device__ void sum_block(const AttentionOp& op, int kv_head, int first_row, int first, int end, int start,
                           int number, char* shared, const Layout& layout) {
@@ -148,7 +147,7 @@ __device__ void sum_block(const AttentionOp& op, int kv_head, int first_row, int
         }
     }
     __syncthreads();
-    // Weighted values: a thread takes two neighbouring columns of one pair.
+    // Weighted values: a thread takes two adjacent columns of one pair.
     const int halves = layout.dim / 2;
     for (int i = static_cast<int>(threadIdx.x); i < (end - first) * halves; i += threads) {
         const int p = first + i / halves, column = i % halves * 2;
@@ -187,7 +186,7 @@ __global__ void __launch_bounds__(threads) partial_kernel(const AttentionOp op, 
         longest = max(longest, op.places.prefix[r] + op.places.tail_size[r]);
         shortest_prefix = min(shortest_prefix, op.places.prefix[r]);
     }
-    if (start >= longest) return;  // all threads of the block alike
+    if (start >= longest) return;  // uniform across the block
 
     for (int i = static_cast<int>(threadIdx.x); i < rows * group * layout.wide; i += threads) {
         const int p = i / layout.wide, column = i % layout.wide;
@@ -206,15 +205,15 @@ __global__ void __launch_bounds__(threads) partial_kernel(const AttentionOp op, 
     for (int r = 0; r < rows; ++r) {
         const int row = first_row + r;
         const int count = min(op.places.prefix[row] + op.places.tail_size[row] - start, block);
-        if (count <= 0) continue;  // the same for all threads
-        __syncthreads();           // the row before is done with the shared memory
+        if (count <= 0) continue;  // uniform across the block
+        __syncthreads();           // the previous row no longer uses the shared memory
         load_block(op, cache, kv_head, row, start, count, keys, values, layout);
         __syncthreads();
         sum_block<H>(op, kv_head, first_row, r * group, (r + 1) * group, start, number, shared, layout);
     }
 }
 
-/// Joins the blocks of a (row, head) in their order. Grid: rows, heads.
+/// Merges the blocks of a (row, head) in order. Grid: rows, heads.
 template <Halves H>
 __global__ void join_kernel(const AttentionOp op) {
     const int r = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y);

@@ -18,11 +18,11 @@
 namespace draftscope::kernels {
 namespace {
 
-/// Weights between two uses of the same copy, so that none is found in L2 again.
+/// Bytes of weights between two uses of the same copy, so that L2 holds none of it.
 constexpr double cold_bytes = 200e6;
 constexpr int most_copies = 64;
-/// How much the rows of a tree's level resemble each other, as a correlation: shortlists of 2048 by four such
-/// rows are together what SpecVocab's are on the demo model (docs/MEASUREMENTS.md).
+/// Correlation between the rows of a tree level. With it, four rows' shortlists of 2048 have the same union
+/// size as SpecVocab's on the demo model (docs/MEASUREMENTS.md).
 constexpr double likeness = 0.96;
 
 std::string clocks_now() {
@@ -57,7 +57,7 @@ class Copies {
         }
         return true;
     }
-    /// Of call number `call`; the first one alone when `warm`.
+    /// The copy for call number `call`; always the first if `warm`.
     DeviceMatrix at(int call, bool warm) const {
         const auto i = warm ? 0 : static_cast<std::size_t>(call) % buffers_.size();
         return {buffers_[i].as<Bf16>(), n_, k_, padded_columns(k_)};
@@ -70,12 +70,12 @@ class Copies {
     double bytes_ = 0;
 };
 
-/// How calls follow each other.
+/// What happens between calls.
 struct Way {
     std::string_view mode;
-    bool same = false;                     ///< weights
-    std::optional<cuda::Reads> between{};  ///< a draft layer's weights go by
-    bool window = false;                   ///< of L2, over the weights
+    bool same = false;                     ///< every call uses the same weights
+    std::optional<cuda::Reads> between{};  ///< reads a draft layer's weights between calls
+    bool window = false;                   ///< sets an L2 window on the weights
 };
 constexpr Way kept_ways[] = {
     {"kept, plain stream", true, cuda::Reads::plain},
@@ -114,12 +114,12 @@ class Bench {
     using Call = std::function<void(int call, bool warm)>;
 
     int indexed_rows() const { return std::min(2048, options_.gather); }
-    /// Lists of rows of the one full head, so that no call finds in L2 what the last ones read.
+    /// Number of row lists of the full head, so that L2 holds no rows of the previous calls.
     int lists() const {
         const double bytes = indexed_rows() * padded_columns(options_.hidden) * 2.0;
         return static_cast<int>(std::clamp(cold_bytes / bytes + 1, 1.0, 1.0 * most_copies));
     }
-    /// Of call number `call`; the number of its rows lies in front of them.
+    /// The list for call number `call`; the entry before it holds the number of rows.
     const std::int32_t* list_at(const DeviceBuffer& all, int call, bool warm) const {
         return all.as<std::int32_t>() + (warm ? 0 : call % lists()) * (options_.gather + 1) + 1;
     }
@@ -137,7 +137,7 @@ class Bench {
             down_.make(device_, o.rank, o.hidden, 201) && up_.make(device_, o.vocab, o.rank, 301) &&
             packed_.make(device_, o.gather, o.hidden, 401) && stream_.reserve(device_, stream_bytes) &&
             reserve<float>(sink_, 1) != nullptr;
-        // Zeros would take less power to read.
+        // Random values: reading zeros would take less power.
         if (enough)
             cuda::launch_fill_normal(stream_.as<Bf16>(), stream_bytes / sizeof(Bf16), 1.0f, 601,
                                      device_.stream());
@@ -197,7 +197,7 @@ class Bench {
         device_.upload(alike_.as<void>(), values.data(), values.size() * sizeof(Bf16));
     }
 
-    /// A queue of reads keeps the clocks up while they are asked for.
+    /// Queued reads keep the clocks up during the query.
     std::string clocks_under_load() {
         for (int i = 0; i < 1500; ++i)
             cuda::launch_read(stream_.as<void>(), std::size_t{1} << 30, cuda::Reads::evict_first,
@@ -207,7 +207,7 @@ class Bench {
         return said;
     }
 
-    /// Products of many rows, ours and the library's.
+    /// Products of many rows, by our kernels and by the library.
     Status products(DeviceBenchReport& report) {
         const int d = options_.hidden, n = 4 * d;
         const int most = *std::max_element(options_.product_rows.begin(), options_.product_rows.end());
@@ -243,7 +243,7 @@ class Bench {
         return device_.use_library(0);
     }
 
-    /// Device times of one graph of `calls` calls, in us per call: median, best.
+    /// Returns the device time per call of a graph of `calls` calls, in us: median, best.
     std::pair<double, double> time(const Call& call, const Way& way) {
         DeviceTimer& timer = *device_.timer();
         const std::uint64_t key = device_.new_key();
@@ -292,7 +292,7 @@ class Bench {
         result.bytes = bytes;
         for (const auto& [prefix, peer] : peers)
             if (way.mode == "cold" && op.starts_with(prefix)) result.torch = peer;
-        // Against the better of the two ways of the full head.
+        // Relative to the faster of the two variants of the full head.
         for (const DeviceMeasured& other : results_)
             if (other.op.starts_with(full_name) && other.mode == way.mode && other.rows == rows)
                 result.nu = std::max(result.nu, median / other.median_us);
@@ -315,7 +315,7 @@ class Bench {
         measure("kernel that does nothing", "warm", 0, 0,
                 [&](int, bool) { cuda::launch_empty(device_.stream()); });
         report.largest_cluster = cuda::largest_cluster();
-        if (report.largest_cluster == 0) return;  // such a GPU starts none early, either
+        if (report.largest_cluster == 0) return;  // a GPU without clusters has no programmatic launch, either
         measure("kernel that does nothing, started early", "warm", 0, 0,
                 [&](int, bool) { cuda::launch_early(device_.stream()); });
     }
@@ -327,9 +327,9 @@ class Bench {
         (void)cudaCtxResetPersistingL2Cache();
     }
 
-    /// What stays in L2 of a head's weights while a draft layer's go by: whether those give way first, and
-    /// whether a window holds the head's. Of the low-rank pair the first factor is held, as the second is
-    /// larger than L2.
+    /// How much of a head's weights stays in L2 while a draft layer's weights are streamed. Compares
+    /// evict-first reads with plain ones, and with an access-policy window on the head's weights. For the
+    /// low-rank pair the window covers the first factor, because the second is larger than L2.
     void residency(int rows) {
         const auto each = [&](const std::string& op, const Copies& held, double bytes, const Call& call) {
             for (const Way& way : kept_ways) {
@@ -390,7 +390,7 @@ class Bench {
         device_.striped({y_.as<float>(), options_.vocab, rows, options_.vocab, options_.buckets,
                          options_.per_bucket, own_.as<std::int32_t>()});
     }
-    /// Outputs `list` of the full head, their number in front of them.
+    /// Computes the outputs in `list` of the full head; the entry before the list is their number.
     void indexed(int call, bool warm, int rows, const std::int32_t* list, const std::int32_t* count,
                  int most) {
         MatmulOp op;
@@ -404,20 +404,20 @@ class Bench {
         op.most_chosen = most;
         device_.matmul(op);
     }
-    /// The factors and the exact best `listed()` of each row, in one pass.
+    /// Routes by the two factors to the exact best `listed()` tokens of each row, in one pass.
     void route(int call, bool warm, int rows) {
         narrow(call, warm, rows);
         device_.router({up_.at(call, warm), narrow_half_.as<Bf16>(), rows, listed(), own_.as<std::int32_t>(),
                         router_.as<void>()});
     }
     int listed() const { return std::min(2048, options_.vocab); }
-    /// Rows that the latest spec_vocab() read.
+    /// Number of rows that the latest spec_vocab() read.
     double united() {
         std::int32_t rows = 0;
         device_.download(&rows, size_.as<void>(), sizeof rows);
         return device_.finish().ok() ? rows : 0;
     }
-    /// What the head does, or with the cheaper sets of stripes.
+    /// SpecVocab's call, optionally with the cheaper bucketed selection.
     void spec_vocab(int call, bool warm, int rows, bool stripes) {
         const int own = stripes ? options_.buckets * options_.per_bucket : listed();
         const int most = std::min(rows * own, options_.vocab);
@@ -493,7 +493,7 @@ class Bench {
             low_rank(call, warm, rows);
             device_.top_set({y_.as<float>(), o.vocab, rows, o.vocab, exact, own_.as<std::int32_t>()});
         });
-        // Of rows that have nothing in common the union is as large as it can be.
+        // Uncorrelated rows give the largest union.
         for (const DeviceBuffer* input : {&alike_, &x_}) {
             if (input == &x_ && rows == 1) break;
             input_ = input;
@@ -522,7 +522,7 @@ class Bench {
                     device_.gather({full_.at(call, warm), list_at(random_, call, warm), o.gather,
                                     const_cast<Bf16*>(to.data)});
                 });
-        // What an indexed product saves: the copy in between.
+        // An indexed product saves this copy.
         measure(fmt::format("gather and product of {} rows", o.gather), mode, rows, 3 * packed_.bytes(),
                 [&](int call, bool warm) {
                     const DeviceMatrix to = packed_.at(call, warm);
@@ -537,7 +537,7 @@ class Bench {
                 });
         by_library(rows, mode);
     }
-    /// The heads' products of all outputs as the library makes them.
+    /// The heads' full products by the library.
     void by_library(int rows, const std::string& mode) {
         if (!library_there_ || !device_.use_library(1).ok()) return;
         measure("cuBLASLt: logits of the full head", mode, rows, full_.bytes(), [&](int call, bool warm) {
@@ -549,7 +549,7 @@ class Bench {
     }
 
     static constexpr const char* full_name = "full head ";
-    /// Prefixes of our ops and what PyTorch's peer calls the same work; it is timed cold.
+    /// Prefixes of our op names and the name of the corresponding PyTorch benchmark, which is timed cold.
     static constexpr std::pair<std::string_view, std::string_view> peers[] = {
         {"full head ", "full head"},
         {"logits of the full head", "logits of the full head"},
@@ -567,9 +567,10 @@ class Bench {
     DeviceBuffer stream_, sink_, x_, y_, narrow_, narrow_half_, ids_, values_, sums_, select_, own_, router_,
         bitmap_, tokens_, columns_, size_, random_, neighbours_;
     DeviceBuffer alike_;
-    const DeviceBuffer* input_ = &x_;  ///< rows of what chooses its own
+    const DeviceBuffer* input_ = &x_;  ///< input of the heads with per-row shortlists
     bool library_there_ = false;
-    std::pair<double, double> layer_us_[2]{};  ///< of the stream between calls alone, plain and evict-first
+    std::pair<double, double> layer_us_[2]{};  ///< time of the stream between calls alone, plain and
+                                               ///< evict-first
     std::vector<DeviceMeasured> results_;
 };
 
@@ -577,7 +578,7 @@ class Bench {
 
 Result<DeviceBenchReport> bench_cuda(const DeviceBenchOptions& options) {
     CudaOptions asked;
-    asked.cache_windows = true;  // none is set before residency()
+    asked.cache_windows = true;  // no window is set before residency()
     DS_ASSIGN(const auto device, open_cuda_device(asked));
     DeviceBenchReport report;
     report.device = device->info();

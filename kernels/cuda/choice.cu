@@ -3,7 +3,7 @@
 #include "kernels/cuda/draw.cuh"
 #include "kernels/cuda/launch.h"
 
-/// What a verifier wants of the target's logits, so that they need not leave the device.
+/// Ops of verification on the target's logits, so that the logits stay on the device.
 namespace draftscope::kernels::cuda {
 namespace {
 
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(threads) draw_kernel(const DrawOp op) {
     op.log_norm[row] = run.all > 0 ? logf(static_cast<float>(run.all)) + most * op.scale : 0.0f;
 }
 
-/// One block per row, behind what is cut from it.
+/// One block per row, after the top-k and top-p mask.
 __global__ void __launch_bounds__(threads) draft_kernel(const DraftOp op, bool cut) {
     __shared__ DrawShared shared;
     __shared__ float maxima[warps];
@@ -45,13 +45,13 @@ __global__ void __launch_bounds__(threads) draft_kernel(const DraftOp op, bool c
     const float lowest = cut ? op.lowest[row] : -INFINITY;
     const int last = cut ? op.last[row] : support;
     const auto scale = static_cast<float>(1.0 / op.temperature);
-    __syncthreads();  // all threads have seen the logits
+    __syncthreads();  // all threads have read the logits
     for (int i = static_cast<int>(threadIdx.x); i < support; i += threads) {
         const float value = q[i];
         const bool kept = value > lowest || (value == lowest && i <= last);
         q[i] = any && kept ? expf((value - most) * scale) : 0.0f;
     }
-    // What was drawn is negative until all are.
+    // Sampled columns are negated until all samples are taken.
     const auto weight = [&](int i) { return i < support ? fmaxf(q[i], 0.0f) : 0.0f; };
     TileRun run = add_tiles(support, shared, weight);
     const auto share = static_cast<float>(run.all > 0 ? 1.0 / run.all : 0.0);
@@ -61,9 +61,9 @@ __global__ void __launch_bounds__(threads) draft_kernel(const DraftOp op, bool c
     run = add_tiles(support, shared, weight);
     for (int d = 0; d < op.k; ++d) {
         if (column >= 0) run = add_changed(support, column, shared, weight);
-        const bool left = run.all > 0;  // all threads alike
+        const bool left = run.all > 0;  // uniform across the block
         column = left ? draw_column(support, shared, run, op.uniforms[row * op.k + d] * run.all, weight) : -1;
-        __syncthreads();  // the thread that looked at the weights is done
+        __syncthreads();  // the thread that read the weights is done
         if (threadIdx.x != 0) continue;
         ids[d] = column;
         op.logprobs[row * op.k + d] = left ? logf(q[column]) : -INFINITY;
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(threads) draft_kernel(const DraftOp op, bool c
     if (op.tokens != nullptr) ids[mine] = op.tokens[row * op.stride + drawn];
 }
 
-/// Grid: rows, pieces of `threads` columns.
+/// Grid: rows, chunks of `threads` columns.
 __global__ void __launch_bounds__(threads) own_columns_kernel(const OwnColumnsOp op) {
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int i = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(threads) mass_kernel(const MassOp op) {
     op.out[i] = all;
 }
 
-/// One block per row. A thread's columns are the same in every call, and so is the order of all sums.
+/// One block per row. A thread's columns, and so the order of all sums, are the same in every call.
 __global__ void __launch_bounds__(threads) entropy_kernel(const EntropyOp op) {
     __shared__ double sums[warps];
     const auto row = static_cast<std::int64_t>(blockIdx.x);

@@ -1,7 +1,7 @@
 #include "kernels/cuda/common.cuh"
 #include "kernels/cuda/launch.h"
 
-// Chosen clusters of a head's rows as outputs of a product, and as tokens.
+// Selected clusters of a head's rows, as outputs of a product and as tokens.
 namespace draftscope::kernels::cuda {
 namespace {
 
@@ -14,7 +14,7 @@ __device__ __forceinline__ bool marked(const std::uint32_t* marks, int cluster) 
     return (marks[cluster / 32] >> (cluster % 32) & 1u) != 0;
 }
 
-/// Marks of `count` chosen clusters and of the last of `clusters`. Ends with a barrier.
+/// Marks `count` selected clusters and the last of `clusters`. Ends with a barrier.
 __device__ void mark_chosen(const std::int32_t* chosen, std::int64_t count, int clusters,
                             std::uint32_t* marks) {
     for (int w = static_cast<int>(threadIdx.x); w < mark_words; w += threads) marks[w] = 0;
@@ -25,7 +25,7 @@ __device__ void mark_chosen(const std::int32_t* chosen, std::int64_t count, int 
     __syncthreads();
 }
 
-/// One block: there are a few hundred clusters.
+/// One block: the number of clusters is a few hundred.
 __global__ void __launch_bounds__(threads) clusters_kernel(const ClustersOp op) {
     __shared__ std::uint32_t marks[mark_words];
     __shared__ int places[most_clusters];  // first column of each
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(threads) clusters_kernel(const ClustersOp op) 
     }
     const int runs = op.count + 1;
     for (int row = warp; row < op.rows; row += warps) {
-        int own = 0;  // candidates in the runs before
+        int own = 0;  // candidates in the previous runs
         for (int next = 0; next < runs; next += warp_size) {
             const int i = next + lane;
             int cluster = -1;
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(threads) clusters_kernel(const ClustersOp op) 
     }
 }
 
-/// Grid: sets, pieces of `threads` tokens.
+/// Grid: sets, chunks of `threads` tokens.
 __global__ void __launch_bounds__(threads) token_bits_kernel(const ClusterTokensOp op) {
     __shared__ std::uint32_t marks[mark_words];
     const auto set = static_cast<std::int64_t>(blockIdx.x);
@@ -83,11 +83,11 @@ __global__ void __launch_bounds__(threads) token_bits_kernel(const ClusterTokens
     const int token = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
     const int cluster = token < op.vocab ? op.cluster_of[token] : -1;
     const std::uint32_t bit = cluster >= 0 && marked(marks, cluster) ? 1u << lane : 0u;
-    const std::uint32_t word = warp_sum(bit);  // each lane has a bit of its own
+    const std::uint32_t word = warp_sum(bit);  // each lane sets a different bit
     if (lane == 0 && token < op.vocab) op.bitmap[set * words_of(op.vocab) + token / 32] = word;
 }
 
-/// One block a set.
+/// One block per set.
 __global__ void __launch_bounds__(threads) list_tokens_kernel(const ClusterTokensOp op) {
     __shared__ int totals[warps];
     const auto set = static_cast<std::int64_t>(blockIdx.x);

@@ -10,7 +10,7 @@
 #include <cuda_fp16.h>
 #endif
 
-/// What several kernels share. A warp has 32 lanes and every lane of it takes part in each shuffle.
+/// Helpers shared by several kernels. A warp has 32 lanes; all of them take part in each shuffle.
 namespace draftscope::kernels::cuda {
 
 inline constexpr int warp_size = 32;
@@ -20,7 +20,7 @@ __device__ __forceinline__ float from_bf16(Bf16 value) {
     return __uint_as_float(static_cast<std::uint32_t>(value) << 16);
 }
 
-/// Nearest, ties to even; a NaN stays one. The host's to_bf16(), bit for bit.
+/// Nearest bf16, ties to even; NaN stays NaN. Same bits as the host's to_bf16().
 __device__ __forceinline__ Bf16 to_bf16(float value) {
     const std::uint32_t bits = __float_as_uint(value);
     if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<Bf16>(bits >> 16 | 0x40u);
@@ -36,7 +36,7 @@ __device__ __forceinline__ float from_half(Bf16 value) {
     return __half2float(__ushort_as_half(value));
 #endif
 }
-/// The host's f16_of() or to_bf16(), bit for bit but for which NaN it is.
+/// Same bits as the host's f16_of() or to_bf16(), except for NaN payloads.
 template <Halves H>
 __device__ __forceinline__ Bf16 to_half(float value) {
     if constexpr (H == Halves::bf16) return to_bf16(value);
@@ -46,7 +46,7 @@ __device__ __forceinline__ Bf16 to_half(float value) {
     return __half_as_ushort(__float2half_rn(value));
 #endif
 }
-/// Calls `run` with the kind as a type, for kernels of either.
+/// Calls `run` with the format as a type, for kernels that support both.
 template <typename Run>
 void with_halves(Halves halves, Run run) {
     if (halves == Halves::f16)
@@ -55,7 +55,8 @@ void with_halves(Halves halves, Run run) {
         run(std::integral_constant<Halves, Halves::bf16>());
 }
 
-/// (value, place) as one number: greater means larger value, then lower place. NaN is the lowest value.
+/// Encodes (value, index) as one number: greater means larger value, then lower index. NaN is the lowest
+/// value.
 __device__ __forceinline__ std::uint64_t rank_key(float value, std::uint32_t place) {
     const std::uint32_t bits = __float_as_uint(value + 0.0f);  // -0 becomes +0
     std::uint32_t ordered = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
@@ -65,14 +66,14 @@ __device__ __forceinline__ std::uint64_t rank_key(float value, std::uint32_t pla
 __device__ __forceinline__ std::uint32_t place_of(std::uint64_t key) {
     return 0xffffffffu - static_cast<std::uint32_t>(key);
 }
-/// The value that a key was made of; -0 comes back as +0.
+/// Decodes the value of a key; -0 becomes +0.
 __device__ __forceinline__ float value_of(std::uint64_t key) {
     const auto ordered = static_cast<std::uint32_t>(key >> 32);
     if (ordered == 0) return __uint_as_float(0x7fc00000u);
     return __uint_as_float((ordered & 0x80000000u) != 0 ? ordered ^ 0x80000000u : ~ordered);
 }
 
-/// No key of a value: below all of them.
+/// Lower than the key of any value.
 inline constexpr std::uint64_t no_key = 0;
 
 __device__ __forceinline__ std::uint64_t warp_max(std::uint64_t key) {
@@ -87,14 +88,14 @@ __device__ __forceinline__ float warp_max(float value) {
         value = fmaxf(value, __shfl_xor_sync(all_lanes, value, offset));
     return value;
 }
-/// Each lane gets the sum, added in the same order.
+/// Returns the sum to each lane, added in the same order.
 template <typename T>
 __device__ __forceinline__ T warp_sum(T value) {
     for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(all_lanes, value, offset);
     return value;
 }
 
-/// The sum of `value` over the lanes up to and with each.
+/// Inclusive prefix sum of `value` over the lanes.
 template <typename T>
 __device__ __forceinline__ T warp_running(T value) {
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
@@ -105,8 +106,9 @@ __device__ __forceinline__ T warp_running(T value) {
     return value;
 }
 
-/// The largest of values [count] that is no NaN, -inf without one, for every thread of a block of Warps
-/// warps; all take part. `maxima` [Warps] is shared and not used at the time.
+/// Returns the largest of values [count] to every thread of a block of Warps warps. NaN is ignored; without a
+/// value the result is -inf. All threads take part; `maxima` [Warps] is shared memory that is otherwise
+/// unused.
 template <int Warps>
 __device__ float block_largest(const float* values, int count, float* maxima) {
     float most = -INFINITY;
@@ -121,22 +123,22 @@ __device__ float block_largest(const float* values, int count, float* maxima) {
     return most;
 }
 
-/// Of a token with that logit; 0 below the cut, and of a NaN.
+/// Probability of a token with that logit; 0 if masked or NaN.
 __device__ __forceinline__ float kept_probability(float logit, float scale, float log_norm, float lowest) {
     return logit >= lowest ? fminf(expf(logit * scale - log_norm), 1.0f) : 0.0f;
 }
 
-/// Sum of `value` over the threads of a block of Warps warps before this one, and over all of them. `totals`
-/// [Warps] is shared; every thread of the block takes part.
+/// Exclusive prefix sum and total of `value` over the threads of a block of Warps warps. Every thread takes
+/// part; `totals` [Warps] is shared memory.
 template <int Warps, typename T>
 __device__ T block_before(T value, T* totals, T& all) {
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
     const T sum = warp_running(value);
-    // An inclusive sum less one's own is not the sum of those before: rounding.
+    // Subtracting a thread's value from the inclusive sum would round differently.
     T before = __shfl_up_sync(all_lanes, sum, 1);
     if (lane == 0) before = 0;
-    __syncthreads();  // whoever read `totals` before is done
+    __syncthreads();  // readers of the previous `totals` are done
     if (lane == warp_size - 1) totals[warp] = sum;
     __syncthreads();
     all = 0;
@@ -147,13 +149,13 @@ __device__ T block_before(T value, T* totals, T& all) {
     return before;
 }
 
-/// Words of a set of tokens as bits.
+/// Words of a token bitmap.
 __device__ __forceinline__ int words_of(int vocab) {
     return (vocab + 31) / 32;
 }
 
-/// Calls `use(place, number)` for the set bits of words[0, count), rising, each thread of a block of Warps
-/// warps for a run of words of its own; returns how many there are. `totals` as above.
+/// Calls `use(place, number)` for the set bits of words[0, count), ascending, and returns their number. Each
+/// thread of a block of Warps warps handles a contiguous range of words; `totals` as above.
 template <int Warps, typename Use>
 __device__ int list_bits(const std::uint32_t* words, int count, int* totals, Use use) {
     constexpr int threads = Warps * warp_size;

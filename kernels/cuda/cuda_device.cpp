@@ -16,7 +16,7 @@
 namespace draftscope::kernels {
 namespace {
 
-/// Transfers up to this size go through pinned memory and do not wait for the queue.
+/// Transfers up to this size go through pinned memory and do not wait for the stream.
 constexpr std::size_t staging_bytes = std::size_t{64} << 20;
 /// Graphs kept before the oldest generation is dropped.
 constexpr std::size_t most_graphs = 512;
@@ -29,13 +29,13 @@ std::string text_of(cudaError_t error) {
     return fmt::format("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
-/// Pinned memory handed out from the front; what it held is free again after the queue was waited for.
+/// Pinned memory allocated in order. All of it is free again after the stream was synchronised.
 class Staging {
   public:
     ~Staging() {
         if (data_ != nullptr) cudaFreeHost(data_);
     }
-    /// Null when there is no room left, or no pinned memory at all.
+    /// Returns null if the buffer is full, or without pinned memory.
     std::byte* take(std::size_t bytes) {
         if (data_ == nullptr && !asked_) {
             asked_ = true;
@@ -56,7 +56,7 @@ class Staging {
     bool asked_ = false;
 };
 
-/// CUDA's current device is each thread's own: a side lane's thread has not chosen one yet.
+/// CUDA's current device is per thread; a new side stream's thread has not set it yet.
 void use_gpu(int ordinal) {
     thread_local int chosen = -1;
     if (chosen == ordinal) return;
@@ -71,14 +71,14 @@ class CudaTimer final : public DeviceTimer {
             if (event != nullptr) cudaEventDestroy(event);
     }
     std::uint32_t mark() override {
-        use_gpu(ordinal_);  // an event is of the GPU that its thread uses when it is made
+        use_gpu(ordinal_);  // an event belongs to the thread's current GPU
         if (used_ == events_.size()) {
             cudaEvent_t event = nullptr;
             if (cudaEventCreate(&event) != cudaSuccess) event = nullptr;
             events_.push_back(event);
         }
         if (events_[used_] == nullptr || cudaEventRecord(events_[used_], stream_) != cudaSuccess)
-            (void)cudaGetLastError();  // elapsed_ns() then says that it is not known
+            (void)cudaGetLastError();  // elapsed_ns() then reports that the time is unknown
         return static_cast<std::uint32_t>(used_++);
     }
     TimeNs elapsed_ns(std::uint32_t from, std::uint32_t to) override {
@@ -131,7 +131,7 @@ class CudaDeviceImpl final : public CudaDevice {
     }
     void release(void* data) override {
         enter();
-        join_aside();  // whoever gets it next comes behind what uses it now
+        join_aside();  // the next owner's ops come after the current uses
         if (options_.arena)
             arena_.release(data);
         else
@@ -148,7 +148,7 @@ class CudaDeviceImpl final : public CudaDevice {
             staged = up_.take(bytes);
         }
         if (staged != nullptr) std::memcpy(staged, from, bytes);
-        // From pageable memory the call returns once the data was taken.
+        // For pageable memory, the call returns once the data was copied.
         check(cudaMemcpyAsync(to, staged != nullptr ? staged : from, bytes, cudaMemcpyHostToDevice, stream_),
               "upload");
         if (staged == nullptr) check(cudaStreamSynchronize(stream_), "upload");
@@ -176,7 +176,7 @@ class CudaDeviceImpl final : public CudaDevice {
     }
 
     void matmul(const MatmulOp& op) override {
-        // The library's workspace is the queue's own.
+        // The library's workspace belongs to the stream.
         const bool theirs =
             library_rows_ > 0 && op.rows >= library_rows_ && op.chosen == nullptr && !aside_now_;
         enter();
@@ -234,7 +234,7 @@ class CudaDeviceImpl final : public CudaDevice {
                       std::span<const std::int32_t> toggled) override {
         enter();
         if (!open_aside()) return Device::gather_aside(op, set, toggled);
-        join_aside();  // whoever reads the ids before has to be done
+        join_aside();  // readers of the previous ids must be done
         upload(const_cast<std::int32_t*>(set.toggled), toggled.data(), toggled.size_bytes());
         check(cudaEventRecord(before_aside_, stream_), "gather aside");
         check(cudaStreamWaitEvent(aside_, before_aside_, 0), "gather aside");
@@ -265,7 +265,7 @@ class CudaDeviceImpl final : public CudaDevice {
 
     void compact(const CompactOp& op) override {
         enter();
-        // What already lies in place stays.
+        // Entries that are already in place stay.
         int kept = 0;
         while (kept < op.count && op.path[kept] == kept) ++kept;
         if (kept == op.count) return;
@@ -298,7 +298,7 @@ class CudaDeviceImpl final : public CudaDevice {
         Graph& graph = graphs_[key];
         switch (graph.state) {
             case Graph::State::unseen:
-                // The first pass runs as it is: it loads the kernels that a capture may not load.
+                // The first pass is not captured: it loads kernels, which a capture cannot do.
                 graph.state = Graph::State::seen;
                 return work();
             case Graph::State::seen:
@@ -344,7 +344,7 @@ class CudaDeviceImpl final : public CudaDevice {
             DS_ASSIGN(library_, cuda::LibraryProduct::open());
         }
         if (from_rows == library_rows_) return {};
-        drop_graphs();  // they have the products of before
+        drop_graphs();  // they contain the previous products
         library_rows_ = from_rows;
         use_.library = from_rows > 0 ? library_->version() : std::string();
         return {};
@@ -356,13 +356,13 @@ class CudaDeviceImpl final : public CudaDevice {
         enter();
         const std::size_t most = std::min<std::size_t>(info_.persisting_l2_bytes, info_.access_window_bytes);
         if (cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, std::min(bytes, most)) != cudaSuccess) {
-            (void)cudaGetLastError();  // a wish that is not granted changes no result
+            (void)cudaGetLastError();  // a refused hint changes no result
             return false;
         }
         cudaStreamAttrValue value{};
         value.accessPolicyWindow.base_ptr = const_cast<void*>(data);
         value.accessPolicyWindow.num_bytes = std::min<std::size_t>(bytes, info_.access_window_bytes);
-        // What is larger than the part set aside would push itself out.
+        // Data larger than the reserved part would evict itself.
         value.accessPolicyWindow.hitRatio =
             std::min(1.0f, static_cast<float>(most) / static_cast<float>(bytes));
         value.accessPolicyWindow.hitProp = cudaAccessPropertyPersisting;
@@ -389,12 +389,12 @@ class CudaDeviceImpl final : public CudaDevice {
     static void* take(std::size_t bytes) {
         void* data = nullptr;
         if (cudaMalloc(&data, bytes) == cudaSuccess) return data;
-        (void)cudaGetLastError();  // out of memory leaves the device usable
+        (void)cudaGetLastError();  // the device stays usable after out of memory
         return nullptr;
     }
-    static void give(void* data) { cudaFree(data); }  // waits for what uses it
+    static void give(void* data) { cudaFree(data); }  // waits for the memory's uses
 
-    /// The queue of gathers, made when it is first wanted; false where there is none.
+    /// Creates the side stream on first use; returns false if that fails.
     bool open_aside() {
         if (aside_ != nullptr) return true;
         const bool made = cudaStreamCreateWithFlags(&aside_, cudaStreamNonBlocking) == cudaSuccess &&
@@ -410,7 +410,7 @@ class CudaDeviceImpl final : public CudaDevice {
     void enter() const { use_gpu(options_.ordinal); }
     void check(cudaError_t error, const char* what) {
         if (error == cudaSuccess) return;
-        // What a capture does not take is asked for again without one.
+        // Ops that a capture rejects are enqueued again without one.
         if (capturing_) {
             if (capture_error_.empty()) capture_error_ = fmt::format("{}: {}", what, text_of(error));
             return;
@@ -445,7 +445,7 @@ class CudaDeviceImpl final : public CudaDevice {
         return attributes.type == cudaMemoryTypeHost;
     }
 
-    /// False, with the stream as before, when these ops cannot be captured.
+    /// Returns false, with the stream unchanged, if these ops cannot be captured.
     bool capture(Graph& graph, FunctionRef<void()> work) {
         cudaGraph_t captured = nullptr;
         capturing_ = true;
@@ -465,7 +465,7 @@ class CudaDeviceImpl final : public CudaDevice {
         return false;
     }
     void drop_graphs() {
-        check(cudaStreamSynchronize(stream_), "waiting for graphs");  // none may be under way
+        check(cudaStreamSynchronize(stream_), "waiting for graphs");  // none may be running
         for (auto& [key, graph] : graphs_)
             if (graph.exec != nullptr) cudaGraphExecDestroy(graph.exec);
         graphs_.clear();
@@ -474,8 +474,8 @@ class CudaDeviceImpl final : public CudaDevice {
     cudaStream_t stream_;
     cudaStream_t aside_ = nullptr;
     cudaEvent_t before_aside_ = nullptr, after_aside_ = nullptr;
-    bool joins_aside_ = false;  ///< something is under way there that nobody has waited for
-    bool aside_now_ = false;    ///< what is asked for goes there
+    bool joins_aside_ = false;  ///< work on the side stream has not been joined
+    bool aside_now_ = false;    ///< ops are enqueued to the side stream
     DeviceInfo info_;
     CudaOptions options_;
     DeviceUse use_;
@@ -484,7 +484,7 @@ class CudaDeviceImpl final : public CudaDevice {
     CudaTimer timer_;
     Staging up_, down_;
     std::vector<Arrival> arriving_;
-    Arena arena_{take, give};  ///< ends after all buffers below
+    Arena arena_{take, give};  ///< destroyed after all buffers below
     DeviceBuffer path_, moved_;
     std::unique_ptr<cuda::LibraryProduct> library_;
     int library_rows_ = 0;
@@ -550,11 +550,11 @@ DeviceProbe probe_cuda() {
     return probe(0);
 }
 
-/// CUDA gives a process whose kernel has broken off no second chance.
+/// CUDA cannot reuse a device in a process whose kernel has failed.
 constexpr std::string_view lasts = " (after a kernel has failed only a new process can use it)";
 
 Result<std::unique_ptr<CudaDevice>> open_cuda_device(const CudaOptions& options) {
-    // What failed on a device before would be found again behind this one's first launch.
+    // Clears an earlier error of the device, which this stream's first launch would report.
     (void)cudaGetLastError();
     DeviceProbe found = probe(options.ordinal);
     if (!found.available) return bad_input("CUDA is not available: {}", found.why_not);

@@ -8,7 +8,7 @@
 
 namespace draftscope::kernels {
 
-/// A Device whose queue benchmarks may use for kernels of their own.
+/// A Device whose stream benchmarks may use for their own kernels.
 class CudaDevice : public Device {
   public:
     virtual cudaStream_t stream() const = 0;

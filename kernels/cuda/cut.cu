@@ -3,8 +3,8 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pick.cuh"
 
-/// Top-k and top-p by the digits of the logits: how many tokens, or how much weight, lies above a digit says
-/// in which one the cut falls. Weights are whole numbers, so that threads may add them in any order.
+/// Top-k and top-p by radix selection on the logits: counts or weights above each digit give the digit of the
+/// boundary. Weights are integers, so that threads may add them in any order.
 namespace draftscope::kernels::cuda {
 namespace {
 
@@ -12,13 +12,14 @@ constexpr int threads = pick_threads;
 constexpr int warps = pick_warps;
 using Amount = unsigned long long;
 
-/// The first two digits have as many bits, the last one the rest.
+/// The first two digits have this many bits, the last one the remaining bits.
 constexpr int digit_bits = 11;
 constexpr int bins = 1 << digit_bits;
-static_assert(bins == 2 * threads);  // a thread answers for two
+static_assert(bins == 2 * threads);  // two bins per thread
 constexpr int last_bits = 32 - 2 * digit_bits;
 
-/// An amount is added in three parts of so many bits, each an atomic of 32: 2^18 of them do not overflow it.
+/// An amount is added in three parts of this many bits, each by a 32-bit atomic. 2^18 additions do not
+/// overflow.
 constexpr int part_bits = 14, parts = 3;
 static_assert(part_bits * parts == cut_weight_bits && (most_draw_columns >> (32 - part_bits)) <= 1);
 
@@ -32,7 +33,7 @@ struct Shared {
     int column;
 };
 
-/// Where a cut falls: the key of the last that is kept, how much of that key is, and how much there is of it.
+/// A boundary: the key of the last kept value, the amount of that key to keep, and its total amount.
 struct Cut {
     unsigned key;
     Amount left, here, all;
@@ -50,8 +51,8 @@ __device__ __forceinline__ Amount sum_of(const Shared& shared, int digit) {
     return sum;
 }
 
-/// The keys, largest first, that reach wanted(all) of amount(key, column) over the columns. Nothing is cut
-/// when `all` is 0. Every thread of the block takes part and gets the same.
+/// Finds the keys, in descending order, that reach wanted(all) of amount(key, column) over the columns. If
+/// `all` is 0, nothing is cut. Every thread of the block takes part and gets the same result.
 template <typename AmountOf, typename Wanted>
 __device__ Cut find_cut(const float* x, int columns, Shared& shared, AmountOf amount, Wanted wanted_of) {
     Cut cut{};
@@ -64,7 +65,7 @@ __device__ Cut find_cut(const float* x, int columns, Shared& shared, AmountOf am
         __syncthreads();
         for (int c = static_cast<int>(threadIdx.x); c < columns; c += threads) {
             const std::uint32_t key = ordered(x[c]);
-            // At the first digit nothing is known of the key yet.
+            // At the first digit, no part of the key is known.
             if (level > 0 && key >> (shift + bits) != cut.key) continue;
             const Amount mine = amount(key, c);
             if (mine != 0) add(shared, key >> shift & ((1u << bits) - 1), mine);
@@ -76,7 +77,7 @@ __device__ Cut find_cut(const float* x, int columns, Shared& shared, AmountOf am
         const Amount above = block_before<warps>(upper + lower, shared.totals, all);
         if (level == 0) {
             cut.all = all;
-            if (all == 0) return cut;  // all threads alike
+            if (all == 0) return cut;  // uniform across the block
             wanted = wanted_of(all);
         }
         if (above < wanted && wanted <= above + upper + lower) {
@@ -90,11 +91,11 @@ __device__ Cut find_cut(const float* x, int columns, Shared& shared, AmountOf am
         cut.left = wanted = shared.left;
         cut.here = shared.here;
     }
-    __syncthreads();  // whoever writes `shared` next finds it read
+    __syncthreads();  // `shared` has been read before it is written again
     return cut;
 }
 
-/// The n-th column of that key, n >= 1; there are as many.
+/// Finds the n-th column with that key, n >= 1; at least n columns have it.
 __device__ int nth_column(const float* x, int columns, unsigned key, Amount n, Shared& shared) {
     Amount seen = 0;
     for (int first = 0; first < columns && seen < n; first += threads) {
@@ -115,8 +116,8 @@ __global__ void __launch_bounds__(threads) cut_kernel(const CutOp op) {
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const float* logits = op.logits + row * op.stride;
     const int vocab = op.sizes == nullptr ? op.vocab : op.sizes[row];
-    unsigned key = 0;      // of the last that is kept
-    int last = vocab - 1;  // column of the last of them that is
+    unsigned key = 0;      // of the last value kept
+    int last = vocab - 1;  // last column kept with that key
     if (op.top_k > 0 && op.top_k < vocab) {
         const Cut cut = find_cut(
             logits, vocab, shared, [](unsigned, int) { return Amount{1}; },
@@ -151,7 +152,7 @@ __global__ void __launch_bounds__(threads) cut_kernel(const CutOp op) {
         }
     }
     if (threadIdx.x != 0) return;
-    // Nothing lies below a NaN.
+    // Nothing is below a NaN.
     op.lowest[row] = key == 0 ? -INFINITY : value_of(static_cast<std::uint64_t>(key) << 32);
     op.last[row] = key == 0 ? vocab - 1 : last;
 }

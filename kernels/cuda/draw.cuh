@@ -2,8 +2,8 @@
 
 #include "kernels/cuda/common.cuh"
 
-/// Draws from the weights of a row's columns by a block of draw_threads: sums of tiles stay in shared memory,
-/// a scan of them finds the tile that a draw falls into, and one thread the column.
+/// Samples from the weights of a row's columns by a block of draw_threads. Sums of tiles stay in shared
+/// memory; a scan of them finds the sample's tile, then one thread finds the column.
 namespace draftscope::kernels::cuda {
 
 inline constexpr int draw_threads = 1024;
@@ -16,13 +16,13 @@ struct DrawShared {
     int chosen, token;
 };
 
-/// A thread's own run of neighbouring tiles.
+/// A thread's contiguous run of tiles.
 struct TileRun {
     int first = 0, end = 0;
-    double mine = 0, before = 0, all = 0;  ///< weight of the run, of those before it, of the row
+    double mine = 0, before = 0, all = 0;  ///< weight of the run, of all previous runs, of the row
 };
 
-/// A warp's: the weight of one tile.
+/// Weight of one tile, computed by a warp.
 template <typename WeightOf>
 __device__ __forceinline__ void add_tile(int tile, DrawShared& shared, WeightOf weight) {
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
@@ -30,7 +30,7 @@ __device__ __forceinline__ void add_tile(int tile, DrawShared& shared, WeightOf 
     if (lane == 0) shared.tiles[tile] = sum;
 }
 
-/// The runs of tiles whose weights are known, behind a barrier. Every thread takes part.
+/// Computes the runs of tiles from the tiles' weights; begins with a barrier. Every thread takes part.
 __device__ inline TileRun add_runs(int columns, DrawShared& shared) {
     const int count = (columns + draw_tile - 1) / draw_tile;
     const int each = (count + draw_threads - 1) / draw_threads;
@@ -42,8 +42,8 @@ __device__ inline TileRun add_runs(int columns, DrawShared& shared) {
     return run;
 }
 
-/// Adds up weight(column), which gives 0 behind the last column, in an order of its own. Every thread takes
-/// part; begins with a barrier.
+/// Adds up weight(column), which is 0 after the last column, in a fixed order. Every thread takes part;
+/// begins with a barrier.
 template <typename WeightOf>
 __device__ TileRun add_tiles(int columns, DrawShared& shared, WeightOf weight) {
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
@@ -55,7 +55,7 @@ __device__ TileRun add_tiles(int columns, DrawShared& shared, WeightOf weight) {
     return add_runs(columns, shared);
 }
 
-/// The same after the weight of one column alone has changed since: its tile is read again, and no other.
+/// Updates the sums after the weight of one column changed; only its tile is read again.
 template <typename WeightOf>
 __device__ TileRun add_changed(int columns, int column, DrawShared& shared, WeightOf weight) {
     __syncthreads();
@@ -65,15 +65,16 @@ __device__ TileRun add_changed(int columns, int column, DrawShared& shared, Weig
     return add_runs(columns, shared);
 }
 
-/// The column where the running sum passes `target`, the last with any weight where rounding leaves something
-/// over; 0 without any weight. Once after add_tiles(), of the same weights; every thread gets it.
+/// Finds the column where the running sum exceeds `target`. If rounding leaves a remainder, it is the last
+/// column with any weight; without any weight, 0. Call it once after add_tiles(), with the same weights;
+/// every thread gets the result.
 template <typename WeightOf>
 __device__ int draw_column(int columns, DrawShared& shared, const TileRun& run, double target,
                            WeightOf weight) {
     // The last thread with any weight whose part begins at or below the target.
     if (run.mine > 0 && run.before <= target) atomicMax(&shared.chosen, static_cast<int>(threadIdx.x));
     __syncthreads();
-    if (shared.chosen < 0) return 0;  // all threads alike
+    if (shared.chosen < 0) return 0;  // uniform across the block
     if (static_cast<int>(threadIdx.x) == shared.chosen) {
         int tile = run.first;
         double start = run.before, before = run.before;

@@ -4,9 +4,9 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/top.cuh"
 
-// A head's product and what is wanted of it in one pass: a block makes the logits of head_chunk outputs tile
-// by tile, keeps them in shared memory, and leaves of each row the k best, their maximum and their sum. One
-// more block per row joins those. The logits themselves are never written.
+// A head's product fused with its selection. A block computes the logits of head_chunk outputs tile by tile
+// and keeps them in shared memory. It writes the k best of each row, their maximum and their sum. A second
+// kernel merges those, one block per row. The logits are never written.
 namespace draftscope::kernels::cuda {
 namespace {
 
@@ -20,7 +20,7 @@ struct Scratch {
     float* sums;          ///< [rows, chunks, 2]: maximum, sum of exponentials
 };
 
-/// What a warp leaves of one row's logits of the chunk.
+/// Writes a warp's partial result for one row's logits of the chunk.
 __device__ void keep_best(const HeadOp& op, const Scratch& scratch, const float* logits, int row, int first) {
     constexpr int each = head_chunk / warp_size;
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
@@ -68,7 +68,8 @@ __global__ void __launch_bounds__(threads) head_kernel(const HeadOp op, const Sc
         keep_best(op, scratch, shared.logits[row], first_row + row, first);
 }
 
-/// One block per row. More candidates than the block holds go through it in turns, beside the best so far.
+/// One block per row. Candidates that exceed the block's capacity are merged into the best so far in several
+/// turns.
 __global__ void __launch_bounds__(threads) join_kernel(const HeadOp op, const Scratch scratch) {
     __shared__ std::uint64_t shared[warps * most_selected];
     __shared__ std::uint64_t best[most_selected];
@@ -86,7 +87,7 @@ __global__ void __launch_bounds__(threads) join_kernel(const HeadOp op, const Sc
             keys[i] = at < kept ? best[at] : from < count ? candidates[from] : no_key;
         }
         next += held * threads - kept;
-        block_top<warps>(keys, op.k, shared, best);  // everyone has read `best` before it is written
+        block_top<warps>(keys, op.k, shared, best);  // all threads have read `best` before it is written
         kept = op.k;
         __syncthreads();
     }

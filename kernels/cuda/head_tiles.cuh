@@ -2,13 +2,13 @@
 
 #include "kernels/cuda/mma.cuh"
 
-/// Logits of a piece of a head in shared memory, for kernels that keep only the best of them.
+/// Logits of a chunk of a head in shared memory, for kernels that keep only the best of them.
 namespace draftscope::kernels::cuda {
 
-inline constexpr int most_head_tiles = 4;  ///< of eight rows: what 48 KB of shared memory hold
+inline constexpr int most_head_tiles = 4;  ///< tiles of eight rows that fit in 48 KB of shared memory
 inline constexpr int head_row_tiles = 2, head_unroll = 2;
 
-/// Calls `run` with the kind of halves and the token tiles for so many rows as types.
+/// Calls `run` with the 16-bit format and the number of token tiles for this many rows as types.
 template <typename Run>
 void with_head_tiles(Halves halves, int rows, Run run) {
     static_assert(most_head_tiles == 4);
@@ -30,9 +30,9 @@ struct HeadTiles {
     float logits[width][head_chunk];
 };
 
-/// Rows first_row .. of x times outputs output_at(0) .. output_at(count - 1), count <= head_chunk, as
-/// MatmulOp has them bit for bit; they are there after the next barrier. Rows past the last are the last
-/// again.
+/// Computes outputs output_at(0) .. output_at(count - 1), count <= head_chunk, for the rows from first_row
+/// on. The values equal MatmulOp's bit for bit and are valid after the next barrier. Rows past the last
+/// repeat it.
 template <Halves H, int TokenTiles, typename OutputAt>
 __device__ void make_logits(const DeviceMatrix& weights, const Bf16* x, int rows, int first_row,
                             const float* bias, int count, OutputAt output_at, HeadTiles<TokenTiles>& shared) {
@@ -61,7 +61,7 @@ __device__ void make_logits(const DeviceMatrix& weights, const Bf16* x, int rows
         tile_product<H>(f, from, from_rows, weights.stride);
 #pragma unroll
         for (int r = 0; r < row_tiles; ++r) {
-            __syncthreads();  // whoever read the sums before is done
+            __syncthreads();  // readers of the previous sums are done
             share_part(f, r, shared.sums[warp]);
             __syncthreads();
             for (int e = static_cast<int>(threadIdx.x); e < tile_outputs * width; e += threads) {

@@ -6,7 +6,7 @@
 #include "kernels/cuda/simt.h"
 #include "kernels/device_ops.h"
 
-/// One function per op of Device: launches its kernels on `stream` and returns; errors show up there.
+/// One function per op of Device: launches its kernels on `stream` and returns. Errors surface on the stream.
 namespace draftscope::kernels::cuda {
 
 void launch_matmul(const MatmulOp& op, Halves halves, cudaStream_t stream);
@@ -46,8 +46,8 @@ void launch_cluster_tokens(const ClusterTokensOp& op, cudaStream_t stream);
 void launch_translate(const TranslateOp& op, cudaStream_t stream);
 void launch_gather(const GatherOp& op, cudaStream_t stream);
 void launch_copy_rows(std::span<const CopyRowsOp> ops, cudaStream_t stream);
-/// Of ops whose paths lie there. Rows go through `scratch`, compact_scratch() values, as sources may be
-/// destinations too.
+/// For ops with paths in device memory. Rows are copied through `scratch`, compact_scratch() values, because
+/// sources may also be destinations.
 void launch_compact(std::span<const CompactOp> ops, Bf16* scratch, cudaStream_t stream);
 inline std::size_t compact_scratch(std::span<const CompactOp> ops) {
     std::size_t values = 0;
@@ -57,13 +57,13 @@ inline std::size_t compact_scratch(std::span<const CompactOp> ops) {
     return values;
 }
 
-/// Ops that one launch takes by value: what fits the 4 KB of a kernel's parameters that every CUDA has.
+/// Ops that one launch takes by value, within the 4 KB of kernel parameters that every CUDA version supports.
 template <typename Op>
 struct Many {
     static constexpr int most = static_cast<int>(4000 / sizeof(Op));
     Op ops[most];
 };
-/// Calls `run` with as many ops at a time, and their number.
+/// Calls `run` with the ops of each launch, and their number.
 template <typename Op, typename Run>
 void in_batches(std::span<const Op> ops, Run run) {
     Many<Op> many{};
@@ -77,17 +77,17 @@ void in_batches(std::span<const Op> ops, Run run) {
 }
 
 enum class Reads { plain, evict_first };
-/// Reads `bytes` (a multiple of 16) and keeps nothing of them: what streaming weights costs. `sink` is one
-/// float that is never written.
+/// Reads `bytes` (a multiple of 16) and discards them, to measure the cost of streaming weights. `sink` is
+/// one float that is never written.
 void launch_read(const void* data, std::size_t bytes, Reads how, float* sink, cudaStream_t stream);
-/// A kernel that does nothing.
+/// An empty kernel.
 void launch_empty(cudaStream_t stream);
-/// One that may start before the kernel in front of it ends, and does nothing after it (programmatic
-/// dependent launch, sm_90 on).
+/// An empty kernel that may start before the preceding kernel ends (programmatic dependent launch, sm_90 and
+/// later).
 void launch_early(cudaStream_t stream);
-/// Most blocks of 256 threads that a cluster can have; 0 = the GPU has no clusters.
+/// The most blocks of 256 threads in a cluster; 0 = the GPU has no clusters.
 int largest_cluster();
-/// Normal random values, rounded.
+/// Normally distributed random values, rounded.
 void launch_fill_normal(Bf16* data, std::size_t count, float scale, std::uint64_t seed, cudaStream_t stream);
 
 }  // namespace draftscope::kernels::cuda

@@ -16,10 +16,10 @@
 namespace draftscope::kernels::cuda {
 namespace {
 
-/// What cuBLASLt asks for on sm_90; our default, not measured.
+/// The size recommended for cuBLASLt on sm_90; our default, not measured.
 constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
 
-/// The library's functions, by the types of its header.
+/// The library's functions, with the types of its header.
 struct Library {
     void* handle = nullptr;
     std::string version;
@@ -57,7 +57,7 @@ struct Library {
     }
 };
 
-/// Stays loaded for the life of the process. Only the major version of the header has its structures.
+/// Stays loaded until the process ends. Structures match only versions with the header's major version.
 const Library& the_library() {
     static const Library library = [] {
         Library found;
@@ -81,7 +81,7 @@ const Library& the_library() {
     return library;
 }
 
-/// What an address is a multiple of, up to what the library makes use of.
+/// The alignment of an address, up to the largest that the library uses.
 std::uint32_t alignment_of(const void* address) {
     const auto bits = reinterpret_cast<std::uintptr_t>(address) | 256;
     return static_cast<std::uint32_t>(bits & (~bits + 1));
@@ -116,7 +116,7 @@ class LibraryProductImpl final : public LibraryProduct {
                       halves};
         auto found = plans_.find(key);
         if (found == plans_.end()) {
-            // A run sees few shapes; a server of many prompts of all lengths starts over now and then.
+            // A run has few shapes. A server with prompts of all lengths rebuilds the cache occasionally.
             if (plans_.size() >= most_plans) {
                 for (auto& [old, plan] : plans_) drop(plan);
                 plans_.clear();
@@ -145,12 +145,12 @@ class LibraryProductImpl final : public LibraryProduct {
         bool usable = false;
     };
 
-    /// The library counts columns first: our [n, k] in rows are its k x n, transposed, and y is n x rows.
+    /// The library is column-major: our row-major [n, k] is its k x n, transposed, and y is n x rows.
     Plan make(const MatmulOp& op, Halves halves) {
         Plan plan;
         const cudaDataType_t kind = halves == Halves::f16 ? CUDA_R_16F : CUDA_R_16BF;
         const auto n = static_cast<std::uint64_t>(op.weights.n), rows = static_cast<std::uint64_t>(op.rows);
-        const auto k = static_cast<std::uint64_t>(op.weights.stride);  // zeros behind the last column
+        const auto k = static_cast<std::uint64_t>(op.weights.stride);  // zeros after the last column
         const auto stride = static_cast<std::int64_t>(op.weights.stride);
         const cublasOperation_t transposed = CUBLAS_OP_T;
         const cublasLtEpilogue_t with_bias = CUBLASLT_EPILOGUE_BIAS;

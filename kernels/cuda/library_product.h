@@ -10,15 +10,17 @@
 
 namespace draftscope::kernels::cuda {
 
-/// Products by cuBLASLt, which is loaded when it is first wanted: the program starts without it. Its sums
-/// depend on the shape of the call, so nothing of `--numerics exact` goes through it.
+/// Products by cuBLASLt, which is loaded on first use: the program starts without it. Its sums depend on the
+/// shape of the call, so `--numerics exact` never uses it.
 class LibraryProduct {
   public:
-    /// One queue's: its workspace belongs to this object. Error: why there is no library.
+    /// Creates the products of one stream; the object owns the workspace. An error says why the library is
+    /// unavailable.
     static Result<std::unique_ptr<LibraryProduct>> open();
     virtual ~LibraryProduct() = default;
     virtual const std::string& version() const = 0;
-    /// MatmulOp for all outputs. False, with nothing asked for, where the library has no way to do it.
+    /// MatmulOp for all outputs. Returns false, without enqueuing anything, if the library has no suitable
+    /// algorithm.
     virtual bool run(const MatmulOp& op, Halves halves, cudaStream_t stream) = 0;
 };
 

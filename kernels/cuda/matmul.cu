@@ -4,12 +4,12 @@
 namespace draftscope::kernels::cuda {
 namespace {
 
-// y = x W^T for few rows of x, bound by reading W once: mma.cuh says how.
+// y = x W^T for few rows of x, limited by reading W once (see mma.cuh).
 constexpr int most_token_tiles = 8;
 constexpr int narrow_columns = 1024;
 constexpr int many_outputs = 8192;
-/// More rows than this are the tensor cores' business rather than the memory's (matmul_wide.cu, the same
-/// bits). Our default, not measured.
+/// Above this many rows, tensor cores limit the speed rather than memory (matmul_wide.cu, the same bits). Our
+/// default, not measured.
 constexpr int few_rows = 64;
 
 struct Work {
@@ -32,13 +32,13 @@ __global__ void __launch_bounds__(threads) matmul_kernel(const Work work) {
     __shared__ float sums[warps][tile_outputs][width];
     const int outputs = work.chosen == nullptr ? work.n : *work.chosen_count;
     const int base = static_cast<int>(blockIdx.x) * tile_outputs * RowTiles;
-    if (base >= outputs) return;  // all threads of the block alike
+    if (base >= outputs) return;  // uniform across the block
     const int first_row = static_cast<int>(blockIdx.y) * width;
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
     const int g = lane / 4, t = lane % 4;
 
-    // Outputs and rows past the end read the last ones again; nothing of them is stored.
+    // Outputs and rows past the end read the last ones again; their results are not stored.
     const Bf16* from[RowTiles][2];
 #pragma unroll
     for (int r = 0; r < RowTiles; ++r)
@@ -97,7 +97,7 @@ void launch_matmul(const MatmulOp& op, Halves halves, cudaStream_t stream) {
         op.bias,         op.chosen,    op.chosen_count,   op.accumulate};
     const int tiles = (op.rows + tile_rows - 1) / tile_rows;
     static_assert(most_token_tiles == 8);
-    // Rows of few chunks leave a warp little to load: more outputs in a block make up for it.
+    // Rows of few chunks give a warp little to load; more outputs per block compensate.
     const bool narrow = op.weights.stride <= narrow_columns && outputs >= many_outputs;
     with_halves(halves, [&](auto kind) {
         constexpr Halves H = decltype(kind)::value;

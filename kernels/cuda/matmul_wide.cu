@@ -4,19 +4,20 @@
 namespace draftscope::kernels::cuda {
 namespace {
 
-// y = x W^T for many rows of x, bound by the tensor cores: a block makes 128 outputs for 128 rows, and both
-// come through shared memory, three chunks of k under way at a time. The sums are matmul.cu's bit for bit: an
-// eighth of k after the other instead of by eight warps side by side, chunk by chunk in the same two steps,
-// the eighths added in the same order. A prompt may therefore be read here and its continuation there.
+// y = x W^T for many rows of x, limited by the tensor cores. A block computes 128 outputs for 128 rows; both
+// go through shared memory, with three chunks of k in flight. The sums equal matmul.cu's bit for bit: they
+// are computed by eighths of k, chunk by chunk in the same two steps, and the eighths are added in the same
+// order. Only the eighths run one after another instead of on eight warps. A prompt may therefore use this
+// kernel and its continuation the other.
 constexpr int block_outputs = 128, block_rows = 128;
 constexpr int output_warps = 2;  ///< times 4 of rows
 constexpr int output_tiles = block_outputs / output_warps / tile_outputs;
 constexpr int token_tiles = block_rows / (warps / output_warps) / tile_rows;
 constexpr int stages = 3;
-constexpr int pieces = chunk / 8;  ///< of 16 bytes in a row's chunk
+constexpr int pieces = chunk / 8;  ///< 16-byte pieces in a row's chunk
 constexpr int stage_values = (block_outputs + block_rows) * chunk;
 constexpr std::size_t shared_bytes = std::size_t{stages} * stage_values * sizeof(Bf16);
-static_assert(shared_bytes <= 48 * 1024);  // more would have to be asked for
+static_assert(shared_bytes <= 48 * 1024);  // more would need an opt-in
 
 __device__ __forceinline__ void copy_async(Bf16* to, const Bf16* from) {
 #if defined(DS_SIMT_HOST)
@@ -31,7 +32,7 @@ __device__ __forceinline__ void end_of_group() {
     asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
-/// Waits for all groups of this thread but the latest stages - 2.
+/// Waits for all groups of this thread except the latest stages - 2.
 __device__ __forceinline__ void wait_for_group() {
 #if !defined(DS_SIMT_HOST)
     asm volatile("cp.async.wait_group %0;" ::"n"(stages - 2) : "memory");
@@ -39,11 +40,11 @@ __device__ __forceinline__ void wait_for_group() {
 }
 
 struct Sums {
-    float part[output_tiles][token_tiles][4];   ///< of the eighth under way
-    float whole[output_tiles][token_tiles][4];  ///< of those before
+    float part[output_tiles][token_tiles][4];   ///< sums of the current eighth
+    float whole[output_tiles][token_tiles][4];  ///< sums of the previous eighths
 };
 
-/// The eighth is at its end.
+/// Adds a completed eighth.
 __device__ __forceinline__ void fold(Sums& s, bool first) {
 #pragma unroll
     for (int r = 0; r < output_tiles; ++r)
@@ -56,7 +57,8 @@ __device__ __forceinline__ void fold(Sums& s, bool first) {
             }
 }
 
-/// A chunk of this warp's outputs and rows. Lanes read 16 bytes of neighbouring rows, which lie side by side.
+/// Multiplies a chunk of this warp's outputs and rows. Lanes read 16 bytes of adjacent rows, which are
+/// contiguous.
 template <Halves H>
 __device__ __forceinline__ void multiply(Sums& s, const Bf16* outputs, const Bf16* rows) {
     uint4 b[token_tiles];
@@ -85,8 +87,8 @@ __global__ void __launch_bounds__(threads) wide_kernel(const MatmulOp op) {
     const int g = lane / 4, t = lane % 4, stride = op.weights.stride;
     const int first_output = static_cast<int>(blockIdx.x) * block_outputs;
     const int first_row = static_cast<int>(blockIdx.y) * block_rows;
-    // A thread brings one piece of every 64th row of the stage. Outputs and rows past the end are the last
-    // ones again; nothing of them is stored.
+    // A thread copies one piece of every 64th row of the stage. Outputs and rows past the end repeat the last
+    // ones; their results are not stored.
     constexpr int apart = threads / pieces, each = (block_outputs + block_rows) / apart;
     const Bf16* from[each];
 #pragma unroll
@@ -105,17 +107,17 @@ __global__ void __launch_bounds__(threads) wide_kernel(const MatmulOp op) {
 #pragma unroll
             for (int i = 0; i < each; ++i) copy_async(to + i * apart * chunk, from[i] + c * chunk);
         }
-        end_of_group();  // also an empty one, so that the number under way stays the same
+        end_of_group();  // possibly empty, so that the number in flight stays the same
     };
     Sums s = {};
     const int own_output = warp % output_warps * output_tiles * tile_outputs;
     const int own_row = warp / output_warps * token_tiles * tile_rows;
-    int part = 0;  // eighth under way
+    int part = 0;  // current eighth
     for (; part < warps && chunks * (part + 1) / warps == 0; ++part) fold(s, part == 0);
     for (int c = 0; c < stages - 1; ++c) bring(c);
     for (int c = 0; c < chunks; ++c) {
         wait_for_group();
-        __syncthreads();  // chunk c is there for all, and nobody reads the one before it any more
+        __syncthreads();  // chunk c is visible to all threads, and the previous one is no longer read
         bring(c + stages - 1);
         const Bf16* stage = shared + c % stages * stage_values + t * 8;
         multiply<H>(s, stage + (own_output + g) * chunk, stage + (block_outputs + own_row + g) * chunk);

@@ -2,25 +2,23 @@
 
 #include "kernels/cuda/common.cuh"
 
-/// Products of few rows with tensor cores, shared by plain products and heads, whose values must be the same
-/// bits.
+/// Tensor core products of few rows. Plain products and heads share them, since their values must have the
+/// same bits.
 namespace draftscope::kernels::cuda {
 
-// A block makes 16 * RowTiles outputs for 8 * TokenTiles rows of x: its eight warps take an eighth of k each,
-// and their sums are added in the order of the warps. mma.m16n8k16 does the products (16 outputs by 8 rows);
-// whether 1 or 64 rows share a call, each value is summed in the same order, so that a row's result does not
-// depend on the others.
-//
-// Fragments come straight from memory: lane (g = lane / 4, t = lane % 4) reads 16 bytes, values 8 t .. 8 t +
-// 7 of a chunk of 32, of output g and g + 8 and of row g. Two mma steps eat a chunk; which k a step calls its
-// i-th does not matter as long as both operands agree.
+// A block computes 16 * RowTiles outputs for 8 * TokenTiles rows of x. Each of its eight warps takes an
+// eighth of k; their sums are added in the order of the warps. The products are mma.m16n8k16 (16 outputs by 8
+// rows). Each value is summed in the same order for 1 or 64 rows, so that a row's result does not depend on
+// the others. Fragments are loaded straight from memory. Lane (g = lane / 4, t = lane % 4) reads 16 bytes,
+// values 8 t .. 8 t + 7 of a chunk of 32, of outputs g and g + 8 and of row g. Two mma steps consume a chunk.
+// The assignment of k to fragment elements may be any, if both operands agree.
 inline constexpr int warps = 8;
 inline constexpr int threads = warps * warp_size;
 inline constexpr int chunk = 32;
 inline constexpr int tile_outputs = 16;
 inline constexpr int tile_rows = 8;
 
-/// Weights are read once: they should not push activations out of L1.
+/// Weights are read once and should not evict activations from L1.
 __device__ __forceinline__ uint4 load_weights(const Bf16* from) {
 #if defined(DS_SIMT_HOST)
     return *reinterpret_cast<const uint4*>(from);
@@ -33,7 +31,7 @@ __device__ __forceinline__ uint4 load_weights(const Bf16* from) {
 #endif
 }
 
-/// Not through the read-only path: in a graph the kernel before has just written them.
+/// Not through the read-only path: in a graph, the previous kernel may just have written them.
 __device__ __forceinline__ uint4 load_row(const Bf16* from) {
     return *reinterpret_cast<const uint4*>(from);
 }
@@ -96,8 +94,8 @@ __device__ __forceinline__ void step(Fragments<TokenTiles, RowTiles, Unroll>& f,
     }
 }
 
-/// This warp's eighth of the products of a tile. Each lane gives the addresses of its two outputs of each row
-/// tile and of its row of each token tile, from its own eight values on.
+/// Computes this warp's eighth of the products of a tile. Each lane passes the addresses of its two outputs
+/// per row tile and of its row per token tile, offset by its eight values.
 template <Halves H, int TokenTiles, int RowTiles, int Unroll>
 __device__ __forceinline__ void tile_product(Fragments<TokenTiles, RowTiles, Unroll>& f,
                                              const Bf16* const (&from)[RowTiles][2],
@@ -116,7 +114,7 @@ __device__ __forceinline__ void tile_product(Fragments<TokenTiles, RowTiles, Unr
     if (at < end) step<H>(f, from, rows, at, end - at);
 }
 
-/// Leaves this warp's part of row tile `r` in shared memory.
+/// Writes this warp's part of row tile `r` to shared memory.
 template <int TokenTiles, int RowTiles, int Unroll>
 __device__ __forceinline__ void share_part(const Fragments<TokenTiles, RowTiles, Unroll>& f, int r,
                                            float (&part)[tile_outputs][TokenTiles * tile_rows]) {

@@ -2,7 +2,7 @@
 
 #include "kernels/cuda/common.cuh"
 
-/// Finding the k-th largest of many by their digits, by a block of pick_threads.
+/// Radix selection of the k-th largest value by a block of pick_threads.
 namespace draftscope::kernels::cuda {
 
 inline constexpr int pick_threads = 1024;
@@ -21,12 +21,13 @@ __device__ __forceinline__ void clear_counts(PickShared& shared) {
     __syncthreads();
 }
 
-/// Of as many keys per digit as `counts` says, the digit of the `left`-th largest and how many of its keys
-/// are wanted. Begins and ends with a barrier; `digit` and `left` stay until the next call.
+/// Finds the digit of the `left`-th largest key and how many keys with that digit are wanted. Input is the
+/// number of keys per digit, `counts`. Begins and ends with a barrier; `digit` and `left` are valid until the
+/// next call.
 __device__ inline void find_digit(PickShared& shared, int left) {
     __syncthreads();
     if (threadIdx.x < warp_size) {
-        // A lane answers for eight neighbouring digits, the first lane for the largest.
+        // A lane handles eight adjacent digits, the first lane the largest ones.
         constexpr int each = digits / warp_size;
         const int lane = static_cast<int>(threadIdx.x), largest = digits - 1 - lane * each;
         int mine = 0;
@@ -43,21 +44,21 @@ __device__ inline void find_digit(PickShared& shared, int left) {
     __syncthreads();
 }
 
-/// Larger values have larger numbers; -0 counts as +0, NaN as the lowest.
+/// Maps larger values to larger numbers; -0 counts as +0, NaN as the lowest.
 __device__ __forceinline__ std::uint32_t ordered(float value) {
     return static_cast<std::uint32_t>(rank_key(value, 0) >> 32);
 }
 
-/// Digit by digit the k-th largest of x is narrowed down; then the columns above it are listed in their
-/// order, and of those equal to it the first ones. k <= columns.
+/// Lists the k largest columns of x in ascending order; of equal values, the first ones. Finds the k-th
+/// largest value digit by digit, then the columns at or above it. k <= columns.
 __device__ inline void list_top(const float* x, int columns, int k, std::int32_t* ids, PickShared& shared) {
     std::uint32_t prefix = 0;
-    int left = k;  // how many of the values that share the prefix are wanted
+    int left = k;  // number of values with the prefix that are wanted
     for (int shift = 24; shift >= 0; shift -= 8) {
         clear_counts(shared);
         for (int c = static_cast<int>(threadIdx.x); c < columns; c += pick_threads) {
             const std::uint32_t key = ordered(x[c]);
-            // At the first digit nothing is known of the key yet.
+            // At the first digit, no part of the key is known.
             if (shift == 24 || key >> (shift + 8) == prefix)
                 atomicAdd(&shared.counts[key >> shift & 0xffu], 1);
         }

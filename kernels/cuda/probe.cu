@@ -3,13 +3,13 @@
 #include "kernels/cuda/common.cuh"
 #include "kernels/cuda/launch.h"
 
-/// What a GPU is asked about itself: streams of reads, launches, random values for what is timed.
+/// Kernels that measure a GPU: streams of reads, launches, random values.
 namespace draftscope::kernels::cuda {
 namespace {
 
 constexpr int read_threads = 256;
 
-/// Read once and not again: L2 gives such lines up first.
+/// Reads data that is used once: L2 evicts such lines first.
 template <Reads How>
 __device__ __forceinline__ uint4 read_line(const uint4* from) {
     return How == Reads::evict_first ? __ldcs(from) : __ldcg(from);
@@ -34,13 +34,13 @@ __global__ void __launch_bounds__(read_threads)
         const uint4 v = read_line<How>(data + i);
         folded ^= v.x ^ v.y ^ v.z ^ v.w;
     }
-    // Practically never: keeps the loads alive.
+    // Almost never true: keeps the loads alive.
     if (folded == 0x9e3779b9u && threadIdx.x > read_threads) *sink = 1.0f;
 }
 
 __global__ void empty_kernel() {}
 
-/// The next one of its kind may start at once, and waits for what is in front of it.
+/// The next kernel may start at once, and waits for the previous one.
 __global__ void early_kernel() {
 #if __CUDA_ARCH__ >= 900
     cudaTriggerProgrammaticLaunchCompletion();
@@ -54,7 +54,7 @@ __device__ std::uint32_t mixed(std::uint32_t x) {
     return x ^ x >> 16;
 }
 
-/// Box-Muller over a hash of the place.
+/// Box-Muller over a hash of the index.
 __global__ void fill_kernel(Bf16* data, std::size_t count, float scale, std::uint32_t seed) {
     const std::size_t step = static_cast<std::size_t>(gridDim.x) * blockDim.x;
     for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
@@ -93,7 +93,7 @@ void launch_early(cudaStream_t stream) {
     config.stream = stream;
     config.attrs = &attribute;
     config.numAttrs = 1;
-    (void)cudaLaunchKernelEx(&config, early_kernel);  // what it says is found again by the next op
+    (void)cudaLaunchKernelEx(&config, early_kernel);  // the next op reports the error
 }
 
 int largest_cluster() {
@@ -104,7 +104,7 @@ int largest_cluster() {
     const bool known = cudaFuncSetAttribute(empty_kernel, cudaFuncAttributeNonPortableClusterSizeAllowed,
                                             1) == cudaSuccess &&
                        cudaOccupancyMaxPotentialClusterSize(&blocks, empty_kernel, &config) == cudaSuccess;
-    if (!known) (void)cudaGetLastError();  // such a GPU has no clusters
+    if (!known) (void)cudaGetLastError();  // the GPU has no clusters
     return known ? blocks : 0;
 }
 

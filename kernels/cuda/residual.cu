@@ -15,7 +15,7 @@ struct Shared {
     int found;
 };
 
-/// The sum of values [count], in an order of its own.
+/// The sum of values [count], in a fixed order.
 __device__ double sum_of(const float* values, int count, Shared& shared) {
     double mine = 0;
     for (int j = static_cast<int>(threadIdx.x); j < count; j += threads)
@@ -29,7 +29,7 @@ __device__ double sum_of(const float* values, int count, Shared& shared) {
     return all;
 }
 
-/// Where `token` lies in the node's q; -1 without q.
+/// Index of `token` in the node's q; -1 without q.
 __device__ int place_in(const ResidualOp& op, const ResidualNode& node, int token, Shared& shared) {
     if (node.support == 0) return -1;
     if (node.first_id < 0) return token;
@@ -38,7 +38,7 @@ __device__ int place_in(const ResidualOp& op, const ResidualNode& node, int toke
     __syncthreads();
     const std::int32_t* ids = op.ids + node.first_id;
     for (int j = static_cast<int>(threadIdx.x); j < node.support; j += threads)
-        if (ids[j] == token) shared.found = j;  // once among them
+        if (ids[j] == token) shared.found = j;  // each id occurs once
     __syncthreads();
     return shared.found;
 }
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(threads) residual_kernel(const ResidualOp op) 
     };
     const auto weight = [&](int i) { return i < op.vocab ? weights[i] : 0.0f; };
     TileRun run;
-    double left = 1;  // of q
+    double left = 1;  // remaining weight of q
     int accepted = -1;
     for (int d = 0; d < node.drafts; ++d) {
         const int token = op.drafts[node.first_draft + d];
@@ -71,14 +71,14 @@ __global__ void __launch_bounds__(threads) residual_kernel(const ResidualOp op) 
             p = static_cast<double>(weights[token]) / run.all;
         if (op.uniforms[node.first_draft + d] * share < p) {
             accepted = d;
-            break;  // all threads alike
+            break;  // uniform across the block
         }
         if (d == 0) {
             for (int i = static_cast<int>(threadIdx.x); i < op.vocab; i += threads)
                 weights[i] = probability(i);
             run = add_tiles(op.vocab, shared.draw, weight);
         }
-        __syncthreads();  // whoever looked at the weights is done
+        __syncthreads();  // the thread that read the weights is done
         const auto scale = static_cast<float>(run.all / left);
         const auto change = [&](bool back) {
             if (node.support == 0) {
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(threads) residual_kernel(const ResidualOp op) 
         if (rest.all > 0) {
             run = rest;
         } else {
-            // Nothing left, which only rounding can bring about: what there was stays.
+            // Only rounding can leave nothing; the previous weights are kept then.
             __syncthreads();
             change(true);
             run = add_tiles(op.vocab, shared.draw, weight);

@@ -3,10 +3,10 @@
 #include "kernels/cuda/pick.cuh"
 #include "kernels/cuda/top.cuh"
 
-// A router's product and its best tokens. Each block makes the scores of every chunks-th token, so that the
-// frequent ones, whose ids are low, are spread over all blocks, and keeps the best few of each row. The k
-// best of those are the k best of all unless some block's last one is among them: then there may be more
-// behind it, and that row is looked through in full.
+// A router's product fused with the selection of its best tokens. Each block computes the scores of every
+// chunks-th token and keeps the best few of each row. Frequent tokens have low ids, so this spreads them over
+// all blocks. The k best of those kept are the k best of all, unless the last one kept by some block is among
+// them. That block may then have more, and the row is searched in full.
 namespace draftscope::kernels::cuda {
 namespace {
 
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(pick_threads) pick_kernel(const RouterOp op, c
     }
     if (thread == 0) cut = 0;
     for (int w = thread; w < words; w += pick_threads) marks[w] = 0;
-    // The k best are those whose first digits are at least `prefix`; keys differ, so there is such a number.
+    // The k best are those whose first digits are at least `prefix`; it exists because keys differ.
     std::uint64_t prefix = 0;
     int left = op.k, shift = 56;
     for (bool enough = false; !enough; shift -= 8) {

@@ -9,8 +9,8 @@ namespace {
 constexpr int threads = 256;
 constexpr int warps = threads / warp_size;
 
-/// The sum over the block, to every thread, always added in the same order. `shared` holds a float per warp
-/// and may be used again after the next __syncthreads().
+/// Returns the sum over the block to every thread, always added in the same order. `shared` holds a float per
+/// warp and may be reused after the next __syncthreads().
 __device__ float block_sum(float value, float* shared) {
     value = warp_sum(value);
     if (threadIdx.x % warp_size == 0) shared[threadIdx.x / warp_size] = value;
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(threads) rms_norm_kernel(const RmsNormOp op) {
     float* y = op.y == nullptr ? nullptr : op.y + row * op.y_stride + first;
     Bf16* half = op.half == nullptr ? nullptr : op.half + row * op.half_stride + first;
     for (int i = static_cast<int>(threadIdx.x); i < op.width; i += threads) {
-        // x may be y: each value is read before its own place is written, by the same thread.
+        // x may be y: the same thread reads each value before it is overwritten.
         const float value = x[i] * scale * op.weight[i];
         if (y != nullptr) y[i] = op.add ? y[i] + value : value;
         if (half != nullptr) half[i] = to_half<H>(value);
@@ -50,7 +50,7 @@ __device__ __forceinline__ float activated(float value, Activation activation) {
     return activation == Activation::relu && value < 0.0f ? 0.0f : value;
 }
 
-// Rows go along x, which has room for 2^31 of them.
+// Rows are in grid dimension x, which allows 2^31 of them.
 template <Halves H>
 __global__ void round_kernel(const RoundOp op) {
     const auto row = static_cast<std::int64_t>(blockIdx.x);
@@ -123,16 +123,16 @@ __device__ __forceinline__ void copy_row(const CopyRowsOp& op) {
     const std::int64_t from = op.rows == nullptr ? row : op.rows[row];
     op.to[row * op.to_stride + i] = op.from[from * op.from_stride + i];
 }
-/// Grid: rows, pieces of a row.
+/// Grid: rows, chunks of a row.
 __global__ void copy_rows_kernel(const CopyRowsOp op) {
     copy_row(op);
 }
-/// Grid: most rows, pieces of the widest, ops.
+/// Grid: the most rows of an op, chunks of the widest row, ops.
 __global__ void copy_many_kernel(const __grid_constant__ Many<CopyRowsOp> many) {
     copy_row(many.ops[blockIdx.z]);
 }
 
-/// A warp copies a row, 16 bytes a lane; strides are whole pieces of 64 values.
+/// A warp copies a row, 16 bytes per lane; strides are multiples of 64 values.
 __global__ void __launch_bounds__(threads) gather_kernel(const GatherOp op) {
     const int row = static_cast<int>(blockIdx.x) * warps + static_cast<int>(threadIdx.x) / warp_size;
     if (row >= op.count) return;
@@ -145,8 +145,8 @@ __global__ void __launch_bounds__(threads) gather_kernel(const GatherOp op) {
         to[i] = __ldcs(from + i);
 }
 
-/// Rows of several sequences into the scratch, in their order, or out of it. Grid: most moved rows, planes,
-/// sequences.
+/// Copies rows of several sequences to the scratch, in their order, or back. Grid: the most moved rows,
+/// planes, sequences.
 __global__ void compact_many_kernel(const __grid_constant__ Many<CompactOp> many, Bf16* scratch, bool out) {
     const CompactOp& op = many.ops[blockIdx.z];
     const auto plane = static_cast<std::int64_t>(blockIdx.y);
@@ -245,7 +245,7 @@ void launch_compact(std::span<const CompactOp> ops, Bf16* scratch, cudaStream_t 
             planes = many.ops[i].planes;
         }
         if (most == 0) return;
-        // Scratch is free again when the launch that empties it has run: in the queue's order.
+        // Stream order keeps the scratch valid until the launch that empties it has run.
         const dim3 grid(static_cast<unsigned>(most), static_cast<unsigned>(planes), count);
         for (const bool out : {false, true})
             DS_LAUNCH(compact_many_kernel, grid, threads, 0, stream, many, scratch, out);

@@ -22,10 +22,10 @@ struct Scratch {
     float* sums;          ///< [rows, chunks, 2]: maximum, sum of exponentials
 };
 
-/// The column of a row's place, -1 behind its last run. Empty runs are passed over.
+/// Column of a row's candidate, -1 after its last run. Empty runs are skipped.
 __device__ __forceinline__ int run_column(const SelectOp& op, std::int64_t row, int place) {
     const std::int32_t* ends = op.run_ends + row * op.runs;
-    int first = 0, end = op.runs;  // the first run that ends behind the place
+    int first = 0, end = op.runs;  // the first run that ends after the candidate
     while (first < end) {
         const int middle = (first + end) / 2;
         if (ends[middle] > place)
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(select_threads) chunk_kernel(const SelectOp op
     sum = warp_sum(sum);
     if (lane == 0) sums[warp] = sum;
     const std::int64_t part = row * scratch.chunks + blockIdx.y;
-    block_top<select_warps>(keys, op.k, shared, scratch.keys + part * op.k);  // waits for `sums` too
+    block_top<select_warps>(keys, op.k, shared, scratch.keys + part * op.k);  // also waits for `sums`
     if (threadIdx.x != 0) return;
     float total = 0;
     for (int w = 0; w < select_warps; ++w) total += sums[w];
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(select_threads) chunk_kernel(const SelectOp op
     scratch.sums[2 * part + 1] = total;
 }
 
-/// One block per row joins its chunks.
+/// One block per row merges its chunks.
 __global__ void __launch_bounds__(select_threads) join_kernel(const SelectOp op, Scratch scratch) {
     __shared__ std::uint64_t shared[select_warps * most_selected];
     __shared__ std::uint64_t best[most_selected];
@@ -140,7 +140,8 @@ __global__ void __launch_bounds__(pick_threads) top_set_kernel(const TopSetOp op
 constexpr int striped_warps = 4;
 constexpr int striped_threads = striped_warps * warp_size;
 
-/// Grid: rows, buckets. More columns than the block holds go through it in turns, beside the best so far.
+/// Grid: rows, buckets. Columns that exceed the block's capacity are merged into the best so far in several
+/// turns.
 __global__ void __launch_bounds__(striped_threads) striped_kernel(const StripedOp op) {
     __shared__ std::uint64_t shared[striped_warps * most_selected];
     __shared__ std::uint64_t best[most_selected];
@@ -160,7 +161,8 @@ __global__ void __launch_bounds__(striped_threads) striped_kernel(const StripedO
                                      : no_key;
         }
         next += held * striped_threads - kept;
-        block_top<striped_warps>(keys, op.m, shared, best);  // everyone has read `best` before it is written
+        block_top<striped_warps>(keys, op.m, shared, best);  // all threads have read `best` before it is
+                                                             // written
         kept = op.m;
         __syncthreads();
     } while (next < count);
@@ -192,7 +194,7 @@ __global__ void translate_kernel(const TranslateOp op) {
 constexpr int list_threads = 1024;
 constexpr int list_warps = list_threads / warp_size;
 
-/// One block lists the union and empties it.
+/// One block lists the union and clears the bitmap.
 __global__ void __launch_bounds__(list_threads) list_kernel(const UnionOp op) {
     __shared__ int totals[list_warps];
     const int words = (op.vocab + 31) / 32;
@@ -200,12 +202,12 @@ __global__ void __launch_bounds__(list_threads) list_kernel(const UnionOp op) {
         op.tokens[at] = token;
         op.columns[token] = at;
     });
-    __syncthreads();  // all words are read
+    __syncthreads();  // all words have been read
     for (int w = static_cast<int>(threadIdx.x); w < words; w += list_threads) op.bitmap[w] = 0;
     if (threadIdx.x == 0) *op.size = all;
 }
 
-/// The same of a set that stays.
+/// Lists a persistent set.
 __global__ void __launch_bounds__(list_threads) list_set_kernel(const RowSetOp op) {
     __shared__ int totals[list_warps];
     list_bits<list_warps>(op.bits, (op.range + 31) / 32, totals,

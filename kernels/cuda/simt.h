@@ -1,6 +1,6 @@
 #pragma once
 
-/// Device code is written against CUDA or, for tests on machines without a GPU, against its stand-in.
+/// Device code compiles for CUDA or, in tests on machines without a GPU, for the SIMT emulator.
 #if defined(DS_SIMT_HOST)
 #include "kernels/cuda/simt_host.h"
 #define DS_LAUNCH(kernel, grid, block, shared, stream, ...) \

@@ -6,17 +6,16 @@
 #include <cstring>
 #include <functional>
 
-/// Stands in for a GPU's threads when device code is compiled for the host (DS_SIMT_HOST): the threads of a
-/// block are fibres of one thread, which change at barriers and warp-wide operations. Slow, but the kernels
-/// themselves run, in several orders of their threads; a barrier that not every thread reaches ends the
-/// program.
+/// SIMT emulator for device code compiled for the host (DS_SIMT_HOST). The threads of a block are fibres of
+/// one thread, which switch at barriers and warp-wide operations. It is slow, but runs the actual kernels,
+/// with several orders of their threads. A barrier that not every thread reaches ends the program.
 #define __global__
 #define __device__
 #define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __grid_constant__
-/// Blocks run one after the other, so what a block shares may be static.
+/// Blocks run one after another, so shared memory may be static.
 #define __shared__ static
 
 namespace draftscope::kernels::cuda {
@@ -31,12 +30,13 @@ using cudaStream_t = void*;
 
 namespace simt {
 
-/// In which order the threads of a block take turns: 0 rising, 1 falling, others scattered by that number.
+/// Sets the order in which the threads of a block run: 0 ascending, 1 descending, others shuffled by that
+/// seed.
 void set_order(unsigned order);
 void launch(const Dim& grid, const Dim& block, std::size_t shared_bytes, const std::function<void()>& kernel);
 char* dynamic_shared();
 void sync_block();
-/// Each lane gives 32 bytes and sees those of all lanes of its warp until `leave`.
+/// Each lane publishes 32 bytes and reads those of all lanes of its warp until `leave`.
 struct Offer {
     std::uint64_t words[4] = {};
 };
@@ -139,7 +139,7 @@ T __ldcs(const T* from) {
 using std::max;
 using std::min;
 
-/// mma.m16n8k16 as the PTX manual lays its fragments out; `value` reads one of 16 bits.
+/// mma.m16n8k16 with the PTX manual's fragment layout; `value` reads one 16-bit value.
 void mma_host(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1,
               float (*value)(std::uint16_t));
 

@@ -2,13 +2,13 @@
 
 #include "kernels/cuda/common.cuh"
 
-/// The largest of keys (common.cuh) that threads hold.
+/// Selection of the largest keys (common.cuh) that threads hold.
 namespace draftscope::kernels::cuda {
 
-/// Keys that one thread holds while a block looks for the largest.
+/// Keys per thread during a block's selection.
 inline constexpr int held = 16;
 
-/// The k largest of the keys held by the threads of a warp, descending, to `out`. Keys differ, or are no_key.
+/// Writes the k largest keys held by the threads of a warp to `out`, descending. Keys differ, or are no_key.
 template <int Held>
 __device__ void warp_top(std::uint64_t (&keys)[Held], int k, std::uint64_t* out) {
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
@@ -18,7 +18,7 @@ __device__ void warp_top(std::uint64_t (&keys)[Held], int k, std::uint64_t* out)
     for (int n = 0; n < k; ++n) {
         const std::uint64_t top = warp_max(best);
         if (lane == 0) out[n] = top;
-        if (top == no_key || best != top) continue;  // every lane comes back for the next shuffle
+        if (top == no_key || best != top) continue;  // every lane takes part in the next shuffle
         best = no_key;
 #pragma unroll
         for (int i = 0; i < Held; ++i) {
@@ -28,8 +28,8 @@ __device__ void warp_top(std::uint64_t (&keys)[Held], int k, std::uint64_t* out)
     }
 }
 
-/// The k largest of the keys held by a block of Warps warps, to `out`, which the first warp writes. `shared`
-/// holds Warps * most_selected keys.
+/// Writes the k largest keys held by a block of Warps warps to `out`, from the first warp. `shared` holds
+/// Warps * most_selected keys.
 template <int Warps>
 __device__ void block_top(std::uint64_t (&keys)[held], int k, std::uint64_t* shared, std::uint64_t* out) {
     static_assert(Warps * most_selected <= held * warp_size);

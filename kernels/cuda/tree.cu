@@ -17,14 +17,14 @@ __device__ __forceinline__ float score_of(const BeamOp& op, int at, bool none, f
     return op.drawn ? -1.0f - static_cast<float>(at % op.k) : logprob;
 }
 
-/// One block a sequence: what BeamExpansion does with a level, in the same arithmetic.
+/// One block per sequence: one level of BeamExpansion, in the same arithmetic.
 __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constant__ Many<BeamOp> many) {
     const BeamOp& op = many.ops[blockIdx.x];
     __shared__ std::uint64_t shared[beam_warps * most_selected];
     __shared__ std::uint64_t best[most_selected];
     __shared__ float above[most_selected];
     __shared__ int places[most_selected];
-    __shared__ int first_real;  // counted from behind, 0 = none
+    __shared__ int first_real;  // counted from the end, 0 = none
     const int count = op.rows * op.k;
     if (threadIdx.x == 0) first_real = 0;
     for (int r = static_cast<int>(threadIdx.x); r < op.rows; r += beam_threads) {
@@ -50,11 +50,11 @@ __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constan
         if (op.pool_scores != nullptr) op.pool_scores[at] = total;
         if (op.pool_parents != nullptr) op.pool_parents[at] = places[row];
         if (op.pool_rows != nullptr) op.pool_rows[at] = -1;
-        // At the first level candidates stay in their order, whatever their values are.
+        // At the first level, candidates keep their order, whatever their values.
         const float score = op.level == 0 && !op.drawn ? -static_cast<float>(at) : total;
         keys[i] = rank_key(score, static_cast<std::uint32_t>(at));
     }
-    if (op.keep == 0) return;  // all threads alike
+    if (op.keep == 0) return;  // uniform across the block
     if (op.chosen_next == nullptr) block_top<beam_warps>(keys, op.keep, shared, best);
     __syncthreads();  // and the pool is written
     const auto place_at = [&](int b) {
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constan
 constexpr int rerank_warps = 32;
 constexpr int rerank_threads = rerank_warps * warp_size;
 
-/// One block a sequence: the pool sorted by score, the best of it numbered, and what each node is as a row.
+/// One block per sequence: sorts the pool by score, numbers the best candidates and writes each node's row.
 __global__ void __launch_bounds__(rerank_threads) rerank_kernel(const __grid_constant__ Many<RerankOp> many) {
     const RerankOp& op = many.ops[blockIdx.x];
     __shared__ std::uint64_t keys[most_pool];
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(rerank_threads) rerank_kernel(const __grid_con
         node_of[i] = 0;
     }
     __syncthreads();
-    // Bitonic, falling.
+    // Bitonic sort, descending.
     for (int size = 2; size <= padded; size *= 2)
         for (int apart = size / 2; apart > 0; apart /= 2) {
             for (int i = thread; i < padded; i += rerank_threads) {
@@ -114,13 +114,13 @@ __global__ void __launch_bounds__(rerank_threads) rerank_kernel(const __grid_con
             }
             __syncthreads();
         }
-    // Numbers of the kept, from 1; 0 = left out.
+    // Numbers of the kept candidates, from 1; 0 = dropped.
     for (int i = thread; i < keep; i += rerank_threads)
         node_of[place_of(keys[i])] = static_cast<std::int16_t>(op.by_score ? i + 1 : 1);
     __syncthreads();
     const auto is_none = [&](int i) { return op.drawn && op.pool_scores[i] == -INFINITY; };
     int before = 0;
-    // Those that are none come last.
+    // Missing candidates come last.
     for (int turn = 0; !op.by_score && turn < (op.drawn ? 2 : 1); ++turn) {
         const int each = (op.candidates + rerank_threads - 1) / rerank_threads;
         const int first = min(thread * each, op.candidates), end = min(first + each, op.candidates);
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(rerank_threads) rerank_kernel(const __grid_con
     __syncthreads();
     const TreeRows& rows = op.rows;
     for (int i = thread - 1; i < op.candidates; i += rerank_threads) {
-        // The first thread's first turn is the root's.
+        // The first thread's first turn handles the root.
         const int node = i < 0 ? 0 : node_of[i];
         if (i >= 0 && node == 0) continue;
         const bool none = i >= 0 && is_none(i);
@@ -160,7 +160,8 @@ __global__ void __launch_bounds__(rerank_threads) rerank_kernel(const __grid_con
     }
 }
 
-/// One warp a sequence: its lanes look for the next node together. A node has one child of a token at most.
+/// One warp per sequence: its lanes search for the next node together. A node has at most one child per
+/// token.
 __global__ void __launch_bounds__(warp_size) accept_kernel(const __grid_constant__ Many<AcceptOp> many) {
     const AcceptOp& op = many.ops[blockIdx.x];
     const int lane = static_cast<int>(threadIdx.x);
@@ -183,7 +184,7 @@ __global__ void __launch_bounds__(warp_size) accept_kernel(const __grid_constant
 
 constexpr int list_threads = 128;
 
-/// One block a sequence, a thread for a node: parents come before their children.
+/// One block per sequence, a thread per node: parents precede their children.
 __global__ void __launch_bounds__(list_threads) list_kernel(const __grid_constant__ Many<DraftListOp> many) {
     const DraftListOp& op = many.ops[blockIdx.x];
     for (int n = static_cast<int>(threadIdx.x); n < op.nodes; n += list_threads) {
@@ -210,7 +211,7 @@ __global__ void __launch_bounds__(list_threads) list_kernel(const __grid_constan
     }
 }
 
-/// One thread a sequence.
+/// One thread per sequence.
 __global__ void accept_drafts_kernel(const __grid_constant__ Many<AcceptDraftsOp> many) {
     const AcceptDraftsOp& op = many.ops[blockIdx.x];
     int at = 0, count = 0;
@@ -226,13 +227,13 @@ __global__ void accept_drafts_kernel(const __grid_constant__ Many<AcceptDraftsOp
 
 constexpr int typical_threads = 128;
 
-/// One block a sequence. Threads judge the nodes; one of them follows what is accepted, as parents come
-/// before their children.
+/// One block per sequence. Threads test the nodes; one thread then follows the accepted ones, as parents
+/// precede their children.
 __global__ void __launch_bounds__(typical_threads)
     typical_kernel(const __grid_constant__ Many<AcceptTypicalOp> many) {
     const AcceptTypicalOp& op = many.ops[blockIdx.x];
-    __shared__ double likelihood[most_pool + 1];  // of the node after its parent; then of the path to it
-    constexpr double refused = 1;                 // no logarithm of a probability
+    __shared__ double likelihood[most_pool + 1];  // of the node after its parent, then of the path to it
+    constexpr double refused = 1;                 // not the logarithm of a probability
     const TreeRows& rows = op.rows;
     for (int i = 1 + static_cast<int>(threadIdx.x); i < op.nodes; i += typical_threads) {
         const int parent = rows.parents[op.first_row + i];
@@ -253,7 +254,7 @@ __global__ void __launch_bounds__(typical_threads)
             continue;
         }
         likelihood[i] += above;
-        const int size = rows.tail_sizes[op.first_row + i];  // grows with depth
+        const int size = rows.tail_sizes[op.first_row + i];  // increases with depth
         if (size < best_size || (size == best_size && !(likelihood[i] > likelihood[best]))) continue;
         best = i;
         best_size = size;
