@@ -16,8 +16,8 @@
 /// - bf16  [N/16][K/2][16][2]                  bf16
 /// - int8  [N/16][K/4][16][4]                  K padded to 4
 ///         then [N/16][K/128][16]              bf16 scale of (output, 128 inputs), K padded to 128
-/// - int4  [N/16][K/8][16][4]                  two inputs per byte, K padded to 32: low nibbles are inputs
-///                                             8 j to 8 j + 3, high nibbles 8 j + 4 to 8 j + 7
+/// - int4  [N/16][K/8][16][4]                  two inputs per byte: low nibbles 8 j .. 8 j + 3, high nibbles
+///                                             8 j + 4 .. 8 j + 7; K padded to 32
 ///         then [N/16][K/32][2][16]            f16 scale and minimum of (output, 32 inputs)
 ///         symmetric: [N/16][K/32][16]         f16 scale of (output, 32 inputs), its minimum -8 times that
 ///

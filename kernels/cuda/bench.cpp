@@ -569,8 +569,7 @@ class Bench {
     DeviceBuffer alike_;
     const DeviceBuffer* input_ = &x_;  ///< input of the heads with per-row shortlists
     bool library_there_ = false;
-    std::pair<double, double> layer_us_[2]{};  ///< time of the stream between calls alone, plain and
-                                               ///< evict-first
+    std::pair<double, double> layer_us_[2]{};  ///< stream between calls alone: plain, evict-first
     std::vector<DeviceMeasured> results_;
 };
 

@@ -183,7 +183,7 @@ class CudaDeviceImpl final : public CudaDevice {
         if (!theirs || !library_->run(op, halves(), stream_))
             return launch(cuda::launch_matmul, op, "matmul");
         ++use_.library_products;
-        check(cudaPeekAtLastError(), "a library's product");
+        check(cudaPeekAtLastError(), "cuBLASLt product");
     }
     void rms_norm(const RmsNormOp& op) override { launch(cuda::launch_rms_norm, op, "rms_norm"); }
     void round(const RoundOp& op) override { launch(cuda::launch_round, op, "round"); }
@@ -236,31 +236,31 @@ class CudaDeviceImpl final : public CudaDevice {
         if (!open_aside()) return Device::gather_aside(op, set, toggled);
         join_aside();  // readers of the previous ids must be done
         upload(const_cast<std::int32_t*>(set.toggled), toggled.data(), toggled.size_bytes());
-        check(cudaEventRecord(before_aside_, stream_), "gather aside");
-        check(cudaStreamWaitEvent(aside_, before_aside_, 0), "gather aside");
+        check(cudaEventRecord(before_aside_, stream_), "gather on the side stream");
+        check(cudaStreamWaitEvent(aside_, before_aside_, 0), "gather on the side stream");
         cuda::launch_list_set(set, aside_);
         cuda::launch_gather(op, aside_);
-        check(cudaPeekAtLastError(), "gather aside");
-        check(cudaEventRecord(after_aside_, aside_), "gather aside");
+        check(cudaPeekAtLastError(), "gather on the side stream");
+        check(cudaEventRecord(after_aside_, aside_), "gather on the side stream");
         joins_aside_ = true;
     }
     void aside(std::function<void()> work) override {
         enter();
         if (!open_aside()) return work();
-        check(cudaEventRecord(before_aside_, stream_), "work aside");
-        check(cudaStreamWaitEvent(aside_, before_aside_, 0), "work aside");
+        check(cudaEventRecord(before_aside_, stream_), "work on the side stream");
+        check(cudaStreamWaitEvent(aside_, before_aside_, 0), "work on the side stream");
         std::swap(stream_, aside_);
         aside_now_ = true;
         work();
         aside_now_ = false;
         std::swap(stream_, aside_);
-        check(cudaEventRecord(after_aside_, aside_), "work aside");
+        check(cudaEventRecord(after_aside_, aside_), "work on the side stream");
         joins_aside_ = true;
     }
     void join_aside() override {
         enter();
         if (std::exchange(joins_aside_, false))
-            check(cudaStreamWaitEvent(stream_, after_aside_, 0), "joining a gather");
+            check(cudaStreamWaitEvent(stream_, after_aside_, 0), "joining the side stream");
     }
 
     void compact(const CompactOp& op) override {
@@ -450,10 +450,10 @@ class CudaDeviceImpl final : public CudaDevice {
         cudaGraph_t captured = nullptr;
         capturing_ = true;
         capture_error_.clear();
-        check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "begin of a capture");
+        check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "starting a graph capture");
         if (capture_error_.empty()) {
             work();
-            check(cudaStreamEndCapture(stream_, &captured), "end of a capture");
+            check(cudaStreamEndCapture(stream_, &captured), "ending a graph capture");
         }
         if (capture_error_.empty()) check(cudaGraphInstantiate(&graph.exec, captured, 0), "graph");
         capturing_ = false;
@@ -521,9 +521,9 @@ DeviceProbe probe(int ordinal) {
         result.why_not =
             "the driver shows no GPU; pass one into this container, or check CUDA_VISIBLE_DEVICES";
     } else if (error != cudaSuccess) {
-        result.why_not = "the driver does not answer: " + text_of(error);
+        result.why_not = "the driver reported an error: " + text_of(error);
     } else if (ordinal >= count) {
-        result.why_not = fmt::format("there is no GPU {}; this machine has {}", ordinal, count);
+        result.why_not = fmt::format("GPU number {} does not exist; this machine has {} (numbered from 0)", ordinal, count);
     }
     if (!result.why_not.empty()) {
         (void)cudaGetLastError();
@@ -531,12 +531,12 @@ DeviceProbe probe(int ordinal) {
     }
     cudaDeviceProp found{};
     if (const cudaError_t asked = cudaGetDeviceProperties(&found, ordinal); asked != cudaSuccess) {
-        result.why_not = "the GPU does not say what it is: " + text_of(asked);
+        result.why_not = "reading the GPU's properties failed: " + text_of(asked);
         return result;
     }
     result.info = describe(found);
     if (found.major < least_major) {
-        result.why_not = fmt::format("{} is {}; kernels are built for sm_80 and later", found.name,
+        result.why_not = fmt::format("{} is {}; sm_80 or later is required", found.name,
                                      result.info.architecture);
         return result;
     }
@@ -551,7 +551,7 @@ DeviceProbe probe_cuda() {
 }
 
 /// CUDA cannot reuse a device in a process whose kernel has failed.
-constexpr std::string_view lasts = " (after a kernel has failed only a new process can use it)";
+constexpr std::string_view lasts = " (if a kernel has failed, restart the program)";
 
 Result<std::unique_ptr<CudaDevice>> open_cuda_device(const CudaOptions& options) {
     // Clears an earlier error of the device, which this stream's first launch would report.
@@ -563,7 +563,7 @@ Result<std::unique_ptr<CudaDevice>> open_cuda_device(const CudaOptions& options)
     cudaStream_t stream = nullptr;
     if (const cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
         error != cudaSuccess)
-        return failed("GPU {}: no queue: {}{}", options.ordinal, text_of(error), lasts);
+        return failed("GPU {}: creating a stream failed: {}{}", options.ordinal, text_of(error), lasts);
     return std::unique_ptr<CudaDevice>(
         std::make_unique<CudaDeviceImpl>(stream, std::move(found.info), options));
 }

@@ -210,10 +210,10 @@ Result<std::unique_ptr<LibraryProduct>> LibraryProduct::open() {
     if (library.handle == nullptr)
         return bad_input(
             "libcublasLt.so.{} cannot be loaded; install CUDA {}'s libraries or add their folder to "
-            "LD_LIBRARY_PATH, or use --numerics exact, which needs none",
+            "LD_LIBRARY_PATH, or use --numerics exact, which does not need it",
             CUBLAS_VER_MAJOR, CUBLAS_VER_MAJOR);
     auto made = std::make_unique<LibraryProductImpl>(library);
-    if (!made->begin()) return failed("cuBLASLt does not start: no handle, or no memory for its workspace");
+    if (!made->begin()) return failed("cuBLASLt does not start: creating its handle or allocating its workspace failed");
     return std::unique_ptr<LibraryProduct>(std::move(made));
 }
 

@@ -161,8 +161,7 @@ __global__ void __launch_bounds__(striped_threads) striped_kernel(const StripedO
                                      : no_key;
         }
         next += held * striped_threads - kept;
-        block_top<striped_warps>(keys, op.m, shared, best);  // all threads have read `best` before it is
-                                                             // written
+        block_top<striped_warps>(keys, op.m, shared, best);  // `best` was read by all threads
         kept = op.m;
         __syncthreads();
     } while (next < count);
