@@ -16,8 +16,9 @@
 #include "kernels/exec.h"
 
 /// A machine with its own memory for weights and activations. Ops name their operands by addresses in that
-/// memory. They run in the order in which they are enqueued; only finish() waits. kernels/cuda implements
-/// this interface; in tests, the same engine code runs on an implementation that computes on the host.
+/// memory. They run in the order in which they are enqueued; only synchronize() waits. kernels/cuda
+/// implements this interface; in tests, the same engine code runs on an implementation that computes on the
+/// host.
 namespace draftscope::kernels {
 
 struct DeviceInfo {
@@ -54,11 +55,12 @@ class Device {
     std::mutex& busy() { return busy_; }
     /// Staging memory for ops with operands on the host.
     DeviceWorkspace& workspace() { return *workspace_; }
-    /// Sets the error that finish() returns. The first error wins.
+    /// Sets the error that synchronize() returns. The first error wins.
     void fail(std::string what) {
         if (failure_.empty()) failure_ = std::move(what);
     }
-    /// Records that memory ran out. Only the caller that requested the memory is affected; see forgive().
+    /// Records that memory ran out. Only the caller that requested the memory is affected; see
+    /// clear_out_of_memory().
     void refuse(std::string what) {
         if (refusal_.empty()) refusal_ = std::move(what);
     }
@@ -78,7 +80,7 @@ class Device {
     virtual void* allocate(std::size_t bytes) = 0;
     virtual void release(void* data) = 0;
     /// The host memory may change as soon as upload() returns. The result of download() is valid after
-    /// finish().
+    /// synchronize().
     virtual void upload(void* to, const void* from, std::size_t bytes) = 0;
     virtual void download(void* to, const void* from, std::size_t bytes) = 0;
     virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
@@ -140,7 +142,7 @@ class Device {
     /// Runs `work`, which only enqueues ops. The same key promises the same ops on the same addresses, so
     /// that a device may keep them as a graph and launch it as one unit. Keys come from new_key().
     virtual void replay(std::uint64_t key, FunctionRef<void()> work) = 0;
-    /// Returns an unused key for replay().
+    /// Returns an unused key for graph().
     virtual std::uint64_t new_key() = 0;
     /// Creates another stream on this device; null if unsupported. It runs concurrently with this stream and
     /// owns what is allocated through it. Destroy it before this device.
@@ -148,7 +150,7 @@ class Device {
     /// Requests L2 persistence for `data`. Returns false if the device does not support it.
     virtual bool keep_in_cache(const void* /*data*/, std::size_t /*bytes*/) { return false; }
     /// Uses a library (--numerics fast) for products of at least `from_rows` rows; 0 = off. The library's
-    /// sums depend on the shape of the call. Discards the graphs of replay(). On an error, nothing changes.
+    /// sums depend on the shape of the call. Discards the graphs of graph(). On an error, nothing changes.
     virtual Status use_library(int from_rows);
     /// Returns counters of graphs, L2 persistence and library products.
     virtual DeviceUse use() const { return {}; }

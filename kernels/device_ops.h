@@ -9,7 +9,7 @@
 /// file. Every op keeps the contract of kernels/exec.h: a row's result depends only on that row's inputs.
 namespace draftscope::kernels {
 
-using Bf16 = std::uint16_t;  ///< upper half of a float; fp16 if the device's halves() say so
+using Bf16 = std::uint16_t;  ///< upper half of a float; fp16 if the device's halves() says so
 
 /// Weights [n, k], row-major. `stride` is the distance between rows; columns k .. stride - 1 are zero.
 struct DeviceMatrix {
@@ -358,8 +358,8 @@ struct AcceptTypicalOp {
 };
 
 /// Computes which tokens of each row top-k and then top-p keep. Top-p keeps the smallest set that reaches it,
-/// best first, ties to the lower id. The result is a mask: logits above lowest[row], and of those equal to it
-/// the ids up to last[row]. Weights exp((logit - largest) * scale) are added in cut_weight() units, so that
+/// best first, ties to the lower id. The result is a mask: logits above min_logit[row], and of those equal to it
+/// the ids up to last_tied_id[row]. Weights exp((logit - largest) * scale) are added in cut_weight() units, so that
 /// their order does not matter. If nothing is masked, or no token has any weight, the mask is -inf and vocab
 /// - 1.
 struct CutOp {
@@ -415,7 +415,8 @@ struct ResidualNode {
 };
 /// Speculative sampling at each node (Leviathan et al. 2023; trees sampled without replacement: EAGLE-1).
 /// Draft i is accepted with probability min(1, p / q). A rejection sets p := norm(max(0, p - q)) and removes
-/// the draft from q. p = exp(logit * scale - log_norm), at most 1; logits below the row's `lowest` have none.
+/// the draft from q. p = exp(logit * scale - log_norm), at most 1; logits below the row's `min_logit` have
+/// none.
 struct ResidualOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
@@ -513,7 +514,8 @@ struct RankOp {
 };
 
 /// Sums the probability of token sets. Set i is ids[first[i]] .. ids[first[i] + size[i] - 1]; out[i] is the
-/// sum of exp(logit * scale - log_norm) of row rows[i] over it. Logits below the row's `lowest` count as 0.
+/// sum of exp(logit * scale - log_norm) of row rows[i] over it. Logits below the row's `min_logit` count as
+/// 0.
 struct MassOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
@@ -529,7 +531,7 @@ struct MassOp {
 };
 
 /// Computes the entropy of each row as Medusa's code does: -sum(p * log(p + 1e-5)). p = exp(logit * scale -
-/// log_norm), at most 1. Logits below the row's `lowest` count as 0.
+/// log_norm), at most 1. Logits below the row's `min_logit` count as 0.
 struct EntropyOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;

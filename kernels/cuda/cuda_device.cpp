@@ -186,46 +186,46 @@ class CudaDeviceImpl final : public CudaDevice {
         check(cudaPeekAtLastError(), "cuBLASLt product");
     }
     void rms_norm(const RmsNormOp& op) override { launch(cuda::launch_rms_norm, op, "rms_norm"); }
-    void round(const RoundOp& op) override { launch(cuda::launch_round, op, "round"); }
+    void round(const RoundOp& op) override { launch(cuda::launch_round, op, "cast"); }
     void add(const AddOp& op) override { launch(cuda::launch_add, op, "add"); }
     void silu_mul(const SiluMulOp& op) override { launch(cuda::launch_silu_mul, op, "silu_mul"); }
     void rope_store(const RopeStoreOp& op) override { launch(cuda::launch_rope_store, op, "rope_store"); }
     void attention(const AttentionOp& op) override { launch(cuda::launch_attention, op, "attention"); }
-    void select(const SelectOp& op) override { launch(cuda::launch_select, op, "select"); }
-    void cut(const CutOp& op) override { launch(cuda::launch_cut, op, "cut"); }
-    void draw(const DrawOp& op) override { launch(cuda::launch_draw, op, "draw"); }
+    void select(const SelectOp& op) override { launch(cuda::launch_select, op, "topk"); }
+    void cut(const CutOp& op) override { launch(cuda::launch_cut, op, "mask_top_k_top_p"); }
+    void draw(const DrawOp& op) override { launch(cuda::launch_draw, op, "sample"); }
     void rank(const RankOp& op) override { launch(cuda::launch_rank, op, "rank"); }
-    void mass(const MassOp& op) override { launch(cuda::launch_mass, op, "mass"); }
+    void mass(const MassOp& op) override { launch(cuda::launch_mass, op, "sum_set_probability"); }
     void entropy(const EntropyOp& op) override { launch(cuda::launch_entropy, op, "entropy"); }
-    void residual(const ResidualOp& op) override { launch(cuda::launch_residual, op, "residual"); }
-    void head(const HeadOp& op) override { launch(cuda::launch_head, op, "head"); }
-    void draft(const DraftOp& op) override { launch(cuda::launch_draft, op, "draft"); }
-    void own_columns(const OwnColumnsOp& op) override { launch(cuda::launch_own_columns, op, "own_columns"); }
-    void spread(const SpreadOp& op) override { launch(cuda::launch_spread, op, "spread"); }
-    void reach(const ReachOp& op) override { launch(cuda::launch_reach, op, "reach"); }
+    void residual(const ResidualOp& op) override { launch(cuda::launch_residual, op, "rejection_sample"); }
+    void head(const HeadOp& op) override { launch(cuda::launch_head, op, "matmul_topk"); }
+    void draft(const DraftOp& op) override { launch(cuda::launch_draft, op, "sample_without_replacement"); }
+    void own_columns(const OwnColumnsOp& op) override { launch(cuda::launch_own_columns, op, "gather_columns"); }
+    void spread(const SpreadOp& op) override { launch(cuda::launch_spread, op, "redistribute"); }
+    void reach(const ReachOp& op) override { launch(cuda::launch_reach, op, "list_reachable_tokens"); }
     void list_drafts(std::span<const DraftListOp> ops) override {
-        launch_all(cuda::launch_list_drafts, ops, "list_drafts");
+        launch_all(cuda::launch_list_drafts, ops, "list_children");
     }
     void accept_drafts(std::span<const AcceptDraftsOp> ops) override {
-        launch_all(cuda::launch_accept_drafts, ops, "accept_drafts");
+        launch_all(cuda::launch_accept_drafts, ops, "follow_accepted");
     }
     void beam(std::span<const BeamOp> ops) override { launch_all(cuda::launch_beam, ops, "beam"); }
     void rerank(std::span<const RerankOp> ops) override { launch_all(cuda::launch_rerank, ops, "rerank"); }
-    void accept(std::span<const AcceptOp> ops) override { launch_all(cuda::launch_accept, ops, "accept"); }
+    void accept(std::span<const AcceptOp> ops) override { launch_all(cuda::launch_accept, ops, "follow_argmax"); }
     void accept_typical(std::span<const AcceptTypicalOp> ops) override {
         launch_all(cuda::launch_accept_typical, ops, "accept_typical");
     }
-    void top_set(const TopSetOp& op) override { launch(cuda::launch_top_set, op, "top_set"); }
-    void router(const RouterOp& op) override { launch(cuda::launch_router, op, "router"); }
-    void striped(const StripedOp& op) override { launch(cuda::launch_striped, op, "striped"); }
-    void unite(const UnionOp& op) override { launch(cuda::launch_unite, op, "unite"); }
-    void translate(const TranslateOp& op) override { launch(cuda::launch_translate, op, "translate"); }
+    void top_set(const TopSetOp& op) override { launch(cuda::launch_top_set, op, "topk_set"); }
+    void router(const RouterOp& op) override { launch(cuda::launch_router, op, "matmul_topk_set"); }
+    void striped(const StripedOp& op) override { launch(cuda::launch_striped, op, "bucket_top_m"); }
+    void unite(const UnionOp& op) override { launch(cuda::launch_unite, op, "list_unique_tokens"); }
+    void translate(const TranslateOp& op) override { launch(cuda::launch_translate, op, "remap_ids"); }
     void gather(const GatherOp& op) override { launch(cuda::launch_gather, op, "gather"); }
     void copy_rows(std::span<const CopyRowsOp> ops) override {
         launch_all(cuda::launch_copy_rows, ops, "copy_rows");
     }
 
-    void list_set(const RowSetOp& op) override { launch(cuda::launch_list_set, op, "list_set"); }
+    void list_set(const RowSetOp& op) override { launch(cuda::launch_list_set, op, "update_index_set"); }
     void clusters(const ClustersOp& op) override { launch(cuda::launch_clusters, op, "clusters"); }
     void cluster_tokens(const ClusterTokensOp& op) override {
         launch(cuda::launch_cluster_tokens, op, "cluster_tokens");
