@@ -358,10 +358,10 @@ struct AcceptTypicalOp {
 };
 
 /// Computes which tokens of each row top-k and then top-p keep. Top-p keeps the smallest set that reaches it,
-/// best first, ties to the lower id. The result is a mask: logits above min_logit[row], and of those equal to it
-/// the ids up to last_tied_id[row]. Weights exp((logit - largest) * scale) are added in cut_weight() units, so that
-/// their order does not matter. If nothing is masked, or no token has any weight, the mask is -inf and vocab
-/// - 1.
+/// best first, ties to the lower id. The result is a mask: logits above min_logit[row], and of those equal to
+/// it the ids up to last_tied_id[row]. Weights exp((logit - largest) * scale) are added in cut_weight()
+/// units, so that their order does not matter. If nothing is masked, or no token has any weight, min_logit is
+/// -inf and last_tied_id is vocab - 1.
 struct CutOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;

@@ -4,7 +4,7 @@
 
 #include "tests/gpu/device_pair.h"
 
-/// A token affinity on a device, beside the twin's.
+/// Token affinity ops on a device, compared with the reference device.
 namespace draftscope::testing {
 namespace {
 
@@ -14,7 +14,7 @@ std::size_t size(std::int64_t count) {
 
 class AffinityOps : public DevicePair {};
 
-/// Beside the sum in the order of the columns.
+/// Compared with a sum in the order of the columns.
 TEST_P(AffinityOps, RowsAreSpread) {
     constexpr int rows = 4, support = 700, stride = 703, vocab = 2100;
     Rng rng(12);
@@ -95,7 +95,7 @@ TEST_P(AffinityOps, SetsReachWhatTheyGiveTo) {
                 givers.push_back(static_cast<std::int32_t>(rng.below(static_cast<std::uint64_t>(vocab))));
             first.push_back(static_cast<std::int32_t>(givers.size()));
         }
-        givers.push_back(0);  // there is none without any
+        givers.push_back(0);  // an empty matrix needs an entry, too
         for (const int count : {0, 1, vocab / 9, vocab}) {
             std::vector<std::int32_t> set;
             for (int i = 0; i < count; ++i) set.push_back(i * vocab / count);
@@ -109,7 +109,7 @@ TEST_P(AffinityOps, SetsReachWhatTheyGiveTo) {
                     expected.push_back(t);
             const auto reached = static_cast<std::int32_t>(expected.size());
             expected.resize(size(vocab + 1), -9);
-            set.resize(size(vocab), vocab - 1);  // what lies behind is not looked at
+            set.resize(size(vocab), vocab - 1);  // entries after the set's size are not read
             const Both<std::int32_t> tokens(device(), twin(), set), number(device(), twin(), {count}),
                 begin(device(), twin(), first), from(device(), twin(), givers),
                 out(device(), twin(), size(vocab + 1), -9), out_size(device(), twin(), 1, -9);

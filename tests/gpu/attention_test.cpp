@@ -52,7 +52,7 @@ Pass mixed(const HeadShape& shape, int context) {
 
 class DeviceAttention : public DevicePair {
   protected:
-    /// Attention of the pass on one device; queries and keys depend on their place alone.
+    /// Attention of the pass on one device; queries and keys depend only on their position.
     std::vector<Bf16> run(const Pass& pass, bool on_twin, int extra_blocks = 0) {
         kernels::Device& on = on_twin ? twin() : device();
         const int q_width = pass.shape.heads * pass.shape.head_dim,
@@ -149,7 +149,7 @@ TEST_P(DeviceAttention, EqualsTheTwinForEveryShape) {
         }
 }
 
-/// The bits of a row do not depend on what shares the call, nor on whether its keys lie in the prefix.
+/// A row's bits do not depend on the other rows of the call, nor on whether its keys are in the prefix.
 TEST_P(DeviceAttention, ARowIsTheSameBitsAloneAndInAChain) {
     const HeadShape shape{9, 3, 64};
     const int context = 190, width = kernels::padded_columns(9 * 64);

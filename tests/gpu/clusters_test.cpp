@@ -5,7 +5,7 @@
 
 #include "tests/gpu/device_pair.h"
 
-/// Chosen clusters of a head's rows beside the twin's, and beside what they mean.
+/// Cluster ops compared with the reference device and with their definition.
 namespace draftscope::testing {
 namespace {
 
@@ -15,7 +15,7 @@ class Clusters : public DevicePair {
         std::vector<std::int32_t> first, sizes;
         int rows = 0;
     };
-    /// Empty clusters, whole blocks and all between; the last one has `always` tokens.
+    /// Sizes from empty clusters to whole blocks; the last cluster has `always` tokens.
     static Partition partition(int clusters, int always, Rng& rng) {
         Partition made;
         for (int c = 0; c < clusters; ++c) {
@@ -29,7 +29,7 @@ class Clusters : public DevicePair {
         }
         return made;
     }
-    /// Rising, without the last cluster.
+    /// Ascending, without the last cluster.
     static std::vector<std::int32_t> choose(int rows, int count, int clusters, Rng& rng) {
         std::vector<std::int32_t> chosen;
         for (int r = 0; r < rows; ++r) {
@@ -46,7 +46,7 @@ TEST_P(Clusters, AreColumnsAndRuns) {
     struct Case {
         int clusters, rows, count, always;
     };
-    // More clusters than a warp has lanes and a block has threads, and all but the last of two.
+    // More clusters than lanes of a warp and threads of a block; all clusters except the last of two.
     for (const Case& c : {Case{40, 5, 7, 3}, Case{2, 3, 1, 0}, Case{1500, 9, 40, 17}, Case{4096, 1, 33, 1}}) {
         Rng rng(static_cast<std::uint64_t>(c.clusters));
         const Partition parts = partition(c.clusters, c.always, rng);
@@ -84,7 +84,7 @@ TEST_P(Clusters, AreColumnsAndRuns) {
         EXPECT_EQ(ends.read(false), ends.read(true));
         EXPECT_EQ(shifts.read(false), shifts.read(true));
         EXPECT_EQ(token_columns.read(false), token_columns.read(true));
-        // A place of a row's candidates, by its run, is that token's row of the matrix.
+        // By its run, each candidate of a row maps to its token's row of the matrix.
         const auto at = columns.read(false), end = ends.read(false), shift = shifts.read(false);
         for (int r = 0; r < c.rows; ++r) {
             int place = 0;
@@ -112,7 +112,7 @@ TEST_P(Clusters, AreTokens) {
         for (int t = 0; t < vocab; ++t)
             cluster_of.push_back(static_cast<std::int32_t>(rng.below(clusters + 1)) - 1);
         std::vector<std::int32_t> chosen = choose(1, count - 1, clusters, rng);
-        chosen.push_back(chosen.front());  // two rows may have chosen it
+        chosen.push_back(chosen.front());  // two rows may choose the same cluster
         const auto room = static_cast<std::size_t>(vocab);
         const Both<std::int32_t> list(device(), twin(), chosen), of(device(), twin(), cluster_of),
             tokens(device(), twin(), room, -9), size(device(), twin(), 1, -9);
@@ -143,7 +143,7 @@ TEST_P(Clusters, AreTokens) {
     }
 }
 
-/// Several sets in one call are those of a call each.
+/// Several sets in one call equal one call per set.
 TEST_P(Clusters, AreTokensOfEachSet) {
     constexpr int vocab = 2085, clusters = 37, count = 5, sets = 4, stride = vocab + 3;
     Rng rng(4);

@@ -1,6 +1,6 @@
-// The CUPTI session on a real GPU: every kernel inside a graph lands in the phase of its capture. Part of
-// tests/gpu/checklist.sh, not of ctest. --tier1: graph records; --tier3: counters. Prints what it counted and
-// leaves with 1 at the first wrong thing.
+// Checks the CUPTI session on a real GPU: every kernel in a graph is in the phase of its capture. Part of
+// tests/gpu/checklist.sh, not of ctest. Options: --tier1 for graph records, --tier3 for counters. Prints the
+// counts and exits with 1 at the first error.
 #include <fmt/format.h>
 
 #include <array>
@@ -31,7 +31,7 @@ void need(const char* error) {
     std::exit(1);
 }
 
-/// Opens phases by name on the recorder of the one thread.
+/// Opens phases by name on the only thread's recorder.
 struct Phases {
     PhaseRecorder recorder;
     GpuPhaseStack stack;
@@ -90,7 +90,7 @@ void check_kernels(GpuSession& session, Phases& phases) {
     std::printf("      %zu calls\n", calls.size());
 }
 
-/// Graph records: the graph holds three phases, so none may be claimed.
+/// Graph records: the graph holds three phases, so no phase may claim it.
 void check_graphs(GpuSession& session) {
     session.begin_window();
     for (int i = 0; i < 50; ++i) need(gpu_test::launch_graph(i % 2));
@@ -108,8 +108,7 @@ void check_graphs(GpuSession& session) {
     expect(claimed == 0, "a graph of several phases has none");
 }
 
-/// Tier T3: what the counters see over each phase. The kernels' phases must have been at work, an empty one
-/// not.
+/// Tier T3: counters over each phase. Phases with kernels must show activity, an empty phase must not.
 int check_counters(Phases& phases) {
     CounterSession counters(make_counter_api());
     const CuptiProbe permitted = probe_counters();

@@ -18,8 +18,7 @@ struct Setting {
 
 class CutOps : public DevicePair {
   protected:
-    /// Rows of logits: smooth, full of ties, with NaN and -inf, all equal, without any weight, one that
-    /// stands out.
+    /// Rows of logits: smooth, full of ties, with NaN and -inf, all equal, without any weight, one outlier.
     static std::vector<float> rows_of(int vocab, int stride) {
         std::vector<float> values = normal(size(rows) * size(stride), static_cast<std::uint64_t>(vocab));
         const auto row = [&](int r) { return values.data() + size(r) * size(stride); };
@@ -37,7 +36,7 @@ class CutOps : public DevicePair {
     static constexpr int rows = 6;
 };
 
-/// The digits find what sorting finds, to the last id of equal logits.
+/// The digit search finds the same mask as sorting, to the last id of equal logits.
 TEST_P(CutOps, AreThoseOfSorting) {
     for (const int vocab : {1, 2100, 151936})
         for (const auto& [top_k, top_p] : {Setting{5, 1.0},
@@ -66,9 +65,8 @@ TEST_P(CutOps, AreThoseOfSorting) {
         }
 }
 
-/// Draws from what a cut leaves are the host's for the same numbers. Sums are not added in the same order, so
-/// a number that lies within their rounding of a token's border may fall on its other side: counted, and
-/// rare.
+/// Samples from the mask equal the host's for the same uniforms. Sums are added in a different order, so a
+/// uniform within rounding of a token's boundary may select the neighbour. Such cases are counted and rare.
 TEST_P(CutOps, DrawsAreTheHosts) {
     const auto exec = kernels::make_cpu_exec(1);
     int drawn = 0, apart = 0;
@@ -116,7 +114,7 @@ TEST_P(CutOps, DrawsAreTheHosts) {
                 const auto ids = tokens.read(on_twin);
                 const auto least = lowest.read(on_twin), logs = norms.read(on_twin);
                 for (int r = 0; r < rows; ++r) {
-                    if (r == 4) continue;  // there is nothing to draw
+                    if (r == 4) continue;  // nothing to sample
                     const TargetChoice& choice = expected[size(r)];
                     ++drawn;
                     if (ids[size(r)] != choice.token || least[size(r)] != choice.lowest) {
@@ -134,7 +132,7 @@ TEST_P(CutOps, DrawsAreTheHosts) {
     EXPECT_LE(apart, drawn / 100);
 }
 
-/// Entropies and masses over what is left, beside the twin's and a sum in double.
+/// Entropies and probabilities over the mask, compared with the reference device and with a sum in double.
 TEST_P(CutOps, EntropiesAreOfWhatIsLeft) {
     for (const int vocab : {1, 33, 5003, 128256})
         for (const bool cut : {false, true}) {
@@ -172,8 +170,8 @@ TEST_P(CutOps, EntropiesAreOfWhatIsLeft) {
                 op.out = found.on(on_twin);
                 (on_twin ? twin() : device()).entropy(op);
                 const auto entropies = found.read(on_twin);
-                // Floats near 20 are 2e-6 apart, and a norm that far off moves every probability by that
-                // part.
+                // Floats near 20 are 2e-6 apart; an error of that size in the norm changes every probability
+                // accordingly.
                 for (std::size_t r = 0; r < size(rows); ++r)
                     EXPECT_NEAR(static_cast<double>(entropies[r]), exact[r], 2e-5) << vocab << " row " << r;
             }

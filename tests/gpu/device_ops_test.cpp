@@ -70,7 +70,7 @@ TEST_P(DeviceOps, MatmulOfARowIsTheSameBitsInEveryCall) {
         }
 }
 
-/// A block makes more outputs where rows are short; the bits are those of one that makes few.
+/// A block computes more outputs if rows are short; the bits do not change.
 TEST_P(DeviceOps, MatmulOfManyShortRows) {
     const int n = 8230, k = 64;
     const Both<Bf16> w(device(), twin(), normal_half(n, k, 1)), x(device(), twin(), normal_half(16, k, 2));
@@ -179,7 +179,7 @@ TEST_P(DeviceOps, RoundAndSiluMul) {
     }
 }
 
-/// A residual block's sum: onto what is there, or onto rounded values.
+/// A residual block's sum, added to y or to rounded values.
 TEST_P(DeviceOps, Add) {
     for (const int width : {1, 96, 257, 1536})
         for (const bool rounded : {false, true})
@@ -198,13 +198,13 @@ TEST_P(DeviceOps, Add) {
                     expect_close(found, expected, 1e-6, "add");
                 else
                     EXPECT_EQ(found, expected);
-                for (int r = 0; r < rows; ++r)  // nothing behind the columns
+                for (int r = 0; r < rows; ++r)  // nothing after the columns
                     for (int c = width; c < width + 5; ++c)
                         EXPECT_EQ(found[size(r * (width + 5) + c)], before[size(r * (width + 5) + c)]);
             }
 }
 
-/// Ties, NaN, infinities and fewer values than asked for.
+/// Ties, NaN, infinities and fewer values than k.
 TEST_P(DeviceOps, Select) {
     for (const int support : {1, 5, 4096, 4097, 49152, 128256})
         for (const int k : {1, 4, 10, 64}) {
@@ -213,7 +213,7 @@ TEST_P(DeviceOps, Select) {
             std::vector<float> values = normal(size(rows) * size(stride), 1);
             for (std::size_t i = 0; i < values.size(); i += 7) values[i] = std::round(values[i] * 4);
             values[size(support / 2)] = std::numeric_limits<float>::quiet_NaN();
-            for (int c = support; c < stride; ++c) values[size(c)] = 1e30f;  // padding, never looked at
+            for (int c = support; c < stride; ++c) values[size(c)] = 1e30f;  // padding, never read
             const Both<float> logits(device(), twin(), values);
             const Both<std::int32_t> ids(device(), twin(), size(rows * k), -7);
             const Both<float> best(device(), twin(), size(rows * k), poison),
@@ -239,8 +239,8 @@ TEST_P(DeviceOps, Select) {
         }
 }
 
-/// A draw lies in the weights' running sum where its number says, up to the rounding of float sums; tiles
-/// with no weight, NaN and rows without any weight are among the rows.
+/// A sample is at the uniform's position in the running sum of weights, up to the rounding of float sums.
+/// Rows include tiles with no weight, NaN and rows without any weight.
 TEST_P(DeviceOps, Draw) {
     for (const int vocab : {1, 31, 33, 1000, 5003, 49152, 151936})
         for (const float scale : {1.0f, 3.0f}) {
@@ -333,7 +333,7 @@ TEST_P(DeviceOps, RanksAndMasses) {
     }
 }
 
-/// A head's pass against product and selection: the same bits, more chunks than one join holds, ties, a
+/// The fused op has the same bits as product and selection. Cases: more chunks than one merge holds, ties, a
 /// padded support and a bias.
 TEST_P(DeviceOps, HeadIsProductAndSelection) {
     const bool gpu = GetParam().starts_with("cuda");
@@ -342,7 +342,7 @@ TEST_P(DeviceOps, HeadIsProductAndSelection) {
         for (const int rows : {1, 9, 17, 33})
             for (const int best : {1, 10, 64}) {
                 if (best > n || (n > 600 && best < 64)) continue;
-                // More candidates than one turn of the join takes need a long row.
+                // More candidates than one turn of the merge takes need a long row.
                 const bool long_row = n == 17000 && rows == 1 && GetParam() == "simt1";
                 if (!gpu && !long_row && too_large(std::int64_t{n} * k * rows * 3)) continue;
                 const int stride = padded_columns(k), support = n > 300 ? n - 7 : n;
@@ -371,7 +371,7 @@ TEST_P(DeviceOps, HeadIsProductAndSelection) {
                 const std::string what = fmt::format("{} rows, best {} of {} x {}", rows, best, n, k);
                 expect_close(sums.read(false), sums.read(true), 1e-5, what);
                 expect_close(values.read(false), values.read(true), 1e-5, what);
-                // The same device's product and selection are the same bits.
+                // The same device's product and selection give the same bits.
                 const Both<float> logits(device(), twin(), size(rows) * size(n), poison),
                     best_values(device(), twin(), size(rows * best), poison);
                 const Both<std::int32_t> best_ids(device(), twin(), size(rows * best), -7);
@@ -401,7 +401,7 @@ TEST_P(DeviceOps, HeadIsProductAndSelection) {
             }
 }
 
-/// Levels of a beam, one after the other, with ties, NaN and trimmed ids.
+/// Successive levels of a beam, with ties, NaN and trimmed ids.
 TEST_P(DeviceOps, Beam) {
     for (const auto& [k, keep, renamed] :
          {std::tuple(1, 1, false), {4, 4, true}, {10, 10, true}, {64, 64, false}}) {
@@ -498,7 +498,7 @@ TEST_P(DeviceOps, StripedUnionAndOwnCandidates) {
     const Both<float> best(device(), twin(), size(rows * k), poison),
         sums(device(), twin(), size(rows), poison);
     const Both<std::byte> scratch(device(), twin(), kernels::select_scratch(rows, own, k), std::byte{1});
-    // Logits over the union: token t has the value of its score halved, so that ranks agree with scores.
+    // Logits over the union: token t has half its score, so that ranks agree with scores.
     for (const bool on_twin : {false, true}) {
         kernels::Device& on = on_twin ? twin() : device();
         on.striped({scores.on(on_twin), vocab, rows, vocab, buckets, m, ids.on(on_twin)});
@@ -543,7 +543,7 @@ TEST_P(DeviceOps, RowsMove) {
     const Both<std::int32_t> rows(device(), twin(), list);
     const Both<float> plain(device(), twin(), normal(size(n) * 70, 3)),
         copied(device(), twin(), size(count) * 80, poison), pieces(device(), twin(), 90 * 360, poison);
-    // A path through a tree whose sources are destinations of others.
+    // A path through a tree whose sources are also destinations.
     const int planes = 6, slots = 40, width = 24, first = 11;
     const std::vector<std::int32_t> path = {0, 1, 3, 4, 9, 12};
     const Both<Bf16> cache(device(), twin(), normal_half(planes * slots * width / 64, 64, 4));
@@ -551,7 +551,7 @@ TEST_P(DeviceOps, RowsMove) {
         kernels::Device& on = on_twin ? twin() : device();
         on.gather({{from.on(on_twin), n, k, stride}, rows.on(on_twin), count, to.on(on_twin)});
         on.copy_rows({plain.on(on_twin), 70, rows.on(on_twin), count, 67, copied.on(on_twin), 80});
-        // More than one launch takes, of several widths, some of nothing.
+        // More ops than one launch takes, of several widths, some of them empty.
         std::vector<kernels::CopyRowsOp> many;
         for (int i = 0; i < 90; ++i)
             many.push_back({plain.on(on_twin), 70, i % 2 == 0 ? rows.on(on_twin) : nullptr, i % 5,
@@ -571,7 +571,7 @@ TEST_P(DeviceOps, RowsMove) {
     EXPECT_EQ(cache.read(false), cache.read(true));
 }
 
-/// A set gains and loses numbers and is listed; ids get other names, as many as the device says.
+/// Toggles numbers of a set and lists it; remaps as many ids as the device's count says.
 TEST_P(DeviceOps, SetsAndNames) {
     const int range = 1003;
     const Both<std::uint32_t> bits(device(), twin(), size((range + 31) / 32), 0u);

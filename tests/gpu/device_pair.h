@@ -16,8 +16,9 @@
 #endif
 #include "tests/support/twin_device.h"
 
-/// Ops of a device beside the twin's: "cuda", or "simt1" and "simt2", the same kernels on the host with their
-/// threads in different orders. "_f16": its 16-bit values are fp16. DS_GPU_ONLY leaves the host's ones out.
+/// Compares the ops of a device with the reference device. Parameters: "cuda", or "simt1" and "simt2" for the
+/// same kernels in the SIMT emulator with different thread orders. "_f16": 16-bit values are fp16.
+/// DS_GPU_ONLY excludes the emulator.
 namespace draftscope::testing {
 
 class DevicePair : public ::testing::TestWithParam<std::string> {
@@ -46,7 +47,7 @@ class DevicePair : public ::testing::TestWithParam<std::string> {
     kernels::Device& device() {
         return *device_;
     }
-    /// Threads that take turns are slow: they do small sizes.
+    /// The emulator is slow and runs small sizes only.
     bool too_large(std::int64_t operations) const {
         return GetParam().starts_with("simt") && operations > 250'000;
     }
@@ -104,7 +105,7 @@ inline std::string kind_of(const ::testing::TestParamInfo<std::string>& instance
     return instance.param;
 }
 
-/// Equal memory on both devices.
+/// Memory with equal contents on both devices.
 template <typename T>
 class Both {
   public:
@@ -141,7 +142,7 @@ inline std::vector<float> normal(std::size_t count, std::uint64_t seed) {
     return values;
 }
 
-/// Largest difference against the largest value.
+/// Compares the largest difference with the largest value.
 inline void expect_close(const std::vector<float>& found, const std::vector<float>& expected,
                          double tolerance, const std::string& what) {
     ASSERT_EQ(found.size(), expected.size()) << what;

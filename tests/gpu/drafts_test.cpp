@@ -6,7 +6,7 @@
 #include "engine/tree/expansion.h"
 #include "tests/gpu/device_pair.h"
 
-/// Drafts that are drawn on a device, and trees of them, beside the twin's and the host's own.
+/// Sampled drafts and trees on a device, compared with the reference device and the host.
 namespace draftscope::testing {
 namespace {
 
@@ -21,7 +21,7 @@ struct Drawn {
     std::vector<float> logprobs, q;
 };
 
-/// Numbers that fall between the two's sums are counted; everything else holds for both.
+/// Uniforms that fall between the two devices' sums are counted; everything else must be equal.
 TEST_P(DraftOps, DrawsAreTheHosts) {
     struct Setting {
         int top_k;
@@ -37,7 +37,7 @@ TEST_P(DraftOps, DrawsAreTheHosts) {
                 std::vector<float> logits = normal(size(rows) * size(stride), 7);
                 for (std::size_t i = 0; i < logits.size(); i += 11) logits[i] = NAN;
                 for (std::size_t i = 4; i < logits.size(); i += 13) logits[i] = logits[i - 1];
-                // A row that has nothing, and one with a single token that can be drawn.
+                // A row without any weight, and one with a single token that can be sampled.
                 std::fill_n(logits.begin(), stride, -INFINITY);
                 if (rows > 1 && support > 1) {
                     std::fill_n(logits.begin() + stride, stride, -1000.0f);
@@ -83,7 +83,7 @@ TEST_P(DraftOps, DrawsAreTheHosts) {
                         some += a > 0;
                     }
                     EXPECT_TRUE(some == 0 || std::fabs(sum - 1) < 1e-4) << sum;
-                    for (std::size_t c = size(support); c < size(stride); ++c) {  // left alone
+                    for (std::size_t c = size(support); c < size(stride); ++c) {  // unchanged
                         const float before = logits[at + c];
                         EXPECT_TRUE(out[0].q[at + c] == before || std::isnan(before));
                     }
@@ -107,7 +107,7 @@ TEST_P(DraftOps, DrawsAreTheHosts) {
     EXPECT_GE(same, rows_seen * 97 / 100);
 }
 
-/// Rows with columns of their own: what lies behind them is never looked at, and ids are their tokens.
+/// Rows with per-row columns: entries after them are not read, and ids are their tokens.
 TEST_P(DraftOps, DrawsOfOwnColumnsAreThoseOfRowsAsLong) {
     constexpr int rows = 6, most = 90, stride = 95, k = 4;
     const std::vector<std::int32_t> sizes = {0, 1, 3, 64, 89, most};
@@ -149,7 +149,7 @@ TEST_P(DraftOps, DrawsOfOwnColumnsAreThoseOfRowsAsLong) {
             drawn[on_twin ? 1 : 0] = ids.read(on_twin);
             for (int r = 0; r < rows; ++r) {
                 for (int c = sizes[size(r)]; c < stride; ++c) EXPECT_EQ(q[size(r * stride + c)], 50.0f);
-                // The same row alone, as long as it is.
+                // The same row alone, with its exact length.
                 if (sizes[size(r)] == 0) continue;
                 const Both<float> row(device(), twin(),
                                       std::vector<float>(logits.begin() + r * stride,
@@ -171,7 +171,7 @@ TEST_P(DraftOps, DrawsOfOwnColumnsAreThoseOfRowsAsLong) {
                 }
             }
             for (int d = 0; d < k; ++d)
-                EXPECT_EQ(drawn[on_twin ? 1 : 0][size(d)], -1);  // nothing to draw from
+                EXPECT_EQ(drawn[on_twin ? 1 : 0][size(d)], -1);  // nothing to sample from
         }
         EXPECT_EQ(drawn[0], drawn[1]) << top_k;
     }
@@ -214,7 +214,8 @@ TEST_P(DraftOps, OwnColumnsAreTheRowsOwn) {
     }
 }
 
-/// A tree of draws on both, level by level, and in the host's expansion. Some nodes have few draws, or none.
+/// A sampled tree on both devices, level by level, and in the host's expansion. Some nodes have few samples,
+/// or none.
 struct TreeOfDraws {
     TreeOfDraws(kernels::Device& device_in, kernels::Device& twin_in, const TreeSpec& spec_in,
                 std::uint64_t seed)
@@ -308,7 +309,7 @@ void TreeOfDraws::grow(int level) {
     if (level == 0) {
         host.start({ids.data(), size(counts[0])}, {logprobs.data(), size(counts[0])});
     } else {
-        counts.resize(host.beam().size());  // its rows are the device's first
+        counts.resize(host.beam().size());  // the device's first rows are the host's
         host.extend(ids, logprobs, counts);
     }
     const Both<std::int32_t> ids_there(device, twin, ids);
@@ -434,7 +435,7 @@ TEST_P(DraftOps, TreesOfDrawsAreTheHosts) {
                 const DraftTree expected = tree.host.rerank();
                 const auto tokens = tree.row_tokens.read(false), parents = tree.row_parents.read(false);
                 ASSERT_LE(expected.size(), spec.nodes);
-                // What could not be drawn comes last, each its own parent.
+                // Missing samples come last, each its own parent.
                 for (int n = 1; n < spec.nodes; ++n, ++nodes_seen) {
                     const std::size_t at = size(TreeOfDraws::first_row + n);
                     const bool there = n < expected.size();

@@ -1,5 +1,5 @@
-// The kernel benchmark of `draftscope kernels --backend cuda --json`, without the program: part of the kernel
-// lab (tests/gpu/lab.sh).
+// The kernel benchmark of `draftscope kernels --backend cuda --json` as a separate program, part of the
+// kernel lab (tests/gpu/lab.sh).
 #include <fmt/format.h>
 
 #include <cstdio>

@@ -9,8 +9,8 @@ std::size_t size(std::int64_t count) {
     return static_cast<std::size_t>(count);
 }
 
-/// A tree whose children were drawn from a distribution of their parent's, over some tokens, over all of
-/// them, or not at all.
+/// A tree whose children were sampled from a distribution of their parent: over some tokens, over all tokens,
+/// or with certainty.
 DraftTree random_tree(int vocab, int nodes, bool drawn, Rng& rng) {
     DraftTree tree = DraftTree::with_root(static_cast<TokenId>(rng.below(static_cast<unsigned>(vocab))));
     for (int i = 1; i < nodes; ++i) {
@@ -43,7 +43,7 @@ DraftTree random_tree(int vocab, int nodes, bool drawn, Rng& rng) {
 
 class ResidualOps : public DevicePair {
   protected:
-    /// Everything that a device is asked about the rows of a tree, and what accept_pq makes of its answers.
+    /// Runs the op on a tree's rows and passes its results to accept_pq.
     Acceptance judged(kernels::Device& on, const DraftTree& tree, const std::vector<float>& values,
                       int stride, int vocab, const Sampling& sampling, const TokenPlace& place,
                       std::vector<TargetChoice>& choices) {
@@ -61,7 +61,7 @@ class ResidualOps : public DevicePair {
             draft_logits.push_back(
                 values[size(std::max(tree.parents[size(n)], 0)) * size(stride) + size(tree.tokens[size(n)])]);
         }
-        asked.ids.push_back(0);  // there may be none
+        asked.ids.push_back(0);  // the list may be empty
         const auto put = [&]<typename T>(const std::vector<T>& from, std::size_t room = 0) {
             kernels::DeviceBuffer buffer;
             EXPECT_TRUE(buffer.reserve(on, std::max(from.size(), room) * sizeof(T)));
@@ -107,8 +107,8 @@ class ResidualOps : public DevicePair {
     }
 };
 
-/// Paths, what follows them and its probability are the host's from the whole rows. A number that lies within
-/// the rounding of a decision's border may fall on its other side: counted, and rare.
+/// Paths, bonus tokens and their probabilities equal those of the host, computed from whole rows. A uniform
+/// within rounding of a decision's boundary may decide otherwise; such cases are counted and rare.
 TEST_P(ResidualOps, PathsAreTheHosts) {
     const auto exec = kernels::make_cpu_exec(1);
     Rng rng(11);
@@ -124,7 +124,7 @@ TEST_P(ResidualOps, PathsAreTheHosts) {
             const DraftTree tree = random_tree(vocab, 8, turn % 4 != 1, rng);
             const int rows = tree.size(), stride = vocab + 3;
             std::vector<float> values(size(rows) * size(stride));
-            // Likely and unlikely drafts, so that paths of several lengths come out.
+            // Likely and unlikely drafts, for paths of several lengths.
             for (std::size_t i = 0; i < values.size(); ++i)
                 values[i] = static_cast<float>(rng.normal()) * 2 + (i % size(stride) < 9 ? 3.0f : 0.0f);
             const TokenPlace place{5, 1000 + turn};
@@ -150,7 +150,7 @@ TEST_P(ResidualOps, PathsAreTheHosts) {
                 }
                 for (const int node : found.path) {
                     EXPECT_EQ(choices[size(node)].token, expected_choices[size(node)].token);
-                    // An argument of exp near 16 is rounded to 1e-6, before or after a product is.
+                    // An argument of exp near 16 is rounded to 1e-6, before or after multiplying.
                     const float prob = expected_choices[size(node)].prob;
                     EXPECT_NEAR(choices[size(node)].prob, prob, 4e-6f * prob);
                 }

@@ -14,8 +14,8 @@ std::size_t size(std::int64_t count) {
 
 class RouterOps : public DevicePair {};
 
-/// The best columns are those of the product and its top set on the same device, whether or not one stripe
-/// has more of them than it keeps.
+/// The selected columns equal those of product and top set on the same device, even if one stripe has more of
+/// them than it keeps.
 TEST_P(RouterOps, ChoosesWhatProductAndTopSetChoose) {
     for (const auto& [n, k, rank] : {std::tuple(1, 1, 64),
                                      {13, 4, 64},
@@ -32,7 +32,7 @@ TEST_P(RouterOps, ChoosesWhatProductAndTopSetChoose) {
                 if (lumped && rows == 9) continue;
                 std::vector<Bf16> weights = normal_half(n, rank, 1);
                 const int stride = padded_columns(rank), stripes = kernels::router_stripes(n);
-                // Ties; and, lumped, a stripe whose columns are the best of every row by far.
+                // Ties; if `lumped`, one stripe holds the best columns of every row.
                 for (int c = 0; c < n; ++c)
                     for (int i = 0; i < rank; ++i) {
                         Bf16& value = weights[size(std::int64_t{c} * stride + i)];
@@ -70,7 +70,7 @@ TEST_P(RouterOps, ChoosesWhatProductAndTopSetChoose) {
         }
 }
 
-/// Also where a bucket has more columns than a block holds, or none.
+/// Includes buckets with more columns than a block holds, and empty ones.
 TEST_P(RouterOps, StripesOfAnySize) {
     for (const auto& [columns, buckets, m] : {std::tuple(5003, 2, 5), {3, 5, 2}, {300, 40, 9}}) {
         const int rows = 2;

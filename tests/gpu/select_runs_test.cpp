@@ -5,7 +5,8 @@
 
 #include "tests/gpu/device_pair.h"
 
-/// Selection from runs of columns (clusters of a head) beside the twin's, and beside what it means.
+/// Selection from runs of columns (clusters of a head), compared with the reference device and its
+/// definition.
 namespace draftscope::testing {
 namespace {
 
@@ -14,7 +15,7 @@ class SelectRuns : public DevicePair {};
 TEST_P(SelectRuns, ARowsBestOfItsRunsAsTokens) {
     const int rows = 5, columns = 700, runs = 6, k = 9;
     Rng rng(31);
-    // Ties, so that the order of tokens, which is not that of columns, decides.
+    // Ties, so that the order of tokens decides, which differs from that of columns.
     std::vector<float> logits(static_cast<std::size_t>(rows * columns));
     for (float& value : logits) value = std::round(4 * static_cast<float>(rng.normal())) / 4;
     std::vector<std::int32_t> column_rows, row_tokens, ends, shifts;
@@ -24,7 +25,7 @@ TEST_P(SelectRuns, ARowsBestOfItsRunsAsTokens) {
     for (int r = 0; r < rows; ++r) {
         int column = 0, count = 0;
         for (int i = 0; i < runs; ++i) {
-            // Empty runs in every place; the last row has five candidates, fewer than are wanted.
+            // Empty runs in every position; the last row has five candidates, fewer than k.
             int size = rng.below(3) == 0 ? 0 : static_cast<int>(rng.below(100));
             if (r == rows - 1) size = i == 2 ? 5 : 0;
             column += static_cast<int>(rng.below(16));

@@ -7,7 +7,7 @@
 #include "engine/verify/verify.h"
 #include "tests/gpu/device_pair.h"
 
-/// Re-ranking, acceptance and compaction on a device beside the twin's and the host's own.
+/// Re-ranking, acceptance and compaction on a device, compared with the reference device and the host.
 namespace draftscope::testing {
 namespace {
 
@@ -19,7 +19,7 @@ std::size_t size(std::int64_t count) {
 
 class TreeOps : public DevicePair {};
 
-/// A pool as levels of BeamOp leave it, and the expansion that took the same candidates in.
+/// A pool as BeamOp writes it level by level, and the host's expansion of the same candidates.
 struct Pool {
     Pool(const TreeSpec& spec, std::uint64_t seed) : beam(99, spec) {
         Rng rng(seed);
@@ -32,7 +32,7 @@ struct Pool {
             std::vector<float> values;
             for (std::size_t i = 0; i < rows * k; ++i) {
                 ids.push_back(static_cast<std::int32_t>(i % k + 10 * rng.below(100) * k));
-                // Ties on purpose, and some that are as unlikely as can be.
+                // Deliberate ties, and some probabilities of 0.
                 const float value = -0.25f * static_cast<float>(rng.below(9));
                 values.push_back(rng.below(17) == 0 ? -INFINITY : value);
                 tokens.push_back(ids.back());
@@ -162,7 +162,7 @@ TEST_P(TreeOps, AcceptanceAndCompactionFollowTheHostsPath) {
     Rng rng(11);
     std::size_t longest = 0;
     for (int turn = 0; turn < 30; ++turn) {
-        // A random tree whose siblings differ, and choices that often are a child's token.
+        // A random tree with distinct siblings; choices are often a child's token.
         const int n = 1 + static_cast<int>(rng.below(70)), first_row = static_cast<int>(rng.below(4));
         DraftTree tree = DraftTree::with_root(5);
         for (int i = 1; i < n; ++i) {
@@ -230,7 +230,7 @@ TEST_P(TreeOps, AcceptanceAndCompactionFollowTheHostsPath) {
     EXPECT_GT(longest, 8u);
 }
 
-/// More sequences than one launch takes, of different sizes: each gets its own tree, path and move.
+/// More sequences than one launch takes, of different sizes: each gets its own tree, path and compaction.
 TEST_P(TreeOps, ManySequencesShareACall) {
     const int sequences = 31, nodes = 6, width = 4, planes = 2, kv = 16, slots = 30;
     const TreeSpec spec = *parse_tree_spec("depth=2,topk=3,nodes=6");
@@ -245,7 +245,7 @@ TEST_P(TreeOps, ManySequencesShareACall) {
         pool_parents.insert(pool_parents.end(), pool.parents.begin(), pool.parents.end());
         pool_logprobs.insert(pool_logprobs.end(), pool.logprobs.begin(), pool.logprobs.end());
         pool_scores.insert(pool_scores.end(), pool.scores.begin(), pool.scores.end());
-        // What a node is followed by: often what one of the candidates is.
+        // A node's choice is often one of the candidates.
         for (int n = 0; n < nodes; ++n)
             choices.push_back(pool.tokens[rng.below(static_cast<unsigned>(n == 0 ? spec.topk : candidates))]);
     }

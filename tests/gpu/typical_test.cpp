@@ -10,7 +10,7 @@ std::size_t size(std::int64_t count) {
 
 class TypicalOps : public DevicePair {};
 
-/// Paths of several trees in one call are those of the host's walk over the same answers.
+/// The paths of several trees in one call equal those of the host for the same inputs.
 TEST_P(TypicalOps, PathsAreTheHosts) {
     Rng rng(4);
     int longer = 0, apart = 0, trees_seen = 0;
@@ -27,7 +27,7 @@ TEST_P(TypicalOps, PathsAreTheHosts) {
                 const int nodes = std::max(1, most_nodes - t), first = static_cast<int>(parents.size());
                 DraftTree& tree = trees.emplace_back(DraftTree::with_root(0));
                 for (int i = 1; i < nodes; ++i) {
-                    // Chains and bushes.
+                    // Chains and wide trees.
                     const auto back = static_cast<int>(rng.below(size(t % 2 == 0 ? std::min(i, 3) : i)));
                     tree.add(i, i - 1 - back, -1.0f);
                 }
@@ -36,7 +36,7 @@ TEST_P(TypicalOps, PathsAreTheHosts) {
                 for (int i = 0; i < nodes; ++i) {
                     parents.push_back(first + std::max(tree.parents[size(i)], 0));
                     sizes.push_back(tree.depths[size(i)] + 1);
-                    // Few values, so that paths are equally likely.
+                    // Few distinct values, so that paths tie.
                     logits.push_back(std::round(static_cast<float>(rng.normal()) * 2) / 2 + 1);
                     norms.push_back(2.5f);
                     lowest.push_back(cut ? -0.5f : -std::numeric_limits<float>::infinity());
@@ -95,7 +95,7 @@ TEST_P(TypicalOps, PathsAreTheHosts) {
         }
     EXPECT_EQ(trees_seen, 100);
     EXPECT_GT(longer, 20);
-    // The host's exp and the device's may round a probability to either side of a threshold.
+    // The exp of host and device may round a probability to either side of a threshold.
     EXPECT_LE(apart, GetParam().starts_with("simt") ? 0 : 2);
 }
 

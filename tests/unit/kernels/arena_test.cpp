@@ -11,7 +11,7 @@
 namespace draftscope::kernels {
 namespace {
 
-/// A memory of which only addresses exist.
+/// A memory that consists only of addresses.
 class Addresses {
   public:
     explicit Addresses(std::size_t most = SIZE_MAX) : left_(most) {}
@@ -69,7 +69,7 @@ TEST(Arena, BuffersNeverOverlapAndAllComesBack) {
         }
         for (void* data : live) arena.release(data);
         EXPECT_EQ(arena.used(), 0u);
-        // Gaps have become one again: a whole piece's worth is there without another piece.
+        // Adjacent gaps were merged: a whole block's worth is available without another block.
         const int pieces = arena.pieces();
         ASSERT_GT(pieces, 0);
         std::vector<void*> halves;
@@ -89,7 +89,7 @@ TEST(Arena, LargeBuffersGoBackWithThemselves) {
     arena.release(large);
     EXPECT_EQ(arena.held(), Arena::piece_bytes);
     arena.release(small);
-    EXPECT_EQ(arena.held(), Arena::piece_bytes);  // kept for the next one
+    EXPECT_EQ(arena.held(), Arena::piece_bytes);  // kept for the next buffer
     EXPECT_EQ(arena.allocate(50), small);
 }
 

@@ -16,7 +16,7 @@ std::string name_of(KvType type) {
     return type == KvType::f32 ? "f32" : "f16";
 }
 
-/// Keys or values as a cache keeps them, with what those mean.
+/// Keys or values in the cache's format, and the values they stand for.
 struct Kept {
     Kept(const AttentionShape& shape, int slots, std::uint64_t seed, bool keys)
         : meant(slots, shape.kv_heads * shape.head_dim), type(shape.kv), are_keys(keys) {
@@ -24,7 +24,7 @@ struct Kept {
         for (float& v : meant.data) v = static_cast<float>(rng.normal());
         if (type == KvType::f16)
             for (float& v : meant.data) v = float_of_f16(f16_of(v));
-        // What no slot holds may be anything.
+        // Unused slots may hold anything.
         stored.assign(key_bytes(type, meant.cols, slots), std::byte{0xff});
         for (int slot = 0; slot < slots; ++slot) put(slot, meant.row(slot));
     }
@@ -50,7 +50,7 @@ struct Cache {
     Kept values;
 };
 
-/// The shape with either type of keys and values.
+/// Runs the test for both types of keys and values.
 template <typename Test>
 void with_both_types(AttentionShape shape, Test test) {
     for (const KvType type : kv_types) {
@@ -101,7 +101,7 @@ TEST(Attention, MatchesDoublePrecision) {
         for (const int positions : {1, 2, 15, 16, 17, 127, 128, 129, 700}) {
             const Cache cache(shape, positions, 1);
             Table q = queries_of(shape, 1, 3);
-            for (int i = 0; i < shape.head_dim; ++i) q.row(0)[i] *= 30.0f;  // a head of one spike
+            for (int i = 0; i < shape.head_dim; ++i) q.row(0)[i] *= 30.0f;  // one dominant key per head
             Table out(1, q.cols);
             const AttentionQuery query = cache.query(q.row(0), out.row(0), positions);
             attention(exec, shape, {&query, 1});
@@ -128,7 +128,7 @@ TEST(Attention, KeysAndValuesAreRoundedToTheNearestAndHeldFinite) {
     std::vector<float> values{0.0f,
                               -0.0f,
                               1.0f,
-                              0x1.ffcp-1f + 0x1p-12f,  // halfway between two halves
+                              0x1.ffcp-1f + 0x1p-12f,  // halfway between two fp16 values
                               65504.0f,
                               65519.0f,
                               65520.0f,
@@ -164,7 +164,7 @@ TEST(Attention, KeysAndValuesAreRoundedToTheNearestAndHeldFinite) {
     }
 }
 
-/// A random tree behind a prefix. Node i lies in slot prefix + i; its chain is the prefix and its ancestors.
+/// A random tree after a prefix. Node i is in slot prefix + i; its chain is the prefix and its ancestors.
 struct Tree {
     Tree(int prefix_in, int nodes, std::uint64_t seed) : prefix(prefix_in) {
         Rng rng(seed);
@@ -277,7 +277,7 @@ void unused_slots_may_hold_anything(const AttentionShape& shape) {
     EXPECT_TRUE(same_bits(clean.row(0), dirty.row(0), q.cols));
 }
 
-/// A path's keys lie together behind the prefix afterwards, whatever block they come from.
+/// After the move, a path's keys are contiguous after the prefix, whatever block they come from.
 TEST(Attention, KeysMove) {
     for (const KvType type : kv_types) {
         const AttentionShape shape{4, 2, 20, 0.2f, type};

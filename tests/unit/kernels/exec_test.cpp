@@ -16,7 +16,7 @@ TEST(Exec, LowersTheInstructionSetToWhatTheMachineHas) {
     EXPECT_EQ(make_cpu_exec(1, Isa::portable)->isa(), Isa::portable);
     EXPECT_EQ(make_cpu_exec(1, Isa::amx)->isa(), supported_isa());
     EXPECT_EQ(to_text(Isa::avx512_vnni), "avx512_vnni");
-    // The one level that higher ones need not have.
+    // The only level that higher levels need not include.
     if (supported_isa() >= Isa::avx_vnni) {
         const Isa expected = can_run(Isa::avx_vnni) ? Isa::avx_vnni : Isa::avx2;
         EXPECT_EQ(make_cpu_exec(1, Isa::avx_vnni)->isa(), expected);
@@ -61,7 +61,7 @@ TEST(Exec, PinsWorkersWhereTheProcessHasTheCpus) {
     EXPECT_EQ(make_cpu_exec(cpus + 1, best_isa(), true)->pinned(), 0) << "more threads than CPUs";
 }
 
-/// A share the caller took over must not run again when its thread finally comes, whatever it finds by then.
+/// A share that the caller took over must not run again when its thread finally starts.
 TEST(Exec, LateThreadsFindNothingToDo) {
     auto exec = make_cpu_exec(4);
     for (int call = 0; call < 3'000; ++call) {

@@ -55,7 +55,7 @@ TEST(Fused, NormBeforeAProductIsTheNormThenTheProduct) {
     });
 }
 
-/// Halves of whole blocks share a thread's pieces; others take the plain ops.
+/// Halves of whole blocks share a thread's pieces; others use the separate ops.
 TEST(Fused, GatedProductsAreTheProductThenTheGate) {
     constexpr int k = 160;
     for (const int ffn : {16, 40, 400}) {

@@ -27,7 +27,7 @@ Table transposed(const Table& from) {
 struct Shape {
     int m, n, k;
 };
-// Every way the result is cut: tall, wide, small over a long sum, one row, odd ends.
+// Every way the result is split: tall, wide, small with a long sum, one row, odd sizes.
 const Shape shapes[] = {{1, 1, 1}, {7, 5, 3}, {1100, 24, 40}, {37, 4100, 19}, {130, 24, 3000}};
 
 /// The whole product as one block of the plain loops.
@@ -43,7 +43,7 @@ void gemm_by_loops(Operand a_as, const Table& a, Operand b_as, const Table& b, T
     gemm_block(block);
 }
 
-class Gemm : public ::testing::TestWithParam<bool> {};  // by plain loops
+class Gemm : public ::testing::TestWithParam<bool> {};  // whether to use the plain loops
 
 TEST_P(Gemm, IsTheProductForEveryLayoutAndCut) {
     const auto exec = make_cpu_exec(2);
@@ -123,7 +123,7 @@ TEST(ForwardKl, IsTheDivergenceAndItsGradientOnEveryInstructionSet) {
                 EXPECT_NEAR(kl[static_cast<std::size_t>(r)], exact_kl(teacher.row(r), student.row(r), n),
                             2e-6 * n)
                     << name_of(isa) << " n=" << n;
-                // Against finite differences of the exact divergence.
+                // Compared with finite differences of the exact divergence.
                 for (int j = 0; j < n; j += 1 + n / 7) {
                     Table moved = student;
                     constexpr double step = 1e-2;

@@ -20,7 +20,7 @@ TEST(Halves, EveryF16ComesBack) {
     }
 }
 
-/// Between two neighbours the nearer one, in the middle the even one.
+/// Rounds to the nearer neighbour, and to the even one in the middle.
 TEST(Halves, RoundsToTheNearest) {
     for (std::uint32_t bits = 0; bits < 0x7bff; ++bits) {
         const float low = float_of_f16(static_cast<std::uint16_t>(bits)),

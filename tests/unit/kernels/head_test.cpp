@@ -10,7 +10,7 @@
 namespace draftscope::kernels {
 namespace {
 
-/// A head of n rows, of which every third repeats an earlier one, so that logits tie.
+/// A head of n rows; every third row repeats an earlier one, so that logits tie.
 Matrix head_of(Exec& exec, Packing packing, int n, int k) {
     const Table base = hard_table(n, k, static_cast<std::uint64_t>(n + k));
     Table rows(n, k);
@@ -62,8 +62,7 @@ TEST(HeadPass, GivesTheBitsOfMatmulTopkAndLogsumexp) {
     }
 }
 
-/// A thread that is done takes stretches of others, with lower numbers than its own: ties still go to the
-/// lowest.
+/// A thread may steal chunks with lower numbers than its own; ties must still go to the lowest token.
 TEST(HeadPass, StretchesTakenFromOthersKeepTheOrderOfTies) {
     constexpr int n = 6144, k = 97, repeats = 40;
     const float infinity = std::numeric_limits<float>::infinity();
@@ -93,7 +92,7 @@ TEST(HeadPass, PaysWhereThreadsCanShareTheStretches) {
     EXPECT_TRUE(head_pass_pays(*make_cpu_exec(1), 1000, 10));
 }
 
-/// `row(i)` of the matrix is one number, so that logits are x times it.
+/// `row(i)` of the matrix is a single number, so that logits are multiples of x.
 Matrix ladder(Exec& exec, int n, float (*value)(int row)) {
     return Matrix::pack(exec, Precision::f32, n, 16, [&](int row, float* out) {
         std::fill_n(out, 16, 0.0f);
@@ -121,7 +120,8 @@ TEST(HeadTopSet, GivesTheSetOfTopk) {
         for (const int threads : {1, 2}) {
             const std::unique_ptr<Exec> exec = make_cpu_exec(threads, isa);
             for (const Packing packing : packings) {
-                // Above and below the size from which a sample is taken; the last is no whole block.
+                // Below and above the size from which a sample is taken; the last size is not a whole number
+                // of blocks.
                 for (const int n : {200, 9001}) {
                     const Matrix head = head_of(*exec, packing, n, 24);
                     for (const int rows : {1, 6}) {
@@ -141,7 +141,7 @@ TEST(HeadTopSet, SamplesThatMisleadChangeNothing) {
     x.row(0)[0] = 1.0f;
     x.row(1)[0] = -1.0f;
     constexpr int n = 16384;
-    // All alike; two levels; the best in one corner; the best exactly where no sample is taken; infinities.
+    // All equal; two levels; the best in one corner; the best exactly outside the sample; infinities.
     for (float (*value)(int) :
          {+[](int) { return 1.0f; }, +[](int row) { return row % 2 == 0 ? 1.0f : 2.0f; },
           +[](int row) { return static_cast<float>(-row); },
@@ -152,8 +152,8 @@ TEST(HeadTopSet, SamplesThatMisleadChangeNothing) {
     }
 }
 
-// Thin factors whose outputs are kept as they leave the tiles, where the machine has tiles: one and two of a
-// group of inputs, rows that fill one and two, whole and half chunks of bf16.
+// Low-rank factors whose outputs are filtered as they leave the tiles, on machines with AMX. Cases: one and
+// two tiles of a group of inputs, rows that fill one and two, whole and half chunks of bf16.
 TEST(HeadTopSet, KeepsWhatPassesOfThinFactors) {
     const std::unique_ptr<Exec> exec = make_cpu_exec(2, isas().back());
     for (const Precision precision : {Precision::int8, Precision::bf16}) {

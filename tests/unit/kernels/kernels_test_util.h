@@ -20,7 +20,7 @@ inline constexpr double f32_epsilon =
     1.0 / (1 << 24);                             ///< largest relative rounding error of one f32 operation
 inline constexpr double f32_smallest = 1.2e-38;  ///< what flushing one denormal can lose
 
-/// Every instruction set this machine can run: each is a path of its own and tested as such.
+/// Every instruction set this machine can run; each has its own code path.
 inline std::vector<Isa> isas() {
     std::vector<Isa> all;
     for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx_vnni, Isa::avx512, Isa::avx512_vnni,
@@ -40,7 +40,7 @@ inline std::string name_of(Packing packing) {
     return name_of(packing.precision) + (packing.symmetric ? " symmetric" : "");
 }
 
-/// Every form that matrices are packed in.
+/// Every packing of matrices.
 inline constexpr Packing packings[] = {{Precision::f32, false},
                                        {Precision::bf16, false},
                                        {Precision::int8, false},
@@ -66,7 +66,7 @@ struct Table {
     std::vector<float> data;
 };
 
-/// Normal numbers spoiled by what breaks kernels: outliers of 1000, exact zeros, denormals, whole rows and
+/// Normal numbers with values that break kernels: outliers of 1000, exact zeros, denormals, whole rows and
 /// blocks of zeros.
 inline Table hard_table(int rows, int cols, std::uint64_t seed) {
     Table table(rows, cols);
@@ -105,8 +105,8 @@ inline Matrix pack_table(Exec& exec, Precision precision, const Table& table) {
     });
 }
 
-/// As pack_table(); symmetric ones from rows as Q4_0 holds them: 32 weights in steps from -8 to 7 of a scale
-/// that puts the largest of them at -8.
+/// Packs like pack_table(). Symmetric packings use rows as Q4_0 stores them: blocks of 32 weights in steps
+/// from -8 to 7, scaled so that the largest is at -8.
 inline Matrix pack_as(Exec& exec, Packing packing, const Table& table) {
     if (!packing.symmetric) return pack_table(exec, packing.precision, table);
     const auto floats = [](int, float*) { ADD_FAILURE() << "rows in four bits are taken as they are"; };
@@ -119,7 +119,7 @@ inline Matrix pack_as(Exec& exec, Packing packing, const Table& table) {
             const std::uint16_t scale = f16_bits(-largest / 8.0f);
             const float step = -largest / 8.0f;
             out.scales[static_cast<std::size_t>(first / 32)] = scale;
-            // Three exponents up and the other sign; scales below the normals become zero.
+            // Raises the exponent by three and flips the sign; scales below the normal range become zero.
             const bool normal = (scale & 0x7fffu) >= 0x400u;
             if (!normal) out.scales[static_cast<std::size_t>(first / 32)] = 0;
             out.minimums[static_cast<std::size_t>(first / 32)] =

@@ -8,13 +8,12 @@
 namespace draftscope::kernels {
 namespace {
 
-/// What one output may be off from the exact product of the packed weights and the given activations.
-///   f32, bf16: K roundings of the running sum, and one bf16 rounding (2^-9) of each activation where dot
-///   products take bf16 pairs.
-///   int8: the activations of 128 columns share the scale largest/16256 (two bytes each), so each is off by
-///   at most half a step; the integer sums are exact up to 24 bits, and the sum over groups rounds like f32.
-///   int4: the same with 32 columns and largest/127; scale * q and the minimum are added apart, so what
-///   rounds is as large as the largest weight of a group against every activation.
+/// Bound on an output's error relative to the exact product of the packed weights and the given activations.
+/// - f32, bf16: K roundings of the running sum. Dot products of bf16 pairs also round each activation (2^-9).
+/// - int8: The activations of 128 columns share the scale largest/16256 (two bytes each), so each is off by at
+///   most half a step. The integer sums are exact up to 24 bits; the sum over groups rounds like f32.
+/// - int4: As int8, with 32 columns and largest/127. Because scale * q and the minimum are added separately, the
+///   rounding error is relative to the largest weight of a group times every activation.
 double error_bound(Precision precision, Isa isa, std::span<const float> w, const float* x) {
     double magnitude = 0;
     double quantised = 0;
@@ -84,7 +83,7 @@ TEST(Matmul, MatchesDoublePrecision) {
     }
 }
 
-/// int8 against the weights before packing, on plain normal data: what a model loses.
+/// int8 compared with the weights before packing, on normal data: the loss of a model.
 TEST(Matmul, Int8LosesUnderOnePercentOfTheSignal) {
     for (const Isa isa : isas()) {
         auto exec = make_cpu_exec(1, isa);
@@ -95,7 +94,7 @@ TEST(Matmul, Int8LosesUnderOnePercentOfTheSignal) {
         Rng rng(3);
         for (float& v : w.data) v = static_cast<float>(rng.normal());
         for (float& v : x.data) v = static_cast<float>(rng.normal());
-        x.row(1)[17] *= 1000.0f;  // an outlier channel must not drown the others
+        x.row(1)[17] *= 1000.0f;  // an outlier channel must not swamp the others
         Table y(4, n);
         matmul(*exec, pack_table(*exec, Precision::int8, w), x.view(), y.view());
         for (int i = 0; i < 4; ++i) {
@@ -138,7 +137,7 @@ TEST(Matmul, ARowDoesNotDependOnHowManyShareTheCall) {
                 for (const int m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 31, 33, 64}) {
                     for (int first = 0; first + m <= 80; first += 29) {
                         Table y(m, n);
-                        // Announced weights are read as one stream a thread, by tiles of another shape.
+                        // Announced weights are read as one stream per thread, by tiles of another shape.
                         expect_matmul(*exec, first == 29 ? &matrix : nullptr);
                         matmul(*exec, matrix, c.x.view().slice(first, m), y.view());
                         ASSERT_TRUE(same_bits(y.row(0), c.expected.row(first), m * n)) << "m " << m;
@@ -183,7 +182,7 @@ TEST(Matmul, NeitherThreadsNorRowOrderNorStrideChangeABit) {
     }
 }
 
-/// Weights announced ahead are only read early: also those that are gone by the time, and never come.
+/// Announcing weights only prefetches them, even if they are freed before use or never used.
 TEST(Matmul, AnnouncedWeightsChangeNoBit) {
     for (const Packing packing : packings) {
         const Case c = make_case(best_isa(), packing, 300, 577),
@@ -212,7 +211,7 @@ TEST(Matmul, AnnouncedWeightsChangeNoBit) {
     }
 }
 
-/// Integer sums are exact and take the same f32 steps on every path that has fused multiply-add.
+/// Integer sums are exact and take the same f32 steps on every path with fused multiply-add.
 TEST(Matmul, IntegerPathsWithFusedMultiplyAddAgreeBitForBit) {
     if (supported_isa() < Isa::avx512) return;
     for (const Packing packing : packings) {

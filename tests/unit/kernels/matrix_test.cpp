@@ -48,7 +48,7 @@ TEST(Matrix, UnpacksWhatWasPackedWithinItsPrecision) {
                     }
                     const auto at = static_cast<std::size_t>(c);
                     EXPECT_LE(std::fabs(half[at] - value), std::fabs(value) / 256.0 + f32_smallest);
-                    // Half a step, whose scale was rounded up by at most one bf16 ulp (2^-7).
+                    // Half a step; the scale was rounded up by at most one bf16 ulp (2^-7).
                     EXPECT_LE(std::fabs(byte[at] - value), largest / 254.0 * (1 + 1.0 / 127) + f32_smallest);
                 }
             }
@@ -69,7 +69,7 @@ TEST(Matrix, PacksBlocksToTheBytesOfSingleRows) {
                 for (const Precision p : {Precision::f32, Precision::bf16, Precision::int8}) {
                     Matrix expected = MatrixAccess::allocate({p, false}, n, k);
                     const std::vector<float> zeros(static_cast<std::size_t>(k));
-                    // The pool's threads flush denormals, as the caller does for the length of each op.
+                    // The pool's threads flush denormals, as the caller does during each op.
                     exec->parallel(1, [&](int) {
                         for (int r = 0; r < round_up(n, lanes); ++r)
                             MatrixAccess::write_row(
@@ -136,7 +136,7 @@ TEST(Matrix, Int4KeepsEveryWeightWithinHalfAStep) {
                     largest = std::max(largest, w.at(r, i));
                 }
                 const double range = static_cast<double>(largest) - least;
-                // Half a step, and what the f16 scale (2^-11 of 15 steps) and minimum are off.
+                // Half a step, plus the errors of the f16 scale (2^-11 of 15 steps) and minimum.
                 const double allowed = range / 30.0 + range / 2048.0 + std::fabs(least) / 1024.0 + 1e-7;
                 EXPECT_LE(std::fabs(nibbles[static_cast<std::size_t>(c)] - w.at(r, c)), allowed);
             }
@@ -152,7 +152,7 @@ TEST(Matrix, Int4TakesStoredNibblesAsTheyAre) {
     };
     const auto scale = [](int row, int group) { return 0.25f + 0.125f * static_cast<float>(row + group); };
     const auto floats = [&](int row, float* out) { std::fill_n(out, k, static_cast<float>(row)); };
-    // Every fourth row is stored in another way.
+    // Every fourth row is stored in another format.
     const Matrix matrix = pack_int4(*exec, n, k, floats, [&](int row, const Int4Row& out) {
         if (row % 4 == 3) return false;
         for (int c = 0; c < k; ++c) out.q[static_cast<std::size_t>(c)] = nibble(row, c);
@@ -185,8 +185,8 @@ TEST(Matrix, SymmetricInt4StoresNoMinimumsAndTheSameWeights) {
                 float largest = 0.0f;
                 for (int i = c / 32 * 32; i < std::min(c / 32 * 32 + 32, k); ++i)
                     largest = std::max(largest, std::fabs(w.at(r, i)));
-                // A whole step, as +8 is not held, and the f16 scale's rounding; the smallest scales are
-                // none.
+                // A whole step, as +8 cannot be represented, plus the f16 scale's rounding; the smallest
+                // scales become 0.
                 const double allowed = largest / 8.0 * (1 + 1.0 / 128) + 8 * 0x1p-14;
                 EXPECT_LE(std::fabs(row[static_cast<std::size_t>(c)] - w.at(r, c)), allowed);
             }
@@ -194,7 +194,7 @@ TEST(Matrix, SymmetricInt4StoresNoMinimumsAndTheSameWeights) {
     }
 }
 
-/// One row that is not symmetric, the last, and all keep minimums.
+/// If one row, the last, is not symmetric, all rows keep minimums.
 TEST(Matrix, OneRowWithAnotherMinimumKeepsThemAll) {
     auto exec = make_cpu_exec(2);
     constexpr int n = 40, k = 64;
@@ -222,7 +222,7 @@ TEST(Matrix, F16BitsAreTheNearest) {
     EXPECT_EQ(f16_bits(1.0f + 3 * 0x1p-11f), 0x3c02);
     EXPECT_EQ(f16_bits(0x1p-24f), 1);  // the smallest
     EXPECT_EQ(f16_bits(0x1p-14f), 0x0400);
-    EXPECT_EQ(f16_bits(0x1.ffcp-15f), 0x0400 - 1 + 1);  // rounds up into the normals
+    EXPECT_EQ(f16_bits(0x1.ffcp-15f), 0x0400 - 1 + 1);  // rounds up into the normal range
     EXPECT_EQ(f16_bits(2047.6f), 0x6800);               // and across a power of two
 }
 

@@ -27,7 +27,7 @@ void check_ranks(Exec& exec, const Table& x, std::uint64_t seed) {
             rows.push_back(row);
             columns.push_back(static_cast<std::int32_t>(rng.below(static_cast<std::uint64_t>(x.cols))));
         }
-        rows.insert(rows.end(), {row, row});  // the ends of a row are where a count goes wrong
+        rows.insert(rows.end(), {row, row});  // counting errors are likely at the ends of a row
         columns.insert(columns.end(), {0, x.cols - 1});
     }
     std::vector<std::int32_t> ranks(rows.size(), -1);

@@ -73,7 +73,8 @@ TEST(SiluMul, MatchesDoublePrecision) {
                 const auto at = static_cast<std::size_t>(i);
                 const double g = gate.data[at];
                 const double expected = g / (1.0 + std::exp(-g)) * up.data[at];
-                // exp is good to 2e-7; silu flushes to zero below e^-87, and so do denormal operands.
+                // exp is accurate to 2e-7; silu flushes to zero below e^-87, and denormal operands are
+                // flushed, too.
                 const double flushed = 1e-32 * std::fabs(up.data[at]) + f32_smallest * (1.0 + std::fabs(g));
                 ASSERT_NEAR(y.data[at], expected, 5e-7 * std::fabs(expected) + flushed)
                     << name_of(isa) << " gate " << g;

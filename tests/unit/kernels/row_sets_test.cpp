@@ -9,7 +9,7 @@
 namespace draftscope::kernels {
 namespace {
 
-/// `size` different numbers below n in each of `rows` rows, rising.
+/// `size` distinct numbers below n in each of `rows` rows, ascending.
 std::vector<std::int32_t> some_lists(Rng& rng, int rows, int size, int n) {
     std::vector<std::int32_t> lists;
     for (int r = 0; r < rows; ++r) {

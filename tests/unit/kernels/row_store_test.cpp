@@ -58,7 +58,7 @@ TEST_P(RowStores, FilledRowsGiveTheWholeMatrixsBits) {
 }
 
 TEST_P(RowStores, IndexedRowsGiveTheWholeMatrixsBits) {
-    constexpr int most = 40;  // rows of x: more than two tiles, and not a multiple of one
+    constexpr int most = 40;  // rows of x: more than two tiles, and not a multiple of a tile
     Rng rng(11);
     std::vector<float> wide(static_cast<std::size_t>(most * k()));
     for (float& v : wide) v = static_cast<float>(rng.normal());
@@ -99,7 +99,7 @@ TEST_P(RowStores, ChosenBlocksGiveTheWholeMatrixsBits) {
             for (int r = 0; r < rows; ++r)
                 for (int c = 0; c < columns; ++c) {
                     const int output = 16 * blocks[static_cast<std::size_t>(c / 16)] + c % 16;
-                    if (output >= n) continue;  // padding: anything
+                    if (output >= n) continue;  // padding may hold anything
                     ASSERT_EQ(found[static_cast<std::size_t>(r * columns + c)],
                               all[static_cast<std::size_t>(r * n + output)]);
                 }

@@ -84,7 +84,7 @@ TEST(TopK, MinusInfinityAndZeroSignsTieByIndex) {
     }
 }
 
-/// Guesses at where values thin out must hold for values that do not: ties, steps, every order of magnitude.
+/// Guesses assume that values thin out; they must also hold for ties, steps and every order of magnitude.
 TEST(TopK, TheKthLargestIsASorts) {
     Rng rng(41);
     const auto value = [&](int kind) {
@@ -118,7 +118,7 @@ TEST(TopK, TheKthLargestIsASorts) {
                                   sorted[static_cast<std::size_t>(k - 1)])
                             << name_of(isa) << " kind " << kind << " n " << n << " k " << k;
                     }
-                // From the lowest value as a bound.
+                // With the lowest value as a bound.
                 const float least = *std::min_element(x.begin(), x.end());
                 ASSERT_EQ(kth_largest(row_kernels(*exec), x.data(), n, n, least), sorted.back());
             }

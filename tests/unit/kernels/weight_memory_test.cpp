@@ -17,7 +17,7 @@ struct Give {
     void operator()(std::byte* at) const { free_weights(at); }
 };
 
-/// Small and large pieces, taken and given back in any order: none touches another.
+/// Small and large allocations, freed in any order, never overlap.
 TEST(WeightMemory, PiecesAreAlignedAndApart) {
     struct Piece {
         std::unique_ptr<std::byte[], Give> data;
