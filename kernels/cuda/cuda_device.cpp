@@ -200,7 +200,9 @@ class CudaDeviceImpl final : public CudaDevice {
     void residual(const ResidualOp& op) override { launch(cuda::launch_residual, op, "rejection_sample"); }
     void head(const HeadOp& op) override { launch(cuda::launch_head, op, "matmul_topk"); }
     void draft(const DraftOp& op) override { launch(cuda::launch_draft, op, "sample_without_replacement"); }
-    void own_columns(const OwnColumnsOp& op) override { launch(cuda::launch_own_columns, op, "gather_columns"); }
+    void own_columns(const OwnColumnsOp& op) override {
+        launch(cuda::launch_own_columns, op, "gather_columns");
+    }
     void spread(const SpreadOp& op) override { launch(cuda::launch_spread, op, "redistribute"); }
     void reach(const ReachOp& op) override { launch(cuda::launch_reach, op, "list_reachable_tokens"); }
     void list_drafts(std::span<const DraftListOp> ops) override {
@@ -211,7 +213,9 @@ class CudaDeviceImpl final : public CudaDevice {
     }
     void beam(std::span<const BeamOp> ops) override { launch_all(cuda::launch_beam, ops, "beam"); }
     void rerank(std::span<const RerankOp> ops) override { launch_all(cuda::launch_rerank, ops, "rerank"); }
-    void accept(std::span<const AcceptOp> ops) override { launch_all(cuda::launch_accept, ops, "follow_argmax"); }
+    void accept(std::span<const AcceptOp> ops) override {
+        launch_all(cuda::launch_accept, ops, "follow_argmax");
+    }
     void accept_typical(std::span<const AcceptTypicalOp> ops) override {
         launch_all(cuda::launch_accept_typical, ops, "accept_typical");
     }
@@ -523,7 +527,8 @@ DeviceProbe probe(int ordinal) {
     } else if (error != cudaSuccess) {
         result.why_not = "the driver reported an error: " + text_of(error);
     } else if (ordinal >= count) {
-        result.why_not = fmt::format("GPU number {} does not exist; this machine has {} (numbered from 0)", ordinal, count);
+        result.why_not =
+            fmt::format("GPU number {} does not exist; this machine has {} (numbered from 0)", ordinal, count);
     }
     if (!result.why_not.empty()) {
         (void)cudaGetLastError();

@@ -213,7 +213,8 @@ Result<std::unique_ptr<LibraryProduct>> LibraryProduct::open() {
             "LD_LIBRARY_PATH, or use --numerics exact, which does not need it",
             CUBLAS_VER_MAJOR, CUBLAS_VER_MAJOR);
     auto made = std::make_unique<LibraryProductImpl>(library);
-    if (!made->begin()) return failed("cuBLASLt does not start: creating its handle or allocating its workspace failed");
+    if (!made->begin())
+        return failed("cuBLASLt does not start: creating its handle or allocating its workspace failed");
     return std::unique_ptr<LibraryProduct>(std::move(made));
 }
 

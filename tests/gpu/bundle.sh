@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Builds what travels to a GPU machine without network: gpu-bundle.tar.xz with stripped programs for one architecture and the
-# shared libraries they need, and gpu-headers.tar.xz with what tests/gpu/lab.sh needs to build kernels there. Both lie in the
-# checkout's root and are ignored by git.
+# Builds the archives for a GPU machine without network. gpu-bundle.tar.xz has stripped programs for one architecture and the
+# shared libraries they need; gpu-headers.tar.xz has what tests/gpu/lab.sh needs to build kernels. Both are written to the
+# checkout's root and ignored by git.
 #
-# usage: tests/gpu/bundle.sh [--arch 90] [--headers] [--model FILE [--pieces MB]]      then, there: tests/gpu/checklist.sh
+# usage: tests/gpu/bundle.sh [--arch 90] [--headers] [--model FILE [--pieces MB]]      then, on that machine: tests/gpu/checklist.sh
 #
-#   --headers            only gpu-headers.tar.xz (no nvcc needed here)
-#   --model, --pieces    also the demo model as gpu-model/piece.* and its checksum, to be carried a few at a time
+#   --headers            only gpu-headers.tar.xz (needs no nvcc)
+#   --model, --pieces    also the demo model as gpu-model/piece.* with its checksum, for copying a few at a time
 #
-# The programs are without PTX, line numbers and oneDNN (draftscope fit works, slowly) and look for their libraries beside
-# themselves. cuBLASLt (half a gigabyte) is not among them: --numerics fast needs that machine's own. The first call needs no demo
-# model and none of its drafters and heads; to leave those 48 MB out of a checkout that travels:
+# The programs have no PTX, line numbers or oneDNN (draftscope fit works, slowly) and load libraries from their own folder.
+# cuBLASLt (half a gigabyte) is not included: --numerics fast needs the machine's own. The first call does not need the demo model,
+# its drafters and heads; to leave those 48 MB out of the checkout:
 #   git sparse-checkout set --no-cone '/*' '!/assets/heads' '!/assets/drafters'
-#   git sparse-checkout disable                                                                        (back)
+#   git sparse-checkout disable                                                                        (undo)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 usage="usage: tests/gpu/bundle.sh [--arch 90] [--headers] [--model FILE [--pieces MB]]"
@@ -33,7 +33,7 @@ done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Headers of fmt and nlohmann-json, and GoogleTest, as the packages of this system hold them.
+# Headers of fmt and nlohmann-json, and GoogleTest, from this system's packages.
 mkdir -p "$work/include" "$work/lib"
 cp -r /usr/include/fmt /usr/include/gtest /usr/include/nlohmann "$work/include/"
 cp "$(g++ -print-file-name=libgtest.a)" "$(g++ -print-file-name=libgtest_main.a)" "$work/lib/"
@@ -58,11 +58,11 @@ ninja -C "$build" draftscope gpu_tests gpu_cupti_graph_check
 bundle=$work/gpu-bundle
 mkdir -p "$bundle/tests" "$bundle/lib"
 for program in draftscope tests/gpu_tests tests/gpu_cupti_graph_check; do strip -o "$bundle/$program" "$build/$program"; done
-# All shared libraries but those of the C and C++ libraries, which are the other machine's own.
+# All shared libraries except the C and C++ libraries, which the other machine provides.
 ldd "$build/draftscope" "$build"/tests/gpu_* | awk '/=> \//{print $3}' | sort -u |
     grep -vE '/(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|ld-linux[^/]*)\.so' | xargs -I{} cp -L {} "$bundle/lib/"
 strip --strip-unneeded "$bundle"/lib/*.so*
 git describe --always --dirty >"$bundle/commit"
-# A dictionary of 64 MiB finds what the programs have in common.
+# A dictionary of 64 MiB lets xz match the code that the programs share.
 tar -C "$work" -c gpu-bundle | xz --x86 --lzma2=preset=9 >gpu-bundle.tar.xz
 du -h gpu-bundle.tar.xz gpu-headers.tar.xz

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Runs what needs a GPU, most valuable first, and packs logs, marks and a summary into one archive. A GPU machine is expected to
-# be bare, without network, and lent for minutes: each call stands alone, every step has a time limit and a process of its own,
-# and the archive is complete after every stage, also when the call is ended by a signal.
+# Runs the checks that need a GPU, most valuable first, and packs logs, marks and a summary into one archive. It expects a bare
+# machine without network that is available for minutes: calls are independent, and every step has a time limit and its own
+# process. The archive is complete after every stage, even if a signal ends the call.
 #
 # usage: tests/gpu/checklist.sh [--results FOLDER] [--seconds N] [--passed SUMMARY.md] [--limit STEP=N] [STEP...]
 #
 #   --results FOLDER      where summary.md and gpu-results.tar.gz go (default: $DRAFTSCOPE_RESULTS, else gpu-results)
-#   --seconds N           time of the whole call; steps that do not fit are left (default: $CHECKLIST_SECONDS, else 540)
+#   --seconds N           time of the whole call; steps that do not fit are skipped (default: $CHECKLIST_SECONDS, else 540)
 #   --passed SUMMARY.md   summary of an earlier call: steps that passed there are not run again (repeatable)
 #   --limit STEP=N        another time limit for a step, in seconds (repeatable)
 #   STEP...               only these steps; * and ? may be used, as in 'ops_*'
 #
 # Programs: gpu-bundle.tar.xz of tests/gpu/bundle.sh, else build/cuda (cmake --preset cuda && ninja -C build/cuda draftscope
-# gpu_tests gpu_cupti_graph_check), else the kernel lab, which tests/gpu/lab.sh builds here with nvcc and g++.
-# Exit codes: 0 every step passed, 1 a step failed or was left, 2 wrong usage, 128 + n ended by signal n.
+# gpu_tests gpu_cupti_graph_check), else the kernel lab, which tests/gpu/lab.sh builds with nvcc and g++.
+# Exit codes: 0 every step passed, 1 a step failed or was skipped, 2 wrong usage, 128 + n ended by signal n.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 2
 
@@ -70,15 +70,15 @@ stage_begin() {
     step programs 150 "device" "${find_programs[@]}"
     use_programs
     [ -z "$draftscope" ] || step doctor 30 "programs" "$draftscope" doctor --json --no-probe
-    # A kernel that runs says more than any probe.
+    # Running a kernel proves more than any probe.
     step gpu_opens 40 "device programs" on_gpu "$tests" --gtest_filter="*/DeviceOps.Add/$kind"
     if is_failed device || is_failed programs || is_failed gpu_opens; then
-        echo "checklist: no GPU that runs a kernel: the rest is left"
+        echo "checklist: no GPU can run a kernel; skipping the other steps"
         stop_call "no GPU that runs a kernel"
     fi
 }
 
-# Every kernel beside its twin on the host. Matmul and head come first: everything else computes with them.
+# Every kernel compared with the reference device on the host. Matmul and head are first, because other ops depend on them.
 stage_ops() {
     start ops_matmul 40 "gpu_opens" on_gpu "$tests" --gtest_filter="*/DeviceOps.Matmul*/$kind*"
     start ops_head 40 "gpu_opens" on_gpu "$tests" --gtest_filter="*/DeviceOps.Head*/$kind*"
@@ -97,7 +97,7 @@ stage_ops() {
     finish_started
 }
 
-# Wrong products or heads make every later number worthless: their sanitizer runs at once.
+# Wrong products or heads invalidate all later results, so their sanitizers run at once.
 sanitize_first_failure() {
     local one
     for one in matmul:Matmul head:Head; do
@@ -109,11 +109,11 @@ sanitize_first_failure() {
     done
 }
 
-# Bandwidth by size, kernel boundary, products and heads cold, warm and in sequence.
+# Bandwidth by size, launch overhead, products and heads: cold, warm and in sequence.
 stage_kernels() {
     local right="ops_matmul ops_head"
     step kernels_llama_8b 90 "$right" "${bench[@]}" --vocab 128256 --hidden 4096 --rows 1,10 --json
-    # Counters of the kernels of real shapes; clocks stay as they are. A few layers hold every kernel of a pass.
+    # Counters of kernels with real shapes, without clock control. A few layers contain every kernel of a pass.
     local sections=(--section SpeedOfLight --section MemoryWorkloadAnalysis --section WarpStateStats --section Occupancy
         --section LaunchStats)
     local counted=(ncu --clock-control none --csv --page details "${sections[@]}" --launch-count 40)
@@ -123,8 +123,8 @@ stage_kernels() {
         --drafter "eagle3:$llama/6" --head specvocab --tree chain=3 --no-gpu-graphs --prompt "$text" --max-new 3
 }
 
-# Real dimensions, random weights, acceptance replayed at SlimSpec's published tau of 4.4: 0.84 + 0.84^2 + .. + 0.84^6 = 3.4
-# of a chain of six are kept, and a token follows. One process loads the 8B weights once and runs every method in turns.
+# Real dimensions, random weights, acceptance simulated at SlimSpec's published tau of 4.4: of a chain of six,
+# 0.84 + 0.84^2 + .. + 0.84^6 = 3.4 tokens are accepted, plus the bonus token. One process loads the 8B weights once for all methods.
 stage_8b() {
     local right="ops_matmul ops_head engine_DeviceRounds draftscope" methods=() head
     for head in full slimspec specvocab microspec; do methods+=(--method "eagle3:$llama x $head @ chain=6"); done
@@ -135,7 +135,7 @@ stage_8b() {
     step run_8b_no_graphs 90 "$right" "${synthetic[@]}" --model "$llama" --drafter none --no-gpu-graphs --prompt "$text" --max-new 64
 }
 
-# Whatever makes the rounds, the text is that of plain decoding.
+# Every drafter and execution mode produces the text of plain decoding.
 stage_text() {
     local right="ops_matmul ops_head draftscope" name options=(--prompt "$text" --max-new 64)
     local drafted=(--drafter "eagle3:$small" --head full)
@@ -151,7 +151,7 @@ stage_text() {
     step text_graphs_kept 20 "text_eagle3" python3 "$helper" graphs "$logs/text_eagle3.log"
 }
 
-# What CUPTI sees: every kernel inside a captured graph in the phase of its capture; graph records; counters.
+# CUPTI: kernels inside a captured graph are in the phase of their capture; graph records; counters.
 stage_cupti() {
     step cupti_kernels 40 "gpu_opens cupti_check" "$cupti_check"
     step cupti_graphs 40 "gpu_opens cupti_check" "$cupti_check" --tier1
@@ -166,7 +166,7 @@ stage_cupti() {
     done
 }
 
-# Bad accesses and races of the kernels. Buffers are zeroed when they are made, so initcheck could find nothing.
+# Invalid accesses and races of the kernels. Buffers are zeroed when allocated, so initcheck cannot find anything.
 stage_sanitizers() {
     local tool suite filter
     for tool in memcheck racecheck; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs tests/gpu/checklist.sh without a GPU: a driver, ncu and compute-sanitizer that are made up, kernels on the host.
+"""Runs tests/gpu/checklist.sh without a GPU: with a fake driver, ncu and compute-sanitizer, and kernels in the SIMT emulator.
 
 usage: tests/gpu/checklist_test.py TEST_DEVICE_OPS [unittest arguments]     TEST_DEVICE_OPS: the built program
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 OPS = None  # the real test program
 
-# Suites that really run, on the host; the others only say that they did.
+# These suites really run, on the host; the others only print that they did.
 GPU_TESTS = r"""#!/usr/bin/env bash
 filter=
 for argument in "$@"; do case $argument in --gtest_filter=*) filter=${argument#*=} ;; --gtest_list_tests) exec "$REAL_OPS" "$@" ;; esac; done
@@ -115,7 +115,7 @@ class Checklist(unittest.TestCase):
             self.assertEqual(found[name][0], "ok", (name, found[name]))
         self.assertIn("StripesOfAnySize/simt1", call.log("ops_RouterOps"))
         self.assertEqual(found["ops_CutOps"], ("failed", "killed at its limit of 3 s"))
-        # A suite whose tests were all skipped did not run on a GPU.
+        # If all tests of a suite were skipped, it did not run on a GPU.
         self.assertEqual(found["ops_TypicalOps"], ("failed", "no test ran on the GPU"))
         self.assertEqual(found["demo_none"], ("left", "no demo model"))
         for text in ("Product Name : Made up", "| head | cold | 1 | 261.50 |", "| eagle3 x specvocab | 4.400 | 612.5 | 7.184 | 3.100 |",
@@ -126,7 +126,7 @@ class Checklist(unittest.TestCase):
         self.assertLessEqual(len(call.files), 8)
         self.assertLess(max(path.stat().st_size for path in call.files), 16 << 20)
         self.assertFalse(any("initcheck" in name for name in found))
-        # The next call runs what this one did not pass, and nothing else.
+        # The next call runs only the steps that did not pass.
         earlier = self.path / "earlier.md"
         earlier.write_text(call.summary)
         again = self.call("--passed", earlier, "ops_CutOps", "ops_head", "kernels_*")

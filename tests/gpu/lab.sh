@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Builds the kernel lab: the tests of the GPU's ops and the kernel benchmark, from this checkout, with nvcc and g++ alone. For a
-# GPU machine without network; some twenty seconds on 16 cores.
+# Builds the kernel lab, which is the GPU op tests and the kernel benchmark, with only nvcc and g++. For a GPU machine without
+# network; takes about twenty seconds on 16 cores.
 #
-# usage: tests/gpu/lab.sh FOLDER       makes FOLDER/tests/gpu_tests and FOLDER/kernel_bench
+# usage: tests/gpu/lab.sh FOLDER       creates FOLDER/tests/gpu_tests and FOLDER/kernel_bench
 #
 # fmt, nlohmann-json and GoogleTest come from gpu-headers.tar.xz (tests/gpu/bundle.sh), or from the system. Environment: NVCC, CXX,
-# LAB_ARCH (default: the GPU's, else 90), LAB_FLAGS (further flags of nvcc, -DVARIANT=1 say).
+# LAB_ARCH (default: the GPU's, else 90), LAB_FLAGS (more flags for nvcc, for example -DVARIANT=1).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 [ $# -eq 1 ] || { echo "usage: tests/gpu/lab.sh FOLDER" >&2; exit 2; }
@@ -44,7 +44,7 @@ device_flags=(-std=c++20 -O3 --expt-relaxed-constexpr -Xcompiler -fPIC -lineinfo
 read -ra further <<<"${LAB_FLAGS:-}"
 objects=()
 commands=()
-# An object that is newer than every source is kept.
+# Objects that are newer than every source are reused.
 add() { # OBJECT COMMAND...
     objects+=("$1")
     if [ -f "$1" ] && [ -z "$(find base engine kernels tests tests/gpu/lab.sh -newer "$1" -type f -print -quit)" ]; then return; fi

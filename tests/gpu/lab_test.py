@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the source list of tests/gpu/lab.sh against a build: whatever the op tests call must be among its sources.
+"""Checks the source list of tests/gpu/lab.sh against a build: it must contain everything that the op tests call.
 
 usage: tests/gpu/lab_test.py BUILD_FOLDER     exit code 1 and one line for each source that is missing or gone
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDERS = ("base", "engine", "kernels", "tests/support")
-# Other instruction sets, the missing back end and the kernels on the host are not the lab's.
+# Other instruction sets, the stub back end and the SIMT emulator are not part of the lab.
 NOT_OURS = re.compile(r"kernels/cpu/.*_(avx|amx|vnni|bf16).*|kernels/cuda/absent|tests/support/simt_.*")
 
 
@@ -26,7 +26,7 @@ def source_of(build, path):
 
 
 def symbols(objects):
-    """Of each object the strong symbols that it defines and those that it needs."""
+    """For each object, the strong symbols that it defines and those that it needs."""
     defined, needed = {}, {path: set() for path in objects}
     output = subprocess.run(["nm", "-A", *map(str, objects)], capture_output=True, text=True, check=True).stdout
     for line in output.splitlines():

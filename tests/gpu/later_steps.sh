@@ -1,6 +1,6 @@
-# Steps of tests/gpu/checklist.sh that come after the first ten minutes. Sourced by it.
+# Steps of tests/gpu/checklist.sh after the first ten minutes; checklist.sh sources this file.
 
-# The demo model, where it came along (tests/gpu/bundle.sh --model): real text, every kind of head, every rule.
+# If the demo model was copied (tests/gpu/bundle.sh --model): real text, every kind of head, every rule.
 find_model() {
     model=${DRAFTSCOPE_DEMO_MODEL:-}
     if [ -z "$model" ] && [ -f gpu-model/model.sha256 ]; then
@@ -43,8 +43,8 @@ existing() {
     for name in "$@"; do is_ok "$name" && echo "$logs/$name.log"; done
 }
 
-# Rules beside the CPU in bf16 with the same random numbers: sums are rounded elsewhere, so that texts part where a number lies
-# between the two; a wrong cut or draw parts them at once.
+# Rules compared with the CPU in bf16 and the same random numbers. Sums round differently, so texts diverge where a random number
+# falls between two sums; a wrong mask or sample makes them diverge at once.
 stage_rules() {
     local needs=$1 rule options
     local sampled=(--model "${model:-none}" --temperature 1 --prompts "$prompts" --limit 8 --max-new 64 --drafter eagle3 --head full)
@@ -62,7 +62,7 @@ stage_rules() {
     step batch_same 20 "batch_1 batch_8" python3 "$helper" same "$logs"/batch_{1,8}.log
 }
 
-# Other shapes, PyTorch and cuBLASLt beside ours, long contexts, batches.
+# Other shapes, comparisons with PyTorch and cuBLASLt, long contexts, batches.
 stage_shapes() {
     local right="ops_matmul ops_head" numerics long
     step kernels_beside_torch 120 "$right draftscope kernels_llama_8b" "${bench[@]}" --torch python3 --vocab 128256 --hidden 4096 --rows 1,10 --json

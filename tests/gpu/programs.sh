@@ -1,4 +1,4 @@
-# Where tests/gpu/checklist.sh takes its programs from, and how it calls them. Sourced by it.
+# Finds the programs of tests/gpu/checklist.sh and defines how to call them; checklist.sh sources this file.
 
 draftscope= tests= cupti_check= model=
 bench=()
@@ -10,7 +10,7 @@ small=synthetic:llama-3.2-1b
 export DRAFTSCOPE_SOURCE=$PWD DRAFTSCOPE_ASSETS=$PWD/assets
 [ -d /usr/local/cuda/bin ] && PATH=$PATH:/usr/local/cuda/bin
 
-# Command of the step `programs`: prints the folder that holds them, building the kernel lab where there are none.
+# Command of the step `programs`: prints their folder; builds the kernel lab if there are none.
 cat >"$work/find_programs.sh" <<EOF
 set -e
 if [ -n "$programs" ]; then
@@ -32,7 +32,7 @@ else
     folder=$work/lab
     tests/gpu/lab.sh "\$folder" >&2
 fi
-test -x "\$folder/tests/gpu_tests" || { echo "\$folder/tests/gpu_tests is not there" >&2; exit 1; }
+test -x "\$folder/tests/gpu_tests" || { echo "\$folder/tests/gpu_tests does not exist" >&2; exit 1; }
 for program in "\$folder/draftscope" "\$folder"/tests/*; do
     if [ -x "\$program" ] && ldd "\$program" 2>/dev/null | grep 'not found' >&2; then exit 1; fi
 done
@@ -53,7 +53,7 @@ use_programs() {
     synthetic=("$draftscope" run --backend cuda --quiet --json --raw --ignore-eos)
 }
 
-# Suites of the test program: those that hold kernels to their twins, and those of whole rounds.
+# Suites of the test program: those that compare kernels with the reference device, and those of whole rounds.
 suites() {
     [ -n "$tests" ] && "$tests" --gtest_list_tests 2>/dev/null | sed -n 's|^Devices/\(.*\)\.$|\1|p'
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Reads the logs of tests/gpu/checklist.sh: compares texts, and makes the Markdown summary.
+"""Reads the logs of tests/gpu/checklist.sh: compares texts and writes the Markdown summary.
 
 usage: results.py same LOG LOG...            exit code 1 unless all runs have the same tokens
-       results.py late LOG LOG               ... unless two runs part late (rounding) or never
-       results.py graphs LOG                 ... unless CUDA graphs were kept and none was refused
+       results.py late LOG LOG               ... unless two runs diverge late (rounding) or never
+       results.py graphs LOG                 ... unless CUDA graphs were kept and every capture succeeded
        results.py summary FOLDER WHY STEP... Markdown on stdout; WHY is the reason for an early end, or empty
 """
 import csv
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def document(path):
-    """The JSON document of a log; None where it holds none."""
+    """The JSON document of a log, or None."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -37,12 +37,12 @@ def same(paths):
 
 
 def late(paths):
-    """Tokens until two runs part: a wrong rule parts them within the first four on average."""
+    """Counts tokens until two runs diverge: a wrong rule makes them diverge within four tokens on average."""
     parted = []
     for a, b in zip(texts(paths[0]), texts(paths[1])):
         differing = (i for i, (x, y) in enumerate(zip(a, b)) if x != y)
         parted.append(next(differing, min(len(a), len(b))))
-    print("tokens until the texts part:", parted)
+    print("tokens until the texts diverge:", parted)
     return 0 if parted and sum(parted) >= 4 * len(parted) else 1
 
 
@@ -89,7 +89,7 @@ WANTED_COUNTERS = {"Duration": "us or ns", "DRAM Throughput": "%", "Memory Throu
 
 
 def counters_part(name, text):
-    """One row a kernel of ncu's CSV (its own notes come before the header)."""
+    """One row per kernel from ncu's CSV, whose notes precede the header."""
     lines = text.splitlines()
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
     if start is None:

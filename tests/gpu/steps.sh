@@ -1,4 +1,4 @@
-# Steps of tests/gpu/checklist.sh: processes with time limits, marks, dependencies, the archive. Sourced by it.
+# Steps of tests/gpu/checklist.sh: processes with time limits, marks, dependencies, the archive; checklist.sh sources this file.
 #
 # A step NAME leaves logs/NAME.log and NAME.err, and one mark: NAME.ok, NAME.failed or NAME.left, whose line says why.
 
@@ -19,7 +19,7 @@ mark() { # NAME ok|failed|left TEXT
     echo "   $1: $2 ($3)"
 }
 
-# Whatever is asked for needs these.
+# Steps that every selection needs.
 is_basic() { [[ $1 == device || $1 == programs || $1 == gpu_opens ]]; }
 
 is_wanted() {
@@ -36,7 +36,7 @@ passed_before() {
     [ ${#passed[@]} -gt 0 ] && grep -qsF "| $1 | ok |" "${passed[@]}"
 }
 
-# What keeps a step from running; nothing when all it needs is there. A needed step that this call does not run is no obstacle.
+# Prints why a step cannot run, or nothing if it can. A needed step that this call does not run is no obstacle.
 missing_need() {
     local need
     for need in $1; do
@@ -54,8 +54,8 @@ missing_need() {
     done
 }
 
-# Starts a step beside others; waits for one when `parallel` are running. A command that begins with `on_gpu` is a test
-# program: its tests are skipped where no GPU opens, so at least one must have run.
+# Starts a step in parallel with others; waits for one if `parallel` are running. A command that begins with `on_gpu` is a test
+# program: its tests are skipped without a usable GPU, so at least one must have run.
 start() { # NAME LIMIT "NEED..." COMMAND...
     local name=$1 limit=${given_limit[$1]:-$2} needs=$3 missing
     shift 3
@@ -81,7 +81,7 @@ start() { # NAME LIMIT "NEED..." COMMAND...
     running+=("$name")
 }
 
-# The started step that has ended first, into `ended`. (wait -n forgets what ended before it was called.)
+# Sets `ended` to the first started step that has ended. (wait -n misses processes that ended before it was called.)
 find_ended() {
     ended=
     while true; do
@@ -114,14 +114,14 @@ finish_started() {
     while [ ${#running[@]} -gt 0 ]; do wait_for_one; done
 }
 
-# Runs a step alone: measurements share the GPU with nobody.
+# Runs a step alone, so that measurements have the GPU to themselves.
 step() {
     finish_started
     start "$@"
     finish_started
 }
 
-# Writes summary.md and the archive, each whole at any moment; pieces of at most 15 MiB, six at most.
+# Writes summary.md and the archive, each atomically; at most six pieces of at most 15 MiB.
 pack() {
     find "$logs" -size +48M -exec sh -c 'echo "$(basename "$1"): left out, over 48 MiB" >>"$2"; rm "$1"' _ {} "$logs/left_out.txt" \;
     if ! python3 "$helper" summary "$logs" "${why_stopped:-}" "${names[@]}" >"$work/summary.md" 2>"$work/summary.err"; then
