@@ -449,7 +449,7 @@ struct SpreadOp {
     std::int64_t token_stride = 0;         ///< between the tokens of rows; 0 = shared by all rows
     float temperature = 1;
     int vocab = 0;
-    // Transposed affinity matrix: the sources of token t are givers[first[t]] .. givers[first[t + 1] - 1].
+    // Transposed affinity matrix: the sources of token t are sources[first[t]] .. sources[first[t + 1] - 1].
     const std::int32_t* first = nullptr;
     const std::int32_t* givers = nullptr;
     const float* weights = nullptr;

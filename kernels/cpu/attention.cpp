@@ -161,7 +161,7 @@ class Call {
         const Piece& piece(int row) const { return pieces[static_cast<std::size_t>(row / call.group_)]; }
 
         /// Scores of prefix positions go to the weights of those positions. Scores of the slots of `block` go
-        /// to the positions whose `tail` names them.
+        /// to the positions whose `ancestor_slots` list them.
         void score(ScoreTile tile, const int* block) const {
             const float* q[at_once];
             float* scores[at_once];
@@ -285,7 +285,7 @@ class Call {
         }
     }
 
-    /// Returns the first block of keys after `block` that a tail contains; -1 = none.
+    /// Returns the first block of keys after `block` that any list contains; -1 = none.
     static int next_block(std::span<const Piece> pieces, int block) {
         int next = std::numeric_limits<int>::max();
         for (const Piece& piece : pieces) {

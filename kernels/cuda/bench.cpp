@@ -312,11 +312,11 @@ class Bench {
             device_.copy(stream_.as<std::byte>() + 2 * half, stream_.as<void>(), half);
         });
         report.copy_gb_per_s = results_.back().gb_per_s();
-        measure("kernel that does nothing", "warm", 0, 0,
+        measure("empty kernel", "warm", 0, 0,
                 [&](int, bool) { cuda::launch_empty(device_.stream()); });
         report.largest_cluster = cuda::largest_cluster();
         if (report.largest_cluster == 0) return;  // a GPU without clusters has no programmatic launch, either
-        measure("kernel that does nothing, started early", "warm", 0, 0,
+        measure("empty kernel, started early", "warm", 0, 0,
                 [&](int, bool) { cuda::launch_early(device_.stream()); });
     }
 
@@ -481,13 +481,13 @@ class Bench {
                 });
         measure(fmt::format("router r={}", o.rank), mode, rows, pair,
                 [&](int call, bool warm) { low_rank(call, warm, rows); });
-        measure(fmt::format("router + striped {}x{}", o.buckets, o.per_bucket), mode, rows, pair,
+        measure(fmt::format("router + bucketed top-m {}x{}", o.buckets, o.per_bucket), mode, rows, pair,
                 [&](int call, bool warm) {
                     low_rank(call, warm, rows);
                     striped(rows);
                 });
         const int exact = listed();
-        measure(fmt::format("router with its best {} in one pass", exact), mode, rows, pair,
+        measure(fmt::format("router with top {} in one pass", exact), mode, rows, pair,
                 [&](int call, bool warm) { route(call, warm, rows); });
         measure(fmt::format("router + exact top {}", exact), mode, rows, pair, [&](int call, bool warm) {
             low_rank(call, warm, rows);
@@ -497,11 +497,11 @@ class Bench {
         for (const DeviceBuffer* input : {&alike_, &x_}) {
             if (input == &x_ && rows == 1) break;
             input_ = input;
-            const char* which = input == &x_ ? ", rows of no likeness" : "";
-            measure(fmt::format("specvocab, all of it{}", which), mode, rows, pair + exact * row,
+            const char* which = input == &x_ ? ", uncorrelated rows" : "";
+            measure(fmt::format("specvocab, complete{}", which), mode, rows, pair + exact * row,
                     [&](int call, bool warm) { spec_vocab(call, warm, rows, false); });
             results_.back().bytes = pair + united() * row;
-            measure(fmt::format("specvocab with striped sets{}", which), mode, rows, pair + own,
+            measure(fmt::format("specvocab with bucketed sets{}", which), mode, rows, pair + own,
                     [&](int call, bool warm) { spec_vocab(call, warm, rows, true); });
             results_.back().bytes = pair + united() * row;
         }
@@ -511,7 +511,7 @@ class Bench {
             const std::int32_t* list = list_at(random_, call, warm);
             indexed(call, warm, rows, list, list - 1, chosen);
         });
-        measure(fmt::format("neighbouring rows {}", chosen), mode, rows, chosen * row,
+        measure(fmt::format("contiguous rows {}", chosen), mode, rows, chosen * row,
                 [&](int call, bool warm) {
                     const std::int32_t* list = list_at(neighbours_, call, warm);
                     indexed(call, warm, rows, list, list - 1, chosen);
@@ -555,7 +555,7 @@ class Bench {
         {"logits of the full head", "logits of the full head"},
         {"static head ", "static head"},
         {"low-rank head ", "low-rank head"},
-        {"router with its best ", "router, best listed"},
+        {"router with top ", "router, best listed"},
         {"router + exact top ", "router, best listed"},
         {"indexed rows ", "indexed rows"},
         {"gather and product of ", "gathered rows"},
