@@ -263,22 +263,19 @@ struct BeamOp {
     std::int32_t* pool_tokens = nullptr;   ///< [rows, k]
     float* pool_logprobs = nullptr;        ///< [rows, k], at most 0; NaN becomes -inf
     int keep = 0;                          ///< at most most_selected; 0 = the last level
-    int first_row = 0;                     ///< first row of this sequence in the pass that made the
-                                           ///< candidates
+    int first_row = 0;                     ///< this sequence's first row in the pass
     int first_slot = 0;                    ///< first slot for the next level's keys, one slot per row
-    float* scores = nullptr;               ///< [most_selected] scores of the rows, replaced by those of the
-                                           ///< next level
+    float* scores = nullptr;               ///< [most_selected] scores of the rows; on return, of the next level
     std::int32_t* next_tokens = nullptr;   ///< [keep]
     std::int32_t* next_rows = nullptr;     ///< [keep] the row that proposed each, counted with first_row
-    /// Slots of each row's tree ancestors and of the row, [rows, level]; for the next level [keep, level +
-    /// 1].
+    /// Slots of each row's tree ancestors and of the row: [rows, level] and, for the next level,
+    /// [keep, level + 1].
     const std::int32_t* tails = nullptr;
     std::int32_t* next_tails = nullptr;
     // For RerankOp; null = not requested.
     float* pool_scores = nullptr;          ///< [rows, k]
     std::int32_t* pool_parents = nullptr;  ///< [rows, k] indices in the pool; -1 = the root
-    std::int32_t* row_places = nullptr;    ///< [most_selected] the rows' indices in the pool, replaced by the
-                                           ///< next level's
+    std::int32_t* row_places = nullptr;    ///< [most_selected] pool indices of the rows; on return, next level
     int first_place = 0;                   ///< index of the level's first candidate in the pool
     /// For sampled candidates, [rows, k]: the row that a candidate becomes, counted from next_first_row; -1 =
     /// none.
@@ -296,8 +293,7 @@ struct TreeRows {
     std::int32_t* tails = nullptr;  ///< [rows, width] slots of a row's ancestors and of the row
     int width = 0;                  ///< at least the number of levels of the deepest tree
     float* logprobs = nullptr;
-    std::int32_t* drawn_rows = nullptr;  ///< for sampled drafts: the row that a node's children were sampled
-                                         ///< from
+    std::int32_t* drawn_rows = nullptr;  ///< if sampled: the row that yielded a node's children
     // Inputs of sampling and of token sets for each row, by depth; null = not requested.
     double* uniforms = nullptr;
     std::int32_t* set_first = nullptr;

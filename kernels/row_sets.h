@@ -33,7 +33,7 @@ class RowSets {
     static constexpr int together = 8;  ///< rows that share one byte
     int n_;
     int rows_ = 0, members_ = 0, width_ = 0;
-    std::vector<std::uint8_t> marks_;   ///< [groups of rows, stretch], 0 between calls
+    std::vector<std::uint8_t> marks_;   ///< [groups of rows, mark_chunk], 0 between calls
     std::vector<std::uint8_t> owners_;  ///< [groups of rows, apart_]
     std::size_t apart_ = 0;
     std::vector<int> next_;  ///< for each row

@@ -129,7 +129,7 @@ class Product {
             std::int64_t{work_.rows} * count_ * lanes * work_.k * (around_.gated ? 2 : 1);
         const int threads = BlockShares::threads_for(exec_, count_, operations);
         const int share = blocks_of(count_, threads);
-        // A forward pass announces its next product; each of its matrices comes from memory, however small.
+        // A forward pass announces its next product; each of its matrices is read from memory, however small.
         streamed_ = around_.chosen != nullptr || exec_.upcoming().weights != nullptr ||
                     comes_from_memory(block_ * static_cast<std::size_t>(share));
         BlockShares shares(count_, threads,
