@@ -17,6 +17,7 @@ constexpr std::size_t bytes_of(KvType type) {
     return type == KvType::f32 ? sizeof(float) : sizeof(std::uint16_t);
 }
 
+/// Head counts, head size and storage type of an attention layer.
 struct AttentionShape {
     int heads = 0;
     int kv_heads = 0;
@@ -48,7 +49,9 @@ void attention(Exec& exec, const AttentionShape& shape, std::span<const Attentio
 void store_key(const Exec& exec, KvType type, const float* key, int width, int slot, void* keys);
 /// Prefetches the cache lines that store_key() writes to: as many as a block of key_lanes slots has.
 void expect_key(KvType type, int width, int slot, void* keys);
+/// Stores a slot's value as a row.
 void store_value(const Exec& exec, KvType type, const float* value, int width, int slot, void* values);
+/// Copies a key between slots of one cache.
 void move_key(KvType type, int width, void* keys, int from_slot, int to_slot);
 /// Bytes of the keys of `slots` slots.
 std::size_t key_bytes(KvType type, int width, int slots);

@@ -21,6 +21,7 @@
 /// host.
 namespace draftscope::kernels {
 
+/// Properties of a device.
 struct DeviceInfo {
     std::string name;          ///< "NVIDIA H200"
     std::string architecture;  ///< "sm_90"
@@ -46,6 +47,7 @@ struct DeviceUse {
 
 struct DeviceWorkspace;
 
+/// A stream of ops on a device, with the memory allocated through it.
 class Device {
   public:
     Device();
@@ -78,6 +80,7 @@ class Device {
 
     /// Returns zeroed memory, aligned to 256 bytes, or null if the device has too little.
     virtual void* allocate(std::size_t bytes) = 0;
+    /// Frees memory from allocate().
     virtual void release(void* data) = 0;
     /// The host memory may change as soon as upload() returns. The result of download() is valid after
     /// synchronize().
@@ -160,6 +163,7 @@ class Device {
   protected:
     /// Destructors of implementations call this to free the workspace's memory.
     void drop_workspace();
+    /// Returns the first error, or a pending out-of-memory error.
     Status failure() const;
 
   private:
@@ -211,6 +215,7 @@ struct CudaOptions {
     /// driver's tools detect accesses past its end.
     bool arena = true;
 };
+/// Opens a GPU. An error says why it cannot be used.
 Result<std::unique_ptr<Device>> open_cuda(const CudaOptions& options = {});
 
 }  // namespace draftscope::kernels

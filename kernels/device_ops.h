@@ -112,6 +112,7 @@ struct RowPlaces {
     /// Runs of consecutive rows of one sequence that share reads of its keys: first row, rows; [tiles, 2].
     const std::int32_t* tiles = nullptr;
 };
+/// Head counts and size of an attention layer.
 struct HeadShape {
     int heads = 0, kv_heads = 0, head_dim = 0;
 };
@@ -136,6 +137,7 @@ struct RopeStoreOp {
     int layer = 0;
 };
 
+/// Softmax attention of rows over their cached keys and values; see kernels/attention.h.
 struct AttentionOp {
     const float* q = nullptr;  ///< [rows, q_stride], with RoPE applied
     std::int64_t q_stride = 0;
@@ -184,6 +186,7 @@ inline constexpr int most_selected = 64;
 constexpr bool can_select(int support, int k) {
     return k >= 1 && k <= most_selected && (support + select_chunk - 1) / select_chunk * k <= select_chunk;
 }
+/// Bytes of scratch memory for SelectOp.
 constexpr std::size_t select_scratch(int rows, int support, int k) {
     const auto chunks = static_cast<std::size_t>((support + select_chunk - 1) / select_chunk);
     return static_cast<std::size_t>(rows) *
@@ -204,6 +207,7 @@ struct HeadOp {
     void* scratch = nullptr;      ///< head_scratch() bytes
 };
 inline constexpr int head_chunk = 256;  ///< outputs per block; partial sums follow these boundaries
+/// Bytes of scratch memory for HeadOp.
 constexpr std::size_t head_scratch(int rows, int support, int k) {
     const auto chunks = static_cast<std::size_t>((support + head_chunk - 1) / head_chunk);
     return static_cast<std::size_t>(rows) * chunks * (2 * sizeof(float) + static_cast<std::size_t>(k) * 8);
@@ -323,6 +327,7 @@ struct RerankOp {
     const std::int32_t* set_size = nullptr;
 };
 inline constexpr int most_pool = 4096;
+/// Whether RerankOp supports these sizes.
 constexpr bool can_rerank(int candidates, int nodes) {
     return candidates >= 1 && candidates <= most_pool && nodes >= 1 && nodes <= candidates + 1;
 }
@@ -569,6 +574,7 @@ constexpr int router_kept(int n, int k) {
     const int room = most_router_candidates / stripes;
     return wanted < head_chunk ? (wanted < room ? wanted : room) : (head_chunk < room ? head_chunk : room);
 }
+/// Whether RouterOp supports these sizes.
 constexpr bool can_route(int n, int k) {
     return n <= most_router_columns && k >= 1 && k <= n &&
            2 * router_stripes(n) * router_kept(n, k) >= 3 * k &&
@@ -577,6 +583,7 @@ constexpr bool can_route(int n, int k) {
 constexpr std::size_t router_scores_bytes(int rows, int n) {
     return (static_cast<std::size_t>(rows) * static_cast<std::size_t>(n) * sizeof(float) + 255) / 256 * 256;
 }
+/// Bytes of scratch memory for RouterOp.
 constexpr std::size_t router_scratch(int rows, int n, int k) {
     return router_scores_bytes(rows, n) +
            static_cast<std::size_t>(rows) * static_cast<std::size_t>(router_stripes(n) * router_kept(n, k)) *
@@ -659,6 +666,7 @@ struct TranslateOp {
     std::int32_t* out = nullptr;  ///< may be ids
 };
 
+/// Gathers matrix rows: to[i] = from[rows[i]].
 struct GatherOp {
     DeviceMatrix from;
     const std::int32_t* rows = nullptr;  ///< [count] rows of `from`

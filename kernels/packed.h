@@ -9,6 +9,7 @@
 /// Packed matrices as bytes, for storing them in files.
 namespace draftscope::kernels {
 
+/// Identifies how a packed matrix is stored.
 struct PackedShape {
     Precision precision = Precision::f32;
     int n = 0, k = 0;
