@@ -269,7 +269,7 @@ struct BeamOp {
     int keep = 0;                          ///< at most most_selected; 0 = the last level
     int first_row = 0;                     ///< this sequence's first row in the pass
     int first_slot = 0;                    ///< first slot for the next level's keys, one slot per row
-    float* scores = nullptr;               ///< [most_selected] scores of the rows; on return, of the next level
+    float* scores = nullptr;               ///< [most_selected] row scores; on return the next level's
     std::int32_t* next_tokens = nullptr;   ///< [keep]
     std::int32_t* next_rows = nullptr;     ///< [keep] the row that proposed each, counted with first_row
     /// Slots of each row's tree ancestors and of the row: [rows, level] and, for the next level,
@@ -279,7 +279,7 @@ struct BeamOp {
     // For RerankOp; null = not requested.
     float* pool_scores = nullptr;          ///< [rows, k]
     std::int32_t* pool_parents = nullptr;  ///< [rows, k] indices in the pool; -1 = the root
-    std::int32_t* row_places = nullptr;    ///< [most_selected] pool indices of the rows; on return, next level
+    std::int32_t* row_places = nullptr;    ///< [most_selected] pool indices; updated like scores
     int first_place = 0;                   ///< index of the level's first candidate in the pool
     /// For sampled candidates, [rows, k]: the row that a candidate becomes, counted from next_first_row; -1 =
     /// none.
@@ -342,9 +342,9 @@ struct AcceptOp {
     std::int32_t* count = nullptr;  ///< [1]
 };
 
-/// Verifies by typical acceptance (Medusa, arXiv 2401.10774). A draft p = exp(logit * scale - log_norm), at
-/// most 1, is accepted after an accepted parent if p > min(epsilon, delta * exp(-entropy)). The path leads to
-/// the deepest accepted node, ties to the most probable, then to the first.
+/// Verifies by typical acceptance (Medusa, arXiv 2401.10774). A draft p = exp(logit * inv_temperature -
+/// log_norm), at most 1, is accepted after an accepted parent if p > min(epsilon, delta * exp(-entropy)). The
+/// path leads to the deepest accepted node, ties to the most probable, then to the first.
 struct AcceptTypicalOp {
     TreeRows rows;
     int first_row = 0, nodes = 0;  ///< at most most_pool + 1
@@ -360,9 +360,9 @@ struct AcceptTypicalOp {
 
 /// Computes which tokens of each row top-k and then top-p keep. Top-p keeps the smallest set that reaches it,
 /// best first, ties to the lower id. The result is a mask: logits above min_logit[row], and of those equal to
-/// it the ids up to last_tied_id[row]. Weights exp((logit - largest) * scale) are added in cut_weight()
-/// units, so that their order does not matter. If nothing is masked, or no token has any weight, min_logit is
-/// -inf and last_tied_id is vocab - 1.
+/// it the ids up to last_tied_id[row]. Weights exp((logit - largest) * inv_temperature) are added in
+/// cut_weight() units, so that their order does not matter. If nothing is masked, or no token has any weight,
+/// min_logit is -inf and last_tied_id is vocab - 1.
 struct CutOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
@@ -387,8 +387,8 @@ struct KeptTokens {
     const std::int32_t* last = nullptr;
 };
 
-/// Samples a token of each row by inverse CDF in the order of ids, with weights exp(logit * scale). NaN has
-/// no weight; a row without any weight returns token 0. Sums are added tile by tile in a fixed order,
+/// Samples a token of each row by inverse CDF in the order of ids, with weights exp(logit * inv_temperature).
+/// NaN has no weight; a row without any weight returns token 0. Sums are added tile by tile in a fixed order,
 /// whatever rows share the call.
 struct DrawOp {
     const float* logits = nullptr;
@@ -416,8 +416,8 @@ struct ResidualNode {
 };
 /// Speculative sampling at each node (Leviathan et al. 2023; trees sampled without replacement: EAGLE-1).
 /// Draft i is accepted with probability min(1, p / q). A rejection sets p := norm(max(0, p - q)) and removes
-/// the draft from q. p = exp(logit * scale - log_norm), at most 1; logits below the row's `min_logit` have
-/// none.
+/// the draft from q. p = exp(logit * inv_temperature - log_norm), at most 1; logits below the row's
+/// `min_logit` have none.
 struct ResidualOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
@@ -515,8 +515,8 @@ struct RankOp {
 };
 
 /// Sums the probability of token sets. Set i is ids[first[i]] .. ids[first[i] + size[i] - 1]; out[i] is the
-/// sum of exp(logit * scale - log_norm) of row rows[i] over it. Logits below the row's `min_logit` count as
-/// 0.
+/// sum of exp(logit * inv_temperature - log_norm) of row rows[i] over it. Logits below the row's `min_logit`
+/// count as 0.
 struct MassOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
@@ -531,8 +531,8 @@ struct MassOp {
     const float* lowest = nullptr;  ///< for each row of the logits; null = no mask
 };
 
-/// Computes the entropy of each row as Medusa's code does: -sum(p * log(p + 1e-5)). p = exp(logit * scale -
-/// log_norm), at most 1. Logits below the row's `min_logit` count as 0.
+/// Computes the entropy of each row as Medusa's code does: -sum(p * log(p + 1e-5)). p = exp(logit *
+/// inv_temperature - log_norm), at most 1. Logits below the row's `min_logit` count as 0.
 struct EntropyOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
